@@ -1,0 +1,91 @@
+//! Every failure of the library, each a sentence that says what was wrong with
+//! which thing and what would have been accepted.
+
+use std::path::{Path, PathBuf};
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Cloneable, because the outcome of a task is told to everyone who waits for it.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// An argument, a field or a key of a file is outside what is accepted.
+    #[error("{what} is {value}; accepted: {accepted}")]
+    Argument { what: String, value: String, accepted: String },
+
+    /// A struct of the C API from a newer header than this library knows.
+    #[error(
+        "{what} has size {size} with something set after byte {known}, all that this library knows; \
+         use the header of this library, or a newer library"
+    )]
+    TooNew { what: &'static str, size: usize, known: usize },
+
+    /// An id or handle that no longer names, or never named, anything here.
+    #[error("{what} {id:#018x} is unknown here: it was released, or belongs to another scheduler")]
+    Stale { what: &'static str, id: u64 },
+
+    /// What is asked for fits no device that the task may use.
+    #[error("{what} needs {needed} bytes; the most that {place} has is {there} bytes")]
+    NoMemory { what: String, needed: u64, place: String, there: u64 },
+
+    /// No device is there, or none that a mask or selection allows.
+    #[error("no device for {what}: {why}")]
+    NoDevice { what: String, why: String },
+
+    /// A file could not be opened, read, written or named.
+    #[error("{action} {}: {why}", path.display())]
+    Io { action: &'static str, path: PathBuf, why: String },
+
+    /// The task's own code returned an error.
+    #[error("the task's callback returned {code}")]
+    Callback { code: i32 },
+
+    /// The task's own code panicked; the panic ended there.
+    #[error("the task panicked: {message}")]
+    Panic { message: String },
+
+    /// The task was cancelled before its result counted.
+    #[error("the task was cancelled")]
+    Cancelled,
+
+    /// The wait could never have ended.
+    #[error("{what} would wait for ever: {why}")]
+    Deadlock { what: &'static str, why: String },
+
+    /// The scheduler is being destroyed, or has been.
+    #[error("the scheduler is shut down; {what} is not possible any more")]
+    Shutdown { what: &'static str },
+
+    /// The process was forked after the scheduler had been created.
+    #[error(
+        "this process was forked after the scheduler had been created, and threads do not survive a fork; \
+         create a scheduler of its own in the child"
+    )]
+    Forked,
+
+    /// A numerical scheme that would blow up, or did.
+    #[error("{what} is {value}, which is not stable: {why}")]
+    Unstable { what: String, value: String, why: String },
+
+    /// A device failed.
+    #[error("device {device}: {what}")]
+    Device { device: String, what: String },
+
+    /// Not the caller's fault. Please report it.
+    #[error("internal error, please report it: {0}")]
+    Internal(String),
+}
+
+impl Error {
+    pub fn argument(
+        what: impl Into<String>,
+        value: impl std::fmt::Display,
+        accepted: impl Into<String>,
+    ) -> Self {
+        Error::Argument { what: what.into(), value: value.to_string(), accepted: accepted.into() }
+    }
+
+    pub fn io(action: &'static str, path: &Path, why: impl std::fmt::Display) -> Self {
+        Error::Io { action, path: path.to_owned(), why: why.to_string() }
+    }
+}
+

@@ -1,0 +1,12 @@
+//! Finite differences: from a model and a shot to a gather.
+//!
+//! Axes are named x, y, z and given in this order; fields lie in memory as
+//! `[iy][ix][iz]`, z fastest, which is Fortran's `(nz,nx,ny)`.
+
+pub mod grid;
+pub mod model;
+pub mod plan;
+pub mod shot;
+pub mod survey;
+pub mod verify;
+pub mod wavelet;

@@ -1,0 +1,1 @@
+//! The C ABI: the only floor that knows C.

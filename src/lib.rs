@@ -1,0 +1,32 @@
+//! Runs many independent GPU jobs on whatever cards a machine has.
+//!
+//! The map, from the ground up. A module uses only what stands above it here;
+//! `tests/floors.rs` keeps this.
+//!
+//! | floor | what it is |
+//! |---|---|
+//! | [`error`] | every failure, in words |
+//! | [`device`] | identity, properties and selection of devices: plain data |
+//! | [`memory`] | who has leased how many bytes of which device |
+//! | [`backend`] | the devices themselves, behind one trait |
+//! | [`sched`] | tasks, and the workers that run them |
+//! | [`fd`] | finite differences: grids, models, shots, propagators |
+//! | [`io`] | files, whole or absent |
+//! | [`legacy`] | the old packages' entry points |
+//! | [`ffi`] | the C ABI |
+
+pub mod error;
+
+pub mod device;
+pub mod memory;
+
+pub mod backend;
+pub mod sched;
+
+pub mod fd;
+pub mod io;
+pub mod legacy;
+
+pub mod ffi;
+
+pub use error::{Error, Result};

@@ -1,0 +1,1 @@
+//! Who has leased how many bytes of which device.

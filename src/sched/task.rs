@@ -1,0 +1,133 @@
+//! What a task is, what its code is given, and what is told of it.
+
+use crate::backend::Lane;
+use crate::device::{BackendKind, DeviceInfo};
+use crate::error::{Error, Result};
+
+/// Index and generation: an id that has been released is an error, never another task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TaskId(pub u64);
+
+/// A task's code. It may be called more than once: after a failure, if retries were asked for.
+pub trait Job: Send + Sync {
+    fn run(&self, exec: &Exec<'_>) -> Result<()>;
+}
+
+impl<F: Fn(&Exec<'_>) -> Result<()> + Send + Sync> Job for F {
+    fn run(&self, exec: &Exec<'_>) -> Result<()> {
+        self(exec)
+    }
+}
+
+/// The devices of a scheduler, by their position in [`Scheduler::devices`](super::Scheduler::devices).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceMask(pub u64);
+
+impl DeviceMask {
+    pub const ALL: DeviceMask = DeviceMask(u64::MAX);
+
+    pub fn contains(self, index: usize) -> bool {
+        index < 64 && self.0 >> index & 1 == 1
+    }
+}
+
+/// A job and what the scheduler is told of it. Start from [`Task::new`] and set what matters.
+pub struct Task {
+    pub job: Box<dyn Job>,
+    pub label: String,
+    /// Device memory that the job allocates at its peak; reserved while it runs.
+    pub device_bytes: u64,
+    /// How much there is to do, in any unit that all tasks of a scheduler share. `None`: unknown.
+    pub work: Option<f64>,
+    /// Higher runs earlier.
+    pub priority: i32,
+    /// How often a failed attempt is followed by another.
+    pub retries: u32,
+    pub devices: DeviceMask,
+    /// Empty: every kind of device.
+    pub backends: Vec<BackendKind>,
+    /// Nobody will ask for the outcome: the id is released when the task ends.
+    pub detached: bool,
+}
+
+impl Task {
+    pub fn new(job: impl Job + 'static) -> Self {
+        Task {
+            job: Box::new(job),
+            label: String::new(),
+            device_bytes: 0,
+            work: None,
+            priority: 0,
+            retries: 0,
+            devices: DeviceMask::ALL,
+            backends: Vec::new(),
+            detached: false,
+        }
+    }
+}
+
+/// What a job is given while it runs.
+pub struct Exec<'a> {
+    pub task: TaskId,
+    pub device: &'a DeviceInfo,
+    /// The device's position in [`Scheduler::devices`](super::Scheduler::devices).
+    pub device_index: usize,
+    pub slot: u32,
+    /// 1 for the first attempt.
+    pub attempt: u32,
+    pub lane: Lane<'a>,
+}
+
+impl Exec<'_> {
+    /// Whether the task was asked to stop. Long jobs look now and then, and return [`Error::Cancelled`].
+    pub fn cancelled(&self) -> bool {
+        false
+    }
+
+    /// Tells how much of this attempt is done, from 0 to 1.
+    pub fn report(&self, done: f64) {
+        let _ = done;
+    }
+
+    /// Called before a result is put where others see it: from here on the task can't be
+    /// cancelled any more. `Err(Cancelled)` if it already was.
+    pub fn commit(&self) -> Result<()> {
+        if self.cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+}
+
+/// Where a task is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Queued,
+    Running,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+/// What is known of a task.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskInfo {
+    pub state: State,
+    pub label: String,
+    /// Where it runs or ran last: position in [`Scheduler::devices`](super::Scheduler::devices).
+    pub device: Option<usize>,
+    pub slot: u32,
+    /// Attempts begun.
+    pub attempts: u32,
+    /// As told by [`Exec::report`], from 0 to 1.
+    pub progress: f64,
+    pub queued_ns: u64,
+    pub running_ns: u64,
+    pub error: Option<Error>,
+}
+
+/// How a wait ended, if the task did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    Done,
+    /// The time was up first.
+    Pending,
+    Cancelled,
+}
