@@ -88,4 +88,3 @@ impl Error {
         Error::Io { action, path: path.to_owned(), why: why.to_string() }
     }
 }
-

@@ -22,7 +22,11 @@ impl Grid {
                 return Err(Error::argument(format!("n{name}"), n[axis], "1 to 100000 cells"));
             }
             if !(h[axis].is_finite() && h[axis] > 0.0) {
-                return Err(Error::argument(format!("d{name}"), h[axis], "a positive, finite number of metres"));
+                return Err(Error::argument(
+                    format!("d{name}"),
+                    h[axis],
+                    "a positive, finite number of metres",
+                ));
             }
         }
         Ok(Grid { n, h })
