@@ -1,10 +1,27 @@
-//! Source time functions of the old kernels (legacy numbering 1 to 6).
+//! Source time functions: the six of the old kernels, or a caller's own samples.
+//!
+//! The old kernels mix float32 and double in a fixed way and keep time by adding
+//! `dt` in float32, so the number of active steps follows from rounding: a peak
+//! frequency of 20 Hz and a step of 1 ms give 99 steps, not 100. One step more or
+//! less changes a record by up to a fifth where the pulse is cut at a value far
+//! from zero, hence every rounding here is kept.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
+/// As the old kernels have it, ten digits.
+const PI: f64 = 3.141592653;
+
+/// Peak frequencies at which no product below leaves the range of float32.
+const FREQUENCIES: std::ops::RangeInclusive<f32> = 1e-6..=1e12;
+
+/// Float32 time stands still once it is this many steps long.
+const MAX_ACTIVE: f32 = 16_777_216.0;
+
+/// Shape of a source time function; the numbers are the old argument `wtype`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     Ricker = 1,
+    /// The width is that of a Gaussian of twice the frequency.
     GaussianDerivative = 2,
     Gaussian = 3,
     RickerIntegral = 4,
@@ -12,17 +29,121 @@ pub enum Shape {
     RickerTripleIntegral = 6,
 }
 
-/// One sample a time step, unit amplitude; zero after the last.
+impl TryFrom<i32> for Shape {
+    type Error = Error;
+
+    /// The shape with this number in the old argument list.
+    fn try_from(number: i32) -> Result<Self> {
+        Ok(match number {
+            1 => Shape::Ricker,
+            2 => Shape::GaussianDerivative,
+            3 => Shape::Gaussian,
+            4 => Shape::RickerIntegral,
+            5 => Shape::RickerDoubleIntegral,
+            6 => Shape::RickerTripleIntegral,
+            _ => {
+                return Err(Error::argument(
+                    "the wavelet's number",
+                    number,
+                    "1 Ricker, 2 derivative of a Gaussian, 3 Gaussian, and 4, 5, 6: \
+                     a Ricker integrated once, twice, three times",
+                ));
+            }
+        })
+    }
+}
+
+impl Shape {
+    /// Value at `t` seconds after the pulse's centre, for a peak frequency of `f` Hz.
+    /// Which products are float32 and which are double is part of the definition.
+    fn at(self, f: f32, t: f32) -> f32 {
+        let wide = f64::from;
+        // exp(-(pi f t)²), as three of the shapes have it
+        let bell = || (wide(-f * f) * PI * PI * wide(t) * wide(t)).exp();
+        match self {
+            Shape::Ricker => {
+                let x = f * t;
+                let q = wide(x * x);
+                ((1.0 - 2.0 * PI * PI * q) * (-(PI * PI * q)).exp()) as f32
+            }
+            Shape::GaussianDerivative => {
+                let a = (wide(-4.0 * f * f) * PI * PI / 0.1f64.ln()) as f32;
+                (-2.0 * PI * PI * wide(t) * wide((-a * t * t).exp())) as f32
+            }
+            Shape::Gaussian => {
+                let a = (wide(-f * f) * PI * PI / 0.1f64.ln()) as f32;
+                (-a * t * t).exp()
+            }
+            Shape::RickerIntegral => -((bell() * wide(t)) as f32),
+            Shape::RickerDoubleIntegral => {
+                let x = (-1.0 / (wide(2.0 * f * f) * PI * PI)) as f32;
+                (wide(x) * bell()) as f32
+            }
+            Shape::RickerTripleIntegral => {
+                let scale = wide(4.0 * f * f * f) * PI * PI * wide((PI as f32).sqrt());
+                (-libm::erf(wide(f) * PI * wide(t)) / scale) as f32
+            }
+        }
+    }
+}
+
+/// One sample a time step, from step 0; nothing is injected after the last.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wavelet {
     pub samples: Vec<f32>,
 }
 
 impl Wavelet {
-    /// As the old kernels compute it, their accumulated float32 time included:
-    /// as many samples as steps were active, at most `nt`.
+    /// As the old kernels compute it, with unit amplitude. The pulse is centred at
+    /// `1 / frequency_hz` and lasts twice that; sample `i` is taken at the time `(i + 1) dt`,
+    /// summed in float32. There are as many samples as the pulse has steps, at most `nt`.
+    ///
+    /// Refused: a frequency outside 1e-6 to 1e12 Hz, `dt` (seconds) not positive and
+    /// finite or below `2 / frequency_hz / 2^24`, where float32 time would stand still, and
+    /// `nt` of 0.
     pub fn new(shape: Shape, frequency_hz: f32, dt: f32, nt: usize) -> Result<Self> {
-        let _ = (shape, frequency_hz, dt, nt);
-        Ok(Wavelet { samples: Vec::new() })
+        if !FREQUENCIES.contains(&frequency_hz) {
+            return Err(Error::argument(
+                "the wavelet's peak frequency",
+                format!("{frequency_hz} Hz"),
+                "1e-6 to 1e12 Hz",
+            ));
+        }
+        let delay = (1.0 / f64::from(frequency_hz)) as f32;
+        let end = 2.0 * delay;
+        let least = end / MAX_ACTIVE;
+        if !(dt.is_finite() && dt >= least && dt > 0.0) {
+            return Err(Error::argument(
+                "dt",
+                format!("{dt:e} s"),
+                format!("finite, and at least {least:e} s for a wavelet of {frequency_hz} Hz"),
+            ));
+        }
+        if nt == 0 {
+            return Err(Error::argument("nt", nt, "at least 1 step"));
+        }
+
+        let samples = std::iter::successors(Some(dt), |t| Some(t + dt))
+            .take_while(|&t| t <= end)
+            .take(nt)
+            .map(|t| shape.at(frequency_hz, t - delay))
+            .collect();
+        Ok(Wavelet { samples })
+    }
+
+    /// A source time function of the caller's own, one sample a time step from step 0.
+    /// Refused when empty or when a sample is not finite.
+    pub fn from_samples(samples: Vec<f32>) -> Result<Self> {
+        if samples.is_empty() {
+            return Err(Error::argument("the wavelet's number of samples", 0, "at least 1"));
+        }
+        if let Some(at) = samples.iter().position(|sample| !sample.is_finite()) {
+            return Err(Error::argument(
+                format!("sample {at} of the wavelet"),
+                samples[at],
+                "finite numbers",
+            ));
+        }
+        Ok(Wavelet { samples })
     }
 }

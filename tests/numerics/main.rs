@@ -1,0 +1,7 @@
+//! That the numbers are right: against the old kernel's results, against its formulas in
+//! double precision, and against physics. `docs/numerics.md` gives the reason of every tolerance.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod wavelets;

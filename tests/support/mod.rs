@@ -1,0 +1,4 @@
+//! What the numerical tests share.
+
+pub mod golden;
+pub mod norms;
