@@ -1,1 +1,9 @@
 //! Files: raw float32, NPY, and writing that leaves a file whole or absent.
+//!
+//! Paths are used as given. Every error names the file and what was wrong with it.
+
+pub mod atomic;
+pub mod npy;
+pub mod raw;
+
+mod floats;

@@ -1,0 +1,153 @@
+//! Output files that are whole or absent, whatever happens on the way.
+//!
+//! An [`Output`] is written under another name in the folder of its target, so that
+//! a killed process, a full disk or an error never leaves half a file under the
+//! name that others look for. [`Output::commit`] forces the content to disk and gives
+//! it its name in one step; an `Output` that is dropped before takes its file with it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
+
+/// A file on its way, not yet under its own name. Written and positioned like a file;
+/// a gap left by a seek reads as zeros and takes no room on disk.
+#[derive(Debug)]
+pub struct Output {
+    file: File,
+    name: Sealed,
+}
+
+/// A file that is complete and on disk, closed, and only lacks its name.
+#[derive(Debug)]
+pub struct Sealed {
+    target: PathBuf,
+    /// Where the content is now; empty once it has its name.
+    temporary: PathBuf,
+}
+
+impl Output {
+    /// Begins the file `target`. What stands there stays as it is until the commit, which
+    /// replaces it. Refused: a folder that is missing or may not be written to, and a
+    /// target that exists and is not a plain file (a folder, a link, a device).
+    pub fn create(target: &Path) -> Result<Output> {
+        check_target(target)?;
+        let folder = folder_of(target);
+        loop {
+            let temporary = folder.join(temporary_name());
+            match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+                Ok(file) => {
+                    let name = Sealed { target: target.to_owned(), temporary };
+                    return Ok(Output { file, name });
+                }
+                // Left by a process that was killed and had the number that this one has now.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Error::io("create", target, error)),
+            }
+        }
+    }
+
+    /// The name that the file gets.
+    pub fn target(&self) -> &Path {
+        &self.name.target
+    }
+
+    /// Forces the content to disk and closes the file; [`Sealed::commit`] names it.
+    pub fn seal(self) -> Result<Sealed> {
+        self.file.sync_all().map_err(|error| Error::io("write", &self.name.target, error))?;
+        Ok(self.name)
+    }
+
+    /// Forces the content to disk and gives the file its name.
+    pub fn commit(self) -> Result<()> {
+        self.seal()?.commit()
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for Output {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+impl Sealed {
+    /// Gives the file its name, in place of what may stand there.
+    pub fn commit(mut self) -> Result<()> {
+        check_target(&self.target)?;
+        fs::rename(&self.temporary, &self.target).map_err(|error| Error::io("write", &self.target, error))?;
+        self.temporary = PathBuf::new();
+        let folder = folder_of(&self.target);
+        // The file is whole and in place; a file system that can't sync a folder changes nothing.
+        if let Err(error) = File::open(folder).and_then(|folder| folder.sync_all()) {
+            log::warn!("{}: the folder could not be forced to disk: {error}", folder.display());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        if self.temporary.as_os_str().is_empty() {
+            return;
+        }
+        if let Err(error) = fs::remove_file(&self.temporary) {
+            log::warn!("could not remove {}: {error}", self.temporary.display());
+        }
+    }
+}
+
+/// Writes a whole file of these bytes, or none.
+pub fn write(target: &Path, bytes: &[u8]) -> Result<()> {
+    let mut output = Output::create(target)?;
+    output.write_all(bytes).map_err(|error| Error::io("write", target, error))?;
+    output.commit()
+}
+
+fn check_target(target: &Path) -> Result<()> {
+    if target.file_name().is_none() {
+        return Err(Error::io("create", target, "the path names no file"));
+    }
+    match fs::symlink_metadata(target) {
+        Ok(found) if found.is_file() => Ok(()),
+        Ok(found) => {
+            let kind = match found.file_type() {
+                kind if kind.is_dir() => "a folder",
+                kind if kind.is_symlink() => "a symbolic link",
+                _ => "a device or pipe",
+            };
+            Err(Error::io(
+                "create",
+                target,
+                format_args!("{kind} of that name is there; only a plain file is replaced"),
+            ))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::io("create", target, error)),
+    }
+}
+
+/// The folder that holds `target`, in a form that can be opened.
+fn folder_of(target: &Path) -> &Path {
+    match target.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Unlike any that a living process uses: its number, and a count.
+fn temporary_name() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!(".gpusched-{}-{}.part", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}

@@ -1,0 +1,63 @@
+//! Float32 between memory and a stream, a block at a time.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// Bytes of a block; a multiple of every element size.
+const BLOCK: usize = 1 << 16;
+
+/// Opens a plain file to read, and its size in bytes. Anything else could keep the reader waiting.
+pub(super) fn open(path: &Path) -> Result<(File, u64)> {
+    let fail = |error: io::Error| Error::io("read", path, error);
+    let found = fs::metadata(path).map_err(fail)?;
+    if !found.is_file() {
+        return Err(Error::io("read", path, "not a plain file"));
+    }
+    let file = File::open(path).map_err(fail)?;
+    let size = file.metadata().map_err(fail)?.len();
+    Ok((file, size))
+}
+
+/// Appends `count` elements of `N` bytes each. The memory must have been reserved.
+pub(super) fn read<const N: usize>(
+    from: &mut impl Read,
+    into: &mut Vec<f32>,
+    mut count: usize,
+    decode: impl Fn([u8; N]) -> f32,
+) -> io::Result<()> {
+    let mut block = vec![0; BLOCK];
+    while count > 0 {
+        let here = count.min(BLOCK / N);
+        let bytes = &mut block[..here * N];
+        from.read_exact(bytes)?;
+        into.extend(bytes.as_chunks().0.iter().map(|&element| decode(element)));
+        count -= here;
+    }
+    Ok(())
+}
+
+pub(super) fn write(into: &mut impl Write, data: &[f32]) -> io::Result<()> {
+    let mut block = Vec::with_capacity(BLOCK.min(data.len() * 4));
+    for values in data.chunks(BLOCK / 4) {
+        block.clear();
+        block.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        into.write_all(&block)?;
+    }
+    Ok(())
+}
+
+/// Room for `count` values, or an error that says how much could not be had for which file.
+pub(super) fn reserve(path: &Path, count: usize) -> Result<Vec<f32>> {
+    let mut data = Vec::new();
+    match data.try_reserve_exact(count) {
+        Ok(()) => Ok(data),
+        Err(_) => Err(Error::io(
+            "read",
+            path,
+            format_args!("its {count} values don't fit into the memory that is free"),
+        )),
+    }
+}

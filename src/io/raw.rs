@@ -1,0 +1,47 @@
+//! Raw files: little-endian float32 and nothing else.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use super::{atomic, floats};
+use crate::error::{Error, Result};
+
+/// Reads a file of exactly `count` values.
+pub fn read(path: &Path, count: usize) -> Result<Vec<f32>> {
+    let mut file = open(path, count)?;
+    let mut data = floats::reserve(path, count)?;
+    floats::read(&mut file, &mut data, count, f32::from_le_bytes)
+        .map_err(|error| Error::io("read", path, error))?;
+    Ok(data)
+}
+
+/// Whether the file can be read and holds exactly `count` values; the values are not looked at.
+pub fn check(path: &Path, count: usize) -> Result<()> {
+    open(path, count).map(|_| ())
+}
+
+fn open(path: &Path, count: usize) -> Result<File> {
+    let (file, found) = floats::open(path)?;
+    let expected = count as u128 * 4;
+    if u128::from(found) != expected {
+        return Err(Error::io(
+            "read",
+            path,
+            format_args!("expected {expected} bytes ({count} values of 4 bytes), found {found} bytes"),
+        ));
+    }
+    Ok(file)
+}
+
+/// Writes a file of these values, whole or not at all.
+pub fn write(path: &Path, data: &[f32]) -> Result<()> {
+    let mut output = atomic::Output::create(path)?;
+    write_to(&mut output, data).map_err(|error| Error::io("write", path, error))?;
+    output.commit()
+}
+
+/// Writes these values where `into` stands.
+pub fn write_to(into: &mut impl Write, data: &[f32]) -> std::io::Result<()> {
+    floats::write(into, data)
+}
