@@ -1,5 +1,85 @@
 //! The host as a device: the fallback where there is no card, and the reference.
 
+mod barrier;
+mod buffer;
+mod host;
 mod team;
 
+pub use buffer::{ALIGN, Buffer, Rows};
 pub use team::{Member, Team};
+
+use super::{Backend, Lane, Queue};
+use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
+use crate::error::{Error, Result};
+
+/// One device, `cpu:0`: all threads that the process may use, shared out over its slots.
+pub struct CpuBackend {
+    threads: u32,
+}
+
+impl CpuBackend {
+    /// `threads` over all slots; `None`: all that the process may use.
+    pub fn new(threads: Option<u32>) -> Self {
+        CpuBackend { threads: threads.unwrap_or_else(host::threads).max(1) }
+    }
+
+    fn only(&self, ordinal: u32) -> Result<()> {
+        if ordinal == 0 { Ok(()) } else { Err(Error::argument("the CPU device's number", ordinal, "0")) }
+    }
+}
+
+impl Backend for CpuBackend {
+    fn kind(&self) -> BackendKind {
+        BackendKind::Cpu
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        Ok(vec![DeviceInfo {
+            id: DeviceId::new("CPU-0"),
+            backend: BackendKind::Cpu,
+            ordinal: 0,
+            name: host::name(),
+            pci_bus_id: None,
+            compute_capability: None,
+            cpu_threads: Some(self.threads),
+            total_bytes: host::total_bytes(),
+            free_bytes: host::free_bytes(),
+            health: Health::Good,
+        }])
+    }
+
+    fn free_bytes(&self, ordinal: u32) -> Result<u64> {
+        self.only(ordinal)?;
+        Ok(host::free_bytes())
+    }
+
+    /// The slots share the threads evenly, each has one at least.
+    fn open(&self, ordinal: u32, slot: u32, slots: u32) -> Result<Box<dyn Queue>> {
+        self.only(ordinal)?;
+        if slot >= slots {
+            return Err(Error::argument("the slot", slot, format!("0 to {}", slots.saturating_sub(1))));
+        }
+        let threads = (self.threads / slots + u32::from(slot < self.threads % slots)).max(1);
+        Ok(Box::new(CpuQueue { team: Team::new(threads as usize)? }))
+    }
+}
+
+/// A slot of the host: its team.
+struct CpuQueue {
+    team: Team,
+}
+
+impl Queue for CpuQueue {
+    fn enter(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// All work on the host is done when its call returns.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn lane(&self) -> Lane<'_> {
+        Lane::Cpu(&self.team)
+    }
+}

@@ -1,35 +1,203 @@
 //! A team of threads that live as long as a slot of the CPU device.
+//!
+//! Between two works the threads sleep. A work is one closure, run once on every member;
+//! inside it, members meet at [`Member::barrier`]. A member that fails or panics leaves,
+//! which opens the barrier for the others with an error: no work hangs for lack of one.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use super::barrier::Barrier;
+use crate::error::{Error, Result};
 
 /// Threads of one slot, the worker's own included.
 pub struct Team {
-    threads: usize,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// One work at a time, whoever asks.
+    turn: Mutex<()>,
 }
 
 /// One thread of a team, inside [`Team::run`].
 pub struct Member<'a> {
     pub index: usize,
     pub count: usize,
-    team: &'a Team,
+    barrier: &'a Barrier,
 }
 
+type Work<'a> = dyn Fn(usize) + Sync + 'a;
+
+struct Shared {
+    barrier: Barrier,
+    state: Mutex<State>,
+    begin: Condvar,
+    end: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    work: Option<Posted>,
+    /// Counts the works posted, so that each thread takes each work once.
+    posted: u64,
+    /// Threads that have not finished the posted work.
+    busy: usize,
+    /// Of the member that failed first. Noted before that member leaves the barrier, so the
+    /// failures of others in consequence come later.
+    failure: Option<Error>,
+    over: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Posted(*const Work<'static>);
+
+// SAFETY: the work is `Sync`, and `Team::run` returns only when no thread uses it any more.
+unsafe impl Send for Posted {}
+
 impl Team {
-    pub fn new(threads: usize) -> Self {
-        Team { threads: threads.max(1) }
+    /// A team of `threads`, at least one: the caller of [`Team::run`] is the first, the others are started here.
+    /// Fails if the system gives no more threads.
+    pub fn new(threads: usize) -> Result<Self> {
+        let count = threads.max(1);
+        let shared = Arc::new(Shared {
+            barrier: Barrier::new(count),
+            state: Mutex::default(),
+            begin: Condvar::new(),
+            end: Condvar::new(),
+        });
+        let mut team = Team { shared, threads: Vec::new(), turn: Mutex::new(()) };
+        for index in 1..count {
+            let shared = Arc::clone(&team.shared);
+            let thread = std::thread::Builder::new()
+                .name(format!("gpusched-cpu-{index}"))
+                .spawn(move || shared.serve(index))
+                .map_err(|why| Error::Device {
+                    device: "cpu:0".into(),
+                    what: format!("thread {index} of {count} could not be started: {why}"),
+                })?;
+            team.threads.push(thread);
+        }
+        Ok(team)
     }
 
     pub fn threads(&self) -> usize {
-        self.threads
+        self.threads.len() + 1
     }
 
-    /// Runs `work` once on every thread of the team and returns when all are done.
-    pub fn run(&self, work: &(dyn Fn(&Member<'_>) + Sync)) {
-        work(&Member { index: 0, count: 1, team: self });
+    /// Runs `work` once on every thread of the team and returns when all are done: with
+    /// the error of a member that failed or panicked, if one did.
+    ///
+    /// `own` is for the calling thread alone, which is member 0; the others get `None`.
+    pub fn run<T: ?Sized>(
+        &self,
+        own: &T,
+        work: impl Fn(&Member<'_>, Option<&T>) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let _turn = lock(&self.turn);
+        let barrier = &self.shared.barrier;
+        let count = self.threads();
+        barrier.reset();
+        let member = |index, own: Option<&T>| {
+            let done = catch_unwind(AssertUnwindSafe(|| work(&Member { index, count, barrier }, own)))
+                .unwrap_or_else(|payload| Err(Error::Panic { message: words(&*payload) }));
+            if let Err(error) = done {
+                lock(&self.shared.state).failure.get_or_insert(error);
+            }
+            barrier.leave();
+        };
+        self.shared.post(&|index| member(index, None), count - 1);
+        member(0, Some(own));
+        self.shared.collect()
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        lock(&self.shared.state).over = true;
+        self.shared.begin.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread can't have panicked: all that it runs is caught.
+            let _ = thread.join();
+        }
     }
 }
 
 impl Member<'_> {
-    /// Waits until every member has come here.
-    pub fn barrier(&self) {
-        let _ = self.team;
+    /// Waits until every member has come here. An error if one never will, because it
+    /// has left the work; pass it on.
+    pub fn barrier(&self) -> Result<()> {
+        self.barrier_then(|| ())
     }
+
+    /// A barrier at which one member, whichever comes last, runs `alone` before all go on.
+    pub fn barrier_then(&self, alone: impl FnOnce()) -> Result<()> {
+        self.barrier
+            .wait(alone)
+            .map_err(|_| Error::Internal("a thread left the team's work before the others".into()))
+    }
+
+    /// This member's even share of `0..len`.
+    pub fn share(&self, len: usize) -> std::ops::Range<usize> {
+        let cut = |k: usize| (len as u128 * k as u128 / self.count as u128) as usize;
+        cut(self.index)..cut(self.index + 1)
+    }
+}
+
+impl Shared {
+    /// What a thread does all its life.
+    fn serve(&self, index: usize) {
+        let mut seen = 0;
+        let mut state = lock(&self.state);
+        loop {
+            if state.over {
+                return;
+            }
+            let Some(work) = state.work.filter(|_| state.posted != seen) else {
+                state = self.begin.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            seen = state.posted;
+            drop(state);
+            // SAFETY: `Team::run` keeps the work alive until `busy` is 0 again.
+            unsafe { (*work.0)(index) };
+            state = lock(&self.state);
+            state.busy -= 1;
+            if state.busy == 0 {
+                self.end.notify_one();
+            }
+        }
+    }
+
+    fn post(&self, work: &Work<'_>, threads: usize) {
+        let work: *const Work<'_> = work;
+        // SAFETY: only the lifetime changes; `collect` ends the use before the work ends.
+        let work = Posted(unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work) });
+        let mut state = lock(&self.state);
+        state.work = Some(work);
+        state.posted += 1;
+        state.busy = threads;
+        state.failure = None;
+        drop(state);
+        self.begin.notify_all();
+    }
+
+    fn collect(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        while state.busy > 0 {
+            state = self.end.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.work = None;
+        state.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The words of a panic.
+fn words(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words").into()
 }

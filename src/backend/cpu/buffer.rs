@@ -1,0 +1,141 @@
+//! Host memory for fields: zeroed, aligned to cache lines, and shareable by row between
+//! the members of a team.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use crate::error::{Error, Result};
+
+/// A cache line of the common processors, and a vector of the widest.
+pub const ALIGN: usize = 64;
+/// From here on a buffer is worth huge pages.
+const LARGE: usize = 4 << 20;
+
+/// Zeroed float32 values, the first of them at a multiple of 64 bytes.
+///
+/// Large buffers come from the system as pages that nobody has touched: each page goes
+/// to the memory next to the thread that writes it first.
+pub struct Buffer {
+    /// As allocated; the values begin at the next multiple of [`ALIGN`].
+    block: NonNull<u8>,
+    layout: Layout,
+    len: usize,
+}
+
+// SAFETY: a buffer owns its block, and gives out references by the rules of `&` and `&mut`.
+unsafe impl Send for Buffer {}
+// SAFETY: as above; `Rows` is made from `&mut` only.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// `what` names the contents in the error if there is no memory for `len` values.
+    pub fn zeroed(len: usize, what: &str) -> Result<Self> {
+        let refused = |bytes: u64| Error::NoMemory {
+            what: what.into(),
+            needed: bytes,
+            place: "the host".into(),
+            there: super::host::free_bytes(),
+        };
+        // Alignment is made here: asked of the allocator, it would clear the block by hand.
+        let layout = len
+            .checked_mul(size_of::<f32>())
+            .and_then(|bytes| bytes.checked_add(ALIGN))
+            .and_then(|bytes| Layout::from_size_align(bytes, align_of::<f32>()).ok())
+            .ok_or_else(|| refused((len as u64).saturating_mul(4)))?;
+        // SAFETY: the layout is at least `ALIGN` bytes.
+        let block =
+            NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(|| refused(layout.size() as u64))?;
+        let buffer = Buffer { block, layout, len };
+        if layout.size() >= LARGE {
+            buffer.ask_for_huge_pages();
+        }
+        Ok(buffer)
+    }
+
+    /// Bytes allocated.
+    pub fn bytes(&self) -> u64 {
+        self.layout.size() as u64
+    }
+
+    /// The buffer for the members of a team, who share it by row.
+    pub fn rows(&mut self) -> Rows<'_> {
+        Rows { first: self.first(), len: self.len, _buffer: PhantomData }
+    }
+
+    fn first(&self) -> *mut f32 {
+        let block = self.block.as_ptr();
+        // At most `ALIGN - 4` bytes on: within the block.
+        block.wrapping_add(block.align_offset(ALIGN)).cast()
+    }
+
+    fn ask_for_huge_pages(&self) {
+        #[cfg(target_os = "linux")]
+        {
+            const PAGE: usize = 2 << 20;
+            let begin = (self.block.as_ptr() as usize).next_multiple_of(PAGE);
+            let end = (self.block.as_ptr() as usize + self.layout.size()) / PAGE * PAGE;
+            if end > begin {
+                // SAFETY: whole pages inside our own block. A refusal costs speed only.
+                unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_HUGEPAGE) };
+            }
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and not freed before.
+        unsafe { dealloc(self.block.as_ptr(), self.layout) }
+    }
+}
+
+impl std::ops::Deref for Buffer {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        // SAFETY: `len` initialised values, borrowed as `self` is.
+        unsafe { std::slice::from_raw_parts(self.first(), self.len) }
+    }
+}
+
+impl std::ops::DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        // SAFETY: `len` initialised values, borrowed as `self` is.
+        unsafe { std::slice::from_raw_parts_mut(self.first(), self.len) }
+    }
+}
+
+/// A buffer that threads read and write at once, each its own part.
+#[derive(Clone, Copy)]
+pub struct Rows<'a> {
+    first: *mut f32,
+    len: usize,
+    _buffer: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: access goes through unsafe functions whose callers answer for disjointness.
+unsafe impl Send for Rows<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Rows<'_> {}
+
+impl<'a> Rows<'a> {
+    /// # Safety
+    /// `at + len` is within the buffer, and nobody writes there while the slice lives.
+    #[inline(always)]
+    pub unsafe fn read(self, at: usize, len: usize) -> &'a [f32] {
+        debug_assert!(at <= self.len && len <= self.len - at);
+        // SAFETY: by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.first.add(at), len) }
+    }
+
+    /// # Safety
+    /// `at + len` is within the buffer, and nobody reads or writes there while the slice lives.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn write(self, at: usize, len: usize) -> &'a mut [f32] {
+        debug_assert!(at <= self.len && len <= self.len - at);
+        // SAFETY: by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.first.add(at), len) }
+    }
+}
