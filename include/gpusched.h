@@ -1,186 +1,687 @@
-/* Draft of the surface; replaced by the generated header. */
+/*
+ * gpusched: runs many independent jobs on whatever devices a machine has.
+ *
+ * What holds for every function:
+ *
+ * Status    0 is done; a positive number is no error, but not finished either; a negative one is an
+ *           error. sched_last_error() then says in one sentence what was wrong (of the calling thread's
+ *           last failed call); sched_task_error() says why a task failed, to any thread.
+ * Outputs   are written only on success.
+ * Structs   begin with `size`: set it to sizeof, the rest to zero, which is every default, then what
+ *           matters: `sched_config_t config = {sizeof config};`. Fields are only ever added at the end:
+ *           a program built against an older header works as before; one built against a newer header
+ *           is refused (SCHED_E_TOO_NEW) if it has set what this library does not know. In structs that
+ *           the library fills in, what only a newer header has becomes zero.
+ * Memory    Whatever is passed in is read before the call returns, unless it is called lent. Whatever
+ *           a _create gives is ended by its _destroy, which takes NULL too. Texts that are returned
+ *           belong to the library. Texts are UTF-8 and end with NUL.
+ * Handles   are numbers that look like pointers; like the ids of tasks they are looked up and never
+ *           given out twice, so one that was destroyed is an error (SCHED_E_STALE) and no crash.
+ * Threads   Any function may be called from any thread, also inside a task. Callbacks run on threads
+ *           of the library. Nothing works in a child of fork that inherited a scheduler
+ *           (SCHED_E_FORKED); it may create its own.
+ * Units     end a name: _bytes, _ns, _s, _m, _hz. Lengths of arrays (_len, count) are elements.
+ * Times     to wait are in nanoseconds: negative for ever, 0 looks and returns.
+ * Process   The library prints nothing, ends nothing, changes no signal handler and no environment
+ *           variable, unless GPUSCHED_LOG asks for a log on standard error.
+ */
+
+
 #ifndef GPUSCHED_H
 #define GPUSCHED_H
+
+/* Generated from src/ffi by `UPDATE=1 cargo test --test header`; not to be edited. */
+
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdbool.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
 
-typedef int32_t sched_status_t;
-#define SCHED_OK 0            /* done */
-#define SCHED_PENDING 1       /* the time was up first */
-#define SCHED_CANCELLED 2     /* the task was cancelled */
-#define SCHED_E_ARGUMENT -1   /* an argument or field is outside what is accepted */
-#define SCHED_E_TOO_NEW -2    /* a struct with fields set that this library does not know */
-#define SCHED_E_STALE -3      /* id unknown: released, or of another scheduler */
-#define SCHED_E_MEMORY -4     /* fits no device; or an allocation failed */
+
+// Done.
+#define SCHED_OK 0
+
+// The time was up first.
+#define SCHED_PENDING 1
+
+// The task was cancelled before its result counted.
+#define SCHED_CANCELLED 2
+
+// An argument or a field is outside what is accepted.
+#define SCHED_E_ARGUMENT -1
+
+// A struct has something set in a part that this library does not know: it comes from a newer header.
+#define SCHED_E_TOO_NEW -2
+
+// An id or handle that was released or destroyed, or belongs to another scheduler.
+#define SCHED_E_STALE -3
+
+// More memory is needed than any allowed device has, or than the host gives.
+#define SCHED_E_MEMORY -4
+
+// There is no device, or none that the selection or a mask allows.
 #define SCHED_E_NO_DEVICE -5
+
+// A file could not be opened, read or written.
 #define SCHED_E_IO -6
-#define SCHED_E_CALLBACK -7   /* the task's callback returned non-zero */
+
+// The task's callback returned something other than 0.
+#define SCHED_E_CALLBACK -7
+
+// Code of the library or of a Rust task panicked; the panic ended there.
 #define SCHED_E_PANIC -8
+
+// The wait could never have ended, so it was not begun.
 #define SCHED_E_DEADLOCK -9
+
+// The scheduler takes no more tasks: it was drained, or is being destroyed.
 #define SCHED_E_SHUTDOWN -10
+
+// The process was forked after the scheduler had been created.
 #define SCHED_E_FORKED -11
+
+// The numerical scheme would blow up, or did.
 #define SCHED_E_UNSTABLE -12
+
+// A device failed.
 #define SCHED_E_DEVICE -13
+
+// A fault of the library. Please report it.
 #define SCHED_E_INTERNAL -14
 
-#define SCHED_FOREVER INT64_C(-1)      /* as timeout_ns; 0 looks and returns */
+// The binary interface that this header describes; raised when a program that was built against an
+// older header could no longer work.
+#define SCHED_ABI_VERSION 0
 
-#define SCHED_BACKEND_CPU  1u     /* bits of a backend mask; 0: every kind */
-#define SCHED_BACKEND_CUDA 2u
+// As `timeout_ns`: wait as long as it takes. 0 looks and returns.
+#define SCHED_FOREVER -1
 
-#define SCHED_TASK_DETACHED 1u    /* flags of a task */
+// Bit of a backend mask: the host's processor.
+#define SCHED_BACKEND_CPU 1
 
+// Bit of a backend mask: NVIDIA cards.
+#define SCHED_BACKEND_CUDA 2
+
+// The device may be given work.
 #define SCHED_HEALTH_GOOD 0
+
+// The device failed in such a way that nothing runs on it any more.
 #define SCHED_HEALTH_RETIRED 1
-#define SCHED_STATE_QUEUED 0 .. RUNNING 1, DONE 2, FAILED 3, CANCELLED 4
 
-/* library */
-uint32_t sched_abi_version(void);
-const char *sched_version(void);
-const char *sched_status_name(sched_status_t status);   /* "SCHED_E_ARGUMENT"; "unknown status" otherwise */
-const char *sched_last_error(void);        /* of the calling thread's last failed call; "" if none; valid until its next failed call */
-typedef void (*sched_log_fn)(int32_t level, const char *message, void *user); /* level 1 error .. 5 trace */
-sched_status_t sched_log_callback(sched_log_fn fn, void *user, int32_t max_level);  /* fn NULL: off */
+// Flag of a task: nobody will ask for its outcome, so its id is released when it ends.
+#define SCHED_TASK_DETACHED 1
 
-/* devices (as found on the machine, nothing touched; GPUSCHED_DEVICES respected) */
-typedef struct sched_device_info_t {
-  size_t size;
-  uint32_t backend;     /* SCHED_BACKEND_* */
-  uint32_t ordinal;
-  char uuid[64];
-  char pci_bus_id[32];  /* "" if none */
-  char name[128];
-  int32_t compute_major, compute_minor; /* 0 if none */
-  uint32_t cpu_threads; /* 0 for a card */
-  int32_t health;
-  uint64_t total_bytes, free_bytes;
-} sched_device_info_t;
-sched_status_t sched_device_count(uint32_t *count);
-sched_status_t sched_device_info(uint32_t index, sched_device_info_t *info); /* info->size set by the caller */
+// Not started yet.
+#define SCHED_STATE_QUEUED 0
 
-/* scheduler */
-typedef struct sched_t sched_t;            /* NULL where a sched_t* is taken: the process-wide default */
+// Running.
+#define SCHED_STATE_RUNNING 1
+
+// Ended well.
+#define SCHED_STATE_DONE 2
+
+// Ended with an error.
+#define SCHED_STATE_FAILED 3
+
+// Cancelled before its result counted.
+#define SCHED_STATE_CANCELLED 4
+
+// Ricker wavelet; the one that 0 means.
+#define SCHED_FD_WAVELET_RICKER 1
+
+// First derivative of a Gaussian.
+#define SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE 2
+
+// Gaussian.
+#define SCHED_FD_WAVELET_GAUSSIAN 3
+
+// Ricker wavelet, integrated once.
+#define SCHED_FD_WAVELET_RICKER_INTEGRAL 4
+
+// Ricker wavelet, integrated twice.
+#define SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL 5
+
+// Ricker wavelet, integrated three times.
+#define SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL 6
+
+// Flag of a shot: the direct wave is set to zero in the record.
+#define SCHED_FD_MUTE_DIRECT 1
+
+// A medium: velocity and density on a grid. Any number of shots, threads and schedulers may use it
+// at a time.
+typedef struct sched_fd_model_t sched_fd_model_t;
+
+// A scheduler: tasks, and the devices that run them. NULL, where one is asked for, means the one that
+// the process shares; it is made on first use from the environment and lives as long as the process.
+typedef struct sched_t sched_t;
+
+// How a call ended: 0 done, positive not finished but no error, negative an error.
+typedef int32_t sched_status_t;
+
+// Takes a line of the log: `level` from 1 (error) over 2 (warning), 3 (information), 4 (debug) to
+// 5 (trace), `message` valid during the call. Called from any thread, several at a time.
+// It must not log through the library, nor let an exception out.
+typedef void (*sched_log_fn)(int32_t level, const char *message, void *user);
+
+// What a scheduler is made of. Zero in every field is the default.
 typedef struct sched_config_t {
+  // sizeof(sched_config_t), set by the caller.
   size_t size;
-  const char *devices;      /* NULL: environment */
-  uint32_t slots;           /* 0: environment, else 1 */
-  uint32_t cpu_threads;     /* 0: all */
+  // Devices to use: "all", "none", or a list such as "cpu,cuda:0,cuda:GPU-5b...".
+  // NULL: what GPUSCHED_DEVICES says, else all. Copied.
+  const char *devices;
+  // Tasks at a time on each device, at most 64. 0: what GPUSCHED_SLOTS says, else 1.
+  uint32_t slots;
+  // Threads of the CPU device, shared by its slots. 0: all that the process may use.
+  uint32_t cpu_threads;
 } sched_config_t;
-sched_status_t sched_create(const sched_config_t *config, sched_t **out);  /* config NULL: defaults */
-sched_status_t sched_drain(sched_t *s, int64_t timeout_ns);
-sched_status_t sched_destroy(sched_t *s);   /* NULL: nothing to do */
-typedef struct sched_stats_t {
-  size_t size;
-  uint64_t submitted, queued, running, done, failed, cancelled, retried;
-  uint32_t devices;
-  ...
-} sched_stats_t;
-sched_status_t sched_stats(sched_t *s, sched_stats_t *stats);
-typedef struct sched_device_stats_t {size, done, failed, busy_ns, leased_bytes, peak_bytes, slots, health} ;
-sched_status_t sched_device_stats(sched_t *s, uint32_t index, sched_device_stats_t *stats);
-typedef void (*sched_progress_fn)(const sched_stats_t *stats, void *user)  -- later issue
 
-/* tasks */
-typedef uint64_t sched_task_t;  /* 0 is never a task */
-typedef struct sched_exec_t {
+// Numbers of tasks of a scheduler since it was made.
+typedef struct sched_stats_t {
+  // sizeof(sched_stats_t), set by the caller.
   size_t size;
-  sched_task_t task;
-  uint32_t device;      /* index in the scheduler; sched_device_info of the scheduler */
+  // Tasks accepted.
+  uint64_t submitted;
+  // Waiting to be started now.
+  uint64_t queued;
+  // Running now.
+  uint64_t running;
+  // Ended well.
+  uint64_t done;
+  // Ended with an error.
+  uint64_t failed;
+  // Cancelled before their result counted.
+  uint64_t cancelled;
+  // Attempts that followed a failed attempt.
+  uint64_t retried;
+  // Devices that the scheduler has.
+  uint32_t devices;
+  // Zero.
+  uint32_t reserved;
+} sched_stats_t;
+
+// What one device of a scheduler has done.
+typedef struct sched_device_stats_t {
+  // sizeof(sched_device_stats_t), set by the caller.
+  size_t size;
+  // Tasks that ended well on it.
+  uint64_t done;
+  // Attempts that failed on it.
+  uint64_t failed;
+  // Time that its slots have spent in tasks, added up, in nanoseconds.
+  uint64_t busy_ns;
+  // Memory promised to running tasks now, in bytes.
+  uint64_t leased_bytes;
+  // The most that was ever promised at a time, in bytes.
+  uint64_t peak_bytes;
+  // Tasks that it runs at a time.
+  uint32_t slots;
+  // SCHED_HEALTH_*.
+  int32_t health;
+} sched_device_stats_t;
+
+// A device as it was found, without having been touched.
+typedef struct sched_device_info_t {
+  // sizeof(sched_device_info_t), set by the caller.
+  size_t size;
+  // SCHED_BACKEND_CPU or SCHED_BACKEND_CUDA.
   uint32_t backend;
+  // The backend's own number for the device, in this process only.
   uint32_t ordinal;
-  uint32_t slot;
-  uint32_t attempt;     /* from 1 */
-  uint32_t cpu_threads; /* threads that this slot may use; 0 on a card */
-  void *stream;         /* NULL on the CPU */
-} sched_exec_t;
-typedef int32_t (*sched_run_fn)(const sched_exec_t *exec, void *user);
-typedef void (*sched_drop_fn)(void *user);
-typedef struct sched_task_desc_t {
+  // A name that stays with the device across processes and reboots.
+  char uuid[64];
+  // Such as "0000:01:00.0"; "" if it has none.
+  char pci_bus_id[32];
+  // What its maker calls it.
+  char name[128];
+  // Compute capability, major and minor; 0 if it has none.
+  int32_t compute_major;
+  // See compute_major.
+  int32_t compute_minor;
+  // Threads of a processor; 0 for a card.
+  uint32_t cpu_threads;
+  // SCHED_HEALTH_*.
+  int32_t health;
+  // Memory in bytes.
+  uint64_t total_bytes;
+  // Memory that was free when the device was looked at, in bytes.
+  uint64_t free_bytes;
+} sched_device_info_t;
+
+// A task. Never 0, and never given out twice by a scheduler: one that was released is an error.
+typedef uint64_t sched_task_t;
+
+// Where a task runs; given to its code, valid until that returns.
+typedef struct sched_exec_t {
+  // sizeof(sched_exec_t) in the library: fields beyond it are not there.
   size_t size;
-  sched_run_fn run;         /* required, except in sched_fd_submit, where it must be NULL */
+  // The task itself.
+  sched_task_t task;
+  // Number of the device in its scheduler, as sched_device_info takes it.
+  uint32_t device;
+  // SCHED_BACKEND_CPU or SCHED_BACKEND_CUDA.
+  uint32_t backend;
+  // The backend's own number for the device.
+  uint32_t ordinal;
+  // Slot of the device: no two tasks are in the same one at a time.
+  uint32_t slot;
+  // 1 for the first attempt.
+  uint32_t attempt;
+  // Threads that the task may use on a processor, its own included; 0 on a card.
+  uint32_t cpu_threads;
+  // The stream to put work on, a CUstream; NULL on a processor.
+  void *stream;
+} sched_exec_t;
+
+// The code of a task. 0: done; anything else: failed, and the task's words name the number.
+//
+// Called on a thread of the library, so `user` is used from there. It may call any function of the
+// library, also wait for other tasks. It must return: no exception, no longjmp and no pthread_exit
+// may leave it. (A C++ exception that does ends the process with a message.)
+typedef int32_t (*sched_run_fn)(const struct sched_exec_t *exec, void *user);
+
+// Gives `user` back to its owner. Called once, on any thread; must not wait for a task.
+typedef void (*sched_drop_fn)(void *user);
+
+// What is to be run, and what the scheduler is told of it. Zero in every field but `size` and `run`
+// is the default.
+typedef struct sched_task_desc_t {
+  // sizeof(sched_task_desc_t), set by the caller.
+  size_t size;
+  // The task's code; called on a thread of the library, and again after a failure where `retries`
+  // says so. NULL in sched_fd_submit.
+  sched_run_fn run;
+  // Handed to `run` and `drop`.
   void *user;
-  sched_drop_fn drop;       /* called exactly once with user, whatever happens, also when submit fails after reading desc */
-  const char *label;        /* copied */
+  // NULL, or called exactly once with `user` when the library needs it no more: after the last
+  // `run`, after a cancel, and also when the submitting call fails. Only where that call could not
+  // read the struct (NULL, an impossible `size`, SCHED_E_TOO_NEW) it is not called.
+  // It is called before a wait tells the task's end, on any thread, and must not wait for a task.
+  sched_drop_fn drop;
+  // A name for messages and logs; NULL: none. Copied.
+  const char *label;
+  // Memory of the device that the task takes at its peak, in bytes; kept free for it while it runs.
   uint64_t device_bytes;
-  double work;              /* 0: unknown */
-  uint64_t device_mask;     /* 0: all */
-  uint32_t backend_mask;    /* 0: all */
+  // How much there is to do, in any unit that all tasks of the scheduler share; 0: unknown.
+  double work;
+  // Devices that may run it: bit i for device i. 0: all.
+  uint64_t device_mask;
+  // Kinds of device that may run it: SCHED_BACKEND_* together. 0: all.
+  uint32_t backend_mask;
+  // Higher runs earlier.
   int32_t priority;
+  // How often a failed attempt is followed by another.
   uint32_t retries;
+  // SCHED_TASK_* together.
   uint32_t flags;
 } sched_task_desc_t;
-sched_status_t sched_submit(sched_t *s, const sched_task_desc_t *desc, sched_task_t *id); /* id may be NULL if detached */
-sched_status_t sched_wait(sched_t *s, sched_task_t id, int64_t timeout_ns);  /* 0, PENDING, CANCELLED, or the task's own failure */
-sched_status_t sched_wait_all(sched_t *s, int64_t timeout_ns);
-sched_status_t sched_wait_any(sched_t *s, const sched_task_t *ids, size_t count, int64_t timeout_ns, size_t *index);
-sched_status_t sched_cancel(sched_t *s, sched_task_t id);
-sched_status_t sched_release(sched_t *s, sched_task_t id);
+
+// What is known of a task.
 typedef struct sched_task_info_t {
+  // sizeof(sched_task_info_t), set by the caller.
   size_t size;
-  int32_t state; int32_t status; /* as sched_wait would tell */
-  int32_t device;  /* -1: not started */
-  uint32_t slot, attempts;
+  // SCHED_STATE_*.
+  int32_t state;
+  // What sched_wait would return now.
+  sched_status_t status;
+  // Number of the device where it runs or ran last; -1 if it was never started.
+  int32_t device;
+  // Slot of that device.
+  uint32_t slot;
+  // Attempts begun.
+  uint32_t attempts;
+  // Zero.
+  uint32_t reserved;
+  // How much of the attempt is done, from 0 to 1, as the task reports it.
   double progress;
-  uint64_t queued_ns, running_ns;
+  // Time from submit to start, or until now, in nanoseconds.
+  uint64_t queued_ns;
+  // Time from start to end, or until now, in nanoseconds.
+  uint64_t running_ns;
 } sched_task_info_t;
-sched_status_t sched_task_info(sched_t *s, sched_task_t id, sched_task_info_t *info);
-size_t sched_task_error(sched_t *s, sched_task_t id, char *buf, size_t len);  /* snprintf style; 0 if none */
-int32_t sched_exec_cancelled(const sched_exec_t *exec);  /* 1: return soon */
-sched_status_t sched_exec_report(const sched_exec_t *exec, double done);
 
-/* finite differences. Fields: [iy][ix][iz], z fastest. */
-typedef struct sched_fd_model_t sched_fd_model_t;
+// A medium on a regular grid. Fields lie in memory as [iy][ix][iz], z fastest, which is Fortran's
+// (nz,nx,ny).
 typedef struct sched_fd_model_desc_t {
+  // sizeof(sched_fd_model_desc_t), set by the caller.
   size_t size;
-  uint64_t nx, ny, nz;
-  float dx_m, dy_m, dz_m;
-  const float *vp_m_s;      /* nx*ny*nz, copied */
-  const float *rho_kg_m3;   /* NULL: 1000 everywhere */
+  // Cells along x, from 1 to 100000, the absorbing layer not included.
+  uint64_t nx;
+  // Cells along y, likewise.
+  uint64_t ny;
+  // Cells along z (depth), likewise.
+  uint64_t nz;
+  // Metres between cells along x.
+  float dx_m;
+  // Metres between cells along y.
+  float dy_m;
+  // Metres between cells along z.
+  float dz_m;
+  // Zero.
+  uint32_t reserved;
+  // P velocity in m/s, nx*ny*nz values, each positive and finite. Copied.
+  const float *vp_m_s;
+  // Density in kg/m3, likewise. NULL: 1000 everywhere. Copied.
+  const float *rho_kg_m3;
 } sched_fd_model_desc_t;
-sched_status_t sched_fd_model_create(const sched_fd_model_desc_t *desc, sched_fd_model_t **out);
-sched_status_t sched_fd_model_destroy(sched_fd_model_t *model); /* shots in flight keep it alive */
-sched_status_t sched_fd_dt_max(const sched_fd_model_t *model, double *dt_s);
 
-#define SCHED_FD_WAVELET_RICKER 1 .. GAUSSIAN_DERIVATIVE 2, GAUSSIAN 3, RICKER_INTEGRAL 4, RICKER_DOUBLE_INTEGRAL 5, RICKER_TRIPLE_INTEGRAL 6
-sched_status_t sched_fd_wavelet(int32_t shape, float frequency_hz, float dt_s, float *samples, size_t nt); /* fills nt, zero after the last active */
+// A cell of a model's grid, counted from 0.
+typedef struct sched_fd_cell_t {
+  // Along x.
+  uint64_t ix;
+  // Along y.
+  uint64_t iy;
+  // Along z (depth).
+  uint64_t iz;
+} sched_fd_cell_t;
 
-typedef struct sched_fd_cell_t { uint64_t ix, iy, iz; } sched_fd_cell_t;
-#define SCHED_FD_MUTE_DIRECT 1u  /* flags */
+// One shot. `dt_s`, `nt`, `source`, `record` and `frequency_hz` (or `wavelet_samples`) have to be set;
+// zero is the default of everything else.
 typedef struct sched_fd_shot_desc_t {
+  // sizeof(sched_fd_shot_desc_t), set by the caller.
   size_t size;
+  // Time step in seconds; at most what sched_fd_dt_max tells.
   float dt_s;
-  float frequency_hz;          /* of wavelet; ignored with samples */
+  // Peak frequency of `wavelet` in Hz; not looked at with `wavelet_samples`.
+  float frequency_hz;
+  // Time steps to compute, at least 1.
   uint64_t nt;
-  int32_t wavelet;             /* SCHED_FD_WAVELET_*; 0: Ricker */
+  // SCHED_FD_WAVELET_*; 0: Ricker.
+  int32_t wavelet;
+  // SCHED_FD_* flags together.
   uint32_t flags;
-  const float *wavelet_samples; /* own source function, wavelet_len samples, copied; NULL: wavelet */
+  // A source function of one's own, one sample a time step, nothing after the last. Copied.
+  // NULL: `wavelet`.
+  const float *wavelet_samples;
+  // Number of `wavelet_samples`.
   size_t wavelet_len;
-  float amplitude;             /* 0: 10000, as the old kernel */
-  uint32_t record_every;       /* 0: 1 */
-  sched_fd_cell_t source;      /* from 0; dipole: negative pole here, positive two cells deeper */
-  const sched_fd_cell_t *receivers; /* list, copied; NULL: plane */
+  // Factor on the wavelet; 0: 10000.
+  float amplitude;
+  // A sample is kept every so many steps, from step 0; 0: 1.
+  uint32_t record_every;
+  // The upper, negative pole of the vertical dipole that is the source; the positive pole lies two
+  // cells deeper, and has to be inside the grid too.
+  struct sched_fd_cell_t source;
+  // Cells to record in, in the order of the traces. Copied. NULL: a plane at depth `plane_iz`.
+  const struct sched_fd_cell_t *receivers;
+  // Number of `receivers`.
   size_t receiver_count;
-  uint64_t plane_iz; 
-  uint32_t plane_every_x, plane_every_y;  /* 0: 1 */
-  float *record;               /* lent until the task has ended; [trace][sample]; written only on success */
-  size_t record_len;           /* floats; at least traces*samples */
-  uint64_t snapshot_every;     /* 0: none */
-  float *snapshots;            /* lent; [snapshot][iy][ix][iz] */
+  // Depth index of the receiver plane; traces are [iy][ix]. Not looked at with `receivers`.
+  uint64_t plane_iz;
+  // Every how many cells along x a receiver stands, from cell 0; 0: 1.
+  uint32_t plane_every_x;
+  // Every how many cells along y a receiver stands, from cell 0; 0: 1.
+  uint32_t plane_every_y;
+  // The pressure that was recorded, [trace][sample]. Lent until the task has ended; written only
+  // if it ends well.
+  float *record;
+  // Floats that `record` has room for; sched_fd_shot_size tells how many are needed.
+  size_t record_len;
+  // A snapshot of the pressure is kept every so many steps, from step 0; 0: none.
+  uint64_t snapshot_every;
+  // The snapshots, [snapshot][iy][ix][iz]. Lent until the task has ended; written while it runs, so
+  // worth reading only if it ends well. NULL if `snapshot_every` is 0.
+  float *snapshots;
+  // Floats that `snapshots` has room for.
   size_t snapshots_len;
 } sched_fd_shot_desc_t;
-typedef struct sched_fd_shot_size_t { size_t size; uint64_t traces, samples, record_len, snapshots, snapshots_len, device_bytes; } sched_fd_shot_size_t;
-sched_status_t sched_fd_shot_size(const sched_fd_model_t*, const sched_fd_shot_desc_t*, sched_fd_shot_size_t*);
-sched_status_t sched_fd_submit(sched_t *s, const sched_fd_model_t *model, const sched_fd_shot_desc_t *shot, const sched_task_desc_t *task /* NULL: defaults */, sched_task_t *id);
 
-/* the old entry point */
-void cuda_3dfd_1order(const char *vel, const char *rho, const char *snap, const char *shot, int is, int ns, int nx, int ny, int nz,
-  float dx, float dy, float dz, int sxbeg, int sybeg, int szbeg, int jsx, int jsy, int jsz, float dgx, float dgy, float dgt,
-  int nt, float dt, int wtype, float fm, bool show_snapshot, bool cut_directwave, int snap_interval, int device);
+// How large the results of a shot are, and how much memory it takes.
+typedef struct sched_fd_shot_size_t {
+  // sizeof(sched_fd_shot_size_t), set by the caller.
+  size_t size;
+  // Traces of the record.
+  uint64_t traces;
+  // Samples of a trace.
+  uint64_t samples;
+  // Floats of the record: traces * samples.
+  uint64_t record_len;
+  // Snapshots.
+  uint64_t snapshots;
+  // Floats of all snapshots together.
+  uint64_t snapshots_len;
+  // Memory of the device that the shot takes at its peak, in bytes.
+  uint64_t device_bytes;
+} sched_fd_shot_size_t;
+
 #ifdef __cplusplus
-}
-#endif
-#endif
+extern "C" {
+#endif // __cplusplus
+
+// Number of the binary interface. It changes only when a program built against an older header
+// would break; compare it with `SCHED_ABI_VERSION` where the library is loaded at run time.
+uint32_t sched_abi_version(void);
+
+// Version of the library, such as "0.1.0". Static; not to be freed.
+const char *sched_version(void);
+
+// Name of a status, such as "SCHED_E_ARGUMENT"; "unknown status" for a number that is none.
+// Static; not to be freed.
+const char *sched_status_name(sched_status_t status);
+
+// What was wrong in the last call of the calling thread that returned a negative status, in one
+// sentence; "" if none has. A call that succeeds leaves it as it is. Owned by the library, valid
+// until the thread's next failing call or its end.
+const char *sched_last_error(void);
+
+// Sends the log to a function of the caller, for the whole process, in place of whatever was there.
+//
+// `max_level`: 1 error, 2 warning, 3 information, 4 debug, 5 trace; what is above is not told.
+// `function` NULL turns the log off. `user` is handed to the function and stays the caller's; once
+// a later call has returned, the function that was set before is not running and is not called again.
+//
+// Errors: SCHED_E_ARGUMENT for a level outside 1 to 5; SCHED_E_DEADLOCK from inside a log function.
+sched_status_t sched_log_callback(sched_log_fn function,
+                                  void *user,
+                                  int32_t max_level);
+
+// Makes a scheduler and puts its handle into `*out`. `config` NULL: every default.
+// No device is touched before its first task. To be ended with sched_destroy.
+//
+// Errors: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW; SCHED_E_NO_DEVICE where nothing fits the selection.
+sched_status_t sched_create(const struct sched_config_t *config, struct sched_t **out);
+
+// Accepts no more tasks and waits until all have ended: 0, or SCHED_PENDING when the time was up first.
+// Outcomes can still be asked for.
+//
+// Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
+sched_status_t sched_drain(struct sched_t *s,
+                           int64_t timeout_ns);
+
+// Cancels what is queued, asks what runs to stop, waits for it, and ends the scheduler. Drop callbacks
+// have been called when it returns, waiting calls of other threads return, and the handle is stale.
+// NULL: nothing to do.
+//
+// Errors: SCHED_E_STALE for a handle that was destroyed before; SCHED_E_DEADLOCK from inside a task
+// of the same scheduler, which then goes on as before.
+sched_status_t sched_destroy(struct sched_t *s);
+
+// Fills in the numbers of tasks.
+//
+// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+sched_status_t sched_stats(struct sched_t *s, struct sched_stats_t *stats);
+
+// Fills in what device `index`, counted from 0, has done.
+//
+// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+sched_status_t sched_device_stats(struct sched_t *s,
+                                  uint32_t index,
+                                  struct sched_device_stats_t *stats);
+
+// Puts the number of devices of a scheduler into `*count`. With NULL: those that the machine has and
+// GPUSCHED_DEVICES allows. They are numbered from 0, and keep their numbers.
+//
+// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_NO_DEVICE.
+sched_status_t sched_device_count(struct sched_t *s,
+                                  uint32_t *count);
+
+// Fills in what is known of device `index`, counted from 0.
+//
+// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_NO_DEVICE.
+sched_status_t sched_device_info(struct sched_t *s,
+                                 uint32_t index,
+                                 struct sched_device_info_t *info);
+
+// 1 if the task was asked to stop, 0 if not. Long tasks look now and then, and return soon, with any
+// number. `exec` is what the task's code was given; any thread may ask, until that code returns.
+//
+// Errors (negative): SCHED_E_ARGUMENT, SCHED_E_STALE.
+int32_t sched_exec_cancelled(const struct sched_exec_t *exec);
+
+// Tells how much of the task is done, from 0 to 1, for sched_task_info. `exec` as above.
+//
+// Errors: SCHED_E_ARGUMENT for a number outside 0 to 1; SCHED_E_STALE.
+sched_status_t sched_exec_report(const struct sched_exec_t *exec, double fraction);
+
+// Hands a task to a scheduler and returns at once. `*id` may be NULL if the task is detached.
+// Refused, with the numbers, if no device could ever run it.
+//
+// Errors: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_NO_DEVICE, SCHED_E_MEMORY,
+// SCHED_E_SHUTDOWN, SCHED_E_FORKED.
+sched_status_t sched_submit(struct sched_t *s,
+                            const struct sched_task_desc_t *desc,
+                            sched_task_t *id);
+
+// Waits for a task, from any number of threads and as often as one likes: 0 when it ended well,
+// SCHED_CANCELLED, SCHED_PENDING when the time was up first, or the task's own failure, whose words
+// are then in sched_last_error and, from any thread, in sched_task_error.
+//
+// Errors besides: SCHED_E_STALE; SCHED_E_DEADLOCK for a wait inside a task that could never end.
+sched_status_t sched_wait(struct sched_t *s, sched_task_t id, int64_t timeout_ns);
+
+// Waits until every task submitted so far has ended, well or not: 0, or SCHED_PENDING when the time
+// was up first. Outcomes stay to be asked for.
+//
+// Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
+sched_status_t sched_wait_all(struct sched_t *s, int64_t timeout_ns);
+
+// Waits until one of `count` tasks has ended, well or not, and puts its position in `ids` into
+// `*index`: 0, or SCHED_PENDING when the time was up first. Its outcome is then told by sched_wait.
+// It names an ended task each time, so take it from the list before the next call.
+//
+// Errors: SCHED_E_ARGUMENT, also for an empty list; SCHED_E_STALE if any id is unknown;
+// SCHED_E_DEADLOCK for a wait inside a task that could never end.
+sched_status_t sched_wait_any(struct sched_t *s,
+                              const sched_task_t *ids,
+                              size_t count,
+                              int64_t timeout_ns,
+                              size_t *index);
+
+// Asks a task to stop: a queued one never starts, a running one sees it in sched_exec_cancelled.
+// Nothing happens to one that has ended. Does not wait.
+//
+// Errors: SCHED_E_STALE.
+sched_status_t sched_cancel(struct sched_t *s, sched_task_t id);
+
+// Forgets the outcome of a task and makes its id stale; one that has not ended becomes detached.
+// Outcomes that nobody releases are kept as long as the scheduler.
+//
+// Errors: SCHED_E_STALE.
+sched_status_t sched_release(struct sched_t *s, sched_task_t id);
+
+// Fills in what is known of a task.
+//
+// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+sched_status_t sched_task_info(struct sched_t *s, sched_task_t id, struct sched_task_info_t *info);
+
+// Writes why a task failed, in one sentence, into `buffer`, cut to `len` bytes, the NUL at the end
+// included, and returns how many bytes the whole sentence has, the NUL not included: as snprintf
+// does. `buffer` may be NULL if `len` is 0. Any thread may ask, until the task is released.
+// 0, and an empty text, if the task has not failed; also if it is unknown, which sched_last_error tells.
+size_t sched_task_error(struct sched_t *s,
+                        sched_task_t id,
+                        char *buffer,
+                        size_t len);
+
+// Makes a model and puts its handle into `*out`. The arrays are copied. To be given back with
+// sched_fd_model_destroy.
+//
+// Errors: SCHED_E_ARGUMENT, naming the first cell that is not accepted; SCHED_E_TOO_NEW;
+// SCHED_E_MEMORY.
+sched_status_t sched_fd_model_create(const struct sched_fd_model_desc_t *desc,
+                                     struct sched_fd_model_t **out);
+
+// Gives a model back; its handle is stale from here on. Shots that were submitted keep what they
+// need. NULL: nothing to do.
+//
+// Errors: SCHED_E_STALE.
+sched_status_t sched_fd_model_destroy(struct sched_fd_model_t *model);
+
+// Puts the largest stable time step of a model, in seconds, into `*dt_s`.
+//
+// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+sched_status_t sched_fd_dt_max(const struct sched_fd_model_t *model, double *dt_s);
+
+// Fills `samples`, `nt` floats, with a source wavelet of unit amplitude, one sample a time step of
+// `dt_s` seconds from time 0, zero after the wavelet has ended. `wavelet` is one of
+// SCHED_FD_WAVELET_*, 0 for Ricker; `frequency_hz` its peak frequency.
+//
+// Errors: SCHED_E_ARGUMENT.
+sched_status_t sched_fd_wavelet(int32_t wavelet,
+                                float frequency_hz,
+                                float dt_s,
+                                float *samples,
+                                size_t nt);
+
+// Fills in how large the results of a shot will be. The shot is checked as in sched_fd_submit, but
+// `record` and `snapshots` are not looked at.
+//
+// Errors: as sched_fd_submit.
+sched_status_t sched_fd_shot_size(const struct sched_fd_model_t *model,
+                                  const struct sched_fd_shot_desc_t *shot,
+                                  struct sched_fd_shot_size_t *size);
+
+// Hands a shot to a scheduler and returns at once; then as any task: sched_wait, sched_cancel...
+//
+// `task` may be NULL. Its `run` must be NULL; `device_bytes` and `work` are known without it and taken
+// from it where they are not 0. `*id` may be NULL if the task is detached. The same shot gives the
+// same record, bit for bit, on every device of a kind and after any number of retries.
+//
+// Errors: SCHED_E_ARGUMENT, also for a source or receiver outside the grid, and for a buffer that is
+// too short; SCHED_E_UNSTABLE for a time step that is too large, with the largest that is not;
+// SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_NO_DEVICE, SCHED_E_MEMORY, SCHED_E_SHUTDOWN, SCHED_E_FORKED.
+sched_status_t sched_fd_submit(struct sched_t *s,
+                               const struct sched_fd_model_t *model,
+                               const struct sched_fd_shot_desc_t *shot,
+                               const struct sched_task_desc_t *task,
+                               sched_task_t *id);
+
+// One shot of the first-order acoustic equation, as acoustic1order.so has it: argument list, numerics
+// and files are those of the old library, see docs/legacy.md. `device` is a hint (GPUSCHED_LEGACY_DEVICE).
+//
+// Returns nothing: a failure goes to the log at level 1 and to sched_last_error, and leaves no partial
+// file. sched_last_error is "" after a call that succeeded.
+void cuda_3dfd_1order(const char *vel,
+                      const char *rho,
+                      const char *snap,
+                      const char *shot,
+                      int is,
+                      int ns,
+                      int nx,
+                      int ny,
+                      int nz,
+                      float dx,
+                      float dy,
+                      float dz,
+                      int sxbeg,
+                      int sybeg,
+                      int szbeg,
+                      int jsx,
+                      int jsy,
+                      int jsz,
+                      float dgx,
+                      float dgy,
+                      float dgt,
+                      int nt,
+                      float dt,
+                      int wtype,
+                      float fm,
+                      bool show_snapshot,
+                      bool cut_directwave,
+                      int snap_interval,
+                      int device);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* GPUSCHED_H */

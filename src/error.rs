@@ -27,6 +27,10 @@ pub enum Error {
     #[error("{what} needs {needed} bytes; the most that {place} has is {there} bytes")]
     NoMemory { what: String, needed: u64, place: String, there: u64 },
 
+    /// The host gave no memory for something that the library must keep.
+    #[error("{what} needs {bytes} bytes, which the host does not give")]
+    NoHostMemory { what: String, bytes: u64 },
+
     /// No device is there, or none that a mask or selection allows.
     #[error("no device for {what}: {why}")]
     NoDevice { what: String, why: String },

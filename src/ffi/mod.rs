@@ -1,1 +1,32 @@
 //! The C ABI: the only floor that knows C.
+//!
+//! `include/gpusched.h` is generated from these files by `tests/header.rs`; its rules, which hold
+//! for every function, stand once at its top (`cbindgen.toml`). In short:
+//!
+//! - a function's body is one call of `guard`, which turns errors and panics into a status;
+//! - what comes in goes through `input`, which believes nothing;
+//! - what a caller holds is a token of `handle`, never an address of ours.
+
+#![allow(non_camel_case_types)]
+
+mod device;
+mod fd_model;
+mod fd_shot;
+mod handle;
+mod input;
+mod legacy;
+mod logging;
+mod scheduler;
+mod status;
+mod task;
+mod task_run;
+
+pub use device::*;
+pub use fd_model::*;
+pub use fd_shot::*;
+pub use legacy::*;
+pub use logging::*;
+pub use scheduler::*;
+pub use status::*;
+pub use task::*;
+pub use task_run::*;

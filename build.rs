@@ -1,0 +1,15 @@
+//! What only the linker can be told of the shared library.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed=GPUSCHED_SONAME");
+    // The name that programs ask for at run time. Packagers set libgpusched.so.0 and ship the links.
+    let soname = std::env::var("GPUSCHED_SONAME").unwrap_or_else(|_| "libgpusched.so".into());
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{soname}");
+        // Worker threads run our code: dlclose must not take it away under them.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+        // A symbol that nobody defines is an error now and not when the library is loaded.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-z,defs");
+    }
+}

@@ -1,0 +1,119 @@
+//! The devices of a scheduler, as C sees them.
+
+use std::ffi::c_char;
+
+use super::input::{Filled, Growing, Place, field};
+use super::scheduler::{no_such_device, sched_t, scheduler};
+use super::status::{done, sched_status_t};
+use crate::device::{BackendKind, DeviceInfo, Health};
+
+/// Bit of a backend mask: the host's processor.
+pub const SCHED_BACKEND_CPU: u32 = 1;
+/// Bit of a backend mask: NVIDIA cards.
+pub const SCHED_BACKEND_CUDA: u32 = 2;
+
+/// The device may be given work.
+pub const SCHED_HEALTH_GOOD: i32 = 0;
+/// The device failed in such a way that nothing runs on it any more.
+pub const SCHED_HEALTH_RETIRED: i32 = 1;
+
+/// A device as it was found, without having been touched.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_device_info_t {
+    /// sizeof(sched_device_info_t), set by the caller.
+    pub size: usize,
+    /// SCHED_BACKEND_CPU or SCHED_BACKEND_CUDA.
+    pub backend: u32,
+    /// The backend's own number for the device, in this process only.
+    pub ordinal: u32,
+    /// A name that stays with the device across processes and reboots.
+    pub uuid: [c_char; 64],
+    /// Such as "0000:01:00.0"; "" if it has none.
+    pub pci_bus_id: [c_char; 32],
+    /// What its maker calls it.
+    pub name: [c_char; 128],
+    /// Compute capability, major and minor; 0 if it has none.
+    pub compute_major: i32,
+    /// See compute_major.
+    pub compute_minor: i32,
+    /// Threads of a processor; 0 for a card.
+    pub cpu_threads: u32,
+    /// SCHED_HEALTH_*.
+    pub health: i32,
+    /// Memory in bytes.
+    pub total_bytes: u64,
+    /// Memory that was free when the device was looked at, in bytes.
+    pub free_bytes: u64,
+}
+
+// SAFETY: `repr(C)`, `size` first, and numbers.
+unsafe impl Growing for sched_device_info_t {
+    const NAME: &'static str = "sched_device_info_t";
+}
+
+pub(super) fn backend_of(kind: BackendKind) -> u32 {
+    match kind {
+        BackendKind::Cpu => SCHED_BACKEND_CPU,
+        BackendKind::Cuda => SCHED_BACKEND_CUDA,
+    }
+}
+
+pub(super) fn health_of(health: Health) -> i32 {
+    match health {
+        Health::Good => SCHED_HEALTH_GOOD,
+        Health::Retired => SCHED_HEALTH_RETIRED,
+    }
+}
+
+fn info_of(device: &DeviceInfo) -> sched_device_info_t {
+    let (major, minor) = device.compute_capability.unwrap_or_default();
+    sched_device_info_t {
+        size: 0,
+        backend: backend_of(device.backend),
+        ordinal: device.ordinal,
+        uuid: field(device.id.as_str()),
+        pci_bus_id: field(device.pci_bus_id.as_deref().unwrap_or_default()),
+        name: field(&device.name),
+        compute_major: major as i32,
+        compute_minor: minor as i32,
+        cpu_threads: device.cpu_threads.unwrap_or(0),
+        health: health_of(device.health),
+        total_bytes: device.total_bytes,
+        free_bytes: device.free_bytes,
+    }
+}
+
+/// Puts the number of devices of a scheduler into `*count`. With NULL: those that the machine has and
+/// GPUSCHED_DEVICES allows. They are numbered from 0, and keep their numbers.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_NO_DEVICE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_device_count(s: *mut sched_t, count: *mut u32) -> sched_status_t {
+    done(|| {
+        // SAFETY: a pointer as the header asks for it; `Place` looks at it.
+        let out = unsafe { Place::new("count", count)? };
+        out.put(scheduler(s)?.devices().len() as u32);
+        Ok(())
+    })
+}
+
+/// Fills in what is known of device `index`, counted from 0.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_NO_DEVICE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_device_info(
+    s: *mut sched_t,
+    index: u32,
+    info: *mut sched_device_info_t,
+) -> sched_status_t {
+    done(|| {
+        // SAFETY: a pointer as the header asks for it; `Filled` looks at it.
+        let out = unsafe { Filled::new(info)? };
+        let scheduler = scheduler(s)?;
+        let devices = scheduler.devices();
+        let device = devices.get(index as usize).ok_or_else(|| no_such_device(index, devices.len()))?;
+        out.with(info_of(device));
+        Ok(())
+    })
+}

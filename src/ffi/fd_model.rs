@@ -1,0 +1,194 @@
+//! Finite differences: the medium, and source wavelets.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::handle::Handles;
+use super::input::{Growing, Place, copy, list, list_mut, read};
+use super::status::{done, sched_status_t};
+use crate::error::{Error, Result};
+use crate::fd::grid::Grid;
+use crate::fd::model::Model;
+use crate::fd::plan::{Options, Plan};
+use crate::fd::verify;
+use crate::fd::wavelet::{Shape, Wavelet};
+
+/// A medium: velocity and density on a grid. Any number of shots, threads and schedulers may use it
+/// at a time.
+pub struct sched_fd_model_t {
+    _opaque: [u8; 0],
+}
+
+/// Ricker wavelet; the one that 0 means.
+pub const SCHED_FD_WAVELET_RICKER: i32 = 1;
+/// First derivative of a Gaussian.
+pub const SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE: i32 = 2;
+/// Gaussian.
+pub const SCHED_FD_WAVELET_GAUSSIAN: i32 = 3;
+/// Ricker wavelet, integrated once.
+pub const SCHED_FD_WAVELET_RICKER_INTEGRAL: i32 = 4;
+/// Ricker wavelet, integrated twice.
+pub const SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL: i32 = 5;
+/// Ricker wavelet, integrated three times.
+pub const SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL: i32 = 6;
+
+/// A medium on a regular grid. Fields lie in memory as [iy][ix][iz], z fastest, which is Fortran's
+/// (nz,nx,ny).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_fd_model_desc_t {
+    /// sizeof(sched_fd_model_desc_t), set by the caller.
+    pub size: usize,
+    /// Cells along x, from 1 to 100000, the absorbing layer not included.
+    pub nx: u64,
+    /// Cells along y, likewise.
+    pub ny: u64,
+    /// Cells along z (depth), likewise.
+    pub nz: u64,
+    /// Metres between cells along x.
+    pub dx_m: f32,
+    /// Metres between cells along y.
+    pub dy_m: f32,
+    /// Metres between cells along z.
+    pub dz_m: f32,
+    /// Zero.
+    pub reserved: u32,
+    /// P velocity in m/s, nx*ny*nz values, each positive and finite. Copied.
+    pub vp_m_s: *const f32,
+    /// Density in kg/m3, likewise. NULL: 1000 everywhere. Copied.
+    pub rho_kg_m3: *const f32,
+}
+
+// SAFETY: `repr(C)`, `size` first; numbers and pointers.
+unsafe impl Growing for sched_fd_model_desc_t {
+    const NAME: &'static str = "sched_fd_model_desc_t";
+}
+
+/// A model, and the plans of the time steps that were used last.
+pub(super) struct Medium {
+    pub(super) model: Arc<Model>,
+    plans: Mutex<Vec<Arc<Plan>>>,
+}
+
+/// Shots of one survey have one time step; a second is kept for who compares two.
+const PLANS: usize = 2;
+
+impl Medium {
+    /// The plan for a time step in seconds: shots of one model share it, and with it the coefficients.
+    pub(super) fn plan(&self, dt: f32) -> Result<Arc<Plan>> {
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = plans.iter().position(|plan| plan.dt.to_bits() == dt.to_bits()) {
+            let plan = plans.remove(at);
+            plans.push(plan);
+        } else {
+            let plan = Arc::new(Plan::new(self.model.clone(), dt, Options::default())?);
+            if plans.len() == PLANS {
+                plans.remove(0);
+            }
+            plans.push(plan);
+        }
+        plans.last().cloned().ok_or_else(|| Error::Internal("a plan was made and is not there".into()))
+    }
+}
+
+static MODELS: Handles<Medium> = Handles::new("model");
+
+pub(super) fn medium(handle: *const sched_fd_model_t) -> Result<Arc<Medium>> {
+    MODELS.get(handle)
+}
+
+/// A number of cells or steps as it comes from C, where it is 64 bits wide on every machine.
+pub(super) fn count(what: &str, value: u64) -> Result<usize> {
+    usize::try_from(value).map_err(|_| {
+        Error::argument(what, value, format!("at most {}, what this machine can count", usize::MAX))
+    })
+}
+
+/// Makes a model and puts its handle into `*out`. The arrays are copied. To be given back with
+/// sched_fd_model_destroy.
+///
+/// Errors: SCHED_E_ARGUMENT, naming the first cell that is not accepted; SCHED_E_TOO_NEW;
+/// SCHED_E_MEMORY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_fd_model_create(
+    desc: *const sched_fd_model_desc_t,
+    out: *mut *mut sched_fd_model_t,
+) -> sched_status_t {
+    done(|| {
+        // SAFETY: pointers as the header asks for them; `input` looks at each.
+        let (desc, out) = unsafe { (read(desc)?, Place::new("out", out)?) };
+        let n = [count("nx", desc.nx)?, count("ny", desc.ny)?, count("nz", desc.nz)?];
+        let grid = Grid::new(n, [desc.dx_m, desc.dy_m, desc.dz_m])?;
+        // SAFETY: the header asks for nx*ny*nz values behind each pointer.
+        let (vp, rho) = unsafe {
+            let vp = copy("vp_m_s", list("vp_m_s", desc.vp_m_s, grid.cells())?)?;
+            let rho = match desc.rho_kg_m3.is_null() {
+                true => None,
+                false => Some(copy("rho_kg_m3", list("rho_kg_m3", desc.rho_kg_m3, grid.cells())?)?),
+            };
+            (vp, rho)
+        };
+        let model = Arc::new(Model::new(grid, vp, rho)?);
+        out.put(MODELS.add(Arc::new(Medium { model, plans: Mutex::default() })));
+        Ok(())
+    })
+}
+
+/// Gives a model back; its handle is stale from here on. Shots that were submitted keep what they
+/// need. NULL: nothing to do.
+///
+/// Errors: SCHED_E_STALE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_fd_model_destroy(model: *mut sched_fd_model_t) -> sched_status_t {
+    done(|| if model.is_null() { Ok(()) } else { MODELS.remove(model).map(drop) })
+}
+
+/// Puts the largest stable time step of a model, in seconds, into `*dt_s`.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_fd_dt_max(model: *const sched_fd_model_t, dt_s: *mut f64) -> sched_status_t {
+    done(|| {
+        // SAFETY: a pointer as the header asks for it; `Place` looks at it.
+        let out = unsafe { Place::new("dt_s", dt_s)? };
+        out.put(verify::dt_max(&medium(model)?.model));
+        Ok(())
+    })
+}
+
+pub(super) fn shape(number: i32) -> Result<Shape> {
+    Ok(match number {
+        0 | SCHED_FD_WAVELET_RICKER => Shape::Ricker,
+        SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE => Shape::GaussianDerivative,
+        SCHED_FD_WAVELET_GAUSSIAN => Shape::Gaussian,
+        SCHED_FD_WAVELET_RICKER_INTEGRAL => Shape::RickerIntegral,
+        SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL => Shape::RickerDoubleIntegral,
+        SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL => Shape::RickerTripleIntegral,
+        other => {
+            return Err(Error::argument("wavelet", other, "SCHED_FD_WAVELET_*, 1 to 6, or 0 for Ricker"));
+        }
+    })
+}
+
+/// Fills `samples`, `nt` floats, with a source wavelet of unit amplitude, one sample a time step of
+/// `dt_s` seconds from time 0, zero after the wavelet has ended. `wavelet` is one of
+/// SCHED_FD_WAVELET_*, 0 for Ricker; `frequency_hz` its peak frequency.
+///
+/// Errors: SCHED_E_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_fd_wavelet(
+    wavelet: i32,
+    frequency_hz: f32,
+    dt_s: f32,
+    samples: *mut f32,
+    nt: usize,
+) -> sched_status_t {
+    done(|| {
+        // SAFETY: a pointer as the header asks for it; `list_mut` looks at it.
+        let out = unsafe { list_mut("samples", samples, nt)? };
+        let wavelet = Wavelet::new(shape(wavelet)?, frequency_hz, dt_s, nt)?;
+        let active = wavelet.samples.len().min(nt);
+        out[..active].copy_from_slice(&wavelet.samples[..active]);
+        out[active..].fill(0.0);
+        Ok(())
+    })
+}

@@ -1,0 +1,328 @@
+//! Finite differences: a shot, its sizes, and its way into a scheduler.
+
+use super::fd_model::{Medium, count, medium, sched_fd_model_t, shape};
+use super::input::{Filled, Growing, Lent, bits, copy, list, read, read_or_default};
+use super::scheduler::{sched_t, scheduler};
+use super::status::{done, sched_status_t};
+use super::task::{describe, id_place, sched_task_desc_t, sched_task_t};
+use super::task_run::User;
+use crate::error::{Error, Result};
+use crate::fd::shot::{Output, task as shot_task};
+use crate::fd::survey::{Gather, Receivers, Shot};
+use crate::fd::wavelet::Wavelet;
+
+/// Flag of a shot: the direct wave is set to zero in the record.
+pub const SCHED_FD_MUTE_DIRECT: u32 = 1;
+
+/// The amplitude that 0 means.
+const AMPLITUDE: f32 = 10_000.0;
+
+/// A cell of a model's grid, counted from 0.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_fd_cell_t {
+    /// Along x.
+    pub ix: u64,
+    /// Along y.
+    pub iy: u64,
+    /// Along z (depth).
+    pub iz: u64,
+}
+
+/// One shot. `dt_s`, `nt`, `source`, `record` and `frequency_hz` (or `wavelet_samples`) have to be set;
+/// zero is the default of everything else.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_fd_shot_desc_t {
+    /// sizeof(sched_fd_shot_desc_t), set by the caller.
+    pub size: usize,
+    /// Time step in seconds; at most what sched_fd_dt_max tells.
+    pub dt_s: f32,
+    /// Peak frequency of `wavelet` in Hz; not looked at with `wavelet_samples`.
+    pub frequency_hz: f32,
+    /// Time steps to compute, at least 1.
+    pub nt: u64,
+    /// SCHED_FD_WAVELET_*; 0: Ricker.
+    pub wavelet: i32,
+    /// SCHED_FD_* flags together.
+    pub flags: u32,
+    /// A source function of one's own, one sample a time step, nothing after the last. Copied.
+    /// NULL: `wavelet`.
+    pub wavelet_samples: *const f32,
+    /// Number of `wavelet_samples`.
+    pub wavelet_len: usize,
+    /// Factor on the wavelet; 0: 10000.
+    pub amplitude: f32,
+    /// A sample is kept every so many steps, from step 0; 0: 1.
+    pub record_every: u32,
+    /// The upper, negative pole of the vertical dipole that is the source; the positive pole lies two
+    /// cells deeper, and has to be inside the grid too.
+    pub source: sched_fd_cell_t,
+    /// Cells to record in, in the order of the traces. Copied. NULL: a plane at depth `plane_iz`.
+    pub receivers: *const sched_fd_cell_t,
+    /// Number of `receivers`.
+    pub receiver_count: usize,
+    /// Depth index of the receiver plane; traces are [iy][ix]. Not looked at with `receivers`.
+    pub plane_iz: u64,
+    /// Every how many cells along x a receiver stands, from cell 0; 0: 1.
+    pub plane_every_x: u32,
+    /// Every how many cells along y a receiver stands, from cell 0; 0: 1.
+    pub plane_every_y: u32,
+    /// The pressure that was recorded, [trace][sample]. Lent until the task has ended; written only
+    /// if it ends well.
+    pub record: *mut f32,
+    /// Floats that `record` has room for; sched_fd_shot_size tells how many are needed.
+    pub record_len: usize,
+    /// A snapshot of the pressure is kept every so many steps, from step 0; 0: none.
+    pub snapshot_every: u64,
+    /// The snapshots, [snapshot][iy][ix][iz]. Lent until the task has ended; written while it runs, so
+    /// worth reading only if it ends well. NULL if `snapshot_every` is 0.
+    pub snapshots: *mut f32,
+    /// Floats that `snapshots` has room for.
+    pub snapshots_len: usize,
+}
+
+/// How large the results of a shot are, and how much memory it takes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_fd_shot_size_t {
+    /// sizeof(sched_fd_shot_size_t), set by the caller.
+    pub size: usize,
+    /// Traces of the record.
+    pub traces: u64,
+    /// Samples of a trace.
+    pub samples: u64,
+    /// Floats of the record: traces * samples.
+    pub record_len: u64,
+    /// Snapshots.
+    pub snapshots: u64,
+    /// Floats of all snapshots together.
+    pub snapshots_len: u64,
+    /// Memory of the device that the shot takes at its peak, in bytes.
+    pub device_bytes: u64,
+}
+
+// SAFETY: `repr(C)`, `size` first; numbers and pointers.
+unsafe impl Growing for sched_fd_shot_desc_t {
+    const NAME: &'static str = "sched_fd_shot_desc_t";
+}
+// SAFETY: `repr(C)`, `size` first; numbers.
+unsafe impl Growing for sched_fd_shot_size_t {
+    const NAME: &'static str = "sched_fd_shot_size_t";
+}
+
+fn cell(what: &str, cell: sched_fd_cell_t) -> Result<[usize; 3]> {
+    let axis = |name: &str, value| count(&format!("{what} {name}"), value);
+    Ok([axis("ix", cell.ix)?, axis("iy", cell.iy)?, axis("iz", cell.iz)?])
+}
+
+/// # Safety
+/// The pointers of `desc` are NULL or point to as many elements as it says.
+unsafe fn wavelet_of(desc: &sched_fd_shot_desc_t, nt: usize) -> Result<Wavelet> {
+    if desc.wavelet_samples.is_null() {
+        if desc.wavelet_len != 0 {
+            return Err(Error::argument("wavelet_samples", "NULL", "a pointer to wavelet_len floats"));
+        }
+        return Wavelet::new(shape(desc.wavelet)?, desc.frequency_hz, desc.dt_s, nt);
+    }
+    if !(1..=nt).contains(&desc.wavelet_len) {
+        return Err(Error::argument("wavelet_len", desc.wavelet_len, format!("1 to nt, which is {nt}")));
+    }
+    // SAFETY: as promised by the caller.
+    let samples = unsafe { list("wavelet_samples", desc.wavelet_samples, desc.wavelet_len)? };
+    if let Some(at) = samples.iter().position(|sample| !sample.is_finite()) {
+        return Err(Error::argument(format!("wavelet_samples[{at}]"), samples[at], "a finite number"));
+    }
+    Ok(Wavelet { samples: copy("wavelet_samples", samples)? })
+}
+
+/// # Safety
+/// As for [`wavelet_of`].
+unsafe fn receivers_of(desc: &sched_fd_shot_desc_t) -> Result<Receivers> {
+    if desc.receivers.is_null() {
+        if desc.receiver_count != 0 {
+            return Err(Error::argument("receivers", "NULL", "a pointer to receiver_count cells"));
+        }
+        let every = [desc.plane_every_x.max(1) as usize, desc.plane_every_y.max(1) as usize];
+        return Ok(Receivers::Plane { iz: count("plane_iz", desc.plane_iz)?, every });
+    }
+    if desc.receiver_count == 0 {
+        return Err(Error::argument(
+            "receiver_count",
+            0,
+            "at least one receiver, or receivers NULL for a plane",
+        ));
+    }
+    // SAFETY: as promised by the caller.
+    let cells = unsafe { list("receivers", desc.receivers, desc.receiver_count)? };
+    let mut own = super::input::room("receivers", cells.len())?;
+    for (at, &place) in cells.iter().enumerate() {
+        own.push(cell(&format!("receivers[{at}]"), place)?);
+    }
+    Ok(Receivers::List(own))
+}
+
+/// # Safety
+/// As for [`wavelet_of`].
+unsafe fn shot_of(desc: &sched_fd_shot_desc_t) -> Result<Shot> {
+    bits("flags of a shot", desc.flags, SCHED_FD_MUTE_DIRECT)?;
+    let nt = count("nt", desc.nt)?;
+    let snapshot_every = count("snapshot_every", desc.snapshot_every)?;
+    Ok(Shot {
+        source: cell("source", desc.source)?,
+        // SAFETY: as promised by the caller.
+        wavelet: unsafe { wavelet_of(desc, nt)? },
+        amplitude: if desc.amplitude == 0.0 { AMPLITUDE } else { desc.amplitude },
+        nt,
+        // SAFETY: as promised by the caller.
+        receivers: unsafe { receivers_of(desc)? },
+        record_every: desc.record_every.max(1) as usize,
+        snapshot_every: (snapshot_every != 0).then_some(snapshot_every),
+        mute: None,
+    })
+}
+
+fn size_of_shot(medium: &Medium, shot: &Shot, device_bytes: u64) -> sched_fd_shot_size_t {
+    let grid = medium.model.grid;
+    let traces = match &shot.receivers {
+        Receivers::List(cells) => cells.len(),
+        Receivers::Plane { every, .. } => grid.n[0].div_ceil(every[0]) * grid.n[1].div_ceil(every[1]),
+    } as u64;
+    let samples = shot.nt.div_ceil(shot.record_every) as u64;
+    let snapshots = shot.snapshot_every.map_or(0, |every| shot.nt.div_ceil(every)) as u64;
+    sched_fd_shot_size_t {
+        size: 0,
+        traces,
+        samples,
+        record_len: traces.saturating_mul(samples),
+        snapshots,
+        snapshots_len: snapshots.saturating_mul(grid.cells() as u64),
+        device_bytes,
+    }
+}
+
+/// Fills in how large the results of a shot will be. The shot is checked as in sched_fd_submit, but
+/// `record` and `snapshots` are not looked at.
+///
+/// Errors: as sched_fd_submit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_fd_shot_size(
+    model: *const sched_fd_model_t,
+    shot: *const sched_fd_shot_desc_t,
+    size: *mut sched_fd_shot_size_t,
+) -> sched_status_t {
+    done(|| {
+        // SAFETY: pointers as the header asks for them; `input` looks at each.
+        let (desc, out) = unsafe { (read(shot)?, Filled::new(size)?) };
+        let medium = medium(model)?;
+        // SAFETY: as above.
+        let shot = unsafe { shot_of(&desc)? };
+        let plan = medium.plan(desc.dt_s)?;
+        plan.check(&shot)?;
+        out.with(size_of_shot(&medium, &shot, plan.shot_bytes(&shot)));
+        Ok(())
+    })
+}
+
+/// The caller's buffers, as the place where a shot's results go.
+struct Buffers {
+    record: Lent<f32>,
+    snapshots: Lent<f32>,
+    cells: usize,
+    every: usize,
+    /// Given back when the task is over.
+    _user: User,
+}
+
+impl Output for Buffers {
+    fn snapshot(&self, step: usize, field: &[f32]) -> Result<()> {
+        let at = step / self.every * self.cells;
+        // SAFETY: `snapshots` is lent until the task has ended, and was checked to have room for
+        // every snapshot of `cells` floats; one attempt at a time writes.
+        let room = unsafe { std::slice::from_raw_parts_mut(self.snapshots.pointer().add(at), self.cells) };
+        room.copy_from_slice(field);
+        Ok(())
+    }
+
+    fn finish(&self, gather: Gather) -> Result<()> {
+        // SAFETY: `record` is lent until the task has ended, and was checked to have room for the
+        // gather; called once, when the result counts.
+        let room = unsafe { std::slice::from_raw_parts_mut(self.record.pointer(), gather.data.len()) };
+        room.copy_from_slice(&gather.data);
+        Ok(())
+    }
+}
+
+fn buffers(
+    desc: &sched_fd_shot_desc_t,
+    need: &sched_fd_shot_size_t,
+    cells: usize,
+    user: User,
+) -> Result<Buffers> {
+    let check = |what: &str, at: *mut f32, len: usize, needed: u64| {
+        if at.is_null() {
+            return Err(Error::argument(what, "NULL", format!("a pointer to room for {needed} floats")));
+        }
+        if !at.is_aligned() {
+            return Err(Error::argument(what, format!("{at:p}"), "an address that a float can have"));
+        }
+        if (len as u64) < needed {
+            return Err(Error::argument(format!("{what}_len"), len, format!("at least {needed} floats")));
+        }
+        Ok(())
+    };
+    check("record", desc.record, desc.record_len, need.record_len)?;
+    if need.snapshots > 0 {
+        check("snapshots", desc.snapshots, desc.snapshots_len, need.snapshots_len)?;
+    }
+    Ok(Buffers {
+        record: Lent::new(desc.record),
+        snapshots: Lent::new(desc.snapshots),
+        cells,
+        every: (desc.snapshot_every as usize).max(1),
+        _user: user,
+    })
+}
+
+/// Hands a shot to a scheduler and returns at once; then as any task: sched_wait, sched_cancel...
+///
+/// `task` may be NULL. Its `run` must be NULL; `device_bytes` and `work` are known without it and taken
+/// from it where they are not 0. `*id` may be NULL if the task is detached. The same shot gives the
+/// same record, bit for bit, on every device of a kind and after any number of retries.
+///
+/// Errors: SCHED_E_ARGUMENT, also for a source or receiver outside the grid, and for a buffer that is
+/// too short; SCHED_E_UNSTABLE for a time step that is too large, with the largest that is not;
+/// SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_NO_DEVICE, SCHED_E_MEMORY, SCHED_E_SHUTDOWN, SCHED_E_FORKED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_fd_submit(
+    s: *mut sched_t,
+    model: *const sched_fd_model_t,
+    shot: *const sched_fd_shot_desc_t,
+    task: *const sched_task_desc_t,
+    id: *mut sched_task_t,
+) -> sched_status_t {
+    done(|| {
+        // SAFETY: pointers as the header asks for them; `input` looks at each.
+        let about = unsafe { read_or_default(task)? };
+        let user = User::new(about.user, about.drop);
+        if about.run.is_some() {
+            return Err(Error::argument("run", "set", "NULL: the library brings the code of a shot"));
+        }
+        // SAFETY: as above.
+        let (desc, out) = unsafe { (read(shot)?, id_place(id, about.flags)?) };
+        let medium = medium(model)?;
+        // SAFETY: as above.
+        let shot = unsafe { shot_of(&desc)? };
+        let plan = medium.plan(desc.dt_s)?;
+        plan.check(&shot)?;
+        let need = size_of_shot(&medium, &shot, 0);
+        let mut task = shot_task(plan, shot, buffers(&desc, &need, medium.model.grid.cells(), user)?)?;
+        // SAFETY: as above.
+        unsafe { describe(&mut task, &about)? };
+        let id = scheduler(s)?.submit(task)?;
+        if let Some(out) = out {
+            out.put(id.0);
+        }
+        Ok(())
+    })
+}

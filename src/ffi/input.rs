@@ -1,0 +1,235 @@
+//! What comes from C is believed only after a look, and what goes to C stays within
+//! the room that was offered.
+
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char};
+use std::mem::{MaybeUninit, size_of};
+use std::path::PathBuf;
+use std::{ptr, slice};
+
+use crate::error::{Error, Result};
+
+/// No struct of this or of a later header is as large as this. A `size` beyond it was never set.
+const LARGEST: usize = 4096;
+
+/// A struct that begins with `size: usize` and may grow at its end.
+///
+/// # Safety
+/// `repr(C)`, its first field is `size: usize`, and all bytes zero is a valid value.
+pub(super) unsafe trait Growing: Copy {
+    const NAME: &'static str;
+}
+
+fn null(what: &str, accepted: &str) -> Error {
+    Error::argument(what, "NULL", accepted)
+}
+
+/// Reads and checks the `size` in front of a struct.
+///
+/// # Safety
+/// `at` is NULL or points to at least a `size_t`.
+unsafe fn size_of_theirs<T: Growing>(at: *const T) -> Result<usize> {
+    if at.is_null() {
+        return Err(null(T::NAME, "a pointer to such a struct"));
+    }
+    // SAFETY: not NULL, and every struct of the API begins with its size. It may lie unaligned.
+    let size = unsafe { at.cast::<usize>().read_unaligned() };
+    if !(size_of::<usize>()..=LARGEST).contains(&size) {
+        let accepted = format!("sizeof({}), which is {} here, set by the caller", T::NAME, size_of::<T>());
+        return Err(Error::argument(format!("size of {}", T::NAME), size, accepted));
+    }
+    Ok(size)
+}
+
+/// Takes a copy of a struct: fields that the caller's header did not have are zero,
+/// fields that this library does not have must be.
+///
+/// # Safety
+/// `at` is NULL or points to as many readable bytes as its `size` says.
+pub(super) unsafe fn read<T: Growing>(at: *const T) -> Result<T> {
+    // SAFETY: as promised by the caller.
+    let size = unsafe { size_of_theirs(at)? };
+    let known = size_of::<T>();
+    // SAFETY: `size` bytes are readable.
+    let bytes = unsafe { slice::from_raw_parts(at.cast::<u8>(), size) };
+    if bytes.iter().skip(known).any(|&byte| byte != 0) {
+        return Err(Error::TooNew { what: T::NAME, size, known });
+    }
+    let mut own = MaybeUninit::<T>::zeroed();
+    // SAFETY: both sides have that many bytes; all zero and every copied pattern is a valid `T`,
+    // whose fields are numbers, pointers and nullable function pointers.
+    unsafe {
+        ptr::copy_nonoverlapping(bytes.as_ptr(), own.as_mut_ptr().cast::<u8>(), size.min(known));
+        Ok(own.assume_init())
+    }
+}
+
+/// [`read`], with NULL standing for a struct of zeros.
+///
+/// # Safety
+/// As for [`read`].
+pub(super) unsafe fn read_or_default<T: Growing>(at: *const T) -> Result<T> {
+    if at.is_null() {
+        // SAFETY: promised by `Growing`.
+        return Ok(unsafe { MaybeUninit::<T>::zeroed().assume_init() });
+    }
+    // SAFETY: as promised by the caller.
+    unsafe { read(at) }
+}
+
+/// A struct to be filled in: its `size` is checked before the work is done.
+pub(super) struct Filled<T: Growing> {
+    at: *mut T,
+    size: usize,
+}
+
+impl<T: Growing> Filled<T> {
+    /// # Safety
+    /// `at` is NULL or points to as many writable bytes as its `size` says, until the call returns.
+    pub(super) unsafe fn new(at: *mut T) -> Result<Self> {
+        // SAFETY: as promised by the caller.
+        let size = unsafe { size_of_theirs(at)? };
+        Ok(Filled { at, size })
+    }
+
+    /// Fills in what the caller has room for. `size` stays, and what only a newer header has becomes zero.
+    pub(super) fn with(self, value: T) {
+        let known = size_of::<T>().min(self.size);
+        let skip = size_of::<usize>();
+        let (from, to) = ((&raw const value).cast::<u8>(), self.at.cast::<u8>());
+        // SAFETY: `size` bytes are writable as promised in `new`, `known` of them readable in `value`.
+        unsafe {
+            ptr::copy_nonoverlapping(from.add(skip), to.add(skip), known - skip);
+            ptr::write_bytes(to.add(known), 0, self.size - known);
+        }
+    }
+}
+
+/// A place for one result, checked before the work is done.
+pub(super) struct Place<T>(*mut T);
+
+impl<T> Place<T> {
+    /// # Safety
+    /// `at` is NULL or points to room for a `T`, until the call returns.
+    pub(super) unsafe fn new(what: &str, at: *mut T) -> Result<Self> {
+        if at.is_null() { Err(null(what, "a place for the result")) } else { Ok(Place(at)) }
+    }
+
+    pub(super) fn put(self, value: T) {
+        // SAFETY: as promised in `new`; it may lie unaligned.
+        unsafe { self.0.write_unaligned(value) }
+    }
+}
+
+/// # Safety
+/// `at` is NULL or points to a text that ends with NUL and outlives the result.
+pub(super) unsafe fn text<'a>(at: *const c_char) -> Option<Cow<'a, str>> {
+    // SAFETY: as promised by the caller, and not NULL where it is read.
+    (!at.is_null()).then(|| unsafe { CStr::from_ptr(at) }.to_string_lossy())
+}
+
+/// # Safety
+/// As for [`text`].
+pub(super) unsafe fn path(what: &str, at: *const c_char) -> Result<PathBuf> {
+    if at.is_null() {
+        return Err(null(what, "the name of a file or folder"));
+    }
+    // SAFETY: as promised by the caller.
+    let bytes = unsafe { CStr::from_ptr(at) }.to_bytes();
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        Ok(std::ffi::OsStr::from_bytes(bytes).into())
+    }
+    #[cfg(not(unix))]
+    Ok(String::from_utf8_lossy(bytes).into_owned().into())
+}
+
+fn fits<T>(what: &str, at: *const T, len: usize) -> Result<()> {
+    if at.is_null() {
+        return Err(null(what, &format!("a pointer to {len} elements")));
+    }
+    if !at.is_aligned() {
+        return Err(Error::argument(
+            what,
+            format!("{at:p}"),
+            format!("an address aligned to {}", align_of::<T>()),
+        ));
+    }
+    let most = isize::MAX as usize / size_of::<T>().max(1);
+    if len > most {
+        return Err(Error::argument(format!("length of {what}"), len, format!("at most {most}")));
+    }
+    Ok(())
+}
+
+/// # Safety
+/// `at` is NULL or points to `len` elements that nobody changes while the result lives.
+pub(super) unsafe fn list<'a, T>(what: &str, at: *const T, len: usize) -> Result<&'a [T]> {
+    fits(what, at, len)?;
+    // SAFETY: not NULL, aligned, no longer than an address space; the rest is the caller's promise.
+    Ok(unsafe { slice::from_raw_parts(at, len) })
+}
+
+/// # Safety
+/// `at` is NULL or points to `len` elements that nobody else touches while the result lives.
+pub(super) unsafe fn list_mut<'a, T>(what: &str, at: *mut T, len: usize) -> Result<&'a mut [T]> {
+    fits(what, at, len)?;
+    // SAFETY: as in `list`.
+    Ok(unsafe { slice::from_raw_parts_mut(at, len) })
+}
+
+/// Refuses bits that mean nothing in this version.
+pub(super) fn bits(what: &str, value: u32, known: u32) -> Result<()> {
+    if value & !known == 0 {
+        return Ok(());
+    }
+    Err(Error::argument(what, format!("{value:#x}"), format!("bits of {known:#x}")))
+}
+
+/// A copy of the caller's list; an error, not an abort, where the memory does not suffice.
+pub(super) fn copy<T: Copy>(what: &str, from: &[T]) -> Result<Vec<T>> {
+    let mut own = room(what, from.len())?;
+    own.extend_from_slice(from);
+    Ok(own)
+}
+
+/// An empty list with room for `len` elements.
+pub(super) fn room<T>(what: &str, len: usize) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    match list.try_reserve_exact(len) {
+        Ok(()) => Ok(list),
+        Err(_) => Err(Error::NoHostMemory {
+            what: format!("a copy of {what}"),
+            bytes: len as u64 * size_of::<T>() as u64,
+        }),
+    }
+}
+
+/// Puts a text into a field of fixed width, cut between characters if need be, always ended with NUL.
+pub(super) fn field<const N: usize>(text: &str) -> [c_char; N] {
+    let mut out = [0; N];
+    let end = (0..N.min(text.len() + 1)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    for (to, from) in out.iter_mut().zip(&text.as_bytes()[..end]) {
+        *to = *from as c_char;
+    }
+    out
+}
+
+/// A pointer that the caller lets us carry to other threads.
+pub(super) struct Lent<T>(*mut T);
+
+// SAFETY: the header says for each such pointer that it is used from other threads.
+unsafe impl<T> Send for Lent<T> {}
+// SAFETY: as above; what it points to is only touched by code that the caller gave or allowed.
+unsafe impl<T> Sync for Lent<T> {}
+
+impl<T> Lent<T> {
+    pub(super) fn new(pointer: *mut T) -> Self {
+        Lent(pointer)
+    }
+
+    pub(super) fn pointer(&self) -> *mut T {
+        self.0
+    }
+}

@@ -1,0 +1,154 @@
+//! What the library says while it works. Nothing, unless `GPUSCHED_LOG` or a callback asks for it.
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_void};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::str::FromStr;
+use std::sync::{Once, PoisonError, RwLock};
+
+use log::{LevelFilter, Log, Metadata, Record};
+
+use super::input;
+use super::status::{c_text, done, sched_status_t};
+use crate::error::{Error, Result};
+
+/// Takes a line of the log: `level` from 1 (error) over 2 (warning), 3 (information), 4 (debug) to
+/// 5 (trace), `message` valid during the call. Called from any thread, several at a time.
+/// It must not log through the library, nor let an exception out.
+pub type sched_log_fn =
+    Option<unsafe extern "C-unwind" fn(level: i32, message: *const c_char, user: *mut c_void)>;
+
+enum Target {
+    Off,
+    Stderr,
+    File(File),
+    Callback {
+        function: unsafe extern "C-unwind" fn(i32, *const c_char, *mut c_void),
+        user: input::Lent<c_void>,
+    },
+}
+
+struct Sink {
+    target: RwLock<Target>,
+}
+
+static SINK: Sink = Sink { target: RwLock::new(Target::Off) };
+static START: Once = Once::new();
+
+thread_local! {
+    /// Whether this thread is inside the caller's log function: what it causes to be logged is dropped.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Log for Sink {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true) {
+            return;
+        }
+        let line = format!("{}: {}", record.target(), record.args());
+        match &*self.target.read().unwrap_or_else(PoisonError::into_inner) {
+            Target::Off => {}
+            // A log that can't be written has nowhere to say so.
+            Target::Stderr => {
+                let _ = writeln!(std::io::stderr(), "[{:5} {line}]", record.level());
+            }
+            Target::File(file) => {
+                let _ = writeln!(&*file, "[{:5} {line}]", record.level());
+            }
+            Target::Callback { function, user } => {
+                let text = c_text(line);
+                // SAFETY: the caller gave a function and said that it may be called from any thread.
+                unsafe { function(record.level() as i32, text.as_ptr(), user.pointer()) }
+            }
+        }
+        let _ = INSIDE.try_with(|inside| inside.set(false));
+    }
+
+    fn flush(&self) {}
+}
+
+/// Puts the sink in place. Where the host has its own logger in the same copy of `log`, that one stays.
+fn install(target: Target, level: LevelFilter) -> bool {
+    let ours = log::set_logger(&SINK).is_ok() || std::ptr::addr_eq(log::logger(), &SINK);
+    if ours {
+        *SINK.target.write().unwrap_or_else(PoisonError::into_inner) = target;
+        log::set_max_level(level);
+    }
+    ours
+}
+
+/// Looks at `GPUSCHED_LOG` on the first call into the library: `LEVEL`, which writes to standard error,
+/// or `LEVEL:FILE`, which appends to a file.
+pub(super) fn start() {
+    START.call_once(|| {
+        let Ok(wish) = std::env::var("GPUSCHED_LOG") else { return };
+        match asked_for(&wish) {
+            Ok((Target::Off, _)) => {}
+            Ok((target, level)) => {
+                install(target, level);
+            }
+            Err(error) => {
+                if install(Target::Stderr, LevelFilter::Warn) {
+                    log::warn!("{error}");
+                }
+            }
+        }
+    });
+}
+
+fn asked_for(wish: &str) -> Result<(Target, LevelFilter)> {
+    let (level, file) = wish.split_once(':').map_or((wish, None), |(level, file)| (level, Some(file)));
+    let Ok(level) = LevelFilter::from_str(if level.is_empty() { "off" } else { level }) else {
+        let accepted = "off, error, warn, info, debug or trace, and :FILE behind it to write to a file";
+        return Err(Error::argument("GPUSCHED_LOG", wish, accepted));
+    };
+    let target = match file {
+        _ if level == LevelFilter::Off => Target::Off,
+        None => Target::Stderr,
+        Some(file) => {
+            let opened = OpenOptions::new().create(true).append(true).open(file);
+            Target::File(opened.map_err(|why| Error::io("cannot open the log file", file.as_ref(), why))?)
+        }
+    };
+    Ok((target, level))
+}
+
+/// Sends the log to a function of the caller, for the whole process, in place of whatever was there.
+///
+/// `max_level`: 1 error, 2 warning, 3 information, 4 debug, 5 trace; what is above is not told.
+/// `function` NULL turns the log off. `user` is handed to the function and stays the caller's; once
+/// a later call has returned, the function that was set before is not running and is not called again.
+///
+/// Errors: SCHED_E_ARGUMENT for a level outside 1 to 5; SCHED_E_DEADLOCK from inside a log function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_log_callback(
+    function: sched_log_fn,
+    user: *mut c_void,
+    max_level: i32,
+) -> sched_status_t {
+    done(|| {
+        if INSIDE.try_with(Cell::get).unwrap_or(false) {
+            let why = "it was called from inside the log function that it would have to wait for".into();
+            return Err(Error::Deadlock { what: "sched_log_callback", why });
+        }
+        let Some(function) = function else {
+            install(Target::Off, LevelFilter::Off);
+            return Ok(());
+        };
+        let level = match max_level {
+            1 => LevelFilter::Error,
+            2 => LevelFilter::Warn,
+            3 => LevelFilter::Info,
+            4 => LevelFilter::Debug,
+            5 => LevelFilter::Trace,
+            _ => return Err(Error::argument("max_level", max_level, "1 (error) to 5 (trace)")),
+        };
+        install(Target::Callback { function, user: input::Lent::new(user) }, level);
+        Ok(())
+    })
+}

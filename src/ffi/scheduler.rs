@@ -1,0 +1,250 @@
+//! Schedulers: made, asked, ended.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::device::health_of;
+use super::handle::Handles;
+use super::input::{Filled, Growing, Place, read_or_default, text};
+use super::status::{SCHED_OK, SCHED_PENDING, done, guard, sched_status_t};
+use crate::error::{Error, Result};
+use crate::sched::{Scheduler, Wait};
+
+/// A scheduler: tasks, and the devices that run them. NULL, where one is asked for, means the one that
+/// the process shares; it is made on first use from the environment and lives as long as the process.
+pub struct sched_t {
+    _opaque: [u8; 0],
+}
+
+/// As `timeout_ns`: wait as long as it takes. 0 looks and returns.
+pub const SCHED_FOREVER: i64 = -1;
+
+/// What a scheduler is made of. Zero in every field is the default.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_config_t {
+    /// sizeof(sched_config_t), set by the caller.
+    pub size: usize,
+    /// Devices to use: "all", "none", or a list such as "cpu,cuda:0,cuda:GPU-5b...".
+    /// NULL: what GPUSCHED_DEVICES says, else all. Copied.
+    pub devices: *const std::ffi::c_char,
+    /// Tasks at a time on each device, at most 64. 0: what GPUSCHED_SLOTS says, else 1.
+    pub slots: u32,
+    /// Threads of the CPU device, shared by its slots. 0: all that the process may use.
+    pub cpu_threads: u32,
+}
+
+/// Numbers of tasks of a scheduler since it was made.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_stats_t {
+    /// sizeof(sched_stats_t), set by the caller.
+    pub size: usize,
+    /// Tasks accepted.
+    pub submitted: u64,
+    /// Waiting to be started now.
+    pub queued: u64,
+    /// Running now.
+    pub running: u64,
+    /// Ended well.
+    pub done: u64,
+    /// Ended with an error.
+    pub failed: u64,
+    /// Cancelled before their result counted.
+    pub cancelled: u64,
+    /// Attempts that followed a failed attempt.
+    pub retried: u64,
+    /// Devices that the scheduler has.
+    pub devices: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// What one device of a scheduler has done.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_device_stats_t {
+    /// sizeof(sched_device_stats_t), set by the caller.
+    pub size: usize,
+    /// Tasks that ended well on it.
+    pub done: u64,
+    /// Attempts that failed on it.
+    pub failed: u64,
+    /// Time that its slots have spent in tasks, added up, in nanoseconds.
+    pub busy_ns: u64,
+    /// Memory promised to running tasks now, in bytes.
+    pub leased_bytes: u64,
+    /// The most that was ever promised at a time, in bytes.
+    pub peak_bytes: u64,
+    /// Tasks that it runs at a time.
+    pub slots: u32,
+    /// SCHED_HEALTH_*.
+    pub health: i32,
+}
+
+// SAFETY (all three): `repr(C)`, `size` first, and fields for which zero is valid.
+unsafe impl Growing for sched_config_t {
+    const NAME: &'static str = "sched_config_t";
+}
+// SAFETY: see above.
+unsafe impl Growing for sched_stats_t {
+    const NAME: &'static str = "sched_stats_t";
+}
+// SAFETY: see above.
+unsafe impl Growing for sched_device_stats_t {
+    const NAME: &'static str = "sched_device_stats_t";
+}
+
+static SCHEDULERS: Handles<Scheduler> = Handles::new("scheduler");
+
+/// The scheduler behind a handle, kept alive while a call uses it.
+pub(super) enum Named {
+    Default(&'static Scheduler),
+    Own(Arc<Scheduler>),
+}
+
+impl Deref for Named {
+    type Target = Scheduler;
+
+    fn deref(&self) -> &Scheduler {
+        match self {
+            Named::Default(scheduler) => scheduler,
+            Named::Own(scheduler) => scheduler,
+        }
+    }
+}
+
+pub(super) fn scheduler(handle: *const sched_t) -> Result<Named> {
+    if handle.is_null() {
+        return Scheduler::process_default().map(Named::Default);
+    }
+    SCHEDULERS.get(handle).map(Named::Own)
+}
+
+pub(super) fn timeout(ns: i64) -> Option<Duration> {
+    u64::try_from(ns).ok().map(Duration::from_nanos)
+}
+
+pub(super) fn waited(wait: Wait) -> sched_status_t {
+    match wait {
+        Wait::Done => SCHED_OK,
+        Wait::Pending => SCHED_PENDING,
+        Wait::Cancelled => super::status::SCHED_CANCELLED,
+    }
+}
+
+/// Makes a scheduler and puts its handle into `*out`. `config` NULL: every default.
+/// No device is touched before its first task. To be ended with sched_destroy.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW; SCHED_E_NO_DEVICE where nothing fits the selection.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_create(
+    config: *const sched_config_t,
+    out: *mut *mut sched_t,
+) -> sched_status_t {
+    done(|| {
+        // SAFETY: pointers as the header asks for them; `input` looks at each.
+        let (config, out, devices) = unsafe {
+            let config = read_or_default(config)?;
+            (config, Place::new("out", out)?, text(config.devices))
+        };
+        let mut builder = Scheduler::builder();
+        builder.devices = devices.map(|text| text.into_owned());
+        builder.slots = (config.slots != 0).then_some(config.slots);
+        builder.cpu_threads = (config.cpu_threads != 0).then_some(config.cpu_threads);
+        out.put(SCHEDULERS.add(Arc::new(builder.build()?)));
+        Ok(())
+    })
+}
+
+/// Accepts no more tasks and waits until all have ended: 0, or SCHED_PENDING when the time was up first.
+/// Outcomes can still be asked for.
+///
+/// Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_drain(s: *mut sched_t, timeout_ns: i64) -> sched_status_t {
+    guard(|| Ok(waited(scheduler(s)?.drain(timeout(timeout_ns))?)))
+}
+
+/// Cancels what is queued, asks what runs to stop, waits for it, and ends the scheduler. Drop callbacks
+/// have been called when it returns, waiting calls of other threads return, and the handle is stale.
+/// NULL: nothing to do.
+///
+/// Errors: SCHED_E_STALE for a handle that was destroyed before; SCHED_E_DEADLOCK from inside a task
+/// of the same scheduler, which then goes on as before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_destroy(s: *mut sched_t) -> sched_status_t {
+    done(|| {
+        if s.is_null() {
+            return Ok(());
+        }
+        let cancelled = SCHEDULERS.get(s)?.shutdown()?;
+        if cancelled > 0 {
+            log::info!("a scheduler was destroyed; {cancelled} of its tasks were cancelled");
+        }
+        SCHEDULERS.remove(s).map(drop)
+    })
+}
+
+/// Fills in the numbers of tasks.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_stats(s: *mut sched_t, stats: *mut sched_stats_t) -> sched_status_t {
+    done(|| {
+        // SAFETY: a pointer as the header asks for it; `Filled` looks at it.
+        let out = unsafe { Filled::new(stats)? };
+        let stats = scheduler(s)?.stats()?;
+        out.with(sched_stats_t {
+            size: 0,
+            submitted: stats.submitted,
+            queued: stats.queued,
+            running: stats.running,
+            done: stats.done,
+            failed: stats.failed,
+            cancelled: stats.cancelled,
+            retried: stats.retried,
+            devices: stats.devices.len() as u32,
+            reserved: 0,
+        });
+        Ok(())
+    })
+}
+
+/// Fills in what device `index`, counted from 0, has done.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_device_stats(
+    s: *mut sched_t,
+    index: u32,
+    stats: *mut sched_device_stats_t,
+) -> sched_status_t {
+    done(|| {
+        // SAFETY: a pointer as the header asks for it; `Filled` looks at it.
+        let out = unsafe { Filled::new(stats)? };
+        let all = scheduler(s)?.stats()?.devices;
+        let one = all.get(index as usize).ok_or_else(|| no_such_device(index, all.len()))?;
+        out.with(sched_device_stats_t {
+            size: 0,
+            done: one.done,
+            failed: one.failed,
+            busy_ns: one.busy_ns,
+            leased_bytes: one.leased_bytes,
+            peak_bytes: one.peak_bytes,
+            slots: one.slots,
+            health: health_of(one.device.health),
+        });
+        Ok(())
+    })
+}
+
+pub(super) fn no_such_device(index: u32, count: usize) -> Error {
+    let accepted = match count {
+        0 => "no index: there is no device".to_owned(),
+        1 => "0, the only device".to_owned(),
+        n => format!("0 to {}", n - 1),
+    };
+    Error::argument("index of a device", index, accepted)
+}

@@ -1,0 +1,207 @@
+//! The landing pad of every function, and what a failure looks like from C.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+
+use super::logging;
+use crate::error::{Error, Result};
+
+/// How a call ended: 0 done, positive not finished but no error, negative an error.
+pub type sched_status_t = i32;
+
+/// Done.
+pub const SCHED_OK: i32 = 0;
+/// The time was up first.
+pub const SCHED_PENDING: i32 = 1;
+/// The task was cancelled before its result counted.
+pub const SCHED_CANCELLED: i32 = 2;
+/// An argument or a field is outside what is accepted.
+pub const SCHED_E_ARGUMENT: i32 = -1;
+/// A struct has something set in a part that this library does not know: it comes from a newer header.
+pub const SCHED_E_TOO_NEW: i32 = -2;
+/// An id or handle that was released or destroyed, or belongs to another scheduler.
+pub const SCHED_E_STALE: i32 = -3;
+/// More memory is needed than any allowed device has, or than the host gives.
+pub const SCHED_E_MEMORY: i32 = -4;
+/// There is no device, or none that the selection or a mask allows.
+pub const SCHED_E_NO_DEVICE: i32 = -5;
+/// A file could not be opened, read or written.
+pub const SCHED_E_IO: i32 = -6;
+/// The task's callback returned something other than 0.
+pub const SCHED_E_CALLBACK: i32 = -7;
+/// Code of the library or of a Rust task panicked; the panic ended there.
+pub const SCHED_E_PANIC: i32 = -8;
+/// The wait could never have ended, so it was not begun.
+pub const SCHED_E_DEADLOCK: i32 = -9;
+/// The scheduler takes no more tasks: it was drained, or is being destroyed.
+pub const SCHED_E_SHUTDOWN: i32 = -10;
+/// The process was forked after the scheduler had been created.
+pub const SCHED_E_FORKED: i32 = -11;
+/// The numerical scheme would blow up, or did.
+pub const SCHED_E_UNSTABLE: i32 = -12;
+/// A device failed.
+pub const SCHED_E_DEVICE: i32 = -13;
+/// A fault of the library. Please report it.
+pub const SCHED_E_INTERNAL: i32 = -14;
+
+/// The binary interface that this header describes; raised when a program that was built against an
+/// older header could no longer work.
+pub const SCHED_ABI_VERSION: u32 = 0;
+
+/// Every status and its name.
+const NAMES: [(sched_status_t, &CStr); 17] = [
+    (SCHED_OK, c"SCHED_OK"),
+    (SCHED_PENDING, c"SCHED_PENDING"),
+    (SCHED_CANCELLED, c"SCHED_CANCELLED"),
+    (SCHED_E_ARGUMENT, c"SCHED_E_ARGUMENT"),
+    (SCHED_E_TOO_NEW, c"SCHED_E_TOO_NEW"),
+    (SCHED_E_STALE, c"SCHED_E_STALE"),
+    (SCHED_E_MEMORY, c"SCHED_E_MEMORY"),
+    (SCHED_E_NO_DEVICE, c"SCHED_E_NO_DEVICE"),
+    (SCHED_E_IO, c"SCHED_E_IO"),
+    (SCHED_E_CALLBACK, c"SCHED_E_CALLBACK"),
+    (SCHED_E_PANIC, c"SCHED_E_PANIC"),
+    (SCHED_E_DEADLOCK, c"SCHED_E_DEADLOCK"),
+    (SCHED_E_SHUTDOWN, c"SCHED_E_SHUTDOWN"),
+    (SCHED_E_FORKED, c"SCHED_E_FORKED"),
+    (SCHED_E_UNSTABLE, c"SCHED_E_UNSTABLE"),
+    (SCHED_E_DEVICE, c"SCHED_E_DEVICE"),
+    (SCHED_E_INTERNAL, c"SCHED_E_INTERNAL"),
+];
+
+pub(super) fn status_of(error: &Error) -> sched_status_t {
+    match error {
+        Error::Argument { .. } => SCHED_E_ARGUMENT,
+        Error::TooNew { .. } => SCHED_E_TOO_NEW,
+        Error::Stale { .. } => SCHED_E_STALE,
+        Error::NoMemory { .. } | Error::NoHostMemory { .. } => SCHED_E_MEMORY,
+        Error::NoDevice { .. } => SCHED_E_NO_DEVICE,
+        Error::Io { .. } => SCHED_E_IO,
+        Error::Callback { .. } => SCHED_E_CALLBACK,
+        Error::Panic { .. } => SCHED_E_PANIC,
+        Error::Cancelled => SCHED_CANCELLED,
+        Error::Deadlock { .. } => SCHED_E_DEADLOCK,
+        Error::Shutdown { .. } => SCHED_E_SHUTDOWN,
+        Error::Forked => SCHED_E_FORKED,
+        Error::Unstable { .. } => SCHED_E_UNSTABLE,
+        Error::Device { .. } => SCHED_E_DEVICE,
+        Error::Internal(_) => SCHED_E_INTERNAL,
+    }
+}
+
+/// What a function returns when it failed.
+pub(super) trait Returned {
+    fn failed(status: sched_status_t) -> Self;
+}
+
+impl Returned for sched_status_t {
+    fn failed(status: sched_status_t) -> Self {
+        status
+    }
+}
+
+impl Returned for () {
+    fn failed(_: sched_status_t) -> Self {}
+}
+
+impl Returned for usize {
+    fn failed(_: sched_status_t) -> Self {
+        0
+    }
+}
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// The landing pad: nothing unwinds past it, and every failure leaves its words
+/// with the calling thread.
+pub(super) fn guard<R: Returned>(body: impl FnOnce() -> Result<R>) -> R {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        logging::start();
+        body()
+    }));
+    let error = match outcome {
+        Ok(Ok(value)) => return value,
+        Ok(Err(error)) => error,
+        Err(payload) => Error::Panic { message: words(&*payload) },
+    };
+    let status = status_of(&error);
+    if status < 0 {
+        remember(&error);
+    }
+    R::failed(status)
+}
+
+/// [`guard`] for the many functions that have nothing to tell but that they are done.
+pub(super) fn done(body: impl FnOnce() -> Result<()>) -> sched_status_t {
+    guard(|| body().map(|()| SCHED_OK))
+}
+
+pub(super) fn words(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
+}
+
+fn remember(error: &Error) {
+    let text = c_text(error.to_string());
+    // A thread that is ending may have lost its store already: then nobody can ask any more.
+    let _ = LAST_ERROR.try_with(|last| {
+        if let Ok(mut last) = last.try_borrow_mut() {
+            *last = text;
+        }
+    });
+}
+
+/// For a function that has no status to return: "" is how its caller sees that it succeeded.
+pub(super) fn forget() {
+    let _ = LAST_ERROR.try_with(|last| last.try_borrow_mut().map(|mut last| *last = CString::default()));
+}
+
+/// A text that may come from anywhere, as C can read it: a NUL inside becomes a space.
+pub(super) fn c_text(text: String) -> CString {
+    let mut bytes = text.into_bytes();
+    for byte in &mut bytes {
+        if *byte == 0 {
+            *byte = b' ';
+        }
+    }
+    CString::new(bytes).unwrap_or_default()
+}
+
+/// Number of the binary interface. It changes only when a program built against an older header
+/// would break; compare it with `SCHED_ABI_VERSION` where the library is loaded at run time.
+#[unsafe(no_mangle)]
+pub extern "C" fn sched_abi_version() -> u32 {
+    SCHED_ABI_VERSION
+}
+
+/// Version of the library, such as "0.1.0". Static; not to be freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn sched_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
+/// Name of a status, such as "SCHED_E_ARGUMENT"; "unknown status" for a number that is none.
+/// Static; not to be freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn sched_status_name(status: sched_status_t) -> *const c_char {
+    let named = NAMES.iter().find(|(number, _)| *number == status);
+    named.map_or(c"unknown status", |(_, name)| name).as_ptr()
+}
+
+/// What was wrong in the last call of the calling thread that returned a negative status, in one
+/// sentence; "" if none has. A call that succeeds leaves it as it is. Owned by the library, valid
+/// until the thread's next failing call or its end.
+#[unsafe(no_mangle)]
+pub extern "C" fn sched_last_error() -> *const c_char {
+    let text = LAST_ERROR.try_with(|last| last.try_borrow().map_or(ptr::null(), |last| last.as_ptr()));
+    match text {
+        Ok(text) if !text.is_null() => text,
+        _ => c"".as_ptr(),
+    }
+}

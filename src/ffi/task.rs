@@ -1,0 +1,327 @@
+//! Tasks: submitted, waited for, cancelled, asked about.
+
+use std::ffi::{c_char, c_void};
+
+use super::device::{SCHED_BACKEND_CPU, SCHED_BACKEND_CUDA};
+use super::input::{Filled, Growing, Place, bits, list, list_mut, read, text};
+use super::scheduler::{sched_t, scheduler, timeout, waited};
+use super::status::{
+    SCHED_CANCELLED, SCHED_E_INTERNAL, SCHED_OK, SCHED_PENDING, done, guard, sched_status_t, status_of,
+};
+use super::task_run::{Callback, User, sched_drop_fn, sched_run_fn};
+use crate::device::BackendKind;
+use crate::error::{Error, Result};
+use crate::sched::{DeviceMask, State, Task, TaskId, TaskInfo};
+
+/// A task. Never 0, and never given out twice by a scheduler: one that was released is an error.
+pub type sched_task_t = u64;
+
+/// Flag of a task: nobody will ask for its outcome, so its id is released when it ends.
+pub const SCHED_TASK_DETACHED: u32 = 1;
+
+/// Not started yet.
+pub const SCHED_STATE_QUEUED: i32 = 0;
+/// Running.
+pub const SCHED_STATE_RUNNING: i32 = 1;
+/// Ended well.
+pub const SCHED_STATE_DONE: i32 = 2;
+/// Ended with an error.
+pub const SCHED_STATE_FAILED: i32 = 3;
+/// Cancelled before its result counted.
+pub const SCHED_STATE_CANCELLED: i32 = 4;
+
+/// What is to be run, and what the scheduler is told of it. Zero in every field but `size` and `run`
+/// is the default.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_task_desc_t {
+    /// sizeof(sched_task_desc_t), set by the caller.
+    pub size: usize,
+    /// The task's code; called on a thread of the library, and again after a failure where `retries`
+    /// says so. NULL in sched_fd_submit.
+    pub run: sched_run_fn,
+    /// Handed to `run` and `drop`.
+    pub user: *mut c_void,
+    /// NULL, or called exactly once with `user` when the library needs it no more: after the last
+    /// `run`, after a cancel, and also when the submitting call fails. Only where that call could not
+    /// read the struct (NULL, an impossible `size`, SCHED_E_TOO_NEW) it is not called.
+    /// It is called before a wait tells the task's end, on any thread, and must not wait for a task.
+    pub drop: sched_drop_fn,
+    /// A name for messages and logs; NULL: none. Copied.
+    pub label: *const c_char,
+    /// Memory of the device that the task takes at its peak, in bytes; kept free for it while it runs.
+    pub device_bytes: u64,
+    /// How much there is to do, in any unit that all tasks of the scheduler share; 0: unknown.
+    pub work: f64,
+    /// Devices that may run it: bit i for device i. 0: all.
+    pub device_mask: u64,
+    /// Kinds of device that may run it: SCHED_BACKEND_* together. 0: all.
+    pub backend_mask: u32,
+    /// Higher runs earlier.
+    pub priority: i32,
+    /// How often a failed attempt is followed by another.
+    pub retries: u32,
+    /// SCHED_TASK_* together.
+    pub flags: u32,
+}
+
+/// What is known of a task.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_task_info_t {
+    /// sizeof(sched_task_info_t), set by the caller.
+    pub size: usize,
+    /// SCHED_STATE_*.
+    pub state: i32,
+    /// What sched_wait would return now.
+    pub status: sched_status_t,
+    /// Number of the device where it runs or ran last; -1 if it was never started.
+    pub device: i32,
+    /// Slot of that device.
+    pub slot: u32,
+    /// Attempts begun.
+    pub attempts: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// How much of the attempt is done, from 0 to 1, as the task reports it.
+    pub progress: f64,
+    /// Time from submit to start, or until now, in nanoseconds.
+    pub queued_ns: u64,
+    /// Time from start to end, or until now, in nanoseconds.
+    pub running_ns: u64,
+}
+
+// SAFETY: `repr(C)`, `size` first; numbers, pointers and nullable functions.
+unsafe impl Growing for sched_task_desc_t {
+    const NAME: &'static str = "sched_task_desc_t";
+}
+// SAFETY: `repr(C)`, `size` first; numbers.
+unsafe impl Growing for sched_task_info_t {
+    const NAME: &'static str = "sched_task_info_t";
+}
+
+/// Fills in what a descriptor tells the scheduler. What it leaves at zero stays as the task has it.
+///
+/// # Safety
+/// `desc.label` is NULL or points to a text that ends with NUL.
+pub(super) unsafe fn describe(task: &mut Task, desc: &sched_task_desc_t) -> Result<()> {
+    bits("flags of a task", desc.flags, SCHED_TASK_DETACHED)?;
+    bits("backend_mask", desc.backend_mask, SCHED_BACKEND_CPU | SCHED_BACKEND_CUDA)?;
+    if !(desc.work.is_finite() && desc.work >= 0.0) {
+        return Err(Error::argument("work", desc.work, "0 for unknown, or a positive, finite number"));
+    }
+    // SAFETY: as promised by the caller.
+    if let Some(label) = unsafe { text(desc.label) } {
+        task.label = label.into_owned();
+    }
+    if desc.device_bytes != 0 {
+        task.device_bytes = desc.device_bytes;
+    }
+    if desc.work > 0.0 {
+        task.work = Some(desc.work);
+    }
+    if desc.device_mask != 0 {
+        task.devices = DeviceMask(desc.device_mask);
+    }
+    for (bit, kind) in [(SCHED_BACKEND_CPU, BackendKind::Cpu), (SCHED_BACKEND_CUDA, BackendKind::Cuda)] {
+        if desc.backend_mask & bit != 0 {
+            task.backends.push(kind);
+        }
+    }
+    task.priority = desc.priority;
+    task.retries = desc.retries;
+    task.detached = desc.flags & SCHED_TASK_DETACHED != 0;
+    Ok(())
+}
+
+/// Where the id of a new task goes: nowhere only if nobody will ask for the task.
+///
+/// # Safety
+/// `id` is NULL or points to room for an id.
+pub(super) unsafe fn id_place(id: *mut sched_task_t, flags: u32) -> Result<Option<Place<sched_task_t>>> {
+    if id.is_null() && flags & SCHED_TASK_DETACHED != 0 {
+        return Ok(None);
+    }
+    if id.is_null() {
+        return Err(Error::argument(
+            "id",
+            "NULL",
+            "a place for the id, unless the task is SCHED_TASK_DETACHED",
+        ));
+    }
+    // SAFETY: as promised by the caller.
+    unsafe { Place::new("id", id) }.map(Some)
+}
+
+/// Hands a task to a scheduler and returns at once. `*id` may be NULL if the task is detached.
+/// Refused, with the numbers, if no device could ever run it.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_NO_DEVICE, SCHED_E_MEMORY,
+/// SCHED_E_SHUTDOWN, SCHED_E_FORKED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_submit(
+    s: *mut sched_t,
+    desc: *const sched_task_desc_t,
+    id: *mut sched_task_t,
+) -> sched_status_t {
+    done(|| {
+        // SAFETY: pointers as the header asks for them; `input` looks at each.
+        let desc = unsafe { read(desc)? };
+        let user = User::new(desc.user, desc.drop);
+        let run = desc
+            .run
+            .ok_or_else(|| Error::argument("run", "NULL", "the function that does the task's work"))?;
+        // SAFETY: as above.
+        let out = unsafe { id_place(id, desc.flags)? };
+        let mut task = Task::new(Callback::new(run, user));
+        // SAFETY: as above.
+        unsafe { describe(&mut task, &desc)? };
+        let id = scheduler(s)?.submit(task)?;
+        if let Some(out) = out {
+            out.put(id.0);
+        }
+        Ok(())
+    })
+}
+
+/// Waits for a task, from any number of threads and as often as one likes: 0 when it ended well,
+/// SCHED_CANCELLED, SCHED_PENDING when the time was up first, or the task's own failure, whose words
+/// are then in sched_last_error and, from any thread, in sched_task_error.
+///
+/// Errors besides: SCHED_E_STALE; SCHED_E_DEADLOCK for a wait inside a task that could never end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_wait(s: *mut sched_t, id: sched_task_t, timeout_ns: i64) -> sched_status_t {
+    guard(|| Ok(waited(scheduler(s)?.wait(TaskId(id), timeout(timeout_ns))?)))
+}
+
+/// Waits until every task submitted so far has ended, well or not: 0, or SCHED_PENDING when the time
+/// was up first. Outcomes stay to be asked for.
+///
+/// Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_wait_all(s: *mut sched_t, timeout_ns: i64) -> sched_status_t {
+    guard(|| Ok(waited(scheduler(s)?.wait_all(timeout(timeout_ns))?)))
+}
+
+/// Waits until one of `count` tasks has ended, well or not, and puts its position in `ids` into
+/// `*index`: 0, or SCHED_PENDING when the time was up first. Its outcome is then told by sched_wait.
+/// It names an ended task each time, so take it from the list before the next call.
+///
+/// Errors: SCHED_E_ARGUMENT, also for an empty list; SCHED_E_STALE if any id is unknown;
+/// SCHED_E_DEADLOCK for a wait inside a task that could never end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_wait_any(
+    s: *mut sched_t,
+    ids: *const sched_task_t,
+    count: usize,
+    timeout_ns: i64,
+    index: *mut usize,
+) -> sched_status_t {
+    guard(|| {
+        if count == 0 {
+            return Err(Error::argument("count", 0, "at least one task to wait for"));
+        }
+        // SAFETY: pointers as the header asks for them; `input` looks at each.
+        let (ids, out) = unsafe { (list("ids", ids, count)?, Place::new("index", index)?) };
+        let ids: Vec<TaskId> = ids.iter().copied().map(TaskId).collect();
+        match scheduler(s)?.wait_any(&ids, timeout(timeout_ns))? {
+            Some(index) => {
+                out.put(index);
+                Ok(SCHED_OK)
+            }
+            None => Ok(SCHED_PENDING),
+        }
+    })
+}
+
+/// Asks a task to stop: a queued one never starts, a running one sees it in sched_exec_cancelled.
+/// Nothing happens to one that has ended. Does not wait.
+///
+/// Errors: SCHED_E_STALE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_cancel(s: *mut sched_t, id: sched_task_t) -> sched_status_t {
+    done(|| scheduler(s)?.cancel(TaskId(id)))
+}
+
+/// Forgets the outcome of a task and makes its id stale; one that has not ended becomes detached.
+/// Outcomes that nobody releases are kept as long as the scheduler.
+///
+/// Errors: SCHED_E_STALE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_release(s: *mut sched_t, id: sched_task_t) -> sched_status_t {
+    done(|| scheduler(s)?.release(TaskId(id)))
+}
+
+/// What sched_wait would say of the task now.
+fn status_now(info: &TaskInfo) -> sched_status_t {
+    match info.state {
+        State::Queued | State::Running => SCHED_PENDING,
+        State::Done => SCHED_OK,
+        State::Cancelled => SCHED_CANCELLED,
+        State::Failed => info.error.as_ref().map_or(SCHED_E_INTERNAL, status_of),
+    }
+}
+
+/// Fills in what is known of a task.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_task_info(
+    s: *mut sched_t,
+    id: sched_task_t,
+    info: *mut sched_task_info_t,
+) -> sched_status_t {
+    done(|| {
+        // SAFETY: a pointer as the header asks for it; `Filled` looks at it.
+        let out = unsafe { Filled::new(info)? };
+        let info = scheduler(s)?.info(TaskId(id))?;
+        out.with(sched_task_info_t {
+            size: 0,
+            state: match info.state {
+                State::Queued => SCHED_STATE_QUEUED,
+                State::Running => SCHED_STATE_RUNNING,
+                State::Done => SCHED_STATE_DONE,
+                State::Failed => SCHED_STATE_FAILED,
+                State::Cancelled => SCHED_STATE_CANCELLED,
+            },
+            status: status_now(&info),
+            device: info.device.map_or(-1, |device| device as i32),
+            slot: info.slot,
+            attempts: info.attempts,
+            reserved: 0,
+            progress: info.progress,
+            queued_ns: info.queued_ns,
+            running_ns: info.running_ns,
+        });
+        Ok(())
+    })
+}
+
+/// Writes why a task failed, in one sentence, into `buffer`, cut to `len` bytes, the NUL at the end
+/// included, and returns how many bytes the whole sentence has, the NUL not included: as snprintf
+/// does. `buffer` may be NULL if `len` is 0. Any thread may ask, until the task is released.
+/// 0, and an empty text, if the task has not failed; also if it is unknown, which sched_last_error tells.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_task_error(
+    s: *mut sched_t,
+    id: sched_task_t,
+    buffer: *mut c_char,
+    len: usize,
+) -> usize {
+    guard(|| {
+        // SAFETY: a pointer as the header asks for it; `list_mut` looks at it.
+        let buffer =
+            if len == 0 { &mut [] } else { unsafe { list_mut("buffer", buffer.cast::<u8>(), len)? } };
+        if let Some(first) = buffer.first_mut() {
+            *first = 0;
+        }
+        let sentence =
+            scheduler(s)?.info(TaskId(id))?.error.map(|error| error.to_string()).unwrap_or_default();
+        let room = buffer.len().saturating_sub(1).min(sentence.len());
+        buffer[..room].copy_from_slice(&sentence.as_bytes()[..room]);
+        if let Some(end) = buffer.get_mut(room) {
+            *end = 0;
+        }
+        Ok(sentence.len())
+    })
+}

@@ -1,0 +1,182 @@
+//! The caller's code as a job, and what it is given while it runs.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::mem::size_of;
+use std::sync::{PoisonError, RwLock};
+
+use super::device::backend_of;
+use super::input::Lent;
+use super::status::{done, guard, sched_status_t};
+use super::task::sched_task_t;
+use crate::backend::Lane;
+use crate::error::{Error, Result};
+use crate::sched::{Exec, Job};
+
+/// Where a task runs; given to its code, valid until that returns.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_exec_t {
+    /// sizeof(sched_exec_t) in the library: fields beyond it are not there.
+    pub size: usize,
+    /// The task itself.
+    pub task: sched_task_t,
+    /// Number of the device in its scheduler, as sched_device_info takes it.
+    pub device: u32,
+    /// SCHED_BACKEND_CPU or SCHED_BACKEND_CUDA.
+    pub backend: u32,
+    /// The backend's own number for the device.
+    pub ordinal: u32,
+    /// Slot of the device: no two tasks are in the same one at a time.
+    pub slot: u32,
+    /// 1 for the first attempt.
+    pub attempt: u32,
+    /// Threads that the task may use on a processor, its own included; 0 on a card.
+    pub cpu_threads: u32,
+    /// The stream to put work on, a CUstream; NULL on a processor.
+    pub stream: *mut c_void,
+}
+
+/// The code of a task. 0: done; anything else: failed, and the task's words name the number.
+///
+/// Called on a thread of the library, so `user` is used from there. It may call any function of the
+/// library, also wait for other tasks. It must return: no exception, no longjmp and no pthread_exit
+/// may leave it. (A C++ exception that does ends the process with a message.)
+pub type sched_run_fn =
+    Option<unsafe extern "C-unwind" fn(exec: *const sched_exec_t, user: *mut c_void) -> i32>;
+
+/// Gives `user` back to its owner. Called once, on any thread; must not wait for a task.
+pub type sched_drop_fn = Option<unsafe extern "C-unwind" fn(user: *mut c_void)>;
+
+/// The caller's pointer, and what is to be done when it is needed no more.
+pub(super) struct User {
+    pointer: Lent<c_void>,
+    drop: sched_drop_fn,
+}
+
+impl User {
+    pub(super) fn new(pointer: *mut c_void, drop: sched_drop_fn) -> Self {
+        User { pointer: Lent::new(pointer), drop }
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        if let Some(drop) = self.drop {
+            // SAFETY: the caller gave the two together; this is the only place that calls it,
+            // and a `User` is dropped once.
+            unsafe { drop(self.pointer.pointer()) }
+        }
+    }
+}
+
+pub(super) struct Callback {
+    run: unsafe extern "C-unwind" fn(*const sched_exec_t, *mut c_void) -> i32,
+    user: User,
+}
+
+impl Callback {
+    pub(super) fn new(
+        run: unsafe extern "C-unwind" fn(*const sched_exec_t, *mut c_void) -> i32,
+        user: User,
+    ) -> Self {
+        Callback { run, user }
+    }
+}
+
+impl Job for Callback {
+    fn run(&self, exec: &Exec<'_>) -> Result<()> {
+        let told = told(exec);
+        let code = {
+            let _running = Running::enter(&told, exec);
+            // SAFETY: the caller gave the two together and allowed the call from this thread;
+            // `told` outlives the call.
+            unsafe { (self.run)(&told, self.user.pointer.pointer()) }
+        };
+        if code == 0 { Ok(()) } else { Err(Error::Callback { code }) }
+    }
+}
+
+fn told(exec: &Exec<'_>) -> sched_exec_t {
+    let cpu_threads = match exec.lane {
+        Lane::Cpu(team) => team.threads() as u32,
+    };
+    sched_exec_t {
+        size: size_of::<sched_exec_t>(),
+        task: exec.task.0,
+        device: exec.device_index as u32,
+        backend: backend_of(exec.device.backend),
+        ordinal: exec.device.ordinal,
+        slot: exec.slot,
+        attempt: exec.attempt,
+        cpu_threads,
+        stream: std::ptr::null_mut(),
+    }
+}
+
+/// The callbacks that run now, by the address of what they were given.
+static RUNNING: RwLock<Option<HashMap<usize, Within>>> = RwLock::new(None);
+
+struct Within(*const Exec<'static>);
+
+// SAFETY: `Exec` is `Sync` (checked by `shared`), and the pointer is followed only under RUNNING's
+// lock while its entry is there, which is while the callback runs.
+unsafe impl Send for Within {}
+// SAFETY: see above.
+unsafe impl Sync for Within {}
+
+fn shared<T: Sync>(thing: &T) -> &T {
+    thing
+}
+
+/// A callback that runs; gone from the table before it has returned to the scheduler.
+struct Running(usize);
+
+impl Running {
+    fn enter(told: &sched_exec_t, exec: &Exec<'_>) -> Self {
+        let key = (&raw const *told).addr();
+        let within = Within((&raw const *shared(exec)).cast());
+        RUNNING.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(key, within);
+        Running(key)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(running) = RUNNING.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            running.remove(&self.0);
+        }
+    }
+}
+
+fn with_exec<R>(exec: *const sched_exec_t, ask: impl FnOnce(&Exec<'_>) -> R) -> Result<R> {
+    let running = RUNNING.read().unwrap_or_else(PoisonError::into_inner);
+    match running.as_ref().and_then(|running| running.get(&exec.addr())) {
+        // SAFETY: the entry is there, so the callback has not returned, and can't before the lock is free.
+        Some(within) => Ok(ask(unsafe { &*within.0 })),
+        None if exec.is_null() => Err(Error::argument("exec", "NULL", "what the task's code was given")),
+        None => Err(Error::Stale { what: "exec", id: exec.addr() as u64 }),
+    }
+}
+
+/// 1 if the task was asked to stop, 0 if not. Long tasks look now and then, and return soon, with any
+/// number. `exec` is what the task's code was given; any thread may ask, until that code returns.
+///
+/// Errors (negative): SCHED_E_ARGUMENT, SCHED_E_STALE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_exec_cancelled(exec: *const sched_exec_t) -> i32 {
+    guard(|| with_exec(exec, |exec| i32::from(exec.cancelled())))
+}
+
+/// Tells how much of the task is done, from 0 to 1, for sched_task_info. `exec` as above.
+///
+/// Errors: SCHED_E_ARGUMENT for a number outside 0 to 1; SCHED_E_STALE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_exec_report(exec: *const sched_exec_t, fraction: f64) -> sched_status_t {
+    done(|| {
+        if !(0.0..=1.0).contains(&fraction) {
+            return Err(Error::argument("fraction", fraction, "0 to 1"));
+        }
+        with_exec(exec, |exec| exec.report(fraction))
+    })
+}
