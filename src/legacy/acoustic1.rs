@@ -1,44 +1,297 @@
 //! `cuda_3dfd_1order` of `acoustic1order.so`: the isotropic kernel of first order.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use crate::error::Result;
+use super::device;
+use super::files::{Files, ShotFiles};
+use super::mute::DirectWave;
+use crate::error::{Error, Result};
+use crate::fd::grid::Grid;
+use crate::fd::model::Model;
+use crate::fd::plan::{Options, Plan};
+use crate::fd::survey::{Receivers, Shot};
+use crate::fd::wavelet::{Shape, Wavelet};
+use crate::fd::{shot, verify};
+use crate::io::raw;
+use crate::sched::{Scheduler, Task, TaskId, Wait};
+
+/// The factor on the wavelet that the old kernel has built in.
+const AMPLITUDE: f32 = 10_000.0;
+
+/// Shots of one call.
+const MOST_SHOTS: i32 = 100_000;
 
 /// The arguments of the old function, in its order and with its types.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Args {
+    /// P velocity in m/s: raw float32 `[iy][ix][iz]`, as all files here.
     pub vel: PathBuf,
+    /// Density in kg/m³.
     pub rho: PathBuf,
+    /// What the names of snapshots begin with: `<snap>ishot_<shot>it_<step>.bin`.
     pub snap: PathBuf,
+    /// The record: shot `s` begins at byte `4 s nt nx ny`, as `[iy][ix][it]`, decimated.
     pub shot: PathBuf,
+    /// Ignored, as it always was: the shots are 0 to `ns - 1`.
     pub is: i32,
+    /// Shots, 1 to 100 000.
     pub ns: i32,
+    /// Cells, the absorbing layer not included.
     pub nx: i32,
     pub ny: i32,
     pub nz: i32,
+    /// Metres between cells.
     pub dx: f32,
     pub dy: f32,
     pub dz: f32,
+    /// Cell of the first source, counted from 1.
     pub sxbeg: i32,
     pub sybeg: i32,
     pub szbeg: i32,
+    /// Cells in x from one source to the next.
     pub jsx: i32,
+    /// Ignored, as is `jsz`: only x moves.
     pub jsy: i32,
     pub jsz: i32,
+    /// Metres between receivers; every `int(dgx / dx)`-th cell records, the quotient taken in
+    /// float32 and cut off: 0.005 over 0.001 is 4.
     pub dgx: f32,
     pub dgy: f32,
+    /// Seconds between samples, likewise over `dt`.
     pub dgt: f32,
+    /// Steps to compute.
     pub nt: i32,
+    /// Seconds a step.
     pub dt: f32,
+    /// Number of the [`Shape`].
     pub wtype: i32,
+    /// Peak frequency in Hz.
     pub fm: f32,
     pub show_snapshot: bool,
+    /// Zero the first arrivals.
     pub cut_directwave: bool,
+    /// Steps between snapshots, from step 0; looked at only with `show_snapshot`.
     pub snap_interval: i32,
+    /// A hint; see `GPUSCHED_LEGACY_DEVICE`.
     pub device: i32,
 }
 
+/// Does what `cuda_3dfd_1order` did, on the devices of [`Scheduler::process_default`]: computes
+/// the shots and writes their record, and snapshots if asked for, once all have succeeded.
+///
+/// Everything is checked before anything is computed, the outputs for being writable included.
+/// After an error none of the call's files is there. May be called from any number of threads.
+///
+/// A `dt` beyond the stable limit is taken, with a warning in the log, as the old library took it;
+/// but a result that is not finite is an error.
 pub fn acoustic1(args: &Args) -> Result<()> {
-    let _ = args;
-    Err(crate::error::Error::Internal("not built yet".into()))
+    let call = Call::new(args)?;
+    raw::check(&args.vel, call.grid.cells())?;
+    raw::check(&args.rho, call.grid.cells())?;
+    let scheduler = Scheduler::process_default()?;
+    let devices = device::allowed(args.device, scheduler.devices())?;
+    let files = Arc::new(Files::begin(&args.shot, call.record_stride, &args.snap, args.show_snapshot)?);
+
+    let vp = raw::read(&args.vel, call.grid.cells())?;
+    let rho = raw::read(&args.rho, call.grid.cells())?;
+    let model = Arc::new(Model::new(call.grid, vp, Some(rho))?);
+    warn_if_unstable(&model, args.dt);
+    let plan = Arc::new(Plan::new(model, args.dt, Options { allow_unstable: true, ..Options::default() })?);
+
+    let task = |index: usize| -> Result<Task> {
+        let shot = call.shot(index, &plan.model);
+        plan.check(&shot)?;
+        let output = ShotFiles { files: files.clone(), shot: index };
+        let mut task = shot::task(plan.clone(), shot, output)?;
+        task.label = format!("{}, shot {index}", args.shot.display());
+        task.devices = devices;
+        Ok(task)
+    };
+    let outcome = run(scheduler, (0..call.shots).map(task));
+    match outcome {
+        Ok(()) => files.commit(),
+        Err(error) => {
+            files.discard();
+            Err(error)
+        }
+    }
+}
+
+/// The arguments, checked and in the terms of [`crate::fd`].
+struct Call {
+    grid: Grid,
+    shots: usize,
+    nt: usize,
+    /// Cell of the first source, from 0.
+    source: [usize; 3],
+    /// Cells from one source to the next, in x.
+    source_step: i64,
+    wavelet: Wavelet,
+    receivers_every: [usize; 2],
+    record_every: usize,
+    snapshot_every: Option<usize>,
+    /// Peak frequency of the wavelet in Hz.
+    frequency: f32,
+    dt: f32,
+    mute: bool,
+    record_stride: u64,
+}
+
+impl Call {
+    fn new(args: &Args) -> Result<Call> {
+        let cells = |name, n| positive(name, n, 100_000, "cells");
+        let n = [cells("nx", args.nx)?, cells("ny", args.ny)?, cells("nz", args.nz)?];
+        let grid = Grid::new(n, [args.dx, args.dy, args.dz])?;
+        let shots = positive("ns", args.ns, MOST_SHOTS, "shots")?;
+        let nt = positive("nt", args.nt, i32::MAX, "steps")?;
+        let wavelet = Wavelet::new(Shape::try_from(args.wtype)?, args.fm, args.dt, nt)?;
+        let receivers_every =
+            [every("dgx", args.dgx, "dx", args.dx, n[0])?, every("dgy", args.dgy, "dy", args.dy, n[1])?];
+        let record_every = every("dgt", args.dgt, "dt", args.dt, nt)?;
+        let snapshot_every = match args.show_snapshot {
+            true => Some(positive("snap_interval", args.snap_interval, i32::MAX, "steps")?),
+            false => None,
+        };
+        Ok(Call {
+            grid,
+            shots,
+            nt,
+            source: first_source(args, n)?,
+            source_step: args.jsx.into(),
+            wavelet,
+            receivers_every,
+            record_every,
+            snapshot_every,
+            frequency: args.fm,
+            dt: args.dt,
+            mute: args.cut_directwave,
+            record_stride: record_stride(shots, [nt, n[0], n[1]])?,
+        })
+    }
+
+    fn source_of(&self, shot: usize) -> [usize; 3] {
+        let [x, y, z] = self.source;
+        // Both ends of the line were found to be in the grid.
+        [(x as i64 + shot as i64 * self.source_step) as usize, y, z]
+    }
+
+    fn shot(&self, index: usize, model: &Model) -> Shot {
+        let source = self.source_of(index);
+        Shot {
+            source,
+            wavelet: self.wavelet.clone(),
+            amplitude: AMPLITUDE,
+            nt: self.nt,
+            receivers: Receivers::Plane { iz: 0, every: self.receivers_every },
+            record_every: self.record_every,
+            snapshot_every: self.snapshot_every,
+            mute: self.mute.then(|| self.first_kept(source, model)),
+        }
+    }
+
+    /// One count a trace.
+    fn first_kept(&self, source: [usize; 3], model: &Model) -> Vec<usize> {
+        let wave = DirectWave {
+            h: self.grid.h,
+            source: source.map(|cell| cell as i64 + 1),
+            velocity: model.vp[0],
+            dt: self.dt,
+            frequency: self.frequency,
+        };
+        let [every_x, every_y] = self.receivers_every;
+        let [nx, ny, _] = self.grid.n;
+        let plane = (0..ny).step_by(every_y).flat_map(|iy| (0..nx).step_by(every_x).map(move |ix| (ix, iy)));
+        plane.map(|(ix, iy)| wave.first_kept(ix, iy).div_ceil(self.record_every)).collect()
+    }
+}
+
+fn positive(name: &str, value: i32, most: i32, unit: &str) -> Result<usize> {
+    if !(1..=most).contains(&value) {
+        return Err(Error::argument(name, value, format!("1 to {most} {unit}")));
+    }
+    Ok(value as usize)
+}
+
+/// Every how many of the `n` fine steps a coarse one falls: float32 quotients, cut off as the
+/// old library cut them, so that 0.005 over 0.001 gives 4.
+fn every(coarse_name: &str, coarse: f32, fine_name: &str, fine: f32, n: usize) -> Result<usize> {
+    let quotient = coarse / fine;
+    if !(quotient >= 1.0 && quotient.is_finite()) {
+        let accepted = format!("a finite number, at least {fine_name}, which is {fine}");
+        return Err(Error::argument(coarse_name, coarse, accepted));
+    }
+    Ok((quotient as usize).min(n))
+}
+
+/// The first source's cell, from 0. Refused if any shot's source is outside the `n` cells.
+fn first_source(args: &Args, n: [usize; 3]) -> Result<[usize; 3]> {
+    let last = i64::from(args.sxbeg) + i64::from(args.ns - 1) * i64::from(args.jsx);
+    let places = [
+        ("sxbeg", "nx", i64::from(args.sxbeg), n[0]),
+        ("sxbeg + (ns - 1) jsx", "nx", last, n[0]),
+        ("sybeg", "ny", args.sybeg.into(), n[1]),
+        ("szbeg", "nz", args.szbeg.into(), n[2]),
+    ];
+    for (what, limit, place, n) in places {
+        if !(1..=n as i64).contains(&place) {
+            return Err(Error::argument(
+                format!("the source's place {what}"),
+                place,
+                format!("1 to {limit}, which is {n}"),
+            ));
+        }
+    }
+    Ok([args.sxbeg, args.sybeg, args.szbeg].map(|place| place as usize - 1))
+}
+
+/// Bytes from one shot to the next in the record: as if it were not decimated.
+fn record_stride(shots: usize, [nt, nx, ny]: [usize; 3]) -> Result<u64> {
+    let size = nt as u128 * nx as u128 * ny as u128 * 4;
+    // Files end at 2^63 - 1 bytes.
+    if size * shots as u128 > i64::MAX as u128 {
+        return Err(Error::argument(
+            "the size of the record file, 4 ns nt nx ny,",
+            size * shots as u128,
+            "at most 2^63 - 1 bytes",
+        ));
+    }
+    Ok(size as u64)
+}
+
+fn warn_if_unstable(model: &Model, dt: f32) {
+    let most = verify::dt_max(model);
+    if f64::from(dt) > most {
+        log::warn!("dt is {dt} s; above {most:e} s this model is not stable, and the result may blow up");
+    }
+}
+
+/// Submits all tasks and waits for them. The first failure cancels the rest.
+fn run(scheduler: &Scheduler, tasks: impl Iterator<Item = Result<Task>>) -> Result<()> {
+    let mut ids = Vec::new();
+    let submitted = tasks
+        .map(|task| task.and_then(|task| scheduler.submit(task)))
+        .try_for_each(|id| id.map(|id| ids.push(id)));
+    let mut failure = submitted.err();
+    let cancel = |ids: &[TaskId]| ids.iter().for_each(|&id| drop(scheduler.cancel(id)));
+    if failure.is_some() {
+        cancel(&ids);
+    }
+    for &id in &ids {
+        let error = match scheduler.wait(id, None) {
+            Ok(Wait::Done) => continue,
+            Ok(Wait::Cancelled | Wait::Pending) => Error::Cancelled,
+            Err(error) => error,
+        };
+        if failure.is_none() {
+            failure = Some(error);
+            cancel(&ids);
+        }
+    }
+    for &id in &ids {
+        if let Err(error) = scheduler.release(id) {
+            log::debug!("release of a shot's task: {error}");
+        }
+    }
+    failure.map_or(Ok(()), Err)
 }

@@ -1,5 +1,10 @@
 //! The old packages' entry points, with the oddities that their callers rely on.
+//!
+//! `docs/legacy.md` tells what is kept, what is mended and how an old package is switched.
 
 mod acoustic1;
+mod device;
+mod files;
+mod mute;
 
 pub use acoustic1::{Args, acoustic1};

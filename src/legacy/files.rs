@@ -1,0 +1,104 @@
+//! The files of one call: a record of all its shots, and snapshots. They get their names
+//! together, once every shot has succeeded; else none is left.
+
+use std::collections::BTreeMap;
+use std::io::{Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::fd::shot::Output;
+use crate::fd::survey::Gather;
+use crate::io::atomic::{self, Sealed};
+use crate::io::raw;
+
+pub struct Files {
+    /// Bytes from one shot to the next in the record file.
+    stride: u64,
+    snapshot_prefix: PathBuf,
+    /// `None` once the call is over.
+    written: Mutex<Option<Written>>,
+}
+
+struct Written {
+    record: atomic::Output,
+    /// By shot and step: a shot that runs again replaces its own.
+    snapshots: BTreeMap<(usize, usize), Sealed>,
+}
+
+impl Files {
+    /// Makes sure that the outputs can be written, before anything is computed.
+    pub fn begin(record: &Path, stride: u64, snapshot_prefix: &Path, snapshots: bool) -> Result<Files> {
+        let record = atomic::Output::create(record)?;
+        if snapshots {
+            atomic::Output::create(&snapshot_path(snapshot_prefix, 0, 0))?;
+        }
+        Ok(Files {
+            stride,
+            snapshot_prefix: snapshot_prefix.to_owned(),
+            written: Mutex::new(Some(Written { record, snapshots: BTreeMap::new() })),
+        })
+    }
+
+    /// Gives all files their names, the record last: where it is, the rest is too.
+    pub fn commit(&self) -> Result<()> {
+        let Some(written) = self.take() else { return Err(over()) };
+        let record = written.record.seal()?;
+        written.snapshots.into_values().try_for_each(Sealed::commit)?;
+        record.commit()
+    }
+
+    /// Removes all that was written. A shot that still runs can add no more.
+    pub fn discard(&self) {
+        drop(self.take());
+    }
+
+    fn take(&self) -> Option<Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn add(&self, change: impl FnOnce(&mut Written) -> Result<()>) -> Result<()> {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        change(written.as_mut().ok_or_else(over)?)
+    }
+}
+
+fn over() -> Error {
+    Error::Cancelled
+}
+
+/// The old name has no underscore between the two numbers.
+fn snapshot_path(prefix: &Path, shot: usize, step: usize) -> PathBuf {
+    let mut name = prefix.as_os_str().to_owned();
+    name.push(format!("ishot_{shot}it_{step}.bin"));
+    name.into()
+}
+
+/// Where one shot's results go.
+pub struct ShotFiles {
+    pub files: Arc<Files>,
+    pub shot: usize,
+}
+
+impl Output for ShotFiles {
+    fn snapshot(&self, step: usize, field: &[f32]) -> Result<()> {
+        let path = snapshot_path(&self.files.snapshot_prefix, self.shot, step);
+        let mut output = atomic::Output::create(&path)?;
+        raw::write_to(&mut output, field).map_err(|error| Error::io("write", &path, error))?;
+        let sealed = output.seal()?;
+        self.files.add(|written| {
+            written.snapshots.insert((self.shot, step), sealed);
+            Ok(())
+        })
+    }
+
+    fn finish(&self, gather: Gather) -> Result<()> {
+        self.files.add(|written| {
+            let record = &mut written.record;
+            record
+                .seek(SeekFrom::Start(self.shot as u64 * self.files.stride))
+                .and_then(|_| raw::write_to(record, &gather.data))
+                .map_err(|error| Error::io("write", record.target(), error))
+        })
+    }
+}

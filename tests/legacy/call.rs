@@ -1,0 +1,140 @@
+//! Calls of the old entry point, and the folders that they write to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gpusched::legacy::Args;
+
+use crate::golden;
+
+/// A folder of its own for a test, empty at the start, gone at the end.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("gpusched-legacy-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn folder(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir(&path).unwrap();
+        path
+    }
+
+    /// All that is in there, with hidden files and what is in subfolders.
+    pub fn names(&self) -> Vec<String> {
+        fn walk(folder: &Path, before: &str, names: &mut Vec<String>) {
+            for entry in fs::read_dir(folder).unwrap() {
+                let entry = entry.unwrap();
+                let name = format!("{before}{}", entry.file_name().to_str().unwrap());
+                if entry.file_type().unwrap().is_dir() {
+                    walk(&entry.path(), &format!("{name}/"), names);
+                }
+                names.push(name);
+            }
+        }
+        let mut names = Vec::new();
+        walk(&self.0, "", &mut names);
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The call that made a golden case, with its results going to `shot.bin` and `snap/` of a folder.
+pub fn golden_call(case: &str, out: &Folder) -> Args {
+    let inputs = golden::folder().join(case);
+    let index = golden::json(&inputs.join("case.json"));
+    let value = |name: &str| {
+        let mut found = golden::list(&index["args"]).iter().filter(|argument| argument[0] == name);
+        found.next().unwrap_or_else(|| panic!("{case} has no argument {name}"))[2].clone()
+    };
+    let int = |name| i32::try_from(value(name).as_i64().unwrap()).unwrap();
+    let float = |name| golden::float(&value(name));
+    let flag = |name| value(name).as_bool().unwrap();
+    let input = |name| inputs.join(value(name).as_str().unwrap());
+    Args {
+        vel: input("FNvel"),
+        rho: input("FNrho"),
+        snap: out.path("snap/"),
+        shot: out.path("shot.bin"),
+        is: int("is"),
+        ns: int("ns"),
+        nx: int("nx"),
+        ny: int("ny"),
+        nz: int("nz"),
+        dx: float("dx"),
+        dy: float("dy"),
+        dz: float("dz"),
+        sxbeg: int("sxbeg"),
+        sybeg: int("sybeg"),
+        szbeg: int("szbeg"),
+        jsx: int("jsx"),
+        jsy: int("jsy"),
+        jsz: int("jsz"),
+        dgx: float("dgx"),
+        dgy: float("dgy"),
+        dgt: float("dgt"),
+        nt: int("nt"),
+        dt: float("dt"),
+        wtype: int("wtype"),
+        fm: float("fm"),
+        show_snapshot: flag("show_snapshot"),
+        cut_directwave: flag("cut_directwave"),
+        snap_interval: int("snap_interval"),
+        device: int("cudaDevicei"),
+    }
+}
+
+/// A call that is done in a moment: 12 x 11 x 10 cells, 40 steps, one shot, models in `out`.
+pub fn small_call(out: &Folder) -> Args {
+    let [nx, ny, nz] = [12, 11, 10];
+    let cells = nx * ny * nz;
+    let vel: Vec<f32> = (0..cells).map(|cell| 1500.0 + (cell % 10) as f32 * 100.0).collect();
+    let rho: Vec<f32> = (0..cells).map(|cell| 1000.0 + (cell % 7) as f32 * 50.0).collect();
+    gpusched::io::raw::write(&out.path("vel.bin"), &vel).unwrap();
+    gpusched::io::raw::write(&out.path("rho.bin"), &rho).unwrap();
+    Args {
+        vel: out.path("vel.bin"),
+        rho: out.path("rho.bin"),
+        snap: out.path("snap_"),
+        shot: out.path("shot.bin"),
+        is: 0,
+        ns: 1,
+        nx: nx as i32,
+        ny: ny as i32,
+        nz: nz as i32,
+        dx: 10.0,
+        dy: 10.0,
+        dz: 10.0,
+        sxbeg: 5,
+        sybeg: 6,
+        szbeg: 3,
+        jsx: 0,
+        jsy: 0,
+        jsz: 0,
+        dgx: 10.0,
+        dgy: 10.0,
+        dgt: 0.001,
+        nt: 40,
+        dt: 0.001,
+        wtype: 1,
+        fm: 50.0,
+        show_snapshot: false,
+        cut_directwave: false,
+        snap_interval: 0,
+        device: 0,
+    }
+}
