@@ -3,10 +3,13 @@
 //! Axes are named x, y, z and given in this order; fields lie in memory as
 //! `[iy][ix][iz]`, z fastest, which is Fortran's `(nz,nx,ny)`.
 
+mod equation;
 pub mod grid;
 pub mod model;
 pub mod plan;
+pub mod pml;
 pub mod shot;
+pub mod stencil;
 pub mod survey;
 pub mod verify;
 pub mod wavelet;

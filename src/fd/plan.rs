@@ -2,21 +2,30 @@
 //! the form of the computation; its users do not see it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::equation::acoustic1::{self, Coefficients, Fields, Layout, Record};
+use super::grid::AXES;
 use super::model::Model;
-use super::survey::Shot;
-use crate::error::Result;
+use super::shot::Control;
+use super::survey::{Gather, Receivers, Shot};
+use super::verify::dt_max;
+use crate::backend::Lane;
+use crate::error::{Error, Result};
 
 /// Made once for a model and a time step, shared by all shots and threads.
 pub struct Plan {
     pub model: Arc<Model>,
+    /// Seconds a step.
     pub dt: f32,
+    pub options: Options,
+    coefficients: Coefficients,
 }
 
 /// What a plan may vary.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// Cells of absorbing layer on each side; 20 in the old kernel.
+    /// Cells of absorbing layer on each side, 8 to 1000; 20 in the old kernel.
     pub pml: usize,
     /// Take a `dt` beyond the stable limit all the same, as the old kernel did.
     pub allow_unstable: bool,
@@ -28,27 +37,138 @@ impl Default for Options {
     }
 }
 
+/// Steps of a shot, at most.
+const MOST_STEPS: usize = 10_000_000;
+/// Values of a record, at most: 4 TB.
+const MOST_SAMPLES: usize = 1 << 40;
+
 impl Plan {
+    /// Refused: a `dt` that is not positive, or beyond the stable limit unless that is allowed; a layer
+    /// outside 8 to 1000 cells; a model whose coefficients find no memory.
     pub fn new(model: Arc<Model>, dt: f32, options: Options) -> Result<Plan> {
-        let _ = options;
-        Ok(Plan { model, dt })
+        if !(dt.is_finite() && dt > 0.0) {
+            return Err(Error::argument("dt", dt, "a positive, finite number of seconds"));
+        }
+        if !(8..=1000).contains(&options.pml) {
+            return Err(Error::argument("the absorbing layer", options.pml, "8 to 1000 cells"));
+        }
+        let limit = dt_max(&model);
+        if f64::from(dt) > limit && !options.allow_unstable {
+            return Err(Error::Unstable {
+                what: "dt".into(),
+                value: format!("{dt} s"),
+                why: format!(
+                    "with this grid and a fastest velocity of {} m/s, dt may be at most {} s",
+                    model.vp_range[1],
+                    rounded_down(limit)
+                ),
+            });
+        }
+        let coefficients = Coefficients::new(&model, dt, options.pml)?;
+        Ok(Plan { model, dt, options, coefficients })
     }
 
     /// Cells, the absorbing layer included.
     pub fn padded_cells(&self) -> usize {
-        0
+        self.layout().cells()
     }
 
     /// Device memory that one shot takes at its peak: fields, record, snapshot; and the coefficients
     /// that all shots on a device share.
     pub fn shot_bytes(&self, shot: &Shot) -> u64 {
-        let _ = shot;
-        0
+        let picture = shot.snapshot_every.map_or(0, |_| 4 * self.model.grid.cells() as u64);
+        let parts = [self.field_bytes(), Record::bytes(self.layout(), shot), picture];
+        parts.into_iter().fold(self.coefficients.bytes(), u64::saturating_add)
+    }
+
+    /// Bytes of what a shot holds beside its record and snapshot.
+    pub fn field_bytes(&self) -> u64 {
+        Fields::bytes(self.layout())
+    }
+
+    /// Bytes that all shots share.
+    pub fn coefficient_bytes(&self) -> u64 {
+        self.coefficients.bytes()
     }
 
     /// Refuses a shot that does not fit this plan's grid, naming what does not.
     pub fn check(&self, shot: &Shot) -> Result<()> {
-        let _ = shot;
+        self.check_cell("the source", shot.source)?;
+        check_count("nt", shot.nt, MOST_STEPS, "steps")?;
+        check_count("record_every", shot.record_every, MOST_STEPS, "steps")?;
+        if let Some(every) = shot.snapshot_every {
+            check_count("snapshot_every", every, MOST_STEPS, "steps")?;
+        }
+        if !shot.amplitude.is_finite() {
+            return Err(Error::argument("the amplitude", shot.amplitude, "a finite number"));
+        }
+        match &shot.receivers {
+            Receivers::Plane { iz, every } => {
+                self.check_cell("the plane of receivers", [0, 0, *iz])?;
+                check_count("the receivers' step in x", every[0], 100_000, "cells")?;
+                check_count("the receivers' step in y", every[1], 100_000, "cells")?;
+            }
+            Receivers::List(cells) => {
+                for (number, cell) in cells.iter().enumerate() {
+                    self.check_cell(&format!("receiver {number}"), *cell)?;
+                }
+            }
+        }
+        let traces = shot.receivers.count(self.model.grid.n);
+        if traces.checked_mul(shot.samples()).is_none_or(|values| values > MOST_SAMPLES) {
+            return Err(Error::argument(
+                "the record",
+                format!("{traces} traces of {} samples", shot.samples()),
+                format!("at most {MOST_SAMPLES} samples in all"),
+            ));
+        }
+        match &shot.mute {
+            Some(mute) if mute.len() != traces => {
+                let accepted = format!("{traces}, one for each trace");
+                Err(Error::argument("the number of mute steps", mute.len(), accepted))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs a checked shot: its record before the mute, and how long the time loop took.
+    pub(super) fn run(
+        &self,
+        shot: &Shot,
+        lane: Lane<'_>,
+        control: &dyn Control,
+    ) -> Result<(Gather, Duration)> {
+        match lane {
+            Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, team, control),
+        }
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.coefficients.layout
+    }
+
+    fn check_cell(&self, what: &str, cell: [usize; 3]) -> Result<()> {
+        let grid = &self.model.grid;
+        for axis in 0..3 {
+            if cell[axis] >= grid.n[axis] {
+                let name = AXES[axis];
+                let accepted = format!("0 to {}", grid.n[axis] - 1);
+                return Err(Error::argument(format!("the {name} index of {what}"), cell[axis], accepted));
+            }
+        }
         Ok(())
     }
+}
+
+fn check_count(what: &str, value: usize, most: usize, unit: &str) -> Result<()> {
+    if (1..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::argument(what, value, format!("1 to {most} {unit}")))
+}
+
+/// The largest float32 that is not above `limit`, so that it can be used as it is printed.
+fn rounded_down(limit: f64) -> f32 {
+    let near = limit as f32;
+    if f64::from(near) > limit { near.next_down() } else { near }
 }

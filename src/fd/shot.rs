@@ -6,9 +6,9 @@ use super::plan::Plan;
 use super::survey::{Gather, Shot};
 use crate::backend::Lane;
 use crate::error::{Error, Result};
-use crate::sched::Task;
+use crate::sched::{Exec, Task};
 
-/// What a running shot tells and asks while it runs.
+/// What a running shot tells and asks while it runs, on the thread that runs it.
 pub trait Control {
     /// After step `step` of `nt`; an error ends the shot with it.
     fn step(&self, step: usize, nt: usize) -> Result<()>;
@@ -16,10 +16,26 @@ pub trait Control {
     fn snapshot(&self, step: usize, field: &[f32]) -> Result<()>;
 }
 
-/// Runs a shot on the lane that it is given.
+/// Runs a shot on the lane that it is given. Errors: a shot that does not fit the plan, no memory,
+/// a pressure that is not finite any more, and whatever `control` returns.
 pub fn run(plan: &Plan, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> Result<Gather> {
-    let _ = (plan, shot, lane, control);
-    Err(Error::Internal("not built yet".into()))
+    plan.check(shot)?;
+    let (mut gather, _) = plan.run(shot, lane, control)?;
+    if let Some(mute) = &shot.mute {
+        silence(&mut gather, mute, shot.record_every);
+    }
+    Ok(gather)
+}
+
+/// Sets to zero each trace's samples of steps before its mute.
+fn silence(gather: &mut Gather, mute: &[usize], every: usize) {
+    if gather.samples == 0 {
+        return;
+    }
+    for (trace, &step) in gather.data.chunks_exact_mut(gather.samples).zip(mute) {
+        let count = step.div_ceil(every).min(trace.len());
+        trace[..count].fill(0.0);
+    }
 }
 
 /// Where a shot's results go. Called on a worker's thread; a retried shot calls again.
@@ -29,8 +45,35 @@ pub trait Output: Send + Sync {
     fn finish(&self, gather: Gather) -> Result<()>;
 }
 
-/// A shot as a task, with its memory and work filled in.
+/// A shot as a task, with its memory and work (padded cells times steps) filled in. A shot that
+/// does not fit the plan is refused here.
 pub fn task(plan: Arc<Plan>, shot: Shot, output: impl Output + 'static) -> Result<Task> {
-    let _ = (plan, shot, output);
-    Err(Error::Internal("not built yet".into()))
+    plan.check(&shot)?;
+    let device_bytes = plan.shot_bytes(&shot);
+    let work = plan.padded_cells() as f64 * shot.nt as f64;
+    let mut task = Task::new(move |exec: &Exec<'_>| {
+        let gather = run(&plan, &shot, exec.lane, &Reporter { exec, output: &output })?;
+        exec.commit()?;
+        output.finish(gather)
+    });
+    task.device_bytes = device_bytes;
+    task.work = Some(work);
+    Ok(task)
+}
+
+/// Between a running shot and the task that it is.
+struct Reporter<'a> {
+    exec: &'a Exec<'a>,
+    output: &'a dyn Output,
+}
+
+impl Control for Reporter<'_> {
+    fn step(&self, step: usize, nt: usize) -> Result<()> {
+        self.exec.report((step + 1) as f64 / nt as f64);
+        if self.exec.cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
+    fn snapshot(&self, step: usize, field: &[f32]) -> Result<()> {
+        self.output.snapshot(step, field)
+    }
 }

@@ -27,7 +27,7 @@ pub struct Shot {
     pub record_every: usize,
     /// Every how many steps the field over the grid is handed out, from step 0.
     pub snapshot_every: Option<usize>,
-    /// Samples before this count are set to zero, one count a trace of [`Shot::receivers`].
+    /// Samples of steps before this are set to zero: one step a trace of [`Shot::receivers`].
     pub mute: Option<Vec<usize>>,
 }
 
@@ -37,4 +37,33 @@ pub struct Gather {
     pub traces: usize,
     pub samples: usize,
     pub data: Vec<f32>,
+}
+
+impl Receivers {
+    /// The receivers' cells in a grid of `n` cells, in the order of the traces.
+    pub fn cells(&self, n: [usize; 3]) -> Box<dyn Iterator<Item = [usize; 3]> + '_> {
+        match self {
+            Receivers::Plane { iz, every } => {
+                let (iz, every) = (*iz, every.map(|e| e.max(1)));
+                let row = move |iy| (0..n[0]).step_by(every[0]).map(move |ix| [ix, iy, iz]);
+                Box::new((0..n[1]).step_by(every[1]).flat_map(row))
+            }
+            Receivers::List(cells) => Box::new(cells.iter().copied()),
+        }
+    }
+
+    /// How many traces they give in a grid of `n` cells.
+    pub fn count(&self, n: [usize; 3]) -> usize {
+        match self {
+            Receivers::Plane { every, .. } => n[0].div_ceil(every[0].max(1)) * n[1].div_ceil(every[1].max(1)),
+            Receivers::List(cells) => cells.len(),
+        }
+    }
+}
+
+impl Shot {
+    /// Samples of each trace.
+    pub fn samples(&self) -> usize {
+        self.nt.div_ceil(self.record_every.max(1))
+    }
 }

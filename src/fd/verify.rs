@@ -1,15 +1,37 @@
-//! What can be known before a shot runs: stability, sampling, memory.
+//! What can be known before a shot runs: stability, sampling, and when the direct wave has passed.
 
 use super::model::Model;
+use super::stencil::COURANT;
+use super::survey::Shot;
 
 /// Largest stable time step in seconds: `1 / (1.28631 vmax sqrt(1/dx² + 1/dy² + 1/dz²))`, in double.
 pub fn dt_max(model: &Model) -> f64 {
-    let _ = model;
-    0.0
+    let inverse: f64 = model.grid.h.iter().map(|&h| f64::from(h).powi(-2)).sum();
+    1.0 / (COURANT * f64::from(model.vp_range[1]) * inverse.sqrt())
 }
 
 /// Cells per shortest wavelength: `vmin / (fmax max(dx, dy, dz))` with `fmax` = 2.5 peak frequencies.
 pub fn cells_per_wavelength(model: &Model, peak_frequency_hz: f32) -> f64 {
-    let _ = (model, peak_frequency_hz);
-    0.0
+    let widest = model.grid.h.iter().copied().fold(0.0, f32::max);
+    f64::from(model.vp_range[0]) / (2.5 * f64::from(peak_frequency_hz) * f64::from(widest))
+}
+
+/// Steps to mute on each trace so that the direct wave is gone, as the old kernels count them:
+/// its travel time at the velocity of cell (0, 0, 0), two periods, and 60 steps.
+///
+/// The old kernels count the source's cells from 1 and the receivers' from 0 and take the
+/// difference as it is: a receiver's distance is one cell too far to one side in x and y, and
+/// is never less than one cell in depth. Their records are muted so, hence ours.
+pub fn direct_wave_mute(model: &Model, shot: &Shot, dt: f32, frequency_hz: f32) -> Vec<usize> {
+    let [dx, dy, dz] = model.grid.h;
+    let [sx, sy, sz] = shot.source.map(|at| at + 1);
+    let vp = model.vp[0];
+    let tail = (2.0 / f64::from(dt * frequency_hz)) as usize + 60;
+    let count = |[ix, iy, _]: [usize; 3]| {
+        let apart = |h: f32, a: usize, b: usize| f64::from(h * a.abs_diff(b) as f32);
+        let (mx, my, mz) = (apart(dx, ix, sx), apart(dy, iy, sy), f64::from(dz * sz as f32));
+        let time = ((mx * mx + my * my + mz * mz) as f32).sqrt() / vp;
+        (time / dt) as usize + tail
+    };
+    shot.receivers.cells(model.grid.n).map(count).collect()
 }

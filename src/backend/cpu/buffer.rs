@@ -43,6 +43,10 @@ impl Buffer {
             .and_then(|bytes| bytes.checked_add(ALIGN))
             .and_then(|bytes| Layout::from_size_align(bytes, align_of::<f32>()).ok())
             .ok_or_else(|| refused((len as u64).saturating_mul(4)))?;
+        // The system grants more than there is and kills who uses it: look first.
+        if layout.size() >= LARGE && layout.size() as u64 > super::host::free_bytes() {
+            return Err(refused(layout.size() as u64));
+        }
         // SAFETY: the layout is at least `ALIGN` bytes.
         let block =
             NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(|| refused(layout.size() as u64))?;
@@ -120,6 +124,11 @@ unsafe impl Send for Rows<'_> {}
 unsafe impl Sync for Rows<'_> {}
 
 impl<'a> Rows<'a> {
+    /// Any values, to be shared in the same way.
+    pub fn over(values: &'a mut [f32]) -> Self {
+        Rows { first: values.as_mut_ptr(), len: values.len(), _buffer: PhantomData }
+    }
+
     /// # Safety
     /// `at + len` is within the buffer, and nobody writes there while the slice lives.
     #[inline(always)]

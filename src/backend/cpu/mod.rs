@@ -6,6 +6,7 @@ mod host;
 mod team;
 
 pub use buffer::{ALIGN, Buffer, Rows};
+pub use host::free_bytes;
 pub use team::{Member, Team};
 
 use super::{Backend, Lane, Queue};

@@ -1,0 +1,113 @@
+//! What a model and a time step become: everything that a step multiplies with.
+
+use super::layout::{Layout, Tile};
+use crate::backend::cpu::Buffer;
+use crate::error::Result;
+use crate::fd::model::{Model, WATER};
+use crate::fd::pml::{Profiles, d0, reference_cell};
+
+/// Shared by all shots of a plan.
+pub struct Coefficients {
+    pub layout: Layout,
+    /// 1 / rho.
+    pub b: Columns,
+    /// (rho vp) vp.
+    pub kappa: Columns,
+    /// For x, y, z.
+    pub axes: [Axis; 3],
+    pub tiles: Vec<Tile>,
+}
+
+/// What depends on the index along one axis only.
+pub struct Axis {
+    /// dt / h, for where nothing is damped.
+    pub rate: f32,
+    /// `b` of the velocity's profile: what is kept of it.
+    pub keep: Vec<f32>,
+    /// `a` of the velocity's profile times dt / h.
+    pub velocity_rate: Vec<f32>,
+    /// `b - 1` of the pressure's profile: what is lost of its part.
+    pub loss: Vec<f32>,
+    /// `a` of the pressure's profile times dt / h.
+    pub pressure_rate: Vec<f32>,
+}
+
+/// A field that continues beyond the user's grid as it is at its edge: one row for each of the
+/// user's columns, or for all of them, padded along z only.
+pub struct Columns {
+    values: Buffer,
+    /// Rows from column to column along x and y; 0 where all are the same.
+    step: [usize; 2],
+}
+
+/// Rows along x and y that a thread takes at a time: planes of such a tile stay in a core's own cache
+/// while the sweep along y needs them.
+const TILE: [usize; 2] = [64, 32];
+
+impl Coefficients {
+    pub fn new(model: &Model, dt: f32, pml: usize) -> Result<Self> {
+        let grid = &model.grid;
+        let layout = Layout::new(grid, pml);
+        let reference = model.vp[grid.index(reference_cell(grid, pml))];
+        let d0 = d0(reference, pml, grid.h);
+        let axis = |axis: usize| {
+            let rate = dt / grid.h[axis];
+            let profiles = Profiles::new(grid.n[axis], pml, dt, d0);
+            Axis {
+                rate,
+                velocity_rate: profiles.velocity.a.iter().map(|a| a * rate).collect(),
+                keep: profiles.velocity.b,
+                pressure_rate: profiles.pressure.a.iter().map(|a| a * rate).collect(),
+                loss: profiles.pressure.b.iter().map(|b| b - 1.0).collect(),
+            }
+        };
+        let vp = &model.vp;
+        let (b, kappa) = match &model.rho {
+            Some(rho) => (
+                Columns::new(&layout, "1/rho of the model", |i| 1.0 / rho[i])?,
+                Columns::new(&layout, "rho vp² of the model", |i| rho[i] * vp[i] * vp[i])?,
+            ),
+            None => (
+                Columns::uniform(&layout, 1.0 / WATER)?,
+                Columns::new(&layout, "rho vp² of the model", |i| WATER * vp[i] * vp[i])?,
+            ),
+        };
+        let tiles = layout.tiles(TILE[0], TILE[1]);
+        Ok(Coefficients { layout, b, kappa, axes: [axis(0), axis(1), axis(2)], tiles })
+    }
+
+    /// Bytes allocated here.
+    pub fn bytes(&self) -> u64 {
+        self.b.values.bytes() + self.kappa.values.bytes()
+    }
+}
+
+impl Columns {
+    /// `value` is asked for each of the user's cells by its position in the model.
+    fn new(layout: &Layout, what: &str, value: impl Fn(usize) -> f32) -> Result<Self> {
+        let [nx, ny, nz] = layout.inner;
+        let mut values = Buffer::zeroed(layout.rows(nx * ny), what)?;
+        for column in 0..nx * ny {
+            let row = &mut values[layout.row(column)..][..layout.padded[2]];
+            for (z, to) in row.iter_mut().enumerate() {
+                *to = value(column * nz + z.saturating_sub(layout.pml).min(nz - 1));
+            }
+        }
+        Ok(Columns { values, step: [1, nx] })
+    }
+
+    fn uniform(layout: &Layout, value: f32) -> Result<Self> {
+        let mut values = Buffer::zeroed(layout.rows(1), "a row of coefficients")?;
+        values.fill(value);
+        Ok(Columns { values, step: [0, 0] })
+    }
+
+    /// The values at the padded indices (x, y) from index `z` on, `len` of them.
+    #[inline(always)]
+    pub fn row(&self, layout: &Layout, [x, y, z]: [usize; 3], len: usize) -> &[f32] {
+        let column = |axis: usize, index: usize| {
+            index.saturating_sub(layout.pml).min(layout.inner[axis] - 1) * self.step[axis]
+        };
+        &self.values[layout.row(column(0, x) + column(1, y)) + z..][..len]
+    }
+}

@@ -1,0 +1,117 @@
+//! Where a cell of the padded grid lies in memory, and how a sweep is cut into tiles.
+
+use std::ops::Range;
+
+use crate::backend::cpu::ALIGN;
+use crate::fd::grid::Grid;
+use crate::fd::stencil::REACH;
+
+/// Values in a cache line.
+const LINE: usize = ALIGN / size_of::<f32>();
+/// Values before the first, so that the first updated cell of each row begins a cache line.
+const LEAD: usize = LINE - REACH;
+
+/// Rows along z lie one after the other, x before y. Along each axis the indices are
+///
+/// ```text
+/// 0 .. 4           never updated
+/// 4 .. pml         absorbing layer
+/// pml .. pml + n   the user's grid
+/// pml + n .. N - 4 absorbing layer
+/// N - 4 .. N       never updated
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Layout {
+    /// The user's cells.
+    pub inner: [usize; 3],
+    /// All cells.
+    pub padded: [usize; 3],
+    pub pml: usize,
+    /// Values from row to row.
+    pub pitch: usize,
+}
+
+/// A box of rows that one thread sweeps through.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tile {
+    pub x: Range<usize>,
+    pub y: Range<usize>,
+}
+
+impl Layout {
+    pub fn new(grid: &Grid, pml: usize) -> Self {
+        let padded = grid.n.map(|n| n + 2 * pml);
+        // An odd number of lines keeps neighbouring rows out of each other's cache sets.
+        let lines = padded[2].div_ceil(LINE) | 1;
+        Layout { inner: grid.n, padded, pml, pitch: lines * LINE }
+    }
+
+    pub fn cells(&self) -> usize {
+        self.padded.iter().product()
+    }
+
+    /// Values of a field over the padded grid.
+    pub fn len(&self) -> usize {
+        self.rows(self.padded[0] * self.padded[1])
+    }
+
+    /// Values of `count` rows.
+    pub fn rows(&self, count: usize) -> usize {
+        LEAD + count * self.pitch
+    }
+
+    /// Position of index 0 of row number `row`.
+    #[inline(always)]
+    pub fn row(&self, row: usize) -> usize {
+        LEAD + row * self.pitch
+    }
+
+    #[inline(always)]
+    pub fn at(&self, [x, y, z]: [usize; 3]) -> usize {
+        self.row(y * self.padded[0] + x) + z
+    }
+
+    /// From cell to cell along an axis.
+    #[inline(always)]
+    pub fn stride(&self, axis: usize) -> usize {
+        [self.pitch, self.padded[0] * self.pitch, 1][axis]
+    }
+
+    /// The indices that are updated.
+    #[inline(always)]
+    pub fn active(&self, axis: usize) -> Range<usize> {
+        REACH..self.padded[axis] - REACH
+    }
+
+    /// Thickness of what is updated of the absorbing layer on one side.
+    #[inline(always)]
+    pub fn width(&self) -> usize {
+        self.pml - REACH
+    }
+
+    /// Where an index lies in a field that is kept in an axis's two absorbing layers only:
+    /// the first layer, then the second. `None` between them.
+    #[inline(always)]
+    pub fn in_layer(&self, axis: usize, index: usize) -> Option<usize> {
+        let far = self.pml + self.inner[axis];
+        if index < self.pml {
+            Some(index - REACH)
+        } else if index < far {
+            None
+        } else {
+            Some(self.width() + index - far)
+        }
+    }
+
+    /// The active rows as tiles of at most `columns` by `depth` rows, y outermost.
+    pub fn tiles(&self, columns: usize, depth: usize) -> Vec<Tile> {
+        let cut = |range: Range<usize>, most: usize| {
+            let pieces = range.len().div_ceil(most);
+            let at = move |k: usize| range.start + range.len() * k / pieces;
+            (0..pieces).map(move |k| at(k)..at(k + 1)).collect::<Vec<_>>()
+        };
+        let columns = cut(self.active(0), columns);
+        let tile = |y: Range<usize>| columns.iter().map(move |x| Tile { x: x.clone(), y: y.clone() });
+        cut(self.active(1), depth).into_iter().flat_map(tile).collect()
+    }
+}

@@ -1,0 +1,3 @@
+//! The equations, each in the form in which a device computes it.
+
+pub mod acoustic1;

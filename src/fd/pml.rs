@@ -1,0 +1,107 @@
+//! The absorbing layer: a split perfectly matched layer with a quadratic profile.
+//!
+//! Each part of the pressure and each velocity is damped along its own axis only. With `d` the
+//! damping at a cell, a step is `f' = b f - a dt (…)`, `a = 1/(1 + d dt/2)`, `b = a (1 - d dt/2)`.
+//! What is float32 and what is double here follows the old kernels to the last bit.
+
+use super::grid::Grid;
+
+/// `a` and `b` for every index of a padded axis; 1 and 1 where nothing is damped.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    pub a: Vec<f32>,
+    pub b: Vec<f32>,
+}
+
+/// The profiles of an axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profiles {
+    /// Of the velocity, half a cell after its index.
+    pub velocity: Profile,
+    /// Of the pressure, at its index.
+    pub pressure: Profile,
+}
+
+impl Profiles {
+    /// For an axis of `n` cells with `pml` more on each side, and a damping of `d0` per second at the outer edge.
+    pub fn new(n: usize, pml: usize, dt: f32, d0: f32) -> Self {
+        let edge = f64::from(dt * d0);
+        let width = pml as f64;
+        // Depth in the layer as a part of its width, `shift` cells after the index.
+        let profile = |shift: f64| {
+            let (a, b) = (0..n + 2 * pml)
+                .map(|i| {
+                    let depth = if i < pml {
+                        (width - shift - i as f64) / width
+                    } else if i < pml + n {
+                        0.0
+                    } else {
+                        (i as f64 + shift - n as f64 - width) / width
+                    };
+                    let g = edge * (depth * depth) / 2.0;
+                    let a = (1.0 / (1.0 + g)) as f32;
+                    (a, (f64::from(a) * (1.0 - g)) as f32)
+                })
+                .unzip();
+            Profile { a, b }
+        };
+        Profiles { velocity: profile(0.5), pressure: profile(0.0) }
+    }
+}
+
+/// Damping at the outer edge per second, `10 v ln(10⁵) / (2 L)`, for a layer of `pml` cells of mean
+/// spacing and the reference velocity `vp`.
+pub fn d0(vp: f32, pml: usize, h: [f32; 3]) -> f32 {
+    let spacing = f64::from(h[0] + h[1] + h[2]) / 3.0;
+    (10.0 * f64::from(vp) * 100_000f64.ln() / (2.0 * pml as f64 * spacing)) as f32
+}
+
+/// The user's cell whose velocity sets the damping: the middle of the padded grid *as a list of
+/// cells*. Which one that is depends on the parities of the sizes: with an even `ny` it is a
+/// corner of the middle plane. Records depend on it by about 1e-4.
+pub fn reference_cell(grid: &Grid, pml: usize) -> [usize; 3] {
+    let [nx, ny, nz] = grid.n.map(|n| n + 2 * pml);
+    let middle = ny * nx * nz / 2;
+    let padded = [middle / nz % nx, middle / nz / nx, middle % nz];
+    std::array::from_fn(|axis| padded[axis].saturating_sub(pml).min(grid.n[axis] - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Entries of `tests/golden/tables`: n, pml, dt, h, vp, d0, offset.
+    type Entry = (usize, usize, f32, [f32; 3], f32, f32, usize);
+    const ENTRIES: [Entry; 4] = [
+        (30, 20, 0.00100000005, [10.0, 10.0, 10.0], 3000.0, 863.469421, 0),
+        (17, 20, 0.00079999998, [10.0, 12.5, 8.0], 2345.6001, 664.050476, 280),
+        (21, 40, 0.00100000005, [10.0, 10.0, 10.0], 3000.0, 431.734711, 508),
+        (24, 40, 0.000699999975, [8.0, 10.0, 9.0], 1987.30005, 317.772736, 912),
+    ];
+
+    #[test]
+    fn profiles_are_those_of_the_old_kernels() {
+        let bytes = include_bytes!("../../tests/golden/tables/profiles.bin");
+        let table: Vec<f32> =
+            bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        for (n, pml, dt, h, vp, expected, offset) in ENTRIES {
+            let d = d0(vp, pml, h);
+            assert_eq!(d, expected, "n {n}");
+            let p = Profiles::new(n, pml, dt, d);
+            let ours = [p.velocity.a, p.velocity.b, p.pressure.a, p.pressure.b].concat();
+            assert_eq!(ours, table[offset..offset + ours.len()], "n {n}");
+        }
+    }
+
+    #[test]
+    fn the_reference_cell_follows_the_parities() {
+        let cell = |nx, ny, nz| {
+            let grid = Grid { n: [nx, ny, nz], h: [1.0; 3] };
+            reference_cell(&grid, 20)
+        };
+        assert_eq!(cell(30, 40, 50), [0, 20, 0]);
+        assert_eq!(cell(30, 41, 50), [15, 20, 0]);
+        assert_eq!(cell(31, 41, 51), [15, 20, 25]);
+        assert_eq!(cell(1, 1, 1), [0, 0, 0]);
+    }
+}
