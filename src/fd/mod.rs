@@ -3,6 +3,7 @@
 //! Axes are named x, y, z and given in this order; fields lie in memory as
 //! `[iy][ix][iz]`, z fastest, which is Fortran's `(nz,nx,ny)`.
 
+pub mod bench;
 mod equation;
 pub mod grid;
 pub mod model;

@@ -31,6 +31,12 @@ impl Model {
         let fastest = vp.iter().copied().fold(0.0, f32::max);
         Ok(Model { grid, vp, rho, vp_range: [slowest, fastest] })
     }
+
+    /// Bytes of its fields.
+    pub fn bytes(&self) -> u64 {
+        let values = self.vp.len() + self.rho.as_ref().map_or(0, Vec::len);
+        (values * size_of::<f32>()) as u64
+    }
 }
 
 fn check(grid: &Grid, what: &str, unit: &str, values: &[f32]) -> Result<()> {

@@ -1,0 +1,142 @@
+//! How fast a device runs the propagator, beside how fast it can copy memory.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::grid::Grid;
+use super::model::Model;
+use super::plan::{Options, Plan};
+use super::shot::Control;
+use super::survey::{Receivers, Shot};
+use super::verify::dt_max;
+use super::wavelet::{Shape, Wavelet};
+use crate::backend::Lane;
+use crate::backend::cpu::{Buffer, Team};
+use crate::error::{Error, Result};
+
+/// What to run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Case {
+    /// The user's cells along x, y, z.
+    pub n: [usize; 3],
+    pub pml: usize,
+    pub nt: usize,
+    /// Copy and shot take turns this often, and the best of each counts: others on the machine only ever slow them down.
+    pub repeats: usize,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// Of the time loop, of the fastest shot.
+    pub seconds: f64,
+    /// Millions of padded cells times steps a second.
+    pub mcells_per_s: f64,
+    /// Millions of the user's cells times steps a second.
+    pub interior_mcells_per_s: f64,
+    /// All that is allocated for model, coefficients and fields, a padded cell.
+    pub bytes_per_cell_resident: f64,
+    /// 10⁹ bytes a second, read and written ones both counted, of a copy by the same threads.
+    pub copy_gb_per_s: f64,
+}
+
+/// Floats of each side of the copy: 256 MB, far more than any cache holds.
+const COPY: usize = 64 << 20;
+/// Copies of which the fastest counts, each repeat.
+const COPIES: usize = 5;
+
+/// Runs a shot in a layered model with density, with a line of receivers at the surface.
+pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
+    let repeats = case.repeats;
+    if !(1..=1000).contains(&repeats) {
+        return Err(Error::argument("the number of repeats", repeats, "1 to 1000"));
+    }
+    let model = Arc::new(layered(Grid::new(case.n, [10.0; 3])?)?);
+    let dt = (0.9 * dt_max(&model)) as f32;
+    let plan = Plan::new(Arc::clone(&model), dt, Options { pml: case.pml, ..Options::default() })?;
+    let shot = Shot {
+        source: case.n.map(|n| n / 2),
+        wavelet: Wavelet::new(Shape::Ricker, 15.0, dt, case.nt)?,
+        amplitude: 10_000.0,
+        nt: case.nt,
+        receivers: Receivers::Plane { iz: 0, every: [1, case.n[1]] },
+        record_every: 1,
+        snapshot_every: None,
+        mute: None,
+    };
+    plan.check(&shot)?;
+    let mut copy = match lane {
+        Lane::Cpu(team) => Copy::new(team)?,
+    };
+    let (mut seconds, mut bandwidth) = (f64::INFINITY, 0.0);
+    for _ in 0..repeats {
+        bandwidth = copy.bytes_per_second()?.max(bandwidth);
+        let (_, time) = plan.run(&shot, lane, &Nothing)?;
+        seconds = time.as_secs_f64().min(seconds);
+    }
+    bandwidth = copy.bytes_per_second()?.max(bandwidth);
+    let rate = |cells: usize| cells as f64 * case.nt as f64 / seconds / 1e6;
+    let bytes = model.bytes() + plan.coefficient_bytes() + plan.field_bytes();
+    Ok(Measured {
+        seconds,
+        mcells_per_s: rate(plan.padded_cells()),
+        interior_mcells_per_s: rate(model.grid.cells()),
+        bytes_per_cell_resident: bytes as f64 / plan.padded_cells() as f64,
+        copy_gb_per_s: bandwidth / 1e9,
+    })
+}
+
+/// Velocity and density grow with depth, in steps of ten cells, so that no two rows need be the same.
+fn layered(grid: Grid) -> Result<Model> {
+    let columns = grid.n[0] * grid.n[1];
+    let field = |top: f32, step: f32| -> Vec<f32> {
+        let column = (0..grid.n[2]).map(|z| top + step * (z / 10 % 20) as f32);
+        std::iter::repeat_n(column, columns).flatten().collect()
+    };
+    let (vp, rho) = (field(1500.0, 125.0), field(1000.0, 70.0));
+    Model::new(grid, vp, Some(rho))
+}
+
+struct Nothing;
+
+impl Control for Nothing {
+    fn step(&self, _: usize, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn snapshot(&self, _: usize, _: &[f32]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A large copy by a team.
+struct Copy<'a> {
+    team: &'a Team,
+    from: Buffer,
+    to: Buffer,
+}
+
+impl<'a> Copy<'a> {
+    fn new(team: &'a Team) -> Result<Self> {
+        let mut from = Buffer::zeroed(COPY, "the copy that is measured")?;
+        from.fill(1.0);
+        Ok(Copy { team, from, to: Buffer::zeroed(COPY, "the copy that is measured")? })
+    }
+
+    fn bytes_per_second(&mut self) -> Result<f64> {
+        let from: &[f32] = &self.from;
+        let to = self.to.rows();
+        let mut best = f64::INFINITY;
+        for _ in 0..COPIES {
+            let begin = Instant::now();
+            self.team.run(&(), |member, _| {
+                let part = member.share(COPY);
+                // SAFETY: the shares of a team don't overlap.
+                unsafe { to.write(part.start, part.len()) }.copy_from_slice(&from[part]);
+                Ok(())
+            })?;
+            best = begin.elapsed().as_secs_f64().min(best);
+        }
+        Ok(2.0 * 4.0 * COPY as f64 / best)
+    }
+}
