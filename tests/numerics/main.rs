@@ -4,4 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod analytic;
+mod golden;
+mod reference;
 mod wavelets;

@@ -1,4 +1,7 @@
 //! What the numerical tests share.
 
+pub mod dipole;
 pub mod golden;
 pub mod norms;
+pub mod reference;
+pub mod shooting;

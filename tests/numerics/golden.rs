@@ -1,0 +1,76 @@
+//! Records, snapshots and mutes against every recorded result of the old kernel.
+
+use crate::support::golden::{Case, folder};
+use crate::support::norms::{l2, l2_between, peak, peak_between, relative_l2};
+use crate::support::shooting::fire;
+
+/// A record as a whole. Double-precision fields are up to 2.8e-6 away from the old kernel's.
+const RECORD: f64 = 5e-6;
+/// A trace of at least a hundredth of the strongest one's norm.
+const STRONG_TRACE: f64 = 2e-4;
+/// A snapshot's largest difference over the largest value in all of a case's snapshots.
+const SNAPSHOT: f64 = 2e-5;
+
+fn check(name: &str) {
+    let case = Case::load(name);
+    let runs: Vec<_> = case.shots().iter().map(|shot| fire(&case.model, case.dt, shot)).collect();
+    let records = case.records();
+    assert_eq!(runs.len(), records.len());
+
+    let mut worst = [0.0f64; 3];
+    for (is, (run, truth)) in runs.iter().zip(&records).enumerate() {
+        if case.muted {
+            let error = l2_between(&run.record, truth) / case.unmuted_norms()[is];
+            let zero = |record: &[f32]| record.iter().map(|&v| v == 0.0).collect::<Vec<_>>();
+            assert!(zero(&run.record) == zero(truth), "{name}, shot {is}: the mute's zeros differ");
+            worst[0] = worst[0].max(error);
+            continue;
+        }
+        worst[0] = worst[0].max(relative_l2(&run.record, truth));
+        let traces = || run.record.chunks(run.samples).zip(truth.chunks(run.samples));
+        let strongest = traces().map(|(_, truth)| l2(truth)).fold(0.0, f64::max);
+        for (found, truth) in traces().filter(|(_, truth)| l2(truth) > 0.01 * strongest) {
+            worst[1] = worst[1].max(relative_l2(found, truth));
+        }
+    }
+
+    let snapshots = case.snapshots();
+    let largest = snapshots.iter().flatten().map(|(_, field)| peak(field)).fold(0.0, f64::max);
+    for (run, truth) in runs.iter().zip(&snapshots) {
+        let steps = |shots: &[(usize, Vec<f32>)]| shots.iter().map(|(step, _)| *step).collect::<Vec<_>>();
+        assert_eq!(steps(&run.snapshots), steps(truth), "{name}: steps of the snapshots");
+        for ((_, found), (_, truth)) in run.snapshots.iter().zip(truth) {
+            worst[2] = worst[2].max(peak_between(found, truth) / largest);
+        }
+    }
+
+    println!("{name}: record {:.1e}, strong trace {:.1e}, snapshot {:.1e}", worst[0], worst[1], worst[2]);
+    assert!(worst[0] <= RECORD, "{name}: the record is off by {:e}", worst[0]);
+    assert!(worst[1] <= STRONG_TRACE, "{name}: a strong trace is off by {:e}", worst[1]);
+    assert!(worst[2] <= SNAPSHOT, "{name}: a snapshot is off by {:e}", worst[2]);
+}
+
+macro_rules! cases {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            check(stringify!($name));
+        })*
+
+        #[test]
+        fn no_case_is_left_out() {
+            let mut there: Vec<_> = std::fs::read_dir(folder()).unwrap()
+                .map(|entry| entry.unwrap().path())
+                .filter(|path| path.join("case.json").exists())
+                .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+                .collect();
+            there.sort();
+            assert_eq!(there, [$(stringify!($name)),*]);
+        }
+    };
+}
+
+cases! {
+    iso1_corner iso1_decim5 iso1_hetero iso1_hetero_mute iso1_hetero_w3 iso1_hetero_w3_mute iso1_homog
+    iso1_multishot iso1_multishot_mute iso1_wtype1 iso1_wtype2 iso1_wtype3 iso1_wtype4 iso1_wtype5 iso1_wtype6
+}
