@@ -3,7 +3,7 @@
 //! of model and shot.
 
 use gpusched::fd::model::Model;
-use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::survey::Shot;
 
 /// Staggered first derivative of 8th order, the digits of the old kernels in float32.
 const STENCIL: [f32; 4] = [1.196289, -0.0797526, 0.009570313, -0.0006975447];
@@ -26,17 +26,6 @@ impl Run {
 
 pub fn narrow(values: &[f64]) -> Vec<f32> {
     values.iter().map(|&v| v as f32).collect()
-}
-
-/// The cells of a shot's receivers, in the order of its traces.
-pub fn receiver_cells(shot: &Shot, n: [usize; 3]) -> Vec<[usize; 3]> {
-    match &shot.receivers {
-        Receivers::List(cells) => cells.clone(),
-        Receivers::Plane { iz, every } => (0..n[1])
-            .step_by(every[1])
-            .flat_map(|iy| (0..n[0]).step_by(every[0]).map(move |ix| [ix, iy, *iz]))
-            .collect(),
-    }
 }
 
 /// Damping along an axis: factors (A, B) of `f' = B f - A rate`, a pair for each padded index.
@@ -102,7 +91,7 @@ pub fn run(model: &Model, dt: f32, pml: usize, shot: &Shot) -> Run {
     let mut p = vec![0.0; cells];
     let mut velocity = [vec![0.0; cells], vec![0.0; cells], vec![0.0; cells]];
     let mut split = [vec![0.0; cells], vec![0.0; cells], vec![0.0; cells]];
-    let receivers = receiver_cells(shot, n);
+    let receivers = shot.receivers.cells(n).collect::<Vec<_>>();
     let mut traces = vec![Vec::new(); receivers.len()];
     let mut snapshots = Vec::new();
 

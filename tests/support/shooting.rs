@@ -52,7 +52,7 @@ pub fn fire(model: &Arc<Model>, dt: f32, shot: &Shot) -> Shots {
 pub fn fire_with(model: &Arc<Model>, dt: f32, shot: &Shot, options: Options, threads: usize) -> Shots {
     let plan = Plan::new(model.clone(), dt, options).unwrap();
     plan.check(shot).unwrap();
-    let (team, keep) = (Team::new(threads), Keep::default());
+    let (team, keep) = (Team::new(threads).unwrap(), Keep::default());
     let gather = shot::run(&plan, shot, Lane::Cpu(&team), &keep).unwrap();
     assert_eq!(gather.data.len(), gather.traces * gather.samples);
     Shots { record: gather.data, samples: gather.samples, snapshots: keep.0.into_inner() }
