@@ -49,15 +49,14 @@ pub(super) fn write(into: &mut impl Write, data: &[f32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Room for `count` values, or an error that says how much could not be had for which file.
+/// Room for the `count` values of a file.
 pub(super) fn reserve(path: &Path, count: usize) -> Result<Vec<f32>> {
     let mut data = Vec::new();
     match data.try_reserve_exact(count) {
         Ok(()) => Ok(data),
-        Err(_) => Err(Error::io(
-            "read",
-            path,
-            format_args!("its {count} values don't fit into the memory that is free"),
-        )),
+        Err(_) => {
+            let bytes = (count as u64).saturating_mul(4);
+            Err(Error::NoHostMemory { what: format!("the content of {}", path.display()), bytes })
+        }
     }
 }

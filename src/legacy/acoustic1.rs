@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::device;
 use super::files::{Files, ShotFiles};
-use super::mute::DirectWave;
 use crate::error::{Error, Result};
 use crate::fd::grid::Grid;
 use crate::fd::model::Model;
@@ -21,6 +20,8 @@ const AMPLITUDE: f32 = 10_000.0;
 
 /// Shots of one call.
 const MOST_SHOTS: i32 = 100_000;
+/// Steps of a shot, as a plan takes them.
+const MOST_STEPS: i32 = 10_000_000;
 
 /// The arguments of the old function, in its order and with its types.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,7 +102,6 @@ pub fn acoustic1(args: &Args) -> Result<()> {
 
     let task = |index: usize| -> Result<Task> {
         let shot = call.shot(index, &plan.model);
-        plan.check(&shot)?;
         let output = ShotFiles { files: files.clone(), shot: index };
         let mut task = shot::task(plan.clone(), shot, output)?;
         task.label = format!("{}, shot {index}", args.shot.display());
@@ -131,10 +131,8 @@ struct Call {
     receivers_every: [usize; 2],
     record_every: usize,
     snapshot_every: Option<usize>,
-    /// Peak frequency of the wavelet in Hz.
-    frequency: f32,
-    dt: f32,
-    mute: bool,
+    /// The peak frequency in Hz, and dt, that the mute is made with.
+    mute: Option<(f32, f32)>,
     record_stride: u64,
 }
 
@@ -144,13 +142,13 @@ impl Call {
         let n = [cells("nx", args.nx)?, cells("ny", args.ny)?, cells("nz", args.nz)?];
         let grid = Grid::new(n, [args.dx, args.dy, args.dz])?;
         let shots = positive("ns", args.ns, MOST_SHOTS, "shots")?;
-        let nt = positive("nt", args.nt, i32::MAX, "steps")?;
+        let nt = positive("nt", args.nt, MOST_STEPS, "steps")?;
         let wavelet = Wavelet::new(Shape::try_from(args.wtype)?, args.fm, args.dt, nt)?;
         let receivers_every =
             [every("dgx", args.dgx, "dx", args.dx, n[0])?, every("dgy", args.dgy, "dy", args.dy, n[1])?];
         let record_every = every("dgt", args.dgt, "dt", args.dt, nt)?;
         let snapshot_every = match args.show_snapshot {
-            true => Some(positive("snap_interval", args.snap_interval, i32::MAX, "steps")?),
+            true => Some(positive("snap_interval", args.snap_interval, i32::MAX, "steps")?.min(nt)),
             false => None,
         };
         Ok(Call {
@@ -163,9 +161,7 @@ impl Call {
             receivers_every,
             record_every,
             snapshot_every,
-            frequency: args.fm,
-            dt: args.dt,
-            mute: args.cut_directwave,
+            mute: args.cut_directwave.then_some((args.fm, args.dt)),
             record_stride: record_stride(shots, [nt, n[0], n[1]])?,
         })
     }
@@ -177,32 +173,20 @@ impl Call {
     }
 
     fn shot(&self, index: usize, model: &Model) -> Shot {
-        let source = self.source_of(index);
-        Shot {
-            source,
+        let mut shot = Shot {
+            source: self.source_of(index),
             wavelet: self.wavelet.clone(),
             amplitude: AMPLITUDE,
             nt: self.nt,
             receivers: Receivers::Plane { iz: 0, every: self.receivers_every },
             record_every: self.record_every,
             snapshot_every: self.snapshot_every,
-            mute: self.mute.then(|| self.first_kept(source, model)),
-        }
-    }
-
-    /// One count a trace.
-    fn first_kept(&self, source: [usize; 3], model: &Model) -> Vec<usize> {
-        let wave = DirectWave {
-            h: self.grid.h,
-            source: source.map(|cell| cell as i64 + 1),
-            velocity: model.vp[0],
-            dt: self.dt,
-            frequency: self.frequency,
+            mute: None,
         };
-        let [every_x, every_y] = self.receivers_every;
-        let [nx, ny, _] = self.grid.n;
-        let plane = (0..ny).step_by(every_y).flat_map(|iy| (0..nx).step_by(every_x).map(move |ix| (ix, iy)));
-        plane.map(|(ix, iy)| wave.first_kept(ix, iy).div_ceil(self.record_every)).collect()
+        if let Some((frequency, dt)) = self.mute {
+            shot.mute = Some(verify::direct_wave_mute(model, &shot, dt, frequency));
+        }
+        shot
     }
 }
 

@@ -5,6 +5,5 @@
 mod acoustic1;
 mod device;
 mod files;
-mod mute;
 
 pub use acoustic1::{Args, acoustic1};

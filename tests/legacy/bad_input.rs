@@ -55,10 +55,11 @@ const TABLE: &[(Change, &[&str])] = &[
     (|_, args| args.ns = -1, &["ns is -1; accepted: 1 to 100000 shots"]),
     (|_, args| args.ns = i32::MAX, &["ns is 2147483647; accepted: 1 to 100000 shots"]),
     (|_, args| args.nt = 0, &["nt is 0; accepted: 1 to"]),
+    (|_, args| args.nt = i32::MAX, &["nt is 2147483647; accepted: 1 to 10000000 steps"]),
     (|_, args| args.nt = -5, &["nt is -5; accepted: 1 to"]),
     (
         |_, args| {
-            (args.nt, args.ns) = (i32::MAX, 100_000);
+            (args.nt, args.ns) = (10_000_000, 100_000);
             (args.nx, args.ny) = (100_000, 100_000);
         },
         &["the size of the record file", "at most 2^63 - 1 bytes"],
