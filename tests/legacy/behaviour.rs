@@ -38,19 +38,23 @@ fn every_nth_receiver_and_sample_are_those_of_the_full_record() {
 #[test]
 fn the_mute_clears_what_comes_before_its_estimate() {
     let out = Folder::new("mute");
-    let args = Args { nt: 100, fm: 100.0, ..small_call(&out) };
+    let args = Args { nt: 200, fm: 110.0, ..small_call(&out) };
     record(&args);
     let all = floats(&args.shot);
     record(&Args { cut_directwave: true, ..args.clone() });
     let muted = floats(&args.shot);
     for iy in 0..11 {
         for ix in 0..12 {
-            // Source (5, 6, 3) against receivers from 0; 1500 m/s in the first cell; a pulse of 20 steps.
+            // Source (5, 6, 3) against receivers from 0; 1500 m/s in the first cell; a pulse of 18.2 steps.
             let [x, y, z] = [10.0 * (ix as f64 - 5.0), 10.0 * (iy as f64 - 6.0), 30.0];
-            let first = ((x * x + y * y + z * z).sqrt() / 1500.0 / 0.001) as usize + 20 + 60;
-            let at = (iy * 12 + ix) * 100;
+            let travel = (x * x + y * y + z * z).sqrt() / 1500.0 / 0.001;
+            if (travel - travel.round()).abs() < 1e-3 {
+                continue; // float32 decides which side a whole number of steps falls to
+            }
+            let first = travel as usize + 18 + 60;
+            let at = (iy * 12 + ix) * 200;
             assert!(muted[at..at + first].iter().all(|&v| v == 0.0), "trace {ix}, {iy}");
-            assert_eq!(muted[at + first..at + 100], all[at + first..at + 100], "trace {ix}, {iy}");
+            assert_eq!(muted[at + first..at + 200], all[at + first..at + 200], "trace {ix}, {iy}");
         }
     }
 }
