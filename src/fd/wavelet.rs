@@ -8,7 +8,7 @@
 
 use crate::error::{Error, Result};
 
-/// As the old kernels have it, ten digits.
+#[expect(clippy::approx_constant, reason = "the ten digits of the old kernels")]
 const PI: f64 = 3.141592653;
 
 /// Peak frequencies at which no product below leaves the range of float32.

@@ -6,5 +6,7 @@ mod support;
 
 mod analytic;
 mod golden;
+mod physics;
+mod random;
 mod reference;
 mod wavelets;

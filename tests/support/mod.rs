@@ -3,5 +3,6 @@
 pub mod dipole;
 pub mod golden;
 pub mod norms;
+pub mod random;
 pub mod reference;
 pub mod shooting;

@@ -1,0 +1,200 @@
+//! What must hold whatever the medium: reciprocity, linearity, symmetry, absorption; and that
+//! a shot gives the same bits every time.
+
+use std::sync::Arc;
+
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::Model;
+use gpusched::fd::plan::Options;
+use gpusched::fd::survey::Receivers;
+use gpusched::fd::wavelet::{Shape, Wavelet};
+
+use crate::support::norms::{peak, relative_l2};
+use crate::support::random::{Random, rough, time_step};
+use crate::support::shooting::{fire, fire_with, homogeneous, plain_shot};
+
+fn ricker(f: f32, dt: f32) -> Vec<f32> {
+    Wavelet::new(Shape::Ricker, f, dt, 10_000).unwrap().samples
+}
+
+/// A dipole at `a` heard by a dipole at `b` is the dipole at `b` heard at `a`: the scheme with its layer is
+/// symmetric once each pole of the listening one is divided by `rho vp²` of its cell,
+/// as the source term is.
+#[test]
+fn source_and_receiver_may_be_exchanged() {
+    let model = rough([24, 20, 22], [10.0, 12.0, 9.0], &mut Random::new(21));
+    let dt = time_step(&model);
+    let heard = |from: [usize; 3], at: [usize; 3]| -> Vec<f32> {
+        let below = [at[0], at[1], at[2] + 2];
+        let gather = fire(&model, dt, &plain_shot(from, ricker(0.04 / dt, dt), 300, vec![at, below]));
+        let softness = |cell| {
+            let i = model.grid.index(cell);
+            1.0 / (f64::from(model.rho.as_ref().unwrap()[i]) * f64::from(model.vp[i]).powi(2))
+        };
+        let (up, down) = (softness(at), softness(below));
+        let traces = gather.trace(0).iter().zip(gather.trace(1));
+        traces.map(|(&p, &q)| (1e10 * (f64::from(q) * down - f64::from(p) * up)) as f32).collect()
+    };
+    for (a, b) in [([3, 4, 5], [18, 13, 12]), ([0, 0, 0], [23, 19, 19]), ([12, 0, 10], [5, 10, 1])] {
+        let error = relative_l2(&heard(a, b), &heard(b, a));
+        println!("reciprocity {a:?} {b:?}: {error:.1e}");
+        assert!(error <= 1e-5, "{a:?} and {b:?}: {error:e}");
+    }
+}
+
+#[test]
+fn sources_add_up() {
+    let model = rough([17, 19, 15], [10.0; 3], &mut Random::new(22));
+    let dt = time_step(&model);
+    let receivers = vec![[2, 2, 2], [14, 16, 12], [8, 10, 3]];
+    let run = |samples: Vec<f32>, amplitude: f32| {
+        let mut shot = plain_shot([8, 9, 7], samples, 150, receivers.clone());
+        shot.amplitude = amplitude;
+        fire(&model, dt, &shot).record
+    };
+    let (first, second) = (ricker(0.04 / dt, dt), ricker(0.07 / dt, dt));
+    let sum: Vec<_> =
+        first.iter().enumerate().map(|(i, a)| a + second.get(i).copied().unwrap_or(0.0)).collect();
+    let (alone, other) = (run(first.clone(), 1.0), run(second, 1.0));
+    let added: Vec<_> = alone.iter().zip(&other).map(|(a, b)| a + b).collect();
+    let error = relative_l2(&run(sum, 1.0), &added);
+    assert!(error <= 2e-6, "superposition: {error:e}");
+
+    let tripled: Vec<_> = alone.iter().map(|a| -3e4 * a).collect();
+    let error = relative_l2(&run(first, -3e4), &tripled);
+    assert!(error <= 2e-6, "amplitude: {error:e}");
+    assert!(run(vec![0.0; 10], 1e4).iter().all(|&v| v == 0.0), "silence");
+}
+
+/// x and y exchanged in the model, the shot and the record. All sizes are odd, so that
+/// the layer's damping comes from the same cell.
+#[test]
+fn x_and_y_are_treated_alike() {
+    let (n, h) = ([21, 15, 17], [9.0, 12.0, 10.0]);
+    let model = rough(n, h, &mut Random::new(23));
+    let turned_grid = Grid::new([n[1], n[0], n[2]], [h[1], h[0], h[2]]).unwrap();
+    let turn = |field: &[f32]| {
+        let mut turned = vec![0.0; field.len()];
+        for iy in 0..n[1] {
+            for ix in 0..n[0] {
+                for iz in 0..n[2] {
+                    turned[turned_grid.index([iy, ix, iz])] = field[model.grid.index([ix, iy, iz])];
+                }
+            }
+        }
+        turned
+    };
+    let rho = turn(model.rho.as_ref().unwrap());
+    let turned = Arc::new(Model::new(turned_grid, turn(&model.vp), Some(rho)).unwrap());
+    let dt = time_step(&model);
+    let cells = [[1, 2, 3], [20, 14, 16], [10, 3, 0]];
+    let swapped = |[x, y, z]: [usize; 3]| [y, x, z];
+    let shot =
+        |source, cells: [[usize; 3]; 3]| plain_shot(source, ricker(0.04 / dt, dt), 150, cells.to_vec());
+    let straight = fire(&model, dt, &shot([6, 11, 8], cells)).record;
+    let across = fire(&turned, dt, &shot([11, 6, 8], cells.map(swapped))).record;
+    let error = relative_l2(&across, &straight);
+    assert!(error <= 2e-6, "{error:e}");
+}
+
+/// In a homogeneous medium: left as right, front as back, above as below with the sign turned; and density
+/// does not matter. The layers lie symmetric about cell `n / 2` of an even size, the far one
+/// begins with cell `n` where the near one begins with cell 0.
+#[test]
+fn a_homogeneous_medium_is_symmetric() {
+    let model = homogeneous([30, 30, 30], [10.0; 3], 2500.0, 2000.0);
+    let dt = time_step(&model);
+    let offsets: [[isize; 3]; 5] = [[9, 5, 7], [-9, 5, 7], [9, -5, 7], [5, 9, 7], [9, 5, -5]];
+    let cells = offsets.map(|o| [0, 1, 2].map(|a| [15usize, 15, 14][a].checked_add_signed(o[a]).unwrap()));
+    let shot = plain_shot([15, 15, 14], ricker(0.04 / dt, dt), 200, cells.to_vec());
+    let run = fire(&model, dt, &shot);
+    for trace in 1..4 {
+        let error = relative_l2(run.trace(trace), run.trace(0));
+        assert!(error <= 5e-6, "{:?}: {error:e}", offsets[trace]);
+    }
+    let turned: Vec<_> = run.trace(4).iter().map(|v| -v).collect();
+    let error = relative_l2(&turned, run.trace(0));
+    assert!(error <= 5e-6, "below: {error:e}");
+
+    let light = homogeneous([30, 30, 30], [10.0; 3], 2500.0, 37.5);
+    let error = relative_l2(&fire(&light, dt, &shot).record, &run.record);
+    assert!(error <= 5e-6, "density: {error:e}");
+}
+
+/// The layer against no border at all: a grid so much larger that nothing comes back in time.
+#[test]
+fn the_layer_absorbs() {
+    let (h, c, f) = ([10.0; 3], 2000.0, 15.0);
+    let dt = 0.002;
+    let run = |n: usize, off: usize| {
+        let model = homogeneous([n; 3], h, c, 1000.0);
+        let receivers = [[2, 2, 2], [10, 28, 5], [15, 15, 0], [29, 15, 25], [20, 1, 14]];
+        let receivers = receivers.map(|cell| cell.map(|i| i + off)).to_vec();
+        fire(&model, dt, &plain_shot([15 + off, 15 + off, 14 + off], ricker(f, dt), 180, receivers)).record
+    };
+    let (open, layered) = (run(91, 30), run(31, 0));
+    let reflected = relative_l2(&layered, &open);
+    println!("layer: reflected {reflected:.1e}");
+    assert!(reflected <= 1e-3, "{reflected:e}");
+}
+
+/// Peak of the field every 100 steps (of all that are looked at, every 20) over the largest peak.
+fn decay(model: &Arc<Model>, nt: usize) -> Vec<f64> {
+    let dt = time_step(model);
+    let mut shot = plain_shot([6, 5, 4], ricker(0.04 / dt, dt), nt + 1, vec![[0, 0, 0]]);
+    shot.snapshot_every = Some(20);
+    let peaks: Vec<_> = fire(model, dt, &shot).snapshots.iter().map(|(_, field)| peak(field)).collect();
+    let largest = peaks.iter().copied().fold(0.0, f64::max);
+    peaks.iter().step_by(5).map(|peak| peak / largest).collect()
+}
+
+/// Long after the wave has left, next to nothing is there; and where every cell scatters,
+/// what is left still leaves.
+#[test]
+fn the_field_dies_away() {
+    let peaks = decay(&homogeneous([12, 11, 10], [10.0; 3], 2000.0, 1000.0), 1000);
+    println!("decay: {:.1e} after 300 steps, {:.1e} after 1000", peaks[3], peaks[10]);
+    assert!(peaks[3] <= 1e-5 && peaks[10] <= 1e-6, "{peaks:?}");
+
+    let peaks = decay(&rough([12, 11, 10], [10.0; 3], &mut Random::new(24)), 2000);
+    println!("decay, rough: {:.1e} after 1000 steps, {:.1e} after 2000", peaks[10], peaks[20]);
+    assert!(peaks[20] < 0.5 * peaks[10] && peaks[10] < 1e-2, "{peaks:?}");
+}
+
+/// However many threads share the work, however often.
+#[test]
+fn the_same_bits_every_time() {
+    let model = rough([33, 26, 41], [10.0, 11.0, 12.0], &mut Random::new(25));
+    let dt = time_step(&model);
+    let mut shot = plain_shot([5, 20, 30], ricker(0.04 / dt, dt), 80, Vec::new());
+    shot.receivers = Receivers::Plane { iz: 7, every: [1, 1] };
+    shot.snapshot_every = Some(40);
+    let bits = |threads| {
+        let run = fire_with(&model, dt, &shot, Options::default(), threads);
+        let fields = run.snapshots.into_iter().flat_map(|(_, field)| field);
+        run.record.into_iter().chain(fields).map(f32::to_bits).collect::<Vec<_>>()
+    };
+    let once = bits(1);
+    assert!(once.iter().any(|&bits| bits != 0));
+    for threads in [1, 2, 3, 7] {
+        assert!(bits(threads) == once, "{threads} threads");
+    }
+}
+
+/// A mute sets samples of steps before its count to zero and leaves the others alone.
+#[test]
+fn a_mute_only_silences() {
+    let model = homogeneous([16; 3], [10.0; 3], 2000.0, 1000.0);
+    let dt = time_step(&model);
+    let cells = vec![[2, 3, 4], [10, 12, 2], [15, 0, 15]];
+    let mut shot = plain_shot([8, 8, 6], ricker(0.04 / dt, dt), 100, cells);
+    shot.record_every = 3;
+    let whole = fire(&model, dt, &shot);
+    let counts = [0, 40, 1000];
+    shot.mute = Some(counts.to_vec());
+    let muted = fire(&model, dt, &shot);
+    for (trace, count) in counts.into_iter().enumerate() {
+        let kept = whole.trace(trace).iter().enumerate().map(|(i, &v)| if 3 * i < count { 0.0 } else { v });
+        assert_eq!(muted.trace(trace), kept.collect::<Vec<_>>(), "until step {count}");
+    }
+}
