@@ -201,3 +201,106 @@ fn words(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words").into()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::*};
+
+    use super::*;
+
+    #[test]
+    fn every_member_works_once_and_meets_the_others() {
+        let team = Team::new(4).unwrap();
+        for _ in 0..50 {
+            let (came, alone) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            team.run(&(), |member, own| {
+                assert_eq!(own.is_some(), member.index == 0);
+                for round in 1..=20 {
+                    came.fetch_add(1, SeqCst);
+                    member.barrier_then(|| {
+                        alone.fetch_add(1, SeqCst);
+                    })?;
+                    assert_eq!((came.load(SeqCst), alone.load(SeqCst)), (4 * round, round));
+                    member.barrier()?;
+                }
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(came.load(SeqCst), 80);
+        }
+    }
+
+    #[test]
+    fn a_member_that_panics_or_fails_ends_the_work_and_not_the_team() {
+        let team = Team::new(3).unwrap();
+        for culprit in 0..3 {
+            let panicked = team.run(&(), |member, _| {
+                if member.index == culprit {
+                    std::panic::resume_unwind(Box::new("on purpose"));
+                }
+                member.barrier()
+            });
+            assert_eq!(panicked, Err(Error::Panic { message: "on purpose".into() }));
+            let failed = team.run(&(), |member, _| {
+                member.barrier()?;
+                if member.index == culprit {
+                    return Err(Error::Cancelled);
+                }
+                member.barrier()
+            });
+            assert_eq!(failed, Err(Error::Cancelled));
+        }
+        assert_eq!(team.run(&(), |member, _| member.barrier()), Ok(()));
+    }
+
+    #[test]
+    fn a_panic_while_the_others_wait_does_not_leave_them_there() {
+        let team = Team::new(3).unwrap();
+        let ended = team.run(&(), |member, _| {
+            member.barrier_then(|| std::panic::resume_unwind(Box::new(String::from("alone"))))
+        });
+        assert_eq!(ended, Err(Error::Panic { message: "alone".into() }));
+        assert_eq!(team.run(&(), |member, _| member.barrier()), Ok(()));
+    }
+
+    #[test]
+    fn who_leaves_early_is_told_of() {
+        let team = Team::new(2).unwrap();
+        let ended = team.run(&(), |member, _| if member.index == 1 { Ok(()) } else { member.barrier() });
+        assert!(matches!(ended, Err(Error::Internal(_))), "{ended:?}");
+    }
+
+    #[test]
+    fn shares_are_even_and_whole() {
+        for (len, count) in [(0, 3), (2, 3), (10, 3), (7, 1)] {
+            let barrier = Barrier::new(count);
+            let shares = (0..count).map(|index| Member { index, count, barrier: &barrier }.share(len));
+            let all: Vec<usize> =
+                shares.inspect(|s| assert!(s.len() <= len.div_ceil(count))).flatten().collect();
+            assert_eq!(all, (0..len).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn several_callers_take_turns() {
+        let team = Team::new(2).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        team.run(&(), |member, _| member.barrier()).unwrap();
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn dropping_a_team_ends_its_threads() {
+        let team = Team::new(3).unwrap();
+        let shared = Arc::downgrade(&team.shared);
+        team.run(&(), |_, _| Ok(())).unwrap();
+        drop(team);
+        assert!(shared.upgrade().is_none());
+    }
+}

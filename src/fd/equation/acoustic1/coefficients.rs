@@ -42,7 +42,7 @@ pub struct Columns {
 
 /// Rows along x and y that a thread takes at a time: planes of such a tile stay in a core's own cache
 /// while the sweep along y needs them.
-const TILE: [usize; 2] = [64, 32];
+const TILE: [usize; 2] = [32, 16];
 
 impl Coefficients {
     pub fn new(model: &Model, dt: f32, pml: usize) -> Result<Self> {
@@ -109,5 +109,31 @@ impl Columns {
             index.saturating_sub(layout.pml).min(layout.inner[axis] - 1) * self.step[axis]
         };
         &self.values[layout.row(column(0, x) + column(1, y)) + z..][..len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::grid::Grid;
+
+    #[test]
+    fn coefficients_continue_beyond_the_grid_as_at_its_edge() {
+        let grid = Grid { n: [3, 4, 5], h: [10.0; 3] };
+        let vp: Vec<f32> = (0..60).map(|i| 1500.0 + i as f32).collect();
+        let rho: Vec<f32> = (0..60).map(|i| 1000.0 + 7.0 * i as f32).collect();
+        let model = Model::new(grid, vp.clone(), Some(rho.clone())).unwrap();
+        let c = Coefficients::new(&model, 1e-3, 8).unwrap();
+        let [nx, ny, nz] = c.layout.padded;
+        for (x, y, z) in [(0, 0, 0), (8, 8, 8), (9, 11, 10), (nx - 1, ny - 1, nz - 1), (0, ny - 1, 9)] {
+            let clamp = |i: usize, n: usize| i.saturating_sub(8).min(n - 1);
+            let at = grid.index([clamp(x, 3), clamp(y, 4), clamp(z, 5)]);
+            assert_eq!(c.kappa.row(&c.layout, [x, y, z], 1)[0], rho[at] * vp[at] * vp[at]);
+            assert_eq!(c.b.row(&c.layout, [x, y, z], 1)[0], 1.0 / rho[at]);
+        }
+        let model = Model::new(grid, vp, None).unwrap();
+        let light = Coefficients::new(&model, 1e-3, 8).unwrap();
+        assert_eq!(light.b.row(&light.layout, [2, 3, 4], 2), [1.0 / 1000.0; 2]);
+        assert!(light.bytes() < c.bytes());
     }
 }

@@ -115,3 +115,56 @@ impl Layout {
         cut(self.active(1), depth).into_iter().flat_map(tile).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(n: [usize; 3], pml: usize) -> Layout {
+        Layout::new(&Grid { n, h: [1.0; 3] }, pml)
+    }
+
+    #[test]
+    fn tiles_cover_every_active_row_once() {
+        for (n, pml) in [([1, 1, 1], 8), ([50, 33, 7], 20), ([129, 2, 9], 9)] {
+            let layout = layout(n, pml);
+            for (columns, depth) in [(1, 1), (32, 16), (7, 1000)] {
+                let mut seen = vec![0; layout.padded[0] * layout.padded[1]];
+                for tile in layout.tiles(columns, depth) {
+                    assert!(tile.x.len() <= columns && tile.y.len() <= depth);
+                    for y in tile.y {
+                        tile.x.clone().for_each(|x| seen[y * layout.padded[0] + x] += 1);
+                    }
+                }
+                for (row, times) in seen.into_iter().enumerate() {
+                    let (x, y) = (row % layout.padded[0], row / layout.padded[0]);
+                    let active = layout.active(0).contains(&x) && layout.active(1).contains(&y);
+                    assert_eq!(times, usize::from(active));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_layers_are_what_lies_around_the_users_grid() {
+        let layout = layout([5, 6, 7], 20);
+        assert_eq!(layout.padded, [45, 46, 47]);
+        for axis in 0..3 {
+            let inside: Vec<_> = layout.active(axis).filter_map(|i| layout.in_layer(axis, i)).collect();
+            assert_eq!(inside, (0..32).collect::<Vec<_>>());
+            assert_eq!(layout.in_layer(axis, 20), None);
+            assert_eq!(layout.in_layer(axis, 19 + layout.inner[axis]), None);
+        }
+    }
+
+    #[test]
+    fn rows_begin_on_cache_lines_and_fit() {
+        for nz in 1..70 {
+            let layout = layout([3, 4, nz], 8);
+            assert!(layout.pitch >= layout.padded[2] && (layout.pitch / LINE) % 2 == 1);
+            assert_eq!(layout.at([1, 2, REACH]) % LINE, 0);
+            let [x, y, z] = layout.padded;
+            assert!(layout.at([x - 1, y - 1, z - 1]) < layout.len());
+        }
+    }
+}

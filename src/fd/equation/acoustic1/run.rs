@@ -170,3 +170,122 @@ macro_rules! dispatch {
 }
 
 dispatch!(velocity, pressure);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::grid::Grid;
+    use crate::fd::model::Model;
+    use crate::fd::survey::Receivers;
+    use crate::fd::wavelet::{Shape, Wavelet};
+
+    struct Nothing;
+
+    impl Control for Nothing {
+        fn step(&self, _: usize, _: usize) -> Result<()> {
+            Ok(())
+        }
+
+        fn snapshot(&self, _: usize, _: &[f32]) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn coefficients(n: [usize; 3]) -> Coefficients {
+        let grid = Grid { n, h: [10.0, 11.0, 9.0] };
+        let vp = (0..grid.cells()).map(|i| 1500.0 + (i * 37 % 1000) as f32).collect();
+        let rho = (0..grid.cells()).map(|i| 1000.0 + (i * 53 % 800) as f32).collect();
+        Coefficients::new(&Model::new(grid, vp, Some(rho)).unwrap(), 1e-3, 9).unwrap()
+    }
+
+    fn shot(n: [usize; 3], nt: usize) -> Shot {
+        Shot {
+            source: n.map(|n| n / 2),
+            wavelet: Wavelet::new(Shape::Ricker, 30.0, 1e-3, nt).unwrap(),
+            amplitude: 10_000.0,
+            nt,
+            receivers: Receivers::Plane { iz: 0, every: [1, 2] },
+            record_every: 1,
+            snapshot_every: None,
+            mute: None,
+        }
+    }
+
+    fn bits(c: &Coefficients, shot: &Shot, threads: usize) -> Vec<u32> {
+        let team = Team::new(threads).unwrap();
+        let (gather, _) = run(c, shot, &team, &Nothing).unwrap();
+        assert!(gather.data.iter().any(|v| *v != 0.0), "nothing arrived");
+        gather.data.iter().map(|v| v.to_bits()).collect()
+    }
+
+    #[test]
+    fn neither_threads_nor_tiles_change_a_bit() {
+        let n = [11, 14, 23];
+        let mut c = coefficients(n);
+        let shot = shot(n, 75);
+        let alone = bits(&c, &shot, 1);
+        for threads in [2, 3, 7] {
+            assert_eq!(bits(&c, &shot, threads), alone, "{threads} threads");
+        }
+        for (columns, depth) in [(1, 1), (5, 3), (1000, 1000)] {
+            c.tiles = c.layout.tiles(columns, depth);
+            assert_eq!(bits(&c, &shot, 2), alone, "tiles of {columns} by {depth}");
+        }
+    }
+
+    #[test]
+    fn a_thinned_record_holds_samples_of_the_full_one() {
+        let n = [6, 5, 7];
+        let (c, team) = (coefficients(n), Team::new(2).unwrap());
+        let full = run(&c, &shot(n, 75), &team, &Nothing).unwrap().0;
+        for every in [2, 3, 16, 75, 100] {
+            let thin = run(&c, &Shot { record_every: every, ..shot(n, 75) }, &team, &Nothing).unwrap().0;
+            assert_eq!((thin.traces, thin.samples), (full.traces, 75usize.div_ceil(every)));
+            for (thin, full) in thin.data.chunks(thin.samples).zip(full.data.chunks(75)) {
+                assert_eq!(thin, full.iter().copied().step_by(every).collect::<Vec<_>>(), "every {every}");
+            }
+        }
+    }
+
+    #[test]
+    fn wide_instructions_round_as_narrow_ones() {
+        let n = [9, 4, 33];
+        let c = coefficients(n);
+        let mut fields = [Fields::new(&c.layout).unwrap(), Fields::new(&c.layout).unwrap()];
+        let isas = [Isa::Baseline, Isa::best()];
+        let source = Source::new(&c, [4, 2, 16]);
+        for (fields, isa) in fields.iter_mut().zip(isas) {
+            let shared = fields.shared();
+            for step in 0..40 {
+                // SAFETY: one thread, one set of fields.
+                unsafe {
+                    c.tiles.iter().for_each(|tile| isa.velocity(&c, shared, tile));
+                    source.fire(shared, (step as f32 / 5.0).sin());
+                    c.tiles.iter().for_each(|tile| isa.pressure(&c, shared, tile));
+                }
+            }
+        }
+        let row = |fields: &mut Fields| {
+            // SAFETY: nobody writes any more.
+            unsafe { fields.shared().p.read(c.layout.row(0), c.layout.len() - c.layout.row(0)) }.to_vec()
+        };
+        let [mut narrow, mut wide] = fields;
+        let (narrow, wide) = (row(&mut narrow), row(&mut wide));
+        let norm = |a: &mut dyn Iterator<Item = f32>| a.map(|v| f64::from(v).powi(2)).sum::<f64>().sqrt();
+        let apart =
+            norm(&mut narrow.iter().zip(&wide).map(|(a, b)| a - b)) / norm(&mut narrow.iter().copied());
+        // Fused and separate rounding drift apart by some 1e-7; a wrong lane would be of order one.
+        assert!(apart < 2e-6, "{apart}");
+        assert!(norm(&mut narrow.iter().copied()) > 0.0);
+    }
+
+    #[test]
+    fn the_probe_knows_numbers() {
+        for good in [0.0, -0.0, f32::MAX, f32::MIN, f32::MIN_POSITIVE, 1e-45] {
+            assert!(probe(&[0.0, good], 0).is_ok(), "{good}");
+        }
+        for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert!(matches!(probe(&[0.0, bad, 1.0], 7), Err(Error::Unstable { .. })), "{bad}");
+        }
+    }
+}

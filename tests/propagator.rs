@@ -1,0 +1,232 @@
+//! The propagator's promises beside its numbers: odd grids, bad input, cancelling, blowing up.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use gpusched::backend::Lane;
+use gpusched::backend::cpu::Team;
+use gpusched::fd::bench;
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::Model;
+use gpusched::fd::plan::{Options, Plan};
+use gpusched::fd::shot::{Control, run};
+use gpusched::fd::survey::{Gather, Receivers, Shot};
+use gpusched::fd::verify::{cells_per_wavelength, direct_wave_mute, dt_max};
+use gpusched::fd::wavelet::{Shape, Wavelet};
+use gpusched::{Error, Result};
+
+const DT: f32 = 1e-3;
+
+fn model(n: [usize; 3]) -> Arc<Model> {
+    let grid = Grid::new(n, [10.0; 3]).unwrap();
+    Arc::new(Model::new(grid, vec![2000.0; grid.cells()], None).unwrap())
+}
+
+fn plan(n: [usize; 3]) -> Plan {
+    Plan::new(model(n), DT, Options::default()).unwrap()
+}
+
+fn shot(nt: usize) -> Shot {
+    Shot {
+        source: [0; 3],
+        wavelet: Wavelet::new(Shape::Ricker, 25.0, DT, nt).unwrap(),
+        amplitude: 10_000.0,
+        nt,
+        receivers: Receivers::Plane { iz: 0, every: [1, 1] },
+        record_every: 1,
+        snapshot_every: None,
+        mute: None,
+    }
+}
+
+/// Counts steps and snapshots; stops after a step.
+#[derive(Default)]
+struct Watch {
+    steps: Cell<usize>,
+    snapshots: Cell<usize>,
+    stop_after: Option<usize>,
+}
+
+impl Control for Watch {
+    fn step(&self, step: usize, _: usize) -> Result<()> {
+        self.steps.set(self.steps.get() + 1);
+        if self.stop_after == Some(step) { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
+    fn snapshot(&self, _: usize, field: &[f32]) -> Result<()> {
+        assert!(field.iter().all(|v| v.is_finite()));
+        self.snapshots.set(self.snapshots.get() + 1);
+        Ok(())
+    }
+}
+
+fn go(plan: &Plan, shot: &Shot) -> Result<Gather> {
+    run(plan, shot, Lane::Cpu(&Team::new(2).unwrap()), &Watch::default())
+}
+
+#[test]
+fn thin_grids_and_single_cells_run() {
+    for n in [[1, 1, 1], [1, 1, 30], [30, 1, 1], [1, 30, 1], [2, 3, 1]] {
+        let plan = plan(n);
+        let gather = go(&plan, &shot(60)).unwrap();
+        assert_eq!((gather.traces, gather.samples), (n[0] * n[1], 60));
+        assert!(gather.data.iter().any(|v| *v != 0.0) && gather.data.iter().all(|v| v.is_finite()));
+    }
+}
+
+#[test]
+fn a_source_at_any_corner_runs_under_the_thinnest_layer() {
+    let n = [5, 6, 7];
+    let plan = Plan::new(model(n), DT, Options { pml: 8, ..Options::default() }).unwrap();
+    for corner in 0..8 {
+        let source = std::array::from_fn(|axis| if corner >> axis & 1 == 1 { n[axis] - 1 } else { 0 });
+        let gather = go(&plan, &Shot { source, ..shot(50) }).unwrap();
+        assert!(gather.data.iter().any(|v| *v != 0.0));
+    }
+}
+
+#[test]
+fn mirrored_shots_give_mirrored_records() {
+    let n = [9, 7, 8];
+    let plan = plan(n);
+    let record = |source| go(&plan, &Shot { source, ..shot(120) }).unwrap();
+    // The layer is half a cell thicker for one velocity on one side: mirrored up to its reflection.
+    let (left, right) = (record([2, 3, 4]), record([6, 3, 4]));
+    let (mut apart, mut norm) = (0.0, 0.0);
+    for iy in 0..n[1] {
+        for ix in 0..n[0] {
+            let trace = |g: &Gather, ix: usize| g.data[(iy * n[0] + ix) * 120..][..120].to_vec();
+            for (a, b) in trace(&left, ix).into_iter().zip(trace(&right, n[0] - 1 - ix)) {
+                apart += f64::from(a - b).powi(2);
+                norm += f64::from(a).powi(2);
+            }
+        }
+    }
+    assert!((apart / norm).sqrt() < 1e-2, "{}", (apart / norm).sqrt());
+}
+
+#[test]
+fn steps_and_snapshots_are_told() {
+    let plan = plan([3, 4, 5]);
+    let watch = Watch::default();
+    let team = Team::new(2).unwrap();
+    run(&plan, &Shot { snapshot_every: Some(4), ..shot(9) }, Lane::Cpu(&team), &watch).unwrap();
+    assert_eq!((watch.steps.get(), watch.snapshots.get()), (9, 3));
+}
+
+#[test]
+fn a_cancelled_shot_ends_at_once_and_the_team_goes_on() {
+    let plan = plan([10, 10, 10]);
+    let team = Team::new(3).unwrap();
+    for stop in [0, 7] {
+        let watch = Watch { stop_after: Some(stop), ..Watch::default() };
+        let ended = run(&plan, &shot(1_000_000), Lane::Cpu(&team), &watch);
+        assert_eq!((ended.unwrap_err(), watch.steps.get()), (Error::Cancelled, stop + 1));
+    }
+    run(&plan, &shot(10), Lane::Cpu(&team), &Watch::default()).unwrap();
+}
+
+#[test]
+fn a_shot_that_blows_up_says_so() {
+    let model = model([10, 10, 10]);
+    let options = Options { allow_unstable: true, ..Options::default() };
+    let plan = Plan::new(model, 5e-3, options).unwrap();
+    let error = go(&plan, &Shot { nt: 1000, ..shot(100) }).unwrap_err();
+    assert!(matches!(error, Error::Unstable { .. }) && error.to_string().contains("after step "), "{error}");
+}
+
+#[test]
+fn muted_samples_are_zero_and_the_others_as_before() {
+    let plan = plan([3, 1, 3]);
+    let full = go(&plan, &Shot { record_every: 2, ..shot(40) }).unwrap();
+    let mute = vec![0, 21, 1000];
+    let muted = go(&plan, &Shot { record_every: 2, mute: Some(mute), ..shot(40) }).unwrap();
+    for (trace, first) in [0, 11, 20].into_iter().enumerate() {
+        let (full, muted) = (&full.data[trace * 20..][..20], &muted.data[trace * 20..][..20]);
+        assert!(muted[..first].iter().all(|v| *v == 0.0));
+        assert_eq!(muted[first..], full[first..]);
+    }
+}
+
+#[test]
+fn the_direct_wave_is_muted_as_the_old_kernels_do() {
+    let model = model([4, 3, 5]);
+    let at = Shot { source: [1, 1, 1], receivers: Receivers::List(vec![[2, 2, 0], [0, 1, 4]]), ..shot(40) };
+    // 1-based source (2, 2, 2): offsets (0, 0) and (-2, -1) cells, depth 2 cells of 10 m at 2000 m/s,
+    // steps of 1 ms; 2 periods of 25 Hz are 80 steps less rounding.
+    let tail = (2.0 / f64::from(DT * 25.0)) as usize + 60;
+    assert!((139..=140).contains(&tail));
+    let steps = |metres: f32| (metres / 2000.0 / DT) as usize;
+    assert_eq!(direct_wave_mute(&model, &at, DT, 25.0), [steps(20.0) + tail, steps(30.0) + tail]);
+}
+
+#[test]
+fn the_limits_are_named_and_usable() {
+    let model = model([4, 4, 4]);
+    assert!((dt_max(&model) - 10.0 / (1.28631 * 2000.0 * 3f64.sqrt())).abs() < 1e-12);
+    assert_eq!(cells_per_wavelength(&model, 20.0), 4.0);
+    let error = Plan::new(Arc::clone(&model), 3e-3, Options::default()).err().unwrap().to_string();
+    let limit = error.split("at most ").nth(1).and_then(|rest| rest.strip_suffix(" s")).unwrap();
+    Plan::new(Arc::clone(&model), limit.parse().unwrap(), Options::default()).unwrap();
+    let above = limit.parse::<f32>().unwrap().next_up();
+    assert!(Plan::new(model, above, Options::default()).is_err());
+}
+
+#[test]
+fn what_does_not_fit_is_refused_by_name() {
+    let n = [4, 5, 6];
+    let plan = plan(n);
+    let bad: [(&str, Shot); 12] = [
+        ("x index of the source", Shot { source: [4, 0, 0], ..shot(5) }),
+        ("z index of the source", Shot { source: [0, 0, usize::MAX], ..shot(5) }),
+        ("nt is 0", Shot { nt: 0, ..shot(5) }),
+        ("nt is 10000001", Shot { nt: 10_000_001, ..shot(5) }),
+        ("record_every is 0", Shot { record_every: 0, ..shot(5) }),
+        ("snapshot_every is 0", Shot { snapshot_every: Some(0), ..shot(5) }),
+        ("amplitude is NaN", Shot { amplitude: f32::NAN, ..shot(5) }),
+        ("plane of receivers", Shot { receivers: Receivers::Plane { iz: 6, every: [1, 1] }, ..shot(5) }),
+        ("step in x is 0", Shot { receivers: Receivers::Plane { iz: 0, every: [0, 1] }, ..shot(5) }),
+        ("step in y is 0", Shot { receivers: Receivers::Plane { iz: 0, every: [1, 0] }, ..shot(5) }),
+        ("y index of receiver 1", Shot { receivers: Receivers::List(vec![[0; 3], [0, 5, 0]]), ..shot(5) }),
+        ("mute steps is 3", Shot { mute: Some(vec![1; 3]), ..shot(5) }),
+    ];
+    for (words, shot) in bad {
+        let error = plan.check(&shot).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert_eq!(go(&plan, &shot).unwrap_err().to_string(), error);
+    }
+    for dt in [0.0, -1e-3, f32::NAN, f32::INFINITY] {
+        assert!(Plan::new(model(n), dt, Options::default()).is_err(), "{dt}");
+    }
+    for pml in [0, 7, 1001, usize::MAX] {
+        assert!(Plan::new(model(n), DT, Options { pml, ..Options::default() }).is_err(), "{pml}");
+    }
+    for bad in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        let grid = Grid { n: [2, 1, 2], h: [1.0; 3] };
+        let values = vec![1.0, 1.0, 1.0, bad];
+        let error = Model::new(grid, values.clone(), None).unwrap_err().to_string();
+        assert!(error.contains("velocity of cell (1, 0, 1)"), "{error}");
+        let error = Model::new(grid, vec![1.0; 4], Some(values)).unwrap_err().to_string();
+        assert!(error.contains("density of cell (1, 0, 1)"), "{error}");
+        assert!(Model::new(grid, vec![1.0; 3], None).is_err());
+    }
+}
+
+#[test]
+fn memory_that_is_not_there_is_refused_with_numbers() {
+    // One column is 20 MB of model and 1.6 TB of fields.
+    let options = Options { pml: 1000, ..Options::default() };
+    let plan = Plan::new(model([1, 1, 100_000]), DT, options).unwrap();
+    assert!(plan.shot_bytes(&shot(5)) > 6_000_000_000_000);
+    assert!(matches!(go(&plan, &shot(5)), Err(Error::NoMemory { .. })));
+}
+
+#[test]
+fn the_benchmark_measures() {
+    let team = Team::new(2).unwrap();
+    let case = bench::Case { n: [20, 20, 20], pml: 10, nt: 3, repeats: 1 };
+    let measured = bench::run(Lane::Cpu(&team), &case).unwrap();
+    assert!(measured.seconds > 0.0 && measured.copy_gb_per_s > 0.0);
+    let ratio = measured.mcells_per_s / measured.interior_mcells_per_s;
+    assert!((ratio - 8.0).abs() < 1e-9, "{ratio}");
+}
