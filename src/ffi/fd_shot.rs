@@ -1,7 +1,7 @@
 //! Finite differences: a shot, its sizes, and its way into a scheduler.
 
 use super::fd_model::{Medium, count, medium, sched_fd_model_t, shape};
-use super::input::{Filled, Growing, Lent, bits, copy, list, read, read_or_default};
+use super::input::{Filled, Growing, Lent, bits, copy, list, read, read_or_default, room};
 use super::scheduler::{sched_t, scheduler};
 use super::status::{done, sched_status_t};
 use super::task::{describe, id_place, sched_task_desc_t, sched_task_t};
@@ -155,7 +155,7 @@ unsafe fn receivers_of(desc: &sched_fd_shot_desc_t) -> Result<Receivers> {
     }
     // SAFETY: as promised by the caller.
     let cells = unsafe { list("receivers", desc.receivers, desc.receiver_count)? };
-    let mut own = super::input::room("receivers", cells.len())?;
+    let mut own = room("receivers", cells.len())?;
     for (at, &place) in cells.iter().enumerate() {
         own.push(cell(&format!("receivers[{at}]"), place)?);
     }

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_float, c_int};
 
 use super::input::path;
-use super::status::guard;
+use super::status::{forget, guard};
 use crate::legacy::{Args, acoustic1};
 
 /// C's `bool`, as a number: a caller that passes more than 0 or 1 is understood too.
@@ -46,8 +46,8 @@ pub unsafe extern "C" fn cuda_3dfd_1order(
     snap_interval: c_int,
     device: c_int,
 ) {
-    super::status::forget();
     guard(|| {
+        forget();
         // SAFETY: texts that end with NUL, as the old function wants them; NULL is looked for.
         let (vel, rho, snap, shot) =
             unsafe { (path("vel", vel)?, path("rho", rho)?, path("snap", snap)?, path("shot", shot)?) };

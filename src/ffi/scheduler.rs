@@ -1,5 +1,6 @@
 //! Schedulers: made, asked, ended.
 
+use std::ffi::c_char;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use super::device::health_of;
 use super::handle::Handles;
 use super::input::{Filled, Growing, Place, read_or_default, text};
-use super::status::{SCHED_OK, SCHED_PENDING, done, guard, sched_status_t};
+use super::status::{SCHED_CANCELLED, SCHED_OK, SCHED_PENDING, done, guard, sched_status_t};
 use crate::error::{Error, Result};
 use crate::sched::{Scheduler, Wait};
 
@@ -28,7 +29,7 @@ pub struct sched_config_t {
     pub size: usize,
     /// Devices to use: "all", "none", or a list such as "cpu,cuda:0,cuda:GPU-5b...".
     /// NULL: what GPUSCHED_DEVICES says, else all. Copied.
-    pub devices: *const std::ffi::c_char,
+    pub devices: *const c_char,
     /// Tasks at a time on each device, at most 64. 0: what GPUSCHED_SLOTS says, else 1.
     pub slots: u32,
     /// Threads of the CPU device, shared by its slots. 0: all that the process may use.
@@ -130,7 +131,7 @@ pub(super) fn waited(wait: Wait) -> sched_status_t {
     match wait {
         Wait::Done => SCHED_OK,
         Wait::Pending => SCHED_PENDING,
-        Wait::Cancelled => super::status::SCHED_CANCELLED,
+        Wait::Cancelled => SCHED_CANCELLED,
     }
 }
 
