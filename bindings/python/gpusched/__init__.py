@@ -1,0 +1,34 @@
+"""Python on top of the C ABI of gpusched: ctypes and numpy, nothing compiled.
+
+    with gpusched.Scheduler() as scheduler:
+        task = scheduler.submit(lambda exec: 6 * 7)
+        print(task.wait())
+
+A callable runs on a thread of the scheduler; what it raises comes out of `wait()` as it
+was. The library is found through $GPUSCHED_LIBRARY, beside this package, or by the
+system's loader. The raw C ABI is in `gpusched.abi`.
+"""
+
+from . import _abi as abi
+from ._fd import Gather, Model, Shot, WAVELETS, wavelet
+from ._library import Cancelled, GpuschedError, lib, status_name
+from ._log import log_to
+from ._scheduler import Exec, Scheduler, Task
+
+__version__: str = lib.sched_version().decode()
+
+__all__ = [
+    "Cancelled",
+    "Exec",
+    "Gather",
+    "GpuschedError",
+    "Model",
+    "Scheduler",
+    "Shot",
+    "Task",
+    "WAVELETS",
+    "abi",
+    "log_to",
+    "status_name",
+    "wavelet",
+]

@@ -1,0 +1,157 @@
+"""Finite differences: a medium, and shots over it. Cells are counted from 0; z is fastest."""
+
+from __future__ import annotations
+
+from ctypes import POINTER, byref, c_double, c_float, c_void_p, sizeof
+from dataclasses import dataclass
+from typing import Any, Sequence, Tuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _abi
+from ._library import check, lib
+
+Cell = Tuple[int, int, int]
+Floats = NDArray[np.float32]
+
+WAVELETS = {
+    "ricker": _abi.SCHED_FD_WAVELET_RICKER,
+    "gaussian-derivative": _abi.SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE,
+    "gaussian": _abi.SCHED_FD_WAVELET_GAUSSIAN,
+    "ricker-integral": _abi.SCHED_FD_WAVELET_RICKER_INTEGRAL,
+    "ricker-double-integral": _abi.SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL,
+    "ricker-triple-integral": _abi.SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL,
+}
+
+
+def wavelet_number(name: str) -> int:
+    if name not in WAVELETS:
+        raise ValueError(f"wavelet is {name!r}; accepted: {', '.join(WAVELETS)}")
+    return WAVELETS[name]
+
+
+def pointer(array: Floats) -> Any:
+    return array.ctypes.data_as(POINTER(c_float))
+
+
+def wavelet(name: str, frequency: float, dt: float, nt: int) -> Floats:
+    """A source function as the old kernels compute it: `nt` samples, zero after the last active one."""
+    samples = np.zeros(nt, dtype=np.float32)
+    check(lib.sched_fd_wavelet(wavelet_number(name), frequency, dt, pointer(samples), nt))
+    return samples
+
+
+class Model:
+    """A medium. `vp` [iy, ix, iz] in m/s, `rho` likewise in kg/m³ (without: 1000 everywhere); both are copied.
+
+    `spacing` in m: one number, or (dx, dy, dz).
+    """
+
+    def __init__(
+        self,
+        vp: ArrayLike,
+        spacing: float | tuple[float, float, float],
+        rho: ArrayLike | None = None,
+    ) -> None:
+        self._handle: int | None = None
+        v = np.ascontiguousarray(vp, dtype=np.float32)
+        if v.ndim != 3:
+            raise ValueError(f"vp has {v.ndim} dimensions; accepted: 3, as [iy, ix, iz]")
+        dx, dy, dz = spacing if isinstance(spacing, tuple) else (spacing,) * 3
+        desc = _abi.sched_fd_model_desc_t(size=sizeof(_abi.sched_fd_model_desc_t))
+        desc.ny, desc.nx, desc.nz = v.shape
+        desc.dx_m, desc.dy_m, desc.dz_m = dx, dy, dz
+        desc.vp_m_s = pointer(v)
+        if rho is not None:
+            r = np.ascontiguousarray(rho, dtype=np.float32)
+            if r.shape != v.shape:
+                raise ValueError(f"rho has the shape {r.shape}; accepted: that of vp, {v.shape}")
+            desc.rho_kg_m3 = pointer(r)
+        made = c_void_p()
+        check(lib.sched_fd_model_create(byref(desc), byref(made)))
+        self._handle = made.value
+        self.shape: tuple[int, int, int] = (desc.ny, desc.nx, desc.nz)
+
+    @property
+    def dt_max(self) -> float:
+        """The largest stable time step, in seconds."""
+        answer = c_double()
+        check(lib.sched_fd_dt_max(self._handle, byref(answer)))
+        return answer.value
+
+    def shot_size(self, shot: Shot) -> _abi.sched_fd_shot_size_t:
+        """How large the record and the snapshots of a shot are, and what it takes of a device."""
+        answer = _abi.sched_fd_shot_size_t(size=sizeof(_abi.sched_fd_shot_size_t))
+        desc, _kept = shot._describe()
+        check(lib.sched_fd_shot_size(self._handle, byref(desc), byref(answer)))
+        return answer
+
+    def close(self) -> None:
+        """Shots in flight keep what they need of it."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            lib.sched_fd_model_destroy(handle)
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One shot: time axis, source, receivers. Without `receivers`: the plane at depth `plane_iz`."""
+
+    nt: int
+    dt: float
+    source: Cell
+    frequency: float = 0.0
+    wavelet: str = "ricker"
+    samples: ArrayLike | None = None
+    """An own source function, one sample a step, instead of `wavelet` and `frequency`."""
+    amplitude: float = 0.0
+    """0: that of the old kernels."""
+    receivers: Sequence[Cell] | None = None
+    plane_iz: int = 0
+    plane_every: tuple[int, int] = (1, 1)
+    """Take every so many cells of the plane in x and y."""
+    record_every: int = 1
+    snapshot_every: int = 0
+    """Steps between snapshots; 0: none."""
+    mute_direct: bool = False
+
+    def _describe(self) -> tuple[_abi.sched_fd_shot_desc_t, list[object]]:
+        """The shot for the C ABI, and what has to outlive the call."""
+        kept: list[object] = []
+        desc = _abi.sched_fd_shot_desc_t(size=sizeof(_abi.sched_fd_shot_desc_t))
+        desc.nt, desc.dt_s, desc.frequency_hz = self.nt, self.dt, self.frequency
+        desc.amplitude, desc.wavelet = self.amplitude, wavelet_number(self.wavelet)
+        desc.source = _abi.sched_fd_cell_t(*self.source)
+        desc.plane_iz, desc.record_every = self.plane_iz, self.record_every
+        desc.plane_every_x, desc.plane_every_y = self.plane_every
+        desc.snapshot_every = self.snapshot_every
+        if self.mute_direct:
+            desc.flags = _abi.SCHED_FD_MUTE_DIRECT
+        if self.samples is not None:
+            samples = np.ascontiguousarray(self.samples, dtype=np.float32)
+            desc.wavelet_samples, desc.wavelet_len = pointer(samples), samples.size
+            kept.append(samples)
+        if self.receivers is not None:
+            cells = (_abi.sched_fd_cell_t * len(self.receivers))(*(tuple(map(int, c)) for c in self.receivers))
+            desc.receivers, desc.receiver_count = cells, len(self.receivers)
+            kept.append(cells)
+        return desc, kept
+
+
+@dataclass(frozen=True)
+class Gather:
+    """What a shot gives: `record` [trace, sample], `snapshots` [snapshot, iy, ix, iz] if any were asked for."""
+
+    record: Floats
+    snapshots: Floats | None

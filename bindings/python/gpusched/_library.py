@@ -1,0 +1,63 @@
+"""Finds and loads libgpusched.so, and turns its statuses into exceptions."""
+
+from __future__ import annotations
+
+import os
+from ctypes import CDLL
+from pathlib import Path
+
+from . import _abi
+
+NAMES = ("libgpusched.so", "libgpusched.so.0")
+
+
+class GpuschedError(Exception):
+    """A call or a task failed. `status` is one of SCHED_E_*, `name` its name, `message` the library's words."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        self.name = status_name(status)
+        self.message = message
+        super().__init__(f"{message} ({self.name})")
+
+
+class Cancelled(GpuschedError):
+    """The task was cancelled before its result counted."""
+
+
+def _candidates() -> list[str]:
+    """$GPUSCHED_LIBRARY alone if it is set; else beside this package, else where the system's loader looks."""
+    told = os.environ.get("GPUSCHED_LIBRARY")
+    if told:
+        return [told]
+    here = Path(__file__).resolve().parent
+    beside = [str(here / name) for name in NAMES if (here / name).exists()]
+    return [*beside, *NAMES]
+
+
+def _load() -> _abi.Functions:
+    tried = []
+    for candidate in _candidates():
+        try:
+            return _abi.Functions(CDLL(candidate))
+        except (OSError, AttributeError) as error:
+            tried.append(f"  {candidate}: {error}")
+    raise ImportError(
+        "the gpusched library could not be loaded; set GPUSCHED_LIBRARY to the path of libgpusched.so, "
+        "or put it where the system's loader looks. Tried:\n" + "\n".join(tried)
+    )
+
+
+lib = _load()
+
+
+def status_name(status: int) -> str:
+    """The name of a status: "SCHED_E_ARGUMENT"."""
+    return str(lib.sched_status_name(status).decode())
+
+
+def check(status: int) -> int:
+    """Raises for a failed call; hands a status that is no failure on."""
+    if status < 0:
+        raise GpuschedError(status, lib.sched_last_error().decode(errors="replace"))
+    return status

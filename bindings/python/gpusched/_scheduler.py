@@ -1,0 +1,268 @@
+"""Schedulers and tasks; Python callables and shots as tasks."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import time
+import weakref
+from ctypes import byref, c_size_t, c_uint64, c_void_p, create_string_buffer, sizeof
+from typing import Any, Callable, Generic, Iterable, Mapping, TypeVar
+
+import numpy as np
+
+from . import _abi
+from ._fd import Gather, Model, Shot
+from ._fd import pointer as floats
+from ._library import Cancelled, check, lib
+
+T = TypeVar("T")
+Result = TypeVar("Result")
+
+STATES = {
+    _abi.SCHED_STATE_QUEUED: "queued",
+    _abi.SCHED_STATE_RUNNING: "running",
+    _abi.SCHED_STATE_DONE: "done",
+    _abi.SCHED_STATE_FAILED: "failed",
+    _abi.SCHED_STATE_CANCELLED: "cancelled",
+}
+
+# A wait is cut in slices of this length, so that Ctrl-C is heard.
+SLICE_NS = 100_000_000
+
+
+class Exec:
+    """What a running callable is told. Not to be kept after it returned."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self.task: int = raw.contents.task
+        self.device: int = raw.contents.device
+        self.backend: int = raw.contents.backend
+        self.slot: int = raw.contents.slot
+        self.attempt: int = raw.contents.attempt
+        self.cpu_threads: int = raw.contents.cpu_threads
+        self.stream: int | None = raw.contents.stream
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the task was asked to stop; long callables look now and then, and return."""
+        return bool(lib.sched_exec_cancelled(self._raw))
+
+    def report(self, done: float) -> None:
+        """Tells how much of the task is done, from 0 to 1."""
+        check(lib.sched_exec_report(self._raw, done))
+
+
+class _Job:
+    """What a task needs on this side: its callable, its outcome, buffers that are lent."""
+
+    def __init__(self, call: Callable[[Exec], Any] | None = None, lent: object = None) -> None:
+        self.call = call
+        self.lent = lent
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+
+# Jobs that the library still knows, by the number that it is given as `user`.
+_jobs: dict[int, _Job] = {}
+_numbers = itertools.count(1)
+
+
+@_abi.sched_run_fn
+def _run(raw: Any, user: int) -> int:
+    job = _jobs[user]
+    job.error = None
+    try:
+        assert job.call is not None
+        job.value = job.call(Exec(raw))
+        return 0
+    except BaseException as error:  # noqa: BLE001: it is raised again in wait()
+        job.error = error
+        return -1
+
+
+@_abi.sched_drop_fn
+def _drop(user: int) -> None:
+    _jobs.pop(user, None)
+
+
+class Task(Generic[Result]):
+    """A submitted task. Forgotten by the library when this object goes."""
+
+    def __init__(self, scheduler: Scheduler, number: int, job: _Job) -> None:
+        self._scheduler = scheduler
+        self._job = job
+        self.id = number
+
+    def wait(self, timeout: float | None = None) -> Result:
+        """The result, once there is one.
+
+        Raises what the callable raised; TimeoutError after `timeout` seconds; Cancelled; GpuschedError.
+        """
+        status = self._scheduler._wait(lambda ns: lib.sched_wait(self._scheduler._raw, self.id, ns), timeout)
+        if status == _abi.SCHED_CANCELLED:
+            raise Cancelled(status, "the task was cancelled")
+        if status == _abi.SCHED_E_CALLBACK and self._job.error is not None:
+            raise self._job.error
+        check(status)
+        value: Result = self._job.value
+        return value
+
+    def cancel(self) -> None:
+        """A queued task never starts; a running one finds `exec.cancelled` true. None, if it has ended."""
+        check(lib.sched_cancel(self._scheduler._raw, self.id))
+
+    def release(self) -> None:
+        """Forgets the task now: its id is unknown from here on."""
+        check(lib.sched_release(self._scheduler._raw, self.id))
+
+    @property
+    def info(self) -> _abi.sched_task_info_t:
+        answer = _abi.sched_task_info_t(size=sizeof(_abi.sched_task_info_t))
+        check(lib.sched_task_info(self._scheduler._raw, self.id, byref(answer)))
+        return answer
+
+    @property
+    def state(self) -> str:
+        """queued, running, done, failed or cancelled."""
+        return STATES[self.info.state]
+
+    @property
+    def error(self) -> str:
+        """Why the task failed, in the library's words; empty if it did not."""
+        raw = self._scheduler._raw
+        length = lib.sched_task_error(raw, self.id, None, 0)
+        text = create_string_buffer(length + 1)
+        lib.sched_task_error(raw, self.id, text, length + 1)
+        return text.value.decode(errors="replace")
+
+    def __del__(self) -> None:
+        scheduler = getattr(self, "_scheduler", None)
+        if scheduler is not None and scheduler._handle is not None and scheduler._pid == os.getpid():
+            lib.sched_release(scheduler._handle, self.id)
+
+
+class Scheduler:
+    """Runs tasks on the devices that it was given; closed when the `with` block ends.
+
+    `devices` as in GPUSCHED_DEVICES, which counts without it; `slots`: tasks at a time on a device.
+    """
+
+    def __init__(self, devices: str | None = None, slots: int = 0, cpu_threads: int = 0) -> None:
+        self._handle: int | None = None
+        self._pid = os.getpid()
+        config = _abi.sched_config_t(size=sizeof(_abi.sched_config_t), slots=slots, cpu_threads=cpu_threads)
+        if devices is not None:
+            config.devices = devices.encode()
+        made = c_void_p()
+        check(lib.sched_create(byref(config), byref(made)))
+        self._handle = made.value
+        _open.add(self)
+
+    @property
+    def _raw(self) -> int:
+        if self._handle is None:
+            raise ValueError("this scheduler is closed")
+        return self._handle
+
+    def submit(self, call: Callable[[Exec], T], **options: Any) -> Task[T]:
+        """Has `call(exec)` run on a thread of the scheduler; what it returns is what `wait` returns.
+
+        Options: label, device_bytes, work, device_mask, backend_mask, priority, retries.
+        """
+        job = _Job(call)
+        desc = _describe(job, options)
+        desc.run = _run
+        number = c_uint64()
+        check(lib.sched_submit(self._raw, byref(desc), byref(number)))
+        return Task(self, number.value, job)
+
+    def submit_shot(self, model: Model, shot: Shot, **options: Any) -> Task[Gather]:
+        """Has a shot computed; `wait` returns its Gather. Options as for `submit`."""
+        size = model.shot_size(shot)
+        record = np.zeros((size.traces, size.samples), dtype=np.float32)
+        snapshots = np.zeros((size.snapshots, *model.shape), dtype=np.float32) if size.snapshots else None
+        desc, _kept = shot._describe()
+        desc.record, desc.record_len = floats(record), record.size
+        if snapshots is not None:
+            desc.snapshots, desc.snapshots_len = floats(snapshots), snapshots.size
+        job = _Job(lent=(record, snapshots))
+        job.value = Gather(record, snapshots)
+        task = _describe(job, options)
+        number = c_uint64()
+        check(lib.sched_fd_submit(self._raw, model._handle, byref(desc), byref(task), byref(number)))
+        return Task(self, number.value, job)
+
+    def wait_all(self, timeout: float | None = None) -> None:
+        """Until all tasks so far have ended, well or not. Raises TimeoutError."""
+        check(self._wait(lambda ns: lib.sched_wait_all(self._raw, ns), timeout))
+
+    def wait_any(self, tasks: Iterable[Task[Any]], timeout: float | None = None) -> int:
+        """The position in `tasks` of one that has ended, well or not. Raises TimeoutError."""
+        ids = [task.id for task in tasks]
+        array, index = (c_uint64 * len(ids))(*ids), c_size_t()
+        check(self._wait(lambda ns: lib.sched_wait_any(self._raw, array, len(ids), ns, byref(index)), timeout))
+        return index.value
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Takes no more tasks and waits until all have ended. Raises TimeoutError."""
+        check(self._wait(lambda ns: lib.sched_drain(self._raw, ns), timeout))
+
+    @property
+    def stats(self) -> _abi.sched_stats_t:
+        answer = _abi.sched_stats_t(size=sizeof(_abi.sched_stats_t))
+        check(lib.sched_stats(self._raw, byref(answer)))
+        return answer
+
+    def close(self) -> None:
+        """Cancels what has not run, asks what runs to stop, and waits for it."""
+        if self._handle is not None and self._pid == os.getpid():
+            check(lib.sched_destroy(self._handle))
+        self._handle = None
+        _open.discard(self)
+
+    def __enter__(self) -> Scheduler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    @staticmethod
+    def _wait(wait: Callable[[int], int], timeout: float | None) -> int:
+        end = None if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
+        while True:
+            left = SLICE_NS if end is None else max(0, min(SLICE_NS, end - time.monotonic_ns()))
+            status = wait(left)
+            if status != _abi.SCHED_PENDING:
+                return status
+            if end is not None and time.monotonic_ns() >= end:
+                raise TimeoutError("the time was up before the task ended")
+
+
+def _describe(job: _Job, options: Mapping[str, Any]) -> _abi.sched_task_desc_t:
+    desc = _abi.sched_task_desc_t(size=sizeof(_abi.sched_task_desc_t))
+    allowed = ("label", "device_bytes", "work", "device_mask", "backend_mask", "priority", "retries")
+    for name, value in options.items():
+        if name not in allowed:
+            raise TypeError(f"unknown option {name!r}; accepted: {', '.join(allowed)}")
+        setattr(desc, name, value.encode() if isinstance(value, str) else value)
+    number = next(_numbers)
+    _jobs[number] = job
+    desc.user, desc.drop = number, _drop
+    return desc
+
+
+# The workers call into Python, so they have to be gone before Python is.
+_open: weakref.WeakSet[Scheduler] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for scheduler in list(_open):
+        scheduler.close()

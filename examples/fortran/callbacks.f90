@@ -1,0 +1,65 @@
+! Own code as tasks: a sum over pieces, and a task that fails. Callbacks are bind(c)
+! procedures of a module: internal procedures would be gone when their host returns.
+module pieces_of_work
+  use, intrinsic :: iso_c_binding
+  use gpusched
+  implicit none
+
+  type :: piece
+    integer :: first, last
+    real(c_double) :: total = 0
+  end type
+
+contains
+
+  ! Runs on a thread of the scheduler; a result other than 0 is a failure.
+  function add(exec, user) bind(c) result(status)
+    type(sched_exec_t), intent(in), target :: exec
+    type(c_ptr), value :: user
+    integer(c_int32_t) :: status
+    type(piece), pointer :: mine
+    integer :: i
+    call c_f_pointer(user, mine)
+    status = 1
+    if (exec_cancelled(exec)) return
+    do i = mine%first, mine%last
+      mine%total = mine%total + i
+    end do
+    status = 0
+  end function
+
+  function fail(exec, user) bind(c) result(status)
+    type(sched_exec_t), intent(in), target :: exec
+    type(c_ptr), value :: user
+    integer(c_int32_t) :: status
+    status = 42
+    if (exec%attempt > 1 .and. c_associated(user)) status = 43
+  end function
+end module
+
+program callbacks
+  use, intrinsic :: iso_c_binding
+  use pieces_of_work
+  implicit none
+  integer, parameter :: count = 16
+  type(piece), target :: pieces(count)
+  type(scheduler) :: sched
+  integer(8) :: id
+  integer :: i, stat
+
+  call sched%open(slots=2)
+  do i = 1, count
+    pieces(i)%first = (i - 1) * 1000
+    pieces(i)%last = i * 1000 - 1
+    call sched%submit(add, user=c_loc(pieces(i)), options=task_options(label="piece"))
+  end do
+  call sched%wait_all()
+  print "(a, i0, a, i0)", "sum of 0 to ", count * 1000 - 1, ": ", nint(sum(pieces%total), c_int64_t)
+
+  call sched%submit(fail, id)
+  call sched%wait(id, stat=stat)
+  print "(3a)", status_name(stat), ": ", sched%task_error(id)
+  call sched%release(id)
+  call sched%close()
+  if (stat /= SCHED_E_CALLBACK) error stop "the failure was not told"
+end program
