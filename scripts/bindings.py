@@ -335,8 +335,11 @@ def fortran(header: Header) -> str:
         "  public",
         "",
     ]
+    taken = {function.name.upper() for function in header.functions}
     for name, value in header.constants.items():
         wide = "c_int64_t" if name in WIDE_CONSTANTS else "c_int32_t"
+        # Fortran knows no case: a constant named like a function needs another name.
+        name += "_BUILT" if name in taken else ""
         out += [f"  integer({wide}), parameter :: {name} = {value}_{wide}"]
     for struct in header.structs:
         out += ["", f"  type, bind(c) :: {struct.name}"]

@@ -40,12 +40,13 @@ SCHED_E_FORKED = -11
 SCHED_E_UNSTABLE = -12
 SCHED_E_DEVICE = -13
 SCHED_E_INTERNAL = -14
+SCHED_ABI_VERSION = 0
 SCHED_FOREVER = -1
 SCHED_BACKEND_CPU = 1
 SCHED_BACKEND_CUDA = 2
-SCHED_TASK_DETACHED = 1
 SCHED_HEALTH_GOOD = 0
 SCHED_HEALTH_RETIRED = 1
+SCHED_TASK_DETACHED = 1
 SCHED_STATE_QUEUED = 0
 SCHED_STATE_RUNNING = 1
 SCHED_STATE_DONE = 2
@@ -61,6 +62,65 @@ SCHED_FD_MUTE_DIRECT = 1
 
 # void (*sched_log_fn)(int32_t level, const char *message, void *user);
 sched_log_fn = CFUNCTYPE(None, c_int32, c_char_p, c_void_p)
+
+
+class sched_config_t(Structure):
+    size: int
+    devices: bytes | None
+    slots: int
+    cpu_threads: int
+    _fields_ = [
+        ("size", c_size_t),
+        ("devices", c_char_p),
+        ("slots", c_uint32),
+        ("cpu_threads", c_uint32),
+    ]
+
+
+class sched_stats_t(Structure):
+    size: int
+    submitted: int
+    queued: int
+    running: int
+    done: int
+    failed: int
+    cancelled: int
+    retried: int
+    devices: int
+    reserved: int
+    _fields_ = [
+        ("size", c_size_t),
+        ("submitted", c_uint64),
+        ("queued", c_uint64),
+        ("running", c_uint64),
+        ("done", c_uint64),
+        ("failed", c_uint64),
+        ("cancelled", c_uint64),
+        ("retried", c_uint64),
+        ("devices", c_uint32),
+        ("reserved", c_uint32),
+    ]
+
+
+class sched_device_stats_t(Structure):
+    size: int
+    done: int
+    failed: int
+    busy_ns: int
+    leased_bytes: int
+    peak_bytes: int
+    slots: int
+    health: int
+    _fields_ = [
+        ("size", c_size_t),
+        ("done", c_uint64),
+        ("failed", c_uint64),
+        ("busy_ns", c_uint64),
+        ("leased_bytes", c_uint64),
+        ("peak_bytes", c_uint64),
+        ("slots", c_uint32),
+        ("health", c_int32),
+    ]
 
 
 class sched_device_info_t(Structure):
@@ -89,63 +149,6 @@ class sched_device_info_t(Structure):
         ("health", c_int32),
         ("total_bytes", c_uint64),
         ("free_bytes", c_uint64),
-    ]
-
-
-class sched_config_t(Structure):
-    size: int
-    devices: bytes | None
-    slots: int
-    cpu_threads: int
-    _fields_ = [
-        ("size", c_size_t),
-        ("devices", c_char_p),
-        ("slots", c_uint32),
-        ("cpu_threads", c_uint32),
-    ]
-
-
-class sched_stats_t(Structure):
-    size: int
-    submitted: int
-    queued: int
-    running: int
-    done: int
-    failed: int
-    cancelled: int
-    retried: int
-    devices: int
-    _fields_ = [
-        ("size", c_size_t),
-        ("submitted", c_uint64),
-        ("queued", c_uint64),
-        ("running", c_uint64),
-        ("done", c_uint64),
-        ("failed", c_uint64),
-        ("cancelled", c_uint64),
-        ("retried", c_uint64),
-        ("devices", c_uint32),
-    ]
-
-
-class sched_device_stats_t(Structure):
-    size: int
-    done: int
-    failed: int
-    busy_ns: int
-    leased_bytes: int
-    peak_bytes: int
-    slots: int
-    health: int
-    _fields_ = [
-        ("size", c_size_t),
-        ("done", c_uint64),
-        ("failed", c_uint64),
-        ("busy_ns", c_uint64),
-        ("leased_bytes", c_uint64),
-        ("peak_bytes", c_uint64),
-        ("slots", c_uint32),
-        ("health", c_int32),
     ]
 
 
@@ -215,6 +218,7 @@ class sched_task_info_t(Structure):
     device: int
     slot: int
     attempts: int
+    reserved: int
     progress: float
     queued_ns: int
     running_ns: int
@@ -225,6 +229,7 @@ class sched_task_info_t(Structure):
         ("device", c_int32),
         ("slot", c_uint32),
         ("attempts", c_uint32),
+        ("reserved", c_uint32),
         ("progress", c_double),
         ("queued_ns", c_uint64),
         ("running_ns", c_uint64),
@@ -239,6 +244,7 @@ class sched_fd_model_desc_t(Structure):
     dx_m: float
     dy_m: float
     dz_m: float
+    reserved: int
     vp_m_s: Any
     rho_kg_m3: Any
     _fields_ = [
@@ -249,6 +255,7 @@ class sched_fd_model_desc_t(Structure):
         ("dx_m", c_float),
         ("dy_m", c_float),
         ("dz_m", c_float),
+        ("reserved", c_uint32),
         ("vp_m_s", POINTER(c_float)),
         ("rho_kg_m3", POINTER(c_float)),
     ]
@@ -350,22 +357,13 @@ class Functions:
         self.sched_status_name = _bind(library, "sched_status_name", c_char_p, c_int32)
         # const char *sched_last_error(void);
         self.sched_last_error = _bind(library, "sched_last_error", c_char_p)
-        # sched_status_t sched_log_callback(sched_log_fn fn, void *user, int32_t max_level);
+        # sched_status_t sched_log_callback(sched_log_fn function, void *user, int32_t max_level);
         self.sched_log_callback = _bind(
             library, "sched_log_callback",
             c_int32,
             sched_log_fn,
             c_void_p,
             c_int32,
-        )
-        # sched_status_t sched_device_count(uint32_t *count);
-        self.sched_device_count = _bind(library, "sched_device_count", c_int32, POINTER(c_uint32))
-        # sched_status_t sched_device_info(uint32_t index, sched_device_info_t *info);
-        self.sched_device_info = _bind(
-            library, "sched_device_info",
-            c_int32,
-            c_uint32,
-            POINTER(sched_device_info_t),
         )
         # sched_status_t sched_create(const sched_config_t *config, sched_t **out);
         self.sched_create = _bind(
@@ -387,6 +385,34 @@ class Functions:
             c_void_p,
             c_uint32,
             POINTER(sched_device_stats_t),
+        )
+        # sched_status_t sched_device_count(sched_t *s, uint32_t *count);
+        self.sched_device_count = _bind(
+            library, "sched_device_count",
+            c_int32,
+            c_void_p,
+            POINTER(c_uint32),
+        )
+        # sched_status_t sched_device_info(sched_t *s, uint32_t index, sched_device_info_t *info);
+        self.sched_device_info = _bind(
+            library, "sched_device_info",
+            c_int32,
+            c_void_p,
+            c_uint32,
+            POINTER(sched_device_info_t),
+        )
+        # int32_t sched_exec_cancelled(const sched_exec_t *exec);
+        self.sched_exec_cancelled = _bind(
+            library, "sched_exec_cancelled",
+            c_int32,
+            POINTER(sched_exec_t),
+        )
+        # sched_status_t sched_exec_report(const sched_exec_t *exec, double fraction);
+        self.sched_exec_report = _bind(
+            library, "sched_exec_report",
+            c_int32,
+            POINTER(sched_exec_t),
+            c_double,
         )
         # sched_status_t sched_submit(sched_t *s, const sched_task_desc_t *desc, sched_task_t *id);
         self.sched_submit = _bind(
@@ -422,7 +448,7 @@ class Functions:
             c_uint64,
             POINTER(sched_task_info_t),
         )
-        # size_t sched_task_error(sched_t *s, sched_task_t id, char *buf, size_t len);
+        # size_t sched_task_error(sched_t *s, sched_task_t id, char *buffer, size_t len);
         self.sched_task_error = _bind(
             library, "sched_task_error",
             c_size_t,
@@ -430,19 +456,6 @@ class Functions:
             c_uint64,
             POINTER(c_char),
             c_size_t,
-        )
-        # int32_t sched_exec_cancelled(const sched_exec_t *exec);
-        self.sched_exec_cancelled = _bind(
-            library, "sched_exec_cancelled",
-            c_int32,
-            POINTER(sched_exec_t),
-        )
-        # sched_status_t sched_exec_report(const sched_exec_t *exec, double done);
-        self.sched_exec_report = _bind(
-            library, "sched_exec_report",
-            c_int32,
-            POINTER(sched_exec_t),
-            c_double,
         )
         # sched_status_t sched_fd_model_create(const sched_fd_model_desc_t *desc, sched_fd_model_t **out);
         self.sched_fd_model_create = _bind(
@@ -460,7 +473,7 @@ class Functions:
             c_void_p,
             POINTER(c_double),
         )
-        # sched_status_t sched_fd_wavelet(int32_t shape, float frequency_hz, float dt_s, float *samples, size_t nt);
+        # sched_status_t sched_fd_wavelet(int32_t wavelet, float frequency_hz, float dt_s, float *samples, size_t nt);
         self.sched_fd_wavelet = _bind(
             library, "sched_fd_wavelet",
             c_int32,
@@ -470,7 +483,7 @@ class Functions:
             POINTER(c_float),
             c_size_t,
         )
-        # sched_status_t sched_fd_shot_size(const sched_fd_model_t*, const sched_fd_shot_desc_t*, sched_fd_shot_size_t*);
+        # sched_status_t sched_fd_shot_size(const sched_fd_model_t *model, const sched_fd_shot_desc_t *shot, sched_fd_shot_size_t *size);
         self.sched_fd_shot_size = _bind(
             library, "sched_fd_shot_size",
             c_int32,
@@ -478,7 +491,7 @@ class Functions:
             POINTER(sched_fd_shot_desc_t),
             POINTER(sched_fd_shot_size_t),
         )
-        # sched_status_t sched_fd_submit(sched_t *s, const sched_fd_model_t *model, const sched_fd_shot_desc_t *shot, const sched_task_desc_t *task , sched_task_t *id);
+        # sched_status_t sched_fd_submit(sched_t *s, const sched_fd_model_t *model, const sched_fd_shot_desc_t *shot, const sched_task_desc_t *task, sched_task_t *id);
         self.sched_fd_submit = _bind(
             library, "sched_fd_submit",
             c_int32,
