@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::error::{Error, Result};
+
 /// The kinds of device that the library drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BackendKind {
@@ -76,5 +78,111 @@ impl DeviceInfo {
     /// `cpu:0`, `cuda:3`: how people name a device on a command line.
     pub fn label(&self) -> String {
         format!("{}:{}", self.backend, self.ordinal)
+    }
+}
+
+/// Which devices a caller wants: the text of `GPUSCHED_DEVICES` and `--devices`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Selection {
+    /// Every card; the CPU if there is none.
+    All,
+    /// In this order; an empty list is no device at all.
+    List(Vec<Wanted>),
+}
+
+/// One item of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Wanted {
+    Kind(BackendKind),
+    Ordinal(BackendKind, u32),
+    /// A UUID, or enough of its beginning to be the only one.
+    Uuid(BackendKind, String),
+}
+
+const ACCEPTED: &str = "all, none, or a list of cpu, cuda, cuda:NUMBER and cuda:UUID";
+
+impl Selection {
+    /// Empty text is `all`.
+    pub fn parse(text: &str) -> Result<Self> {
+        match text.trim() {
+            "" | "all" => return Ok(Selection::All),
+            "none" => return Ok(Selection::List(Vec::new())),
+            _ => {}
+        }
+        text.split(',').map(|item| Wanted::parse(item.trim())).collect::<Result<_>>().map(Selection::List)
+    }
+
+    /// Positions in `there` of the devices that are wanted, each once. An item that names nothing
+    /// that is there is an error. `cpu_fallback`: `all` may mean the CPU where there is no card.
+    pub fn choose(&self, there: &[&DeviceInfo], cpu_fallback: bool) -> Result<Vec<usize>> {
+        let of = |wanted: &dyn Fn(&DeviceInfo) -> bool| -> Vec<usize> {
+            (0..there.len()).filter(|&position| wanted(there[position])).collect()
+        };
+        let Selection::List(list) = self else {
+            let cards = of(&|device| device.backend != BackendKind::Cpu);
+            return Ok(match cards.is_empty() && cpu_fallback {
+                true => of(&|device| device.backend == BackendKind::Cpu),
+                false => cards,
+            });
+        };
+        let mut chosen = Vec::new();
+        for wanted in list {
+            let found = of(&|device| wanted.matches(device));
+            let ambiguous = matches!(wanted, Wanted::Uuid(..)) && found.len() > 1;
+            if found.is_empty() || ambiguous {
+                let labels: Vec<String> =
+                    there.iter().map(|device| format!("{} ({})", device.label(), device.id)).collect();
+                let labels = if labels.is_empty() { "nothing".into() } else { labels.join(", ") };
+                let problem = if ambiguous { "names several" } else { "names none" };
+                let why = format!("'{wanted}' {problem} of what is there: {labels}");
+                return Err(Error::NoDevice { what: "the selection".into(), why });
+            }
+            chosen
+                .extend(found.into_iter().filter(|position| !chosen.contains(position)).collect::<Vec<_>>());
+        }
+        Ok(chosen)
+    }
+}
+
+impl Wanted {
+    fn parse(item: &str) -> Result<Self> {
+        let bad = || Error::argument("an item of the device selection", format!("'{item}'"), ACCEPTED);
+        let (kind, which) = match item.split_once(':') {
+            Some((kind, which)) => (kind, Some(which)),
+            None => (item, None),
+        };
+        let kind = match kind {
+            "cpu" => BackendKind::Cpu,
+            "cuda" => BackendKind::Cuda,
+            _ => return Err(bad()),
+        };
+        match which {
+            None => Ok(Wanted::Kind(kind)),
+            Some("") => Err(bad()),
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                digits.parse().map(|ordinal| Wanted::Ordinal(kind, ordinal)).map_err(|_| bad())
+            }
+            Some(uuid) => Ok(Wanted::Uuid(kind, uuid.into())),
+        }
+    }
+
+    fn matches(&self, device: &DeviceInfo) -> bool {
+        match self {
+            Wanted::Kind(kind) => device.backend == *kind,
+            Wanted::Ordinal(kind, ordinal) => device.backend == *kind && device.ordinal == *ordinal,
+            Wanted::Uuid(kind, uuid) => {
+                device.backend == *kind && device.id.as_str().starts_with(uuid.as_str())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wanted::Kind(kind) => write!(f, "{kind}"),
+            Wanted::Ordinal(kind, ordinal) => write!(f, "{kind}:{ordinal}"),
+            Wanted::Uuid(kind, uuid) => write!(f, "{kind}:{uuid}"),
+        }
     }
 }

@@ -1,1 +1,5 @@
 //! Who has leased how many bytes of which device.
+
+mod ledger;
+
+pub use ledger::{Lease, Ledger};

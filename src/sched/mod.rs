@@ -1,9 +1,18 @@
 //! Tasks, and the workers that run them: one worker thread a (device, slot).
 //!
-//! The scheduler knows nothing of what its tasks compute.
+//! The scheduler knows nothing of what its tasks compute. All of its state stands under one
+//! mutex; `state.rs` has the protocol.
 
+mod fork;
+mod policy;
+mod registry;
 mod scheduler;
+mod settings;
+mod state;
 mod task;
+mod worker;
 
-pub use scheduler::{Builder, DeviceStats, Scheduler, Stats};
+pub use scheduler::Scheduler;
+pub use settings::{Builder, discover};
+pub use state::{DeviceStats, Stats};
 pub use task::{DeviceMask, Exec, Job, State, Task, TaskId, TaskInfo, Wait};

@@ -1,5 +1,7 @@
 //! What a task is, what its code is given, and what is told of it.
 
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
 use crate::backend::Lane;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
@@ -76,23 +78,68 @@ pub struct Exec<'a> {
     /// 1 for the first attempt.
     pub attempt: u32,
     pub lane: Lane<'a>,
+    pub(super) signal: &'a Signal,
 }
 
 impl Exec<'_> {
     /// Whether the task was asked to stop. Long jobs look now and then, and return [`Error::Cancelled`].
     pub fn cancelled(&self) -> bool {
-        false
+        self.signal.is_cancelled()
     }
 
     /// Tells how much of this attempt is done, from 0 to 1.
     pub fn report(&self, done: f64) {
-        let _ = done;
+        self.signal.report(done);
     }
 
     /// Called before a result is put where others see it: from here on the task can't be
     /// cancelled any more. `Err(Cancelled)` if it already was.
     pub fn commit(&self) -> Result<()> {
-        if self.cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+        self.signal.commit()
+    }
+}
+
+/// What passes between a running task and those who watch it, without the scheduler's lock.
+#[derive(Debug, Default)]
+pub(super) struct Signal {
+    /// One of the three below; a cancel and a commit race for it, and one wins.
+    claim: AtomicU8,
+    progress: AtomicU64,
+}
+
+const OPEN: u8 = 0;
+const CANCELLED: u8 = 1;
+const COMMITTED: u8 = 2;
+
+impl Signal {
+    pub fn is_cancelled(&self) -> bool {
+        self.claim.load(Ordering::Acquire) == CANCELLED
+    }
+
+    pub fn cancel(&self) {
+        let _ = self.claim.compare_exchange(OPEN, CANCELLED, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    pub fn commit(&self) -> Result<()> {
+        match self.claim.compare_exchange(OPEN, COMMITTED, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) | Err(COMMITTED) => Ok(()),
+            Err(_) => Err(Error::Cancelled),
+        }
+    }
+
+    /// Before another attempt: nothing is committed or done yet. A cancel stays.
+    pub fn renew(&self) {
+        let _ = self.claim.compare_exchange(COMMITTED, OPEN, Ordering::AcqRel, Ordering::Acquire);
+        self.report(0.0);
+    }
+
+    pub fn report(&self, done: f64) {
+        let done = if done.is_nan() { 0.0 } else { done.clamp(0.0, 1.0) };
+        self.progress.store(done.to_bits(), Ordering::Relaxed);
+    }
+
+    pub fn progress(&self) -> f64 {
+        f64::from_bits(self.progress.load(Ordering::Relaxed))
     }
 }
 
@@ -104,6 +151,12 @@ pub enum State {
     Done,
     Failed,
     Cancelled,
+}
+
+impl State {
+    pub fn is_ended(self) -> bool {
+        matches!(self, State::Done | State::Failed | State::Cancelled)
+    }
 }
 
 /// What is known of a task.

@@ -1,0 +1,112 @@
+//! Where tasks are kept, under ids that can go stale but never mean another task.
+//!
+//! An id holds 30 bits of position, 22 bits of generation (how often the position was used) and
+//! 12 bits that differ between the schedulers of a process. Generations begin at 1, so 0 is no id.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::task::TaskId;
+use crate::error::{Error, Result};
+
+const POSITION_BITS: u32 = 30;
+const GENERATION_BITS: u32 = 22;
+const GENERATIONS: u64 = 1 << GENERATION_BITS;
+
+pub struct Registry<T> {
+    tag: u64,
+    slots: Vec<Slot<T>>,
+    free: Vec<usize>,
+}
+
+struct Slot<T> {
+    generation: u64,
+    value: Option<T>,
+}
+
+impl<T> Registry<T> {
+    pub fn new() -> Self {
+        static SCHEDULERS: AtomicU64 = AtomicU64::new(0);
+        let tag = SCHEDULERS.fetch_add(1, Ordering::Relaxed) % (1 << (64 - POSITION_BITS - GENERATION_BITS));
+        Registry { tag, slots: Vec::new(), free: Vec::new() }
+    }
+
+    pub fn insert(&mut self, value: T) -> Result<TaskId> {
+        let position = match self.free.pop() {
+            Some(position) => position,
+            None if self.slots.len() < 1 << POSITION_BITS => {
+                self.slots.push(Slot { generation: 0, value: None });
+                self.slots.len() - 1
+            }
+            None => {
+                return Err(Error::argument("tasks kept", self.slots.len(), "release those that have ended"));
+            }
+        };
+        let slot = &mut self.slots[position];
+        slot.generation = (slot.generation + 1) % GENERATIONS;
+        if slot.generation == 0 {
+            slot.generation = 1;
+        }
+        slot.value = Some(value);
+        let high = self.tag << GENERATION_BITS | slot.generation;
+        Ok(TaskId(high << POSITION_BITS | position as u64))
+    }
+
+    pub fn get(&self, id: TaskId) -> Result<&T> {
+        let position = self.position(id)?;
+        self.slots[position].value.as_ref().ok_or_else(|| stale(id))
+    }
+
+    pub fn get_mut(&mut self, id: TaskId) -> Result<&mut T> {
+        let position = self.position(id)?;
+        self.slots[position].value.as_mut().ok_or_else(|| stale(id))
+    }
+
+    pub fn remove(&mut self, id: TaskId) -> Result<T> {
+        let position = self.position(id)?;
+        let value = self.slots[position].value.take().ok_or_else(|| stale(id))?;
+        self.free.push(position);
+        Ok(value)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
+    }
+
+    fn position(&self, TaskId(id): TaskId) -> Result<usize> {
+        let position = (id & ((1 << POSITION_BITS) - 1)) as usize;
+        let high = id >> POSITION_BITS;
+        match self.slots.get(position) {
+            Some(slot) if high == self.tag << GENERATION_BITS | slot.generation => Ok(position),
+            _ => Err(stale(TaskId(id))),
+        }
+    }
+}
+
+fn stale(id: TaskId) -> Error {
+    Error::Stale { what: "task", id: id.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_released_id_stays_stale_when_its_place_is_used_again() {
+        let mut registry = Registry::new();
+        let first = registry.insert('a').unwrap();
+        assert_eq!(registry.remove(first), Ok('a'));
+        let second = registry.insert('b').unwrap();
+        assert_ne!(first, second);
+        assert!(matches!(registry.get(first), Err(Error::Stale { .. })));
+        assert_eq!(registry.get(second), Ok(&'b'));
+        assert!(registry.remove(first).is_err());
+    }
+
+    #[test]
+    fn ids_of_another_registry_and_invented_ones_are_unknown() {
+        let (mut one, mut two) = (Registry::new(), Registry::new());
+        let (id, other) = (one.insert(1).unwrap(), two.insert(2).unwrap());
+        assert!(two.get(id).is_err() && one.get(other).is_err());
+        assert!(one.get(TaskId(0)).is_err() && one.get(TaskId(u64::MAX)).is_err());
+    }
+}

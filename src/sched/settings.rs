@@ -1,0 +1,114 @@
+//! What a scheduler is made of, and where that is said: by the caller, else the environment.
+
+use std::env;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use once_cell::sync::OnceCell;
+
+use super::fork::Birthplace;
+use super::scheduler::Scheduler;
+use super::state::Core;
+use super::worker::Shared;
+use crate::backend::{Backend, cpu::CpuBackend};
+use crate::device::{DeviceInfo, Selection};
+use crate::error::{Error, Result};
+
+/// More would only divide a device, and a mask has a bit for each device.
+const MAX_SLOTS: u32 = 64;
+const MAX_DEVICES: usize = 64;
+
+/// What a scheduler is made of. Everything has a default.
+#[derive(Default)]
+pub struct Builder {
+    /// `all`, `none`, or a list such as `cpu,cuda:0,cuda:GPU-5b…`; `None`: what `GPUSCHED_DEVICES` says, else `all`.
+    pub devices: Option<String>,
+    /// Tasks at a time on a device, 1 to 64. `None`: what `GPUSCHED_SLOTS` says, else 1.
+    pub slots: Option<u32>,
+    /// Threads of the CPU device, over all its slots. `None`: all that the process may use.
+    pub cpu_threads: Option<u32>,
+    /// Instead of the backends that are compiled in.
+    pub backends: Option<Vec<Arc<dyn Backend>>>,
+}
+
+impl Builder {
+    /// Looks for devices and touches none; no thread is started before a task needs it.
+    pub fn build(self) -> Result<Scheduler> {
+        let slots = match self.slots {
+            Some(slots) => in_range("slots", slots)?,
+            None => slots_of_environment()?,
+        };
+        if self.cpu_threads == Some(0) || self.cpu_threads.is_some_and(|threads| threads > 4096) {
+            let threads = self.cpu_threads.unwrap_or(0);
+            return Err(Error::argument("cpu_threads", threads, "1 to 4096 threads"));
+        }
+        let backends = self.backends.unwrap_or_else(|| compiled_in(self.cpu_threads));
+        let found = found_by(&backends, self.devices.as_deref())?;
+        if found.len() > MAX_DEVICES {
+            return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
+        }
+        let (devices, backends): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        Ok(Scheduler::new(Shared {
+            born: Birthplace::here(),
+            core: Mutex::new(Core::new(devices.iter().map(|device| (device.clone(), slots)).collect())),
+            work: devices.iter().map(|_| Condvar::new()).collect(),
+            ended: Condvar::new(),
+            threads: Mutex::default(),
+            devices,
+            backends,
+        }))
+    }
+}
+
+/// The devices of this machine that `selection` names (`None`: as `GPUSCHED_DEVICES` says, else all),
+/// in the order in which a scheduler would have them.
+pub fn discover(selection: Option<&str>) -> Result<Vec<DeviceInfo>> {
+    Ok(found_by(&compiled_in(None), selection)?.into_iter().map(|(device, _)| device).collect())
+}
+
+pub fn process_default() -> Result<&'static Scheduler> {
+    static SCHEDULER: OnceCell<Scheduler> = OnceCell::new();
+    /// The process that made it, or is about to: a child must not wait for a cell that its parent was filling.
+    static MAKER: AtomicU32 = AtomicU32::new(0);
+    let here = std::process::id();
+    match MAKER.compare_exchange(0, here, Ordering::AcqRel, Ordering::Acquire) {
+        Err(maker) if maker != here => Err(Error::Forked),
+        _ => SCHEDULER.get_or_try_init(|| Scheduler::builder().build()),
+    }
+}
+
+fn compiled_in(cpu_threads: Option<u32>) -> Vec<Arc<dyn Backend>> {
+    vec![Arc::new(CpuBackend::new(cpu_threads))]
+}
+
+type Found = (DeviceInfo, Arc<dyn Backend>);
+
+fn found_by(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Result<Vec<Found>> {
+    let environment = env::var("GPUSCHED_DEVICES").unwrap_or_default();
+    let text = selection.unwrap_or(&environment);
+    let fallback = env::var("GPUSCHED_CPU_FALLBACK").map_or(true, |value| value != "0");
+    let mut there = Vec::new();
+    for backend in backends {
+        there.extend(backend.devices()?.into_iter().map(|device| (device, backend.clone())));
+    }
+    let infos: Vec<&DeviceInfo> = there.iter().map(|(device, _)| device).collect();
+    let chosen = Selection::parse(text)?.choose(&infos, fallback)?;
+    Ok(chosen.into_iter().map(|position| there[position].clone()).collect())
+}
+
+fn slots_of_environment() -> Result<u32> {
+    match env::var("GPUSCHED_SLOTS") {
+        Ok(text) if !text.is_empty() => match text.trim().parse() {
+            Ok(slots) => in_range("GPUSCHED_SLOTS", slots),
+            Err(_) => Err(Error::argument("GPUSCHED_SLOTS", text, format!("1 to {MAX_SLOTS}"))),
+        },
+        _ => Ok(1),
+    }
+}
+
+fn in_range(what: &str, slots: u32) -> Result<u32> {
+    match slots {
+        1..=MAX_SLOTS => Ok(slots),
+        _ => Err(Error::argument(what, slots, format!("1 to {MAX_SLOTS} tasks at a time on a device"))),
+    }
+}
