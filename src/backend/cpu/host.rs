@@ -20,14 +20,21 @@ pub fn threads() -> u32 {
 
 /// Memory that this process could ever have: the machine's, or its control group's limit.
 pub fn total_bytes() -> u64 {
-    let machine = meminfo("MemTotal:").unwrap_or(0);
+    let machine = meminfo("MemTotal:").unwrap_or_else(physical);
     groups().into_iter().map(|group| group.limit).fold(machine, u64::min)
 }
 
 /// Memory that could be allocated now without swapping.
 pub fn free_bytes() -> u64 {
-    let machine = meminfo("MemAvailable:").unwrap_or(0);
+    let machine = meminfo("MemAvailable:").unwrap_or_else(physical);
     groups().into_iter().map(|group| group.limit.saturating_sub(group.used)).fold(machine, u64::min)
+}
+
+/// Where there is no `/proc/meminfo`.
+fn physical() -> u64 {
+    // SAFETY: both only look a number up.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0))
 }
 
 /// A line of `/proc/meminfo`, in bytes.
@@ -39,6 +46,7 @@ fn meminfo(key: &str) -> Option<u64> {
 
 struct Group {
     limit: u64,
+    /// Without files that are only cached.
     used: u64,
 }
 
@@ -47,10 +55,8 @@ fn groups() -> Vec<Group> {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut found = Vec::new();
     for line in text.lines() {
-        let mut fields = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
-            continue;
-        };
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
         let (root, limit, used) = match controllers {
             "" => ("/sys/fs/cgroup", "memory.max", "memory.current"),
             c if c.split(',').any(|c| c == "memory") => {
@@ -58,25 +64,45 @@ fn groups() -> Vec<Group> {
             }
             _ => continue,
         };
-        // Inside a container the path may be the outer one; the root then is the container's group.
-        for folder in path
-            .trim_start_matches('/')
-            .split('/')
-            .scan(Path::new(root).to_owned(), |at, part| {
-                at.push(part);
-                Some(at.clone())
-            })
-            .chain([Path::new(root).to_owned()])
-        {
+        // From the innermost group to the root; inside a container the path may be the outer one,
+        // and then only the root is there.
+        let inner = Path::new(root).join(path.trim_start_matches('/'));
+        for folder in inner.ancestors().take_while(|folder| folder.starts_with(root)) {
             // An absent limit, or the word `max`, is none.
             if let Some(limit) = number(&folder.join(limit)) {
-                found.push(Group { limit, used: number(&folder.join(used)).unwrap_or(0) });
+                let used = number(&folder.join(used)).unwrap_or(0).saturating_sub(cached(folder));
+                found.push(Group { limit, used });
             }
         }
     }
     found
 }
 
+/// Bytes of cached files, which the system gives back when they are needed.
+fn cached(folder: &Path) -> u64 {
+    let text = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+    let old = text.contains("total_inactive_file");
+    let keys =
+        if old { ["total_inactive_file", "total_active_file"] } else { ["inactive_file", "active_file"] };
+    let value = |line: &str| {
+        let (key, value) = line.split_once(' ')?;
+        keys.contains(&key).then(|| value.trim().parse::<u64>().ok())?
+    };
+    text.lines().filter_map(value).sum()
+}
+
 fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_has_a_name_threads_and_memory() {
+        assert!(!name().is_empty() && threads() >= 1);
+        let (total, free) = (total_bytes(), free_bytes());
+        assert!(total > 64 << 20 && free > 0 && free <= total, "{free} of {total}");
+    }
 }

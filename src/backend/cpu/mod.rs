@@ -2,6 +2,7 @@
 
 mod barrier;
 mod buffer;
+mod float_mode;
 mod host;
 mod team;
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::barrier::Barrier;
+use super::float_mode::FloatMode;
 use crate::error::{Error, Result};
 
 /// Threads of one slot, the worker's own included.
@@ -52,7 +53,7 @@ struct State {
 #[derive(Clone, Copy)]
 struct Posted(*const Work<'static>);
 
-// SAFETY: the work is `Sync`, and `Team::run` returns only when no thread uses it any more.
+// SAFETY: the work is `Sync`, and `Shared::perform` returns only when no thread uses it any more.
 unsafe impl Send for Posted {}
 
 impl Team {
@@ -86,7 +87,8 @@ impl Team {
     }
 
     /// Runs `work` once on every thread of the team and returns when all are done: with
-    /// the error of a member that failed or panicked, if one did.
+    /// the error of a member that failed or panicked, if one did. Threads compute in the standard
+    /// floating-point mode meanwhile, whatever the caller's is.
     ///
     /// `own` is for the calling thread alone, which is member 0; the others get `None`.
     pub fn run<T: ?Sized>(
@@ -99,6 +101,7 @@ impl Team {
         let count = self.threads();
         barrier.reset();
         let member = |index, own: Option<&T>| {
+            let _mode = FloatMode::standard();
             let done = catch_unwind(AssertUnwindSafe(|| work(&Member { index, count, barrier }, own)))
                 .unwrap_or_else(|payload| Err(Error::Panic { message: words(&*payload) }));
             if let Err(error) = done {
@@ -106,9 +109,7 @@ impl Team {
             }
             barrier.leave();
         };
-        self.shared.post(&|index| member(index, None), count - 1);
-        member(0, Some(own));
-        self.shared.collect()
+        self.shared.perform(&|index| member(index, None), count - 1, || member(0, Some(own)))
     }
 }
 
@@ -159,7 +160,7 @@ impl Shared {
             };
             seen = state.posted;
             drop(state);
-            // SAFETY: `Team::run` keeps the work alive until `busy` is 0 again.
+            // SAFETY: `perform` keeps the work alive until `busy` is 0 again.
             unsafe { (*work.0)(index) };
             state = lock(&self.state);
             state.busy -= 1;
@@ -169,9 +170,11 @@ impl Shared {
         }
     }
 
-    fn post(&self, work: &Work<'_>, threads: usize) {
+    /// Runs `work` on all threads and `mine` here. Neither panics: what they run is caught. `work` is
+    /// borrowed for the whole of this call, so it is there for as long as a thread uses it.
+    fn perform(&self, work: &Work<'_>, threads: usize, mine: impl FnOnce()) -> Result<()> {
         let work: *const Work<'_> = work;
-        // SAFETY: only the lifetime changes; `collect` ends the use before the work ends.
+        // SAFETY: only the lifetime changes; below, the use ends before the borrow does.
         let work = Posted(unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work) });
         let mut state = lock(&self.state);
         state.work = Some(work);
@@ -180,9 +183,7 @@ impl Shared {
         state.failure = None;
         drop(state);
         self.begin.notify_all();
-    }
-
-    fn collect(&self) -> Result<()> {
+        mine();
         let mut state = lock(&self.state);
         while state.busy > 0 {
             state = self.end.wait(state).unwrap_or_else(PoisonError::into_inner);
