@@ -91,9 +91,9 @@ def _drop(user: int) -> None:
 class Task(Generic[Result]):
     """A submitted task. Forgotten by the library when this object goes."""
 
-    def __init__(self, scheduler: Scheduler, number: int, job: _Job) -> None:
+    def __init__(self, scheduler: Scheduler, number: int, job: _Job | None = None) -> None:
         self._scheduler = scheduler
-        self._job = job
+        self._job = job or _Job()
         self.id = number
 
     def wait(self, timeout: float | None = None) -> Result:
