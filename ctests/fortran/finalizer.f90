@@ -11,10 +11,13 @@ contains
   subroutine forgetful()
     type(scheduler) :: sched
     type(fd_model) :: model
-    real :: vp(8, 8, 8)
+    real, target, asynchronous :: vp(8, 8, 8), record(1, 64)
+    integer(8) :: id
     vp = 2000.0
     call sched%open(devices="cpu")
     call model%create(vp, spacing=[10.0, 10.0, 10.0])
+    call sched%submit_shot(model, fd_shot(nt=1, dt_s=1e-3, frequency_hz=30.0, source=[4, 4, 2]), record, id)
+    call sched%wait(id)
     if (threads() < 2) error stop "a scheduler has no thread"
     call check_few()
   end subroutine

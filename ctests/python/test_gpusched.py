@@ -55,6 +55,7 @@ class Callables(unittest.TestCase):
         def until_cancelled(exec: gpusched.Exec) -> None:
             while not exec.cancelled:
                 time.sleep(0.001)
+            raise gpusched.Cancelled()
 
         task = self.scheduler.submit(until_cancelled)
         with self.assertRaises(TimeoutError):

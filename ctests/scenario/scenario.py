@@ -24,6 +24,7 @@ def fail(_exec: Any, _user: Any) -> int:
 def until_cancelled(exec: gpusched.Exec) -> None:
     while not exec.cancelled:
         time.sleep(0.001)
+    raise gpusched.Cancelled()
 
 
 def told(call: Callable[[], object]) -> str:
