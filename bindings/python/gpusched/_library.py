@@ -22,10 +22,7 @@ class GpuschedError(Exception):
 
 
 class Cancelled(GpuschedError):
-    """The task was cancelled before its result counted. A callable that finds `exec.cancelled` raises it."""
-
-    def __init__(self, message: str = "the task was cancelled") -> None:
-        super().__init__(_abi.SCHED_CANCELLED, message)
+    """The task was cancelled before its result counted."""
 
 
 def _candidates() -> list[str]:

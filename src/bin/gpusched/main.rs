@@ -1,5 +1,51 @@
 //! The `gpusched` command: a client of the library like any other.
+//!
+//! Exit status: 0 if all that was asked for is done, 1 if it was begun and something
+//! failed, 2 if it was refused before anything ran.
 
-fn main() -> std::process::ExitCode {
-    std::process::ExitCode::FAILURE
+mod args;
+mod bench;
+mod checks;
+mod devices;
+mod document;
+mod job;
+mod manifest;
+mod model;
+mod output;
+mod picture;
+mod plot;
+mod positions;
+mod progress;
+mod run;
+mod survey;
+
+use std::process::ExitCode;
+
+use args::{Args, Bench, Command};
+use clap::Parser;
+use gpusched::{Error, Result};
+
+fn main() -> ExitCode {
+    match command(Args::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("gpusched: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// `false`: it was begun, and not all of it succeeded.
+fn command(command: Command) -> Result<bool> {
+    match command {
+        Command::Devices { json } => devices::list(json),
+        Command::Run { survey, devices, dry_run, json } => {
+            run::run(run::Wanted { survey: &survey, devices, dry_run, as_json: json })
+        }
+        Command::Bench { what: Bench::Fd { equation, n, nt, device, json } } => {
+            let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
+            bench::fd(equation, n, nt, &device, json)
+        }
+    }
 }

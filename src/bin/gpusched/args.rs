@@ -1,0 +1,77 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Runs seismic surveys on whatever devices this machine has.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Lists the devices that are there.
+    Devices {
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Runs the survey that a file describes. Status 0 only if every shot is written.
+    Run {
+        /// The survey file; docs/survey.md tells its keys.
+        survey: PathBuf,
+        /// Devices to use: all, none, or a list such as cpu,cuda:0.
+        #[arg(long, value_name = "LIST")]
+        devices: Option<String>,
+        /// Check everything, say what would run, and stop.
+        #[arg(long)]
+        dry_run: bool,
+        /// Print one JSON object a line for every event.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Measures how fast something is.
+    Bench {
+        #[command(subcommand)]
+        what: Bench,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum Bench {
+    /// The finite-difference propagator, beside a plain copy of memory.
+    Fd {
+        #[arg(long, value_enum, default_value = "acoustic1")]
+        equation: Equation,
+        /// Cells along x, y and z, the absorbing layer not included.
+        #[arg(long, num_args = 3, value_names = ["NX", "NY", "NZ"], default_values_t = [200, 200, 200])]
+        n: Vec<usize>,
+        /// Time steps.
+        #[arg(long, default_value_t = 20)]
+        nt: usize,
+        /// cpu, or a card such as cuda:0.
+        #[arg(long, default_value = "cpu")]
+        device: String,
+        /// Print one line of JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Equation {
+    /// The acoustic equation of first order in time.
+    Acoustic1,
+}
+
+impl Equation {
+    pub fn name(self) -> &'static str {
+        match self {
+            Equation::Acoustic1 => "acoustic1",
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What is said before anything runs: the survey in numbers, and whether it fits.
+
+use std::fs;
+
+use gpusched::device::DeviceInfo;
+use gpusched::io::atomic;
+use gpusched::{Error, Result};
+use serde_json::{Value, json};
+
+use crate::devices::{bytes, describe};
+use crate::job::Job;
+use crate::output::decimal;
+
+/// Refuses a survey that no device has the memory for, with the numbers.
+pub fn memory(job: &Job, devices: &[DeviceInfo]) -> Result<()> {
+    let Some(largest) = devices.iter().max_by_key(|device| device.total_bytes) else {
+        let why = "none is there, or none is selected".into();
+        return Err(Error::NoDevice { what: "the survey".into(), why });
+    };
+    if job.shot_bytes <= largest.total_bytes {
+        return Ok(());
+    }
+    let (needed, there) = (job.shot_bytes, largest.total_bytes);
+    Err(Error::NoMemory { what: "a shot".into(), needed, place: largest.label(), there })
+}
+
+/// Makes the output folder if it is not there, and tries a file in it.
+pub fn folder(job: &Job) -> Result<()> {
+    let fail = |why| Error::io("write to the output folder", &job.folder, why);
+    fs::create_dir_all(&job.folder).map_err(fail)?;
+    // Dropped without a commit, the file goes again.
+    atomic::Output::create(&job.folder.join("survey.json")).map(drop)
+}
+
+pub fn summary(job: &Job, devices: &[DeviceInfo]) -> Value {
+    let grid = job.grid();
+    let model = &job.plan.model;
+    let shot = &job.shots[0];
+    let traces = shot.receivers.count(grid.n);
+    let snapshots = shot.snapshot_every.map_or(0, |every| shot.nt.div_ceil(every));
+    let floats = traces * shot.samples() + snapshots * grid.cells();
+    json!({
+        "title": job.survey.title,
+        "shots": job.shots.len(),
+        "grid": { "n": grid.n, "spacing_m": grid.h.map(decimal), "padded_cells": job.plan.padded_cells() },
+        "velocity_m_s": model.vp_range.map(decimal),
+        "time": {
+            "dt_s": decimal(job.plan.dt),
+            "dt_max_s": job.dt_max,
+            "nt": shot.nt,
+            "samples": shot.samples(),
+        },
+        "cells_per_wavelength": job.cells_per_wavelength,
+        "traces": traces,
+        "snapshots": snapshots,
+        "shot_bytes": job.shot_bytes,
+        "output_bytes": 4 * floats as u64 * job.shots.len() as u64,
+        "folder": job.folder,
+        "devices": devices.iter().map(describe).collect::<Vec<_>>(),
+        "warnings": job.warnings,
+    })
+}
+
+pub fn print(job: &Job, devices: &[DeviceInfo], summary: &Value) {
+    let grid = job.grid();
+    let ([nx, ny, nz], [dx, dy, dz]) = (grid.n, grid.h);
+    let shot = &job.shots[0];
+    let dt = job.plan.dt;
+    let [slowest, fastest] = job.plan.model.vp_range;
+    if let Some(title) = &job.survey.title {
+        println!("{title}");
+    }
+    println!(
+        "  shots       {}, of {} traces with {} samples",
+        job.shots.len(),
+        summary["traces"],
+        shot.samples()
+    );
+    println!("  grid        {nx} x {ny} x {nz} cells of {dx} x {dy} x {dz} m (x, y, z)");
+    println!("  velocity    {slowest} to {fastest} m/s");
+    println!(
+        "  time        {} steps of {dt} s ({:.0} % of the largest stable step, {:.6} s)",
+        shot.nt,
+        100.0 * f64::from(dt) / job.dt_max,
+        job.dt_max
+    );
+    println!("  sampling    {:.2} cells per shortest wavelength", job.cells_per_wavelength);
+    println!("  memory      {} for a shot", bytes(job.shot_bytes));
+    for device in devices {
+        println!(
+            "  device      {}, {}: {} free of {}",
+            device.label(),
+            device.name,
+            bytes(device.free_bytes),
+            bytes(device.total_bytes)
+        );
+    }
+    let size = summary["output_bytes"].as_u64().map_or(String::new(), bytes);
+    println!("  output      {size} in {}", job.folder.display());
+    for warning in &job.warnings {
+        println!("warning: {warning}");
+    }
+}

@@ -1,0 +1,172 @@
+//! The survey file as text: what is read from it, and errors that name the line, the
+//! key, the value that stands there and what would have been accepted.
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use gpusched::{Error, Result};
+use serde::de::DeserializeOwned;
+use toml::de::{DeTable, DeValue};
+
+pub struct Document {
+    path: PathBuf,
+    text: String,
+}
+
+/// What is found on the way to a key.
+struct Found {
+    span: Range<usize>,
+    value: Option<Range<usize>>,
+}
+
+impl Document {
+    pub fn open(path: &Path) -> Result<Document> {
+        let text = fs::read_to_string(path).map_err(|why| Error::io("read", path, why))?;
+        Ok(Document { path: path.to_owned(), text })
+    }
+
+    /// A path of the file, which is relative to the folder that the file is in.
+    pub fn resolve(&self, path: &Path) -> PathBuf {
+        match self.path.parent() {
+            Some(folder) => folder.join(path),
+            None => path.to_owned(),
+        }
+    }
+
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
+        toml::from_str(&self.text).map_err(|error| self.explain(&error))
+    }
+
+    /// The error for a value that is of the right type and still not accepted. `key` is
+    /// written as in `sources.positions_m.3`.
+    pub fn refuse(&self, key: &str, accepted: impl Into<String>) -> Error {
+        match self.find(key) {
+            Some(Found { span, value }) => {
+                let value = value.map_or("missing", |value| self.text[value].trim());
+                Error::argument(self.place(span.start, key), one_line(value), accepted)
+            }
+            None => Error::argument(format!("{}: {key}", self.path.display()), "missing", accepted),
+        }
+    }
+
+    /// The same for a value that the library refused: its own sentence behind the place.
+    pub fn blame(&self, key: &str, error: Error) -> Error {
+        match error {
+            Error::Argument { what, value, accepted } => {
+                let start = self.find(key).map_or(0, |found| found.span.start);
+                Error::argument(format!("{} ({what})", self.place(start, key)), value, accepted)
+            }
+            other => other,
+        }
+    }
+
+    fn place(&self, offset: usize, key: &str) -> String {
+        let line = self.text[..offset].matches('\n').count() + 1;
+        format!("{}, line {line}: {key}", self.path.display())
+    }
+
+    fn find(&self, key: &str) -> Option<Found> {
+        let table = DeTable::parse(&self.text).ok()?;
+        let mut found = Found { span: table.span(), value: Some(table.span()) };
+        let mut here = DeValue::Table(table.into_inner());
+        for part in key.split('.') {
+            let next = match &here {
+                DeValue::Table(table) => table.get(part),
+                DeValue::Array(array) => part.parse().ok().and_then(|at: usize| array.get(at)),
+                _ => None,
+            };
+            match next {
+                Some(value) => {
+                    found = Found { span: value.span(), value: Some(value.span()) };
+                    here = value.get_ref().clone();
+                }
+                None => return Some(Found { value: None, ..found }),
+            }
+        }
+        Some(found)
+    }
+
+    /// The key whose value holds this place in the text, or that stands there itself.
+    fn key_at(&self, span: &Range<usize>) -> String {
+        fn walk(table: &DeTable<'_>, span: &Range<usize>, path: &mut Vec<String>) {
+            for (key, value) in table {
+                let inside = |outer: Range<usize>| outer.start <= span.start && span.end <= outer.end;
+                if inside(key.span()) || inside(value.span()) {
+                    path.push(key.get_ref().to_string());
+                    return match value.get_ref() {
+                        DeValue::Table(table) => walk(table, span, path),
+                        _ => (),
+                    };
+                }
+                // A [table]'s span is that of its header only.
+                if let DeValue::Table(table) = value.get_ref() {
+                    let depth = path.len();
+                    path.push(key.get_ref().to_string());
+                    walk(table, span, path);
+                    if path.len() > depth + 1 {
+                        return;
+                    }
+                    path.truncate(depth);
+                }
+            }
+        }
+        let mut path = Vec::new();
+        if let Ok(table) = DeTable::parse(&self.text) {
+            walk(table.get_ref(), span, &mut path);
+        }
+        path.join(".")
+    }
+
+    fn explain(&self, error: &toml::de::Error) -> Error {
+        let span = error.span().unwrap_or(0..0);
+        let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        let key = self.key_at(&span);
+        let text = one_line(self.text.get(span.clone()).unwrap_or_default());
+        let (found, accepted) = message.split_once(", expected ").unwrap_or((&message, ""));
+        let accepted = in_plain_words(accepted.trim_start_matches("one of "));
+        if let Some(missing) = found.strip_prefix("missing field ") {
+            let missing = missing.trim_matches('`');
+            let key = if key.is_empty() { missing.to_owned() } else { format!("{key}.{missing}") };
+            return Error::argument(
+                self.place(span.start, &key),
+                "missing",
+                "a value; docs/survey.md tells which",
+            );
+        }
+        if found.starts_with("unknown field") {
+            return Error::argument(self.place(span.start, &format!("key {key}")), "unknown", accepted);
+        }
+        if accepted.is_empty() {
+            // A sentence of ours from a value with several forms, or an error of syntax.
+            return match self.find(&key) {
+                Some(Found { value: Some(_), .. }) if !key.is_empty() => {
+                    Error::argument(self.place(span.start, &key), text, message)
+                }
+                _ => Error::argument(self.place(span.start, "syntax"), "not TOML", message),
+            };
+        }
+        Error::argument(self.place(span.start, &key), text, accepted)
+    }
+}
+
+fn one_line(text: &str) -> String {
+    const LONGEST: usize = 80;
+    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((cut, _)) = line.char_indices().nth(LONGEST) {
+        line.truncate(cut);
+        line.push('…');
+    }
+    line
+}
+
+fn in_plain_words(accepted: &str) -> String {
+    match accepted {
+        "usize" | "u64" | "u32" => "a whole number, 0 or more".into(),
+        "f64" | "f32" => "a number".into(),
+        "a boolean" => "true or false".into(),
+        "an array of length 3" => "three values: [x, y, z]".into(),
+        "an array of length 2" => "two values: [x, y]".into(),
+        other => other.to_owned(),
+    }
+}

@@ -1,0 +1,230 @@
+//! A survey that has been read and checked: everything that can be known to be wrong
+//! before anything runs is refused here.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gpusched::backend::Backend;
+use gpusched::backend::cpu::CpuBackend;
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::Model;
+use gpusched::fd::plan::{Options, Plan};
+use gpusched::fd::survey::Shot;
+use gpusched::fd::verify;
+use gpusched::fd::wavelet::{self, Wavelet};
+use gpusched::{Error, Result};
+
+use crate::document::Document;
+use crate::survey::{Mute, Shape, Spacing, Step, Survey};
+use crate::{model, positions};
+
+/// Fewer cells per shortest wavelength show as dispersion after some tens of wavelengths.
+const ENOUGH_CELLS: f64 = 3.0;
+/// Part of the largest stable step that `dt_s = "auto"` takes.
+const AUTO: f64 = 0.9;
+
+pub struct Job {
+    pub survey: Survey,
+    pub folder: PathBuf,
+    pub plan: Arc<Plan>,
+    pub shots: Vec<Shot>,
+    pub dt_max: f64,
+    pub cells_per_wavelength: f64,
+    pub shot_bytes: u64,
+    pub warnings: Vec<String>,
+}
+
+impl Job {
+    pub fn load(path: &Path) -> Result<Job> {
+        let file = Document::open(path)?;
+        let survey: Survey = file.read()?;
+        let grid = grid(&file, &survey)?;
+        check_plain_values(&file, &survey)?;
+        let sources = positions::sources(&file, &grid, &survey.sources)?;
+        let receivers = positions::receivers(&file, &grid, &survey.receivers)?;
+        check_host_memory(&grid)?;
+
+        let vp = model::velocity(&file, &grid, &survey.model.velocity)?;
+        let rho = model::density(&file, &grid, survey.model.density.as_ref(), &vp)?;
+        let model = Arc::new(Model::new(grid, vp, rho)?);
+        let dt_max = verify::dt_max(&model);
+        let dt = time_step(&file, survey.time.dt_s, dt_max)?;
+        let nt = steps(&file, &survey, dt)?;
+        let frequency = survey.wavelet.peak_hz as f32;
+        let wavelet = Wavelet::new(library_shape(survey.wavelet.shape), frequency, dt, nt)
+            .map_err(|error| file.blame("wavelet.peak_hz", error))?;
+        let plan = Arc::new(Plan::new(model.clone(), dt, Options::default())?);
+
+        let mut shots: Vec<Shot> = sources
+            .into_iter()
+            .map(|source| Shot {
+                source,
+                wavelet: wavelet.clone(),
+                amplitude: survey.wavelet.amplitude as f32,
+                nt,
+                receivers: receivers.clone(),
+                record_every: survey.time.sample_every,
+                snapshot_every: survey.snapshots.as_ref().map(|snapshots| snapshots.every),
+                mute: None,
+            })
+            .collect();
+        if let Some(mute) = &survey.mute {
+            shots.iter_mut().for_each(|shot| shot.mute = Some(mute_steps(shot, mute, &grid, dt)));
+        }
+        let mut shot_bytes = 0;
+        for (at, shot) in shots.iter().enumerate() {
+            plan.check(shot).map_err(|error| name_shot(at + 1, error))?;
+            shot_bytes = plan.shot_bytes(shot).max(shot_bytes);
+        }
+
+        let cells_per_wavelength = verify::cells_per_wavelength(&model, frequency);
+        let mut warnings = Vec::new();
+        if cells_per_wavelength < ENOUGH_CELLS {
+            warnings.push(format!(
+                "{cells_per_wavelength:.2} cells per shortest wavelength ({} m/s at {} Hz, 2.5 times the peak); \
+                 below {ENOUGH_CELLS} expect dispersion: lower wavelet.peak_hz or grid.spacing_m",
+                model.vp_range[0],
+                2.5 * frequency
+            ));
+        }
+        let folder = file.resolve(&survey.output.folder);
+        Ok(Job { survey, folder, plan, shots, dt_max, cells_per_wavelength, shot_bytes, warnings })
+    }
+
+    pub fn grid(&self) -> &Grid {
+        &self.plan.model.grid
+    }
+}
+
+fn name_shot(number: usize, error: Error) -> Error {
+    match error {
+        Error::Argument { what, value, accepted } => {
+            Error::Argument { what: format!("shot {number}: {what}"), value, accepted }
+        }
+        other => other,
+    }
+}
+
+fn grid(file: &Document, survey: &Survey) -> Result<Grid> {
+    if survey.grid.n.iter().any(|n| !(1..=100_000).contains(n)) {
+        return Err(file.refuse("grid.n", "1 to 100000 cells along x, y and z"));
+    }
+    let spacing = match survey.grid.spacing_m {
+        Spacing::Cubic(h) => [h; 3],
+        Spacing::Axes(h) => h,
+    };
+    if spacing.iter().any(|h| !(1e-6..=1e6).contains(h)) {
+        return Err(file.refuse("grid.spacing_m", "0.000001 to 1000000 metres"));
+    }
+    Grid::new(survey.grid.n, spacing.map(|h| h as f32))
+}
+
+fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
+    let positive = |value: f64| value.is_finite() && value > 0.0;
+    if !positive(survey.wavelet.peak_hz) {
+        return Err(file.refuse("wavelet.peak_hz", "a positive, finite number of hertz"));
+    }
+    if !(survey.wavelet.amplitude as f32).is_finite() {
+        return Err(file.refuse("wavelet.amplitude", "a finite number that float32 can hold"));
+    }
+    if survey.time.sample_every == 0 {
+        return Err(file.refuse("time.sample_every", "1 step or more"));
+    }
+    if survey.snapshots.as_ref().is_some_and(|snapshots| snapshots.every == 0) {
+        return Err(file.refuse("snapshots.every", "1 step or more"));
+    }
+    if let Some(mute) = &survey.mute {
+        if !positive(mute.velocity_m_s) {
+            return Err(file.refuse("mute.velocity_m_s", "a positive, finite number of m/s"));
+        }
+        if !(mute.after_s.is_finite() && mute.after_s >= 0.0) {
+            return Err(file.refuse("mute.after_s", "0 seconds or more"));
+        }
+    }
+    if !(50.0..=100.0).contains(&survey.output.clip_percentile) {
+        return Err(file.refuse("output.clip_percentile", "50 to 100"));
+    }
+    if survey.run.slots.is_some_and(|slots| !(1..=256).contains(&slots)) {
+        return Err(file.refuse("run.slots", "1 to 256 shots at a time on a device"));
+    }
+    Ok(())
+}
+
+/// Before the model is made: a grid that is too large by far must not take the machine down.
+fn check_host_memory(grid: &Grid) -> Result<()> {
+    let host = CpuBackend::new(None).devices()?;
+    let there = host.iter().map(|host| host.free_bytes).max().unwrap_or(u64::MAX);
+    // Velocity and density, and the two coefficients that are made of them.
+    let needed = 16 * grid.cells() as u64;
+    if needed <= there {
+        return Ok(());
+    }
+    let what = format!("a model of {} x {} x {} cells", grid.n[0], grid.n[1], grid.n[2]);
+    Err(Error::NoMemory { what, needed, place: "this machine".into(), there })
+}
+
+fn time_step(file: &Document, from: Step, dt_max: f64) -> Result<f32> {
+    let seconds = match from {
+        Step::Auto => rounded_down(AUTO * dt_max),
+        Step::Seconds(seconds) => seconds,
+    };
+    let dt = seconds as f32;
+    if !(dt.is_finite() && dt > 0.0) {
+        return Err(file.refuse("time.dt_s", "a positive, finite number of seconds, or \"auto\""));
+    }
+    if f64::from(dt) > dt_max {
+        let largest = (dt_max * 1e7).floor() / 1e7;
+        return Err(file.refuse(
+            "time.dt_s",
+            format!("at most {largest} s, the largest stable step with this model and grid; or \"auto\""),
+        ));
+    }
+    Ok(dt)
+}
+
+/// To two digits, so that the step reads well: 0.00168 becomes 0.0016.
+fn rounded_down(seconds: f64) -> f64 {
+    let unit = 10f64.powi(seconds.log10().floor() as i32 - 1);
+    let digits = (seconds / unit).floor();
+    // Through text: 16 times 1e-4 is not the number nearest to 0.0016.
+    format!("{digits}e{}", unit.log10().round()).parse().unwrap_or(digits * unit)
+}
+
+fn steps(file: &Document, survey: &Survey, dt: f32) -> Result<usize> {
+    const MOST: usize = 10_000_000;
+    let accepted = format!("1 to {MOST} steps");
+    match (survey.time.nt, survey.time.duration_s) {
+        (Some(nt), None) if (1..=MOST).contains(&nt) => Ok(nt),
+        (Some(_), None) => Err(file.refuse("time.nt", accepted)),
+        (None, Some(duration)) => {
+            let nt = (duration / f64::from(dt)).round();
+            if nt >= 1.0 && nt <= MOST as f64 {
+                return Ok(nt as usize);
+            }
+            Err(file.refuse("time.duration_s", format!("seconds that make {accepted} of {dt} s")))
+        }
+        _ => Err(file.refuse("time", "either `nt` or `duration_s`")),
+    }
+}
+
+/// Steps before the time that a wave takes from the source, and some seconds more.
+fn mute_steps(shot: &Shot, mute: &Mute, grid: &Grid, dt: f32) -> Vec<usize> {
+    let source = positions::metres(grid, shot.source);
+    let count = |cell| {
+        let here = positions::metres(grid, cell);
+        let distance = (0..3).map(|axis| (here[axis] - source[axis]).powi(2)).sum::<f64>().sqrt();
+        ((distance / mute.velocity_m_s + mute.after_s) / f64::from(dt)).ceil() as usize
+    };
+    shot.receivers.cells(grid.n).map(count).collect()
+}
+
+fn library_shape(shape: Shape) -> wavelet::Shape {
+    match shape {
+        Shape::Ricker => wavelet::Shape::Ricker,
+        Shape::GaussianDerivative => wavelet::Shape::GaussianDerivative,
+        Shape::Gaussian => wavelet::Shape::Gaussian,
+        Shape::RickerIntegral => wavelet::Shape::RickerIntegral,
+        Shape::RickerDoubleIntegral => wavelet::Shape::RickerDoubleIntegral,
+        Shape::RickerTripleIntegral => wavelet::Shape::RickerTripleIntegral,
+    }
+}

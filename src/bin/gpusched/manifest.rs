@@ -1,0 +1,91 @@
+//! `survey.json`: what was asked for, and what has become of every shot. It stands in
+//! the output folder from the start and is renewed as shots end, so that it tells
+//! the truth about a run that was broken off.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use gpusched::io::atomic;
+use gpusched::{Error, Result};
+use serde_json::{Value, json};
+
+use crate::job::Job;
+use crate::output::{Report, record_name, side_name};
+use crate::positions;
+
+/// Rewritten at most this often while shots end.
+const PAUSE: Duration = Duration::from_secs(2);
+
+pub struct Manifest {
+    path: PathBuf,
+    content: Value,
+    begun: Instant,
+    written: Option<Instant>,
+}
+
+impl Manifest {
+    pub fn new(job: &Job, mut summary: Value) -> Manifest {
+        let shots: Vec<_> = (1..=job.shots.len())
+            .map(|number| {
+                json!({
+                    "shot": number,
+                    "source_m": positions::metres(job.grid(), job.shots[number - 1].source),
+                    "state": "queued",
+                })
+            })
+            .collect();
+        if let Value::Object(parts) = &mut summary {
+            parts.insert("number_of_shots".into(), job.shots.len().into());
+            parts.insert("version".into(), env!("CARGO_PKG_VERSION").into());
+            parts.insert(
+                "wavelet".into(),
+                json!({
+                    "shape": job.survey.wavelet.shape,
+                    "peak_hz": job.survey.wavelet.peak_hz,
+                    "amplitude": job.survey.wavelet.amplitude,
+                }),
+            );
+            parts.insert("state".into(), "running".into());
+            parts.insert("shots".into(), shots.into());
+        }
+        let path = job.folder.join("survey.json");
+        Manifest { path, content: summary, begun: Instant::now(), written: None }
+    }
+
+    pub fn done(&mut self, number: usize, report: &Report) {
+        let shot = &mut self.content["shots"][number - 1];
+        shot["state"] = "done".into();
+        shot["record"] = record_name(number).into();
+        shot["description"] = side_name(number).into();
+        shot["files"] = report.files.clone().into();
+        shot["device"] = report.device.clone().into();
+        shot["seconds"] = report.seconds.into();
+    }
+
+    pub fn failed(&mut self, number: usize, why: &str) {
+        let shot = &mut self.content["shots"][number - 1];
+        shot["state"] = "failed".into();
+        shot["error"] = why.into();
+    }
+
+    pub fn write(&mut self) -> Result<()> {
+        self.written = Some(Instant::now());
+        self.content["seconds"] = self.begun.elapsed().as_secs_f64().into();
+        let text = serde_json::to_string_pretty(&self.content)
+            .map_err(|error| Error::Internal(format!("survey.json: {error}")))?;
+        atomic::write(&self.path, text.as_bytes())
+    }
+
+    pub fn write_now_and_then(&mut self) -> Result<()> {
+        if self.written.is_some_and(|written| written.elapsed() < PAUSE) {
+            return Ok(());
+        }
+        self.write()
+    }
+
+    pub fn finish(&mut self, failed: usize) -> Result<()> {
+        self.content["state"] = if failed == 0 { "done" } else { "failed" }.into();
+        self.content["failed"] = failed.into();
+        self.write()
+    }
+}

@@ -1,0 +1,223 @@
+//! From the `[model]` table to velocity and density on the grid.
+
+use std::path::{Path, PathBuf};
+
+use gpusched::fd::grid::{AXES, Grid};
+use gpusched::io::{npy, raw};
+use gpusched::{Error, Result};
+
+use crate::document::Document;
+use crate::survey::{Layer, Property, PropertyTable};
+
+/// Velocities and densities beyond these are a mistake of units.
+const VELOCITIES: (f64, f64) = (1.0, 20_000.0);
+const DENSITIES: (f64, f64) = (0.1, 30_000.0);
+
+pub fn velocity(file: &Document, grid: &Grid, from: &Property) -> Result<Vec<f32>> {
+    Filler { file, grid, key: "model.velocity", range: VELOCITIES, unit: "m/s" }.fill(from)
+}
+
+/// `None`: 1000 kg/m³ everywhere.
+pub fn density(
+    file: &Document,
+    grid: &Grid,
+    from: Option<&Property>,
+    velocity: &[f32],
+) -> Result<Option<Vec<f32>>> {
+    match from {
+        None => Ok(None),
+        Some(Property::Name(name)) if name == "gardner" => Ok(Some(gardner(velocity))),
+        Some(from) => {
+            let filler = Filler { file, grid, key: "model.density", range: DENSITIES, unit: "kg/m3" };
+            filler.fill(from).map(Some)
+        }
+    }
+}
+
+/// Gardner, Gardner and Gregory (1974): 310 vp^0.25 in kg/m³, with vp in m/s.
+fn gardner(velocity: &[f32]) -> Vec<f32> {
+    velocity.iter().map(|&vp| 310.0 * vp.sqrt().sqrt()).collect()
+}
+
+struct Filler<'a> {
+    file: &'a Document,
+    grid: &'a Grid,
+    key: &'static str,
+    range: (f64, f64),
+    unit: &'static str,
+}
+
+impl Filler<'_> {
+    fn fill(&self, from: &Property) -> Result<Vec<f32>> {
+        match from {
+            Property::Constant(value) => {
+                self.check(self.key, *value)?;
+                Ok(vec![*value as f32; self.grid.cells()])
+            }
+            Property::Name(path) => {
+                self.load(&PropertyTable { file: Some(PathBuf::from(path)), ..Default::default() })
+            }
+            Property::Table(table) => match (&table.file, &table.layers) {
+                (Some(_), None) => self.load(table),
+                (None, Some(layers)) => self.layers(layers),
+                _ => Err(self.file.refuse(self.key, "either `file` or `layers`")),
+            },
+        }
+    }
+
+    fn check(&self, key: &str, value: f64) -> Result<()> {
+        let (least, most) = self.range;
+        if (least..=most).contains(&value) {
+            return Ok(());
+        }
+        Err(self.file.refuse(key, format!("{least} to {most} {}", self.unit)))
+    }
+
+    fn layers(&self, layers: &[Layer]) -> Result<Vec<f32>> {
+        if layers.is_empty() {
+            return Err(self.file.refuse(&format!("{}.layers", self.key), "at least one layer"));
+        }
+        for (at, layer) in layers.iter().enumerate() {
+            let key = |name: &str| format!("{}.layers.{at}.{name}", self.key);
+            self.check(&key("value"), layer.value)?;
+            if !layer.top_m.is_finite() {
+                return Err(self.file.refuse(&key("top_m"), "a finite number of metres"));
+            }
+            if !layer.slope.iter().all(|slope| slope.is_finite()) {
+                return Err(self.file.refuse(&key("slope"), "two finite numbers, metres per metre"));
+            }
+            if !layer.gradient.is_finite() {
+                return Err(self.file.refuse(&key("gradient"), "a finite change per metre"));
+            }
+        }
+        let [nx, ny, nz] = self.grid.n;
+        let h = self.grid.h.map(f64::from);
+        let mut values = Vec::with_capacity(self.grid.cells());
+        for iy in 0..ny {
+            for ix in 0..nx {
+                let top = |layer: &Layer| {
+                    layer.top_m + layer.slope[0] * ix as f64 * h[0] + layer.slope[1] * iy as f64 * h[1]
+                };
+                for iz in 0..nz {
+                    let z = iz as f64 * h[2];
+                    // What lies above the first top belongs to the first layer, without gradient.
+                    let layer = layers.iter().rev().find(|layer| top(layer) <= z).unwrap_or(&layers[0]);
+                    let value = layer.value + layer.gradient * (z - top(layer)).max(0.0);
+                    let (least, most) = self.range;
+                    if !(least..=most).contains(&value) {
+                        return Err(Error::argument(
+                            format!("{} of cell ({ix}, {iy}, {iz}) from its layers", self.key),
+                            value,
+                            format!("{least} to {most} {}", self.unit),
+                        ));
+                    }
+                    values.push(value as f32);
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    /// A file [iy][ix][iz], or a section [iz][ix] that is the same for all y.
+    fn load(&self, from: &PropertyTable) -> Result<Vec<f32>> {
+        let key = |name: &str| format!("{}.{name}", self.key);
+        let path = self.file.resolve(from.file.as_deref().unwrap_or(Path::new("")));
+        let is_npy = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
+        if let Some(every) = from.every.filter(|every| every.contains(&0)) {
+            return Err(self.file.refuse(&key("every"), format!("1 or more on each axis, not {every:?}")));
+        }
+        let (n, strides, data) = if is_npy {
+            if from.n.is_some() {
+                return Err(self.file.refuse(&key("n"), "nothing: an NPY file tells its own shape"));
+            }
+            let array = npy::read(&path)?;
+            match (array.shape.as_slice(), from.extrude) {
+                (&[ny, nx, nz], false) => ([nx, ny, nz], [nz, nx * nz, 1], array.data),
+                (&[nz, nx], true) => ([nx, self.grid.n[1], nz], [1, 0, nx], array.data),
+                (shape, extrude) => {
+                    let accepted = match extrude {
+                        false => "[iy][ix][iz]; a section [iz][ix] needs `extrude = true`",
+                        true => "with `extrude`, a section [iz][ix]",
+                    };
+                    let what = format!("the shape of {}", path.display());
+                    return Err(Error::argument(what, format!("{shape:?}"), accepted));
+                }
+            }
+        } else {
+            let n = from.n.unwrap_or(match from.extrude {
+                true => [self.grid.n[0], 1, self.grid.n[2]],
+                false => self.grid.n,
+            });
+            let count =
+                n.iter().try_fold(1usize, |count, &n| count.checked_mul(n)).filter(|&count| count > 0);
+            let Some(count) = count else {
+                return Err(self.file.refuse(&key("n"), "the file's shape in cells, 1 or more on each axis"));
+            };
+            if from.extrude && n[1] != 1 {
+                return Err(self
+                    .file
+                    .refuse(&key("n"), "ny of 1 with `extrude`: the file is one section [ix][iz]"));
+            }
+            let along_y = if from.extrude { (self.grid.n[1], 0) } else { (n[1], n[0] * n[2]) };
+            ([n[0], along_y.0, n[2]], [n[2], along_y.1, 1], raw::read(&path, count)?)
+        };
+        self.cut(from, &path, n, strides, &data)
+    }
+
+    /// Takes the grid's cells out of a file of `n` cells, `strides` values apart.
+    fn cut(
+        &self,
+        from: &PropertyTable,
+        path: &Path,
+        n: [usize; 3],
+        strides: [usize; 3],
+        data: &[f32],
+    ) -> Result<Vec<f32>> {
+        let first = from.first.unwrap_or([0; 3]);
+        let every = from.every.unwrap_or([1; 3]);
+        let whole = from.first.is_none() && from.every.is_none();
+        for axis in 0..3 {
+            // An extruded section has as many cells in y as are asked for.
+            if strides[axis] == 0 {
+                continue;
+            }
+            let wanted = self.grid.n[axis];
+            let last = (wanted - 1).checked_mul(every[axis]).and_then(|last| last.checked_add(first[axis]));
+            let fits = last.is_some_and(|last| last < n[axis]);
+            if !fits || (whole && n[axis] != wanted) {
+                return Err(Error::argument(
+                    format!("the shape of {} along {}", path.display(), AXES[axis]),
+                    format!("{} cells", n[axis]),
+                    format!(
+                        "the {wanted} cells of grid.n; with {0}.first and {0}.every, which take a part of it, \
+                         at least {1} cells here",
+                        self.key,
+                        last.map_or("more than 2^64".into(), |last| (last + 1).to_string()),
+                    ),
+                ));
+            }
+        }
+        let step: [usize; 3] = std::array::from_fn(|axis| every[axis] * strides[axis]);
+        let start: usize = (0..3).map(|axis| first[axis] * strides[axis]).sum();
+        let [nx, ny, nz] = self.grid.n;
+        let mut values = Vec::with_capacity(self.grid.cells());
+        for iy in 0..ny {
+            for ix in 0..nx {
+                let row = start + iy * step[1] + ix * step[0];
+                values.extend((0..nz).map(|iz| data[row + iz * step[2]]));
+            }
+        }
+        let (least, most) = (self.range.0 as f32, self.range.1 as f32);
+        match values.iter().position(|value| !(least..=most).contains(value)) {
+            None => Ok(values),
+            Some(at) => {
+                let (iz, ix, iy) = (at % nz, at / nz % nx, at / nz / nx);
+                Err(Error::argument(
+                    format!("the value of cell ({ix}, {iy}, {iz}) from {}", path.display()),
+                    values[at],
+                    format!("{least} to {most} {}", self.unit),
+                ))
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What of a shot is drawn: one line of its receivers and one section of a snapshot.
+
+use std::path::Path;
+
+use gpusched::Result;
+use gpusched::fd::grid::Grid;
+use gpusched::fd::plan::Plan;
+use gpusched::fd::survey::{Gather, Receivers, Shot};
+
+use crate::output::{decimal, picture_path};
+use crate::plot::{self, Colours, Image};
+use crate::positions;
+
+#[derive(Default)]
+pub struct Picture {
+    pub line: Option<Line>,
+    pub section: Option<Section>,
+}
+
+/// Traces along x, of the receivers nearest the source in y.
+pub struct Line {
+    image: Image,
+    y_m: f64,
+    source_m: [f64; 3],
+}
+
+/// The plane y = source's y of a snapshot.
+pub struct Section {
+    image: Image,
+    seconds: f64,
+    source_m: [f64; 3],
+}
+
+impl Line {
+    /// `None` if the receivers make no line along x of two traces and more.
+    pub fn nearest(plan: &Plan, shot: &Shot, gather: &Gather) -> Option<Line> {
+        let grid = &plan.model.grid;
+        let cells: Vec<_> = shot.receivers.cells(grid.n).collect();
+        let nearest = cells.iter().map(|cell| cell[1]).min_by_key(|iy| iy.abs_diff(shot.source[1]))?;
+        let mut traces: Vec<usize> = (0..cells.len()).filter(|&trace| cells[trace][1] == nearest).collect();
+        if matches!(shot.receivers, Receivers::List(_)) {
+            traces.sort_by_key(|&trace| cells[trace][0]);
+        }
+        let (first, last) = (*traces.first()?, *traces.last()?);
+        if cells[first][0] == cells[last][0] || gather.samples < 2 {
+            return None;
+        }
+        let values = traces
+            .iter()
+            .flat_map(|&trace| &gather.data[trace * gather.samples..(trace + 1) * gather.samples])
+            .copied()
+            .collect();
+        let metres = |trace: usize| positions::metres(grid, cells[trace]);
+        let dt = decimal(plan.dt);
+        let image = Image {
+            columns: traces.len(),
+            values,
+            across: [metres(first)[0], metres(last)[0]],
+            down: [dt, dt * ((gather.samples - 1) * shot.record_every + 1) as f64],
+        };
+        let source_m = positions::metres(grid, shot.source);
+        Some(Line { image, y_m: metres(first)[1], source_m })
+    }
+}
+
+impl Section {
+    pub fn cut(grid: &Grid, source: [usize; 3], seconds: f64, field: &[f32]) -> Section {
+        let [nx, _, nz] = grid.n;
+        let start = grid.index([0, source[1], 0]);
+        let far = positions::metres(grid, grid.n.map(|n| n - 1));
+        let image = Image {
+            columns: nx,
+            values: field[start..start + nx * nz].to_vec(),
+            across: [0.0, far[0]],
+            down: [0.0, far[2]],
+        };
+        Section { image, seconds, source_m: positions::metres(grid, source) }
+    }
+}
+
+impl Picture {
+    /// Draws what there is, and returns the names of the files.
+    pub fn draw(&self, folder: &Path, number: usize, title: &str, percentile: f64) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        let mut draw = |what, image: &Image, labels: &plot::Labels, colours, true_scale| {
+            let path = picture_path(folder, number, what);
+            plot::draw(&path, image, labels, colours, percentile, true_scale)?;
+            names.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
+            Ok::<_, gpusched::Error>(())
+        };
+        if let Some(Line { image, y_m, source_m: [x, y, z] }) = &self.line {
+            let labels = plot::Labels {
+                title: format!("{title}, shot {number}: pressure record"),
+                subtitle: format!("source at x {x} m, y {y} m, z {z} m; receivers along y = {y_m} m"),
+                across: "Receiver x (m)",
+                down: "Time (s)",
+            };
+            draw("gather", image, &labels, Colours::Grey, false)?;
+        }
+        if let Some(Section { image, seconds, source_m: [x, y, z] }) = &self.section {
+            let labels = plot::Labels {
+                title: format!("{title}, shot {number}: pressure after {seconds:.3} s"),
+                subtitle: format!("section at y = {y} m; source at x {x} m, z {z} m"),
+                across: "x (m)",
+                down: "Depth z (m)",
+            };
+            draw("snapshot", image, &labels, Colours::BlueRed, true)?;
+        }
+        Ok(names)
+    }
+}

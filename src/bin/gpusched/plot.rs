@@ -1,0 +1,262 @@
+//! An image with axes and a colour bar as a PNG file.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use gpusched::io::atomic;
+use gpusched::{Error, Result};
+use plotters::backend::RGBPixel;
+use plotters::coord::Shift;
+use plotters::element::BitMapElement;
+use plotters::prelude::*;
+use plotters::style::register_font;
+
+const WIDTH: u32 = 1600;
+const HEIGHT: u32 = 1000;
+/// Pixels around the image: title above, labels left and below, colour bar right.
+const ABOVE: u32 = 110;
+const BELOW: u32 = 90;
+const LEFT: u32 = 130;
+const RIGHT: u32 = 190;
+/// Steps of the colour bar.
+const SHADES: usize = 256;
+const FONT: &str = "sans-serif";
+
+/// Values `[column][row]` over a rectangle, in the units of the axes.
+pub struct Image {
+    pub columns: usize,
+    pub values: Vec<f32>,
+    pub across: [f64; 2],
+    /// Downwards: the first row is at the top.
+    pub down: [f64; 2],
+}
+
+pub struct Labels {
+    pub title: String,
+    pub subtitle: String,
+    pub across: &'static str,
+    pub down: &'static str,
+}
+
+#[derive(Clone, Copy)]
+pub enum Colours {
+    /// Black to white, as records are shown.
+    Grey,
+    /// Blue for negative, red for positive.
+    BlueRed,
+}
+
+impl Colours {
+    /// The colour of a value from -1 to 1.
+    fn of(self, value: f64) -> [u8; 3] {
+        let value = value.clamp(-1.0, 1.0);
+        let byte = |part: f64| (part * 255.0).round() as u8;
+        match self {
+            Colours::Grey => [byte(0.5 - value / 2.0); 3],
+            Colours::BlueRed => {
+                let fade = |end: f64| byte(1.0 - value.abs().powf(0.8) * (1.0 - end));
+                let [r, g, b] = if value < 0.0 { [0.08, 0.22, 0.58] } else { [0.70, 0.05, 0.10] };
+                [fade(r), fade(g), fade(b)]
+            }
+        }
+    }
+}
+
+impl Image {
+    fn rows(&self) -> usize {
+        self.values.len() / self.columns.max(1)
+    }
+
+    /// The value that this part of the magnitudes stays below; never 0.
+    fn clip(&self, percentile: f64) -> f64 {
+        let mut sizes: Vec<f32> =
+            self.values.iter().map(|value| value.abs()).filter(|size| size.is_finite()).collect();
+        if sizes.is_empty() {
+            return 1.0;
+        }
+        let at = ((sizes.len() - 1) as f64 * percentile / 100.0).round() as usize;
+        let (_, &mut clip, above) = sizes.select_nth_unstable_by(at, f32::total_cmp);
+        // Mostly zeros: then the largest of all.
+        let clip = if clip > 0.0 { clip } else { above.iter().copied().fold(0.0, f32::max) };
+        if clip > 0.0 { f64::from(clip) } else { 1.0 }
+    }
+
+    /// Between the four values around a point; `x` and `y` from 0 to 1.
+    fn at(&self, x: f64, y: f64) -> f64 {
+        let rows = self.rows();
+        let split = |part: f64, count: usize| {
+            let exact = part * (count - 1) as f64;
+            let low = (exact as usize).min(count.saturating_sub(2));
+            (low, (low + 1).min(count - 1), exact - low as f64)
+        };
+        let (left, right, a) = split(x, self.columns);
+        let (top, bottom, b) = split(y, rows);
+        let value = |column: usize, row: usize| f64::from(self.values[column * rows + row]);
+        let mix = |row| value(left, row) * (1.0 - a) + value(right, row) * a;
+        mix(top) * (1.0 - b) + mix(bottom) * b
+    }
+
+    fn pixels(&self, size: (u32, u32), clip: f64, colours: Colours) -> Vec<u8> {
+        let part = |at: u32, of: u32| (f64::from(at) + 0.5) / f64::from(of);
+        let row = |y| (0..size.0).map(move |x| self.at(part(x, size.0), part(y, size.1)));
+        (0..size.1).flat_map(row).flat_map(|value| colours.of(value / clip)).collect()
+    }
+}
+
+/// Draws `image`, with the colours at their ends at this percentile of its magnitudes.
+/// With `true_scale` a metre is as long down as it is across, as far as that gives a sane shape.
+pub fn draw(
+    path: &Path,
+    image: &Image,
+    labels: &Labels,
+    colours: Colours,
+    percentile: f64,
+    true_scale: bool,
+) -> Result<()> {
+    let fail = |why: String| Error::io("draw", path, why);
+    if image.columns < 2 || image.rows() < 2 {
+        return Err(fail("it has less than two columns or rows".into()));
+    }
+    let fonts = FONTS.get_or_init(|| {
+        register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok()
+            && register_font(FONT, FontStyle::Bold, dejavu::sans::bold()).is_ok()
+    });
+    if !fonts {
+        return Err(fail("its font could not be loaded".into()));
+    }
+    let across = WIDTH - LEFT - RIGHT;
+    let mut height = HEIGHT;
+    if true_scale {
+        let ratio = (image.down[1] - image.down[0]) / (image.across[1] - image.across[0]);
+        height = ((f64::from(across) * ratio) as u32).clamp(360, HEIGHT - ABOVE - BELOW) + ABOVE + BELOW;
+    }
+    let mut pixels = vec![255; (WIDTH * height * 3) as usize];
+    {
+        let area = BitMapBackend::with_buffer(&mut pixels, (WIDTH, height)).into_drawing_area();
+        paint(&area, (across, height - ABOVE - BELOW), image, labels, colours, percentile)
+            .map_err(|error| fail(error.to_string()))?;
+        area.present().map_err(|error| fail(error.to_string()))?;
+    }
+    let bytes = encode(&pixels, (WIDTH, height)).map_err(|error| fail(error.to_string()))?;
+    atomic::write(path, &bytes)
+}
+
+static FONTS: OnceLock<bool> = OnceLock::new();
+
+type Area<'a> = DrawingArea<BitMapBackend<'a>, Shift>;
+type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+
+fn paint(
+    area: &Area<'_>,
+    size: (u32, u32),
+    image: &Image,
+    labels: &Labels,
+    colours: Colours,
+    percentile: f64,
+) -> Drawn {
+    let ink = RGBColor(30, 30, 30);
+    let at = |x: u32, y: u32| (x as i32, y as i32);
+    let title = (FONT, 34).into_font().style(FontStyle::Bold).color(&ink);
+    area.draw_text(&labels.title, &title, at(LEFT, 16))?;
+    area.draw_text(&labels.subtitle, &(FONT, 24).into_font().color(&ink), at(LEFT, 64))?;
+
+    let clip = image.clip(percentile);
+    blit(area, at(LEFT, ABOVE), size, image.pixels(size, clip, colours))?;
+    let frame = area.clone().shrink((0, ABOVE), (LEFT + size.0, size.1 + BELOW));
+    let mut chart = ChartBuilder::on(&frame)
+        .set_label_area_size(LabelAreaPosition::Left, LEFT)
+        .set_label_area_size(LabelAreaPosition::Bottom, BELOW)
+        .build_cartesian_2d(image.across[0]..image.across[1], image.down[1]..image.down[0])?;
+    chart
+        .configure_mesh()
+        .disable_mesh()
+        .axis_style(ink.stroke_width(2))
+        .set_all_tick_mark_size(8)
+        .x_desc(labels.across)
+        .y_desc(labels.down)
+        .x_labels(10)
+        .y_labels((size.1 / 80) as usize)
+        .x_label_formatter(&|value| number(*value, image.across[1] - image.across[0]))
+        .y_label_formatter(&|value| number(*value, image.down[1] - image.down[0]))
+        .label_style((FONT, 22).into_font().color(&ink))
+        .axis_desc_style((FONT, 26).into_font().color(&ink))
+        .draw()?;
+    outline(area, at(LEFT, ABOVE), size, ink)?;
+    colour_bar(area, size, clip, colours, percentile, ink)
+}
+
+fn colour_bar(
+    area: &Area<'_>,
+    size: (u32, u32),
+    clip: f64,
+    colours: Colours,
+    percentile: f64,
+    ink: RGBColor,
+) -> Drawn {
+    let bar = (28, size.1);
+    let left = LEFT + size.0 + 30;
+    let gradient = Image {
+        columns: 2,
+        values: (0..2)
+            .flat_map(|_| (0..SHADES).map(|at| 1.0 - 2.0 * at as f32 / (SHADES - 1) as f32))
+            .collect(),
+        across: [0.0, 1.0],
+        down: [1.0, -1.0],
+    };
+    blit(area, (left as i32, ABOVE as i32), bar, gradient.pixels(bar, 1.0, colours))?;
+    outline(area, (left as i32, ABOVE as i32), bar, ink)?;
+    let label = (FONT, 20).into_font().color(&ink);
+    for part in [1.0, 0.5, 0.0, -0.5, -1.0] {
+        let y = f64::from(ABOVE) + f64::from(size.1) * (1.0 - part) / 2.0;
+        let x = (left + bar.0) as i32;
+        area.draw(&PathElement::new([(x, y as i32), (x + 7, y as i32)], ink.stroke_width(2)))?;
+        area.draw_text(&scientific(part * clip), &label, (x + 12, y as i32 - 11))?;
+    }
+    let caption = (FONT, 20).into_font().color(&ink);
+    let y = (ABOVE + size.1 + 16) as i32;
+    area.draw_text("Pressure", &caption, (left as i32 - 8, y))?;
+    area.draw_text(&format!("clip: {percentile} %"), &caption, (left as i32 - 8, y + 28))?;
+    Ok(())
+}
+
+fn blit(area: &Area<'_>, at: (i32, i32), size: (u32, u32), pixels: Vec<u8>) -> Drawn {
+    let bitmap = BitMapElement::<_, RGBPixel>::with_owned_buffer(at, size, pixels);
+    area.draw(&bitmap.ok_or("the image has not the size that it was made for")?)?;
+    Ok(())
+}
+
+fn outline(area: &Area<'_>, at: (i32, i32), size: (u32, u32), ink: RGBColor) -> Drawn {
+    let end = (at.0 + size.0 as i32, at.1 + size.1 as i32);
+    area.draw(&Rectangle::new([at, end], ink.stroke_width(2)))?;
+    Ok(())
+}
+
+/// As many decimals as the span of an axis needs.
+fn number(value: f64, span: f64) -> String {
+    let decimals = (1.5 - span.abs().log10()).ceil().clamp(0.0, 6.0) as usize;
+    // No "-0".
+    let value = if value.abs() < span.abs() * 1e-9 { 0.0 } else { value };
+    format!("{value:.decimals$}")
+}
+
+fn scientific(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".into(),
+        size if (0.01..10_000.0).contains(&size) => {
+            let decimals = (2.0 - size.log10().floor()).clamp(0.0, 4.0) as usize;
+            format!("{value:.decimals$}")
+        }
+        _ => format!("{value:.2e}"),
+    }
+}
+
+fn encode(pixels: &[u8], size: (u32, u32)) -> std::result::Result<Vec<u8>, png::EncodingError> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, size.0, size.1);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(pixels)?;
+    writer.finish()?;
+    Ok(bytes)
+}

@@ -1,0 +1,129 @@
+//! From metres to cells: sources and receivers stand on cells, and the cell
+//! (0, 0, 0) is at 0 m on every axis.
+
+use gpusched::Result;
+use gpusched::fd::grid::{AXES, Grid};
+use gpusched::fd::survey::Receivers;
+
+use crate::document::Document;
+use crate::survey;
+
+/// How far from a cell a position may be, in cells: room for rounded decimals.
+const TOLERANCE: f64 = 0.01;
+const MOST_SHOTS: usize = 1_000_000;
+
+pub fn metres(grid: &Grid, cell: [usize; 3]) -> [f64; 3] {
+    std::array::from_fn(|axis| tidy(cell[axis] as f64 * f64::from(grid.h[axis])))
+}
+
+/// Micrometres are enough, and read better than what float32 makes of a decimal.
+pub fn tidy(metres: f64) -> f64 {
+    (metres * 1e6).round() / 1e6
+}
+
+fn cell(file: &Document, grid: &Grid, key: &str, at: [f64; 3]) -> Result<[usize; 3]> {
+    let mut cell = [0; 3];
+    for axis in 0..3 {
+        cell[axis] = index(file, grid, key, axis, at[axis])?;
+    }
+    Ok(cell)
+}
+
+fn index(file: &Document, grid: &Grid, key: &str, axis: usize, metres: f64) -> Result<usize> {
+    let (h, n, name) = (f64::from(grid.h[axis]), grid.n[axis], AXES[axis]);
+    let exact = metres / h;
+    let last = (n - 1) as f64;
+    if !(exact >= -TOLERANCE && exact <= last + TOLERANCE) {
+        let accepted = format!("{name} from 0 to {} m, inside the grid, and not {metres}", tidy(last * h));
+        return Err(file.refuse(key, accepted));
+    }
+    let nearest = exact.round();
+    if (exact - nearest).abs() > TOLERANCE {
+        let accepted = format!("{name} on a cell; nearest to {metres} m is {} m", tidy(nearest * h));
+        return Err(file.refuse(key, accepted));
+    }
+    Ok(nearest as usize)
+}
+
+/// Whole cells in a step of so many metres.
+fn stride(file: &Document, grid: &Grid, key: &str, axis: usize, metres: f64) -> Result<usize> {
+    let h = f64::from(grid.h[axis]);
+    let cells = (metres / h).round();
+    if !(metres.is_finite() && metres > 0.0 && cells >= 1.0 && (metres / h - cells).abs() <= TOLERANCE) {
+        let accepted = format!("positive multiples of the spacing, which is {} m in {}", tidy(h), AXES[axis]);
+        return Err(file.refuse(key, accepted));
+    }
+    Ok(cells as usize)
+}
+
+/// The sources' cells, in the order of the shots: x runs fastest.
+pub fn sources(file: &Document, grid: &Grid, from: &survey::Sources) -> Result<Vec<[usize; 3]>> {
+    match (&from.positions_m, from.first_m) {
+        (Some(list), None) => {
+            if let Some((key, _)) = [("step_m", from.step_m.is_some()), ("count", from.count.is_some())]
+                .iter()
+                .find(|(_, is)| *is)
+            {
+                return Err(file.refuse(&format!("sources.{key}"), "nothing: it goes with `first_m` only"));
+            }
+            if list.is_empty() || list.len() > MOST_SHOTS {
+                return Err(file.refuse("sources.positions_m", format!("1 to {MOST_SHOTS} positions")));
+            }
+            let place = |(at, position): (usize, &[f64; 3])| {
+                cell(file, grid, &format!("sources.positions_m.{at}"), *position)
+            };
+            list.iter().enumerate().map(place).collect()
+        }
+        (None, Some(first)) => {
+            let count = from.count.unwrap_or([1, 1]);
+            let shots = count[0].checked_mul(count[1]);
+            if !shots.is_some_and(|shots| (1..=MOST_SHOTS).contains(&shots)) {
+                return Err(file.refuse("sources.count", format!("1 to {MOST_SHOTS} shots in all")));
+            }
+            let first = cell(file, grid, "sources.first_m", first)?;
+            let mut step = [0, 0];
+            for axis in 0..2 {
+                if count[axis] > 1 {
+                    let Some(metres) = from.step_m else {
+                        return Err(
+                            file.refuse("sources.step_m", "[x, y] in metres, as there is more than one shot")
+                        );
+                    };
+                    step[axis] = stride(file, grid, "sources.step_m", axis, metres[axis])?;
+                    let room = (grid.n[axis] - 1 - first[axis]) / step[axis] + 1;
+                    if count[axis] > room {
+                        let accepted =
+                            format!("at most {room} in {} with this step, to stay in the grid", AXES[axis]);
+                        return Err(file.refuse("sources.count", accepted));
+                    }
+                }
+            }
+            let along_x = |iy: usize| {
+                (0..count[0]).map(move |ix| [first[0] + ix * step[0], first[1] + iy * step[1], first[2]])
+            };
+            Ok((0..count[1]).flat_map(along_x).collect())
+        }
+        _ => Err(file.refuse("sources", "either `first_m` with `step_m` and `count`, or `positions_m`")),
+    }
+}
+
+pub fn receivers(file: &Document, grid: &Grid, from: &survey::Receivers) -> Result<Receivers> {
+    let Some(list) = &from.positions_m else {
+        let every = from.every.unwrap_or([1, 1]);
+        if every.contains(&0) {
+            return Err(file.refuse("receivers.every", "1 or more cells in x and y"));
+        }
+        let iz = index(file, grid, "receivers.depth_m", 2, from.depth_m.unwrap_or(0.0))?;
+        return Ok(Receivers::Plane { iz, every });
+    };
+    if from.depth_m.is_some() || from.every.is_some() {
+        return Err(file.refuse("receivers", "either `depth_m` and `every`, or `positions_m`"));
+    }
+    if list.is_empty() {
+        return Err(file.refuse("receivers.positions_m", "at least one position"));
+    }
+    let place = |(at, position): (usize, &[f64; 3])| {
+        cell(file, grid, &format!("receivers.positions_m.{at}"), *position)
+    };
+    list.iter().enumerate().map(place).collect::<Result<_>>().map(Receivers::List)
+}

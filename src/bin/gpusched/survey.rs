@@ -1,0 +1,250 @@
+//! The keys of a survey file, as they are written. `docs/survey.md` tells each with its
+//! unit, range and default; the two are kept together.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Survey {
+    pub title: Option<String>,
+    pub grid: Grid,
+    pub model: Model,
+    pub time: Time,
+    pub wavelet: Wavelet,
+    pub sources: Sources,
+    #[serde(default)]
+    pub receivers: Receivers,
+    pub snapshots: Option<Snapshots>,
+    pub mute: Option<Mute>,
+    #[serde(default)]
+    pub output: Output,
+    #[serde(default)]
+    pub run: Run,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grid {
+    pub n: [usize; 3],
+    pub spacing_m: Spacing,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "a number of metres, or three: [dx, dy, dz]")]
+pub enum Spacing {
+    Cubic(f64),
+    Axes([f64; 3]),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    pub velocity: Property,
+    pub density: Option<Property>,
+}
+
+/// What fills the grid with one property of the medium.
+#[derive(Debug)]
+pub enum Property {
+    Constant(f64),
+    /// A file's path, or a rule's name.
+    Name(String),
+    Table(PropertyTable),
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PropertyTable {
+    pub file: Option<PathBuf>,
+    /// Shape of a raw file, if it is not that of the grid.
+    pub n: Option<[usize; 3]>,
+    pub first: Option<[usize; 3]>,
+    pub every: Option<[usize; 3]>,
+    #[serde(default)]
+    pub extrude: bool,
+    pub layers: Option<Vec<Layer>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layer {
+    #[serde(default)]
+    pub top_m: f64,
+    /// Metres that the top goes down per metre in x and y.
+    #[serde(default)]
+    pub slope: [f64; 2],
+    pub value: f64,
+    /// Change of the value per metre below the top.
+    #[serde(default)]
+    pub gradient: f64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Time {
+    pub dt_s: Step,
+    pub nt: Option<usize>,
+    pub duration_s: Option<f64>,
+    #[serde(default = "one")]
+    pub sample_every: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Step {
+    Auto,
+    Seconds(f64),
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    Ricker,
+    GaussianDerivative,
+    Gaussian,
+    RickerIntegral,
+    RickerDoubleIntegral,
+    RickerTripleIntegral,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wavelet {
+    #[serde(default = "ricker")]
+    pub shape: Shape,
+    pub peak_hz: f64,
+    #[serde(default = "ten_thousand")]
+    pub amplitude: f64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sources {
+    pub first_m: Option<[f64; 3]>,
+    pub step_m: Option<[f64; 2]>,
+    pub count: Option<[usize; 2]>,
+    pub positions_m: Option<Vec<[f64; 3]>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Receivers {
+    pub depth_m: Option<f64>,
+    pub every: Option<[usize; 2]>,
+    pub positions_m: Option<Vec<[f64; 3]>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshots {
+    pub every: usize,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mute {
+    pub velocity_m_s: f64,
+    #[serde(default)]
+    pub after_s: f64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Output {
+    pub folder: PathBuf,
+    /// Shots that get pictures, from the first.
+    pub pictures: usize,
+    pub clip_percentile: f64,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Output { folder: "out".into(), pictures: 3, clip_percentile: 99.0 }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    pub devices: Option<String>,
+    pub slots: Option<u32>,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn ricker() -> Shape {
+    Shape::Ricker
+}
+
+fn ten_thousand() -> f64 {
+    10_000.0
+}
+
+impl<'de> Deserialize<'de> for Property {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Forms;
+
+        impl<'de> Visitor<'de> for Forms {
+            type Value = Property;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, a file's path, or a table with `file` or `layers`")
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<Property, E> {
+                Ok(Property::Constant(value))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Property, E> {
+                Ok(Property::Constant(value as f64))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Property, E> {
+                Ok(Property::Name(text.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Property, A::Error> {
+                PropertyTable::deserialize(MapAccessDeserializer::new(map)).map(Property::Table)
+            }
+        }
+
+        from.deserialize_any(Forms)
+    }
+}
+
+impl<'de> Deserialize<'de> for Step {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Forms;
+
+        impl Visitor<'_> for Forms {
+            type Value = Step;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of seconds, or \"auto\"")
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<Step, E> {
+                Ok(Step::Seconds(value))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Step, E> {
+                Ok(Step::Seconds(value as f64))
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Step, E> {
+                match text {
+                    "auto" => Ok(Step::Auto),
+                    other => Err(E::invalid_value(serde::de::Unexpected::Str(other), &self)),
+                }
+            }
+        }
+
+        from.deserialize_any(Forms)
+    }
+}

@@ -1,5 +1,0 @@
-program consumer
-  use gpusched
-  implicit none
-  print "(2a)", "gpusched ", gpusched_version()
-end program
