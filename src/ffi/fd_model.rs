@@ -156,18 +156,18 @@ pub unsafe extern "C" fn sched_fd_dt_max(model: *const sched_fd_model_t, dt_s: *
 }
 
 pub(super) fn shape(number: i32) -> Result<Shape> {
-    Ok(match number {
-        0 | SCHED_FD_WAVELET_RICKER => Shape::Ricker,
-        SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE => Shape::GaussianDerivative,
-        SCHED_FD_WAVELET_GAUSSIAN => Shape::Gaussian,
-        SCHED_FD_WAVELET_RICKER_INTEGRAL => Shape::RickerIntegral,
-        SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL => Shape::RickerDoubleIntegral,
-        SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL => Shape::RickerTripleIntegral,
-        other => {
-            return Err(Error::argument("wavelet", other, "SCHED_FD_WAVELET_*, 1 to 6, or 0 for Ricker"));
-        }
-    })
+    if number == 0 { Ok(Shape::Ricker) } else { Shape::try_from(number) }
 }
+
+// One number, two names: SCHED_FD_WAVELET_* are those of `Shape`.
+const _: () = assert!(
+    Shape::Ricker as i32 == SCHED_FD_WAVELET_RICKER
+        && Shape::GaussianDerivative as i32 == SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE
+        && Shape::Gaussian as i32 == SCHED_FD_WAVELET_GAUSSIAN
+        && Shape::RickerIntegral as i32 == SCHED_FD_WAVELET_RICKER_INTEGRAL
+        && Shape::RickerDoubleIntegral as i32 == SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL
+        && Shape::RickerTripleIntegral as i32 == SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL
+);
 
 /// Fills `samples`, `nt` floats, with a source wavelet of unit amplitude, one sample a time step of
 /// `dt_s` seconds from time 0, zero after the wavelet has ended. `wavelet` is one of

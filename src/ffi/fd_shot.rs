@@ -1,5 +1,7 @@
 //! Finite differences: a shot, its sizes, and its way into a scheduler.
 
+use std::sync::Arc;
+
 use super::fd_model::{Medium, count, medium, sched_fd_model_t, shape};
 use super::input::{Filled, Growing, Lent, bits, copy, list, read, read_or_default, room};
 use super::scheduler::{sched_t, scheduler};
@@ -7,11 +9,13 @@ use super::status::{done, sched_status_t};
 use super::task::{describe, id_place, sched_task_desc_t, sched_task_t};
 use super::task_run::User;
 use crate::error::{Error, Result};
+use crate::fd::plan::Plan;
 use crate::fd::shot::{Output, task as shot_task};
 use crate::fd::survey::{Gather, Receivers, Shot};
+use crate::fd::verify::direct_wave_mute;
 use crate::fd::wavelet::Wavelet;
 
-/// Flag of a shot: the direct wave is set to zero in the record.
+/// Flag of a shot: samples are zero until the direct wave has passed, as the old library mutes.
 pub const SCHED_FD_MUTE_DIRECT: u32 = 1;
 
 /// The amplitude that 0 means.
@@ -38,7 +42,7 @@ pub struct sched_fd_shot_desc_t {
     pub size: usize,
     /// Time step in seconds; at most what sched_fd_dt_max tells.
     pub dt_s: f32,
-    /// Peak frequency of `wavelet` in Hz; not looked at with `wavelet_samples`.
+    /// Peak frequency of `wavelet` in Hz. With `wavelet_samples` only SCHED_FD_MUTE_DIRECT looks at it.
     pub frequency_hz: f32,
     /// Time steps to compute, at least 1.
     pub nt: u64,
@@ -56,7 +60,7 @@ pub struct sched_fd_shot_desc_t {
     /// A sample is kept every so many steps, from step 0; 0: 1.
     pub record_every: u32,
     /// The upper, negative pole of the vertical dipole that is the source; the positive pole lies two
-    /// cells deeper, and has to be inside the grid too.
+    /// cells deeper, where need be in the absorbing layer.
     pub source: sched_fd_cell_t,
     /// Cells to record in, in the order of the traces. Copied. NULL: a plane at depth `plane_iz`.
     pub receivers: *const sched_fd_cell_t,
@@ -182,13 +186,30 @@ unsafe fn shot_of(desc: &sched_fd_shot_desc_t) -> Result<Shot> {
     })
 }
 
+/// A checked shot and the plan that it runs with.
+///
+/// # Safety
+/// As for [`wavelet_of`].
+unsafe fn planned(medium: &Medium, desc: &sched_fd_shot_desc_t) -> Result<(Arc<Plan>, Shot)> {
+    let plan = medium.plan(desc.dt_s)?;
+    // SAFETY: as promised by the caller.
+    let mut shot = unsafe { shot_of(desc)? };
+    plan.check(&shot)?;
+    if desc.flags & SCHED_FD_MUTE_DIRECT != 0 {
+        let frequency = desc.frequency_hz;
+        if !(frequency.is_finite() && frequency > 0.0) {
+            let accepted = "a positive, finite number of Hz, which SCHED_FD_MUTE_DIRECT counts periods with";
+            return Err(Error::argument("frequency_hz", frequency, accepted));
+        }
+        shot.mute = Some(direct_wave_mute(&medium.model, &shot, desc.dt_s, frequency));
+    }
+    Ok((plan, shot))
+}
+
 fn size_of_shot(medium: &Medium, shot: &Shot, device_bytes: u64) -> sched_fd_shot_size_t {
     let grid = medium.model.grid;
-    let traces = match &shot.receivers {
-        Receivers::List(cells) => cells.len(),
-        Receivers::Plane { every, .. } => grid.n[0].div_ceil(every[0]) * grid.n[1].div_ceil(every[1]),
-    } as u64;
-    let samples = shot.nt.div_ceil(shot.record_every) as u64;
+    let traces = shot.receivers.count(grid.n) as u64;
+    let samples = shot.samples() as u64;
     let snapshots = shot.snapshot_every.map_or(0, |every| shot.nt.div_ceil(every)) as u64;
     sched_fd_shot_size_t {
         size: 0,
@@ -216,9 +237,7 @@ pub unsafe extern "C" fn sched_fd_shot_size(
         let (desc, out) = unsafe { (read(shot)?, Filled::new(size)?) };
         let medium = medium(model)?;
         // SAFETY: as above.
-        let shot = unsafe { shot_of(&desc)? };
-        let plan = medium.plan(desc.dt_s)?;
-        plan.check(&shot)?;
+        let (plan, shot) = unsafe { planned(&medium, &desc)? };
         out.with(size_of_shot(&medium, &shot, plan.shot_bytes(&shot)));
         Ok(())
     })
@@ -312,9 +331,7 @@ pub unsafe extern "C" fn sched_fd_submit(
         let (desc, out) = unsafe { (read(shot)?, id_place(id, about.flags)?) };
         let medium = medium(model)?;
         // SAFETY: as above.
-        let shot = unsafe { shot_of(&desc)? };
-        let plan = medium.plan(desc.dt_s)?;
-        plan.check(&shot)?;
+        let (plan, shot) = unsafe { planned(&medium, &desc)? };
         let need = size_of_shot(&medium, &shot, 0);
         let mut task = shot_task(plan, shot, buffers(&desc, &need, medium.model.grid.cells(), user)?)?;
         // SAFETY: as above.
