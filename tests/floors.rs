@@ -43,7 +43,8 @@ fn named(line: &str) -> Vec<String> {
         let list = rest.strip_prefix('{').map_or(rest, |rest| rest.split('}').next().unwrap_or(rest));
         let items = if rest.starts_with('{') { list.split(',').collect() } else { vec![list] };
         for item in items {
-            let end = item.trim().find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(item.trim().len());
+            let end =
+                item.trim().find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(item.trim().len());
             found.push(item.trim()[..end].to_owned());
         }
     }
@@ -75,7 +76,8 @@ fn modules_look_down_only() {
                     continue;
                 }
                 let at = format!("src/{file}:{}", number + 1);
-                let below = height(&used).unwrap_or_else(|| panic!("{at} names crate::{used}, which is no floor"));
+                let below =
+                    height(&used).unwrap_or_else(|| panic!("{at} names crate::{used}, which is no floor"));
                 assert!(below <= own, "{at}: {floor} must not know {used}");
             }
         }

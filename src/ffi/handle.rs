@@ -1,7 +1,7 @@
 //! What a caller holds is a number that looks like a pointer. It is never followed, only looked up,
 //! and never given out twice: a destroyed or foreign one is an error and not a crash.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// The live things of one kind, by their handles.
 pub(super) struct Handles<T> {
     what: &'static str,
-    live: Mutex<Option<HashMap<usize, Arc<T>>>>,
+    live: Mutex<BTreeMap<usize, Arc<T>>>,
 }
 
 /// Counts for all kinds together, so that a handle of one kind is unknown to the others.
@@ -24,16 +24,16 @@ fn token(count: usize) -> usize {
 
 impl<T> Handles<T> {
     pub(super) const fn new(what: &'static str) -> Self {
-        Handles { what, live: Mutex::new(None) }
+        Handles { what, live: Mutex::new(BTreeMap::new()) }
     }
 
-    fn live(&self) -> MutexGuard<'_, Option<HashMap<usize, Arc<T>>>> {
+    fn live(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<T>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn add<Opaque>(&self, thing: Arc<T>) -> *mut Opaque {
         let token = token(NEXT.fetch_add(1, Ordering::Relaxed));
-        self.live().get_or_insert_default().insert(token, thing);
+        self.live().insert(token, thing);
         ptr::without_provenance_mut(token)
     }
 
@@ -41,12 +41,12 @@ impl<T> Handles<T> {
         if handle.is_null() {
             return Err(Error::argument(self.what, "NULL", "what its create function gave"));
         }
-        let found = self.live().as_ref().and_then(|live| live.get(&handle.addr()).cloned());
+        let found = self.live().get(&handle.addr()).cloned();
         found.ok_or_else(|| self.unknown(handle))
     }
 
     pub(super) fn remove<Opaque>(&self, handle: *const Opaque) -> Result<Arc<T>> {
-        let found = self.live().as_mut().and_then(|live| live.remove(&handle.addr()));
+        let found = self.live().remove(&handle.addr());
         found.ok_or_else(|| self.unknown(handle))
     }
 

@@ -1,6 +1,6 @@
 //! The caller's code as a job, and what it is given while it runs.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::mem::size_of;
 use std::sync::{PoisonError, RwLock};
@@ -115,7 +115,7 @@ fn told(exec: &Exec<'_>) -> sched_exec_t {
 }
 
 /// The callbacks that run now, by the address of what they were given.
-static RUNNING: RwLock<Option<HashMap<usize, Within>>> = RwLock::new(None);
+static RUNNING: RwLock<BTreeMap<usize, Within>> = RwLock::new(BTreeMap::new());
 
 struct Within(*const Exec<'static>);
 
@@ -136,22 +136,20 @@ impl Running {
     fn enter(told: &sched_exec_t, exec: &Exec<'_>) -> Self {
         let key = (&raw const *told).addr();
         let within = Within((&raw const *shared(exec)).cast());
-        RUNNING.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(key, within);
+        RUNNING.write().unwrap_or_else(PoisonError::into_inner).insert(key, within);
         Running(key)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(running) = RUNNING.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            running.remove(&self.0);
-        }
+        RUNNING.write().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
     }
 }
 
 fn with_exec<R>(exec: *const sched_exec_t, ask: impl FnOnce(&Exec<'_>) -> R) -> Result<R> {
     let running = RUNNING.read().unwrap_or_else(PoisonError::into_inner);
-    match running.as_ref().and_then(|running| running.get(&exec.addr())) {
+    match running.get(&exec.addr()) {
         // SAFETY: the entry is there, so the callback has not returned, and can't before the lock is free.
         Some(within) => Ok(ask(unsafe { &*within.0 })),
         None if exec.is_null() => Err(Error::argument("exec", "NULL", "what the task's code was given")),

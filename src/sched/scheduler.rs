@@ -103,12 +103,14 @@ impl Scheduler {
             return Err(Error::argument("the number of tasks to wait for", 0, "at least 1"));
         }
         self.wait_for("wait_any", timeout, |core, _| {
+            // All are looked at: an unknown id is an error whether or not another task has ended.
+            let mut ended = None;
             for (position, &id) in ids.iter().enumerate() {
                 if core.tasks.get(id)?.state.is_ended() {
-                    return Ok(Some(position));
+                    ended = ended.or(Some(position));
                 }
             }
-            Ok(None)
+            Ok(ended)
         })
     }
 

@@ -270,11 +270,7 @@ impl Core {
             .collect();
         let kinds = kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
         let kinds = if kinds.is_empty() { "any".into() } else { kinds };
-        let why = format!(
-            "its mask {:#x} and backend ({kinds}) allow none of: {}",
-            mask.0 & (u64::MAX >> (64 - self.devices.len().min(64))),
-            there.join(", ")
-        );
+        let why = format!("its mask {:#x} and backend ({kinds}) allow none of: {}", mask.0, there.join(", "));
         Error::NoDevice { what, why }
     }
 

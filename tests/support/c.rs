@@ -8,10 +8,11 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The folder that holds the library, built along with this test: target/debug or target/release.
+/// The folder that holds the library as it was built for this test: target/debug/deps, or release.
+/// (What lies one folder higher is of the last `cargo build`.)
 pub fn built() -> PathBuf {
     let test = std::env::current_exe().expect("this test's own path");
-    test.ancestors().nth(2).expect("target/PROFILE/deps/TEST").to_owned()
+    test.parent().expect("target/PROFILE/deps").to_owned()
 }
 
 pub fn library() -> PathBuf {
@@ -27,7 +28,7 @@ pub fn there(program: &str) -> bool {
 
 /// A folder of this test alone.
 pub fn scratch(name: &str) -> PathBuf {
-    let folder = built().join("ctests").join(format!("{name}-{}", std::process::id()));
+    let folder = built().with_file_name("ctests").join(format!("{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder in target");
     folder
 }
@@ -59,17 +60,23 @@ pub fn program(name: &str) -> PathBuf {
 pub fn run(program: &Path) -> String {
     let mut command = if there("valgrind") {
         let mut valgrind = Command::new("valgrind");
-        valgrind.args(["-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+        valgrind.args([
+            "-q",
+            "--error-exitcode=99",
+            "--leak-check=full",
+            "--show-leak-kinds=definite",
+            "--errors-for-leak-kinds=definite",
+        ]);
         valgrind.arg("--fair-sched=try").arg(program);
         valgrind
     } else {
         eprintln!("valgrind is not installed: {} runs without", program.display());
         Command::new(program)
     };
-    // The tests' own environment must not decide which devices there are.
-    for name in ["GPUSCHED_DEVICES", "GPUSCHED_SLOTS", "GPUSCHED_LOG"] {
-        command.env_remove(name);
-    }
+    // Cargo's own value has the folder of the last `cargo build` in front.
+    command.env("LD_LIBRARY_PATH", built());
+    // Neither this machine's cards nor the tests' own environment must decide what is printed.
+    command.env("GPUSCHED_DEVICES", "cpu").env_remove("GPUSCHED_SLOTS").env_remove("GPUSCHED_LOG");
     let out = command.output().expect("the program");
     let (said, errors) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(out.status.success(), "{}: {}\n{said}\n{errors}", program.display(), out.status);
