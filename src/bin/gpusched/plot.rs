@@ -10,6 +10,7 @@ use plotters::coord::Shift;
 use plotters::element::BitMapElement;
 use plotters::prelude::*;
 use plotters::style::register_font;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const WIDTH: u32 = 1600;
 const HEIGHT: u32 = 1000;
@@ -172,15 +173,15 @@ fn paint(
         .disable_mesh()
         .axis_style(ink.stroke_width(2))
         .set_all_tick_mark_size(8)
-        .x_desc(labels.across)
-        .y_desc(labels.down)
         .x_labels(10)
         .y_labels((size.1 / 80) as usize)
         .x_label_formatter(&|value| number(*value, image.across[1] - image.across[0]))
         .y_label_formatter(&|value| number(*value, image.down[1] - image.down[0]))
         .label_style((FONT, 22).into_font().color(&ink))
-        .axis_desc_style((FONT, 26).into_font().color(&ink))
         .draw()?;
+    let name = (FONT, 26).into_font().color(&ink).pos(Pos::new(HPos::Center, VPos::Center));
+    area.draw_text(labels.across, &name, at(LEFT + size.0 / 2, ABOVE + size.1 + BELOW - 26))?;
+    area.draw_text(labels.down, &name.transform(FontTransform::Rotate270), at(28, ABOVE + size.1 / 2))?;
     outline(area, at(LEFT, ABOVE), size, ink)?;
     colour_bar(area, size, clip, colours, percentile, ink)
 }
@@ -210,12 +211,12 @@ fn colour_bar(
         let y = f64::from(ABOVE) + f64::from(size.1) * (1.0 - part) / 2.0;
         let x = (left + bar.0) as i32;
         area.draw(&PathElement::new([(x, y as i32), (x + 7, y as i32)], ink.stroke_width(2)))?;
-        area.draw_text(&scientific(part * clip), &label, (x + 12, y as i32 - 11))?;
+        area.draw_text(&scientific(part * clip), &label, (x + 12, y as i32 - 7))?;
     }
     let caption = (FONT, 20).into_font().color(&ink);
     let y = (ABOVE + size.1 + 16) as i32;
     area.draw_text("Pressure", &caption, (left as i32 - 8, y))?;
-    area.draw_text(&format!("clip: {percentile} %"), &caption, (left as i32 - 8, y + 28))?;
+    area.draw_text(&format!("clipped at {percentile} %"), &caption, (left as i32 - 20, y + 28))?;
     Ok(())
 }
 
