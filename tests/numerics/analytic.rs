@@ -2,15 +2,17 @@
 
 use std::f64::consts::{PI, TAU};
 
+use gpusched::fd::plan::Options;
+
 use crate::support::dipole::{Bell, exact, poles, samples, stepped};
 use crate::support::norms::relative_l2;
-use crate::support::shooting::{fire, homogeneous, plain_shot};
+use crate::support::shooting::{fire, fire_with, homogeneous, plain_shot};
 
 const SPEED: f32 = 2000.0;
 const FREQUENCY: f64 = 10.0;
 
-/// 20 cells a wavelength at the peak, spacings all different, receivers in many directions; ends before
-/// anything has come back from the border.
+/// 20 cells a wavelength at the peak, spacings all different, receivers in many directions. The
+/// little that the layer gives back in the time is part of the error.
 #[test]
 fn a_record_is_the_solution_of_the_wave_equation() {
     let (h, dt, nt) = ([10.0, 12.0, 9.0f32], 0.0015f32, 245);
@@ -50,6 +52,8 @@ fn the_order_in_space_is_eight() {
         let cycles = FREQUENCY * (t - delay);
         (TAU * cycles).cos() * (-(PI * cycles / 2.0).powi(2)).exp()
     };
+    // nothing comes back from the layer in time: a thin one will do
+    let thin = Options { pml: 8, ..Options::default() };
     let spacings = [5, 6, 8, 10usize];
     let errors = spacings.map(|cells| {
         let h = (wavelength / cells as f64) as f32;
@@ -65,7 +69,7 @@ fn the_order_in_space_is_eight() {
             nt,
             vec![[first + cells, n / 2, first + cells]],
         );
-        let record = fire(&homogeneous([n; 3], [h; 3], SPEED, 1700.0), dt, &shot).record;
+        let record = fire_with(&homogeneous([n; 3], [h; 3], SPEED, 1700.0), dt, &shot, thin, 2).record;
 
         let poles = poles([cells as isize, 0, cells as isize], [h.into(); 3]);
         let truth = stepped(&poles, &wavelet, 3.0 * FREQUENCY, c, dt.into(), nt);

@@ -17,7 +17,7 @@ fn check(seed: u64, n: [usize; 3], sources: &[[usize; 3]]) {
     let h = [0; 3].map(|_| random.between(5.0, 20.0));
     let model = rough(n, h, &mut random);
     let dt = time_step(&model);
-    let nt = 120;
+    let nt = 90;
     for &source in sources {
         let receivers = (0..40).map(|_| random.cell(n)).collect();
         let mut shot = plain_shot(source, vec![0.0], nt, receivers);

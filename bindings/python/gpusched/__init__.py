@@ -6,7 +6,7 @@
 
 A callable runs on a thread of the scheduler; what it raises comes out of `wait()` as it
 was. The library is found through $GPUSCHED_LIBRARY, beside this package, or by the
-system's loader. The raw C ABI is in `gpusched.abi`.
+system's loader. The raw C ABI is `gpusched.abi` and `gpusched.lib`.
 """
 
 from . import _abi as abi
@@ -28,6 +28,7 @@ __all__ = [
     "Task",
     "WAVELETS",
     "abi",
+    "lib",
     "log_to",
     "status_name",
     "wavelet",

@@ -143,7 +143,9 @@ class Shot:
             desc.wavelet_samples, desc.wavelet_len = pointer(samples), samples.size
             kept.append(samples)
         if self.receivers is not None:
-            cells = (_abi.sched_fd_cell_t * len(self.receivers))(*(tuple(map(int, c)) for c in self.receivers))
+            cells = (_abi.sched_fd_cell_t * len(self.receivers))(
+                *(_abi.sched_fd_cell_t(*map(int, cell)) for cell in self.receivers)
+            )
             desc.receivers, desc.receiver_count = cells, len(self.receivers)
             kept.append(cells)
         return desc, kept

@@ -22,7 +22,10 @@ class GpuschedError(Exception):
 
 
 class Cancelled(GpuschedError):
-    """The task was cancelled before its result counted."""
+    """The task was cancelled before its result counted. A callable that finds `exec.cancelled` raises it."""
+
+    def __init__(self, message: str = "the task was cancelled") -> None:
+        super().__init__(_abi.SCHED_CANCELLED, message)
 
 
 def _candidates() -> list[str]:

@@ -47,7 +47,9 @@ class Exec:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the task was asked to stop; long callables look now and then, and return."""
+        """Whether the task was asked to stop; long callables look now and then, and raise Cancelled.
+
+        One that returns all the same has ended well."""
         return bool(lib.sched_exec_cancelled(self._raw))
 
     def report(self, done: float) -> None:
@@ -70,7 +72,7 @@ _jobs: dict[int, _Job] = {}
 _numbers = itertools.count(1)
 
 
-@_abi.sched_run_fn
+@_abi.sched_run_fn  # type: ignore[untyped-decorator, unused-ignore]
 def _run(raw: Any, user: int) -> int:
     job = _jobs[user]
     job.error = None
@@ -83,7 +85,7 @@ def _run(raw: Any, user: int) -> int:
         return -1
 
 
-@_abi.sched_drop_fn
+@_abi.sched_drop_fn  # type: ignore[untyped-decorator, unused-ignore]
 def _drop(user: int) -> None:
     _jobs.pop(user, None)
 
@@ -91,9 +93,9 @@ def _drop(user: int) -> None:
 class Task(Generic[Result]):
     """A submitted task. Forgotten by the library when this object goes."""
 
-    def __init__(self, scheduler: Scheduler, number: int, job: _Job) -> None:
+    def __init__(self, scheduler: Scheduler, number: int, job: _Job | None = None) -> None:
         self._scheduler = scheduler
-        self._job = job
+        self._job = job or _Job()
         self.id = number
 
     def wait(self, timeout: float | None = None) -> Result:
@@ -103,7 +105,7 @@ class Task(Generic[Result]):
         """
         status = self._scheduler._wait(lambda ns: lib.sched_wait(self._scheduler._raw, self.id, ns), timeout)
         if status == _abi.SCHED_CANCELLED:
-            raise Cancelled(status, "the task was cancelled")
+            raise Cancelled()
         if status == _abi.SCHED_E_CALLBACK and self._job.error is not None:
             raise self._job.error
         check(status)
