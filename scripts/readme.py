@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Keeps the programs that README.md shows the same as the files that the tests compile.
+"""Keeps the programs that README.md shows the same as the files that the tests compile, and its links whole.
 
     python3 scripts/readme.py            # copy the files into README.md
     python3 scripts/readme.py --check    # say whether README.md is stale
@@ -19,6 +19,9 @@ def main() -> None:
     fresh = SNIPPET.sub(lambda m: m[1] + (ROOT / m["path"]).read_text().rstrip("\n") + m[4], text)
     if not SNIPPET.search(text):
         sys.exit("README.md shows no file at all")
+    gone = [link for link in re.findall(r"\]\(([^):]+)\)", text) if not (ROOT / link).exists()]
+    if gone:
+        sys.exit(f"README.md links to what is not there: {', '.join(gone)}")
     if "--check" not in sys.argv[1:]:
         README.write_text(fresh)
     elif fresh != text:
