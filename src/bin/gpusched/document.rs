@@ -123,6 +123,9 @@ impl Document {
         let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
         let key = self.key_at(&span);
         let text = one_line(self.text.get(span.clone()).unwrap_or_default());
+        if DeTable::parse(&self.text).is_err() {
+            return Error::argument(self.place(span.start, "syntax"), "not TOML", message);
+        }
         let (found, accepted) = message.split_once(", expected ").unwrap_or((&message, ""));
         let accepted = in_plain_words(accepted.trim_start_matches("one of "));
         if let Some(missing) = found.strip_prefix("missing field ") {
@@ -138,13 +141,8 @@ impl Document {
             return Error::argument(self.place(span.start, &format!("key {key}")), "unknown", accepted);
         }
         if accepted.is_empty() {
-            // A sentence of ours from a value with several forms, or an error of syntax.
-            return match self.find(&key) {
-                Some(Found { value: Some(_), .. }) if !key.is_empty() => {
-                    Error::argument(self.place(span.start, &key), text, message)
-                }
-                _ => Error::argument(self.place(span.start, "syntax"), "not TOML", message),
-            };
+            // A sentence of our own, from a value that has several forms.
+            return Error::argument(self.place(span.start, &key), text, message);
         }
         Error::argument(self.place(span.start, &key), text, accepted)
     }

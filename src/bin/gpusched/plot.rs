@@ -216,7 +216,7 @@ fn colour_bar(
     let caption = (FONT, 20).into_font().color(&ink);
     let y = (ABOVE + size.1 + 16) as i32;
     area.draw_text("Pressure", &caption, (left as i32 - 8, y))?;
-    area.draw_text(&format!("clipped at {percentile} %"), &caption, (left as i32 - 20, y + 28))?;
+    area.draw_text(&format!("clip at {percentile} %"), &caption, (left as i32 - 8, y + 26))?;
     Ok(())
 }
 

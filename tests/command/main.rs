@@ -1,0 +1,6 @@
+//! The `gpusched` command, from its arguments to its files and exit status.
+
+mod refusals;
+mod scratch;
+mod surveys;
+mod tools;

@@ -1,0 +1,125 @@
+//! What is refused before anything runs, with the status and the sentence.
+
+use std::fs;
+
+use crate::scratch::{Folder, SURVEY};
+
+/// A change to the survey, and what must be said about it.
+type Case = (&'static str, &'static str, &'static [&'static str]);
+
+#[rustfmt::skip]
+const FILES: &[Case] = &[
+    ("[grid]", "[gird]", &["line 2", "gird", "unknown", "`grid`"]),
+    ("nt = 60", "nt = 60\nsteps = 3", &["line 11", "time.steps", "unknown", "`nt`"]),
+    ("peak_hz = 20.0", "", &["wavelet.peak_hz is missing"]),
+    ("nt = 60", "nt = \"many\"", &["line 10: time.nt is \"many\"", "a whole number, 0 or more"]),
+    ("nt = 60", "nt = -60", &["line 10: time.nt is -60", "a whole number"]),
+    ("nt = 60", "nt = 0", &["line 10: time.nt is 0", "1 to 10000000 steps"]),
+    ("nt = 60", "nt = 60\nduration_s = 1.0", &["time is", "either `nt` or `duration_s`"]),
+    ("nt = 60", "duration_s = inf", &["time.duration_s is inf"]),
+    ("n = [24, 8, 16]", "n = [24, 8]", &["line 3: grid.n", "three values"]),
+    ("n = [24, 8, 16]", "n = [24, 0, 16]", &["line 3: grid.n is [24, 0, 16]", "1 to 100000 cells"]),
+    ("n = [24, 8, 16]", "n = [100000, 100000, 100000]", &["needs 16000000000000000 bytes"]),
+    ("n = [24, 8, 16]", "n = [24, 8, 9223372036854775807]", &["grid.n", "1 to 100000 cells"]),
+    ("spacing_m = 10.0", "spacing_m = 0.0", &["line 4: grid.spacing_m is 0.0", "metres"]),
+    ("spacing_m = 10.0", "spacing_m = nan", &["grid.spacing_m is nan", "metres"]),
+    ("spacing_m = 10.0", "spacing_m = [10.0, 10.0]", &["line 4: grid.spacing_m is [10.0, 10.0]", "three: [dx, dy, dz]"]),
+    ("spacing_m = 10.0", "spacing_m =", &["line 4", "not TOML"]),
+    ("dt_s = 0.002", "dt_s = 0.003", &["line 9: time.dt_s is 0.003", "at most 0.0022442 s, the largest stable step"]),
+    ("dt_s = 0.002", "dt_s = \"soon\"", &["line 9: time.dt_s is \"soon\"", "\"auto\""]),
+    ("dt_s = 0.002", "dt_s = -0.002", &["time.dt_s is -0.002", "positive"]),
+    ("sample_every = 2", "sample_every = 0", &["time.sample_every is 0", "1 step or more"]),
+    ("peak_hz = 20.0", "peak_hz = 0", &["wavelet.peak_hz is 0", "positive"]),
+    ("peak_hz = 20.0", "peak_hz = 1e-30", &["wavelet.peak_hz", "1e-6 to 1e12 Hz"]),
+    ("peak_hz = 20.0", "peak_hz = 20.0\namplitude = 1e60", &["wavelet.amplitude is 1e60", "float32"]),
+    ("peak_hz = 20.0", "peak_hz = 20.0\nshape = \"square\"", &["wavelet.shape is \"square\"", "`ricker`"]),
+    ("first_m = [60.0,", "first_m = [1000.0,", &["line 15: sources.first_m is [1000.0, 40.0, 10.0]", "x from 0 to 230 m"]),
+    ("first_m = [60.0,", "first_m = [64.0,", &["sources.first_m", "nearest to 64 m is 60 m"]),
+    ("first_m = [60.0,", "first_m = [-10.0,", &["sources.first_m is [-10.0, 40.0, 10.0]", "inside the grid"]),
+    ("first_m = [60.0,", "first_m = [nan,", &["sources.first_m is [nan, 40.0, 10.0]", "inside the grid"]),
+    ("step_m = [40.0, 10.0]", "step_m = [45.0, 10.0]", &["sources.step_m", "multiples of the spacing"]),
+    ("step_m = [40.0, 10.0]", "", &["sources.step_m is missing", "more than one shot"]),
+    ("count = [4, 1]", "count = [6, 1]", &["line 17: sources.count is [6, 1]", "at most 5 in x"]),
+    ("count = [4, 1]", "count = [0, 1]", &["sources.count is [0, 1]", "1 to 1000000 shots"]),
+    ("count = [4, 1]", "count = [4, 1]\npositions_m = [[0, 0, 0]]", &["sources", "either `first_m`"]),
+    ("every = [2, 4]", "every = [2, 0]", &["receivers.every is [2, 0]", "1 or more"]),
+    ("every = [2, 4]", "depth_m = 500.0", &["receivers.depth_m is 500.0", "z from 0 to 150 m"]),
+    ("every = [2, 4]", "positions_m = []", &["receivers.positions_m is []", "at least one"]),
+    ("every = [2, 4]", "positions_m = [[0, 0, 0], [5, 0, 0]]", &["receivers.positions_m.1 is [5, 0, 0]", "nearest to 5 m"]),
+    ("every = 30", "every = 0", &["snapshots.every is 0", "1 step or more"]),
+    ("pictures = 2", "clip_percentile = 120", &["output.clip_percentile is 120", "50 to 100"]),
+    ("pictures = 2", "[run]\nslots = 0", &["run.slots is 0", "1 to 256"]),
+    ("pictures = 2", "[run]\ndevices = \"abacus\"", &["abacus"]),
+    ("pictures = 2", "[mute]\nvelocity_m_s = 0", &["mute.velocity_m_s is 0", "positive"]),
+    ("top_m = 80.0, value = 2000.0", "top_m = 80.0, value = 2.0e6", &["model.velocity.layers.1.value is 2.0e6", "1 to 20000 m/s"]),
+    ("top_m = 80.0, value = 2000.0", "top_m = 80.0, value = 2000.0, gradient = -100", &["cell (0, 0, 10)", "1 to 20000 m/s"]),
+    ("density = \"gardner\"", "density = -1", &["model.density is -1", "0.1 to 30000 kg/m3"]),
+    ("density = \"gardner\"", "density = true", &["model.density is true", "a number, a file's path"]),
+    ("density = \"gardner\"", "density = \"none.bin\"", &["read", "none.bin", "No such file"]),
+    ("density = \"gardner\"", "density = \"short.bin\"", &["short.bin", "expected 12288 bytes", "found 12 bytes"]),
+    ("density = \"gardner\"", "density = \"section.npy\"", &["section.npy is [2, 3]", "extrude = true"]),
+    ("density = \"gardner\"", "density = { file = \"section.npy\", extrude = true }", &["section.npy along x is 3 cells", "the 24 cells of grid.n"]),
+    ("density = \"gardner\"", "density = { file = \"short.bin\", n = [1, 3, 1], first = [9, 0, 0] }", &["short.bin along x is 1 cells", "at least 33 cells"]),
+    ("density = \"gardner\"", "density = { extrude = true }", &["model.density", "either `file` or `layers`"]),
+    ("density = \"gardner\"", "density = { file = \"short.npy\" }", &["short.npy", "not an NPY file"]),
+    ("density = \"gardner\"", "density = \"nan.bin\"", &["nan.bin is NaN", "0.1 to 30000 kg/m3"]),
+    ("pictures = 2", "folder = \"short.bin\"", &["write to the output folder", "short.bin"]),
+];
+
+#[test]
+fn bad_surveys_are_refused_in_words() {
+    let folder = Folder::new();
+    fs::write(folder.at("short.bin"), [0; 12]).unwrap();
+    fs::write(folder.at("short.npy"), [0; 12]).unwrap();
+    fs::write(folder.at("nan.bin"), [0xff; 24 * 8 * 16 * 4]).unwrap();
+    let mut section = b"\x93NUMPY\x01\x00".to_vec();
+    let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n";
+    section.extend((header.len() as u16).to_le_bytes());
+    section.extend(header.bytes());
+    section.extend([0; 24]);
+    fs::write(folder.at("section.npy"), section).unwrap();
+    let mut wrong = Vec::new();
+    for (from, to, words) in FILES {
+        assert!(SURVEY.contains(from), "{from}");
+        fs::write(folder.at("survey.toml"), SURVEY.replacen(from, to, 1)).unwrap();
+        let ended = folder.gpusched(&["run", "survey.toml"]);
+        let said = words.iter().all(|word| ended.err.contains(word));
+        if ended.status != 2 || !said || ended.err.lines().count() != 1 {
+            wrong.push(format!("{to:?}: status {}, {words:?} in {:?}", ended.status, ended.err));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), FILES.len(), wrong.join("\n"));
+    assert!(!folder.at("out/shot_0001.bin").exists());
+}
+
+#[rustfmt::skip]
+const LINES: &[(&[&str], &str)] = &[
+    (&[], "Usage"),
+    (&["fly"], "unrecognized subcommand"),
+    (&["run"], "<SURVEY>"),
+    (&["run", "none.toml"], "read none.toml"),
+    (&["run", "survey.toml", "--fast"], "--fast"),
+    (&["run", "survey.toml", "--devices", "cuda:99"], "cuda:99"),
+    (&["run", "survey.toml", "--devices", "none"], "no device"),
+    (&["run", "."], "read ."),
+    (&["bench"], "Usage"),
+    (&["bench", "fd", "--n", "10", "10"], "3 values required"),
+    (&["bench", "fd", "--n", "10", "10", "-1"], "-1"),
+    (&["bench", "fd", "--n", "10", "10", "0"], "nz is 0"),
+    (&["bench", "fd", "--nt", "0", "--n", "8", "8", "8"], "nt is 0"),
+    (&["bench", "fd", "--equation", "heat"], "acoustic1"),
+    (&["bench", "fd", "--device", "tpu"], "there is no tpu here"),
+];
+
+#[test]
+fn bad_command_lines_are_refused_in_words() {
+    let folder = Folder::with_survey(SURVEY);
+    let mut wrong = Vec::new();
+    for (args, words) in LINES {
+        let ended = folder.gpusched(args);
+        if ended.status != 2 || !ended.err.contains(words) {
+            wrong.push(format!("{args:?}: status {}, {words:?} in {:?}", ended.status, ended.err));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,228 @@
+//! Surveys that run: what is written, what is told, and what a failure does to the rest.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::scratch::{Folder, SURVEY};
+
+#[test]
+fn every_shot_is_written_with_all_that_is_needed_to_read_it() {
+    let folder = Folder::with_survey(SURVEY);
+    let ended = folder.gpusched(&["run", "survey.toml"]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    assert!(ended.out.contains("4 of 4 shots written"), "{ended:?}");
+
+    let manifest = folder.json("out/survey.json");
+    assert_eq!(manifest["state"], "done");
+    assert_eq!(manifest["shots"].as_array().unwrap().len(), 4);
+    for number in 1..=4 {
+        let entry = &manifest["shots"][number - 1];
+        assert_eq!(entry["state"], "done");
+        assert_eq!(entry["device"], "cpu:0");
+        for file in entry["files"].as_array().unwrap() {
+            assert!(folder.at("out").join(file.as_str().unwrap()).is_file(), "{file}");
+        }
+
+        let side = folder.json(&format!("out/shot_{number:04}.json"));
+        let record = &side["record"];
+        // 24 cells by 2, 8 by 4, 60 steps by 2.
+        assert_eq!(record["shape"], json!([2, 12, 30]));
+        assert_eq!(record["dt_s"], 0.004);
+        assert_eq!(record["first_sample_s"], 0.002);
+        assert_eq!(side["source"]["negative_pole_m"], json!([20.0 + 40.0 * number as f64, 40.0, 10.0]));
+        let data = folder.floats(&format!("out/{}", record["file"].as_str().unwrap()));
+        assert_eq!(data.len(), 2 * 12 * 30);
+        assert!(data.iter().all(|value| value.is_finite()));
+        assert!(data.iter().any(|value| value.abs() > 1e-3));
+        let bytes: Vec<u8> = data.iter().flat_map(|value| value.to_le_bytes()).collect();
+        assert_eq!(record["crc32"], crc32(&bytes));
+
+        let snapshots = side["snapshots"].as_array().unwrap();
+        assert_eq!(snapshots.iter().map(|s| s["step"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 30]);
+        assert_eq!(snapshots[1]["shape"], json!([8, 24, 16]));
+        let field = folder.floats(&format!("out/{}", snapshots[1]["file"].as_str().unwrap()));
+        assert_eq!(field.len(), 8 * 24 * 16);
+
+        for what in ["gather", "snapshot"] {
+            let path = folder.at(format!("out/shot_{number:04}_{what}.png"));
+            // `pictures = 2`
+            assert_eq!(path.exists(), number <= 2, "{}", path.display());
+            if path.exists() {
+                check_png(&fs::read(&path).unwrap());
+            }
+        }
+    }
+    let left = fs::read_dir(folder.at("out"))
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".gpusched-"));
+    assert_eq!(left.count(), 0);
+}
+
+/// The same shot alone, from a list of positions, is the same record bit for bit; and a list of
+/// receivers picks the same traces.
+#[test]
+fn lists_of_positions_give_what_grids_give() {
+    let grid = Folder::with_survey(SURVEY);
+    let list = Folder::with_survey(
+        &SURVEY
+            .replace(
+                "first_m = [60.0, 40.0, 10.0]\nstep_m = [40.0, 10.0]\ncount = [4, 1]",
+                "positions_m = [[100, 40, 10]]",
+            )
+            .replace("every = [2, 4]", "positions_m = [[220, 40, 0], [0, 0, 0]]"),
+    );
+    assert_eq!(grid.gpusched(&["run", "survey.toml"]).status, 0);
+    assert_eq!(list.gpusched(&["run", "survey.toml"]).status, 0);
+    let all = grid.floats("out/shot_0002.bin");
+    let some = list.floats("out/shot_0001.bin");
+    let trace = |iy: usize, ix: usize| &all[(iy * 12 + ix) * 30..][..30];
+    assert_eq!(some, [trace(1, 11), trace(0, 0)].concat());
+}
+
+#[test]
+fn model_files_give_what_layers_give() {
+    let layers = Folder::with_survey(SURVEY);
+    let raw = Folder::with_survey(&SURVEY.replace(LAYERS, r#"velocity = "vp.bin""#));
+    let npy = Folder::with_survey(&SURVEY.replace(LAYERS, NPY));
+    let column: Vec<f32> = (0..16).map(|iz| if iz < 8 { 1500.0 } else { 2000.0 }).collect();
+    fs::write(raw.at("vp.bin"), bytes(column.iter().copied().cycle().take(24 * 8 * 16))).unwrap();
+    // Twice as many cells and three more in front, of which the survey takes its part.
+    let (nx, nz) = (2 * 24 + 3, 2 * 16);
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({nz}, {nx}), }}\n");
+    let mut file = b"\x93NUMPY\x01\x00".to_vec();
+    file.extend((header.len() as u16).to_le_bytes());
+    file.extend(header.bytes());
+    file.extend(bytes((0..nz * nx).map(|at| if at % nx < 3 { 9000.0 } else { column[at / nx / 2] })));
+    fs::write(npy.at("section.npy"), file).unwrap();
+
+    for folder in [&layers, &raw, &npy] {
+        let ended = folder.gpusched(&["run", "survey.toml"]);
+        assert_eq!(ended.status, 0, "{ended:?}");
+    }
+    let expected = layers.floats("out/shot_0003.bin");
+    assert_eq!(raw.floats("out/shot_0003.bin"), expected);
+    assert_eq!(npy.floats("out/shot_0003.bin"), expected);
+}
+
+const LAYERS: &str = "velocity = { layers = [{ value = 1500.0 }, { top_m = 80.0, value = 2000.0 }] }";
+const NPY: &str =
+    r#"velocity = { file = "section.npy", extrude = true, first = [3, 0, 0], every = [2, 1, 2] }"#;
+
+#[test]
+fn a_shot_that_fails_does_not_stop_the_others() {
+    let folder = Folder::with_survey(SURVEY);
+    // No record can take the place of a folder.
+    fs::create_dir_all(folder.at("out/shot_0002.bin")).unwrap();
+    let ended = folder.gpusched(&["run", "survey.toml", "--json"]);
+    assert_eq!(ended.status, 1, "{ended:?}");
+    let events = ended.events();
+    let end = events.last().unwrap();
+    assert_eq!((&end["event"], &end["done"], &end["failed"]), (&"end".into(), &3.into(), &1.into()));
+
+    let manifest = folder.json("out/survey.json");
+    assert_eq!(manifest["state"], "failed");
+    let states: Vec<_> =
+        manifest["shots"].as_array().unwrap().iter().map(|s| s["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["done", "failed", "done", "done"]);
+    assert!(manifest["shots"][1]["error"].as_str().unwrap().contains("shot_0002.bin"));
+    for number in [1, 3, 4] {
+        assert!(folder.at(format!("out/shot_{number:04}.bin")).is_file());
+    }
+    assert!(!folder.at("out/shot_0002.json").exists());
+}
+
+#[test]
+fn a_picture_that_fails_does_not_fail_its_shot() {
+    let folder = Folder::with_survey(SURVEY);
+    fs::create_dir_all(folder.at("out/shot_0001_gather.png")).unwrap();
+    let ended = folder.gpusched(&["run", "survey.toml"]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    assert!(ended.out.contains("shot 1 has no picture"), "{ended:?}");
+    assert!(folder.at("out/shot_0001.bin").is_file());
+}
+
+#[test]
+fn a_dry_run_tells_and_writes_nothing() {
+    let folder = Folder::with_survey(SURVEY);
+    let ended = folder.gpusched(&["run", "survey.toml", "--dry-run"]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    for part in ["24 x 8 x 16 cells", "4, of 24 traces with 30 samples", "60 steps of 0.002 s", "cpu:0"] {
+        assert!(ended.out.contains(part), "{part}: {ended:?}");
+    }
+    assert!(!folder.at("out").exists());
+
+    let events = folder.gpusched(&["run", "survey.toml", "--dry-run", "--json"]).events();
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0]["survey"]["shots"], 4);
+    assert!(events[0]["survey"]["shot_bytes"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn coarse_sampling_is_warned_of_with_the_number() {
+    let folder = Folder::with_survey(&SURVEY.replace("peak_hz = 20.0", "peak_hz = 40.0"));
+    let ended = folder.gpusched(&["run", "survey.toml", "--dry-run"]);
+    // 1500 / (2.5 * 40 * 10)
+    assert!(ended.out.contains("warning: 1.50 cells per shortest wavelength"), "{ended:?}");
+}
+
+#[test]
+fn an_automatic_step_is_stable_and_short() {
+    let folder = Folder::with_survey(&SURVEY.replace("dt_s = 0.002", "dt_s = \"auto\""));
+    let events = folder.gpusched(&["run", "survey.toml", "--dry-run", "--json"]).events();
+    let time = &events[0]["survey"]["time"];
+    // 0.9 / (1.28631 * 2000 * sqrt(3) / 10) = 0.00201979
+    assert_eq!(time["dt_s"], 0.002);
+}
+
+#[test]
+fn samples_before_the_mute_are_zero_and_no_others() {
+    let plain = Folder::with_survey(SURVEY);
+    let muted = Folder::with_survey(&format!("{SURVEY}[mute]\nvelocity_m_s = 1500.0\nafter_s = 0.02\n"));
+    assert_eq!(plain.gpusched(&["run", "survey.toml"]).status, 0);
+    assert_eq!(muted.gpusched(&["run", "survey.toml"]).status, 0);
+    let (plain, muted) = (plain.floats("out/shot_0001.bin"), muted.floats("out/shot_0001.bin"));
+    let mut silenced = 0;
+    for trace in 0..24 {
+        let (x, y) = (trace % 12 * 20, trace / 12 * 40);
+        let distance = f64::hypot(f64::hypot(x as f64 - 60.0, y as f64 - 40.0), 10.0);
+        let step = ((distance / 1500.0 + 0.02) / f64::from(0.002f32)).ceil() as usize;
+        for sample in 0..30 {
+            let at = trace * 30 + sample;
+            let expected = if 2 * sample < step { 0.0 } else { plain[at] };
+            silenced += usize::from(plain[at] != expected);
+            assert_eq!(muted[at], expected, "trace {trace}, sample {sample}");
+        }
+    }
+    assert!(silenced > 100, "{silenced} samples were muted");
+}
+
+fn bytes(values: impl Iterator<Item = f32>) -> Vec<u8> {
+    values.flat_map(f32::to_le_bytes).collect()
+}
+
+/// Signature, size of the picture, and the checksum of every chunk up to the last.
+fn check_png(file: &[u8]) {
+    assert!(file.starts_with(b"\x89PNG\r\n\x1a\n"));
+    let word = |at: usize| u32::from_be_bytes(file[at..at + 4].try_into().unwrap()) as usize;
+    assert_eq!(word(16), 1600);
+    let mut at = 8;
+    loop {
+        let length = word(at);
+        let chunk = &file[at + 4..at + 8 + length];
+        assert_eq!(crc32(chunk), format!("{:08x}", word(at + 8 + length)));
+        at += 12 + length;
+        if chunk.starts_with(b"IEND") {
+            break;
+        }
+    }
+    assert_eq!(at, file.len());
+}
+
+/// CRC-32 bit by bit, as PNG's specification has it.
+fn crc32(bytes: &[u8]) -> String {
+    let step = |crc: u32| if crc & 1 == 1 { 0xEDB8_8320 ^ (crc >> 1) } else { crc >> 1 };
+    let crc =
+        bytes.iter().fold(u32::MAX, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| step(crc)));
+    format!("{:08x}", !crc)
+}

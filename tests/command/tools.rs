@@ -1,0 +1,41 @@
+//! `devices` and `bench`.
+
+use crate::scratch::Folder;
+
+#[test]
+fn devices_are_listed_for_people_and_programs() {
+    let folder = Folder::new();
+    let plain = folder.gpusched(&["devices"]);
+    assert_eq!(plain.status, 0, "{plain:?}");
+    assert!(plain.out.contains("cpu:0"), "{plain:?}");
+
+    let events = folder.gpusched(&["devices", "--json"]).events();
+    let cpu = &events[0]["devices"][0];
+    assert_eq!(cpu["device"], "cpu:0");
+    assert!(cpu["total_bytes"].as_u64().unwrap() >= cpu["free_bytes"].as_u64().unwrap());
+}
+
+/// The names are what others parse.
+#[test]
+fn the_benchmark_prints_one_line_with_the_agreed_names() {
+    let args = ["bench", "fd", "--equation", "acoustic1", "--n", "20", "18", "16", "--nt", "3", "--json"];
+    let ended = Folder::new().gpusched(&args);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let events = ended.events();
+    assert_eq!(events.len(), 1, "{ended:?}");
+    let line = &events[0];
+    assert_eq!(line["n"], serde_json::json!([20, 18, 16]));
+    assert_eq!((&line["device"], &line["pml"], &line["nt"]), (&"cpu:0".into(), &20.into(), &3.into()));
+    let names =
+        ["seconds", "mcells_per_s", "interior_mcells_per_s", "bytes_per_cell_resident", "copy_gb_per_s"];
+    for name in names {
+        assert!(line[name].as_f64().is_some_and(|value| value > 0.0), "{name} in {line}");
+    }
+}
+
+#[test]
+fn a_card_that_is_not_there_is_an_error() {
+    let ended = Folder::new().gpusched(&["bench", "fd", "--device", "cuda:0", "--nt", "1"]);
+    assert_eq!(ended.status, 2, "{ended:?}");
+    assert!(ended.err.contains("there is no cuda:0 here"), "{ended:?}");
+}
