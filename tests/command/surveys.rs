@@ -87,13 +87,15 @@ fn model_files_give_what_layers_give() {
     let npy = Folder::with_survey(&SURVEY.replace(LAYERS, NPY));
     let column: Vec<f32> = (0..16).map(|iz| if iz < 8 { 1500.0 } else { 2000.0 }).collect();
     fs::write(raw.at("vp.bin"), bytes(column.iter().copied().cycle().take(24 * 8 * 16))).unwrap();
-    // Twice as many cells and three more in front, of which the survey takes its part.
+    // Twice as many cells and three more in front; those that are not to be taken are far too fast.
     let (nx, nz) = (2 * 24 + 3, 2 * 16);
     let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({nz}, {nx}), }}\n");
     let mut file = b"\x93NUMPY\x01\x00".to_vec();
     file.extend((header.len() as u16).to_le_bytes());
     file.extend(header.bytes());
-    file.extend(bytes((0..nz * nx).map(|at| if at % nx < 3 { 9000.0 } else { column[at / nx / 2] })));
+    let taken = |ix: usize, iz: usize| ix >= 3 && (ix - 3).is_multiple_of(2) && iz.is_multiple_of(2);
+    let value = |at: usize| if taken(at % nx, at / nx) { column[at / nx / 2] } else { 9000.0 };
+    file.extend(bytes((0..nz * nx).map(value)));
     fs::write(npy.at("section.npy"), file).unwrap();
 
     for folder in [&layers, &raw, &npy] {

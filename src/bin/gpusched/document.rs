@@ -94,10 +94,10 @@ impl Document {
                 let inside = |outer: Range<usize>| outer.start <= span.start && span.end <= outer.end;
                 if inside(key.span()) || inside(value.span()) {
                     path.push(key.get_ref().to_string());
-                    return match value.get_ref() {
-                        DeValue::Table(table) => walk(table, span, path),
-                        _ => (),
-                    };
+                    if let DeValue::Table(table) = value.get_ref() {
+                        walk(table, span, path);
+                    }
+                    return;
                 }
                 // A [table]'s span is that of its header only.
                 if let DeValue::Table(table) = value.get_ref() {
