@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::settings::Builder;
 use super::state::{Core, Stats};
 use super::task::{State, Task, TaskId, TaskInfo, Wait};
-use super::worker::{Inside, Shared};
+use super::worker::{Inside, Shared, tell};
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 
@@ -47,7 +47,7 @@ impl Scheduler {
         }
         core.check(&task)?;
         let id = core.admit(task)?;
-        self.shared.call_workers(&mut core, id);
+        let note = self.shared.call_workers(&mut core, id);
         if core.candidates(id).iter().all(|&index| core.devices[index].workers == 0)
             && let Some(job) = core.withdraw(id)
         {
@@ -55,7 +55,10 @@ impl Scheduler {
                 Error::Internal("the system gives no thread to a device that the task may use".into());
             drop(core);
             self.shared.end(id, job, State::Failed, Some(error));
+        } else {
+            drop(core);
         }
+        tell(note);
         Ok(id)
     }
 
@@ -270,11 +273,12 @@ impl Scheduler {
         let workers: u32 = core.devices.iter().map(|device| device.workers).sum();
         let slots: u32 = core.devices.iter().map(|device| device.slots).sum();
         let many = workers >= slots.saturating_add(SUBSTITUTES);
-        if many || !self.shared.start(core, inside.device, inside.slot) {
+        let refused = |why| Error::Deadlock { what: "a wait inside a task", why };
+        if many {
             let why = format!("{workers} workers are there already, and another would be needed");
-            return Err(Error::Deadlock { what: "a wait inside a task", why });
+            return Err(refused(why));
         }
-        Ok(())
+        self.shared.start(core, inside.device, inside.slot).map_err(refused)
     }
 }
 

@@ -22,6 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use log::Level;
+
 use super::policy::{PATIENCE, Rank};
 use super::registry::Registry;
 use super::task::{DeviceMask, Job, Signal, State, Task, TaskId, TaskInfo};
@@ -130,6 +132,12 @@ pub enum Verdict {
     /// Both.
     EndAndRetire(Option<Error>, Box<dyn Job>, String),
 }
+
+/// A line for the log.
+pub type Note = (Level, String);
+
+/// A queued task that no device is left for, and its job.
+pub type Homeless = (TaskId, Box<dyn Job>, Error);
 
 /// What a scheduler has done and is doing.
 #[derive(Debug, Clone, PartialEq)]
@@ -330,8 +338,14 @@ impl Core {
         Some(Assignment { id, job, signal: entry.signal.clone(), attempt: entry.attempts, lease, alone })
     }
 
-    /// After an attempt: its lease goes back, and what becomes of the task.
-    pub fn judge(&mut self, index: usize, assignment: Assignment, outcome: Result<()>) -> Verdict {
+    /// After an attempt: its lease goes back, and what becomes of the task. What is to be logged of
+    /// it is for after the lock, for the log may be the caller's code.
+    pub fn judge(
+        &mut self,
+        index: usize,
+        assignment: Assignment,
+        outcome: Result<()>,
+    ) -> (Verdict, Option<Note>) {
         let Assignment { id, job, alone, lease, .. } = assignment;
         drop(lease);
         let device = &mut self.devices[index];
@@ -343,16 +357,16 @@ impl Core {
         }
         let label = device.info.label();
         let stopping = self.stopping;
-        let Ok(entry) = self.tasks.get_mut(id) else { return Verdict::Again };
+        let Ok(entry) = self.tasks.get_mut(id) else { return (Verdict::Again, None) };
         let ran = entry.since.elapsed();
         device.busy += ran;
         entry.ran += ran;
         let error = match outcome {
-            Ok(()) => return Verdict::End(State::Done, None, job),
+            Ok(()) => return (Verdict::End(State::Done, None, job), None),
             Err(error) => error,
         };
         if entry.signal.is_cancelled() {
-            return Verdict::End(State::Cancelled, None, job);
+            return (Verdict::End(State::Cancelled, None, job), None);
         }
         let lost = matches!(error, Error::Device { .. });
         let again = match &error {
@@ -374,13 +388,16 @@ impl Core {
         } && !stopping;
         let why = error.to_string();
         if !again {
-            log::warn!("{} failed on {label}: {why}", entry.name());
-            return match lost {
+            let note = (Level::Warn, format!("{} failed on {label}: {why}", entry.name()));
+            let verdict = match lost {
                 true => Verdict::EndAndRetire(Some(error), job, why),
                 false => Verdict::End(State::Failed, Some(error), job),
             };
+            return (verdict, Some(note));
         }
-        log::info!("{} is tried again after attempt {} on {label}: {why}", entry.name(), entry.attempts);
+        let attempts = entry.attempts;
+        let text = format!("{} is tried again after attempt {attempts} on {label}: {why}", entry.name());
+        let note = Some((Level::Info, text));
         entry.signal.renew();
         entry.job = Some(job);
         entry.state = State::Queued;
@@ -389,7 +406,7 @@ impl Core {
         self.counts.running -= 1;
         self.counts.queued += 1;
         self.counts.retried += 1;
-        if lost { Verdict::Retire(why) } else { Verdict::Again }
+        (if lost { Verdict::Retire(why) } else { Verdict::Again }, note)
     }
 
     /// Publishes the end of a task whose job has been dropped.
@@ -431,11 +448,13 @@ impl Core {
     }
 
     /// Nothing starts on this device any more. Returns the queued tasks that now have no device,
-    /// with their jobs and why.
-    pub fn retire(&mut self, index: usize, why: &str) -> Vec<(TaskId, Box<dyn Job>, Error)> {
+    /// with their jobs and why; and what is to be logged, if it is news.
+    pub fn retire(&mut self, index: usize, why: &str) -> (Vec<Homeless>, Option<Note>) {
         let device = &mut self.devices[index];
+        let mut note = None;
         if device.retired.is_none() {
-            log::warn!("device {} ({}) is retired: {why}", device.info.label(), device.info.id);
+            let text = format!("device {} ({}) is retired: {why}", device.info.label(), device.info.id);
+            note = Some((Level::Warn, text));
             device.retired = Some(why.into());
             device.info.health = Health::Retired;
         }
@@ -448,7 +467,7 @@ impl Core {
                 homeless.extend(self.withdraw(id).map(|job| (id, job, error)));
             }
         }
-        homeless
+        (homeless, note)
     }
 
     /// Devices that could run a task, as positions.

@@ -8,8 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use log::Level;
+
 use super::fork::Birthplace;
-use super::state::{Assignment, Core, Verdict};
+use super::state::{Assignment, Core, Note, Verdict};
 use super::task::{Exec, Job, State, TaskId};
 use crate::backend::{Backend, Queue};
 use crate::device::DeviceInfo;
@@ -54,18 +56,29 @@ impl Shared {
     }
 
     /// After a task has become ready: a worker of each device that may run it is started or woken.
-    pub fn call_workers(self: &Arc<Self>, core: &mut Core, id: TaskId) {
+    /// What is to be logged is for after the lock.
+    #[must_use]
+    pub fn call_workers(self: &Arc<Self>, core: &mut Core, id: TaskId) -> Option<Note> {
+        let mut note = None;
         for index in core.candidates(id) {
             if core.wants_worker(index) {
                 let slot = core.devices[index].workers % core.devices[index].slots;
-                self.start(core, index, slot);
+                if let Err(why) = self.start(core, index, slot) {
+                    note = Some((Level::Error, why));
+                }
             }
             self.work[index].notify_one();
         }
+        note
     }
 
     /// Starts a worker. A thread that can't be had is the device's loss only if it has no other.
-    pub fn start(self: &Arc<Self>, core: &mut Core, index: usize, slot: u32) -> bool {
+    pub fn start(
+        self: &Arc<Self>,
+        core: &mut Core,
+        index: usize,
+        slot: u32,
+    ) -> std::result::Result<(), String> {
         let shared = self.clone();
         let name = format!("gpusched {}/{slot}", self.devices[index].label());
         let thread = thread::Builder::new().name(name).spawn(move || work(&shared, index, slot));
@@ -75,12 +88,9 @@ impl Shared {
                 let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
                 threads.retain(|thread| !thread.is_finished());
                 threads.push(thread);
-                true
+                Ok(())
             }
-            Err(error) => {
-                log::error!("no thread for {}: {error}", self.devices[index].label());
-                false
-            }
+            Err(error) => Err(format!("no thread for {}: {error}", self.devices[index].label())),
         }
     }
 
@@ -94,7 +104,8 @@ impl Shared {
     }
 
     pub fn retire(&self, index: usize, why: &str) {
-        let homeless = self.lock().retire(index, why);
+        let (homeless, note) = self.lock().retire(index, why);
+        tell(note);
         for (id, job, error) in homeless {
             self.end(id, job, State::Failed, Some(error));
         }
@@ -108,6 +119,13 @@ impl Shared {
     }
 }
 
+/// Puts a line into the log, which may be the caller's code: never under the lock.
+pub fn tell(note: Option<Note>) {
+    if let Some((level, text)) = note {
+        log::log!(level, "{text}");
+    }
+}
+
 /// Drops a caller's job, which may panic in doing so.
 fn discard(job: Box<dyn Job>) {
     if catch_unwind(AssertUnwindSafe(|| drop(job))).is_err() {
@@ -118,8 +136,11 @@ fn discard(job: Box<dyn Job>) {
 fn work(shared: &Arc<Shared>, index: usize, slot: u32) {
     let mut queue = None;
     while let Some(assignment) = next(shared, index, slot) {
+        INSIDE.set(Some((Arc::as_ptr(shared), index, slot, assignment.id)));
         let outcome = attempt(shared, index, slot, &mut queue, &assignment);
+        // The job's drop is the caller's code inside the task, too.
         settle(shared, index, assignment, outcome);
+        INSIDE.set(None);
     }
     // The queue is the backend's, which may panic in closing it.
     if catch_unwind(AssertUnwindSafe(|| drop(queue))).is_err() {
@@ -173,7 +194,6 @@ fn attempt(
         Error::Device { .. } => error,
         other => of_device(other.to_string()),
     })?;
-    INSIDE.set(Some((shared as *const Shared, index, slot, assignment.id)));
     let outcome = caught(|| {
         assignment.job.run(&Exec {
             task: assignment.id,
@@ -185,7 +205,6 @@ fn attempt(
             signal: &assignment.signal,
         })
     });
-    INSIDE.set(None);
     // Even after a failure: what the task left on the queue must be done before its memory is free.
     let finished = caught(|| queue.finish());
     outcome.and(finished)
@@ -207,23 +226,30 @@ fn caught<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
 fn settle(shared: &Arc<Shared>, index: usize, assignment: Assignment, outcome: Result<()>) {
     let id = assignment.id;
     let mut core = shared.lock();
-    let verdict = core.judge(index, assignment, outcome);
+    let (verdict, note) = core.judge(index, assignment, outcome);
     match verdict {
         Verdict::End(state, error, job) => {
             drop(core);
+            tell(note);
             shared.end(id, job, state, error);
         }
         Verdict::Again => {
-            shared.call_workers(&mut core, id);
+            let other = shared.call_workers(&mut core, id);
             shared.wake_everyone(&core);
+            drop(core);
+            tell(note);
+            tell(other);
         }
         Verdict::Retire(why) => {
-            shared.call_workers(&mut core, id);
+            let other = shared.call_workers(&mut core, id);
             drop(core);
+            tell(note);
+            tell(other);
             shared.retire(index, &why);
         }
         Verdict::EndAndRetire(error, job, why) => {
             drop(core);
+            tell(note);
             shared.end(id, job, State::Failed, error);
             shared.retire(index, &why);
         }
