@@ -11,6 +11,7 @@ use crate::fd::model::Model;
 use crate::fd::plan::{Options, Plan};
 use crate::fd::verify;
 use crate::fd::wavelet::{Shape, Wavelet};
+use crate::sched::Birthplace;
 
 /// A medium: velocity and density on a grid. Any number of shots, threads and schedulers may use it
 /// at a time.
@@ -67,6 +68,7 @@ unsafe impl Growing for sched_fd_model_desc_t {
 pub(super) struct Medium {
     pub(super) model: Arc<Model>,
     plans: Mutex<Vec<Arc<Plan>>>,
+    born: Birthplace,
 }
 
 /// Shots of one survey have one time step; a second is kept for who compares two.
@@ -75,12 +77,17 @@ const PLANS: usize = 2;
 impl Medium {
     /// The plan for a time step in seconds: shots of one model share it, and with it the coefficients.
     pub(super) fn plan(&self, dt: f32) -> Result<Arc<Plan>> {
+        let make = || Plan::new(self.model.clone(), dt, Options::default()).map(Arc::new);
+        if !self.born.is_here() {
+            // In a child of fork the lock may be that of a thread which is not here.
+            return make();
+        }
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = plans.iter().position(|plan| plan.dt.to_bits() == dt.to_bits()) {
             let plan = plans.remove(at);
             plans.push(plan);
         } else {
-            let plan = Arc::new(Plan::new(self.model.clone(), dt, Options::default())?);
+            let plan = make()?;
             if plans.len() == PLANS {
                 plans.remove(0);
             }
@@ -90,7 +97,7 @@ impl Medium {
     }
 }
 
-static MODELS: Handles<Medium> = Handles::new("model");
+pub(super) static MODELS: Handles<Medium> = Handles::new("model");
 
 pub(super) fn medium(handle: *const sched_fd_model_t) -> Result<Arc<Medium>> {
     MODELS.get(handle)
@@ -128,7 +135,7 @@ pub unsafe extern "C" fn sched_fd_model_create(
             (vp, rho)
         };
         let model = Arc::new(Model::new(grid, vp, rho)?);
-        out.put(MODELS.add(Arc::new(Medium { model, plans: Mutex::default() })));
+        out.put(MODELS.add(Arc::new(Medium { model, plans: Mutex::default(), born: Birthplace::here() })));
         Ok(())
     })
 }

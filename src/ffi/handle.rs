@@ -27,7 +27,8 @@ impl<T> Handles<T> {
         Handles { what, live: Mutex::new(BTreeMap::new()) }
     }
 
-    fn live(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<T>>> {
+    /// Nothing is added, looked up or removed until the result is dropped.
+    pub(super) fn live(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<T>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

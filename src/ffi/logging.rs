@@ -5,13 +5,14 @@ use std::ffi::{c_char, c_void};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::str::FromStr;
-use std::sync::{Once, PoisonError, RwLock};
+use std::sync::{Once, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use log::{LevelFilter, Log, Metadata, Record};
 
 use super::input;
 use super::status::{c_text, done, sched_status_t};
 use crate::error::{Error, Result};
+use crate::sched::Birthplace;
 
 /// Takes a line of the log: `level` from 1 (error) over 2 (warning), 3 (information), 4 (debug) to
 /// 5 (trace), `message` valid during the call. Called from any thread, several at a time.
@@ -31,10 +32,33 @@ enum Target {
 
 struct Sink {
     target: RwLock<Target>,
+    born: OnceLock<Birthplace>,
 }
 
-static SINK: Sink = Sink { target: RwLock::new(Target::Off) };
+static SINK: Sink = Sink { target: RwLock::new(Target::Off), born: OnceLock::new() };
 static START: Once = Once::new();
+
+impl Sink {
+    /// In a child of fork the lock may be held by a thread that is not here, and nobody waits for that.
+    fn inherited(&self) -> bool {
+        self.born.get().is_some_and(|born| !born.is_here())
+    }
+
+    fn look(&self) -> Option<RwLockReadGuard<'_, Target>> {
+        match self.inherited() {
+            true => self.target.try_read().ok(),
+            false => Some(self.target.read().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    fn set(&self, target: Target) -> bool {
+        let place = match self.inherited() {
+            true => self.target.try_write().ok(),
+            false => Some(self.target.write().unwrap_or_else(PoisonError::into_inner)),
+        };
+        place.map(|mut place| *place = target).is_some()
+    }
+}
 
 thread_local! {
     /// Whether this thread is inside the caller's log function: what it causes to be logged is dropped.
@@ -51,7 +75,8 @@ impl Log for Sink {
             return;
         }
         let line = format!("{}: {}", record.target(), record.args());
-        match &*self.target.read().unwrap_or_else(PoisonError::into_inner) {
+        let target = self.look();
+        match target.as_deref().unwrap_or(&Target::Off) {
             Target::Off => {}
             // A log that can't be written has nowhere to say so.
             Target::Stderr => {
@@ -66,6 +91,7 @@ impl Log for Sink {
                 unsafe { function(record.level() as i32, text.as_ptr(), user.pointer()) }
             }
         }
+        drop(target);
         let _ = INSIDE.try_with(|inside| inside.set(false));
     }
 
@@ -75,17 +101,18 @@ impl Log for Sink {
 /// Puts the sink in place. Where the host has its own logger in the same copy of `log`, that one stays.
 fn install(target: Target, level: LevelFilter) -> bool {
     let ours = log::set_logger(&SINK).is_ok() || std::ptr::addr_eq(log::logger(), &SINK);
-    if ours {
-        *SINK.target.write().unwrap_or_else(PoisonError::into_inner) = target;
+    let set = ours && SINK.set(target);
+    if set {
         log::set_max_level(level);
     }
-    ours
+    set
 }
 
 /// Looks at `GPUSCHED_LOG` on the first call into the library: `LEVEL`, which writes to standard error,
 /// or `LEVEL:FILE`, which appends to a file.
 pub(super) fn start() {
     START.call_once(|| {
+        SINK.born.get_or_init(Birthplace::here);
         let Ok(wish) = std::env::var("GPUSCHED_LOG") else { return };
         match asked_for(&wish) {
             Ok((Target::Off, _)) => {}

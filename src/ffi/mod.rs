@@ -14,6 +14,7 @@
 mod device;
 mod fd_model;
 mod fd_shot;
+mod fork;
 mod handle;
 mod input;
 mod legacy;

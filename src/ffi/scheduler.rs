@@ -97,7 +97,7 @@ unsafe impl Growing for sched_device_stats_t {
     const NAME: &'static str = "sched_device_stats_t";
 }
 
-static SCHEDULERS: Handles<Scheduler> = Handles::new("scheduler");
+pub(super) static SCHEDULERS: Handles<Scheduler> = Handles::new("scheduler");
 
 /// The scheduler behind a handle, kept alive while a call uses it.
 pub(super) enum Named {

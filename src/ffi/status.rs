@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use super::logging;
+use super::{fork, logging};
 use crate::error::{Error, Result};
 
 /// How a call ended: 0 done, positive not finished but no error, negative an error.
@@ -121,6 +121,7 @@ thread_local! {
 /// with the calling thread.
 pub(super) fn guard<R: Returned>(body: impl FnOnce() -> Result<R>) -> R {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
+        fork::watch();
         logging::start();
         body()
     }));

@@ -117,6 +117,11 @@ fn told(exec: &Exec<'_>) -> sched_exec_t {
 /// The callbacks that run now, by the address of what they were given.
 static RUNNING: RwLock<BTreeMap<usize, Within>> = RwLock::new(BTreeMap::new());
 
+/// No callback begins or ends until the result is dropped.
+pub(super) fn hold() -> impl Sized + 'static {
+    RUNNING.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 struct Within(*const Exec<'static>);
 
 // SAFETY: `Exec` is `Sync` (checked by `shared`), and the pointer is followed only under RUNNING's

@@ -12,6 +12,7 @@ mod state;
 mod task;
 mod worker;
 
+pub(crate) use fork::Birthplace;
 pub use scheduler::Scheduler;
 pub use settings::{Builder, discover};
 pub use state::{DeviceStats, Stats};

@@ -1,0 +1,82 @@
+//! A process that forks while other threads are inside the library: its child must not inherit a
+//! lock that nobody is left to open. So fork itself waits for the locks that calls share, each held
+//! for moments and never while the caller's code runs.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::sync::Once;
+
+use super::{fd_model, scheduler, task_run};
+
+thread_local! {
+    /// The locks, while this thread forks.
+    static HELD: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Arranges it, on the first call into the library.
+pub(super) fn watch() {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        #[cfg(unix)]
+        // SAFETY: the functions stay where they are: the library is never unloaded. They do not unwind.
+        // Refused, for want of memory, it leaves things as they would be without.
+        unsafe {
+            libc::pthread_atfork(Some(lock), Some(unlock), Some(unlock));
+        }
+    });
+}
+
+extern "C" fn lock() {
+    let held: Vec<Box<dyn Any>> = vec![
+        Box::new(scheduler::SCHEDULERS.live()),
+        Box::new(fd_model::MODELS.live()),
+        Box::new(task_run::hold()),
+    ];
+    // A thread at its very end has no place for them: then they open here already.
+    let _ = HELD.try_with(|place| place.try_borrow_mut().map(|mut place| *place = held));
+}
+
+extern "C" fn unlock() {
+    let _ = HELD.try_with(|place| place.try_borrow_mut().map(|mut place| place.clear()));
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_child_inherits_no_lock_that_nobody_opens() {
+        watch();
+        for round in 0..3 {
+            let (tell, told) = channel();
+            let other = std::thread::spawn(move || {
+                let held: Box<dyn Any> = match round {
+                    0 => Box::new(scheduler::SCHEDULERS.live()),
+                    1 => Box::new(fd_model::MODELS.live()),
+                    _ => Box::new(task_run::hold()),
+                };
+                tell.send(()).unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+                drop(held);
+            });
+            told.recv().unwrap();
+            // SAFETY: the child takes three locks and ends; one that is not free ends it by its alarm.
+            let status = unsafe {
+                let child = libc::fork();
+                if child == 0 {
+                    libc::alarm(20);
+                    drop((scheduler::SCHEDULERS.live(), fd_model::MODELS.live(), task_run::hold()));
+                    libc::_exit(0);
+                }
+                let mut status = -1;
+                libc::waitpid(child, &mut status, 0);
+                status
+            };
+            assert_eq!(status, 0, "lock {round}");
+            other.join().unwrap();
+        }
+    }
+}
