@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use crate::backend::cpu::has_room;
 use crate::error::{Error, Result};
 
 /// Bytes of a block; a multiple of every element size.
@@ -51,12 +52,10 @@ pub(super) fn write(into: &mut impl Write, data: &[f32]) -> io::Result<()> {
 
 /// Room for the `count` values of a file.
 pub(super) fn reserve(path: &Path, count: usize) -> Result<Vec<f32>> {
+    let bytes = (count as u64).saturating_mul(4);
     let mut data = Vec::new();
-    match data.try_reserve_exact(count) {
-        Ok(()) => Ok(data),
-        Err(_) => {
-            let bytes = (count as u64).saturating_mul(4);
-            Err(Error::NoHostMemory { what: format!("the content of {}", path.display()), bytes })
-        }
+    if has_room(bytes) && data.try_reserve_exact(count).is_ok() {
+        return Ok(data);
     }
+    Err(Error::NoHostMemory { what: format!("the content of {}", path.display()), bytes })
 }

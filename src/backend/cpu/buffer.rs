@@ -43,8 +43,7 @@ impl Buffer {
             .and_then(|bytes| bytes.checked_add(ALIGN))
             .and_then(|bytes| Layout::from_size_align(bytes, align_of::<f32>()).ok())
             .ok_or_else(|| refused((len as u64).saturating_mul(4)))?;
-        // The system grants more than there is and kills who uses it: look first.
-        if layout.size() >= LARGE && layout.size() as u64 > super::host::free_bytes() {
+        if !super::host::has_room(layout.size() as u64) {
             return Err(refused(layout.size() as u64));
         }
         // SAFETY: the layout is at least `ALIGN` bytes.

@@ -30,6 +30,12 @@ pub fn free_bytes() -> u64 {
     groups().into_iter().map(|group| group.limit.saturating_sub(group.used)).fold(machine, u64::min)
 }
 
+/// Whether so much may be allocated now. The system grants more than there is and kills who uses it,
+/// so whoever needs much looks first; a few megabytes are not worth the look.
+pub fn has_room(bytes: u64) -> bool {
+    bytes < 4 << 20 || bytes <= free_bytes()
+}
+
 /// Where there is no `/proc/meminfo`.
 fn physical() -> u64 {
     // SAFETY: both only look a number up.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layout::Layout;
-use crate::backend::cpu::{Buffer, Rows};
+use crate::backend::cpu::{Buffer, Rows, free_bytes, has_room};
 use crate::error::{Error, Result};
 use crate::fd::survey::{Gather, Shot};
 
@@ -113,14 +113,15 @@ pub unsafe fn snapshot(layout: &Layout, field: Rows<'_>, to: &mut [f32]) {
 
 /// An empty vector with room for `len`, or an error.
 pub fn reserved<T>(len: usize, what: &str) -> Result<Vec<T>> {
+    let needed = (len as u64).saturating_mul(size_of::<T>() as u64);
     let mut room = Vec::new();
-    match room.try_reserve_exact(len) {
-        Ok(()) => Ok(room),
-        Err(_) => Err(Error::NoMemory {
-            what: what.into(),
-            needed: (len as u64).saturating_mul(size_of::<T>() as u64),
-            place: "the host".into(),
-            there: crate::backend::cpu::free_bytes(),
-        }),
+    if has_room(needed) && room.try_reserve_exact(len).is_ok() {
+        return Ok(room);
     }
+    Err(no_memory(what, needed))
+}
+
+/// Refuses what the host has no memory for now.
+pub fn no_memory(what: &str, needed: u64) -> Error {
+    Error::NoMemory { what: what.into(), needed, place: "the host".into(), there: free_bytes() }
 }

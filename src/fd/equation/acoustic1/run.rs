@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use super::coefficients::Coefficients;
 use super::fields::{self, Fields};
 use super::layout::Tile;
-use super::record::{Record, reserved, snapshot};
+use super::record::{Record, no_memory, reserved, snapshot};
 use super::rows::{Fused, Separate};
 use super::source::Source;
 use super::{pressure, velocity};
-use crate::backend::cpu::Team;
+use crate::backend::cpu::{Team, has_room};
 use crate::error::{Error, Result};
 use crate::fd::shot::Control;
 use crate::fd::survey::{Gather, Shot};
@@ -29,6 +29,13 @@ pub type Clock = Duration;
 /// the next step's first: that is when samples and snapshots are taken.
 pub fn run(c: &Coefficients, shot: &Shot, team: &Team, control: &dyn Control) -> Result<(Gather, Clock)> {
     let layout = &c.layout;
+    // All together, because memory that is not yet written to still counts as free.
+    let picture_bytes = shot.snapshot_every.map_or(0, |_| 4 * layout.inner.iter().product::<usize>() as u64);
+    let parts = [Fields::bytes(layout), Record::bytes(layout, shot), picture_bytes];
+    let needed = parts.into_iter().fold(0, u64::saturating_add);
+    if !has_room(needed) {
+        return Err(no_memory("a shot", needed));
+    }
     let mut fields = Fields::new(layout)?;
     let mut record = Record::new(layout, shot)?;
     let source = Source::new(c, shot.source);
