@@ -4,16 +4,18 @@
 //! mutex; `state.rs` has the protocol.
 
 mod fork;
+mod placement;
 mod policy;
 mod registry;
 mod scheduler;
 mod settings;
 mod state;
+mod stats;
 mod task;
 mod worker;
 
 pub(crate) use fork::Birthplace;
 pub use scheduler::Scheduler;
 pub use settings::{Builder, discover};
-pub use state::{DeviceStats, Stats};
+pub use stats::{DeviceStats, Stats};
 pub use task::{DeviceMask, Exec, Job, State, Task, TaskId, TaskInfo, Wait};

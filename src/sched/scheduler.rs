@@ -4,13 +4,14 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::settings::Builder;
-use super::state::{Core, Stats};
-use super::task::{State, Task, TaskId, TaskInfo, Wait};
-use super::worker::{Inside, Shared, tell};
+use super::state::Core;
+use super::stats::Stats;
+use super::task::{Signal, Task, TaskId, TaskInfo, Wait};
+use super::worker::{Inside, Shared};
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 
-/// Substitutes at a time, over all devices, for workers whose tasks wait for other tasks.
+/// Tasks that may wait for other tasks inside their code at a time; each may cost a worker more.
 const SUBSTITUTES: u32 = 64;
 
 /// Runs tasks on the devices that it was given. Any method may be called from any thread.
@@ -47,18 +48,15 @@ impl Scheduler {
         }
         core.check(&task)?;
         let id = core.admit(task)?;
-        let note = self.shared.call_workers(&mut core, id);
-        if core.candidates(id).iter().all(|&index| core.devices[index].workers == 0)
+        self.shared.call_worker(&mut core, id);
+        if core.devices.iter().all(|device| device.workers == 0)
             && let Some(job) = core.withdraw(id)
         {
-            let error =
-                Error::Internal("the system gives no thread to a device that the task may use".into());
             drop(core);
-            self.shared.end(id, job, State::Failed, Some(error));
-        } else {
-            drop(core);
+            let error = Error::Internal("the system gives the scheduler no thread".into());
+            self.shared.end(id, job, Err(error));
+            self.shared.log();
         }
-        tell(note);
         Ok(id)
     }
 
@@ -66,28 +64,14 @@ impl Scheduler {
     /// released, of another scheduler, or the very task that the caller is in. `None` waits for ever;
     /// zero looks and returns. Any number of threads may wait for a task, any number of times.
     ///
-    /// From inside a task, another worker takes over the caller's slot for the time, and a wait that
-    /// could never end is [`Error::Deadlock`].
+    /// From inside a task, another worker may use the caller's slot meanwhile, and a wait that could
+    /// never end is [`Error::Deadlock`].
     pub fn wait(&self, id: TaskId, timeout: Option<Duration>) -> Result<Wait> {
-        let outcome = self.wait_for("wait", timeout, |core, inside| {
-            if inside.is_some_and(|inside| inside.task == id) {
-                return Err(Error::Deadlock { what: "wait", why: "a task can't wait for itself".into() });
-            }
-            let entry = core.tasks.get(id)?;
-            if entry.detached {
-                let id = format!("{:#018x}", id.0);
-                return Err(Error::argument("the task to wait for", id, "a task that is not detached"));
-            }
-            Ok(entry.state.is_ended().then(|| (entry.state, entry.error.clone())))
-        })?;
-        match outcome {
-            None => Ok(Wait::Pending),
-            Some((State::Failed, error)) => {
-                Err(error.unwrap_or_else(|| Error::Internal("a failure without its error".into())))
-            }
-            Some((State::Cancelled, _)) => Ok(Wait::Cancelled),
-            Some(_) => Ok(Wait::Done),
+        let signal = self.signal_of(id)?;
+        if self.shared.inside().is_some_and(|inside| inside.task == id) {
+            return Err(Error::Deadlock { what: "wait", why: "a task can't wait for itself".into() });
         }
+        self.wait_for(timeout, |_| signal.outcome.get().cloned())?.unwrap_or(Ok(Wait::Pending))
     }
 
     /// Waits until every task submitted so far has ended; their outcomes stay to be asked for.
@@ -95,8 +79,7 @@ impl Scheduler {
     pub fn wait_all(&self, timeout: Option<Duration>) -> Result<Wait> {
         let mark = self.lock()?.mark();
         self.not_inside("wait_all")?;
-        let all =
-            self.wait_for("wait_all", timeout, |core, _| Ok(core.all_ended_before(mark).then_some(())))?;
+        let all = self.wait_for(timeout, |core| core.all_ended_before(mark).then_some(()))?;
         Ok(if all.is_some() { Wait::Done } else { Wait::Pending })
     }
 
@@ -105,16 +88,9 @@ impl Scheduler {
         if ids.is_empty() {
             return Err(Error::argument("the number of tasks to wait for", 0, "at least 1"));
         }
-        self.wait_for("wait_any", timeout, |core, _| {
-            // All are looked at: an unknown id is an error whether or not another task has ended.
-            let mut ended = None;
-            for (position, &id) in ids.iter().enumerate() {
-                if core.tasks.get(id)?.state.is_ended() {
-                    ended = ended.or(Some(position));
-                }
-            }
-            Ok(ended)
-        })
+        // All are looked at: an unknown id is an error whether or not another task has ended.
+        let signals = ids.iter().map(|&id| self.signal_of(id)).collect::<Result<Vec<_>>>()?;
+        self.wait_for(timeout, |_| signals.iter().position(|signal| signal.outcome.get().is_some()))
     }
 
     /// Asks a task to stop: a queued one never starts, a running one sees it in
@@ -124,7 +100,7 @@ impl Scheduler {
         core.tasks.get(id)?.signal.cancel();
         if let Some(job) = core.withdraw(id) {
             drop(core);
-            self.shared.end(id, job, State::Cancelled, None);
+            self.shared.end(id, job, Err(Error::Cancelled));
         }
         Ok(())
     }
@@ -194,7 +170,7 @@ impl Scheduler {
         self.shared.wake_everyone(&core);
         drop(core);
         for (id, job) in jobs {
-            self.shared.end(id, job, State::Cancelled, None);
+            self.shared.end(id, job, Err(Error::Cancelled));
         }
     }
 
@@ -211,74 +187,87 @@ impl Scheduler {
         }
     }
 
-    /// Sleeps until `look` finds something, or an error, or the time is up.
-    fn wait_for<T>(
-        &self,
-        what: &'static str,
-        timeout: Option<Duration>,
-        look: impl Fn(&Core, Option<Inside>) -> Result<Option<T>>,
-    ) -> Result<Option<T>> {
+    /// What a waiter watches; it stays when the task is released meanwhile.
+    fn signal_of(&self, id: TaskId) -> Result<Arc<Signal>> {
+        let core = self.lock()?;
+        let entry = core.tasks.get(id)?;
+        if entry.detached {
+            let id = format!("{:#018x}", id.0);
+            return Err(Error::argument("the task to wait for", id, "a task that is not detached"));
+        }
+        Ok(entry.signal.clone())
+    }
+
+    /// Sleeps until `look` finds something, or the time is up, or nothing can ever be found.
+    fn wait_for<T>(&self, timeout: Option<Duration>, look: impl Fn(&Core) -> Option<T>) -> Result<Option<T>> {
         // A deadline too far away to be told is none.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let inside = self.shared.inside();
         let mut core = self.lock()?;
-        if let Some(found) = look(&core, inside)? {
+        if let Some(found) = look(&core) {
             return Ok(Some(found));
         }
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Ok(None);
         }
-        if let Some(inside) = inside {
-            self.substitute(&mut core, inside)?;
+        let Some(Inside { device, .. }) = self.shared.inside() else {
+            return Ok(loop {
+                let Some(awake) = self.sleep(core, deadline) else { break None };
+                if let Some(found) = look(&awake) {
+                    break Some(found);
+                }
+                core = awake;
+            });
+        };
+        let waiting: u32 = core.devices.iter().map(|device| device.waiting).sum();
+        if waiting >= SUBSTITUTES {
+            let why = format!("{waiting} tasks wait inside their code already, the most that is allowed");
+            return Err(Error::Deadlock { what: "a wait inside a task", why });
         }
-        let endless = inside.is_some() && deadline.is_none();
-        if endless {
-            core.blocked += 1;
-            // Others who wait inside tasks look again: perhaps now nobody can go on.
-            self.shared.ended.notify_all();
-        }
+        core.devices[device].waiting += 1;
+        core.blocked += u64::from(deadline.is_none());
+        // The slot is free for others meanwhile; and those who wait inside tasks look again, for
+        // perhaps now nobody can go on.
+        self.shared.call_for_any(&mut core);
+        self.shared.ended.notify_all();
         let outcome = loop {
-            match look(&core, inside) {
-                Ok(None) => {}
-                found => break found,
+            if let Some(found) = look(&core) {
+                break Ok(Some(found));
             }
-            if endless && core.stuck() {
+            if deadline.is_none() && core.stuck() {
                 let why =
                     "every running task waits for another, and none of those that they wait for can start";
-                break Err(Error::Deadlock { what, why: why.into() });
+                break Err(Error::Deadlock { what: "a wait inside a task", why: why.into() });
             }
-            core = match deadline {
-                None => self.shared.ended.wait(core).unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        break Ok(None);
-                    }
-                    self.shared.ended.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0
+            match self.sleep(core, deadline) {
+                Some(awake) => core = awake,
+                None => {
+                    core = self.shared.lock();
+                    break Ok(look(&core));
                 }
-            };
+            }
         };
-        if endless {
-            core.blocked -= 1;
-        }
-        if let Some(inside) = inside {
-            core.devices[inside.device].surplus += 1;
-            self.shared.work[inside.device].notify_all();
-        }
+        core.devices[device].waiting -= 1;
+        core.blocked -= u64::from(deadline.is_none());
+        // A worker that has nothing in hand is one too many now.
+        self.shared.work[device].notify_all();
         outcome
     }
 
-    /// A worker for the slot of one whose task is going to wait.
-    fn substitute(&self, core: &mut Core, inside: Inside) -> Result<()> {
-        let workers: u32 = core.devices.iter().map(|device| device.workers).sum();
-        let slots: u32 = core.devices.iter().map(|device| device.slots).sum();
-        let many = workers >= slots.saturating_add(SUBSTITUTES);
-        let refused = |why| Error::Deadlock { what: "a wait inside a task", why };
-        if many {
-            let why = format!("{workers} workers are there already, and another would be needed");
-            return Err(refused(why));
+    /// `None`: the time is up.
+    fn sleep<'a>(
+        &self,
+        core: MutexGuard<'a, Core>,
+        deadline: Option<Instant>,
+    ) -> Option<MutexGuard<'a, Core>> {
+        let ended = &self.shared.ended;
+        let Some(deadline) = deadline else {
+            return Some(ended.wait(core).unwrap_or_else(PoisonError::into_inner));
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
         }
-        self.shared.start(core, inside.device, inside.slot).map_err(refused)
+        Some(ended.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0)
     }
 }
 

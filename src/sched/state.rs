@@ -13,10 +13,12 @@
 //!
 //! | change | who is woken |
 //! |---|---|
-//! | a task becomes ready | one worker of each device that may run it |
+//! | a task becomes ready | one worker of the least loaded device that could start it now |
 //! | a worker gives a lease back | all workers of that device |
 //! | a task ends, or begins to wait for another | all waiters |
-//! | shut down, a device retired, a substitute not needed any more | all workers concerned, all waiters |
+//! | a task begins to wait for another | a worker for the slot that this frees |
+//! | a task has waited enough | the device's workers, one of which may be too many now |
+//! | shut down, a device retired | all workers, all waiters |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,25 +26,27 @@ use std::time::{Duration, Instant};
 
 use log::Level;
 
-use super::policy::{PATIENCE, Rank};
+use super::policy::Rank;
 use super::registry::Registry;
-use super::task::{DeviceMask, Job, Signal, State, Task, TaskId, TaskInfo};
+use super::task::{DeviceMask, Job, Signal, State, Task, TaskId, Wait};
 use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::{Error, Result};
 use crate::memory::{Lease, Ledger};
 
 pub struct Core {
     pub tasks: Registry<Entry>,
-    ready: BTreeMap<Rank, TaskId>,
+    pub ready: BTreeMap<Rank, TaskId>,
     pub devices: Vec<Device>,
-    arrivals: u64,
+    pub arrivals: u64,
     /// Arrival numbers of the tasks that have not ended.
-    unended: BTreeSet<u64>,
+    pub unended: BTreeSet<u64>,
     /// Tasks that wait, without a time limit, for other tasks.
     pub blocked: u64,
     pub counts: Counts,
     pub closed: bool,
     pub stopping: bool,
+    /// What is to be logged once the lock is free: the log may be the caller's code.
+    pub notes: Vec<(Level, String)>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -61,45 +65,46 @@ pub struct Device {
     pub slots: u32,
     pub workers: u32,
     pub idle: u32,
-    /// Substitutes that are not needed any more: so many workers end when they have nothing in hand.
-    pub surplus: u32,
-    running: u32,
+    /// Workers started or woken for a task, which have not looked for it yet.
+    pub called: u32,
+    /// Workers whose tasks wait for other tasks: as many others may use their slots meanwhile.
+    pub waiting: u32,
+    pub running: u32,
     /// The task that runs here has asked to be alone.
-    alone: bool,
+    pub alone: bool,
     /// Nothing but this task starts here, so that it gets its memory at last.
-    hold: Option<TaskId>,
-    retired: Option<String>,
-    done: u64,
-    failed: u64,
-    busy: Duration,
+    pub hold: Option<TaskId>,
+    pub retired: Option<String>,
+    pub done: u64,
+    pub failed: u64,
+    pub busy: Duration,
 }
 
 pub struct Entry {
-    job: Option<Box<dyn Job>>,
-    label: String,
+    pub job: Option<Box<dyn Job>>,
+    pub label: String,
     pub device_bytes: u64,
-    devices: DeviceMask,
-    backends: Vec<BackendKind>,
+    pub devices: DeviceMask,
+    pub backends: Vec<BackendKind>,
     pub detached: bool,
     pub signal: Arc<Signal>,
-    rank: Rank,
-    arrival: u64,
+    pub rank: Rank,
+    pub arrival: u64,
     pub state: State,
-    retries: u32,
-    attempts: u32,
-    device: Option<usize>,
-    slot: u32,
-    passed: u32,
-    losses: u32,
-    alone: bool,
-    since: Instant,
-    queued: Duration,
-    ran: Duration,
-    pub error: Option<Error>,
+    pub retries: u32,
+    pub attempts: u32,
+    pub device: Option<usize>,
+    pub slot: u32,
+    pub passed: u32,
+    pub losses: u32,
+    pub alone: bool,
+    pub since: Instant,
+    pub queued: Duration,
+    pub ran: Duration,
 }
 
 impl Entry {
-    fn may_run_on(&self, index: usize, device: &Device) -> bool {
+    pub fn may_run_on(&self, index: usize, device: &Device) -> bool {
         device.retired.is_none()
             && self.devices.contains(index)
             && (self.backends.is_empty() || self.backends.contains(&device.info.backend))
@@ -121,49 +126,23 @@ pub struct Assignment {
     pub alone: bool,
 }
 
+/// How an attempt went.
+pub enum Attempt {
+    Ran(Result<()>),
+    /// The device could not be opened or made current: the task's code was not called.
+    NoQueue(String),
+}
+
 /// What becomes of a task after an attempt.
 pub enum Verdict {
     /// It is over: drop the job, then publish this.
-    End(State, Option<Error>, Box<dyn Job>),
+    End(Result<()>, Box<dyn Job>),
     /// It is ready again.
     Again,
-    /// The device is to be retired; the task is ready again.
+    /// It is ready again, and the device is to be retired.
     Retire(String),
-    /// Both.
-    EndAndRetire(Option<Error>, Box<dyn Job>, String),
-}
-
-/// A line for the log.
-pub type Note = (Level, String);
-
-/// A queued task that no device is left for, and its job.
-pub type Homeless = (TaskId, Box<dyn Job>, Error);
-
-/// What a scheduler has done and is doing.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Stats {
-    pub submitted: u64,
-    pub queued: u64,
-    pub running: u64,
-    pub done: u64,
-    pub failed: u64,
-    pub cancelled: u64,
-    /// Attempts that were followed by another.
-    pub retried: u64,
-    pub devices: Vec<DeviceStats>,
-}
-
-/// The same of one device. `done` and `failed` count attempts.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DeviceStats {
-    /// As found at the start, with the health of now.
-    pub device: DeviceInfo,
-    pub slots: u32,
-    pub done: u64,
-    pub failed: u64,
-    pub busy_ns: u64,
-    pub leased_bytes: u64,
-    pub peak_bytes: u64,
+    /// It is over, and so is the device.
+    EndAndRetire(Result<()>, Box<dyn Job>, String),
 }
 
 impl Core {
@@ -176,7 +155,8 @@ impl Core {
                 slots,
                 workers: 0,
                 idle: 0,
-                surplus: 0,
+                called: 0,
+                waiting: 0,
                 running: 0,
                 alone: false,
                 hold: None,
@@ -196,6 +176,7 @@ impl Core {
             counts: Counts::default(),
             closed: false,
             stopping: false,
+            notes: Vec::new(),
         }
     }
 
@@ -224,7 +205,6 @@ impl Core {
             since: Instant::now(),
             queued: Duration::ZERO,
             ran: Duration::ZERO,
-            error: None,
         })?;
         self.arrivals += 1;
         self.unended.insert(arrival);
@@ -282,92 +262,42 @@ impl Core {
         Error::NoDevice { what, why }
     }
 
-    /// The next task for a device, in the order of the ready list, if the ledger grants it.
-    ///
-    /// `free_bytes` is asked only when something of ours runs on the device. When nothing does, a
-    /// task starts whatever other processes have taken: waiting for them could last for ever, and
-    /// its own error will tell the numbers.
-    pub fn take(&mut self, index: usize, slot: u32, free_bytes: &dyn Fn() -> u64) -> Option<Assignment> {
-        let device = &self.devices[index];
-        if device.retired.is_some() || device.alone {
-            return None;
-        }
-        let mut passed = Vec::new();
-        let mut found = None;
-        for &id in self.ready.values() {
-            let Ok(entry) = self.tasks.get(id) else { continue };
-            if !entry.may_run_on(index, device) || device.hold.is_some_and(|held| held != id) {
-                continue;
-            }
-            let fits = device.running == 0
-                || !entry.alone && (entry.device_bytes == 0 || entry.device_bytes <= free_bytes());
-            match fits.then(|| device.ledger.lease(entry.device_bytes)).flatten() {
-                Some(lease) => {
-                    found = Some((id, lease));
-                    break;
-                }
-                None => passed.push(id),
-            }
-        }
-        let (id, lease) = found?;
-        for other in passed {
-            if let Ok(entry) = self.tasks.get_mut(other) {
-                entry.passed += 1;
-                if entry.passed >= PATIENCE {
-                    self.devices[index].hold = Some(other);
-                }
-            }
-        }
-        self.release_holds(id);
-        let entry = self.tasks.get_mut(id).ok()?;
-        let job = entry.job.take()?;
-        self.ready.remove(&entry.rank);
-        let now = Instant::now();
-        entry.queued += now - entry.since;
-        entry.since = now;
-        entry.state = State::Running;
-        entry.attempts += 1;
-        entry.device = Some(index);
-        entry.slot = slot;
-        let device = &mut self.devices[index];
-        let alone = device.running == 0;
-        device.running += 1;
-        device.alone = entry.alone;
-        self.counts.queued -= 1;
-        self.counts.running += 1;
-        Some(Assignment { id, job, signal: entry.signal.clone(), attempt: entry.attempts, lease, alone })
-    }
-
-    /// After an attempt: its lease goes back, and what becomes of the task. What is to be logged of
-    /// it is for after the lock, for the log may be the caller's code.
-    pub fn judge(
-        &mut self,
-        index: usize,
-        assignment: Assignment,
-        outcome: Result<()>,
-    ) -> (Verdict, Option<Note>) {
+    /// After an attempt: its lease goes back, and what becomes of the task.
+    pub fn judge(&mut self, index: usize, assignment: Assignment, attempt: Attempt) -> Verdict {
         let Assignment { id, job, alone, lease, .. } = assignment;
         drop(lease);
         let device = &mut self.devices[index];
         device.running -= 1;
         device.alone = false;
-        match outcome {
-            Ok(()) => device.done += 1,
-            Err(_) => device.failed += 1,
-        }
         let label = device.info.label();
         let stopping = self.stopping;
-        let Ok(entry) = self.tasks.get_mut(id) else { return (Verdict::Again, None) };
+        let Ok(entry) = self.tasks.get_mut(id) else { return Verdict::Again };
         let ran = entry.since.elapsed();
-        device.busy += ran;
-        entry.ran += ran;
+        let outcome = match attempt {
+            Attempt::Ran(outcome) => {
+                device.busy += ran;
+                entry.ran += ran;
+                match outcome {
+                    Ok(()) => device.done += 1,
+                    Err(_) => device.failed += 1,
+                }
+                outcome
+            }
+            // The task has nothing to do with it.
+            Attempt::NoQueue(why) if entry.signal.is_cancelled() => {
+                return Verdict::EndAndRetire(Err(Error::Cancelled), job, why);
+            }
+            Attempt::NoQueue(why) => {
+                entry.attempts -= 1;
+                self.requeue(id, job);
+                return Verdict::Retire(why);
+            }
+        };
         let error = match outcome {
-            Ok(()) => return (Verdict::End(State::Done, None, job), None),
+            Ok(()) => return Verdict::End(Ok(()), job),
+            Err(_) if entry.signal.is_cancelled() => return Verdict::End(Err(Error::Cancelled), job),
             Err(error) => error,
         };
-        if entry.signal.is_cancelled() {
-            return (Verdict::End(State::Cancelled, None, job), None);
-        }
         let lost = matches!(error, Error::Device { .. });
         let again = match &error {
             // The device's fault, unless it happens to the same task twice.
@@ -388,16 +318,26 @@ impl Core {
         } && !stopping;
         let why = error.to_string();
         if !again {
-            let note = (Level::Warn, format!("{} failed on {label}: {why}", entry.name()));
-            let verdict = match lost {
-                true => Verdict::EndAndRetire(Some(error), job, why),
-                false => Verdict::End(State::Failed, Some(error), job),
+            self.notes.push((Level::Warn, format!("{} failed on {label}: {why}", entry.name())));
+            return match lost {
+                true => Verdict::EndAndRetire(Err(error), job, why),
+                false => Verdict::End(Err(error), job),
             };
-            return (verdict, Some(note));
         }
-        let attempts = entry.attempts;
-        let text = format!("{} is tried again after attempt {attempts} on {label}: {why}", entry.name());
-        let note = Some((Level::Info, text));
+        let (name, attempts) = (entry.name(), entry.attempts);
+        self.notes
+            .push((Level::Info, format!("{name} is tried again after attempt {attempts} on {label}: {why}")));
+        self.counts.retried += 1;
+        if entry.alone {
+            // What runs here ends, and nothing else starts before.
+            self.devices[index].hold = Some(id);
+        }
+        self.requeue(id, job);
+        if lost { Verdict::Retire(why) } else { Verdict::Again }
+    }
+
+    fn requeue(&mut self, id: TaskId, job: Box<dyn Job>) {
+        let Ok(entry) = self.tasks.get_mut(id) else { return };
         entry.signal.renew();
         entry.job = Some(job);
         entry.state = State::Queued;
@@ -405,12 +345,10 @@ impl Core {
         self.ready.insert(entry.rank, id);
         self.counts.running -= 1;
         self.counts.queued += 1;
-        self.counts.retried += 1;
-        (if lost { Verdict::Retire(why) } else { Verdict::Again }, note)
     }
 
-    /// Publishes the end of a task whose job has been dropped.
-    pub fn end(&mut self, id: TaskId, state: State, error: Option<Error>) {
+    /// Publishes the end of a task whose job has been dropped. `Err(Cancelled)` is no failure.
+    pub fn end(&mut self, id: TaskId, outcome: Result<()>) {
         let Ok(entry) = self.tasks.get_mut(id) else { return };
         match entry.state {
             State::Running => self.counts.running -= 1,
@@ -419,17 +357,18 @@ impl Core {
                 self.counts.queued -= 1;
             }
         }
+        let (state, count, outcome) = match outcome {
+            Ok(()) => (State::Done, &mut self.counts.done, Ok(Wait::Done)),
+            Err(Error::Cancelled) => (State::Cancelled, &mut self.counts.cancelled, Ok(Wait::Cancelled)),
+            Err(error) => (State::Failed, &mut self.counts.failed, Err(error)),
+        };
+        *count += 1;
         entry.state = state;
-        entry.error = error;
-        self.unended.remove(&entry.arrival);
-        match state {
-            State::Done => {
-                entry.signal.report(1.0);
-                self.counts.done += 1;
-            }
-            State::Failed => self.counts.failed += 1,
-            _ => self.counts.cancelled += 1,
+        if state == State::Done {
+            entry.signal.report(1.0);
         }
+        let _ = entry.signal.outcome.set(outcome);
+        self.unended.remove(&entry.arrival);
         if entry.detached {
             let _ = self.tasks.remove(id);
         }
@@ -448,13 +387,12 @@ impl Core {
     }
 
     /// Nothing starts on this device any more. Returns the queued tasks that now have no device,
-    /// with their jobs and why; and what is to be logged, if it is news.
-    pub fn retire(&mut self, index: usize, why: &str) -> (Vec<Homeless>, Option<Note>) {
+    /// with their jobs and why.
+    pub fn retire(&mut self, index: usize, why: &str) -> Vec<(TaskId, Box<dyn Job>, Error)> {
         let device = &mut self.devices[index];
-        let mut note = None;
         if device.retired.is_none() {
             let text = format!("device {} ({}) is retired: {why}", device.info.label(), device.info.id);
-            note = Some((Level::Warn, text));
+            self.notes.push((Level::Warn, text));
             device.retired = Some(why.into());
             device.info.health = Health::Retired;
         }
@@ -467,35 +405,7 @@ impl Core {
                 homeless.extend(self.withdraw(id).map(|job| (id, job, error)));
             }
         }
-        (homeless, note)
-    }
-
-    /// Devices that could run a task, as positions.
-    pub fn candidates(&self, id: TaskId) -> Vec<usize> {
-        let Ok(entry) = self.tasks.get(id) else { return Vec::new() };
-        (0..self.devices.len()).filter(|&index| entry.may_run_on(index, &self.devices[index])).collect()
-    }
-
-    /// Whether another worker would be of use on a device.
-    pub fn wants_worker(&self, index: usize) -> bool {
-        let device = &self.devices[index];
-        device.workers - device.surplus.min(device.workers) < device.slots
-            && self.ready.len() > device.idle as usize
-    }
-
-    /// Nothing can go on: all that runs waits for tasks, and no ready task can start beside it.
-    pub fn stuck(&self) -> bool {
-        self.counts.running == self.blocked
-            && self.ready.values().all(|&id| {
-                let Ok(entry) = self.tasks.get(id) else { return true };
-                !self.devices.iter().enumerate().any(|(index, device)| {
-                    entry.may_run_on(index, device)
-                        && device.hold.is_none_or(|held| held == id)
-                        && !device.alone
-                        && (device.running == 0 || !entry.alone)
-                        && device.ledger.limit() - device.ledger.leased() >= entry.device_bytes
-                })
-            })
+        homeless
     }
 
     /// The number that the next task will have; see [`Core::all_ended_before`].
@@ -506,51 +416,4 @@ impl Core {
     pub fn all_ended_before(&self, mark: u64) -> bool {
         self.unended.first().is_none_or(|&first| first >= mark)
     }
-
-    pub fn info(&self, id: TaskId) -> Result<TaskInfo> {
-        let entry = self.tasks.get(id)?;
-        let now = if entry.state.is_ended() { Duration::ZERO } else { entry.since.elapsed() };
-        let (queued, running) = match entry.state {
-            State::Queued => (now, Duration::ZERO),
-            _ => (Duration::ZERO, now),
-        };
-        Ok(TaskInfo {
-            state: entry.state,
-            label: entry.label.clone(),
-            device: entry.device,
-            slot: entry.slot,
-            attempts: entry.attempts,
-            progress: entry.signal.progress(),
-            queued_ns: nanoseconds(entry.queued + queued),
-            running_ns: nanoseconds(entry.ran + running),
-            error: entry.error.clone(),
-        })
-    }
-
-    pub fn stats(&self) -> Stats {
-        let Counts { queued, running, done, failed, cancelled, retried } = self.counts;
-        let devices = self.devices.iter().map(|device| DeviceStats {
-            device: device.info.clone(),
-            slots: device.slots,
-            done: device.done,
-            failed: device.failed,
-            busy_ns: nanoseconds(device.busy),
-            leased_bytes: device.ledger.leased(),
-            peak_bytes: device.ledger.peak(),
-        });
-        let devices = devices.collect();
-        Stats { submitted: self.arrivals, queued, running, done, failed, cancelled, retried, devices }
-    }
-
-    fn release_holds(&mut self, id: TaskId) {
-        for device in &mut self.devices {
-            if device.hold == Some(id) {
-                device.hold = None;
-            }
-        }
-    }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

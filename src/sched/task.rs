@@ -1,5 +1,6 @@
 //! What a task is, what its code is given, and what is told of it.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::backend::Lane;
@@ -87,7 +88,7 @@ impl Exec<'_> {
         self.signal.is_cancelled()
     }
 
-    /// Tells how much of this attempt is done, from 0 to 1.
+    /// Tells how much of this attempt is done, from 0 to 1; NaN tells nothing.
     pub fn report(&self, done: f64) {
         self.signal.report(done);
     }
@@ -99,12 +100,15 @@ impl Exec<'_> {
     }
 }
 
-/// What passes between a running task and those who watch it, without the scheduler's lock.
+/// What passes between a task and those who watch it, without the registry: they may hold it
+/// longer than the task's id is known.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
     /// One of the three below; a cancel and a commit race for it, and one wins.
     claim: AtomicU8,
     progress: AtomicU64,
+    /// Set once, under the scheduler's lock, when the task has ended.
+    pub outcome: OnceLock<Result<Wait>>,
 }
 
 const OPEN: u8 = 0;
@@ -134,8 +138,9 @@ impl Signal {
     }
 
     pub fn report(&self, done: f64) {
-        let done = if done.is_nan() { 0.0 } else { done.clamp(0.0, 1.0) };
-        self.progress.store(done.to_bits(), Ordering::Relaxed);
+        if !done.is_nan() {
+            self.progress.store(done.clamp(0.0, 1.0).to_bits(), Ordering::Relaxed);
+        }
     }
 
     pub fn progress(&self) -> f64 {

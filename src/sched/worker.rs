@@ -11,10 +11,10 @@ use std::thread::{self, JoinHandle};
 use log::Level;
 
 use super::fork::Birthplace;
-use super::state::{Assignment, Core, Note, Verdict};
-use super::task::{Exec, Job, State, TaskId};
+use super::state::{Assignment, Attempt, Core, Verdict};
+use super::task::{Exec, Job, TaskId};
 use crate::backend::{Backend, Queue};
-use crate::device::DeviceInfo;
+use crate::device::{DeviceInfo, Health};
 use crate::error::{Error, Result};
 
 /// What the threads of a scheduler share.
@@ -33,14 +33,13 @@ pub struct Shared {
 
 thread_local! {
     /// The scheduler and the task in whose job this thread is, if it is in one.
-    static INSIDE: Cell<Option<(*const Shared, usize, u32, TaskId)>> = const { Cell::new(None) };
+    static INSIDE: Cell<Option<(*const Shared, Inside)>> = const { Cell::new(None) };
 }
 
 /// Where a call from inside a task comes from.
 #[derive(Debug, Clone, Copy)]
 pub struct Inside {
     pub device: usize,
-    pub slot: u32,
     pub task: TaskId,
 }
 
@@ -51,34 +50,33 @@ impl Shared {
 
     /// The task of this scheduler in whose job the calling thread is.
     pub fn inside(&self) -> Option<Inside> {
-        let (shared, device, slot, task) = INSIDE.get()?;
-        std::ptr::eq(shared, self).then_some(Inside { device, slot, task })
+        let (shared, inside) = INSIDE.get()?;
+        std::ptr::eq(shared, self).then_some(inside)
     }
 
-    /// After a task has become ready: a worker of each device that may run it is started or woken.
-    /// What is to be logged is for after the lock.
-    #[must_use]
-    pub fn call_workers(self: &Arc<Self>, core: &mut Core, id: TaskId) -> Option<Note> {
-        let mut note = None;
-        for index in core.candidates(id) {
-            if core.wants_worker(index) {
-                let slot = core.devices[index].workers % core.devices[index].slots;
-                if let Err(why) = self.start(core, index, slot) {
-                    note = Some((Level::Error, why));
-                }
+    /// After a task has become ready: wakes or starts a worker where it could start now.
+    pub fn call_worker(self: &Arc<Self>, core: &mut Core, id: TaskId) {
+        let Some(index) = core.device_for(id) else { return };
+        let device = &mut core.devices[index];
+        if device.idle <= device.called && device.workers < device.slots + device.waiting {
+            let slot = device.workers % device.slots;
+            if !self.start(core, index, slot) && core.devices[index].workers == 0 {
+                return;
             }
-            self.work[index].notify_one();
         }
-        note
+        core.devices[index].called += 1;
+        self.work[index].notify_one();
+    }
+
+    /// The same for the first ready task that could start now, whichever that is.
+    pub fn call_for_any(self: &Arc<Self>, core: &mut Core) {
+        if let Some(id) = core.callable() {
+            self.call_worker(core, id);
+        }
     }
 
     /// Starts a worker. A thread that can't be had is the device's loss only if it has no other.
-    pub fn start(
-        self: &Arc<Self>,
-        core: &mut Core,
-        index: usize,
-        slot: u32,
-    ) -> std::result::Result<(), String> {
+    pub fn start(self: &Arc<Self>, core: &mut Core, index: usize, slot: u32) -> bool {
         let shared = self.clone();
         let name = format!("gpusched {}/{slot}", self.devices[index].label());
         let thread = thread::Builder::new().name(name).spawn(move || work(&shared, index, slot));
@@ -88,41 +86,52 @@ impl Shared {
                 let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
                 threads.retain(|thread| !thread.is_finished());
                 threads.push(thread);
-                Ok(())
+                true
             }
-            Err(error) => Err(format!("no thread for {}: {error}", self.devices[index].label())),
+            Err(error) => {
+                let text = format!("no thread for {}: {error}", self.devices[index].label());
+                core.notes.push((Level::Error, text));
+                false
+            }
         }
     }
 
     /// Ends a task: its job goes first, then everybody may know.
-    pub fn end(&self, id: TaskId, job: Box<dyn Job>, state: State, error: Option<Error>) {
+    pub fn end(&self, id: TaskId, job: Box<dyn Job>, outcome: Result<()>) {
         discard(job);
         let mut core = self.lock();
-        core.end(id, state, error);
+        core.end(id, outcome);
         // Memory or a device that was kept for this task may be free now.
         self.wake_everyone(&core);
     }
 
-    pub fn retire(&self, index: usize, why: &str) {
-        let (homeless, note) = self.lock().retire(index, why);
-        tell(note);
+    /// Nothing starts on a device any more; queued tasks that have no other end here, the others are
+    /// looked for by the workers that this wakes or starts.
+    pub fn retire(self: &Arc<Self>, index: usize, why: &str) {
+        let homeless = self.lock().retire(index, why);
+        self.log();
         for (id, job, error) in homeless {
-            self.end(id, job, State::Failed, Some(error));
+            self.end(id, job, Err(error));
         }
-        self.wake_everyone(&self.lock());
+        let mut core = self.lock();
+        for id in core.ready_ids() {
+            self.call_worker(&mut core, id);
+        }
+        self.wake_everyone(&core);
+    }
+
+    /// Logs what is to be logged; not under the lock, for the log may be the caller's code.
+    pub fn log(&self) {
+        let notes = std::mem::take(&mut self.lock().notes);
+        for (level, text) in notes {
+            log::log!(level, "{text}");
+        }
     }
 
     /// The lock is held while notifying, so that a sleeper has either seen the change or hears this.
     pub fn wake_everyone(&self, _held: &MutexGuard<'_, Core>) {
         self.work.iter().for_each(Condvar::notify_all);
         self.ended.notify_all();
-    }
-}
-
-/// Puts a line into the log, which may be the caller's code: never under the lock.
-pub fn tell(note: Option<Note>) {
-    if let Some((level, text)) = note {
-        log::log!(level, "{text}");
     }
 }
 
@@ -136,36 +145,39 @@ fn discard(job: Box<dyn Job>) {
 fn work(shared: &Arc<Shared>, index: usize, slot: u32) {
     let mut queue = None;
     while let Some(assignment) = next(shared, index, slot) {
-        INSIDE.set(Some((Arc::as_ptr(shared), index, slot, assignment.id)));
-        let outcome = attempt(shared, index, slot, &mut queue, &assignment);
+        INSIDE.set(Some((Arc::as_ptr(shared), Inside { device: index, task: assignment.id })));
+        let attempt = attempt(shared, index, slot, &mut queue, &assignment);
         // The job's drop is the caller's code inside the task, too.
-        settle(shared, index, assignment, outcome);
+        settle(shared, index, assignment, attempt);
         INSIDE.set(None);
+        shared.log();
     }
     // The queue is the backend's, which may panic in closing it.
     if catch_unwind(AssertUnwindSafe(|| drop(queue))).is_err() {
         log::error!("the queue of {} panicked when it was closed", shared.devices[index].label());
     }
-    let mut core = shared.lock();
-    core.devices[index].workers -= 1;
-    shared.wake_everyone(&core);
 }
 
-/// Sleeps until there is something to run; `None`: the worker is not needed any more.
-fn next(shared: &Shared, index: usize, slot: u32) -> Option<Assignment> {
+/// Sleeps until there is something to run; `None`: the worker is not needed any more, and not counted.
+fn next(shared: &Arc<Shared>, index: usize, slot: u32) -> Option<Assignment> {
     let ordinal = shared.devices[index].ordinal;
     let free_bytes = || shared.backends[index].free_bytes(ordinal).unwrap_or(u64::MAX);
     let mut core = shared.lock();
     loop {
         let device = &mut core.devices[index];
-        if device.surplus > 0 {
-            device.surplus -= 1;
-            return None;
+        device.called = device.called.saturating_sub(1);
+        let surplus = device.workers > device.slots + device.waiting;
+        let assignment = if surplus { None } else { core.take(index, slot, &free_bytes) };
+        if assignment.is_some() {
+            // There may be room, and a task, for another worker beside this one.
+            shared.call_for_any(&mut core);
+            return assignment;
         }
-        if let Some(assignment) = core.take(index, slot, &free_bytes) {
-            return Some(assignment);
-        }
-        if core.stopping || core.devices[index].info.health == crate::device::Health::Retired {
+        let retired = core.devices[index].info.health == Health::Retired;
+        if surplus || core.stopping || retired {
+            core.devices[index].workers -= 1;
+            // If it was this one that was called, another has to answer; and a shutdown counts.
+            shared.wake_everyone(&core);
             return None;
         }
         core.devices[index].idle += 1;
@@ -181,19 +193,19 @@ fn attempt(
     slot: u32,
     queue: &mut Option<Box<dyn Queue>>,
     assignment: &Assignment,
-) -> Result<()> {
+) -> Attempt {
     let device = &shared.devices[index];
-    let of_device = |what: String| Error::Device { device: device.label(), what };
     if queue.is_none() {
         let slots = shared.lock().devices[index].slots;
-        let opened = caught(|| shared.backends[index].open(device.ordinal, slot, slots));
-        *queue = Some(opened.map_err(|error| of_device(format!("could not be opened: {error}")))?);
+        match caught(|| shared.backends[index].open(device.ordinal, slot, slots)) {
+            Ok(opened) => *queue = Some(opened),
+            Err(error) => return Attempt::NoQueue(format!("it could not be opened: {error}")),
+        }
     }
-    let Some(queue) = queue.as_mut() else { return Err(of_device("has no queue".into())) };
-    caught(|| queue.enter()).map_err(|error| match error {
-        Error::Device { .. } => error,
-        other => of_device(other.to_string()),
-    })?;
+    let Some(queue) = queue.as_mut() else { return Attempt::NoQueue("it has no queue".into()) };
+    if let Err(error) = caught(|| queue.enter()) {
+        return Attempt::NoQueue(format!("it could not be made current: {error}"));
+    }
     let outcome = caught(|| {
         assignment.job.run(&Exec {
             task: assignment.id,
@@ -207,7 +219,7 @@ fn attempt(
     });
     // Even after a failure: what the task left on the queue must be done before its memory is free.
     let finished = caught(|| queue.finish());
-    outcome.and(finished)
+    Attempt::Ran(outcome.and(finished))
 }
 
 fn caught<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -223,34 +235,30 @@ fn caught<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-fn settle(shared: &Arc<Shared>, index: usize, assignment: Assignment, outcome: Result<()>) {
+fn settle(shared: &Arc<Shared>, index: usize, assignment: Assignment, attempt: Attempt) {
     let id = assignment.id;
     let mut core = shared.lock();
-    let (verdict, note) = core.judge(index, assignment, outcome);
-    match verdict {
-        Verdict::End(state, error, job) => {
+    match core.judge(index, assignment, attempt) {
+        Verdict::End(outcome, job) => {
             drop(core);
-            tell(note);
-            shared.end(id, job, state, error);
+            shared.log();
+            shared.end(id, job, outcome);
         }
         Verdict::Again => {
-            let other = shared.call_workers(&mut core, id);
+            shared.call_worker(&mut core, id);
             shared.wake_everyone(&core);
             drop(core);
-            tell(note);
-            tell(other);
+            shared.log();
         }
         Verdict::Retire(why) => {
-            let other = shared.call_workers(&mut core, id);
             drop(core);
-            tell(note);
-            tell(other);
+            shared.log();
             shared.retire(index, &why);
         }
-        Verdict::EndAndRetire(error, job, why) => {
+        Verdict::EndAndRetire(outcome, job, why) => {
             drop(core);
-            tell(note);
-            shared.end(id, job, State::Failed, error);
+            shared.log();
+            shared.end(id, job, outcome);
             shared.retire(index, &why);
         }
     }

@@ -1,0 +1,76 @@
+//! What is told of a scheduler and its tasks.
+
+use std::time::Duration;
+
+use super::state::{Core, Counts};
+use super::task::{State, TaskId, TaskInfo};
+use crate::device::DeviceInfo;
+use crate::error::Result;
+
+/// What a scheduler has done and is doing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stats {
+    pub submitted: u64,
+    pub queued: u64,
+    pub running: u64,
+    pub done: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+    /// Attempts that were followed by another.
+    pub retried: u64,
+    pub devices: Vec<DeviceStats>,
+}
+
+/// The same of one device. `done` and `failed` count attempts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceStats {
+    /// As found at the start, with the health of now.
+    pub device: DeviceInfo,
+    pub slots: u32,
+    pub done: u64,
+    pub failed: u64,
+    pub busy_ns: u64,
+    pub leased_bytes: u64,
+    pub peak_bytes: u64,
+}
+
+impl Core {
+    pub fn info(&self, id: TaskId) -> Result<TaskInfo> {
+        let entry = self.tasks.get(id)?;
+        let now = if entry.state.is_ended() { Duration::ZERO } else { entry.since.elapsed() };
+        let (queued, running) = match entry.state {
+            State::Queued => (now, Duration::ZERO),
+            _ => (Duration::ZERO, now),
+        };
+        Ok(TaskInfo {
+            state: entry.state,
+            label: entry.label.clone(),
+            device: entry.device,
+            slot: entry.slot,
+            attempts: entry.attempts,
+            progress: entry.signal.progress(),
+            queued_ns: nanoseconds(entry.queued + queued),
+            running_ns: nanoseconds(entry.ran + running),
+            error: entry.signal.outcome.get().and_then(|outcome| outcome.clone().err()),
+        })
+    }
+
+    pub fn stats(&self) -> Stats {
+        let Counts { queued, running, done, failed, cancelled, retried } = self.counts;
+        let devices = self.devices.iter().map(|device| DeviceStats {
+            device: device.info.clone(),
+            slots: device.slots,
+            done: device.done,
+            failed: device.failed,
+            busy_ns: nanoseconds(device.busy),
+            leased_bytes: device.ledger.leased(),
+            peak_bytes: device.ledger.peak(),
+        });
+        let devices = devices.collect();
+        Stats { submitted: self.arrivals, queued, running, done, failed, cancelled, retried, devices }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,154 @@
+//! Tasks and devices that fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use gpusched::device::Health;
+use gpusched::sched::{DeviceMask, Exec, State, Task, Wait};
+use gpusched::{Error, Result};
+
+use crate::scripted::*;
+
+/// Fails `times` times, then does well; tells how often it was called.
+fn failing(times: u32, error: impl Fn(&Exec<'_>) -> Error + Send + Sync + 'static) -> (Task, Arc<AtomicU32>) {
+    let calls = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&calls);
+    let job = move |exec: &Exec<'_>| -> Result<()> {
+        let before = count.fetch_add(1, Ordering::Relaxed);
+        if before < times { Err(error(exec)) } else { Ok(()) }
+    };
+    (Task::new(job), calls)
+}
+
+#[test]
+fn an_error_is_the_tasks_outcome() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let (task, calls) = failing(9, |_| Error::Callback { code: 7 });
+    let id = scheduler.submit(task).unwrap();
+    for _ in 0..2 {
+        assert_eq!(wait(&scheduler, id), Err(Error::Callback { code: 7 }));
+    }
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    assert_eq!(scheduler.info(id).unwrap().error, Some(Error::Callback { code: 7 }));
+    assert_eq!(scheduler.stats().unwrap().failed, 1);
+}
+
+#[test]
+fn retries_are_counted() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    for (retries, well) in [(2, false), (3, true), (9, true)] {
+        let (task, calls) = failing(3, |_| Error::Callback { code: 1 });
+        let id = scheduler.submit(Task { retries, ..task }).unwrap();
+        assert_eq!(wait(&scheduler, id).is_ok(), well);
+        let expected = if well { 4 } else { 3 };
+        assert_eq!(
+            (calls.load(Ordering::Relaxed), scheduler.info(id).unwrap().attempts),
+            (expected, expected)
+        );
+    }
+    assert_eq!(scheduler.stats().unwrap().retried, 2 + 3 + 3);
+}
+
+#[test]
+fn a_panic_ends_in_its_task() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    for _ in 0..3 {
+        let id = scheduler.submit(Task::new(|_: &Exec<'_>| panic!("no {}", "luck"))).unwrap();
+        assert_eq!(wait(&scheduler, id), Err(Error::Panic { message: "no luck".into() }));
+    }
+    let odd = Task::new(|_: &Exec<'_>| std::panic::panic_any(7_u8));
+    let id = scheduler.submit(odd).unwrap();
+    assert!(matches!(wait(&scheduler, id), Err(Error::Panic { .. })));
+    let id = scheduler.submit(quick()).unwrap();
+    assert_eq!(wait(&scheduler, id), Ok(Wait::Done), "the worker lives");
+}
+
+#[test]
+fn a_job_that_panics_when_dropped_harms_nobody() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+    let scheduler = Scripted::new(1).scheduler(1);
+    let bomb = Bomb;
+    let task = Task::new(move |_: &Exec<'_>| {
+        let _ = &bomb;
+        Ok(())
+    });
+    let id = scheduler.submit(task).unwrap();
+    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    let id = scheduler.submit(quick()).unwrap();
+    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+}
+
+#[test]
+fn a_device_that_does_not_open_is_retired_and_its_task_moves() {
+    let scheduler = Scripted::broken(2, 0b01).scheduler(1);
+    let ids: Vec<_> = (0..6).map(|_| scheduler.submit(quick()).unwrap()).collect();
+    for id in ids {
+        assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+        let info = scheduler.info(id).unwrap();
+        assert_eq!((info.device, info.attempts), (Some(1), 1));
+    }
+    // Perhaps the good device was fast enough to take them all: one that only the other may take.
+    if let Ok(id) = scheduler.submit(Task { devices: DeviceMask(1), ..quick() }) {
+        assert!(matches!(wait(&scheduler, id), Err(Error::NoDevice { .. })));
+    }
+    let stats = scheduler.stats().unwrap();
+    let health = stats.devices.iter().map(|device| device.device.health);
+    assert!(health.eq([Health::Retired, Health::Good]));
+    let refused = scheduler.submit(Task { devices: DeviceMask(1), ..quick() });
+    assert!(matches!(refused, Err(Error::NoDevice { .. })));
+}
+
+#[test]
+fn without_a_device_left_what_remains_ends_with_words() {
+    let scheduler = Scripted::broken(2, 0b11).scheduler(2);
+    let ids: Vec<_> = (0..9).map_while(|_| scheduler.submit(quick()).ok()).collect();
+    for id in ids {
+        let error = wait(&scheduler, id).unwrap_err();
+        assert!(matches!(error, Error::NoDevice { .. }), "{error}");
+        assert!(error.to_string().contains("scripted to fail"), "{error}");
+    }
+}
+
+#[test]
+fn a_task_that_fails_two_devices_is_not_given_a_third() {
+    let scheduler = Scripted::new(3).scheduler(1);
+    let (task, calls) =
+        failing(9, |exec| Error::Device { device: exec.device.label(), what: "illegal address".into() });
+    let id = scheduler.submit(task).unwrap();
+    assert!(matches!(wait(&scheduler, id), Err(Error::Device { .. })));
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+    let id = scheduler.submit(quick()).unwrap();
+    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+}
+
+#[test]
+fn memory_that_is_short_in_company_is_tried_again_alone() {
+    let scheduler = Scripted::new(1).scheduler(2);
+    let gate = Gate::new();
+    scheduler.submit(gated(&gate)).unwrap();
+    gate.came(1);
+    let short = |_: &Exec<'_>| Error::NoMemory { what: "x".into(), needed: 2, place: "y".into(), there: 1 };
+    let (task, calls) = failing(1, short);
+    let id = scheduler.submit(task).unwrap();
+    while calls.load(Ordering::Relaxed) == 0 {
+        std::thread::yield_now();
+    }
+    while scheduler.info(id).unwrap().state == State::Running {
+        std::thread::yield_now();
+    }
+    let later = scheduler.submit(quick()).unwrap();
+    assert_eq!(scheduler.info(later).unwrap().state, State::Queued, "the device is kept for the other");
+    gate.open();
+    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, later), Ok(Wait::Done));
+
+    let (task, calls) = failing(9, short);
+    let id = scheduler.submit(task).unwrap();
+    assert!(matches!(wait(&scheduler, id), Err(Error::NoMemory { .. })));
+    assert_eq!(calls.load(Ordering::Relaxed), 1, "it was alone: nothing to hope for");
+}

@@ -1,0 +1,10 @@
+//! What the scheduler promises, on devices that are scripted.
+
+mod scripted;
+
+mod failures;
+mod life;
+mod memory;
+mod nested;
+mod order;
+mod storm;

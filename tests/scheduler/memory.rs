@@ -1,0 +1,77 @@
+//! What the ledger grants, and that nobody waits for it for ever.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use gpusched::Error;
+use gpusched::sched::{DeviceMask, Exec, State, Task, Wait};
+
+use crate::scripted::*;
+
+#[test]
+fn what_fits_no_device_is_refused_with_the_numbers() {
+    let scheduler = Scripted::new(2).scheduler(1);
+    let task = Task { device_bytes: 1001, label: "big".into(), ..quick() };
+    match scheduler.submit(task) {
+        Err(Error::NoMemory { what, needed: 1001, there: 1000, .. }) => assert!(what.contains("big")),
+        other => panic!("{other:?}"),
+    }
+    let nowhere = Task { devices: DeviceMask(0b100), ..quick() };
+    assert!(matches!(scheduler.submit(nowhere), Err(Error::NoDevice { .. })));
+    let odd = Task { work: Some(f64::NAN), ..quick() };
+    assert!(matches!(scheduler.submit(odd), Err(Error::Argument { .. })));
+}
+
+#[test]
+fn only_what_is_granted_starts() {
+    let scheduler = Scripted::new(1).scheduler(3);
+    let gate = Gate::new();
+    let ids: Vec<_> =
+        (0..3).map(|_| scheduler.submit(Task { device_bytes: 400, ..gated(&gate) }).unwrap()).collect();
+    gate.came(2);
+    assert_eq!(scheduler.info(ids[2]).unwrap().state, State::Queued);
+    assert_eq!(scheduler.stats().unwrap().devices[0].leased_bytes, 800);
+    gate.open();
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    let device = &scheduler.stats().unwrap().devices[0];
+    assert_eq!((device.leased_bytes, device.peak_bytes), (0, 800));
+}
+
+#[test]
+fn memory_of_strangers_does_not_make_a_task_wait_for_ever() {
+    let backend = Arc::new(Scripted::new(1));
+    backend.free.store(10, Ordering::Relaxed);
+    let scheduler = scheduler(backend, 2);
+    let id = scheduler.submit(Task { device_bytes: 900, ..quick() }).unwrap();
+    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+}
+
+#[test]
+fn a_large_task_is_not_overtaken_for_ever() {
+    let scheduler = Arc::new(Scripted::new(1).scheduler(2));
+    let gate = Gate::new();
+    scheduler.submit(Task { device_bytes: 300, ..gated(&gate) }).unwrap();
+    gate.came(1);
+    let large = scheduler.submit(Task { device_bytes: 1000, ..quick() }).unwrap();
+    let ran = Arc::new(AtomicU32::new(0));
+    let small = || {
+        let ran = Arc::clone(&ran);
+        let job = move |_: &Exec<'_>| {
+            ran.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        Task { device_bytes: 300, ..Task::new(job) }
+    };
+    let smalls: Vec<_> = (0..100).map(|_| scheduler.submit(small()).unwrap()).collect();
+    wait(&scheduler, smalls[7]).unwrap();
+    while scheduler.stats().unwrap().running > 1 {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(ran.load(Ordering::Relaxed), 8, "the device admits no more small ones");
+    assert_eq!(scheduler.info(large).unwrap().state, State::Queued);
+    gate.open();
+    assert_eq!(wait(&scheduler, large), Ok(Wait::Done));
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    assert_eq!(ran.load(Ordering::Relaxed), 100);
+}

@@ -1,0 +1,140 @@
+//! Calls from inside a task.
+
+use std::sync::{Arc, Mutex};
+
+use gpusched::sched::{Exec, Scheduler, Task, TaskId, Wait};
+use gpusched::{Error, Result};
+
+use crate::scripted::*;
+
+fn deadlock<T: std::fmt::Debug>(result: Result<T>) -> bool {
+    matches!(result, Err(Error::Deadlock { .. }))
+}
+
+/// Runs `code` in a task of the scheduler.
+fn inside(
+    scheduler: &Arc<Scheduler>,
+    task: Task,
+    code: impl Fn(&Scheduler, TaskId) -> Result<()> + Send + Sync + 'static,
+) -> TaskId {
+    let weak = Arc::downgrade(scheduler);
+    let job = move |exec: &Exec<'_>| {
+        let scheduler = weak.upgrade().ok_or(Error::Cancelled)?;
+        code(&scheduler, exec.task)
+    };
+    scheduler.submit(Task { job: Box::new(job), ..task }).unwrap()
+}
+
+#[test]
+fn a_task_waits_for_tasks_that_it_submitted_on_the_only_slot() {
+    fn tree(scheduler: &Arc<Scheduler>, depth: u32) -> TaskId {
+        let again = Arc::downgrade(scheduler);
+        inside(scheduler, quick(), move |scheduler, _| {
+            if depth > 0 {
+                let own = again.upgrade().ok_or(Error::Cancelled)?;
+                let children = [tree(&own, depth - 1), tree(&own, depth - 1)];
+                for child in children {
+                    assert_eq!(scheduler.wait(child, LONG)?, Wait::Done);
+                }
+            }
+            Ok(())
+        })
+    }
+    let scheduler = Arc::new(Scripted::new(1).scheduler(1));
+    let root = tree(&scheduler, 4);
+    assert_eq!(wait(&scheduler, root), Ok(Wait::Done));
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    assert_eq!(scheduler.stats().unwrap().done, 31);
+}
+
+#[test]
+fn waiting_for_oneself_or_for_all_is_an_error() {
+    let scheduler = Arc::new(Scripted::new(1).scheduler(1));
+    let id = inside(&scheduler, quick(), |scheduler, own| {
+        assert!(deadlock(scheduler.wait(own, None)));
+        assert!(deadlock(scheduler.wait_any(&[own, own], None)));
+        assert!(deadlock(scheduler.wait_all(None)));
+        assert!(deadlock(scheduler.drain(None)));
+        assert!(deadlock(scheduler.shutdown()));
+        let other = scheduler.submit(quick())?;
+        assert_eq!(scheduler.wait_any(&[own, other], LONG)?, Some(1));
+        Ok(())
+    });
+    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+}
+
+#[test]
+fn two_tasks_that_wait_for_each_other_are_told() {
+    let scheduler = Arc::new(Scripted::new(2).scheduler(1));
+    let ids = Arc::new(Mutex::new(Vec::new()));
+    let both = Gate::new();
+    let one = |which: usize| {
+        let (ids, both) = (Arc::clone(&ids), Arc::clone(&both));
+        inside(&scheduler, quick(), move |scheduler, _| {
+            both.pass();
+            let other = ids.lock().unwrap()[1 - which];
+            scheduler.wait(other, None).map(|_| ())
+        })
+    };
+    let (a, b) = (one(0), one(1));
+    ids.lock().unwrap().extend([a, b]);
+    both.came(2);
+    both.open();
+    let ends = [wait(&scheduler, a), wait(&scheduler, b)];
+    assert!(ends.iter().any(|end| matches!(end, Err(Error::Deadlock { .. }))), "{ends:?}");
+}
+
+#[test]
+fn waiting_for_memory_that_one_holds_oneself_is_an_error() {
+    let scheduler = Arc::new(Scripted::new(1).scheduler(1));
+    let id = inside(&scheduler, Task { device_bytes: 600, ..quick() }, |scheduler, _| {
+        let child = scheduler.submit(Task { device_bytes: 600, ..quick() })?;
+        assert!(deadlock(scheduler.wait(child, None)));
+        let small = scheduler.submit(Task { device_bytes: 400, ..quick() })?;
+        assert_eq!(scheduler.wait(small, LONG)?, Wait::Done);
+        Ok(())
+    });
+    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done), "the child runs afterwards");
+}
+
+#[test]
+fn too_many_waiting_at_once_is_an_error_and_not_a_hang() {
+    fn chain(scheduler: &Arc<Scheduler>, depth: u32) -> TaskId {
+        let again = Arc::downgrade(scheduler);
+        inside(scheduler, quick(), move |scheduler, _| {
+            if depth > 0 {
+                let child = chain(&again.upgrade().ok_or(Error::Cancelled)?, depth - 1);
+                scheduler.wait(child, LONG)?;
+            }
+            Ok(())
+        })
+    }
+    let scheduler = Arc::new(Scripted::new(1).scheduler(1));
+    let deep = chain(&scheduler, 80);
+    assert!(deadlock(wait(&scheduler, deep)));
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    let fine = chain(&scheduler, 60);
+    assert_eq!(wait(&scheduler, fine), Ok(Wait::Done));
+}
+
+#[test]
+fn a_task_may_drop_the_last_handle() {
+    let scheduler = Arc::new(Scripted::new(1).scheduler(1));
+    let (gate, gone) = (Gate::new(), Gate::new());
+    gone.open();
+    let hold = Mutex::new(Some(Arc::clone(&scheduler)));
+    let (door, end) = (Arc::clone(&gate), Arc::clone(&gone));
+    scheduler
+        .submit(Task::new(move |_: &Exec<'_>| {
+            door.pass();
+            drop(hold.lock().unwrap().take());
+            end.pass();
+            Ok(())
+        }))
+        .unwrap();
+    gate.came(1);
+    drop(scheduler);
+    gate.open();
+    gone.came(1);
+}

@@ -1,0 +1,158 @@
+//! Devices whose memory and failures a test writes down.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use gpusched::backend::cpu::Team;
+use gpusched::backend::{Backend, Lane, Queue};
+use gpusched::device::{BackendKind, DeviceId, DeviceInfo, Health};
+use gpusched::sched::{Exec, Scheduler, Task, TaskId, Wait};
+use gpusched::{Error, Result};
+
+/// Longer than any test may take on a busy machine: a wait that reaches it has hung.
+pub const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+pub struct Scripted {
+    pub devices: u32,
+    pub total: u64,
+    /// Memory that nobody has taken, as the device tells it.
+    pub free: AtomicU64,
+    /// Bit i: device i can't be opened.
+    pub broken: AtomicU64,
+    pub opened: AtomicU32,
+}
+
+impl Scripted {
+    pub fn new(devices: u32) -> Self {
+        Scripted {
+            devices,
+            total: 1000,
+            free: AtomicU64::new(1000),
+            broken: AtomicU64::new(0),
+            opened: AtomicU32::new(0),
+        }
+    }
+
+    pub fn broken(devices: u32, which: u64) -> Self {
+        Scripted { broken: AtomicU64::new(which), ..Scripted::new(devices) }
+    }
+
+    pub fn scheduler(self, slots: u32) -> Scheduler {
+        scheduler(Arc::new(self), slots)
+    }
+}
+
+pub fn scheduler(backend: Arc<Scripted>, slots: u32) -> Scheduler {
+    let mut builder = Scheduler::builder();
+    builder.devices = Some("all".into());
+    builder.slots = Some(slots);
+    builder.backends = Some(vec![backend]);
+    builder.build().unwrap()
+}
+
+impl Backend for Scripted {
+    fn kind(&self) -> BackendKind {
+        BackendKind::Cuda
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        let device = |ordinal| DeviceInfo {
+            id: DeviceId::new(&format!("GPU-{ordinal}")),
+            backend: BackendKind::Cuda,
+            ordinal,
+            name: "scripted".into(),
+            pci_bus_id: None,
+            compute_capability: None,
+            cpu_threads: None,
+            total_bytes: self.total,
+            free_bytes: self.free.load(Ordering::Relaxed),
+            health: Health::Good,
+        };
+        Ok((0..self.devices).map(device).collect())
+    }
+
+    fn free_bytes(&self, _: u32) -> Result<u64> {
+        Ok(self.free.load(Ordering::Relaxed))
+    }
+
+    fn open(&self, ordinal: u32, slot: u32, slots: u32) -> Result<Box<dyn Queue>> {
+        assert!(slot < slots);
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        if self.broken.load(Ordering::Relaxed) >> ordinal & 1 == 1 {
+            return Err(Error::Device { device: format!("cuda:{ordinal}"), what: "scripted to fail".into() });
+        }
+        Ok(Box::new(Slot(Team::new(1)?)))
+    }
+}
+
+struct Slot(Team);
+
+impl Queue for Slot {
+    fn enter(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn lane(&self) -> Lane<'_> {
+        Lane::Cpu(&self.0)
+    }
+}
+
+/// A door that tasks wait at until the test opens it, and that counts who is there.
+#[derive(Default)]
+pub struct Gate {
+    state: Mutex<(bool, u32)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    pub fn open(&self) {
+        self.state.lock().unwrap().0 = true;
+        self.changed.notify_all();
+    }
+
+    /// Goes in when the door is open.
+    pub fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.1 += 1;
+        self.changed.notify_all();
+        // Not for ever: a test that failed with its door closed must end.
+        let _ = self.changed.wait_timeout_while(state, LONG.unwrap(), |state| !state.0).unwrap();
+    }
+
+    /// Waits until `count` have come to the door.
+    pub fn came(&self, count: u32) {
+        let state = self.state.lock().unwrap();
+        let waited = self.changed.wait_timeout_while(state, LONG.unwrap(), |state| state.1 < count);
+        let late = waited.unwrap().1;
+        assert!(!late.timed_out(), "{count} tasks did not start");
+    }
+}
+
+/// A task that waits at a gate.
+pub fn gated(gate: &Arc<Gate>) -> Task {
+    let gate = Arc::clone(gate);
+    Task::new(move |_: &Exec<'_>| {
+        gate.pass();
+        Ok(())
+    })
+}
+
+/// A task that is done at once.
+pub fn quick() -> Task {
+    Task::new(|_: &Exec<'_>| Ok(()))
+}
+
+pub fn wait(scheduler: &Scheduler, id: TaskId) -> Result<Wait> {
+    let waited = scheduler.wait(id, LONG);
+    assert_ne!(waited, Ok(Wait::Pending), "the task hangs");
+    waited
+}
