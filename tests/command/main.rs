@@ -4,3 +4,4 @@ mod refusals;
 mod scratch;
 mod surveys;
 mod tools;
+mod world;

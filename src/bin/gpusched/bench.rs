@@ -8,6 +8,7 @@ use gpusched::{Error, Result};
 use serde_json::json;
 
 use crate::args::Equation;
+use crate::say::say;
 
 /// Shot and copy take turns this often; the best of each counts.
 const REPEATS: usize = 3;
@@ -39,11 +40,11 @@ pub fn fd(equation: Equation, n: [usize; 3], nt: usize, device: &str, as_json: b
             "bytes_per_cell_resident": measured.bytes_per_cell_resident,
             "copy_gb_per_s": measured.copy_gb_per_s,
         });
-        println!("{line}");
+        say!("{line}");
         return Ok(true);
     }
     let [nx, ny, nz] = n;
-    println!(
+    say!(
         "{} on cpu:0, {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps: \
          {:.3} s, {:.1} Mcells/s ({:.1} without the layer), {:.1} bytes a cell; copy {:.2} GB/s",
         equation.name(),

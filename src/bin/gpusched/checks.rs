@@ -1,6 +1,6 @@
 //! What is said before anything runs: the survey in numbers, and whether it fits.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 
 use gpusched::device::DeviceInfo;
 use gpusched::io::atomic;
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::devices::{bytes, describe};
 use crate::job::Job;
 use crate::output::decimal;
+use crate::say::say;
 
 /// Refuses a survey that no device has the memory for, with the numbers.
 pub fn memory(job: &Job, devices: &[DeviceInfo]) -> Result<()> {
@@ -24,12 +25,26 @@ pub fn memory(job: &Job, devices: &[DeviceInfo]) -> Result<()> {
     Err(Error::NoMemory { what: "a shot".into(), needed, place: largest.label(), there })
 }
 
-/// Makes the output folder if it is not there, and tries a file in it.
-pub fn folder(job: &Job) -> Result<()> {
+/// Makes the output folder if it is not there, claims it for as long as the result lives, and tries a
+/// file in it. Two runs at once would leave records of one beside descriptions of the other.
+pub fn folder(job: &Job) -> Result<Option<File>> {
     let fail = |why| Error::io("write to the output folder", &job.folder, why);
     fs::create_dir_all(&job.folder).map_err(fail)?;
+    let claim = match File::open(&job.folder) {
+        Ok(claim) => match claim.try_lock() {
+            Ok(()) => Some(claim),
+            Err(TryLockError::WouldBlock) => {
+                let why = "another run writes to it; wait for that, or change output.folder";
+                return Err(Error::io("write to the output folder", &job.folder, why));
+            }
+            // Not every file system has locks.
+            Err(TryLockError::Error(_)) => None,
+        },
+        Err(_) => None,
+    };
     // Dropped without a commit, the file goes again.
-    atomic::Output::create(&job.folder.join("survey.json")).map(drop)
+    atomic::Output::create(&job.folder.join("survey.json"))?;
+    Ok(claim)
 }
 
 pub fn summary(job: &Job, devices: &[DeviceInfo]) -> Value {
@@ -68,26 +83,26 @@ pub fn print(job: &Job, devices: &[DeviceInfo], summary: &Value) {
     let dt = job.plan.dt;
     let [slowest, fastest] = job.plan.model.vp_range;
     if let Some(title) = &job.survey.title {
-        println!("{title}");
+        say!("{title}");
     }
-    println!(
+    say!(
         "  shots       {}, of {} traces with {} samples",
         job.shots.len(),
         summary["traces"],
         shot.samples()
     );
-    println!("  grid        {nx} x {ny} x {nz} cells of {dx} x {dy} x {dz} m (x, y, z)");
-    println!("  velocity    {slowest} to {fastest} m/s");
-    println!(
+    say!("  grid        {nx} x {ny} x {nz} cells of {dx} x {dy} x {dz} m (x, y, z)");
+    say!("  velocity    {slowest} to {fastest} m/s");
+    say!(
         "  time        {} steps of {dt} s ({:.0} % of the largest stable step, {:.6} s)",
         shot.nt,
         100.0 * f64::from(dt) / job.dt_max,
         job.dt_max
     );
-    println!("  sampling    {:.2} cells per shortest wavelength", job.cells_per_wavelength);
-    println!("  memory      {} for a shot", bytes(job.shot_bytes));
+    say!("  sampling    {:.2} cells per shortest wavelength", job.cells_per_wavelength);
+    say!("  memory      {} for a shot", bytes(job.shot_bytes));
     for device in devices {
-        println!(
+        say!(
             "  device      {}, {}: {} free of {}",
             device.label(),
             device.name,
@@ -96,8 +111,8 @@ pub fn print(job: &Job, devices: &[DeviceInfo], summary: &Value) {
         );
     }
     let size = summary["output_bytes"].as_u64().map_or(String::new(), bytes);
-    println!("  output      {size} in {}", job.folder.display());
+    say!("  output      {size} in {}", job.folder.display());
     for warning in &job.warnings {
-        println!("warning: {warning}");
+        say!("warning: {warning}");
     }
 }

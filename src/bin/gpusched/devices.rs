@@ -5,16 +5,18 @@ use gpusched::device::{DeviceInfo, Health};
 use gpusched::sched::Scheduler;
 use serde_json::{Value, json};
 
+use crate::say::say;
+
 pub fn list(as_json: bool) -> Result<bool> {
     let scheduler = Scheduler::builder().build()?;
     let devices = scheduler.devices();
     if as_json {
-        println!("{}", json!({ "devices": devices.iter().map(describe).collect::<Vec<_>>() }));
+        say!("{}", json!({ "devices": devices.iter().map(describe).collect::<Vec<_>>() }));
         return Ok(true);
     }
-    println!("{:<9} {:>9} {:>9}  {:<8} NAME", "DEVICE", "TOTAL", "FREE", "HEALTH");
+    say!("{:<9} {:>9} {:>9}  {:<8} NAME", "DEVICE", "TOTAL", "FREE", "HEALTH");
     for device in devices {
-        println!(
+        say!(
             "{:<9} {:>9} {:>9}  {:<8} {}{}",
             device.label(),
             bytes(device.total_bytes),

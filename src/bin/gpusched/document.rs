@@ -1,13 +1,17 @@
 //! The survey file as text: what is read from it, and errors that name the line, the
 //! key, the value that stands there and what would have been accepted.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use gpusched::{Error, Result};
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
+
+/// Bytes. A list of a million positions has half as many.
+const LARGEST: u64 = 64 << 20;
 
 pub struct Document {
     path: PathBuf,
@@ -22,7 +26,11 @@ struct Found {
 
 impl Document {
     pub fn open(path: &Path) -> Result<Document> {
-        let text = fs::read_to_string(path).map_err(|why| Error::io("read", path, why))?;
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
+        if read.map_err(|why| Error::io("read", path, why))? as u64 > LARGEST {
+            return Err(Error::io("read", path, "larger than any survey file, 64 MiB"));
+        }
         Ok(Document { path: path.to_owned(), text })
     }
 

@@ -17,8 +17,10 @@ mod plot;
 mod positions;
 mod progress;
 mod run;
+mod say;
 mod survey;
 
+use std::io::{Write, stderr};
 use std::process::ExitCode;
 
 use args::{Args, Bench, Command};
@@ -26,14 +28,18 @@ use clap::Parser;
 use gpusched::{Error, Result};
 
 fn main() -> ExitCode {
-    match command(Args::parse().command) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
-        Err(error) => {
-            eprintln!("gpusched: {error}");
-            ExitCode::from(2)
+    let (status, why) = match command(Args::parse().command) {
+        Ok(all) => {
+            let lost = say::lost().map(|why| format!("standard output could not be written: {why}"));
+            (u8::from(!all || lost.is_some()), lost)
         }
+        Err(error) => (2, Some(error.to_string())),
+    };
+    if let Some(why) = why {
+        // Nobody is left to be told if this fails, too.
+        let _ = writeln!(stderr(), "gpusched: {why}");
     }
+    ExitCode::from(status)
 }
 
 /// `false`: it was begun, and not all of it succeeded.

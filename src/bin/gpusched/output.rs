@@ -108,7 +108,7 @@ impl Files {
     }
 
     /// Forgets what an earlier attempt left; and files of an earlier run go before they could be
-    /// taken for this one's.
+    /// taken for this one's, the description before what it describes.
     fn begin(&self, exec: &Exec<'_>) -> Result<()> {
         let fresh = State {
             device: exec.device.label(),
@@ -117,7 +117,7 @@ impl Files {
             ..State::default()
         };
         *self.state() = fresh;
-        for name in [record_name(self.inner.number), side_name(self.inner.number)] {
+        for name in [side_name(self.inner.number), record_name(self.inner.number)] {
             let path = self.inner.folder.join(name);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {

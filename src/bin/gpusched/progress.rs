@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
+use crate::say::say;
+
 /// Steps of the bar: finer than a shot.
 const FINE: f64 = 10_000.0;
 /// Between two lines that tell of nothing but progress.
@@ -56,15 +58,9 @@ impl Progress {
             }
             _ if self.told.elapsed() < PAUSE => return,
             Form::Lines => {
-                println!(
-                    "{:5.1} %  {} of {} shots, {} left",
-                    100.0 * done,
-                    self.ended,
-                    self.shots,
-                    clock(left)
-                );
+                say!("{:5.1} %  {} of {} shots, {} left", 100.0 * done, self.ended, self.shots, clock(left));
             }
-            Form::Json => println!(
+            Form::Json => say!(
                 "{}",
                 json!({
                     "event": "progress",
@@ -88,8 +84,8 @@ impl Progress {
     pub fn say(&self, sentence: &str, event: &Value) {
         match &self.form {
             Form::Bar(bar) => bar.println(sentence),
-            Form::Lines => println!("{sentence}"),
-            Form::Json => println!("{event}"),
+            Form::Lines => say!("{sentence}"),
+            Form::Json => say!("{event}"),
         }
     }
 

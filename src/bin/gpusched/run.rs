@@ -13,6 +13,7 @@ use crate::job::Job;
 use crate::manifest::Manifest;
 use crate::output::Files;
 use crate::progress::Progress;
+use crate::say::say;
 
 /// How often progress is looked at.
 const GLANCE: Duration = Duration::from_millis(250);
@@ -42,12 +43,10 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     };
     let devices = scheduler.devices();
     checks::memory(&job, devices)?;
-    if !wanted.dry_run {
-        checks::folder(&job)?;
-    }
+    let _claim = if wanted.dry_run { None } else { checks::folder(&job)? };
     let summary = checks::summary(&job, devices);
     if wanted.as_json {
-        println!("{}", json!({ "event": "survey", "dry_run": wanted.dry_run, "survey": summary }));
+        say!("{}", json!({ "event": "survey", "dry_run": wanted.dry_run, "survey": summary }));
     } else {
         checks::print(&job, devices, &summary);
     }

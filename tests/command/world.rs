@@ -1,0 +1,62 @@
+//! What is around the command: pipes that break, disks that are full, a second run.
+
+use std::fs::{self, File, OpenOptions};
+use std::process::{Command, Stdio};
+
+use crate::scratch::{Ended, Folder, SURVEY};
+
+fn run_into(folder: &Folder, out: Stdio) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpusched"));
+    command.args(["run", "survey.toml"]).current_dir(folder.at("")).stdout(out);
+    Ended::from(command.stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap())
+}
+
+fn all_shots_are_there(folder: &Folder) {
+    for number in 1..=4 {
+        assert!(folder.at(format!("out/shot_{number:04}.json")).exists(), "shot {number}");
+    }
+}
+
+#[test]
+fn a_survey_goes_on_when_nobody_reads_what_it_says() {
+    let folder = Folder::with_survey(SURVEY);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ended = run_into(&folder, writer.into());
+    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+    all_shots_are_there(&folder);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_survey_goes_on_when_what_it_says_can_not_be_written() {
+    let folder = Folder::with_survey(SURVEY);
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ended = run_into(&folder, full.into());
+    assert_eq!(ended.status, 1, "{ended:?}");
+    assert!(ended.err.starts_with("gpusched: standard output could not be written: "), "{ended:?}");
+    all_shots_are_there(&folder);
+}
+
+#[test]
+fn two_runs_do_not_write_into_one_folder() {
+    let folder = Folder::with_survey(SURVEY);
+    fs::create_dir(folder.at("out")).unwrap();
+    let other = File::open(folder.at("out")).unwrap();
+    other.try_lock().unwrap();
+    let refused = folder.gpusched(&["run", "survey.toml"]);
+    assert_eq!(refused.status, 2, "{refused:?}");
+    assert!(refused.err.contains("out: another run writes to it"), "{refused:?}");
+    assert_eq!(fs::read_dir(folder.at("out")).unwrap().count(), 0);
+    drop(other);
+    assert_eq!(folder.gpusched(&["run", "survey.toml"]).status, 0);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_survey_file_without_end_is_refused() {
+    let folder = Folder::new();
+    let refused = folder.gpusched(&["run", "/dev/zero"]);
+    assert_eq!(refused.status, 2, "{refused:?}");
+    assert!(refused.err.contains("larger than any survey file"), "{refused:?}");
+}
