@@ -26,12 +26,38 @@ pub fn direct_wave_mute(model: &Model, shot: &Shot, dt: f32, frequency_hz: f32) 
     let [dx, dy, dz] = model.grid.h;
     let [sx, sy, sz] = shot.source.map(|at| at + 1);
     let vp = model.vp[0];
-    let tail = (2.0 / f64::from(dt * frequency_hz)) as usize + 60;
+    let tail = (2.0 / f64::from(dt * frequency_hz)) as usize;
+    let tail = tail.saturating_add(60);
     let count = |[ix, iy, _]: [usize; 3]| {
         let apart = |h: f32, a: usize, b: usize| f64::from(h * a.abs_diff(b) as f32);
         let (mx, my, mz) = (apart(dx, ix, sx), apart(dy, iy, sy), f64::from(dz * sz as f32));
         let time = ((mx * mx + my * my + mz * mz) as f32).sqrt() / vp;
-        (time / dt) as usize + tail
+        ((time / dt) as usize).saturating_add(tail)
     };
     shot.receivers.cells(model.grid.n).map(count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::grid::Grid;
+    use crate::fd::survey::Receivers;
+    use crate::fd::wavelet::Wavelet;
+
+    #[test]
+    fn a_direct_wave_that_never_arrives_mutes_all() {
+        let model = Model::new(Grid { n: [2, 1, 1], h: [1e30; 3] }, vec![1.0; 2], None).unwrap();
+        let shot = Shot {
+            source: [0, 0, 0],
+            wavelet: Wavelet { samples: vec![1.0] },
+            amplitude: 1.0,
+            nt: 2,
+            receivers: Receivers::Plane { iz: 0, every: [1, 1] },
+            record_every: 1,
+            snapshot_every: None,
+            mute: None,
+        };
+        assert_eq!(direct_wave_mute(&model, &shot, 1e-3, 20.0), [usize::MAX; 2]);
+        assert_eq!(direct_wave_mute(&model, &shot, 1e-30, 1e-30), [usize::MAX; 2]);
+    }
 }
