@@ -75,3 +75,17 @@ fn a_large_task_is_not_overtaken_for_ever() {
     assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
     assert_eq!(ran.load(Ordering::Relaxed), 100);
 }
+
+#[test]
+fn when_memory_comes_free_every_slot_is_used() {
+    let scheduler = Scripted::new(1).scheduler(2);
+    let (large, small) = (Gate::new(), Gate::new());
+    scheduler.submit(Task { device_bytes: 1000, ..gated(&large) }).unwrap();
+    large.came(1);
+    for _ in 0..2 {
+        scheduler.submit(Task { device_bytes: 400, ..gated(&small) }).unwrap();
+    }
+    large.open();
+    small.came(2);
+    small.open();
+}

@@ -11,7 +11,7 @@ use gpusched::sched::{Exec, Scheduler, Task, TaskId, Wait};
 use gpusched::{Error, Result};
 
 /// Longer than any test may take on a busy machine: a wait that reaches it has hung.
-pub const LONG: Option<Duration> = Some(Duration::from_secs(60));
+pub const LONG: Option<Duration> = Some(Duration::from_secs(20));
 
 pub struct Scripted {
     pub devices: u32,
