@@ -154,6 +154,7 @@ fn only_plain_files_are_replaced() {
     says(Output::create(&folder.file("link")).unwrap_err(), &["link", "a symbolic link"]);
     says(Output::create(Path::new("/dev/null")).unwrap_err(), &["/dev/null", "a device or pipe"]);
     says(Output::create(Path::new("")).unwrap_err(), &["names no file"]);
+    says(Output::create(&folder.file("new/")).unwrap_err(), &["new/", "names no file"]);
     says(Output::create(&folder.file("none/x")).unwrap_err(), &["none/x", "No such file"]);
     says(Output::create(&folder.file("real/x")).unwrap_err(), &["real/x", "Not a directory"]);
     says(Output::create(&folder.file(&"n".repeat(256))).unwrap_err(), &["too long"]);

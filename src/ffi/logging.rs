@@ -113,8 +113,8 @@ fn install(target: Target, level: LevelFilter) -> bool {
 pub(super) fn start() {
     START.call_once(|| {
         SINK.born.get_or_init(Birthplace::here);
-        let Ok(wish) = std::env::var("GPUSCHED_LOG") else { return };
-        match asked_for(&wish) {
+        let Some(wish) = std::env::var_os("GPUSCHED_LOG") else { return };
+        match asked_for(&wish.to_string_lossy()) {
             Ok((Target::Off, _)) => {}
             Ok((target, level)) => {
                 install(target, level);

@@ -116,7 +116,9 @@ pub fn write(target: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 fn check_target(target: &Path) -> Result<()> {
-    if target.file_name().is_none() {
+    // `name/` is a folder's name, though its last component looks like a file's.
+    let ends = target.as_os_str().as_encoded_bytes().last();
+    if target.file_name().is_none() || ends.is_some_and(|&byte| std::path::is_separator(byte.into())) {
         return Err(Error::io("create", target, "the path names no file"));
     }
     match fs::symlink_metadata(target) {

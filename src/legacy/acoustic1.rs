@@ -90,6 +90,7 @@ pub fn acoustic1(args: &Args) -> Result<()> {
     let call = Call::new(args)?;
     raw::check(&args.vel, call.grid.cells())?;
     raw::check(&args.rho, call.grid.cells())?;
+    keep_apart(args)?;
     let scheduler = Scheduler::process_default()?;
     let devices = device::allowed(args.device, scheduler.devices())?;
     let files = Arc::new(Files::begin(&args.shot, call.record_stride, &args.snap, args.show_snapshot)?);
@@ -241,6 +242,17 @@ fn record_stride(shots: usize, [nt, nx, ny]: [usize; 3]) -> Result<u64> {
         ));
     }
     Ok(size as u64)
+}
+
+/// Refuses a record that would take the place of what it is computed from.
+fn keep_apart(args: &Args) -> Result<()> {
+    let Ok(record) = args.shot.canonicalize() else { return Ok(()) };
+    let taken =
+        [&args.vel, &args.rho].into_iter().any(|model| model.canonicalize().is_ok_and(|m| m == record));
+    if taken {
+        return Err(Error::argument("shot", args.shot.display(), "another file than vel and rho"));
+    }
+    Ok(())
 }
 
 fn warn_if_unstable(model: &Model, dt: f32) {

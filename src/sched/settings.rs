@@ -84,7 +84,7 @@ fn compiled_in(cpu_threads: Option<u32>) -> Vec<Arc<dyn Backend>> {
 type Found = (DeviceInfo, Arc<dyn Backend>);
 
 fn found_by(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Result<Vec<Found>> {
-    let environment = env::var("GPUSCHED_DEVICES").unwrap_or_default();
+    let environment = of_environment("GPUSCHED_DEVICES");
     let text = selection.unwrap_or(&environment);
     let fallback = env::var("GPUSCHED_CPU_FALLBACK").map_or(true, |value| value != "0");
     let mut there = Vec::new();
@@ -96,13 +96,19 @@ fn found_by(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Result<Ve
     Ok(chosen.into_iter().map(|position| there[position].clone()).collect())
 }
 
+/// Bytes that are no text become such as no value has, so that they are refused like any other mistake.
+fn of_environment(name: &str) -> String {
+    env::var_os(name).map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 fn slots_of_environment() -> Result<u32> {
-    match env::var("GPUSCHED_SLOTS") {
-        Ok(text) if !text.is_empty() => match text.trim().parse() {
-            Ok(slots) => in_range("GPUSCHED_SLOTS", slots),
-            Err(_) => Err(Error::argument("GPUSCHED_SLOTS", text, format!("1 to {MAX_SLOTS}"))),
-        },
-        _ => Ok(1),
+    let text = of_environment("GPUSCHED_SLOTS");
+    if text.is_empty() {
+        return Ok(1);
+    }
+    match text.trim().parse() {
+        Ok(slots) => in_range("GPUSCHED_SLOTS", slots),
+        Err(_) => Err(Error::argument("GPUSCHED_SLOTS", text, format!("1 to {MAX_SLOTS}"))),
     }
 }
 

@@ -60,3 +60,18 @@ fn a_survey_file_without_end_is_refused() {
     assert_eq!(refused.status, 2, "{refused:?}");
     assert!(refused.err.contains("larger than any survey file"), "{refused:?}");
 }
+
+#[test]
+#[cfg(unix)]
+fn settings_that_are_no_text_are_refused_and_not_ignored() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let folder = Folder::with_survey(SURVEY);
+    for name in ["GPUSCHED_DEVICES", "GPUSCHED_SLOTS"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpusched"));
+        command.args(["run", "--dry-run", "survey.toml"]).current_dir(folder.at(""));
+        let value = std::ffi::OsStr::from_bytes(b"\xff1");
+        let refused = Ended::from(command.env(name, value).output().unwrap());
+        assert_eq!(refused.status, 2, "{name}: {refused:?}");
+    }
+}

@@ -28,6 +28,9 @@ const TABLE: &[(Change, &[&str])] = &[
     (|out, args| args.shot = out.path("folder"), &["create", "folder", "a folder of that name"]),
     (|_, args| args.shot = "/proc/shot.bin".into(), &["create", "/proc/shot.bin"]),
     (|_, args| args.shot = "/dev/null".into(), &["/dev/null", "only a plain file"]),
+    (|out, args| args.shot = out.path("record/"), &["create", "record/", "names no file"]),
+    (|_, args| args.shot = args.vel.clone(), &["shot is", "another file than vel and rho"]),
+    (|_, args| args.shot = args.rho.clone(), &["shot is", "another file than vel and rho"]),
     (|_, args| args.shot = PathBuf::new(), &["create", "names no file"]),
     (|out, args| args.shot = out.path(&"n".repeat(256)), &["create", "too long"]),
     (
