@@ -1,4 +1,5 @@
-/* The caller's code calls back into the library from where it stands: a log function, a drop callback.
+/* The caller's code calls back into the library from where it stands: a log function, a drop callback;
+ * and it finds the stack that it is used to.
  * A call that would hang ends the program by its alarm. */
 #define _DEFAULT_SOURCE
 #include <stdatomic.h>
@@ -26,6 +27,14 @@ static int32_t well(const sched_exec_t *exec, void *user) {
 static int32_t badly(const sched_exec_t *exec, void *user) {
   (void)exec, (void)user;
   return 7;
+}
+
+/* As much on the stack as the main thread would allow. */
+static int32_t deeply(const sched_exec_t *exec, void *user) {
+  (void)exec, (void)user;
+  volatile char room[6 << 20];
+  for (size_t at = 0; at < sizeof room; at += 4096) room[at] = 1;
+  return room[0] - 1;
 }
 
 /* Asks the scheduler that logs. */
@@ -80,6 +89,10 @@ int main(void) {
   behind = other;
   check(sched_wait(s, id, SCHED_FOREVER) == SCHED_OK, "its end");
   check(drops == 2 && waited == SCHED_OK && submitted == SCHED_OK, "calls in a drop");
+
+  desc = (sched_task_desc_t){.size = sizeof desc, .run = deeply};
+  check(sched_submit(s, &desc, &id) == SCHED_OK, "a task with a deep stack");
+  check(sched_wait(s, id, SCHED_FOREVER) == SCHED_OK, "its end");
 
   check(sched_destroy(s) == SCHED_OK, "destroy");
   return failures != 0;

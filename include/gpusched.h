@@ -143,7 +143,7 @@
 // Ricker wavelet, integrated three times.
 #define SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL 6
 
-// Flag of a shot: the direct wave is set to zero in the record.
+// Flag of a shot: samples are zero until the direct wave has passed, as the old library mutes.
 #define SCHED_FD_MUTE_DIRECT 1
 
 // A medium: velocity and density on a grid. Any number of shots, threads and schedulers may use it
@@ -274,7 +274,7 @@ typedef struct sched_exec_t {
 
 // The code of a task. 0: done; anything else: failed, and the task's words name the number.
 //
-// Called on a thread of the library, so `user` is used from there. It may call any function of the
+// Called on a thread of the library with a stack of 8 MiB, so `user` is used from there. It may call any function of the
 // library, also wait for other tasks. It must return: no exception, no longjmp and no pthread_exit
 // may leave it. (A C++ exception that does ends the process with a message.)
 typedef int32_t (*sched_run_fn)(const struct sched_exec_t *exec, void *user);
@@ -381,7 +381,7 @@ typedef struct sched_fd_shot_desc_t {
   size_t size;
   // Time step in seconds; at most what sched_fd_dt_max tells.
   float dt_s;
-  // Peak frequency of `wavelet` in Hz; not looked at with `wavelet_samples`.
+  // Peak frequency of `wavelet` in Hz. With `wavelet_samples` only SCHED_FD_MUTE_DIRECT looks at it.
   float frequency_hz;
   // Time steps to compute, at least 1.
   uint64_t nt;
@@ -399,7 +399,7 @@ typedef struct sched_fd_shot_desc_t {
   // A sample is kept every so many steps, from step 0; 0: 1.
   uint32_t record_every;
   // The upper, negative pole of the vertical dipole that is the source; the positive pole lies two
-  // cells deeper, and has to be inside the grid too.
+  // cells deeper, where need be in the absorbing layer.
   struct sched_fd_cell_t source;
   // Cells to record in, in the order of the traces. Copied. NULL: a plane at depth `plane_iz`.
   const struct sched_fd_cell_t *receivers;

@@ -39,7 +39,7 @@ pub struct sched_exec_t {
 
 /// The code of a task. 0: done; anything else: failed, and the task's words name the number.
 ///
-/// Called on a thread of the library, so `user` is used from there. It may call any function of the
+/// Called on a thread of the library with a stack of 8 MiB, so `user` is used from there. It may call any function of the
 /// library, also wait for other tasks. It must return: no exception, no longjmp and no pthread_exit
 /// may leave it. (A C++ exception that does ends the process with a message.)
 pub type sched_run_fn =

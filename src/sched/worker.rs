@@ -17,6 +17,9 @@ use crate::backend::{Backend, Queue};
 use crate::device::{DeviceInfo, Health};
 use crate::error::{Error, Result};
 
+/// Bytes of a worker's stack: what the main thread of a program has, for the caller's code expects it.
+const STACK: usize = 8 << 20;
+
 /// What the threads of a scheduler share.
 pub struct Shared {
     pub born: Birthplace,
@@ -79,7 +82,8 @@ impl Shared {
     pub fn start(self: &Arc<Self>, core: &mut Core, index: usize, slot: u32) -> bool {
         let shared = self.clone();
         let name = format!("gpusched {}/{slot}", self.devices[index].label());
-        let thread = thread::Builder::new().name(name).spawn(move || work(&shared, index, slot));
+        let thread =
+            thread::Builder::new().name(name).stack_size(STACK).spawn(move || work(&shared, index, slot));
         match thread {
             Ok(thread) => {
                 core.devices[index].workers += 1;
