@@ -7,7 +7,7 @@ use std::mem::{MaybeUninit, size_of};
 use std::path::PathBuf;
 use std::{ptr, slice};
 
-use crate::backend::cpu::has_room;
+use crate::backend::cpu;
 use crate::error::{Error, Result};
 
 /// No struct of this or of a later header is as large as this. A `size` beyond it was never set.
@@ -197,12 +197,10 @@ pub(super) fn copy<T: Copy>(what: &str, from: &[T]) -> Result<Vec<T>> {
 
 /// An empty list with room for `len` elements.
 pub(super) fn room<T>(what: &str, len: usize) -> Result<Vec<T>> {
-    let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-    let mut list = Vec::new();
-    if has_room(bytes) && list.try_reserve_exact(len).is_ok() {
-        return Ok(list);
-    }
-    Err(Error::NoHostMemory { what: format!("a copy of {what}"), bytes })
+    cpu::reserve(len).ok_or_else(|| Error::NoHostMemory {
+        what: format!("a copy of {what}"),
+        bytes: (len as u64).saturating_mul(size_of::<T>() as u64),
+    })
 }
 
 /// Puts a text into a field of fixed width, cut between characters if need be, always ended with NUL.

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use crate::backend::cpu::has_room;
+use crate::backend::cpu;
 use crate::error::{Error, Result};
 
 /// Bytes of a block; a multiple of every element size.
@@ -52,10 +52,8 @@ pub(super) fn write(into: &mut impl Write, data: &[f32]) -> io::Result<()> {
 
 /// Room for the `count` values of a file.
 pub(super) fn reserve(path: &Path, count: usize) -> Result<Vec<f32>> {
-    let bytes = (count as u64).saturating_mul(4);
-    let mut data = Vec::new();
-    if has_room(bytes) && data.try_reserve_exact(count).is_ok() {
-        return Ok(data);
-    }
-    Err(Error::NoHostMemory { what: format!("the content of {}", path.display()), bytes })
+    cpu::reserve(count).ok_or_else(|| Error::NoHostMemory {
+        what: format!("the content of {}", path.display()),
+        bytes: (count as u64).saturating_mul(4),
+    })
 }

@@ -36,6 +36,13 @@ pub fn has_room(bytes: u64) -> bool {
     bytes < 4 << 20 || bytes <= free_bytes()
 }
 
+/// An empty list with room for `len` elements; `None` if there is no memory for it now.
+pub fn reserve<T>(len: usize) -> Option<Vec<T>> {
+    let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+    let mut list = Vec::new();
+    (has_room(bytes) && list.try_reserve_exact(len).is_ok()).then_some(list)
+}
+
 /// Where there is no `/proc/meminfo`.
 fn physical() -> u64 {
     // SAFETY: both only look a number up.

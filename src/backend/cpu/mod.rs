@@ -7,7 +7,7 @@ mod host;
 mod team;
 
 pub use buffer::{ALIGN, Buffer, Rows};
-pub use host::{free_bytes, has_room};
+pub use host::{free_bytes, has_room, reserve};
 pub use team::{Member, Team};
 
 use super::{Backend, Lane, Queue};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layout::Layout;
-use crate::backend::cpu::{Buffer, Rows, free_bytes, has_room};
+use crate::backend::cpu::{Buffer, Rows, free_bytes, reserve};
 use crate::error::{Error, Result};
 use crate::fd::survey::{Gather, Shot};
 
@@ -113,12 +113,7 @@ pub unsafe fn snapshot(layout: &Layout, field: Rows<'_>, to: &mut [f32]) {
 
 /// An empty vector with room for `len`, or an error.
 pub fn reserved<T>(len: usize, what: &str) -> Result<Vec<T>> {
-    let needed = (len as u64).saturating_mul(size_of::<T>() as u64);
-    let mut room = Vec::new();
-    if has_room(needed) && room.try_reserve_exact(len).is_ok() {
-        return Ok(room);
-    }
-    Err(no_memory(what, needed))
+    reserve(len).ok_or_else(|| no_memory(what, (len as u64).saturating_mul(size_of::<T>() as u64)))
 }
 
 /// Refuses what the host has no memory for now.
