@@ -144,8 +144,8 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
     if !(50.0..=100.0).contains(&survey.output.clip_percentile) {
         return Err(file.refuse("output.clip_percentile", "50 to 100"));
     }
-    if survey.run.slots.is_some_and(|slots| !(1..=256).contains(&slots)) {
-        return Err(file.refuse("run.slots", "1 to 256 shots at a time on a device"));
+    if survey.run.slots.is_some_and(|slots| !(1..=64).contains(&slots)) {
+        return Err(file.refuse("run.slots", "1 to 64 shots at a time on a device"));
     }
     Ok(())
 }
