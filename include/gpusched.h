@@ -606,7 +606,8 @@ sched_status_t sched_fd_model_create(const struct sched_fd_model_desc_t *desc,
 // Errors: SCHED_E_STALE.
 sched_status_t sched_fd_model_destroy(struct sched_fd_model_t *model);
 
-// Puts the largest stable time step of a model, in seconds, into `*dt_s`.
+// Puts the largest stable time step of a model, in seconds, into `*dt_s`: a number that a float holds
+// exactly, so that `shot.dt_s = (float)dt_s` is accepted.
 //
 // Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 sched_status_t sched_fd_dt_max(const struct sched_fd_model_t *model, double *dt_s);

@@ -142,6 +142,7 @@ class Shots(unittest.TestCase):
             gpusched.Model(np.full((8, 8, 8), np.nan), spacing=SPACING)
         with small_model() as model:
             self.assertGreater(model.dt_max, 0.0)
+            self.assertEqual(model.dt_max, np.float32(model.dt_max), "not usable as dt_s")
 
 
 class Library(unittest.TestCase):

@@ -149,7 +149,8 @@ pub unsafe extern "C" fn sched_fd_model_destroy(model: *mut sched_fd_model_t) ->
     done(|| if model.is_null() { Ok(()) } else { MODELS.remove(model).map(drop) })
 }
 
-/// Puts the largest stable time step of a model, in seconds, into `*dt_s`.
+/// Puts the largest stable time step of a model, in seconds, into `*dt_s`: a number that a float holds
+/// exactly, so that `shot.dt_s = (float)dt_s` is accepted.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
@@ -157,7 +158,11 @@ pub unsafe extern "C" fn sched_fd_dt_max(model: *const sched_fd_model_t, dt_s: *
     done(|| {
         // SAFETY: a pointer as the header asks for it; `Place` looks at it.
         let out = unsafe { Place::new("dt_s", dt_s)? };
-        out.put(verify::dt_max(&medium(model)?.model));
+        let limit = verify::dt_max(&medium(model)?.model);
+        // Down to a float, so that the answer is accepted as the `dt_s` of a shot.
+        let nearest = limit as f32;
+        let below = if f64::from(nearest) > limit { nearest.next_down() } else { nearest };
+        out.put(f64::from(below));
         Ok(())
     })
 }

@@ -25,6 +25,7 @@ const FILES: &[Case] = &[
     ("spacing_m = 10.0", "spacing_m = nan", &["grid.spacing_m is nan", "metres"]),
     ("spacing_m = 10.0", "spacing_m = [10.0, 10.0]", &["line 4: grid.spacing_m is [10.0, 10.0]", "three: [dx, dy, dz]"]),
     ("spacing_m = 10.0", "spacing_m =", &["line 4", "not TOML"]),
+    ("nt = 60", "nt = 60\nduration_s = 0.1", &["time is given as neither or both", "`duration_s`"]),
     ("dt_s = 0.002", "dt_s = 0.003", &["line 9: time.dt_s is 0.003", "at most 0.0022442 s, the largest stable step"]),
     ("dt_s = 0.002", "dt_s = \"soon\"", &["line 9: time.dt_s is \"soon\"", "\"auto\""]),
     ("dt_s = 0.002", "dt_s = -0.002", &["time.dt_s is -0.002", "positive"]),

@@ -22,6 +22,7 @@ pub struct Document {
 struct Found {
     span: Range<usize>,
     value: Option<Range<usize>>,
+    is_table: bool,
 }
 
 impl Document {
@@ -50,7 +51,11 @@ impl Document {
     /// written as in `sources.positions_m.3`.
     pub fn refuse(&self, key: &str, accepted: impl Into<String>) -> Error {
         match self.find(key) {
-            Some(Found { span, value }) => {
+            // What is wrong with a table is which of its keys are there.
+            Some(Found { span, is_table: true, .. }) => {
+                Error::argument(self.place(span.start, key), "given as neither or both", accepted)
+            }
+            Some(Found { span, value, .. }) => {
                 let value = value.map_or("missing", |value| self.text[value].trim());
                 Error::argument(self.place(span.start, key), one_line(value), accepted)
             }
@@ -76,7 +81,7 @@ impl Document {
 
     fn find(&self, key: &str) -> Option<Found> {
         let table = DeTable::parse(&self.text).ok()?;
-        let mut found = Found { span: table.span(), value: Some(table.span()) };
+        let mut found = Found { span: table.span(), value: Some(table.span()), is_table: true };
         let mut here = DeValue::Table(table.into_inner());
         for part in key.split('.') {
             let next = match &here {
@@ -86,10 +91,11 @@ impl Document {
             };
             match next {
                 Some(value) => {
-                    found = Found { span: value.span(), value: Some(value.span()) };
+                    let is_table = matches!(value.get_ref(), DeValue::Table(_));
+                    found = Found { span: value.span(), value: Some(value.span()), is_table };
                     here = value.get_ref().clone();
                 }
-                None => return Some(Found { value: None, ..found }),
+                None => return Some(Found { value: None, is_table: false, ..found }),
             }
         }
         Some(found)
@@ -132,7 +138,8 @@ impl Document {
         let key = self.key_at(&span);
         let text = one_line(self.text.get(span.clone()).unwrap_or_default());
         if DeTable::parse(&self.text).is_err() {
-            return Error::argument(self.place(span.start, "syntax"), "not TOML", message);
+            let what = self.place(span.start, "the text");
+            return Error::argument(what, format!("not TOML ({message})"), "TOML 1.0, `key = value` a line");
         }
         let (found, accepted) = message.split_once(", expected ").unwrap_or((&message, ""));
         let accepted = in_plain_words(accepted.trim_start_matches("one of "));

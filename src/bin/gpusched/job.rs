@@ -20,6 +20,8 @@ use crate::{model, positions};
 
 /// Fewer cells per shortest wavelength show as dispersion after some tens of wavelengths.
 const ENOUGH_CELLS: f64 = 3.0;
+/// Metres a second: no rock and no water is slower.
+const SLOW: f32 = 100.0;
 /// Part of the largest stable step that `dt_s = "auto"` takes.
 const AUTO: f64 = 0.9;
 
@@ -78,15 +80,7 @@ impl Job {
         }
 
         let cells_per_wavelength = verify::cells_per_wavelength(&model, frequency);
-        let mut warnings = Vec::new();
-        if cells_per_wavelength < ENOUGH_CELLS {
-            warnings.push(format!(
-                "{cells_per_wavelength:.2} cells per shortest wavelength ({} m/s at {} Hz, 2.5 times the peak); \
-                 below {ENOUGH_CELLS} expect dispersion: lower wavelet.peak_hz or grid.spacing_m",
-                model.vp_range[0],
-                2.5 * frequency
-            ));
-        }
+        let warnings = warnings(&survey, model.vp_range, cells_per_wavelength, f64::from(dt) * nt as f64, nt);
         let folder = file.resolve(&survey.output.folder);
         Ok(Job { survey, folder, plan, shots, dt_max, cells_per_wavelength, shot_bytes, warnings })
     }
@@ -94,6 +88,45 @@ impl Job {
     pub fn grid(&self) -> &Grid {
         &self.plan.model.grid
     }
+}
+
+/// What may be meant, and more often is a wrong unit.
+fn warnings(
+    survey: &Survey,
+    [slowest, fastest]: [f32; 2],
+    cells: f64,
+    seconds: f64,
+    nt: usize,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let peak_hz = survey.wavelet.peak_hz;
+    if cells < ENOUGH_CELLS {
+        warnings.push(format!(
+            "{cells:.2} cells per shortest wavelength ({slowest} m/s at {} Hz, 2.5 times the peak); \
+             below {ENOUGH_CELLS} expect dispersion: lower wavelet.peak_hz or grid.spacing_m",
+            2.5 * peak_hz
+        ));
+    }
+    if fastest < SLOW {
+        warnings
+            .push(format!("the fastest velocity is {fastest} m/s; model.velocity is not in m/s, perhaps?"));
+    }
+    let centre = 1.0 / peak_hz;
+    if centre > seconds {
+        warnings.push(format!(
+            "the wavelet has its centre at {centre} s, after the end of the records at {seconds:.4} s: \
+             raise wavelet.peak_hz (in Hz) or compute longer"
+        ));
+    }
+    if let Some(every) =
+        survey.snapshots.as_ref().map(|snapshots| snapshots.every).filter(|&every| every >= nt)
+    {
+        warnings.push(format!(
+            "snapshots.every is {every} of {nt} steps: the only snapshot is that of step 0, which is before \
+             the wave"
+        ));
+    }
+    warnings
 }
 
 fn name_shot(number: usize, error: Error) -> Error {

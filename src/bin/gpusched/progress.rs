@@ -1,6 +1,6 @@
 //! How far a survey is: a bar on a terminal, lines elsewhere, JSON lines when asked.
 
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, stderr, stdout};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -31,7 +31,7 @@ impl Progress {
     pub fn new(shots: usize, as_json: bool) -> Progress {
         let form = if as_json {
             Form::Json
-        } else if stderr().is_terminal() {
+        } else if stderr().is_terminal() && stdout().is_terminal() {
             let bar = ProgressBar::new(FINE as u64);
             if let Ok(style) =
                 ProgressStyle::with_template("[{elapsed_precise}] {wide_bar} {percent:>3} %  {msg}")

@@ -51,6 +51,9 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
         checks::print(&job, devices, &summary);
     }
     if wanted.dry_run {
+        if !wanted.as_json {
+            say!("dry run: all checks passed, nothing was computed or written");
+        }
         return Ok(true);
     }
     let mut manifest = Manifest::new(&job, summary);
