@@ -610,7 +610,8 @@ sched_status_t sched_fd_model_destroy(struct sched_fd_model_t *model);
 // exactly, so that `shot.dt_s = (float)dt_s` is accepted.
 //
 // Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
-sched_status_t sched_fd_dt_max(const struct sched_fd_model_t *model, double *dt_s);
+sched_status_t sched_fd_dt_max(const struct sched_fd_model_t *model,
+                               double *dt_s);
 
 // Fills `samples`, `nt` floats, with a source wavelet of unit amplitude, one sample a time step of
 // `dt_s` seconds from time 0, zero after the wavelet has ended. `wavelet` is one of
