@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use super::{fork, logging};
+use crate::backend::cpu::FloatMode;
 use crate::error::{Error, Result};
 
 /// How a call ended: 0 done, positive not finished but no error, negative an error.
@@ -120,6 +121,8 @@ thread_local! {
 /// The landing pad: nothing unwinds past it, and every failure leaves its words
 /// with the calling thread.
 pub(super) fn guard<R: Returned>(body: impl FnOnce() -> Result<R>) -> R {
+    // A caller may flush denormal numbers or trap on overflows; our arithmetic must not depend on it.
+    let _mode = FloatMode::standard();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         fork::watch();
         logging::start();

@@ -12,6 +12,7 @@ const FILES: &[Case] = &[
     ("[grid]", "[gird]", &["line 2", "gird", "unknown", "`grid`"]),
     ("nt = 60", "nt = 60\nsteps = 3", &["line 11", "time.steps", "unknown", "`nt`"]),
     ("peak_hz = 20.0", "", &["wavelet.peak_hz is missing"]),
+    ("[wavelet]\npeak_hz = 20.0", "", &[".toml: wavelet is missing"]),
     ("nt = 60", "nt = \"many\"", &["line 10: time.nt is \"many\"", "a whole number, 0 or more"]),
     ("nt = 60", "nt = -60", &["line 10: time.nt is -60", "a whole number"]),
     ("nt = 60", "nt = 0", &["line 10: time.nt is 0", "1 to 10000000 steps"]),

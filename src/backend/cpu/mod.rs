@@ -7,6 +7,7 @@ mod host;
 mod team;
 
 pub use buffer::{ALIGN, Buffer, Rows};
+pub use float_mode::FloatMode;
 pub use host::{free_bytes, has_room, reserve};
 pub use team::{Member, Team};
 

@@ -145,12 +145,12 @@ impl Document {
         let accepted = in_plain_words(accepted.trim_start_matches("one of "));
         if let Some(missing) = found.strip_prefix("missing field ") {
             let missing = missing.trim_matches('`');
-            let key = if key.is_empty() { missing.to_owned() } else { format!("{key}.{missing}") };
-            return Error::argument(
-                self.place(span.start, &key),
-                "missing",
-                "a value; docs/survey.md tells which",
-            );
+            // What the whole file lacks has no place in it.
+            let what = match span.is_empty() {
+                true => format!("{}: {missing}", self.path.display()),
+                false => self.place(span.start, &format!("{key}.{missing}")),
+            };
+            return Error::argument(what, "missing", "a value; docs/survey.md tells which");
         }
         if found.starts_with("unknown field") {
             return Error::argument(self.place(span.start, &format!("key {key}")), "unknown", accepted);
