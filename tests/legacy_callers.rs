@@ -13,11 +13,11 @@ impl Bench {
             Bench(std::env::temp_dir().join(format!("gpusched-callers-{}-{name}", std::process::id())));
         let _ = fs::remove_dir_all(&bench.0);
         fs::create_dir_all(bench.out()).unwrap();
-        std::os::unix::fs::symlink(library(), bench.library()).unwrap();
+        std::os::unix::fs::symlink(library(), bench.old_library()).unwrap();
         bench
     }
 
-    fn library(&self) -> PathBuf {
+    fn old_library(&self) -> PathBuf {
         self.0.join("acoustic1order.so")
     }
 
@@ -88,7 +88,7 @@ fn a_c_program_opens_the_library_by_its_old_name() {
     let bench = Bench::new("c");
     let run = |device: &str, mode: Option<&str>| {
         let mut command = Command::new(bench.0.join("legacy"));
-        command.arg(bench.library()).args([case(), bench.out()]).arg(device);
+        command.arg(bench.old_library()).args([case(), bench.out()]).arg(device);
         if let Some(mode) = mode {
             command.env("GPUSCHED_LEGACY_DEVICE", mode);
         }
@@ -125,7 +125,7 @@ fn the_python_package_calls_it_without_argument_types() {
     let output = Command::new("python3")
         .arg("-B")
         .arg(root().join("ctests/legacy.py"))
-        .arg(bench.library())
+        .arg(bench.old_library())
         .args([case(), bench.out()])
         .output()
         .expect("python3");

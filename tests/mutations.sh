@@ -23,7 +23,7 @@ source: amplitude turned over;              src/fd/equation/acoustic1/source.rs;
 wavelet: time begins at 0;                  src/fd/wavelet.rs;   s/successors(Some(dt)/successors(Some(0.0)/; golden::iso1_w
 wavelet: exact time, not summed;            src/fd/wavelet.rs;   s/t <= end/t < end + 0.5 * dt/;            wavelets::
 medium: velocity of another cell;           src/fd/equation/acoustic1/coefficients.rs; s/rho\[i\] \* vp\[i\] \* vp\[i\]/rho[i] * vp[i] * vp[0]/; random::
-mute: a step short;                         src/fd/verify.rs;    s/as usize + 60/as usize + 59/;            mute
+mute: a step short;                         src/fd/verify.rs;    s/saturating_add(60)/saturating_add(59)/;            mute
 '
 
 rm -rf "$work/tree"
