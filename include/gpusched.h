@@ -88,6 +88,12 @@
 // A fault of the library. Please report it.
 #define SCHED_E_INTERNAL -14
 
+// A task that had to end well before this one did not, so this one was not started.
+#define SCHED_E_DEPENDENCY -15
+
+// An attempt took longer than its deadline.
+#define SCHED_E_DEADLINE -16
+
 // The binary interface that this header describes; raised when a program that was built against an
 // older header could no longer work.
 #define SCHED_ABI_VERSION 0

@@ -55,6 +55,14 @@ pub enum Error {
     #[error("{what} would wait for ever: {why}")]
     Deadlock { what: &'static str, why: String },
 
+    /// A task that had to end well before this one did not.
+    #[error("{what} was not started: {before}, which it comes after, did not end well ({why})")]
+    Dependency { what: String, before: String, why: String },
+
+    /// An attempt took longer than it may.
+    #[error("{what} took longer than {limit_s} s on {device}")]
+    Deadline { what: String, limit_s: f64, device: String },
+
     /// The scheduler is being destroyed, or has been.
     #[error("the scheduler is shut down; {what} is not possible any more")]
     Shutdown { what: &'static str },

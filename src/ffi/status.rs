@@ -47,13 +47,17 @@ pub const SCHED_E_UNSTABLE: i32 = -12;
 pub const SCHED_E_DEVICE: i32 = -13;
 /// A fault of the library. Please report it.
 pub const SCHED_E_INTERNAL: i32 = -14;
+/// A task that had to end well before this one did not, so this one was not started.
+pub const SCHED_E_DEPENDENCY: i32 = -15;
+/// An attempt took longer than its deadline.
+pub const SCHED_E_DEADLINE: i32 = -16;
 
 /// The binary interface that this header describes; raised when a program that was built against an
 /// older header could no longer work.
 pub const SCHED_ABI_VERSION: u32 = 0;
 
 /// Every status and its name.
-const NAMES: [(sched_status_t, &CStr); 17] = [
+const NAMES: [(sched_status_t, &CStr); 19] = [
     (SCHED_OK, c"SCHED_OK"),
     (SCHED_PENDING, c"SCHED_PENDING"),
     (SCHED_CANCELLED, c"SCHED_CANCELLED"),
@@ -71,6 +75,8 @@ const NAMES: [(sched_status_t, &CStr); 17] = [
     (SCHED_E_UNSTABLE, c"SCHED_E_UNSTABLE"),
     (SCHED_E_DEVICE, c"SCHED_E_DEVICE"),
     (SCHED_E_INTERNAL, c"SCHED_E_INTERNAL"),
+    (SCHED_E_DEPENDENCY, c"SCHED_E_DEPENDENCY"),
+    (SCHED_E_DEADLINE, c"SCHED_E_DEADLINE"),
 ];
 
 pub(super) fn status_of(error: &Error) -> sched_status_t {
@@ -90,6 +96,8 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
         Error::Unstable { .. } => SCHED_E_UNSTABLE,
         Error::Device { .. } => SCHED_E_DEVICE,
         Error::Internal(_) => SCHED_E_INTERNAL,
+        Error::Dependency { .. } => SCHED_E_DEPENDENCY,
+        Error::Deadline { .. } => SCHED_E_DEADLINE,
     }
 }
 

@@ -9,6 +9,7 @@ mod policy;
 mod registry;
 mod scheduler;
 mod settings;
+pub mod simulation;
 mod state;
 mod stats;
 mod task;

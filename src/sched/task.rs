@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::backend::Lane;
 use crate::device::{BackendKind, DeviceInfo};
@@ -51,6 +52,19 @@ pub struct Task {
     pub backends: Vec<BackendKind>,
     /// Nobody will ask for the outcome: the id is released when the task ends.
     pub detached: bool,
+    /// Tasks of a class are alike: how fast each device is, and how long a task may take, is learned
+    /// for each class. 0 is a class, too.
+    pub class: u32,
+    /// How long an attempt may take before it is asked to stop. `None`: as long as those of its
+    /// class lead to expect, and then only a warning.
+    pub deadline: Option<Duration>,
+    /// Tasks that have to end well before this one starts; if one does not, this one fails.
+    pub after: Vec<TaskId>,
+    /// A second copy may be started elsewhere while the first still runs; the first to commit, or
+    /// to end well, counts, and the other is asked to stop.
+    pub idempotent: bool,
+    /// Its outcome is told by [`Scheduler::wait_next`](super::Scheduler::wait_next), in the order of submission.
+    pub ordered: bool,
 }
 
 impl Task {
@@ -65,6 +79,11 @@ impl Task {
             devices: DeviceMask::ALL,
             backends: Vec::new(),
             detached: false,
+            class: 0,
+            deadline: None,
+            after: Vec::new(),
+            idempotent: false,
+            ordered: false,
         }
     }
 }

@@ -1,0 +1,69 @@
+//! What a simulated run has come to.
+
+use super::scenario::Scenario;
+use crate::error::Error;
+use crate::sched::State;
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Report {
+    /// When the last task ended.
+    pub makespan: f64,
+    /// No schedule could have been shorter: the larger of all work over all speed (of a device that
+    /// is lost, until then) and the longest task on the fastest device.
+    pub lower_bound: f64,
+    pub done: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+    /// Attempts that followed a failed one.
+    pub retried: u64,
+    /// Second copies that were started.
+    pub copies: u64,
+    pub devices: Vec<DeviceReport>,
+    /// Of each task, in the order of the scenario.
+    pub outcomes: Vec<(State, Option<Error>)>,
+    /// All that happened, in order.
+    pub events: Vec<Event>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DeviceReport {
+    pub name: String,
+    /// Seconds that its slots spent in attempts, added up.
+    pub busy: f64,
+    /// Tasks that ended well on it.
+    pub tasks: u64,
+    pub peak_bytes: u64,
+    pub retired: Option<String>,
+}
+
+/// One line of the run's diary.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    pub time: f64,
+    pub task: usize,
+    pub device: usize,
+    pub slot: u32,
+    pub attempt: u32,
+    pub kind: EventKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    Begin,
+    /// The attempt returned, well or not.
+    Return,
+    /// The task has ended; device and attempt are those of its last attempt.
+    End(State),
+}
+
+impl Report {
+    pub(super) fn empty(scenario: &Scenario) -> Self {
+        let devices = scenario.devices.iter();
+        Report {
+            devices: devices
+                .map(|device| DeviceReport { name: device.name.clone(), ..Default::default() })
+                .collect(),
+            ..Default::default()
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What is simulated: devices with a true speed, tasks with a true amount of work, and what goes
+//! wrong when. Times are virtual seconds from the beginning.
+
+use crate::sched::DeviceMask;
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Scenario {
+    /// Decides whatever is left to chance; the same seed gives the same run.
+    pub seed: u64,
+    pub devices: Vec<SimDevice>,
+    pub tasks: Vec<SimTask>,
+}
+
+/// A device. The policy never sees `speed`, `fail_at` or `faults`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SimDevice {
+    pub name: String,
+    /// A task takes `work / speed` seconds on it, in each slot.
+    pub speed: f64,
+    /// The policy's first guess of the rate. `None`: nothing is known.
+    pub prior: Option<f64>,
+    pub memory_bytes: u64,
+    pub slots: u32,
+    /// When the device is lost, for good.
+    pub fail_at: Option<f64>,
+    pub faults: Vec<Fault>,
+}
+
+/// Something that goes wrong on a device at a time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fault {
+    pub at: f64,
+    pub kind: FaultKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FaultKind {
+    /// Attempts that start in the next so many seconds run out of memory.
+    OutOfMemory { seconds: f64 },
+    /// Attempts that start in the next so many seconds while another runs there can't be launched.
+    LaunchResources { seconds: f64 },
+    /// What runs there now fails, and so would all that follows in the same context.
+    Poisoned,
+    /// From now on its speed is multiplied by this.
+    Slow { factor: f64 },
+    /// What runs there now never returns.
+    Hang,
+}
+
+/// A task. The policy never sees `work`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SimTask {
+    pub work: f64,
+    /// What the policy is told of the work. `None`: nothing.
+    pub hint: Option<f64>,
+    pub device_bytes: u64,
+    pub devices: DeviceMask,
+    pub priority: i32,
+    pub retries: u32,
+    pub idempotent: bool,
+    pub deadline: Option<f64>,
+    /// Positions of the tasks that have to end well first; earlier ones only.
+    pub after: Vec<usize>,
+    pub submit_at: f64,
+    pub cancel_at: Option<f64>,
+    /// So many attempts end with an error of the task's own.
+    pub failures: u32,
+    /// Each attempt poisons the context that it runs in.
+    pub poison: bool,
+}
+
+impl SimDevice {
+    pub fn new(name: &str, speed: f64) -> Self {
+        SimDevice {
+            name: name.into(),
+            speed,
+            prior: Some(speed),
+            memory_bytes: 16 << 30,
+            slots: 1,
+            fail_at: None,
+            faults: Vec::new(),
+        }
+    }
+}
+
+impl SimTask {
+    pub fn new(work: f64) -> Self {
+        SimTask {
+            work,
+            hint: Some(work),
+            device_bytes: 0,
+            devices: DeviceMask::ALL,
+            priority: 0,
+            retries: 0,
+            idempotent: true,
+            deadline: None,
+            after: Vec::new(),
+            submit_at: 0.0,
+            cancel_at: None,
+            failures: 0,
+            poison: false,
+        }
+    }
+}
