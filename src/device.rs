@@ -71,6 +71,9 @@ pub struct DeviceInfo {
     pub cpu_threads: Option<u32>,
     pub total_bytes: u64,
     pub free_bytes: u64,
+    /// A first guess of how fast it is, in a unit that all devices share: bytes of memory traffic a
+    /// second. `None`: no idea.
+    pub speed: Option<f64>,
     pub health: Health,
 }
 

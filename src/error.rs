@@ -80,11 +80,24 @@ pub enum Error {
 
     /// A device failed.
     #[error("device {device}: {what}")]
-    Device { device: String, what: String },
+    Device { device: String, what: String, fault: DeviceFault },
+
+    /// A device could not start the work beside what it was doing.
+    #[error("device {device} has too few resources to launch: {what}")]
+    Resources { device: String, what: String },
 
     /// Not the caller's fault. Please report it.
     #[error("internal error, please report it: {0}")]
     Internal(String),
+}
+
+/// What a failure leaves of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceFault {
+    /// Its context is of no use any more; a new one may be.
+    Poisoned,
+    /// It is gone.
+    Lost,
 }
 
 impl Error {

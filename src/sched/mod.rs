@@ -6,6 +6,7 @@
 mod fork;
 mod placement;
 mod policy;
+mod rates;
 mod registry;
 mod scheduler;
 mod settings;
@@ -13,6 +14,8 @@ pub mod simulation;
 mod state;
 mod stats;
 mod task;
+mod verdict;
+mod watch;
 mod worker;
 
 pub(crate) use fork::Birthplace;

@@ -1,120 +1,406 @@
-//! Which task a worker gets, and which worker is called for a task.
+//! Which task begins on a device that has room.
+//!
+//! A device that asks for work is given the first task, in the order of the ready list, that it should
+//! finish earlier than any other device would: for that the list is laid out over all devices, each
+//! task where it should end first, given what runs there and how fast each device is thought to
+//! be. So a slow card does not take the last long task from a fast one, and an idle one takes what was meant for
+//! another as soon as it would finish it sooner. Three more rules:
+//! - a device of which nothing is known gets the smallest task;
+//! - a device that is nearly as fast as the fastest does not decline, for the guess may be wrong; nor does one
+//!   that has declined for very long;
+//! - when nothing is left to begin, a second copy of an idempotent task is started where it should end earlier
+//!   than the first.
+//!
+//! A task that does not fit beside what runs is passed over, and after [`PATIENCE`] times the
+//! device is kept for it.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::policy::PATIENCE;
-use super::state::{Assignment, Core, Device, Entry};
-use super::task::{State, TaskId};
+use super::policy::{COPIES, GAIN, HORIZON, LATE, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining};
+use super::state::{Core, Entry, Running, Watched};
+use super::task::{DeviceMask, Job, Signal, State, TaskId};
+use crate::memory::Lease;
 
-impl Core {
-    /// The next task for a device, in the order of the ready list, if the ledger grants it.
-    ///
-    /// `free_bytes` is asked only when something of ours runs on the device. When nothing does, a
+/// What a worker takes away to run.
+pub struct Assignment {
+    pub id: TaskId,
+    pub attempt: u32,
+    pub job: Arc<dyn Job>,
+    pub signal: Arc<Signal>,
+    /// A queue that was opened in an older context of the device is of no use any more.
+    pub context: u32,
+}
+
+/// What could begin, and the memory for it.
+struct Choice {
+    id: TaskId,
+    lease: Lease,
+}
+
+/// Looks whether tasks fit a device now, and remembers those that did not.
+struct Fitting<'a> {
+    index: usize,
+    free_bytes: &'a dyn Fn() -> u64,
+    free: Option<u64>,
+    passed: Vec<TaskId>,
+    /// Tasks that another slot will take.
+    spoken_for: &'a [TaskId],
+}
+
+impl Fitting<'_> {
+    /// What is free now is asked only when something of ours runs on the device. When nothing does, a
     /// task starts whatever other processes have taken: waiting for them could last for ever, and
     /// its own error will tell the numbers.
-    pub fn take(&mut self, index: usize, slot: u32, free_bytes: &dyn Fn() -> u64) -> Option<Assignment> {
-        let device = &self.devices[index];
-        if device.retired.is_some() || device.alone {
+    fn try_on(&mut self, core: &Core, id: TaskId, entry: &Entry) -> Option<Choice> {
+        if self.spoken_for.contains(&id) {
             return None;
         }
-        let mut passed = Vec::new();
-        let mut found = None;
-        let mut free = None;
-        for &id in self.ready.values() {
-            let Ok(entry) = self.tasks.get(id) else { continue };
-            if !entry.may_run_on(index, device) || device.hold.is_some_and(|held| held != id) {
-                continue;
-            }
-            let fits = device.running == 0
-                || !entry.alone
-                    && (entry.device_bytes == 0
-                        || entry.device_bytes <= *free.get_or_insert_with(free_bytes));
-            match fits.then(|| device.ledger.lease(entry.device_bytes)).flatten() {
-                Some(lease) => {
-                    found = Some((id, lease));
-                    break;
-                }
-                None => passed.push(id),
+        let device = &core.devices[self.index];
+        let fits = device.running.is_empty()
+            || !entry.alone
+                && (entry.device_bytes == 0
+                    || entry.device_bytes <= *self.free.get_or_insert_with(self.free_bytes));
+        match fits.then(|| device.ledger.lease(entry.device_bytes)).flatten() {
+            Some(lease) => Some(Choice { id, lease }),
+            None => {
+                self.passed.push(id);
+                None
             }
         }
-        let (id, lease) = found?;
-        for other in passed {
+    }
+}
+
+impl Core {
+    /// The task that begins now on a slot of a device, if any should.
+    pub fn take(
+        &mut self,
+        now: Duration,
+        index: usize,
+        slot: u32,
+        free_bytes: &dyn Fn() -> u64,
+    ) -> Option<Assignment> {
+        if !self.devices[index].has_room(now) {
+            return None;
+        }
+        let mut fitting = Fitting { index, free_bytes, free: None, passed: Vec::new(), spoken_for: &[] };
+        let choice = self.choose(now, &mut fitting)?;
+        for other in fitting.passed {
             if let Ok(entry) = self.tasks.get_mut(other) {
                 entry.passed += 1;
-                if entry.passed >= PATIENCE {
+                if entry.passed >= PATIENCE && self.devices[index].hold.is_none() {
                     self.devices[index].hold = Some(other);
                 }
             }
         }
-        self.release_holds(id);
-        let entry = self.tasks.get_mut(id).ok()?;
-        let job = entry.job.take()?;
-        self.ready.remove(&entry.rank);
-        let now = Instant::now();
-        entry.queued += now - entry.since;
-        entry.since = now;
-        entry.state = State::Running;
-        entry.attempts += 1;
-        entry.device = Some(index);
-        entry.slot = slot;
-        let device = &mut self.devices[index];
-        let alone = device.running == 0;
-        device.running += 1;
-        device.alone = entry.alone;
-        self.counts.queued -= 1;
-        self.counts.running += 1;
-        Some(Assignment { id, job, signal: entry.signal.clone(), attempt: entry.attempts, lease, alone })
+        self.begin(now, index, slot, choice)
     }
 
-    /// A ready task to call a worker for: if there are more than have been called, and room for any.
-    pub fn callable(&self) -> Option<TaskId> {
-        let room = |device: &Device| {
-            device.retired.is_none() && device.running + device.called < device.slots + device.waiting
-        };
-        let called: usize = self.devices.iter().map(|device| device.called as usize).sum();
-        if self.ready.len() <= called || !self.devices.iter().any(room) {
+    /// The devices where something should begin now, each as often as it has slots for it.
+    pub fn wanted(&self, now: Duration) -> Vec<usize> {
+        let mut spoken_for = Vec::new();
+        let mut wanted = Vec::new();
+        // Those that have the least to do first.
+        let mut order: Vec<usize> = (0..self.devices.len()).collect();
+        order.sort_by_key(|&index| self.devices[index].running.len());
+        let mut leases = Vec::new();
+        for index in order {
+            let device = &self.devices[index];
+            for _ in device.running.len()..device.capacity(now) {
+                if !device.has_room(now) {
+                    break;
+                }
+                let mut fitting = Fitting {
+                    index,
+                    free_bytes: &|| u64::MAX,
+                    free: None,
+                    passed: Vec::new(),
+                    spoken_for: &spoken_for,
+                };
+                let Some(choice) = self.choose(now, &mut fitting) else { break };
+                wanted.push(index);
+                spoken_for.push(choice.id);
+                leases.push(choice.lease);
+            }
+        }
+        wanted
+    }
+
+    fn choose(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<Choice> {
+        self.first_copy(now, fitting).or_else(|| self.second_copy(now, fitting))
+    }
+
+    fn first_copy(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<Choice> {
+        let index = fitting.index;
+        if let Some(held) = self.devices[index].hold {
+            let entry = self.tasks.get(held).ok()?;
+            return (self.may_begin(entry, index)).then(|| fitting.try_on(self, held, entry)).flatten();
+        }
+        if self.ready.is_empty() {
             return None;
         }
-        self.ready.values().copied().find(|&id| self.device_for(id).is_some())
+        if self.devices.iter().filter(|device| device.retired.is_none()).count() == 1 {
+            return self.first_that_fits(fitting);
+        }
+        self.planned(now, fitting)
     }
 
-    /// The device whose worker is to be called for a ready task: of those with a slot and memory for
-    /// it now, the one with the fewest tasks. `None`: a worker that ends its task will look anyway.
-    pub fn device_for(&self, id: TaskId) -> Option<usize> {
+    fn may_begin(&self, entry: &Entry, index: usize) -> bool {
+        self.eligible(entry).contains(index)
+    }
+
+    fn first_that_fits(&self, fitting: &mut Fitting<'_>) -> Option<Choice> {
+        self.ready.values().find_map(|&id| {
+            let entry = self.tasks.get(id).ok()?;
+            self.may_begin(entry, fitting.index).then(|| fitting.try_on(self, id, entry)).flatten()
+        })
+    }
+
+    /// Lays the ready list out over all devices, until something falls to this one now.
+    fn planned(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<Choice> {
+        let index = fitting.index;
+        let mut plan = Plan::new(self, now);
+        // What it could begin, though others should finish it earlier; when they should; and how it ranks.
+        let mut left: Option<(f64, TaskId)> = None;
+        let mut smallest: Option<(f64, TaskId)> = None;
+        for &id in self.ready.values().take(HORIZON) {
+            let Ok(entry) = self.tasks.get(id) else { continue };
+            let mut may = self.eligible(entry);
+            if let Some(device) = entry.device.filter(|_| entry.copies > 0) {
+                may = may.without(DeviceMask::only(device));
+            }
+            let here = may.contains(index);
+            let unknown = self.seconds(entry, index).is_none();
+            if here && unknown && !fitting.spoken_for.contains(&id) {
+                // Nothing is known of this device: the smallest of what has this priority.
+                let first = smallest.and_then(|(_, id)| self.tasks.get(id).ok());
+                if first.is_some_and(|first| first.rank.priority() != entry.rank.priority()) {
+                    break;
+                }
+                let work = entry.work.unwrap_or(f64::INFINITY);
+                if smallest.is_none_or(|(least, _)| work < least) {
+                    smallest = Some((work, id));
+                }
+                continue;
+            }
+            match plan.place(self, entry, may) {
+                Some(place) if fitting.spoken_for.contains(&id) => plan.occupy(&place),
+                Some(place) if place.device == index && place.begins_now => {
+                    if let Some(choice) = fitting.try_on(self, id, entry) {
+                        return Some(choice);
+                    }
+                }
+                Some(place) => {
+                    plan.occupy(&place);
+                    if here && !place.begins_now && left.is_none_or(|(latest, _)| place.end > latest) {
+                        left = Some((place.end, id));
+                    }
+                }
+                // No device that it may use is known yet.
+                None => {}
+            }
+        }
+        if let Some((_, id)) = smallest {
+            let entry = self.tasks.get(id).ok()?;
+            return fitting.try_on(self, id, entry);
+        }
+        let (_, id) = left?;
         let entry = self.tasks.get(id).ok()?;
-        let load = |device: &Device| device.running + device.called;
-        let could = |&index: &usize| {
-            let device = &self.devices[index];
-            entry.may_run_on(index, device)
-                && load(device) < device.slots + device.waiting
-                && self.could_start(id, entry, device)
-        };
-        (0..self.devices.len()).filter(could).min_by_key(|&index| load(&self.devices[index]))
+        if self.should_not_decline(now, index, entry) { fitting.try_on(self, id, entry) } else { None }
     }
 
-    /// Whether a device would start the task beside what it runs, as far as our own books tell.
-    fn could_start(&self, id: TaskId, entry: &Entry, device: &Device) -> bool {
-        device.hold.is_none_or(|held| held == id)
-            && !device.alone
-            && (device.running == 0 || !entry.alone)
+    fn should_not_decline(&self, now: Duration, index: usize, entry: &Entry) -> bool {
+        let here = self.seconds(entry, index).unwrap_or(0.0);
+        let fastest = self.eligible_devices(entry).filter_map(|other| self.seconds(entry, other));
+        let fastest = fastest.fold(f64::INFINITY, f64::min);
+        let probe = (PROBE_TIMES * here).max(PROBE_AFTER.as_secs_f64());
+        let idle = now.saturating_sub(self.devices[index].begun).as_secs_f64();
+        let doubt = self.rates.doubt(entry.class, index, entry.work.is_some());
+        here <= NEAR * doubt * fastest || idle > probe
+    }
+
+    fn eligible_devices(&self, entry: &Entry) -> impl Iterator<Item = usize> {
+        let may = self.eligible(entry);
+        (0..self.devices.len()).filter(move |&index| may.contains(index))
+    }
+
+    /// A copy of something that runs elsewhere and should end earlier here: where that gains the most.
+    fn second_copy(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<Choice> {
+        let index = fitting.index;
+        let mut best: Option<(f64, TaskId)> = None;
+        for run in self.devices.iter().flat_map(|device| &device.running) {
+            let Ok(entry) = self.tasks.get(run.id) else { continue };
+            let gain = self.may_copy(entry, run.id, index).then(|| self.gain(now, index, run.id, entry));
+            if let Some(gain) = gain.flatten().filter(|&gain| gain > 0.0)
+                && best.is_none_or(|(most, _)| gain > most)
+            {
+                best = Some((gain, run.id));
+            }
+        }
+        let (_, id) = best?;
+        let entry = self.tasks.get(id).ok()?;
+        fitting.try_on(self, id, entry)
+    }
+
+    fn may_copy(&self, entry: &Entry, id: TaskId, index: usize) -> bool {
+        entry.idempotent
+            && (1..COPIES).contains(&entry.copies)
+            && entry.job.is_some()
+            && !entry.signal.is_cancelled()
+            && !self.ready.contains_key(&entry.rank)
+            && self.eligible(entry).contains(index)
+            && !self.devices[index].running.iter().any(|run| run.id == id)
+    }
+
+    /// Seconds that a copy here should gain.
+    fn gain(&self, now: Duration, index: usize, id: TaskId, entry: &Entry) -> Option<f64> {
+        let (mut there, mut excess) = (f64::INFINITY, 1.0_f64);
+        for (other, device) in self.devices.iter().enumerate() {
+            for run in device.running.iter().filter(|run| run.id == id && run.watched != Watched::Lost) {
+                let expected = self.expected(other, run)?;
+                let left = self.left(now, other, run)?;
+                there = there.min(left);
+                excess = excess.max((now.saturating_sub(run.since).as_secs_f64() + left) / expected);
+            }
+        }
+        let here = self.rates.seconds(entry.class, index, entry.work)?;
+        // One that is late may be on a bad device, and then it takes here what was told. If a copy is late,
+        // too, it is the task: then it takes as much longer here.
+        let here = if entry.copies > 1 { here * excess } else { here };
+        Some(GAIN * there - here)
+    }
+
+    /// How long a task should take on a device; `None`: nothing is known of the device.
+    fn seconds(&self, entry: &Entry, index: usize) -> Option<f64> {
+        self.rates.seconds(entry.class, index, entry.work).map(|seconds| seconds * entry.excess)
+    }
+
+    /// How long an attempt was to take. A device of which nothing is known is taken to be as fast as the
+    /// fastest, until the attempt is late.
+    pub fn expected(&self, index: usize, run: &Running) -> Option<f64> {
+        let known = |index| self.rates.seconds(run.class, index, run.work);
+        known(index).or_else(|| (0..self.devices.len()).filter_map(known).min_by(f64::total_cmp))
+    }
+
+    /// Seconds that an attempt should still take.
+    pub fn left(&self, now: Duration, index: usize, run: &Running) -> Option<f64> {
+        if run.watched == Watched::Lost {
+            return None;
+        }
+        let expected = self.expected(index, run)?;
+        Some(remaining(expected, now.saturating_sub(run.since).as_secs_f64(), run.work.is_some()))
+    }
+
+    fn would_fit(&self, index: usize, id: TaskId) -> bool {
+        let device = &self.devices[index];
+        let Ok(entry) = self.tasks.get(id) else { return false };
+        self.may_begin(entry, index)
+            && !device.poisoned
+            && device.hold.is_none_or(|held| held == id)
+            && !device.running.iter().any(|run| run.alone)
+            && (device.running.is_empty() || !entry.alone)
             && device.ledger.limit() - device.ledger.leased() >= entry.device_bytes
     }
 
-    /// Nothing can go on: all that runs waits for tasks, and no ready task can start beside it.
+    /// Nothing can go on: all that runs waits for tasks, and no ready task can begin beside it.
     pub fn stuck(&self) -> bool {
         self.counts.running == self.blocked
-            && self.ready.values().all(|&id| {
-                let Ok(entry) = self.tasks.get(id) else { return true };
-                let mut devices = self.devices.iter().enumerate();
-                !devices.any(|(i, device)| entry.may_run_on(i, device) && self.could_start(id, entry, device))
-            })
+            && self.pausing.is_empty()
+            && self.ready.values().all(|&id| !(0..self.devices.len()).any(|index| self.would_fit(index, id)))
     }
 
-    pub fn release_holds(&mut self, id: TaskId) {
-        for device in &mut self.devices {
-            if device.hold == Some(id) {
-                device.hold = None;
+    fn begin(&mut self, now: Duration, index: usize, slot: u32, choice: Choice) -> Option<Assignment> {
+        let Choice { id, lease } = choice;
+        self.release_holds(id);
+        let late = self.late_after(index, id);
+        let entry = self.tasks.get_mut(id).ok()?;
+        let job = entry.job.clone()?;
+        self.ready.remove(&entry.rank);
+        entry.attempts += 1;
+        entry.device = Some(index);
+        entry.slot = slot;
+        if entry.copies == 0 {
+            entry.queued += now.saturating_sub(entry.since);
+            entry.since = now;
+            entry.state = State::Running;
+            self.counts.queued -= 1;
+            self.counts.running += 1;
+        } else {
+            self.counts.copies += 1;
+        }
+        entry.copies += 1;
+        let device = &mut self.devices[index];
+        device.begun = now;
+        for run in &mut device.running {
+            run.company = true;
+        }
+        let company = !device.running.is_empty();
+        let watched = Watched::InTime(late.map(|late| now + late));
+        device.running.push(Running::new(id, entry, now, lease, company, watched));
+        let (attempt, context) = (entry.attempts, device.context);
+        Some(Assignment { id, attempt, job, signal: entry.signal.clone(), context })
+    }
+
+    /// How long an attempt may take here: as its caller says, else much longer than its like.
+    fn late_after(&self, index: usize, id: TaskId) -> Option<Duration> {
+        let entry = self.tasks.get(id).ok()?;
+        if entry.deadline.is_some() {
+            return entry.deadline;
+        }
+        let usual = self.rates.usual(entry.class)?;
+        let expected = self.rates.seconds(entry.class, index, entry.work)?;
+        Duration::try_from_secs_f64(LATE * usual * expected).ok()
+    }
+}
+
+/// Where a task would go.
+struct Place {
+    device: usize,
+    lane: usize,
+    end: f64,
+    begins_now: bool,
+}
+
+/// When each slot of each device should be free, in seconds from now.
+struct Plan {
+    lanes: Vec<Vec<f64>>,
+}
+
+impl Plan {
+    fn new(core: &Core, now: Duration) -> Self {
+        let lanes = core.devices.iter().enumerate().map(|(index, device)| {
+            if device.retired.is_some() {
+                return Vec::new();
+            }
+            let mut lanes: Vec<f64> =
+                device.running.iter().map(|run| core.left(now, index, run).unwrap_or(0.0)).collect();
+            lanes.resize(lanes.len().max(device.capacity(now)), 0.0);
+            // More than may run at a time: those that end first make no room.
+            lanes.sort_by(f64::total_cmp);
+            lanes
+        });
+        Plan { lanes: lanes.collect() }
+    }
+
+    /// Where the task should end first, of the devices of which something is known.
+    fn place(&self, core: &Core, entry: &Entry, may: DeviceMask) -> Option<Place> {
+        let mut best: Option<Place> = None;
+        for (device, lanes) in self.lanes.iter().enumerate() {
+            if !may.contains(device) {
+                continue;
+            }
+            let Some(seconds) = core.seconds(entry, device) else { continue };
+            let first = lanes.iter().copied().enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b));
+            let Some((lane, free)) = first else { continue };
+            let end = free + seconds;
+            if best.as_ref().is_none_or(|best| end < best.end) {
+                best = Some(Place { device, lane, end, begins_now: free <= 0.0 });
             }
         }
+        best
+    }
+
+    fn occupy(&mut self, place: &Place) {
+        self.lanes[place.device][place.lane] = place.end;
     }
 }

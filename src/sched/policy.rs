@@ -1,6 +1,7 @@
-//! Which task next: pure functions, no state.
+//! Which task next, and what is to be thought of one that runs: pure functions and numbers, no state.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 /// A place in the queue: higher priority first; within one, more work first, what states none
 /// after that; and what came first among equals.
@@ -16,11 +17,68 @@ impl Rank {
     pub fn new(priority: i32, work: Option<f64>, arrival: u64) -> Self {
         Rank { priority: Reverse(priority), work: Reverse(work.map_or(0, |work| work.to_bits())), arrival }
     }
+
+    pub fn priority(self) -> i32 {
+        self.priority.0
+    }
+
+    /// The same task at the next higher priority.
+    pub fn raised(self) -> Self {
+        Rank { priority: Reverse(self.priority.0.saturating_add(1)), ..self }
+    }
 }
 
 /// How often a task may be passed over on a device, for want of memory, before that device
 /// starts nothing else: then the memory that it waits for comes free.
 pub const PATIENCE: u32 = 8;
+
+/// How many ready tasks a placement looks ahead. Beyond it the longest are first anyway.
+pub const HORIZON: usize = 512;
+
+/// A device that is at most so many times slower than the fastest never leaves a task to others.
+pub const NEAR: f64 = 1.5;
+
+/// A second copy is started where it should end in less than this share of what the first still needs.
+pub const GAIN: f64 = 0.9;
+
+/// Copies of a task that may run at a time.
+pub const COPIES: u32 = 3;
+
+/// A device that has been left out so many times as long as an average task takes there, and at
+/// least [`PROBE_AFTER`], is given one again: it may have been judged by an accident.
+pub const PROBE_TIMES: f64 = 10.0;
+pub const PROBE_AFTER: Duration = Duration::from_secs(300);
+
+/// Tasks found guilty in a row, after which it is the device.
+pub const CONVICTIONS: u32 = 3;
+
+/// How long fewer tasks at a time start on a device that was short of something.
+pub const THROTTLE: Duration = Duration::from_secs(60);
+
+/// What a task waits for when it fits nowhere though it should: others may have taken the memory.
+pub const PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(16)];
+
+/// An attempt is late after so many times what its like have taken.
+pub const LATE: f64 = 5.0;
+
+/// An attempt that was asked to stop has as long again as it was given, and at least this, to return.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// A waiting task gains one priority each time it has waited so many average durations.
+pub const AGEING: f64 = 10.0;
+
+/// How many seconds more an attempt should take that was expected to take `expected` and has run for
+/// `elapsed`. A little late it is taken to be nearly done; much later, something is wrong with it or
+/// with what was said of it, and it is expected to take as long again.
+pub fn remaining(expected: f64, elapsed: f64, told: bool) -> f64 {
+    let spread = if told { 1.25 } else { 2.0 };
+    if elapsed <= spread * expected {
+        let least = if told { 0.05 } else { 0.3 };
+        (expected - elapsed).max(least * expected)
+    } else {
+        elapsed
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -38,5 +96,13 @@ mod tests {
         ];
         ranks.sort_by_key(|&(_, rank)| rank);
         assert_eq!(ranks.map(|(place, _)| place), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn what_is_much_too_late_is_not_nearly_done() {
+        assert_eq!(remaining(10.0, 4.0, true), 6.0);
+        assert_eq!(remaining(10.0, 11.0, true), 0.5);
+        assert_eq!(remaining(10.0, 300.0, true), 300.0);
+        assert_eq!(remaining(10.0, 11.0, false), 3.0);
     }
 }

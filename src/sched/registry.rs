@@ -47,8 +47,8 @@ impl<T> Registry<T> {
             slot.generation = 1;
         }
         slot.value = Some(value);
-        let high = self.tag << GENERATION_BITS | slot.generation;
-        Ok(TaskId(high << POSITION_BITS | position as u64))
+        let generation = slot.generation;
+        Ok(self.id(generation, position))
     }
 
     pub fn get(&self, id: TaskId) -> Result<&T> {
@@ -68,8 +68,14 @@ impl<T> Registry<T> {
         Ok(value)
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
+    /// All that are kept.
+    pub fn ids(&self) -> Vec<TaskId> {
+        let here = self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some());
+        here.map(|(position, slot)| self.id(slot.generation, position)).collect()
+    }
+
+    fn id(&self, generation: u64, position: usize) -> TaskId {
+        TaskId((self.tag << GENERATION_BITS | generation) << POSITION_BITS | position as u64)
     }
 
     fn position(&self, TaskId(id): TaskId) -> Result<usize> {

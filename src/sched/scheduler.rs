@@ -7,7 +7,7 @@ use super::settings::Builder;
 use super::state::Core;
 use super::stats::Stats;
 use super::task::{Signal, Task, TaskId, TaskInfo, Wait};
-use super::worker::{Inside, Shared};
+use super::worker::{Book, Inside, Shared};
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 
@@ -47,15 +47,13 @@ impl Scheduler {
             return Err(Error::Shutdown { what: "submitting a task" });
         }
         core.check(&task)?;
-        let id = core.admit(task)?;
-        self.shared.call_worker(&mut core, id);
-        if core.devices.iter().all(|device| device.workers == 0)
-            && let Some(job) = core.withdraw(id)
-        {
-            drop(core);
-            let error = Error::Internal("the system gives the scheduler no thread".into());
-            self.shared.end(id, job, Err(error));
-            self.shared.log();
+        let id = core.admit(self.shared.now(), task)?;
+        self.shared.call_workers(&mut core);
+        if !core.ready.is_empty() && core.staff.iter().all(|staff| staff.workers == 0) {
+            core.finish(id, Err(Error::Internal("the system gives the scheduler no thread".into())));
+        }
+        if !core.ended.is_empty() || !core.notes.is_empty() {
+            self.shared.settle(core);
         }
         Ok(id)
     }
@@ -97,10 +95,9 @@ impl Scheduler {
     /// [`Exec::cancelled`](super::Exec::cancelled). No error if it has ended already.
     pub fn cancel(&self, id: TaskId) -> Result<()> {
         let mut core = self.lock()?;
-        core.tasks.get(id)?.signal.cancel();
-        if let Some(job) = core.withdraw(id) {
-            drop(core);
-            self.shared.end(id, job, Err(Error::Cancelled));
+        core.cancel(id)?;
+        if !core.ended.is_empty() {
+            self.shared.settle(core);
         }
         Ok(())
     }
@@ -120,7 +117,7 @@ impl Scheduler {
     }
 
     pub fn info(&self, id: TaskId) -> Result<TaskInfo> {
-        self.lock()?.info(id)
+        self.lock()?.info(self.shared.now(), id)
     }
 
     pub fn stats(&self) -> Result<Stats> {
@@ -143,7 +140,7 @@ impl Scheduler {
         self.not_inside("shutdown")?;
         self.stop();
         let mut core = self.lock()?;
-        while core.devices.iter().any(|device| device.workers > 0) {
+        while core.staff.iter().any(|staff| staff.workers > 0) {
             core = self.shared.ended.wait(core).unwrap_or_else(PoisonError::into_inner);
         }
         let cancelled = core.counts.cancelled - before;
@@ -160,22 +157,12 @@ impl Scheduler {
     /// The part of a shutdown that does not wait.
     fn stop(&self) {
         let mut core = self.shared.lock();
-        core.closed = true;
-        core.stopping = true;
-        for entry in core.tasks.iter_mut() {
-            entry.signal.cancel();
-        }
-        let ready = core.ready_ids();
-        let jobs: Vec<_> = ready.into_iter().filter_map(|id| Some((id, core.withdraw(id)?))).collect();
-        self.shared.wake_everyone(&core);
-        drop(core);
-        for (id, job) in jobs {
-            self.shared.end(id, job, Err(Error::Cancelled));
-        }
+        core.stop();
+        self.shared.settle(core);
     }
 
     /// The state, unless this process is a fork of the one that has the workers.
-    fn lock(&self) -> Result<MutexGuard<'_, Core>> {
+    fn lock(&self) -> Result<MutexGuard<'_, Book>> {
         self.shared.born.check()?;
         Ok(self.shared.lock())
     }
@@ -227,7 +214,7 @@ impl Scheduler {
         core.blocked += u64::from(deadline.is_none());
         // The slot is free for others meanwhile; and those who wait inside tasks look again, for
         // perhaps now nobody can go on.
-        self.shared.call_for_any(&mut core);
+        self.shared.call_workers(&mut core);
         self.shared.ended.notify_all();
         let outcome = loop {
             if let Some(found) = look(&core) {
@@ -256,9 +243,9 @@ impl Scheduler {
     /// `None`: the time is up.
     fn sleep<'a>(
         &self,
-        core: MutexGuard<'a, Core>,
+        core: MutexGuard<'a, Book>,
         deadline: Option<Instant>,
-    ) -> Option<MutexGuard<'a, Core>> {
+    ) -> Option<MutexGuard<'a, Book>> {
         let ended = &self.shared.ended;
         let Some(deadline) = deadline else {
             return Some(ended.wait(core).unwrap_or_else(PoisonError::into_inner));

@@ -3,13 +3,14 @@
 use std::env;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
 
 use once_cell::sync::OnceCell;
 
 use super::fork::Birthplace;
 use super::scheduler::Scheduler;
 use super::state::Core;
-use super::worker::Shared;
+use super::worker::{Book, Shared, Staff};
 use crate::backend::{Backend, cpu::CpuBackend};
 use crate::device::{DeviceInfo, Selection};
 use crate::error::{Error, Result};
@@ -50,9 +51,15 @@ impl Builder {
         let (devices, backends): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         Ok(Scheduler::new(Shared {
             born: Birthplace::here(),
-            core: Mutex::new(Core::new(devices.iter().map(|device| (device.clone(), slots)).collect())),
+            begin: Instant::now(),
+            book: Mutex::new(Book {
+                core: Core::new(devices.iter().map(|device| (device.clone(), slots)).collect()),
+                staff: vec![Staff::default(); devices.len()],
+                watched: false,
+            }),
             work: devices.iter().map(|_| Condvar::new()).collect(),
             ended: Condvar::new(),
+            time: Condvar::new(),
             threads: Mutex::default(),
             devices,
             backends,

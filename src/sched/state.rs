@@ -1,32 +1,30 @@
-//! The state of a scheduler: one struct under one mutex, changed only by the methods here.
+//! The state of the planned tasks: one struct under one mutex, changed only by the methods here and in
+//! the files beside it. It knows no clock, no thread and no device: every method is told the
+//! time, and what has to be done outside is left in [`Core::ended`] and [`Core::notes`]. So worker threads
+//! and a simulation in virtual time drive the same code.
 //!
-//! **A task** is `Queued` (in the ready list, its job in its entry), then `Running` (its job with a
-//! worker), then perhaps `Queued` again, and at last `Done`, `Failed` or `Cancelled`, for good. Its end has
-//! two steps, because its job belongs to the caller and may do anything when it is dropped: it is
-//! taken out under the lock, dropped without it, and only then is the end published under the lock.
-//! So whoever sees that a task has ended also knows that its job is gone.
-//!
-//! **Sleeping and waking.** Workers sleep on their device's condition variable, waiters on `ended`. Every
-//! change that could let a sleeper go on is made under the mutex, and followed by a notification
-//! before the mutex is next released; a sleeper checks and falls asleep under that same mutex. So no
-//! wake-up is lost.
-//!
-//! | change | who is woken |
+//! | file | what it changes |
 //! |---|---|
-//! | a task becomes ready | one worker of the least loaded device that could start it now |
-//! | a worker gives a lease back | all workers of that device |
-//! | a task ends, or begins to wait for another | all waiters |
-//! | a task begins to wait for another | a worker for the slot that this frees |
-//! | a task has waited enough | the device's workers, one of which may be too many now |
-//! | shut down, a device retired | all workers, all waiters |
+//! | `state.rs` | a task comes, becomes ready, ends, is cancelled; a device is retired |
+//! | `placement.rs` | a task begins on a device |
+//! | `verdict.rs` | an attempt is over: what becomes of the task and of the device |
+//! | `watch.rs` | time passes: deadlines, pauses, ageing |
+//!
+//! **A task** is `Queued` (in the ready list, or behind tasks that it comes after, or pausing), then `Running`
+//! (one attempt, or two copies if it allows that), then perhaps `Queued` again, and at last `Done`, `Failed` or
+//! `Cancelled`, for good. Its end has two steps, because its job belongs to the caller and may do
+//! anything when it is dropped: it is taken out under the lock into [`Core::ended`], dropped without
+//! the lock, and only then is the end published, under the lock. So whoever sees that a task has ended
+//! also knows that its job is gone, unless another copy of an idempotent task still runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use log::Level;
 
 use super::policy::Rank;
+use super::rates::Rates;
 use super::registry::Registry;
 use super::task::{DeviceMask, Job, Signal, State, Task, TaskId, Wait};
 use crate::device::{BackendKind, DeviceInfo, Health};
@@ -36,7 +34,10 @@ use crate::memory::{Lease, Ledger};
 pub struct Core {
     pub tasks: Registry<Entry>,
     pub ready: BTreeMap<Rank, TaskId>,
+    /// Tasks that pause, by the time when they become ready again.
+    pub pausing: BTreeSet<(Duration, TaskId)>,
     pub devices: Vec<Device>,
+    pub rates: Rates,
     pub arrivals: u64,
     /// Arrival numbers of the tasks that have not ended.
     pub unended: BTreeSet<u64>,
@@ -45,8 +46,12 @@ pub struct Core {
     pub counts: Counts,
     pub closed: bool,
     pub stopping: bool,
+    /// Tasks whose end is to be published, once their jobs have been dropped without the lock.
+    pub ended: Vec<Ended>,
     /// What is to be logged once the lock is free: the log may be the caller's code.
     pub notes: Vec<(Level, String)>,
+    /// When the waiting times of the ready tasks were last looked at.
+    pub aged: Duration,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,160 +62,212 @@ pub struct Counts {
     pub failed: u64,
     pub cancelled: u64,
     pub retried: u64,
+    pub copies: u64,
 }
 
 pub struct Device {
     pub info: DeviceInfo,
     pub ledger: Arc<Ledger>,
     pub slots: u32,
-    pub workers: u32,
-    pub idle: u32,
-    /// Workers started or woken for a task, which have not looked for it yet.
-    pub called: u32,
-    /// Workers whose tasks wait for other tasks: as many others may use their slots meanwhile.
+    /// No more than this many start until then: it was short of something.
+    pub throttle: Option<(u32, Duration)>,
+    /// Slots whose tasks wait for other tasks: as many others may run meanwhile.
     pub waiting: u32,
-    pub running: u32,
-    /// The task that runs here has asked to be alone.
-    pub alone: bool,
+    pub running: Vec<Running>,
     /// Nothing but this task starts here, so that it gets its memory at last.
     pub hold: Option<TaskId>,
+    /// How often its context was made; a queue of an older one is to be opened again.
+    pub context: u32,
+    /// Nothing starts until what runs has left the context.
+    pub poisoned: bool,
+    /// Tasks that have poisoned it and were not found guilty.
+    pub strikes: Vec<TaskId>,
+    /// Tasks found guilty here since one ended well.
+    pub convictions: u32,
     pub retired: Option<String>,
+    /// When a task last began here.
+    pub begun: Duration,
     pub done: u64,
     pub failed: u64,
     pub busy: Duration,
 }
 
+/// An attempt that runs on a device.
+pub struct Running {
+    pub id: TaskId,
+    pub attempt: u32,
+    pub since: Duration,
+    pub class: u32,
+    pub work: Option<f64>,
+    /// Given back when this is dropped.
+    _lease: Lease,
+    /// Something else of ours has run on the device meanwhile.
+    pub company: bool,
+    /// The task has asked to be alone.
+    pub alone: bool,
+    pub watched: Watched,
+}
+
+impl Running {
+    pub fn new(
+        id: TaskId,
+        entry: &Entry,
+        now: Duration,
+        lease: Lease,
+        company: bool,
+        watched: Watched,
+    ) -> Self {
+        Running {
+            id,
+            attempt: entry.attempts,
+            since: now,
+            class: entry.class,
+            work: entry.work,
+            _lease: lease,
+            company,
+            alone: entry.alone,
+            watched,
+        }
+    }
+}
+
+/// How late an attempt is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Watched {
+    /// Until this moment it is in time. `None`: nobody can tell.
+    InTime(Option<Duration>),
+    /// It was reported late, and left in peace.
+    Late,
+    /// It was asked to stop, and has until then to return.
+    Stopping(Duration),
+    /// It does not return. Its device is retired, and nobody waits for it.
+    Lost,
+}
+
 pub struct Entry {
-    pub job: Option<Box<dyn Job>>,
+    pub job: Option<Arc<dyn Job>>,
     pub label: String,
     pub device_bytes: u64,
+    pub work: Option<f64>,
+    /// So many times longer than its work tells it seems to take; 1 until it is late.
+    pub excess: f64,
+    pub class: u32,
+    pub deadline: Option<Duration>,
     pub devices: DeviceMask,
     pub backends: Vec<BackendKind>,
     pub detached: bool,
+    pub idempotent: bool,
     pub signal: Arc<Signal>,
     pub rank: Rank,
     pub arrival: u64,
     pub state: State,
+    /// Tasks that have to end well first.
+    pub behind: Vec<TaskId>,
+    /// Tasks that come after this one.
+    pub followers: Vec<TaskId>,
     pub retries: u32,
     pub attempts: u32,
+    /// Attempts that run now.
+    pub copies: u32,
     pub device: Option<usize>,
     pub slot: u32,
     pub passed: u32,
-    pub losses: u32,
+    /// Priorities gained by waiting.
+    pub raised: u32,
+    /// Contexts that it may have poisoned.
+    pub poisoned: u32,
+    /// Devices that were lost while it ran there.
+    pub lost: u32,
+    /// Devices without memory enough for it, lately.
+    pub refused: DeviceMask,
+    /// Devices where an attempt failed: another is better, if there is one.
+    pub avoided: DeviceMask,
+    pub pauses: u32,
     pub alone: bool,
-    pub since: Instant,
+    pub since: Duration,
     pub queued: Duration,
     pub ran: Duration,
 }
 
+/// A task that is over, and whose job is to be dropped before anybody may know.
+pub struct Ended {
+    pub id: TaskId,
+    pub job: Arc<dyn Job>,
+    pub outcome: Result<()>,
+}
+
 impl Entry {
-    pub fn may_run_on(&self, index: usize, device: &Device) -> bool {
+    pub fn name(&self) -> String {
+        if self.label.is_empty() { "the task".into() } else { format!("task '{}'", self.label) }
+    }
+
+    fn allows(&self, index: usize, device: &Device) -> bool {
         device.retired.is_none()
             && self.devices.contains(index)
             && (self.backends.is_empty() || self.backends.contains(&device.info.backend))
-    }
-
-    fn name(&self) -> String {
-        if self.label.is_empty() { "the task".into() } else { format!("task '{}'", self.label) }
+            && self.device_bytes <= device.ledger.limit()
     }
 }
 
-/// What a worker takes away to run.
-pub struct Assignment {
-    pub id: TaskId,
-    pub job: Box<dyn Job>,
-    pub signal: Arc<Signal>,
-    pub attempt: u32,
-    pub lease: Lease,
-    /// Nothing else of ours ran on the device when this began.
-    pub alone: bool,
-}
+impl Device {
+    fn new(info: DeviceInfo, slots: u32) -> Self {
+        Device {
+            ledger: Ledger::new(info.total_bytes),
+            info,
+            slots,
+            throttle: None,
+            waiting: 0,
+            running: Vec::new(),
+            hold: None,
+            context: 0,
+            poisoned: false,
+            strikes: Vec::new(),
+            convictions: 0,
+            retired: None,
+            begun: Duration::ZERO,
+            done: 0,
+            failed: 0,
+            busy: Duration::ZERO,
+        }
+    }
 
-/// How an attempt went.
-pub enum Attempt {
-    Ran(Result<()>),
-    /// The device could not be opened or made current: the task's code was not called.
-    NoQueue(String),
-}
+    /// How many may run at a time.
+    pub fn capacity(&self, now: Duration) -> usize {
+        let slots = match self.throttle {
+            Some((slots, until)) if now < until => slots.min(self.slots),
+            _ => self.slots,
+        };
+        (slots + self.waiting) as usize
+    }
 
-/// What becomes of a task after an attempt.
-pub enum Verdict {
-    /// It is over: drop the job, then publish this.
-    End(Result<()>, Box<dyn Job>),
-    /// It is ready again.
-    Again,
-    /// It is ready again, and the device is to be retired.
-    Retire(String),
-    /// It is over, and so is the device.
-    EndAndRetire(Result<()>, Box<dyn Job>, String),
+    /// Whether anything could begin here.
+    pub fn has_room(&self, now: Duration) -> bool {
+        self.retired.is_none()
+            && !self.poisoned
+            && !self.running.iter().any(|run| run.alone)
+            && self.running.len() < self.capacity(now)
+    }
 }
 
 impl Core {
     pub fn new(devices: Vec<(DeviceInfo, u32)>) -> Self {
-        let devices = devices
-            .into_iter()
-            .map(|(info, slots)| Device {
-                ledger: Ledger::new(info.total_bytes),
-                info,
-                slots,
-                workers: 0,
-                idle: 0,
-                called: 0,
-                waiting: 0,
-                running: 0,
-                alone: false,
-                hold: None,
-                retired: None,
-                done: 0,
-                failed: 0,
-                busy: Duration::ZERO,
-            })
-            .collect();
+        let rates = Rates::new(devices.iter().map(|(info, _)| info.speed).collect());
         Core {
             tasks: Registry::new(),
             ready: BTreeMap::new(),
-            devices,
+            pausing: BTreeSet::new(),
+            devices: devices.into_iter().map(|(info, slots)| Device::new(info, slots)).collect(),
+            rates,
             arrivals: 0,
             unended: BTreeSet::new(),
             blocked: 0,
             counts: Counts::default(),
             closed: false,
             stopping: false,
+            ended: Vec::new(),
             notes: Vec::new(),
+            aged: Duration::ZERO,
         }
-    }
-
-    /// Puts a checked task into the ready list.
-    pub fn admit(&mut self, task: Task) -> Result<TaskId> {
-        let arrival = self.arrivals;
-        let rank = Rank::new(task.priority, task.work, arrival);
-        let id = self.tasks.insert(Entry {
-            job: Some(task.job),
-            label: task.label,
-            device_bytes: task.device_bytes,
-            devices: task.devices,
-            backends: task.backends,
-            detached: task.detached,
-            signal: Arc::default(),
-            rank,
-            arrival,
-            state: State::Queued,
-            retries: task.retries,
-            attempts: 0,
-            device: None,
-            slot: 0,
-            passed: 0,
-            losses: 0,
-            alone: false,
-            since: Instant::now(),
-            queued: Duration::ZERO,
-            ran: Duration::ZERO,
-        })?;
-        self.arrivals += 1;
-        self.unended.insert(arrival);
-        self.ready.insert(rank, id);
-        self.counts.queued += 1;
-        Ok(id)
     }
 
     /// Refuses, with the numbers, what no device could ever run.
@@ -219,6 +276,9 @@ impl Core {
             && !(work.is_finite() && work > 0.0)
         {
             return Err(Error::argument("the task's work", work, "a positive, finite number, or none"));
+        }
+        for &before in &task.after {
+            self.tasks.get(before)?;
         }
         let what = if task.label.is_empty() { "the task".into() } else { format!("task '{}'", task.label) };
         let mut best: Option<&Device> = None;
@@ -244,6 +304,205 @@ impl Core {
         Ok(())
     }
 
+    /// Takes a checked task.
+    pub fn admit(&mut self, now: Duration, task: Task) -> Result<TaskId> {
+        let arrival = self.arrivals;
+        let id = self.tasks.insert(Entry {
+            job: Some(task.job.into()),
+            label: task.label,
+            device_bytes: task.device_bytes,
+            work: task.work,
+            excess: 1.0,
+            class: task.class,
+            deadline: task.deadline,
+            devices: task.devices,
+            backends: task.backends,
+            detached: task.detached,
+            idempotent: task.idempotent,
+            signal: Arc::default(),
+            rank: Rank::new(task.priority, task.work, arrival),
+            arrival,
+            state: State::Queued,
+            behind: Vec::new(),
+            followers: Vec::new(),
+            retries: task.retries,
+            attempts: 0,
+            copies: 0,
+            device: None,
+            slot: 0,
+            passed: 0,
+            raised: 0,
+            poisoned: 0,
+            lost: 0,
+            refused: DeviceMask::NONE,
+            avoided: DeviceMask::NONE,
+            pauses: 0,
+            alone: false,
+            since: now,
+            queued: Duration::ZERO,
+            ran: Duration::ZERO,
+        })?;
+        self.arrivals += 1;
+        self.unended.insert(arrival);
+        self.counts.queued += 1;
+        self.rates.announce(task.class, task.work);
+        let mut broken = None;
+        let mut behind = Vec::new();
+        for before in task.after {
+            let Ok(entry) = self.tasks.get_mut(before) else { continue };
+            match entry.state {
+                State::Done => {}
+                State::Failed | State::Cancelled => {
+                    broken.get_or_insert(before);
+                }
+                _ if behind.contains(&before) => {}
+                _ => {
+                    entry.followers.push(id);
+                    behind.push(before);
+                }
+            }
+        }
+        if let Some(before) = broken {
+            self.break_off(id, before);
+        } else if behind.is_empty() {
+            self.make_ready(id);
+        } else if let Ok(entry) = self.tasks.get_mut(id) {
+            entry.behind = behind;
+        }
+        Ok(id)
+    }
+
+    /// Where a task may begin now, were it free: what it allows, less where it lately did not fit, and
+    /// less where it has failed unless there is nothing else.
+    pub fn eligible(&self, entry: &Entry) -> DeviceMask {
+        let mut may = DeviceMask::NONE;
+        for (index, device) in self.devices.iter().enumerate() {
+            if entry.allows(index, device) && !entry.refused.contains(index) {
+                may.add(index);
+            }
+        }
+        let better = may.without(entry.avoided);
+        if better == DeviceMask::NONE { may } else { better }
+    }
+
+    /// Puts a task that nothing holds back into the ready list; without a device it ends.
+    pub fn make_ready(&mut self, id: TaskId) {
+        let Ok(entry) = self.tasks.get(id) else { return };
+        if entry.job.is_none() {
+            return;
+        }
+        if self.devices.iter().enumerate().any(|(index, device)| entry.allows(index, device)) {
+            self.ready.insert(entry.rank, id);
+        } else {
+            let error = self.no_device(entry.name(), entry.devices, &entry.backends);
+            self.finish(id, Err(error));
+        }
+    }
+
+    /// A task that came after one that did not end well.
+    fn break_off(&mut self, id: TaskId, before: TaskId) {
+        let (Ok(entry), Ok(first)) = (self.tasks.get(id), self.tasks.get(before)) else { return };
+        let why = match first.signal.outcome.get() {
+            Some(Err(error)) => error.to_string(),
+            _ => Error::Cancelled.to_string(),
+        };
+        let error = Error::Dependency { what: entry.name(), before: first.name(), why };
+        self.finish(id, Err(error));
+    }
+
+    /// The first step of a task's end: it is out of every list, and its job is to be dropped.
+    pub fn finish(&mut self, id: TaskId, outcome: Result<()>) {
+        let Ok(entry) = self.tasks.get_mut(id) else { return };
+        let Some(job) = entry.job.take() else { return };
+        if outcome.is_err() {
+            // Whatever still runs of it can't count any more.
+            entry.signal.cancel();
+        }
+        self.ready.remove(&entry.rank);
+        self.pausing.retain(|&(_, paused)| paused != id);
+        self.release_holds(id);
+        self.ended.push(Ended { id, job, outcome });
+    }
+
+    /// The second step: publishes the end of a task whose job has been dropped. `Err(Cancelled)` is no failure.
+    pub fn publish(&mut self, now: Duration, id: TaskId, outcome: Result<()>) {
+        let Ok(entry) = self.tasks.get_mut(id) else { return };
+        match entry.state {
+            State::Running => self.counts.running -= 1,
+            _ => {
+                entry.queued += now.saturating_sub(entry.since);
+                self.counts.queued -= 1;
+            }
+        }
+        let (state, count, outcome) = match outcome {
+            Ok(()) => (State::Done, &mut self.counts.done, Ok(Wait::Done)),
+            Err(Error::Cancelled) => (State::Cancelled, &mut self.counts.cancelled, Ok(Wait::Cancelled)),
+            Err(error) => (State::Failed, &mut self.counts.failed, Err(error)),
+        };
+        *count += 1;
+        entry.state = state;
+        entry.since = now;
+        if state == State::Done {
+            entry.signal.report(1.0);
+        }
+        let _ = entry.signal.outcome.set(outcome);
+        self.unended.remove(&entry.arrival);
+        for follower in std::mem::take(&mut entry.followers) {
+            if state != State::Done {
+                self.break_off(follower, id);
+            } else if let Ok(entry) = self.tasks.get_mut(follower) {
+                entry.behind.retain(|&before| before != id);
+                if entry.behind.is_empty() {
+                    self.make_ready(follower);
+                }
+            }
+        }
+        if self.tasks.get(id).is_ok_and(|entry| entry.detached) {
+            let _ = self.tasks.remove(id);
+        }
+    }
+
+    /// Asks a task to stop; one that is not running is over.
+    pub fn cancel(&mut self, id: TaskId) -> Result<()> {
+        let entry = self.tasks.get(id)?;
+        entry.signal.cancel();
+        if !entry.state.is_ended() && entry.copies == 0 {
+            self.finish(id, Err(Error::Cancelled));
+        }
+        Ok(())
+    }
+
+    /// Accepts nothing any more, and cancels everything.
+    pub fn stop(&mut self) {
+        self.closed = true;
+        self.stopping = true;
+        for id in self.tasks.ids() {
+            let _ = self.cancel(id);
+        }
+    }
+
+    /// Nothing starts on this device any more; queued tasks that now have none end.
+    pub fn retire(&mut self, index: usize, why: &str) {
+        let device = &mut self.devices[index];
+        if device.retired.is_none() {
+            let text = format!("device {} ({}) is retired: {why}", device.info.label(), device.info.id);
+            self.notes.push((Level::Warn, text));
+            device.retired = Some(why.into());
+            device.info.health = Health::Retired;
+            device.hold = None;
+        }
+        let ready: Vec<TaskId> = self.ready.values().copied().collect();
+        for id in ready {
+            let homeless = self.tasks.get(id).is_ok_and(|entry| {
+                entry.copies == 0
+                    && !self.devices.iter().enumerate().any(|(i, device)| entry.allows(i, device))
+            });
+            if homeless {
+                self.make_ready(id);
+            }
+        }
+    }
+
     fn no_device(&self, what: String, mask: DeviceMask, kinds: &[BackendKind]) -> Error {
         if self.devices.is_empty() {
             return Error::NoDevice { what, why: "the scheduler has none".into() };
@@ -262,150 +521,12 @@ impl Core {
         Error::NoDevice { what, why }
     }
 
-    /// After an attempt: its lease goes back, and what becomes of the task.
-    pub fn judge(&mut self, index: usize, assignment: Assignment, attempt: Attempt) -> Verdict {
-        let Assignment { id, job, alone, lease, .. } = assignment;
-        drop(lease);
-        let device = &mut self.devices[index];
-        device.running -= 1;
-        device.alone = false;
-        let label = device.info.label();
-        let stopping = self.stopping;
-        let Ok(entry) = self.tasks.get_mut(id) else { return Verdict::Again };
-        let ran = entry.since.elapsed();
-        let outcome = match attempt {
-            Attempt::Ran(outcome) => {
-                device.busy += ran;
-                entry.ran += ran;
-                match outcome {
-                    Ok(()) => device.done += 1,
-                    Err(_) => device.failed += 1,
-                }
-                outcome
-            }
-            // The task has nothing to do with it.
-            Attempt::NoQueue(why) if entry.signal.is_cancelled() => {
-                return Verdict::EndAndRetire(Err(Error::Cancelled), job, why);
-            }
-            Attempt::NoQueue(why) => {
-                entry.attempts -= 1;
-                self.requeue(id, job);
-                return Verdict::Retire(why);
-            }
-        };
-        let error = match outcome {
-            Ok(()) => return Verdict::End(Ok(()), job),
-            Err(_) if entry.signal.is_cancelled() => return Verdict::End(Err(Error::Cancelled), job),
-            Err(error) => error,
-        };
-        let lost = matches!(error, Error::Device { .. });
-        let again = match &error {
-            // The device's fault, unless it happens to the same task twice.
-            Error::Device { .. } => {
-                entry.losses += 1;
-                entry.losses < 2
-            }
-            // Others had the memory; the next attempt gets the device to itself.
-            Error::NoMemory { .. } if !alone && !entry.alone => {
-                entry.alone = true;
-                true
-            }
-            _ if entry.retries > 0 => {
-                entry.retries -= 1;
-                true
-            }
-            _ => false,
-        } && !stopping;
-        let why = error.to_string();
-        if !again {
-            self.notes.push((Level::Warn, format!("{} failed on {label}: {why}", entry.name())));
-            return match lost {
-                true => Verdict::EndAndRetire(Err(error), job, why),
-                false => Verdict::End(Err(error), job),
-            };
-        }
-        let (name, attempts) = (entry.name(), entry.attempts);
-        self.notes
-            .push((Level::Info, format!("{name} is tried again after attempt {attempts} on {label}: {why}")));
-        self.counts.retried += 1;
-        if entry.alone {
-            // What runs here ends, and nothing else starts before.
-            self.devices[index].hold = Some(id);
-        }
-        self.requeue(id, job);
-        if lost { Verdict::Retire(why) } else { Verdict::Again }
-    }
-
-    fn requeue(&mut self, id: TaskId, job: Box<dyn Job>) {
-        let Ok(entry) = self.tasks.get_mut(id) else { return };
-        entry.signal.renew();
-        entry.job = Some(job);
-        entry.state = State::Queued;
-        entry.since = Instant::now();
-        self.ready.insert(entry.rank, id);
-        self.counts.running -= 1;
-        self.counts.queued += 1;
-    }
-
-    /// Publishes the end of a task whose job has been dropped. `Err(Cancelled)` is no failure.
-    pub fn end(&mut self, id: TaskId, outcome: Result<()>) {
-        let Ok(entry) = self.tasks.get_mut(id) else { return };
-        match entry.state {
-            State::Running => self.counts.running -= 1,
-            _ => {
-                entry.queued += entry.since.elapsed();
-                self.counts.queued -= 1;
+    pub fn release_holds(&mut self, id: TaskId) {
+        for device in &mut self.devices {
+            if device.hold == Some(id) {
+                device.hold = None;
             }
         }
-        let (state, count, outcome) = match outcome {
-            Ok(()) => (State::Done, &mut self.counts.done, Ok(Wait::Done)),
-            Err(Error::Cancelled) => (State::Cancelled, &mut self.counts.cancelled, Ok(Wait::Cancelled)),
-            Err(error) => (State::Failed, &mut self.counts.failed, Err(error)),
-        };
-        *count += 1;
-        entry.state = state;
-        if state == State::Done {
-            entry.signal.report(1.0);
-        }
-        let _ = entry.signal.outcome.set(outcome);
-        self.unended.remove(&entry.arrival);
-        if entry.detached {
-            let _ = self.tasks.remove(id);
-        }
-        self.release_holds(id);
-    }
-
-    /// Takes a queued task out of the ready list, with its job; `None` if it is not there.
-    pub fn withdraw(&mut self, id: TaskId) -> Option<Box<dyn Job>> {
-        let entry = self.tasks.get_mut(id).ok()?;
-        self.ready.remove(&entry.rank)?;
-        entry.job.take()
-    }
-
-    pub fn ready_ids(&self) -> Vec<TaskId> {
-        self.ready.values().copied().collect()
-    }
-
-    /// Nothing starts on this device any more. Returns the queued tasks that now have no device,
-    /// with their jobs and why.
-    pub fn retire(&mut self, index: usize, why: &str) -> Vec<(TaskId, Box<dyn Job>, Error)> {
-        let device = &mut self.devices[index];
-        if device.retired.is_none() {
-            let text = format!("device {} ({}) is retired: {why}", device.info.label(), device.info.id);
-            self.notes.push((Level::Warn, text));
-            device.retired = Some(why.into());
-            device.info.health = Health::Retired;
-        }
-        let mut homeless = Vec::new();
-        for id in self.ready_ids() {
-            let Ok(entry) = self.tasks.get(id) else { continue };
-            let here = |(index, device)| entry.may_run_on(index, device);
-            if !self.devices.iter().enumerate().any(here) {
-                let error = self.no_device(entry.name(), entry.devices, &entry.backends);
-                homeless.extend(self.withdraw(id).map(|job| (id, job, error)));
-            }
-        }
-        homeless
     }
 
     /// The number that the next task will have; see [`Core::all_ended_before`].

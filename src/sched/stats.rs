@@ -18,6 +18,8 @@ pub struct Stats {
     pub cancelled: u64,
     /// Attempts that were followed by another.
     pub retried: u64,
+    /// Second copies that were started.
+    pub copies: u64,
     pub devices: Vec<DeviceStats>,
 }
 
@@ -35,9 +37,9 @@ pub struct DeviceStats {
 }
 
 impl Core {
-    pub fn info(&self, id: TaskId) -> Result<TaskInfo> {
+    pub fn info(&self, now: Duration, id: TaskId) -> Result<TaskInfo> {
         let entry = self.tasks.get(id)?;
-        let now = if entry.state.is_ended() { Duration::ZERO } else { entry.since.elapsed() };
+        let now = if entry.state.is_ended() { Duration::ZERO } else { now.saturating_sub(entry.since) };
         let (queued, running) = match entry.state {
             State::Queued => (now, Duration::ZERO),
             _ => (Duration::ZERO, now),
@@ -56,7 +58,7 @@ impl Core {
     }
 
     pub fn stats(&self) -> Stats {
-        let Counts { queued, running, done, failed, cancelled, retried } = self.counts;
+        let Counts { queued, running, done, failed, cancelled, retried, copies } = self.counts;
         let devices = self.devices.iter().map(|device| DeviceStats {
             device: device.info.clone(),
             slots: device.slots,
@@ -67,7 +69,7 @@ impl Core {
             peak_bytes: device.ledger.peak(),
         });
         let devices = devices.collect();
-        Stats { submitted: self.arrivals, queued, running, done, failed, cancelled, retried, devices }
+        Stats { submitted: self.arrivals, queued, running, done, failed, cancelled, retried, copies, devices }
     }
 }
 

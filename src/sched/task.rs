@@ -1,7 +1,7 @@
 //! What a task is, what its code is given, and what is told of it.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::backend::Lane;
@@ -29,9 +29,26 @@ pub struct DeviceMask(pub u64);
 
 impl DeviceMask {
     pub const ALL: DeviceMask = DeviceMask(u64::MAX);
+    pub const NONE: DeviceMask = DeviceMask(0);
 
     pub fn contains(self, index: usize) -> bool {
         index < 64 && self.0 >> index & 1 == 1
+    }
+
+    pub fn only(index: usize) -> DeviceMask {
+        DeviceMask(1 << index)
+    }
+
+    pub fn add(&mut self, index: usize) {
+        self.0 |= 1 << index;
+    }
+
+    pub fn join(&mut self, other: DeviceMask) {
+        self.0 |= other.0;
+    }
+
+    pub fn without(self, other: DeviceMask) -> DeviceMask {
+        DeviceMask(self.0 & !other.0)
     }
 }
 
@@ -102,9 +119,10 @@ pub struct Exec<'a> {
 }
 
 impl Exec<'_> {
-    /// Whether the task was asked to stop. Long jobs look now and then, and return [`Error::Cancelled`].
+    /// Whether this attempt should stop: the task was cancelled, another copy of it was first, or it
+    /// takes longer than it may. Long jobs look now and then, and return [`Error::Cancelled`].
     pub fn cancelled(&self) -> bool {
-        self.signal.is_cancelled()
+        self.signal.is_stopped(self.attempt)
     }
 
     /// Tells how much of this attempt is done, from 0 to 1; NaN tells nothing.
@@ -113,9 +131,9 @@ impl Exec<'_> {
     }
 
     /// Called before a result is put where others see it: from here on the task can't be
-    /// cancelled any more. `Err(Cancelled)` if it already was.
+    /// cancelled any more, and no other copy of it counts. `Err(Cancelled)` if it already was, or one does.
     pub fn commit(&self) -> Result<()> {
-        self.signal.commit()
+        self.signal.commit(self.attempt)
     }
 }
 
@@ -123,36 +141,63 @@ impl Exec<'_> {
 /// longer than the task's id is known.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
-    /// One of the three below; a cancel and a commit race for it, and one wins.
-    claim: AtomicU8,
+    /// Who decides how the task ends: nobody yet, a cancel, or the attempt that committed. They race
+    /// for this word, and one wins.
+    claim: AtomicU64,
+    /// Attempts up to this one are asked to stop.
+    stop: AtomicU32,
     progress: AtomicU64,
     /// Set once, under the scheduler's lock, when the task has ended.
     pub outcome: OnceLock<Result<Wait>>,
 }
 
-const OPEN: u8 = 0;
-const CANCELLED: u8 = 1;
-const COMMITTED: u8 = 2;
+const OPEN: u64 = 0;
+const CANCELLED: u64 = 1;
+/// Plus the attempt.
+const COMMITTED: u64 = 1 << 32;
 
 impl Signal {
+    /// The whole task was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.claim.load(Ordering::Acquire) == CANCELLED
+    }
+
+    /// This attempt should stop.
+    pub fn is_stopped(&self, attempt: u32) -> bool {
+        match self.claim.load(Ordering::Acquire) {
+            OPEN => attempt <= self.stop.load(Ordering::Acquire),
+            claim => claim != COMMITTED + u64::from(attempt),
+        }
+    }
+
+    /// Another attempt than this has committed.
+    pub fn is_lost(&self, attempt: u32) -> bool {
+        let claim = self.claim.load(Ordering::Acquire);
+        claim > CANCELLED && claim != COMMITTED + u64::from(attempt)
     }
 
     pub fn cancel(&self) {
         let _ = self.claim.compare_exchange(OPEN, CANCELLED, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    pub fn commit(&self) -> Result<()> {
-        match self.claim.compare_exchange(OPEN, COMMITTED, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) | Err(COMMITTED) => Ok(()),
+    /// Asks this attempt and all before it to stop.
+    pub fn stop(&self, attempt: u32) {
+        self.stop.fetch_max(attempt, Ordering::AcqRel);
+    }
+
+    pub fn commit(&self, attempt: u32) -> Result<()> {
+        let mine = COMMITTED + u64::from(attempt);
+        match self.claim.compare_exchange(OPEN, mine, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Ok(()),
+            Err(claim) if claim == mine => Ok(()),
             Err(_) => Err(Error::Cancelled),
         }
     }
 
-    /// Before another attempt: nothing is committed or done yet. A cancel stays.
-    pub fn renew(&self) {
-        let _ = self.claim.compare_exchange(COMMITTED, OPEN, Ordering::AcqRel, Ordering::Acquire);
+    /// Before another attempt: what this one has committed counts no more. A cancel stays.
+    pub fn renew(&self, attempt: u32) {
+        let mine = COMMITTED + u64::from(attempt);
+        let _ = self.claim.compare_exchange(mine, OPEN, Ordering::AcqRel, Ordering::Acquire);
         self.report(0.0);
     }
 

@@ -4,17 +4,21 @@
 //! the other, and sleeps when there is none.
 
 use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use log::Level;
 
 use super::fork::Birthplace;
-use super::state::{Assignment, Attempt, Core, Verdict};
+use super::placement::Assignment;
+use super::state::{Core, Ended};
 use super::task::{Exec, Job, TaskId};
+use super::verdict::Attempt;
 use crate::backend::{Backend, Queue};
-use crate::device::{DeviceInfo, Health};
+use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 
 /// Bytes of a worker's stack: what the main thread of a program has, for the caller's code expects it.
@@ -23,7 +27,9 @@ const STACK: usize = 8 << 20;
 /// What the threads of a scheduler share.
 pub struct Shared {
     pub born: Birthplace,
-    pub core: Mutex<Core>,
+    /// The scheduler's time begins here.
+    pub begin: Instant,
+    pub book: Mutex<Book>,
     pub devices: Vec<DeviceInfo>,
     /// By device.
     pub backends: Vec<Arc<dyn Backend>>,
@@ -31,7 +37,41 @@ pub struct Shared {
     pub work: Vec<Condvar>,
     /// Where waiters sleep.
     pub ended: Condvar,
+    /// Where the thread sleeps that watches the time.
+    pub time: Condvar,
     pub threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What stands under the one lock: the tasks, and the threads for them.
+pub struct Book {
+    pub core: Core,
+    /// By device.
+    pub staff: Vec<Staff>,
+    /// A thread watches the time.
+    pub watched: bool,
+}
+
+/// The worker threads of a device.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Staff {
+    pub workers: u32,
+    pub idle: u32,
+    /// Started or woken, and have not looked for a task yet.
+    pub called: u32,
+}
+
+impl Deref for Book {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl DerefMut for Book {
+    fn deref_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
 }
 
 thread_local! {
@@ -47,8 +87,12 @@ pub struct Inside {
 }
 
 impl Shared {
-    pub fn lock(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn now(&self) -> Duration {
+        self.begin.elapsed()
     }
 
     /// The task of this scheduler in whose job the calling thread is.
@@ -57,36 +101,40 @@ impl Shared {
         std::ptr::eq(shared, self).then_some(inside)
     }
 
-    /// After a task has become ready: wakes or starts a worker where it could start now.
-    pub fn call_worker(self: &Arc<Self>, core: &mut Core, id: TaskId) {
-        let Some(index) = core.device_for(id) else { return };
-        let device = &mut core.devices[index];
-        if device.idle <= device.called && device.workers < device.slots + device.waiting {
-            let slot = device.workers % device.slots;
-            if !self.start(core, index, slot) && core.devices[index].workers == 0 {
-                return;
-            }
+    /// After something has become ready, or room: calls a worker for each slot where something should begin.
+    pub fn call_workers(self: &Arc<Self>, book: &mut Book) {
+        if book.ready.is_empty() && book.counts.running == 0 {
+            return;
         }
-        core.devices[index].called += 1;
-        self.work[index].notify_one();
-    }
-
-    /// The same for the first ready task that could start now, whichever that is.
-    pub fn call_for_any(self: &Arc<Self>, core: &mut Core) {
-        if let Some(id) = core.callable() {
-            self.call_worker(core, id);
+        let mut answering: Vec<u32> = book.staff.iter().map(|staff| staff.called).collect();
+        for index in book.wanted(self.now()) {
+            if answering[index] > 0 {
+                answering[index] -= 1;
+                continue;
+            }
+            let device = &book.core.devices[index];
+            let Staff { workers, idle, called } = book.staff[index];
+            let (slots, waiting) = (device.slots, device.waiting);
+            if idle <= called && workers < slots + waiting {
+                let slot = workers % slots;
+                if !self.start(book, index, slot) && workers == 0 {
+                    continue;
+                }
+            }
+            book.staff[index].called += 1;
+            self.work[index].notify_one();
         }
     }
 
     /// Starts a worker. A thread that can't be had is the device's loss only if it has no other.
-    pub fn start(self: &Arc<Self>, core: &mut Core, index: usize, slot: u32) -> bool {
+    pub fn start(self: &Arc<Self>, book: &mut Book, index: usize, slot: u32) -> bool {
         let shared = self.clone();
         let name = format!("gpusched {}/{slot}", self.devices[index].label());
         let thread =
             thread::Builder::new().name(name).stack_size(STACK).spawn(move || work(&shared, index, slot));
         match thread {
             Ok(thread) => {
-                core.devices[index].workers += 1;
+                book.staff[index].workers += 1;
                 let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
                 threads.retain(|thread| !thread.is_finished());
                 threads.push(thread);
@@ -94,70 +142,111 @@ impl Shared {
             }
             Err(error) => {
                 let text = format!("no thread for {}: {error}", self.devices[index].label());
-                core.notes.push((Level::Error, text));
+                book.notes.push((Level::Error, text));
                 false
             }
         }
     }
 
-    /// Ends a task: its job goes first, then everybody may know.
-    pub fn end(&self, id: TaskId, job: Box<dyn Job>, outcome: Result<()>) {
-        discard(job);
-        let mut core = self.lock();
-        core.end(id, outcome);
-        // Memory or a device that was kept for this task may be free now.
-        self.wake_everyone(&core);
-    }
-
-    /// Nothing starts on a device any more; queued tasks that have no other end here, the others are
-    /// looked for by the workers that this wakes or starts.
-    pub fn retire(self: &Arc<Self>, index: usize, why: &str) {
-        let homeless = self.lock().retire(index, why);
-        self.log();
-        for (id, job, error) in homeless {
-            self.end(id, job, Err(error));
+    /// After any change: ends what has ended, jobs first, calls workers for what is ready, wakes who
+    /// may go on, and logs. The lock is given back in between and at the end.
+    pub fn settle<'a>(self: &'a Arc<Self>, mut book: MutexGuard<'a, Book>) {
+        while let Some(Ended { id, job, outcome }) = book.ended.pop() {
+            drop(book);
+            discard(job);
+            book = self.lock();
+            let now = self.now();
+            book.publish(now, id, outcome);
         }
-        let mut core = self.lock();
-        for id in core.ready_ids() {
-            self.call_worker(&mut core, id);
-        }
-        self.wake_everyone(&core);
-    }
-
-    /// Logs what is to be logged; not under the lock, for the log may be the caller's code.
-    pub fn log(&self) {
-        let notes = std::mem::take(&mut self.lock().notes);
+        self.call_workers(&mut book);
+        self.watch(&mut book);
+        self.wake_everyone(&book);
+        let notes = std::mem::take(&mut book.notes);
+        drop(book);
         for (level, text) in notes {
             log::log!(level, "{text}");
         }
     }
 
+    /// Sees to it that somebody watches the time.
+    fn watch(self: &Arc<Self>, book: &mut Book) {
+        if book.watched || book.alarm(self.now()).is_none() {
+            return;
+        }
+        let shared = self.clone();
+        let thread = thread::Builder::new().name("gpusched time".into()).spawn(move || watch_time(&shared));
+        match thread {
+            Ok(thread) => {
+                book.watched = true;
+                self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            }
+            Err(error) => {
+                book.notes.push((Level::Error, format!("no thread to watch deadlines: {error}")));
+            }
+        }
+    }
+
     /// The lock is held while notifying, so that a sleeper has either seen the change or hears this.
-    pub fn wake_everyone(&self, _held: &MutexGuard<'_, Core>) {
+    pub fn wake_everyone(&self, _held: &MutexGuard<'_, Book>) {
         self.work.iter().for_each(Condvar::notify_all);
         self.ended.notify_all();
+        self.time.notify_all();
     }
 }
 
 /// Drops a caller's job, which may panic in doing so.
-fn discard(job: Box<dyn Job>) {
+fn discard(job: Arc<dyn Job>) {
     if catch_unwind(AssertUnwindSafe(|| drop(job))).is_err() {
         log::error!("a task's drop callback panicked");
     }
 }
 
+/// Lets time pass for the planned tasks, until the scheduler has stopped and nothing is left to watch.
+fn watch_time(shared: &Arc<Shared>) {
+    let mut book = shared.lock();
+    loop {
+        let now = shared.now();
+        if book.stopping && book.staff.iter().all(|staff| staff.workers == 0) {
+            book.watched = false;
+            return;
+        }
+        match book.alarm(now) {
+            Some(alarm) if alarm <= now => {
+                book.pass(now);
+                shared.settle(book);
+                book = shared.lock();
+            }
+            Some(alarm) => {
+                let waited = shared.time.wait_timeout(book, alarm - now);
+                book = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            None => book = shared.time.wait(book).unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
+/// The queue of a worker, and the context of the device in which it was opened.
+struct Opened {
+    queue: Box<dyn Queue>,
+    context: u32,
+}
+
 fn work(shared: &Arc<Shared>, index: usize, slot: u32) {
-    let mut queue = None;
+    let mut opened = None;
     while let Some(assignment) = next(shared, index, slot) {
-        INSIDE.set(Some((Arc::as_ptr(shared), Inside { device: index, task: assignment.id })));
-        let attempt = attempt(shared, index, slot, &mut queue, &assignment);
-        // The job's drop is the caller's code inside the task, too.
-        settle(shared, index, assignment, attempt);
+        let (id, number) = (assignment.id, assignment.attempt);
+        INSIDE.set(Some((Arc::as_ptr(shared), Inside { device: index, task: id })));
+        let how = attempt(shared, index, slot, &mut opened, &assignment);
+        // The job's drop is the caller's code inside the task, too: it may be the last to hold it.
+        discard(assignment.job);
+        let mut book = shared.lock();
+        let now = shared.now();
+        book.judge(now, index, id, number, how);
+        shared.settle(book);
         INSIDE.set(None);
-        shared.log();
     }
     // The queue is the backend's, which may panic in closing it.
-    if catch_unwind(AssertUnwindSafe(|| drop(queue))).is_err() {
+    if catch_unwind(AssertUnwindSafe(|| drop(opened))).is_err() {
         log::error!("the queue of {} panicked when it was closed", shared.devices[index].label());
     }
 }
@@ -166,27 +255,30 @@ fn work(shared: &Arc<Shared>, index: usize, slot: u32) {
 fn next(shared: &Arc<Shared>, index: usize, slot: u32) -> Option<Assignment> {
     let ordinal = shared.devices[index].ordinal;
     let free_bytes = || shared.backends[index].free_bytes(ordinal).unwrap_or(u64::MAX);
-    let mut core = shared.lock();
+    let mut book = shared.lock();
     loop {
-        let device = &mut core.devices[index];
-        device.called = device.called.saturating_sub(1);
-        let surplus = device.workers > device.slots + device.waiting;
-        let assignment = if surplus { None } else { core.take(index, slot, &free_bytes) };
+        let staff = &mut book.staff[index];
+        staff.called = staff.called.saturating_sub(1);
+        let workers = staff.workers;
+        let device = &book.devices[index];
+        let surplus = workers > device.slots + device.waiting;
+        let retired = device.retired.is_some();
+        let assignment = if surplus { None } else { book.take(shared.now(), index, slot, &free_bytes) };
         if assignment.is_some() {
             // There may be room, and a task, for another worker beside this one.
-            shared.call_for_any(&mut core);
+            shared.call_workers(&mut book);
+            shared.watch(&mut book);
             return assignment;
         }
-        let retired = core.devices[index].info.health == Health::Retired;
-        if surplus || core.stopping || retired {
-            core.devices[index].workers -= 1;
+        if surplus || book.stopping || retired {
+            book.staff[index].workers -= 1;
             // If it was this one that was called, another has to answer; and a shutdown counts.
-            shared.wake_everyone(&core);
+            shared.wake_everyone(&book);
             return None;
         }
-        core.devices[index].idle += 1;
-        core = shared.work[index].wait(core).unwrap_or_else(PoisonError::into_inner);
-        core.devices[index].idle -= 1;
+        book.staff[index].idle += 1;
+        book = shared.work[index].wait(book).unwrap_or_else(PoisonError::into_inner);
+        book.staff[index].idle -= 1;
     }
 }
 
@@ -195,18 +287,27 @@ fn attempt(
     shared: &Shared,
     index: usize,
     slot: u32,
-    queue: &mut Option<Box<dyn Queue>>,
+    opened: &mut Option<Opened>,
     assignment: &Assignment,
 ) -> Attempt {
     let device = &shared.devices[index];
-    if queue.is_none() {
+    let context = assignment.context;
+    if opened.as_ref().is_some_and(|opened| opened.context != context) {
+        let _ = caught(|| {
+            drop(opened.take());
+            Ok(())
+        });
+    }
+    if opened.is_none() {
         let slots = shared.lock().devices[index].slots;
         match caught(|| shared.backends[index].open(device.ordinal, slot, slots)) {
-            Ok(opened) => *queue = Some(opened),
+            Ok(queue) => *opened = Some(Opened { queue, context }),
             Err(error) => return Attempt::NoQueue(format!("it could not be opened: {error}")),
         }
     }
-    let Some(queue) = queue.as_mut() else { return Attempt::NoQueue("it has no queue".into()) };
+    let Some(Opened { queue, .. }) = opened.as_mut() else {
+        return Attempt::NoQueue("it has no queue".into());
+    };
     if let Err(error) = caught(|| queue.enter()) {
         return Attempt::NoQueue(format!("it could not be made current: {error}"));
     }
@@ -237,33 +338,4 @@ fn caught<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
         std::mem::forget(payload);
         Err(Error::Panic { message })
     })
-}
-
-fn settle(shared: &Arc<Shared>, index: usize, assignment: Assignment, attempt: Attempt) {
-    let id = assignment.id;
-    let mut core = shared.lock();
-    match core.judge(index, assignment, attempt) {
-        Verdict::End(outcome, job) => {
-            drop(core);
-            shared.log();
-            shared.end(id, job, outcome);
-        }
-        Verdict::Again => {
-            shared.call_worker(&mut core, id);
-            shared.wake_everyone(&core);
-            drop(core);
-            shared.log();
-        }
-        Verdict::Retire(why) => {
-            drop(core);
-            shared.log();
-            shared.retire(index, &why);
-        }
-        Verdict::EndAndRetire(outcome, job, why) => {
-            drop(core);
-            shared.log();
-            shared.end(id, job, outcome);
-            shared.retire(index, &why);
-        }
-    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use gpusched::device::Health;
+use gpusched::error::DeviceFault;
 use gpusched::sched::{DeviceMask, Exec, State, Task, Wait};
 use gpusched::{Error, Result};
 
@@ -117,8 +118,11 @@ fn without_a_device_left_what_remains_ends_with_words() {
 #[test]
 fn a_task_that_fails_two_devices_is_not_given_a_third() {
     let scheduler = Scripted::new(3).scheduler(1);
-    let (task, calls) =
-        failing(9, |exec| Error::Device { device: exec.device.label(), what: "illegal address".into() });
+    let (task, calls) = failing(9, |exec| Error::Device {
+        device: exec.device.label(),
+        what: "illegal address".into(),
+        fault: DeviceFault::Poisoned,
+    });
     let id = scheduler.submit(task).unwrap();
     assert!(matches!(wait(&scheduler, id), Err(Error::Device { .. })));
     assert_eq!(calls.load(Ordering::Relaxed), 2);
@@ -132,7 +136,8 @@ fn memory_that_is_short_in_company_is_tried_again_alone() {
     let gate = Gate::new();
     scheduler.submit(gated(&gate)).unwrap();
     gate.came(1);
-    let short = |_: &Exec<'_>| Error::NoMemory { what: "x".into(), needed: 2, place: "y".into(), there: 1 };
+    let short =
+        |_: &Exec<'_>| Error::NoMemory { what: "x".into(), needed: 2000, place: "y".into(), there: 1 };
     let (task, calls) = failing(1, short);
     let id = scheduler.submit(task).unwrap();
     while calls.load(Ordering::Relaxed) == 0 {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use gpusched::backend::cpu::Team;
 use gpusched::backend::{Backend, Lane, Queue};
 use gpusched::device::{BackendKind, DeviceId, DeviceInfo, Health};
+use gpusched::error::DeviceFault;
 use gpusched::sched::{Exec, Scheduler, Task, TaskId, Wait};
 use gpusched::{Error, Result};
 
@@ -67,6 +68,7 @@ impl Backend for Scripted {
             cpu_threads: None,
             total_bytes: self.total,
             free_bytes: self.free.load(Ordering::Relaxed),
+            speed: None,
             health: Health::Good,
         };
         Ok((0..self.devices).map(device).collect())
@@ -80,7 +82,11 @@ impl Backend for Scripted {
         assert!(slot < slots);
         self.opened.fetch_add(1, Ordering::Relaxed);
         if self.broken.load(Ordering::Relaxed) >> ordinal & 1 == 1 {
-            return Err(Error::Device { device: format!("cuda:{ordinal}"), what: "scripted to fail".into() });
+            return Err(Error::Device {
+                device: format!("cuda:{ordinal}"),
+                what: "scripted to fail".into(),
+                fault: DeviceFault::Lost,
+            });
         }
         Ok(Box::new(Slot(Team::new(1)?)))
     }

@@ -47,6 +47,7 @@ impl Backend for CpuBackend {
             cpu_threads: Some(self.threads),
             total_bytes: host::total_bytes(),
             free_bytes: host::free_bytes(),
+            speed: None,
             health: Health::Good,
         }])
     }

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use super::barrier::Barrier;
 use super::float_mode::FloatMode;
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 
 /// Threads of one slot, the worker's own included.
 pub struct Team {
@@ -76,6 +76,7 @@ impl Team {
                 .map_err(|why| Error::Device {
                     device: "cpu:0".into(),
                     what: format!("thread {index} of {count} could not be started: {why}"),
+                    fault: DeviceFault::Lost,
                 })?;
             team.threads.push(thread);
         }

@@ -1,15 +1,18 @@
 //! The scheduler on devices that exist only on paper, in virtual time: the same state and the same
 //! policy as with real threads, driven by one loop over events instead of by workers.
 
+mod bound;
 mod report;
 mod scenario;
+mod world;
 
+pub use bound::lower_bound;
 pub use report::{DeviceReport, Event, EventKind, Report};
 pub use scenario::{Fault, FaultKind, Scenario, SimDevice, SimTask};
 
-use crate::error::Result;
-
-/// Runs a scenario to its end.
-pub fn run(scenario: &Scenario) -> Result<Report> {
-    Ok(Report::empty(scenario))
+/// Runs a scenario to its end. The same scenario gives the same report.
+///
+/// A simulated task looks all the time whether it should stop, unless its device hangs.
+pub fn run(scenario: &Scenario) -> Report {
+    world::World::new(scenario).run()
 }

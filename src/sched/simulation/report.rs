@@ -1,6 +1,5 @@
 //! What a simulated run has come to.
 
-use super::scenario::Scenario;
 use crate::error::Error;
 use crate::sched::State;
 
@@ -54,16 +53,4 @@ pub enum EventKind {
     Return,
     /// The task has ended; device and attempt are those of its last attempt.
     End(State),
-}
-
-impl Report {
-    pub(super) fn empty(scenario: &Scenario) -> Self {
-        let devices = scenario.devices.iter();
-        Report {
-            devices: devices
-                .map(|device| DeviceReport { name: device.name.clone(), ..Default::default() })
-                .collect(),
-            ..Default::default()
-        }
-    }
 }

@@ -1,0 +1,261 @@
+//! How fast each device is, for each class of tasks: what is guessed, and what was seen.
+//!
+//! A device's seconds per unit of work are those that it took, shrunk toward its prior as if
+//! [`PSEUDO`] average tasks had run there at the prior's rate:
+//! `(seconds seen + PSEUDO * mean * unit / prior) / (work seen + PSEUDO * mean)`.
+//! Priors only have to be right relative to each other: `unit` is what all devices together have
+//! shown a prior of 1 to be worth. Old samples fade, so a device that has become slow is known
+//! to be. A sample counts as at most [`SURPRISE`] times what was expected, either way: one odd task or
+//! clock must not condemn a device, or make it look like a marvel. The first sample of a device,
+//! which may have paid for a context and for loading code, is dropped when a second one shows it
+//! to have been much slower.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Average tasks that a prior weighs.
+const PSEUDO: f64 = 2.0;
+/// What a sample weighs after the next one has come.
+const FADE: f64 = 0.95;
+const SURPRISE: f64 = 4.0;
+/// A first sample that was so many times slower than the second was a warm-up.
+const WARM_UP: f64 = 1.5;
+/// Durations remembered of each class, relative to what was expected of them.
+const REMEMBERED: usize = 32;
+
+/// Of all devices of a scheduler, by their position in it.
+#[derive(Debug, Default)]
+pub struct Rates {
+    priors: Vec<Option<f64>>,
+    classes: BTreeMap<u32, Class>,
+}
+
+#[derive(Debug, Default)]
+struct Class {
+    devices: Vec<Seen>,
+    /// Of tasks that told their work.
+    told: f64,
+    told_work: f64,
+    /// Seconds taken over seconds expected, the newest last.
+    ratios: VecDeque<f64>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Seen {
+    /// From an earlier run, better than the device's general prior.
+    prior: Option<f64>,
+    seconds: f64,
+    work: f64,
+    samples: u64,
+    first: (f64, f64),
+}
+
+impl Rates {
+    /// `priors`: a guess of each device's rate in whatever unit, the same for all; `None`: no idea.
+    pub fn new(priors: Vec<Option<f64>>) -> Self {
+        let sane = |prior: Option<f64>| prior.filter(|prior| prior.is_finite() && *prior > 0.0);
+        Rates { priors: priors.into_iter().map(sane).collect(), classes: BTreeMap::new() }
+    }
+
+    /// A task of this class was submitted.
+    pub fn announce(&mut self, class: u32, work: Option<f64>) {
+        let class = self.class(class);
+        if let Some(work) = work {
+            class.told += 1.0;
+            class.told_work += work;
+        }
+    }
+
+    /// What an earlier run has learned, in work per second.
+    pub fn remember(&mut self, class: u32, device: usize, rate: f64) {
+        if let Some(seen) = self.class(class).devices.get_mut(device)
+            && rate.is_finite()
+            && rate > 0.0
+        {
+            seen.prior = Some(rate);
+        }
+    }
+
+    /// A task has taken so long on a device.
+    pub fn learn(&mut self, class: u32, device: usize, work: Option<f64>, seconds: f64) {
+        let expected = self.seconds(class, device, work);
+        let known = self.knows(class);
+        let class = self.class(class);
+        let work = work.unwrap_or_else(|| class.unit());
+        let seconds = seconds.max(1e-9);
+        if let Some(expected) = expected.filter(|_| known) {
+            if class.ratios.len() == REMEMBERED {
+                class.ratios.pop_front();
+            }
+            class.ratios.push_back(seconds / expected);
+        }
+        let Some(seen) = class.devices.get_mut(device) else { return };
+        let mut counted = match expected {
+            Some(expected) if known => seconds.clamp(expected / SURPRISE, expected * SURPRISE),
+            _ => seconds,
+        };
+        if seen.samples == 0 {
+            seen.first = (counted, work);
+        }
+        if seen.samples == 1 {
+            let (first_seconds, first_work) = seen.first;
+            if first_seconds / first_work > WARM_UP * seconds / work {
+                (seen.seconds, seen.work) = (0.0, 0.0);
+                counted = seconds;
+            }
+        }
+        seen.seconds = seen.seconds * FADE + counted;
+        seen.work = seen.work * FADE + work;
+        seen.samples += 1;
+    }
+
+    /// How long a task should take on a device. `None`: nothing is known of the device.
+    pub fn seconds(&self, class: u32, device: usize, work: Option<f64>) -> Option<f64> {
+        let general = self.priors.get(device).copied().flatten();
+        let Some(class) = self.classes.get(&class) else {
+            return general.map(|prior| work.unwrap_or(1.0) / prior);
+        };
+        let mean = class.unit();
+        let work = work.unwrap_or(mean);
+        let seen = class.devices.get(device)?;
+        // An earlier run's rate is absolute; a general prior is worth what devices have shown it to be.
+        let guess = seen.prior.map(|rate| 1.0 / rate).or_else(|| Some(self.worth(class) / general?));
+        let each = match guess {
+            Some(guess) => (seen.seconds + PSEUDO * mean * guess) / (seen.work + PSEUDO * mean),
+            None if seen.samples > 0 => seen.seconds / seen.work,
+            None => return None,
+        };
+        Some(work * each)
+    }
+
+    /// By what factor a device may really be faster or slower than [`Rates::seconds`] tells, roughly: tasks
+    /// that tell their work scatter by a fifth, others by two thirds.
+    pub fn doubt(&self, class: u32, device: usize, told: bool) -> f64 {
+        let seen = self.classes.get(&class).and_then(|class| class.devices.get(device));
+        let (samples, guess) = seen.map_or((0, false), |seen| (seen.samples, seen.prior.is_some()));
+        let guess = guess || self.priors.get(device).is_some_and(Option::is_some);
+        let weight = samples as f64 + if guess { PSEUDO } else { 0.0 };
+        1.0 + if told { 0.2 } else { 0.7 } / weight.max(0.5).sqrt()
+    }
+
+    /// Seconds times prior per unit of work, over all devices that have both a prior and samples.
+    fn worth(&self, class: &Class) -> f64 {
+        let mut both =
+            self.priors.iter().zip(&class.devices).filter_map(|(prior, seen)| Some(((*prior)?, seen)));
+        let (seconds, work) = both.by_ref().fold((0.0, 0.0), |(seconds, work), (prior, seen)| {
+            (seconds + seen.seconds * prior, work + seen.work)
+        });
+        if work > 0.0 { seconds / work } else { 1.0 }
+    }
+
+    /// Whether an absolute duration can be told: a prior alone is only relative.
+    pub fn knows(&self, class: u32) -> bool {
+        self.classes.get(&class).is_some_and(|class| class.devices.iter().any(|seen| seen.samples > 0))
+    }
+
+    /// So many times longer than expected is what tasks of this class take, robustly: the mean without
+    /// the fifth at either end. `None` before three have ended.
+    pub fn usual(&self, class: u32) -> Option<f64> {
+        let class = self.classes.get(&class)?;
+        let mut ratios: Vec<f64> = class.ratios.iter().copied().collect();
+        if ratios.len() < 3 {
+            return None;
+        }
+        ratios.sort_by(f64::total_cmp);
+        let cut = ratios.len() / 5;
+        let kept = &ratios[cut..ratios.len() - cut];
+        Some(kept.iter().sum::<f64>() / kept.len() as f64)
+    }
+
+    /// Work per second that was seen of a device, and in how many tasks.
+    pub fn learned(&self) -> impl Iterator<Item = (u32, usize, f64, u64)> {
+        self.classes.iter().flat_map(|(&number, class)| {
+            class
+                .devices
+                .iter()
+                .enumerate()
+                .filter(|(_, seen)| seen.samples > 0)
+                .map(move |(device, seen)| (number, device, seen.work / seen.seconds, seen.samples))
+        })
+    }
+
+    fn class(&mut self, number: u32) -> &mut Class {
+        let devices = self.priors.len();
+        self.classes
+            .entry(number)
+            .or_insert_with(|| Class { devices: vec![Seen::default(); devices], ..Class::default() })
+    }
+}
+
+impl Class {
+    /// Mean work of the tasks that told it; 1, as if each were one unit, where none did.
+    fn unit(&self) -> f64 {
+        if self.told > 0.0 { self.told_work / self.told } else { 1.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() <= 0.03 * b.abs()
+    }
+
+    #[test]
+    fn priors_are_relative_until_one_device_has_shown_their_worth() {
+        let mut rates = Rates::new(vec![Some(200.0), Some(100.0), None]);
+        rates.announce(0, Some(6.0));
+        let ratio = rates.seconds(0, 1, Some(6.0)).unwrap() / rates.seconds(0, 0, Some(6.0)).unwrap();
+        assert!(close(ratio, 2.0));
+        assert_eq!(rates.seconds(0, 2, Some(6.0)), None);
+        rates.learn(0, 0, Some(6.0), 3.0);
+        assert!(close(rates.seconds(0, 1, Some(6.0)).unwrap(), 6.0), "half as fast as the other");
+    }
+
+    #[test]
+    fn what_is_seen_wins_over_a_wrong_prior_and_a_change_is_noticed() {
+        let mut rates = Rates::new(vec![Some(1.0), Some(1.0)]);
+        for _ in 0..60 {
+            rates.learn(0, 0, Some(1.0), 1.0);
+            rates.learn(0, 1, Some(1.0), 3.0);
+        }
+        assert!(
+            close(rates.seconds(0, 1, Some(1.0)).unwrap(), 3.0)
+                || rates.seconds(0, 1, Some(1.0)).unwrap() > 2.7
+        );
+        for _ in 0..60 {
+            rates.learn(0, 1, Some(1.0), 1.0);
+        }
+        assert!(rates.seconds(0, 1, Some(1.0)).unwrap() < 1.15, "it has recovered");
+    }
+
+    #[test]
+    fn one_odd_sample_changes_little() {
+        let mut rates = Rates::new(vec![Some(1.0)]);
+        for _ in 0..20 {
+            rates.learn(0, 0, Some(1.0), 1.0);
+        }
+        rates.learn(0, 0, Some(1.0), 1e-6);
+        assert!(rates.seconds(0, 0, Some(1.0)).unwrap() > 0.9);
+        rates.learn(0, 0, Some(1.0), 1e6);
+        assert!(rates.seconds(0, 0, Some(1.0)).unwrap() < 1.4);
+    }
+
+    #[test]
+    fn a_warm_up_is_forgotten() {
+        let mut rates = Rates::new(vec![None]);
+        rates.learn(0, 0, Some(1.0), 20.0);
+        rates.learn(0, 0, Some(1.0), 1.0);
+        assert!(rates.seconds(0, 0, Some(1.0)).unwrap() < 1.1);
+    }
+
+    #[test]
+    fn the_usual_needs_three_and_ignores_the_odd() {
+        let mut rates = Rates::new(vec![Some(1.0)]);
+        for (count, seconds) in [1.0, 1.0, 1.0, 500.0, 1.0, 1.0].into_iter().enumerate() {
+            assert_eq!(rates.usual(0).is_some(), count > 3, "the first tells only the unit");
+            rates.learn(0, 0, Some(1.0), seconds);
+        }
+        assert!(rates.usual(0).unwrap() < 1.5);
+    }
+}

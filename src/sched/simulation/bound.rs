@@ -1,0 +1,57 @@
+//! What no schedule can beat.
+
+use super::scenario::Scenario;
+
+/// The larger of two times: when all slots of all devices together could have done all work, each device
+/// until it is lost; and what the longest task takes on the fastest device. Infinite if all devices
+/// are lost before the work could be done.
+pub fn lower_bound(scenario: &Scenario) -> f64 {
+    let work: f64 = scenario.tasks.iter().map(|task| task.work).sum();
+    let longest = scenario.tasks.iter().map(|task| task.work).fold(0.0, f64::max);
+    let fastest = scenario.devices.iter().map(|device| device.speed).fold(0.0, f64::max);
+    let mut ends: Vec<f64> = scenario.devices.iter().filter_map(|device| device.fail_at).collect();
+    ends.push(f64::INFINITY);
+    ends.sort_by(f64::total_cmp);
+    let (mut time, mut done) = (0.0, 0.0);
+    for end in ends {
+        let alive =
+            scenario.devices.iter().filter(|device| device.fail_at.is_none_or(|fail_at| fail_at >= end));
+        let speed: f64 = alive.map(|device| device.speed * f64::from(device.slots)).sum();
+        let needed = if speed > 0.0 { (work - done) / speed } else { f64::INFINITY };
+        if time + needed <= end {
+            return (time + needed).max(longest / fastest);
+        }
+        done += speed * (end - time);
+        time = end;
+    }
+    f64::INFINITY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{SimDevice, SimTask};
+    use super::*;
+
+    fn world(speeds: &[f64], works: &[f64]) -> Scenario {
+        Scenario {
+            seed: 0,
+            devices: speeds.iter().map(|&speed| SimDevice::new("", speed)).collect(),
+            tasks: works.iter().map(|&work| SimTask::new(work)).collect(),
+        }
+    }
+
+    #[test]
+    fn all_work_over_all_speed_or_the_longest_on_the_fastest() {
+        assert_eq!(lower_bound(&world(&[2.0, 1.0], &[3.0, 3.0, 3.0])), 3.0);
+        assert_eq!(lower_bound(&world(&[2.0, 1.0], &[9.0, 1.0])), 4.5);
+    }
+
+    #[test]
+    fn a_device_counts_until_it_is_lost() {
+        let mut world = world(&[2.0, 1.0], &[6.0, 6.0]);
+        world.devices[0].fail_at = Some(2.0);
+        assert_eq!(lower_bound(&world), 8.0);
+        world.devices[1].fail_at = Some(7.0);
+        assert_eq!(lower_bound(&world), f64::INFINITY);
+    }
+}

@@ -1,0 +1,467 @@
+//! The loop over events: what worker threads, devices and time do to a real scheduler.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::bound::lower_bound;
+use super::report::{DeviceReport, Event, EventKind, Report};
+use super::scenario::{FaultKind, Scenario};
+use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
+use crate::error::{DeviceFault, Error, Result};
+use crate::sched::state::{Core, Ended};
+use crate::sched::task::{Exec, Signal, State, Task, TaskId, Wait};
+use crate::sched::verdict::Attempt;
+
+/// What an attempt takes that ends at once.
+const INSTANT: f64 = 1e-3;
+
+/// What happens at a time, and in which order at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Lost(usize),
+    Fault(usize, usize),
+    Submit(usize),
+    Cancel(usize),
+    /// The attempt of this number in [`World::attempts`], if it is still due at this version.
+    Return(usize, u32),
+    Alarm,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Due {
+    time: f64,
+    number: u64,
+    what: What,
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let order = self.time.total_cmp(&other.time);
+        order.then(self.what.cmp(&other.what)).then(self.number.cmp(&other.number))
+    }
+}
+
+/// An attempt that runs on a simulated device.
+struct Running {
+    id: TaskId,
+    task: usize,
+    device: usize,
+    slot: u32,
+    attempt: u32,
+    signal: Arc<Signal>,
+    /// Work that is left, as of `since`.
+    left: f64,
+    since: f64,
+    /// How it will end, if nothing comes between.
+    fate: Result<()>,
+    version: u32,
+    hung: bool,
+    over: bool,
+}
+
+struct Place {
+    speed: f64,
+    dead: bool,
+    free: Vec<u32>,
+    memory_short_until: f64,
+    resources_short_until: f64,
+    busy: f64,
+    tasks: u64,
+}
+
+pub struct World<'a> {
+    scenario: &'a Scenario,
+    core: Core,
+    now: f64,
+    due: BinaryHeap<Reverse<Due>>,
+    numbers: u64,
+    ids: Vec<Option<TaskId>>,
+    known: BTreeMap<TaskId, usize>,
+    refused: Vec<Option<Error>>,
+    ends: Vec<Option<(State, Option<Error>)>>,
+    failures: Vec<u32>,
+    places: Vec<Place>,
+    attempts: Vec<Running>,
+    events: Vec<Event>,
+    makespan: f64,
+}
+
+impl<'a> World<'a> {
+    pub fn new(scenario: &'a Scenario) -> Self {
+        let info = |(index, device): (usize, &super::SimDevice)| {
+            let info = DeviceInfo {
+                id: DeviceId::new(&format!("SIM-{index}")),
+                backend: BackendKind::Cpu,
+                ordinal: index as u32,
+                name: device.name.clone(),
+                pci_bus_id: None,
+                compute_capability: None,
+                cpu_threads: None,
+                total_bytes: device.memory_bytes,
+                free_bytes: device.memory_bytes,
+                speed: device.prior,
+                health: Health::Good,
+            };
+            (info, device.slots)
+        };
+        let place = |device: &super::SimDevice| Place {
+            speed: device.speed,
+            dead: false,
+            free: (0..device.slots).rev().collect(),
+            memory_short_until: 0.0,
+            resources_short_until: 0.0,
+            busy: 0.0,
+            tasks: 0,
+        };
+        let count = scenario.tasks.len();
+        let mut world = World {
+            scenario,
+            core: Core::new(scenario.devices.iter().enumerate().map(info).collect()),
+            now: 0.0,
+            due: BinaryHeap::new(),
+            numbers: 0,
+            ids: vec![None; count],
+            known: BTreeMap::new(),
+            refused: vec![None; count],
+            ends: vec![None; count],
+            failures: scenario.tasks.iter().map(|task| task.failures).collect(),
+            places: scenario.devices.iter().map(place).collect(),
+            attempts: Vec::new(),
+            events: Vec::new(),
+            makespan: 0.0,
+        };
+        for (index, device) in scenario.devices.iter().enumerate() {
+            if let Some(fail_at) = device.fail_at {
+                world.plan(fail_at, What::Lost(index));
+            }
+            for (fault, at) in device.faults.iter().enumerate() {
+                world.plan(at.at, What::Fault(index, fault));
+            }
+        }
+        for (index, task) in scenario.tasks.iter().enumerate() {
+            world.plan(task.submit_at, What::Submit(index));
+            if let Some(cancel_at) = task.cancel_at {
+                world.plan(cancel_at.max(task.submit_at), What::Cancel(index));
+            }
+        }
+        world
+    }
+
+    fn plan(&mut self, time: f64, what: What) {
+        self.numbers += 1;
+        self.due.push(Reverse(Due { time, number: self.numbers, what }));
+    }
+
+    fn clock(&self) -> Duration {
+        Duration::from_secs_f64(self.now)
+    }
+
+    pub fn run(mut self) -> Report {
+        let mut alarm = f64::INFINITY;
+        while let Some(Reverse(due)) = self.due.pop() {
+            if due.what == What::Alarm && due.time != alarm {
+                continue;
+            }
+            self.now = due.time;
+            self.happen(due.what);
+            // Tasks of the same moment arrive together.
+            let together = self.due.peek().is_some_and(|Reverse(next)| {
+                next.time == self.now
+                    && matches!(next.what, What::Submit(_) | What::Lost(_) | What::Fault(..))
+            });
+            if together {
+                continue;
+            }
+            self.settle();
+            self.dispatch();
+            let next = self.core.alarm(self.clock()).map_or(f64::INFINITY, |at| at.as_secs_f64());
+            let waiting = self.ends.iter().any(Option::is_none);
+            if next.is_finite() && waiting && (next != alarm || due.what == What::Alarm) {
+                alarm = next;
+                self.plan(next, What::Alarm);
+            }
+        }
+        self.report()
+    }
+
+    fn happen(&mut self, what: What) {
+        match what {
+            What::Submit(index) => self.submit(index),
+            What::Cancel(index) => {
+                if let Some(id) = self.ids[index] {
+                    let _ = self.core.cancel(id);
+                }
+            }
+            What::Lost(index) => {
+                self.places[index].dead = true;
+                self.fail_all(index, DeviceFault::Lost, "it has fallen off the bus");
+            }
+            What::Fault(index, fault) => self.fault(index, fault),
+            What::Return(number, version) => {
+                let run = &self.attempts[number];
+                if run.version == version && !run.over && !run.hung {
+                    self.leave(number);
+                }
+            }
+            What::Alarm => self.core.pass(self.clock()),
+        }
+    }
+
+    fn submit(&mut self, index: usize) {
+        let wanted = &self.scenario.tasks[index];
+        let mut after = Vec::new();
+        for &before in &wanted.after {
+            match self.ids.get(before).copied().flatten() {
+                Some(id) => after.push(id),
+                // It was refused, or does not come before this one: what it comes after is unknown.
+                None => return self.refuse(index, Error::Stale { what: "task", id: before as u64 }),
+            }
+        }
+        let task = Task {
+            device_bytes: wanted.device_bytes,
+            work: wanted.hint,
+            priority: wanted.priority,
+            retries: wanted.retries,
+            devices: wanted.devices,
+            deadline: wanted.deadline.map(Duration::from_secs_f64),
+            after,
+            idempotent: wanted.idempotent,
+            label: format!("{index}"),
+            ..Task::new(|_: &Exec<'_>| Ok(()))
+        };
+        let admitted = self.core.check(&task).and_then(|()| self.core.admit(self.clock(), task));
+        match admitted {
+            Ok(id) => {
+                self.ids[index] = Some(id);
+                self.known.insert(id, index);
+            }
+            Err(error) => self.refuse(index, error),
+        }
+    }
+
+    fn refuse(&mut self, index: usize, error: Error) {
+        self.ends[index] = Some((State::Failed, Some(error.clone())));
+        self.refused[index] = Some(error);
+    }
+
+    fn fault(&mut self, index: usize, fault: usize) {
+        match self.scenario.devices[index].faults[fault].kind {
+            FaultKind::OutOfMemory { seconds } => self.places[index].memory_short_until = self.now + seconds,
+            FaultKind::LaunchResources { seconds } => {
+                self.places[index].resources_short_until = self.now + seconds;
+            }
+            FaultKind::Poisoned => self.fail_all(index, DeviceFault::Poisoned, "an illegal address"),
+            FaultKind::Hang => {
+                for run in self.attempts.iter_mut().filter(|run| run.device == index && !run.over) {
+                    run.hung = true;
+                }
+            }
+            FaultKind::Slow { factor } => {
+                let (now, before) = (self.now, self.places[index].speed);
+                self.places[index].speed = before * factor;
+                for number in 0..self.attempts.len() {
+                    let run = &mut self.attempts[number];
+                    if run.device == index && !run.over {
+                        run.left = (run.left - before * (now - run.since)).max(0.0);
+                        run.since = now;
+                        self.expect(number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Everything that runs on a device fails now, the hung too if the device is gone.
+    fn fail_all(&mut self, index: usize, fault: DeviceFault, what: &str) {
+        for number in 0..self.attempts.len() {
+            let run = &mut self.attempts[number];
+            if run.device == index && !run.over && (!run.hung || fault == DeviceFault::Lost) {
+                let device = format!("sim:{index}");
+                run.fate = Err(Error::Device { device, what: what.into(), fault });
+                self.leave(number);
+            }
+        }
+    }
+
+    /// When an attempt will return as things are.
+    fn expect(&mut self, number: usize) {
+        let run = &mut self.attempts[number];
+        run.version += 1;
+        let (seconds, version) = (run.left / self.places[run.device].speed, run.version);
+        self.plan(self.now + seconds, What::Return(number, version));
+    }
+
+    /// An attempt returns.
+    fn leave(&mut self, number: usize) {
+        let clock = self.clock();
+        let run = &mut self.attempts[number];
+        run.over = true;
+        // As a job does that has something to put where others see it.
+        let fate = match std::mem::replace(&mut run.fate, Ok(())) {
+            Ok(()) => run.signal.commit(run.attempt),
+            Err(_) if run.signal.is_stopped(run.attempt) => Err(Error::Cancelled),
+            failed => failed,
+        };
+        let (device, slot, task, attempt, id) = (run.device, run.slot, run.task, run.attempt, run.id);
+        let place = &mut self.places[device];
+        place.free.push(slot);
+        place.free.sort_unstable_by(|a, b| b.cmp(a));
+        if fate.is_ok() {
+            place.tasks += 1;
+        }
+        self.events.push(Event { time: self.now, task, device, slot, attempt, kind: EventKind::Return });
+        let poisoned = matches!(fate, Err(Error::Device { fault: DeviceFault::Poisoned, .. }));
+        self.core.judge(clock, device, id, attempt, Attempt::Ran(fate));
+        if poisoned {
+            self.fail_all(device, DeviceFault::Poisoned, "another's illegal address");
+        }
+        self.settle();
+    }
+
+    /// Publishes what has ended, and lets those return that were asked to stop.
+    fn settle(&mut self) {
+        loop {
+            while let Some(Ended { id, outcome, .. }) = self.core.ended.pop() {
+                self.core.publish(self.clock(), id, outcome);
+                let task = self.known.get(&id).copied();
+                if let (Some(task), Ok(entry)) = (task, self.core.tasks.get(id)) {
+                    let error = match entry.signal.outcome.get() {
+                        Some(Err(error)) => Some(error.clone()),
+                        Some(Ok(Wait::Cancelled)) => Some(Error::Cancelled),
+                        _ => None,
+                    };
+                    let (device, slot, attempt) = (entry.device.unwrap_or(0), entry.slot, entry.attempts);
+                    let kind = EventKind::End(entry.state);
+                    self.ends[task] = Some((entry.state, error));
+                    self.makespan = self.now;
+                    self.events.push(Event { time: self.now, task, device, slot, attempt, kind });
+                }
+            }
+            self.core.notes.clear();
+            let stopped = self.attempts.iter().position(|run| {
+                !run.over && !run.hung && run.fate.is_ok() && run.signal.is_stopped(run.attempt)
+            });
+            let Some(number) = stopped else { return };
+            self.leave(number);
+        }
+    }
+
+    /// Whoever has room takes what should begin there.
+    fn dispatch(&mut self) {
+        loop {
+            let mut begun = false;
+            for index in 0..self.places.len() {
+                let Some(&slot) = self.places[index].free.last() else { continue };
+                let clock = self.clock();
+                let device = &self.core.devices[index];
+                let free = device.ledger.limit() - device.ledger.leased();
+                let Some(assignment) = self.core.take(clock, index, slot, &|| free) else { continue };
+                begun = true;
+                self.places[index].free.pop();
+                let Some(&task) = self.known.get(&assignment.id) else { continue };
+                self.attempts.push(Running {
+                    id: assignment.id,
+                    task,
+                    device: index,
+                    slot,
+                    attempt: assignment.attempt,
+                    signal: assignment.signal,
+                    left: self.scenario.tasks[task].work,
+                    since: self.now,
+                    fate: Ok(()),
+                    version: 0,
+                    hung: false,
+                    over: false,
+                });
+                self.begin(self.attempts.len() - 1);
+            }
+            if !begun {
+                return;
+            }
+            self.settle();
+        }
+    }
+
+    /// An attempt begins: what will become of it.
+    fn begin(&mut self, number: usize) {
+        let run = &mut self.attempts[number];
+        let (device, task) = (run.device, &self.scenario.tasks[run.task]);
+        let place = &self.places[device];
+        let label = format!("sim:{device}");
+        let company = place.free.len() + 1 < self.scenario.devices[device].slots as usize;
+        let quick = INSTANT * place.speed;
+        let event = Event {
+            time: self.now,
+            task: run.task,
+            device,
+            slot: run.slot,
+            attempt: run.attempt,
+            kind: EventKind::Begin,
+        };
+        if place.dead {
+            let what = "it has fallen off the bus".into();
+            run.fate = Err(Error::Device { device: label, what, fault: DeviceFault::Lost });
+            run.left = quick;
+        } else if self.now < place.memory_short_until {
+            let there = 0;
+            run.fate = Err(Error::NoMemory {
+                what: "the task".into(),
+                needed: task.device_bytes,
+                place: label,
+                there,
+            });
+            run.left = quick;
+        } else if company && self.now < place.resources_short_until {
+            run.fate = Err(Error::Resources { device: label, what: "registers".into() });
+            run.left = quick;
+        } else if task.poison {
+            let what = "an illegal address".into();
+            run.fate = Err(Error::Device { device: label, what, fault: DeviceFault::Poisoned });
+        } else if self.failures[run.task] > 0 {
+            self.failures[run.task] -= 1;
+            run.fate = Err(Error::Callback { code: 1 });
+        }
+        self.events.push(event);
+        self.expect(number);
+    }
+
+    fn report(mut self) -> Report {
+        for (index, end) in self.ends.iter_mut().enumerate() {
+            // The loop is over and this task is not: a fault of the scheduler, told as what it is.
+            let _ = index;
+            end.get_or_insert((State::Queued, None));
+        }
+        let devices = self.scenario.devices.iter().zip(&self.places).zip(&self.core.devices);
+        let devices = devices.map(|((device, place), core)| DeviceReport {
+            name: device.name.clone(),
+            busy: core.busy.as_secs_f64() + place.busy,
+            tasks: place.tasks,
+            peak_bytes: core.ledger.peak(),
+            retired: core.retired.clone(),
+        });
+        let devices = devices.collect();
+        let ended = |state: State| self.ends.iter().flatten().filter(|end| end.0 == state).count() as u64;
+        Report {
+            makespan: self.makespan,
+            lower_bound: lower_bound(self.scenario),
+            done: ended(State::Done),
+            failed: ended(State::Failed),
+            cancelled: ended(State::Cancelled),
+            retried: self.core.counts.retried,
+            copies: self.core.counts.copies,
+            devices,
+            outcomes: self.ends.into_iter().flatten().collect(),
+            events: self.events,
+        }
+    }
+}

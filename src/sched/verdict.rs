@@ -1,0 +1,257 @@
+//! An attempt is over: what becomes of its task, and of its device.
+//!
+//! | how it ended | the task | the device |
+//! |---|---|---|
+//! | well | done, unless another copy was first | |
+//! | with an error or a panic of its own | tried again if retries are left, elsewhere if possible; else failed | |
+//! | out of memory or launch resources, in company | tried again alone | fewer at a time for a minute |
+//! | the same, alone | tried elsewhere, then again after pauses, then failed | |
+//! | its context was poisoned | tried elsewhere; the second time it is found guilty and fails | nothing more runs in that context; made anew when all have left it; retired at the second task, unless the first was found guilty, and at the third guilty task in a row |
+//! | the device is gone | tried elsewhere; failed when the third goes with it | retired |
+//! | it could not be opened | as if it had not begun | retired |
+//!
+//! A task with another copy still running goes on with that.
+
+use std::time::Duration;
+
+use log::Level;
+
+use super::policy::{CONVICTIONS, PAUSES, THROTTLE};
+use super::state::{Core, Running, Watched};
+use super::task::{DeviceMask, State, TaskId};
+use crate::error::{DeviceFault, Error, Result};
+
+/// How an attempt went.
+pub enum Attempt {
+    Ran(Result<()>),
+    /// The device could not be opened or made current: the task's code was not called.
+    NoQueue(String),
+}
+
+/// What a failed attempt calls for.
+enum Next {
+    Fail,
+    /// At once, where it may.
+    Again,
+    /// After a while.
+    Pause(Duration),
+}
+
+impl Core {
+    /// An attempt has returned. What ended is in [`Core::ended`] then.
+    pub fn judge(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32, how: Attempt) {
+        let device = &mut self.devices[index];
+        let Some(position) = device.running.iter().position(|run| run.id == id && run.attempt == attempt)
+        else {
+            return;
+        };
+        let run = device.running.swap_remove(position);
+        let was_poisoned = device.poisoned;
+        if device.poisoned && device.running.is_empty() {
+            device.poisoned = false;
+            device.context += 1;
+        }
+        if run.watched == Watched::Lost {
+            // It was given up, and its device with it.
+            return;
+        }
+        let took = now.saturating_sub(run.since);
+        device.busy += took;
+        let outcome = match how {
+            Attempt::Ran(outcome) => outcome,
+            Attempt::NoQueue(why) => {
+                self.not_begun(now, id);
+                return self.retire(index, &why);
+            }
+        };
+        match &outcome {
+            Ok(()) => {
+                device.done += 1;
+                device.convictions = 0;
+            }
+            Err(_) => device.failed += 1,
+        }
+        let Ok(entry) = self.tasks.get_mut(id) else {
+            // The task has ended without this attempt.
+            if let Err(error) = outcome {
+                self.blame(index, &run, &error, was_poisoned);
+            }
+            return;
+        };
+        entry.copies -= 1;
+        entry.ran += took;
+        if entry.job.is_none() || entry.signal.is_lost(attempt) {
+            if let Err(error) = outcome {
+                self.blame(index, &run, &error, was_poisoned);
+            }
+            return;
+        }
+        let error = match outcome {
+            Ok(()) => {
+                // Copies that still run are asked to stop; they are too late.
+                let _ = entry.signal.commit(attempt);
+                let (class, work) = (entry.class, entry.work);
+                self.rates.learn(class, index, work, took.as_secs_f64());
+                self.dismiss(now, id);
+                return self.finish(id, Ok(()));
+            }
+            Err(error) => error,
+        };
+        let guilty = self.blame(index, &run, &error, was_poisoned);
+        let Ok(entry) = self.tasks.get_mut(id) else { return };
+        if entry.copies > 0 {
+            entry.signal.renew(attempt);
+            return;
+        }
+        if entry.signal.is_cancelled() {
+            return self.finish(id, Err(Error::Cancelled));
+        }
+        let error = match (run.watched, error) {
+            (Watched::Stopping(_), Error::Cancelled) => Error::Deadline {
+                what: entry.name(),
+                limit_s: entry.deadline.unwrap_or(took).as_secs_f64(),
+                device: self.devices[index].info.label(),
+            },
+            (_, error) => error,
+        };
+        let next = if self.stopping { Next::Fail } else { self.next(now, index, id, &run, &error, guilty) };
+        let Ok(entry) = self.tasks.get_mut(id) else { return };
+        let (name, attempts) = (entry.name(), entry.attempts);
+        let place = self.devices[index].info.label();
+        if let Next::Fail = next {
+            self.notes.push((Level::Warn, format!("{name} failed on {place}: {error}")));
+            return self.finish(id, Err(error));
+        }
+        entry.signal.renew(attempt);
+        self.notes.push((
+            Level::Info,
+            format!("{name} is tried again after attempt {attempts} on {place}: {error}"),
+        ));
+        self.counts.retried += 1;
+        self.requeue(now, id);
+        match next {
+            Next::Pause(pause) => {
+                self.pausing.insert((now + pause, id));
+            }
+            _ => self.make_ready(id),
+        }
+    }
+
+    /// A task that was given to a device that can't be opened.
+    fn not_begun(&mut self, now: Duration, id: TaskId) {
+        let Ok(entry) = self.tasks.get_mut(id) else { return };
+        entry.copies -= 1;
+        if entry.job.is_none() || entry.copies > 0 {
+            return;
+        }
+        if entry.signal.is_cancelled() {
+            return self.finish(id, Err(Error::Cancelled));
+        }
+        entry.attempts -= 1;
+        self.requeue(now, id);
+        // The ready list is looked through when the device is retired.
+        if let Ok(entry) = self.tasks.get(id) {
+            self.ready.insert(entry.rank, id);
+        }
+    }
+
+    pub fn requeue(&mut self, now: Duration, id: TaskId) {
+        let Ok(entry) = self.tasks.get_mut(id) else { return };
+        entry.state = State::Queued;
+        entry.since = now;
+        self.counts.running -= 1;
+        self.counts.queued += 1;
+    }
+
+    /// What the error says of the device. True: the task is found guilty of having poisoned it.
+    fn blame(&mut self, index: usize, run: &Running, error: &Error, was_poisoned: bool) -> bool {
+        let Error::Device { fault, .. } = error else { return false };
+        // Who fails in a context that is known to be poisoned only tells that.
+        if *fault == DeviceFault::Poisoned && was_poisoned {
+            return false;
+        }
+        let guilty = self.tasks.get_mut(run.id).is_ok_and(|entry| {
+            let (count, most) = match fault {
+                DeviceFault::Poisoned => (&mut entry.poisoned, 2),
+                DeviceFault::Lost => (&mut entry.lost, 3),
+            };
+            *count += 1;
+            *count >= most
+        });
+        let why = error.to_string();
+        if *fault == DeviceFault::Lost {
+            self.retire(index, &why);
+            return guilty;
+        }
+        if guilty {
+            for device in &mut self.devices {
+                device.strikes.retain(|&suspect| suspect != run.id);
+            }
+        }
+        let device = &mut self.devices[index];
+        if device.running.is_empty() {
+            device.context += 1;
+        } else {
+            device.poisoned = true;
+        }
+        if guilty {
+            device.convictions += 1;
+        } else if !device.strikes.contains(&run.id) {
+            device.strikes.push(run.id);
+        }
+        if device.strikes.len() >= 2 || device.convictions >= CONVICTIONS {
+            self.retire(index, &why);
+        }
+        guilty
+    }
+
+    fn next(
+        &mut self,
+        now: Duration,
+        index: usize,
+        id: TaskId,
+        run: &Running,
+        error: &Error,
+        guilty: bool,
+    ) -> Next {
+        let here = DeviceMask::only(index);
+        let limit = self.devices.iter().map(|device| device.ledger.limit()).max().unwrap_or(0);
+        let Ok(entry) = self.tasks.get_mut(id) else { return Next::Fail };
+        match error {
+            Error::Device { .. } if guilty => Next::Fail,
+            Error::Device { .. } => {
+                entry.avoided.join(here);
+                Next::Again
+            }
+            Error::NoMemory { .. } | Error::Resources { .. } if run.company && !entry.alone => {
+                entry.alone = true;
+                // What runs here ends, and nothing else starts before.
+                self.devices[index].hold = Some(id);
+                let fewer = (self.devices[index].running.len() as u32).max(1);
+                self.devices[index].throttle = Some((fewer, now + THROTTLE));
+                Next::Again
+            }
+            // What would not fit an empty device will not fit later.
+            Error::NoMemory { needed, .. } if *needed > limit => Next::Fail,
+            Error::NoMemory { .. } | Error::Resources { .. } => {
+                entry.refused.join(here);
+                let entry = &self.tasks.get(id);
+                let elsewhere = entry.as_ref().is_ok_and(|entry| self.eligible(entry) != DeviceMask::NONE);
+                let Ok(entry) = self.tasks.get_mut(id) else { return Next::Fail };
+                if elsewhere {
+                    return Next::Again;
+                }
+                let Some(&pause) = PAUSES.get(entry.pauses as usize) else { return Next::Fail };
+                entry.pauses += 1;
+                entry.refused = DeviceMask::NONE;
+                Next::Pause(pause)
+            }
+            _ if entry.retries > 0 => {
+                entry.retries -= 1;
+                entry.avoided = here;
+                Next::Again
+            }
+            _ => Next::Fail,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What happens because time passes: attempts become late, pauses end, waiting tasks age.
+//!
+//! | an attempt | what follows |
+//! |---|---|
+//! | is late by its caller's deadline | it is asked to stop; what it returns then counts as a failure, unless it is done |
+//! | does not return in the grace that follows | its task fails, or goes on elsewhere if it may run twice; its device is retired and nobody waits for it |
+//! | is late by what its like have taken | a warning; a task that may run twice is started elsewhere |
+//! | does not return after another copy has ended well | its device is retired |
+
+use std::time::Duration;
+
+use log::Level;
+
+use super::policy::{AGEING, GRACE, remaining};
+use super::state::{Core, Device, Watched};
+use super::task::TaskId;
+use crate::error::Error;
+
+impl Core {
+    /// When [`Core::pass`] has something to do next, if nothing else happens before.
+    pub fn alarm(&self, now: Duration) -> Option<Duration> {
+        let watched =
+            self.devices.iter().flat_map(|device| &device.running).filter_map(|run| match run.watched {
+                Watched::InTime(until) => until,
+                Watched::Stopping(until) => Some(until),
+                Watched::Late | Watched::Lost => None,
+            });
+        let pause = self.pausing.first().map(|&(until, _)| until);
+        watched.chain(pause).chain(self.look_again(now)).min()
+    }
+
+    /// A device that has room now and left a task to others may think otherwise when those are late.
+    fn look_again(&self, now: Duration) -> Option<Duration> {
+        let waits = |(index, device): (usize, &Device)| device.has_room(now).then_some(index);
+        let mut idle = self.devices.iter().enumerate().filter_map(waits).peekable();
+        idle.peek()?;
+        let idle: Vec<usize> = idle.collect();
+        let mut soonest = f64::INFINITY;
+        for (index, device) in self.devices.iter().enumerate() {
+            for run in &device.running {
+                let copy = self.tasks.get(run.id).is_ok_and(|entry| entry.idempotent && entry.copies == 1);
+                let other = idle.iter().any(|&idle| idle != index);
+                if other && (copy || !self.ready.is_empty()) {
+                    soonest = soonest.min(self.left(now, index, run).unwrap_or(f64::INFINITY));
+                }
+            }
+        }
+        Some(now + Duration::try_from_secs_f64(soonest.max(0.01)).ok()?)
+    }
+
+    /// Time has passed. What ended is in [`Core::ended`] then.
+    pub fn pass(&mut self, now: Duration) {
+        while let Some(&(until, id)) = self.pausing.first()
+            && until <= now
+        {
+            self.pausing.pop_first();
+            self.make_ready(id);
+        }
+        for index in 0..self.devices.len() {
+            for position in 0..self.devices[index].running.len() {
+                self.look_at(now, index, position);
+            }
+        }
+        self.age(now);
+    }
+
+    fn look_at(&mut self, now: Duration, index: usize, position: usize) {
+        let place = self.devices[index].info.label();
+        let expected = self.devices[index].running.get(position).and_then(|run| self.expected(index, run));
+        let Some(run) = self.devices[index].running.get_mut(position) else { return };
+        let (id, attempt) = (run.id, run.attempt);
+        let ran = now.saturating_sub(run.since);
+        let Ok(entry) = self.tasks.get_mut(id) else {
+            // It ended without this attempt, which has been asked to stop.
+            return self.await_stop(now, index, position);
+        };
+        if entry.job.is_none() || entry.signal.is_stopped(attempt) {
+            return self.await_stop(now, index, position);
+        }
+        let Watched::InTime(Some(until)) = run.watched else { return };
+        if now < until {
+            return;
+        }
+        let name = entry.name();
+        if let Some(deadline) = entry.deadline {
+            run.watched = Watched::Stopping(now + deadline.max(GRACE));
+            entry.signal.stop(attempt);
+            let text =
+                format!("{name} has run for {:.1} s on {place}, and is asked to stop", ran.as_secs_f64());
+            return self.notes.push((Level::Warn, text));
+        }
+        run.watched = Watched::Late;
+        if let Some(expected) = expected {
+            entry.excess = remaining(expected, ran.as_secs_f64(), entry.work.is_some()) / expected;
+        }
+        let again = entry.idempotent && entry.copies == 1 && !self.stopping;
+        if again {
+            // Ready though it runs: wherever it does not.
+            self.ready.insert(entry.rank, id);
+        }
+        let then = if again { ", and is started elsewhere, too" } else { "" };
+        let text = format!(
+            "{name} has run for {:.1} s on {place}, five times as long as its like{then}",
+            ran.as_secs_f64()
+        );
+        self.notes.push((Level::Warn, text));
+    }
+
+    /// The other attempts of a task that has ended well: they have been asked to stop.
+    pub fn dismiss(&mut self, now: Duration, id: TaskId) {
+        for run in self.devices.iter_mut().flat_map(|device| &mut device.running).filter(|run| run.id == id) {
+            if run.watched != Watched::Lost {
+                run.watched = Watched::Stopping(now + now.saturating_sub(run.since).max(GRACE));
+            }
+        }
+    }
+
+    /// An attempt that was asked to stop: it has a while to return.
+    fn await_stop(&mut self, now: Duration, index: usize, position: usize) {
+        let Some(run) = self.devices[index].running.get_mut(position) else { return };
+        let (id, attempt) = (run.id, run.attempt);
+        let deadline = self.tasks.get(id).ok().and_then(|entry| entry.deadline);
+        match run.watched {
+            Watched::Lost => return,
+            Watched::Stopping(until) if now < until => return,
+            Watched::Stopping(_) => run.watched = Watched::Lost,
+            Watched::InTime(_) | Watched::Late => {
+                // A cancelled one that does not look is its caller's affair, who may have told no
+                // deadline on purpose.
+                if let Some(deadline) = deadline.filter(|&deadline| now >= run.since + deadline) {
+                    run.watched = Watched::Stopping(now + deadline.max(GRACE));
+                }
+                return;
+            }
+        }
+        let ran = now.saturating_sub(run.since).as_secs_f64();
+        let place = self.devices[index].info.label();
+        self.give_up(now, index, id, attempt);
+        self.retire(index, &format!("an attempt on it does not return after {ran:.1} s ({place})"));
+    }
+
+    /// The task of an attempt that does not return.
+    fn give_up(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32) {
+        let device = self.devices[index].info.label();
+        let Ok(entry) = self.tasks.get_mut(id) else { return };
+        entry.copies -= 1;
+        if entry.job.is_none() || entry.signal.is_lost(attempt) || entry.copies > 0 {
+            return;
+        }
+        if entry.idempotent && entry.lost == 0 && !entry.signal.is_cancelled() && !self.stopping {
+            entry.lost += 1;
+            entry.avoided.add(index);
+            self.counts.retried += 1;
+            self.requeue(now, id);
+            return self.make_ready(id);
+        }
+        let limit_s = entry.deadline.unwrap_or_default().as_secs_f64();
+        let error = Error::Deadline { what: entry.name(), limit_s, device };
+        self.finish(id, Err(error));
+    }
+
+    /// Tasks of lower priority that have waited long move up, so that they are not passed for ever.
+    fn age(&mut self, now: Duration) {
+        let (Some(first), Some(last)) = (self.ready.keys().next(), self.ready.keys().next_back()) else {
+            return;
+        };
+        let (highest, mean) = (first.priority(), self.mean_seconds());
+        let Some(step) = Duration::try_from_secs_f64(AGEING * mean).ok().filter(|step| !step.is_zero())
+        else {
+            return;
+        };
+        if last.priority() == highest || now.saturating_sub(self.aged) < step / 10 {
+            return;
+        }
+        self.aged = now;
+        let low: Vec<TaskId> =
+            self.ready.iter().filter(|(rank, _)| rank.priority() < highest).map(|(_, &id)| id).collect();
+        for id in low {
+            let Ok(entry) = self.tasks.get_mut(id) else { continue };
+            let due = (now.saturating_sub(entry.since).as_secs_f64() / step.as_secs_f64()) as u32;
+            if due > entry.raised {
+                self.ready.remove(&entry.rank);
+                entry.raised += 1;
+                entry.rank = entry.rank.raised();
+                self.ready.insert(entry.rank, id);
+            }
+        }
+    }
+
+    /// Mean duration of the attempts that have returned.
+    fn mean_seconds(&self) -> f64 {
+        let (busy, count) = self.devices.iter().fold((0.0, 0), |(busy, count), device| {
+            (busy + device.busy.as_secs_f64(), count + device.done + device.failed)
+        });
+        if count == 0 { 0.0 } else { busy / count as f64 }
+    }
+}
