@@ -83,6 +83,7 @@ impl Core {
         if !self.devices[index].has_room(now) {
             return None;
         }
+        self.age(now);
         let mut fitting = Fitting { index, free_bytes, free: None, passed: Vec::new(), spoken_for: &[] };
         let choice = self.choose(now, &mut fitting)?;
         for other in fitting.passed {

@@ -61,7 +61,6 @@ impl Core {
                 self.look_at(now, index, position);
             }
         }
-        self.age(now);
     }
 
     fn look_at(&mut self, now: Duration, index: usize, position: usize) {
@@ -160,7 +159,7 @@ impl Core {
     }
 
     /// Tasks of lower priority that have waited long move up, so that they are not passed for ever.
-    fn age(&mut self, now: Duration) {
+    pub fn age(&mut self, now: Duration) {
         let (Some(first), Some(last)) = (self.ready.keys().next(), self.ready.keys().next_back()) else {
             return;
         };

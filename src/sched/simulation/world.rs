@@ -352,6 +352,7 @@ impl<'a> World<'a> {
                 !run.over && !run.hung && run.fate.is_ok() && run.signal.is_stopped(run.attempt)
             });
             let Some(number) = stopped else { return };
+            self.attempts[number].fate = Err(Error::Cancelled);
             self.leave(number);
         }
     }

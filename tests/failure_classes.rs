@@ -1,0 +1,319 @@
+//! Each class of failure on simulated devices, in virtual time: what becomes of the task and of the device.
+
+use gpusched::Error;
+use gpusched::sched::simulation::{
+    Event, EventKind, Fault, FaultKind, Report, Scenario, SimDevice, SimTask, run,
+};
+use gpusched::sched::{DeviceMask, State};
+
+fn world(speeds: &[f64], tasks: Vec<SimTask>) -> Scenario {
+    let devices = speeds.iter().enumerate();
+    let devices = devices.map(|(index, &speed)| SimDevice::new(&format!("card {index}"), speed)).collect();
+    Scenario { seed: 1, devices, tasks }
+}
+
+fn equal(count: usize, work: f64) -> Vec<SimTask> {
+    vec![SimTask::new(work); count]
+}
+
+fn fault(world: &mut Scenario, device: usize, at: f64, kind: FaultKind) {
+    world.devices[device].faults.push(Fault { at, kind });
+}
+
+fn begins(report: &Report, task: usize) -> Vec<&Event> {
+    report.events.iter().filter(|event| event.task == task && event.kind == EventKind::Begin).collect()
+}
+
+fn all_done(report: &Report) {
+    for (task, outcome) in report.outcomes.iter().enumerate() {
+        assert_eq!(outcome, &(State::Done, None), "task {task}");
+    }
+}
+
+#[test]
+fn memory_that_others_took_for_a_while_is_waited_for() {
+    let mut world = world(&[1.0], equal(1, 10.0));
+    fault(&mut world, 0, 0.0, FaultKind::OutOfMemory { seconds: 12.0 });
+    let report = run(&world);
+    all_done(&report);
+    let times: Vec<u32> = begins(&report, 0).iter().map(|event| event.time.round() as u32).collect();
+    assert_eq!(times, [0, 1, 5, 21], "after pauses that grow");
+}
+
+#[test]
+fn memory_that_stays_short_is_an_error_with_the_numbers() {
+    let mut world = world(&[1.0], equal(1, 10.0));
+    world.tasks[0].device_bytes = 1 << 30;
+    fault(&mut world, 0, 0.0, FaultKind::OutOfMemory { seconds: 1e6 });
+    let report = run(&world);
+    assert!(matches!(report.outcomes[0].1, Some(Error::NoMemory { needed: 0x4000_0000, .. })), "{report:?}");
+    assert!(report.makespan < 60.0);
+}
+
+#[test]
+fn a_card_without_memory_is_left_for_another() {
+    let mut world = world(&[5.0, 1.0], equal(2, 10.0));
+    fault(&mut world, 0, 0.0, FaultKind::OutOfMemory { seconds: 1e6 });
+    let report = run(&world);
+    all_done(&report);
+    assert_eq!(report.devices[1].tasks, 2);
+    assert_eq!(report.devices[0].retired, None, "it may be better later");
+}
+
+#[test]
+fn launch_resources_are_short_only_in_company() {
+    let mut world = world(&[1.0], equal(6, 10.0));
+    world.devices[0].slots = 3;
+    fault(&mut world, 0, 0.0, FaultKind::LaunchResources { seconds: 30.0 });
+    let report = run(&world);
+    all_done(&report);
+    assert!(report.retried >= 1);
+    assert!(report.devices[0].retired.is_none());
+}
+
+#[test]
+fn a_poisoned_context_is_made_anew_once() {
+    let mut world = world(&[1.0, 1.0], equal(8, 10.0));
+    fault(&mut world, 0, 5.0, FaultKind::Poisoned);
+    let report = run(&world);
+    all_done(&report);
+    assert_eq!(report.devices[0].retired, None);
+    assert!(report.devices[0].tasks >= 3, "it works on: {report:?}");
+
+    fault(&mut world, 0, 18.0, FaultKind::Poisoned);
+    let report = run(&world);
+    all_done(&report);
+    assert!(report.devices[0].retired.is_some(), "the second time it is the device");
+}
+
+#[test]
+fn a_task_that_poisons_two_cards_fails_and_the_cards_stay() {
+    let mut world = world(&[1.0, 1.0, 1.0], equal(9, 10.0));
+    world.tasks[3].poison = true;
+    let report = run(&world);
+    for (task, outcome) in report.outcomes.iter().enumerate() {
+        match task {
+            3 => assert!(matches!(outcome, (State::Failed, Some(Error::Device { .. })))),
+            _ => assert_eq!(outcome.0, State::Done),
+        }
+    }
+    let attempts: Vec<usize> = begins(&report, 3).iter().map(|event| event.device).collect();
+    assert!(attempts.len() == 2 && attempts[0] != attempts[1], "{attempts:?}");
+    assert!(report.devices.iter().all(|device| device.retired.is_none()), "{:?}", report.devices);
+}
+
+#[test]
+fn a_poison_task_does_not_cost_the_only_card() {
+    let mut world = world(&[1.0], equal(20, 10.0));
+    world.tasks[0].poison = true;
+    let report = run(&world);
+    assert_eq!((report.done, report.failed), (19, 1), "{report:?}");
+}
+
+#[test]
+fn a_card_that_poisons_everything_is_retired() {
+    let mut world = world(&[1.0, 1.0], equal(12, 10.0));
+    for second in 1..200 {
+        fault(&mut world, 0, f64::from(second), FaultKind::Poisoned);
+    }
+    let report = run(&world);
+    all_done(&report);
+    assert!(report.devices[0].retired.is_some());
+    assert!(report.retried <= 3);
+}
+
+#[test]
+fn a_lost_card_gives_its_tasks_back() {
+    let mut world = world(&[2.0, 1.0], equal(10, 10.0));
+    world.devices[0].fail_at = Some(12.0);
+    let report = run(&world);
+    all_done(&report);
+    assert!(report.devices[0].retired.as_ref().is_some_and(|why| why.contains("bus")));
+    assert_eq!(report.devices[0].tasks + report.devices[1].tasks, 10);
+}
+
+#[test]
+fn without_any_card_left_the_rest_ends_with_words() {
+    let mut world = world(&[1.0, 1.0], equal(10, 10.0));
+    world.devices[0].fail_at = Some(12.0);
+    world.devices[1].fail_at = Some(25.0);
+    let report = run(&world);
+    assert!(report.done >= 3 && report.done + report.failed == 10);
+    for (state, error) in &report.outcomes {
+        if *state == State::Failed {
+            let words = error.as_ref().map(ToString::to_string).unwrap_or_default();
+            assert!(words.contains("retired") && words.contains("bus"), "{words}");
+        }
+    }
+}
+
+#[test]
+fn a_card_that_becomes_slow_gets_less_and_its_last_task_is_overtaken() {
+    let mut world = world(&[1.0, 1.0], equal(40, 10.0));
+    fault(&mut world, 0, 55.0, FaultKind::Slow { factor: 0.05 });
+    let report = run(&world);
+    all_done(&report);
+    assert!(report.devices[0].tasks < 12, "{:?}", report.devices);
+    // 40 tasks, ten of them done by both before it became slow: what is left is 10 s each on one card.
+    assert!(report.makespan < 1.2 * (55.0 + 29.0 * 10.0), "{}", report.makespan);
+}
+
+#[test]
+fn a_card_that_hangs_is_retired_and_what_may_run_twice_goes_on() {
+    let mut world = world(&[1.0, 1.0], equal(20, 10.0));
+    fault(&mut world, 0, 45.0, FaultKind::Hang);
+    let report = run(&world);
+    all_done(&report);
+    assert!(report.copies >= 1);
+    assert!(report.devices[0].retired.as_ref().is_some_and(|why| why.contains("not return")), "{report:?}");
+}
+
+#[test]
+fn a_hang_ends_with_its_deadline_where_nothing_may_run_twice() {
+    let mut world = world(&[1.0, 1.0], equal(20, 10.0));
+    for task in &mut world.tasks {
+        task.idempotent = false;
+        task.deadline = Some(15.0);
+    }
+    fault(&mut world, 0, 45.0, FaultKind::Hang);
+    let report = run(&world);
+    assert_eq!((report.done, report.failed), (19, 1));
+    let lost = report.outcomes.iter().find(|outcome| outcome.0 == State::Failed);
+    assert!(matches!(lost, Some((_, Some(Error::Deadline { .. })))), "{lost:?}");
+    assert!(report.devices[0].retired.is_some());
+}
+
+#[test]
+fn a_deadline_stops_what_takes_too_long_and_the_device_stays() {
+    let mut world = world(&[1.0], equal(4, 10.0));
+    world.tasks[1].work = 500.0;
+    for task in &mut world.tasks {
+        task.deadline = Some(20.0);
+    }
+    let report = run(&world);
+    assert_eq!((report.done, report.failed), (3, 1));
+    match &report.outcomes[1] {
+        (State::Failed, Some(Error::Deadline { limit_s, .. })) => assert_eq!(*limit_s, 20.0),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(report.makespan, 50.0);
+    assert_eq!(report.devices[0].retired, None);
+}
+
+#[test]
+fn errors_of_the_code_are_tried_again_elsewhere_as_often_as_told() {
+    let mut world = world(&[1.0, 1.0], equal(1, 10.0));
+    (world.tasks[0].failures, world.tasks[0].retries) = (2, 2);
+    let report = run(&world);
+    all_done(&report);
+    let places: Vec<usize> = begins(&report, 0).iter().map(|event| event.device).collect();
+    assert_eq!(places.len(), 3);
+    assert!(places[0] != places[1] && places[1] != places[2], "{places:?}");
+
+    world.tasks[0].retries = 1;
+    assert_eq!(run(&world).outcomes[0], (State::Failed, Some(Error::Callback { code: 1 })));
+}
+
+#[test]
+fn what_comes_after_a_failure_is_not_started() {
+    let mut world = world(&[1.0], equal(4, 10.0));
+    world.tasks[0].failures = 1;
+    world.tasks[1].after = vec![0];
+    world.tasks[2].after = vec![1];
+    world.tasks[3].after = vec![];
+    let report = run(&world);
+    assert_eq!((report.done, report.failed), (1, 3));
+    let words = report.outcomes[2].1.as_ref().map(ToString::to_string).unwrap_or_default();
+    assert!(words.contains("task '1'") && words.contains("task '0'"), "{words}");
+    assert!(begins(&report, 1).is_empty() && begins(&report, 2).is_empty());
+}
+
+#[test]
+fn what_comes_after_begins_when_all_before_it_are_done() {
+    let mut world = world(&[1.0, 1.0], equal(3, 10.0));
+    (world.tasks[0].work, world.tasks[0].hint) = (30.0, Some(30.0));
+    world.tasks[2].after = vec![0, 1];
+    world.tasks[2].priority = 9;
+    let report = run(&world);
+    all_done(&report);
+    assert_eq!(begins(&report, 2)[0].time, 30.0);
+}
+
+#[test]
+fn low_priority_is_not_for_ever() {
+    // One comes at first with low priority; others keep the only card busy.
+    let mut tasks = equal(400, 1.0);
+    tasks[0].priority = -3;
+    for (number, task) in tasks.iter_mut().enumerate() {
+        task.submit_at = 0.5 * number as f64;
+    }
+    tasks[1].submit_at = 0.0;
+    tasks[0].submit_at = 0.2;
+    let report = run(&world(&[1.0], tasks));
+    let begin = begins(&report, 0)[0].time;
+    assert!((25.0..60.0).contains(&begin), "one priority more for each ten durations: {begin}");
+}
+
+#[test]
+fn a_card_judged_slow_by_accident_comes_back() {
+    let mut world = world(&[1.0, 1.0], equal(200, 10.0));
+    for task in &mut world.tasks {
+        task.idempotent = false;
+    }
+    // It is very slow for a while, and learns to be.
+    fault(&mut world, 0, 0.5, FaultKind::Slow { factor: 0.02 });
+    fault(&mut world, 0, 600.0, FaultKind::Slow { factor: 50.0 });
+    let report = run(&world);
+    all_done(&report);
+    let late = report
+        .events
+        .iter()
+        .filter(|event| event.device == 0 && event.kind == EventKind::Begin && event.time > 900.0);
+    assert!(late.count() > 20, "{:?}", report.devices);
+}
+
+#[test]
+fn a_large_task_is_not_overtaken_for_ever() {
+    let mut tasks = equal(60, 1.0);
+    for (number, task) in tasks.iter_mut().enumerate() {
+        task.device_bytes = 5 << 30;
+        task.submit_at = 0.4 * number as f64;
+    }
+    tasks[5].device_bytes = 15 << 30;
+    let mut world = world(&[1.0], tasks);
+    world.devices[0].slots = 3;
+    let report = run(&world);
+    all_done(&report);
+    assert!(begins(&report, 5)[0].time < 12.0, "{}", begins(&report, 5)[0].time);
+    assert!(report.devices[0].peak_bytes <= 16 << 30);
+}
+
+#[test]
+fn masks_are_kept_though_the_others_idle() {
+    let mut world = world(&[10.0, 1.0], equal(6, 10.0));
+    for task in &mut world.tasks {
+        task.devices = DeviceMask::only(1);
+    }
+    let report = run(&world);
+    all_done(&report);
+    assert_eq!((report.devices[0].tasks, report.makespan), (0, 60.0));
+}
+
+#[test]
+fn an_unknown_card_is_tried_with_the_smallest() {
+    let mut world = world(&[1.0, 1.0], vec![SimTask::new(50.0), SimTask::new(5.0), SimTask::new(20.0)]);
+    world.devices[1].prior = None;
+    let report = run(&world);
+    all_done(&report);
+    assert_eq!(begins(&report, 1)[0].device, 1);
+    assert_eq!(begins(&report, 0)[0].device, 0);
+}
+
+#[test]
+fn the_same_scenario_is_the_same_run() {
+    let mut world =
+        world(&[2.2, 2.2, 1.0, 1.0], (1..60).map(|n| SimTask::new(f64::from(n * 37 % 100 + 5))).collect());
+    world.devices[1].fail_at = Some(100.0);
+    fault(&mut world, 2, 70.0, FaultKind::Poisoned);
+    assert_eq!(run(&world), run(&world));
+}
