@@ -2,6 +2,7 @@
 
 mod refusals;
 mod scratch;
+mod simulate;
 mod surveys;
 mod tools;
 mod world;

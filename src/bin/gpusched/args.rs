@@ -34,6 +34,15 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Runs the scheduler on simulated devices, in virtual time. Status 0 only if every task has finished.
+    Simulate {
+        /// The scenario, a JSON file; docs/scheduling.md tells its keys.
+        #[arg(value_name = "SCENARIO.json")]
+        scenario: PathBuf,
+        /// Print one line of JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Measures how fast something is.
     Bench {
         #[command(subcommand)]

@@ -18,6 +18,8 @@ mod positions;
 mod progress;
 mod run;
 mod say;
+mod scenario;
+mod simulate;
 mod survey;
 
 use std::io::{Write, stderr};
@@ -49,6 +51,7 @@ fn command(command: Command) -> Result<bool> {
         Command::Run { survey, devices, dry_run, json } => {
             run::run(run::Wanted { survey: &survey, devices, dry_run, as_json: json })
         }
+        Command::Simulate { scenario, json } => simulate::run(&scenario, json),
         Command::Bench { what: Bench::Fd { equation, n, nt, device, json } } => {
             let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
             bench::fd(equation, n, nt, &device, json)

@@ -1,0 +1,306 @@
+//! The scenario file of `gpusched simulate`: JSON, read by hand so that every refusal names the
+//! file, the key, the value that stands there and what would have been accepted.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use gpusched::sched::DeviceMask;
+use gpusched::sched::simulation::{Fault, FaultKind, Scenario, SimDevice, SimTask};
+use gpusched::{Error, Result};
+use serde_json::{Map, Value};
+
+/// Bytes. A million tasks have about a tenth.
+const LARGEST: u64 = 1 << 30;
+/// Seconds of virtual time that all of it may take on the slowest device: some 30 thousand years.
+const LONGEST: f64 = 1e12;
+
+const SCENARIO: &[&str] = &["seed", "devices", "tasks"];
+const DEVICE: &[&str] = &["name", "speed", "prior", "memory_bytes", "slots", "fail_at_s", "faults"];
+const FAULT: &[&str] = &["at_s", "kind", "seconds", "factor"];
+const TASK: &[&str] = &[
+    "work",
+    "hint",
+    "device_bytes",
+    "devices",
+    "priority",
+    "retries",
+    "idempotent",
+    "deadline_s",
+    "after",
+    "submit_at_s",
+    "cancel_at_s",
+    "failures",
+    "poison",
+];
+
+const POSITIVE: &str = "a positive, finite number";
+const WHOLE: &str = "a whole number, 0 or more";
+const TIME: &str = "a finite number of seconds, 0 or more";
+
+pub fn read(path: &Path) -> Result<Scenario> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
+    if read.map_err(|why| Error::io("read", path, why))? as u64 > LARGEST {
+        return Err(Error::io("read", path, "larger than any scenario, 1 GiB"));
+    }
+    let value: Value = serde_json::from_str(&text).map_err(|why| explain(path, &text, &why))?;
+    scenario(&Table::new(path, "the scenario", "", &value, SCENARIO)?)
+}
+
+/// What is no JSON. `NaN` and numbers that are too large are told with the key that they stand behind: other
+/// programs do write them.
+fn explain(path: &Path, text: &str, why: &serde_json::Error) -> Error {
+    let line = text.lines().nth(why.line().saturating_sub(1)).unwrap_or_default();
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let mut at = why.column().saturating_sub(1).min(line.len());
+    while !line.is_char_boundary(at) {
+        at -= 1;
+    }
+    let (before, after) = line.split_at(at);
+    let before = before.trim_end_matches(is_word);
+    let word = &line[before.len()..at + after.find(|c| !is_word(c)).unwrap_or(after.len())];
+    let key = before.trim_end().strip_suffix(':').and_then(|before| before.trim_end().strip_suffix('"'));
+    match key.and_then(|before| before.rsplit('"').next()) {
+        Some(key) if !word.is_empty() => {
+            let what = format!("{}, line {}: {key}", path.display(), why.line());
+            Error::argument(what, word, "a finite number, or null where nothing is told")
+        }
+        _ => {
+            let what = format!("{}: the text", path.display());
+            Error::argument(what, format!("not JSON ({why})"), "one JSON object")
+        }
+    }
+}
+
+fn scenario(table: &Table<'_>) -> Result<Scenario> {
+    let mut devices = Vec::new();
+    for (position, value) in table.list("devices", "at least one device", 1..=64)?.iter().enumerate() {
+        let place = format!("devices[{position}]");
+        devices.push(device(&Table::new(table.file, &place, &place, value, DEVICE)?, position)?);
+    }
+    let mut tasks = Vec::new();
+    for (position, value) in table.list("tasks", "at least one task", 1..=usize::MAX)?.iter().enumerate() {
+        let place = format!("tasks[{position}]");
+        let table = Table::new(table.file, &place, &place, value, TASK)?;
+        tasks.push(task(&table, position, devices.len())?);
+    }
+    let seed = table.whole("seed", u64::MAX)?.unwrap_or(0);
+    let scenario = Scenario { seed, devices, tasks };
+    let slowest = scenario.devices.iter().map(slowest).fold(f64::INFINITY, f64::min);
+    let seconds = scenario.tasks.iter().map(|task| task.work).sum::<f64>() / slowest;
+    if seconds > LONGEST {
+        let what = format!("{}: all work over the slowest device's speed", table.file.display());
+        return Err(Error::argument(what, format!("{seconds:e} s"), format!("at most {LONGEST:e} s")));
+    }
+    Ok(scenario)
+}
+
+fn slowest(device: &SimDevice) -> f64 {
+    let slower = device.faults.iter().filter_map(|fault| match fault.kind {
+        FaultKind::Slow { factor } => Some(factor.min(1.0)),
+        _ => None,
+    });
+    device.speed * slower.product::<f64>()
+}
+
+fn device(table: &Table<'_>, position: usize) -> Result<SimDevice> {
+    let mut faults = Vec::new();
+    for (number, value) in table.list("faults", "a list", 0..=usize::MAX)?.iter().enumerate() {
+        let place = format!("{}[{number}]", table.way("faults"));
+        faults.push(fault(&Table::new(table.file, &place, &place, value, FAULT)?)?);
+    }
+    Ok(SimDevice {
+        name: table.text("name")?.unwrap_or_else(|| format!("device {position}")),
+        speed: table.needed("speed", table.positive("speed")?, POSITIVE)?,
+        prior: table.positive("prior")?,
+        // A memory that nobody tells of is no limit.
+        memory_bytes: table.whole("memory_bytes", u64::MAX)?.unwrap_or(u64::MAX),
+        slots: match table.whole("slots", 64)? {
+            Some(0) => return Err(table.refuse("slots", "1 to 64")),
+            slots => slots.unwrap_or(1) as u32,
+        },
+        fail_at: table.seconds("fail_at_s")?,
+        faults,
+    })
+}
+
+fn fault(table: &Table<'_>) -> Result<Fault> {
+    const KINDS: &str = "\"out_of_memory\", \"launch_resources\" (both with `seconds`), \"poisoned\", \
+                         \"slow\" (with `factor`) or \"hang\"";
+    let seconds = || table.needed("seconds", table.seconds("seconds")?, TIME);
+    let kind = match table.text("kind")?.as_deref() {
+        Some("out_of_memory") => FaultKind::OutOfMemory { seconds: seconds()? },
+        Some("launch_resources") => FaultKind::LaunchResources { seconds: seconds()? },
+        Some("poisoned") => FaultKind::Poisoned,
+        Some("hang") => FaultKind::Hang,
+        Some("slow") => {
+            FaultKind::Slow { factor: table.needed("factor", table.positive("factor")?, POSITIVE)? }
+        }
+        _ => return Err(table.refuse("kind", KINDS)),
+    };
+    Ok(Fault { at: table.needed("at_s", table.seconds("at_s")?, TIME)?, kind })
+}
+
+fn task(table: &Table<'_>, position: usize, devices: usize) -> Result<SimTask> {
+    let mut mask = DeviceMask::ALL;
+    if table.get("devices").is_some() {
+        let accepted = format!("positions of devices, 0 to {}", devices - 1);
+        let allowed = table.positions("devices", devices, &accepted)?;
+        mask = DeviceMask(allowed.iter().fold(0, |mask, &device| mask | 1 << device));
+    }
+    let priority = match table.get("priority") {
+        None => 0,
+        Some(value) => value
+            .as_i64()
+            .and_then(|value| i32::try_from(value).ok())
+            .ok_or_else(|| table.refuse("priority", "a whole number, -2147483648 to 2147483647"))?,
+    };
+    let earlier = format!("positions of tasks that stand before this one, {position}");
+    let most = u64::from(u32::MAX);
+    Ok(SimTask {
+        work: table.needed("work", table.positive("work")?, POSITIVE)?,
+        hint: table.positive("hint")?,
+        device_bytes: table.whole("device_bytes", u64::MAX)?.unwrap_or(0),
+        devices: mask,
+        priority,
+        retries: table.whole("retries", most)?.unwrap_or(0) as u32,
+        idempotent: table.yes("idempotent", true)?,
+        deadline: match table.positive("deadline_s")? {
+            Some(deadline) if deadline > LONGEST => return Err(table.refuse("deadline_s", TIME)),
+            deadline => deadline,
+        },
+        after: table.positions("after", position, &earlier)?,
+        submit_at: table.seconds("submit_at_s")?.unwrap_or(0.0),
+        cancel_at: table.seconds("cancel_at_s")?,
+        failures: table.whole("failures", most)?.unwrap_or(0) as u32,
+        poison: table.yes("poison", false)?,
+    })
+}
+
+/// An object of the file, and the way to it.
+struct Table<'a> {
+    file: &'a Path,
+    place: String,
+    entries: &'a Map<String, Value>,
+}
+
+impl<'a> Table<'a> {
+    fn new(file: &'a Path, what: &str, place: &str, value: &'a Value, known: &[&str]) -> Result<Self> {
+        let Value::Object(entries) = value else {
+            let what = format!("{}: {what}", file.display());
+            return Err(Error::argument(what, short(value), format!("an object with {}", names(known))));
+        };
+        let table = Table { file, place: place.into(), entries };
+        match entries.keys().find(|key| !known.contains(&key.as_str())) {
+            Some(key) => {
+                let what = format!("{}: key {}", file.display(), table.way(key));
+                Err(Error::argument(what, "unknown", names(known)))
+            }
+            None => Ok(table),
+        }
+    }
+
+    fn way(&self, key: &str) -> String {
+        if self.place.is_empty() { key.into() } else { format!("{}.{key}", self.place) }
+    }
+
+    /// `null` is as good as absent.
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.entries.get(key).filter(|value| !value.is_null())
+    }
+
+    fn refuse(&self, key: &str, accepted: &str) -> Error {
+        let what = format!("{}: {}", self.file.display(), self.way(key));
+        Error::argument(what, self.get(key).map_or("missing".into(), short), accepted)
+    }
+
+    fn needed<T>(&self, key: &str, value: Option<T>, accepted: &str) -> Result<T> {
+        value.ok_or_else(|| self.refuse(key, accepted))
+    }
+
+    fn number(&self, key: &str, accepted: &str, fits: impl Fn(f64) -> bool) -> Result<Option<f64>> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(value) => match value.as_f64().filter(|&number| fits(number)) {
+                Some(number) => Ok(Some(number)),
+                None => Err(self.refuse(key, accepted)),
+            },
+        }
+    }
+
+    fn positive(&self, key: &str) -> Result<Option<f64>> {
+        self.number(key, POSITIVE, |number| number.is_normal() && number > 0.0)
+    }
+
+    fn seconds(&self, key: &str) -> Result<Option<f64>> {
+        let accepted = format!("{TIME}, at most {LONGEST:e}");
+        self.number(key, &accepted, |number| (0.0..=LONGEST).contains(&number))
+    }
+
+    /// Also as it is written in `11e9`.
+    fn whole(&self, key: &str, most: u64) -> Result<Option<u64>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let written =
+            |number: f64| (number.fract() == 0.0 && (0.0..1.8e19).contains(&number)).then_some(number);
+        let number = value.as_u64().or_else(|| value.as_f64().and_then(written).map(|number| number as u64));
+        match number.filter(|&number| number <= most) {
+            Some(number) => Ok(Some(number)),
+            None if most == u64::MAX => Err(self.refuse(key, WHOLE)),
+            None => Err(self.refuse(key, &format!("{WHOLE}, at most {most}"))),
+        }
+    }
+
+    fn yes(&self, key: &str, default: bool) -> Result<bool> {
+        match self.get(key) {
+            None => Ok(default),
+            Some(value) => value.as_bool().ok_or_else(|| self.refuse(key, "true or false")),
+        }
+    }
+
+    fn text(&self, key: &str) -> Result<Option<String>> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(value) => match value.as_str() {
+                Some(text) => Ok(Some(text.into())),
+                None => Err(self.refuse(key, "a text")),
+            },
+        }
+    }
+
+    fn list(&self, key: &str, accepted: &str, count: std::ops::RangeInclusive<usize>) -> Result<&'a [Value]> {
+        let list: &[Value] = match self.get(key) {
+            None => &[],
+            Some(Value::Array(list)) => list,
+            Some(_) => return Err(self.refuse(key, accepted)),
+        };
+        if list.len() > *count.end() {
+            let what = format!("{}: {}", self.file.display(), self.way(key));
+            return Err(Error::argument(
+                what,
+                format!("a list of {}", list.len()),
+                format!("at most {}", count.end()),
+            ));
+        }
+        if list.len() < *count.start() { Err(self.refuse(key, accepted)) } else { Ok(list) }
+    }
+
+    fn positions(&self, key: &str, end: usize, accepted: &str) -> Result<Vec<usize>> {
+        let list = self.list(key, accepted, 0..=usize::MAX)?;
+        let position = |value: &Value| value.as_u64().filter(|&at| at < end as u64).map(|at| at as usize);
+        list.iter().map(|value| position(value).ok_or_else(|| self.refuse(key, accepted))).collect()
+    }
+}
+
+fn names(known: &[&str]) -> String {
+    known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn short(value: &Value) -> String {
+    const MOST: usize = 80;
+    let text = value.to_string();
+    match text.char_indices().nth(MOST) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text,
+    }
+}

@@ -1,0 +1,113 @@
+//! `gpusched simulate`: the scheduler on devices that exist only in a file, in virtual time.
+
+use std::path::Path;
+
+use gpusched::sched::State;
+use gpusched::sched::simulation::{self, Report};
+use gpusched::{Error, Result};
+use serde::Serialize;
+
+use crate::say::say;
+use crate::scenario;
+
+/// Failed tasks whose errors are told.
+const ERRORS: usize = 10;
+
+/// The agreed names first.
+#[derive(Serialize)]
+struct Line<'a> {
+    makespan_s: f64,
+    /// `null`: all devices are lost before the work could have been done.
+    lower_bound_s: Option<f64>,
+    ratio: Option<f64>,
+    finished: u64,
+    failed: u64,
+    retried: u64,
+    per_device: Vec<Device<'a>>,
+    cancelled: u64,
+    copies: u64,
+    errors: Vec<Failure>,
+}
+
+#[derive(Serialize)]
+struct Device<'a> {
+    name: &'a str,
+    busy_s: f64,
+    tasks: u64,
+    peak_bytes: u64,
+    retired: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Failure {
+    task: usize,
+    error: String,
+}
+
+/// `false`: not every task has ended well.
+pub fn run(path: &Path, as_json: bool) -> Result<bool> {
+    let scenario = scenario::read(path)?;
+    let report = simulation::run(&scenario);
+    let line = describe(&report);
+    if as_json {
+        let line = serde_json::to_string(&line).map_err(|why| Error::Internal(why.to_string()))?;
+        say!("{line}");
+    } else {
+        print(&line, scenario.tasks.len());
+    }
+    Ok(report.done == scenario.tasks.len() as u64)
+}
+
+fn describe(report: &Report) -> Line<'_> {
+    let bound = Some(report.lower_bound).filter(|bound| bound.is_finite());
+    let failed = report.outcomes.iter().enumerate().filter(|(_, (state, _))| *state == State::Failed);
+    Line {
+        makespan_s: report.makespan,
+        lower_bound_s: bound,
+        ratio: bound.map(|bound| report.makespan / bound),
+        finished: report.done,
+        failed: report.failed,
+        retried: report.retried,
+        per_device: report
+            .devices
+            .iter()
+            .map(|device| Device {
+                name: &device.name,
+                busy_s: device.busy,
+                tasks: device.tasks,
+                peak_bytes: device.peak_bytes,
+                retired: device.retired.as_deref(),
+            })
+            .collect(),
+        cancelled: report.cancelled,
+        copies: report.copies,
+        errors: failed
+            .take(ERRORS)
+            .map(|(task, (_, error))| Failure {
+                task,
+                error: error.as_ref().map_or_else(String::new, ToString::to_string),
+            })
+            .collect(),
+    }
+}
+
+fn print(line: &Line<'_>, tasks: usize) {
+    let Line { makespan_s, finished, failed, cancelled, retried, copies, .. } = line;
+    say!(
+        "{finished} of {tasks} tasks finished, {failed} failed, {cancelled} cancelled; {retried} retried, {copies} copies"
+    );
+    match (line.lower_bound_s, line.ratio) {
+        (Some(bound), Some(ratio)) => say!("{makespan_s:.1} s; at least {bound:.1} s, ratio {ratio:.4}"),
+        _ => say!("{makespan_s:.1} s; the devices are lost before all of it could be done"),
+    }
+    say!("{:>12} {:>7}  DEVICE", "BUSY s", "TASKS");
+    for Device { name, busy_s, tasks, retired, .. } in &line.per_device {
+        say!(
+            "{busy_s:>12.1} {tasks:>7}  {name}{}",
+            retired.map_or(String::new(), |why| format!(", retired: {why}"))
+        );
+    }
+    for Failure { task, error } in &line.errors {
+        say!("task {task}: {error}");
+    }
+}

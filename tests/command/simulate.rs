@@ -1,0 +1,166 @@
+//! `simulate`: the agreed names, the refusals, the exit status.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::scratch::{Ended, Folder};
+
+const SCENARIO: &str = r#"{"seed":1,"devices":[{"name":"1080Ti","speed":2.2,"prior":2.0,"memory_bytes":11e9,"slots":1,
+"fail_at_s":null},{"name":"780Ti","speed":1,"memory_bytes":3e9}],
+"tasks":[{"work":60.0,"hint":55.0,"device_bytes":1e9},{"work":44.0,"hint":null,"device_bytes":4000000000},{"work":10.5}]}"#;
+
+fn simulate(text: &str, more: &[&str]) -> Ended {
+    let folder = Folder::new();
+    fs::write(folder.at("world.json"), text).unwrap();
+    folder.gpusched(&[&["simulate", "world.json"], more].concat())
+}
+
+fn line(ended: &Ended) -> Value {
+    let events = ended.events();
+    assert_eq!(events.len(), 1, "{ended:?}");
+    events[0].clone()
+}
+
+#[test]
+fn one_line_with_the_agreed_names() {
+    let ended = simulate(SCENARIO, &["--json"]);
+    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+    let agreed = r#"{"makespan_s":"#;
+    assert!(ended.out.starts_with(agreed), "{ended:?}");
+    let line = line(&ended);
+    let bound = 114.5 / 3.2;
+    assert!((line["lower_bound_s"].as_f64().unwrap() - bound).abs() < 1e-9, "{line}");
+    let makespan = line["makespan_s"].as_f64().unwrap();
+    assert!((line["ratio"].as_f64().unwrap() - makespan / bound).abs() < 1e-9, "{line}");
+    assert_eq!([&line["finished"], &line["failed"], &line["retried"]], [3, 0, 0]);
+    let devices = line["per_device"].as_array().unwrap();
+    assert_eq!([&devices[0]["name"], &devices[1]["name"]], ["1080Ti", "780Ti"]);
+    let tasks: u64 = devices.iter().map(|device| device["tasks"].as_u64().unwrap()).sum();
+    assert_eq!(tasks, 3);
+    let busy = |at: usize| devices[at]["busy_s"].as_f64().unwrap();
+    assert!(busy(0) * 2.2 + busy(1) > 114.5 - 1e-6, "all of it was done, some of it perhaps twice: {line}");
+    assert_eq!(ended.out, simulate(SCENARIO, &["--json"]).out, "the same seed, the same run");
+}
+
+#[test]
+fn people_get_a_table() {
+    let ended = simulate(SCENARIO, &[]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    for part in ["3 of 3 tasks finished", "at least 35.8 s", "1080Ti", "780Ti"] {
+        assert!(ended.out.contains(part), "{part}: {ended:?}");
+    }
+}
+
+#[test]
+fn the_status_tells_whether_every_task_has_finished() {
+    let too_large = SCENARIO.replace("4000000000", "40e9");
+    let ended = simulate(&too_large, &["--json"]);
+    assert_eq!(ended.status, 1, "{ended:?}");
+    let told = line(&ended);
+    assert_eq!([&told["finished"], &told["failed"]], [2, 1]);
+    let why = told["errors"][0]["error"].as_str().unwrap();
+    assert!(why.contains("40000000000") && why.contains("11000000000"), "{why}");
+
+    let lost = SCENARIO.replace(r#""fail_at_s":null"#, r#""fail_at_s":5.0"#);
+    let ended = simulate(&lost, &["--json"]);
+    let told = line(&ended);
+    assert_eq!([&told["finished"], &told["failed"]], [2, 1], "{told}");
+    assert!((told["lower_bound_s"].as_f64().unwrap() - (114.5 - 11.0)).abs() < 1e-9, "{told}");
+    assert_eq!((ended.status, &told["per_device"][0]["tasks"]), (1, &Value::from(0)), "{told}");
+}
+
+#[test]
+fn what_the_contract_leaves_out_has_defaults() {
+    let ended = simulate(r#"{"devices":[{"speed":2}],"tasks":[{"work":3}, {"work":5e0}]}"#, &["--json"]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let line = line(&ended);
+    assert_eq!([&line["makespan_s"], &line["lower_bound_s"], &line["ratio"]], [4.0, 4.0, 1.0]);
+    assert_eq!(line["per_device"][0]["name"], "device 0");
+}
+
+#[test]
+fn what_goes_wrong_can_be_told_too() {
+    let text = r#"{"devices":[
+        {"speed":1,"slots":2,"faults":[{"at_s":1,"kind":"slow","factor":0.5},{"at_s":2,"kind":"out_of_memory","seconds":3}]},
+        {"speed":1,"faults":[{"at_s":3,"kind":"poisoned"}]}],
+        "tasks":[{"work":4,"devices":[1]},{"work":4,"after":[0],"retries":2,"failures":1,"priority":-3},
+        {"work":2,"submit_at_s":1.5,"cancel_at_s":1.75,"idempotent":false,"deadline_s":100}]}"#;
+    let ended = simulate(text, &["--json"]);
+    let line = line(&ended);
+    assert_eq!([&line["finished"], &line["failed"], &line["cancelled"]], [2, 0, 1], "{line}");
+    assert_eq!(ended.status, 1, "a cancelled task has not finished");
+}
+
+/// A change to the scenario, and what must be said about it.
+#[rustfmt::skip]
+const REFUSED: &[(&str, &str, &[&str])] = &[
+    ("{\"seed\"", "[\"seed\"", &["world.json: the text is not JSON", "one JSON object"]),
+    ("\"seed\":1,", "\"sead\":1,", &["world.json: key sead is unknown", "`seed`, `devices`, `tasks`"]),
+    ("\"seed\":1,", "\"seed\":-1,", &["seed is -1", "a whole number, 0 or more"]),
+    ("\"speed\":2.2", "\"sped\":2.2", &["key devices[0].sped is unknown", "`speed`"]),
+    ("\"speed\":2.2,", "", &["devices[0].speed is missing", "a positive, finite number"]),
+    ("\"speed\":2.2", "\"speed\":0", &["devices[0].speed is 0", "a positive, finite number"]),
+    ("\"speed\":2.2", "\"speed\":-1.5", &["devices[0].speed is -1.5", "positive"]),
+    ("\"speed\":2.2", "\"speed\":1e-320", &["devices[0].speed is 1e-320", "positive"]),
+    ("\"speed\":2.2", "\"speed\":NaN", &["world.json, line 1: speed is NaN", "a finite number"]),
+    ("\"speed\":2.2", "\"speed\":-Infinity", &["line 1: speed is -Infinity", "a finite number"]),
+    ("\"speed\":2.2", "\"speed\":1e400", &["line 1: speed is 1e400", "a finite number"]),
+    ("\"speed\":2.2", "\"speed\":\"fast\"", &["devices[0].speed is \"fast\"", "a positive, finite number"]),
+    ("\"speed\":2.2", "\"speed\":null", &["devices[0].speed is missing", "a positive, finite number"]),
+    ("\"prior\":2.0", "\"prior\":0", &["devices[0].prior is 0", "positive"]),
+    ("\"memory_bytes\":11e9", "\"memory_bytes\":-1", &["devices[0].memory_bytes is -1", "a whole number"]),
+    ("\"memory_bytes\":11e9", "\"memory_bytes\":0.5", &["devices[0].memory_bytes is 0.5", "a whole number"]),
+    ("\"memory_bytes\":11e9", "\"memory_bytes\":1e30", &["devices[0].memory_bytes is 1e+30", "a whole number"]),
+    ("\"slots\":1", "\"slots\":0", &["devices[0].slots is 0", "1 to 64"]),
+    ("\"slots\":1", "\"slots\":65", &["devices[0].slots is 65", "at most 64"]),
+    ("\"slots\":1", "\"slots\":1.5", &["devices[0].slots is 1.5", "at most 64"]),
+    ("\"fail_at_s\":null", "\"fail_at_s\":-2", &["devices[0].fail_at_s is -2", "seconds, 0 or more"]),
+    ("\"fail_at_s\":null", "\"faults\":[{\"at_s\":1}]", &["devices[0].faults[0].kind is missing", "\"hang\""]),
+    ("\"fail_at_s\":null", "\"faults\":[{\"at_s\":1,\"kind\":\"slow\"}]", &["devices[0].faults[0].factor is missing"]),
+    ("\"name\":\"780Ti\"", "\"name\":780", &["devices[1].name is 780", "a text"]),
+    ("\"hint\":55.0", "\"hint\":0.0", &["tasks[0].hint is 0.0", "positive"]),
+    ("\"hint\":55.0", "\"hint\":[]", &["tasks[0].hint is []", "positive"]),
+    ("\"work\":60.0,", "", &["tasks[0].work is missing", "positive"]),
+    ("\"work\":60.0", "\"work\":true", &["tasks[0].work is true", "positive"]),
+    ("\"work\":60.0", "\"work\":1e300", &["all work over the slowest device's speed is 1e300 s", "at most 1e12 s"]),
+    ("{\"work\":10.5}", "{\"work\":10.5,\"after\":[2]}", &["tasks[2].after is [2]", "stand before this one"]),
+    ("{\"work\":10.5}", "{\"work\":10.5,\"devices\":[2]}", &["tasks[2].devices is [2]", "0 to 1"]),
+    ("{\"work\":10.5}", "{\"work\":10.5,\"priority\":0.5}", &["tasks[2].priority is 0.5", "-2147483648"]),
+    ("{\"work\":10.5}", "{\"work\":10.5,\"idempotent\":1}", &["tasks[2].idempotent is 1", "true or false"]),
+    ("{\"work\":10.5}", "7", &["tasks[2] is 7", "an object with `work`"]),
+];
+
+#[test]
+fn a_scenario_with_a_mistake_is_refused() {
+    for (old, new, said) in REFUSED {
+        assert!(SCENARIO.contains(old), "{old} is not in the scenario");
+        let refused = simulate(&SCENARIO.replacen(old, new, 1), &["--json"]);
+        assert_eq!((refused.status, refused.out.as_str()), (2, ""), "{new}: {refused:?}");
+        for part in *said {
+            assert!(refused.err.contains(part), "{new}: '{part}' is missing in: {}", refused.err);
+        }
+        assert!(refused.err.contains("world.json"), "{new}: {}", refused.err);
+    }
+}
+
+#[test]
+fn no_devices_no_tasks_and_no_file_are_refused() {
+    let empty = simulate(r#"{"devices":[],"tasks":[{"work":1}]}"#, &["--json"]);
+    assert_eq!(empty.status, 2);
+    assert!(empty.err.contains("devices is []; accepted: at least one device"), "{empty:?}");
+    let idle = simulate(r#"{"devices":[{"speed":1}]}"#, &["--json"]);
+    assert_eq!(idle.status, 2);
+    assert!(idle.err.contains("tasks is missing; accepted: at least one task"), "{idle:?}");
+    let many =
+        format!(r#"{{"devices":[{}{{"speed":1}}],"tasks":[{{"work":1}}]}}"#, r#"{"speed":1},"#.repeat(64));
+    let many = simulate(&many, &["--json"]);
+    assert_eq!(many.status, 2);
+    assert!(many.err.contains("devices is a list of 65; accepted: at most 64"), "{many:?}");
+    let missing = Folder::new().gpusched(&["simulate", "nowhere.json", "--json"]);
+    assert_eq!(missing.status, 2);
+    assert!(missing.err.contains("read nowhere.json: No such file"), "{missing:?}");
+    let binary = Folder::new();
+    fs::write(binary.at("b.json"), [0xff, 0xfe, 0x00]).unwrap();
+    assert_eq!(binary.gpusched(&["simulate", "b.json"]).status, 2);
+}
