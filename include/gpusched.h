@@ -94,12 +94,18 @@
 // An attempt took longer than its deadline.
 #define SCHED_E_DEADLINE -16
 
+// A device had too few resources to start the work beside what it was doing.
+#define SCHED_E_RESOURCES -17
+
 // The binary interface that this header describes; raised when a program that was built against an
 // older header could no longer work.
 #define SCHED_ABI_VERSION 0
 
 // As `timeout_ns`: wait as long as it takes. 0 looks and returns.
 #define SCHED_FOREVER -1
+
+// As `slots`: as many as each device turns out to do best with, found while tasks run.
+#define SCHED_SLOTS_AUTO 4294967295
 
 // Bit of a backend mask: the host's processor.
 #define SCHED_BACKEND_CPU 1
@@ -175,7 +181,7 @@ typedef struct sched_config_t {
   // Devices to use: "all", "none", or a list such as "cpu,cuda:0,cuda:GPU-5b...".
   // NULL: what GPUSCHED_DEVICES says, else all. Copied.
   const char *devices;
-  // Tasks at a time on each device, at most 64. 0: what GPUSCHED_SLOTS says, else 1.
+  // Tasks at a time on each device, at most 64, or SCHED_SLOTS_AUTO. 0: what GPUSCHED_SLOTS says, else 1.
   uint32_t slots;
   // Threads of the CPU device, shared by its slots. 0: all that the process may use.
   uint32_t cpu_threads;
@@ -642,7 +648,10 @@ sched_status_t sched_fd_shot_size(const struct sched_fd_model_t *model,
 //
 // `task` may be NULL. Its `run` must be NULL; `device_bytes` and `work` are known without it and taken
 // from it where they are not 0. `*id` may be NULL if the task is detached. The same shot gives the
-// same record, bit for bit, on every device of a kind and after any number of retries.
+// same record, bit for bit, on every device of a kind and after any number of retries. Where a shot takes
+// much longer than its like, or a faster device has nothing else to do, it may be computed a second time there,
+// and the first to finish counts; not if it keeps snapshots, nor if `task` has a `drop` and no
+// SCHED_TASK_IDEMPOTENT.
 //
 // Errors: SCHED_E_ARGUMENT, also for a source or receiver outside the grid, and for a buffer that is
 // too short; SCHED_E_UNSTABLE for a time step that is too large, with the largest that is not;

@@ -38,26 +38,35 @@ fn silence(gather: &mut Gather, mute: &[usize], every: usize) {
     }
 }
 
-/// Where a shot's results go. Called on a worker's thread; a retried shot calls again.
+/// Where a shot's results go. Called on a worker's thread; a retried shot calls again, and two copies of a
+/// shot may call at the same time: `exec` tells which attempt it is.
 pub trait Output: Send + Sync {
-    fn snapshot(&self, step: usize, field: &[f32]) -> Result<()>;
-    /// Called once the result counts: no cancel comes between.
-    fn finish(&self, gather: Gather) -> Result<()>;
+    fn snapshot(&self, exec: &Exec<'_>, step: usize, field: &[f32]) -> Result<()>;
+    /// Called once the result counts: no cancel and no other copy comes between.
+    fn finish(&self, exec: &Exec<'_>, gather: Gather) -> Result<()>;
 }
 
-/// A shot as a task, with its memory and work (padded cells times steps) filled in. A shot that
-/// does not fit the plan is refused here.
+/// The class of the tasks that are shots of the first-order acoustic equation; classes from 0xfd000000 up are
+/// the library's own.
+pub const CLASS: u32 = 0xfd00_0001;
+
+/// A shot as a task, with its memory and work (padded cells times steps) filled in. It may run twice
+/// if its gather is all that it gives: that is handed over by one attempt alone. A shot that does not
+/// fit the plan is refused here.
 pub fn task(plan: Arc<Plan>, shot: Shot, output: impl Output + 'static) -> Result<Task> {
     plan.check(&shot)?;
     let device_bytes = plan.shot_bytes(&shot);
+    let idempotent = shot.snapshot_every.is_none();
     let work = plan.padded_cells() as f64 * shot.nt as f64;
     let mut task = Task::new(move |exec: &Exec<'_>| {
         let gather = run(&plan, &shot, exec.lane, &Reporter { exec, output: &output })?;
         exec.commit()?;
-        output.finish(gather)
+        output.finish(exec, gather)
     });
     task.device_bytes = device_bytes;
     task.work = Some(work);
+    task.class = CLASS;
+    task.idempotent = idempotent;
     Ok(task)
 }
 
@@ -74,6 +83,6 @@ impl Control for Reporter<'_> {
     }
 
     fn snapshot(&self, step: usize, field: &[f32]) -> Result<()> {
-        self.output.snapshot(step, field)
+        self.output.snapshot(self.exec, step, field)
     }
 }

@@ -14,6 +14,7 @@ use crate::fd::shot::{Output, task as shot_task};
 use crate::fd::survey::{Gather, Receivers, Shot};
 use crate::fd::verify::direct_wave_mute;
 use crate::fd::wavelet::Wavelet;
+use crate::sched::Exec;
 
 /// Flag of a shot: samples are zero until the direct wave has passed, as the old library mutes.
 pub const SCHED_FD_MUTE_DIRECT: u32 = 1;
@@ -254,7 +255,7 @@ struct Buffers {
 }
 
 impl Output for Buffers {
-    fn snapshot(&self, step: usize, field: &[f32]) -> Result<()> {
+    fn snapshot(&self, _: &Exec<'_>, step: usize, field: &[f32]) -> Result<()> {
         let at = step / self.every * self.cells;
         // SAFETY: `snapshots` is lent until the task has ended, and was checked to have room for
         // every snapshot of `cells` floats; one attempt at a time writes.
@@ -263,7 +264,7 @@ impl Output for Buffers {
         Ok(())
     }
 
-    fn finish(&self, gather: Gather) -> Result<()> {
+    fn finish(&self, _: &Exec<'_>, gather: Gather) -> Result<()> {
         // SAFETY: `record` is lent until the task has ended, and was checked to have room for the
         // gather; called once, when the result counts.
         let room = unsafe { std::slice::from_raw_parts_mut(self.record.pointer(), gather.data.len()) };
@@ -307,7 +308,10 @@ fn buffers(
 ///
 /// `task` may be NULL. Its `run` must be NULL; `device_bytes` and `work` are known without it and taken
 /// from it where they are not 0. `*id` may be NULL if the task is detached. The same shot gives the
-/// same record, bit for bit, on every device of a kind and after any number of retries.
+/// same record, bit for bit, on every device of a kind and after any number of retries. Where a shot takes
+/// much longer than its like, or a faster device has nothing else to do, it may be computed a second time there,
+/// and the first to finish counts; not if it keeps snapshots, nor if `task` has a `drop` and no
+/// SCHED_TASK_IDEMPOTENT.
 ///
 /// Errors: SCHED_E_ARGUMENT, also for a source or receiver outside the grid, and for a buffer that is
 /// too short; SCHED_E_UNSTABLE for a time step that is too large, with the largest that is not;
@@ -334,8 +338,13 @@ pub unsafe extern "C" fn sched_fd_submit(
         let (plan, shot) = unsafe { planned(&medium, &desc)? };
         let need = size_of_shot(&medium, &shot, 0);
         let mut task = shot_task(plan, shot, buffers(&desc, &need, medium.model.grid.cells(), user)?)?;
+        let idempotent = std::mem::take(&mut task.idempotent);
         // SAFETY: as above.
         unsafe { describe(&mut task, &about)? };
+        // Snapshots go to the caller's memory while the shot runs, so one attempt at a time; and a caller who
+        // wants to be told when `user` is free is told before the wait, unless it allows otherwise.
+        let twice = idempotent && (about.drop.is_none() || task.idempotent);
+        task.idempotent = twice;
         let id = scheduler(s)?.submit(task)?;
         if let Some(out) = out {
             out.put(id.0);

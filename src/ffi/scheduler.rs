@@ -21,6 +21,9 @@ pub struct sched_t {
 /// As `timeout_ns`: wait as long as it takes. 0 looks and returns.
 pub const SCHED_FOREVER: i64 = -1;
 
+/// As `slots`: as many as each device turns out to do best with, found while tasks run.
+pub const SCHED_SLOTS_AUTO: u32 = 0xffff_ffff;
+
 /// What a scheduler is made of. Zero in every field is the default.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -30,7 +33,7 @@ pub struct sched_config_t {
     /// Devices to use: "all", "none", or a list such as "cpu,cuda:0,cuda:GPU-5b...".
     /// NULL: what GPUSCHED_DEVICES says, else all. Copied.
     pub devices: *const c_char,
-    /// Tasks at a time on each device, at most 64. 0: what GPUSCHED_SLOTS says, else 1.
+    /// Tasks at a time on each device, at most 64, or SCHED_SLOTS_AUTO. 0: what GPUSCHED_SLOTS says, else 1.
     pub slots: u32,
     /// Threads of the CPU device, shared by its slots. 0: all that the process may use.
     pub cpu_threads: u32,

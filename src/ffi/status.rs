@@ -51,13 +51,15 @@ pub const SCHED_E_INTERNAL: i32 = -14;
 pub const SCHED_E_DEPENDENCY: i32 = -15;
 /// An attempt took longer than its deadline.
 pub const SCHED_E_DEADLINE: i32 = -16;
+/// A device had too few resources to start the work beside what it was doing.
+pub const SCHED_E_RESOURCES: i32 = -17;
 
 /// The binary interface that this header describes; raised when a program that was built against an
 /// older header could no longer work.
 pub const SCHED_ABI_VERSION: u32 = 0;
 
 /// Every status and its name.
-const NAMES: [(sched_status_t, &CStr); 19] = [
+const NAMES: [(sched_status_t, &CStr); 20] = [
     (SCHED_OK, c"SCHED_OK"),
     (SCHED_PENDING, c"SCHED_PENDING"),
     (SCHED_CANCELLED, c"SCHED_CANCELLED"),
@@ -77,6 +79,7 @@ const NAMES: [(sched_status_t, &CStr); 19] = [
     (SCHED_E_INTERNAL, c"SCHED_E_INTERNAL"),
     (SCHED_E_DEPENDENCY, c"SCHED_E_DEPENDENCY"),
     (SCHED_E_DEADLINE, c"SCHED_E_DEADLINE"),
+    (SCHED_E_RESOURCES, c"SCHED_E_RESOURCES"),
 ];
 
 pub(super) fn status_of(error: &Error) -> sched_status_t {
@@ -84,7 +87,7 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
         Error::Argument { .. } => SCHED_E_ARGUMENT,
         Error::TooNew { .. } => SCHED_E_TOO_NEW,
         Error::Stale { .. } => SCHED_E_STALE,
-        Error::NoMemory { .. } | Error::NoHostMemory { .. } | Error::Resources { .. } => SCHED_E_MEMORY,
+        Error::NoMemory { .. } | Error::NoHostMemory { .. } => SCHED_E_MEMORY,
         Error::NoDevice { .. } => SCHED_E_NO_DEVICE,
         Error::Io { .. } => SCHED_E_IO,
         Error::Callback { .. } => SCHED_E_CALLBACK,
@@ -98,6 +101,7 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
         Error::Internal(_) => SCHED_E_INTERNAL,
         Error::Dependency { .. } => SCHED_E_DEPENDENCY,
         Error::Deadline { .. } => SCHED_E_DEADLINE,
+        Error::Resources { .. } => SCHED_E_RESOURCES,
     }
 }
 

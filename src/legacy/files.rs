@@ -11,6 +11,7 @@ use crate::fd::shot::Output;
 use crate::fd::survey::Gather;
 use crate::io::atomic::{self, Sealed};
 use crate::io::raw;
+use crate::sched::Exec;
 
 pub struct Files {
     /// Bytes from one shot to the next in the record file.
@@ -81,7 +82,7 @@ pub struct ShotFiles {
 }
 
 impl Output for ShotFiles {
-    fn snapshot(&self, step: usize, field: &[f32]) -> Result<()> {
+    fn snapshot(&self, _: &Exec<'_>, step: usize, field: &[f32]) -> Result<()> {
         let path = snapshot_path(&self.files.snapshot_prefix, self.shot, step);
         let mut output = atomic::Output::create(&path)?;
         raw::write_to(&mut output, field).map_err(|error| Error::io("write", &path, error))?;
@@ -92,7 +93,7 @@ impl Output for ShotFiles {
         })
     }
 
-    fn finish(&self, gather: Gather) -> Result<()> {
+    fn finish(&self, _: &Exec<'_>, gather: Gather) -> Result<()> {
         self.files.add(|written| {
             let record = &mut written.record;
             record

@@ -11,6 +11,7 @@ mod registry;
 mod scheduler;
 mod settings;
 pub mod simulation;
+mod slots;
 mod state;
 mod stats;
 mod task;
@@ -20,6 +21,6 @@ mod worker;
 
 pub(crate) use fork::Birthplace;
 pub use scheduler::Scheduler;
-pub use settings::{Builder, discover};
+pub use settings::{AUTO_SLOTS, Builder, discover};
 pub use stats::{DeviceStats, Stats};
 pub use task::{DeviceMask, Exec, Job, State, Task, TaskId, TaskInfo, Wait};

@@ -101,28 +101,32 @@ impl Core {
     pub fn wanted(&self, now: Duration) -> Vec<usize> {
         let mut spoken_for = Vec::new();
         let mut wanted = Vec::new();
-        // Those that have the least to do first.
-        let mut order: Vec<usize> = (0..self.devices.len()).collect();
-        order.sort_by_key(|&index| self.devices[index].running.len());
         let mut leases = Vec::new();
-        for index in order {
-            let device = &self.devices[index];
-            for _ in device.running.len()..device.capacity(now) {
-                if !device.has_room(now) {
-                    break;
-                }
-                let mut fitting = Fitting {
-                    index,
-                    free_bytes: &|| u64::MAX,
-                    free: None,
-                    passed: Vec::new(),
-                    spoken_for: &spoken_for,
-                };
-                let Some(choice) = self.choose(now, &mut fitting) else { break };
-                wanted.push(index);
-                spoken_for.push(choice.id);
-                leases.push(choice.lease);
-            }
+        let mut load: Vec<usize> = self.devices.iter().map(|device| device.running.len()).collect();
+        let mut open: Vec<usize> =
+            (0..load.len()).filter(|&index| self.devices[index].has_room(now)).collect();
+        // Those that have the least to do first.
+        while let Some(&index) = open.iter().min_by_key(|&&index| load[index]) {
+            let mut fitting = Fitting {
+                index,
+                free_bytes: &|| u64::MAX,
+                free: None,
+                passed: Vec::new(),
+                spoken_for: &spoken_for,
+            };
+            let choice = if load[index] < self.devices[index].capacity(now) {
+                self.choose(now, &mut fitting)
+            } else {
+                None
+            };
+            let Some(choice) = choice else {
+                open.retain(|&other| other != index);
+                continue;
+            };
+            load[index] += 1;
+            wanted.push(index);
+            spoken_for.push(choice.id);
+            leases.push(choice.lease);
         }
         wanted
     }
@@ -173,6 +177,9 @@ impl Core {
             let here = may.contains(index);
             let unknown = self.seconds(entry, index).is_none();
             if here && unknown && !fitting.spoken_for.contains(&id) {
+                if self.another_has_less(now, index, may) {
+                    continue;
+                }
                 // Nothing is known of this device: the smallest of what has this priority.
                 let first = smallest.and_then(|(_, id)| self.tasks.get(id).ok());
                 if first.is_some_and(|first| first.rank.priority() != entry.rank.priority()) {
@@ -208,6 +215,15 @@ impl Core {
         let (_, id) = left?;
         let entry = self.tasks.get(id).ok()?;
         if self.should_not_decline(now, index, entry) { fitting.try_on(self, id, entry) } else { None }
+    }
+
+    /// Of devices that nothing is known of, the one that has the least to do is first.
+    fn another_has_less(&self, now: Duration, index: usize, may: DeviceMask) -> bool {
+        let here = self.devices[index].running.len();
+        self.devices
+            .iter()
+            .enumerate()
+            .any(|(other, device)| may.contains(other) && device.has_room(now) && device.running.len() < here)
     }
 
     fn should_not_decline(&self, now: Duration, index: usize, entry: &Entry) -> bool {
@@ -359,6 +375,8 @@ struct Place {
     device: usize,
     lane: usize,
     end: f64,
+    /// What the device has to do besides.
+    load: usize,
     begins_now: bool,
 }
 
@@ -394,8 +412,9 @@ impl Plan {
             let first = lanes.iter().copied().enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b));
             let Some((lane, free)) = first else { continue };
             let end = free + seconds;
-            if best.as_ref().is_none_or(|best| end < best.end) {
-                best = Some(Place { device, lane, end, begins_now: free <= 0.0 });
+            let load = lanes.iter().filter(|&&free| free > 0.0).count();
+            if best.as_ref().is_none_or(|best| (end, load) < (best.end, best.load)) {
+                best = Some(Place { device, lane, end, load, begins_now: free <= 0.0 });
             }
         }
         best

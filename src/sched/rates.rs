@@ -108,6 +108,12 @@ impl Rates {
         seen.samples += 1;
     }
 
+    /// A task's work in average tasks of its class.
+    pub fn share(&self, class: u32, work: Option<f64>) -> f64 {
+        let unit = self.classes.get(&class).map_or(1.0, Class::unit);
+        work.map_or(1.0, |work| work / unit)
+    }
+
     /// How long a task should take on a device. `None`: nothing is known of the device.
     pub fn seconds(&self, class: u32, device: usize, work: Option<f64>) -> Option<f64> {
         let general = self.priors.get(device).copied().flatten();

@@ -19,12 +19,15 @@ use crate::error::{Error, Result};
 const MAX_SLOTS: u32 = 64;
 const MAX_DEVICES: usize = 64;
 
+/// As a number of slots: as many as each device turns out to do best with.
+pub const AUTO_SLOTS: u32 = u32::MAX;
+
 /// What a scheduler is made of. Everything has a default.
 #[derive(Default)]
 pub struct Builder {
     /// `all`, `none`, or a list such as `cpu,cuda:0,cuda:GPU-5b…`; `None`: what `GPUSCHED_DEVICES` says, else `all`.
     pub devices: Option<String>,
-    /// Tasks at a time on a device, 1 to 64. `None`: what `GPUSCHED_SLOTS` says, else 1.
+    /// Tasks at a time on a device, 1 to 64, or [`AUTO_SLOTS`]. `None`: what `GPUSCHED_SLOTS` says, else 1.
     pub slots: Option<u32>,
     /// Threads of the CPU device, over all its slots. `None`: all that the process may use.
     pub cpu_threads: Option<u32>,
@@ -113,15 +116,18 @@ fn slots_of_environment() -> Result<u32> {
     if text.is_empty() {
         return Ok(1);
     }
+    if text.trim() == "auto" {
+        return Ok(AUTO_SLOTS);
+    }
     match text.trim().parse() {
         Ok(slots) => in_range("GPUSCHED_SLOTS", slots),
-        Err(_) => Err(Error::argument("GPUSCHED_SLOTS", text, format!("1 to {MAX_SLOTS}"))),
+        Err(_) => Err(Error::argument("GPUSCHED_SLOTS", text, format!("1 to {MAX_SLOTS}, or auto"))),
     }
 }
 
 fn in_range(what: &str, slots: u32) -> Result<u32> {
     match slots {
-        1..=MAX_SLOTS => Ok(slots),
+        1..=MAX_SLOTS | AUTO_SLOTS => Ok(slots),
         _ => Err(Error::argument(what, slots, format!("1 to {MAX_SLOTS} tasks at a time on a device"))),
     }
 }

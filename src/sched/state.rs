@@ -26,6 +26,8 @@ use log::Level;
 use super::policy::Rank;
 use super::rates::Rates;
 use super::registry::Registry;
+use super::settings::AUTO_SLOTS;
+use super::slots::Search;
 use super::task::{DeviceMask, Job, Signal, State, Task, TaskId, Wait};
 use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::{Error, Result};
@@ -69,6 +71,8 @@ pub struct Device {
     pub info: DeviceInfo,
     pub ledger: Arc<Ledger>,
     pub slots: u32,
+    /// Looks for the best number of slots, if nobody has told one.
+    pub search: Option<Search>,
     /// No more than this many start until then: it was short of something.
     pub throttle: Option<(u32, Duration)>,
     /// Slots whose tasks wait for other tasks: as many others may run meanwhile.
@@ -211,10 +215,13 @@ impl Entry {
 
 impl Device {
     fn new(info: DeviceInfo, slots: u32) -> Self {
+        let search = (slots == AUTO_SLOTS).then(Search::new);
+        let slots = if search.is_some() { 1 } else { slots };
         Device {
             ledger: Ledger::new(info.total_bytes),
             info,
             slots,
+            search,
             throttle: None,
             waiting: 0,
             running: Vec::new(),

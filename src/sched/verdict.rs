@@ -45,6 +45,7 @@ impl Core {
         else {
             return;
         };
+        let full = device.running.len() >= device.slots as usize;
         let run = device.running.swap_remove(position);
         let was_poisoned = device.poisoned;
         if device.poisoned && device.running.is_empty() {
@@ -93,6 +94,7 @@ impl Core {
                 let (class, work) = (entry.class, entry.work);
                 self.rates.learn(class, index, work, took.as_secs_f64());
                 self.dismiss(now, id);
+                self.watch_throughput(now, index, class, work, full);
                 return self.finish(id, Ok(()));
             }
             Err(error) => error,
@@ -134,6 +136,22 @@ impl Core {
                 self.pausing.insert((now + pause, id));
             }
             _ => self.make_ready(id),
+        }
+    }
+
+    /// With slots that nobody has told: perhaps another number of them is better.
+    fn watch_throughput(&mut self, now: Duration, index: usize, class: u32, work: Option<f64>, full: bool) {
+        let done = self.rates.share(class, work);
+        let busy = full && !self.ready.is_empty();
+        let device = &mut self.devices[index];
+        let Some(search) = &mut device.search else { return };
+        let slots = search.ended(now, done, busy);
+        if slots != device.slots {
+            device.slots = slots;
+            // What a slot gets of the device changes with their number.
+            device.context += 1;
+            let text = format!("{} runs {slots} tasks at a time from now on", device.info.label());
+            self.notes.push((Level::Info, text));
         }
     }
 

@@ -1,6 +1,7 @@
 //! The files of one shot: the raw record, the snapshots, and a JSON file beside them
 //! that tells all that is needed to read them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,8 @@ struct Inner {
     /// Step whose snapshot gets a picture, if this shot gets any.
     section_step: Option<usize>,
     pictured: bool,
-    state: Mutex<State>,
+    /// By attempt: two copies of a shot may run at a time.
+    attempts: Mutex<BTreeMap<u32, State>>,
 }
 
 #[derive(Default)]
@@ -76,7 +78,7 @@ impl Files {
             wavelet,
             section_step: middle.filter(|_| pictured),
             pictured,
-            state: Mutex::default(),
+            attempts: Mutex::default(),
         };
         Files { inner: Arc::new(inner) }
     }
@@ -93,22 +95,31 @@ impl Files {
         Ok(task)
     }
 
+    /// Of the attempt that counts, or else of the last.
     pub fn report(&self) -> Report {
-        let state = self.state();
-        Report { device: state.device.clone(), seconds: state.seconds, files: state.written.clone() }
+        let attempts = self.attempts();
+        let counts = attempts.values().find(|state| state.seconds.is_some());
+        let state = counts.or_else(|| attempts.values().next_back());
+        Report {
+            device: state.map(|state| state.device.clone()).unwrap_or_default(),
+            seconds: state.and_then(|state| state.seconds),
+            files: state.map(|state| state.written.clone()).unwrap_or_default(),
+        }
     }
 
     /// What there is to draw; given once.
     pub fn take_picture(&self) -> Picture {
-        std::mem::take(&mut self.state().picture)
+        let mut attempts = self.attempts();
+        let counts = attempts.values_mut().find(|state| state.seconds.is_some());
+        counts.map(|state| std::mem::take(&mut state.picture)).unwrap_or_default()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn attempts(&self) -> MutexGuard<'_, BTreeMap<u32, State>> {
+        self.inner.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets what an earlier attempt left; and files of an earlier run go before they could be
-    /// taken for this one's, the description before what it describes.
+    /// Before the first attempt, files of an earlier run go before they could be taken for this one's, the
+    /// description before what it describes.
     fn begin(&self, exec: &Exec<'_>) -> Result<()> {
         let fresh = State {
             device: exec.device.label(),
@@ -116,7 +127,10 @@ impl Files {
             begun: Some(Instant::now()),
             ..State::default()
         };
-        *self.state() = fresh;
+        self.attempts().insert(exec.attempt, fresh);
+        if exec.attempt > 1 {
+            return Ok(());
+        }
         for name in [side_name(self.inner.number), record_name(self.inner.number)] {
             let path = self.inner.folder.join(name);
             match fs::remove_file(&path) {
@@ -131,13 +145,14 @@ impl Files {
 }
 
 impl shot::Output for Files {
-    fn snapshot(&self, step: usize, field: &[f32]) -> Result<()> {
+    fn snapshot(&self, exec: &Exec<'_>, step: usize, field: &[f32]) -> Result<()> {
         let inner = &self.inner;
         let grid = &inner.plan.model.grid;
         let name = format!("{}_step_{step:06}.bin", stem(inner.number));
         raw::write(&inner.folder.join(&name), field)?;
         let [nx, ny, nz] = grid.n;
-        let mut state = self.state();
+        let mut attempts = self.attempts();
+        let state = attempts.entry(exec.attempt).or_default();
         state.snapshots.push(json!({
             "file": name,
             "step": step,
@@ -155,20 +170,22 @@ impl shot::Output for Files {
         Ok(())
     }
 
-    fn finish(&self, gather: Gather) -> Result<()> {
+    fn finish(&self, exec: &Exec<'_>, gather: Gather) -> Result<()> {
         let inner = &self.inner;
         let record = record_name(inner.number);
         raw::write(&inner.folder.join(&record), &gather.data)?;
-        let mut state = self.state();
-        state.seconds = state.begun.map(|begun| begun.elapsed().as_secs_f64());
+        let mut attempts = self.attempts();
+        let state = attempts.entry(exec.attempt).or_default();
+        let seconds = state.begun.map(|begun| begun.elapsed().as_secs_f64());
         let side = side_name(inner.number);
-        let text = serde_json::to_string_pretty(&inner.describe(&state, &record, &gather))
+        let text = serde_json::to_string_pretty(&inner.describe(state, seconds, &record, &gather))
             .map_err(|error| Error::Internal(format!("{side}: {error}")))?;
         if let Err(error) = atomic::write(&inner.folder.join(&side), text.as_bytes()) {
             // A record without what tells how to read it is no result.
             drop(fs::remove_file(inner.folder.join(&record)));
             return Err(error);
         }
+        state.seconds = seconds;
         state.written.splice(0..0, [record, side]);
         if inner.pictured {
             state.picture.line = Line::nearest(&inner.plan, &inner.shot, &gather);
@@ -178,7 +195,7 @@ impl shot::Output for Files {
 }
 
 impl Inner {
-    fn describe(&self, state: &State, record: &str, gather: &Gather) -> Value {
+    fn describe(&self, state: &State, seconds: Option<f64>, record: &str, gather: &Gather) -> Value {
         let (plan, shot) = (&self.plan, &self.shot);
         let grid = &plan.model.grid;
         let (receivers, shape, order) = match &shot.receivers {
@@ -228,7 +245,7 @@ impl Inner {
             "snapshots": state.snapshots,
             "device": state.device,
             "attempt": state.attempt,
-            "seconds": state.seconds,
+            "seconds": seconds,
             "version": env!("CARGO_PKG_VERSION"),
         })
     }
