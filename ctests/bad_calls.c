@@ -1,9 +1,11 @@
 /* What a caller can get wrong, one row each: the status that it gets and a part of the sentence.
  * Prints every sentence; docs/errors.md is made of them. A row that fails ends the program with 1. */
+#define _DEFAULT_SOURCE
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "gpusched.h"
 
@@ -296,6 +298,8 @@ static void schedulers(void) {
   sched_create(NULL, &gone);
   sched_destroy(gone);
   row("destroy twice", sched_destroy(gone), SCHED_E_STALE, "~scheduler");
+  row("shutdown after destroy", sched_shutdown(gone, 0), SCHED_E_STALE, "~scheduler");
+  row("shutdown NULL", sched_shutdown(NULL, 0), SCHED_OK, "");
   row("submit after destroy", submit_to(gone, 1), SCHED_E_STALE, "~scheduler");
   row("drain after destroy", sched_drain(gone, 0), SCHED_E_STALE, "~scheduler");
   row("stats NULL", sched_stats(s, NULL), SCHED_E_ARGUMENT, "sched_stats_t is NULL");
@@ -309,7 +313,135 @@ static void schedulers(void) {
   row("stats of a device out of range", sched_device_stats(s, UINT32_MAX, &device), SCHED_E_ARGUMENT, "~index");
 }
 
-static int32_t in_task[6];
+static void defaults(void) {
+  sched_t *mine = NULL, *theirs = NULL;
+  sched_task_t id = 0, next = 4711;
+  sched_stats_t stats = {0};
+  section("the process's scheduler");
+  row("out NULL", sched_default(NULL), SCHED_E_ARGUMENT, "out is NULL");
+  row("one handle", sched_default(&mine), SCHED_OK, "");
+  row("another", sched_default(&theirs), SCHED_OK, "");
+  if (mine == theirs) fail("sched_default", "two handles are the same");
+  t.desc.flags = SCHED_TASK_ORDERED;
+  row("submit to one", sched_submit(mine, &t.desc, &id), SCHED_OK, "");
+  row("wait for its next at the other", sched_wait_next(theirs, SCHED_FOREVER, &next), SCHED_E_ARGUMENT, "ordered");
+  row("give one back", sched_destroy(mine), SCHED_OK, "");
+  row("give it back twice", sched_destroy(mine), SCHED_E_STALE, "~scheduler");
+  row("use it after that", sched_wait(mine, id, SCHED_FOREVER), SCHED_E_STALE, "~scheduler");
+  row("use the other", sched_wait(theirs, id, SCHED_FOREVER), SCHED_OK, "");
+  row("drain it", sched_drain(theirs, SCHED_FOREVER), SCHED_OK, "");
+  row("submit after a drain of what is shared", submit_to(theirs, 1), SCHED_OK, "");
+  row("give back the last", sched_shutdown(theirs, SCHED_FOREVER), SCHED_OK, "");
+  row("take a new one", sched_default(&mine), SCHED_OK, "");
+  row("ask it for a task of the old one", sched_wait(mine, id, 0), SCHED_E_STALE, "~task");
+  stats.size = sizeof stats;
+  if (sched_stats(mine, &stats) != SCHED_OK || stats.submitted != 0) fail("sched_default", "the new one is the old one");
+  sched_destroy(mine);
+}
+
+/* What a task that never looks at its cancel makes of a shutdown. */
+static int go_on;
+static int32_t hangs(const sched_exec_t *exec, void *user) {
+  (void)exec, (void)user;
+  while (!__atomic_load_n(&go_on, __ATOMIC_ACQUIRE)) usleep(1000);
+  return 0;
+}
+
+static void ends(void) {
+  sched_t *it = NULL;
+  sched_task_t id = 0;
+  sched_task_info_t info = {0};
+  info.size = sizeof info;
+  section("the end of a scheduler");
+  sched_create(NULL, &it);
+  t.desc.run = hangs;
+  row("a task that hangs", sched_submit(it, &t.desc, &id), SCHED_OK, "");
+  while (sched_task_info(it, id, &info) == SCHED_OK && info.state != SCHED_STATE_RUNNING) usleep(1000);
+  reset();
+  row("shutdown with a time limit", sched_shutdown(it, 1000000), SCHED_PENDING, "");
+  row("ask what hangs", sched_task_info(it, id, &info), SCHED_OK, "");
+  if (info.state != SCHED_STATE_RUNNING) fail("sched_shutdown", "the task that hangs does not run");
+  row("submit meanwhile", submit_to(it, 1), SCHED_E_SHUTDOWN, "shut down");
+  row("once more", sched_shutdown(it, 0), SCHED_PENDING, "");
+  __atomic_store_n(&go_on, 1, __ATOMIC_RELEASE);
+  row("when it goes on", sched_shutdown(it, SCHED_FOREVER), SCHED_OK, "");
+  row("after the end", sched_wait(it, id, 0), SCHED_E_STALE, "~scheduler");
+}
+
+/* Lists of tasks, as programs with an older, this and a newer header would have them. */
+static struct {
+  sched_task_desc_t desc;
+  char tail[32];
+} many[3];
+
+static void each(size_t size) {
+  for (int i = 0; i < 3; i++) {
+    sched_task_desc_t *desc = (sched_task_desc_t *)((char *)many + (size_t)i * size);
+    memset((void *)desc, 0, size);
+    desc->size = size;
+    desc->run = well;
+    desc->drop = drop;
+  }
+}
+
+static int32_t submit_many(size_t count, int32_t drops) {
+  sched_task_t ids[3] = {4711, 4711, 4711};
+  dropped = 0;
+  int32_t status = sched_submit_many(s, &many[0].desc, count, ids);
+  if (status < 0 && (ids[0] != 4711 || ids[2] != 4711)) fail("sched_submit_many", "wrote its output and failed");
+  for (size_t i = 0; status == SCHED_OK && i < count; i++) {
+    if (sched_wait(s, ids[i], SCHED_FOREVER) != SCHED_OK || sched_release(s, ids[i]) != SCHED_OK)
+      fail("sched_submit_many", "an id");
+  }
+  if (dropped != drops) fail("sched_submit_many", "drop was not called as often as promised");
+  each(sizeof(sched_task_desc_t));
+  return status;
+}
+
+static sched_task_desc_t *at(int i) { return (sched_task_desc_t *)many + i; }
+
+static void lists(void) {
+  sched_task_t ids[3], next = 0;
+  section("many tasks at once");
+  each(sizeof(sched_task_desc_t));
+  row("three", submit_many(3, 3), SCHED_OK, "");
+  row("three of an older header", (each(offsetof(sched_task_desc_t, task_class)), submit_many(3, 3)), SCHED_OK, "");
+  row("three of a newer header", (each(sizeof many[0]), submit_many(3, 3)), SCHED_OK, "");
+  row("one of them with something new", (each(sizeof many[0]), many[2].tail[9] = 1, submit_many(3, 0)),
+      SCHED_E_TOO_NEW, "newer");
+  row("none", sched_submit_many(s, NULL, 0, NULL), SCHED_OK, "");
+  row("descs NULL", sched_submit_many(s, NULL, 3, ids), SCHED_E_ARGUMENT, "sched_task_desc_t is NULL");
+  row("more than an address space", sched_submit_many(s, at(0), SIZE_MAX, ids), SCHED_E_ARGUMENT, "~count of");
+  row("sizes that differ", (at(1)->size += 8, submit_many(3, 0)), SCHED_E_ARGUMENT, "~size of sched_task_desc_t 1");
+  row("the last is bad", (at(2)->work = NAN, submit_many(3, 3)), SCHED_E_ARGUMENT, "descs[2]: work is NaN");
+  row("the first fits nowhere", (at(0)->device_bytes = UINT64_MAX, submit_many(3, 3)), SCHED_E_MEMORY, "~needs");
+  dropped = 0;
+  row("ids NULL", sched_submit_many(s, at(0), 3, NULL), SCHED_E_ARGUMENT, "ids is NULL");
+  if (dropped != 3) fail("ids NULL", "drop was not called three times");
+  for (int i = 0; i < 3; i++) at(i)->flags = SCHED_TASK_DETACHED;
+  row("ids NULL, all detached", sched_submit_many(s, at(0), 3, NULL), SCHED_OK, "");
+
+  section("in the order of submission");
+  row("id NULL", sched_wait_next(s, 0, NULL), SCHED_E_ARGUMENT, "id is NULL");
+  row("no ordered task", sched_wait_next(s, SCHED_FOREVER, &next), SCHED_E_ARGUMENT, "left to hand out");
+  t.desc.flags = SCHED_TASK_ORDERED | SCHED_TASK_DETACHED;
+  row("ordered and detached", submit(), SCHED_E_ARGUMENT, "flags of a task is 0x5");
+  each(sizeof(sched_task_desc_t));
+  for (int i = 0; i < 3; i++) at(i)->flags = SCHED_TASK_ORDERED;
+  at(0)->run = badly;
+  sched_submit_many(s, at(0), 3, ids);
+  sched_release(s, ids[1]);
+  row("the first of three, which fails", sched_wait_next(s, SCHED_FOREVER, &next), SCHED_OK, "");
+  if (next != ids[0]) fail("sched_wait_next", "not the first");
+  row("its own outcome", sched_wait(s, next, 0), SCHED_E_CALLBACK, "returned 7");
+  row("the third, as the second is released", sched_wait_next(s, SCHED_FOREVER, &next), SCHED_OK, "");
+  if (next != ids[2]) fail("sched_wait_next", "not the third");
+  next = 4711;
+  row("nothing left", sched_wait_next(s, SCHED_FOREVER, &next), SCHED_E_ARGUMENT, "left to hand out");
+  if (next != 4711) fail("sched_wait_next", "wrote its output and failed");
+}
+
+static int32_t in_task[8];
 static sched_exec_t kept;
 
 static int32_t wrong_inside(const sched_exec_t *exec, void *user) {
@@ -321,6 +453,8 @@ static int32_t wrong_inside(const sched_exec_t *exec, void *user) {
   in_task[4] = sched_exec_report(exec, NAN);
   kept = *exec;
   in_task[5] = sched_exec_cancelled(&kept);
+  in_task[6] = sched_shutdown(s, 0);
+  in_task[7] = sched_exec_commit(&kept);
   return 0;
 }
 
@@ -340,6 +474,24 @@ static void tasks(void) {
   row("work negative", (t.desc.work = -1.0, submit()), SCHED_E_ARGUMENT, "work is -1");
   row("work infinite", (t.desc.work = INFINITY, submit()), SCHED_E_ARGUMENT, "work is inf");
   row("unknown flags", (t.desc.flags = 1u << 31, submit()), SCHED_E_ARGUMENT, "flags of a task is 0x80000000");
+  row("reserved set", (t.desc.reserved = 1, submit()), SCHED_E_ARGUMENT, "reserved is 0x1");
+  row("deadline negative", (t.desc.deadline_ns = -1, submit()), SCHED_E_ARGUMENT, "deadline_ns is -1");
+  row("after NULL", (t.desc.after_count = 2, submit()), SCHED_E_ARGUMENT, "after is NULL");
+  row("after without a count", (t.desc.after = list, submit()), SCHED_E_ARGUMENT, "after_count is 0");
+  row("after too many to be true", (t.desc.after = list, t.desc.after_count = SIZE_MAX / 8, submit()),
+      SCHED_E_ARGUMENT, "~after_count");
+  list[0] = 0;
+  row("after task 0", (t.desc.after = list, t.desc.after_count = 1, submit()), SCHED_E_STALE, "~task");
+  sched_submit(s, &t.desc, list);
+  sched_wait(s, list[0], SCHED_FOREVER);
+  row("after a task that has ended", (t.desc.after = list, t.desc.after_count = 1, submit()), SCHED_OK, "");
+  sched_release(s, list[0]);
+  row("after a released task", (t.desc.after = list, t.desc.after_count = 1, submit()), SCHED_E_STALE, "~task");
+  t.desc.run = badly;
+  sched_submit(s, &t.desc, list);
+  sched_wait(s, list[0], SCHED_FOREVER);
+  row("after a task that fails", (t.desc.run = well, t.desc.after = list, t.desc.after_count = 1, submit()),
+      SCHED_E_DEPENDENCY, "~did not end well");
   row("unknown kind of device", (t.desc.backend_mask = 8, submit()), SCHED_E_ARGUMENT, "backend_mask is 0x8");
   row("device that is not there", (t.desc.device_mask = (uint64_t)1 << 63, submit()), SCHED_E_NO_DEVICE, "~no device");
   row("memory that fits nowhere", (t.desc.device_bytes = UINT64_MAX, submit()), SCHED_E_MEMORY, "~needs");
@@ -349,6 +501,9 @@ static void tasks(void) {
 
   sched_create(NULL, &other);
   sched_submit(other, &t.desc, &theirs);
+  list[0] = theirs;
+  row("after a task of another scheduler", (t.desc.after = list, t.desc.after_count = 1, submit()), SCHED_E_STALE,
+      "~another scheduler");
   row("task of another scheduler", sched_wait(s, theirs, SCHED_FOREVER), SCHED_E_STALE, "~another scheduler");
   sched_destroy(other);
 
@@ -374,15 +529,18 @@ static void tasks(void) {
   row("wrong calls inside", submit(), SCHED_OK, "");
   row("after the task: exec", sched_exec_cancelled(&kept), SCHED_E_STALE, "~exec");
   row("exec NULL", sched_exec_cancelled(NULL), SCHED_E_ARGUMENT, "exec is NULL");
+  row("commit after the task", sched_exec_commit(&kept), SCHED_E_STALE, "~exec");
+  row("commit of NULL", sched_exec_commit(NULL), SCHED_E_ARGUMENT, "exec is NULL");
   static const struct {
     const char *name;
     int32_t status;
-  } inside[6] = {
+  } inside[8] = {
       {"wait for oneself", SCHED_E_DEADLOCK},  {"wait for all from inside", SCHED_E_DEADLOCK},
       {"destroy from inside", SCHED_E_DEADLOCK}, {"report 200 %", SCHED_E_ARGUMENT},
       {"report NaN", SCHED_E_ARGUMENT},          {"copied exec", SCHED_E_STALE},
+      {"shutdown from inside", SCHED_E_DEADLOCK}, {"commit of a copied exec", SCHED_E_STALE},
   };
-  for (int i = 0; i < 6; i++) {
+  for (int i = 0; i < 8; i++) {
     if (in_task[i] != inside[i].status) fail(inside[i].name, sched_status_name(in_task[i]));
   }
 }
@@ -407,6 +565,9 @@ int main(void) {
   logs();
   schedulers();
   tasks();
+  lists();
+  defaults();
+  ends();
   models();
   wavelets();
   shots();

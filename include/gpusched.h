@@ -122,6 +122,15 @@
 // Flag of a task: nobody will ask for its outcome, so its id is released when it ends.
 #define SCHED_TASK_DETACHED 1
 
+// Flag of a task: a second copy of it may be started on another device while the first still runs, and
+// after a failure of the device. The first to call sched_exec_commit, or to end well without,
+// counts; the other is asked to stop, and nobody hears how it ends. `user` and what it
+// points to are lent until `drop` is called, which may be after a wait has told the task's end.
+#define SCHED_TASK_IDEMPOTENT 2
+
+// Flag of a task: sched_wait_next hands it out in its turn. Not together with SCHED_TASK_DETACHED.
+#define SCHED_TASK_ORDERED 4
+
 // Not started yet.
 #define SCHED_STATE_QUEUED 0
 
@@ -163,7 +172,7 @@
 typedef struct sched_fd_model_t sched_fd_model_t;
 
 // A scheduler: tasks, and the devices that run them. NULL, where one is asked for, means the one that
-// the process shares; it is made on first use from the environment and lives as long as the process.
+// the process shares (see sched_default), which that keeps as long as the process lives.
 typedef struct sched_t sched_t;
 
 // How a call ended: 0 done, positive not finished but no error, negative an error.
@@ -286,8 +295,8 @@ typedef struct sched_exec_t {
 
 // The code of a task. 0: done; anything else: failed, and the task's words name the number.
 //
-// Called on a thread of the library with a stack of 8 MiB, so `user` is used from there. It may call any function of the
-// library, also wait for other tasks. It must return: no exception, no longjmp and no pthread_exit
+// Called on a thread of the library with a stack of 8 MiB, so `user` is used from there. It may call any
+// function of the library, also wait for other tasks. It must return: no exception, no longjmp and no pthread_exit
 // may leave it. (A C++ exception that does ends the process with a message.)
 typedef int32_t (*sched_run_fn)(const struct sched_exec_t *exec, void *user);
 
@@ -325,6 +334,19 @@ typedef struct sched_task_desc_t {
   uint32_t retries;
   // SCHED_TASK_* together.
   uint32_t flags;
+  // Tasks of a class are alike: for each, the speed of every device and the time that a task may
+  // take are learned. 0 is a class, too.
+  uint32_t task_class;
+  // Zero.
+  uint32_t reserved;
+  // How long an attempt may take before it is asked to stop, in nanoseconds. 0: as long as those of
+  // its class lead to expect, and then no more than a warning.
+  int64_t deadline_ns;
+  // Tasks of the same scheduler that have to end well before this one starts. If one of them does
+  // not, this one ends with SCHED_E_DEPENDENCY and never runs. Copied.
+  const sched_task_t *after;
+  // Number of `after`.
+  size_t after_count;
 } sched_task_desc_t;
 
 // What is known of a task.
@@ -492,8 +514,19 @@ sched_status_t sched_log_callback(sched_log_fn function,
 // Errors: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW; SCHED_E_NO_DEVICE where nothing fits the selection.
 sched_status_t sched_create(const struct sched_config_t *config, struct sched_t **out);
 
+// Puts a handle of the scheduler that all of the process share into `*out`: made from the environment if
+// nobody holds it. For libraries that don't know of each other: each call gives a handle
+// of its own, to be given back with sched_destroy, and the last one ends the scheduler.
+//
+// Whoever gives back a handle while others hold theirs leaves its tasks to run on: wait for them first.
+// sched_wait_next has an order for each handle; sched_wait_all, sched_stats and the devices are
+// of all together. Passing NULL to any function uses the same scheduler and keeps it for good.
+//
+// Errors: SCHED_E_ARGUMENT; SCHED_E_NO_DEVICE; SCHED_E_FORKED in a child whose parent had one.
+sched_status_t sched_default(struct sched_t **out);
+
 // Accepts no more tasks and waits until all have ended: 0, or SCHED_PENDING when the time was up first.
-// Outcomes can still be asked for.
+// Outcomes can still be asked for. The shared scheduler (sched_default) goes on accepting: it only waits.
 //
 // Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
 sched_status_t sched_drain(struct sched_t *s,
@@ -501,11 +534,22 @@ sched_status_t sched_drain(struct sched_t *s,
 
 // Cancels what is queued, asks what runs to stop, waits for it, and ends the scheduler. Drop callbacks
 // have been called when it returns, waiting calls of other threads return, and the handle is stale.
-// NULL: nothing to do.
+// A handle of sched_default is given back, and its scheduler ends with the last. NULL: nothing to do.
+//
+// It waits as long as a task's code runs; for code that may never return see sched_shutdown.
 //
 // Errors: SCHED_E_STALE for a handle that was destroyed before; SCHED_E_DEADLOCK from inside a task
 // of the same scheduler, which then goes on as before.
 sched_status_t sched_destroy(struct sched_t *s);
+
+// As sched_destroy, but SCHED_PENDING when the time is up and some task's code has not returned. Then the
+// scheduler takes and starts nothing more, but is still there: sched_stats, sched_task_info and
+// the waits tell what hangs. Call it, or sched_destroy, again; or leave it: a scheduler that is never
+// destroyed does not keep the process from ending.
+//
+// Errors: as sched_destroy.
+sched_status_t sched_shutdown(struct sched_t *s,
+                              int64_t timeout_ns);
 
 // Fills in the numbers of tasks.
 //
@@ -544,6 +588,14 @@ int32_t sched_exec_cancelled(const struct sched_exec_t *exec);
 // Errors: SCHED_E_ARGUMENT for a number outside 0 to 1; SCHED_E_STALE.
 sched_status_t sched_exec_report(const struct sched_exec_t *exec, double fraction);
 
+// Called before a task puts its results where others see them: 0 if this attempt counts, and then the task
+// can't be cancelled any more; SCHED_CANCELLED if another attempt or a cancel was first: discard
+// the results and return. Where a copy may run (SCHED_TASK_IDEMPOTENT), only the attempt that was told 0
+// may write them. `exec` as above.
+//
+// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+sched_status_t sched_exec_commit(const struct sched_exec_t *exec);
+
 // Hands a task to a scheduler and returns at once. `*id` may be NULL if the task is detached.
 // Refused, with the numbers, if no device could ever run it.
 //
@@ -552,6 +604,19 @@ sched_status_t sched_exec_report(const struct sched_exec_t *exec, double fractio
 sched_status_t sched_submit(struct sched_t *s,
                             const struct sched_task_desc_t *desc,
                             sched_task_t *id);
+
+// Hands `count` tasks to a scheduler, all of them or, on any error, none, and puts their ids into `ids`
+// in the same order. `descs` is an array of structs: `size` is the same in all. `ids` may be NULL
+// if all are detached. Cheaper than as many calls of sched_submit. None at all is no error.
+//
+// Where a struct could not be read (NULL, an impossible `size`, SCHED_E_TOO_NEW), no `drop` is called;
+// after any other error that of each task has been, once.
+//
+// Errors: as sched_submit, for the first task that is refused.
+sched_status_t sched_submit_many(struct sched_t *s,
+                                 const struct sched_task_desc_t *descs,
+                                 size_t count,
+                                 sched_task_t *ids);
 
 // Waits for a task, from any number of threads and as often as one likes: 0 when it ended well,
 // SCHED_CANCELLED, SCHED_PENDING when the time was up first, or the task's own failure, whose words
@@ -577,6 +642,17 @@ sched_status_t sched_wait_any(struct sched_t *s,
                               size_t count,
                               int64_t timeout_ns,
                               size_t *index);
+
+// Waits for the next task with SCHED_TASK_ORDERED, in the order in which they were submitted through
+// this handle, until it has ended, well or not, and puts its id into `*id`: 0, or SCHED_PENDING when
+// the time was up first. Each is handed out once, to one of those who wait; its outcome is
+// then told by sched_wait. One that was released before its turn is passed over.
+//
+// Errors: SCHED_E_ARGUMENT, also if none is left to hand out; SCHED_E_STALE; SCHED_E_DEADLOCK for a
+// wait inside a task that could never end.
+sched_status_t sched_wait_next(struct sched_t *s,
+                               int64_t timeout_ns,
+                               sched_task_t *id);
 
 // Asks a task to stop: a queued one never starts, a running one sees it in sched_exec_cancelled.
 // Nothing happens to one that has ended. Does not wait.

@@ -6,7 +6,7 @@ use super::fd_model::{Medium, count, medium, sched_fd_model_t, shape};
 use super::input::{Filled, Growing, Lent, bits, copy, list, read, read_or_default, room};
 use super::scheduler::{sched_t, scheduler};
 use super::status::{done, sched_status_t};
-use super::task::{describe, id_place, sched_task_desc_t, sched_task_t};
+use super::task::{SCHED_TASK_IDEMPOTENT, describe, id_place, sched_task_desc_t, sched_task_t};
 use super::task_run::User;
 use crate::error::{Error, Result};
 use crate::fd::plan::Plan;
@@ -333,6 +333,11 @@ pub unsafe extern "C" fn sched_fd_submit(
         }
         // SAFETY: as above.
         let (desc, out) = unsafe { (read(shot)?, id_place(id, about.flags)?) };
+        if about.flags & SCHED_TASK_IDEMPOTENT != 0 && desc.snapshot_every != 0 {
+            let accepted =
+                "no SCHED_TASK_IDEMPOTENT for a shot with snapshots, which two copies would both write";
+            return Err(Error::argument("flags of a task", format!("{:#x}", about.flags), accepted));
+        }
         let medium = medium(model)?;
         // SAFETY: as above.
         let (plan, shot) = unsafe { planned(&medium, &desc)? };

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::sync::Once;
 
 use super::{fd_model, scheduler, task_run};
+use crate::sched::hold_still;
 
 thread_local! {
     /// The locks, while this thread forks.
@@ -31,6 +32,7 @@ extern "C" fn lock() {
         Box::new(scheduler::SCHEDULERS.live()),
         Box::new(fd_model::MODELS.live()),
         Box::new(task_run::hold()),
+        Box::new(hold_still()),
     ];
     // A thread at its very end has no place for them: then they open here already.
     let _ = HELD.try_with(|place| place.try_borrow_mut().map(|mut place| *place = held));
@@ -50,12 +52,13 @@ mod tests {
     #[test]
     fn a_child_inherits_no_lock_that_nobody_opens() {
         watch();
-        for round in 0..3 {
+        for round in 0..4 {
             let (tell, told) = channel();
             let other = std::thread::spawn(move || {
                 let held: Box<dyn Any> = match round {
                     0 => Box::new(scheduler::SCHEDULERS.live()),
                     1 => Box::new(fd_model::MODELS.live()),
+                    2 => Box::new(hold_still()),
                     _ => Box::new(task_run::hold()),
                 };
                 tell.send(()).unwrap();
@@ -63,12 +66,13 @@ mod tests {
                 drop(held);
             });
             told.recv().unwrap();
-            // SAFETY: the child takes three locks and ends; one that is not free ends it by its alarm.
+            // SAFETY: the child takes four locks and ends; one that is not free ends it by its alarm.
             let status = unsafe {
                 let child = libc::fork();
                 if child == 0 {
                     libc::alarm(20);
-                    drop((scheduler::SCHEDULERS.live(), fd_model::MODELS.live(), task_run::hold()));
+                    drop((scheduler::SCHEDULERS.live(), fd_model::MODELS.live()));
+                    drop((task_run::hold(), hold_still()));
                     libc::_exit(0);
                 }
                 let mut status = -1;

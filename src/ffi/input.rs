@@ -65,6 +65,36 @@ pub(super) unsafe fn read<T: Growing>(at: *const T) -> Result<T> {
     }
 }
 
+/// Copies of an array of structs, whose elements lie as far apart as the first one's `size` says.
+///
+/// # Safety
+/// `at` is NULL or points to `count` structs as [`read`] wants them, one behind the other.
+pub(super) unsafe fn read_all<T: Growing>(at: *const T, count: usize) -> Result<Vec<T>> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    // SAFETY: as promised by the caller.
+    let size = unsafe { size_of_theirs(at)? };
+    if count > isize::MAX as usize / size {
+        let most = isize::MAX as usize / size;
+        return Err(Error::argument(format!("count of {}", T::NAME), count, format!("at most {most}")));
+    }
+    let mut all = room(T::NAME, count)?;
+    for place in 0..count {
+        // SAFETY: within the caller's array.
+        let one = unsafe { at.byte_add(place * size) };
+        // SAFETY: as above.
+        let theirs = unsafe { size_of_theirs(one)? };
+        if theirs != size {
+            let accepted = format!("{size}, as in the first one: an array is of one kind");
+            return Err(Error::argument(format!("size of {} {place}", T::NAME), theirs, accepted));
+        }
+        // SAFETY: as above.
+        all.push(unsafe { read(one)? });
+    }
+    Ok(all)
+}
+
 /// [`read`], with NULL standing for a struct of zeros.
 ///
 /// # Safety

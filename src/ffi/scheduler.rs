@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::sched::{Scheduler, Wait};
 
 /// A scheduler: tasks, and the devices that run them. NULL, where one is asked for, means the one that
-/// the process shares; it is made on first use from the environment and lives as long as the process.
+/// the process shares (see sched_default), which that keeps as long as the process lives.
 pub struct sched_t {
     _opaque: [u8; 0],
 }
@@ -162,8 +162,27 @@ pub unsafe extern "C" fn sched_create(
     })
 }
 
+/// Puts a handle of the scheduler that all of the process share into `*out`: made from the environment if
+/// nobody holds it. For libraries that don't know of each other: each call gives a handle
+/// of its own, to be given back with sched_destroy, and the last one ends the scheduler.
+///
+/// Whoever gives back a handle while others hold theirs leaves its tasks to run on: wait for them first.
+/// sched_wait_next has an order for each handle; sched_wait_all, sched_stats and the devices are
+/// of all together. Passing NULL to any function uses the same scheduler and keeps it for good.
+///
+/// Errors: SCHED_E_ARGUMENT; SCHED_E_NO_DEVICE; SCHED_E_FORKED in a child whose parent had one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_default(out: *mut *mut sched_t) -> sched_status_t {
+    done(|| {
+        // SAFETY: a pointer as the header asks for it; `Place` looks at it.
+        let out = unsafe { Place::new("out", out)? };
+        out.put(SCHEDULERS.add(Arc::new(Scheduler::share_default()?)));
+        Ok(())
+    })
+}
+
 /// Accepts no more tasks and waits until all have ended: 0, or SCHED_PENDING when the time was up first.
-/// Outcomes can still be asked for.
+/// Outcomes can still be asked for. The shared scheduler (sched_default) goes on accepting: it only waits.
 ///
 /// Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
 #[unsafe(no_mangle)]
@@ -173,22 +192,41 @@ pub unsafe extern "C" fn sched_drain(s: *mut sched_t, timeout_ns: i64) -> sched_
 
 /// Cancels what is queued, asks what runs to stop, waits for it, and ends the scheduler. Drop callbacks
 /// have been called when it returns, waiting calls of other threads return, and the handle is stale.
-/// NULL: nothing to do.
+/// A handle of sched_default is given back, and its scheduler ends with the last. NULL: nothing to do.
+///
+/// It waits as long as a task's code runs; for code that may never return see sched_shutdown.
 ///
 /// Errors: SCHED_E_STALE for a handle that was destroyed before; SCHED_E_DEADLOCK from inside a task
 /// of the same scheduler, which then goes on as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_destroy(s: *mut sched_t) -> sched_status_t {
-    done(|| {
-        if s.is_null() {
-            return Ok(());
+    guard(|| end(s, None))
+}
+
+/// As sched_destroy, but SCHED_PENDING when the time is up and some task's code has not returned. Then the
+/// scheduler takes and starts nothing more, but is still there: sched_stats, sched_task_info and
+/// the waits tell what hangs. Call it, or sched_destroy, again; or leave it: a scheduler that is never
+/// destroyed does not keep the process from ending.
+///
+/// Errors: as sched_destroy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_shutdown(s: *mut sched_t, timeout_ns: i64) -> sched_status_t {
+    guard(|| end(s, timeout(timeout_ns)))
+}
+
+fn end(s: *mut sched_t, timeout: Option<Duration>) -> Result<sched_status_t> {
+    if s.is_null() {
+        return Ok(SCHED_OK);
+    }
+    match SCHEDULERS.get(s)?.shutdown_within(timeout)? {
+        None => Ok(SCHED_PENDING),
+        Some(cancelled) => {
+            if cancelled > 0 {
+                log::info!("a scheduler was destroyed; {cancelled} of its tasks were cancelled");
+            }
+            SCHEDULERS.remove(s).map(|_| SCHED_OK)
         }
-        let cancelled = SCHEDULERS.get(s)?.shutdown()?;
-        if cancelled > 0 {
-            log::info!("a scheduler was destroyed; {cancelled} of its tasks were cancelled");
-        }
-        SCHEDULERS.remove(s).map(drop)
-    })
+    }
 }
 
 /// Fills in the numbers of tasks.

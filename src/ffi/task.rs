@@ -1,9 +1,10 @@
 //! Tasks: submitted, waited for, cancelled, asked about.
 
 use std::ffi::{c_char, c_void};
+use std::time::Duration;
 
 use super::device::{SCHED_BACKEND_CPU, SCHED_BACKEND_CUDA};
-use super::input::{Filled, Growing, Place, bits, list, list_mut, read, text};
+use super::input::{Filled, Growing, Place, bits, list, list_mut, read, read_all, room, text};
 use super::scheduler::{sched_t, scheduler, timeout, waited};
 use super::status::{
     SCHED_CANCELLED, SCHED_E_INTERNAL, SCHED_OK, SCHED_PENDING, done, guard, sched_status_t, status_of,
@@ -18,6 +19,13 @@ pub type sched_task_t = u64;
 
 /// Flag of a task: nobody will ask for its outcome, so its id is released when it ends.
 pub const SCHED_TASK_DETACHED: u32 = 1;
+/// Flag of a task: a second copy of it may be started on another device while the first still runs, and
+/// after a failure of the device. The first to call sched_exec_commit, or to end well without,
+/// counts; the other is asked to stop, and nobody hears how it ends. `user` and what it
+/// points to are lent until `drop` is called, which may be after a wait has told the task's end.
+pub const SCHED_TASK_IDEMPOTENT: u32 = 2;
+/// Flag of a task: sched_wait_next hands it out in its turn. Not together with SCHED_TASK_DETACHED.
+pub const SCHED_TASK_ORDERED: u32 = 4;
 
 /// Not started yet.
 pub const SCHED_STATE_QUEUED: i32 = 0;
@@ -63,6 +71,19 @@ pub struct sched_task_desc_t {
     pub retries: u32,
     /// SCHED_TASK_* together.
     pub flags: u32,
+    /// Tasks of a class are alike: for each, the speed of every device and the time that a task may
+    /// take are learned. 0 is a class, too.
+    pub task_class: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// How long an attempt may take before it is asked to stop, in nanoseconds. 0: as long as those of
+    /// its class lead to expect, and then no more than a warning.
+    pub deadline_ns: i64,
+    /// Tasks of the same scheduler that have to end well before this one starts. If one of them does
+    /// not, this one ends with SCHED_E_DEPENDENCY and never runs. Copied.
+    pub after: *const sched_task_t,
+    /// Number of `after`.
+    pub after_count: usize,
 }
 
 /// What is known of a task.
@@ -100,12 +121,40 @@ unsafe impl Growing for sched_task_info_t {
     const NAME: &'static str = "sched_task_info_t";
 }
 
+/// More tasks than this to come after is a number that was never set.
+const MOST_BEFORE: usize = 1 << 24;
+
 /// Fills in what a descriptor tells the scheduler. What it leaves at zero stays as the task has it.
 ///
 /// # Safety
-/// `desc.label` is NULL or points to a text that ends with NUL.
+/// `desc.label` is NULL or points to a text that ends with NUL; `desc.after` is NULL or points to as many
+/// ids as `after_count` says.
 pub(super) unsafe fn describe(task: &mut Task, desc: &sched_task_desc_t) -> Result<()> {
-    bits("flags of a task", desc.flags, SCHED_TASK_DETACHED)?;
+    let known = SCHED_TASK_DETACHED | SCHED_TASK_IDEMPOTENT | SCHED_TASK_ORDERED;
+    bits("flags of a task", desc.flags, known)?;
+    bits("reserved", desc.reserved, 0)?;
+    let both = SCHED_TASK_DETACHED | SCHED_TASK_ORDERED;
+    if desc.flags & both == both {
+        let accepted =
+            "either SCHED_TASK_ORDERED or SCHED_TASK_DETACHED: nobody is handed a task that is detached";
+        return Err(Error::argument("flags of a task", format!("{:#x}", desc.flags), accepted));
+    }
+    if desc.deadline_ns < 0 {
+        return Err(Error::argument("deadline_ns", desc.deadline_ns, "0 for none, or a positive number"));
+    }
+    if desc.after_count > MOST_BEFORE {
+        return Err(Error::argument("after_count", desc.after_count, format!("at most {MOST_BEFORE}")));
+    }
+    if desc.after_count == 0 && !desc.after.is_null() {
+        let accepted = "the number of ids that `after` points to, or `after` NULL";
+        return Err(Error::argument("after_count", 0, accepted));
+    }
+    if desc.after_count > 0 {
+        // SAFETY: as promised by the caller.
+        let ids = unsafe { list("after", desc.after, desc.after_count)? };
+        task.after = room("after", ids.len())?;
+        task.after.extend(ids.iter().copied().map(TaskId));
+    }
     bits("backend_mask", desc.backend_mask, SCHED_BACKEND_CPU | SCHED_BACKEND_CUDA)?;
     if !(desc.work.is_finite() && desc.work >= 0.0) {
         return Err(Error::argument("work", desc.work, "0 for unknown, or a positive, finite number"));
@@ -131,6 +180,10 @@ pub(super) unsafe fn describe(task: &mut Task, desc: &sched_task_desc_t) -> Resu
     task.priority = desc.priority;
     task.retries = desc.retries;
     task.detached = desc.flags & SCHED_TASK_DETACHED != 0;
+    task.idempotent = desc.flags & SCHED_TASK_IDEMPOTENT != 0;
+    task.ordered = desc.flags & SCHED_TASK_ORDERED != 0;
+    task.class = desc.task_class;
+    task.deadline = (desc.deadline_ns > 0).then(|| Duration::from_nanos(desc.deadline_ns.unsigned_abs()));
     Ok(())
 }
 
@@ -153,6 +206,17 @@ pub(super) unsafe fn id_place(id: *mut sched_task_t, flags: u32) -> Result<Optio
     unsafe { Place::new("id", id) }.map(Some)
 }
 
+/// # Safety
+/// As for [`describe`].
+unsafe fn task_of(desc: &sched_task_desc_t, user: User) -> Result<Task> {
+    let run = desc.run;
+    let run = run.ok_or_else(|| Error::argument("run", "NULL", "the function that does the task's work"))?;
+    let mut task = Task::new(Callback::new(run, user));
+    // SAFETY: as promised by the caller.
+    unsafe { describe(&mut task, desc)? };
+    Ok(task)
+}
+
 /// Hands a task to a scheduler and returns at once. `*id` may be NULL if the task is detached.
 /// Refused, with the numbers, if no device could ever run it.
 ///
@@ -168,20 +232,64 @@ pub unsafe extern "C" fn sched_submit(
         // SAFETY: pointers as the header asks for them; `input` looks at each.
         let desc = unsafe { read(desc)? };
         let user = User::new(desc.user, desc.drop);
-        let run = desc
-            .run
-            .ok_or_else(|| Error::argument("run", "NULL", "the function that does the task's work"))?;
         // SAFETY: as above.
-        let out = unsafe { id_place(id, desc.flags)? };
-        let mut task = Task::new(Callback::new(run, user));
-        // SAFETY: as above.
-        unsafe { describe(&mut task, &desc)? };
+        let (task, out) = unsafe { (task_of(&desc, user)?, id_place(id, desc.flags)?) };
         let id = scheduler(s)?.submit(task)?;
         if let Some(out) = out {
             out.put(id.0);
         }
         Ok(())
     })
+}
+
+/// Hands `count` tasks to a scheduler, all of them or, on any error, none, and puts their ids into `ids`
+/// in the same order. `descs` is an array of structs: `size` is the same in all. `ids` may be NULL
+/// if all are detached. Cheaper than as many calls of sched_submit. None at all is no error.
+///
+/// Where a struct could not be read (NULL, an impossible `size`, SCHED_E_TOO_NEW), no `drop` is called;
+/// after any other error that of each task has been, once.
+///
+/// Errors: as sched_submit, for the first task that is refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_submit_many(
+    s: *mut sched_t,
+    descs: *const sched_task_desc_t,
+    count: usize,
+    ids: *mut sched_task_t,
+) -> sched_status_t {
+    done(|| {
+        // SAFETY: pointers as the header asks for them; `input` looks at each.
+        let descs = unsafe { read_all(descs, count)? };
+        let mut users: Vec<_> = room("the tasks", count)?;
+        users.extend(descs.iter().map(|desc| User::new(desc.user, desc.drop)));
+        let scheduler = scheduler(s)?;
+        if count == 0 {
+            return Ok(());
+        }
+        let nowhere = ids.is_null() && descs.iter().all(|desc| desc.flags & SCHED_TASK_DETACHED != 0);
+        // SAFETY: as above.
+        let ids = if nowhere { &mut [] } else { unsafe { list_mut("ids", ids, count)? } };
+        let mut tasks = room("the tasks", count)?;
+        for (place, (desc, user)) in descs.iter().zip(users).enumerate() {
+            // SAFETY: as above.
+            let task = unsafe { task_of(desc, user) };
+            tasks.push(task.map_err(|error| placed(error, place))?);
+        }
+        for (to, id) in ids.iter_mut().zip(scheduler.submit_many(tasks)?) {
+            *to = id.0;
+        }
+        Ok(())
+    })
+}
+
+/// Says which of many tasks it was.
+fn placed(error: Error, place: usize) -> Error {
+    match error {
+        Error::Argument { what, value, accepted } => {
+            Error::Argument { what: format!("descs[{place}]: {what}"), value, accepted }
+        }
+        other => other,
+    }
 }
 
 /// Waits for a task, from any number of threads and as often as one likes: 0 when it ended well,
@@ -227,6 +335,32 @@ pub unsafe extern "C" fn sched_wait_any(
         match scheduler(s)?.wait_any(&ids, timeout(timeout_ns))? {
             Some(index) => {
                 out.put(index);
+                Ok(SCHED_OK)
+            }
+            None => Ok(SCHED_PENDING),
+        }
+    })
+}
+
+/// Waits for the next task with SCHED_TASK_ORDERED, in the order in which they were submitted through
+/// this handle, until it has ended, well or not, and puts its id into `*id`: 0, or SCHED_PENDING when
+/// the time was up first. Each is handed out once, to one of those who wait; its outcome is
+/// then told by sched_wait. One that was released before its turn is passed over.
+///
+/// Errors: SCHED_E_ARGUMENT, also if none is left to hand out; SCHED_E_STALE; SCHED_E_DEADLOCK for a
+/// wait inside a task that could never end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_wait_next(
+    s: *mut sched_t,
+    timeout_ns: i64,
+    id: *mut sched_task_t,
+) -> sched_status_t {
+    guard(|| {
+        // SAFETY: a pointer as the header asks for it; `Place` looks at it.
+        let out = unsafe { Place::new("id", id)? };
+        match scheduler(s)?.wait_next(timeout(timeout_ns))? {
+            Some(next) => {
+                out.put(next.0);
                 Ok(SCHED_OK)
             }
             None => Ok(SCHED_PENDING),

@@ -39,8 +39,8 @@ pub struct sched_exec_t {
 
 /// The code of a task. 0: done; anything else: failed, and the task's words name the number.
 ///
-/// Called on a thread of the library with a stack of 8 MiB, so `user` is used from there. It may call any function of the
-/// library, also wait for other tasks. It must return: no exception, no longjmp and no pthread_exit
+/// Called on a thread of the library with a stack of 8 MiB, so `user` is used from there. It may call any
+/// function of the library, also wait for other tasks. It must return: no exception, no longjmp and no pthread_exit
 /// may leave it. (A C++ exception that does ends the process with a message.)
 pub type sched_run_fn =
     Option<unsafe extern "C-unwind" fn(exec: *const sched_exec_t, user: *mut c_void) -> i32>;
@@ -182,4 +182,15 @@ pub unsafe extern "C" fn sched_exec_report(exec: *const sched_exec_t, fraction: 
         }
         with_exec(exec, |exec| exec.report(fraction))
     })
+}
+
+/// Called before a task puts its results where others see them: 0 if this attempt counts, and then the task
+/// can't be cancelled any more; SCHED_CANCELLED if another attempt or a cancel was first: discard
+/// the results and return. Where a copy may run (SCHED_TASK_IDEMPOTENT), only the attempt that was told 0
+/// may write them. `exec` as above.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_exec_commit(exec: *const sched_exec_t) -> sched_status_t {
+    done(|| with_exec(exec, |exec| exec.commit())?)
 }

@@ -4,12 +4,14 @@
 //! mutex; `state.rs` has the protocol.
 
 mod fork;
+mod ordered;
 mod placement;
 mod policy;
 mod rates;
 mod registry;
 mod scheduler;
 mod settings;
+mod shared;
 pub mod simulation;
 mod slots;
 mod state;
@@ -20,7 +22,9 @@ mod watch;
 mod worker;
 
 pub(crate) use fork::Birthplace;
+pub use ordered::Line;
 pub use scheduler::Scheduler;
 pub use settings::{AUTO_SLOTS, Builder, discover};
+pub(crate) use shared::hold_still;
 pub use stats::{DeviceStats, Stats};
 pub use task::{DeviceMask, Exec, Job, State, Task, TaskId, TaskInfo, Wait};

@@ -1,9 +1,11 @@
 //! The scheduler as its callers see it.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::ordered::Line;
 use super::settings::Builder;
+use super::shared::{self, Holding};
 use super::state::Core;
 use super::stats::Stats;
 use super::task::{Signal, Task, TaskId, TaskInfo, Wait};
@@ -18,6 +20,8 @@ const SUBSTITUTES: u32 = 64;
 /// Dropping it cancels what is queued, asks what runs to stop, and waits.
 pub struct Scheduler {
     shared: Arc<Shared>,
+    holding: Mutex<Holding>,
+    line: Line,
 }
 
 impl Scheduler {
@@ -25,14 +29,51 @@ impl Scheduler {
         Builder::default()
     }
 
-    pub(super) fn new(shared: Shared) -> Self {
-        Scheduler { shared: Arc::new(shared) }
+    pub(super) fn new(shared: Arc<Shared>, holding: Holding) -> Self {
+        Scheduler { shared, holding: Mutex::new(holding), line: Line::default() }
     }
 
-    /// The scheduler that all of a process share, made on first use from the environment. In a
-    /// child that was forked after that, [`Error::Forked`].
+    /// The scheduler that all of a process share, made from the environment if nobody holds it, and
+    /// kept from now on as long as the process lives. In a child that was forked after that,
+    /// [`Error::Forked`].
     pub fn process_default() -> Result<&'static Scheduler> {
-        super::settings::process_default()
+        shared::kept()
+    }
+
+    /// The same one, to be given back by dropping it or by [`shutdown`](Self::shutdown): whoever gives
+    /// it back last ends it, the others leave what they have submitted to those that stay. Each
+    /// holder has its own order of [`wait_next`](Self::wait_next).
+    pub fn share_default() -> Result<Scheduler> {
+        shared::hold()
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// One that was made for others to hold, too: dropping it ends nothing if it is `held`.
+    pub(super) fn leave_to(self, held: &Arc<Shared>) {
+        if Arc::ptr_eq(&self.shared, held) {
+            *self.holding() = Holding::GivenBack;
+        }
+    }
+
+    fn holding(&self) -> MutexGuard<'_, Holding> {
+        self.holding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back what is shared; whether nobody else has it, so that its end is ours to bring about.
+    fn alone(&self) -> bool {
+        let mut holding = self.holding();
+        if *holding == Holding::Held {
+            *holding = if shared::give_back(&self.shared) { Holding::Own } else { Holding::GivenBack };
+        }
+        *holding == Holding::Own
+    }
+
+    /// [`Error::Forked`] in a child of the process that made it.
+    pub(super) fn check_process(&self) -> Result<()> {
+        self.shared.born.check()
     }
 
     /// As found when the scheduler was made; the order is that of device masks.
@@ -42,6 +83,38 @@ impl Scheduler {
 
     /// Takes a task. Refused at once, with the numbers, if no device could ever run it.
     pub fn submit(&self, task: Task) -> Result<TaskId> {
+        let ordered = task.ordered;
+        let id = self.take(task)?;
+        if ordered {
+            self.line.push(id);
+        }
+        Ok(id)
+    }
+
+    /// Takes all of these tasks, or, with the error of the first that is refused, none.
+    pub fn submit_many(&self, tasks: Vec<Task>) -> Result<Vec<TaskId>> {
+        let core = self.lock()?;
+        if core.closed {
+            return Err(Error::Shutdown { what: "submitting tasks" });
+        }
+        tasks.iter().try_for_each(|task| core.check(task))?;
+        drop(core);
+        let mut ids = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            match self.submit(task) {
+                Ok(id) => ids.push(id),
+                Err(error) => {
+                    for id in ids {
+                        let _ = self.cancel(id).and_then(|()| self.release(id));
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(ids)
+    }
+
+    fn take(&self, task: Task) -> Result<TaskId> {
         let mut core = self.lock()?;
         if core.closed {
             return Err(Error::Shutdown { what: "submitting a task" });
@@ -91,6 +164,13 @@ impl Scheduler {
         self.wait_for(timeout, |_| signals.iter().position(|signal| signal.outcome.get().is_some()))
     }
 
+    /// The next of the tasks that were submitted as [`ordered`](Task::ordered), in the order of
+    /// submission, once it has ended, well or not; each is handed out once. `None`: the time was up.
+    /// An error if none is left to hand out.
+    pub fn wait_next(&self, timeout: Option<Duration>) -> Result<Option<TaskId>> {
+        self.line.next(self, timeout)
+    }
+
     /// Asks a task to stop: a queued one never starts, a running one sees it in
     /// [`Exec::cancelled`](super::Exec::cancelled). No error if it has ended already.
     pub fn cancel(&self, id: TaskId) -> Result<()> {
@@ -125,23 +205,38 @@ impl Scheduler {
     }
 
     /// Accepts no more tasks and waits until all have ended. Not possible from inside a task.
+    /// What is shared with others only waits, and goes on accepting.
     pub fn drain(&self, timeout: Option<Duration>) -> Result<Wait> {
         let mut core = self.lock()?;
         self.not_inside("drain")?;
-        core.closed = true;
+        core.closed |= *self.holding() == Holding::Own;
         drop(core);
         self.wait_all(timeout)
     }
 
     /// Cancels what is queued, asks what runs to stop, waits for it, ends the workers.
     /// Returns how many tasks ended as cancelled since the call. Not possible from inside a task.
+    /// What is shared with others is given back; only the last to do so ends it.
     pub fn shutdown(&self) -> Result<u64> {
+        self.shutdown_within(None).map(Option::unwrap_or_default)
+    }
+
+    /// [`shutdown`](Self::shutdown), but `None` when the time is up and a task still runs. Then nothing
+    /// more is accepted or started, all can be asked about, and this may be called again.
+    pub fn shutdown_within(&self, timeout: Option<Duration>) -> Result<Option<u64>> {
         let before = self.lock()?.counts.cancelled;
         self.not_inside("shutdown")?;
+        if !self.alone() {
+            return Ok(Some(0));
+        }
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         self.stop();
         let mut core = self.lock()?;
         while core.staff.iter().any(|staff| staff.workers > 0) {
-            core = self.shared.ended.wait(core).unwrap_or_else(PoisonError::into_inner);
+            match self.sleep(core, end) {
+                Some(awake) => core = awake,
+                None => return Ok(None),
+            }
         }
         let cancelled = core.counts.cancelled - before;
         drop(core);
@@ -151,7 +246,7 @@ impl Scheduler {
             // A worker that is past its last act; it can't panic any more.
             let _ = thread.join();
         }
-        Ok(cancelled)
+        Ok(Some(cancelled))
     }
 
     /// The part of a shutdown that does not wait.
@@ -265,7 +360,9 @@ impl Drop for Scheduler {
             std::mem::forget(self.shared.clone());
         } else if self.shared.inside().is_some() {
             // The workers keep alive what they need, and end by themselves.
-            self.stop();
+            if self.alone() {
+                self.stop();
+            }
         } else {
             let _ = self.shutdown();
         }

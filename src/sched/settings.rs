@@ -1,14 +1,12 @@
 //! What a scheduler is made of, and where that is said: by the caller, else the environment.
 
 use std::env;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
-use once_cell::sync::OnceCell;
-
 use super::fork::Birthplace;
 use super::scheduler::Scheduler;
+use super::shared::Holding;
 use super::state::Core;
 use super::worker::{Book, Shared, Staff};
 use crate::backend::{Backend, cpu::CpuBackend};
@@ -52,7 +50,7 @@ impl Builder {
             return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
         }
         let (devices, backends): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-        Ok(Scheduler::new(Shared {
+        let shared = Shared {
             born: Birthplace::here(),
             begin: Instant::now(),
             book: Mutex::new(Book {
@@ -66,7 +64,8 @@ impl Builder {
             threads: Mutex::default(),
             devices,
             backends,
-        }))
+        };
+        Ok(Scheduler::new(Arc::new(shared), Holding::Own))
     }
 }
 
@@ -74,17 +73,6 @@ impl Builder {
 /// in the order in which a scheduler would have them.
 pub fn discover(selection: Option<&str>) -> Result<Vec<DeviceInfo>> {
     Ok(found_by(&compiled_in(None), selection)?.into_iter().map(|(device, _)| device).collect())
-}
-
-pub fn process_default() -> Result<&'static Scheduler> {
-    static SCHEDULER: OnceCell<Scheduler> = OnceCell::new();
-    /// The process that made it, or is about to: a child must not wait for a cell that its parent was filling.
-    static MAKER: AtomicU32 = AtomicU32::new(0);
-    let here = std::process::id();
-    match MAKER.compare_exchange(0, here, Ordering::AcqRel, Ordering::Acquire) {
-        Err(maker) if maker != here => Err(Error::Forked),
-        _ => SCHEDULER.get_or_try_init(|| Scheduler::builder().build()),
-    }
 }
 
 fn compiled_in(cpu_threads: Option<u32>) -> Vec<Arc<dyn Backend>> {

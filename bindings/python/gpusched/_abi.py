@@ -51,6 +51,8 @@ SCHED_BACKEND_CUDA = 2
 SCHED_HEALTH_GOOD = 0
 SCHED_HEALTH_RETIRED = 1
 SCHED_TASK_DETACHED = 1
+SCHED_TASK_IDEMPOTENT = 2
+SCHED_TASK_ORDERED = 4
 SCHED_STATE_QUEUED = 0
 SCHED_STATE_RUNNING = 1
 SCHED_STATE_DONE = 2
@@ -199,6 +201,11 @@ class sched_task_desc_t(Structure):
     priority: int
     retries: int
     flags: int
+    task_class: int
+    reserved: int
+    deadline_ns: int
+    after: Any
+    after_count: int
     _fields_ = [
         ("size", c_size_t),
         ("run", sched_run_fn),
@@ -212,6 +219,11 @@ class sched_task_desc_t(Structure):
         ("priority", c_int32),
         ("retries", c_uint32),
         ("flags", c_uint32),
+        ("task_class", c_uint32),
+        ("reserved", c_uint32),
+        ("deadline_ns", c_int64),
+        ("after", POINTER(c_uint64)),
+        ("after_count", c_size_t),
     ]
 
 
@@ -376,10 +388,14 @@ class Functions:
             POINTER(sched_config_t),
             POINTER(c_void_p),
         )
+        # sched_status_t sched_default(sched_t **out);
+        self.sched_default = _bind(library, "sched_default", c_int32, POINTER(c_void_p))
         # sched_status_t sched_drain(sched_t *s, int64_t timeout_ns);
         self.sched_drain = _bind(library, "sched_drain", c_int32, c_void_p, c_int64)
         # sched_status_t sched_destroy(sched_t *s);
         self.sched_destroy = _bind(library, "sched_destroy", c_int32, c_void_p)
+        # sched_status_t sched_shutdown(sched_t *s, int64_t timeout_ns);
+        self.sched_shutdown = _bind(library, "sched_shutdown", c_int32, c_void_p, c_int64)
         # sched_status_t sched_stats(sched_t *s, sched_stats_t *stats);
         self.sched_stats = _bind(library, "sched_stats", c_int32, c_void_p, POINTER(sched_stats_t))
         # sched_status_t sched_device_stats(sched_t *s, uint32_t index, sched_device_stats_t *stats);
@@ -418,12 +434,23 @@ class Functions:
             POINTER(sched_exec_t),
             c_double,
         )
+        # sched_status_t sched_exec_commit(const sched_exec_t *exec);
+        self.sched_exec_commit = _bind(library, "sched_exec_commit", c_int32, POINTER(sched_exec_t))
         # sched_status_t sched_submit(sched_t *s, const sched_task_desc_t *desc, sched_task_t *id);
         self.sched_submit = _bind(
             library, "sched_submit",
             c_int32,
             c_void_p,
             POINTER(sched_task_desc_t),
+            POINTER(c_uint64),
+        )
+        # sched_status_t sched_submit_many(sched_t *s, const sched_task_desc_t *descs, size_t count, sched_task_t *ids);
+        self.sched_submit_many = _bind(
+            library, "sched_submit_many",
+            c_int32,
+            c_void_p,
+            POINTER(sched_task_desc_t),
+            c_size_t,
             POINTER(c_uint64),
         )
         # sched_status_t sched_wait(sched_t *s, sched_task_t id, int64_t timeout_ns);
@@ -439,6 +466,14 @@ class Functions:
             c_size_t,
             c_int64,
             POINTER(c_size_t),
+        )
+        # sched_status_t sched_wait_next(sched_t *s, int64_t timeout_ns, sched_task_t *id);
+        self.sched_wait_next = _bind(
+            library, "sched_wait_next",
+            c_int32,
+            c_void_p,
+            c_int64,
+            POINTER(c_uint64),
         )
         # sched_status_t sched_cancel(sched_t *s, sched_task_t id);
         self.sched_cancel = _bind(library, "sched_cancel", c_int32, c_void_p, c_uint64)

@@ -1,0 +1,95 @@
+//! The scheduler that all of a process share, and who holds it.
+//!
+//! It is made when the first asks for it and ended when the last has given it back; whoever asks
+//! later gets a new one. A holder that never gives back keeps it as long as the process lives.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::scheduler::Scheduler;
+use super::worker::Shared;
+use crate::error::{Error, Result};
+
+struct Current {
+    shared: Arc<Shared>,
+    holders: u64,
+}
+
+/// Open except for moments, in which no code of a caller runs.
+static CURRENT: Mutex<Option<Current>> = Mutex::new(None);
+
+/// The process that has, or is about to have, one: a child must not wait for a lock that another
+/// thread of its parent held. 0: none.
+static MAKER: AtomicU32 = AtomicU32::new(0);
+
+fn current() -> MutexGuard<'static, Option<Current>> {
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Nobody takes or gives back the process's scheduler until the result is dropped.
+pub(crate) fn hold_still() -> impl Sized + 'static {
+    current()
+}
+
+/// What ending a [`Scheduler`] means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holding {
+    /// It is the only one: the end.
+    Own,
+    /// One of the holders of the process's scheduler.
+    Held,
+    /// Was one of them, and others still are.
+    GivenBack,
+}
+
+/// Another holder of the process's scheduler.
+pub(super) fn hold() -> Result<Scheduler> {
+    let here = std::process::id();
+    if let Err(maker) = MAKER.compare_exchange(0, here, Ordering::AcqRel, Ordering::Acquire)
+        && maker != here
+    {
+        return Err(Error::Forked);
+    }
+    if let Some(current) = current().as_mut() {
+        current.holders += 1;
+        return Ok(Scheduler::new(current.shared.clone(), Holding::Held));
+    }
+    // Not under the lock, for it may log. Two who come at once make two, and one goes unused.
+    let made = Scheduler::builder().build()?;
+    let mut place = current();
+    // Another may have given the last one back meanwhile, and reset this.
+    MAKER.store(here, Ordering::Release);
+    let current = place.get_or_insert_with(|| Current { shared: made.shared().clone(), holders: 0 });
+    current.holders += 1;
+    let shared = current.shared.clone();
+    drop(place);
+    made.leave_to(&shared);
+    Ok(Scheduler::new(shared, Holding::Held))
+}
+
+/// Whether nobody holds it any more, so that who gave it back last has to end it.
+pub(super) fn give_back(shared: &Arc<Shared>) -> bool {
+    let mut place = current();
+    let Some(current) = place.as_mut().filter(|current| Arc::ptr_eq(&current.shared, shared)) else {
+        return true;
+    };
+    current.holders -= 1;
+    let last = current.holders == 0;
+    if last {
+        *place = None;
+        MAKER.store(0, Ordering::Release);
+    }
+    last
+}
+
+/// A holder that never gives back.
+pub(super) fn kept() -> Result<&'static Scheduler> {
+    static KEPT: OnceLock<Scheduler> = OnceLock::new();
+    match KEPT.get() {
+        Some(kept) => Ok(kept),
+        None => {
+            let held = hold()?;
+            Ok(KEPT.get_or_init(|| held))
+        }
+    }
+}
