@@ -20,7 +20,6 @@ use std::time::Duration;
 use super::policy::{COPIES, GAIN, HORIZON, LATE, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining};
 use super::state::{Core, Entry, Running, Watched};
 use super::task::{DeviceMask, Job, Signal, State, TaskId};
-use crate::memory::Lease;
 
 /// What a worker takes away to run.
 pub struct Assignment {
@@ -32,42 +31,36 @@ pub struct Assignment {
     pub context: u32,
 }
 
-/// What could begin, and the memory for it.
-struct Choice {
-    id: TaskId,
-    lease: Lease,
-}
-
 /// Looks whether tasks fit a device now, and remembers those that did not.
 struct Fitting<'a> {
     index: usize,
     free_bytes: &'a dyn Fn() -> u64,
     free: Option<u64>,
     passed: Vec<TaskId>,
-    /// Tasks that another slot will take.
+    /// Tasks that another slot will take, and the bytes of those on this device.
     spoken_for: &'a [TaskId],
+    promised: u64,
 }
 
 impl Fitting<'_> {
     /// What is free now is asked only when something of ours runs on the device. When nothing does, a
     /// task starts whatever other processes have taken: waiting for them could last for ever, and
     /// its own error will tell the numbers.
-    fn try_on(&mut self, core: &Core, id: TaskId, entry: &Entry) -> Option<Choice> {
+    fn try_on(&mut self, core: &Core, id: TaskId, entry: &Entry) -> Option<TaskId> {
         if self.spoken_for.contains(&id) {
             return None;
         }
         let device = &core.devices[self.index];
-        let fits = device.running.is_empty()
-            || !entry.alone
-                && (entry.device_bytes == 0
-                    || entry.device_bytes <= *self.free.get_or_insert_with(self.free_bytes));
-        match fits.then(|| device.ledger.lease(entry.device_bytes)).flatten() {
-            Some(lease) => Some(Choice { id, lease }),
-            None => {
-                self.passed.push(id);
-                None
-            }
+        let company = !device.running.is_empty() || self.promised > 0;
+        let bytes = entry.device_bytes;
+        let fits = !company
+            || !entry.alone && (bytes == 0 || bytes <= *self.free.get_or_insert_with(self.free_bytes));
+        let room = device.ledger.limit() - device.ledger.leased();
+        if fits && self.promised.saturating_add(bytes) <= room {
+            return Some(id);
         }
+        self.passed.push(id);
+        None
     }
 }
 
@@ -84,8 +77,9 @@ impl Core {
             return None;
         }
         self.age(now);
-        let mut fitting = Fitting { index, free_bytes, free: None, passed: Vec::new(), spoken_for: &[] };
-        let choice = self.choose(now, &mut fitting)?;
+        let mut fitting =
+            Fitting { index, free_bytes, free: None, passed: Vec::new(), spoken_for: &[], promised: 0 };
+        let id = self.choose(now, &mut fitting)?;
         for other in fitting.passed {
             if let Ok(entry) = self.tasks.get_mut(other) {
                 entry.passed += 1;
@@ -94,14 +88,14 @@ impl Core {
                 }
             }
         }
-        self.begin(now, index, slot, choice)
+        self.begin(now, index, slot, id)
     }
 
     /// The devices where something should begin now, each as often as it has slots for it.
     pub fn wanted(&self, now: Duration) -> Vec<usize> {
         let mut spoken_for = Vec::new();
         let mut wanted = Vec::new();
-        let mut leases = Vec::new();
+        let mut promised = vec![0; self.devices.len()];
         let mut load: Vec<usize> = self.devices.iter().map(|device| device.running.len()).collect();
         let mut open: Vec<usize> =
             (0..load.len()).filter(|&index| self.devices[index].has_room(now)).collect();
@@ -113,6 +107,7 @@ impl Core {
                 free: None,
                 passed: Vec::new(),
                 spoken_for: &spoken_for,
+                promised: promised[index],
             };
             let choice = if load[index] < self.devices[index].capacity(now) {
                 self.choose(now, &mut fitting)
@@ -125,21 +120,25 @@ impl Core {
             };
             load[index] += 1;
             wanted.push(index);
-            spoken_for.push(choice.id);
-            leases.push(choice.lease);
+            spoken_for.push(choice);
+            // At least something, so that what wants to be alone sees that it is not.
+            promised[index] += self.tasks.get(choice).map_or(0, |entry| entry.device_bytes).max(1);
         }
         wanted
     }
 
-    fn choose(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<Choice> {
+    fn choose(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
         self.first_copy(now, fitting).or_else(|| self.second_copy(now, fitting))
     }
 
-    fn first_copy(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<Choice> {
+    fn first_copy(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
         let index = fitting.index;
-        if let Some(held) = self.devices[index].hold {
-            let entry = self.tasks.get(held).ok()?;
-            return (self.may_begin(entry, index)).then(|| fitting.try_on(self, held, entry)).flatten();
+        if let Some(held) = self.devices[index].hold
+            && let Ok(entry) = self.tasks.get(held)
+            && self.ready.contains_key(&entry.rank)
+            && self.may_begin(entry, held, index)
+        {
+            return fitting.try_on(self, held, entry);
         }
         if self.ready.is_empty() {
             return None;
@@ -150,19 +149,32 @@ impl Core {
         self.planned(now, fitting)
     }
 
-    fn may_begin(&self, entry: &Entry, index: usize) -> bool {
-        self.eligible(entry).contains(index)
+    fn may_begin(&self, entry: &Entry, id: TaskId, index: usize) -> bool {
+        self.eligible(entry).without(self.where_it_runs(entry, id)).contains(index)
     }
 
-    fn first_that_fits(&self, fitting: &mut Fitting<'_>) -> Option<Choice> {
+    /// The devices where copies of a task run.
+    fn where_it_runs(&self, entry: &Entry, id: TaskId) -> DeviceMask {
+        let mut devices = DeviceMask::NONE;
+        if entry.copies > 0 {
+            for (index, device) in self.devices.iter().enumerate() {
+                if device.running.iter().any(|run| run.id == id) {
+                    devices.add(index);
+                }
+            }
+        }
+        devices
+    }
+
+    fn first_that_fits(&self, fitting: &mut Fitting<'_>) -> Option<TaskId> {
         self.ready.values().find_map(|&id| {
             let entry = self.tasks.get(id).ok()?;
-            self.may_begin(entry, fitting.index).then(|| fitting.try_on(self, id, entry)).flatten()
+            self.may_begin(entry, id, fitting.index).then(|| fitting.try_on(self, id, entry)).flatten()
         })
     }
 
     /// Lays the ready list out over all devices, until something falls to this one now.
-    fn planned(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<Choice> {
+    fn planned(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
         let index = fitting.index;
         let mut plan = Plan::new(self, now);
         // What it could begin, though others should finish it earlier; when they should; and how it ranks.
@@ -170,10 +182,7 @@ impl Core {
         let mut smallest: Option<(f64, TaskId)> = None;
         for &id in self.ready.values().take(HORIZON) {
             let Ok(entry) = self.tasks.get(id) else { continue };
-            let mut may = self.eligible(entry);
-            if let Some(device) = entry.device.filter(|_| entry.copies > 0) {
-                may = may.without(DeviceMask::only(device));
-            }
+            let may = self.eligible(entry).without(self.where_it_runs(entry, id));
             let here = may.contains(index);
             let unknown = self.seconds(entry, index).is_none();
             if here && unknown && !fitting.spoken_for.contains(&id) {
@@ -194,8 +203,8 @@ impl Core {
             match plan.place(self, entry, may) {
                 Some(place) if fitting.spoken_for.contains(&id) => plan.occupy(&place),
                 Some(place) if place.device == index && place.begins_now => {
-                    if let Some(choice) = fitting.try_on(self, id, entry) {
-                        return Some(choice);
+                    if fitting.try_on(self, id, entry).is_some() {
+                        return Some(id);
                     }
                 }
                 Some(place) => {
@@ -242,7 +251,7 @@ impl Core {
     }
 
     /// A copy of something that runs elsewhere and should end earlier here: where that gains the most.
-    fn second_copy(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<Choice> {
+    fn second_copy(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
         let index = fitting.index;
         let mut best: Option<(f64, TaskId)> = None;
         for run in self.devices.iter().flat_map(|device| &device.running) {
@@ -265,8 +274,7 @@ impl Core {
             && entry.job.is_some()
             && !entry.signal.is_cancelled()
             && !self.ready.contains_key(&entry.rank)
-            && self.eligible(entry).contains(index)
-            && !self.devices[index].running.iter().any(|run| run.id == id)
+            && self.may_begin(entry, id, index)
     }
 
     /// Seconds that a copy here should gain.
@@ -311,7 +319,7 @@ impl Core {
     fn would_fit(&self, index: usize, id: TaskId) -> bool {
         let device = &self.devices[index];
         let Ok(entry) = self.tasks.get(id) else { return false };
-        self.may_begin(entry, index)
+        self.may_begin(entry, id, index)
             && !device.poisoned
             && device.hold.is_none_or(|held| held == id)
             && !device.running.iter().any(|run| run.alone)
@@ -326,10 +334,10 @@ impl Core {
             && self.ready.values().all(|&id| !(0..self.devices.len()).any(|index| self.would_fit(index, id)))
     }
 
-    fn begin(&mut self, now: Duration, index: usize, slot: u32, choice: Choice) -> Option<Assignment> {
-        let Choice { id, lease } = choice;
-        self.release_holds(id);
+    fn begin(&mut self, now: Duration, index: usize, slot: u32, id: TaskId) -> Option<Assignment> {
         let late = self.late_after(index, id);
+        let lease = self.devices[index].ledger.lease(self.tasks.get(id).ok()?.device_bytes)?;
+        self.release_holds(id);
         let entry = self.tasks.get_mut(id).ok()?;
         let job = entry.job.clone()?;
         self.ready.remove(&entry.rank);

@@ -188,6 +188,8 @@ pub struct Entry {
     pub avoided: DeviceMask,
     pub pauses: u32,
     pub alone: bool,
+    /// How a copy failed while another was still running.
+    pub failure: Option<Error>,
     pub since: Duration,
     pub queued: Duration,
     pub ran: Duration,
@@ -345,6 +347,7 @@ impl Core {
             avoided: DeviceMask::NONE,
             pauses: 0,
             alone: false,
+            failure: None,
             since: now,
             queued: Duration::ZERO,
             ran: Duration::ZERO,
@@ -473,6 +476,8 @@ impl Core {
     pub fn cancel(&mut self, id: TaskId) -> Result<()> {
         let entry = self.tasks.get(id)?;
         entry.signal.cancel();
+        // One that runs may be there for another copy.
+        self.ready.remove(&entry.rank);
         if !entry.state.is_ended() && entry.copies == 0 {
             self.finish(id, Err(Error::Cancelled));
         }

@@ -53,8 +53,7 @@ impl Core {
             device.context += 1;
         }
         if run.watched == Watched::Lost {
-            // It was given up, and its device with it.
-            return;
+            return self.back_from_nowhere(now, id, attempt, how);
         }
         let took = now.saturating_sub(run.since);
         device.busy += took;
@@ -103,11 +102,17 @@ impl Core {
         let Ok(entry) = self.tasks.get_mut(id) else { return };
         if entry.copies > 0 {
             entry.signal.renew(attempt);
+            entry.failure = Some(error);
             return;
         }
         if entry.signal.is_cancelled() {
             return self.finish(id, Err(Error::Cancelled));
         }
+        // This copy may have stopped for one that was first, and then failed.
+        let error = match (error, entry.failure.take()) {
+            (Error::Cancelled, Some(failure)) => failure,
+            (error, _) => error,
+        };
         let error = match (run.watched, error) {
             (Watched::Stopping(_), Error::Cancelled) => Error::Deadline {
                 what: entry.name(),
@@ -136,6 +141,28 @@ impl Core {
                 self.pausing.insert((now + pause, id));
             }
             _ => self.make_ready(id),
+        }
+    }
+
+    /// An attempt that was given up has returned after all. If it has done its work before another has, it counts.
+    fn back_from_nowhere(&mut self, now: Duration, id: TaskId, attempt: u32, how: Attempt) {
+        let Ok(entry) = self.tasks.get_mut(id) else { return };
+        if entry.job.is_none() {
+            return;
+        }
+        match how {
+            Attempt::Ran(Ok(())) if entry.signal.commit(attempt).is_ok() => {
+                self.dismiss(now, id);
+                self.finish(id, Ok(()));
+            }
+            _ => {
+                entry.signal.renew(attempt);
+                // Copies may have stopped for it.
+                if entry.copies == 0 && entry.state == State::Running {
+                    self.requeue(now, id);
+                    self.make_ready(id);
+                }
+            }
         }
     }
 
