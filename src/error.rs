@@ -47,6 +47,10 @@ pub enum Error {
     #[error("the task panicked: {message}")]
     Panic { message: String },
 
+    /// A piece of a range did not end well.
+    #[error("elements {begin} to {end} (not included): {why}")]
+    Elements { begin: u64, end: u64, why: Box<Error> },
+
     /// The task was cancelled before its result counted.
     #[error("the task was cancelled")]
     Cancelled,
@@ -107,6 +111,25 @@ impl Error {
         accepted: impl Into<String>,
     ) -> Self {
         Error::Argument { what: what.into(), value: value.to_string(), accepted: accepted.into() }
+    }
+
+    /// The words name the elements of a range in which it happened. What is for the scheduler to deal
+    /// with stays what it is.
+    pub fn in_elements(self, piece: std::ops::Range<u64>) -> Self {
+        let (begin, end) = (piece.start, piece.end);
+        let place = format!("elements {begin} to {end} (not included)");
+        match self {
+            Error::Device { device, what, fault } => {
+                Error::Device { device, what: format!("{place}: {what}"), fault }
+            }
+            Error::Resources { device, what } => {
+                Error::Resources { device, what: format!("{place}: {what}") }
+            }
+            Error::NoMemory { what, needed, place: device, there } => {
+                Error::NoMemory { what: format!("{place}: {what}"), needed, place: device, there }
+            }
+            other => Error::Elements { begin, end, why: Box::new(other) },
+        }
     }
 
     pub fn io(action: &'static str, path: &Path, why: impl std::fmt::Display) -> Self {

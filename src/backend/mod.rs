@@ -39,3 +39,13 @@ pub trait Queue {
 pub enum Lane<'a> {
     Cpu(&'a cpu::Team),
 }
+
+impl Lane<'_> {
+    /// Waits until all that was put on it is done.
+    pub fn finish(self) -> Result<()> {
+        match self {
+            // What a team is given is done when the call returns.
+            Lane::Cpu(_) => Ok(()),
+        }
+    }
+}

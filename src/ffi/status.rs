@@ -91,6 +91,7 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
         Error::NoDevice { .. } => SCHED_E_NO_DEVICE,
         Error::Io { .. } => SCHED_E_IO,
         Error::Callback { .. } => SCHED_E_CALLBACK,
+        Error::Elements { why, .. } => status_of(why),
         Error::Panic { .. } => SCHED_E_PANIC,
         Error::Cancelled => SCHED_CANCELLED,
         Error::Deadlock { .. } => SCHED_E_DEADLOCK,

@@ -7,6 +7,7 @@ mod fork;
 mod ordered;
 mod placement;
 mod policy;
+mod range;
 mod rates;
 mod registry;
 mod scheduler;
@@ -23,8 +24,9 @@ mod worker;
 
 pub(crate) use fork::Birthplace;
 pub use ordered::Line;
+pub use range::{Code, Range};
 pub use scheduler::Scheduler;
 pub use settings::{AUTO_SLOTS, Builder, discover};
 pub(crate) use shared::hold_still;
 pub use stats::{DeviceStats, Stats};
-pub use task::{DeviceMask, Exec, Job, State, Task, TaskId, TaskInfo, Wait};
+pub use task::{DeviceMask, Exec, Job, Role, State, Task, TaskId, TaskInfo, Wait};

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use super::policy::{COPIES, GAIN, HORIZON, LATE, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining};
 use super::state::{Core, Entry, Running, Watched};
-use super::task::{DeviceMask, Job, Signal, State, TaskId};
+use super::task::{DeviceMask, Job, Role, Signal, State, TaskId};
 
 /// What a worker takes away to run.
 pub struct Assignment {
@@ -151,6 +151,16 @@ impl Core {
 
     fn may_begin(&self, entry: &Entry, id: TaskId, index: usize) -> bool {
         self.eligible(entry).without(self.where_it_runs(entry, id)).contains(index)
+            && (entry.role != Role::Guest || !self.crowded())
+    }
+
+    /// So many tasks wait inside their code that one more worker on a range would rather add to them.
+    fn crowded(&self) -> bool {
+        let (waiting, slots) = self
+            .devices
+            .iter()
+            .fold((0, 0), |(waiting, slots), device| (waiting + device.waiting, slots + device.slots));
+        waiting >= slots
     }
 
     /// The devices where copies of a task run.
@@ -184,6 +194,16 @@ impl Core {
             let Ok(entry) = self.tasks.get(id) else { continue };
             let may = self.eligible(entry).without(self.where_it_runs(entry, id));
             let here = may.contains(index);
+            if entry.role != Role::Task {
+                // Whoever is free works on a range; what a slow device takes it takes in small pieces.
+                if here
+                    && self.may_begin(entry, id, index)
+                    && let Some(choice) = fitting.try_on(self, id, entry)
+                {
+                    return Some(choice);
+                }
+                continue;
+            }
             let unknown = self.seconds(entry, index).is_none();
             if here && unknown && !fitting.spoken_for.contains(&id) {
                 if self.another_has_less(now, index, may) {
@@ -303,8 +323,17 @@ impl Core {
     /// How long an attempt was to take. A device of which nothing is known is taken to be as fast as the
     /// fastest, until the attempt is late.
     pub fn expected(&self, index: usize, run: &Running) -> Option<f64> {
+        if run.role != Role::Task {
+            return None;
+        }
         let known = |index| self.rates.seconds(run.class, index, run.work);
         known(index).or_else(|| (0..self.devices.len()).filter_map(known).min_by(f64::total_cmp))
+    }
+
+    /// When a slot should be free, for a plan. One that works on a range may be there for long.
+    fn lane(&self, now: Duration, index: usize, run: &Running) -> f64 {
+        let unknown = if run.role == Role::Task { 0.0 } else { f64::INFINITY };
+        self.left(now, index, run).unwrap_or(unknown)
     }
 
     /// Seconds that an attempt should still take.
@@ -350,6 +379,9 @@ impl Core {
             entry.state = State::Running;
             self.counts.queued -= 1;
             self.counts.running += 1;
+            let guest = u64::from(entry.role == Role::Guest);
+            self.counts.guests.queued -= guest;
+            self.counts.guests.running += guest;
         } else {
             self.counts.copies += 1;
         }
@@ -371,6 +403,9 @@ impl Core {
         let entry = self.tasks.get(id).ok()?;
         if entry.deadline.is_some() {
             return entry.deadline;
+        }
+        if entry.role != Role::Task {
+            return None;
         }
         let usual = self.rates.usual(entry.class)?;
         let expected = self.rates.seconds(entry.class, index, entry.work)?;
@@ -399,8 +434,7 @@ impl Plan {
             if device.retired.is_some() {
                 return Vec::new();
             }
-            let mut lanes: Vec<f64> =
-                device.running.iter().map(|run| core.left(now, index, run).unwrap_or(0.0)).collect();
+            let mut lanes: Vec<f64> = device.running.iter().map(|run| core.lane(now, index, run)).collect();
             lanes.resize(lanes.len().max(device.capacity(now)), 0.0);
             // More than may run at a time: those that end first make no room.
             lanes.sort_by(f64::total_cmp);

@@ -28,7 +28,7 @@ use super::rates::Rates;
 use super::registry::Registry;
 use super::settings::AUTO_SLOTS;
 use super::slots::Search;
-use super::task::{DeviceMask, Job, Signal, State, Task, TaskId, Wait};
+use super::task::{DeviceMask, Job, Role, Signal, State, Task, TaskId, Wait};
 use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::{Error, Result};
 use crate::memory::{Lease, Ledger};
@@ -57,7 +57,16 @@ pub struct Core {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
+pub struct Guests {
+    pub submitted: u64,
+    pub queued: u64,
+    pub running: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
+    /// Invitations to ranges among the submitted, the queued and the running; in no other number.
+    pub guests: Guests,
     pub queued: u64,
     pub running: u64,
     pub done: u64,
@@ -102,6 +111,7 @@ pub struct Running {
     pub attempt: u32,
     pub since: Duration,
     pub class: u32,
+    pub role: Role,
     pub work: Option<f64>,
     /// Given back when this is dropped.
     _lease: Lease,
@@ -126,6 +136,7 @@ impl Running {
             attempt: entry.attempts,
             since: now,
             class: entry.class,
+            role: entry.role,
             work: entry.work,
             _lease: lease,
             company,
@@ -156,6 +167,7 @@ pub struct Entry {
     /// So many times longer than its work tells it seems to take; 1 until it is late.
     pub excess: f64,
     pub class: u32,
+    pub role: Role,
     pub deadline: Option<Duration>,
     pub devices: DeviceMask,
     pub backends: Vec<BackendKind>,
@@ -323,6 +335,7 @@ impl Core {
             work: task.work,
             excess: 1.0,
             class: task.class,
+            role: task.role,
             deadline: task.deadline,
             devices: task.devices,
             backends: task.backends,
@@ -353,9 +366,18 @@ impl Core {
             ran: Duration::ZERO,
         })?;
         self.arrivals += 1;
-        self.unended.insert(arrival);
         self.counts.queued += 1;
-        self.rates.announce(task.class, task.work);
+        match task.role {
+            Role::Task => self.rates.announce(task.class, task.work),
+            Role::Range => {}
+            Role::Guest => {
+                self.counts.guests.submitted += 1;
+                self.counts.guests.queued += 1;
+            }
+        }
+        if task.role != Role::Guest {
+            self.unended.insert(arrival);
+        }
         let mut broken = None;
         let mut behind = Vec::new();
         for before in task.after {
@@ -437,11 +459,16 @@ impl Core {
     /// The second step: publishes the end of a task whose job has been dropped. `Err(Cancelled)` is no failure.
     pub fn publish(&mut self, now: Duration, id: TaskId, outcome: Result<()>) {
         let Ok(entry) = self.tasks.get_mut(id) else { return };
+        let guest = u64::from(entry.role == Role::Guest);
         match entry.state {
-            State::Running => self.counts.running -= 1,
+            State::Running => {
+                self.counts.running -= 1;
+                self.counts.guests.running -= guest;
+            }
             _ => {
                 entry.queued += now.saturating_sub(entry.since);
                 self.counts.queued -= 1;
+                self.counts.guests.queued -= guest;
             }
         }
         let (state, count, outcome) = match outcome {
@@ -449,7 +476,7 @@ impl Core {
             Err(Error::Cancelled) => (State::Cancelled, &mut self.counts.cancelled, Ok(Wait::Cancelled)),
             Err(error) => (State::Failed, &mut self.counts.failed, Err(error)),
         };
-        *count += 1;
+        *count += 1 - guest;
         entry.state = state;
         entry.since = now;
         if state == State::Done {

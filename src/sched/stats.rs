@@ -58,7 +58,9 @@ impl Core {
     }
 
     pub fn stats(&self) -> Stats {
-        let Counts { queued, running, done, failed, cancelled, retried, copies } = self.counts;
+        let Counts { guests, queued, running, done, failed, cancelled, retried, copies } = self.counts;
+        let (submitted, queued, running) =
+            (self.arrivals - guests.submitted, queued - guests.queued, running - guests.running);
         let devices = self.devices.iter().map(|device| DeviceStats {
             device: device.info.clone(),
             slots: device.slots,
@@ -69,7 +71,7 @@ impl Core {
             peak_bytes: device.ledger.peak(),
         });
         let devices = devices.collect();
-        Stats { submitted: self.arrivals, queued, running, done, failed, cancelled, retried, copies, devices }
+        Stats { submitted, queued, running, done, failed, cancelled, retried, copies, devices }
     }
 }
 

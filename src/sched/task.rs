@@ -1,7 +1,7 @@
 //! What a task is, what its code is given, and what is told of it.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::backend::Lane;
@@ -82,6 +82,20 @@ pub struct Task {
     pub idempotent: bool,
     /// Its outcome is told by [`Scheduler::wait_next`](super::Scheduler::wait_next), in the order of submission.
     pub ordered: bool,
+    #[doc(hidden)]
+    pub role: Role,
+}
+
+/// What a task is to the scheduler. Of those that work on a range nobody can tell how long they will be there.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Role {
+    #[default]
+    Task,
+    /// A range: the worker that has it is its host.
+    Range,
+    /// An invitation to work on a range; no caller knows of it.
+    Guest,
 }
 
 impl Task {
@@ -101,6 +115,7 @@ impl Task {
             after: Vec::new(),
             idempotent: false,
             ordered: false,
+            role: Role::Task,
         }
     }
 }
@@ -115,7 +130,7 @@ pub struct Exec<'a> {
     /// 1 for the first attempt.
     pub attempt: u32,
     pub lane: Lane<'a>,
-    pub(super) signal: &'a Signal,
+    pub(super) signal: &'a Arc<Signal>,
 }
 
 impl Exec<'_> {

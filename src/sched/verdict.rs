@@ -18,7 +18,7 @@ use log::Level;
 
 use super::policy::{CONVICTIONS, PAUSES, THROTTLE};
 use super::state::{Core, Running, Watched};
-use super::task::{DeviceMask, State, TaskId};
+use super::task::{DeviceMask, Role, State, TaskId};
 use crate::error::{DeviceFault, Error, Result};
 
 /// How an attempt went.
@@ -66,7 +66,7 @@ impl Core {
         };
         match &outcome {
             Ok(()) => {
-                device.done += 1;
+                device.done += u64::from(run.role != Role::Guest);
                 device.convictions = 0;
             }
             Err(_) => device.failed += 1,
@@ -91,9 +91,14 @@ impl Core {
                 // Copies that still run are asked to stop; they are too late.
                 let _ = entry.signal.commit(attempt);
                 let (class, work) = (entry.class, entry.work);
-                self.rates.learn(class, index, work, took.as_secs_f64());
+                let plain = entry.role == Role::Task;
+                if plain {
+                    self.rates.learn(class, index, work, took.as_secs_f64());
+                }
                 self.dismiss(now, id);
-                self.watch_throughput(now, index, class, work, full);
+                if plain {
+                    self.watch_throughput(now, index, class, work, full);
+                }
                 return self.finish(id, Ok(()));
             }
             Err(error) => error,
@@ -206,6 +211,9 @@ impl Core {
         entry.since = now;
         self.counts.running -= 1;
         self.counts.queued += 1;
+        let guest = u64::from(entry.role == Role::Guest);
+        self.counts.guests.running -= guest;
+        self.counts.guests.queued += guest;
     }
 
     /// What the error says of the device. True: the task is found guilty of having poisoned it.

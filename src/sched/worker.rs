@@ -101,6 +101,15 @@ impl Shared {
         std::ptr::eq(shared, self).then_some(inside)
     }
 
+    /// Runs `code` as if the calling worker were in the job of `task`, to which what it does belongs.
+    pub fn part_of<T>(&self, task: TaskId, code: impl FnOnce() -> T) -> T {
+        let before = INSIDE.get();
+        INSIDE.set(before.map(|(shared, inside)| (shared, Inside { task, ..inside })));
+        let result = code();
+        INSIDE.set(before);
+        result
+    }
+
     /// After something has become ready, or room: calls a worker for each slot where something should begin.
     pub fn call_workers(self: &Arc<Self>, book: &mut Book) {
         if book.ready.is_empty() && book.counts.running == 0 {
@@ -327,7 +336,7 @@ fn attempt(
     Attempt::Ran(outcome.and(finished))
 }
 
-fn caught<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
+pub fn caught<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(|payload| {
         let message = payload
             .downcast_ref::<&str>()

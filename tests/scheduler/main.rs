@@ -7,4 +7,5 @@ mod life;
 mod memory;
 mod nested;
 mod order;
+mod ranges;
 mod storm;

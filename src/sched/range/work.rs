@@ -1,0 +1,462 @@
+//! A range while it is worked on: its host, its guests, and how it ends.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::Code;
+use super::field::{Field, Share, length};
+use super::pace::Pace;
+use crate::device::BackendKind;
+use crate::error::{DeviceFault, Error, Result};
+use crate::memory::{Lease, Ledger};
+use crate::sched::task::{DeviceMask, Exec, Job, Role, Signal, Task, TaskId};
+use crate::sched::worker::{Shared, caught};
+
+/// So long the host waits for the last pieces in its slot; then others may use it.
+const BRIEF: Duration = Duration::from_millis(2);
+/// So often it then looks whether the range was cancelled.
+const LOOK: Duration = Duration::from_millis(20);
+/// So long a guest stays though others wait for its slot.
+const STAY: Duration = Duration::from_millis(10);
+/// Elements under which the contexts of so many devices were poisoned are to blame, and those with which so many devices
+/// were lost.
+const POISONED: u32 = 2;
+const LOST: u32 = 3;
+
+/// What an invitation has in common with the range.
+pub struct Like {
+    pub label: String,
+    pub device_bytes: u64,
+    pub priority: i32,
+    pub devices: DeviceMask,
+    pub backends: Vec<BackendKind>,
+}
+
+pub struct Work {
+    shared: Weak<Shared>,
+    like: Like,
+    total: u64,
+    done: AtomicU64,
+    pace: Pace,
+    /// An invitation is queued.
+    invited: AtomicBool,
+    /// Participants at work, and the most that make sense: one a slot.
+    present: AtomicUsize,
+    slots: usize,
+    /// No new piece begins.
+    stopped: AtomicBool,
+    table: Mutex<Table>,
+    /// A participant has left, or elements have become loose.
+    changed: Condvar,
+}
+
+struct Table {
+    field: Field,
+    /// Gone when the range has ended.
+    code: Option<Arc<Code>>,
+    /// While the host is in: what the guests are told.
+    host: Option<Hosted>,
+    /// The devices of those at work.
+    seats: Vec<usize>,
+    /// The range ends with this.
+    failure: Option<Error>,
+    /// Pieces under which devices failed, and which.
+    lost: Vec<(usize, Range<u64>)>,
+    /// Devices on which a single element did not fit.
+    too_small: DeviceMask,
+    /// Devices that left the rest to faster ones.
+    declined: DeviceMask,
+    invitation: Option<TaskId>,
+}
+
+#[derive(Clone)]
+struct Hosted {
+    task: TaskId,
+    attempt: u32,
+    signal: Arc<Signal>,
+}
+
+/// Why a participant stopped.
+enum Left {
+    /// There is nothing to take.
+    Nothing,
+    /// The others do the rest sooner.
+    Declined,
+    /// The range ends, or the host is leaving.
+    Stopped,
+    /// A single element does not fit here.
+    NoRoom(Error),
+    /// The device failed; it is to be told.
+    Broken(Error),
+}
+
+/// The task that is the range.
+pub struct Host(pub Arc<Work>);
+
+/// The task that a worker comes by to help.
+struct Invitation(Arc<Work>);
+
+impl Work {
+    pub fn new(
+        shared: &Arc<Shared>,
+        all: Range<u64>,
+        grain: Option<u64>,
+        code: Box<Code>,
+        like: Like,
+    ) -> Arc<Self> {
+        let core = shared.lock();
+        let slots = core.devices.iter().enumerate().filter(|(index, device)| {
+            let kind = device.info.backend;
+            like.devices.contains(*index) && (like.backends.is_empty() || like.backends.contains(&kind))
+        });
+        let slots = slots.map(|(_, device)| device.slots as usize).sum();
+        drop(core);
+        Arc::new(Work {
+            shared: Arc::downgrade(shared),
+            like,
+            total: length(&all),
+            done: AtomicU64::new(0),
+            pace: Pace::new(grain, shared.devices.len()),
+            invited: AtomicBool::new(false),
+            present: AtomicUsize::new(0),
+            slots,
+            stopped: AtomicBool::new(true),
+            table: Mutex::new(Table {
+                field: Field::new(all),
+                code: Some(code.into()),
+                host: None,
+                seats: Vec::new(),
+                failure: None,
+                lost: Vec::new(),
+                too_small: DeviceMask(0),
+                declined: DeviceMask(0),
+                invitation: None,
+            }),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// A task with what all tasks of the range have in common.
+    pub fn task(&self, job: impl Job + 'static, role: Role) -> Task {
+        Task {
+            label: self.like.label.clone(),
+            device_bytes: self.like.device_bytes,
+            priority: self.like.priority,
+            devices: self.like.devices,
+            backends: self.like.backends.clone(),
+            role,
+            ..Task::new(job)
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire) == self.total
+    }
+
+    /// Works on the range until there is a reason to leave; only while a host is in.
+    fn take_part(self: &Arc<Self>, shared: &Arc<Shared>, exec: &Exec<'_>, role: Role) -> Left {
+        let mut table = self.table();
+        let (Some(hosted), Some(code)) = (table.host.clone(), table.code.clone()) else {
+            return Left::Stopped;
+        };
+        let share = table.field.join();
+        table.seats.push(exec.device_index);
+        drop(table);
+        self.present.fetch_add(1, Ordering::Relaxed);
+        let seat = Seat { work: self, share, device: exec.device_index };
+        let own = Exec { task: hosted.task, attempt: hosted.attempt, signal: &hosted.signal, ..*exec };
+        let left = shared.part_of(hosted.task, || self.pieces(shared, &own, role, &seat.share, &*code));
+        // Before the seat is free: the host may end the range then, and the code goes with it.
+        drop(code);
+        left
+    }
+
+    fn pieces(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        exec: &Exec<'_>,
+        role: Role,
+        share: &Arc<Share>,
+        code: &Code,
+    ) -> Left {
+        let device = exec.device_index;
+        let bytes = self.like.device_bytes;
+        let ledger = (bytes > 0).then(|| shared.lock().devices[device].ledger.clone());
+        let mut elsewhere = false;
+        let came = Instant::now();
+        loop {
+            if self.stopped.load(Ordering::Acquire) || exec.cancelled() {
+                return Left::Stopped;
+            }
+            if role == Role::Guest && came.elapsed() > STAY && shared.others_wait() {
+                return Left::Nothing;
+            }
+            if self.pace.is_slow(device) && self.others_are_sooner(device) {
+                return Left::Declined;
+            }
+            let mut lease = None;
+            let taken = share.take(|there| {
+                let (size, more) = self.room(ledger.as_ref(), self.pace.size(device, there).min(there));
+                lease = more;
+                size
+            });
+            let Some((piece, rest)) = taken else {
+                let mut table = self.table();
+                if !table.field.fill(share, self.pace.grain()) {
+                    return Left::Nothing;
+                }
+                elsewhere = table.field.left_beside(share);
+                continue;
+            };
+            if rest > 0 || std::mem::take(&mut elsewhere) {
+                self.invite(shared);
+            }
+            let begun = Instant::now();
+            let outcome = caught(|| code(exec, piece.clone())).and(exec.lane.finish());
+            drop(lease);
+            let elements = length(&piece);
+            let error = match outcome {
+                Ok(()) => {
+                    self.pace.learn(device, elements, begun.elapsed().as_secs_f64());
+                    let done = self.done.fetch_add(elements, Ordering::AcqRel) + elements;
+                    exec.signal.report(done as f64 / self.total as f64);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match self.judge(device, piece, error) {
+                Some(left) => return left,
+                None => continue,
+            }
+        }
+    }
+
+    /// As many elements, of those wanted, as there is memory for, the first of which the task has leased.
+    fn room(&self, ledger: Option<&Arc<Ledger>>, wanted: u64) -> (u64, Option<Lease>) {
+        let Some(ledger) = ledger else { return (wanted, None) };
+        let mut size = wanted;
+        while size > 1 {
+            let more = self.like.device_bytes.checked_mul(size - 1).and_then(|bytes| ledger.lease(bytes));
+            if more.is_some() {
+                return (size, more);
+            }
+            size /= 2;
+        }
+        (1, None)
+    }
+
+    /// A piece did not end well. `None`: the participant goes on.
+    fn judge(&self, device: usize, piece: Range<u64>, error: Error) -> Option<Left> {
+        let mut table = self.table();
+        match error {
+            Error::NoMemory { .. } | Error::NoHostMemory { .. } | Error::Resources { .. } => {
+                let fewer = self.pace.halve(device, length(&piece));
+                table.field.give_back(piece.clone());
+                if fewer {
+                    return None;
+                }
+                table.too_small.0 |= 1 << device;
+                table.declined = DeviceMask(0);
+                Some(Left::NoRoom(error.in_elements(piece)))
+            }
+            Error::Device { fault, .. } => {
+                let most = match fault {
+                    DeviceFault::Poisoned => POISONED,
+                    DeviceFault::Lost => LOST,
+                };
+                let error = error.in_elements(piece.clone());
+                table.lost.push((device, piece.clone()));
+                let meets = |other: &Range<u64>| other.start < piece.end && piece.start < other.end;
+                let blamed = table.lost.iter().filter(|(_, other)| meets(other));
+                let devices = blamed.fold(0_u64, |devices, (device, _)| devices | 1 << device);
+                if devices.count_ones() >= most {
+                    let (begin, end) = (piece.start, piece.end);
+                    let why = Box::new(error.clone());
+                    table.failure.get_or_insert(Error::Elements { begin, end, why });
+                    self.stopped.store(true, Ordering::Release);
+                } else {
+                    table.field.give_back(piece);
+                }
+                // Without this one, all that are left may be needed.
+                table.declined = DeviceMask(0);
+                Some(Left::Broken(error))
+            }
+            error => {
+                let error = if error == Error::Cancelled { error } else { error.in_elements(piece) };
+                table.failure.get_or_insert(error);
+                self.stopped.store(true, Ordering::Release);
+                Some(Left::Stopped)
+            }
+        }
+    }
+
+    /// A single element does not fit the host's device: others may have room for it.
+    fn leave_to_others(self: &Arc<Self>, shared: &Arc<Shared>, exec: &Exec<'_>) {
+        let quiet = |table: &Table| {
+            table.seats.is_empty() && (!self.invited.load(Ordering::Acquire) || exec.cancelled())
+        };
+        while !self.is_done() && !self.stopped.load(Ordering::Acquire) && !exec.cancelled() {
+            let guests = !self.table().seats.is_empty();
+            if !self.invite(shared) && !guests {
+                return;
+            }
+            self.wait(shared, exec, quiet);
+        }
+    }
+
+    /// The host waits for its guests: first in its slot, then beside it.
+    fn wait(&self, shared: &Arc<Shared>, exec: &Exec<'_>, enough: impl Fn(&Table) -> bool) {
+        let brief = self.changed.wait_timeout_while(self.table(), BRIEF, |table| !enough(table));
+        let (table, waited) = brief.unwrap_or_else(PoisonError::into_inner);
+        drop(table);
+        if waited.timed_out() {
+            shared.aside(exec.device_index, || {
+                let mut table = self.table();
+                while !enough(&table) {
+                    // A cancel wakes nobody here.
+                    let woken = self.changed.wait_timeout(table, LOOK);
+                    table = woken.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            });
+        }
+    }
+
+    fn others_are_sooner(&self, device: usize) -> bool {
+        let mut table = self.table();
+        let mut seats = table.seats.clone();
+        if let Some(own) = seats.iter().position(|&seat| seat == device) {
+            seats.swap_remove(own);
+        }
+        let sooner = self.pace.should_decline(device, table.field.left(), seats.into_iter());
+        if sooner {
+            table.declined.0 |= 1 << device;
+        }
+        sooner
+    }
+
+    /// Something can be stolen: sees to it that an invitation is queued, if there could be more guests.
+    /// Returns whether one is.
+    fn invite(self: &Arc<Self>, shared: &Arc<Shared>) -> bool {
+        if self.invited.load(Ordering::Acquire) {
+            return true;
+        }
+        if self.present.load(Ordering::Relaxed) >= self.slots || self.invited.swap(true, Ordering::AcqRel) {
+            return self.invited.load(Ordering::Acquire);
+        }
+        let mut task = Task { detached: true, ..self.task(Invitation(self.clone()), Role::Guest) };
+        let table = self.table();
+        task.devices.0 &= !(table.too_small.0 | table.declined.0);
+        drop(table);
+        // Refused: the scheduler is ending, or no other device may come. Then those who are here do it.
+        match shared.post(task) {
+            Ok(id) => {
+                self.table().invitation = Some(id);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// A participant at work; when it leaves, by whatever way, what it had not begun is loose again.
+struct Seat<'a> {
+    work: &'a Work,
+    share: Arc<Share>,
+    device: usize,
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        let mut table = self.work.table();
+        table.field.leave(&self.share);
+        if let Some(seat) = table.seats.iter().position(|&seat| seat == self.device) {
+            table.seats.swap_remove(seat);
+        }
+        self.work.present.fetch_sub(1, Ordering::Relaxed);
+        self.work.changed.notify_all();
+    }
+}
+
+impl Job for Host {
+    fn run(&self, exec: &Exec<'_>) -> Result<()> {
+        let work = &self.0;
+        let Some(shared) = work.shared.upgrade() else { return Err(Error::Cancelled) };
+        {
+            let mut table = work.table();
+            if let Some(error) = &table.failure {
+                return Err(error.clone());
+            }
+            table.host =
+                Some(Hosted { task: exec.task, attempt: exec.attempt, signal: Arc::clone(exec.signal) });
+            work.stopped.store(false, Ordering::Release);
+        }
+        let mut no_room = None;
+        let broken = loop {
+            match work.take_part(&shared, exec, Role::Range) {
+                Left::Nothing => {
+                    work.wait(&shared, exec, |table| table.seats.is_empty() || table.field.has_loose())
+                }
+                Left::Declined => work.wait(&shared, exec, |table| table.seats.is_empty()),
+                Left::NoRoom(error) => {
+                    no_room = Some(error);
+                    work.leave_to_others(&shared, exec);
+                    break None;
+                }
+                Left::Stopped => break None,
+                Left::Broken(error) => break Some(error),
+            }
+            if work.is_done() {
+                break None;
+            }
+        };
+        work.stopped.store(true, Ordering::Release);
+        work.table().host = None;
+        work.wait(&shared, exec, |table| table.seats.is_empty());
+        let invitation = work.table().invitation.take();
+        if let Some(id) = invitation {
+            shared.withdraw(id);
+        }
+        match (broken, &work.table().failure) {
+            // The device is to blame first; if it is the elements, the next attempt finds the failure.
+            (Some(error), _) => Err(error),
+            (None, Some(error)) => Err(error.clone()),
+            (None, None) if work.is_done() => Ok(()),
+            (None, None) => Err(no_room.unwrap_or(Error::Cancelled)),
+        }
+    }
+}
+
+impl Drop for Host {
+    /// The task is over, and with it the caller's code; an invitation may keep the rest for a while.
+    fn drop(&mut self) {
+        let code = self.0.table().code.take();
+        drop(code);
+    }
+}
+
+impl Job for Invitation {
+    fn run(&self, exec: &Exec<'_>) -> Result<()> {
+        let work = &self.0;
+        work.invited.store(false, Ordering::Release);
+        let Some(shared) = work.shared.upgrade() else { return Ok(()) };
+        match work.take_part(&shared, exec, Role::Guest) {
+            Left::Broken(error) => Err(error),
+            Left::Nothing | Left::Declined | Left::Stopped | Left::NoRoom(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for Invitation {
+    fn drop(&mut self) {
+        let table = self.0.table();
+        self.0.invited.store(false, Ordering::Release);
+        drop(table);
+        self.0.changed.notify_all();
+    }
+}
