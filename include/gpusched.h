@@ -194,6 +194,14 @@ typedef struct sched_config_t {
   uint32_t slots;
   // Threads of the CPU device, shared by its slots. 0: all that the process may use.
   uint32_t cpu_threads;
+  // Events that a trace of what runs keeps at most, 150 bytes of memory or so each. 0: no trace.
+  uint32_t trace_events;
+  // Zero.
+  uint32_t reserved;
+  // File that keeps what is learned of the devices' speeds between runs, for programs whose task classes
+  // and units of work mean the same. It need not be there, and need not be sound; folders are made.
+  // NULL: none. Copied.
+  const char *rates_path;
 } sched_config_t;
 
 // Numbers of tasks of a scheduler since it was made.
@@ -218,6 +226,12 @@ typedef struct sched_stats_t {
   uint32_t devices;
   // Zero.
   uint32_t reserved;
+  // Time from the first submission to the last end so far, in nanoseconds.
+  uint64_t makespan_ns;
+  // No schedule could have finished sooner what ended well, by the rates that were measured: the larger of
+  // all work over all devices' rates and the longest task on the fastest device, in nanoseconds.
+  // 0 where nothing has ended well.
+  uint64_t lower_bound_ns;
 } sched_stats_t;
 
 // What one device of a scheduler has done.
@@ -372,6 +386,38 @@ typedef struct sched_task_info_t {
   // Time from start to end, or until now, in nanoseconds.
   uint64_t running_ns;
 } sched_task_info_t;
+
+// How far a scheduler is.
+typedef struct sched_progress_t {
+  // sizeof(sched_progress_t), set by the caller; in a callback, by the library.
+  size_t size;
+  // Tasks waiting to be started now.
+  uint64_t queued;
+  // Tasks running now.
+  uint64_t running;
+  // Tasks that ended well.
+  uint64_t done;
+  // Tasks that ended with an error.
+  uint64_t failed;
+  // Tasks that were cancelled before their result counted.
+  uint64_t cancelled;
+  // Attempts that followed a failed attempt.
+  uint64_t retried;
+  // Time since the first task was submitted, in nanoseconds.
+  uint64_t elapsed_ns;
+  // Time until all tasks will have ended that were submitted so far, in nanoseconds; -1: not known. It is
+  // known when rates are: from tasks that have ended, from what running ones report, from an earlier run.
+  int64_t eta_ns;
+  // Work of all tasks, as far as they tell it.
+  double work_total;
+  // What of that is over: of tasks that have ended, well or not, and what running ones report as done.
+  double work_done;
+} sched_progress_t;
+
+// Takes the progress of a scheduler; `progress` is valid during the call. Called on a thread of the
+// library, never twice at once for one scheduler. It may call any function of the library except
+// sched_destroy for this scheduler, must return, and must not let an exception out.
+typedef void (*sched_progress_fn)(const struct sched_progress_t *progress, void *user);
 
 // A medium on a regular grid. Fields lie in memory as [iy][ix][iz], z fastest, which is Fortran's
 // (nz,nx,ny).
@@ -679,6 +725,32 @@ size_t sched_task_error(struct sched_t *s,
                         sched_task_t id,
                         char *buffer,
                         size_t len);
+
+// Fills in how far the scheduler is.
+//
+// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+sched_status_t sched_progress(struct sched_t *s, struct sched_progress_t *progress);
+
+// Calls `function` every `interval_ns` (at least 1000000; 0: a second) with the progress, in place of
+// what was called before; the first call comes after that time. `function` NULL calls nothing any more.
+// A thread for it exists only as long as it is set. `user` is handed to it and stays the caller's.
+// Once this, or sched_destroy, has returned, the function that was set before is not running (unless this was
+// called from inside it) and is not called again; so the function must not wait for whoever changes it.
+//
+// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_FORKED.
+sched_status_t sched_progress_callback(struct sched_t *s,
+                                       sched_progress_fn function,
+                                       void *user,
+                                       uint64_t interval_ns);
+
+// Writes what ran where and when, up to now, to a file in the Chrome trace event format (JSON), which
+// chrome://tracing and ui.perfetto.dev show: a process a device, a row a slot, a bar an attempt, a flag for a
+// warning or a retry, a curve of the memory that is leased. The scheduler needs `trace_events` in its
+// sched_config_t; events beyond that number are only counted ("left_out"). The file is whole or absent.
+//
+// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_IO.
+sched_status_t sched_trace_write(struct sched_t *s,
+                                 const char *path);
 
 // Makes a model and puts its handle into `*out`. The arrays are copied. To be given back with
 // sched_fd_model_destroy.

@@ -12,8 +12,18 @@ use c::{compiler, root, scratch, there};
 use gpusched::ffi::*;
 
 /// In the order in which a reader meets them.
-const FILES: [&str; 9] =
-    ["status", "logging", "scheduler", "device", "task_run", "task", "fd_model", "fd_shot", "legacy"];
+const FILES: [&str; 10] = [
+    "status",
+    "logging",
+    "scheduler",
+    "device",
+    "task_run",
+    "task",
+    "seeing",
+    "fd_model",
+    "fd_shot",
+    "legacy",
+];
 
 fn generate() -> String {
     let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).expect("cbindgen.toml");
@@ -100,8 +110,14 @@ macro_rules! layouts {
 
 fn layouts() -> impl IntoIterator<Item = Layout> {
     layouts! {
-        sched_config_t { size, devices, slots, cpu_threads }
-        sched_stats_t { size, submitted, queued, running, done, failed, cancelled, retried, devices, reserved }
+        sched_config_t { size, devices, slots, cpu_threads, trace_events, reserved, rates_path }
+        sched_stats_t {
+            size, submitted, queued, running, done, failed, cancelled, retried, devices, reserved, makespan_ns,
+            lower_bound_ns,
+        }
+        sched_progress_t {
+            size, queued, running, done, failed, cancelled, retried, elapsed_ns, eta_ns, work_total, work_done,
+        }
         sched_device_stats_t { size, done, failed, busy_ns, leased_bytes, peak_bytes, slots, health }
         sched_device_info_t {
             size, backend, ordinal, uuid, pci_bus_id, name, compute_major, compute_minor, cpu_threads, health,

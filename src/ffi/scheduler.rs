@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use super::device::health_of;
 use super::handle::Handles;
-use super::input::{Filled, Growing, Place, read_or_default, text};
+use super::input::{Filled, Growing, Place, bits, path, read_or_default, text};
 use super::status::{SCHED_CANCELLED, SCHED_OK, SCHED_PENDING, done, guard, sched_status_t};
 use crate::error::{Error, Result};
+use crate::io::kept::Kept;
 use crate::sched::{Scheduler, Wait};
 
 /// A scheduler: tasks, and the devices that run them. NULL, where one is asked for, means the one that
@@ -37,6 +38,14 @@ pub struct sched_config_t {
     pub slots: u32,
     /// Threads of the CPU device, shared by its slots. 0: all that the process may use.
     pub cpu_threads: u32,
+    /// Events that a trace of what runs keeps at most, 150 bytes of memory or so each. 0: no trace.
+    pub trace_events: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// File that keeps what is learned of the devices' speeds between runs, for programs whose task classes
+    /// and units of work mean the same. It need not be there, and need not be sound; folders are made.
+    /// NULL: none. Copied.
+    pub rates_path: *const c_char,
 }
 
 /// Numbers of tasks of a scheduler since it was made.
@@ -63,6 +72,12 @@ pub struct sched_stats_t {
     pub devices: u32,
     /// Zero.
     pub reserved: u32,
+    /// Time from the first submission to the last end so far, in nanoseconds.
+    pub makespan_ns: u64,
+    /// No schedule could have finished sooner what ended well, by the rates that were measured: the larger of
+    /// all work over all devices' rates and the longest task on the fastest device, in nanoseconds.
+    /// 0 where nothing has ended well.
+    pub lower_bound_ns: u64,
 }
 
 /// What one device of a scheduler has done.
@@ -149,14 +164,18 @@ pub unsafe extern "C" fn sched_create(
 ) -> sched_status_t {
     done(|| {
         // SAFETY: pointers as the header asks for them; `input` looks at each.
-        let (config, out, devices) = unsafe {
+        let (config, out, devices, rates) = unsafe {
             let config = read_or_default(config)?;
-            (config, Place::new("out", out)?, text(config.devices))
+            let rates = (!config.rates_path.is_null()).then(|| path("rates_path", config.rates_path));
+            (config, Place::new("out", out)?, text(config.devices), rates.transpose()?)
         };
+        bits("reserved of sched_config_t", config.reserved, 0)?;
         let mut builder = Scheduler::builder();
         builder.devices = devices.map(|text| text.into_owned());
         builder.slots = (config.slots != 0).then_some(config.slots);
         builder.cpu_threads = (config.cpu_threads != 0).then_some(config.cpu_threads);
+        builder.trace_events = config.trace_events as usize;
+        builder.rates = rates.map(|path| Arc::new(Kept::new(path)) as _);
         out.put(SCHEDULERS.add(Arc::new(builder.build()?)));
         Ok(())
     })
@@ -249,6 +268,8 @@ pub unsafe extern "C" fn sched_stats(s: *mut sched_t, stats: *mut sched_stats_t)
             retried: stats.retried,
             devices: stats.devices.len() as u32,
             reserved: 0,
+            makespan_ns: stats.makespan_ns,
+            lower_bound_ns: stats.lower_bound_ns,
         });
         Ok(())
     })

@@ -6,7 +6,7 @@
 //! it its name in one step; an `Output` that is dropped before takes its file with it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -108,6 +108,13 @@ impl Drop for Sealed {
     }
 }
 
+/// Writes a whole file of what `content` puts into it, or none.
+pub fn write_with(target: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let mut out = BufWriter::new(Output::create(target)?);
+    let written = content(&mut out).and_then(|()| out.into_inner().map_err(io::IntoInnerError::into_error));
+    written.map_err(|error| Error::io("write", target, error))?.commit()
+}
+
 /// Writes a whole file of these bytes, or none.
 pub fn write(target: &Path, bytes: &[u8]) -> Result<()> {
     let mut output = Output::create(target)?;
@@ -141,7 +148,7 @@ fn check_target(target: &Path) -> Result<()> {
 }
 
 /// The folder that holds `target`, in a form that can be opened.
-fn folder_of(target: &Path) -> &Path {
+pub(crate) fn folder_of(target: &Path) -> &Path {
     match target.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

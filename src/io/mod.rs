@@ -3,6 +3,7 @@
 //! Paths are used as given. Every error names the file and what was wrong with it.
 
 pub mod atomic;
+pub mod kept;
 pub mod npy;
 pub mod raw;
 

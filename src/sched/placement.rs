@@ -395,7 +395,9 @@ impl Core {
         let watched = Watched::InTime(late.map(|late| now + late));
         device.running.push(Running::new(id, entry, now, lease, company, watched));
         let (attempt, context) = (entry.attempts, device.context);
-        Some(Assignment { id, attempt, job, signal: entry.signal.clone(), context })
+        let signal = entry.signal.clone();
+        self.seen.leased(now, index, &self.devices[index]);
+        Some(Assignment { id, attempt, job, signal, context })
     }
 
     /// How long an attempt may take here: as its caller says, else much longer than its like.

@@ -158,6 +158,13 @@ impl Rates {
         self.classes.get(&class).is_some_and(|class| class.devices.iter().any(|seen| seen.samples > 0))
     }
 
+    /// Work a second of a slot of a device, where that can be told: a prior alone is only relative.
+    pub fn rate(&self, class: u32, device: usize) -> Option<f64> {
+        let remembered =
+            || self.classes.get(&class).is_some_and(|class| class.devices[device].prior.is_some());
+        (self.knows(class) || remembered()).then(|| self.seconds(class, device, Some(1.0)))?.map(f64::recip)
+    }
+
     /// So many times longer than expected is what tasks of this class take, robustly: the mean without
     /// the fifth at either end. `None` before three have ended.
     pub fn usual(&self, class: u32) -> Option<f64> {

@@ -19,7 +19,7 @@ const SUBSTITUTES: u32 = 64;
 /// Runs tasks on the devices that it was given. Any method may be called from any thread.
 /// Dropping it cancels what is queued, asks what runs to stop, and waits.
 pub struct Scheduler {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     holding: Mutex<Holding>,
     line: Line,
 }
@@ -226,6 +226,7 @@ impl Scheduler {
     pub fn shutdown_within(&self, timeout: Option<Duration>) -> Result<Option<u64>> {
         let before = self.lock()?.counts.cancelled;
         self.not_inside("shutdown")?;
+        self.not_telling("shutdown")?;
         if !self.alone() {
             return Ok(Some(0));
         }
@@ -246,6 +247,8 @@ impl Scheduler {
             // A worker that is past its last act; it can't panic any more.
             let _ = thread.join();
         }
+        self.shared.seeing.teller.stop();
+        self.shared.save_rates();
         Ok(Some(cancelled))
     }
 
@@ -257,7 +260,7 @@ impl Scheduler {
     }
 
     /// The state, unless this process is a fork of the one that has the workers.
-    fn lock(&self) -> Result<MutexGuard<'_, Book>> {
+    pub(super) fn lock(&self) -> Result<MutexGuard<'_, Book>> {
         self.shared.born.check()?;
         Ok(self.shared.lock())
     }
@@ -358,10 +361,11 @@ impl Drop for Scheduler {
         if !self.shared.born.is_here() {
             // Its threads are not in this process, and its lock may be held for ever by one of them.
             std::mem::forget(self.shared.clone());
-        } else if self.shared.inside().is_some() {
+        } else if self.shared.inside().is_some() || self.shared.seeing.teller.is_inside() {
             // The workers keep alive what they need, and end by themselves.
             if self.alone() {
                 self.stop();
+                self.shared.seeing.teller.stop();
             }
         } else {
             let _ = self.shutdown();

@@ -4,8 +4,10 @@ use std::env;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
+use super::cache::Store;
 use super::fork::Birthplace;
 use super::scheduler::Scheduler;
+use super::seen::Seeing;
 use super::shared::Holding;
 use super::state::Core;
 use super::worker::{Book, Shared, Staff};
@@ -29,6 +31,10 @@ pub struct Builder {
     pub slots: Option<u32>,
     /// Threads of the CPU device, over all its slots. `None`: all that the process may use.
     pub cpu_threads: Option<u32>,
+    /// Events that a trace keeps at most (about 150 bytes each); 0: no trace. See [`Scheduler::timeline`].
+    pub trace_events: usize,
+    /// Where learned rates are kept between runs. `None`: nowhere.
+    pub rates: Option<Arc<dyn Store>>,
     /// Instead of the backends that are compiled in.
     pub backends: Option<Vec<Arc<dyn Backend>>>,
 }
@@ -50,18 +56,17 @@ impl Builder {
             return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
         }
         let (devices, backends): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        let mut core = Core::new(devices.iter().map(|device| (device.clone(), slots)).collect());
+        let seeing = Seeing::new(&mut core, self.trace_events, self.rates);
         let shared = Shared {
             born: Birthplace::here(),
             begin: Instant::now(),
-            book: Mutex::new(Book {
-                core: Core::new(devices.iter().map(|device| (device.clone(), slots)).collect()),
-                staff: vec![Staff::default(); devices.len()],
-                watched: false,
-            }),
+            book: Mutex::new(Book { core, staff: vec![Staff::default(); devices.len()], watched: false }),
             work: devices.iter().map(|_| Condvar::new()).collect(),
             ended: Condvar::new(),
             time: Condvar::new(),
             threads: Mutex::default(),
+            seeing,
             devices,
             backends,
         };

@@ -26,6 +26,7 @@ use log::Level;
 use super::policy::Rank;
 use super::rates::Rates;
 use super::registry::Registry;
+use super::seen::Seen;
 use super::settings::AUTO_SLOTS;
 use super::slots::Search;
 use super::task::{DeviceMask, Job, Role, Signal, State, Task, TaskId, Wait};
@@ -52,6 +53,8 @@ pub struct Core {
     pub ended: Vec<Ended>,
     /// What is to be logged once the lock is free: the log may be the caller's code.
     pub notes: Vec<(Level, String)>,
+    /// What is told of all this while it goes on and at the end.
+    pub seen: Seen,
     /// When the waiting times of the ready tasks were last looked at.
     pub aged: Duration,
 }
@@ -109,6 +112,9 @@ pub struct Device {
 pub struct Running {
     pub id: TaskId,
     pub attempt: u32,
+    pub slot: u32,
+    pub label: String,
+    pub bytes: u64,
     pub since: Duration,
     pub class: u32,
     pub role: Role,
@@ -134,6 +140,9 @@ impl Running {
         Running {
             id,
             attempt: entry.attempts,
+            slot: entry.slot,
+            label: entry.label.clone(),
+            bytes: entry.device_bytes,
             since: now,
             class: entry.class,
             role: entry.role,
@@ -287,6 +296,7 @@ impl Core {
             stopping: false,
             ended: Vec::new(),
             notes: Vec::new(),
+            seen: Seen::default(),
             aged: Duration::ZERO,
         }
     }
@@ -368,8 +378,11 @@ impl Core {
         self.arrivals += 1;
         self.counts.queued += 1;
         match task.role {
-            Role::Task => self.rates.announce(task.class, task.work),
-            Role::Range => {}
+            Role::Task => {
+                self.rates.announce(task.class, task.work);
+                self.seen.tally.submitted(now, task.class, task.work);
+            }
+            Role::Range => self.seen.tally.touched(now),
             Role::Guest => {
                 self.counts.guests.submitted += 1;
                 self.counts.guests.queued += 1;
@@ -484,6 +497,10 @@ impl Core {
         }
         let _ = entry.signal.outcome.set(outcome);
         self.unended.remove(&entry.arrival);
+        match entry.role {
+            Role::Task => self.seen.tally.ended(now, entry.class, entry.work),
+            Role::Range | Role::Guest => self.seen.tally.touched(now),
+        }
         for follower in std::mem::take(&mut entry.followers) {
             if state != State::Done {
                 self.break_off(follower, id);
@@ -525,10 +542,10 @@ impl Core {
         let device = &mut self.devices[index];
         if device.retired.is_none() {
             let text = format!("device {} ({}) is retired: {why}", device.info.label(), device.info.id);
-            self.notes.push((Level::Warn, text));
             device.retired = Some(why.into());
             device.info.health = Health::Retired;
             device.hold = None;
+            self.note(Level::Warn, index, text);
         }
         let ready: Vec<TaskId> = self.ready.values().copied().collect();
         for id in ready {

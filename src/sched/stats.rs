@@ -20,6 +20,11 @@ pub struct Stats {
     pub retried: u64,
     /// Second copies that were started.
     pub copies: u64,
+    /// From the first submission to the last end so far.
+    pub makespan_ns: u64,
+    /// What ended well could not have ended sooner in any schedule, by the rates that were measured; 0
+    /// where nothing did. `src/sched/tally.rs` defines it.
+    pub lower_bound_ns: u64,
     pub devices: Vec<DeviceStats>,
 }
 
@@ -70,8 +75,20 @@ impl Core {
             leased_bytes: device.ledger.leased(),
             peak_bytes: device.ledger.peak(),
         });
-        let devices = devices.collect();
-        Stats { submitted, queued, running, done, failed, cancelled, retried, copies, devices }
+        let slots: Vec<u32> = self.devices.iter().map(|device| device.slots).collect();
+        Stats {
+            submitted,
+            queued,
+            running,
+            done,
+            failed,
+            cancelled,
+            retried,
+            copies,
+            makespan_ns: nanoseconds(self.seen.tally.makespan()),
+            lower_bound_ns: nanoseconds(self.seen.tally.lower_bound(&slots)),
+            devices: devices.collect(),
+        }
     }
 }
 

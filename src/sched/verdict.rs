@@ -19,6 +19,7 @@ use log::Level;
 use super::policy::{CONVICTIONS, PAUSES, THROTTLE};
 use super::state::{Core, Running, Watched};
 use super::task::{DeviceMask, Role, State, TaskId};
+use super::trace::Ending;
 use crate::error::{DeviceFault, Error, Result};
 
 /// How an attempt went.
@@ -40,6 +41,7 @@ enum Next {
 impl Core {
     /// An attempt has returned. What ended is in [`Core::ended`] then.
     pub fn judge(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32, how: Attempt) {
+        self.seen.now = now;
         let device = &mut self.devices[index];
         let Some(position) = device.running.iter().position(|run| run.id == id && run.attempt == attempt)
         else {
@@ -73,6 +75,7 @@ impl Core {
         }
         let Ok(entry) = self.tasks.get_mut(id) else {
             // The task has ended without this attempt.
+            self.record(now, index, &run, Ending::Late);
             if let Err(error) = outcome {
                 self.blame(index, &run, &error, was_poisoned);
             }
@@ -81,6 +84,8 @@ impl Core {
         entry.copies -= 1;
         entry.ran += took;
         if entry.job.is_none() || entry.signal.is_lost(attempt) {
+            let cancelled = entry.signal.is_cancelled();
+            self.record(now, index, &run, if cancelled { Ending::Cancelled } else { Ending::Late });
             if let Err(error) = outcome {
                 self.blame(index, &run, &error, was_poisoned);
             }
@@ -95,6 +100,7 @@ impl Core {
                 if plain {
                     self.rates.learn(class, index, work, took.as_secs_f64());
                 }
+                self.record(now, index, &run, Ending::Done);
                 self.dismiss(now, id);
                 if plain {
                     self.watch_throughput(now, index, class, work, full);
@@ -108,9 +114,10 @@ impl Core {
         if entry.copies > 0 {
             entry.signal.renew(attempt);
             entry.failure = Some(error);
-            return;
+            return self.record(now, index, &run, Ending::Failed);
         }
         if entry.signal.is_cancelled() {
+            self.record(now, index, &run, Ending::Cancelled);
             return self.finish(id, Err(Error::Cancelled));
         }
         // This copy may have stopped for one that was first, and then failed.
@@ -131,14 +138,14 @@ impl Core {
         let (name, attempts) = (entry.name(), entry.attempts);
         let place = self.devices[index].info.label();
         if let Next::Fail = next {
-            self.notes.push((Level::Warn, format!("{name} failed on {place}: {error}")));
+            self.record(now, index, &run, Ending::Failed);
+            self.note(Level::Warn, index, format!("{name} failed on {place}: {error}"));
             return self.finish(id, Err(error));
         }
         entry.signal.renew(attempt);
-        self.notes.push((
-            Level::Info,
-            format!("{name} is tried again after attempt {attempts} on {place}: {error}"),
-        ));
+        self.record(now, index, &run, Ending::Retried);
+        let text = format!("{name} is tried again after attempt {attempts} on {place}: {error}");
+        self.note(Level::Info, index, text);
         self.counts.retried += 1;
         self.requeue(now, id);
         match next {

@@ -50,6 +50,7 @@ impl Core {
 
     /// Time has passed. What ended is in [`Core::ended`] then.
     pub fn pass(&mut self, now: Duration) {
+        self.seen.now = now;
         while let Some(&(until, id)) = self.pausing.first()
             && until <= now
         {
@@ -86,7 +87,7 @@ impl Core {
             entry.signal.stop(attempt);
             let text =
                 format!("{name} has run for {:.1} s on {place}, and is asked to stop", ran.as_secs_f64());
-            return self.notes.push((Level::Warn, text));
+            return self.note(Level::Warn, index, text);
         }
         run.watched = Watched::Late;
         if let Some(expected) = expected {
@@ -102,7 +103,7 @@ impl Core {
             "{name} has run for {:.1} s on {place}, five times as long as its like{then}",
             ran.as_secs_f64()
         );
-        self.notes.push((Level::Warn, text));
+        self.note(Level::Warn, index, text);
     }
 
     /// The other attempts of a task that has ended well: they have been asked to stop.
@@ -134,6 +135,7 @@ impl Core {
         }
         let ran = now.saturating_sub(run.since).as_secs_f64();
         let place = self.devices[index].info.label();
+        self.seen.given_up(now, index, &self.devices[index].running[position]);
         self.give_up(now, index, id, attempt);
         self.retire(index, &format!("an attempt on it does not return after {ran:.1} s ({place})"));
     }

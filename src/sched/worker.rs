@@ -14,6 +14,7 @@ use log::Level;
 
 use super::fork::Birthplace;
 use super::placement::Assignment;
+use super::seen::Seeing;
 use super::state::{Core, Ended};
 use super::task::{Exec, Job, TaskId};
 use super::verdict::Attempt;
@@ -40,6 +41,7 @@ pub struct Shared {
     /// Where the thread sleeps that watches the time.
     pub time: Condvar,
     pub threads: Mutex<Vec<JoinHandle<()>>>,
+    pub seeing: Seeing,
 }
 
 /// What stands under the one lock: the tasks, and the threads for them.
@@ -252,6 +254,7 @@ fn work(shared: &Arc<Shared>, index: usize, slot: u32) {
         let now = shared.now();
         book.judge(now, index, id, number, how);
         shared.settle(book);
+        shared.save_rates_now_and_then();
         INSIDE.set(None);
     }
     // The queue is the backend's, which may panic in closing it.

@@ -75,11 +75,17 @@ class sched_config_t(Structure):
     devices: bytes | None
     slots: int
     cpu_threads: int
+    trace_events: int
+    reserved: int
+    rates_path: bytes | None
     _fields_ = [
         ("size", c_size_t),
         ("devices", c_char_p),
         ("slots", c_uint32),
         ("cpu_threads", c_uint32),
+        ("trace_events", c_uint32),
+        ("reserved", c_uint32),
+        ("rates_path", c_char_p),
     ]
 
 
@@ -94,6 +100,8 @@ class sched_stats_t(Structure):
     retried: int
     devices: int
     reserved: int
+    makespan_ns: int
+    lower_bound_ns: int
     _fields_ = [
         ("size", c_size_t),
         ("submitted", c_uint64),
@@ -105,6 +113,8 @@ class sched_stats_t(Structure):
         ("retried", c_uint64),
         ("devices", c_uint32),
         ("reserved", c_uint32),
+        ("makespan_ns", c_uint64),
+        ("lower_bound_ns", c_uint64),
     ]
 
 
@@ -250,6 +260,37 @@ class sched_task_info_t(Structure):
         ("queued_ns", c_uint64),
         ("running_ns", c_uint64),
     ]
+
+
+class sched_progress_t(Structure):
+    size: int
+    queued: int
+    running: int
+    done: int
+    failed: int
+    cancelled: int
+    retried: int
+    elapsed_ns: int
+    eta_ns: int
+    work_total: float
+    work_done: float
+    _fields_ = [
+        ("size", c_size_t),
+        ("queued", c_uint64),
+        ("running", c_uint64),
+        ("done", c_uint64),
+        ("failed", c_uint64),
+        ("cancelled", c_uint64),
+        ("retried", c_uint64),
+        ("elapsed_ns", c_uint64),
+        ("eta_ns", c_int64),
+        ("work_total", c_double),
+        ("work_done", c_double),
+    ]
+
+
+# void (*sched_progress_fn)(const sched_progress_t *progress, void *user);
+sched_progress_fn = CFUNCTYPE(None, POINTER(sched_progress_t), c_void_p)
 
 
 class sched_fd_model_desc_t(Structure):
@@ -496,6 +537,24 @@ class Functions:
             POINTER(c_char),
             c_size_t,
         )
+        # sched_status_t sched_progress(sched_t *s, sched_progress_t *progress);
+        self.sched_progress = _bind(
+            library, "sched_progress",
+            c_int32,
+            c_void_p,
+            POINTER(sched_progress_t),
+        )
+        # sched_status_t sched_progress_callback(sched_t *s, sched_progress_fn function, void *user, uint64_t interval_ns);
+        self.sched_progress_callback = _bind(
+            library, "sched_progress_callback",
+            c_int32,
+            c_void_p,
+            sched_progress_fn,
+            c_void_p,
+            c_uint64,
+        )
+        # sched_status_t sched_trace_write(sched_t *s, const char *path);
+        self.sched_trace_write = _bind(library, "sched_trace_write", c_int32, c_void_p, c_char_p)
         # sched_status_t sched_fd_model_create(const sched_fd_model_desc_t *desc, sched_fd_model_t **out);
         self.sched_fd_model_create = _bind(
             library, "sched_fd_model_create",

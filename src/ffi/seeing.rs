@@ -1,0 +1,142 @@
+//! What is seen of a scheduler while it works and afterwards: progress, and a trace.
+
+use std::ffi::{c_char, c_void};
+use std::mem::size_of;
+use std::time::Duration;
+
+use super::input::{self, Filled, Growing, path};
+use super::scheduler::{sched_t, scheduler};
+use super::status::{done, sched_status_t};
+use crate::error::{Error, Result};
+use crate::io::atomic;
+use crate::sched::Progress;
+
+/// How far a scheduler is.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_progress_t {
+    /// sizeof(sched_progress_t), set by the caller; in a callback, by the library.
+    pub size: usize,
+    /// Tasks waiting to be started now.
+    pub queued: u64,
+    /// Tasks running now.
+    pub running: u64,
+    /// Tasks that ended well.
+    pub done: u64,
+    /// Tasks that ended with an error.
+    pub failed: u64,
+    /// Tasks that were cancelled before their result counted.
+    pub cancelled: u64,
+    /// Attempts that followed a failed attempt.
+    pub retried: u64,
+    /// Time since the first task was submitted, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Time until all tasks will have ended that were submitted so far, in nanoseconds; -1: not known. It is
+    /// known when rates are: from tasks that have ended, from what running ones report, from an earlier run.
+    pub eta_ns: i64,
+    /// Work of all tasks, as far as they tell it.
+    pub work_total: f64,
+    /// What of that is over: of tasks that have ended, well or not, and what running ones report as done.
+    pub work_done: f64,
+}
+
+// SAFETY: `repr(C)`, `size` first, and fields for which zero is valid.
+unsafe impl Growing for sched_progress_t {
+    const NAME: &'static str = "sched_progress_t";
+}
+
+/// Takes the progress of a scheduler; `progress` is valid during the call. Called on a thread of the
+/// library, never twice at once for one scheduler. It may call any function of the library except
+/// sched_destroy for this scheduler, must return, and must not let an exception out.
+pub type sched_progress_fn =
+    Option<unsafe extern "C-unwind" fn(progress: *const sched_progress_t, user: *mut c_void)>;
+
+/// As `interval_ns` where it is 0.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// More often would only cost time.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+fn told(progress: &Progress) -> sched_progress_t {
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    sched_progress_t {
+        size: size_of::<sched_progress_t>(),
+        queued: progress.queued,
+        running: progress.running,
+        done: progress.done,
+        failed: progress.failed,
+        cancelled: progress.cancelled,
+        retried: progress.retried,
+        elapsed_ns: nanoseconds(progress.elapsed),
+        eta_ns: progress.eta.map_or(-1, |eta| i64::try_from(eta.as_nanos()).unwrap_or(i64::MAX)),
+        work_total: progress.work_total,
+        work_done: progress.work_done,
+    }
+}
+
+/// Fills in how far the scheduler is.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_progress(s: *mut sched_t, progress: *mut sched_progress_t) -> sched_status_t {
+    done(|| {
+        // SAFETY: a pointer as the header asks for it; `Filled` looks at it.
+        let out = unsafe { Filled::new(progress)? };
+        out.with(told(&scheduler(s)?.progress()?));
+        Ok(())
+    })
+}
+
+/// Calls `function` every `interval_ns` (at least 1000000; 0: a second) with the progress, in place of
+/// what was called before; the first call comes after that time. `function` NULL calls nothing any more.
+/// A thread for it exists only as long as it is set. `user` is handed to it and stays the caller's.
+/// Once this, or sched_destroy, has returned, the function that was set before is not running (unless this was
+/// called from inside it) and is not called again; so the function must not wait for whoever changes it.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_FORKED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_progress_callback(
+    s: *mut sched_t,
+    function: sched_progress_fn,
+    user: *mut c_void,
+    interval_ns: u64,
+) -> sched_status_t {
+    done(|| {
+        let every = interval(interval_ns)?;
+        let user = input::Lent::new(user);
+        let tell = function.map(|function| {
+            move |progress: &Progress| {
+                let progress = told(progress);
+                // SAFETY: the caller gave the two together and allowed the call from this thread;
+                // `progress` outlives the call.
+                unsafe { function(&progress, user.pointer()) }
+            }
+        });
+        scheduler(s)?.on_progress(every, tell)
+    })
+}
+
+fn interval(ns: u64) -> Result<Duration> {
+    match Duration::from_nanos(ns) {
+        Duration::ZERO => Ok(INTERVAL),
+        every if every < SHORTEST => {
+            Err(Error::argument("interval_ns", ns, "0, for a second, or 1000000 (a millisecond) and more"))
+        }
+        every => Ok(every),
+    }
+}
+
+/// Writes what ran where and when, up to now, to a file in the Chrome trace event format (JSON), which
+/// chrome://tracing and ui.perfetto.dev show: a process a device, a row a slot, a bar an attempt, a flag for a
+/// warning or a retry, a curve of the memory that is leased. The scheduler needs `trace_events` in its
+/// sched_config_t; events beyond that number are only counted ("left_out"). The file is whole or absent.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_trace_write(s: *mut sched_t, path: *const c_char) -> sched_status_t {
+    done(|| {
+        // SAFETY: a text as the header asks for it.
+        let path = unsafe { self::path("path", path)? };
+        let timeline = scheduler(s)?.timeline()?;
+        atomic::write_with(&path, |out| timeline.write(out))
+    })
+}

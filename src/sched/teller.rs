@@ -1,0 +1,238 @@
+//! Tells progress now and then, from a thread of its own that lives as long as somebody listens.
+//!
+//! Only that thread calls the listener, so never two calls run at once; it holds no lock while it
+//! calls. Who changes the listener waits until a call of the earlier one has returned, unless the
+//! change comes from inside that call.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, ThreadId};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+
+/// Called with whatever there is to tell.
+pub type Listener = Arc<dyn Fn() + Send + Sync>;
+
+#[derive(Default)]
+pub struct Teller {
+    state: Mutex<State>,
+    /// Rung at every change of the state.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    listener: Option<(Listener, Duration)>,
+    /// How often the listener was changed.
+    version: u64,
+    /// The version that is being called.
+    calling: Option<u64>,
+    thread: Option<ThreadId>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Teller {
+    /// Calls `listener` every so often from now on, first after that time; `None` calls nobody. What was called before is not
+    /// called again, and is not running any more unless this is called from inside it.
+    pub fn set(self: &Arc<Self>, listener: Option<(Listener, Duration)>) -> Result<()> {
+        let mut state = self.lock();
+        if listener.is_some() && state.thread.is_none() {
+            let teller = self.clone();
+            let thread = thread::Builder::new().name("gpusched progress".into()).spawn(move || teller.work());
+            let thread = thread.map_err(|error| {
+                Error::Internal(format!("the system gives no thread that could tell progress: {error}"))
+            })?;
+            state.thread = Some(thread.thread().id());
+            state.handle = Some(thread);
+        }
+        let earlier = std::mem::replace(&mut state.listener, listener);
+        state.version += 1;
+        let version = state.version;
+        self.changed.notify_all();
+        if !state.is_this_thread() {
+            while state.calling.is_some_and(|called| called < version) {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        drop(state);
+        // The caller's, whose drop may do anything.
+        drop(earlier);
+        Ok(())
+    }
+
+    /// Whether the calling thread is the one that tells.
+    pub fn is_inside(&self) -> bool {
+        self.lock().is_this_thread()
+    }
+
+    /// Calls nobody any more, and ends the thread.
+    pub fn stop(self: &Arc<Self>) {
+        // Only to begin a thread can fail.
+        let _ = self.set(None);
+        let mut state = self.lock();
+        if state.is_this_thread() {
+            return;
+        }
+        let handle = state.handle.take();
+        drop(state);
+        if let Some(handle) = handle {
+            let _ = handle.join();
+        }
+    }
+
+    fn work(&self) {
+        let mut state = self.lock();
+        // When the next call of which version is due.
+        let mut next: Option<(u64, Option<Instant>)> = None;
+        while let Some((listener, every)) = state.listener.clone() {
+            let version = state.version;
+            let due = match next {
+                Some((same, due)) if same == version => due,
+                _ => Instant::now().checked_add(every),
+            };
+            next = Some((version, due));
+            let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+            match left {
+                None => {
+                    drop(listener);
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+                Some(left) if !left.is_zero() => {
+                    drop(listener);
+                    state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+                    continue;
+                }
+                Some(_) => {}
+            }
+            state.calling = Some(version);
+            drop(state);
+            let sound = catch_unwind(AssertUnwindSafe(|| listener())).is_ok();
+            // It may be the last that holds it, and is the caller's like the call.
+            let dropped = catch_unwind(AssertUnwindSafe(|| drop(listener))).is_ok();
+            if !(sound && dropped) {
+                log::error!("a progress callback panicked, and is not called again");
+            }
+            next = Some((version, Instant::now().checked_add(every)));
+            state = self.lock();
+            state.calling = None;
+            if !(sound && dropped) && state.version == version {
+                state.listener = None;
+            }
+            self.changed.notify_all();
+        }
+        state.thread = None;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_this_thread(&self) -> bool {
+        self.thread == Some(thread::current().id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(1);
+    /// Longer than anything here takes on a busy machine.
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn it_is_told_again_and_again_until_it_is_not() {
+        let teller = Arc::new(Teller::default());
+        let count = Arc::new(AtomicU64::new(0));
+        let (tell, told) = channel();
+        let counted = count.clone();
+        let listener: Listener = Arc::new(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let _ = tell.send(());
+        });
+        teller.set(Some((listener, SOON))).unwrap();
+        for _ in 0..5 {
+            told.recv_timeout(LONG).unwrap();
+        }
+        teller.set(None).unwrap();
+        let after = count.load(Ordering::SeqCst);
+        thread::sleep(20 * SOON);
+        assert_eq!(count.load(Ordering::SeqCst), after);
+        // A new one starts the thread again.
+        let (tell, told) = channel();
+        teller
+            .set(Some((
+                Arc::new(move || {
+                    let _ = tell.send(());
+                }),
+                SOON,
+            )))
+            .unwrap();
+        told.recv_timeout(LONG).unwrap();
+        teller.stop();
+        assert!(teller.lock().handle.is_none());
+    }
+
+    #[test]
+    fn whoever_unsets_it_waits_for_the_call_that_runs() {
+        let teller = Arc::new(Teller::default());
+        let returned = Arc::new(AtomicBool::new(false));
+        let (tell, told) = channel();
+        let flag = returned.clone();
+        let listener: Listener = Arc::new(move || {
+            let _ = tell.send(());
+            thread::sleep(50 * SOON);
+            flag.store(true, Ordering::SeqCst);
+        });
+        teller.set(Some((listener, SOON))).unwrap();
+        told.recv_timeout(LONG).unwrap();
+        returned.store(false, Ordering::SeqCst);
+        told.recv_timeout(LONG).unwrap();
+        teller.set(None).unwrap();
+        assert!(returned.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn it_may_be_changed_and_unset_from_inside() {
+        let teller = Arc::new(Teller::default());
+        let (tell, told) = channel();
+        let inside = Arc::downgrade(&teller);
+        let listener: Listener = Arc::new(move || {
+            let teller = inside.upgrade().unwrap();
+            assert!(teller.is_inside());
+            let (tell, inside) = (tell.clone(), inside.clone());
+            let second: Listener = Arc::new(move || {
+                inside.upgrade().unwrap().set(None).unwrap();
+                tell.send(()).unwrap();
+            });
+            teller.set(Some((second, SOON))).unwrap();
+        });
+        teller.set(Some((listener, SOON))).unwrap();
+        told.recv_timeout(LONG).unwrap();
+        assert!(told.recv_timeout(20 * SOON).is_err());
+        teller.stop();
+    }
+
+    #[test]
+    fn one_that_panics_is_not_called_again() {
+        let teller = Arc::new(Teller::default());
+        let count = Arc::new(AtomicU64::new(0));
+        let counted = count.clone();
+        let listener: Listener = Arc::new(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            panic!("in a test");
+        });
+        teller.set(Some((listener, SOON))).unwrap();
+        let handle = teller.lock().handle.take().unwrap();
+        handle.join().unwrap();
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+}
