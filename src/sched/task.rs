@@ -1,7 +1,7 @@
 //! What a task is, what its code is given, and what is told of it.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::backend::Lane;
@@ -86,7 +86,8 @@ pub struct Task {
     pub role: Role,
 }
 
-/// What a task is to the scheduler. Of those that work on a range nobody can tell how long they will be there.
+/// What a task is to the scheduler. Of those that work on a range nobody can tell how long they will be
+/// there; they are planned tasks, whatever they state.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Role {
@@ -130,7 +131,7 @@ pub struct Exec<'a> {
     /// 1 for the first attempt.
     pub attempt: u32,
     pub lane: Lane<'a>,
-    pub(super) signal: &'a Arc<Signal>,
+    pub(super) signal: &'a Signal,
 }
 
 impl Exec<'_> {

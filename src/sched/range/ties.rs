@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::sched::task::{Task, TaskId};
+use crate::sched::task::{Signal, Task, TaskId};
 use crate::sched::worker::Shared;
 
 impl Shared {
@@ -17,6 +17,11 @@ impl Shared {
         let id = book.admit(self.now(), task)?;
         self.call_workers(&mut book);
         Ok(id)
+    }
+
+    /// What a task that runs is asked by, for those who run parts of it elsewhere.
+    pub fn signal_of(&self, id: TaskId) -> Result<Arc<Signal>> {
+        Ok(self.lock().tasks.get(id)?.signal.clone())
     }
 
     /// Whether tasks are ready, besides invitations.

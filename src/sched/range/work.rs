@@ -387,13 +387,13 @@ impl Job for Host {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
         let work = &self.0;
         let Some(shared) = work.shared.upgrade() else { return Err(Error::Cancelled) };
+        let signal = shared.signal_of(exec.task)?;
         {
             let mut table = work.table();
             if let Some(error) = &table.failure {
                 return Err(error.clone());
             }
-            table.host =
-                Some(Hosted { task: exec.task, attempt: exec.attempt, signal: Arc::clone(exec.signal) });
+            table.host = Some(Hosted { task: exec.task, attempt: exec.attempt, signal });
             work.stopped.store(false, Ordering::Release);
         }
         let mut no_room = None;
