@@ -36,7 +36,7 @@ pub enum Command {
     },
     /// Runs the scheduler on simulated devices, in virtual time. Status 0 only if every task has finished.
     Simulate {
-        /// The scenario, a JSON file; docs/scheduling.md tells its keys.
+        /// The scenario, a JSON file; docs/simulate.md tells its keys.
         #[arg(value_name = "SCENARIO.json")]
         scenario: PathBuf,
         /// Print one line of JSON.

@@ -32,6 +32,7 @@ const TASK: &[&str] = &[
     "cancel_at_s",
     "failures",
     "poison",
+    "stumble",
 ];
 
 const POSITIVE: &str = "a positive, finite number";
@@ -88,7 +89,7 @@ fn scenario(table: &Table<'_>) -> Result<Scenario> {
     let seed = table.whole("seed", u64::MAX)?.unwrap_or(0);
     let scenario = Scenario { seed, devices, tasks };
     let slowest = scenario.devices.iter().map(slowest).fold(f64::INFINITY, f64::min);
-    let seconds = scenario.tasks.iter().map(|task| task.work).sum::<f64>() / slowest;
+    let seconds = scenario.tasks.iter().map(|task| task.work * task.stumble.max(1.0)).sum::<f64>() / slowest;
     if seconds > LONGEST {
         let what = format!("{}: all work over the slowest device's speed", table.file.display());
         return Err(Error::argument(what, format!("{seconds:e} s"), format!("at most {LONGEST:e} s")));
@@ -175,6 +176,7 @@ fn task(table: &Table<'_>, position: usize, devices: usize) -> Result<SimTask> {
         cancel_at: table.seconds("cancel_at_s")?,
         failures: table.whole("failures", most)?.unwrap_or(0) as u32,
         poison: table.yes("poison", false)?,
+        stumble: table.positive("stumble")?.unwrap_or(1.0),
     })
 }
 

@@ -67,6 +67,8 @@ pub struct SimTask {
     pub failures: u32,
     /// Each attempt poisons the context that it runs in.
     pub poison: bool,
+    /// The first attempt takes so many times as long; 1: as long as any other.
+    pub stumble: f64,
 }
 
 impl SimDevice {
@@ -99,6 +101,7 @@ impl SimTask {
             cancel_at: None,
             failures: 0,
             poison: false,
+            stumble: 1.0,
         }
     }
 }

@@ -370,6 +370,8 @@ impl<'a> World<'a> {
                 begun = true;
                 self.places[index].free.pop();
                 let Some(&task) = self.known.get(&assignment.id) else { continue };
+                let wanted = &self.scenario.tasks[task];
+                let times = if assignment.attempt == 1 { wanted.stumble } else { 1.0 };
                 self.attempts.push(Running {
                     id: assignment.id,
                     task,
@@ -377,7 +379,7 @@ impl<'a> World<'a> {
                     slot,
                     attempt: assignment.attempt,
                     signal: assignment.signal,
-                    left: self.scenario.tasks[task].work,
+                    left: wanted.work * times,
                     since: self.now,
                     fate: Ok(()),
                     version: 0,

@@ -1,0 +1,212 @@
+//! Other ways to give shots to cards, in the same worlds: each tells when its last shot has ended.
+
+use std::collections::VecDeque;
+
+use gpusched::sched::simulation::Scenario;
+
+/// Whoever is idle takes the next shot, in the order given.
+pub fn greedy(world: &Scenario) -> f64 {
+    let order = (0..world.tasks.len()).collect();
+    from_one_queue(world, order)
+}
+
+/// Whoever is idle takes the longest shot, going by the hints.
+pub fn longest_first(world: &Scenario) -> f64 {
+    let mut order: Vec<usize> = (0..world.tasks.len()).collect();
+    let hint = |task: &usize| world.tasks[*task].hint.unwrap_or(0.0);
+    order.sort_by(|a, b| hint(b).total_cmp(&hint(a)));
+    from_one_queue(world, order)
+}
+
+fn from_one_queue(world: &Scenario, order: Vec<usize>) -> f64 {
+    let mut queue = VecDeque::from(order);
+    play(world, |_| queue.pop_front())
+}
+
+/// Each card has a block of as many shots as any other.
+pub fn blocks(world: &Scenario) -> f64 {
+    let count = world.devices.len();
+    by_share(world, &vec![1.0; count])
+}
+
+/// Each card has a block of as many shots as it is fast, and its speed is known exactly.
+pub fn blocks_by_speed(world: &Scenario) -> f64 {
+    let speeds: Vec<f64> = world.devices.iter().map(|device| device.speed).collect();
+    by_share(world, &speeds)
+}
+
+fn by_share(world: &Scenario, shares: &[f64]) -> f64 {
+    let (count, all) = (world.tasks.len() as f64, shares.iter().sum::<f64>());
+    let mut sum = 0.0;
+    let ends = shares.iter().map(|share| {
+        sum += share;
+        (count * sum / all).round() as usize
+    });
+    let ends: Vec<usize> = ends.collect();
+    fixed(world, |task| ends.iter().position(|&end| task < end).unwrap_or(0))
+}
+
+/// Shot after shot, card after card.
+pub fn round_robin(world: &Scenario) -> f64 {
+    let count = world.devices.len();
+    fixed(world, |task| task % count)
+}
+
+/// The longest shots first, each to where it will end first: all work and speeds are known exactly.
+pub fn oracle(world: &Scenario) -> f64 {
+    let mut order: Vec<usize> = (0..world.tasks.len()).collect();
+    order.sort_by(|&a, &b| world.tasks[b].work.total_cmp(&world.tasks[a].work));
+    let mut ends = vec![0.0; world.devices.len()];
+    let mut home = vec![0; world.tasks.len()];
+    for task in order {
+        let end = |device: usize| ends[device] + world.tasks[task].work / world.devices[device].speed;
+        let first = (0..ends.len()).min_by(|&a, &b| end(a).total_cmp(&end(b))).unwrap_or(0);
+        (ends[first], home[task]) = (end(first), first);
+    }
+    fixed(world, |task| home[task])
+}
+
+fn fixed(world: &Scenario, home: impl Fn(usize) -> usize) -> f64 {
+    let mut queues = vec![VecDeque::new(); world.devices.len()];
+    for task in 0..world.tasks.len() {
+        queues[home(task)].push_back(task);
+    }
+    play(world, |device| queues[device].pop_front())
+}
+
+/// Lets each idle card ask for its next shot until there are none. What a lost card was at is done again by
+/// the first that asks. Infinite when shots are left that nobody asks for.
+fn play(world: &Scenario, mut next: impl FnMut(usize) -> Option<usize>) -> f64 {
+    let mut now = 0.0;
+    let mut again: VecDeque<usize> = VecDeque::new();
+    let mut stumbled = vec![false; world.tasks.len()];
+    // Of each card: when it is free, and what it is at.
+    let mut at: Vec<Option<(f64, usize)>> = vec![None; world.devices.len()];
+    let mut lost = vec![false; world.devices.len()];
+    let mut done = 0;
+    loop {
+        for (index, device) in world.devices.iter().enumerate() {
+            if at[index].is_none() && !lost[index] {
+                let task = again.pop_front().or_else(|| next(index));
+                at[index] = task.map(|task| {
+                    let told = &world.tasks[task];
+                    let times = if stumbled[task] { 1.0 } else { told.stumble };
+                    stumbled[task] = true;
+                    (now + told.work * times / device.speed, task)
+                });
+            }
+        }
+        let ends = at.iter().enumerate().filter_map(|(index, at)| Some((at.as_ref()?.0, index)));
+        let losses = world.devices.iter().enumerate().filter(|&(index, _)| !lost[index]);
+        let losses = losses.filter_map(|(index, device)| Some((device.fail_at?, index)));
+        let (end, ending) = ends.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::INFINITY, 0));
+        let (loss, losing) = losses.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::INFINITY, 0));
+        if end.is_infinite() && (loss.is_infinite() || done == world.tasks.len()) {
+            return if done == world.tasks.len() { now } else { f64::INFINITY };
+        }
+        if done == world.tasks.len() {
+            return now;
+        }
+        if loss < end {
+            now = loss;
+            lost[losing] = true;
+            again.extend(at[losing].take().map(|(_, task)| task));
+        } else {
+            now = end;
+            at[ending] = None;
+            done += 1;
+        }
+    }
+}
+
+/// What the old packages did: as many processes as there are cards, a shot every three seconds, the first of
+/// them to card after card, each later one to the card with the largest share of free memory, the first
+/// of equals. Shots that share a card share its speed. The shares are read in the order of
+/// nvidia-smi, and the position is taken for one of CUDA's.
+pub fn old_package(world: &Scenario, order_differs: bool) -> f64 {
+    const EVERY: f64 = 3.0;
+    /// A process reads its shot's files before it takes the card's memory.
+    const LOADING: f64 = 2.0;
+    /// What a process keeps on a card that it has used.
+    const CONTEXT: f64 = 0.3e9;
+
+    struct Process {
+        used: Vec<bool>,
+        /// Shot, card, work left, when it began.
+        at: Option<(usize, usize, f64, f64)>,
+    }
+    if world.devices.iter().any(|device| device.fail_at.is_some()) {
+        // The shot is lost, and the pool waits for it.
+        return f64::INFINITY;
+    }
+    let count = world.devices.len();
+    let mut processes: Vec<Process> =
+        (0..count).map(|_| Process { used: vec![false; count], at: None }).collect();
+    let mut now = 0.0;
+    let mut sent = 0;
+    loop {
+        let speed = |card: usize, processes: &[Process]| {
+            let sharing =
+                processes.iter().filter(|process| process.at.is_some_and(|at| at.1 == card)).count();
+            world.devices[card].speed / sharing as f64
+        };
+        let mut ending: Option<(f64, usize)> = None;
+        for (number, process) in processes.iter().enumerate() {
+            if let Some((_, card, left, _)) = process.at {
+                let end = now + left / speed(card, &processes);
+                if ending.is_none_or(|(first, _)| end < first) {
+                    ending = Some((end, number));
+                }
+            }
+        }
+        let idle = processes.iter().position(|process| process.at.is_none());
+        let sending = (sent < world.tasks.len() && idle.is_some()).then(|| now.max(EVERY * sent as f64));
+        let (Some(time), begins) = (match (ending, sending) {
+            (Some((end, _)), Some(sending)) => (Some(end.min(sending)), sending <= end),
+            (Some((end, _)), None) => (Some(end), false),
+            (None, sending) => (sending, true),
+        }) else {
+            return now;
+        };
+        for number in 0..count {
+            let step = processes[number].at.map_or(0.0, |at| (time - now) * speed(at.1, &processes));
+            if let Some(at) = &mut processes[number].at {
+                at.2 -= step;
+            }
+        }
+        now = time;
+        if !begins {
+            if let Some((_, number)) = ending {
+                processes[number].at = None;
+            }
+            continue;
+        }
+        let Some(number) = idle else { continue };
+        let share = |smi: usize| {
+            // The card that nvidia-smi shows there.
+            let card = smi_card(smi, count, order_differs);
+            let total = world.devices[card].memory_bytes as f64;
+            let contexts = processes.iter().filter(|process| process.used[card]).count() as f64 * CONTEXT;
+            let shots = processes.iter().filter_map(|process| process.at);
+            let shots = shots.filter(|at| at.1 == card && now >= at.3 + LOADING);
+            let shots: f64 = shots.map(|at| world.tasks[at.0].device_bytes as f64).sum();
+            (total - contexts - shots) / total
+        };
+        // The position among nvidia-smi's cards is used as one among CUDA's.
+        let mut card = 0;
+        for position in 1..count {
+            if sent < count && position == sent || sent >= count && share(position) > share(card) {
+                card = position;
+            }
+        }
+        let task = &world.tasks[sent];
+        processes[number].used[card] = true;
+        processes[number].at = Some((sent, card, task.work * task.stumble, now));
+        sent += 1;
+    }
+}
+
+/// nvidia-smi counts by the bus, here the other way round than CUDA, where that differs.
+fn smi_card(smi: usize, count: usize, order_differs: bool) -> usize {
+    if order_differs { count - 1 - smi } else { smi }
+}
