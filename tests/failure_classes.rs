@@ -317,3 +317,42 @@ fn the_same_scenario_is_the_same_run() {
     fault(&mut world, 2, 70.0, FaultKind::Poisoned);
     assert_eq!(run(&world), run(&world));
 }
+
+#[test]
+fn what_comes_to_grief_on_the_only_fast_card_begins_anew_there() {
+    let mut world = world(&[20.0, 1.0], equal(12, 20.0));
+    world.tasks[8].stumble = 100.0;
+    let report = run(&world);
+    all_done(&report);
+    let begins: Vec<usize> = begins(&report, 8).iter().map(|event| event.device).collect();
+    assert_eq!((begins, report.retried), (vec![0, 0], 1));
+    assert!(report.makespan < 21.0, "{}", report.makespan);
+
+    world.tasks[8].idempotent = false;
+    let patient = run(&world);
+    all_done(&patient);
+    assert!(patient.makespan > 100.0, "it may not run twice: {}", patient.makespan);
+}
+
+#[test]
+fn what_really_takes_longer_begins_anew_only_once() {
+    let mut world = world(&[20.0, 1.0], equal(12, 20.0));
+    world.tasks[8].work = 2000.0;
+    let report = run(&world);
+    all_done(&report);
+    assert_eq!(report.retried, 1);
+    assert!(report.makespan < 115.0, "{}", report.makespan);
+}
+
+#[test]
+fn a_late_task_goes_to_a_fast_card_in_the_end_too() {
+    let mut world = world(&[4.0, 1.0, 1.0], equal(9, 20.0));
+    // The slow cards are given it first, and are idle first.
+    world.tasks[8].devices = DeviceMask(0b110);
+    world.tasks[8].work = 2000.0;
+    let slow = run(&world).makespan;
+    world.tasks[8].devices = DeviceMask::ALL;
+    let report = run(&world);
+    all_done(&report);
+    assert!(slow > 2000.0 && report.makespan < 700.0, "{slow} {}", report.makespan);
+}

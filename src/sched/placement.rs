@@ -17,7 +17,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::policy::{COPIES, GAIN, HORIZON, LATE, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining};
+use super::policy::{GAIN, HORIZON, LATE, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, is_odd, remaining};
 use super::state::{Core, Entry, Running, Watched};
 use super::task::{DeviceMask, Job, Role, Signal, State, TaskId};
 
@@ -149,7 +149,7 @@ impl Core {
         self.planned(now, fitting)
     }
 
-    fn may_begin(&self, entry: &Entry, id: TaskId, index: usize) -> bool {
+    pub fn may_begin(&self, entry: &Entry, id: TaskId, index: usize) -> bool {
         self.eligible(entry).without(self.where_it_runs(entry, id)).contains(index)
             && (entry.role != Role::Guest || !self.crowded())
     }
@@ -290,29 +290,40 @@ impl Core {
 
     fn may_copy(&self, entry: &Entry, id: TaskId, index: usize) -> bool {
         entry.idempotent
-            && (1..COPIES).contains(&entry.copies)
+            && entry.copies > 0
             && entry.job.is_some()
             && !entry.signal.is_cancelled()
             && !self.ready.contains_key(&entry.rank)
             && self.may_begin(entry, id, index)
     }
 
-    /// Seconds that a copy here should gain.
+    /// Seconds that a copy here should gain. As long as one attempt is not yet odd, the others may be on bad devices, and
+    /// it takes here what was told. When all are odd it is the task, and takes as much longer everywhere.
     fn gain(&self, now: Duration, index: usize, id: TaskId, entry: &Entry) -> Option<f64> {
-        let (mut there, mut excess) = (f64::INFINITY, 1.0_f64);
-        for (other, device) in self.devices.iter().enumerate() {
-            for run in device.running.iter().filter(|run| run.id == id && run.watched != Watched::Lost) {
-                let expected = self.expected(other, run)?;
-                let left = self.left(now, other, run)?;
-                there = there.min(left);
-                excess = excess.max((now.saturating_sub(run.since).as_secs_f64() + left) / expected);
-            }
-        }
+        let told = entry.work.is_some();
         let here = self.rates.seconds(entry.class, index, entry.work)?;
-        // One that is late may be on a bad device, and then it takes here what was told. If a copy is late,
-        // too, it is the task: then it takes as much longer here.
-        let here = if entry.copies > 1 { here * excess } else { here };
-        Some(GAIN * there - here)
+        let runs = self.devices.iter().enumerate().flat_map(|(other, device)| {
+            let runs = device.running.iter().filter(|run| run.id == id && run.watched != Watched::Lost);
+            runs.map(move |run| {
+                let elapsed = now.saturating_sub(run.since).as_secs_f64();
+                Some((self.expected(other, run)?, elapsed))
+            })
+        });
+        let runs: Vec<(f64, f64)> = runs.collect::<Option<_>>()?;
+        // A third copy is for a device that is much faster than those of the first two.
+        if runs.len() > 1 && runs.iter().any(|&(expected, _)| NEAR * here > expected) {
+            return None;
+        }
+        let soonest = |left: &dyn Fn(f64, f64) -> f64| {
+            runs.iter().map(|&(expected, elapsed)| left(expected, elapsed)).fold(f64::INFINITY, f64::min)
+        };
+        if runs.len() < 2 || runs.iter().any(|&(expected, elapsed)| !is_odd(expected, elapsed, told)) {
+            return Some(GAIN * soonest(&|expected, elapsed| remaining(expected, elapsed, told)) - here);
+        }
+        let whole =
+            |&(expected, elapsed): &(f64, f64)| (elapsed + remaining(expected, elapsed, told)) / expected;
+        let excess = runs.iter().map(whole).fold(1.0, f64::max);
+        Some(soonest(&|expected, elapsed| expected * excess - elapsed) - here * excess)
     }
 
     /// How long a task should take on a device; `None`: nothing is known of the device.

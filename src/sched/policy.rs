@@ -41,9 +41,6 @@ pub const NEAR: f64 = 1.5;
 /// A second copy is started where it should end in less than this share of what the first still needs.
 pub const GAIN: f64 = 0.9;
 
-/// Copies of a task that may run at a time.
-pub const COPIES: u32 = 3;
-
 /// A device that has been left out so many times as long as an average task takes there, and at
 /// least [`PROBE_AFTER`], is given one again: it may have been judged by an accident.
 pub const PROBE_TIMES: f64 = 10.0;
@@ -67,16 +64,21 @@ pub const GRACE: Duration = Duration::from_secs(10);
 /// A waiting task gains one priority each time it has waited so many average durations.
 pub const AGEING: f64 = 10.0;
 
+/// Whether an attempt has run for longer than the scatter of its like explains: those that tell their work
+/// scatter by a fifth.
+pub fn is_odd(expected: f64, elapsed: f64, told: bool) -> bool {
+    elapsed > if told { 1.25 } else { 2.0 } * expected
+}
+
 /// How many seconds more an attempt should take that was expected to take `expected` and has run for
 /// `elapsed`. A little late it is taken to be nearly done; much later, something is wrong with it or
 /// with what was said of it, and it is expected to take as long again.
 pub fn remaining(expected: f64, elapsed: f64, told: bool) -> f64 {
-    let spread = if told { 1.25 } else { 2.0 };
-    if elapsed <= spread * expected {
+    if is_odd(expected, elapsed, told) {
+        elapsed
+    } else {
         let least = if told { 0.05 } else { 0.3 };
         (expected - elapsed).max(least * expected)
-    } else {
-        elapsed
     }
 }
 

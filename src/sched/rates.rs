@@ -134,13 +134,19 @@ impl Rates {
     }
 
     /// By what factor a device may really be faster or slower than [`Rates::seconds`] tells, roughly: tasks
-    /// that tell their work scatter by a fifth, others by two thirds.
+    /// that tell their work scatter by a fifth, others by two thirds, and what compares two devices of which nothing
+    /// was known is two such tasks.
     pub fn doubt(&self, class: u32, device: usize, told: bool) -> f64 {
         let seen = self.classes.get(&class).and_then(|class| class.devices.get(device));
         let (samples, guess) = seen.map_or((0, false), |seen| (seen.samples, seen.prior.is_some()));
         let guess = guess || self.priors.get(device).is_some_and(Option::is_some);
         let weight = samples as f64 + if guess { PSEUDO } else { 0.0 };
-        1.0 + if told { 0.2 } else { 0.7 } / weight.max(0.5).sqrt()
+        let scatter = match (told, guess) {
+            (true, _) => 0.2,
+            (false, true) => 0.7,
+            (false, false) => 2.0,
+        };
+        1.0 + scatter / weight.max(0.5).sqrt()
     }
 
     /// Seconds times prior per unit of work, over all devices that have both a prior and samples.

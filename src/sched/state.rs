@@ -175,6 +175,8 @@ pub struct Entry {
     pub work: Option<f64>,
     /// So many times longer than its work tells it seems to take; 1 until it is late.
     pub excess: f64,
+    /// It was late where no other device comes near, and was asked to begin anew.
+    pub begun_anew: bool,
     pub class: u32,
     pub role: Role,
     pub deadline: Option<Duration>,
@@ -344,6 +346,7 @@ impl Core {
             device_bytes: task.device_bytes,
             work: task.work,
             excess: 1.0,
+            begun_anew: false,
             class: task.class,
             role: task.role,
             deadline: task.deadline,

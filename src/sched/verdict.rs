@@ -133,7 +133,17 @@ impl Core {
             },
             (_, error) => error,
         };
-        let next = if self.stopping { Next::Fail } else { self.next(now, index, id, &run, &error, guilty) };
+        // Asked to begin anew: whatever it says of itself then is no failure.
+        let anew = run.watched == Watched::Late
+            && entry.signal.is_stopped(attempt)
+            && matches!(error, Error::Cancelled | Error::Callback { .. } | Error::Panic { .. });
+        let next = if self.stopping {
+            Next::Fail
+        } else if anew {
+            Next::Again
+        } else {
+            self.next(now, index, id, &run, &error, guilty)
+        };
         let Ok(entry) = self.tasks.get_mut(id) else { return };
         let (name, attempts) = (entry.name(), entry.attempts);
         let place = self.devices[index].info.label();

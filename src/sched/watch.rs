@@ -4,7 +4,7 @@
 //! |---|---|
 //! | is late by its caller's deadline | it is asked to stop; what it returns then counts as a failure, unless it is done |
 //! | does not return in the grace that follows | its task fails, or goes on elsewhere if it may run twice; its device is retired and nobody waits for it |
-//! | is late by what its like have taken | a warning; a task that may run twice is started elsewhere |
+//! | is late by what its like have taken | a warning; a task that may run twice is started elsewhere, too, or is asked to stop and begins anew |
 //! | does not return after another copy has ended well | its device is retired |
 
 use std::time::Duration;
@@ -81,8 +81,8 @@ impl Core {
         if now < until {
             return;
         }
-        let name = entry.name();
         if let Some(deadline) = entry.deadline {
+            let name = entry.name();
             run.watched = Watched::Stopping(now + deadline.max(GRACE));
             entry.signal.stop(attempt);
             let text =
@@ -90,20 +90,39 @@ impl Core {
             return self.note(Level::Warn, index, text);
         }
         run.watched = Watched::Late;
-        if let Some(expected) = expected {
-            entry.excess = remaining(expected, ran.as_secs_f64(), entry.work.is_some()) / expected;
+        let (name, told) = (entry.name(), entry.work.is_some());
+        let (ran, twice) = (ran.as_secs_f64(), entry.idempotent && entry.copies == 1 && !self.stopping);
+        let anew = twice && self.better_anew(index, id, ran);
+        let Ok(entry) = self.tasks.get_mut(id) else { return };
+        if anew {
+            entry.begun_anew = true;
+            entry.signal.stop(attempt);
+        } else if let Some(expected) = expected {
+            entry.excess = remaining(expected, ran, told) / expected;
         }
-        let again = entry.idempotent && entry.copies == 1 && !self.stopping;
-        if again {
+        if twice && !anew {
             // Ready though it runs: wherever it does not.
             self.ready.insert(entry.rank, id);
         }
-        let then = if again { ", and is started elsewhere, too" } else { "" };
-        let text = format!(
-            "{name} has run for {:.1} s on {place}, five times as long as its like{then}",
-            ran.as_secs_f64()
-        );
+        let then = match (anew, twice) {
+            (true, _) => ", and is to begin anew",
+            (_, true) => ", and is started elsewhere, too",
+            _ => "",
+        };
+        let text = format!("{name} has run for {ran:.1} s on {place}, five times as long as its like{then}");
         self.note(Level::Warn, index, text);
+    }
+
+    /// Whether a late attempt had better stop and begin anew: a copy on any other device would take longer than
+    /// it has already taken, and would leave this one, the fastest by far, to an attempt that seems to
+    /// have come to grief. Once; the second time it is the task.
+    fn better_anew(&self, index: usize, id: TaskId, ran: f64) -> bool {
+        let Ok(entry) = self.tasks.get(id) else { return false };
+        let seconds = |other| self.rates.seconds(entry.class, other, entry.work);
+        let others =
+            (0..self.devices.len()).filter(|&other| other != index && self.may_begin(entry, id, other));
+        let soonest = others.filter_map(seconds).reduce(f64::min);
+        entry.work.is_some() && !entry.begun_anew && soonest.is_some_and(|soonest| soonest > ran)
     }
 
     /// The other attempts of a task that has ended well: they have been asked to stop.
