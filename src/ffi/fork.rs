@@ -6,7 +6,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::sync::Once;
 
-use super::{fd_model, scheduler, task_run};
+use super::{fd_model, running, scheduler};
 use crate::sched::hold_still;
 
 thread_local! {
@@ -31,7 +31,7 @@ extern "C" fn lock() {
     let held: Vec<Box<dyn Any>> = vec![
         Box::new(scheduler::SCHEDULERS.live()),
         Box::new(fd_model::MODELS.live()),
-        Box::new(task_run::hold()),
+        Box::new(running::hold()),
         Box::new(hold_still()),
     ];
     // A thread at its very end has no place for them: then they open here already.
@@ -59,7 +59,7 @@ mod tests {
                     0 => Box::new(scheduler::SCHEDULERS.live()),
                     1 => Box::new(fd_model::MODELS.live()),
                     2 => Box::new(hold_still()),
-                    _ => Box::new(task_run::hold()),
+                    _ => Box::new(running::hold()),
                 };
                 tell.send(()).unwrap();
                 std::thread::sleep(Duration::from_millis(50));
@@ -72,7 +72,7 @@ mod tests {
                 if child == 0 {
                     libc::alarm(20);
                     drop((scheduler::SCHEDULERS.live(), fd_model::MODELS.live()));
-                    drop((task_run::hold(), hold_still()));
+                    drop((running::hold(), hold_still()));
                     libc::_exit(0);
                 }
                 let mut status = -1;

@@ -51,6 +51,10 @@ pub(super) unsafe fn read<T: Growing>(at: *const T) -> Result<T> {
     // SAFETY: as promised by the caller.
     let size = unsafe { size_of_theirs(at)? };
     let known = size_of::<T>();
+    if size == known {
+        // SAFETY: as many bytes are readable, at any alignment, and every pattern of them is a valid `T`.
+        return Ok(unsafe { at.read_unaligned() });
+    }
     // SAFETY: `size` bytes are readable.
     let bytes = unsafe { slice::from_raw_parts(at.cast::<u8>(), size) };
     if bytes.iter().skip(known).any(|&byte| byte != 0) {

@@ -19,6 +19,7 @@ mod handle;
 mod input;
 mod legacy;
 mod logging;
+mod running;
 mod scheduler;
 mod seeing;
 mod status;

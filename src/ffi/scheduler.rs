@@ -1,12 +1,13 @@
 //! Schedulers: made, asked, ended.
 
+use std::cell::RefCell;
 use std::ffi::c_char;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::device::health_of;
-use super::handle::Handles;
+use super::handle::{Handles, Last};
 use super::input::{Filled, Growing, Place, bits, path, read_or_default, text};
 use super::status::{SCHED_CANCELLED, SCHED_OK, SCHED_PENDING, done, guard, sched_status_t};
 use crate::error::{Error, Result};
@@ -117,6 +118,10 @@ unsafe impl Growing for sched_device_stats_t {
 
 pub(super) static SCHEDULERS: Handles<Scheduler> = Handles::new("scheduler");
 
+thread_local! {
+    static LAST: RefCell<Last<Scheduler>> = const { Last::NONE };
+}
+
 /// The scheduler behind a handle, kept alive while a call uses it.
 pub(super) enum Named {
     Default(&'static Scheduler),
@@ -138,7 +143,7 @@ pub(super) fn scheduler(handle: *const sched_t) -> Result<Named> {
     if handle.is_null() {
         return Scheduler::process_default().map(Named::Default);
     }
-    SCHEDULERS.get(handle).map(Named::Own)
+    SCHEDULERS.get_again(handle, &LAST).map(Named::Own)
 }
 
 pub(super) fn timeout(ns: i64) -> Option<Duration> {

@@ -136,19 +136,30 @@ thread_local! {
 pub(super) fn guard<R: Returned>(body: impl FnOnce() -> Result<R>) -> R {
     // A caller may flush denormal numbers or trap on overflows; our arithmetic must not depend on it.
     let _mode = FloatMode::standard();
+    without_arithmetic(body)
+}
+
+/// [`guard`] for what has no arithmetic with floating-point numbers in it, and is called so often that
+/// putting the caller's mode aside would cost more than the rest.
+#[inline]
+pub(super) fn without_arithmetic<R: Returned>(body: impl FnOnce() -> Result<R>) -> R {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         fork::watch();
         logging::start();
         body()
     }));
-    let error = match outcome {
-        Ok(Ok(value)) => return value,
-        Ok(Err(error)) => error,
-        Err(payload) => Error::Panic { message: words(&*payload) },
-    };
-    let status = status_of(&error);
+    match outcome {
+        Ok(Ok(value)) => value,
+        Ok(Err(error)) => failed(&error),
+        Err(payload) => failed(&Error::Panic { message: words(&*payload) }),
+    }
+}
+
+#[cold]
+fn failed<R: Returned>(error: &Error) -> R {
+    let status = status_of(error);
     if status < 0 {
-        remember(&error);
+        remember(error);
     }
     R::failed(status)
 }

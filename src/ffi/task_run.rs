@@ -1,13 +1,12 @@
 //! The caller's code as a job, and what it is given while it runs.
 
-use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::mem::size_of;
-use std::sync::{PoisonError, RwLock};
 
 use super::device::backend_of;
 use super::input::Lent;
-use super::status::{done, guard, sched_status_t};
+use super::running::{self, Running};
+use super::status::{done, sched_status_t, without_arithmetic};
 use super::task::sched_task_t;
 use crate::backend::Lane;
 use crate::error::{Error, Result};
@@ -114,52 +113,11 @@ fn told(exec: &Exec<'_>) -> sched_exec_t {
     }
 }
 
-/// The callbacks that run now, by the address of what they were given.
-static RUNNING: RwLock<BTreeMap<usize, Within>> = RwLock::new(BTreeMap::new());
-
-/// No callback begins or ends until the result is dropped.
-pub(super) fn hold() -> impl Sized + 'static {
-    RUNNING.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-struct Within(*const Exec<'static>);
-
-// SAFETY: `Exec` is `Sync` (checked by `shared`), and the pointer is followed only under RUNNING's
-// lock while its entry is there, which is while the callback runs.
-unsafe impl Send for Within {}
-// SAFETY: see above.
-unsafe impl Sync for Within {}
-
-fn shared<T: Sync>(thing: &T) -> &T {
-    thing
-}
-
-/// A callback that runs; gone from the table before it has returned to the scheduler.
-struct Running(usize);
-
-impl Running {
-    fn enter(told: &sched_exec_t, exec: &Exec<'_>) -> Self {
-        let key = (&raw const *told).addr();
-        let within = Within((&raw const *shared(exec)).cast());
-        RUNNING.write().unwrap_or_else(PoisonError::into_inner).insert(key, within);
-        Running(key)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        RUNNING.write().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
-    }
-}
-
 fn with_exec<R>(exec: *const sched_exec_t, ask: impl FnOnce(&Exec<'_>) -> R) -> Result<R> {
-    let running = RUNNING.read().unwrap_or_else(PoisonError::into_inner);
-    match running.get(&exec.addr()) {
-        // SAFETY: the entry is there, so the callback has not returned, and can't before the lock is free.
-        Some(within) => Ok(ask(unsafe { &*within.0 })),
-        None if exec.is_null() => Err(Error::argument("exec", "NULL", "what the task's code was given")),
-        None => Err(Error::Stale { what: "exec", id: exec.addr() as u64 }),
-    }
+    running::ask(exec, ask).ok_or_else(|| match exec.is_null() {
+        true => Error::argument("exec", "NULL", "what the task's code was given"),
+        false => Error::Stale { what: "exec", id: exec.addr() as u64 },
+    })
 }
 
 /// 1 if the task was asked to stop, 0 if not. Long tasks look now and then, and return soon, with any
@@ -168,7 +126,7 @@ fn with_exec<R>(exec: *const sched_exec_t, ask: impl FnOnce(&Exec<'_>) -> R) -> 
 /// Errors (negative): SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_exec_cancelled(exec: *const sched_exec_t) -> i32 {
-    guard(|| with_exec(exec, |exec| i32::from(exec.cancelled())))
+    without_arithmetic(|| with_exec(exec, |exec| i32::from(exec.cancelled())))
 }
 
 /// Tells how much of the task is done, from 0 to 1, for sched_task_info. `exec` as above.
