@@ -19,7 +19,8 @@
  *           given out twice, so one that was destroyed is an error (SCHED_E_STALE) and no crash.
  * Threads   Any function may be called from any thread, also inside a task. Callbacks run on threads
  *           of the library. Nothing works in a child of fork that inherited a scheduler
- *           (SCHED_E_FORKED); it may create its own.
+ *           (SCHED_E_FORKED); it may create its own. docs/embedding.md has forks, exits, dlclose,
+ *           exceptions, signals and what the library does to its process.
  * Units     end a name: _bytes, _ns, _s, _m, _hz. Lengths of arrays (_len, count) are elements.
  * Times     to wait are in nanoseconds: negative for ever, 0 looks and returns.
  * Process   The library prints nothing, ends nothing, changes no signal handler and no environment
@@ -96,6 +97,9 @@
 
 // A device had too few resources to start the work beside what it was doing.
 #define SCHED_E_RESOURCES -17
+
+// The task's callback did not return: an exception or pthread_exit left it, and ended there.
+#define SCHED_E_UNWOUND -18
 
 // The binary interface that this header describes; raised when a program that was built against an
 // older header could no longer work.
@@ -310,11 +314,13 @@ typedef struct sched_exec_t {
 // The code of a task. 0: done; anything else: failed, and the task's words name the number.
 //
 // Called on a thread of the library with a stack of 8 MiB, so `user` is used from there. It may call any
-// function of the library, also wait for other tasks. It must return: no exception, no longjmp and no pthread_exit
-// may leave it. (A C++ exception that does ends the process with a message.)
+// function of the library, also wait for other tasks. It should return. On Linux on x86-64 an exception,
+// pthread_exit or pthread_cancel that leaves it fails the task (SCHED_E_UNWOUND), and what it has on the
+// stack is destroyed; elsewhere that ends the process with a message. No longjmp may leave it.
 typedef int32_t (*sched_run_fn)(const struct sched_exec_t *exec, void *user);
 
-// Gives `user` back to its owner. Called once, on any thread; must not wait for a task.
+// Gives `user` back to its owner. Called once, on any thread; must not wait for a task. An exception that
+// leaves it goes to the log.
 typedef void (*sched_drop_fn)(void *user);
 
 // What is to be run, and what the scheduler is told of it. Zero in every field but `size` and `run`

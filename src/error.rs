@@ -43,6 +43,10 @@ pub enum Error {
     #[error("the task's callback returned {code}")]
     Callback { code: i32 },
 
+    /// The task's own code did not return: something unwound it, and ended there.
+    #[error("the task's callback did not return: {how} left it")]
+    Unwound { how: &'static str },
+
     /// The task's own code panicked; the panic ended there.
     #[error("the task panicked: {message}")]
     Panic { message: String },

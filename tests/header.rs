@@ -206,7 +206,7 @@ fn every_status_has_its_name_and_every_name_its_status() {
 }
 
 /// That each variant of `Error` has a status is for the compiler to see; here: that it is its own,
-/// but for the three that tell of memory.
+/// but for those that tell of memory, and of some elements of a range.
 #[test]
 fn errors_and_statuses_are_in_step() {
     let source = std::fs::read_to_string(root().join("src/error.rs")).expect("src/error.rs");
@@ -220,6 +220,6 @@ fn errors_and_statuses_are_in_step() {
     assert_eq!(
         variants - 3,
         errors,
-        "all variants but NoHostMemory, Resources and Cancelled have a status of their own"
+        "all variants but NoHostMemory, Elements and Cancelled have a status of their own"
     );
 }

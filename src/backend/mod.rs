@@ -2,6 +2,7 @@
 //! each slot; a worker of the scheduler owns that queue and runs tasks on its lane.
 
 pub mod cpu;
+pub mod thread;
 
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::Result;

@@ -9,8 +9,8 @@ use std::sync::{Once, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use log::{LevelFilter, Log, Metadata, Record};
 
-use super::input;
 use super::status::{c_text, done, sched_status_t};
+use super::{input, landing};
 use crate::error::{Error, Result};
 use crate::sched::Birthplace;
 
@@ -87,8 +87,13 @@ impl Log for Sink {
             }
             Target::Callback { function, user } => {
                 let text = c_text(line);
-                // SAFETY: the caller gave a function and said that it may be called from any thread.
-                unsafe { function(record.level() as i32, text.as_ptr(), user.pointer()) }
+                let level = std::ptr::without_provenance_mut(record.level() as usize);
+                // SAFETY: the caller gave a function and said that it may be called from any thread. What
+                // leaves it has nowhere to be told.
+                let _ = unsafe {
+                    let function: landing::Function = std::mem::transmute(*function);
+                    landing::call(function, [level, text.as_ptr().cast_mut().cast(), user.pointer()])
+                };
             }
         }
         drop(target);

@@ -17,6 +17,7 @@ mod fd_shot;
 mod fork;
 mod handle;
 mod input;
+mod landing;
 mod legacy;
 mod logging;
 mod running;

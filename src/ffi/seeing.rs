@@ -2,9 +2,11 @@
 
 use std::ffi::{c_char, c_void};
 use std::mem::size_of;
+use std::ptr::null_mut;
 use std::time::Duration;
 
 use super::input::{self, Filled, Growing, path};
+use super::landing;
 use super::scheduler::{sched_t, scheduler};
 use super::status::{done, sched_status_t};
 use crate::error::{Error, Result};
@@ -106,9 +108,18 @@ pub unsafe extern "C" fn sched_progress_callback(
         let tell = function.map(|function| {
             move |progress: &Progress| {
                 let progress = told(progress);
-                // SAFETY: the caller gave the two together and allowed the call from this thread;
-                // `progress` outlives the call.
-                unsafe { function(&progress, user.pointer()) }
+                // SAFETY: the caller gave the two together and allowed the call from this thread; `progress`
+                // outlives the call. A function that takes two words does not look at a third.
+                let left = unsafe {
+                    let function: landing::Function = std::mem::transmute(function);
+                    landing::call(
+                        function,
+                        [(&raw const progress).cast_mut().cast(), user.pointer(), null_mut()],
+                    )
+                };
+                if let Err(error) = left {
+                    log::error!("in a progress function: {error}");
+                }
             }
         });
         scheduler(s)?.on_progress(every, tell)

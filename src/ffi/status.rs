@@ -53,13 +53,15 @@ pub const SCHED_E_DEPENDENCY: i32 = -15;
 pub const SCHED_E_DEADLINE: i32 = -16;
 /// A device had too few resources to start the work beside what it was doing.
 pub const SCHED_E_RESOURCES: i32 = -17;
+/// The task's callback did not return: an exception or pthread_exit left it, and ended there.
+pub const SCHED_E_UNWOUND: i32 = -18;
 
 /// The binary interface that this header describes; raised when a program that was built against an
 /// older header could no longer work.
 pub const SCHED_ABI_VERSION: u32 = 0;
 
 /// Every status and its name.
-const NAMES: [(sched_status_t, &CStr); 20] = [
+const NAMES: [(sched_status_t, &CStr); 21] = [
     (SCHED_OK, c"SCHED_OK"),
     (SCHED_PENDING, c"SCHED_PENDING"),
     (SCHED_CANCELLED, c"SCHED_CANCELLED"),
@@ -80,6 +82,7 @@ const NAMES: [(sched_status_t, &CStr); 20] = [
     (SCHED_E_DEPENDENCY, c"SCHED_E_DEPENDENCY"),
     (SCHED_E_DEADLINE, c"SCHED_E_DEADLINE"),
     (SCHED_E_RESOURCES, c"SCHED_E_RESOURCES"),
+    (SCHED_E_UNWOUND, c"SCHED_E_UNWOUND"),
 ];
 
 pub(super) fn status_of(error: &Error) -> sched_status_t {
@@ -93,6 +96,7 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
         Error::Callback { .. } => SCHED_E_CALLBACK,
         Error::Elements { why, .. } => status_of(why),
         Error::Panic { .. } => SCHED_E_PANIC,
+        Error::Unwound { .. } => SCHED_E_UNWOUND,
         Error::Cancelled => SCHED_CANCELLED,
         Error::Deadlock { .. } => SCHED_E_DEADLOCK,
         Error::Shutdown { .. } => SCHED_E_SHUTDOWN,

@@ -2,9 +2,11 @@
 
 use std::ffi::c_void;
 use std::mem::size_of;
+use std::ptr::null_mut;
 
 use super::device::backend_of;
 use super::input::Lent;
+use super::landing;
 use super::running::{self, Running};
 use super::status::{done, sched_status_t, without_arithmetic};
 use super::task::sched_task_t;
@@ -39,12 +41,14 @@ pub struct sched_exec_t {
 /// The code of a task. 0: done; anything else: failed, and the task's words name the number.
 ///
 /// Called on a thread of the library with a stack of 8 MiB, so `user` is used from there. It may call any
-/// function of the library, also wait for other tasks. It must return: no exception, no longjmp and no pthread_exit
-/// may leave it. (A C++ exception that does ends the process with a message.)
+/// function of the library, also wait for other tasks. It should return. On Linux on x86-64 an exception,
+/// pthread_exit or pthread_cancel that leaves it fails the task (SCHED_E_UNWOUND), and what it has on the
+/// stack is destroyed; elsewhere that ends the process with a message. No longjmp may leave it.
 pub type sched_run_fn =
     Option<unsafe extern "C-unwind" fn(exec: *const sched_exec_t, user: *mut c_void) -> i32>;
 
-/// Gives `user` back to its owner. Called once, on any thread; must not wait for a task.
+/// Gives `user` back to its owner. Called once, on any thread; must not wait for a task. An exception that
+/// leaves it goes to the log.
 pub type sched_drop_fn = Option<unsafe extern "C-unwind" fn(user: *mut c_void)>;
 
 /// The caller's pointer, and what is to be done when it is needed no more.
@@ -62,9 +66,16 @@ impl User {
 impl Drop for User {
     fn drop(&mut self) {
         if let Some(drop) = self.drop {
-            // SAFETY: the caller gave the two together; this is the only place that calls it,
-            // and a `User` is dropped once.
-            unsafe { drop(self.pointer.pointer()) }
+            // SAFETY: the caller gave the two together; this is the only place that calls it, and a `User`
+            // is dropped once. A function that takes one word does not look at more, and what it leaves
+            // where a number would be is not looked at here.
+            let left = unsafe {
+                let drop: landing::Function = std::mem::transmute(drop);
+                landing::call(drop, [self.pointer.pointer(), null_mut(), null_mut()])
+            };
+            if let Err(error) = left {
+                log::error!("in a drop callback: {error}");
+            }
         }
     }
 }
@@ -88,9 +99,15 @@ impl Job for Callback {
         let told = told(exec);
         let code = {
             let _running = Running::enter(&told, exec);
-            // SAFETY: the caller gave the two together and allowed the call from this thread;
-            // `told` outlives the call.
-            unsafe { (self.run)(&told, self.user.pointer.pointer()) }
+            // SAFETY: the caller gave the two together and allowed the call from this thread; `told` outlives
+            // the call. A function that takes two words does not look at a third.
+            unsafe {
+                let run: landing::Function = std::mem::transmute(self.run);
+                landing::call(
+                    run,
+                    [(&raw const told).cast_mut().cast(), self.user.pointer.pointer(), null_mut()],
+                )?
+            }
         };
         if code == 0 { Ok(()) } else { Err(Error::Callback { code }) }
     }

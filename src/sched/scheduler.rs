@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::ordered::Line;
+use super::process::{self, Holding};
 use super::settings::Builder;
-use super::shared::{self, Holding};
 use super::state::Core;
 use super::stats::Stats;
 use super::task::{Signal, Task, TaskId, TaskInfo, Wait};
@@ -37,14 +37,14 @@ impl Scheduler {
     /// kept from now on as long as the process lives. In a child that was forked after that,
     /// [`Error::Forked`].
     pub fn process_default() -> Result<&'static Scheduler> {
-        shared::kept()
+        process::kept()
     }
 
     /// The same one, to be given back by dropping it or by [`shutdown`](Self::shutdown): whoever gives
     /// it back last ends it, the others leave what they have submitted to those that stay. Each
     /// holder has its own order of [`wait_next`](Self::wait_next).
     pub fn share_default() -> Result<Scheduler> {
-        shared::hold()
+        process::hold()
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {
@@ -66,7 +66,7 @@ impl Scheduler {
     fn alone(&self) -> bool {
         let mut holding = self.holding();
         if *holding == Holding::Held {
-            *holding = if shared::give_back(&self.shared) { Holding::Own } else { Holding::GivenBack };
+            *holding = if process::give_back(&self.shared) { Holding::Own } else { Holding::GivenBack };
         }
         *holding == Holding::Own
     }

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use super::cache::Store;
 use super::fork::Birthplace;
+use super::process::Holding;
 use super::scheduler::Scheduler;
 use super::seen::Seeing;
-use super::shared::Holding;
 use super::state::Core;
 use super::worker::{Book, Shared, Staff};
 use crate::backend::{Backend, cpu::CpuBackend};

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
+use crate::backend::thread::spawn;
 use crate::error::{Error, Result};
 
 /// Called with whatever there is to tell.
@@ -39,7 +40,7 @@ impl Teller {
         let mut state = self.lock();
         if listener.is_some() && state.thread.is_none() {
             let teller = self.clone();
-            let thread = thread::Builder::new().name("gpusched progress".into()).spawn(move || teller.work());
+            let thread = spawn("gpusched progress".into(), None, move || teller.work());
             let thread = thread.map_err(|error| {
                 Error::Internal(format!("the system gives no thread that could tell progress: {error}"))
             })?;

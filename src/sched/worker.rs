@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use log::Level;
@@ -18,7 +18,7 @@ use super::seen::Seeing;
 use super::state::{Core, Ended};
 use super::task::{Exec, Job, TaskId};
 use super::verdict::Attempt;
-use crate::backend::{Backend, Queue};
+use crate::backend::{Backend, Queue, thread};
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 
@@ -81,6 +81,16 @@ thread_local! {
     static INSIDE: Cell<Option<(*const Shared, Inside)>> = const { Cell::new(None) };
 }
 
+thread_local! {
+    /// This worker is to end after its task, for another to take its place.
+    static LEAVING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// For code inside a task that has found its thread to be of no more use. Elsewhere nothing happens.
+pub(crate) fn leave_thread() {
+    LEAVING.set(INSIDE.get().is_some());
+}
+
 /// Where a call from inside a task comes from.
 #[derive(Debug, Clone, Copy)]
 pub struct Inside {
@@ -141,9 +151,7 @@ impl Shared {
     pub fn start(self: &Arc<Self>, book: &mut Book, index: usize, slot: u32) -> bool {
         let shared = self.clone();
         let name = format!("gpusched {}/{slot}", self.devices[index].label());
-        let thread =
-            thread::Builder::new().name(name).stack_size(STACK).spawn(move || work(&shared, index, slot));
-        match thread {
+        match thread::spawn(name, Some(STACK), move || work(&shared, index, slot)) {
             Ok(thread) => {
                 book.staff[index].workers += 1;
                 let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,8 +193,7 @@ impl Shared {
             return;
         }
         let shared = self.clone();
-        let thread = thread::Builder::new().name("gpusched time".into()).spawn(move || watch_time(&shared));
-        match thread {
+        match thread::spawn("gpusched time".into(), None, move || watch_time(&shared)) {
             Ok(thread) => {
                 book.watched = true;
                 self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
@@ -256,6 +263,15 @@ fn work(shared: &Arc<Shared>, index: usize, slot: u32) {
         shared.settle(book);
         shared.save_rates_now_and_then();
         INSIDE.set(None);
+        if LEAVING.get() {
+            // Another is called for what is ready.
+            let mut book = shared.lock();
+            let staff = &mut book.staff[index];
+            staff.called = staff.called.saturating_sub(1);
+            staff.workers -= 1;
+            shared.settle(book);
+            break;
+        }
     }
     // The queue is the backend's, which may panic in closing it.
     if catch_unwind(AssertUnwindSafe(|| drop(opened))).is_err() {

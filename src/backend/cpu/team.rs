@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use super::barrier::Barrier;
 use super::float_mode::FloatMode;
+use crate::backend::thread;
 use crate::error::{DeviceFault, Error, Result};
 
 /// Threads of one slot, the worker's own included.
@@ -70,10 +71,9 @@ impl Team {
         let mut team = Team { shared, threads: Vec::new(), turn: Mutex::new(()) };
         for index in 1..count {
             let shared = Arc::clone(&team.shared);
-            let thread = std::thread::Builder::new()
-                .name(format!("gpusched-cpu-{index}"))
-                .spawn(move || shared.serve(index))
-                .map_err(|why| Error::Device {
+            let name = format!("gpusched-cpu-{index}");
+            let thread =
+                thread::spawn(name, None, move || shared.serve(index)).map_err(|why| Error::Device {
                     device: "cpu:0".into(),
                     what: format!("thread {index} of {count} could not be started: {why}"),
                     fault: DeviceFault::Lost,

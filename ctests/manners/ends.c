@@ -1,0 +1,93 @@
+/* The process or the scheduler ends while tasks run, and what comes after. */
+#define _GNU_SOURCE
+#include "manners.h"
+
+static int ran, dropped;
+
+static int32_t exits(const sched_exec_t *exec, void *user) {
+  (void)exec, (void)user;
+  exit(42);
+}
+
+/* The runner expects 42. */
+static void exit_in_task(void) {
+  sched_t *s = scheduler(2);
+  for (int i = 0; i < 100; i++) submitted(s, counts, &ran);
+  submitted(s, exits, NULL);
+  for (int i = 0; i < 100; i++) submitted(s, lasts, NULL);
+  sched_wait_all(s, SCHED_FOREVER);
+  failures = 1;
+}
+
+/* Two tasks run, and a hundred are queued behind them. */
+static void busy(void) {
+  sched_t *s = scheduler(2);
+  for (int i = 0; i < 102; i++) submitted(s, lasts, &ran);
+  until(&ran, 2);
+}
+
+static void exit_while_running(void) {
+  busy();
+  exit(failures);
+}
+
+static void return_main_while_running(void) { busy(); }
+
+static void create_again(void) {
+  for (int round = 1; round <= 100; round++) {
+    sched_t *s = scheduler(2);
+    check(sched_wait(s, submitted(s, counts, &ran), SCHED_FOREVER) == SCHED_OK, "a task");
+    check(sched_destroy(s) == SCHED_OK, "destroy");
+    check(ran == round, "the task ran");
+  }
+}
+
+static void drop(void *user) {
+  (void)user;
+  dropped++;
+}
+
+static void submit_after_destroy(void) {
+  sched_t *s = scheduler(1);
+  sched_task_t id = 4711;
+  sched_task_desc_t desc = task(counts, &ran);
+  desc.drop = drop;
+  check(sched_drain(s, SCHED_FOREVER) == SCHED_OK, "drain");
+  check(sched_submit(s, &desc, &id) == SCHED_E_SHUTDOWN, "submit after drain");
+  check(sched_destroy(s) == SCHED_OK, "destroy");
+  check(sched_submit(s, &desc, &id) == SCHED_E_STALE, "submit after destroy");
+  check(sched_destroy(s) == SCHED_E_STALE, "destroy twice");
+  check(id == 4711 && ran == 0 && dropped == 2, "nothing ran, and `user` was given back each time");
+}
+
+/* Code that does not look at its cancel: a shutdown says so, and the process can end. */
+static int32_t hangs(const sched_exec_t *exec, void *user) {
+  (void)exec;
+  __atomic_fetch_add((int *)user, 1, __ATOMIC_SEQ_CST);
+  for (;;) pause();
+  return 0;
+}
+
+static void shutdown_while_hanging(void) {
+  sched_t *s = scheduler(1);
+  sched_task_t hung = submitted(s, hangs, &ran), queued = submitted(s, counts, &ran);
+  sched_task_info_t info;
+  memset(&info, 0, sizeof info);
+  info.size = sizeof info;
+  until(&ran, 1);
+  check(sched_shutdown(s, 20000000) == SCHED_PENDING, "shutdown with a time limit");
+  check(sched_task_info(s, hung, &info) == SCHED_OK && info.state == SCHED_STATE_RUNNING, "what hangs");
+  check(sched_wait(s, queued, SCHED_FOREVER) == SCHED_CANCELLED, "what was queued");
+}
+
+int main(int argc, char **argv) {
+  const struct named cases[] = {
+      {"exit_in_task", exit_in_task},
+      {"exit_while_running", exit_while_running},
+      {"return_main_while_running", return_main_while_running},
+      {"create_again", create_again},
+      {"submit_after_destroy", submit_after_destroy},
+      {"shutdown_while_hanging", shutdown_while_hanging},
+  };
+  return run_case(argc, argv, cases, sizeof cases / sizeof *cases);
+}

@@ -1,0 +1,63 @@
+/* Tasks that submit tasks, and wait for them. One slot, so that who waits is in the way of what it waits for. */
+#define _GNU_SOURCE
+#include "manners.h"
+
+static sched_t *s;
+static int ran;
+
+static int32_t depth[4] = {0, 1, 2, 3};
+
+static int32_t waits(const sched_exec_t *exec, void *user) {
+  int32_t level = *(int32_t *)user;
+  (void)exec;
+  __atomic_fetch_add(&ran, 1, __ATOMIC_SEQ_CST);
+  for (int i = 0; level > 0 && i < 2; i++) {
+    sched_task_desc_t desc = task(waits, &depth[level - 1]);
+    sched_task_t id = 0;
+    if (sched_submit(s, &desc, &id) != SCHED_OK || sched_wait(s, id, SCHED_FOREVER) != SCHED_OK) {
+      check(0, "a wait in a task");
+      return 1;
+    }
+  }
+  return 0;
+}
+
+static void nested_wait(void) {
+  sched_task_t ids[20];
+  s = scheduler(1);
+  for (int i = 0; i < 20; i++) ids[i] = submitted(s, waits, &depth[3]);
+  for (int i = 0; i < 20; i++) check(sched_wait(s, ids[i], SCHED_FOREVER) == SCHED_OK, "a task that waits");
+  check(ran == 20 * 15, "every task ran once");
+  check(sched_destroy(s) == SCHED_OK, "destroy");
+}
+
+static int32_t submits(const sched_exec_t *exec, void *user) {
+  int32_t level = *(int32_t *)user;
+  (void)exec;
+  __atomic_fetch_add(&ran, 1, __ATOMIC_SEQ_CST);
+  for (int i = 0; level > 0 && i < 10; i++) {
+    sched_task_desc_t desc = task(submits, &depth[level - 1]);
+    desc.flags = SCHED_TASK_DETACHED;
+    if (sched_submit(s, &desc, NULL) != SCHED_OK) return 1;
+  }
+  return 0;
+}
+
+static void nested_submit(void) {
+  s = scheduler(1);
+  submitted(s, submits, &depth[3]);
+  check(sched_drain(s, 0) == SCHED_PENDING || ran > 0, "drain while tasks submit");
+  check(sched_destroy(s) == SCHED_OK, "destroy");
+  ran = 0;
+  s = scheduler(1);
+  submitted(s, submits, &depth[3]);
+  until(&ran, 1111);
+  check(sched_wait_all(s, SCHED_FOREVER) == SCHED_OK, "wait for all");
+  check(ran == 1111, "every task ran once");
+  check(sched_destroy(s) == SCHED_OK, "destroy");
+}
+
+int main(int argc, char **argv) {
+  const struct named cases[] = {{"nested_wait", nested_wait}, {"nested_submit", nested_submit}};
+  return run_case(argc, argv, cases, sizeof cases / sizeof *cases);
+}

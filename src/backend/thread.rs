@@ -1,0 +1,105 @@
+//! The threads of the library: named, and deaf to signals, so that the host's handlers run on the
+//! host's threads, where they interrupt what its author expects them to interrupt.
+
+use std::io;
+use std::thread::{Builder, JoinHandle};
+
+/// Starts a thread; `stack` bytes of stack, or as many as the system gives by default.
+pub fn spawn(
+    name: String,
+    stack: Option<usize>,
+    code: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let builder = Builder::new().name(name);
+    let builder = match stack {
+        Some(bytes) => builder.stack_size(bytes),
+        None => builder,
+    };
+    // A thread begins with the mask of who starts it.
+    let _deaf = deaf::Deaf::here();
+    builder.spawn(code)
+}
+
+#[cfg(unix)]
+mod deaf {
+    use std::mem::MaybeUninit;
+    use std::ptr;
+
+    /// Signals that a thread causes itself, and a profiler's, stay open: blocked, the first would kill the
+    /// process past the host's handler, and the last would count the library's work as somebody else's.
+    const OPEN: [libc::c_int; 8] = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGSYS,
+        libc::SIGABRT,
+        libc::SIGPROF,
+    ];
+
+    /// While it lives, the calling thread hears no other signal.
+    pub struct Deaf(Option<libc::sigset_t>);
+
+    impl Deaf {
+        pub fn here() -> Self {
+            let (mut closed, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+            // SAFETY: the sets are ours; `sigfillset` makes the first a valid one, and a successful
+            // `pthread_sigmask` the second.
+            unsafe {
+                libc::sigfillset(closed.as_mut_ptr());
+                for signal in OPEN {
+                    libc::sigdelset(closed.as_mut_ptr(), signal);
+                }
+                let done = libc::pthread_sigmask(libc::SIG_SETMASK, closed.as_ptr(), before.as_mut_ptr());
+                Deaf((done == 0).then(|| before.assume_init()))
+            }
+        }
+    }
+
+    impl Drop for Deaf {
+        fn drop(&mut self) {
+            if let Some(before) = &self.0 {
+                // SAFETY: the mask that this thread had.
+                unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
+            }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        fn hears(signal: libc::c_int) -> bool {
+            let mut mask = MaybeUninit::uninit();
+            // SAFETY: asks for the calling thread's mask.
+            unsafe {
+                libc::pthread_sigmask(libc::SIG_SETMASK, ptr::null(), mask.as_mut_ptr());
+                libc::sigismember(mask.as_ptr(), signal) == 0
+            }
+        }
+
+        #[test]
+        fn threads_of_the_library_hear_only_what_they_cause_themselves() {
+            let before = hears(libc::SIGTERM);
+            let thread = super::super::spawn("deaf".into(), None, || {
+                assert!(hears(libc::SIGSEGV) && hears(libc::SIGPROF));
+                assert!(!hears(libc::SIGTERM) && !hears(libc::SIGINT) && !hears(libc::SIGUSR1));
+            });
+            thread.unwrap().join().unwrap();
+            assert_eq!(hears(libc::SIGTERM), before, "the mask of who starts a thread stays");
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod deaf {
+    /// There are no signals to hear.
+    pub struct Deaf;
+
+    impl Deaf {
+        pub fn here() -> Self {
+            Deaf
+        }
+    }
+}

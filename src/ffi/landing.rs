@@ -1,0 +1,187 @@
+//! The caller's functions, and what becomes of one that does not return: a C++ exception or
+//! `pthread_exit` leaves it. Neither may go through Rust's frames (the first would end the process, the
+//! second is undefined behaviour), so both end here, in a frame of our own right above the function.
+//!
+//! That frame has a personality routine (Itanium C++ ABI, level I): asked in the search phase
+//! whether it handles a foreign exception, it says yes; in the cleanup phase, also of a forced unwinding,
+//! it sends the thread to the frame's landing pad, which returns as the function would have, and says
+//! what came. An exception is deleted there. What `pthread_exit` (or `pthread_cancel`) began goes
+//! no further: the thread is to end, but by returning from its first function, through our frames in
+//! the ordinary way, once the task is settled. So the worker is asked to leave; that is right after
+//! an exception as well, whose runtime may keep count, a thread, of those that nobody of its own has caught.
+//!
+//! Panics of Rust pass: the frames above are for them. Where the frame is not written for a processor, the
+//! function is called directly, and what leaves it ends the process with a message of Rust's.
+
+use std::ffi::c_void;
+
+use crate::error::Error;
+
+/// Any function of the caller that takes up to three words.
+pub(super) type Function = unsafe extern "C-unwind" fn(*const c_void, *mut c_void, *mut c_void) -> i32;
+
+/// What the landing pad writes: all zero if the function returned.
+#[repr(C)]
+#[derive(Default)]
+struct Left {
+    exception: usize,
+    kind: usize,
+}
+
+/// Calls a function of the caller, whatever it does. `Err`: it did not return.
+///
+/// # Safety
+/// The function may be called with these arguments on this thread.
+pub(super) unsafe fn call(function: Function, arguments: [*mut c_void; 3]) -> Result<i32, Error> {
+    let mut left = Left::default();
+    let [first, second, third] = arguments;
+    // SAFETY: as promised by the caller; `left` outlives the call.
+    let code = unsafe { frame::call(function, first, second, third, &mut left) };
+    let how = match left.kind {
+        0 => return Ok(code),
+        frame::THROWN => "an exception",
+        _ => "pthread_exit or pthread_cancel",
+    };
+    if left.kind == frame::THROWN {
+        // SAFETY: an exception that was caught and is used no more.
+        unsafe { frame::delete(left.exception) };
+    }
+    crate::sched::leave_thread();
+    Err(Error::Unwound { how })
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod frame {
+    use std::arch::global_asm;
+    use std::ffi::{c_int, c_void};
+
+    use super::{Function, Left};
+
+    pub const THROWN: usize = 1;
+    const FORCED: usize = 2;
+
+    // Keeps `left` in rbx, which the unwinder restores; rax and rdx are its two words for a landing pad.
+    global_asm!(
+        ".pushsection .text.gpusched_landing_call, \"ax\", @progbits",
+        ".globl gpusched_landing_call",
+        ".hidden gpusched_landing_call",
+        ".type gpusched_landing_call, @function",
+        ".p2align 4",
+        "gpusched_landing_call:",
+        ".cfi_startproc",
+        // Relative to where it stands, in four signed bytes.
+        ".cfi_personality 0x1b, {personality}",
+        "push rbx",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbx, -16",
+        "mov rbx, r8",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "call rax",
+        "2:",
+        "pop rbx",
+        ".cfi_remember_state",
+        ".cfi_def_cfa_offset 8",
+        ".cfi_restore rbx",
+        "ret",
+        ".cfi_restore_state",
+        ".globl gpusched_landing_pad",
+        ".hidden gpusched_landing_pad",
+        "gpusched_landing_pad:",
+        "mov [rbx], rax",
+        "mov [rbx + 8], rdx",
+        "xor eax, eax",
+        "jmp 2b",
+        ".cfi_endproc",
+        ".size gpusched_landing_call, . - gpusched_landing_call",
+        ".popsection",
+        personality = sym personality,
+    );
+
+    unsafe extern "C-unwind" {
+        #[link_name = "gpusched_landing_call"]
+        pub fn call(
+            function: Function,
+            first: *const c_void,
+            second: *mut c_void,
+            third: *mut c_void,
+            left: &mut Left,
+        ) -> i32;
+    }
+
+    unsafe extern "C" {
+        fn gpusched_landing_pad();
+        fn _Unwind_SetGR(context: *mut c_void, register: c_int, value: usize);
+        fn _Unwind_SetIP(context: *mut c_void, address: usize);
+        fn _Unwind_DeleteException(exception: *mut c_void);
+    }
+
+    const SEARCH: c_int = 1;
+    const HANDLER: c_int = 4;
+    const FORCE: c_int = 8;
+    const FOUND: c_int = 6;
+    const INSTALL: c_int = 7;
+    const CONTINUE: c_int = 8;
+    /// What Rust calls its own exceptions.
+    const RUST: u64 = u64::from_be_bytes(*b"MOZ\0RUST");
+
+    /// # Safety
+    /// Called by the unwinder only.
+    unsafe extern "C" fn personality(
+        _version: c_int,
+        actions: c_int,
+        class: u64,
+        exception: *mut c_void,
+        context: *mut c_void,
+    ) -> c_int {
+        let kind = match actions {
+            _ if actions & FORCE != 0 => FORCED,
+            _ if class == RUST => return CONTINUE,
+            _ if actions & SEARCH != 0 => return FOUND,
+            _ if actions & HANDLER != 0 => THROWN,
+            _ => return CONTINUE,
+        };
+        // SAFETY: the context is of our frame, and the landing pad in its function.
+        unsafe {
+            _Unwind_SetGR(context, 0, exception.expose_provenance());
+            _Unwind_SetGR(context, 1, kind);
+            _Unwind_SetIP(context, gpusched_landing_pad as *const () as usize);
+        }
+        INSTALL
+    }
+
+    /// # Safety
+    /// An exception that our landing pad was given, once.
+    pub unsafe fn delete(exception: usize) {
+        // SAFETY: as promised by the caller.
+        unsafe { _Unwind_DeleteException(std::ptr::with_exposed_provenance_mut(exception)) }
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+mod frame {
+    use std::ffi::c_void;
+
+    use super::{Function, Left};
+
+    pub const THROWN: usize = 1;
+
+    /// # Safety
+    /// As for [`super::call`].
+    pub unsafe fn call(
+        function: Function,
+        first: *const c_void,
+        second: *mut c_void,
+        third: *mut c_void,
+        _left: &mut Left,
+    ) -> i32 {
+        // SAFETY: as promised by the caller.
+        unsafe { function(first, second, third) }
+    }
+
+    /// # Safety
+    /// Never called: nothing lands here.
+    pub unsafe fn delete(_exception: usize) {}
+}
