@@ -2,6 +2,7 @@
 
 mod refusals;
 mod scratch;
+mod seeing;
 mod simulate;
 mod surveys;
 mod tools;

@@ -72,6 +72,7 @@ impl Folder {
             .current_dir(&self.path)
             .env_remove("GPUSCHED_DEVICES")
             .env_remove("GPUSCHED_SLOTS")
+            .env("XDG_CACHE_HOME", self.at("cache"))
             .output()
             .unwrap();
         Ended::from(output)

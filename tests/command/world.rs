@@ -8,6 +8,7 @@ use crate::scratch::{Ended, Folder, SURVEY};
 fn run_into(folder: &Folder, out: Stdio) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpusched"));
     command.args(["run", "survey.toml"]).current_dir(folder.at("")).stdout(out);
+    command.env("XDG_CACHE_HOME", folder.at("cache"));
     Ended::from(command.stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap())
 }
 

@@ -33,6 +33,12 @@ pub enum Command {
         /// Print one JSON object a line for every event.
         #[arg(long)]
         json: bool,
+        /// Write what ran where and when, for chrome://tracing or ui.perfetto.dev.
+        #[arg(long, value_name = "FILE")]
+        trace: Option<PathBuf>,
+        /// Neither use nor keep what is known of the devices' speeds from earlier runs.
+        #[arg(long)]
+        no_rates_cache: bool,
     },
     /// Runs the scheduler on simulated devices, in virtual time. Status 0 only if every task has finished.
     Simulate {

@@ -20,6 +20,7 @@ mod run;
 mod say;
 mod scenario;
 mod simulate;
+mod summing_up;
 mod survey;
 
 use std::io::{Write, stderr};
@@ -48,9 +49,14 @@ fn main() -> ExitCode {
 fn command(command: Command) -> Result<bool> {
     match command {
         Command::Devices { json } => devices::list(json),
-        Command::Run { survey, devices, dry_run, json } => {
-            run::run(run::Wanted { survey: &survey, devices, dry_run, as_json: json })
-        }
+        Command::Run { survey, devices, dry_run, json, trace, no_rates_cache } => run::run(run::Wanted {
+            survey: &survey,
+            devices,
+            dry_run,
+            as_json: json,
+            trace,
+            remember: !no_rates_cache,
+        }),
         Command::Simulate { scenario, json } => simulate::run(&scenario, json),
         Command::Bench { what: Bench::Fd { equation, n, nt, device, json } } => {
             let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;

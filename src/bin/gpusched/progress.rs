@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, stderr, stdout};
 use std::time::{Duration, Instant};
 
+use gpusched::sched;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -47,18 +48,24 @@ impl Progress {
         Progress { form, shots, ended: 0, begun: now, told: now }
     }
 
-    /// `done` is the part of all work that is done, running shots counted by what they report.
-    pub fn update(&mut self, done: f64) {
-        let elapsed = self.begun.elapsed();
-        let left = (done > 0.0).then(|| elapsed.mul_f64(((1.0 - done) / done).clamp(0.0, 1e6)));
+    /// As the scheduler tells it; `failed` shots are those that it was not given, too.
+    pub fn update(&mut self, now: &sched::Progress, failed: usize) {
+        let done = if now.work_total > 0.0 { now.work_done / now.work_total } else { 0.0 };
+        let state = format!(
+            "{} of {} shots done, {} running, {failed} failed, {} left",
+            now.done,
+            self.shots,
+            now.running,
+            clock(now.eta)
+        );
         match &self.form {
             Form::Bar(bar) => {
                 bar.set_position((done * FINE) as u64);
-                bar.set_message(format!("{} of {} shots, {} left", self.ended, self.shots, clock(left)));
+                bar.set_message(state);
             }
             _ if self.told.elapsed() < PAUSE => return,
             Form::Lines => {
-                say!("{:5.1} %  {} of {} shots, {} left", 100.0 * done, self.ended, self.shots, clock(left));
+                say!("{:5.1} %  {state}", 100.0 * done);
             }
             Form::Json => say!(
                 "{}",
@@ -67,8 +74,12 @@ impl Progress {
                     "done": done,
                     "shots_ended": self.ended,
                     "shots": self.shots,
-                    "seconds": elapsed.as_secs_f64(),
-                    "eta_s": left.map(|left| left.as_secs_f64()),
+                    "shots_done": now.done,
+                    "shots_running": now.running,
+                    "shots_failed": failed,
+                    "retried": now.retried,
+                    "seconds": self.begun.elapsed().as_secs_f64(),
+                    "eta_s": now.eta.map(|eta| eta.as_secs_f64()),
                 })
             ),
         }
@@ -86,6 +97,14 @@ impl Progress {
             Form::Bar(bar) => bar.println(sentence),
             Form::Lines => say!("{sentence}"),
             Form::Json => say!("{event}"),
+        }
+    }
+
+    /// What programs read elsewhere.
+    pub fn for_people(&self, sentence: &str) {
+        match &self.form {
+            Form::Json => {}
+            _ => self.say(sentence, &Value::Null),
         }
     }
 

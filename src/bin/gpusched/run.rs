@@ -1,9 +1,12 @@
 //! `gpusched run`: a survey from its file to its records.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gpusched::io::atomic;
+use gpusched::io::kept::Kept;
 use gpusched::sched::{Scheduler, TaskId, Wait};
 use gpusched::{Error, Result};
 use serde_json::json;
@@ -14,15 +17,21 @@ use crate::manifest::Manifest;
 use crate::output::Files;
 use crate::progress::Progress;
 use crate::say::say;
+use crate::summing_up;
 
 /// How often progress is looked at.
 const GLANCE: Duration = Duration::from_millis(250);
+/// Some 150 MB.
+const TRACE_EVENTS: usize = 1_000_000;
 
 pub struct Wanted<'a> {
     pub survey: &'a Path,
     pub devices: Option<String>,
     pub dry_run: bool,
     pub as_json: bool,
+    pub trace: Option<PathBuf>,
+    /// Use and keep what is known of the devices' speeds.
+    pub remember: bool,
 }
 
 /// A shot on its way.
@@ -39,11 +48,19 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
         let mut builder = Scheduler::builder();
         builder.devices = wanted.devices.or_else(|| job.survey.run.devices.clone());
         builder.slots = job.survey.run.slots;
+        builder.trace_events = if wanted.trace.is_some() { TRACE_EVENTS } else { 0 };
+        if wanted.remember && !wanted.dry_run {
+            builder.rates = rates_file().map(|path| Arc::new(Kept::new(path)) as _);
+        }
         builder.build()?
     };
     let devices = scheduler.devices();
     checks::memory(&job, devices)?;
     let _claim = if wanted.dry_run { None } else { checks::folder(&job)? };
+    if let Some(trace) = wanted.trace.as_ref().filter(|_| !wanted.dry_run) {
+        // Dropped without a commit, it goes again.
+        atomic::Output::create(trace)?;
+    }
     let summary = checks::summary(&job, devices);
     if wanted.as_json {
         say!("{}", json!({ "event": "survey", "dry_run": wanted.dry_run, "survey": summary }));
@@ -59,7 +76,14 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     let mut manifest = Manifest::new(&job, summary);
     manifest.write()?;
     let survey = Survey { job: &job, scheduler: &scheduler, manifest, failed: 0 };
-    Ok(survey.run(wanted.as_json))
+    Ok(survey.run(wanted.as_json, wanted.trace.as_deref()))
+}
+
+/// Where the speeds of devices are kept, by the rules of the XDG base directories. `None`: nobody's home.
+fn rates_file() -> Option<PathBuf> {
+    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
+    Some(caches.join("gpusched").join("rates"))
 }
 
 struct Survey<'a> {
@@ -70,7 +94,7 @@ struct Survey<'a> {
 }
 
 impl Survey<'_> {
-    fn run(mut self, as_json: bool) -> bool {
+    fn run(mut self, as_json: bool, trace: Option<&Path>) -> bool {
         let begun = Instant::now();
         let shots = self.job.shots.len();
         let mut progress = Progress::new(shots, as_json);
@@ -89,14 +113,20 @@ impl Survey<'_> {
                     }
                 }
             }
-            let part: f64 = progress_of(self.scheduler, &running);
-            progress.update(((shots - running.len()) as f64 + part) / shots as f64);
+            if let Ok(now) = self.scheduler.progress() {
+                progress.update(&now, self.failed);
+            }
         }
         progress.finish();
         if let Err(error) = self.manifest.finish(self.failed) {
             progress
                 .say(&format!("error: {error}"), &json!({ "event": "error", "error": error.to_string() }));
             self.failed = self.failed.max(1);
+        }
+        let traced = trace.is_none_or(|path| self.write_trace(path, &progress));
+        let stats = self.scheduler.stats().ok();
+        if let Some(stats) = &stats {
+            summing_up::lines(stats).iter().for_each(|line| progress.for_people(line));
         }
         let seconds = begun.elapsed().as_secs_f64();
         let (done, folder) = (shots - self.failed, self.job.folder.display());
@@ -112,9 +142,27 @@ impl Survey<'_> {
                 "failed": self.failed,
                 "seconds": seconds,
                 "folder": self.job.folder,
+                "schedule": stats.as_ref().map(summing_up::object),
             }),
         );
-        self.failed == 0
+        self.failed == 0 && traced
+    }
+
+    fn write_trace(&self, path: &Path, progress: &Progress) -> bool {
+        let written = self.scheduler.timeline().and_then(|timeline| {
+            atomic::write_with(path, |out| timeline.write(out))?;
+            Ok(timeline.left_out())
+        });
+        match &written {
+            Ok(0) => {}
+            Ok(left_out) => progress.say(
+                &format!("warning: {left_out} events had no room in {}", path.display()),
+                &json!({ "event": "warning", "warning": "the trace is not complete", "left_out": left_out }),
+            ),
+            Err(error) => progress
+                .say(&format!("error: {error}"), &json!({ "event": "error", "error": error.to_string() })),
+        }
+        written.is_ok()
     }
 
     fn submit(&mut self, progress: &mut Progress) -> Vec<Running> {
@@ -194,9 +242,4 @@ impl Survey<'_> {
             Err(_) => Err("drawing it panicked".into()),
         }
     }
-}
-
-/// Shots' worth of work that the shots on their way have done.
-fn progress_of(scheduler: &Scheduler, running: &[Running]) -> f64 {
-    running.iter().filter_map(|shot| scheduler.info(shot.id).ok()).map(|info| info.progress).sum()
 }

@@ -1,0 +1,71 @@
+//! What is told of the schedule when all shots have ended: each device, and how far the whole was from
+//! the best that could have been.
+
+use gpusched::sched::{DeviceStats, Stats};
+use serde_json::{Value, json};
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 * 1e-9
+}
+
+/// Part of its slots' time that a device spent in shots.
+fn busy_share(stats: &Stats, device: &DeviceStats) -> f64 {
+    let there = seconds(stats.makespan_ns) * f64::from(device.slots);
+    if there > 0.0 { seconds(device.busy_ns) / there } else { 0.0 }
+}
+
+pub fn lines(stats: &Stats) -> Vec<String> {
+    let mut lines: Vec<String> = stats
+        .devices
+        .iter()
+        .map(|one| {
+            let failed = match one.failed {
+                0 => String::new(),
+                1 => ", 1 attempt failed".into(),
+                many => format!(", {many} attempts failed"),
+            };
+            format!(
+                "{}, {}: busy {:.0} % of the time, {}{failed}",
+                one.device.label(),
+                one.device.name,
+                100.0 * busy_share(stats, one),
+                count(one.done, "shot")
+            )
+        })
+        .collect();
+    if stats.done > 0 {
+        lines.push(format!(
+            "{} in {:.1} s on {}; no schedule could have taken less than {:.1} s",
+            count(stats.done, "shot"),
+            seconds(stats.makespan_ns),
+            count(stats.devices.len() as u64, "device"),
+            seconds(stats.lower_bound_ns)
+        ));
+    }
+    lines
+}
+
+pub fn object(stats: &Stats) -> Value {
+    let device = |one: &DeviceStats| {
+        json!({
+            "device": one.device.label(),
+            "name": one.device.name,
+            "slots": one.slots,
+            "busy_s": seconds(one.busy_ns),
+            "busy_share": busy_share(stats, one),
+            "done": one.done,
+            "attempts_failed": one.failed,
+        })
+    };
+    json!({
+        "makespan_s": seconds(stats.makespan_ns),
+        "lower_bound_s": seconds(stats.lower_bound_ns),
+        "retried": stats.retried,
+        "copies": stats.copies,
+        "devices": stats.devices.iter().map(device).collect::<Vec<_>>(),
+    })
+}
+
+fn count(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
