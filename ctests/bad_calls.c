@@ -558,12 +558,46 @@ static void logs(void) {
   row("off twice", (sched_log_callback(NULL, NULL, 0), sched_log_callback(NULL, NULL, 0)), SCHED_OK, "");
 }
 
+static void on_progress(const sched_progress_t *progress, void *user) {
+  (void)progress;
+  (void)user;
+}
+
+static void seeing(void) {
+  sched_progress_t progress = {0};
+  section("progress and traces");
+  row("progress NULL", sched_progress(s, NULL), SCHED_E_ARGUMENT, "sched_progress_t is NULL");
+  row("progress of size 0", sched_progress(s, &progress), SCHED_E_ARGUMENT, "size of sched_progress_t is 0");
+  row("progress of a foreign pointer", (progress.size = sizeof progress, sched_progress((sched_t *)&mark, &progress)),
+      SCHED_E_STALE, "~scheduler");
+  row("callback every 5 ns", sched_progress_callback(s, on_progress, NULL, 5), SCHED_E_ARGUMENT, "interval_ns is 5");
+  row("callback every 2^64 - 1 ns", sched_progress_callback(s, on_progress, NULL, UINT64_MAX), SCHED_OK, "");
+  row("no callback twice",
+      (sched_progress_callback(s, NULL, NULL, 0), sched_progress_callback(s, NULL, NULL, 0)), SCHED_OK, "");
+  row("callback of a foreign pointer", sched_progress_callback((sched_t *)&mark, on_progress, NULL, 0), SCHED_E_STALE,
+      "~scheduler");
+  row("trace that was not asked for", sched_trace_write(s, "trace.json"), SCHED_E_ARGUMENT, "trace_events is 0");
+  row("trace without a path", sched_trace_write(s, NULL), SCHED_E_ARGUMENT, "path is NULL");
+  sched_t *traced = NULL;
+  c.config.trace_events = 10;
+  sched_create(&c.config, &traced);
+  reset();
+  row("trace into a folder that is not there", sched_trace_write(traced, "no/such/folder/trace.json"), SCHED_E_IO,
+      "no/such/folder/trace.json");
+  row("trace over a folder", sched_trace_write(traced, "/tmp"), SCHED_E_IO, "a folder of that name");
+  row("trace of a foreign pointer", sched_trace_write((sched_t *)&mark, "trace.json"), SCHED_E_STALE, "~scheduler");
+  sched_destroy(traced);
+  row("something in the reserved field", (c.config.reserved = 1, create()), SCHED_E_ARGUMENT, "reserved");
+  row("rates in a folder that can not be", (c.config.rates_path = "/dev/null/rates", create()), SCHED_OK, "");
+}
+
 int main(void) {
   reset();
   sched_fd_model_create(&m.desc, &model);
   sched_create(NULL, &s);
   logs();
   schedulers();
+  seeing();
   tasks();
   lists();
   defaults();

@@ -22,9 +22,10 @@ use crate::error::Result;
 
 const FORMAT: &str = concat!("gpusched rates 1 ", env!("CARGO_PKG_VERSION"));
 /// Seconds: 90 days, after which drivers and clocks may have changed.
-const STALE: u64 = 90 * 86_400;
+const STALE: u64 = 90 * DAY;
 /// Seconds that the clock of another machine with the same home may be ahead.
-const AHEAD: u64 = 86_400;
+const AHEAD: u64 = DAY;
+const DAY: u64 = 86_400;
 /// The newest are kept.
 const ENTRIES: usize = 1000;
 /// Bytes of a text of so many entries with long names, and more than that.
@@ -224,5 +225,233 @@ pub fn save(store: &dyn Store, learned: &Entries) {
     };
     if let Err(error) = store.replace(&renew) {
         log::info!("rates could not be remembered: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::device::{BackendKind, DeviceId, Health};
+    use crate::error::Error;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn device(backend: BackendKind, name: &str) -> DeviceInfo {
+        DeviceInfo {
+            id: DeviceId::new("X"),
+            backend,
+            ordinal: 0,
+            name: name.into(),
+            pci_bus_id: None,
+            compute_capability: None,
+            cpu_threads: None,
+            total_bytes: 1,
+            free_bytes: 1,
+            speed: None,
+            health: Health::Good,
+        }
+    }
+
+    fn known(rate: f64, samples: u64, when: u64) -> Known {
+        Known { rate, samples, when }
+    }
+
+    fn some() -> (Entries, [DeviceInfo; 2]) {
+        let devices = [device(BackendKind::Cuda, "H 200\tNVL"), device(BackendKind::Cpu, "")];
+        let mut entries = Entries::default();
+        entries.learned(&devices[0], 7, known(1.25e10, 57, NOW));
+        entries.learned(&devices[0], u32::MAX, known(1e-9, 1, NOW - 5));
+        entries.learned(&devices[1], 0, known(0.1 + 0.2, u64::MAX, NOW - STALE));
+        (entries, devices)
+    }
+
+    #[test]
+    fn what_is_printed_is_what_is_read() {
+        let (entries, devices) = some();
+        let read = Entries::parse(entries.print().as_bytes(), NOW).unwrap();
+        assert_eq!(read, entries);
+        assert_eq!(read.prior(&devices[0], 7), Some(1.25e10));
+        assert_eq!(read.prior(&devices[1], 0), Some(0.1 + 0.2));
+        assert_eq!(read.prior(&devices[1], 7), None);
+        assert_eq!(read.classes(), [0, 7, u32::MAX]);
+        let none = Entries::default();
+        assert_eq!(Entries::parse(none.print().as_bytes(), NOW), Ok(none));
+    }
+
+    #[test]
+    fn what_is_old_is_left_out() {
+        let (entries, _) = some();
+        let text = entries.print();
+        assert_eq!(Entries::parse(text.as_bytes(), NOW).unwrap().0.len(), 3);
+        assert_eq!(Entries::parse(text.as_bytes(), NOW + 1).unwrap().0.len(), 2);
+        assert_eq!(Entries::parse(text.as_bytes(), NOW + 2 * STALE).unwrap().0.len(), 0);
+        // A clock that is a little behind is no matter; one that is far behind knows that something is wrong.
+        assert!(Entries::parse(text.as_bytes(), NOW - AHEAD).is_ok());
+        assert!(Entries::parse(text.as_bytes(), NOW - AHEAD - 1).is_err());
+    }
+
+    #[test]
+    fn alike_devices_have_one_rate_and_absurd_ones_none() {
+        let card = device(BackendKind::Cuda, "card");
+        let mut entries = Entries::default();
+        entries.learned(&card, 0, known(10.0, 1, NOW));
+        entries.learned(&card, 0, known(20.0, 3, NOW));
+        assert_eq!(entries.prior(&card, 0), Some(17.5));
+        for rate in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1e300, 1e-300] {
+            entries.learned(&card, 1, known(rate, 1, NOW));
+        }
+        entries.learned(&card, 1, known(1.0, 0, NOW));
+        assert_eq!(entries.prior(&card, 1), None);
+    }
+
+    /// Entry line with one column replaced.
+    fn with(column: usize, value: &str) -> String {
+        let mut columns = ["cuda", "0", "1e10", "5", "1800000000", "card"];
+        columns[column] = value;
+        format!("{FORMAT}\n{}\nend 1\n", columns.join("\t"))
+    }
+
+    #[test]
+    fn a_text_with_anything_wrong_is_not_believed_at_all() {
+        assert!(Entries::parse(with(0, "cuda").as_bytes(), NOW).is_ok());
+        let columns = [
+            (1, ["", "-1", "4294967296", "x"]),
+            (2, ["NaN", "-1e10", "1e300", "inf"]),
+            (3, ["0", "-3", "1.5", "18446744073709551616"]),
+            (4, ["", "-1", "99999999999", "soon"]),
+        ];
+        for (column, values) in columns {
+            for value in values {
+                let text = with(column, value);
+                assert!(Entries::parse(text.as_bytes(), NOW).is_err(), "{text}");
+            }
+        }
+        for (text, why) in [
+            ("", "first line"),
+            ("gpusched rates 1 0.0.0\nend 0\n", "another version"),
+            (&format!("{FORMAT}\n"), "end is missing"),
+            (&format!("{FORMAT}\nend 1\n"), "last line"),
+            (&format!("{FORMAT}\nend 0"), "last line"),
+            (&format!("{FORMAT}\nend 0\nmore\n"), "last line"),
+            (&format!("{FORMAT}\ncuda\t0\t1\nend 1\n"), "line 2"),
+            (&"x".repeat(LARGEST + 1), "more than"),
+        ] {
+            let said = Entries::parse(text.as_bytes(), NOW).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
+        assert!(Entries::parse(b"\xff\xfe", NOW).unwrap_err().contains("no text"));
+    }
+
+    /// Whatever happens to the bytes, what comes out is nothing, or entries that are sane.
+    #[test]
+    fn no_mutation_of_a_file_gives_absurd_rates() {
+        let (entries, _) = some();
+        let text = entries.print().into_bytes();
+        // Every cut is noticed.
+        for end in 0..text.len() {
+            assert!(Entries::parse(&text[..end], NOW).is_err(), "{end} bytes");
+        }
+        let mut state = 1_u64;
+        let mut random = |below: usize| {
+            // Knuth's linear congruential generator; its upper bits.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let mut believed = 0;
+        for _ in 0..20_000 {
+            let mut bytes = text.clone();
+            for _ in 0..=random(3) {
+                let at = random(bytes.len());
+                match random(5) {
+                    0 => bytes[at] = random(256) as u8,
+                    1 => bytes.insert(at, b"\t\n0123456789-+eE.naif"[random(21)]),
+                    2 => drop(bytes.remove(at)),
+                    3 => bytes[at] ^= 1 << random(8),
+                    _ => bytes.extend_from_within(at..(at + 7).min(bytes.len())),
+                }
+            }
+            if let Ok(read) = Entries::parse(&bytes, NOW) {
+                believed += 1;
+                assert!(read.0.values().all(|known| SANE.contains(&known.rate) && known.samples > 0));
+                assert!(read.0.values().all(|known| known.when <= NOW + AHEAD));
+            }
+        }
+        // A digit of a rate or a letter of a name can change unnoticed, and no more than the policy shrinks.
+        assert!(believed > 0, "the mutations are too rough to test anything");
+    }
+
+    #[derive(Debug, Default)]
+    struct Memory(Mutex<Option<Vec<u8>>>);
+
+    impl Store for Memory {
+        fn load(&self) -> Result<Option<Vec<u8>>> {
+            Ok(self.0.lock().unwrap().clone())
+        }
+
+        fn replace(&self, renew: &dyn Fn(Option<&[u8]>) -> String) -> Result<()> {
+            let mut there = self.0.lock().unwrap();
+            let text = renew(there.as_deref());
+            *there = Some(text.into_bytes());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_another_process_saved_stays_and_the_newer_counts() {
+        let store = Arc::new(Memory::default());
+        let (a, b) = (device(BackendKind::Cuda, "a"), device(BackendKind::Cuda, "b"));
+        let time = now();
+        let mut first = Entries::default();
+        first.learned(&a, 0, known(1.0, 1, time));
+        first.learned(&b, 0, known(2.0, 1, time - 10));
+        save(&*store, &first);
+        let mut second = Entries::default();
+        second.learned(&a, 0, known(9.0, 1, time - 10));
+        second.learned(&b, 0, known(8.0, 1, time));
+        save(&*store, &second);
+        let cache = Cache::new(store.clone());
+        let all = cache.load();
+        assert_eq!((all.prior(&a, 0), all.prior(&b, 0)), (Some(1.0), Some(8.0)));
+        // Nothing learned changes nothing, and what is not sound is replaced.
+        *store.0.lock().unwrap() = Some(b"nonsense".to_vec());
+        save(&*store, &Entries::default());
+        assert_eq!(store.load().unwrap().unwrap(), b"nonsense");
+        assert_eq!(cache.load(), Entries::default());
+        save(&*store, &second);
+        assert_eq!(cache.load(), second);
+    }
+
+    #[test]
+    fn more_than_a_file_holds_is_cut_to_the_newest() {
+        let mut entries = Entries::default();
+        let card = device(BackendKind::Cuda, &"n".repeat(1000));
+        for class in 0..ENTRIES as u32 + 10 {
+            entries.learned(&card, class, known(1.0, 1, NOW - 20 + u64::from(class.min(10))));
+        }
+        let text = entries.print();
+        assert!(text.len() < LARGEST);
+        let read = Entries::parse(text.as_bytes(), NOW).unwrap();
+        assert_eq!((read.0.len(), read.prior(&card, 0)), (ENTRIES, None));
+    }
+
+    #[derive(Debug)]
+    struct Broken;
+
+    impl Store for Broken {
+        fn load(&self) -> Result<Option<Vec<u8>>> {
+            Err(Error::io("read", "rates".as_ref(), "broken"))
+        }
+
+        fn replace(&self, _: &dyn Fn(Option<&[u8]>) -> String) -> Result<()> {
+            Err(Error::io("write", "rates".as_ref(), "broken"))
+        }
+    }
+
+    #[test]
+    fn a_store_that_fails_is_as_good_as_none() {
+        assert_eq!(Cache::new(Arc::new(Broken)).load(), Entries::default());
+        save(&Broken, &some().0);
     }
 }

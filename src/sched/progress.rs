@@ -123,3 +123,129 @@ impl Core {
         outlook
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::task::{Exec, Task, TaskId};
+    use super::super::verdict::Attempt;
+    use super::*;
+    use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
+
+    const S: fn(u64) -> Duration = Duration::from_secs;
+
+    /// A state with so many devices of one slot, all unknown.
+    fn core(devices: u32) -> Core {
+        let device = |ordinal| DeviceInfo {
+            id: DeviceId::new(&format!("GPU-{ordinal}")),
+            backend: BackendKind::Cuda,
+            ordinal,
+            name: "paper".into(),
+            pci_bus_id: None,
+            compute_capability: None,
+            cpu_threads: None,
+            total_bytes: 1,
+            free_bytes: 1,
+            speed: None,
+            health: Health::Good,
+        };
+        Core::new((0..devices).map(|ordinal| (device(ordinal), 1)).collect())
+    }
+
+    fn submit(core: &mut Core, now: u64, work: Option<f64>) -> TaskId {
+        let task = Task { work, ..Task::new(|_: &Exec<'_>| Ok(())) };
+        core.admit(S(now), task).unwrap()
+    }
+
+    fn begin(core: &mut Core, now: u64, device: usize) -> (TaskId, u32) {
+        let assignment = core.take(S(now), device, 0, &|| u64::MAX).unwrap();
+        (assignment.id, assignment.attempt)
+    }
+
+    fn end(core: &mut Core, now: u64, device: usize, (id, attempt): (TaskId, u32)) {
+        core.judge(S(now), device, id, attempt, Attempt::Ran(Ok(())));
+        while let Some(ended) = core.ended.pop() {
+            core.publish(S(now), ended.id, ended.outcome);
+        }
+    }
+
+    fn eta_of(core: &Core, now: u64) -> Option<f64> {
+        core.progress(S(now)).eta.map(|eta| eta.as_secs_f64())
+    }
+
+    /// The numbers are whole seconds and small ratios: a millisecond is more than their rounding.
+    fn near(found: Option<f64>, wanted: f64) -> bool {
+        found.is_some_and(|found| (found - wanted).abs() < 1e-3)
+    }
+
+    #[test]
+    fn on_one_device_it_is_what_is_left_over_the_rate() {
+        let mut core = core(1);
+        for _ in 0..3 {
+            submit(&mut core, 5, Some(10.0));
+        }
+        let first = begin(&mut core, 5, 0);
+        // Nothing has ended, nothing is reported.
+        assert_eq!(eta_of(&core, 10), None);
+        end(&mut core, 25, 0, first);
+        // Half a unit a second.
+        assert!(near(eta_of(&core, 25), 40.0), "{:?}", eta_of(&core, 25));
+        let second = begin(&mut core, 25, 0);
+        assert!(near(eta_of(&core, 30), 35.0), "{:?}", eta_of(&core, 30));
+        // It says itself that it is slower than the first: 2 units in 5 s, so 20 s more; then the third.
+        core.tasks.get(second.0).unwrap().signal.report(0.2);
+        assert!(near(eta_of(&core, 30), 36.0), "{:?}", eta_of(&core, 30));
+        let told = core.progress(S(30));
+        assert_eq!((told.elapsed, told.work_total, told.work_done), (S(25), 30.0, 12.0));
+        // Late, and not heard of: it could end at any moment, the third takes what it takes.
+        core.tasks.get(second.0).unwrap().signal.report(0.0);
+        assert!(near(eta_of(&core, 1000), 20.0), "{:?}", eta_of(&core, 1000));
+    }
+
+    #[test]
+    fn devices_share_what_is_left_but_not_the_longest() {
+        let mut core = core(2);
+        for work in [4.0, 4.0, 2.0, 2.0, 2.0, 2.0] {
+            submit(&mut core, 0, Some(work));
+        }
+        let (a, b) = (begin(&mut core, 0, 0), begin(&mut core, 0, 1));
+        let took = |core: &Core, (id, _): (TaskId, u32)| core.tasks.get(id).unwrap().work.unwrap() as u64;
+        // Both do a unit a second.
+        let (a_took, b_took) = (took(&core, a), took(&core, b));
+        end(&mut core, a_took, 0, a);
+        end(&mut core, b_took, 1, b);
+        let left = (16 - a_took - b_took) as f64;
+        let longest: f64 = if a_took + b_took == 8 { 2.0 } else { 4.0 };
+        assert!(near(eta_of(&core, 4), (left / 2.0).max(longest)), "{:?}", eta_of(&core, 4));
+        core.retire(1, "of a test");
+        assert!(near(eta_of(&core, 4), left), "{:?}", eta_of(&core, 4));
+        submit(&mut core, 4, Some(100.0));
+        assert!(near(eta_of(&core, 4), left + 100.0));
+    }
+
+    #[test]
+    fn tasks_that_tell_no_work_count_as_the_mean() {
+        let mut core = core(1);
+        for _ in 0..4 {
+            submit(&mut core, 0, None);
+        }
+        let first = begin(&mut core, 0, 0);
+        assert_eq!(eta_of(&core, 3), None);
+        end(&mut core, 6, 0, first);
+        assert!(near(eta_of(&core, 6), 18.0), "{:?}", eta_of(&core, 6));
+        for at in [6, 12, 18] {
+            let next = begin(&mut core, at, 0);
+            end(&mut core, at + 6, 0, next);
+        }
+        assert_eq!(eta_of(&core, 24), Some(0.0));
+        assert_eq!(core.seen.tally.makespan(), S(24));
+        assert!(near(Some(core.seen.tally.lower_bound(&[1]).as_secs_f64()), 24.0));
+    }
+
+    #[test]
+    fn what_an_earlier_run_knew_tells_a_time_at_once() {
+        let mut core = core(1);
+        core.rates.remember(0, 0, 4.0);
+        submit(&mut core, 0, Some(10.0));
+        assert!(near(eta_of(&core, 0), 2.5), "{:?}", eta_of(&core, 0));
+    }
+}

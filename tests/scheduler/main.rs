@@ -8,4 +8,5 @@ mod memory;
 mod nested;
 mod order;
 mod ranges;
+mod seeing;
 mod storm;

@@ -1,0 +1,244 @@
+//! Progress, traces, bounds and remembered rates of schedulers that run.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gpusched::sched::{Builder, Exec, Progress, Scheduler, Store, Task, Wait};
+use gpusched::{Error, Result};
+use serde_json::Value;
+
+use crate::scripted::*;
+
+fn builder(devices: u32, slots: u32) -> Builder {
+    let mut builder = Scheduler::builder();
+    builder.devices = Some("all".into());
+    builder.slots = Some(slots);
+    builder.backends = Some(vec![Arc::new(Scripted::new(devices))]);
+    builder
+}
+
+fn trace(scheduler: &Scheduler) -> (Vec<u8>, Vec<Value>) {
+    let mut text = Vec::new();
+    scheduler.timeline().unwrap().write(&mut text).unwrap();
+    let value: Value = serde_json::from_slice(&text).unwrap();
+    let events = value["traceEvents"].as_array().unwrap().clone();
+    (text, events)
+}
+
+fn of<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["ph"] == kind).collect()
+}
+
+const NASTY: &str = "a \"b\" \\ \n\t\u{1} é 漢 \u{2028} \u{7f} 🦀 {}";
+
+#[test]
+fn a_trace_tells_every_attempt_and_how_it_ended() {
+    let scheduler = Builder { trace_events: 1000, ..builder(1, 1) }.build().unwrap();
+    let label = |label: &str, task: Task| Task { label: label.into(), ..task };
+    let well = Task { work: Some(1e300), device_bytes: 7, class: 3, ..quick() };
+    let well = scheduler.submit(label(NASTY, well)).unwrap();
+    let badly = || Task::new(|_: &Exec<'_>| Err(Error::Callback { code: 4 }));
+    let badly = scheduler.submit(label("bad", Task { retries: 1, ..badly() })).unwrap();
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    let gate = Gate::new();
+    let waiting = scheduler.submit(label("waits", gated(&gate))).unwrap();
+    gate.came(1);
+    let (text, events) = trace(&scheduler);
+    let bars: BTreeMap<String, Vec<&Value>> =
+        of(&events, "X").into_iter().fold(BTreeMap::new(), |mut map, bar| {
+            map.entry(bar["name"].as_str().unwrap().to_owned()).or_default().push(bar);
+            map
+        });
+    let ends = |name: &str| -> Vec<&str> {
+        bars[name].iter().map(|bar| bar["args"]["ended"].as_str().unwrap()).collect()
+    };
+    assert_eq!(ends(NASTY), ["done"]);
+    assert_eq!(ends("bad"), ["retried", "failed"]);
+    assert_eq!(ends("waits"), ["running"]);
+    let args = &bars[NASTY][0]["args"];
+    assert_eq!(args["task"], format!("{:#018x}", well.0));
+    assert_eq!(
+        (args["work"].as_f64(), args["bytes"].as_u64(), args["class"].as_u64()),
+        (Some(1e300), Some(7), Some(3))
+    );
+    assert_eq!(bars["bad"][1]["args"]["attempt"], 2);
+    let leased: Vec<u64> =
+        of(&events, "C").iter().map(|event| event["args"]["bytes"].as_u64().unwrap()).collect();
+    assert_eq!(leased[..2], [7, 0]);
+    let flags: Vec<&str> = of(&events, "i").iter().map(|event| event["name"].as_str().unwrap()).collect();
+    assert!(flags[0].contains("tried again") && flags[1].contains("failed on cuda:0"), "{flags:?}");
+    let names: Vec<&Value> = of(&events, "M").iter().map(|event| &event["args"]["name"]).collect();
+    assert!(names.contains(&&"cuda:0 scripted".into()) && names.contains(&&"slot 0".into()), "{names:?}");
+
+    // Another reader of JSON, where there is one.
+    let python =
+        Command::new("python3").args(["-m", "json.tool"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+    if let Ok(mut python) = python {
+        std::io::Write::write_all(&mut python.stdin.take().unwrap(), &text).unwrap();
+        assert!(python.wait().unwrap().success());
+    }
+    gate.open();
+    assert_eq!(wait(&scheduler, waiting), Ok(Wait::Done));
+    assert!(wait(&scheduler, badly).is_err());
+    let (_, events) = trace(&scheduler);
+    assert!(of(&events, "X").iter().all(|bar| bar["args"]["ended"] != "running"));
+}
+
+/// Of one row: begin and end in microseconds. The trace tells nanoseconds, so there is nothing to forgive.
+#[test]
+fn nothing_overlaps_on_a_row_even_where_tasks_wait_for_others() {
+    let scheduler = Arc::new(Builder { trace_events: 1000, ..builder(2, 2) }.build().unwrap());
+    for _ in 0..20 {
+        let weak = Arc::downgrade(&scheduler);
+        let nested = Task::new(move |_: &Exec<'_>| {
+            let scheduler = weak.upgrade().unwrap();
+            let inner = scheduler.submit(Task { work: Some(1.0), ..quick() }).unwrap();
+            scheduler.wait(inner, None).map(drop)
+        });
+        scheduler.submit(Task { work: Some(1.0), ..nested }).unwrap();
+    }
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    let (_, events) = trace(&scheduler);
+    let bars = of(&events, "X");
+    assert_eq!(bars.len(), 40);
+    let mut rows: BTreeMap<(u64, u64), Vec<(f64, f64)>> = BTreeMap::new();
+    for bar in bars {
+        let number = |key: &str| bar[key].as_f64().unwrap();
+        let row = (bar["pid"].as_u64().unwrap(), bar["tid"].as_u64().unwrap());
+        rows.entry(row).or_default().push((number("ts"), number("ts") + number("dur")));
+    }
+    for (row, mut bars) in rows {
+        bars.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // Sums of microseconds as doubles are exact to less than a nanosecond here.
+        assert!(bars.windows(2).all(|pair| pair[0].1 <= pair[1].0 + 1e-3), "{row:?}: {bars:?}");
+    }
+}
+
+#[test]
+fn a_trace_keeps_no_more_than_it_was_told_to() {
+    let scheduler = Builder { trace_events: 5, ..builder(1, 1) }.build().unwrap();
+    for _ in 0..20 {
+        scheduler.submit(Task { work: Some(1.0), ..quick() }).unwrap();
+    }
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    let timeline = scheduler.timeline().unwrap();
+    let (_, events) = trace(&scheduler);
+    assert_eq!(events.iter().filter(|event| event["ph"] != "M").count(), 5);
+    assert!(timeline.left_out() >= 15, "{}", timeline.left_out());
+    assert!(matches!(builder(1, 1).build().unwrap().timeline(), Err(Error::Argument { .. })));
+}
+
+#[test]
+fn progress_counts_tasks_and_work() {
+    let scheduler = builder(1, 1).build().unwrap();
+    let told = scheduler.progress().unwrap();
+    assert_eq!((told.elapsed, told.eta), (Duration::ZERO, Some(Duration::ZERO)));
+    let gate = Gate::new();
+    let half = {
+        let gate = gate.clone();
+        Task::new(move |exec: &Exec<'_>| {
+            exec.report(0.5);
+            gate.pass();
+            Ok(())
+        })
+    };
+    scheduler.submit(Task { work: Some(8.0), ..half }).unwrap();
+    gate.came(1);
+    let bad = Task::new(|_: &Exec<'_>| Err(Error::Callback { code: 1 }));
+    scheduler.submit(Task { work: Some(2.0), ..bad }).unwrap();
+    let told = scheduler.progress().unwrap();
+    assert_eq!((told.queued, told.running, told.done), (1, 1, 0));
+    assert_eq!((told.work_total, told.work_done), (10.0, 4.0));
+    // By what the running task reports of itself: as long as it took for the first half, and a quarter more.
+    assert!(told.eta.is_some_and(|eta| !eta.is_zero()), "{told:?}");
+    gate.open();
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    let told = scheduler.progress().unwrap();
+    assert_eq!((told.queued, told.running, told.done, told.failed), (0, 0, 1, 1));
+    assert_eq!((told.work_total, told.work_done, told.eta), (10.0, 10.0, Some(Duration::ZERO)));
+    let stats = scheduler.stats().unwrap();
+    assert!(0 < stats.lower_bound_ns && stats.lower_bound_ns <= stats.makespan_ns, "{stats:?}");
+}
+
+#[test]
+fn progress_is_told_while_somebody_listens_and_the_listener_may_ask_back() {
+    let scheduler = Arc::new(builder(1, 1).build().unwrap());
+    let gate = Gate::new();
+    let id = scheduler.submit(gated(&gate)).unwrap();
+    gate.came(1);
+    let (tell, told) = channel();
+    let inside = Arc::downgrade(&scheduler);
+    let listener = move |progress: &Progress| {
+        let scheduler = inside.upgrade().unwrap();
+        let refused = scheduler.shutdown();
+        let _ = tell.send((*progress, scheduler.info(id).unwrap().attempts, refused));
+    };
+    scheduler.on_progress(Duration::from_millis(1), Some(listener)).unwrap();
+    let (progress, attempts, refused) = told.recv_timeout(LONG.unwrap()).unwrap();
+    assert_eq!((progress.running, attempts), (1, 1));
+    assert!(matches!(refused, Err(Error::Deadlock { .. })), "{refused:?}");
+    scheduler.on_progress(Duration::ZERO, None::<fn(&Progress)>).unwrap();
+    // It is gone, and with it what it held.
+    while told.try_recv().is_ok() {}
+    assert_eq!(told.recv_timeout(LONG.unwrap()), Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
+    gate.open();
+}
+
+#[test]
+fn a_scheduler_that_ends_tells_nothing_any_more() {
+    for end_it in [|scheduler: Scheduler| drop(scheduler.shutdown()), drop::<Scheduler>] {
+        let scheduler = builder(1, 1).build().unwrap();
+        let (tell, told) = channel();
+        let listener = move |_: &Progress| {
+            let _ = tell.send(());
+        };
+        scheduler.on_progress(Duration::from_millis(1), Some(listener)).unwrap();
+        told.recv_timeout(LONG.unwrap()).unwrap();
+        end_it(scheduler);
+        while told.try_recv().is_ok() {}
+        assert_eq!(told.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected));
+    }
+}
+
+#[derive(Debug, Default)]
+struct Memory(Mutex<Option<Vec<u8>>>);
+
+impl Store for Memory {
+    fn load(&self) -> Result<Option<Vec<u8>>> {
+        Ok(self.0.lock().unwrap().clone())
+    }
+
+    fn replace(&self, renew: &dyn Fn(Option<&[u8]>) -> String) -> Result<()> {
+        let mut there = self.0.lock().unwrap();
+        let text = renew(there.as_deref());
+        *there = Some(text.into_bytes());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_later_scheduler_knows_the_rates_of_an_earlier_one() {
+    let store = Arc::new(Memory::default());
+    let work = |class, task| Task { work: Some(5.0), class, ..task };
+    let first = Builder { rates: Some(store.clone()), ..builder(1, 1) }.build().unwrap();
+    first.submit(work(3, quick())).unwrap();
+    assert_eq!(first.wait_all(LONG), Ok(Wait::Done));
+    assert_eq!(store.load(), Ok(None));
+    first.shutdown().unwrap();
+    let text = String::from_utf8(store.load().unwrap().unwrap()).unwrap();
+    assert!(text.contains("cuda\t3\t") && text.contains("\tscripted\nend 1\n"), "{text}");
+
+    // So it can tell a time before any task has ended; without, or for another class, it can't.
+    for (rates, class, knows) in [(Some(store.clone()), 3, true), (Some(store), 4, false), (None, 3, false)] {
+        let rates = rates.map(|store| store as _);
+        let later = Builder { rates, ..builder(1, 1) }.build().unwrap();
+        let gate = Gate::new();
+        later.submit(work(class, gated(&gate))).unwrap();
+        gate.came(1);
+        assert_eq!(later.progress().unwrap().eta.is_some(), knows, "class {class}");
+        gate.open();
+    }
+}
