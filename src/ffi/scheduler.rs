@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::device::health_of;
 use super::handle::{Handles, Last};
-use super::input::{Filled, Growing, Place, bits, path, read_or_default, text};
+use super::input::{Filled, Growing, Place, path, read_or_default, text};
 use super::status::{SCHED_CANCELLED, SCHED_OK, SCHED_PENDING, done, guard, sched_status_t};
 use crate::error::{Error, Result};
 use crate::io::kept::Kept;
@@ -174,7 +174,9 @@ pub unsafe extern "C" fn sched_create(
             let rates = (!config.rates_path.is_null()).then(|| path("rates_path", config.rates_path));
             (config, Place::new("out", out)?, text(config.devices), rates.transpose()?)
         };
-        bits("reserved of sched_config_t", config.reserved, 0)?;
+        if config.reserved != 0 {
+            return Err(Error::argument("reserved of sched_config_t", config.reserved, "0"));
+        }
         let mut builder = Scheduler::builder();
         builder.devices = devices.map(|text| text.into_owned());
         builder.slots = (config.slots != 0).then_some(config.slots);

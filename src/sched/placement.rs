@@ -17,6 +17,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use log::Level;
+
 use super::policy::{GAIN, HORIZON, LATE, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, is_odd, remaining};
 use super::state::{Core, Entry, Running, Watched};
 use super::task::{DeviceMask, Job, Role, Signal, State, TaskId};
@@ -396,6 +398,7 @@ impl Core {
         } else {
             self.counts.copies += 1;
         }
+        let copy = (entry.copies > 0).then(|| format!("{} is started once more, on ", entry.name()));
         entry.copies += 1;
         let device = &mut self.devices[index];
         device.begun = now;
@@ -407,6 +410,11 @@ impl Core {
         device.running.push(Running::new(id, entry, now, lease, company, watched));
         let (attempt, context) = (entry.attempts, device.context);
         let signal = entry.signal.clone();
+        if let Some(text) = copy {
+            let place = self.devices[index].info.label();
+            self.seen.now = now;
+            self.note(Level::Info, index, text + &place);
+        }
         self.seen.leased(now, index, &self.devices[index]);
         Some(Assignment { id, attempt, job, signal, context })
     }

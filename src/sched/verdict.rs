@@ -200,7 +200,7 @@ impl Core {
             // What a slot gets of the device changes with their number.
             device.context += 1;
             let text = format!("{} runs {slots} tasks at a time from now on", device.info.label());
-            self.notes.push((Level::Info, text));
+            self.note(Level::Info, index, text);
         }
     }
 
