@@ -109,6 +109,11 @@ pub enum DeviceFault {
 }
 
 impl Error {
+    /// Whether it says something of the device, and not only of the task.
+    pub fn is_of_device(&self) -> bool {
+        matches!(self, Error::Device { .. } | Error::NoMemory { .. } | Error::Resources { .. })
+    }
+
     pub fn argument(
         what: impl Into<String>,
         value: impl std::fmt::Display,

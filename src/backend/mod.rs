@@ -26,10 +26,10 @@ pub trait Backend: Send + Sync {
 pub trait Queue {
     /// Makes the device current on this thread. Called before every task,
     /// because the task before may have changed it.
-    fn enter(&mut self) -> Result<()>;
+    fn enter(&self) -> Result<()>;
 
     /// Waits until all that the task put on the queue is done.
-    fn finish(&mut self) -> Result<()>;
+    fn finish(&self) -> Result<()>;
 
     /// What a task's code works with.
     fn lane(&self) -> Lane<'_>;

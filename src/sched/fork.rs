@@ -1,18 +1,19 @@
 //! Notices that the process was forked: threads do not live on in a child.
 
+use crate::backend::cpu::forks;
 use crate::error::{Error, Result};
 
 /// The process in which it was made.
 #[derive(Debug, Clone, Copy)]
-pub struct Birthplace(u32);
+pub struct Birthplace(u64);
 
 impl Birthplace {
     pub fn here() -> Self {
-        Birthplace(std::process::id())
+        Birthplace(forks())
     }
 
     pub fn is_here(self) -> bool {
-        self.0 == std::process::id()
+        self.0 == forks()
     }
 
     pub fn check(self) -> Result<()> {

@@ -1,12 +1,20 @@
 //! Tasks, and the workers that run them: one worker thread a (device, slot).
 //!
-//! The scheduler knows nothing of what its tasks compute. All of its state stands under one
-//! mutex; `state.rs` has the protocol.
+//! The scheduler knows nothing of what its tasks compute. It has two tiers. Tasks that state something are
+//! *planned*: their state stands under one mutex (`state.rs`). Tasks that state nothing are *light*: they go
+//! through queues of their own (`light/`). The same workers run both (`worker.rs`) and sleep in one
+//! place (`park.rs`).
 
 mod cache;
+mod common;
+mod crew;
 mod eta;
 mod fork;
+mod graph;
+mod life;
+mod light;
 mod ordered;
+mod park;
 mod placement;
 mod policy;
 mod process;
@@ -14,6 +22,7 @@ mod progress;
 mod range;
 mod rates;
 mod registry;
+mod rooms;
 mod scheduler;
 mod seen;
 mod settings;
@@ -21,11 +30,13 @@ pub mod simulation;
 mod slots;
 mod state;
 mod stats;
+mod sync;
 mod tally;
 mod task;
 mod teller;
 mod trace;
 mod verdict;
+mod waiting;
 mod watch;
 mod worker;
 

@@ -21,14 +21,15 @@ use log::Level;
 
 use super::policy::{GAIN, HORIZON, LATE, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, is_odd, remaining};
 use super::state::{Core, Entry, Running, Watched};
-use super::task::{DeviceMask, Job, Role, Signal, State, TaskId};
+use super::task::{DeviceMask, Job, Role, State, Task, TaskId, Told};
+use crate::error::{Error, Result};
 
 /// What a worker takes away to run.
 pub struct Assignment {
     pub id: TaskId,
     pub attempt: u32,
     pub job: Arc<dyn Job>,
-    pub signal: Arc<Signal>,
+    pub signal: Arc<Told>,
     /// A queue that was opened in an older context of the device is of no use any more.
     pub context: u32,
 }
@@ -55,7 +56,7 @@ impl Fitting<'_> {
         let device = &core.devices[self.index];
         let company = !device.running.is_empty() || self.promised > 0;
         let bytes = entry.device_bytes;
-        let fits = !company
+        let fits = !company && !(entry.alone && device.light)
             || !entry.alone && (bytes == 0 || bytes <= *self.free.get_or_insert_with(self.free_bytes));
         let room = device.ledger.limit() - device.ledger.leased();
         if fits && self.promised.saturating_add(bytes) <= room {
@@ -369,11 +370,43 @@ impl Core {
             && device.ledger.limit() - device.ledger.leased() >= entry.device_bytes
     }
 
-    /// Nothing can go on: all that runs waits for tasks, and no ready task can begin beside it.
-    pub fn stuck(&self) -> bool {
-        self.counts.running == self.blocked
-            && self.pausing.is_empty()
+    /// No task can begin beside what runs.
+    pub fn nothing_can_begin(&self) -> bool {
+        self.pausing.is_empty()
             && self.ready.values().all(|&id| !(0..self.devices.len()).any(|index| self.would_fit(index, id)))
+    }
+
+    /// The priority that the first ready task was given by its caller.
+    pub fn best_priority(&self) -> Option<i32> {
+        let (rank, &id) = self.ready.first_key_value()?;
+        let raised = self.tasks.get(id).map_or(0, |entry| entry.raised);
+        Some(rank.priority().saturating_sub_unsigned(raised))
+    }
+
+    /// Whether nothing that is not planned may begin on a device.
+    pub fn is_kept(&self, index: usize) -> bool {
+        let device = &self.devices[index];
+        let alone = |id: TaskId| self.tasks.get(id).is_ok_and(|entry| entry.alone);
+        device.poisoned || device.hold.is_some_and(alone) || device.running.iter().any(|run| run.alone)
+    }
+
+    /// A task that failed outside of the plan goes on inside, as if it had begun here then. It is to be judged
+    /// next, as attempt 1.
+    pub fn adopt(
+        &mut self,
+        began: Duration,
+        task: Task,
+        index: usize,
+        slot: u32,
+        company: bool,
+    ) -> Result<TaskId> {
+        let id = self.admit(began, task)?;
+        if self.begin(began, index, slot, id).is_none() {
+            self.finish(id, Err(Error::Cancelled));
+        } else if let Some(run) = self.devices[index].running.last_mut() {
+            run.company |= company;
+        }
+        Ok(id)
     }
 
     fn begin(&mut self, now: Duration, index: usize, slot: u32, id: TaskId) -> Option<Assignment> {
@@ -405,7 +438,7 @@ impl Core {
         for run in &mut device.running {
             run.company = true;
         }
-        let company = !device.running.is_empty();
+        let company = !device.running.is_empty() || device.light;
         let watched = Watched::InTime(late.map(|late| now + late));
         device.running.push(Running::new(id, entry, now, lease, company, watched));
         let (attempt, context) = (entry.attempts, device.context);

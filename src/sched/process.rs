@@ -6,8 +6,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::common::Shared;
 use super::scheduler::Scheduler;
-use super::worker::Shared;
 use crate::error::{Error, Result};
 
 struct Current {
@@ -86,7 +86,7 @@ pub(super) fn give_back(shared: &Arc<Shared>) -> bool {
 pub(super) fn kept() -> Result<&'static Scheduler> {
     static KEPT: OnceLock<Scheduler> = OnceLock::new();
     match KEPT.get() {
-        Some(kept) => Ok(kept),
+        Some(kept) => kept.check_process().map(|()| kept),
         None => {
             let held = hold()?;
             Ok(KEPT.get_or_init(|| held))

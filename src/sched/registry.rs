@@ -1,7 +1,8 @@
 //! Where tasks are kept, under ids that can go stale but never mean another task.
 //!
-//! An id holds 30 bits of position, 22 bits of generation (how often the position was used) and
-//! 12 bits that differ between the schedulers of a process. Generations begin at 1, so 0 is no id.
+//! An id holds 30 bits of position, the highest of which tells light tasks from planned ones, 22 bits of
+//! generation (how often the position was used) and 12 bits that differ between the schedulers of a
+//! process. Generations begin at 1, so 0 is no id.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +11,27 @@ use crate::error::{Error, Result};
 
 const POSITION_BITS: u32 = 30;
 const GENERATION_BITS: u32 = 22;
-const GENERATIONS: u64 = 1 << GENERATION_BITS;
+pub const GENERATIONS: u64 = 1 << GENERATION_BITS;
+/// The positions that each tier has.
+pub const POSITIONS: usize = 1 << (POSITION_BITS - 1);
+/// Bit of the ids of light tasks.
+pub const LIGHT: u64 = POSITIONS as u64;
+
+/// What tells the ids of one registry from those of others.
+pub fn tag() -> u64 {
+    static REGISTRIES: AtomicU64 = AtomicU64::new(0);
+    REGISTRIES.fetch_add(1, Ordering::Relaxed) % (1 << (64 - POSITION_BITS - GENERATION_BITS))
+}
+
+pub fn id(tag: u64, generation: u64, position: usize) -> u64 {
+    (tag << GENERATION_BITS | generation) << POSITION_BITS | position as u64
+}
+
+/// Tag, generation and position of an id, the bit of the light ones left out.
+pub fn parts(TaskId(id): TaskId) -> (u64, u64, usize) {
+    let generation = id >> POSITION_BITS & (GENERATIONS - 1);
+    (id >> (POSITION_BITS + GENERATION_BITS), generation, (id & (LIGHT - 1)) as usize)
+}
 
 pub struct Registry<T> {
     tag: u64,
@@ -25,15 +46,13 @@ struct Slot<T> {
 
 impl<T> Registry<T> {
     pub fn new() -> Self {
-        static SCHEDULERS: AtomicU64 = AtomicU64::new(0);
-        let tag = SCHEDULERS.fetch_add(1, Ordering::Relaxed) % (1 << (64 - POSITION_BITS - GENERATION_BITS));
-        Registry { tag, slots: Vec::new(), free: Vec::new() }
+        Registry { tag: tag(), slots: Vec::new(), free: Vec::new() }
     }
 
     pub fn insert(&mut self, value: T) -> Result<TaskId> {
         let position = match self.free.pop() {
             Some(position) => position,
-            None if self.slots.len() < 1 << POSITION_BITS => {
+            None if self.slots.len() < POSITIONS => {
                 self.slots.push(Slot { generation: 0, value: None });
                 self.slots.len() - 1
             }
@@ -75,7 +94,7 @@ impl<T> Registry<T> {
     }
 
     fn id(&self, generation: u64, position: usize) -> TaskId {
-        TaskId((self.tag << GENERATION_BITS | generation) << POSITION_BITS | position as u64)
+        TaskId(id(self.tag, generation, position))
     }
 
     fn position(&self, TaskId(id): TaskId) -> Result<usize> {

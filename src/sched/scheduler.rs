@@ -1,20 +1,20 @@
 //! The scheduler as its callers see it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use super::common::{Book, Shared, discard};
+use super::light::{CLOSED, Code, Entered, Item, NO_DEVICE, STOPPING, Slot, Slots};
 use super::ordered::Line;
 use super::process::{self, Holding};
+use super::rooms::ALL;
 use super::settings::Builder;
-use super::state::Core;
 use super::stats::Stats;
-use super::task::{Signal, Task, TaskId, TaskInfo, Wait};
-use super::worker::{Book, Inside, Shared};
+use super::sync::lock;
+use super::task::{Task, TaskId, TaskInfo, Told, Wait};
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
-
-/// Tasks that may wait for other tasks inside their code at a time; each may cost a worker more.
-const SUBSTITUTES: u32 = 64;
 
 /// Runs tasks on the devices that it was given. Any method may be called from any thread.
 /// Dropping it cancels what is queued, asks what runs to stop, and waits.
@@ -22,6 +22,14 @@ pub struct Scheduler {
     pub(super) shared: Arc<Shared>,
     holding: Mutex<Holding>,
     line: Line,
+}
+
+/// What a waiter watches; it stays when the task is released meanwhile.
+enum Watch<'a> {
+    Planned(Arc<Told>),
+    Light(&'a Slot, u64, TaskId),
+    /// It has ended, and is not watched any more.
+    Ended(Result<Wait>),
 }
 
 impl Scheduler {
@@ -54,17 +62,13 @@ impl Scheduler {
     /// One that was made for others to hold, too: dropping it ends nothing if it is `held`.
     pub(super) fn leave_to(self, held: &Arc<Shared>) {
         if Arc::ptr_eq(&self.shared, held) {
-            *self.holding() = Holding::GivenBack;
+            *lock(&self.holding) = Holding::GivenBack;
         }
-    }
-
-    fn holding(&self) -> MutexGuard<'_, Holding> {
-        self.holding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives back what is shared; whether nobody else has it, so that its end is ours to bring about.
     fn alone(&self) -> bool {
-        let mut holding = self.holding();
+        let mut holding = lock(&self.holding);
         if *holding == Holding::Held {
             *holding = if process::give_back(&self.shared) { Holding::Own } else { Holding::GivenBack };
         }
@@ -83,85 +87,251 @@ impl Scheduler {
 
     /// Takes a task. Refused at once, with the numbers, if no device could ever run it.
     pub fn submit(&self, task: Task) -> Result<TaskId> {
+        if task.is_light() {
+            return self.submit_light(task.job, task.detached);
+        }
         let ordered = task.ordered;
-        let id = self.take(task)?;
+        let mut book = self.lock()?;
+        self.check(&book, &task)?;
+        let id = self.admit(&mut book, task)?;
         if ordered {
             self.line.push(id);
         }
+        self.shared.settle(book);
+        self.fail_if_deserted();
         Ok(id)
     }
 
-    /// Takes all of these tasks, or, with the error of the first that is refused, none.
+    /// Takes all of the tasks, or none: then the error is that of the first that can't be taken.
     pub fn submit_many(&self, tasks: Vec<Task>) -> Result<Vec<TaskId>> {
-        let core = self.lock()?;
-        if core.closed {
-            return Err(Error::Shutdown { what: "submitting tasks" });
+        let mut book = self.lock()?;
+        for task in &tasks {
+            self.check(&book, task)?;
         }
-        tasks.iter().try_for_each(|task| core.check(task))?;
-        drop(core);
+        let me = self.shared.me();
+        let hand = me.as_ref().map(|me| &me.hand);
+        let light = tasks.iter().filter(|task| task.is_light()).count() as u64;
+        let phase = self.accept(hand, light)?;
+        let now = self.shared.clock();
         let mut ids = Vec::with_capacity(tasks.len());
+        let mut items = Vec::with_capacity(light as usize);
+        let mut ordered = Vec::new();
+        let mut failed = None;
         for task in tasks {
-            match self.submit(task) {
-                Ok(id) => ids.push(id),
+            let in_line = task.ordered;
+            let taken = if task.is_light() {
+                self.shared.light.slots.take().map(|(slot, position)| {
+                    let generation = slot.fill(Some(task.job), task.detached, phase, now);
+                    let id = self.shared.light.slots.id(position, generation);
+                    items.push(id);
+                    id
+                })
+            } else {
+                self.admit(&mut book, task)
+            };
+            match taken {
+                Ok(id) => {
+                    ids.push(id);
+                    ordered.extend(in_line.then_some(id));
+                }
                 Err(error) => {
-                    for id in ids {
-                        let _ = self.cancel(id).and_then(|()| self.release(id));
-                    }
-                    return Err(error);
+                    failed = Some(error);
+                    break;
                 }
             }
         }
+        if let Some(error) = failed {
+            return Err(self.withdraw(book, ids, light, phase, error));
+        }
+        ordered.into_iter().for_each(|id| self.line.push(id));
+        for id in items {
+            self.shared.light.queues.push(hand, Item::Known(id));
+        }
+        self.shared.settle(book);
+        self.after_push();
         Ok(ids)
     }
 
-    fn take(&self, task: Task) -> Result<TaskId> {
-        let mut core = self.lock()?;
-        if core.closed {
+    /// Takes back what a half-way refused list has left; nothing of it has begun.
+    fn withdraw(
+        &self,
+        mut book: MutexGuard<'_, Book>,
+        ids: Vec<TaskId>,
+        light: u64,
+        phase: u8,
+        error: Error,
+    ) -> Error {
+        for &id in ids.iter().filter(|id| !Slots::is_light(**id)) {
+            let _ = book.core.cancel(id);
+        }
+        self.shared.settle(book);
+        let mut left = light;
+        for id in ids {
+            if let Ok((slot, generation)) = self.shared.light.slots.find(id)
+                && let Some((code, phase)) = slot.withdraw(generation)
+            {
+                discard(code);
+                self.shared.end_light(None, slot, id, phase, Err(Error::Cancelled), self.shared.clock());
+                left -= 1;
+            }
+            let _ = self.release(id);
+        }
+        self.shared.light.refuse(left);
+        self.shared.count_ended(None, phase, left);
+        error
+    }
+
+    /// Runs a task that nobody will ask for: it has no id.
+    pub fn submit_unknown(&self, code: Code) -> Result<()> {
+        self.shared.born.check()?;
+        let me = self.shared.me();
+        let hand = me.as_ref().map(|me| &me.hand);
+        let phase = self.accept(hand, 1)?;
+        self.shared.light.queues.push(hand, Item::Loose { code, phase });
+        self.after_push();
+        Ok(())
+    }
+
+    /// Takes a task of which nothing is stated.
+    pub fn submit_light(&self, code: Code, detached: bool) -> Result<TaskId> {
+        self.shared.born.check()?;
+        let me = self.shared.me();
+        let hand = me.as_ref().map(|me| &me.hand);
+        let light = &self.shared.light;
+        let phase = self.accept(hand, 1)?;
+        let (slot, position) = light.slots.take().inspect_err(|_| self.refuse(phase, 1))?;
+        let generation = slot.fill(Some(code), detached, phase, self.shared.clock());
+        let id = light.slots.id(position, generation);
+        light.queues.push(hand, Item::Known(id));
+        self.after_push();
+        Ok(id)
+    }
+
+    fn accept(&self, hand: Option<&super::light::Hand>, tasks: u64) -> Result<u8> {
+        self.shared.light.accept(hand, tasks).map_err(|(phase, gate)| {
+            self.refuse(phase, tasks);
+            self.shared.refusal(gate)
+        })
+    }
+
+    #[cold]
+    fn refuse(&self, phase: u8, tasks: u64) {
+        self.shared.light.refuse(tasks);
+        self.shared.count_ended(None, phase, tasks);
+    }
+
+    /// After items were pushed: somebody comes for them, or nobody ever will.
+    fn after_push(&self) {
+        self.shared.call_any();
+        if self.shared.light.gate.load(Ordering::SeqCst) & NO_DEVICE != 0 {
+            self.shared.end_all_queued();
+        }
+        self.fail_if_deserted();
+    }
+
+    /// The system gives no thread at all.
+    fn fail_if_deserted(&self) {
+        if self.shared.crew.is_deserted() {
+            self.shared.fail_deserted();
+        }
+    }
+
+    fn check(&self, book: &Book, task: &Task) -> Result<()> {
+        if book.core.closed {
             return Err(Error::Shutdown { what: "submitting a task" });
         }
-        core.check(&task)?;
-        let id = core.admit(self.shared.now(), task)?;
-        self.shared.call_workers(&mut core);
-        if !core.ready.is_empty() && core.staff.iter().all(|staff| staff.workers == 0) {
-            core.finish(id, Err(Error::Internal("the system gives the scheduler no thread".into())));
+        for &before in task.after.iter().filter(|before| Slots::is_light(**before)) {
+            self.shared.light.slots.find(before)?;
         }
-        if !core.ended.is_empty() || !core.notes.is_empty() {
-            self.shared.settle(core);
+        book.core.check(task)
+    }
+
+    fn admit(&self, book: &mut Book, mut task: Task) -> Result<TaskId> {
+        for before in &mut task.after {
+            *before = self.shared.in_plan(book, *before)?;
         }
-        Ok(id)
+        let now = self.shared.now();
+        book.core.admit(now, task)
     }
 
     /// `Err` if the task failed (with the task's own error) or can't be waited for: it is detached,
     /// released, of another scheduler, or the very task that the caller is in. `None` waits for ever;
     /// zero looks and returns. Any number of threads may wait for a task, any number of times.
     ///
-    /// From inside a task, another worker may use the caller's slot meanwhile, and a wait that could
-    /// never end is [`Error::Deadlock`].
+    /// From inside a task, what it has itself submitted may run on top of it, another worker may use the
+    /// caller's slot meanwhile, and a wait that could never end is [`Error::Deadlock`].
     pub fn wait(&self, id: TaskId, timeout: Option<Duration>) -> Result<Wait> {
-        let signal = self.signal_of(id)?;
-        if self.shared.inside().is_some_and(|inside| inside.task == id) {
-            return Err(Error::Deadlock { what: "wait", why: "a task can't wait for itself".into() });
+        self.shared.born.check()?;
+        let watch = self.watch(id)?;
+        if let Watch::Ended(outcome) = watch {
+            return outcome;
         }
-        self.wait_for(timeout, |_| signal.outcome.get().cloned())?.unwrap_or(Ok(Wait::Pending))
+        if self.shared.inside().is_some_and(|me| me.frames().contains(&id)) {
+            self.unwatch(watch);
+            let why = "a task can't wait for itself, nor for one that waits for it";
+            return Err(Error::Deadlock { what: "wait", why: why.into() });
+        }
+        let waited = self.shared.wait_until(&[id], timeout, || watch.is_ended().then_some(()));
+        let outcome = self.unwatch(watch);
+        waited?;
+        outcome.unwrap_or(Ok(Wait::Pending))
     }
 
     /// Waits until every task submitted so far has ended; their outcomes stay to be asked for.
     /// Not possible from inside a task, which would wait for itself.
     pub fn wait_all(&self, timeout: Option<Duration>) -> Result<Wait> {
-        let mark = self.lock()?.mark();
+        let planned = self.lock()?.core.mark();
         self.not_inside("wait_all")?;
-        let all = self.wait_for(timeout, |core| core.all_ended_before(mark).then_some(()))?;
-        Ok(if all.is_some() { Wait::Done } else { Wait::Pending })
+        let shared = &self.shared;
+        let counts = &shared.light.queues;
+        shared.waiting_for_all.fetch_add(1, Ordering::SeqCst);
+        let mark = shared.light.tally.start_waiting(counts);
+        let look = || {
+            let seen = shared.light.tally.look(mark, counts);
+            if seen.drained && shared.waiting_for_all.load(Ordering::SeqCst) > 1 {
+                shared.rooms.ring(ALL);
+            }
+            (seen.done && shared.lock().core.all_ended_before(planned)).then_some(())
+        };
+        let mut all = shared.wait_until(&[ALL], timeout, look);
+        while let Ok(None) = all
+            && shared.light.is_ending()
+        {
+            // All have ended, and the last are about to be counted.
+            std::thread::yield_now();
+            all = Ok(look());
+        }
+        shared.light.tally.stop_waiting();
+        shared.waiting_for_all.fetch_sub(1, Ordering::SeqCst);
+        Ok(if all?.is_some() { Wait::Done } else { Wait::Pending })
     }
 
     /// The position in `ids` of a task that has ended, whatever its outcome. `None`: the time was up.
     pub fn wait_any(&self, ids: &[TaskId], timeout: Option<Duration>) -> Result<Option<usize>> {
+        self.shared.born.check()?;
         if ids.is_empty() {
             return Err(Error::argument("the number of tasks to wait for", 0, "at least 1"));
         }
         // All are looked at: an unknown id is an error whether or not another task has ended.
-        let signals = ids.iter().map(|&id| self.signal_of(id)).collect::<Result<Vec<_>>>()?;
-        self.wait_for(timeout, |_| signals.iter().position(|signal| signal.outcome.get().is_some()))
+        let mut watches = Vec::with_capacity(ids.len());
+        let mut wrong = None;
+        for &id in ids {
+            match self.watch(id) {
+                Ok(watch) => watches.push(watch),
+                Err(error) => {
+                    wrong = Some(error);
+                    break;
+                }
+            }
+        }
+        let found = match wrong {
+            Some(error) => Err(error),
+            None => self.shared.wait_until(ids, timeout, || watches.iter().position(Watch::is_ended)),
+        };
+        for watch in watches {
+            self.unwatch(watch);
+        }
+        found
     }
 
     /// The next of the tasks that were submitted as [`ordered`](Task::ordered), in the order of
@@ -174,43 +344,77 @@ impl Scheduler {
     /// Asks a task to stop: a queued one never starts, a running one sees it in
     /// [`Exec::cancelled`](super::Exec::cancelled). No error if it has ended already.
     pub fn cancel(&self, id: TaskId) -> Result<()> {
-        let mut core = self.lock()?;
-        core.cancel(id)?;
-        if !core.ended.is_empty() {
-            self.shared.settle(core);
+        self.shared.born.check()?;
+        let mut planned = id;
+        if Slots::is_light(id) {
+            let (slot, generation) = self.shared.light.slots.find(id)?;
+            slot.cancel(generation, id)?;
+            if let Some((code, phase)) = slot.withdraw(generation) {
+                discard(code);
+                let now = self.shared.clock();
+                self.shared.end_light(None, slot, id, phase, Err(Error::Cancelled), now);
+                return Ok(());
+            }
+            match slot.gone_on(generation) {
+                Some(there) => planned = there,
+                None => return Ok(()),
+            }
         }
-        Ok(())
+        let mut book = self.shared.lock();
+        let done = book.core.cancel(planned);
+        self.shared.settle(book);
+        // One that went on in the plan may have ended meanwhile.
+        if planned == id { done } else { Ok(()) }
     }
 
     /// Forgets the outcome of a task; one that has not ended yet becomes detached.
     pub fn release(&self, id: TaskId) -> Result<()> {
-        let mut core = self.lock()?;
-        let entry = core.tasks.get_mut(id)?;
+        self.shared.born.check()?;
+        if Slots::is_light(id) {
+            let (slot, generation) = self.shared.light.slots.find(id)?;
+            let parting = slot.release(generation, id)?;
+            self.shared.part(id, parting);
+            return Ok(());
+        }
+        let mut book = self.shared.lock();
+        let entry = book.core.tasks.get_mut(id)?;
         if entry.state.is_ended() {
-            core.tasks.remove(id)?;
+            book.core.tasks.remove(id)?;
         } else {
             entry.detached = true;
         }
-        // Whoever waits for it now hears that it is not to be waited for.
-        self.shared.wake_everyone(&core);
         Ok(())
     }
 
     pub fn info(&self, id: TaskId) -> Result<TaskInfo> {
-        self.lock()?.info(self.shared.now(), id)
+        self.shared.born.check()?;
+        if !Slots::is_light(id) {
+            return self.shared.lock().core.info(self.shared.now(), id);
+        }
+        let (slot, generation) = self.shared.light.slots.find(id)?;
+        if let Some(planned) = slot.gone_on(generation)
+            && let Ok(info) = self.shared.lock().core.info(self.shared.now(), planned)
+        {
+            return Ok(info);
+        }
+        slot.info(generation, id, self.shared.clock())
     }
 
     pub fn stats(&self) -> Result<Stats> {
-        Ok(self.lock()?.stats())
+        self.shared.born.check()?;
+        Ok(self.shared.stats())
     }
 
     /// Accepts no more tasks and waits until all have ended. Not possible from inside a task.
     /// What is shared with others only waits, and goes on accepting.
     pub fn drain(&self, timeout: Option<Duration>) -> Result<Wait> {
-        let mut core = self.lock()?;
+        let mut book = self.lock()?;
         self.not_inside("drain")?;
-        core.closed |= *self.holding() == Holding::Own;
-        drop(core);
+        if *lock(&self.holding) == Holding::Own {
+            book.core.closed = true;
+            self.shared.light.gate.fetch_or(CLOSED, Ordering::SeqCst);
+        }
+        drop(book);
         self.wait_all(timeout)
     }
 
@@ -224,7 +428,8 @@ impl Scheduler {
     /// [`shutdown`](Self::shutdown), but `None` when the time is up and a task still runs. Then nothing
     /// more is accepted or started, all can be asked about, and this may be called again.
     pub fn shutdown_within(&self, timeout: Option<Duration>) -> Result<Option<u64>> {
-        let before = self.lock()?.counts.cancelled;
+        self.shared.born.check()?;
+        let before = self.shared.stats().cancelled;
         self.not_inside("shutdown")?;
         self.not_telling("shutdown")?;
         if !self.alone() {
@@ -232,21 +437,19 @@ impl Scheduler {
         }
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         self.stop();
-        let mut core = self.lock()?;
-        while core.staff.iter().any(|staff| staff.workers > 0) {
-            match self.sleep(core, end) {
-                Some(awake) => core = awake,
-                None => return Ok(None),
-            }
+        if !self.shared.crew.wait_until_gone(end) {
+            return Ok(None);
         }
-        let cancelled = core.counts.cancelled - before;
-        drop(core);
-        let threads =
-            std::mem::take(&mut *self.shared.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for thread in threads {
-            // A worker that is past its last act; it can't panic any more.
-            let _ = thread.join();
+        // Nobody is left to run what a late submit has pushed.
+        while !self.shared.light.queues.is_drained() {
+            self.shared.end_all_queued();
+            std::thread::yield_now();
         }
+        let cancelled = self.shared.stats().cancelled - before;
+        let book = self.shared.lock();
+        self.shared.time.notify_all();
+        drop(book);
+        self.shared.crew.join();
         self.shared.seeing.teller.stop();
         self.shared.save_rates();
         Ok(Some(cancelled))
@@ -254,9 +457,13 @@ impl Scheduler {
 
     /// The part of a shutdown that does not wait.
     fn stop(&self) {
-        let mut core = self.shared.lock();
-        core.stop();
-        self.shared.settle(core);
+        self.shared.light.gate.fetch_or(CLOSED | STOPPING, Ordering::SeqCst);
+        let mut book = self.shared.lock();
+        book.core.stop();
+        self.shared.settle(book);
+        self.shared.light.cancel_running();
+        self.shared.end_all_queued();
+        self.shared.crew.lot.call_all();
     }
 
     /// The state, unless this process is a fork of the one that has the workers.
@@ -272,87 +479,48 @@ impl Scheduler {
         }
     }
 
-    /// What a waiter watches; it stays when the task is released meanwhile.
-    fn signal_of(&self, id: TaskId) -> Result<Arc<Signal>> {
-        let core = self.lock()?;
-        let entry = core.tasks.get(id)?;
+    /// To be followed by [`Scheduler::unwatch`].
+    fn watch(&self, id: TaskId) -> Result<Watch<'_>> {
+        if Slots::is_light(id) {
+            let (slot, generation) = self.shared.light.slots.find(id)?;
+            return Ok(match slot.enter(generation, id)? {
+                Entered::Ended(outcome) => Watch::Ended(outcome),
+                Entered::Waits => Watch::Light(slot, generation, id),
+            });
+        }
+        let book = self.shared.lock();
+        let entry = book.core.tasks.get(id)?;
         if entry.detached {
             let id = format!("{:#018x}", id.0);
             return Err(Error::argument("the task to wait for", id, "a task that is not detached"));
         }
-        Ok(entry.signal.clone())
+        Ok(match entry.signal.outcome.get() {
+            Some(outcome) => Watch::Ended(outcome.clone()),
+            None => Watch::Planned(entry.signal.clone()),
+        })
     }
 
-    /// Sleeps until `look` finds something, or the time is up, or nothing can ever be found.
-    fn wait_for<T>(&self, timeout: Option<Duration>, look: impl Fn(&Core) -> Option<T>) -> Result<Option<T>> {
-        // A deadline too far away to be told is none.
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut core = self.lock()?;
-        if let Some(found) = look(&core) {
-            return Ok(Some(found));
-        }
-        if timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Ok(None);
-        }
-        let Some(Inside { device, .. }) = self.shared.inside() else {
-            return Ok(loop {
-                let Some(awake) = self.sleep(core, deadline) else { break None };
-                if let Some(found) = look(&awake) {
-                    break Some(found);
-                }
-                core = awake;
-            });
-        };
-        let waiting: u32 = core.devices.iter().map(|device| device.waiting).sum();
-        if waiting >= SUBSTITUTES {
-            let why = format!("{waiting} tasks wait inside their code already, the most that is allowed");
-            return Err(Error::Deadlock { what: "a wait inside a task", why });
-        }
-        core.devices[device].waiting += 1;
-        core.blocked += u64::from(deadline.is_none());
-        // The slot is free for others meanwhile; and those who wait inside tasks look again, for
-        // perhaps now nobody can go on.
-        self.shared.call_workers(&mut core);
-        self.shared.ended.notify_all();
-        let outcome = loop {
-            if let Some(found) = look(&core) {
-                break Ok(Some(found));
+    /// The outcome, if there is one now.
+    fn unwatch(&self, watch: Watch<'_>) -> Option<Result<Wait>> {
+        match watch {
+            Watch::Ended(outcome) => Some(outcome),
+            Watch::Planned(told) => told.outcome.get().cloned(),
+            Watch::Light(slot, generation, id) => {
+                let (outcome, free) = slot.leave(generation);
+                self.shared.part(id, super::light::Parting { free, ..Default::default() });
+                outcome
             }
-            if deadline.is_none() && core.stuck() {
-                let why =
-                    "every running task waits for another, and none of those that they wait for can start";
-                break Err(Error::Deadlock { what: "a wait inside a task", why: why.into() });
-            }
-            match self.sleep(core, deadline) {
-                Some(awake) => core = awake,
-                None => {
-                    core = self.shared.lock();
-                    break Ok(look(&core));
-                }
-            }
-        };
-        core.devices[device].waiting -= 1;
-        core.blocked -= u64::from(deadline.is_none());
-        // A worker that has nothing in hand is one too many now.
-        self.shared.work[device].notify_all();
-        outcome
+        }
     }
+}
 
-    /// `None`: the time is up.
-    fn sleep<'a>(
-        &self,
-        core: MutexGuard<'a, Book>,
-        deadline: Option<Instant>,
-    ) -> Option<MutexGuard<'a, Book>> {
-        let ended = &self.shared.ended;
-        let Some(deadline) = deadline else {
-            return Some(ended.wait(core).unwrap_or_else(PoisonError::into_inner));
-        };
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return None;
+impl Watch<'_> {
+    fn is_ended(&self) -> bool {
+        match self {
+            Watch::Ended(_) => true,
+            Watch::Planned(told) => told.outcome.get().is_some(),
+            Watch::Light(slot, generation, _) => slot.life(*generation).is_none_or(|life| life.is_ended()),
         }
-        Some(ended.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0)
     }
 }
 

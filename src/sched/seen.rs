@@ -7,6 +7,7 @@ use std::time::Duration;
 use log::Level;
 
 use super::cache::{self, Cache, Entries, Known, Store};
+use super::common::Shared;
 use super::progress::{Progress, Underway};
 use super::scheduler::Scheduler;
 use super::state::{Core, Device, Running, Watched};
@@ -14,7 +15,6 @@ use super::tally::Tally;
 use super::task::Role;
 use super::teller::Teller;
 use super::trace::{Ending, Span, Trace};
-use super::worker::Shared;
 use crate::error::{Error, Result};
 
 /// Under the scheduler's lock.

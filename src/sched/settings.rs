@@ -1,16 +1,12 @@
 //! What a scheduler is made of, and where that is said: by the caller, else the environment.
 
 use std::env;
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::Instant;
+use std::sync::Arc;
 
 use super::cache::Store;
-use super::fork::Birthplace;
+use super::common::Shared;
 use super::process::Holding;
 use super::scheduler::Scheduler;
-use super::seen::Seeing;
-use super::state::Core;
-use super::worker::{Book, Shared, Staff};
 use crate::backend::{Backend, cpu::CpuBackend};
 use crate::device::{DeviceInfo, Selection};
 use crate::error::{Error, Result};
@@ -55,21 +51,7 @@ impl Builder {
         if found.len() > MAX_DEVICES {
             return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
         }
-        let (devices, backends): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-        let mut core = Core::new(devices.iter().map(|device| (device.clone(), slots)).collect());
-        let seeing = Seeing::new(&mut core, self.trace_events, self.rates);
-        let shared = Shared {
-            born: Birthplace::here(),
-            begin: Instant::now(),
-            book: Mutex::new(Book { core, staff: vec![Staff::default(); devices.len()], watched: false }),
-            work: devices.iter().map(|_| Condvar::new()).collect(),
-            ended: Condvar::new(),
-            time: Condvar::new(),
-            threads: Mutex::default(),
-            seeing,
-            devices,
-            backends,
-        };
+        let shared = Shared::new(found, slots, self.trace_events, self.rates);
         Ok(Scheduler::new(Arc::new(shared), Holding::Own))
     }
 }

@@ -11,7 +11,7 @@ const WINDOW: u32 = 4;
 /// A slot more has to bring so much.
 const WORTH: f64 = 1.05;
 /// More is not tried.
-const MOST: u32 = 8;
+pub const MOST: u32 = 8;
 
 #[derive(Debug, Clone)]
 pub struct Search {

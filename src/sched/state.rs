@@ -25,11 +25,11 @@ use log::Level;
 
 use super::policy::Rank;
 use super::rates::Rates;
-use super::registry::Registry;
+use super::registry::{LIGHT, Registry};
 use super::seen::Seen;
 use super::settings::AUTO_SLOTS;
 use super::slots::Search;
-use super::task::{DeviceMask, Job, Role, Signal, State, Task, TaskId, Wait};
+use super::task::{DeviceMask, Job, Role, State, Task, TaskId, Told, Wait};
 use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::{Error, Result};
 use crate::memory::{Lease, Ledger};
@@ -44,8 +44,6 @@ pub struct Core {
     pub arrivals: u64,
     /// Arrival numbers of the tasks that have not ended.
     pub unended: BTreeSet<u64>,
-    /// Tasks that wait, without a time limit, for other tasks.
-    pub blocked: u64,
     pub counts: Counts,
     pub closed: bool,
     pub stopping: bool,
@@ -90,6 +88,8 @@ pub struct Device {
     /// Slots whose tasks wait for other tasks: as many others may run meanwhile.
     pub waiting: u32,
     pub running: Vec<Running>,
+    /// Tasks that are not planned may run here now; told by who asks for a task.
+    pub light: bool,
     /// Nothing but this task starts here, so that it gets its memory at last.
     pub hold: Option<TaskId>,
     /// How often its context was made; a queue of an older one is to be opened again.
@@ -184,7 +184,7 @@ pub struct Entry {
     pub backends: Vec<BackendKind>,
     pub detached: bool,
     pub idempotent: bool,
-    pub signal: Arc<Signal>,
+    pub signal: Arc<Told>,
     pub rank: Rank,
     pub arrival: u64,
     pub state: State,
@@ -250,6 +250,7 @@ impl Device {
             throttle: None,
             waiting: 0,
             running: Vec::new(),
+            light: false,
             hold: None,
             context: 0,
             poisoned: false,
@@ -292,7 +293,6 @@ impl Core {
             rates,
             arrivals: 0,
             unended: BTreeSet::new(),
-            blocked: 0,
             counts: Counts::default(),
             closed: false,
             stopping: false,
@@ -310,8 +310,9 @@ impl Core {
         {
             return Err(Error::argument("the task's work", work, "a positive, finite number, or none"));
         }
-        for &before in &task.after {
-            self.tasks.get(before)?;
+        // Light ones are known elsewhere.
+        for before in task.after.iter().filter(|before| before.0 & LIGHT == 0) {
+            self.tasks.get(*before)?;
         }
         let what = if task.label.is_empty() { "the task".into() } else { format!("task '{}'", task.label) };
         let mut best: Option<&Device> = None;
@@ -416,6 +417,17 @@ impl Core {
             self.make_ready(id);
         } else if let Ok(entry) = self.tasks.get_mut(id) {
             entry.behind = behind;
+        }
+        Ok(id)
+    }
+
+    /// A task that is none: it stands for one outside of the plan which others come after, and ends with
+    /// [`Core::finish`].
+    pub fn admit_shadow(&mut self, now: Duration) -> Result<TaskId> {
+        let id = self.admit(now, Task::new(|_: &super::task::Exec<'_>| Ok(())))?;
+        if let Ok(entry) = self.tasks.get_mut(id) {
+            entry.detached = true;
+            self.ready.remove(&entry.rank);
         }
         Ok(id)
     }
@@ -562,7 +574,7 @@ impl Core {
         }
     }
 
-    fn no_device(&self, what: String, mask: DeviceMask, kinds: &[BackendKind]) -> Error {
+    pub fn no_device(&self, what: String, mask: DeviceMask, kinds: &[BackendKind]) -> Error {
         if self.devices.is_empty() {
             return Error::NoDevice { what, why: "the scheduler has none".into() };
         }

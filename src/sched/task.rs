@@ -1,5 +1,6 @@
 //! What a task is, what its code is given, and what is told of it.
 
+use std::ops::Deref;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -100,6 +101,23 @@ pub enum Role {
 }
 
 impl Task {
+    /// Nothing is stated of it: any worker may run it whenever it likes.
+    pub(super) fn is_light(&self) -> bool {
+        self.work.is_none()
+            && self.class == 0
+            && self.device_bytes == 0
+            && self.devices == DeviceMask::ALL
+            && self.backends.is_empty()
+            && self.priority == 0
+            && self.retries == 0
+            && self.deadline.is_none()
+            && self.after.is_empty()
+            && !self.idempotent
+            && !self.ordered
+            && self.label.is_empty()
+            && self.role == Role::Task
+    }
+
     pub fn new(job: impl Job + 'static) -> Self {
         Task {
             job: Box::new(job),
@@ -153,8 +171,24 @@ impl Exec<'_> {
     }
 }
 
-/// What passes between a task and those who watch it, without the registry: they may hold it
-/// longer than the task's id is known.
+/// A planned task's signal and its outcome, without the registry: those who watch the task may hold them
+/// longer than its id is known.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    signal: Signal,
+    /// Set once, under the scheduler's lock, when the task has ended.
+    pub outcome: OnceLock<Result<Wait>>,
+}
+
+impl Deref for Told {
+    type Target = Signal;
+
+    fn deref(&self) -> &Signal {
+        &self.signal
+    }
+}
+
+/// What passes between the code of a task and those who ask it to stop or how far it is.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
     /// Who decides how the task ends: nobody yet, a cancel, or the attempt that committed. They race
@@ -163,8 +197,6 @@ pub(super) struct Signal {
     /// Attempts up to this one are asked to stop.
     stop: AtomicU32,
     progress: AtomicU64,
-    /// Set once, under the scheduler's lock, when the task has ended.
-    pub outcome: OnceLock<Result<Wait>>,
 }
 
 const OPEN: u64 = 0;
@@ -173,6 +205,13 @@ const CANCELLED: u64 = 1;
 const COMMITTED: u64 = 1 << 32;
 
 impl Signal {
+    /// For another task.
+    pub fn reset(&self) {
+        self.claim.store(OPEN, Ordering::Release);
+        self.stop.store(0, Ordering::Release);
+        self.progress.store(0, Ordering::Relaxed);
+    }
+
     /// The whole task was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.claim.load(Ordering::Acquire) == CANCELLED

@@ -1,84 +1,70 @@
 //! A worker: one thread for one slot of one device.
 //!
-//! It opens its queue when its first task arrives, then takes, runs and settles one task after
-//! the other, and sleeps when there is none.
+//! It opens its queue when its first task arrives, then runs one thing after the other, from the plan and from
+//! the light queues, and sleeps when there is none. The plan comes first when it has something for the
+//! device, but after a long turn of planned tasks the light ones have a slice of time; planned tasks of
+//! negative priority stand back behind light ones for a while.
 
-use std::cell::Cell;
-use std::ops::{Deref, DerefMut};
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use log::Level;
-
-use super::fork::Birthplace;
+use super::common::{Failed, Shared, discard};
+use super::light::{Hand, Item};
+use super::park::Bed;
 use super::placement::Assignment;
-use super::seen::Seeing;
-use super::state::{Core, Ended};
-use super::task::{Exec, Job, TaskId};
+use super::task::{Exec, Signal, TaskId};
 use super::verdict::Attempt;
-use crate::backend::{Backend, Queue, thread};
-use crate::device::DeviceInfo;
+use crate::backend::Queue;
 use crate::error::{Error, Result};
 
-/// Bytes of a worker's stack: what the main thread of a program has, for the caller's code expects it.
-const STACK: usize = 8 << 20;
+/// Nanoseconds of planned tasks after which light ones have a slice, and how long that is.
+const PLAN_TURN: u64 = 100_000_000;
+const LIGHT_SLICE: u64 = 10_000_000;
+/// Planned tasks of negative priority stand back no longer.
+const STAND_BACK: u64 = 100_000_000;
+/// How long an idle worker looks around before it sleeps, if that has paid lately, or if it has not.
+const SPIN: u64 = 50_000;
+const SPIN_LEAST: u64 = 2_000;
 
-/// What the threads of a scheduler share.
-pub struct Shared {
-    pub born: Birthplace,
-    /// The scheduler's time begins here.
-    pub begin: Instant,
-    pub book: Mutex<Book>,
-    pub devices: Vec<DeviceInfo>,
-    /// By device.
-    pub backends: Vec<Arc<dyn Backend>>,
-    /// By device: where its idle workers sleep.
-    pub work: Vec<Condvar>,
-    /// Where waiters sleep.
-    pub ended: Condvar,
-    /// Where the thread sleeps that watches the time.
-    pub time: Condvar,
-    pub threads: Mutex<Vec<JoinHandle<()>>>,
-    pub seeing: Seeing,
+/// What only the worker's own thread sees.
+pub struct Me {
+    shared: *const Shared,
+    pub seat: usize,
+    pub device: usize,
+    slot: u32,
+    pub hand: Hand,
+    bed: Bed,
+    opened: RefCell<Option<Rc<Opened>>>,
+    /// The tasks in whose code the thread is, innermost last, and whether that one is planned.
+    frames: RefCell<Vec<TaskId>>,
+    planned: Cell<bool>,
+    /// Where the stack began.
+    base: usize,
+    /// The time when the last thing ended.
+    clock: Cell<u64>,
+    spin: Cell<u64>,
+    /// Nanoseconds of planned tasks in this turn; until when light ones come first; when the last planned one began.
+    plan_used: Cell<u64>,
+    light_until: Cell<u64>,
+    planned_at: Cell<u64>,
 }
 
-/// What stands under the one lock: the tasks, and the threads for them.
-pub struct Book {
-    pub core: Core,
-    /// By device.
-    pub staff: Vec<Staff>,
-    /// A thread watches the time.
-    pub watched: bool,
+/// The queue of a worker, and the context of the device in which it was opened.
+struct Opened {
+    queue: Box<dyn Queue>,
+    context: u32,
 }
 
-/// The worker threads of a device.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Staff {
-    pub workers: u32,
-    pub idle: u32,
-    /// Started or woken, and have not looked for a task yet.
-    pub called: u32,
-}
-
-impl Deref for Book {
-    type Target = Core;
-
-    fn deref(&self) -> &Core {
-        &self.core
-    }
-}
-
-impl DerefMut for Book {
-    fn deref_mut(&mut self) -> &mut Core {
-        &mut self.core
-    }
+enum Work {
+    Planned(Assignment),
+    Light(Item),
 }
 
 thread_local! {
-    /// The scheduler and the task in whose job this thread is, if it is in one.
-    static INSIDE: Cell<Option<(*const Shared, Inside)>> = const { Cell::new(None) };
+    static ME: RefCell<Option<Rc<Me>>> = const { RefCell::new(None) };
 }
 
 thread_local! {
@@ -88,271 +74,491 @@ thread_local! {
 
 /// For code inside a task that has found its thread to be of no more use. Elsewhere nothing happens.
 pub(crate) fn leave_thread() {
-    LEAVING.set(INSIDE.get().is_some());
+    LEAVING.set(ME.try_with(|me| me.borrow().is_some()).unwrap_or(false));
 }
 
-/// Where a call from inside a task comes from.
-#[derive(Debug, Clone, Copy)]
-pub struct Inside {
-    pub device: usize,
-    pub task: TaskId,
+impl Me {
+    pub fn frames(&self) -> Vec<TaskId> {
+        self.frames.borrow().clone()
+    }
+
+    /// Whether the thread is in the code of a task.
+    pub fn is_inside(&self) -> bool {
+        !self.frames.borrow().is_empty()
+    }
+
+    /// Whether that task is a planned one.
+    pub fn is_planned(&self) -> bool {
+        self.planned.get()
+    }
+
+    /// Whether enough of the stack is left for one task on top of another.
+    pub fn may_nest(&self) -> bool {
+        let here = 0_u8;
+        self.base.abs_diff((&raw const here).addr()) < super::crew::STACK / 2
+    }
+
+    /// Another task has run on top of this one, and may have changed what is current on the thread.
+    pub fn reenter(&self) {
+        let opened = self.opened.borrow().clone();
+        if let Some(opened) = opened {
+            let _ = caught(|| opened.queue.enter());
+        }
+    }
+
+    fn open(&self, shared: &Shared, context: u32) -> std::result::Result<Rc<Opened>, String> {
+        let now = self.opened.borrow().clone();
+        if let Some(opened) = now
+            && opened.context == context
+        {
+            return Ok(opened);
+        }
+        let old = self.opened.borrow_mut().take();
+        let _ = caught(|| {
+            drop(old);
+            Ok(())
+        });
+        let (device, slots) = (&shared.devices[self.device], shared.crew.slots(self.device));
+        match caught(|| shared.backends[self.device].open(device.ordinal, self.slot, slots)) {
+            Ok(queue) => {
+                let opened = Rc::new(Opened { queue, context });
+                *self.opened.borrow_mut() = Some(opened.clone());
+                Ok(opened)
+            }
+            Err(error) => Err(format!("it could not be opened: {error}")),
+        }
+    }
+
+    /// One attempt, from the queue to the outcome. Neither the job nor the backend can unwind out of here.
+    fn attempt(
+        &self,
+        shared: &Shared,
+        task: TaskId,
+        attempt: u32,
+        context: u32,
+        signal: &Signal,
+        run: impl FnOnce(&Exec<'_>) -> Result<()>,
+    ) -> Attempt {
+        let opened = match self.open(shared, context) {
+            Ok(opened) => opened,
+            Err(why) => return Attempt::NoQueue(why),
+        };
+        let mut entered = false;
+        let outcome = caught(|| {
+            opened.queue.enter()?;
+            entered = true;
+            run(&Exec {
+                task,
+                device: &shared.devices[self.device],
+                device_index: self.device,
+                slot: self.slot,
+                attempt,
+                lane: opened.queue.lane(),
+                signal,
+            })
+        });
+        if !entered {
+            let error = outcome.err().map(|error| error.to_string()).unwrap_or_default();
+            return Attempt::NoQueue(format!("it could not be made current: {error}"));
+        }
+        // Even after a failure: what the task left on the queue must be done before its memory is free.
+        let finished = caught(|| opened.queue.finish());
+        Attempt::Ran(outcome.and(finished))
+    }
 }
 
 impl Shared {
-    pub fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn now(&self) -> Duration {
-        self.begin.elapsed()
-    }
-
-    /// The task of this scheduler in whose job the calling thread is.
-    pub fn inside(&self) -> Option<Inside> {
-        let (shared, inside) = INSIDE.get()?;
-        std::ptr::eq(shared, self).then_some(inside)
+    /// The worker of this scheduler that the calling thread is.
+    pub fn me(&self) -> Option<Rc<Me>> {
+        ME.try_with(|me| me.borrow().as_ref().filter(|me| std::ptr::eq(me.shared, self)).cloned())
+            .ok()
+            .flatten()
     }
 
     /// Runs `code` as if the calling worker were in the job of `task`, to which what it does belongs.
     pub fn part_of<T>(&self, task: TaskId, code: impl FnOnce() -> T) -> T {
-        let before = INSIDE.get();
-        INSIDE.set(before.map(|(shared, inside)| (shared, Inside { task, ..inside })));
+        let Some(me) = self.me() else { return code() };
+        me.frames.borrow_mut().push(task);
         let result = code();
-        INSIDE.set(before);
+        me.frames.borrow_mut().pop();
         result
     }
 
-    /// After something has become ready, or room: calls a worker for each slot where something should begin.
-    pub fn call_workers(self: &Arc<Self>, book: &mut Book) {
-        if book.ready.is_empty() && book.counts.running == 0 {
-            return;
-        }
-        let mut answering: Vec<u32> = book.staff.iter().map(|staff| staff.called).collect();
-        for index in book.wanted(self.now()) {
-            if answering[index] > 0 {
-                answering[index] -= 1;
-                continue;
-            }
-            let device = &book.core.devices[index];
-            let Staff { workers, idle, called } = book.staff[index];
-            let (slots, waiting) = (device.slots, device.waiting);
-            if idle <= called && workers < slots + waiting {
-                let slot = workers % slots;
-                if !self.start(book, index, slot) && workers == 0 {
-                    continue;
-                }
-            }
-            book.staff[index].called += 1;
-            self.work[index].notify_one();
-        }
-    }
-
-    /// Starts a worker. A thread that can't be had is the device's loss only if it has no other.
-    pub fn start(self: &Arc<Self>, book: &mut Book, index: usize, slot: u32) -> bool {
-        let shared = self.clone();
-        let name = format!("gpusched {}/{slot}", self.devices[index].label());
-        match thread::spawn(name, Some(STACK), move || work(&shared, index, slot)) {
-            Ok(thread) => {
-                book.staff[index].workers += 1;
-                let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-                threads.retain(|thread| !thread.is_finished());
-                threads.push(thread);
-                true
-            }
-            Err(error) => {
-                let text = format!("no thread for {}: {error}", self.devices[index].label());
-                book.notes.push((Level::Error, text));
-                false
-            }
-        }
-    }
-
-    /// After any change: ends what has ended, jobs first, calls workers for what is ready, wakes who
-    /// may go on, and logs. The lock is given back in between and at the end.
-    pub fn settle<'a>(self: &'a Arc<Self>, mut book: MutexGuard<'a, Book>) {
-        while let Some(Ended { id, job, outcome }) = book.ended.pop() {
-            drop(book);
-            discard(job);
-            book = self.lock();
-            let now = self.now();
-            book.publish(now, id, outcome);
-        }
-        self.call_workers(&mut book);
-        self.watch(&mut book);
-        self.wake_everyone(&book);
-        let notes = std::mem::take(&mut book.notes);
-        drop(book);
-        for (level, text) in notes {
-            log::log!(level, "{text}");
-        }
-    }
-
-    /// Sees to it that somebody watches the time.
-    fn watch(self: &Arc<Self>, book: &mut Book) {
-        if book.watched || book.alarm(self.now()).is_none() {
-            return;
-        }
-        let shared = self.clone();
-        match thread::spawn("gpusched time".into(), None, move || watch_time(&shared)) {
-            Ok(thread) => {
-                book.watched = true;
-                self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
-            }
-            Err(error) => {
-                book.notes.push((Level::Error, format!("no thread to watch deadlines: {error}")));
-            }
-        }
-    }
-
-    /// The lock is held while notifying, so that a sleeper has either seen the change or hears this.
-    pub fn wake_everyone(&self, _held: &MutexGuard<'_, Book>) {
-        self.work.iter().for_each(Condvar::notify_all);
-        self.ended.notify_all();
-        self.time.notify_all();
+    /// The same, if it is in the code of a task.
+    pub fn inside(&self) -> Option<Rc<Me>> {
+        self.me().filter(|me| me.is_inside())
     }
 }
 
-/// Drops a caller's job, which may panic in doing so.
-fn discard(job: Arc<dyn Job>) {
-    if catch_unwind(AssertUnwindSafe(|| drop(job))).is_err() {
-        log::error!("a task's drop callback panicked");
-    }
-}
-
-/// Lets time pass for the planned tasks, until the scheduler has stopped and nothing is left to watch.
-fn watch_time(shared: &Arc<Shared>) {
-    let mut book = shared.lock();
-    loop {
-        let now = shared.now();
-        if book.stopping && book.staff.iter().all(|staff| staff.workers == 0) {
-            book.watched = false;
-            return;
+/// The life of a worker, which is counted as searching already.
+pub fn work(shared: &Arc<Shared>, seat: usize) {
+    let place = shared.crew.seat(seat);
+    let here = 0_u8;
+    let me = Rc::new(Me {
+        shared: Arc::as_ptr(shared),
+        seat,
+        device: place.device,
+        slot: place.slot,
+        hand: shared.light.queues.enter(place.device, place.slot),
+        bed: Bed::new(place.device),
+        opened: RefCell::new(None),
+        frames: RefCell::new(Vec::new()),
+        planned: Cell::new(false),
+        base: (&raw const here).addr(),
+        clock: Cell::new(shared.clock()),
+        spin: Cell::new(SPIN),
+        plan_used: Cell::new(0),
+        light_until: Cell::new(0),
+        planned_at: Cell::new(0),
+    });
+    ME.set(Some(me.clone()));
+    let mut work = search(shared, &me);
+    while let Some(this) = work {
+        match this {
+            Work::Planned(assignment) => run_planned(shared, &me, assignment),
+            Work::Light(item) => run_light(shared, &me, item),
         }
-        match book.alarm(now) {
-            Some(alarm) if alarm <= now => {
-                book.pass(now);
-                shared.settle(book);
-                book = shared.lock();
-            }
-            Some(alarm) => {
-                let waited = shared.time.wait_timeout(book, alarm - now);
-                book = waited.unwrap_or_else(PoisonError::into_inner).0;
-            }
-            None => book = shared.time.wait(book).unwrap_or_else(PoisonError::into_inner),
-        }
-    }
-}
-
-/// The queue of a worker, and the context of the device in which it was opened.
-struct Opened {
-    queue: Box<dyn Queue>,
-    context: u32,
-}
-
-fn work(shared: &Arc<Shared>, index: usize, slot: u32) {
-    let mut opened = None;
-    while let Some(assignment) = next(shared, index, slot) {
-        let (id, number) = (assignment.id, assignment.attempt);
-        INSIDE.set(Some((Arc::as_ptr(shared), Inside { device: index, task: id })));
-        let how = attempt(shared, index, slot, &mut opened, &assignment);
-        // The job's drop is the caller's code inside the task, too: it may be the last to hold it.
-        discard(assignment.job);
-        let mut book = shared.lock();
-        let now = shared.now();
-        book.judge(now, index, id, number, how);
-        shared.settle(book);
-        shared.save_rates_now_and_then();
-        INSIDE.set(None);
         if LEAVING.get() {
-            // Another is called for what is ready.
-            let mut book = shared.lock();
-            let staff = &mut book.staff[index];
-            staff.called = staff.called.saturating_sub(1);
-            staff.workers -= 1;
-            shared.settle(book);
+            leave_light(shared, &me);
+            shared.crew.lot.search();
+            shared.crew.give_back(seat);
+            shared.crew.lot.leave();
             break;
         }
+        work = look(shared, &me).or_else(|| {
+            leave_light(shared, &me);
+            shared.crew.lot.search();
+            search(shared, &me)
+        });
     }
     // The queue is the backend's, which may panic in closing it.
+    let opened = me.opened.borrow_mut().take();
     if catch_unwind(AssertUnwindSafe(|| drop(opened))).is_err() {
-        log::error!("the queue of {} panicked when it was closed", shared.devices[index].label());
+        log::error!("the queue of {} panicked when it was closed", shared.devices[me.device].label());
+    }
+    ME.set(None);
+    if let Ok(me) = Rc::try_unwrap(me).map_err(|_| ()) {
+        shared.light.queues.leave(me.hand);
+    }
+    after_going(shared, place.device);
+}
+
+/// Searches, and sleeps, until there is something to run; `None`: the worker is not needed any more.
+fn search(shared: &Arc<Shared>, me: &Me) -> Option<Work> {
+    let lot = &shared.crew.lot;
+    loop {
+        if should_go(shared, me) {
+            lot.leave();
+            return None;
+        }
+        if let Some(work) = look(shared, me) {
+            if lot.found() && shared.light.queues.any(&me.hand) {
+                shared.call_any();
+            }
+            me.clock.set(shared.clock());
+            return Some(work);
+        }
+        if spin(shared, me) {
+            continue;
+        }
+        lot.prepare(&me.bed);
+        if is_anything(shared, me) || may_have_to_go(shared, me) {
+            lot.cancel(&me.bed);
+            continue;
+        }
+        shared.ring_inside();
+        lot.sleep(&me.bed);
     }
 }
 
-/// Sleeps until there is something to run; `None`: the worker is not needed any more, and not counted.
-fn next(shared: &Arc<Shared>, index: usize, slot: u32) -> Option<Assignment> {
-    let ordinal = shared.devices[index].ordinal;
-    let free_bytes = || shared.backends[index].free_bytes(ordinal).unwrap_or(u64::MAX);
-    let mut book = shared.lock();
+/// Looks around for a moment. True: there is something.
+fn spin(shared: &Shared, me: &Me) -> bool {
+    let lot = &shared.crew.lot;
+    // One at a time, and not where it would take the processor from those who work.
+    if lot.searching() > 1 || lot.awake() > shared.spinners_most() {
+        return false;
+    }
+    let begin = shared.clock();
     loop {
-        let staff = &mut book.staff[index];
-        staff.called = staff.called.saturating_sub(1);
-        let workers = staff.workers;
-        let device = &book.devices[index];
-        let surplus = workers > device.slots + device.waiting;
-        let retired = device.retired.is_some();
-        let assignment = if surplus { None } else { book.take(shared.now(), index, slot, &free_bytes) };
-        if assignment.is_some() {
+        for _ in 0..16 {
+            std::hint::spin_loop();
+        }
+        if is_anything(shared, me) || may_have_to_go(shared, me) {
+            me.spin.set((me.spin.get() * 2).min(SPIN));
+            return true;
+        }
+        if shared.clock() - begin > me.spin.get() {
+            me.spin.set((me.spin.get() / 2).max(SPIN_LEAST));
+            return false;
+        }
+    }
+}
+
+fn has_plan(shared: &Shared, me: &Me) -> bool {
+    shared.crew.look.load(Ordering::SeqCst) >> me.device & 1 == 1
+}
+
+fn is_quiet(shared: &Shared, me: &Me) -> bool {
+    shared.quiet.load(Ordering::SeqCst) >> me.device & 1 == 1
+}
+
+fn is_anything(shared: &Shared, me: &Me) -> bool {
+    has_plan(shared, me) || !is_quiet(shared, me) && shared.light.queues.any(&me.hand)
+}
+
+fn is_retired(shared: &Shared, me: &Me) -> bool {
+    shared.crew.retired.load(Ordering::SeqCst) >> me.device & 1 == 1
+}
+
+fn may_have_to_go(shared: &Shared, me: &Me) -> bool {
+    shared.crew.has_surplus(me.seat)
+        || me.slot >= shared.crew.slots(me.device)
+        || is_retired(shared, me)
+        || shared.light.is_stopping() && shared.light.queues.is_drained()
+}
+
+fn should_go(shared: &Shared, me: &Me) -> bool {
+    if shared.crew.is_surplus(me.seat) {
+        return true;
+    }
+    let go = may_have_to_go(shared, me) && !shared.crew.has_surplus(me.seat);
+    if go {
+        shared.crew.give_back(me.seat);
+    }
+    go
+}
+
+/// Another has to do what this worker was called for, and a shutdown goes on.
+fn after_going(shared: &Arc<Shared>, device: usize) {
+    shared.crew.went();
+    if shared.light.is_stopping() {
+        shared.crew.lot.call_all();
+    }
+    let mut book = shared.lock();
+    book.called[device] = false;
+    if !book.core.stopping {
+        shared.call_workers(&mut book);
+    }
+    shared.time.notify_all();
+    drop(book);
+    if !shared.light.queues.is_empty() {
+        shared.call_any();
+    }
+    shared.ring_inside();
+}
+
+/// What is next for a worker, if anything.
+fn look(shared: &Arc<Shared>, me: &Me) -> Option<Work> {
+    if is_retired(shared, me) {
+        return None;
+    }
+    let planned = has_plan(shared, me);
+    let light_first = me.clock.get() < me.light_until.get();
+    if planned
+        && !light_first
+        && let Some(assignment) = take_planned(shared, me, false)
+    {
+        return Some(Work::Planned(assignment));
+    }
+    if let Some(item) = take_light(shared, me) {
+        return Some(Work::Light(item));
+    }
+    if planned && has_plan(shared, me) { take_planned(shared, me, true).map(Work::Planned) } else { None }
+}
+
+fn take_light(shared: &Arc<Shared>, me: &Me) -> Option<Item> {
+    let lit = &me.hand.station.books.lit;
+    if is_quiet(shared, me) {
+        leave_light(shared, me);
+        return None;
+    }
+    if !lit.load(Ordering::Relaxed) {
+        lit.store(true, Ordering::SeqCst);
+        if is_quiet(shared, me) {
+            leave_light(shared, me);
+            return None;
+        }
+    }
+    shared.light.queues.find(&me.hand)
+}
+
+/// No light task runs here for a while; a planned one may have waited for that.
+fn leave_light(shared: &Arc<Shared>, me: &Me) {
+    if me.hand.station.books.lit.swap(false, Ordering::SeqCst) && is_quiet(shared, me) {
+        let mut book = shared.lock();
+        shared.call_workers(&mut book);
+    }
+}
+
+fn take_planned(shared: &Arc<Shared>, me: &Me, last: bool) -> Option<Assignment> {
+    let ordinal = shared.devices[me.device].ordinal;
+    let free_bytes = || shared.backends[me.device].free_bytes(ordinal).unwrap_or(u64::MAX);
+    let mut book = shared.lock();
+    let now = shared.now();
+    let clock = super::light::nanoseconds(now);
+    book.called[me.device] = false;
+    if !last
+        && book.core.best_priority().is_some_and(|priority| priority < 0)
+        && clock.saturating_sub(me.planned_at.get()) < STAND_BACK
+        && shared.light.queues.any(&me.hand)
+    {
+        return None;
+    }
+    book.core.devices[me.device].light = shared.is_lit(me.device, Some(me));
+    match book.core.take(now, me.device, me.slot, &free_bytes) {
+        Some(assignment) => {
+            me.planned_at.set(clock);
             // There may be room, and a task, for another worker beside this one.
             shared.call_workers(&mut book);
             shared.watch(&mut book);
-            return assignment;
+            Some(assignment)
         }
-        if surplus || book.stopping || retired {
-            book.staff[index].workers -= 1;
-            // If it was this one that was called, another has to answer; and a shutdown counts.
-            shared.wake_everyone(&book);
-            return None;
+        None => {
+            shared.crew.look.fetch_and(!(1 << me.device), Ordering::SeqCst);
+            None
         }
-        book.staff[index].idle += 1;
-        book = shared.work[index].wait(book).unwrap_or_else(PoisonError::into_inner);
-        book.staff[index].idle -= 1;
     }
 }
 
-/// One attempt, from the queue to the outcome. Neither the job nor the backend can unwind out of here.
-fn attempt(
-    shared: &Shared,
-    index: usize,
-    slot: u32,
-    opened: &mut Option<Opened>,
-    assignment: &Assignment,
-) -> Attempt {
-    let device = &shared.devices[index];
-    let context = assignment.context;
-    if opened.as_ref().is_some_and(|opened| opened.context != context) {
-        let _ = caught(|| {
-            drop(opened.take());
-            Ok(())
-        });
+fn run_planned(shared: &Arc<Shared>, me: &Me, assignment: Assignment) {
+    leave_light(shared, me);
+    let begin = shared.clock();
+    let Assignment { id, attempt, job, signal, context } = assignment;
+    me.frames.borrow_mut().push(shared.light.known_as(id));
+    me.planned.set(true);
+    me.hand.pushed.set(0);
+    let how = me.attempt(shared, id, attempt, context, &signal, |exec| job.run(exec));
+    // The job's drop is the caller's code inside the task, too: it may be the last to hold it.
+    discard(job);
+    let mut book = shared.lock();
+    let now = shared.now();
+    book.core.judge(now, me.device, id, attempt, how);
+    shared.settle(book);
+    shared.save_rates_now_and_then();
+    me.planned.set(false);
+    me.frames.borrow_mut().pop();
+    let end = shared.clock();
+    me.clock.set(end);
+    let used = me.plan_used.get() + (end - begin);
+    if used >= PLAN_TURN {
+        me.plan_used.set(0);
+        me.light_until.set(end + LIGHT_SLICE);
+    } else {
+        me.plan_used.set(used);
     }
-    if opened.is_none() {
-        let slots = shared.lock().devices[index].slots;
-        match caught(|| shared.backends[index].open(device.ordinal, slot, slots)) {
-            Ok(queue) => *opened = Some(Opened { queue, context }),
-            Err(error) => return Attempt::NoQueue(format!("it could not be opened: {error}")),
+}
+
+/// Runs one item from the light queues; also on top of a task that waits.
+pub fn run_light(shared: &Arc<Shared>, me: &Me, item: Item) {
+    if shared.light.is_stopping() {
+        return shared.end_item(Some(&me.hand), item, &Error::Cancelled);
+    }
+    let outer = me.hand.pushed.replace(0);
+    let planned = me.planned.replace(false);
+    let begin = me.clock.get();
+    match item {
+        Item::Known(id) => run_known(shared, me, id, begin),
+        Item::Loose { code, phase } => {
+            let signal = &me.hand.station.books.signal;
+            signal.reset();
+            me.frames.borrow_mut().push(TaskId(0));
+            let context = shared.contexts[me.device].load(Ordering::Relaxed);
+            set_since(me, begin);
+            let how = me.attempt(shared, TaskId(0), 1, context, signal, |exec| code.run(exec));
+            let end = passed(shared, me, begin);
+            match how {
+                Attempt::NoQueue(why) => {
+                    me.frames.borrow_mut().pop();
+                    shared.light.queues.push(None, Item::Loose { code, phase });
+                    retire(shared, me, &why);
+                }
+                Attempt::Ran(Err(error)) if error.is_of_device() => {
+                    me.frames.borrow_mut().pop();
+                    shared.hand_over_loose(code, phase, failed(shared, me, begin, error));
+                }
+                Attempt::Ran(outcome) => {
+                    count(shared, me, &outcome, end - begin);
+                    discard(code);
+                    me.frames.borrow_mut().pop();
+                    shared.light.count_end(Some(&me.hand), &outcome);
+                    shared.count_ended(Some(&me.hand), phase, 1);
+                }
+            }
         }
     }
-    let Some(Opened { queue, .. }) = opened.as_mut() else {
-        return Attempt::NoQueue("it has no queue".into());
-    };
-    if let Err(error) = caught(|| queue.enter()) {
-        return Attempt::NoQueue(format!("it could not be made current: {error}"));
+    me.planned.set(planned);
+    me.hand.pushed.set(outer + me.hand.pushed.get());
+}
+
+fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId, begin: u64) {
+    // One that is over already has left its item behind.
+    let Ok((slot, generation)) = shared.light.slots.find(id) else { return };
+    let Some(begun) = slot.begin(generation, me.device, me.slot, begin) else { return };
+    let begin = begun.since;
+    me.frames.borrow_mut().push(id);
+    let context = shared.contexts[me.device].load(Ordering::Relaxed);
+    set_since(me, begin);
+    let how = me.attempt(shared, id, begun.attempt, context, &slot.signal, |exec| begun.code.run(exec));
+    let end = passed(shared, me, begin);
+    match how {
+        Attempt::NoQueue(why) => {
+            me.frames.borrow_mut().pop();
+            slot.put_back(generation, begun.code, end);
+            shared.light.queues.push(None, Item::Known(id));
+            retire(shared, me, &why);
+        }
+        Attempt::Ran(Err(error)) if error.is_of_device() && !slot.signal.is_cancelled() => {
+            me.frames.borrow_mut().pop();
+            shared.hand_over(slot, id, begun.code, failed(shared, me, begin, error));
+        }
+        Attempt::Ran(outcome) => {
+            let outcome = match outcome {
+                Err(_) if slot.signal.is_cancelled() => Err(Error::Cancelled),
+                outcome => outcome,
+            };
+            count(shared, me, &outcome, end - begin);
+            // The job's drop is the caller's code inside the task, too.
+            discard(begun.code);
+            me.frames.borrow_mut().pop();
+            shared.end_light(Some(&me.hand), slot, id, begun.phase, outcome, end);
+        }
     }
-    let outcome = caught(|| {
-        assignment.job.run(&Exec {
-            task: assignment.id,
-            device,
-            device_index: index,
-            slot,
-            attempt: assignment.attempt,
-            lane: queue.lane(),
-            signal: &assignment.signal,
-        })
-    });
-    // Even after a failure: what the task left on the queue must be done before its memory is free.
-    let finished = caught(|| queue.finish());
-    Attempt::Ran(outcome.and(finished))
+}
+
+fn set_since(me: &Me, begin: u64) {
+    me.hand.station.books.since.store(begin + 1, Ordering::Relaxed);
+}
+
+/// The time after an attempt, which is also that before the next.
+fn passed(shared: &Shared, me: &Me, begin: u64) -> u64 {
+    let end = shared.clock().max(begin);
+    me.clock.set(end);
+    let books = &me.hand.station.books;
+    books.until.store(end, Ordering::Relaxed);
+    books.since.store(0, Ordering::Relaxed);
+    end
+}
+
+fn failed(shared: &Shared, me: &Me, since: u64, error: Error) -> Failed {
+    Failed { error, device: me.device, slot: me.slot, since, company: shared.had_company(me, since) }
+}
+
+/// In the device's books, and in the log.
+fn count(shared: &Shared, me: &Me, outcome: &Result<()>, took: u64) {
+    match outcome {
+        Ok(()) | Err(Error::Cancelled) => {}
+        Err(error) => log::warn!("the task failed on {}: {error}", shared.devices[me.device].label()),
+    }
+    let books = &me.hand.station.books;
+    let one = if outcome.is_ok() { &books.done } else { &books.failed };
+    one.store(one.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    books.busy_ns.store(books.busy_ns.load(Ordering::Relaxed) + took, Ordering::Relaxed);
+}
+
+fn retire(shared: &Arc<Shared>, me: &Me, why: &str) {
+    let mut book = shared.lock();
+    book.core.retire(me.device, why);
+    shared.settle(book);
 }
 
 pub fn caught<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {

@@ -4,6 +4,7 @@ mod scripted;
 
 mod failures;
 mod life;
+mod light;
 mod memory;
 mod nested;
 mod order;

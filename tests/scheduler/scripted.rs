@@ -95,11 +95,11 @@ impl Backend for Scripted {
 struct Slot(Team);
 
 impl Queue for Slot {
-    fn enter(&mut self) -> Result<()> {
+    fn enter(&self) -> Result<()> {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<()> {
+    fn finish(&self) -> Result<()> {
         Ok(())
     }
 

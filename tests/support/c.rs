@@ -66,6 +66,8 @@ pub fn run(program: &Path) -> String {
             "--leak-check=full",
             "--show-leak-kinds=definite",
             "--errors-for-leak-kinds=definite",
+            // A function with more than 2 MiB of its own is taken for a change of stacks otherwise.
+            "--max-stackframe=8388608",
         ]);
         valgrind.arg("--fair-sched=try").arg(program);
         valgrind

@@ -3,11 +3,13 @@
 mod barrier;
 mod buffer;
 mod float_mode;
+mod forked;
 mod host;
 mod team;
 
 pub use buffer::{ALIGN, Buffer, Rows};
 pub use float_mode::FloatMode;
+pub use forked::forks;
 pub use host::{free_bytes, has_room, reserve};
 pub use team::{Member, Team};
 
@@ -74,12 +76,12 @@ struct CpuQueue {
 }
 
 impl Queue for CpuQueue {
-    fn enter(&mut self) -> Result<()> {
+    fn enter(&self) -> Result<()> {
         Ok(())
     }
 
     /// All work on the host is done when its call returns.
-    fn finish(&mut self) -> Result<()> {
+    fn finish(&self) -> Result<()> {
         Ok(())
     }
 

@@ -21,7 +21,7 @@ pub fn fd(equation: Equation, n: [usize; 3], nt: usize, device: &str, as_json: b
         });
     }
     let backend = CpuBackend::new(None);
-    let mut queue = backend.open(0, 0, 1)?;
+    let queue = backend.open(0, 0, 1)?;
     queue.enter()?;
     let pml = Options::default().pml;
     let measured = bench::run(queue.lane(), &Case { n, pml, nt, repeats: REPEATS })?;

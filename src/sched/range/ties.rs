@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::sched::task::{Signal, Task, TaskId};
-use crate::sched::worker::Shared;
+use crate::sched::common::Shared;
+use crate::sched::task::{Task, TaskId, Told};
 
 impl Shared {
     /// Submits from inside a task.
@@ -15,12 +15,12 @@ impl Shared {
         }
         book.check(&task)?;
         let id = book.admit(self.now(), task)?;
-        self.call_workers(&mut book);
+        self.settle(book);
         Ok(id)
     }
 
     /// What a task that runs is asked by, for those who run parts of it elsewhere.
-    pub fn signal_of(&self, id: TaskId) -> Result<Arc<Signal>> {
+    pub fn signal_of(&self, id: TaskId) -> Result<Arc<Told>> {
         Ok(self.lock().tasks.get(id)?.signal.clone())
     }
 
@@ -38,20 +38,11 @@ impl Shared {
         self.settle(book);
     }
 
-    /// While `wait` blocks the caller, who is in a task on that device, another worker may use its slot.
-    pub fn aside(self: &Arc<Self>, device: usize, wait: impl FnOnce()) {
-        let mut book = self.lock();
-        book.devices[device].waiting += 1;
-        book.blocked += 1;
-        self.call_workers(&mut book);
-        // Those who wait inside tasks look again whether anybody can still go on.
-        self.ended.notify_all();
-        drop(book);
+    /// While `wait` blocks the caller, who is in a task, another worker may use its slot.
+    pub fn aside(self: &Arc<Self>, wait: impl FnOnce()) {
+        let Some(me) = self.inside() else { return wait() };
+        self.step_aside(&me, true);
         wait();
-        let mut book = self.lock();
-        book.devices[device].waiting -= 1;
-        book.blocked -= 1;
-        // A worker that has nothing in hand is one too many now.
-        self.work[device].notify_all();
+        self.step_back(&me, true);
     }
 }

@@ -11,8 +11,9 @@ use super::pace::Pace;
 use crate::device::BackendKind;
 use crate::error::{DeviceFault, Error, Result};
 use crate::memory::{Lease, Ledger};
-use crate::sched::task::{DeviceMask, Exec, Job, Role, Signal, Task, TaskId};
-use crate::sched::worker::{Shared, caught};
+use crate::sched::common::Shared;
+use crate::sched::task::{DeviceMask, Exec, Job, Role, Task, TaskId, Told};
+use crate::sched::worker::caught;
 
 /// So long the host waits for the last pieces in its slot; then others may use it.
 const BRIEF: Duration = Duration::from_millis(2);
@@ -75,7 +76,7 @@ struct Table {
 struct Hosted {
     task: TaskId,
     attempt: u32,
-    signal: Arc<Signal>,
+    signal: Arc<Told>,
 }
 
 /// Why a participant stopped.
@@ -306,17 +307,17 @@ impl Work {
             if !self.invite(shared) && !guests {
                 return;
             }
-            self.wait(shared, exec, quiet);
+            self.wait(shared, quiet);
         }
     }
 
     /// The host waits for its guests: first in its slot, then beside it.
-    fn wait(&self, shared: &Arc<Shared>, exec: &Exec<'_>, enough: impl Fn(&Table) -> bool) {
+    fn wait(&self, shared: &Arc<Shared>, enough: impl Fn(&Table) -> bool) {
         let brief = self.changed.wait_timeout_while(self.table(), BRIEF, |table| !enough(table));
         let (table, waited) = brief.unwrap_or_else(PoisonError::into_inner);
         drop(table);
         if waited.timed_out() {
-            shared.aside(exec.device_index, || {
+            shared.aside(|| {
                 let mut table = self.table();
                 while !enough(&table) {
                     // A cancel wakes nobody here.
@@ -400,9 +401,9 @@ impl Job for Host {
         let broken = loop {
             match work.take_part(&shared, exec, Role::Range) {
                 Left::Nothing => {
-                    work.wait(&shared, exec, |table| table.seats.is_empty() || table.field.has_loose())
+                    work.wait(&shared, |table| table.seats.is_empty() || table.field.has_loose())
                 }
-                Left::Declined => work.wait(&shared, exec, |table| table.seats.is_empty()),
+                Left::Declined => work.wait(&shared, |table| table.seats.is_empty()),
                 Left::NoRoom(error) => {
                     no_room = Some(error);
                     work.leave_to_others(&shared, exec);
@@ -417,7 +418,7 @@ impl Job for Host {
         };
         work.stopped.store(true, Ordering::Release);
         work.table().host = None;
-        work.wait(&shared, exec, |table| table.seats.is_empty());
+        work.wait(&shared, |table| table.seats.is_empty());
         let invitation = work.table().invitation.take();
         if let Some(id) = invitation {
             shared.withdraw(id);

@@ -11,7 +11,7 @@ use super::scenario::{FaultKind, Scenario};
 use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::state::{Core, Ended};
-use crate::sched::task::{Exec, Signal, State, Task, TaskId, Wait};
+use crate::sched::task::{Exec, State, Task, TaskId, Told, Wait};
 use crate::sched::verdict::Attempt;
 
 /// What an attempt takes that ends at once.
@@ -58,7 +58,7 @@ struct Running {
     device: usize,
     slot: u32,
     attempt: u32,
-    signal: Arc<Signal>,
+    signal: Arc<Told>,
     /// Work that is left, as of `since`.
     left: f64,
     since: f64,

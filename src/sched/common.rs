@@ -1,0 +1,547 @@
+//! What the threads of a scheduler share, and what each does after a change of the plan.
+
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use log::Level;
+
+use super::cache::Store;
+use super::crew::Crew;
+use super::fork::Birthplace;
+use super::graph::Graph;
+use super::light::{CLOSED, Code, Hand, Item, Light, NO_DEVICE, Parting, Phase, STOPPING, Slot, nanoseconds};
+use super::rooms::{ALL, INSIDE, Rooms};
+use super::seen::Seeing;
+use super::state::{Core, Ended};
+use super::stats::Stats;
+use super::sync::lock;
+use super::task::{DeviceMask, Task, TaskId};
+use super::verdict::Attempt;
+use super::worker::{Me, work};
+use crate::backend::{Backend, thread};
+use crate::device::DeviceInfo;
+use crate::error::{Error, Result};
+
+pub struct Shared {
+    pub born: Birthplace,
+    /// The scheduler's time begins here.
+    pub begin: Instant,
+    pub devices: Vec<DeviceInfo>,
+    /// By device.
+    pub backends: Vec<Arc<dyn Backend>>,
+    pub book: Mutex<Book>,
+    pub light: Light,
+    pub crew: Crew,
+    pub rooms: Rooms,
+    pub graph: Graph,
+    /// Threads that wait for the whole scheduler.
+    pub waiting_for_all: AtomicUsize,
+    /// By device: in which of its contexts a queue is of use.
+    pub contexts: Vec<AtomicU32>,
+    /// Bit i: no light task begins on device i for now, a planned one needs it to itself.
+    pub quiet: AtomicU64,
+    /// Threads that look around before they sleep.
+    pub spinning: AtomicUsize,
+    processors: u64,
+    /// Where the thread sleeps that watches the time.
+    pub time: Condvar,
+    pub seeing: Seeing,
+}
+
+/// What stands under the one lock: the planned tasks.
+pub struct Book {
+    pub core: Core,
+    /// By device: a worker was called, and has not looked yet.
+    pub called: Vec<bool>,
+    /// A thread watches the time.
+    pub watched: bool,
+}
+
+/// An attempt at a light task that says something of the device.
+pub struct Failed {
+    pub error: Error,
+    pub device: usize,
+    pub slot: u32,
+    pub since: u64,
+    /// Something else of ours ran there meanwhile.
+    pub company: bool,
+}
+
+impl Deref for Book {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl DerefMut for Book {
+    fn deref_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
+}
+
+impl Shared {
+    pub fn new(
+        devices: Vec<(DeviceInfo, Arc<dyn Backend>)>,
+        slots: u32,
+        trace_events: usize,
+        rates: Option<Arc<dyn Store>>,
+    ) -> Self {
+        let (devices, backends): (Vec<_>, Vec<_>) = devices.into_iter().unzip();
+        let slots = vec![slots; devices.len()];
+        let mut core = Core::new(devices.iter().cloned().zip(slots.iter().copied()).collect());
+        let seeing = Seeing::new(&mut core, trace_events, rates);
+        Shared {
+            born: Birthplace::here(),
+            begin: Instant::now(),
+            book: Mutex::new(Book { core, called: vec![false; devices.len()], watched: false }),
+            light: Light::new(!devices.is_empty()),
+            crew: Crew::new(&slots),
+            rooms: Rooms::default(),
+            graph: Graph::default(),
+            waiting_for_all: AtomicUsize::new(0),
+            contexts: devices.iter().map(|_| AtomicU32::new(0)).collect(),
+            quiet: AtomicU64::new(0),
+            spinning: AtomicUsize::new(0),
+            processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
+            time: Condvar::new(),
+            seeing,
+            devices,
+            backends,
+        }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Book> {
+        lock(&self.book)
+    }
+
+    pub fn now(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    /// The same in nanoseconds.
+    pub fn clock(&self) -> u64 {
+        nanoseconds(self.now())
+    }
+
+    /// With more threads of ours awake than that, nobody looks around before it sleeps.
+    pub fn spinners_most(&self) -> u64 {
+        self.processors - 1
+    }
+
+    /// Whether workers of a device, other than the caller, may be running light tasks.
+    pub fn is_lit(&self, device: usize, but: Option<&Me>) -> bool {
+        let mut lit = false;
+        self.light.queues.each_station(|other| {
+            let mine = but.is_some_and(|me| std::ptr::eq(other, &*me.hand.station));
+            lit |= !mine && other.device == device && other.books.lit.load(Ordering::SeqCst);
+        });
+        lit
+    }
+
+    /// Whether anything else of ours has run on the worker's device since then.
+    pub fn had_company(&self, me: &Me, since: u64) -> bool {
+        let mut company = !self.lock().core.devices[me.device].running.is_empty();
+        self.light.queues.each_station(|other| {
+            let mine = std::ptr::eq(other, &*me.hand.station);
+            let ran = other.books.since.load(Ordering::Relaxed) != 0
+                || other.books.until.load(Ordering::Relaxed) > since;
+            company |= !mine && other.device == me.device && ran;
+        });
+        company
+    }
+
+    /// After light work was made visible.
+    pub fn call_any(self: &Arc<Self>) {
+        self.crew.call_any(|seat| self.start(seat, None), || self.light.queues.is_empty());
+    }
+
+    /// After something has become ready, or room: calls a worker of each device where something should begin.
+    /// The one that comes calls the next.
+    pub fn call_workers(self: &Arc<Self>, book: &mut Book) {
+        if book.core.ready.is_empty() && book.core.counts.running == 0 {
+            return;
+        }
+        for (index, device) in book.core.devices.iter_mut().enumerate() {
+            if device.hold.is_some() {
+                device.light = self.is_lit(index, None);
+            }
+        }
+        for index in book.core.wanted(self.now()) {
+            self.crew.look.fetch_or(1 << index, Ordering::SeqCst);
+            if !book.called[index] {
+                let notes = Mutex::new(Vec::new());
+                book.called[index] = self.crew.call_device(index, |seat| self.start(seat, Some(&notes)));
+                book.core.notes.append(&mut lock(&notes));
+            }
+        }
+    }
+
+    fn start(self: &Arc<Self>, seat: usize, notes: Option<&Mutex<Vec<(Level, String)>>>) -> bool {
+        let place = self.crew.seat(seat);
+        let label = self.devices[place.device].label();
+        let shared = self.clone();
+        let name = format!("gpusched {label}/{}", place.slot);
+        let started = self.crew.start(name, move || work(&shared, seat));
+        if let Err(error) = &started
+            && let Some(notes) = notes
+        {
+            lock(notes).push((Level::Error, format!("no thread for {label}: {error}")));
+        }
+        started.is_ok()
+    }
+
+    /// After any change of the plan: ends what has ended, jobs first, calls workers for what is ready,
+    /// wakes who may go on, and logs. The lock is given back in between and at the end.
+    pub fn settle<'a>(self: &'a Arc<Self>, mut book: MutexGuard<'a, Book>) {
+        let mut any_ended = false;
+        loop {
+            let notes = std::mem::take(&mut book.core.notes);
+            let ended = book.core.ended.pop();
+            if notes.is_empty() && ended.is_none() {
+                break;
+            }
+            drop(book);
+            // Before anybody can see the end that they tell of.
+            for (level, text) in notes {
+                log::log!(level, "{text}");
+            }
+            let ended = ended.map(|Ended { id, job, outcome }| {
+                discard(job);
+                (id, outcome)
+            });
+            book = self.lock();
+            if let Some((id, outcome)) = ended {
+                any_ended = true;
+                self.publish(&mut book, id, outcome);
+            }
+        }
+        self.mirror(&book);
+        self.call_workers(&mut book);
+        self.watch(&mut book);
+        let notes = std::mem::take(&mut book.core.notes);
+        let deserted = self.light.gate.load(Ordering::SeqCst) & NO_DEVICE != 0;
+        drop(book);
+        if any_ended && self.waiting_for_all.load(Ordering::SeqCst) > 0 {
+            self.rooms.ring(ALL);
+        }
+        self.ring_inside();
+        if deserted {
+            self.end_all_queued();
+        }
+        for (level, text) in notes {
+            log::log!(level, "{text}");
+        }
+    }
+
+    fn publish(self: &Arc<Self>, book: &mut Book, id: TaskId, outcome: Result<()>) {
+        let told = outcome.clone();
+        book.core.publish(self.now(), id, outcome);
+        if self.light.handing.load(Ordering::Acquire) > 0 {
+            let light = lock(&self.light.handed).remove(&id);
+            if let Some(light) = light {
+                self.take_back(book, id, light, told);
+            }
+        }
+        self.rooms.ring(id);
+    }
+
+    /// What the light tier has to know of the plan.
+    fn mirror(&self, book: &Book) {
+        let (mut quiet, mut retired) = (0, 0);
+        for (index, device) in book.core.devices.iter().enumerate() {
+            self.contexts[index].store(device.context, Ordering::Relaxed);
+            self.crew.set_slots(index, device.slots);
+            quiet |= u64::from(book.core.is_kept(index)) << index;
+            retired |= u64::from(device.retired.is_some()) << index;
+        }
+        if self.quiet.swap(quiet, Ordering::SeqCst) & !quiet != 0 && self.crew.lot.asleep() > 0 {
+            // Light tasks may begin there again.
+            self.crew.lot.call_all();
+        }
+        if self.crew.retired.swap(retired, Ordering::SeqCst) != retired {
+            if book.core.devices.iter().all(|device| device.retired.is_some()) {
+                self.light.gate.fetch_or(NO_DEVICE, Ordering::SeqCst);
+            }
+            self.crew.lot.call_all();
+        }
+    }
+
+    /// Those who wait inside tasks look whether anybody can still go on.
+    pub fn ring_inside(&self) {
+        if self.crew.blocked.load(Ordering::SeqCst) > 0 {
+            self.rooms.ring(INSIDE);
+        }
+    }
+
+    /// Sees to it that somebody watches the time.
+    pub fn watch(self: &Arc<Self>, book: &mut Book) {
+        let Some(_) = book.core.alarm(self.now()) else { return };
+        if book.watched {
+            return self.time.notify_all();
+        }
+        let shared = self.clone();
+        match thread::spawn("gpusched time".into(), None, move || watch_time(&shared)) {
+            Ok(thread) => {
+                book.watched = true;
+                self.crew.adopt(thread);
+            }
+            Err(error) => {
+                book.core.notes.push((Level::Error, format!("no thread to watch deadlines: {error}")));
+            }
+        }
+    }
+
+    /// Publishes the end of a light task whose job has been dropped.
+    pub fn end_light(
+        self: &Arc<Self>,
+        hand: Option<&Hand>,
+        slot: &Slot,
+        id: TaskId,
+        phase: Phase,
+        outcome: Result<()>,
+        now: u64,
+    ) {
+        let generation = super::registry::parts(id).1;
+        let mut parting = slot.end(generation, outcome, now, |outcome| self.light.count_end(hand, outcome));
+        let shadow = parting.shadow.take();
+        self.part(id, parting);
+        self.count_ended(hand, phase, 1);
+        if let Some((shadow, outcome)) = shadow {
+            lock(&self.light.shadows).remove(&shadow);
+            let mut book = self.lock();
+            book.core.finish(shadow, outcome);
+            self.settle(book);
+        }
+    }
+
+    pub fn count_ended(&self, hand: Option<&Hand>, phase: Phase, tasks: u64) {
+        if self.light.tally.end(self.light.count(hand), phase, tasks, &self.light.queues) {
+            self.rooms.ring(ALL);
+        }
+    }
+
+    pub fn part(&self, id: TaskId, parting: Parting) {
+        if parting.free {
+            self.light.slots.give(super::registry::parts(id).2 as u32);
+        }
+        if parting.ring {
+            self.rooms.ring(id);
+        }
+    }
+
+    /// A light task that met with something unusual goes on in the plan, as if it had begun there.
+    pub fn hand_over(self: &Arc<Self>, slot: &Slot, id: TaskId, code: Code, failed: Failed) {
+        let Failed { error, device, slot: slot_of_device, since, company } = failed;
+        let generation = super::registry::parts(id).1;
+        let mut book = self.lock();
+        let mut task = Task::new(Known { id, code });
+        task.detached = false;
+        let began = Duration::from_nanos(since);
+        let planned = match book.core.adopt(began, task, device, slot_of_device, company) {
+            Ok(planned) => planned,
+            Err(_) => {
+                drop(book);
+                let phase = slot.phase(generation);
+                return self.end_light(None, slot, id, phase, Err(error), self.clock());
+            }
+        };
+        lock(&self.light.handed).insert(planned, id);
+        self.light.handing.fetch_add(1, Ordering::SeqCst);
+        self.light.told_there.fetch_add(1, Ordering::Relaxed);
+        slot.hand_over(generation, planned);
+        if slot.signal.is_cancelled() {
+            let _ = book.core.cancel(planned);
+        }
+        let now = self.now();
+        book.core.judge(now, device, planned, 1, Attempt::Ran(Err(error)));
+        self.settle(book);
+    }
+
+    /// Its end there is its end here.
+    fn take_back(self: &Arc<Self>, book: &mut Book, planned: TaskId, id: TaskId, outcome: Result<()>) {
+        self.light.handing.fetch_sub(1, Ordering::SeqCst);
+        let info = book.core.info(self.now(), planned);
+        let _ = book.core.tasks.remove(planned);
+        let (position, generation) = (super::registry::parts(id).2, super::registry::parts(id).1);
+        let slot = self.light.slots.at(position as u32);
+        let phase = slot.phase(generation);
+        if let Ok(info) = info {
+            slot.inherit(generation, &info);
+        }
+        let parting = slot.end(generation, outcome, self.clock(), |_| ());
+        self.part(id, parting);
+        self.count_ended(None, phase, 1);
+    }
+
+    /// The same for one that nobody can ask for: it gets a slot for that.
+    pub fn hand_over_loose(self: &Arc<Self>, code: Code, phase: Phase, failed: Failed) {
+        let since = failed.since;
+        match self.light.slots.take() {
+            Ok((slot, position)) => {
+                let generation = slot.fill(None, true, phase, since);
+                slot.set_running(generation, since);
+                let id = self.light.slots.id(position, generation);
+                self.hand_over(slot, id, code, failed);
+            }
+            Err(_) => {
+                discard(code);
+                self.light.count_end(None, &Err(failed.error));
+                self.count_ended(None, phase, 1);
+            }
+        }
+    }
+
+    /// What stands in the plan for a light task that a planned one is to come after.
+    pub fn in_plan(&self, book: &mut Book, id: TaskId) -> Result<TaskId> {
+        if !super::light::Slots::is_light(id) {
+            return Ok(id);
+        }
+        let (slot, generation) = self.light.slots.find(id)?;
+        if let Some(planned) = slot.in_plan(generation)
+            && book.core.tasks.get(planned).is_ok()
+        {
+            return Ok(planned);
+        }
+        let shadow = book.core.admit_shadow(self.now())?;
+        self.light.told_there.fetch_add(1, Ordering::SeqCst);
+        lock(&self.light.shadows).insert(shadow, id);
+        let ended = slot.set_shadow(generation, id, shadow);
+        if let Ok(None) = ended {
+            return Ok(shadow);
+        }
+        // It has ended, and was counted: from now on there.
+        lock(&self.light.shadows).remove(&shadow);
+        let outcome = match ended? {
+            Some(Ok(super::task::Wait::Cancelled)) => Err(Error::Cancelled),
+            Some(Err(error)) => Err(error),
+            _ => Ok(()),
+        };
+        self.light.queues.outside.ends.take_back(&outcome);
+        book.core.finish(shadow, outcome);
+        Ok(shadow)
+    }
+
+    /// Ends all light work that has not begun: it is cancelled, or no device is left for it.
+    pub fn end_all_queued(self: &Arc<Self>) {
+        let why = if self.light.is_stopping() {
+            Error::Cancelled
+        } else {
+            self.lock().core.no_device("the task".into(), DeviceMask::ALL, &[])
+        };
+        while let Some(item) = self.light.queues.plunder() {
+            self.end_item(None, item, &why);
+        }
+    }
+
+    /// Why nothing is accepted.
+    #[cold]
+    pub fn refusal(&self, gate: u8) -> Error {
+        if gate & (CLOSED | STOPPING) != 0 {
+            return Error::Shutdown { what: "submitting a task" };
+        }
+        self.lock().core.no_device("the task".into(), DeviceMask::ALL, &[])
+    }
+
+    /// Nobody runs anything, and nobody will.
+    pub fn fail_deserted(self: &Arc<Self>) {
+        let why = Error::Internal("the system gives the scheduler no thread".into());
+        while let Some(item) = self.light.queues.plunder() {
+            self.end_item(None, item, &why);
+        }
+        let mut book = self.lock();
+        let ready: Vec<TaskId> = book.core.ready.values().copied().collect();
+        for id in ready {
+            book.core.finish(id, Err(why.clone()));
+        }
+        self.settle(book);
+    }
+
+    /// What both tiers have done.
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.lock().core.stats();
+        let (begun, [done, failed, cancelled]) = self.light.totals();
+        let there = self.light.told_there.load(Ordering::SeqCst);
+        stats.submitted += begun.saturating_sub(there);
+        stats.done = stats.done.wrapping_add(done);
+        stats.failed = stats.failed.wrapping_add(failed);
+        stats.cancelled = stats.cancelled.wrapping_add(cancelled);
+        self.light.queues.each_station(|station| {
+            let books = &station.books;
+            stats.running += u64::from(books.since.load(Ordering::Relaxed) != 0);
+            let device = &mut stats.devices[station.device];
+            device.done += books.done.load(Ordering::Relaxed);
+            device.failed += books.failed.load(Ordering::Relaxed);
+            device.busy_ns += books.busy_ns.load(Ordering::Relaxed);
+        });
+        let ended = stats.done + stats.failed + stats.cancelled;
+        stats.queued = stats.submitted.saturating_sub(ended + stats.running);
+        stats
+    }
+
+    pub fn end_item(self: &Arc<Self>, hand: Option<&Hand>, item: Item, why: &Error) {
+        match item {
+            Item::Known(id) => {
+                if let Ok((slot, generation)) = self.light.slots.find(id)
+                    && let Some((code, phase)) = slot.withdraw(generation)
+                {
+                    discard(code);
+                    self.end_light(hand, slot, id, phase, Err(why.clone()), self.clock());
+                }
+            }
+            Item::Loose { code, phase } => {
+                discard(code);
+                self.light.count_end(hand, &Err(why.clone()));
+                self.count_ended(hand, phase, 1);
+            }
+        }
+    }
+}
+
+/// A light task's code as that of the planned task which goes on in its stead.
+struct Known {
+    id: TaskId,
+    code: Code,
+}
+
+impl super::task::Job for Known {
+    fn run(&self, exec: &super::task::Exec<'_>) -> Result<()> {
+        let super::task::Exec { device, device_index, slot, attempt, lane, signal, .. } = *exec;
+        self.code.run(&super::task::Exec { task: self.id, device, device_index, slot, attempt, lane, signal })
+    }
+}
+
+/// Drops a caller's job, which may panic in doing so.
+pub fn discard<T>(job: T) {
+    if catch_unwind(AssertUnwindSafe(|| drop(job))).is_err() {
+        log::error!("a task's drop callback panicked");
+    }
+}
+
+/// Lets time pass for the planned tasks, until the scheduler has stopped and nothing is left to watch.
+fn watch_time(shared: &Arc<Shared>) {
+    let mut book = shared.lock();
+    loop {
+        let now = shared.now();
+        if book.core.stopping && !shared.crew.any() {
+            book.watched = false;
+            return;
+        }
+        match book.core.alarm(now) {
+            Some(alarm) if alarm <= now => {
+                book.core.pass(now);
+                shared.settle(book);
+                book = shared.lock();
+            }
+            Some(alarm) => {
+                let waited = shared.time.wait_timeout(book, alarm - now);
+                book = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            }
+            None => book = shared.time.wait(book).unwrap_or_else(std::sync::PoisonError::into_inner),
+        }
+    }
+}

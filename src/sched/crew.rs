@@ -1,0 +1,279 @@
+//! The worker threads: how many there are, where they sit, and how one is called.
+//!
+//! Each slot of each device has a seat for one worker; a task that waits inside its code leaves room for one
+//! more. A worker that finds no room on its seat between two tasks goes. Threads are started when
+//! there is work for them and nobody sleeps who could do it.
+
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::park::{Called, Lot};
+use super::settings::AUTO_SLOTS;
+use super::slots::MOST;
+use super::sync::lock;
+use crate::backend::thread;
+
+/// Bytes of a worker's stack: what the main thread of a program has, for the caller's code expects it.
+pub const STACK: usize = 8 << 20;
+
+/// How long somebody who would start a worker waits for one that is there.
+const BEFORE_START: Duration = Duration::from_micros(50);
+
+pub struct Crew {
+    pub lot: Lot,
+    /// Slot by slot, each for all devices: so the first workers are on different devices.
+    seats: Vec<Seat>,
+    /// By device: how many it has now.
+    slots: Vec<AtomicU32>,
+    /// Bit i: the plan may have something for device i.
+    pub look: AtomicU64,
+    /// Bit i: nobody sits down at device i any more.
+    pub retired: AtomicU64,
+    /// Seats taken.
+    seated: AtomicUsize,
+    /// Workers that are not gone.
+    alive: Mutex<usize>,
+    gone: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Tasks that wait, without a time limit, for others: their workers can't go on by themselves.
+    pub blocked: AtomicUsize,
+    /// Threads that wait inside tasks.
+    pub inside: AtomicUsize,
+}
+
+pub struct Seat {
+    pub device: usize,
+    pub slot: u32,
+    /// Workers that it still has room for; less than none: one has to go.
+    room: AtomicI32,
+}
+
+impl Crew {
+    pub fn new(slots: &[u32]) -> Self {
+        let limit = |slots: u32| if slots == AUTO_SLOTS { MOST } else { slots };
+        let most = slots.iter().map(|&slots| limit(slots)).max().unwrap_or(0);
+        let seats = (0..most).flat_map(|slot| {
+            let has = slots.iter().enumerate().filter(move |&(_, &slots)| slot < limit(slots));
+            has.map(move |(device, _)| Seat { device, slot, room: AtomicI32::new(1) })
+        });
+        Crew {
+            lot: Lot::new(),
+            seats: seats.collect(),
+            slots: slots
+                .iter()
+                .map(|&slots| AtomicU32::new(if slots == AUTO_SLOTS { 1 } else { slots }))
+                .collect(),
+            look: AtomicU64::new(0),
+            retired: AtomicU64::new(0),
+            seated: AtomicUsize::new(0),
+            alive: Mutex::new(0),
+            gone: Condvar::new(),
+            threads: Mutex::default(),
+            blocked: AtomicUsize::new(0),
+            inside: AtomicUsize::new(0),
+        }
+    }
+
+    pub fn seat(&self, number: usize) -> &Seat {
+        &self.seats[number]
+    }
+
+    pub fn slots(&self, device: usize) -> u32 {
+        self.slots[device].load(Ordering::SeqCst)
+    }
+
+    /// The number of a device's slots has been changed.
+    pub fn set_slots(&self, device: usize, slots: u32) {
+        self.slots[device].store(slots, Ordering::SeqCst);
+    }
+
+    /// Wakes or starts a worker for work that any can do, if that is not being done already. `start`
+    /// is given the number of a seat; `taken` tells whether somebody has come for the work meanwhile.
+    pub fn call_any(&self, start: impl Fn(usize) -> bool, taken: impl Fn() -> bool) {
+        while self.lot.call_any() == Called::NobodySleeps {
+            if self.is_full() {
+                return;
+            }
+            // A worker that is about to end something is there sooner than a new one would be.
+            let begin = Instant::now();
+            while !self.is_deserted() && begin.elapsed() < BEFORE_START {
+                if taken() || self.lot.searching() > 0 || self.lot.asleep() > 0 {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            if taken() || self.lot.searching() > 0 {
+                return;
+            }
+            if self.lot.asleep() > 0 {
+                continue;
+            }
+            let Some(seat) = self.claim(None) else { return };
+            if !self.lot.enlist(true) {
+                self.give_back(seat);
+                return;
+            }
+            if start(seat) {
+                return;
+            }
+            self.cancel_start(seat);
+            if self.lot.asleep() == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The same for work that only one device can do.
+    pub fn call_device(&self, device: usize, start: impl Fn(usize) -> bool) -> bool {
+        if self.lot.call_device(device) {
+            return true;
+        }
+        let Some(seat) = self.claim(Some(device)) else { return false };
+        self.lot.enlist(false);
+        let started = start(seat);
+        if !started {
+            self.cancel_start(seat);
+        }
+        started
+    }
+
+    /// Whether all seats are taken.
+    pub fn is_full(&self) -> bool {
+        let slots: usize = self.slots.iter().map(|slots| slots.load(Ordering::Relaxed) as usize).sum();
+        self.seated.load(Ordering::SeqCst) >= slots + self.inside.load(Ordering::SeqCst)
+    }
+
+    fn claim(&self, device: Option<usize>) -> Option<usize> {
+        if self.is_full() {
+            return None;
+        }
+        let retired = self.retired.load(Ordering::SeqCst);
+        let found = (0..self.seats.len()).find(|&number| {
+            let seat = &self.seats[number];
+            let sit = |room: i32| (room > 0).then_some(room - 1);
+            device.is_none_or(|device| device == seat.device)
+                && retired >> seat.device & 1 == 0
+                && seat.slot < self.slots(seat.device)
+                && seat.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sit).is_ok()
+        });
+        self.seated.fetch_add(usize::from(found.is_some()), Ordering::SeqCst);
+        found
+    }
+
+    fn cancel_start(&self, seat: usize) {
+        self.give_back(seat);
+        self.lot.leave();
+    }
+
+    /// Starts a thread.
+    pub fn start(&self, name: String, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        *lock(&self.alive) += 1;
+        match thread::spawn(name, Some(STACK), work) {
+            Ok(thread) => {
+                let mut threads = lock(&self.threads);
+                threads.retain(|thread| !thread.is_finished());
+                threads.push(thread);
+                Ok(())
+            }
+            Err(error) => {
+                self.went();
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether there is a worker.
+    pub fn any(&self) -> bool {
+        *lock(&self.alive) > 0
+    }
+
+    /// A thread's last act.
+    pub fn went(&self) {
+        let mut alive = lock(&self.alive);
+        *alive -= 1;
+        if *alive == 0 {
+            self.gone.notify_all();
+        }
+    }
+
+    /// Waits until no worker is left. False: the time is up.
+    pub fn wait_until_gone(&self, end: Option<Instant>) -> bool {
+        let mut alive = lock(&self.alive);
+        while *alive > 0 {
+            alive = match end {
+                None => self.gone.wait(alive).unwrap_or_else(PoisonError::into_inner),
+                Some(end) => {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return false;
+                    }
+                    self.gone.wait_timeout(alive, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        true
+    }
+
+    /// Another thread, to be joined with the workers.
+    pub fn adopt(&self, thread: JoinHandle<()>) {
+        lock(&self.threads).push(thread);
+    }
+
+    /// Joins all threads, each of which is past its last act or about to be.
+    pub fn join(&self) {
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+
+    /// Whether one worker of this seat has to go, and it is the caller, who has then left his seat.
+    pub fn is_surplus(&self, seat: usize) -> bool {
+        let surplus = |room: i32| (room < 0).then_some(room + 1);
+        let room = &self.seats[seat].room;
+        let go = room.load(Ordering::Relaxed) < 0
+            && room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, surplus).is_ok();
+        self.seated.fetch_sub(usize::from(go), Ordering::SeqCst);
+        go
+    }
+
+    /// Whether one worker of this seat has to go.
+    pub fn has_surplus(&self, seat: usize) -> bool {
+        self.seats[seat].room.load(Ordering::SeqCst) < 0
+    }
+
+    /// Whether there is nobody, nor anybody on the way.
+    pub fn is_deserted(&self) -> bool {
+        self.seated.load(Ordering::SeqCst) == 0
+    }
+
+    /// A worker goes for another reason.
+    pub fn give_back(&self, seat: usize) {
+        self.seats[seat].room.fetch_add(1, Ordering::SeqCst);
+        self.seated.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// A task waits inside its code: its seat has room for one more. False: too many do.
+    pub fn make_room(&self, seat: usize, most: usize) -> bool {
+        if self
+            .inside
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n < most).then_some(n + 1))
+            .is_err()
+        {
+            return false;
+        }
+        self.seats[seat].room.fetch_add(1, Ordering::SeqCst);
+        true
+    }
+
+    /// It goes on.
+    pub fn take_room(&self, seat: usize) {
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        if self.seats[seat].room.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            // Perhaps a sleeper is the one too many.
+            self.lot.call_device(self.seats[seat].device);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Tasks that state nothing: many, small, and run by whichever worker comes first.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `slot.rs` | one task that somebody may ask for |
+//! | `slots.rs` | where those are kept, and their ids |
+//! | `queue.rs` | what waits for a worker: deques, the injector, stealing |
+//! | `tally.rs` | whether all that was submitted before some moment has ended |
+//!
+//! What is unusual hands the task to the planned tier, see [`Light::handed`].
+
+mod queue;
+mod slot;
+mod slots;
+mod tally;
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+use super::sync::lock;
+use super::task::{Job, TaskId};
+use crate::error::Result;
+
+pub use queue::{Hand, Item, Queues};
+pub use slot::{Entered, Parting, Slot, nanoseconds};
+pub use slots::Slots;
+pub use tally::{Count, Counts, Phase, Tally};
+
+/// A task's code.
+pub type Code = Box<dyn Job>;
+
+/// Why nothing is accepted: bits of [`Light::gate`].
+pub const CLOSED: u8 = 1;
+pub const STOPPING: u8 = 2;
+pub const NO_DEVICE: u8 = 4;
+
+pub struct Light {
+    pub slots: Slots,
+    pub queues: Queues,
+    pub tally: Tally,
+    /// Who submits counts its task first and looks here then; who changes it looks at the counts after.
+    pub gate: AtomicU8,
+    /// Light tasks in whose stead planned ones go on, by the planned ones. Behind the scheduler's lock.
+    pub handed: Mutex<HashMap<TaskId, TaskId>>,
+    /// Light tasks that planned ones come after, by the tasks that stand for them in the plan.
+    pub shadows: Mutex<HashMap<TaskId, TaskId>>,
+    /// How many are handed over now.
+    pub handing: AtomicUsize,
+    /// Tasks whose end the planned tier counts: those handed over, and those that planned ones come after.
+    pub told_there: AtomicU64,
+    /// Tasks that were counted as begun, and then refused.
+    pub refused: AtomicU64,
+}
+
+impl Light {
+    pub fn new(has_device: bool) -> Self {
+        Light {
+            slots: Slots::new(),
+            queues: Queues::new(),
+            tally: Tally::new(),
+            gate: AtomicU8::new(if has_device { 0 } else { NO_DEVICE }),
+            handed: Mutex::default(),
+            shadows: Mutex::default(),
+            handing: AtomicUsize::new(0),
+            told_there: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.gate.load(Ordering::SeqCst) & STOPPING != 0
+    }
+
+    /// Where the calling thread counts.
+    pub fn count<'a>(&'a self, hand: Option<&'a Hand>) -> &'a Count {
+        match hand {
+            Some(hand) => &hand.station.books.count,
+            None => &self.queues.outside.count,
+        }
+    }
+
+    pub fn count_end(&self, hand: Option<&Hand>, outcome: &Result<()>) {
+        match hand {
+            Some(hand) => hand.station.books.ends.add(outcome),
+            None => self.queues.outside.ends.add(outcome),
+        }
+    }
+
+    /// Counts tasks that are being submitted; the gate's bits if none are accepted.
+    pub fn accept(&self, hand: Option<&Hand>, tasks: u64) -> std::result::Result<Phase, (Phase, u8)> {
+        let phase = self.tally.begin(self.count(hand), tasks);
+        match self.gate.load(Ordering::SeqCst) {
+            0 => Ok(phase),
+            gate => Err((phase, gate)),
+        }
+    }
+
+    /// Asks all that runs to stop.
+    pub fn cancel_running(&self) {
+        self.slots.each(Slot::stop);
+        self.queues.each_station(|station| station.books.signal.cancel());
+    }
+
+    /// Tasks begun, less the refused ones, and how many have ended: done, failed, cancelled.
+    pub fn totals(&self) -> (u64, [u64; 3]) {
+        let mut ends = [0_u64; 3];
+        let mut add = |one: &queue::Ends| {
+            let counts = [&one.done, &one.failed, &one.cancelled];
+            for (sum, count) in ends.iter_mut().zip(counts) {
+                *sum = sum.wrapping_add(count.load(Ordering::Relaxed));
+            }
+        };
+        add(&self.queues.outside.ends);
+        self.queues.each_station(|station| add(&station.books.ends));
+        let mut begun = 0_u64;
+        self.queues.each(&mut |count| begun += count.begun());
+        (begun.saturating_sub(self.refused.load(Ordering::Relaxed)), ends)
+    }
+
+    /// Everything has ended, and the last are about to be counted as such.
+    pub fn is_ending(&self) -> bool {
+        let (begun, ends) = self.totals();
+        begun == ends.iter().sum::<u64>()
+            && self.told_there.load(Ordering::SeqCst) == 0
+            && !self.queues.is_drained()
+    }
+
+    /// Those were not submitted after all.
+    pub fn refuse(&self, tasks: u64) {
+        self.refused.fetch_add(tasks, Ordering::Relaxed);
+    }
+
+    /// The id by which the caller knows a planned task.
+    pub fn known_as(&self, planned: TaskId) -> TaskId {
+        if self.told_there.load(Ordering::Acquire) == 0 {
+            return planned;
+        }
+        let light = lock(&self.handed).get(&planned).copied();
+        light.or_else(|| lock(&self.shadows).get(&planned).copied()).unwrap_or(planned)
+    }
+}

@@ -1,0 +1,216 @@
+//! Where workers without work sleep, and how they are woken: an eventcount.
+//!
+//! A worker is *busy* (it runs something), *searching* (awake, and has found nothing yet) or *asleep*.
+//! One word counts the searching, the sleeping, and all that are awake; sleepers and pending wake-ups
+//! stand in that one word because they must change together: whoever wakes a sleeper turns it from
+//! asleep to searching in the same step, long before its thread runs.
+//!
+//! **Submitting**: 1. make the work visible; 2. fence; 3. read the word. If anybody searches, nothing more is
+//! to be done. Otherwise one sleeper, if there is one, is turned into a searcher and woken. So
+//! however fast work comes, one worker at most is being woken.
+//!
+//! **Finding**: a searcher that has found work becomes busy. If it was the last searcher and there is more
+//! work, it wakes the next: so all workers come, one after the other, while there is work for them.
+//!
+//! **Falling asleep**: 1. *prepare*: from searching to asleep in the word, and into the list of
+//! sleepers; 2. fence; 3. *look again* wherever work may be; 4. if there is any, *cancel*: searching again; if
+//! there is none, *commit*: sleep until the bell rings.
+//!
+//! **Why no wake-up is lost.** Between the submitter's steps 1 and 3, and the worker's steps 1 and 3,
+//! stands a fence each. So either the submitter reads a word in which this worker is not searching, and then
+//! wakes it or another; or the worker's second look finds the work. A submitter that wakes nobody because
+//! somebody searches leaves its work to that searcher, who will find it, or find other work and look
+//! for more as the last searcher, or prepare and look again.
+//!
+//! **Work for one device** is offered by a hint that its workers look at, set before [`Lot::call_device`]; the same
+//! argument holds, with the hint as the work. **Stopping and retiring** set their flag and then call
+//! all; a worker looks at the flags where it looks for work, so it holds for them, too.
+
+use super::sync::atomic::{AtomicU64, Ordering, fence};
+use super::sync::{Arc, Condvar, Mutex, locked};
+
+const SLEEPER: u64 = 1;
+const SEARCHER: u64 = 1 << 16;
+const AWAKE: u64 = 1 << 32;
+const FIELD: u64 = 0xffff;
+
+fn count(word: u64, of: u64) -> u64 {
+    (word / of) & FIELD
+}
+
+pub struct Lot {
+    word: AtomicU64,
+    beds: Mutex<Vec<Bed>>,
+}
+
+/// A worker's place to sleep: each worker has one.
+#[derive(Clone)]
+pub struct Bed {
+    device: usize,
+    bell: Arc<Bell>,
+}
+
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// How a call was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Called {
+    /// Somebody searches, or has just been woken.
+    Enough,
+    /// All workers that there are, are awake and busy.
+    NobodySleeps,
+}
+
+impl Bed {
+    pub fn new(device: usize) -> Self {
+        Bed { device, bell: Arc::new(Bell { rung: Mutex::new(false), changed: Condvar::new() }) }
+    }
+
+    fn ring(&self) {
+        *locked(&self.bell.rung) = true;
+        self.bell.changed.notify_one();
+    }
+
+    /// Sleeps until the bell has been rung since it was last heard.
+    fn hear(&self) {
+        let mut rung = locked(&self.bell.rung);
+        while !*rung {
+            rung = self.bell.changed.wait(rung).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+        *rung = false;
+    }
+}
+
+impl Lot {
+    pub fn new() -> Self {
+        Lot { word: AtomicU64::new(0), beds: Mutex::new(Vec::new()) }
+    }
+
+    pub fn searching(&self) -> u64 {
+        count(self.word.load(Ordering::SeqCst), SEARCHER)
+    }
+
+    pub fn asleep(&self) -> u64 {
+        count(self.word.load(Ordering::SeqCst), SLEEPER)
+    }
+
+    pub fn awake(&self) -> u64 {
+        count(self.word.load(Ordering::SeqCst), AWAKE)
+    }
+
+    /// For a worker that is about to be started: it counts as searching from now on. With `alone`, only if nobody
+    /// searches.
+    pub fn enlist(&self, alone: bool) -> bool {
+        let claim = |word: u64| (!alone || count(word, SEARCHER) == 0).then_some(word + SEARCHER + AWAKE);
+        self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, claim).is_ok()
+    }
+
+    /// A searcher is gone for good, or was never started.
+    pub fn leave(&self) {
+        self.word.fetch_sub(SEARCHER + AWAKE, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// A busy worker has nothing left.
+    pub fn search(&self) {
+        self.word.fetch_add(SEARCHER, Ordering::SeqCst);
+    }
+
+    /// A searcher has found work. True if nobody else searches: then it calls the next if there is more.
+    pub fn found(&self) -> bool {
+        let before = self.word.fetch_sub(SEARCHER, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        count(before, SEARCHER) == 1
+    }
+
+    /// From searching to nearly asleep; followed by another look, then [`Lot::cancel`] or [`Lot::sleep`].
+    pub fn prepare(&self, bed: &Bed) {
+        let mut beds = locked(&self.beds);
+        beds.push(bed.clone());
+        self.word.fetch_add(SLEEPER.wrapping_sub(SEARCHER + AWAKE), Ordering::SeqCst);
+        drop(beds);
+        fence(Ordering::SeqCst);
+    }
+
+    /// From nearly asleep to searching.
+    pub fn cancel(&self, bed: &Bed) {
+        let mut beds = locked(&self.beds);
+        match beds.iter().position(|other| Arc::ptr_eq(&other.bell, &bed.bell)) {
+            Some(position) => {
+                self.wake(&mut beds, position);
+            }
+            None => {
+                // Called meanwhile: the bell has rung or is about to.
+                drop(beds);
+                bed.hear();
+            }
+        }
+    }
+
+    /// From nearly asleep to asleep, and at last, called, to searching.
+    pub fn sleep(&self, bed: &Bed) {
+        bed.hear();
+    }
+
+    /// After work that any worker can do was made visible.
+    pub fn call_any(&self) -> Called {
+        fence(Ordering::SeqCst);
+        let word = self.word.load(Ordering::SeqCst);
+        if count(word, SEARCHER) > 0 {
+            return Called::Enough;
+        }
+        if count(word, SLEEPER) == 0 {
+            return Called::NobodySleeps;
+        }
+        let mut beds = locked(&self.beds);
+        if self.searching() > 0 {
+            return Called::Enough;
+        }
+        // Of the device with the most sleepers: the least busy one.
+        let sleepers = |device| beds.iter().filter(|bed| bed.device == device).count();
+        let Some(position) =
+            (0..beds.len()).max_by_key(|&position| (sleepers(beds[position].device), position))
+        else {
+            return Called::NobodySleeps;
+        };
+        let bed = self.wake(&mut beds, position);
+        drop(beds);
+        bed.ring();
+        Called::Enough
+    }
+
+    /// After work that only this device's workers can do was made visible. False: none of them sleeps.
+    pub fn call_device(&self, device: usize) -> bool {
+        fence(Ordering::SeqCst);
+        if self.asleep() == 0 {
+            return false;
+        }
+        let mut beds = locked(&self.beds);
+        let Some(position) = beds.iter().rposition(|bed| bed.device == device) else { return false };
+        let bed = self.wake(&mut beds, position);
+        drop(beds);
+        bed.ring();
+        true
+    }
+
+    /// After a change that concerns all.
+    pub fn call_all(&self) {
+        fence(Ordering::SeqCst);
+        let mut beds = locked(&self.beds);
+        let mut woken = Vec::new();
+        while !beds.is_empty() {
+            let last = beds.len() - 1;
+            woken.push(self.wake(&mut beds, last));
+        }
+        drop(beds);
+        woken.iter().for_each(Bed::ring);
+    }
+
+    fn wake(&self, beds: &mut Vec<Bed>, position: usize) -> Bed {
+        self.word.fetch_add((SEARCHER + AWAKE).wrapping_sub(SLEEPER), Ordering::SeqCst);
+        beds.remove(position)
+    }
+}

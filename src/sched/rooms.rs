@@ -1,0 +1,86 @@
+//! Where those sleep who wait for the end of tasks.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
+
+use super::sync::lock;
+use super::task::TaskId;
+
+/// Stands for a phase of light tasks that drains, and for the end of any planned task.
+pub const ALL: TaskId = TaskId(0);
+/// Stands for whatever could leave the tasks that wait inside their code without anybody to wait for.
+pub const INSIDE: TaskId = TaskId(u64::MAX);
+
+const ROOMS: usize = 16;
+
+type Room = Mutex<Vec<(TaskId, Arc<Bell>)>>;
+
+/// By the task's id. A waiter first puts its bell into the room of each task, then looks, then sleeps; what it waits
+/// for is first made visible, then its bells are rung: so it sees the one or hears the other.
+#[derive(Default)]
+pub struct Rooms {
+    rooms: [Room; ROOMS],
+}
+
+/// One waiter.
+#[derive(Default)]
+pub struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *lock(&self.rung) = true;
+        self.changed.notify_one();
+    }
+
+    /// Sleeps until it is rung, or was since it was last heard. False: the time is up.
+    pub fn hear(&self, deadline: Option<Instant>) -> bool {
+        let mut rung = lock(&self.rung);
+        while !*rung {
+            let slept = match deadline {
+                None => self.changed.wait(rung).map_err(|poison| poison.into_inner()),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return false;
+                    }
+                    let slept = self.changed.wait_timeout(rung, left);
+                    slept.map(|slept| slept.0).map_err(|poison| poison.into_inner().0)
+                }
+            };
+            rung = slept.unwrap_or_else(|rung| rung);
+        }
+        *rung = false;
+        true
+    }
+}
+
+impl Rooms {
+    fn room(&self, key: TaskId) -> &Room {
+        &self.rooms[(key.0 ^ key.0 >> 7) as usize % ROOMS]
+    }
+
+    pub fn enter(&self, keys: &[TaskId], bell: &Arc<Bell>) {
+        for &key in keys {
+            lock(self.room(key)).push((key, bell.clone()));
+        }
+    }
+
+    pub fn leave(&self, keys: &[TaskId], bell: &Arc<Bell>) {
+        for &key in keys {
+            lock(self.room(key)).retain(|(_, other)| !Arc::ptr_eq(other, bell));
+        }
+    }
+
+    /// Wakes those who wait for this.
+    pub fn ring(&self, key: TaskId) {
+        let bells: Vec<_> = lock(self.room(key))
+            .iter()
+            .filter(|(other, _)| *other == key)
+            .map(|(_, bell)| bell.clone())
+            .collect();
+        bells.iter().for_each(|bell| bell.ring());
+    }
+}

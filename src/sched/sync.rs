@@ -1,0 +1,19 @@
+//! What the protocols of the light tier are made of: std's, or loom's when they are model-checked
+//! (`--cfg loom`).
+
+#[cfg(loom)]
+pub use loom::sync::{Arc, Condvar, Mutex, MutexGuard, atomic};
+#[cfg(not(loom))]
+pub use std::sync::{Arc, Condvar, Mutex, MutexGuard, atomic};
+
+use std::sync::PoisonError;
+
+/// Nothing of the library panics half-way through a change, so a poisoned lock is as good as any.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same for a lock that is no part of a protocol.
+pub fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,219 @@
+//! Waiting for tasks, outside of tasks and inside.
+//!
+//! A thread outside of any task looks, spins for a moment, and sleeps in the rooms of what it waits for.
+//! A task that waits first runs what it has itself submitted and nobody has begun: never anything
+//! else, for that would run on top of whatever its own code holds. Then it sleeps, and its slot has room for
+//! another worker meanwhile. Waits without a time limit that could never end are found
+//! out: a circle when it closes, by [`super::graph`]; and that nobody is left who could go on, by whoever
+//! was the last that could.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::common::Shared;
+use super::rooms::{Bell, INSIDE};
+use super::task::{State, TaskId};
+use super::worker::{Me, run_light};
+use crate::error::{Error, Result};
+
+/// Tasks that may wait for other tasks inside their code at a time; each may cost a worker more.
+const SUBSTITUTES: usize = 64;
+
+/// How long a waiter looks before it sleeps, in nanoseconds.
+const SPIN: u64 = 20_000;
+
+thread_local! {
+    /// The thread's bell; taken while it waits.
+    static BELL: RefCell<Option<Arc<Bell>>> = const { RefCell::new(None) };
+}
+
+impl Shared {
+    /// Until `look` finds something; `None`: the time was up first. `keys` are rung when it may have
+    /// changed its mind.
+    pub fn wait_until<T>(
+        self: &Arc<Self>,
+        keys: &[TaskId],
+        timeout: Option<Duration>,
+        look: impl Fn() -> Option<T>,
+    ) -> Result<Option<T>> {
+        if let Some(found) = look() {
+            return Ok(Some(found));
+        }
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Ok(None);
+        }
+        // A deadline too far away to be told is none.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        match self.inside() {
+            None => Ok(self.wait_outside(keys, deadline, look)),
+            Some(me) => self.wait_inside(&me, keys, deadline, look),
+        }
+    }
+
+    fn wait_outside<T>(
+        &self,
+        keys: &[TaskId],
+        deadline: Option<Instant>,
+        look: impl Fn() -> Option<T>,
+    ) -> Option<T> {
+        if let Some(found) = self.spin_for(&look) {
+            return Some(found);
+        }
+        let bell = take_bell();
+        self.rooms.enter(keys, &bell);
+        let found = loop {
+            if let Some(found) = look() {
+                break Some(found);
+            }
+            if !bell.hear(deadline) {
+                break look();
+            }
+        };
+        self.rooms.leave(keys, &bell);
+        give_bell(bell);
+        found
+    }
+
+    fn wait_inside<T>(
+        self: &Arc<Self>,
+        me: &Me,
+        keys: &[TaskId],
+        deadline: Option<Instant>,
+        look: impl Fn() -> Option<T>,
+    ) -> Result<Option<T>> {
+        while me.may_nest()
+            && let Some(item) = self.light.queues.own(&me.hand)
+        {
+            run_light(self, me, item);
+            me.reenter();
+            if let Some(found) = look() {
+                return Ok(Some(found));
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(None);
+            }
+        }
+        if let Some(found) = self.spin_for(&look) {
+            return Ok(Some(found));
+        }
+        let forever = deadline.is_none();
+        let frames: Vec<TaskId> = me.frames().into_iter().filter(|frame| frame.0 != 0).collect();
+        if forever && !self.graph.enter(&frames, keys, |id| self.behind(id)) {
+            return Err(deadlock("what it waits for waits, in the end, for the task itself"));
+        }
+        if !self.crew.make_room(me.seat, SUBSTITUTES) {
+            if forever {
+                self.graph.leave(&frames);
+            }
+            let why = format!("{SUBSTITUTES} tasks wait inside their code already, the most that is allowed");
+            return Err(deadlock(&why));
+        }
+        self.open_slot(me, forever);
+        let bell = take_bell();
+        self.rooms.enter(keys, &bell);
+        self.rooms.enter(&[INSIDE], &bell);
+        // Perhaps now nobody can go on.
+        self.ring_inside();
+        let outcome = loop {
+            if let Some(found) = look() {
+                break Ok(Some(found));
+            }
+            if forever && self.is_stuck(me) {
+                let why =
+                    "every running task waits for another, and none of those that they wait for can start";
+                break look().map_or_else(|| Err(deadlock(why)), |found| Ok(Some(found)));
+            }
+            if !bell.hear(deadline) {
+                break Ok(look());
+            }
+        };
+        self.rooms.leave(keys, &bell);
+        self.rooms.leave(&[INSIDE], &bell);
+        give_bell(bell);
+        if forever {
+            self.graph.leave(&frames);
+        }
+        self.step_back(me, forever);
+        outcome
+    }
+
+    /// The caller is about to block inside a task: its slot has room for another worker. To be followed by
+    /// [`Shared::step_back`].
+    pub fn step_aside(self: &Arc<Self>, me: &Me, forever: bool) {
+        self.crew.make_room(me.seat, usize::MAX);
+        self.open_slot(me, forever);
+        // Those who wait inside tasks look again whether anybody can still go on.
+        self.ring_inside();
+    }
+
+    fn open_slot(self: &Arc<Self>, me: &Me, forever: bool) {
+        self.crew.blocked.fetch_add(usize::from(forever), Ordering::SeqCst);
+        let mut book = self.lock();
+        book.core.devices[me.device].waiting += u32::from(me.is_planned());
+        // The slot is free for others meanwhile.
+        self.call_workers(&mut book);
+        drop(book);
+        if self.light.queues.any(&me.hand) {
+            self.call_any();
+        }
+    }
+
+    pub fn step_back(&self, me: &Me, forever: bool) {
+        self.crew.blocked.fetch_sub(usize::from(forever), Ordering::SeqCst);
+        if me.is_planned() {
+            self.lock().core.devices[me.device].waiting -= 1;
+        }
+        self.crew.take_room(me.seat);
+    }
+
+    /// Nothing can go on: every worker sleeps or waits inside a task, and nothing can begin.
+    fn is_stuck(&self, me: &Me) -> bool {
+        self.crew.lot.awake() == self.crew.blocked.load(Ordering::SeqCst) as u64
+            && !self.light.queues.any(&me.hand)
+            && self.lock().core.nothing_can_begin()
+            && self.crew.lot.awake() == self.crew.blocked.load(Ordering::SeqCst) as u64
+    }
+
+    /// What a planned task that has not begun comes after.
+    fn behind(&self, id: TaskId) -> Vec<TaskId> {
+        if super::light::Slots::is_light(id) {
+            return Vec::new();
+        }
+        let book = self.lock();
+        let entry = book.core.tasks.get(id).ok().filter(|entry| entry.state == State::Queued);
+        let behind = entry.map(|entry| entry.behind.clone()).unwrap_or_default();
+        drop(book);
+        behind.into_iter().map(|id| self.light.known_as(id)).collect()
+    }
+
+    /// For a moment, if there is a processor to spare.
+    fn spin_for<T>(&self, look: &impl Fn() -> Option<T>) -> Option<T> {
+        let one = self.spinning.fetch_add(1, Ordering::Relaxed) == 0;
+        let mut found = None;
+        if one && self.crew.lot.awake() <= self.spinners_most() {
+            let begin = self.clock();
+            while found.is_none() && self.clock() - begin < SPIN {
+                for _ in 0..16 {
+                    std::hint::spin_loop();
+                }
+                found = look();
+            }
+        }
+        self.spinning.fetch_sub(1, Ordering::Relaxed);
+        found
+    }
+}
+
+fn deadlock(why: &str) -> Error {
+    Error::Deadlock { what: "a wait inside a task", why: why.into() }
+}
+
+fn take_bell() -> Arc<Bell> {
+    BELL.try_with(|bell| bell.borrow_mut().take()).ok().flatten().unwrap_or_default()
+}
+
+fn give_bell(bell: Arc<Bell>) {
+    let _ = BELL.try_with(|place| *place.borrow_mut() = Some(bell));
+}

@@ -1,0 +1,265 @@
+//! Tasks that state nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use gpusched::sched::{Exec, Scheduler, Task, TaskId, Wait};
+use gpusched::{Error, Result};
+
+use crate::scripted::*;
+
+fn counting(count: &Arc<AtomicU64>) -> Task {
+    let count = Arc::clone(count);
+    Task::new(move |_: &Exec<'_>| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_storm_from_many_threads_on_many_workers() {
+    const EACH: u64 = 20_000;
+    let scheduler = Scripted::new(2).scheduler(2);
+    let count = Arc::new(AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let (scheduler, count) = (&scheduler, &count);
+            scope.spawn(move || {
+                let mut ids = Vec::new();
+                for i in 0..EACH {
+                    match (thread + i) % 3 {
+                        0 => {
+                            let task = Task { detached: true, ..counting(count) };
+                            scheduler.submit(task).unwrap();
+                        }
+                        _ => ids.push(scheduler.submit(counting(count)).unwrap()),
+                    }
+                }
+                for id in ids {
+                    assert_eq!(wait(scheduler, id), Ok(Wait::Done));
+                    scheduler.release(id).unwrap();
+                    assert!(matches!(scheduler.info(id), Err(Error::Stale { .. })));
+                }
+            });
+        }
+    });
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    assert_eq!(count.load(Ordering::Relaxed), 4 * EACH);
+    let stats = scheduler.stats().unwrap();
+    assert_eq!((stats.submitted, stats.done, stats.queued, stats.running), (4 * EACH, 4 * EACH, 0, 0));
+}
+
+/// Fibonacci's number by tasks that submit and wait for tasks.
+fn fib(scheduler: &Arc<Scheduler>, n: u64, sum: &Arc<AtomicU64>) -> Result<TaskId> {
+    let (weak, own) = (Arc::downgrade(scheduler), Arc::clone(sum));
+    scheduler.submit(Task::new(move |_: &Exec<'_>| {
+        if n < 2 {
+            own.fetch_add(n, Ordering::Relaxed);
+            return Ok(());
+        }
+        let scheduler = weak.upgrade().ok_or(Error::Cancelled)?;
+        let children = [fib(&scheduler, n - 1, &own)?, fib(&scheduler, n - 2, &own)?];
+        for child in children {
+            assert_eq!(scheduler.wait(child, LONG)?, Wait::Done);
+            scheduler.release(child)?;
+        }
+        Ok(())
+    }))
+}
+
+#[test]
+fn tasks_that_wait_for_their_own_run_them() {
+    for slots in [1, 2, 4] {
+        let scheduler = Arc::new(Scripted::new(1).scheduler(slots));
+        let sum = Arc::new(AtomicU64::new(0));
+        let root = fib(&scheduler, 20, &sum).unwrap();
+        assert_eq!(wait(&scheduler, root), Ok(Wait::Done));
+        assert_eq!(sum.load(Ordering::Relaxed), 6765);
+    }
+}
+
+#[test]
+fn a_cancel_races_with_the_start_and_one_wins() {
+    let scheduler = Scripted::new(1).scheduler(2);
+    let (ran, dropped) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    struct Count(Arc<AtomicU64>);
+    impl Drop for Count {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let (mut done, mut cancelled) = (0, 0);
+    for round in 0..5000_u64 {
+        let (own, count) = (Arc::clone(&ran), Count(Arc::clone(&dropped)));
+        let job = move |_: &Exec<'_>| {
+            let _ = &count;
+            own.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        let id = scheduler.submit(Task::new(job)).unwrap();
+        for _ in 0..round % 50 {
+            std::hint::spin_loop();
+        }
+        scheduler.cancel(id).unwrap();
+        match wait(&scheduler, id) {
+            Ok(Wait::Done) => done += 1,
+            Ok(Wait::Cancelled) => cancelled += 1,
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(dropped.load(Ordering::Relaxed), round + 1, "gone before the end is seen");
+    }
+    assert_eq!(ran.load(Ordering::Relaxed), done);
+    let stats = scheduler.stats().unwrap();
+    assert_eq!((stats.done, stats.cancelled), (done, cancelled));
+}
+
+#[test]
+fn wait_all_waits_for_what_came_before_and_not_for_what_comes_after() {
+    let scheduler = Scripted::new(1).scheduler(3);
+    let (early, late) = (Gate::new(), Gate::new());
+    scheduler.submit(gated(&early)).unwrap();
+    early.came(1);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| scheduler.wait_all(LONG));
+        std::thread::sleep(Duration::from_millis(20));
+        scheduler.submit(gated(&late)).unwrap();
+        late.came(1);
+        assert_eq!(scheduler.wait_all(Some(Duration::from_millis(5))), Ok(Wait::Pending));
+        early.open();
+        assert_eq!(waiter.join().unwrap(), Ok(Wait::Done));
+        assert_eq!(scheduler.wait_all(Some(Duration::ZERO)), Ok(Wait::Pending));
+        late.open();
+        assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    });
+}
+
+#[test]
+fn wait_all_from_many_threads_while_others_submit() {
+    let scheduler = Scripted::new(1).scheduler(2);
+    let count = Arc::new(AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut own = 0;
+                for round in 0..300 {
+                    let before = Arc::new(AtomicU64::new(0));
+                    for _ in 0..round % 17 + 1 {
+                        scheduler.submit(Task { detached: true, ..counting(&before) }).unwrap();
+                        scheduler.submit(Task { detached: true, ..counting(&count) }).unwrap();
+                        own += 1;
+                    }
+                    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+                    assert_eq!(before.load(Ordering::Relaxed), round % 17 + 1);
+                }
+                own
+            });
+        }
+    });
+}
+
+#[test]
+fn neither_tier_starves_the_other() {
+    let scheduler = Arc::new(Scripted::new(1).scheduler(1));
+    // Light tasks without end, each of which submits the next.
+    fn endless(scheduler: &Arc<Scheduler>, stop: &Arc<AtomicU64>) -> Result<()> {
+        let (weak, stop) = (Arc::downgrade(scheduler), Arc::clone(stop));
+        let task = Task::new(move |_: &Exec<'_>| {
+            std::thread::sleep(Duration::from_micros(50));
+            match weak.upgrade() {
+                Some(scheduler) if stop.load(Ordering::Relaxed) == 0 => endless(&scheduler, &stop),
+                _ => Ok(()),
+            }
+        });
+        scheduler.submit(Task { detached: true, ..task }).map(|_| ())
+    }
+    let stop = Arc::new(AtomicU64::new(0));
+    endless(&scheduler, &stop).unwrap();
+    for priority in [3, -3] {
+        let id = scheduler.submit(Task { priority, ..quick() }).unwrap();
+        assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    }
+    // Planned tasks without end.
+    fn planned(scheduler: &Arc<Scheduler>, stop: &Arc<AtomicU64>) -> Result<()> {
+        let (weak, stop) = (Arc::downgrade(scheduler), Arc::clone(stop));
+        let task = Task::new(move |_: &Exec<'_>| {
+            std::thread::sleep(Duration::from_millis(1));
+            match weak.upgrade() {
+                Some(scheduler) if stop.load(Ordering::Relaxed) < 2 => planned(&scheduler, &stop),
+                _ => Ok(()),
+            }
+        });
+        scheduler.submit(Task { detached: true, work: Some(1.0), priority: 9, ..task }).map(|_| ())
+    }
+    stop.store(1, Ordering::Relaxed);
+    planned(&scheduler, &stop).unwrap();
+    for _ in 0..2 {
+        let id = scheduler.submit(quick()).unwrap();
+        assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    }
+    stop.store(2, Ordering::Relaxed);
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+}
+
+#[test]
+fn a_planned_task_comes_after_light_ones() {
+    let scheduler = Scripted::new(1).scheduler(2);
+    let gate = Gate::new();
+    let ended = scheduler.submit(quick()).unwrap();
+    assert_eq!(wait(&scheduler, ended), Ok(Wait::Done));
+    let failed = scheduler.submit(Task::new(|_: &Exec<'_>| Err(Error::Callback { code: 3 }))).unwrap();
+    assert!(wait(&scheduler, failed).is_err());
+    let running = scheduler.submit(gated(&gate)).unwrap();
+    gate.came(1);
+    let after = scheduler.submit(Task { after: vec![ended, running], ..quick() }).unwrap();
+    assert_eq!(scheduler.wait(after, Some(Duration::from_millis(10))), Ok(Wait::Pending));
+    gate.open();
+    assert_eq!(wait(&scheduler, after), Ok(Wait::Done));
+    let broken = scheduler.submit(Task { after: vec![failed], ..quick() }).unwrap();
+    assert!(matches!(wait(&scheduler, broken), Err(Error::Dependency { .. })));
+    let stats = scheduler.stats().unwrap();
+    assert_eq!((stats.queued, stats.running), (0, 0));
+    assert_eq!((stats.submitted, stats.done, stats.failed), (5, 3, 2));
+}
+
+#[test]
+fn a_circle_of_waits_is_told_while_others_run() {
+    let scheduler = Arc::new(Scripted::new(1).scheduler(3));
+    let busy = Gate::new();
+    scheduler.submit(gated(&busy)).unwrap();
+    busy.came(1);
+    let ids = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let both = Gate::new();
+    let one = |which: usize| {
+        let (weak, ids, both) = (Arc::downgrade(&scheduler), Arc::clone(&ids), Arc::clone(&both));
+        let job = move |_: &Exec<'_>| {
+            both.pass();
+            let other = ids.lock().unwrap()[1 - which];
+            weak.upgrade().ok_or(Error::Cancelled)?.wait(other, None).map(|_| ())
+        };
+        scheduler.submit(Task::new(job)).unwrap()
+    };
+    let pair = [one(0), one(1)];
+    ids.lock().unwrap().extend(pair);
+    both.came(2);
+    both.open();
+    let ends = pair.map(|id| wait(&scheduler, id));
+    assert!(ends.iter().any(|end| matches!(end, Err(Error::Deadlock { .. }))), "{ends:?}");
+    busy.open();
+}
+
+#[test]
+fn all_of_a_list_are_taken_or_none() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let count = Arc::new(AtomicU64::new(0));
+    let mixed = vec![counting(&count), Task { work: Some(1.0), ..counting(&count) }, counting(&count)];
+    for id in scheduler.submit_many(mixed).unwrap() {
+        assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    }
+    assert_eq!(count.load(Ordering::Relaxed), 3);
+    let wrong = vec![counting(&count), Task { device_bytes: 5000, ..quick() }];
+    assert!(matches!(scheduler.submit_many(wrong), Err(Error::NoMemory { .. })));
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    assert_eq!(Arc::strong_count(&count), 1, "the refused are gone");
+    assert_eq!((count.load(Ordering::Relaxed), scheduler.stats().unwrap().submitted), (3, 3));
+}
