@@ -147,6 +147,44 @@ static int32_t submit_to(sched_t *to, int32_t drops) {
 
 static int32_t submit(void) { return submit_to(s, 1); }
 
+/* The same for a range. */
+static struct {
+  sched_range_desc_t desc;
+  char tail[32];
+} r;
+
+static int32_t piece(const sched_exec_t *exec, uint64_t begin, uint64_t end, void *user) {
+  (void)exec, (void)user;
+  return begin < end ? 0 : 1;
+}
+
+static int32_t bad_piece(const sched_exec_t *exec, uint64_t begin, uint64_t end, void *user) {
+  (void)exec, (void)user, (void)begin, (void)end;
+  return 7;
+}
+
+static void reset_range(void) {
+  memset(&r, 0, sizeof r);
+  r.desc.size = sizeof r.desc;
+  r.desc.end = 10;
+  r.desc.run = piece;
+  r.desc.drop = drop;
+}
+
+static int32_t submit_range(int32_t drops) {
+  sched_task_t id = 4711;
+  dropped = 0;
+  int32_t status = sched_submit_range(s, &r.desc, &id);
+  if (status < 0 && id != 4711) fail("sched_submit_range", "wrote its output and failed");
+  if (status == SCHED_OK) {
+    status = sched_wait(s, id, SCHED_FOREVER);
+    sched_release(s, id);
+  }
+  if (dropped != drops) fail("sched_submit_range", "drop was not called as often as promised");
+  reset_range();
+  return status;
+}
+
 static int32_t shot_size(void) {
   sched_fd_shot_size_t size = {0};
   size.size = sizeof size;
@@ -441,6 +479,29 @@ static void lists(void) {
   if (next != 4711) fail("sched_wait_next", "wrote its output and failed");
 }
 
+static void ranges(void) {
+  sched_task_t id = 0;
+  section("ranges");
+  reset_range();
+  row("ten elements", submit_range(1), SCHED_OK, "");
+  row("desc NULL", sched_submit_range(s, NULL, &id), SCHED_E_ARGUMENT, "sched_range_desc_t is NULL");
+  row("size never set", (r.desc.size = 0, submit_range(0)), SCHED_E_ARGUMENT, "size of sched_range_desc_t is 0");
+  row("longer struct, tail set", (r.desc.size = sizeof r, r.tail[0] = 1, submit_range(0)), SCHED_E_TOO_NEW, "newer");
+  row("no code", (r.desc.run = NULL, submit_range(1)), SCHED_E_ARGUMENT, "run is NULL");
+  row("nowhere to put the id", sched_submit_range(s, &r.desc, NULL), SCHED_E_ARGUMENT, "id is NULL");
+  row("reversed", (r.desc.begin = 11, submit_range(1)), SCHED_E_ARGUMENT, "begin is 11");
+  row("empty", (r.desc.begin = 10, submit_range(1)), SCHED_OK, "");
+  row("empty at the end of the numbers", (r.desc.begin = r.desc.end = UINT64_MAX, submit_range(1)), SCHED_OK, "");
+  row("a grain longer than the range", (r.desc.grain = UINT64_MAX, submit_range(1)), SCHED_OK, "");
+  row("may run twice", (r.desc.flags = SCHED_TASK_IDEMPOTENT, submit_range(1)), SCHED_E_ARGUMENT, "flags of a range");
+  row("reserved set", (r.desc.reserved = 1, submit_range(1)), SCHED_E_ARGUMENT, "reserved is 0x1");
+  row("deadline negative", (r.desc.deadline_ns = -1, submit_range(1)), SCHED_E_ARGUMENT, "deadline_ns is -1");
+  row("device that is not there", (r.desc.device_mask = (uint64_t)1 << 63, submit_range(1)), SCHED_E_NO_DEVICE,
+      "~no device");
+  row("an element that fits nowhere", (r.desc.device_bytes = UINT64_MAX, submit_range(1)), SCHED_E_MEMORY, "~needs");
+  row("code that returns 7", (r.desc.run = bad_piece, submit_range(1)), SCHED_E_CALLBACK, "elements");
+}
+
 static int32_t in_task[8];
 static sched_exec_t kept;
 
@@ -600,6 +661,7 @@ int main(void) {
   seeing();
   tasks();
   lists();
+  ranges();
   defaults();
   ends();
   models();

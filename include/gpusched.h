@@ -311,7 +311,16 @@ typedef struct sched_exec_t {
   void *stream;
 } sched_exec_t;
 
-// The code of a task. 0: done; anything else: failed, and the task's words name the number.
+// The code of a task. It returns 0 when it is done, and otherwise a number that says what to do:
+//
+// - SCHED_CANCELLED: it has stopped before it was done. The task ends as cancelled; one that was asked to stop
+//   by its deadline fails with SCHED_E_DEADLINE.
+// - SCHED_E_MEMORY: memory of the device was short. It is tried again, alone on the device, then on other
+//   devices, then after a while; in the end it fails with SCHED_E_MEMORY.
+// - SCHED_E_DEVICE: the device's context is of no use any more (a sticky error). The context is made
+//   anew, and the task tried elsewhere; the second time it fails with SCHED_E_DEVICE.
+// - anything else: the task has failed with SCHED_E_CALLBACK, or is tried again if `retries` are left; its
+//   words name the number.
 //
 // Called on a thread of the library with a stack of 8 MiB, so `user` is used from there. It may call any
 // function of the library, also wait for other tasks. It should return. On Linux on x86-64 an exception,
@@ -392,6 +401,64 @@ typedef struct sched_task_info_t {
   // Time from start to end, or until now, in nanoseconds.
   uint64_t running_ns;
 } sched_task_info_t;
+
+// The code of a range, called for the elements `begin` to `end`, `end` not included and never equal to
+// `begin`; for different pieces on several threads at the same time. What it returns means what it
+// means for sched_run_fn, and besides:
+//
+// - SCHED_E_MEMORY: the piece did not fit. It is called again with half of it, down to one element, and
+//   what did not fit a device is not tried there again; an element that fits no device fails the range.
+// - SCHED_CANCELLED: the whole range ends as cancelled.
+// - any failure: the whole range fails, and its words name the elements.
+//
+// After either of the last two no piece begins any more; those that run elsewhere end. The device's
+// stream is waited for before the elements count as done. sched_exec_report tells nothing here: the
+// range's progress is the part of the elements that is done.
+typedef int32_t (*sched_range_fn)(const struct sched_exec_t *exec,
+                                  uint64_t begin,
+                                  uint64_t end,
+                                  void *user);
+
+// A parallel loop and what the scheduler is told of it. Zero in every field but `size`, `end` and `run` is the
+// default.
+typedef struct sched_range_desc_t {
+  // sizeof(sched_range_desc_t), set by the caller.
+  size_t size;
+  // The first element.
+  uint64_t begin;
+  // The element after the last. A range without elements is done at once, and `run` is not called.
+  uint64_t end;
+  // The most elements of a call; a call may get fewer. 0: found by measuring, for each device, so
+  // that a call takes about 0.75 ms.
+  uint64_t grain;
+  // The code; every element is in exactly one call that ends well, unless the range fails.
+  sched_range_fn run;
+  // Handed to `run` and `drop`.
+  void *user;
+  // As in sched_task_desc_t: called once, after the last `run`.
+  sched_drop_fn drop;
+  // A name for messages and logs; NULL: none. Copied.
+  const char *label;
+  // Memory of the device that one element takes, in bytes. A call gets no more elements than there
+  // is memory for, and that much is kept free for it.
+  uint64_t device_bytes;
+  // As in sched_task_desc_t.
+  uint64_t device_mask;
+  // As in sched_task_desc_t.
+  uint32_t backend_mask;
+  // Higher runs earlier.
+  int32_t priority;
+  // SCHED_TASK_DETACHED, SCHED_TASK_ORDERED.
+  uint32_t flags;
+  // Zero.
+  uint32_t reserved;
+  // How long the whole range may take before it is asked to stop, in nanoseconds. 0: as long as it takes.
+  int64_t deadline_ns;
+  // Tasks that have to end well before the first call. Copied.
+  const sched_task_t *after;
+  // Number of `after`.
+  size_t after_count;
+} sched_range_desc_t;
 
 // How far a scheduler is.
 typedef struct sched_progress_t {
@@ -731,6 +798,16 @@ size_t sched_task_error(struct sched_t *s,
                         sched_task_t id,
                         char *buffer,
                         size_t len);
+
+// Hands a range to a scheduler and returns at once: one task, to be waited for, cancelled, released and
+// asked about like any other. `*id` may be NULL if it is detached. Its elements are done by
+// all devices that it allows, as they become free, in pieces that are split while there is somebody to
+// take a part. A range may be submitted, and waited for, inside a piece of another.
+//
+// Errors: as sched_submit; SCHED_E_ARGUMENT also if `begin` is beyond `end`.
+sched_status_t sched_submit_range(struct sched_t *s,
+                                  const struct sched_range_desc_t *desc,
+                                  sched_task_t *id);
 
 // Fills in how far the scheduler is.
 //

@@ -24,7 +24,8 @@ pub enum Error {
     Stale { what: &'static str, id: u64 },
 
     /// What is asked for fits no device that the task may use.
-    #[error("{what} needs {needed} bytes; the most that {place} has is {there} bytes")]
+    /// `needed` is 0 where nobody can tell.
+    #[error("{}", no_memory(what, *needed, place, *there))]
     NoMemory { what: String, needed: u64, place: String, there: u64 },
 
     /// The host gave no memory for something that the library must keep.
@@ -97,6 +98,13 @@ pub enum Error {
     /// Not the caller's fault. Please report it.
     #[error("internal error, please report it: {0}")]
     Internal(String),
+}
+
+fn no_memory(what: &str, needed: u64, place: &str, there: u64) -> String {
+    match needed {
+        0 => format!("{what} does not fit {place}, which has {there} bytes"),
+        _ => format!("{what} needs {needed} bytes; the most that {place} has is {there} bytes"),
+    }
 }
 
 /// What a failure leaves of a device.

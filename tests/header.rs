@@ -12,13 +12,14 @@ use c::{compiler, root, scratch, there};
 use gpusched::ffi::*;
 
 /// In the order in which a reader meets them.
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "status",
     "logging",
     "scheduler",
     "device",
     "task_run",
     "task",
+    "range",
     "seeing",
     "fd_model",
     "fd_shot",
@@ -130,6 +131,10 @@ fn layouts() -> impl IntoIterator<Item = Layout> {
         }
         sched_task_info_t {
             size, state, status, device, slot, attempts, reserved, progress, queued_ns, running_ns,
+        }
+        sched_range_desc_t {
+            size, begin, end, grain, run, user, drop, label, device_bytes, device_mask, backend_mask, priority,
+            flags, reserved, deadline_ns, after, after_count,
         }
         sched_fd_model_desc_t { size, nx, ny, nz, dx_m, dy_m, dz_m, reserved, vp_m_s, rho_kg_m3 }
         sched_fd_cell_t { ix, iy, iz }

@@ -17,8 +17,9 @@ use std::ffi::c_void;
 
 use crate::error::Error;
 
-/// Any function of the caller that takes up to three words.
-pub(super) type Function = unsafe extern "C-unwind" fn(*const c_void, *mut c_void, *mut c_void) -> i32;
+/// Any function of the caller that takes up to four words.
+pub(super) type Function =
+    unsafe extern "C-unwind" fn(*const c_void, *mut c_void, *mut c_void, *mut c_void) -> i32;
 
 /// What the landing pad writes: all zero if the function returned.
 #[repr(C)]
@@ -32,11 +33,15 @@ struct Left {
 ///
 /// # Safety
 /// The function may be called with these arguments on this thread.
-pub(super) unsafe fn call(function: Function, arguments: [*mut c_void; 3]) -> Result<i32, Error> {
+pub(super) unsafe fn call<const WORDS: usize>(
+    function: Function,
+    arguments: [*mut c_void; WORDS],
+) -> Result<i32, Error> {
+    const { assert!(WORDS <= 4, "a word too many") };
     let mut left = Left::default();
-    let [first, second, third] = arguments;
+    let word = |place: usize| arguments.get(place).copied().unwrap_or_default();
     // SAFETY: as promised by the caller; `left` outlives the call.
-    let code = unsafe { frame::call(function, first, second, third, &mut left) };
+    let code = unsafe { frame::call(function, word(0), word(1), word(2), word(3), &mut left) };
     let how = match left.kind {
         0 => return Ok(code),
         frame::THROWN => "an exception",
@@ -74,11 +79,12 @@ mod frame {
         "push rbx",
         ".cfi_def_cfa_offset 16",
         ".cfi_offset rbx, -16",
-        "mov rbx, r8",
+        "mov rbx, r9",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
         "mov rdx, rcx",
+        "mov rcx, r8",
         "call rax",
         "2:",
         "pop rbx",
@@ -107,6 +113,7 @@ mod frame {
             first: *const c_void,
             second: *mut c_void,
             third: *mut c_void,
+            fourth: *mut c_void,
             left: &mut Left,
         ) -> i32;
     }
@@ -175,10 +182,11 @@ mod frame {
         first: *const c_void,
         second: *mut c_void,
         third: *mut c_void,
+        fourth: *mut c_void,
         _left: &mut Left,
     ) -> i32 {
         // SAFETY: as promised by the caller.
-        unsafe { function(first, second, third) }
+        unsafe { function(first, second, third, fourth) }
     }
 
     /// # Safety

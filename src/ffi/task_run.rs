@@ -2,16 +2,19 @@
 
 use std::ffi::c_void;
 use std::mem::size_of;
+use std::ops::Range;
 use std::ptr::null_mut;
 
 use super::device::backend_of;
 use super::input::Lent;
 use super::landing;
 use super::running::{self, Running};
-use super::status::{done, sched_status_t, without_arithmetic};
+use super::status::{
+    SCHED_CANCELLED, SCHED_E_DEVICE, SCHED_E_MEMORY, SCHED_OK, done, sched_status_t, without_arithmetic,
+};
 use super::task::sched_task_t;
 use crate::backend::Lane;
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 use crate::sched::{Exec, Job};
 
 /// Where a task runs; given to its code, valid until that returns.
@@ -38,7 +41,16 @@ pub struct sched_exec_t {
     pub stream: *mut c_void,
 }
 
-/// The code of a task. 0: done; anything else: failed, and the task's words name the number.
+/// The code of a task. It returns 0 when it is done, and otherwise a number that says what to do:
+///
+/// - SCHED_CANCELLED: it has stopped before it was done. The task ends as cancelled; one that was asked to stop
+///   by its deadline fails with SCHED_E_DEADLINE.
+/// - SCHED_E_MEMORY: memory of the device was short. It is tried again, alone on the device, then on other
+///   devices, then after a while; in the end it fails with SCHED_E_MEMORY.
+/// - SCHED_E_DEVICE: the device's context is of no use any more (a sticky error). The context is made
+///   anew, and the task tried elsewhere; the second time it fails with SCHED_E_DEVICE.
+/// - anything else: the task has failed with SCHED_E_CALLBACK, or is tried again if `retries` are left; its
+///   words name the number.
 ///
 /// Called on a thread of the library with a stack of 8 MiB, so `user` is used from there. It may call any
 /// function of the library, also wait for other tasks. It should return. On Linux on x86-64 an exception,
@@ -109,7 +121,54 @@ impl Job for Callback {
                 )?
             }
         };
-        if code == 0 { Ok(()) } else { Err(Error::Callback { code }) }
+        outcome(code, exec)
+    }
+}
+
+/// Calls the code of a range for one piece.
+pub(super) fn piece(
+    run: unsafe extern "C-unwind" fn(*const sched_exec_t, u64, u64, *mut c_void) -> i32,
+    user: &User,
+    exec: &Exec<'_>,
+    elements: Range<u64>,
+) -> Result<()> {
+    let told = told(exec);
+    let code = {
+        let _running = Running::enter(&told, exec);
+        let Range { start, end } = elements;
+        let word = |number: u64| std::ptr::without_provenance_mut(number as usize);
+        // SAFETY: the caller gave the two together and allowed the call from this thread; `told` outlives
+        // the call. Where a number of 64 bits is a word, it goes the way of one.
+        unsafe {
+            if size_of::<usize>() == size_of::<u64>() {
+                let run: landing::Function = std::mem::transmute(run);
+                let told = (&raw const told).cast_mut().cast();
+                landing::call(run, [told, word(start), word(end), user.pointer.pointer()])?
+            } else {
+                run(&told, start, end, user.pointer.pointer())
+            }
+        }
+    };
+    outcome(code, exec)
+}
+
+/// What the caller's code means by the number that it returns.
+fn outcome(code: i32, exec: &Exec<'_>) -> Result<()> {
+    match code {
+        SCHED_OK => Ok(()),
+        SCHED_CANCELLED => Err(Error::Cancelled),
+        SCHED_E_MEMORY => Err(Error::NoMemory {
+            what: "what the callback wanted (it returned SCHED_E_MEMORY)".into(),
+            needed: 0,
+            place: exec.device.label(),
+            there: exec.device.total_bytes,
+        }),
+        SCHED_E_DEVICE => Err(Error::Device {
+            device: exec.device.label(),
+            what: "the callback returned SCHED_E_DEVICE".into(),
+            fault: DeviceFault::Poisoned,
+        }),
+        code => Err(Error::Callback { code }),
     }
 }
 

@@ -263,6 +263,49 @@ class sched_task_info_t(Structure):
     ]
 
 
+# int32_t (*sched_range_fn)(const sched_exec_t *exec, uint64_t begin, uint64_t end, void *user);
+sched_range_fn = CFUNCTYPE(c_int32, POINTER(sched_exec_t), c_uint64, c_uint64, c_void_p)
+
+
+class sched_range_desc_t(Structure):
+    size: int
+    begin: int
+    end: int
+    grain: int
+    run: Any
+    user: int | None
+    drop: Any
+    label: bytes | None
+    device_bytes: int
+    device_mask: int
+    backend_mask: int
+    priority: int
+    flags: int
+    reserved: int
+    deadline_ns: int
+    after: Any
+    after_count: int
+    _fields_ = [
+        ("size", c_size_t),
+        ("begin", c_uint64),
+        ("end", c_uint64),
+        ("grain", c_uint64),
+        ("run", sched_range_fn),
+        ("user", c_void_p),
+        ("drop", sched_drop_fn),
+        ("label", c_char_p),
+        ("device_bytes", c_uint64),
+        ("device_mask", c_uint64),
+        ("backend_mask", c_uint32),
+        ("priority", c_int32),
+        ("flags", c_uint32),
+        ("reserved", c_uint32),
+        ("deadline_ns", c_int64),
+        ("after", POINTER(c_uint64)),
+        ("after_count", c_size_t),
+    ]
+
+
 class sched_progress_t(Structure):
     size: int
     queued: int
@@ -537,6 +580,14 @@ class Functions:
             c_uint64,
             POINTER(c_char),
             c_size_t,
+        )
+        # sched_status_t sched_submit_range(sched_t *s, const sched_range_desc_t *desc, sched_task_t *id);
+        self.sched_submit_range = _bind(
+            library, "sched_submit_range",
+            c_int32,
+            c_void_p,
+            POINTER(sched_range_desc_t),
+            POINTER(c_uint64),
         )
         # sched_status_t sched_progress(sched_t *s, sched_progress_t *progress);
         self.sched_progress = _bind(
