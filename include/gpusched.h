@@ -183,7 +183,8 @@ typedef struct sched_t sched_t;
 typedef int32_t sched_status_t;
 
 // Takes a line of the log: `level` from 1 (error) over 2 (warning), 3 (information), 4 (debug) to
-// 5 (trace), `message` valid during the call. Called from any thread, several at a time.
+// 5 (trace), `message` valid during the call. The scheduler warns of tasks that failed for good or take
+// far too long and of devices that are retired, and informs of attempts that are tried again and of second copies. Called from any thread, several at a time.
 // It must not log through the library, nor let an exception out.
 typedef void (*sched_log_fn)(int32_t level, const char *message, void *user);
 
