@@ -338,6 +338,9 @@ def fortran(header: Header) -> str:
     taken = {function.name.upper() for function in header.functions}
     for name, value in header.constants.items():
         wide = "c_int64_t" if name in WIDE_CONSTANTS else "c_int32_t"
+        # Fortran has no unsigned numbers: the same bits, as it has them.
+        if wide == "c_int32_t" and 2**31 <= int(value) < 2**32:
+            value = int(value) - 2**32
         # Fortran knows no case: a constant named like a function needs another name.
         name += "_BUILT" if name in taken else ""
         out += [f"  integer({wide}), parameter :: {name} = {value}_{wide}"]

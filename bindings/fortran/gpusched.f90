@@ -25,7 +25,8 @@ module gpusched
   private
 
   public :: scheduler, fd_model, fd_shot, task_options
-  public :: gpusched_version, status_name, exec_cancelled, exec_report, wavelet_samples
+  public :: gpusched_version, status_name, exec_cancelled, exec_report, exec_commit, &
+    wavelet_samples
   ! What callbacks and the procedures below speak of, from the C ABI.
   public :: sched_exec_t, sched_stats_t, sched_task_info_t, sched_fd_shot_size_t
   public :: sched_run_fn, sched_drop_fn
@@ -33,6 +34,7 @@ module gpusched
   public :: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_MEMORY, SCHED_E_NO_DEVICE
   public :: SCHED_E_IO, SCHED_E_CALLBACK, SCHED_E_PANIC, SCHED_E_DEADLOCK, SCHED_E_SHUTDOWN
   public :: SCHED_E_FORKED, SCHED_E_UNSTABLE, SCHED_E_DEVICE, SCHED_E_INTERNAL
+  public :: SCHED_E_DEPENDENCY, SCHED_E_DEADLINE, SCHED_E_RESOURCES, SCHED_E_UNWOUND
   public :: SCHED_FOREVER, SCHED_BACKEND_CPU, SCHED_BACKEND_CUDA
   public :: SCHED_STATE_QUEUED, SCHED_STATE_RUNNING, SCHED_STATE_DONE
   public :: SCHED_STATE_FAILED, SCHED_STATE_CANCELLED
@@ -51,6 +53,11 @@ module gpusched
     integer(c_int32_t) :: backend_mask = 0  !< SCHED_BACKEND_*; 0: all
     integer(c_int32_t) :: priority = 0      !< higher runs earlier
     integer(c_int32_t) :: retries = 0       !< attempts after a failed one
+    integer(c_int32_t) :: task_class = 0    !< tasks of a class are alike
+    integer(i8) :: deadline_ns = 0          !< how long an attempt may take; 0: not told
+    integer(i8), allocatable :: after(:)    !< ids of tasks that have to end well before
+    logical :: idempotent = .false.         !< a copy may run elsewhere; see exec_commit
+    logical :: ordered = .false.            !< wait_next hands it out
   end type
 
   !> Runs tasks. One that was never opened is the scheduler that the whole process shares.
@@ -61,10 +68,12 @@ module gpusched
     procedure :: open => scheduler_open
     procedure :: close => scheduler_close
     procedure :: submit => scheduler_submit
+    procedure :: submit_many => scheduler_submit_many
     procedure :: submit_shot => scheduler_submit_shot
     procedure :: wait => scheduler_wait
     procedure :: wait_all => scheduler_wait_all
     procedure :: wait_any => scheduler_wait_any
+    procedure :: wait_next => scheduler_wait_next
     procedure :: cancel => scheduler_cancel
     procedure :: release => scheduler_release
     procedure :: drain => scheduler_drain
@@ -160,7 +169,8 @@ contains
     character(len=*), intent(inout), optional :: errmsg
     type(sched_task_desc_t), target :: task
     character(kind=c_char), allocatable, target :: label(:)
-    call describe(options, task, label)
+    integer(i8), allocatable, target :: after(:)
+    call describe(options, task, label, after)
     task%run = c_funloc(run)
     if (present(user)) task%user = user
     if (present(drop)) task%drop = c_funloc(drop)
@@ -168,9 +178,39 @@ contains
       id = 0
       call conclude(sched_submit(self%handle, c_loc(task), c_loc(id)), stat, errmsg)
     else
-      task%flags = SCHED_TASK_DETACHED
+      task%flags = ior(task%flags, SCHED_TASK_DETACHED)
       call conclude(sched_submit(self%handle, c_loc(task), c_null_ptr), stat, errmsg)
     end if
+  end subroutine
+
+  !> As `submit`, once for each of `users`: all of them or, on any error, none.
+  subroutine scheduler_submit_many(self, run, ids, users, options, drop, stat, errmsg)
+    class(scheduler), intent(in) :: self
+    procedure(sched_run_fn) :: run
+    type(c_ptr), intent(in) :: users(:)
+    integer(i8), intent(out) :: ids(size(users))
+    type(task_options), intent(in), optional :: options
+    procedure(sched_drop_fn), optional :: drop
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    type(sched_task_desc_t), allocatable, target :: tasks(:)
+    integer(i8), allocatable, target :: list(:)
+    character(kind=c_char), allocatable, target :: label(:)
+    integer(i8), allocatable, target :: after(:)
+    integer(c_int32_t) :: status
+    integer :: i
+    allocate (tasks(max(1, size(users))))
+    allocate (list(max(1, size(users))), source=0_i8)
+    call describe(options, tasks(1), label, after)
+    tasks(1)%run = c_funloc(run)
+    if (present(drop)) tasks(1)%drop = c_funloc(drop)
+    tasks(2:) = tasks(1)
+    do i = 1, size(users)
+      tasks(i)%user = users(i)
+    end do
+    status = sched_submit_many(self%handle, c_loc(tasks), size(users, kind=c_size_t), c_loc(list))
+    ids = list(:size(users))
+    call conclude(status, stat, errmsg)
   end subroutine
 
   !> Has a shot computed. `record` (samples, traces) and `snapshots` are filled by the
@@ -191,9 +231,10 @@ contains
     type(sched_fd_cell_t), allocatable, target :: receivers(:)
     real(sp), allocatable, target :: samples(:)
     character(kind=c_char), allocatable, target :: label(:)
+    integer(i8), allocatable, target :: after(:)
     id = 0
     call describe_shot(shot, desc, receivers, samples)
-    call describe(options, task, label)
+    call describe(options, task, label, after)
     if (size(record) > 0) desc%record = c_loc(record(1, 1))
     desc%record_len = size(record, kind=c_size_t)
     if (present(snapshots)) then
@@ -240,6 +281,18 @@ contains
       self%handle, c_loc(list), size(ids, kind=c_size_t), timeout(timeout_ns), c_loc(index))
     position = merge(int(index) + 1, 0, status == SCHED_OK)
     call conclude(status, stat, errmsg)
+  end subroutine
+
+  !> The next task with `ordered` in its options, in the order of submission, once it has ended, well
+  !> or not; its outcome is then told by `wait`. 0 when the time was up first.
+  subroutine scheduler_wait_next(self, id, timeout_ns, stat, errmsg)
+    class(scheduler), intent(in) :: self
+    integer(i8), intent(out), target :: id
+    integer(i8), intent(in), optional :: timeout_ns
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    id = 0
+    call conclude(sched_wait_next(self%handle, timeout(timeout_ns), c_loc(id)), stat, errmsg)
   end subroutine
 
   !> A queued task never starts; a running one finds exec_cancelled(exec) true.
@@ -403,6 +456,13 @@ contains
     ignored = sched_exec_report(c_loc(exec), done)
   end subroutine
 
+  !> Before a task puts its results where others see them: whether this attempt counts. If not, another
+  !> copy or a cancel was first: discard them and return.
+  logical function exec_commit(exec)
+    type(sched_exec_t), intent(in), target :: exec
+    exec_commit = sched_exec_commit(c_loc(exec)) == SCHED_OK
+  end function
+
   ! --- words ---
 
   function gpusched_version() result(text)
@@ -454,10 +514,11 @@ contains
     error stop 1
   end subroutine
 
-  subroutine describe(options, task, label)
+  subroutine describe(options, task, label, after)
     type(task_options), intent(in), optional :: options
     type(sched_task_desc_t), intent(inout) :: task
     character(kind=c_char), allocatable, target, intent(inout) :: label(:)
+    integer(i8), allocatable, target, intent(inout) :: after(:)
     task%size = c_sizeof(task)
     if (.not. present(options)) return
     if (allocated(options%label)) then
@@ -470,6 +531,15 @@ contains
     task%backend_mask = options%backend_mask
     task%priority = options%priority
     task%retries = options%retries
+    task%task_class = options%task_class
+    task%deadline_ns = options%deadline_ns
+    if (allocated(options%after)) then
+      after = options%after
+      if (size(after) > 0) task%after = c_loc(after)
+      task%after_count = size(after, kind=c_size_t)
+    end if
+    if (options%idempotent) task%flags = ior(task%flags, SCHED_TASK_IDEMPOTENT)
+    if (options%ordered) task%flags = ior(task%flags, SCHED_TASK_ORDERED)
   end subroutine
 
   subroutine describe_shot(shot, desc, receivers, samples)

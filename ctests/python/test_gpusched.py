@@ -48,6 +48,42 @@ class Callables(unittest.TestCase):
         self.assertEqual(task.state, "failed")
         self.assertIn("-1", task.error)
 
+    def test_tasks_come_after_others(self) -> None:
+        first = self.scheduler.submit(lambda exec: 1, task_class=3, deadline=60.0)
+        second = self.scheduler.submit(lambda exec: first.state, after=[first])
+        self.assertEqual(second.wait(), "done")
+        bad = self.scheduler.submit(lambda exec: 1 / 0)
+        with self.assertRaisesRegex(gpusched.GpuschedError, "did not end well"):
+            self.scheduler.submit(lambda exec: 1, after=[first, bad]).wait()
+        with self.assertRaisesRegex(TypeError, "unknown option 'before'.*after"):
+            self.scheduler.submit(lambda exec: 1, before=[first])
+
+    def test_outcomes_come_in_the_order_of_submission(self) -> None:
+        calls = [lambda exec, i=i: (time.sleep(0.001 * (3 - i)), i)[1] for i in range(4)]
+        tasks = self.scheduler.submit_many(calls, ordered=True)
+        self.assertEqual([self.scheduler.wait_next() for _ in tasks], tasks)
+        self.assertEqual([task.wait() for task in tasks], [0, 1, 2, 3])
+        with self.assertRaisesRegex(gpusched.GpuschedError, "left to hand out"):
+            self.scheduler.wait_next()
+        with self.assertRaisesRegex(gpusched.GpuschedError, r"descs\[0\]: work is nan|descs\[0\]: work is NaN"):
+            self.scheduler.submit_many(calls, work=float("nan"))
+        self.assertEqual(self.scheduler.submit_many([]), [])
+
+    def test_one_copy_counts(self) -> None:
+        def once(exec: gpusched.Exec) -> int:
+            exec.commit()
+            return exec.attempt
+
+        self.assertEqual(self.scheduler.submit(once, idempotent=True).wait(), 1)
+
+    def test_the_shared_scheduler_ends_with_its_last_holder(self) -> None:
+        one, two = gpusched.Scheduler.shared(), gpusched.Scheduler.shared()
+        task = one.submit(lambda exec: 1)
+        self.assertEqual(task.wait(), 1)
+        one.close()
+        self.assertEqual(two.submit(lambda exec: 2).wait(), 2)
+        two.close()
+
     def test_it_runs_on_another_thread(self) -> None:
         self.assertNotEqual(self.scheduler.submit(lambda exec: threading.get_ident()).wait(), threading.get_ident())
 

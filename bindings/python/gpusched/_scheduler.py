@@ -56,6 +56,13 @@ class Exec:
         """Tells how much of the task is done, from 0 to 1."""
         check(lib.sched_exec_report(self._raw, done))
 
+    def commit(self) -> None:
+        """Called before results are put where others see them; from then on the task can't be cancelled.
+
+        Raises Cancelled if another copy of the task, or a cancel, was first: discard them."""
+        if check(lib.sched_exec_commit(self._raw)) == _abi.SCHED_CANCELLED:
+            raise Cancelled()
+
 
 class _Job:
     """What a task needs on this side: its callable, its outcome, buffers that are lent."""
@@ -65,6 +72,7 @@ class _Job:
         self.lent = lent
         self.value: Any = None
         self.error: BaseException | None = None
+        self.idempotent = False
 
 
 # Jobs that the library still knows, by the number that it is given as `user`.
@@ -78,7 +86,10 @@ def _run(raw: Any, user: int) -> int:
     job.error = None
     try:
         assert job.call is not None
-        job.value = job.call(Exec(raw))
+        value = job.call(Exec(raw))
+        # Of several copies the value of one counts.
+        if not job.idempotent or lib.sched_exec_commit(raw) == 0:
+            job.value = value
         return 0
     except BaseException as error:  # noqa: BLE001: it is raised again in wait()
         job.error = error
@@ -160,7 +171,23 @@ class Scheduler:
             config.devices = devices.encode()
         made = c_void_p()
         check(lib.sched_create(byref(config), byref(made)))
-        self._handle = made.value
+        self._own(made.value)
+
+    @classmethod
+    def shared(cls) -> Scheduler:
+        """A share of the scheduler that all libraries of the process may use; it ends with its last holder."""
+        self = cls.__new__(cls)
+        self._handle = None
+        self._pid = os.getpid()
+        made = c_void_p()
+        check(lib.sched_default(byref(made)))
+        self._own(made.value)
+        return self
+
+    def _own(self, handle: int | None) -> None:
+        self._handle = handle
+        # Until they are handed out.
+        self._ordered: dict[int, Task[Any]] = {}
         _open.add(self)
 
     @property
@@ -172,14 +199,39 @@ class Scheduler:
     def submit(self, call: Callable[[Exec], T], **options: Any) -> Task[T]:
         """Has `call(exec)` run on a thread of the scheduler; what it returns is what `wait` returns.
 
-        Options: label, device_bytes, work, device_mask, backend_mask, priority, retries.
+        Options: label, device_bytes, work, device_mask, backend_mask, priority, retries; task_class;
+        deadline in seconds; after, the tasks that have to end well before; idempotent: copies may run at
+        the same time, and the first counts; ordered: `wait_next` hands it out.
         """
         job = _Job(call)
         desc = _describe(job, options)
         desc.run = _run
         number = c_uint64()
         check(lib.sched_submit(self._raw, byref(desc), byref(number)))
-        return Task(self, number.value, job)
+        return self._submitted(number.value, job, options)
+
+    def submit_many(self, calls: Iterable[Callable[[Exec], T]], **options: Any) -> list[Task[T]]:
+        """Submits all of the callables, with the same options, or, with an error, none."""
+        jobs = [_Job(call) for call in calls]
+        descs = (_abi.sched_task_desc_t * len(jobs))(*(_describe(job, options) for job in jobs))
+        for desc in descs:
+            desc.run = _run
+        numbers = (c_uint64 * len(jobs))()
+        check(lib.sched_submit_many(self._raw, descs, len(jobs), numbers))
+        return [self._submitted(number, job, options) for number, job in zip(numbers, jobs)]
+
+    def _submitted(self, number: int, job: _Job, options: Mapping[str, Any]) -> Task[Any]:
+        task: Task[Any] = Task(self, number, job)
+        if options.get("ordered"):
+            self._ordered[number] = task
+        return task
+
+    def wait_next(self, timeout: float | None = None) -> Task[Any]:
+        """The next task that was submitted as ordered, in the order of submission, once it has ended, well or
+        not. Each comes once. Raises TimeoutError; GpuschedError if none is left."""
+        number = c_uint64()
+        check(self._wait(lambda ns: lib.sched_wait_next(self._raw, ns, byref(number)), timeout))
+        return self._ordered.pop(number.value)
 
     def submit_shot(self, model: Model, shot: Shot, **options: Any) -> Task[Gather]:
         """Has a shot computed; `wait` returns its Gather. Options as for `submit`."""
@@ -195,7 +247,7 @@ class Scheduler:
         task = _describe(job, options)
         number = c_uint64()
         check(lib.sched_fd_submit(self._raw, model._handle, byref(desc), byref(task), byref(number)))
-        return Task(self, number.value, job)
+        return self._submitted(number.value, job, options)
 
     def wait_all(self, timeout: float | None = None) -> None:
         """Until all tasks so far have ended, well or not. Raises TimeoutError."""
@@ -249,11 +301,22 @@ class Scheduler:
 
 def _describe(job: _Job, options: Mapping[str, Any]) -> _abi.sched_task_desc_t:
     desc = _abi.sched_task_desc_t(size=sizeof(_abi.sched_task_desc_t))
-    allowed = ("label", "device_bytes", "work", "device_mask", "backend_mask", "priority", "retries")
+    allowed = ("label", "device_bytes", "work", "device_mask", "backend_mask", "priority", "retries", "task_class")
+    special = ("deadline", "after", "idempotent", "ordered")
     for name, value in options.items():
-        if name not in allowed:
-            raise TypeError(f"unknown option {name!r}; accepted: {', '.join(allowed)}")
-        setattr(desc, name, value.encode() if isinstance(value, str) else value)
+        if name in allowed:
+            setattr(desc, name, value.encode() if isinstance(value, str) else value)
+        elif name not in special:
+            raise TypeError(f"unknown option {name!r}; accepted: {', '.join(allowed + special)}")
+    if (deadline := options.get("deadline")) is not None:
+        desc.deadline_ns = int(deadline * 1e9)
+    if before := [task.id for task in options.get("after", ())]:
+        desc.after, desc.after_count = (c_uint64 * len(before))(*before), len(before)
+    if options.get("idempotent"):
+        job.idempotent = True
+        desc.flags |= _abi.SCHED_TASK_IDEMPOTENT
+    if options.get("ordered"):
+        desc.flags |= _abi.SCHED_TASK_ORDERED
     number = next(_numbers)
     _jobs[number] = job
     desc.user, desc.drop = number, _drop

@@ -1,0 +1,63 @@
+! Many tasks at once, outcomes in the order of submission, tasks after tasks.
+module order_tasks
+  use, intrinsic :: iso_c_binding
+  use gpusched
+  implicit none
+contains
+
+  ! Adds one to its number, which says whether it is to fail.
+  function adds(exec, user) bind(c) result(status)
+    type(sched_exec_t), intent(in), target :: exec
+    type(c_ptr), value :: user
+    integer(c_int32_t) :: status
+    integer, pointer :: number
+    call c_f_pointer(user, number)
+    if (.not. exec_commit(exec)) error stop 3
+    number = number + 1
+    status = merge(1, 0, number < 0)
+  end function
+end module
+
+program order
+  use order_tasks
+  implicit none
+  type(scheduler) :: sched
+  type(task_options) :: options
+  integer, target :: numbers(4) = [10, 20, -30, 40]
+  integer(c_int64_t) :: ids(4), next
+  integer :: i, stat
+  character(len=300) :: message
+
+  call sched%open(devices="cpu", slots=2)
+  options%ordered = .true.
+  options%task_class = 2
+  options%deadline_ns = 60000000000_c_int64_t
+  call sched%submit_many(adds, ids, [(c_loc(numbers(i)), i=1, 4)], options)
+  do i = 1, 4
+    call sched%wait_next(next)
+    call expect(next == ids(i), "the order of submission")
+  end do
+  call expect(all(numbers == [11, 21, -29, 41]), "each ran once")
+  call sched%wait_next(next, stat=stat, errmsg=message)
+  call expect(stat == SCHED_E_ARGUMENT .and. index(message, "left to hand out") > 0, "nothing is left")
+
+  options = task_options(after=[ids(1), ids(2)])
+  call sched%submit(adds, next, c_loc(numbers(4)), options)
+  call sched%wait(next)
+  call expect(numbers(4) == 42, "after two that ended well")
+  options%after = ids
+  call sched%submit(adds, next, c_loc(numbers(4)), options)
+  call sched%wait(next, stat=stat)
+  call expect(stat == SCHED_E_DEPENDENCY .and. numbers(4) == 42, "after one that failed")
+  call sched%close()
+
+contains
+
+  subroutine expect(right, what)
+    logical, intent(in) :: right
+    character(len=*), intent(in) :: what
+    if (right) return
+    print "(2a)", "not as promised: ", what
+    error stop 1
+  end subroutine
+end program
