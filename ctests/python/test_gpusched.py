@@ -12,7 +12,7 @@ import weakref
 
 import gpusched
 import numpy as np
-from gpusched import _scheduler, abi
+from gpusched import _jobs, _scheduler, abi
 
 SPACING = 10.0
 
@@ -23,6 +23,129 @@ def small_model() -> gpusched.Model:
 
 def small_shot(**changes: object) -> gpusched.Shot:
     return gpusched.Shot(**{"nt": 12, "dt": 1e-3, "frequency": 30, "source": (4, 4, 2), "plane_iz": 1, **changes})
+
+
+class Loops(unittest.TestCase):
+    def setUp(self) -> None:
+        self.scheduler = gpusched.Scheduler(devices="cpu", slots=2)
+        self.addCleanup(self.scheduler.close)
+
+    def test_a_range_is_done_once_each(self) -> None:
+        times = np.zeros(1000, dtype=int)
+        for grain in (None, 1, 7, 5000):
+
+            def count(exec: gpusched.Exec, piece: range) -> None:
+                self.assertLessEqual(len(piece), grain or 1000)
+                times[piece.start : piece.stop] += 1
+
+            task = self.scheduler.range(0, 1000, count, grain, label="count")
+            self.assertIsNone(task.wait())
+            self.assertEqual(task.info.progress, 1.0)
+        self.assertTrue((times == 4).all())
+
+    def test_a_map_gives_results_in_order(self) -> None:
+        self.assertEqual(self.scheduler.map(lambda x: x * x, range(300)), [x * x for x in range(300)])
+        self.assertEqual(self.scheduler.map(str, (x for x in "abc"), grain=1), ["a", "b", "c"])
+        self.assertEqual(self.scheduler.map(str, []), [])
+
+    def test_a_map_comes_one_by_one_and_may_be_left(self) -> None:
+        self.assertEqual(list(self.scheduler.imap(lambda x: -x, range(100))), [-x for x in range(100)])
+        begun: list[int] = []
+
+        def slowly(x: int) -> int:
+            begun.append(x)
+            time.sleep(0.001)
+            return x
+
+        for x in self.scheduler.imap(slowly, range(100_000), grain=1):
+            if x == 3:
+                break
+        self.scheduler.wait_all(timeout=20)
+        self.assertLess(len(begun), 1000)
+
+    def test_an_exception_ends_it_and_comes_back_as_itself(self) -> None:
+        raised = KeyError("density")
+
+        def fail(x: int) -> int:
+            if x == 30:
+                raise raised
+            return x
+
+        with self.assertRaises(KeyError) as caught:
+            self.scheduler.map(fail, range(100))
+        self.assertIs(caught.exception, raised)
+        seen = []
+        with self.assertRaises(KeyError):
+            for x in self.scheduler.imap(fail, range(100), grain=1):
+                seen.append(x)
+        self.assertEqual(seen, list(range(len(seen))))
+        self.assertLessEqual(len(seen), 30)
+
+    def test_what_does_not_fit_is_halved(self) -> None:
+        sizes = []
+
+        def work(exec: gpusched.Exec, piece: range) -> None:
+            if len(piece) > 5:
+                raise MemoryError("the card is small")
+            sizes.append(len(piece))
+
+        self.scheduler.range(0, 100, work, grain=40).wait()
+        self.assertEqual(sum(sizes), 100)
+
+    def test_bad_ranges(self) -> None:
+        nothing = lambda exec, piece: None  # noqa: E731
+        for begin, end, grain, words in ((3, 2, None, "begin is 3"), (-1, 2, None, "-1"), (0, 2, 0, "grain is 0")):
+            with self.assertRaisesRegex((gpusched.GpuschedError, ValueError), words):
+                self.scheduler.range(begin, end, nothing, grain)
+        with self.assertRaisesRegex(TypeError, "retries"):
+            self.scheduler.range(0, 2, nothing, retries=1)
+        self.assertEqual(_jobs.jobs, {})
+
+    def test_a_loop_in_a_loop(self) -> None:
+        def row(y: int) -> int:
+            return sum(self.scheduler.map(lambda x: x * y, range(10)))
+
+        self.assertEqual(self.scheduler.map(row, range(10), grain=1), [45 * y for y in range(10)])
+
+
+class Orders(unittest.TestCase):
+    def setUp(self) -> None:
+        self.scheduler = gpusched.Scheduler(devices="cpu", slots=2)
+        self.addCleanup(self.scheduler.close)
+
+    def test_after_and_in_order(self) -> None:
+        said = []
+        first = self.scheduler.submit(lambda exec: time.sleep(0.01) or said.append(1))
+        second = self.scheduler.submit(lambda exec: said.append(2), after=[first])
+        second.wait()
+        self.assertEqual(said, [1, 2])
+        bad = self.scheduler.submit(lambda exec: 1 / 0)
+        with self.assertRaisesRegex(gpusched.GpuschedError, "did not end well"):
+            self.scheduler.submit(lambda exec: None, after=[bad, first]).wait()
+        tasks = self.scheduler.submit_many([lambda exec, i=i: i for i in range(20)], ordered=True)
+        self.assertEqual([self.scheduler.wait_next().wait() for _ in tasks], list(range(20)))
+        with self.assertRaisesRegex(gpusched.GpuschedError, "hand out"):
+            self.scheduler.wait_next()
+
+    def test_a_deadline_and_a_commit(self) -> None:
+        def until_asked(exec: gpusched.Exec) -> None:
+            while not exec.cancelled:
+                time.sleep(0.001)
+            raise gpusched.Cancelled()
+
+        with self.assertRaises(gpusched.GpuschedError) as late:
+            self.scheduler.submit(until_asked, deadline=0.02).wait(timeout=20)
+        self.assertEqual(late.exception.name, "SCHED_E_DEADLINE")
+
+        def commits(exec: gpusched.Exec) -> int:
+            exec.commit()
+            task.cancel()
+            return 7 if not exec.cancelled else 0
+
+        ready = threading.Event()
+        task = self.scheduler.submit(lambda exec: ready.wait(20) and commits(exec), idempotent=True, task_class=3)
+        ready.set()
+        self.assertEqual(task.wait(timeout=20), 7)
 
 
 class Callables(unittest.TestCase):
@@ -162,7 +285,7 @@ class Shots(unittest.TestCase):
                 scheduler.submit_shot(model, small_shot())
             gc.collect()
             scheduler.wait_all()
-        self.assertEqual(_scheduler._jobs, {})
+        self.assertEqual(_jobs.jobs, {})
 
     def test_a_bad_shot_is_refused_in_words(self) -> None:
         with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:

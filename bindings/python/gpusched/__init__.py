@@ -12,8 +12,9 @@ system's loader. The raw C ABI is `gpusched.abi` and `gpusched.lib`.
 from . import _abi as abi
 from ._fd import Gather, Model, Shot, WAVELETS, wavelet
 from ._library import Cancelled, GpuschedError, lib, status_name
+from ._jobs import Exec
 from ._log import log_to
-from ._scheduler import Exec, Scheduler, Task
+from ._scheduler import Scheduler, Task
 
 __version__: str = lib.sched_version().decode()
 

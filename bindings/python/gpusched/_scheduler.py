@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import atexit
-import itertools
 import os
 import time
 import weakref
 from ctypes import byref, c_size_t, c_uint64, c_void_p, create_string_buffer, sizeof
-from typing import Any, Callable, Generic, Iterable, Mapping, TypeVar
+from typing import Any, Callable, Generic, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 import numpy as np
 
 from . import _abi
 from ._fd import Gather, Model, Shot
 from ._fd import pointer as floats
+from ._jobs import OPTIONS, Exec, Job, describe, run_job
 from ._library import Cancelled, check, lib
+from ._ranges import Places, range_desc
 
 T = TypeVar("T")
+Item = TypeVar("Item")
+# `range` is a method below.
+Piece = range
 Result = TypeVar("Result")
 
 STATES = {
@@ -32,81 +36,12 @@ STATES = {
 SLICE_NS = 100_000_000
 
 
-class Exec:
-    """What a running callable is told. Not to be kept after it returned."""
-
-    def __init__(self, raw: Any) -> None:
-        self._raw = raw
-        self.task: int = raw.contents.task
-        self.device: int = raw.contents.device
-        self.backend: int = raw.contents.backend
-        self.slot: int = raw.contents.slot
-        self.attempt: int = raw.contents.attempt
-        self.cpu_threads: int = raw.contents.cpu_threads
-        self.stream: int | None = raw.contents.stream
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the task was asked to stop; long callables look now and then, and raise Cancelled.
-
-        One that returns all the same has ended well."""
-        return bool(lib.sched_exec_cancelled(self._raw))
-
-    def report(self, done: float) -> None:
-        """Tells how much of the task is done, from 0 to 1."""
-        check(lib.sched_exec_report(self._raw, done))
-
-    def commit(self) -> None:
-        """Called before results are put where others see them; from then on the task can't be cancelled.
-
-        Raises Cancelled if another copy of the task, or a cancel, was first: discard them."""
-        if check(lib.sched_exec_commit(self._raw)) == _abi.SCHED_CANCELLED:
-            raise Cancelled()
-
-
-class _Job:
-    """What a task needs on this side: its callable, its outcome, buffers that are lent."""
-
-    def __init__(self, call: Callable[[Exec], Any] | None = None, lent: object = None) -> None:
-        self.call = call
-        self.lent = lent
-        self.value: Any = None
-        self.error: BaseException | None = None
-        self.idempotent = False
-
-
-# Jobs that the library still knows, by the number that it is given as `user`.
-_jobs: dict[int, _Job] = {}
-_numbers = itertools.count(1)
-
-
-@_abi.sched_run_fn  # type: ignore[untyped-decorator, unused-ignore]
-def _run(raw: Any, user: int) -> int:
-    job = _jobs[user]
-    job.error = None
-    try:
-        assert job.call is not None
-        value = job.call(Exec(raw))
-        # Of several copies the value of one counts.
-        if not job.idempotent or lib.sched_exec_commit(raw) == 0:
-            job.value = value
-        return 0
-    except BaseException as error:  # noqa: BLE001: it is raised again in wait()
-        job.error = error
-        return -1
-
-
-@_abi.sched_drop_fn  # type: ignore[untyped-decorator, unused-ignore]
-def _drop(user: int) -> None:
-    _jobs.pop(user, None)
-
-
 class Task(Generic[Result]):
     """A submitted task. Forgotten by the library when this object goes."""
 
-    def __init__(self, scheduler: Scheduler, number: int, job: _Job | None = None) -> None:
+    def __init__(self, scheduler: Scheduler, number: int, job: Job | None = None) -> None:
         self._scheduler = scheduler
-        self._job = job or _Job()
+        self._job = job or Job()
         self.id = number
 
     def wait(self, timeout: float | None = None) -> Result:
@@ -117,7 +52,7 @@ class Task(Generic[Result]):
         status = self._scheduler._wait(lambda ns: lib.sched_wait(self._scheduler._raw, self.id, ns), timeout)
         if status == _abi.SCHED_CANCELLED:
             raise Cancelled()
-        if status == _abi.SCHED_E_CALLBACK and self._job.error is not None:
+        if status in (_abi.SCHED_E_CALLBACK, _abi.SCHED_E_MEMORY) and self._job.error is not None:
             raise self._job.error
         check(status)
         value: Result = self._job.value
@@ -166,6 +101,7 @@ class Scheduler:
     def __init__(self, devices: str | None = None, slots: int = 0, cpu_threads: int = 0) -> None:
         self._handle: int | None = None
         self._pid = os.getpid()
+        self._ordered: dict[int, Task[Any]] = {}
         config = _abi.sched_config_t(size=sizeof(_abi.sched_config_t), slots=slots, cpu_threads=cpu_threads)
         if devices is not None:
             config.devices = devices.encode()
@@ -187,7 +123,6 @@ class Scheduler:
     def _own(self, handle: int | None) -> None:
         self._handle = handle
         # Until they are handed out.
-        self._ordered: dict[int, Task[Any]] = {}
         _open.add(self)
 
     @property
@@ -199,39 +134,90 @@ class Scheduler:
     def submit(self, call: Callable[[Exec], T], **options: Any) -> Task[T]:
         """Has `call(exec)` run on a thread of the scheduler; what it returns is what `wait` returns.
 
-        Options: label, device_bytes, work, device_mask, backend_mask, priority, retries; task_class;
-        deadline in seconds; after, the tasks that have to end well before; idempotent: copies may run at
-        the same time, and the first counts; ordered: `wait_next` hands it out.
+        Options: label, device_bytes, work, device_mask, backend_mask, priority, retries, task_class; deadline: seconds
+        that an attempt may take; after: tasks that have to end well first; idempotent: a second copy may be
+        started elsewhere, see `Exec.commit`; ordered: `wait_next` hands it out.
+
+        Raising Cancelled ends the task as cancelled; a MemoryError has it tried again, alone on its device and
+        elsewhere, before it comes out of `wait`.
         """
-        job = _Job(call)
-        desc = _describe(job, options)
-        desc.run = _run
-        number = c_uint64()
-        check(lib.sched_submit(self._raw, byref(desc), byref(number)))
-        return self._submitted(number.value, job, options)
+        return self.submit_many([call], **options)[0]
 
     def submit_many(self, calls: Iterable[Callable[[Exec], T]], **options: Any) -> list[Task[T]]:
-        """Submits all of the callables, with the same options, or, with an error, none."""
-        jobs = [_Job(call) for call in calls]
-        descs = (_abi.sched_task_desc_t * len(jobs))(*(_describe(job, options) for job in jobs))
+        """`submit` for each of `calls`, all with the same options: all of them or, on any error, none."""
+        work = [Job(call) for call in calls]
+        described = [_describe(job, options) for job in work]
+        descs = (_abi.sched_task_desc_t * len(work))(*(desc for desc, _ in described))
         for desc in descs:
-            desc.run = _run
-        numbers = (c_uint64 * len(jobs))()
-        check(lib.sched_submit_many(self._raw, descs, len(jobs), numbers))
-        return [self._submitted(number, job, options) for number, job in zip(numbers, jobs)]
+            desc.run = run_job
+        numbers = (c_uint64 * len(work))()
+        check(lib.sched_submit_many(self._raw, descs, len(work), numbers))
+        return [self._submitted(number, job, options) for number, job in zip(numbers, work)]
 
-    def _submitted(self, number: int, job: _Job, options: Mapping[str, Any]) -> Task[Any]:
+    def _submitted(self, number: int, job: Job, options: Mapping[str, Any]) -> Task[Any]:
         task: Task[Any] = Task(self, number, job)
         if options.get("ordered"):
             self._ordered[number] = task
         return task
 
     def wait_next(self, timeout: float | None = None) -> Task[Any]:
-        """The next task that was submitted as ordered, in the order of submission, once it has ended, well or
-        not. Each comes once. Raises TimeoutError; GpuschedError if none is left."""
+        """The next of the tasks submitted as `ordered`, in the order of submission, once it has ended, well or
+        not. Raises TimeoutError; GpuschedError if none is left."""
         number = c_uint64()
         check(self._wait(lambda ns: lib.sched_wait_next(self._raw, ns, byref(number)), timeout))
         return self._ordered.pop(number.value)
+
+    def range(
+        self,
+        begin: int,
+        end: int,
+        function: Callable[[Exec, Piece], Any],
+        grain: int | None = None,
+        **options: Any,
+    ) -> Task[None]:
+        """Has `function(exec, piece)` run for pieces of begin to end (not included), each number in one piece, on all
+        devices at the same time. One task: wait for it, cancel it, look at its `info.progress`.
+
+        grain: the most numbers of a piece; None: found by measuring. An exception ends the range and comes
+        out of `wait`; a MemoryError has the piece halved first. Options: label, device_bytes (of one number),
+        device_mask, backend_mask, priority, deadline (of the whole range), after, ordered.
+        """
+        job = Job(function)
+        desc, _kept = range_desc(job, begin, end, grain, options)
+        number = c_uint64()
+        check(lib.sched_submit_range(self._raw, byref(desc), byref(number)))
+        return self._submitted(number.value, job, options)
+
+    def map(
+        self, function: Callable[[Item], T], items: Iterable[Item], grain: int | None = None, **options: Any
+    ) -> list[T]:
+        """[function(item) for item in items], in parallel. Options as for `range`."""
+        places = _places(function, items)
+        task = self.range(0, len(places.items), places.piece, grain, **options)
+        try:
+            task.wait()
+        except BaseException:
+            # Ctrl-C: nobody wants the rest.
+            task.cancel()
+            raise
+        return places.results
+
+    def imap(
+        self, function: Callable[[Item], T], items: Iterable[Item], grain: int | None = None, **options: Any
+    ) -> Iterator[T]:
+        """`map`, one result after the other in the order of the items, each as soon as it is there. An iterator
+        that is left before its end cancels the rest."""
+        places = _places(function, items)
+        task = self.range(0, len(places.items), places.piece, grain, **options)
+        return self._results(places, task)
+
+    @staticmethod
+    def _results(places: Places[Item, T], task: Task[None]) -> Iterator[T]:
+        try:
+            yield from places.in_order(lambda: task.state in ("done", "failed", "cancelled"))
+            task.wait()
+        finally:
+            task.cancel()
 
     def submit_shot(self, model: Model, shot: Shot, **options: Any) -> Task[Gather]:
         """Has a shot computed; `wait` returns its Gather. Options as for `submit`."""
@@ -242,9 +228,9 @@ class Scheduler:
         desc.record, desc.record_len = floats(record), record.size
         if snapshots is not None:
             desc.snapshots, desc.snapshots_len = floats(snapshots), snapshots.size
-        job = _Job(lent=(record, snapshots))
+        job = Job(lent=(record, snapshots))
         job.value = Gather(record, snapshots)
-        task = _describe(job, options)
+        task, _also_kept = _describe(job, options)
         number = c_uint64()
         check(lib.sched_fd_submit(self._raw, model._handle, byref(desc), byref(task), byref(number)))
         return self._submitted(number.value, job, options)
@@ -299,28 +285,13 @@ class Scheduler:
                 raise TimeoutError("the time was up before the task ended")
 
 
-def _describe(job: _Job, options: Mapping[str, Any]) -> _abi.sched_task_desc_t:
+def _describe(job: Job, options: Mapping[str, Any]) -> tuple[_abi.sched_task_desc_t, list[object]]:
     desc = _abi.sched_task_desc_t(size=sizeof(_abi.sched_task_desc_t))
-    allowed = ("label", "device_bytes", "work", "device_mask", "backend_mask", "priority", "retries", "task_class")
-    special = ("deadline", "after", "idempotent", "ordered")
-    for name, value in options.items():
-        if name in allowed:
-            setattr(desc, name, value.encode() if isinstance(value, str) else value)
-        elif name not in special:
-            raise TypeError(f"unknown option {name!r}; accepted: {', '.join(allowed + special)}")
-    if (deadline := options.get("deadline")) is not None:
-        desc.deadline_ns = int(deadline * 1e9)
-    if before := [task.id for task in options.get("after", ())]:
-        desc.after, desc.after_count = (c_uint64 * len(before))(*before), len(before)
-    if options.get("idempotent"):
-        job.idempotent = True
-        desc.flags |= _abi.SCHED_TASK_IDEMPOTENT
-    if options.get("ordered"):
-        desc.flags |= _abi.SCHED_TASK_ORDERED
-    number = next(_numbers)
-    _jobs[number] = job
-    desc.user, desc.drop = number, _drop
-    return desc
+    return desc, describe(desc, job, options, OPTIONS)
+
+
+def _places(function: Callable[[Item], T], items: Iterable[Item]) -> Places[Item, T]:
+    return Places(function, items if isinstance(items, Sequence) else list(items))
 
 
 # The workers call into Python, so they have to be gone before Python is.

@@ -1,0 +1,140 @@
+"""What a task needs on this side, and how a callable's end is told to the library."""
+
+from __future__ import annotations
+
+import itertools
+from ctypes import c_uint64
+from typing import Any, Callable, Mapping
+
+from . import _abi
+from ._library import Cancelled, check, lib
+
+OPTIONS = (
+    "label",
+    "device_bytes",
+    "work",
+    "device_mask",
+    "backend_mask",
+    "priority",
+    "retries",
+    "task_class",
+    "deadline",
+    "after",
+    "idempotent",
+    "ordered",
+)
+FLAGS = {"idempotent": _abi.SCHED_TASK_IDEMPOTENT, "ordered": _abi.SCHED_TASK_ORDERED}
+
+
+class Exec:
+    """What a running callable is told. Not to be kept after it returned."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self.task: int = raw.contents.task
+        self.device: int = raw.contents.device
+        self.backend: int = raw.contents.backend
+        self.slot: int = raw.contents.slot
+        self.attempt: int = raw.contents.attempt
+        self.cpu_threads: int = raw.contents.cpu_threads
+        self.stream: int | None = raw.contents.stream
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the task was asked to stop; long callables look now and then, and raise Cancelled.
+
+        One that returns all the same has ended well."""
+        return bool(lib.sched_exec_cancelled(self._raw))
+
+    def report(self, done: float) -> None:
+        """Tells how much of the task is done, from 0 to 1."""
+        check(lib.sched_exec_report(self._raw, done))
+
+    def commit(self) -> None:
+        """Before a result is put where others see it: from here on the task can't be cancelled, and no other
+        copy of it counts. Raises Cancelled if it already was, or another copy does."""
+        if check(lib.sched_exec_commit(self._raw)) == _abi.SCHED_CANCELLED:
+            raise Cancelled()
+
+
+class Job:
+    """A callable, its outcome, buffers that are lent."""
+
+    def __init__(self, code: Callable[..., Any] | None = None, lent: object = None) -> None:
+        self._code = code
+        self.lent = lent
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.idempotent = False
+
+    @property
+    def code(self) -> Callable[..., Any]:
+        assert self._code is not None
+        return self._code
+
+
+# Jobs that the library still knows, by the number that it is given as `user`.
+jobs: dict[int, Job] = {}
+_numbers = itertools.count(1)
+
+
+def find(number: int) -> Job:
+    return jobs[number]
+
+
+def told(job: Job, code: Callable[[], Any], counts: Callable[[], bool] = lambda: True) -> int:
+    """Runs `code`, keeps what it returns or raises, and says it in the library's numbers."""
+    try:
+        value = code()
+        if counts():
+            job.value = value
+        return _abi.SCHED_OK
+    except BaseException as error:  # noqa: BLE001: it is raised again in wait()
+        job.error = error
+        if isinstance(error, Cancelled):
+            return _abi.SCHED_CANCELLED
+        return _abi.SCHED_E_MEMORY if isinstance(error, MemoryError) else -1
+
+
+@_abi.sched_run_fn  # type: ignore[untyped-decorator, unused-ignore]
+def run_job(raw: Any, user: int) -> int:
+    job = find(user)
+    job.error = None
+    # Of several copies the value of one counts.
+    return told(
+        job,
+        lambda: job.code(Exec(raw)),
+        lambda: not job.idempotent or bool(lib.sched_exec_commit(raw) == _abi.SCHED_OK),
+    )
+
+
+@_abi.sched_drop_fn  # type: ignore[untyped-decorator, unused-ignore]
+def drop_job(user: int) -> None:
+    jobs.pop(user, None)
+
+
+def describe(desc: Any, job: Job, options: Mapping[str, Any], allowed: tuple[str, ...]) -> list[object]:
+    """Fills in a task's or a range's options; what is returned has to outlive the call that takes `desc`."""
+    kept: list[object] = []
+    for name, value in options.items():
+        if name not in allowed:
+            raise TypeError(f"unknown option {name!r}; accepted: {', '.join(allowed)}")
+        if name in FLAGS:
+            desc.flags |= FLAGS[name] if value else 0
+            job.idempotent |= name == "idempotent" and bool(value)
+        elif name == "deadline":
+            if not value > 0:
+                raise ValueError(f"deadline is {value}; accepted: a positive number of seconds")
+            desc.deadline_ns = int(value * 1e9)
+        elif name == "after":
+            ids = [task.id for task in value]
+            array = (c_uint64 * len(ids))(*ids)
+            kept.append(array)
+            if ids:
+                desc.after, desc.after_count = array, len(ids)
+        else:
+            setattr(desc, name, value.encode() if isinstance(value, str) else value)
+    number = next(_numbers)
+    jobs[number] = job
+    desc.user, desc.drop = number, drop_job
+    return kept

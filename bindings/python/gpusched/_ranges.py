@@ -1,0 +1,71 @@
+"""Parallel loops: pieces of a range on all devices, and maps over a sequence.
+
+Python code holds the GIL: pieces of pure Python run one after the other, whatever the number of slots. It pays where
+the code lets go of the GIL, as numpy, ctypes, files and the calls of GPU packages do.
+"""
+
+from __future__ import annotations
+
+import threading
+from ctypes import sizeof
+from typing import Any, Callable, Generic, Iterator, Mapping, Sequence, TypeVar
+
+from . import _abi
+from ._jobs import Exec, Job, describe, drop_job, find, told, OPTIONS
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+RANGE_OPTIONS = tuple(name for name in OPTIONS if name not in ("work", "retries", "task_class", "idempotent"))
+
+
+@_abi.sched_range_fn  # type: ignore[untyped-decorator, unused-ignore]
+def _piece(raw: Any, begin: int, end: int, user: int) -> int:
+    job = find(user)
+
+    def code() -> None:
+        job.code(Exec(raw), range(begin, end))
+
+    return told(job, code)
+
+
+def range_desc(
+    job: Job, begin: int, end: int, grain: int | None, options: Mapping[str, Any]
+) -> tuple[_abi.sched_range_desc_t, list[object]]:
+    if begin < 0 or end < 0:
+        raise ValueError(f"the range is {begin} to {end}; accepted: numbers from 0 on")
+    if grain is not None and grain < 1:
+        raise ValueError(f"grain is {grain}; accepted: at least 1, or None")
+    desc = _abi.sched_range_desc_t(size=sizeof(_abi.sched_range_desc_t), begin=begin, end=end, grain=grain or 0)
+    kept = describe(desc, job, options, RANGE_OPTIONS)
+    desc.run, desc.drop = _piece, drop_job
+    return desc, kept
+
+
+class Places(Generic[Item, Result]):
+    """Where the results of a map go, each to the place of its item."""
+
+    def __init__(self, function: Callable[[Item], Result], items: Sequence[Item]) -> None:
+        self.function = function
+        self.items = items
+        self.results: list[Any] = [None] * len(items)
+        self.ready = bytearray(len(items))
+        self.changed = threading.Condition()
+
+    def piece(self, _exec: Exec, piece: range) -> None:
+        for place in piece:
+            result = self.function(self.items[place])
+            with self.changed:
+                self.results[place] = result
+                self.ready[place] = 1
+                self.changed.notify_all()
+
+    def in_order(self, has_ended: Callable[[], bool]) -> Iterator[Result]:
+        """The results one after the other, until one is missing though all has ended."""
+        for place in range(len(self.items)):
+            with self.changed:
+                while not self.ready[place]:
+                    if not self.changed.wait(0.05) and has_ended() and not self.ready[place]:
+                        return
+                result, self.results[place] = self.results[place], None
+            yield result
