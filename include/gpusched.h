@@ -294,7 +294,7 @@ typedef uint64_t sched_task_t;
 typedef struct sched_exec_t {
   // sizeof(sched_exec_t) in the library: fields beyond it are not there.
   size_t size;
-  // The task itself.
+  // The task itself; 0 where it is detached and was submitted without a place for its id.
   sched_task_t task;
   // Number of the device in its scheduler, as sched_device_info takes it.
   uint32_t device;

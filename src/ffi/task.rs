@@ -8,8 +8,10 @@ use super::input::{Filled, Growing, Place, bits, list, list_mut, read, read_all,
 use super::scheduler::{sched_t, scheduler, timeout, waited};
 use super::status::{
     SCHED_CANCELLED, SCHED_E_INTERNAL, SCHED_OK, SCHED_PENDING, done, guard, sched_status_t, status_of,
+    without_arithmetic,
 };
 use super::task_run::{Callback, User, sched_drop_fn, sched_run_fn};
+use crate::backend::cpu::FloatMode;
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::sched::{DeviceMask, State, Task, TaskId, TaskInfo};
@@ -217,6 +219,16 @@ unsafe fn task_of(desc: &sched_task_desc_t, user: User) -> Result<Task> {
     Ok(task)
 }
 
+/// Whether only the code is given, as for most of very many tasks.
+fn states_nothing(desc: &sched_task_desc_t) -> bool {
+    desc.label.is_null()
+        && desc.after.is_null()
+        && desc.flags & !SCHED_TASK_DETACHED == 0
+        && desc.deadline_ns == 0
+        && [desc.device_bytes, desc.work.to_bits(), desc.device_mask, desc.after_count as u64] == [0; 4]
+        && [desc.backend_mask, desc.retries, desc.task_class, desc.reserved, desc.priority as u32] == [0; 5]
+}
+
 /// Hands a task to a scheduler and returns at once. `*id` may be NULL if the task is detached.
 /// Refused, with the numbers, if no device could ever run it.
 ///
@@ -228,17 +240,31 @@ pub unsafe extern "C" fn sched_submit(
     desc: *const sched_task_desc_t,
     id: *mut sched_task_t,
 ) -> sched_status_t {
-    done(|| {
+    without_arithmetic(|| {
         // SAFETY: pointers as the header asks for them; `input` looks at each.
         let desc = unsafe { read(desc)? };
         let user = User::new(desc.user, desc.drop);
+        if let Some(run) = desc.run
+            && states_nothing(&desc)
+        {
+            let code = Callback::new(run, user).bare();
+            // SAFETY: as above.
+            match unsafe { id_place(id, desc.flags)? } {
+                None => scheduler(s)?.submit_bare_unknown(code)?,
+                Some(out) => {
+                    out.put(scheduler(s)?.submit_bare(code, desc.flags & SCHED_TASK_DETACHED != 0)?.0)
+                }
+            }
+            return Ok(SCHED_OK);
+        }
+        let _mode = FloatMode::standard();
         // SAFETY: as above.
         let (task, out) = unsafe { (task_of(&desc, user)?, id_place(id, desc.flags)?) };
         let id = scheduler(s)?.submit(task)?;
         if let Some(out) = out {
             out.put(id.0);
         }
-        Ok(())
+        Ok(SCHED_OK)
     })
 }
 

@@ -1,7 +1,7 @@
 //! The caller's code as a job, and what it is given while it runs.
 
 use std::ffi::c_void;
-use std::mem::size_of;
+use std::mem::{ManuallyDrop, size_of};
 use std::ops::Range;
 use std::ptr::null_mut;
 
@@ -15,7 +15,7 @@ use super::status::{
 use super::task::sched_task_t;
 use crate::backend::Lane;
 use crate::error::{DeviceFault, Error, Result};
-use crate::sched::{Exec, Job};
+use crate::sched::{Bare, Exec, Job, Kind};
 
 /// Where a task runs; given to its code, valid until that returns.
 #[repr(C)]
@@ -23,7 +23,7 @@ use crate::sched::{Exec, Job};
 pub struct sched_exec_t {
     /// sizeof(sched_exec_t) in the library: fields beyond it are not there.
     pub size: usize,
-    /// The task itself.
+    /// The task itself; 0 where it is detached and was submitted without a place for its id.
     pub task: sched_task_t,
     /// Number of the device in its scheduler, as sched_device_info takes it.
     pub device: u32,
@@ -92,17 +92,51 @@ impl Drop for User {
     }
 }
 
+type RunFunction = unsafe extern "C-unwind" fn(*const sched_exec_t, *mut c_void) -> i32;
+
 pub(super) struct Callback {
-    run: unsafe extern "C-unwind" fn(*const sched_exec_t, *mut c_void) -> i32,
+    run: RunFunction,
     user: User,
 }
 
 impl Callback {
-    pub(super) fn new(
-        run: unsafe extern "C-unwind" fn(*const sched_exec_t, *mut c_void) -> i32,
-        user: User,
-    ) -> Self {
+    pub(super) fn new(run: RunFunction, user: User) -> Self {
         Callback { run, user }
+    }
+}
+
+/// A callback as words, for which nothing is allocated: its function, the caller's pointer, its drop (0: none).
+static KIND: Kind = Kind {
+    run: |words, exec| {
+        // SAFETY: `bare` is the only place where words of this kind are made, and the scheduler drops them
+        // after the last run.
+        let callback = ManuallyDrop::new(unsafe { Callback::of(words) });
+        callback.run(exec)
+    },
+    // SAFETY: as above; the scheduler drops them once.
+    drop: |words| drop(unsafe { Callback::of(words) }),
+};
+
+impl Callback {
+    pub(super) fn bare(self) -> Bare {
+        let this = ManuallyDrop::new(self);
+        let drop = this.user.drop.map_or(0, |drop| drop as usize);
+        Bare::new([this.run as usize, this.user.pointer.pointer().expose_provenance(), drop], &KIND)
+    }
+
+    /// # Safety
+    /// The words are of [`Callback::bare`], and of the callbacks made of them one is dropped at most.
+    unsafe fn of(words: [usize; 3]) -> Self {
+        let [run, pointer, drop] = words;
+        // SAFETY: they were functions of these types; NULL is `None` of the second.
+        let (run, drop) = unsafe {
+            let function = std::ptr::with_exposed_provenance::<()>;
+            (
+                std::mem::transmute::<*const (), RunFunction>(function(run)),
+                std::mem::transmute::<*const (), sched_drop_fn>(function(drop)),
+            )
+        };
+        Callback { run, user: User::new(std::ptr::with_exposed_provenance_mut(pointer), drop) }
     }
 }
 

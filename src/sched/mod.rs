@@ -40,6 +40,8 @@ mod waiting;
 mod watch;
 mod worker;
 
+pub(crate) use light::{Bare, Kind};
+
 pub use cache::{LARGEST as CACHE_LARGEST, Store};
 pub(crate) use fork::Birthplace;
 pub use ordered::Line;

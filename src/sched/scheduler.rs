@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::common::{Book, Shared, discard};
-use super::light::{CLOSED, Code, Entered, Item, NO_DEVICE, STOPPING, Slot, Slots};
+use super::light::{Bare, CLOSED, Code, Entered, Item, NO_DEVICE, STOPPING, Slot, Slots};
 use super::ordered::Line;
 use super::process::{self, Holding};
 use super::rooms::ALL;
@@ -88,7 +88,7 @@ impl Scheduler {
     /// Takes a task. Refused at once, with the numbers, if no device could ever run it.
     pub fn submit(&self, task: Task) -> Result<TaskId> {
         if task.is_light() {
-            return self.submit_light(task.job, task.detached);
+            return self.submit_light(Code::Boxed(task.job), task.detached);
         }
         let ordered = task.ordered;
         let mut book = self.lock()?;
@@ -121,7 +121,7 @@ impl Scheduler {
             let in_line = task.ordered;
             let taken = if task.is_light() {
                 self.shared.light.slots.take().map(|(slot, position)| {
-                    let generation = slot.fill(Some(task.job), task.detached, phase, now);
+                    let generation = slot.fill(Some(Code::Boxed(task.job)), task.detached, phase, now);
                     let id = self.shared.light.slots.id(position, generation);
                     items.push(id);
                     id
@@ -181,8 +181,17 @@ impl Scheduler {
         error
     }
 
-    /// Runs a task that nobody will ask for: it has no id.
-    pub fn submit_unknown(&self, code: Code) -> Result<()> {
+    /// Takes a task of which nothing is stated, and that nobody will ask for: it has no id.
+    pub(crate) fn submit_bare_unknown(&self, code: Bare) -> Result<()> {
+        self.submit_unknown(Code::Bare(code))
+    }
+
+    /// Takes a task of which nothing is stated.
+    pub(crate) fn submit_bare(&self, code: Bare, detached: bool) -> Result<TaskId> {
+        self.submit_light(Code::Bare(code), detached)
+    }
+
+    fn submit_unknown(&self, code: Code) -> Result<()> {
         self.shared.born.check()?;
         let me = self.shared.me();
         let hand = me.as_ref().map(|me| &me.hand);
@@ -192,8 +201,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Takes a task of which nothing is stated.
-    pub fn submit_light(&self, code: Code, detached: bool) -> Result<TaskId> {
+    fn submit_light(&self, code: Code, detached: bool) -> Result<TaskId> {
         self.shared.born.check()?;
         let me = self.shared.me();
         let hand = me.as_ref().map(|me| &me.hand);

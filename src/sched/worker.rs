@@ -15,7 +15,7 @@ use super::common::{Failed, Shared, discard};
 use super::light::{Hand, Item};
 use super::park::Bed;
 use super::placement::Assignment;
-use super::task::{Exec, Signal, TaskId};
+use super::task::{Exec, Job, Signal, TaskId};
 use super::verdict::Attempt;
 use crate::backend::Queue;
 use crate::error::{Error, Result};
@@ -464,7 +464,7 @@ pub fn run_light(shared: &Arc<Shared>, me: &Me, item: Item) {
             me.frames.borrow_mut().push(TaskId(0));
             let context = shared.contexts[me.device].load(Ordering::Relaxed);
             set_since(me, begin);
-            let how = me.attempt(shared, TaskId(0), 1, context, signal, |exec| code.run(exec));
+            let how = me.attempt(shared, TaskId(0), 1, context, signal, |exec| Job::run(&code, exec));
             let end = passed(shared, me, begin);
             match how {
                 Attempt::NoQueue(why) => {
@@ -498,7 +498,8 @@ fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId, begin: u64) {
     me.frames.borrow_mut().push(id);
     let context = shared.contexts[me.device].load(Ordering::Relaxed);
     set_since(me, begin);
-    let how = me.attempt(shared, id, begun.attempt, context, &slot.signal, |exec| begun.code.run(exec));
+    let how =
+        me.attempt(shared, id, begun.attempt, context, &slot.signal, |exec| Job::run(&begun.code, exec));
     let end = passed(shared, me, begin);
     match how {
         Attempt::NoQueue(why) => {

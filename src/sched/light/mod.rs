@@ -2,6 +2,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
+//! | `code.rs` | what a task runs |
 //! | `slot.rs` | one task that somebody may ask for |
 //! | `slots.rs` | where those are kept, and their ids |
 //! | `queue.rs` | what waits for a worker: deques, the injector, stealing |
@@ -9,6 +10,7 @@
 //!
 //! What is unusual hands the task to the planned tier, see [`Light::handed`].
 
+mod code;
 mod queue;
 mod slot;
 mod slots;
@@ -19,16 +21,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use super::sync::lock;
-use super::task::{Job, TaskId};
+use super::task::TaskId;
 use crate::error::Result;
 
+pub use code::{Bare, Code, Kind};
 pub use queue::{Hand, Item, Queues};
 pub use slot::{Entered, Parting, Slot, nanoseconds};
 pub use slots::Slots;
 pub use tally::{Count, Counts, Phase, Tally};
-
-/// A task's code.
-pub type Code = Box<dyn Job>;
 
 /// Why nothing is accepted: bits of [`Light::gate`].
 pub const CLOSED: u8 = 1;
