@@ -29,7 +29,7 @@ module gpusched
     wavelet_samples
   ! What callbacks and the procedures below speak of, from the C ABI.
   public :: sched_exec_t, sched_stats_t, sched_task_info_t, sched_fd_shot_size_t
-  public :: sched_run_fn, sched_drop_fn
+  public :: sched_run_fn, sched_drop_fn, sched_range_fn, map_fn
   public :: SCHED_OK, SCHED_PENDING, SCHED_CANCELLED
   public :: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_MEMORY, SCHED_E_NO_DEVICE
   public :: SCHED_E_IO, SCHED_E_CALLBACK, SCHED_E_PANIC, SCHED_E_DEADLOCK, SCHED_E_SHUTDOWN
@@ -69,6 +69,9 @@ module gpusched
     procedure :: close => scheduler_close
     procedure :: submit => scheduler_submit
     procedure :: submit_many => scheduler_submit_many
+    procedure :: submit_range => scheduler_submit_range
+    procedure :: run_range => scheduler_run_range
+    procedure :: map => scheduler_map
     procedure :: submit_shot => scheduler_submit_shot
     procedure :: wait => scheduler_wait
     procedure :: wait_all => scheduler_wait_all
@@ -110,6 +113,21 @@ module gpusched
     integer(i8) :: snapshot_every = 0       !< steps between snapshots; 0: none
     logical :: mute_direct = .false.        !< leave out the direct wave, as the old kernels can
     real(sp), allocatable :: samples(:)     !< an own source function instead of a wavelet
+  end type
+
+  abstract interface
+    !> What `map` computes of one number; called on several threads at the same time.
+    function map_fn(x) result(y)
+      import :: dp
+      real(dp), intent(in) :: x
+      real(dp) :: y
+    end function
+  end interface
+
+  !> A map while it runs.
+  type :: map_job
+    procedure(map_fn), pointer, nopass :: f => null()
+    real(dp), pointer, contiguous :: x(:) => null(), y(:) => null()
   end type
 
 contains
@@ -212,6 +230,119 @@ contains
     ids = list(:size(users))
     call conclude(status, stat, errmsg)
   end subroutine
+
+  !> Has `run(exec, begin, end, user)` called for pieces of begin to end (not included), each number in one
+  !> piece, on all devices at the same time. `run` and `drop` are bind(c) module procedures. `grain`: the
+  !> most numbers of a piece; without it, or 0, that is found by measuring. One task: `id` is waited for,
+  !> cancelled, released like any other. Of the options `work`, `retries`, `task_class` and `idempotent`
+  !> mean nothing here; `device_bytes` is of one number, `deadline_ns` of the whole range.
+  subroutine scheduler_submit_range(self, run, begin, end, id, grain, user, options, drop, stat, errmsg)
+    class(scheduler), intent(in) :: self
+    procedure(sched_range_fn) :: run
+    integer(i8), intent(in) :: begin, end
+    integer(i8), intent(out), target :: id
+    integer(i8), intent(in), optional :: grain
+    type(c_ptr), intent(in), optional :: user
+    type(task_options), intent(in), optional :: options
+    procedure(sched_drop_fn), optional :: drop
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    type(sched_task_desc_t), target :: told
+    type(sched_range_desc_t), target :: range
+    character(kind=c_char), allocatable, target :: label(:)
+    integer(i8), allocatable, target :: after(:)
+    id = 0
+    call describe(options, told, label, after)
+    if (begin < 0 .or. end < 0) then
+      call refuse("begin or end of a range is negative", stat, errmsg)
+      return
+    end if
+    if (abs(told%work) > 0 .or. told%retries /= 0 .or. told%task_class /= 0) then
+      call refuse("work, retries and task_class are no options of a range", stat, errmsg)
+      return
+    end if
+    range%size = c_sizeof(range)
+    range%begin = begin
+    range%end = end
+    if (present(grain)) range%grain = grain
+    range%run = c_funloc(run)
+    if (present(user)) range%user = user
+    if (present(drop)) range%drop = c_funloc(drop)
+    range%label = told%label
+    range%device_bytes = told%device_bytes
+    range%device_mask = told%device_mask
+    range%backend_mask = told%backend_mask
+    range%priority = told%priority
+    range%flags = told%flags
+    range%deadline_ns = told%deadline_ns
+    range%after = told%after
+    range%after_count = told%after_count
+    call conclude(sched_submit_range(self%handle, c_loc(range), c_loc(id)), stat, errmsg)
+  end subroutine
+
+  !> `submit_range`, and waits until it has ended.
+  subroutine scheduler_run_range(self, run, begin, end, grain, user, options, stat, errmsg)
+    class(scheduler), intent(in) :: self
+    procedure(sched_range_fn) :: run
+    integer(i8), intent(in) :: begin, end
+    integer(i8), intent(in), optional :: grain
+    type(c_ptr), intent(in), optional :: user
+    type(task_options), intent(in), optional :: options
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    integer(i8) :: id
+    integer :: status, ignored
+    character(len=1000) :: words
+    words = ""
+    call self%submit_range(run, begin, end, id, grain, user, options, stat=status, errmsg=words)
+    if (status == SCHED_OK) then
+      call self%wait(id, stat=status, errmsg=words)
+      call self%release(id, stat=ignored)
+    end if
+    if (present(stat)) stat = status
+    if (status == SCHED_OK) return
+    if (present(errmsg)) errmsg = words
+    if (present(stat)) return
+    write (error_unit, "(4a)") "gpusched: ", trim(words), " ", "("//status_name(status)//")"
+    error stop 1
+  end subroutine
+
+  !> y(i) = f(x(i)) for all i, in parallel. `f` is a module procedure.
+  subroutine scheduler_map(self, f, x, y, grain, options, stat, errmsg)
+    class(scheduler), intent(in) :: self
+    procedure(map_fn) :: f
+    real(dp), intent(in), contiguous, target :: x(:)
+    real(dp), intent(out), contiguous, target :: y(:)
+    integer(i8), intent(in), optional :: grain
+    type(task_options), intent(in), optional :: options
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    type(map_job), target :: job
+    if (size(x) /= size(y)) then
+      call refuse("the size of y differs from that of x", stat, errmsg)
+      return
+    end if
+    job%f => f
+    job%x => x
+    job%y => y
+    call self%run_range(map_piece, 0_i8, size(x, kind=i8), grain, c_loc(job), options, stat, errmsg)
+  end subroutine
+
+  function map_piece(exec, begin, end, user) bind(c) result(answer)
+    type(sched_exec_t), intent(in), target :: exec
+    integer(c_int64_t), value :: begin
+    integer(c_int64_t), value :: end
+    type(c_ptr), value :: user
+    integer(c_int32_t) :: answer
+    type(map_job), pointer :: job
+    integer(i8) :: i
+    call c_f_pointer(user, job)
+    do i = begin + 1, end
+      job%y(i) = job%f(job%x(i))
+    end do
+    answer = SCHED_OK
+    if (exec_cancelled(exec) .and. end < size(job%x, kind=i8)) answer = SCHED_CANCELLED
+  end function
 
   !> Has a shot computed. `record` (samples, traces) and `snapshots` are filled by the
   !> time that `wait` says 0 for `id`; until then they are lent: give them the attributes

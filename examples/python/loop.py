@@ -1,0 +1,20 @@
+"""Parallel loops: pieces of a range, and a map with its results in order."""
+
+import gpusched
+import numpy as np
+
+COUNT = 100_000
+squares = np.zeros(COUNT)
+
+
+def square(exec: gpusched.Exec, piece: range) -> None:
+    """Called for many pieces at the same time; each writes to its own places."""
+    squares[piece.start : piece.stop] = np.arange(piece.start, piece.stop, dtype=float) ** 2
+
+
+with gpusched.Scheduler(slots=2) as scheduler:
+    scheduler.range(0, COUNT, square).wait()
+    print(f"sum of squares: {squares.sum():.0f}")
+
+    rows = squares.reshape(1000, 100)
+    assert scheduler.map(np.sum, rows) == [row.sum() for row in rows]
