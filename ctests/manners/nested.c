@@ -4,6 +4,7 @@
 
 static sched_t *s;
 static int ran;
+static double work; /* what a task states */
 
 static int32_t depth[4] = {0, 1, 2, 3};
 
@@ -14,6 +15,7 @@ static int32_t waits(const sched_exec_t *exec, void *user) {
   for (int i = 0; level > 0 && i < 2; i++) {
     sched_task_desc_t desc = task(waits, &depth[level - 1]);
     sched_task_t id = 0;
+    desc.work = work;
     if (sched_submit(s, &desc, &id) != SCHED_OK || sched_wait(s, id, SCHED_FOREVER) != SCHED_OK) {
       check(0, "a wait in a task");
       return 1;
@@ -25,10 +27,20 @@ static int32_t waits(const sched_exec_t *exec, void *user) {
 static void nested_wait(void) {
   sched_task_t ids[20];
   s = scheduler(1);
-  for (int i = 0; i < 20; i++) ids[i] = submitted(s, waits, &depth[3]);
+  for (int i = 0; i < 20; i++) {
+    sched_task_desc_t desc = task(waits, &depth[3]);
+    desc.work = work;
+    check(sched_submit(s, &desc, &ids[i]) == SCHED_OK, "submit");
+  }
   for (int i = 0; i < 20; i++) check(sched_wait(s, ids[i], SCHED_FOREVER) == SCHED_OK, "a task that waits");
   check(ran == 20 * 15, "every task ran once");
   check(sched_destroy(s) == SCHED_OK, "destroy");
+}
+
+/* Tasks that state their work are placed by a plan, and waits among them another matter. */
+static void nested_wait_planned(void) {
+  work = 1.0;
+  nested_wait();
 }
 
 static int32_t submits(const sched_exec_t *exec, void *user) {
@@ -58,6 +70,10 @@ static void nested_submit(void) {
 }
 
 int main(int argc, char **argv) {
-  const struct named cases[] = {{"nested_wait", nested_wait}, {"nested_submit", nested_submit}};
+  const struct named cases[] = {
+      {"nested_wait", nested_wait},
+      {"nested_wait_planned", nested_wait_planned},
+      {"nested_submit", nested_submit},
+  };
   return run_case(argc, argv, cases, sizeof cases / sizeof *cases);
 }

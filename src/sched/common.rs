@@ -273,7 +273,7 @@ impl Shared {
 
     /// Those who wait inside tasks look whether anybody can still go on.
     pub fn ring_inside(&self) {
-        if self.crew.blocked.load(Ordering::SeqCst) > 0 {
+        if self.rooms.blocked.load(Ordering::SeqCst) > 0 {
             self.rooms.ring(INSIDE);
         }
     }

@@ -37,8 +37,6 @@ pub struct Crew {
     alive: Mutex<usize>,
     gone: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Tasks that wait, without a time limit, for others: their workers can't go on by themselves.
-    pub blocked: AtomicUsize,
     /// Threads that wait inside tasks.
     pub inside: AtomicUsize,
 }
@@ -71,7 +69,6 @@ impl Crew {
             alive: Mutex::new(0),
             gone: Condvar::new(),
             threads: Mutex::default(),
-            blocked: AtomicUsize::new(0),
             inside: AtomicUsize::new(0),
         }
     }

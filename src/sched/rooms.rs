@@ -1,5 +1,6 @@
 //! Where those sleep who wait for the end of tasks.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
@@ -20,39 +21,44 @@ type Room = Mutex<Vec<(TaskId, Arc<Bell>)>>;
 #[derive(Default)]
 pub struct Rooms {
     rooms: [Room; ROOMS],
+    /// Tasks that wait without a time limit and have looked since they were last rung: only these are
+    /// known to wait for something that has not happened.
+    pub blocked: AtomicUsize,
 }
 
 /// One waiter.
 #[derive(Default)]
 pub struct Bell {
-    rung: Mutex<bool>,
+    state: Mutex<Heard>,
     changed: Condvar,
 }
 
-impl Bell {
-    fn ring(&self) {
-        *lock(&self.rung) = true;
-        self.changed.notify_one();
-    }
+#[derive(Default)]
+struct Heard {
+    rung: bool,
+    /// Counted in [`Rooms::blocked`]; never while it is rung.
+    blocked: bool,
+}
 
+impl Bell {
     /// Sleeps until it is rung, or was since it was last heard. False: the time is up.
     pub fn hear(&self, deadline: Option<Instant>) -> bool {
-        let mut rung = lock(&self.rung);
-        while !*rung {
+        let mut state = lock(&self.state);
+        while !state.rung {
             let slept = match deadline {
-                None => self.changed.wait(rung).map_err(|poison| poison.into_inner()),
+                None => self.changed.wait(state).map_err(|poison| poison.into_inner()),
                 Some(deadline) => {
                     let left = deadline.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         return false;
                     }
-                    let slept = self.changed.wait_timeout(rung, left);
+                    let slept = self.changed.wait_timeout(state, left);
                     slept.map(|slept| slept.0).map_err(|poison| poison.into_inner().0)
                 }
             };
-            rung = slept.unwrap_or_else(|rung| rung);
+            state = slept.unwrap_or_else(|state| state);
         }
-        *rung = false;
+        state.rung = false;
         true
     }
 }
@@ -81,6 +87,30 @@ impl Rooms {
             .filter(|(other, _)| *other == key)
             .map(|(_, bell)| bell.clone())
             .collect();
-        bells.iter().for_each(|bell| bell.ring());
+        for bell in bells {
+            let mut state = lock(&bell.state);
+            state.rung = true;
+            self.uncount(&mut state);
+            bell.changed.notify_one();
+        }
+    }
+
+    /// Counts a waiter, which has looked and found nothing, as blocked; false: it was rung meanwhile.
+    pub fn block(&self, bell: &Bell) -> bool {
+        let mut state = lock(&bell.state);
+        if !state.rung && !std::mem::replace(&mut state.blocked, true) {
+            self.blocked.fetch_add(1, Ordering::SeqCst);
+        }
+        state.blocked
+    }
+
+    pub fn unblock(&self, bell: &Bell) {
+        self.uncount(&mut lock(&bell.state));
+    }
+
+    fn uncount(&self, state: &mut Heard) {
+        if std::mem::take(&mut state.blocked) {
+            self.blocked.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 }

@@ -110,7 +110,7 @@ impl Shared {
             let why = format!("{SUBSTITUTES} tasks wait inside their code already, the most that is allowed");
             return Err(deadlock(&why));
         }
-        self.open_slot(me, forever);
+        self.open_slot(me);
         let bell = take_bell();
         self.rooms.enter(keys, &bell);
         self.rooms.enter(&[INSIDE], &bell);
@@ -120,7 +120,7 @@ impl Shared {
             if let Some(found) = look() {
                 break Ok(Some(found));
             }
-            if forever && self.is_stuck(me) {
+            if forever && self.rooms.block(&bell) && self.is_stuck(me) {
                 let why =
                     "every running task waits for another, and none of those that they wait for can start";
                 break look().map_or_else(|| Err(deadlock(why)), |found| Ok(Some(found)));
@@ -131,11 +131,12 @@ impl Shared {
         };
         self.rooms.leave(keys, &bell);
         self.rooms.leave(&[INSIDE], &bell);
+        self.rooms.unblock(&bell);
         give_bell(bell);
         if forever {
             self.graph.leave(&frames);
         }
-        self.step_back(me, forever);
+        self.close_slot(me);
         outcome
     }
 
@@ -143,13 +144,13 @@ impl Shared {
     /// [`Shared::step_back`].
     pub fn step_aside(self: &Arc<Self>, me: &Me, forever: bool) {
         self.crew.make_room(me.seat, usize::MAX);
-        self.open_slot(me, forever);
+        self.rooms.blocked.fetch_add(usize::from(forever), Ordering::SeqCst);
+        self.open_slot(me);
         // Those who wait inside tasks look again whether anybody can still go on.
         self.ring_inside();
     }
 
-    fn open_slot(self: &Arc<Self>, me: &Me, forever: bool) {
-        self.crew.blocked.fetch_add(usize::from(forever), Ordering::SeqCst);
+    fn open_slot(self: &Arc<Self>, me: &Me) {
         let mut book = self.lock();
         book.core.devices[me.device].waiting += u32::from(me.is_planned());
         // The slot is free for others meanwhile.
@@ -161,7 +162,11 @@ impl Shared {
     }
 
     pub fn step_back(&self, me: &Me, forever: bool) {
-        self.crew.blocked.fetch_sub(usize::from(forever), Ordering::SeqCst);
+        self.rooms.blocked.fetch_sub(usize::from(forever), Ordering::SeqCst);
+        self.close_slot(me);
+    }
+
+    fn close_slot(&self, me: &Me) {
         if me.is_planned() {
             self.lock().core.devices[me.device].waiting -= 1;
         }
@@ -170,10 +175,10 @@ impl Shared {
 
     /// Nothing can go on: every worker sleeps or waits inside a task, and nothing can begin.
     fn is_stuck(&self, me: &Me) -> bool {
-        self.crew.lot.awake() == self.crew.blocked.load(Ordering::SeqCst) as u64
+        self.crew.lot.awake() == self.rooms.blocked.load(Ordering::SeqCst) as u64
             && !self.light.queues.any(&me.hand)
             && self.lock().core.nothing_can_begin()
-            && self.crew.lot.awake() == self.crew.blocked.load(Ordering::SeqCst) as u64
+            && self.crew.lot.awake() == self.rooms.blocked.load(Ordering::SeqCst) as u64
     }
 
     /// What a planned task that has not begun comes after.
