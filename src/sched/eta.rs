@@ -24,6 +24,19 @@ pub struct Load {
     pub rate: f64,
 }
 
+impl Outlook {
+    /// Tasks that tell nothing, and took so many seconds each so far.
+    pub fn add(&mut self, tasks: u64, mean: Option<f64>) {
+        match mean {
+            Some(mean) if mean > 0.0 => {
+                self.loads.push(Load { work: tasks as f64, rate: self.slots as f64 / mean });
+            }
+            Some(_) => {}
+            None => self.unknown += tasks,
+        }
+    }
+}
+
 /// Time until all is done, if it is spread well: all that is left by all rates, but not less than the longest
 /// task needs. `None`: nothing is known to tell it by.
 pub fn eta(outlook: &Outlook) -> Option<Duration> {
@@ -72,6 +85,17 @@ mod tests {
         let outlook = Outlook { unknown: 10, mean: None, slots: 4, ..Outlook::default() };
         assert_eq!(seconds(&outlook), None);
         assert_eq!(seconds(&Outlook { mean: Some(2.0), ..outlook }), Some(5.0));
+    }
+
+    #[test]
+    fn tasks_of_two_kinds_have_each_their_mean() {
+        let mut outlook = Outlook { unknown: 10, mean: Some(2.0), slots: 4, ..Outlook::default() };
+        outlook.add(1000, Some(0.004));
+        assert_eq!(seconds(&outlook), Some(6.0));
+        outlook.add(10, None);
+        assert_eq!(seconds(&outlook), Some(11.0));
+        outlook.add(10, Some(0.0));
+        assert_eq!(seconds(&outlook), Some(11.0));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::eta::{Load, Outlook, eta};
 use super::state::Core;
+use super::stats::Stats;
 use super::task::Role;
 use super::trace::Span;
 
@@ -39,22 +40,24 @@ pub struct Underway {
 const ENOUGH: f64 = 0.02;
 
 impl Core {
-    pub fn progress(&self, now: Duration) -> Progress {
-        let counts = self.counts;
+    /// `both`: what planned and light tasks have done together.
+    pub fn progress(&self, now: Duration, both: &Stats) -> Progress {
         let underway = self.underway(now);
-        let (queued, running) =
-            (counts.queued - counts.guests.queued, counts.running - counts.guests.running);
+        let planned = self.stats();
+        let mut outlook = self.outlook(&underway, planned.queued + planned.running);
+        let light = (both.queued + both.running).saturating_sub(planned.queued + planned.running);
+        outlook.add(light, mean_seconds(both, &planned));
         let (work_total, ended) = self.seen.tally.work();
         let reported: f64 = underway.iter().map(|run| run.span.work.unwrap_or(0.0) * run.progress).sum();
         Progress {
-            queued,
-            running,
-            done: counts.done,
-            failed: counts.failed,
-            cancelled: counts.cancelled,
-            retried: counts.retried,
+            queued: both.queued,
+            running: both.running,
+            done: both.done,
+            failed: both.failed,
+            cancelled: both.cancelled,
+            retried: both.retried,
             elapsed: self.seen.tally.elapsed(now),
-            eta: eta(&self.outlook(&underway, queued + running)),
+            eta: eta(&outlook),
             work_total,
             work_done: (ended + reported).min(work_total),
         }
@@ -124,6 +127,17 @@ impl Core {
     }
 }
 
+/// Seconds that a light task took so far, on average: what both tiers did, less what the planned one did.
+fn mean_seconds(both: &Stats, planned: &Stats) -> Option<f64> {
+    let sums = |stats: &Stats| {
+        let devices = stats.devices.iter();
+        devices.fold((0, 0), |(busy, attempts), one| (busy + one.busy_ns, attempts + one.done + one.failed))
+    };
+    let ((busy, attempts), (busy_planned, attempts_planned)) = (sums(both), sums(planned));
+    let attempts = attempts.saturating_sub(attempts_planned);
+    (attempts > 0).then(|| busy.saturating_sub(busy_planned) as f64 * 1e-9 / attempts as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::task::{Exec, Task, TaskId};
@@ -169,7 +183,7 @@ mod tests {
     }
 
     fn eta_of(core: &Core, now: u64) -> Option<f64> {
-        core.progress(S(now)).eta.map(|eta| eta.as_secs_f64())
+        core.progress(S(now), &core.stats()).eta.map(|eta| eta.as_secs_f64())
     }
 
     /// The numbers are whole seconds and small ratios: a millisecond is more than their rounding.
@@ -194,7 +208,7 @@ mod tests {
         // It says itself that it is slower than the first: 2 units in 5 s, so 20 s more; then the third.
         core.tasks.get(second.0).unwrap().signal.report(0.2);
         assert!(near(eta_of(&core, 30), 36.0), "{:?}", eta_of(&core, 30));
-        let told = core.progress(S(30));
+        let told = core.progress(S(30), &core.stats());
         assert_eq!((told.elapsed, told.work_total, told.work_done), (S(25), 30.0, 12.0));
         // Late, and not heard of: it could end at any moment, the third takes what it takes.
         core.tasks.get(second.0).unwrap().signal.report(0.0);

@@ -12,7 +12,7 @@ use super::progress::{Progress, Underway};
 use super::scheduler::Scheduler;
 use super::state::{Core, Device, Running, Watched};
 use super::tally::Tally;
-use super::task::Role;
+use super::task::{Role, TaskId};
 use super::teller::Teller;
 use super::trace::{Ending, Span, Trace};
 use crate::error::{Error, Result};
@@ -29,6 +29,7 @@ pub struct Seen {
 /// Outside of it.
 pub struct Seeing {
     pub teller: Arc<Teller>,
+    trace: Option<Arc<Trace>>,
     cache: Option<Mutex<Cache>>,
 }
 
@@ -116,11 +117,24 @@ impl Seeing {
                 }
             }
         }
-        Seeing { teller: Arc::default(), cache: cache.map(Mutex::new) }
+        Seeing { teller: Arc::default(), trace: core.seen.trace.clone(), cache: cache.map(Mutex::new) }
     }
 }
 
 impl Shared {
+    fn progress(&self) -> Progress {
+        let both = self.stats();
+        self.lock().progress(self.now(), &both)
+    }
+
+    /// An attempt at a task that states nothing has returned; nanoseconds since the scheduler was made.
+    pub fn record_light(&self, task: TaskId, device: usize, slot: u32, times: (u64, u64), ending: Ending) {
+        let Some(trace) = &self.seeing.trace else { return };
+        let (begin, end) = (Duration::from_nanos(times.0), Duration::from_nanos(times.1));
+        let (label, class, attempt, bytes, work) = (String::new(), 0, 1, 0, None);
+        trace.attempt(Span { task, label, class, device, slot, attempt, begin, end, ending, bytes, work });
+    }
+
     /// For another process that begins meanwhile, or if this one is killed.
     pub fn save_rates_now_and_then(&self) {
         let Some(cache) = &self.seeing.cache else { return };
@@ -146,8 +160,8 @@ impl Shared {
 impl Scheduler {
     /// How far it is.
     pub fn progress(&self) -> Result<Progress> {
-        let core = self.lock()?;
-        Ok(core.progress(self.shared.now()))
+        self.shared.born.check()?;
+        Ok(self.shared.progress())
     }
 
     /// Calls `tell` every so often with the progress, first after that time, until another call of this
@@ -165,7 +179,7 @@ impl Scheduler {
         let listener = tell.map(|tell| {
             let listener = move || {
                 if let Some(shared) = shared.upgrade() {
-                    let progress = shared.lock().progress(shared.now());
+                    let progress = shared.progress();
                     drop(shared);
                     tell(&progress);
                 }

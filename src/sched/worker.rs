@@ -16,6 +16,7 @@ use super::light::{Hand, Item};
 use super::park::Bed;
 use super::placement::Assignment;
 use super::task::{Exec, Job, Signal, TaskId};
+use super::trace::Ending;
 use super::verdict::Attempt;
 use crate::backend::Queue;
 use crate::error::{Error, Result};
@@ -474,10 +475,10 @@ pub fn run_light(shared: &Arc<Shared>, me: &Me, item: Item) {
                 }
                 Attempt::Ran(Err(error)) if error.is_of_device() => {
                     me.frames.borrow_mut().pop();
-                    shared.hand_over_loose(code, phase, failed(shared, me, begin, error));
+                    shared.hand_over_loose(code, phase, failed(shared, me, TaskId(0), begin, error));
                 }
                 Attempt::Ran(outcome) => {
-                    count(shared, me, &outcome, end - begin);
+                    count(shared, me, TaskId(0), &outcome, (begin, end));
                     discard(code);
                     me.frames.borrow_mut().pop();
                     shared.light.count_end(Some(&me.hand), &outcome);
@@ -510,14 +511,14 @@ fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId, begin: u64) {
         }
         Attempt::Ran(Err(error)) if error.is_of_device() && !slot.signal.is_cancelled() => {
             me.frames.borrow_mut().pop();
-            shared.hand_over(slot, id, begun.code, failed(shared, me, begin, error));
+            shared.hand_over(slot, id, begun.code, failed(shared, me, id, begin, error));
         }
         Attempt::Ran(outcome) => {
             let outcome = match outcome {
                 Err(_) if slot.signal.is_cancelled() => Err(Error::Cancelled),
                 outcome => outcome,
             };
-            count(shared, me, &outcome, end - begin);
+            count(shared, me, id, &outcome, (begin, end));
             // The job's drop is the caller's code inside the task, too.
             discard(begun.code);
             me.frames.borrow_mut().pop();
@@ -540,20 +541,26 @@ fn passed(shared: &Shared, me: &Me, begin: u64) -> u64 {
     end
 }
 
-fn failed(shared: &Shared, me: &Me, since: u64, error: Error) -> Failed {
+fn failed(shared: &Shared, me: &Me, id: TaskId, since: u64, error: Error) -> Failed {
+    shared.record_light(id, me.device, me.slot, (since, me.clock.get()), Ending::Retried);
     Failed { error, device: me.device, slot: me.slot, since, company: shared.had_company(me, since) }
 }
 
-/// In the device's books, and in the log.
-fn count(shared: &Shared, me: &Me, outcome: &Result<()>, took: u64) {
-    match outcome {
-        Ok(()) | Err(Error::Cancelled) => {}
-        Err(error) => log::warn!("the task failed on {}: {error}", shared.devices[me.device].label()),
-    }
+/// In the device's books, the trace and the log.
+fn count(shared: &Shared, me: &Me, id: TaskId, outcome: &Result<()>, (begin, end): (u64, u64)) {
+    let ending = match outcome {
+        Ok(()) => Ending::Done,
+        Err(Error::Cancelled) => Ending::Cancelled,
+        Err(error) => {
+            log::warn!("the task failed on {}: {error}", shared.devices[me.device].label());
+            Ending::Failed
+        }
+    };
+    shared.record_light(id, me.device, me.slot, (begin, end), ending);
     let books = &me.hand.station.books;
     let one = if outcome.is_ok() { &books.done } else { &books.failed };
     one.store(one.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    books.busy_ns.store(books.busy_ns.load(Ordering::Relaxed) + took, Ordering::Relaxed);
+    books.busy_ns.store(books.busy_ns.load(Ordering::Relaxed) + (end - begin), Ordering::Relaxed);
 }
 
 fn retire(shared: &Arc<Shared>, me: &Me, why: &str) {

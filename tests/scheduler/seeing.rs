@@ -163,6 +163,32 @@ fn progress_counts_tasks_and_work() {
     assert!(0 < stats.lower_bound_ns && stats.lower_bound_ns <= stats.makespan_ns, "{stats:?}");
 }
 
+/// As many are done and left as were submitted, whichever way they run; and each has its bar.
+#[test]
+fn tasks_that_state_nothing_are_seen_like_the_others() {
+    let scheduler = Builder { trace_events: 1000, ..builder(1, 1) }.build().unwrap();
+    for _ in 0..50 {
+        scheduler.submit(quick()).unwrap();
+    }
+    scheduler.submit(Task::new(|_: &Exec<'_>| Err(Error::Callback { code: 1 }))).unwrap();
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    let gate = Gate::new();
+    scheduler.submit(gated(&gate)).unwrap();
+    gate.came(1);
+    for _ in 0..9 {
+        scheduler.submit(Task { detached: true, ..quick() }).unwrap();
+    }
+    let told = scheduler.progress().unwrap();
+    assert_eq!((told.done, told.failed, told.queued, told.running), (50, 1, 9, 1));
+    assert!(told.eta.is_some_and(|eta| !eta.is_zero()), "{told:?}");
+    gate.open();
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    assert_eq!(scheduler.progress().unwrap().eta, Some(Duration::ZERO));
+    let (_, events) = trace(&scheduler);
+    let ended = |how: &str| of(&events, "X").iter().filter(|bar| bar["args"]["ended"] == how).count();
+    assert_eq!((ended("done"), ended("failed")), (60, 1));
+}
+
 #[test]
 fn progress_is_told_while_somebody_listens_and_the_listener_may_ask_back() {
     let scheduler = Arc::new(builder(1, 1).build().unwrap());
