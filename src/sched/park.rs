@@ -214,3 +214,125 @@ impl Lot {
         beds.remove(position)
     }
 }
+
+#[cfg(all(test, loom))]
+mod models {
+    //! Small worlds in which every order of steps is tried, up to two preemptions a thread: a lost wake-up is a
+    //! worker that sleeps for ever, which loom reports as a deadlock.
+
+    use loom::sync::atomic::{AtomicBool, AtomicUsize};
+    use loom::thread;
+
+    use super::*;
+
+    struct World {
+        lot: Lot,
+        /// Work, as it is seen without a lock.
+        items: AtomicUsize,
+        done: AtomicUsize,
+        stop: AtomicBool,
+        total: usize,
+    }
+
+    impl World {
+        fn new(total: usize) -> Arc<Self> {
+            Arc::new(World {
+                lot: Lot::new(),
+                items: AtomicUsize::new(0),
+                done: AtomicUsize::new(0),
+                stop: AtomicBool::new(false),
+                total,
+            })
+        }
+
+        fn take(&self) -> bool {
+            let less = |items: usize| items.checked_sub(1);
+            self.items.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+        }
+
+        fn submit(&self) {
+            self.items.fetch_add(1, Ordering::Relaxed);
+            self.lot.call_any();
+        }
+
+        /// As the workers of the scheduler do; whoever ends the last item stops all.
+        fn work(&self, device: usize) {
+            let bed = Bed::new(device);
+            loop {
+                if self.stop.load(Ordering::SeqCst) {
+                    return self.lot.leave();
+                }
+                if self.take() {
+                    if self.lot.found() && self.items.load(Ordering::Relaxed) > 0 {
+                        self.lot.call_any();
+                    }
+                    if self.done.fetch_add(1, Ordering::SeqCst) + 1 == self.total {
+                        self.stop.store(true, Ordering::SeqCst);
+                        self.lot.call_all();
+                    }
+                    self.lot.search();
+                    continue;
+                }
+                self.lot.prepare(&bed);
+                if self.items.load(Ordering::Relaxed) > 0 || self.stop.load(Ordering::SeqCst) {
+                    self.lot.cancel(&bed);
+                } else {
+                    self.lot.sleep(&bed);
+                }
+            }
+        }
+
+        fn start(world: &Arc<Self>, device: usize) -> thread::JoinHandle<()> {
+            assert!(world.lot.enlist(false));
+            let world = world.clone();
+            thread::spawn(move || world.work(device))
+        }
+
+        fn end(&self, workers: Vec<thread::JoinHandle<()>>) {
+            workers.into_iter().for_each(|worker| worker.join().unwrap());
+            assert_eq!(self.done.load(Ordering::SeqCst), self.total);
+            assert_eq!(self.lot.word.load(Ordering::SeqCst), 0, "all are gone");
+        }
+    }
+
+    fn explore(model: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(model);
+    }
+
+    #[test]
+    fn two_workers_and_a_submitter_lose_no_work() {
+        explore(|| {
+            let world = World::new(2);
+            let workers = vec![World::start(&world, 0), World::start(&world, 0)];
+            world.submit();
+            world.submit();
+            world.end(workers);
+        });
+    }
+
+    #[test]
+    fn a_worker_and_two_submitters_lose_no_work() {
+        explore(|| {
+            let world = World::new(2);
+            let workers = vec![World::start(&world, 0)];
+            let other = world.clone();
+            let submitter = thread::spawn(move || other.submit());
+            world.submit();
+            submitter.join().unwrap();
+            world.end(workers);
+        });
+    }
+
+    #[test]
+    fn a_shutdown_reaches_all() {
+        explore(|| {
+            let world = World::new(0);
+            let workers = vec![World::start(&world, 0), World::start(&world, 0)];
+            world.stop.store(true, Ordering::SeqCst);
+            world.lot.call_all();
+            world.end(workers);
+        });
+    }
+}

@@ -21,7 +21,7 @@
 //! many if they are more than all threads together may end unseen, so somebody finds it in time.
 
 use crate::sched::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sched::sync::{Mutex, locked};
+use crate::sched::sync::{Mutex, locked, total_order};
 
 /// Phases that can be open at a time. A wait that finds them all taken waits for what comes until one
 /// drains, too.
@@ -108,6 +108,7 @@ impl Tally {
     /// are to be woken.
     pub fn end(&self, count: &Count, phase: Phase, tasks: u64, all: &dyn Counts) -> bool {
         count.phases[phase as usize].ended.fetch_add(tasks, Ordering::SeqCst);
+        total_order();
         self.waiters.load(Ordering::SeqCst) > 0 && self.look_after_end(count, phase, tasks, all)
     }
 
@@ -117,6 +118,7 @@ impl Tally {
         if !closed && !self.is_crowded() {
             return false;
         }
+        total_order();
         let unseen = count.unseen.fetch_add(tasks, Ordering::Relaxed);
         let due = unseen / STRIDE != (unseen + tasks) / STRIDE;
         (due || self.near.load(Ordering::SeqCst)) && self.drain(all)
@@ -133,6 +135,7 @@ impl Tally {
         all.each(&mut |_| threads += 1);
         if left <= STRIDE * threads && !self.near.swap(true, Ordering::SeqCst) {
             // What ended between the sums and `near` was not looked at.
+            total_order();
             drain_closed(&mut open, all);
         }
         crowded || open.phases.len() < before
@@ -149,6 +152,7 @@ impl Tally {
         if self.waiters.fetch_add(1, Ordering::SeqCst) == 0 {
             self.near.store(false, Ordering::SeqCst);
         }
+        total_order();
         drain_closed(&mut open, all);
         let Some(&(current, serial)) = open.phases.last() else { return 0 };
         if left_of(current, all) == 0 {
@@ -160,6 +164,7 @@ impl Tally {
         open.serial = serial + 1;
         open.phases.push((free, serial + 1));
         self.current.store(free as usize, Ordering::SeqCst);
+        total_order();
         serial + 1
     }
 
@@ -195,4 +200,100 @@ fn left_of(phase: Phase, all: &dyn Counts) -> u64 {
     all.each(&mut |count| ended += count.phases[phase as usize].ended.load(Ordering::SeqCst));
     all.each(&mut |count| begun += count.phases[phase as usize].begun.load(Ordering::SeqCst));
     begun.saturating_sub(ended)
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    //! Small worlds: a waiter whose tasks have ended is woken, and is not told so before they have.
+
+    use loom::sync::{Condvar, Mutex};
+    use loom::thread;
+
+    use super::*;
+    use crate::sched::sync::Arc;
+
+    struct World {
+        tally: Tally,
+        counts: [Count; 2],
+        bell: Mutex<bool>,
+        rung: Condvar,
+        ended: AtomicUsize,
+    }
+
+    impl Counts for World {
+        fn each(&self, see: &mut dyn FnMut(&Count)) {
+            self.counts.iter().for_each(see);
+        }
+    }
+
+    impl World {
+        fn new() -> Arc<Self> {
+            Arc::new(World {
+                tally: Tally::new(),
+                counts: [Count::new(), Count::new()],
+                bell: Mutex::new(false),
+                rung: Condvar::new(),
+                ended: AtomicUsize::new(0),
+            })
+        }
+
+        fn end(&self, phase: Phase) {
+            self.ended.fetch_add(1, Ordering::SeqCst);
+            if self.tally.end(&self.counts[1], phase, 1, self) {
+                *self.bell.lock().unwrap() = true;
+                self.rung.notify_all();
+            }
+        }
+
+        fn wait(&self, tasks: usize) {
+            let mark = self.tally.start_waiting(self);
+            while !self.tally.look(mark, self).done {
+                let mut bell = self.bell.lock().unwrap();
+                while !*bell {
+                    bell = self.rung.wait(bell).unwrap();
+                }
+                *bell = false;
+            }
+            self.tally.stop_waiting();
+            assert!(self.ended.load(Ordering::SeqCst) >= tasks);
+        }
+    }
+
+    fn explore(model: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(model);
+    }
+
+    #[test]
+    fn a_waiter_hears_of_the_last_end() {
+        explore(|| {
+            let world = World::new();
+            let first = world.tally.begin(&world.counts[0], 1);
+            let second = world.tally.begin(&world.counts[0], 1);
+            let worker = world.clone();
+            let worker = thread::spawn(move || {
+                worker.end(first);
+                worker.end(second);
+            });
+            world.wait(2);
+            worker.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn what_is_submitted_meanwhile_is_not_taken_for_what_was_there() {
+        explore(|| {
+            let world = World::new();
+            let before = world.tally.begin(&world.counts[0], 1);
+            let worker = world.clone();
+            let worker = thread::spawn(move || {
+                let later = worker.tally.begin(&worker.counts[1], 1);
+                worker.tally.end(&worker.counts[1], later, 1, &*worker);
+                worker.end(before);
+            });
+            world.wait(1);
+            worker.join().unwrap();
+        });
+    }
 }
