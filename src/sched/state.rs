@@ -386,7 +386,7 @@ impl Core {
                 self.rates.announce(task.class, task.work);
                 self.seen.tally.submitted(now, task.class, task.work);
             }
-            Role::Range => self.seen.tally.touched(now),
+            Role::Range | Role::Nothing => self.seen.tally.touched(now),
             Role::Guest => {
                 self.counts.guests.submitted += 1;
                 self.counts.guests.queued += 1;
@@ -451,7 +451,9 @@ impl Core {
         if entry.job.is_none() {
             return;
         }
-        if self.devices.iter().enumerate().any(|(index, device)| entry.allows(index, device)) {
+        if entry.role == Role::Nothing {
+            self.finish(id, Ok(()));
+        } else if self.devices.iter().enumerate().any(|(index, device)| entry.allows(index, device)) {
             self.ready.insert(entry.rank, id);
         } else {
             let error = self.no_device(entry.name(), entry.devices, &entry.backends);
@@ -514,7 +516,7 @@ impl Core {
         self.unended.remove(&entry.arrival);
         match entry.role {
             Role::Task => self.seen.tally.ended(now, entry.class, entry.work),
-            Role::Range | Role::Guest => self.seen.tally.touched(now),
+            Role::Range | Role::Nothing | Role::Guest => self.seen.tally.touched(now),
         }
         for follower in std::mem::take(&mut entry.followers) {
             if state != State::Done {

@@ -96,6 +96,8 @@ pub enum Role {
     Task,
     /// A range: the worker that has it is its host.
     Range,
+    /// A range without elements: done as soon as it is ready.
+    Nothing,
     /// An invitation to work on a range; no caller knows of it.
     Guest,
 }

@@ -1,5 +1,8 @@
 //! What the scheduler promises, on devices that are scripted.
 
+#[allow(dead_code)]
+#[path = "../support/random.rs"]
+mod random;
 mod scripted;
 
 mod failures;

@@ -10,6 +10,7 @@ use gpusched::error::DeviceFault;
 use gpusched::sched::{DeviceMask, Exec, Range, Scheduler, State, Wait};
 use gpusched::{Error, Result};
 
+use crate::random::Random;
 use crate::scripted::*;
 
 /// How often each element has ended well, and how often code and drop were called.
@@ -151,6 +152,60 @@ fn a_range_without_elements_ends_well_and_its_code_is_dropped() {
     let id = scheduler.submit_range(counted.range(|_, _| Ok(()))).unwrap();
     assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
     assert_eq!((counted.calls.load(Ordering::Relaxed), counted.drops()), (0, 1));
+    // Nor does it wait for a slot, but for what it comes after.
+    let gate = Gate::new();
+    let busy = scheduler.submit(gated(&gate)).unwrap();
+    gate.came(1);
+    let free = scheduler.submit_range(counted.range(|_, _| Ok(()))).unwrap();
+    assert_eq!(wait(&scheduler, free), Ok(Wait::Done));
+    let behind = scheduler.submit_range(Range { after: vec![busy], ..counted.range(|_, _| Ok(())) }).unwrap();
+    assert_eq!(scheduler.wait(behind, Some(Duration::ZERO)), Ok(Wait::Pending));
+    gate.open();
+    assert_eq!(wait(&scheduler, behind), Ok(Wait::Done));
+}
+
+/// Ranges with whatever may happen to their pieces, by a seed: what ended well was once, and nothing hangs.
+#[test]
+fn any_grain_any_slots_any_trouble() {
+    for seed in 0..60_u64 {
+        let mut random = Random::new(seed);
+        let mut draw = |end: u64| random.below(end as usize) as u64;
+        let (devices, slots) = (1 + draw(4) as u32, 1 + draw(3) as u32);
+        let grain = (draw(2) == 0).then(|| 1 + draw(50));
+        let room: Vec<u64> = (0..devices).map(|_| 1 + draw(40)).collect();
+        // At most one device is lost, and never the only one; some elements fail in some runs.
+        let lost = (devices > 1 && draw(2) == 0).then(|| draw(u64::from(devices)) as usize);
+        let bad = (draw(4) == 0).then(|| draw(700));
+        let stop = draw(6) == 0;
+        let scheduler = Scripted::new(devices).scheduler(slots);
+        let counted = Counted::new(700);
+        let calls = AtomicU32::new(0);
+        let range = counted.range(move |exec, piece| {
+            let call = calls.fetch_add(1, Ordering::Relaxed);
+            if lost == Some(exec.device_index) && call > 20 {
+                return Err(broken(exec, DeviceFault::Lost));
+            }
+            if piece.end - piece.start > room[exec.device_index] {
+                return Err(no_room(exec, piece.end - piece.start));
+            }
+            if bad.is_some_and(|bad| piece.contains(&bad)) {
+                return Err(Error::Callback { code: 5 });
+            }
+            thread::yield_now();
+            Ok(())
+        });
+        let id = scheduler.submit_range(Range { grain, ..range }).unwrap();
+        if stop {
+            scheduler.cancel(id).unwrap();
+        }
+        match wait(&scheduler, id) {
+            Ok(Wait::Done) => assert!(counted.each(1) && bad.is_none(), "seed {seed}"),
+            Ok(Wait::Cancelled) => assert!(stop && counted.at_most_once(), "seed {seed}"),
+            Err(error) => assert!(bad.is_some() && counted.at_most_once(), "seed {seed}: {error}"),
+            Ok(Wait::Pending) => unreachable!("it was waited for"),
+        }
+        assert_eq!(counted.drops(), 1, "seed {seed}");
+    }
 }
 
 #[test]

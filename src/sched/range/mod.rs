@@ -120,7 +120,8 @@ impl Scheduler {
             backends: range.backends,
         };
         let work = Work::new(self.shared(), begin..end, grain, code, like);
-        let host = work.task(Host(work.clone()), Role::Range);
+        let role = if begin == end { Role::Nothing } else { Role::Range };
+        let host = work.task(Host(work.clone()), role);
         self.submit(Task { deadline, detached, after, ordered, ..host })
     }
 
