@@ -189,13 +189,12 @@ mod tests {
         let (tell, told) = channel();
         let flag = returned.clone();
         let listener: Listener = Arc::new(move || {
+            flag.store(false, Ordering::SeqCst);
             let _ = tell.send(());
             thread::sleep(50 * SOON);
             flag.store(true, Ordering::SeqCst);
         });
         teller.set(Some((listener, SOON))).unwrap();
-        told.recv_timeout(LONG).unwrap();
-        returned.store(false, Ordering::SeqCst);
         told.recv_timeout(LONG).unwrap();
         teller.set(None).unwrap();
         assert!(returned.load(Ordering::SeqCst));
