@@ -56,6 +56,12 @@ impl Ledger {
     }
 }
 
+impl Lease {
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
         self.ledger.book().leased -= self.bytes;

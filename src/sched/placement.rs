@@ -297,6 +297,7 @@ impl Core {
             && entry.job.is_some()
             && !entry.signal.is_cancelled()
             && !self.ready.contains_key(&entry.rank)
+            && !entry.avoided.contains(index)
             && self.may_begin(entry, id, index)
     }
 
@@ -439,7 +440,7 @@ impl Core {
             run.company = true;
         }
         let company = !device.running.is_empty() || device.light;
-        let watched = Watched::InTime(late.map(|late| now + late));
+        let watched = Watched::InTime(late.and_then(|late| now.checked_add(late)));
         device.running.push(Running::new(id, entry, now, lease, company, watched));
         let (attempt, context) = (entry.attempts, device.context);
         let signal = entry.signal.clone();
@@ -453,7 +454,7 @@ impl Core {
     }
 
     /// How long an attempt may take here: as its caller says, else much longer than its like.
-    fn late_after(&self, index: usize, id: TaskId) -> Option<Duration> {
+    pub fn late_after(&self, index: usize, id: TaskId) -> Option<Duration> {
         let entry = self.tasks.get(id).ok()?;
         if entry.deadline.is_some() {
             return entry.deadline;
@@ -480,6 +481,8 @@ struct Place {
 /// When each slot of each device should be free, in seconds from now.
 struct Plan {
     lanes: Vec<Vec<f64>>,
+    /// How much memory of each device is free from when on: now, and after each that runs there.
+    free: Vec<Vec<(f64, u64)>>,
 }
 
 impl Plan {
@@ -489,12 +492,33 @@ impl Plan {
                 return Vec::new();
             }
             let mut lanes: Vec<f64> = device.running.iter().map(|run| core.lane(now, index, run)).collect();
+            let closed = device.poisoned || device.running.iter().any(|run| run.alone);
+            let open = if closed { lanes.iter().copied().fold(0.0, f64::max) } else { 0.0 };
             lanes.resize(lanes.len().max(device.capacity(now)), 0.0);
+            // Nothing begins before all that runs has ended.
+            lanes.iter_mut().for_each(|lane| *lane = lane.max(open));
             // More than may run at a time: those that end first make no room.
             lanes.sort_by(f64::total_cmp);
             lanes
         });
-        Plan { lanes: lanes.collect() }
+        let free = core.devices.iter().enumerate().map(|(index, device)| {
+            let mut bytes = device.ledger.limit() - device.ledger.leased();
+            let mut runs: Vec<(f64, u64)> =
+                device.running.iter().map(|run| (core.lane(now, index, run), run.lease.bytes())).collect();
+            runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let mut free = vec![(0.0, bytes)];
+            for (end, more) in runs {
+                bytes += more;
+                free.push((end, bytes));
+            }
+            free
+        });
+        Plan { lanes: lanes.collect(), free: free.collect() }
+    }
+
+    /// When a device should have so much memory.
+    fn has_memory(&self, device: usize, bytes: u64) -> Option<f64> {
+        self.free[device].iter().find(|&&(_, free)| bytes <= free).map(|&(from, _)| from)
     }
 
     /// Where the task should end first, of the devices of which something is known.
@@ -507,6 +531,8 @@ impl Plan {
             let Some(seconds) = core.seconds(entry, device) else { continue };
             let first = lanes.iter().copied().enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b));
             let Some((lane, free)) = first else { continue };
+            let Some(memory) = self.has_memory(device, entry.device_bytes) else { continue };
+            let free = free.max(memory);
             let end = free + seconds;
             let load = lanes.iter().filter(|&&free| free > 0.0).count();
             if best.as_ref().is_none_or(|best| (end, load) < (best.end, best.load)) {

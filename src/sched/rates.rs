@@ -134,8 +134,8 @@ impl Rates {
     }
 
     /// By what factor a device may really be faster or slower than [`Rates::seconds`] tells, roughly: tasks
-    /// that tell their work scatter by a fifth, others by two thirds, and what compares two devices of which nothing
-    /// was known is two such tasks.
+    /// that tell their work scatter by a fifth, others by two thirds, and two devices of which nothing
+    /// was known are compared by few such tasks.
     pub fn doubt(&self, class: u32, device: usize, told: bool) -> f64 {
         let seen = self.classes.get(&class).and_then(|class| class.devices.get(device));
         let (samples, guess) = seen.map_or((0, false), |seen| (seen.samples, seen.prior.is_some()));
@@ -144,7 +144,7 @@ impl Rates {
         let scatter = match (told, guess) {
             (true, _) => 0.2,
             (false, true) => 0.7,
-            (false, false) => 2.0,
+            (false, false) => 4.0,
         };
         1.0 + scatter / weight.max(0.5).sqrt()
     }

@@ -120,7 +120,7 @@ pub struct Running {
     pub role: Role,
     pub work: Option<f64>,
     /// Given back when this is dropped.
-    _lease: Lease,
+    pub lease: Lease,
     /// Something else of ours has run on the device meanwhile.
     pub company: bool,
     /// The task has asked to be alone.
@@ -147,7 +147,7 @@ impl Running {
             class: entry.class,
             role: entry.role,
             work: entry.work,
-            _lease: lease,
+            lease,
             company,
             alone: entry.alone,
             watched,
@@ -455,9 +455,20 @@ impl Core {
             self.finish(id, Ok(()));
         } else if self.devices.iter().enumerate().any(|(index, device)| entry.allows(index, device)) {
             self.ready.insert(entry.rank, id);
+            self.forgive(id);
         } else {
             let error = self.no_device(entry.name(), entry.devices, &entry.backends);
             self.finish(id, Err(error));
+        }
+    }
+
+    /// Where it did not fit lately is better than nowhere.
+    fn forgive(&mut self, id: TaskId) {
+        let nowhere = self.tasks.get(id).is_ok_and(|entry| self.eligible(entry) == DeviceMask::NONE);
+        if let Ok(entry) = self.tasks.get_mut(id)
+            && nowhere
+        {
+            entry.refused = DeviceMask::NONE;
         }
     }
 
@@ -572,6 +583,8 @@ impl Core {
             });
             if homeless {
                 self.make_ready(id);
+            } else {
+                self.forgive(id);
             }
         }
     }

@@ -99,6 +99,7 @@ impl Core {
                 let plain = entry.role == Role::Task;
                 if plain {
                     self.rates.learn(class, index, work, took.as_secs_f64());
+                    self.watch_those_of(class);
                 }
                 self.record(now, index, &run, Ending::Done);
                 self.dismiss(now, id);
@@ -114,6 +115,8 @@ impl Core {
         if entry.copies > 0 {
             entry.signal.renew(attempt);
             entry.failure = Some(error);
+            // No other copy comes here, or they could fail here for as long as the first goes on.
+            entry.avoided.add(index);
             return self.record(now, index, &run, Ending::Failed);
         }
         if entry.signal.is_cancelled() {

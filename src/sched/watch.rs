@@ -45,7 +45,7 @@ impl Core {
                 }
             }
         }
-        Some(now + Duration::try_from_secs_f64(soonest.max(0.01)).ok()?)
+        now.checked_add(Duration::try_from_secs_f64(soonest.max(0.01)).ok()?)
     }
 
     /// Time has passed. What ended is in [`Core::ended`] then.
@@ -60,6 +60,19 @@ impl Core {
         for index in 0..self.devices.len() {
             for position in 0..self.devices[index].running.len() {
                 self.look_at(now, index, position);
+            }
+        }
+    }
+
+    /// Enough of a class have ended to tell when one is late: also of those that began before.
+    pub fn watch_those_of(&mut self, class: u32) {
+        for index in 0..self.devices.len() {
+            for position in 0..self.devices[index].running.len() {
+                let run = &self.devices[index].running[position];
+                if run.class == class && run.watched == Watched::InTime(None) {
+                    let until = self.late_after(index, run.id).and_then(|late| run.since.checked_add(late));
+                    self.devices[index].running[position].watched = Watched::InTime(until);
+                }
             }
         }
     }
@@ -83,7 +96,7 @@ impl Core {
         }
         if let Some(deadline) = entry.deadline {
             let name = entry.name();
-            run.watched = Watched::Stopping(now + deadline.max(GRACE));
+            run.watched = Watched::Stopping(now.saturating_add(deadline.max(GRACE)));
             entry.signal.stop(attempt);
             let text =
                 format!("{name} has run for {:.1} s on {place}, and is asked to stop", ran.as_secs_f64());
@@ -129,7 +142,7 @@ impl Core {
     pub fn dismiss(&mut self, now: Duration, id: TaskId) {
         for run in self.devices.iter_mut().flat_map(|device| &mut device.running).filter(|run| run.id == id) {
             if run.watched != Watched::Lost {
-                run.watched = Watched::Stopping(now + now.saturating_sub(run.since).max(GRACE));
+                run.watched = Watched::Stopping(now.saturating_add(now.saturating_sub(run.since).max(GRACE)));
             }
         }
     }
@@ -146,9 +159,13 @@ impl Core {
             Watched::InTime(_) | Watched::Late => {
                 // A cancelled one that does not look is its caller's affair, who may have told no
                 // deadline on purpose.
-                if let Some(deadline) = deadline.filter(|&deadline| now >= run.since + deadline) {
-                    run.watched = Watched::Stopping(now + deadline.max(GRACE));
-                }
+                run.watched = match deadline {
+                    None => Watched::Late,
+                    Some(deadline) if now.saturating_sub(run.since) < deadline => {
+                        Watched::InTime(run.since.checked_add(deadline))
+                    }
+                    Some(deadline) => Watched::Stopping(now.saturating_add(deadline.max(GRACE))),
+                };
                 return;
             }
         }

@@ -184,7 +184,8 @@ impl<'a> World<'a> {
             }
             self.settle();
             self.dispatch();
-            let next = self.core.alarm(self.clock()).map_or(f64::INFINITY, |at| at.as_secs_f64());
+            let next =
+                self.core.alarm(self.clock()).map_or(f64::INFINITY, |at| at.as_secs_f64().max(self.now));
             let waiting = self.ends.iter().any(Option::is_none);
             if next.is_finite() && waiting && (next != alarm || due.what == What::Alarm) {
                 alarm = next;
@@ -348,9 +349,10 @@ impl<'a> World<'a> {
                 }
             }
             self.core.notes.clear();
-            let stopped = self.attempts.iter().position(|run| {
-                !run.over && !run.hung && run.fate.is_ok() && run.signal.is_stopped(run.attempt)
-            });
+            let stopped = self
+                .attempts
+                .iter()
+                .position(|run| !run.over && !run.hung && run.signal.is_stopped(run.attempt));
             let Some(number) = stopped else { return };
             self.attempts[number].fate = Err(Error::Cancelled);
             self.leave(number);
