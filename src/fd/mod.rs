@@ -4,7 +4,7 @@
 //! `[iy][ix][iz]`, z fastest, which is Fortran's `(nz,nx,ny)`.
 
 pub mod bench;
-mod equation;
+pub mod equation;
 pub mod grid;
 pub mod model;
 pub mod plan;

@@ -102,6 +102,18 @@ impl Columns {
         Ok(Columns { values, step: [0, 0] })
     }
 
+    /// Their rows as they lie in another layout of the same grid, and the values from column to
+    /// column along x and y.
+    pub fn copied(&self, from: &Layout, to: &Layout) -> (Vec<f32>, [usize; 2]) {
+        let rows = if self.step == [0, 0] { 1 } else { from.inner[0] * from.inner[1] };
+        let mut values = vec![0.0; to.rows(rows)];
+        for row in 0..rows {
+            let len = from.padded[2];
+            values[to.row(row)..][..len].copy_from_slice(&self.values[from.row(row)..][..len]);
+        }
+        (values, self.step.map(|step| step * to.pitch))
+    }
+
     /// The values at the padded indices (x, y) from index `z` on, `len` of them.
     #[inline(always)]
     pub fn row(&self, layout: &Layout, [x, y, z]: [usize; 3], len: usize) -> &[f32] {

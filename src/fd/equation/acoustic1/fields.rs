@@ -22,8 +22,8 @@ pub struct Shared<'a> {
     pub part: [Rows<'a>; 3],
 }
 
-/// Lengths of the damped parts of the pressure.
-fn part_lens(layout: &Layout) -> [usize; 3] {
+/// Lengths of the damped parts of the pressure, in values.
+pub fn part_lens(layout: &Layout) -> [usize; 3] {
     let [nx, ny, _] = layout.padded;
     let both = 2 * layout.width();
     [layout.rows(ny * both), layout.rows(both * nx), ny * nx * both]
@@ -32,7 +32,7 @@ fn part_lens(layout: &Layout) -> [usize; 3] {
 impl Fields {
     /// All zero.
     pub fn new(layout: &Layout) -> Result<Self> {
-        let field = || Buffer::zeroed(layout.len(), "a field of a shot");
+        let field = || Buffer::zeroed(layout.field_len(), "a field of a shot");
         let [x, y, z] = part_lens(layout);
         let part = |len| Buffer::zeroed(len, "the absorbing layer of a shot");
         Ok(Fields {
@@ -44,7 +44,7 @@ impl Fields {
 
     /// Bytes that [`Fields::new`] allocates.
     pub fn bytes(layout: &Layout) -> u64 {
-        let values = 4 * layout.len() + part_lens(layout).iter().sum::<usize>();
+        let values = 4 * layout.field_len() + part_lens(layout).iter().sum::<usize>();
         7 * crate::backend::cpu::ALIGN as u64 + 4 * values as u64
     }
 

@@ -8,8 +8,8 @@ use crate::fd::stencil::REACH;
 
 /// Values in a cache line.
 const LINE: usize = ALIGN / size_of::<f32>();
-/// Values before the first, so that the first updated cell of each row begins a cache line.
-const LEAD: usize = LINE - REACH;
+/// Values that a card fetches at once: the threads of a warp, neighbours along z, read one each.
+const WARP: usize = 32;
 
 /// Rows along z lie one after the other, x before y. Along each axis the indices are
 ///
@@ -29,6 +29,8 @@ pub struct Layout {
     pub pml: usize,
     /// Values from row to row.
     pub pitch: usize,
+    /// Values before the first row, so that the first updated cell of each row begins a line.
+    pub lead: usize,
 }
 
 /// A box of rows that one thread sweeps through.
@@ -43,7 +45,12 @@ impl Layout {
         let padded = grid.n.map(|n| n + 2 * pml);
         // An odd number of lines keeps neighbouring rows out of each other's cache sets.
         let lines = padded[2].div_ceil(LINE) | 1;
-        Layout { inner: grid.n, padded, pml, pitch: lines * LINE }
+        Layout { inner: grid.n, padded, pml, pitch: lines * LINE, lead: LINE - REACH }
+    }
+
+    /// The same grid as it lies in a card's memory.
+    pub fn on_card(&self) -> Layout {
+        Layout { pitch: self.padded[2].next_multiple_of(WARP), lead: WARP - REACH, ..*self }
     }
 
     pub fn cells(&self) -> usize {
@@ -51,19 +58,19 @@ impl Layout {
     }
 
     /// Values of a field over the padded grid.
-    pub fn len(&self) -> usize {
+    pub fn field_len(&self) -> usize {
         self.rows(self.padded[0] * self.padded[1])
     }
 
     /// Values of `count` rows.
     pub fn rows(&self, count: usize) -> usize {
-        LEAD + count * self.pitch
+        self.lead + count * self.pitch
     }
 
     /// Position of index 0 of row number `row`.
     #[inline(always)]
     pub fn row(&self, row: usize) -> usize {
-        LEAD + row * self.pitch
+        self.lead + row * self.pitch
     }
 
     #[inline(always)]
@@ -164,7 +171,11 @@ mod tests {
             assert!(layout.pitch >= layout.padded[2] && (layout.pitch / LINE) % 2 == 1);
             assert_eq!(layout.at([1, 2, REACH]) % LINE, 0);
             let [x, y, z] = layout.padded;
-            assert!(layout.at([x - 1, y - 1, z - 1]) < layout.len());
+            assert!(layout.at([x - 1, y - 1, z - 1]) < layout.field_len());
+            let card = layout.on_card();
+            assert!(card.pitch >= card.padded[2] && card.pitch % WARP == 0);
+            assert_eq!(card.at([1, 2, REACH]) % WARP, 0);
+            assert!(card.at([x - 1, y - 1, z - 1]) < card.len());
         }
     }
 }

@@ -26,6 +26,7 @@
 
 mod coefficients;
 mod fields;
+pub mod kernel;
 mod layout;
 mod pressure;
 mod record;

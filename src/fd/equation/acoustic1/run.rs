@@ -274,7 +274,8 @@ mod tests {
         }
         let row = |fields: &mut Fields| {
             // SAFETY: nobody writes any more.
-            unsafe { fields.shared().p.read(c.layout.row(0), c.layout.len() - c.layout.row(0)) }.to_vec()
+            unsafe { fields.shared().p.read(c.layout.row(0), c.layout.field_len() - c.layout.row(0)) }
+                .to_vec()
         };
         let [mut narrow, mut wide] = fields;
         let (narrow, wide) = (row(&mut narrow), row(&mut wide));

@@ -2,6 +2,7 @@
 
 use super::coefficients::Coefficients;
 use super::fields::Shared;
+use super::layout::Layout;
 use crate::fd::stencil::COEFFICIENTS;
 
 /// Cells from the negative pole down to the positive one.
@@ -17,8 +18,14 @@ impl Source {
     /// `at` is the user's cell of the negative pole.
     ///
     /// A pressure at cell `j` is tap `f[1+m]` of the slope at `j-1-m` and tap `f[-m]` of the one at
-    /// `j+m`. The layer is at least eight cells thick, so all of these are updated cells.
+    /// `j+m`. With a layer of eight cells and a source in the last plane, the deepest of these lies beyond
+    /// what is updated; it stays at rest.
     pub fn new(c: &Coefficients, at: [usize; 3]) -> Self {
+        Source::laid_out(c, &c.layout, at)
+    }
+
+    /// The same with positions in another layout of the same grid.
+    pub fn laid_out(c: &Coefficients, fields: &Layout, at: [usize; 3]) -> Self {
         let layout = &c.layout;
         let mut terms = Vec::new();
         for (depth, sign) in [(0, -1.0), (APART, 1.0)] {
@@ -26,16 +33,24 @@ impl Source {
             for axis in 0..3 {
                 for (m, coefficient) in COEFFICIENTS.iter().enumerate() {
                     for (to, sign) in [(pole[axis] - 1 - m, sign), (pole[axis] + m, -sign)] {
+                        if !layout.active(axis).contains(&to) {
+                            continue;
+                        }
                         let mut cell = pole;
                         cell[axis] = to;
                         let b = c.b.row(layout, cell, 1)[0];
                         let factor = -(c.axes[axis].velocity_rate[to] * b) * (sign * coefficient);
-                        terms.push((axis, layout.at(cell), factor));
+                        terms.push((axis, fields.at(cell), factor));
                     }
                 }
             }
         }
         Source { terms }
+    }
+
+    /// Axis, position in that axis's velocity, factor; in the order in which they are added.
+    pub fn terms(&self) -> &[(usize, usize, f32)] {
+        &self.terms
     }
 
     /// Adds a step's source to the velocities.

@@ -1,0 +1,247 @@
+// The acoustic equation of first order on a card: src/fd/equation/acoustic1 has the mathematics, the order
+// of operations and the layout; every number here is computed from the same numbers in the same order as
+// there, so records agree bit for bit. A step is
+//
+//   velocity    u, v, w from p             reads p u v w b     writes u v w    32 bytes a cell
+//   source      a dipole into u, v, w, on the steps that have one
+//   pressure    p from u, v, w             reads u v w p kappa writes p        24 bytes a cell
+//   record      p at the receivers into a row of a small buffer, on the steps that keep one
+//
+// with `snapshot` and `peak` now and then. Launches follow each other on one stream; within a launch no
+// thread reads what another writes, so there are neither barriers nor shared memory, and results do not
+// depend on how threads are scheduled.
+//
+// Both sweeps have a thread for each cell of a plane (z, x), 32 cells along z by 8 rows, that marches along
+// y over `planes` planes. The taps along y stay in registers, those along x and z come from the first-level
+// cache. What a step needs from neighbouring threads was loaded by their warps not long before.
+//
+// Assumed of the arrays: rows of `pitch` values, a multiple of 32; pointers are to index 0 of row 0, placed so
+// that index 4, the first that is updated, is aligned to 128 bytes; fields are zero in the four
+// outermost layers, which no kernel writes.
+//
+// Compiled with --fmad=false: only `fmaf` is fused.
+
+enum { REACH = 4, TILE_Z = 32, TILE_X = 8 };
+
+// What depends on the index along one axis only; `n` values in each array.
+struct Axis {
+    const float *keep, *velocity_rate; // of the velocity: what stays of it, a dt/h
+    const float *loss, *pressure_rate; // of the pressure: what is lost of its part, a dt/h
+    float rate;                        // dt/h, where nothing is damped
+    int n;                             // all cells
+    int inner;                         // the user's cells
+    int unused;
+};
+
+struct Acoustic1 {
+    float *p;
+    float *velocity[3];
+    float *part[3]; // of the pressure, in the layers of x, y, z: [iy][layer][z], [layer][ix][z], [iy][ix][layer]
+    const float *b, *kappa;               // rows of the user's columns
+    long long b_step[2], kappa_step[2];   // values from column to column along x and y; 0 where all are the same
+    long long pitch, plane;               // values from row to row along x, and along y
+    Axis axis[3];                         // x, y, z
+    int pml;
+    int planes; // along y that a block marches over
+};
+
+// src/fd/equation/acoustic1/kernel.rs says the same.
+static_assert(sizeof(Axis) == 48 && sizeof(Acoustic1) == 272, "layout of the parameters");
+
+// The two poles of the dipole add to a cell one after the other.
+struct Term {
+    long long at;
+    float factor[2];
+    int axis;
+    int count; // of factors
+};
+static_assert(sizeof(Term) == 24, "layout of a source term");
+
+// Position of a cell in a field.
+__device__ __forceinline__ long long position(const Acoustic1 &k, int x, int y, int z)
+{
+    return y * k.plane + x * k.pitch + z;
+}
+
+// The user's index that goes on outside the user's grid.
+__device__ __forceinline__ int nearest(const Acoustic1 &k, int axis, int index)
+{
+    return min(max(index - k.pml, 0), k.axis[axis].inner - 1);
+}
+
+// Where an index lies in a field kept in an axis's two layers only; negative between them.
+__device__ __forceinline__ int in_layer(const Acoustic1 &k, int axis, int index)
+{
+    const int far = k.pml + k.axis[axis].inner;
+    return index < k.pml ? index - REACH : index < far ? -1 : k.pml - REACH + index - far;
+}
+
+// The derivative lies between f[3] and f[4].
+__device__ __forceinline__ float slope(const float (&f)[8])
+{
+    float s = 1.196289f * (f[4] - f[3]);
+    s = fmaf(-0.0797526f, f[5] - f[2], s);
+    s = fmaf(0.009570313f, f[6] - f[1], s);
+    return fmaf(-0.0006975447f, f[7] - f[0], s);
+}
+
+__device__ __forceinline__ float slope(const float *first, long long stride)
+{
+    float f[8];
+#pragma unroll
+    for (int m = 0; m < 8; m++)
+        f[m] = __ldg(first + m * stride);
+    return slope(f);
+}
+
+__device__ __forceinline__ void advance(float (&f)[8])
+{
+#pragma unroll
+    for (int m = 0; m < 7; m++)
+        f[m] = f[m + 1];
+}
+
+__device__ __forceinline__ void move(float *u, float rate, float b, float slope, float keep)
+{
+    *u = fmaf(-(rate * b), slope, keep * *u);
+}
+
+// The pressure after the change that a layer makes of the slope, kept in `part` too.
+__device__ __forceinline__ float damped(float p, float *part, float kappa, float slope, float loss, float rate)
+{
+    const float old = *part;
+    const float change = fmaf(loss, old, -((kappa * rate) * slope));
+    *part = old + change;
+    return p + change;
+}
+
+extern "C" __global__ void __launch_bounds__(TILE_Z * TILE_X) acoustic1_velocity(const Acoustic1 k)
+{
+    const int z = REACH + blockIdx.x * TILE_Z + threadIdx.x;
+    const int x = REACH + blockIdx.y * TILE_X + threadIdx.y;
+    const int begin = REACH + blockIdx.z * k.planes;
+    const int end = min(begin + k.planes, k.axis[1].n - REACH);
+    if (z >= k.axis[2].n - REACH || x >= k.axis[0].n - REACH)
+        return;
+
+    const float keep_x = __ldg(k.axis[0].keep + x), rate_x = __ldg(k.axis[0].velocity_rate + x);
+    const float keep_z = __ldg(k.axis[2].keep + z), rate_z = __ldg(k.axis[2].velocity_rate + z);
+    const float *column = k.b + nearest(k, 0, x) * k.b_step[0] + z;
+
+    long long at = position(k, x, begin, z);
+    float along_y[8];
+#pragma unroll
+    for (int m = 0; m < 7; m++)
+        along_y[m] = __ldg(k.p + at + (m - 3) * k.plane);
+#pragma unroll 1
+    for (int y = begin; y < end; y++, at += k.plane) {
+        const float *p = k.p + at;
+        along_y[7] = __ldg(p + 4 * k.plane);
+        const float b = __ldg(column + nearest(k, 1, y) * k.b_step[1]);
+        const float keep_y = __ldg(k.axis[1].keep + y), rate_y = __ldg(k.axis[1].velocity_rate + y);
+        move(k.velocity[0] + at, rate_x, b, slope(p - 3 * k.pitch, k.pitch), keep_x);
+        move(k.velocity[1] + at, rate_y, b, slope(along_y), keep_y);
+        move(k.velocity[2] + at, rate_z, b, slope(p - 3, 1), keep_z);
+        advance(along_y);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(TILE_Z * TILE_X) acoustic1_pressure(const Acoustic1 k)
+{
+    const int z = REACH + blockIdx.x * TILE_Z + threadIdx.x;
+    const int x = REACH + blockIdx.y * TILE_X + threadIdx.y;
+    const int begin = REACH + blockIdx.z * k.planes;
+    const int end = min(begin + k.planes, k.axis[1].n - REACH);
+    if (z >= k.axis[2].n - REACH || x >= k.axis[0].n - REACH)
+        return;
+
+    const int both = 2 * (k.pml - REACH);
+    const int layer_x = in_layer(k, 0, x), layer_z = in_layer(k, 2, z);
+    const float *column = k.kappa + nearest(k, 0, x) * k.kappa_step[0] + z;
+
+    long long at = position(k, x, begin, z);
+    float along_y[8];
+#pragma unroll
+    for (int m = 0; m < 7; m++)
+        along_y[m] = __ldg(k.velocity[1] + at + (m - 4) * k.plane);
+#pragma unroll 1
+    for (int y = begin; y < end; y++, at += k.plane) {
+        along_y[7] = __ldg(k.velocity[1] + at + 3 * k.plane);
+        const float kappa = __ldg(column + nearest(k, 1, y) * k.kappa_step[1]);
+        const float slope_x = slope(k.velocity[0] + at - 4 * k.pitch, k.pitch);
+        const float slope_y = slope(along_y);
+        const float slope_z = slope(k.velocity[2] + at - 4, 1);
+        float p = k.p[at];
+        if (layer_x < 0) {
+            p = fmaf(-(kappa * k.axis[0].rate), slope_x, p);
+        } else {
+            float *part = k.part[0] + ((long long)y * both + layer_x) * k.pitch + z;
+            p = damped(p, part, kappa, slope_x, __ldg(k.axis[0].loss + x), __ldg(k.axis[0].pressure_rate + x));
+        }
+        const int layer_y = in_layer(k, 1, y);
+        if (layer_y < 0) {
+            p = fmaf(-(kappa * k.axis[1].rate), slope_y, p);
+        } else {
+            float *part = k.part[1] + layer_y * k.plane + x * k.pitch + z;
+            p = damped(p, part, kappa, slope_y, __ldg(k.axis[1].loss + y), __ldg(k.axis[1].pressure_rate + y));
+        }
+        if (layer_z < 0) {
+            p = fmaf(-(kappa * k.axis[2].rate), slope_z, p);
+        } else {
+            float *part = k.part[2] + ((long long)y * k.axis[0].n + x) * both + layer_z;
+            p = damped(p, part, kappa, slope_z, __ldg(k.axis[2].loss + z), __ldg(k.axis[2].pressure_rate + z));
+        }
+        k.p[at] = p;
+        advance(along_y);
+    }
+}
+
+// One thread a term; no two terms have the same cell.
+extern "C" __global__ void acoustic1_source(const Acoustic1 k, const Term *terms, int count, float value)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count)
+        return;
+    const Term term = terms[i];
+    float *cell = (term.axis == 0 ? k.velocity[0] : term.axis == 1 ? k.velocity[1] : k.velocity[2]) + term.at;
+    float sum = *cell + term.factor[0] * value;
+    if (term.count > 1)
+        sum = sum + term.factor[1] * value;
+    *cell = sum;
+}
+
+// One thread a trace; `receivers` are positions in a field, `to` is a row of the buffer.
+extern "C" __global__ void acoustic1_record(const Acoustic1 k, const long long *receivers, int count, float *to)
+{
+    const int trace = blockIdx.x * blockDim.x + threadIdx.x;
+    if (trace < count)
+        to[trace] = k.p[receivers[trace]];
+}
+
+// The user's cells, [iy][ix][iz]. A block takes every gridDim.z-th plane.
+extern "C" __global__ void acoustic1_snapshot(const Acoustic1 k, float *to)
+{
+    const int nx = k.axis[0].inner, ny = k.axis[1].inner, nz = k.axis[2].inner;
+    const int z = blockIdx.x * TILE_Z + threadIdx.x;
+    const int x = blockIdx.y * TILE_X + threadIdx.y;
+    if (z >= nz || x >= nx)
+        return;
+    for (int y = blockIdx.z; y < ny; y += gridDim.z)
+        to[((long long)y * nx + x) * nz + z] = k.p[position(k, x + k.pml, y + k.pml, z + k.pml)];
+}
+
+// Raises `largest` to the magnitude of the largest pressure, as the bits of a float32 without its sign: these
+// order as the numbers do, with infinity and then NaN on top. The host sets it to zero before.
+extern "C" __global__ void acoustic1_peak(const Acoustic1 k, unsigned int *largest)
+{
+    const int z = blockIdx.x * TILE_Z + threadIdx.x;
+    const int x = blockIdx.y * TILE_X + threadIdx.y;
+    if (z >= k.axis[2].n || x >= k.axis[0].n)
+        return;
+    unsigned int most = 0;
+    for (int y = blockIdx.z; y < k.axis[1].n; y += gridDim.z)
+        most = max(most, __float_as_uint(k.p[position(k, x, y, z)]) & 0x7fffffffu);
+    // An old value is good enough to spare most of the atomics.
+    if (most > *(volatile unsigned int *)largest)
+        atomicMax(largest, most);
+}

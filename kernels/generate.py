@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Makes kernels/ptx/*.ptx from kernels/*.cu, and checks that every card that is claimed can run it.
+
+    python3 kernels/generate.py            # compile, write
+    python3 kernels/generate.py --check    # compile, compare; assemble for every architecture; a table
+
+No toolkit and no card are needed, only Linux on x86-64: the compiler is NVRTC 11.8, the last that knows Kepler, and
+the assemblers are three generations of ptxas, from NVIDIA's wheels on PyPI, pinned by hash and kept in
+target/cuda. The same source gives the same PTX, byte for byte, anywhere.
+"""
+
+import ctypes
+import hashlib
+import re
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+KERNELS = Path(__file__).resolve().parent
+CACHE = KERNELS.parent / "target/cuda"
+
+# The oldest card, and the oldest PTX that says all we need: drivers from 470 on, the last for Kepler, load it.
+ARCHITECTURE, ISA = 35, "6.0"
+OPTIONS = [f"--gpu-architecture=compute_{ARCHITECTURE}", "--std=c++14", "--fmad=false"]
+SOURCES = ["acoustic1"]
+
+COMPILER = "nvidia-cuda-nvrtc-cu11==11.8.89"
+WHEELS = {  # what: (sha256, files wanted)
+    COMPILER: (
+        "a8d02f3cba345be56b1ffc3e74d8f61f02bb758dd31b0f20e12277a5a244f756",
+        ["nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.11.8", "nvidia/cuda_nvrtc/lib/libnvrtc.so.11.2"],
+    ),
+    "nvidia-cuda-nvcc-cu11==11.8.89": (
+        "f8e1e995166c884f2f5bf94975d7abb89175363b8712f7f81cd38d0df1b2cd85",
+        ["nvidia/cuda_nvcc/bin/ptxas"],
+    ),
+    "nvidia-cuda-nvcc-cu12==12.9.86": (
+        "5d6a0d32fdc7ea39917c20065614ae93add6f577d840233237ff08e9a38f58f0",
+        ["nvidia/cuda_nvcc/bin/ptxas"],
+    ),
+    "nvidia-cuda-nvcc==13.5.37": (
+        "f5c4f7ead5d964fb4af42bbf1e6d3ec3c1e6e9d83b53749f691d387e7fcaa3a7",
+        ["nvidia/cu13/bin/ptxas"],
+    ),
+}
+ASSEMBLERS = {  # what: architectures
+    "nvidia-cuda-nvcc-cu11==11.8.89": [35, 37, 50, 52, 60, 61, 70, 75, 80, 86, 89, 90],
+    "nvidia-cuda-nvcc-cu12==12.9.86": [50, 52, 60, 61, 70, 75, 80, 86, 89, 90, 100, 103, 120, 121],
+    "nvidia-cuda-nvcc==13.5.37": [75, 80, 86, 89, 90, 100, 103, 110, 120, 121],
+}
+# Registers a thread, at most: 64 leave room for 1024 threads of a multiprocessor's 65536 registers.
+REGISTERS = {"acoustic1_velocity": 64, "acoustic1_pressure": 64}
+SMALL = 32
+
+
+def main() -> None:
+    check = sys.argv[1:] == ["--check"]
+    if sys.argv[1:] and not check:
+        sys.exit(__doc__)
+    for name in SOURCES:
+        fresh, path = compiled(name), KERNELS / "ptx" / f"{name}.ptx"
+        if not check:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(fresh)
+        elif not path.exists() or path.read_text() != fresh:
+            sys.exit(f"{path} is not what its source gives; repair with: python3 kernels/generate.py")
+    if check and not all([assembled(name) for name in SOURCES]):
+        sys.exit("the kernels need more than they may")
+
+
+def fetched(what: str) -> list[Path]:
+    """The wanted files of a wheel, downloaded once."""
+    digest, wanted = WHEELS[what]
+    folder = CACHE / what.replace("==", "-")
+    files = [folder / name for name in wanted]
+    if all(file.exists() for file in files):
+        return files
+    folder.mkdir(parents=True, exist_ok=True)
+    pinned = folder / "pinned.txt"
+    pinned.write_text(f"{what} --hash=sha256:{digest}\n")
+    platform = ["--platform=manylinux2014_x86_64", "--platform=manylinux2010_x86_64", "--only-binary=:all:"]
+    command = [pip(), "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
+    if subprocess.run([*command, *platform, "-d", folder, "-r", pinned]).returncode != 0:
+        sys.exit(f"{what} could not be downloaded from the package index; kernels/generate.py needs it")
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        for name in wanted:
+            Path(archive.extract(name, folder)).chmod(0o755)
+    wheel.unlink()
+    return files
+
+
+def pip() -> str:
+    """A Python that has pip: this one, or one of our own."""
+    if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode == 0:
+        return sys.executable
+    own = CACHE / "venv/bin/python"
+    if not own.exists():
+        venv.create(CACHE / "venv", with_pip=True)
+    return str(own)
+
+
+def compiled(name: str) -> str:
+    """The PTX of kernels/NAME.cu, with the hash of its source."""
+    builtins, library = fetched(COMPILER)
+    ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
+    nvrtc = ctypes.CDLL(str(library))
+    source = (KERNELS / f"{name}.cu").read_bytes()
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+
+    def text(get_size: str, get: str) -> str:
+        getattr(nvrtc, get_size)(program, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        getattr(nvrtc, get)(program, buffer)
+        return buffer.value.decode()
+
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, f"{name}.cu".encode(), 0, None, None)
+    options = (ctypes.c_char_p * len(OPTIONS))(*map(str.encode, OPTIONS))
+    status = nvrtc.nvrtcCompileProgram(program, len(OPTIONS), options)
+    log = text("nvrtcGetProgramLogSize", "nvrtcGetProgramLog").strip()
+    if log:
+        print(log, file=sys.stderr)
+    if status != 0:
+        sys.exit(f"kernels/{name}.cu does not compile")
+    body = text("nvrtcGetPTXSize", "nvrtcGetPTX")
+    # ptxas holds the text to the version that it names, so an older one is safe if it assembles.
+    _, rest = re.split(r"(?m)^\.version .*$", body, maxsplit=1)
+    return (
+        f"// Made from kernels/{name}.cu by kernels/generate.py. Do not edit.\n"
+        f"// compiler: {COMPILER} {' '.join(OPTIONS)}\n"
+        f"// sha256 of the source: {hashlib.sha256(source).hexdigest()}\n"
+        f".version {ISA}{rest.rstrip()}\n"
+    )
+
+
+def assembled(name: str) -> bool:
+    """Prints what each kernel needs on each architecture; whether all of it is within budget."""
+    good = True
+    print(f"{'ptxas':6} {'card':7} {'kernel':20} {'registers':>9} {'shared':>7} {'spilled':>7} {'stack':>6}")
+    for what, architectures in ASSEMBLERS.items():
+        (ptxas,) = fetched(what)
+        for architecture in architectures:
+            command = [ptxas, "-v", "-arch", f"sm_{architecture}", KERNELS / "ptx" / f"{name}.ptx", "-o", "/dev/null"]
+            run = subprocess.run(command, capture_output=True, text=True)
+            report = run.stdout + run.stderr
+            if run.returncode != 0:
+                sys.exit(f"{what} refuses it for sm_{architecture}:\n{report}")
+            kernels = re.split(r"Compiling entry function '", report)[1:]
+            for kernel in kernels:
+                entry = kernel[: kernel.index("'")]
+                registers = number(r"Used (\d+) registers", kernel)
+                shared = number(r"(\d+) bytes smem", kernel)
+                stack = number(r"(\d+) bytes stack frame", kernel)
+                spilled = number(r"(\d+) bytes spill stores", kernel) + number(r"(\d+) bytes spill loads", kernel)
+                fits = registers <= REGISTERS.get(entry, SMALL) and shared == stack == spilled == 0
+                good = good and fits
+                version = what.split("==")[1].rpartition(".")[0]
+                print(
+                    f"{version:6} sm_{architecture:<4} {entry:20} {registers:9} {shared:7} {spilled:7} {stack:6}"
+                    + ("" if fits else "  over budget")
+                )
+            if not kernels:
+                sys.exit(f"{what} reports nothing:\n{report}")
+    return good
+
+
+def number(pattern: str, text: str) -> int:
+    found = re.search(pattern, text)
+    return int(found[1]) if found else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,262 @@
+//! The same equation as CUDA kernels (`kernels/acoustic1.cu`): what they are given, and how they are launched.
+//!
+//! Nothing here knows a card: a pointer is a number, a launch is a name with sizes. Whoever has memory and a
+//! queue, a driver or a test, uploads [`Tables`], fills [`Params`], and each step launches in this order
+//! [`velocity`], [`source`] while the wavelet lasts, [`pressure`], and [`record`] on the steps that keep a sample.
+//! All pointers are to index 0 of row 0: [`Layout::lead`] values after where an array begins.
+
+use super::coefficients::Coefficients;
+use super::fields::part_lens;
+use super::layout::Layout;
+use super::source::Source;
+use crate::error::{Error, Result};
+use crate::fd::stencil::REACH;
+use crate::fd::survey::Receivers;
+
+/// The kernels as the driver loads them: PTX that any driver from 470 on takes, for any card from Kepler on.
+pub const PTX: &str = include_str!("../../../../kernels/ptx/acoustic1.ptx");
+
+/// The address of float32 values on a card.
+pub type Address = u64;
+
+/// What depends on the index along one axis, as `struct Axis` of the kernels.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Axis {
+    pub keep: Address,
+    pub velocity_rate: Address,
+    pub loss: Address,
+    pub pressure_rate: Address,
+    /// dt / h.
+    pub rate: f32,
+    /// All cells.
+    pub n: i32,
+    /// The user's cells.
+    pub inner: i32,
+    pub unused: i32,
+}
+
+/// What every kernel is given first, by value, as `struct Acoustic1` of the kernels.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Params {
+    pub p: Address,
+    pub velocity: [Address; 3],
+    /// Of the pressure, in the absorbing layers of x, y, z. That of z has no lead.
+    pub part: [Address; 3],
+    pub b: Address,
+    pub kappa: Address,
+    pub b_step: [i64; 2],
+    pub kappa_step: [i64; 2],
+    /// Values from row to row along x.
+    pub pitch: i64,
+    /// And along y.
+    pub plane: i64,
+    pub axis: [Axis; 3],
+    pub pml: i32,
+    /// Along y that a block marches over.
+    pub planes: i32,
+}
+
+/// What a unit of the wavelet adds to one cell of one velocity, as `struct Term` of the kernels.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Term {
+    /// Position after index 0 of row 0.
+    pub at: i64,
+    pub factor: [f32; 2],
+    pub axis: i32,
+    /// How many of the factors count, added one after the other.
+    pub count: i32,
+}
+
+const _: () = assert!(size_of::<Axis>() == 48 && size_of::<Params>() == 272 && size_of::<Term>() == 24);
+
+/// How a kernel is launched.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Launch {
+    pub kernel: &'static str,
+    /// Blocks along x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+}
+
+/// Cells along z and along x of a block of the sweeps.
+const TILE: [usize; 2] = [32, 8];
+/// Threads of a block where they are in a line.
+const LINE: usize = 256;
+/// Blocks along y and z, at most.
+const MOST_BLOCKS: usize = 65_535;
+/// Planes that a block of `snapshot` and `peak` takes one after the other.
+const DEPTH: usize = 16;
+
+/// What is the same for all shots of a plan, as it is uploaded once a card.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tables {
+    pub layout: Layout,
+    /// Rows with a lead.
+    pub b: Vec<f32>,
+    pub kappa: Vec<f32>,
+    /// For x, y, z one after the other: keep, velocity rate, loss, pressure rate.
+    pub profiles: Vec<f32>,
+    b_step: [usize; 2],
+    kappa_step: [usize; 2],
+    rates: [f32; 3],
+}
+
+/// Where the arrays of a shot and of its plan begin on a card.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Addresses {
+    /// [`Tables::field_len`] zeros each.
+    pub p: Address,
+    pub velocity: [Address; 3],
+    /// [`Tables::part_lens`] zeros.
+    pub part: [Address; 3],
+    pub b: Address,
+    pub kappa: Address,
+    pub profiles: Address,
+}
+
+impl Tables {
+    /// Refused: a grid with more cells along an axis than a launch can have.
+    pub fn new(c: &Coefficients) -> Result<Tables> {
+        let layout = c.layout.on_card();
+        if let Some(n) = layout.padded.into_iter().find(|n| *n > MOST_BLOCKS) {
+            let accepted = format!("at most {MOST_BLOCKS} on a card");
+            return Err(Error::argument("the number of cells along an axis, layers included", n, accepted));
+        }
+        let (b, b_step) = c.b.copied(&c.layout, &layout);
+        let (kappa, kappa_step) = c.kappa.copied(&c.layout, &layout);
+        let profiles = c.axes.iter().flat_map(|axis| {
+            [&axis.keep, &axis.velocity_rate, &axis.loss, &axis.pressure_rate].into_iter().flatten().copied()
+        });
+        let rates = [0, 1, 2].map(|axis| c.axes[axis].rate);
+        Ok(Tables { layout, b, kappa, profiles: profiles.collect(), b_step, kappa_step, rates })
+    }
+
+    /// Values of a field over the padded grid.
+    pub fn field_len(&self) -> usize {
+        self.layout.field_len()
+    }
+
+    /// Values of the damped parts of the pressure.
+    pub fn part_lens(&self) -> [usize; 3] {
+        part_lens(&self.layout)
+    }
+
+    /// `planes` is how many planes a block of a sweep marches over: many load less twice, few make more blocks.
+    pub fn params(&self, at: &Addresses, planes: usize) -> Params {
+        let layout = &self.layout;
+        let first = |array: Address| array + 4 * layout.lead as u64;
+        let mut profile = at.profiles;
+        let axis = [0, 1, 2].map(|axis| {
+            let n = layout.padded[axis];
+            let mut next = || {
+                profile += 4 * n as u64;
+                profile - 4 * n as u64
+            };
+            Axis {
+                keep: next(),
+                velocity_rate: next(),
+                loss: next(),
+                pressure_rate: next(),
+                rate: self.rates[axis],
+                n: n as i32,
+                inner: layout.inner[axis] as i32,
+                unused: 0,
+            }
+        });
+        let [x, y, z] = at.part;
+        Params {
+            p: first(at.p),
+            velocity: at.velocity.map(first),
+            part: [first(x), first(y), z],
+            b: first(at.b),
+            kappa: first(at.kappa),
+            b_step: self.b_step.map(|step| step as i64),
+            kappa_step: self.kappa_step.map(|step| step as i64),
+            pitch: layout.pitch as i64,
+            plane: layout.stride(1) as i64,
+            axis,
+            pml: layout.pml as i32,
+            planes: planes.max(1) as i32,
+        }
+    }
+
+    /// Positions of the receivers after index 0 of row 0, in the order of the traces.
+    pub fn receivers(&self, receivers: &Receivers) -> Vec<i64> {
+        let layout = &self.layout;
+        let at = |cell: [usize; 3]| (layout.at(cell.map(|i| i + layout.pml)) - layout.lead) as i64;
+        receivers.cells(layout.inner).map(at).collect()
+    }
+
+    /// What a source at the user's cell `at` adds, each cell of a velocity once.
+    pub fn source(&self, c: &Coefficients, at: [usize; 3]) -> Vec<Term> {
+        let mut terms: Vec<Term> = Vec::new();
+        for &(axis, at, factor) in Source::laid_out(c, &self.layout, at).terms() {
+            let (axis, at) = (axis as i32, (at - self.layout.lead) as i64);
+            // Poles are two: no cell gets more than two factors.
+            match terms.iter_mut().find(|term| (term.axis, term.at) == (axis, at)) {
+                Some(term) => {
+                    term.factor[1] = factor;
+                    term.count = 2;
+                }
+                None => terms.push(Term { at, factor: [factor, 0.0], axis, count: 1 }),
+            }
+        }
+        terms
+    }
+}
+
+fn blocks(cells: usize, each: usize) -> u32 {
+    cells.div_ceil(each.max(1)) as u32
+}
+
+fn sweep(kernel: &'static str, params: &Params) -> Launch {
+    let active = |axis: usize| params.axis[axis].n as usize - 2 * REACH;
+    let grid =
+        [blocks(active(2), TILE[0]), blocks(active(0), TILE[1]), blocks(active(1), params.planes as usize)];
+    Launch { kernel, grid, block: [TILE[0] as u32, TILE[1] as u32, 1] }
+}
+
+fn line(kernel: &'static str, count: usize) -> Launch {
+    Launch { kernel, grid: [blocks(count, LINE), 1, 1], block: [LINE as u32, 1, 1] }
+}
+
+fn boxed(kernel: &'static str, [nx, ny, nz]: [i32; 3]) -> Launch {
+    let grid = [blocks(nz as usize, TILE[0]), blocks(nx as usize, TILE[1]), blocks(ny as usize, DEPTH)];
+    Launch { kernel, grid, block: [TILE[0] as u32, TILE[1] as u32, 1] }
+}
+
+/// Arguments: the parameters.
+pub fn velocity(params: &Params) -> Launch {
+    sweep("acoustic1_velocity", params)
+}
+
+/// Arguments: the parameters.
+pub fn pressure(params: &Params) -> Launch {
+    sweep("acoustic1_pressure", params)
+}
+
+/// Arguments: the parameters, the address of the terms, their number as `i32`, amplitude times wavelet as `f32`.
+pub fn source(terms: usize) -> Launch {
+    line("acoustic1_source", terms)
+}
+
+/// Arguments: the parameters, the address of the receivers' positions, their number as `i32`, the address of
+/// the row that their pressures go to.
+pub fn record(receivers: usize) -> Launch {
+    line("acoustic1_record", receivers)
+}
+
+/// Arguments: the parameters, the address of the user's cells.
+pub fn snapshot(params: &Params) -> Launch {
+    boxed("acoustic1_snapshot", params.axis.map(|axis| axis.inner))
+}
+
+/// Arguments: the parameters, the address of a `u32` that was set to zero: then the bits of the largest
+/// magnitude, those of infinity or more if a value is not finite.
+pub fn peak(params: &Params) -> Launch {
+    boxed("acoustic1_peak", params.axis.map(|axis| axis.n))
+}

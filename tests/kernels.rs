@@ -1,0 +1,261 @@
+//! The CUDA kernels without a card: the PTX is of the source that lies beside it, and the source, compiled for
+//! the host, computes what the Rust propagator computes, bit for bit.
+
+#[path = "support/c.rs"]
+mod c;
+#[path = "support/hostcuda.rs"]
+mod hostcuda;
+#[path = "support/mod.rs"]
+#[allow(dead_code)]
+mod support;
+
+use std::process::Command;
+use std::sync::{Arc, LazyLock};
+
+use gpusched::fd::equation::acoustic1::kernel;
+use gpusched::fd::model::Model;
+use gpusched::fd::plan::Options;
+use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::wavelet::Wavelet;
+
+use hostcuda::{Host, Order};
+use support::golden::Case;
+use support::random::{Random, rough, time_step};
+use support::shooting::{Shots, fire_with};
+
+/// Set in the process that runs under the sanitizers.
+const SANITIZED: &str = "GPUSCHED_TEST_SANITIZED";
+const SANITIZE: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+static HOST: LazyLock<Host> = LazyLock::new(|| {
+    if std::env::var_os(SANITIZED).is_some() {
+        Host::compile(&hostcuda::source(), "sanitized", &SANITIZE)
+    } else {
+        Host::compile(&hostcuda::source(), "plain", &[])
+    }
+});
+
+/// Rust rounds products and sums twice on a processor that can't fuse them, and a card never does.
+fn fused() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    #[cfg(not(target_arch = "x86_64"))]
+    return cfg!(target_arch = "aarch64");
+}
+
+/// Panics at the first value that differs in a bit.
+fn same(found: &Shots, expected: &Shots, what: &str) {
+    assert!(expected.record.is_empty() || expected.record.iter().any(|v| *v != 0.0), "{what}: nothing heard");
+    let compare = |found: &[f32], expected: &[f32], part: &str| {
+        assert_eq!(found.len(), expected.len(), "{what}: {part}");
+        let apart = found.iter().zip(expected).position(|(a, b)| a.to_bits() != b.to_bits());
+        let values = apart.map(|i| (i, found[i], expected[i]));
+        assert_eq!(values, None, "{what}: {part}, index, kernels, Rust");
+    };
+    compare(&found.record, &expected.record, "record");
+    assert_eq!(found.snapshots.len(), expected.snapshots.len(), "{what}: snapshots");
+    for ((step, found), (expected_step, expected)) in found.snapshots.iter().zip(&expected.snapshots) {
+        assert_eq!(step, expected_step, "{what}: steps of the snapshots");
+        compare(found, expected, &format!("snapshot {step}"));
+    }
+}
+
+#[test]
+fn the_ptx_is_of_the_source_beside_it() {
+    let sum = Command::new("sha256sum").arg(hostcuda::source()).output().expect("sha256sum of the coreutils");
+    let sum = String::from_utf8(sum.stdout).unwrap();
+    let recorded = kernel::PTX.lines().find_map(|line| line.strip_prefix("// sha256 of the source: "));
+    let repair = "kernels/acoustic1.cu has changed: python3 kernels/generate.py";
+    assert_eq!(recorded, sum.split_whitespace().next(), "{repair}");
+    // What drivers from 470 on take, for cards from Kepler on.
+    for line in [".version 6.0", ".target sm_35", ".address_size 64"] {
+        assert!(kernel::PTX.lines().any(|found| found == line), "{line}");
+    }
+    // Arithmetic is that of IEEE, each operation rounded once: `add.f32` without `.rn` might be fused.
+    let moves = ["ld.param", "ld.global", "st.global", "mov", "selp"];
+    let exact = ["add.rn.f32", "sub.rn.f32", "mul.rn.f32", "fma.rn.f32", "neg.f32"];
+    for word in kernel::PTX.lines().filter_map(|line| line.split_whitespace().next()) {
+        let floats = word.contains(".f32") && !word.starts_with('.');
+        let known = exact.contains(&word) || moves.iter().any(|start| word.starts_with(start));
+        assert!(!floats || known, "{word}");
+    }
+    for launch in ["velocity", "pressure", "source", "record", "snapshot", "peak"] {
+        assert!(kernel::PTX.contains(&format!(".visible .entry acoustic1_{launch}(")), "{launch}");
+    }
+}
+
+/// A shot with a wavelet that is shorter than it.
+fn shot(random: &mut Random, n: [usize; 3], nt: usize, receivers: Receivers) -> Shot {
+    let samples = (0..nt * 2 / 3).map(|_| random.between(-1.0, 1.0)).collect();
+    Shot {
+        source: random.cell(n),
+        wavelet: Wavelet::from_samples(samples).unwrap(),
+        amplitude: 10_000.0,
+        nt,
+        receivers,
+        record_every: 1,
+        snapshot_every: None,
+        mute: None,
+    }
+}
+
+fn compare(model: &Arc<Model>, shot: &Shot, pml: usize, planes: usize, order: Order) {
+    let dt = time_step(model);
+    let n = model.grid.n;
+    let what = format!("{n:?}, layer {pml}, {planes} planes, source {:?}, {order:?}", shot.source);
+    let expected = fire_with(model, dt, shot, Options { pml, ..Options::default() }, 2);
+    same(&HOST.fire(model, dt, shot, pml, planes, order), &expected, &what);
+}
+
+#[test]
+fn odd_sizes_and_thin_models_come_out_bit_for_bit() {
+    if !fused() {
+        return;
+    }
+    let mut random = Random::new(4);
+    let sizes = [
+        ([1, 1, 1], 8),
+        ([5, 7, 17], 8),
+        ([1, 6, 40], 9),
+        ([33, 1, 3], 8),
+        ([2, 19, 1], 11),
+        ([13, 11, 65], 8),
+        ([8, 9, 16], 20),
+    ];
+    let orders = [Order::Ascending, Order::Descending, Order::Shuffled(7)];
+    for (number, (n, pml)) in sizes.into_iter().enumerate() {
+        let model = rough(n, [10.0, 12.5, 8.0], &mut random);
+        let last = n.map(|n| n - 1);
+        // Corners hear what the source in another corner says; a cell may have several receivers.
+        let corners: Vec<_> = (0..8).map(|k| [0, 1, 2].map(|axis| last[axis] * (k >> axis & 1))).collect();
+        let lists = [corners, vec![random.cell(n); 3]].concat();
+        for (source, receivers) in
+            [([0; 3], Receivers::List(lists)), (last, Receivers::Plane { iz: last[2], every: [2, 3] })]
+        {
+            let plain = shot(&mut random, n, 30, receivers);
+            let shot = Shot { source, record_every: 1 + number % 3, snapshot_every: Some(9), ..plain };
+            compare(&model, &shot, pml, [1, 3, 5, 32][number % 4], orders[number % 3]);
+        }
+    }
+}
+
+#[test]
+fn a_model_without_density_comes_out_bit_for_bit() {
+    if !fused() {
+        return;
+    }
+    let mut random = Random::new(5);
+    let n = [9, 8, 30];
+    let rough = rough(n, [9.0; 3], &mut random);
+    let light = Arc::new(Model::new(rough.grid, rough.vp.clone(), None).unwrap());
+    let shot = shot(&mut random, n, 25, Receivers::Plane { iz: 0, every: [1, 1] });
+    compare(&light, &shot, 10, 8, Order::Ascending);
+}
+
+#[test]
+fn neither_the_order_of_threads_nor_the_cut_changes_a_bit() {
+    if !fused() {
+        return;
+    }
+    let mut random = Random::new(6);
+    let n = [12, 10, 21];
+    let model = rough(n, [10.0; 3], &mut random);
+    let plain = shot(&mut random, n, 24, Receivers::Plane { iz: 3, every: [1, 2] });
+    let shot = Shot { snapshot_every: Some(23), ..plain };
+    for order in [Order::Ascending, Order::Descending, Order::Shuffled(1), Order::Shuffled(2)] {
+        for planes in [1, 7, 1000] {
+            compare(&model, &shot, 8, planes, order);
+        }
+    }
+}
+
+#[test]
+fn the_old_kernels_cases_come_out_bit_for_bit() {
+    if !fused() {
+        return;
+    }
+    // Those with mute are the same shots.
+    for name in ["iso1_corner", "iso1_decim5", "iso1_homog", "iso1_multishot", "iso1_wtype3", "iso1_hetero"] {
+        let case = Case::load(name);
+        let shots = case.shots();
+        for (number, shot) in shots.iter().enumerate().take(2) {
+            let expected = fire_with(&case.model, case.dt, shot, Options::default(), 2);
+            let found = HOST.fire(&case.model, case.dt, shot, 20, 16, Order::Ascending);
+            same(&found, &expected, &format!("{name}, shot {number}"));
+        }
+    }
+}
+
+#[test]
+fn the_peak_knows_numbers() {
+    let model = rough([2, 3, 20], [10.0; 3], &mut Random::new(7));
+    let cells = 18 * 19 * 36;
+    for (number, value) in
+        [0.0, -0.0, 1e-45, -3.5, f32::MIN, f32::INFINITY, f32::NEG_INFINITY].into_iter().enumerate()
+    {
+        assert_eq!(HOST.peak_of(&model, value, number * 1999 % cells), value.abs());
+    }
+    assert!(HOST.peak_of(&model, f32::NAN, cells - 1).is_nan());
+    assert!(HOST.peak_of(&model, -f32::NAN, 0).is_nan());
+}
+
+/// Runs the odd sizes once more in a process of their own, where no access beside an array goes unseen.
+#[test]
+fn the_sanitizers_find_nothing() {
+    if std::env::var_os(SANITIZED).is_some() {
+        return;
+    }
+    let library = Command::new(hostcuda::cplusplus()).arg("-print-file-name=libasan.so").output().unwrap();
+    let library = String::from_utf8(library.stdout).unwrap();
+    let run = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "odd_sizes_and_thin_models_come_out_bit_for_bit", "the_peak_knows_numbers"])
+        .env(SANITIZED, "1")
+        .env("LD_PRELOAD", library.trim())
+        // The test harness keeps what it allocates.
+        .env("ASAN_OPTIONS", "detect_leaks=0")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stdout) + String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success() && said.contains("2 passed"), "{said}");
+}
+
+/// Breaks the kernels one thing at a time: a comparison that notices nothing compares nothing.
+#[test]
+fn a_broken_kernel_is_noticed() {
+    if !fused() {
+        return;
+    }
+    let text = std::fs::read_to_string(hostcuda::source()).unwrap();
+    let mut random = Random::new(8);
+    let n = [6, 7, 9];
+    let model = rough(n, [10.0; 3], &mut random);
+    let plain = shot(&mut random, n, 24, Receivers::Plane { iz: 3, every: [1, 2] });
+    let shot = Shot { snapshot_every: Some(5), ..plain };
+    let dt = time_step(&model);
+    let truth = fire_with(&model, dt, &shot, Options { pml: 8, ..Options::default() }, 2);
+    for (number, (from, to)) in [
+        ("fmaf(-0.0006975447f, f[7] - f[0], s)", "-0.0006975447f * (f[7] - f[0]) + s"),
+        ("fmaf(-(rate * b), slope, keep * *u)", "fmaf(-rate * b, slope, fmaf(keep, *u, 0.0f) * 1.0000001f)"),
+        ("slope(p - 3 * k.pitch, k.pitch)", "slope(p - 4 * k.pitch, k.pitch)"),
+        (
+            "min(max(index - k.pml, 0), k.axis[axis].inner - 1)",
+            "min(max(index - k.pml, 0), max(k.axis[axis].inner - 2, 0))",
+        ),
+        ("index < far ? -1", "index <= far ? -1"),
+        ("*part = old + change;", "*part = old - change;"),
+        ("if (term.count > 1)", "if (term.count > 2)"),
+        ("x + k.pml, y + k.pml, z + k.pml", "x + k.pml, y + k.pml, z + k.pml + 1"),
+        ("k.p[receivers[trace]]", "k.p[receivers[trace] + 1]"),
+        ("along_y[7] = __ldg(p + 4 * k.plane)", "along_y[7] = __ldg(p + 3 * k.plane)"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(text.matches(from).count(), 1, "{from}");
+        let path = c::scratch("hostcuda").join(format!("broken{number}.cu"));
+        std::fs::write(&path, text.replace(from, to)).unwrap();
+        let broken = Host::compile(&path, &format!("broken{number}"), &["-O1"]);
+        let found = broken.fire(&model, dt, &shot, 8, 5, Order::Ascending);
+        assert!(found != truth, "{to} goes unnoticed");
+    }
+}
