@@ -1,0 +1,937 @@
+//! Runs a warp of 32 threads in lockstep.
+//!
+//! Threads of a warp that took different branches are groups, each with its own place in the
+//! code; the group with the lowest place runs, and groups that meet become one. A group that
+//! comes to a barrier or shuffle without the others waits for them; if all wait in different
+//! places, the barrier is divergent and the launch fails.
+
+use super::program::*;
+
+pub(super) const LANES: usize = 32;
+
+/// Generic addresses of shared and local memory begin here; what lies below is global.
+pub(super) const SHARED_WINDOW: u64 = 0x7100_0000_0000_0000;
+pub(super) const LOCAL_WINDOW: u64 = 0x7200_0000_0000_0000;
+
+/// A piece of memory that a kernel may touch: addresses `lo..hi` are the host's bytes at `host`.
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    pub lo: u64,
+    pub hi: u64,
+    pub host: *mut u8,
+    pub writable: bool,
+}
+
+impl Region {
+    const NONE: Region = Region { lo: u64::MAX, hi: 0, host: std::ptr::null_mut(), writable: false };
+}
+
+/// Finds the memory of an address.
+pub trait Memory: Sync {
+    fn find(&self, address: u64) -> Option<Region>;
+}
+
+/// Why a launch failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    pub kind: FaultKind,
+    /// Line of the PTX text.
+    pub line: u32,
+    pub block: [u32; 3],
+    pub thread: [u32; 3],
+    pub detail: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    OutOfBounds,
+    Misaligned,
+    DivergentBarrier,
+    /// More instructions than the launch was given.
+    Endless,
+    Trap,
+    Cancelled,
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Fault { kind, line, block, thread, detail } = self;
+        write!(f, "{kind:?} at line {line}, block {block:?}, thread {thread:?}: {detail}")
+    }
+}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Lanes<T>([T; LANES]);
+
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    pc: usize,
+    mask: u32,
+    waits: bool,
+}
+
+/// What a warp stopped for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Stop {
+    Done,
+    Barrier(usize),
+}
+
+pub(super) struct Warp {
+    narrow: Vec<Lanes<u32>>,
+    wide: Vec<Lanes<u64>>,
+    preds: Vec<u32>,
+    local: Vec<u8>,
+    local_bytes: usize,
+    index: usize,
+    pub live: u32,
+    mask: u32,
+    pub pc: usize,
+    rest: Vec<Group>,
+    /// The lowest place of a group that could run, of those in `rest`.
+    next: usize,
+    block: [u32; 3],
+    dim: [u32; 3],
+}
+
+/// What the warps of a block, and all blocks of one host thread, share.
+pub(super) struct Shared<'a> {
+    pub kernel: &'a Kernel,
+    pub params: &'a [u8],
+    pub memory: &'a dyn Memory,
+    /// The block's shared memory, 16-byte aligned.
+    pub shared: Vec<u128>,
+    pub shared_bytes: usize,
+    /// The last region that each instruction touched.
+    pub cache: Vec<Region>,
+    pub fuel: u64,
+    pub executed: u64,
+}
+
+impl<'a> Shared<'a> {
+    pub fn new(kernel: &'a Kernel, params: &'a [u8], memory: &'a dyn Memory, dynamic: usize) -> Self {
+        let shared_bytes = kernel.shared_bytes + dynamic;
+        Shared {
+            kernel,
+            params,
+            memory,
+            shared: vec![u128::MAX; shared_bytes.div_ceil(16)],
+            shared_bytes,
+            cache: vec![Region::NONE; kernel.code.len()],
+            fuel: 0,
+            executed: 0,
+        }
+    }
+}
+
+/// A register's lanes, eight at a time: each chunk is read whole before it is written, so the
+/// destination may be an operand.
+const CHUNK: usize = 8;
+
+macro_rules! each {
+    ($self:ident, $full:expr, $m:expr, $d:expr => $dt:ty, |$($x:ident : $src:expr => $st:ty),*| $body:expr) => {{
+        let d = $d as *mut $dt;
+        $( let $x = $src as *const $st; )*
+        for chunk in 0..LANES / CHUNK {
+            // SAFETY: every pointer is that of a register of 32 lanes, and chunk * CHUNK + CHUNK <= 32.
+            // Registers are read whole before the destination, which may be one of them, is written.
+            unsafe {
+                $( let $x = $x.add(chunk * CHUNK).cast::<[$st; CHUNK]>().read(); )*
+                let value: [$dt; CHUNK] = std::array::from_fn(|k| { $( let $x = $x[k]; )* $body });
+                let to = d.add(chunk * CHUNK);
+                if $full {
+                    to.cast::<[$dt; CHUNK]>().write(value);
+                } else {
+                    for k in 0..CHUNK {
+                        if $m >> (chunk * CHUNK + k) & 1 != 0 {
+                            to.add(k).write(value[k]);
+                        }
+                    }
+                }
+            }
+        }
+    }};
+}
+
+impl Warp {
+    pub fn new(kernel: &Kernel, index: usize, dim: [u32; 3], globals: &[u64]) -> Self {
+        let mut warp = Warp {
+            narrow: vec![Lanes([0; LANES]); kernel.files[0].max(1)],
+            wide: vec![Lanes([0; LANES]); kernel.files[1].max(1)],
+            preds: vec![0; kernel.files[2].max(1)],
+            local: vec![0xff; kernel.local_bytes * LANES],
+            local_bytes: kernel.local_bytes,
+            index,
+            live: 0,
+            mask: 0,
+            pc: 0,
+            rest: Vec::with_capacity(LANES),
+            next: usize::MAX,
+            block: [0; 3],
+            dim,
+        };
+        for (slot, source) in &kernel.init {
+            let value = match *source {
+                Source::Constant(value) => value,
+                Source::Global(index, offset) => globals[index].wrapping_add(offset as u64),
+                Source::Special(_) => continue,
+            };
+            warp.set(*slot, [value; LANES]);
+        }
+        warp
+    }
+
+    fn set(&mut self, slot: Slot, values: [u64; LANES]) {
+        match slot {
+            Slot::Narrow(r) => self.narrow[usize::from(r)].0 = values.map(|v| v as u32),
+            Slot::Wide(r) => self.wide[usize::from(r)].0 = values,
+        }
+    }
+
+    fn thread(&self, lane: usize) -> [u32; 3] {
+        let t = (self.index * LANES + lane) as u32;
+        [t % self.dim[0], t / self.dim[0] % self.dim[1], t / self.dim[0] / self.dim[1]]
+    }
+
+    /// Back to the first instruction, as a warp of another block.
+    pub fn start(&mut self, kernel: &Kernel, block: [u32; 3], grid: [u32; 3]) {
+        let threads: u32 = self.dim.iter().product();
+        let warps = threads.div_ceil(LANES as u32);
+        let mine = (threads as usize - self.index * LANES).min(LANES);
+        self.live = super::lane::mask(mine as u32) as u32;
+        self.mask = self.live;
+        self.pc = 0;
+        self.rest.clear();
+        self.next = usize::MAX;
+        self.block = block;
+        for (slot, source) in &kernel.init {
+            let Source::Special(special) = source else { continue };
+            let values = match *special {
+                Special::Tid(axis) => std::array::from_fn(|lane| self.thread(lane)[usize::from(axis)].into()),
+                Special::Ntid(axis) => [self.dim[usize::from(axis)].into(); LANES],
+                Special::Ctaid(axis) => [block[usize::from(axis)].into(); LANES],
+                Special::Nctaid(axis) => [grid[usize::from(axis)].into(); LANES],
+                Special::Lane => std::array::from_fn(|lane| lane as u64),
+                Special::Warp => [self.index as u64; LANES],
+                Special::Warps => [warps.into(); LANES],
+                Special::Mask(kind) => std::array::from_fn(|lane| {
+                    let own = 1u64 << lane;
+                    match kind {
+                        0 => own,
+                        1 => own - 1,
+                        2 => own | (own - 1),
+                        3 => !(own | (own - 1)) & 0xffff_ffff,
+                        _ => !(own - 1) & 0xffff_ffff,
+                    }
+                }),
+            };
+            self.set(*slot, values);
+        }
+    }
+
+    /// Runs until the warp ends or comes to a barrier of the block, with the processor's wide
+    /// instructions if it has them.
+    pub fn run(&mut self, shared: &mut Shared) -> Result<Stop, Fault> {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+            // SAFETY: the processor has both, asked just now.
+            return unsafe { self.run_wide(shared) };
+        }
+        self.run_any(shared)
+    }
+
+    /// # Safety
+    /// The processor must have AVX2 and FMA.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2,popcnt,lzcnt")]
+    unsafe fn run_wide(&mut self, shared: &mut Shared) -> Result<Stop, Fault> {
+        self.run_any(shared)
+    }
+
+    /// After a barrier of the block: on from behind it. `value` is the result of a reduction.
+    pub fn resume(&mut self, kernel: &Kernel, value: u32) {
+        let ins = &kernel.code[self.pc];
+        match ins.op {
+            Op::BarRed(0) => {
+                let lanes = &mut self.narrow[usize::from(ins.d)].0;
+                for (lane, slot) in lanes.iter_mut().enumerate() {
+                    if self.mask >> lane & 1 != 0 {
+                        *slot = value;
+                    }
+                }
+            }
+            Op::BarRed(_) => {
+                let p = &mut self.preds[usize::from(ins.d)];
+                *p = *p & !self.mask | if value != 0 { self.mask } else { 0 };
+            }
+            _ => {}
+        }
+        self.pc += 1;
+    }
+
+    /// How many threads come to the reduction with a true predicate, and how many come.
+    pub fn vote(&self, kernel: &Kernel) -> (u32, u32) {
+        let ins = &kernel.code[self.pc];
+        let votes = match ins.op {
+            Op::BarRed(_) => self.truth(ins.a),
+            _ => 0,
+        };
+        ((votes & self.mask).count_ones(), self.mask.count_ones())
+    }
+
+    /// A predicate with its inversion.
+    #[inline(always)]
+    fn truth(&self, shifted: u16) -> u32 {
+        // SAFETY: the decoder allocated every register it names.
+        let p = unsafe { *self.preds.get_unchecked(usize::from(shifted >> 1)) };
+        if shifted & 1 == 0 { p } else { !p }
+    }
+
+    fn fault(&self, shared: &Shared, kind: FaultKind, mask: u32, detail: String) -> Fault {
+        let lane = (mask.trailing_zeros() as usize).min(LANES - 1);
+        Fault {
+            kind,
+            line: shared.kernel.lines[self.pc],
+            block: self.block,
+            thread: self.thread(lane),
+            detail,
+        }
+    }
+
+    fn refresh(&mut self) {
+        self.next = self.rest.iter().filter(|g| !g.waits).map(|g| g.pc).min().unwrap_or(usize::MAX);
+    }
+
+    /// Puts the running group aside and takes the lowest that can run; groups at the same
+    /// place become one.
+    fn switch(&mut self, waits: bool) {
+        if self.mask != 0 {
+            self.rest.push(Group { pc: self.pc, mask: self.mask, waits });
+            self.mask = 0;
+        }
+        let Some(pc) = self.rest.iter().filter(|g| !g.waits).map(|g| g.pc).min() else {
+            self.next = usize::MAX;
+            return;
+        };
+        self.pc = pc;
+        // Those that wait at the same place are joined too: the instruction is tried again.
+        self.rest.retain(|group| {
+            let same = group.pc == pc;
+            if same {
+                self.mask |= group.mask;
+            }
+            !same
+        });
+        self.refresh();
+    }
+
+    /// All groups wait: go on if they wait in one place, else the warp is divergent.
+    fn converge(&mut self, shared: &Shared) -> Result<bool, Fault> {
+        if self.rest.is_empty() {
+            return Ok(false);
+        }
+        let pc = self.rest[0].pc;
+        if let Some(other) = self.rest.iter().find(|g| g.pc != pc).copied() {
+            self.pc = pc;
+            let lines = [pc, other.pc].map(|pc| shared.kernel.lines[pc]);
+            let detail = format!("threads of one warp wait at lines {} and {}", lines[0], lines[1]);
+            return Err(self.fault(shared, FaultKind::DivergentBarrier, other.mask, detail));
+        }
+        self.pc = pc;
+        self.mask = self.rest.drain(..).map(|g| g.mask).sum();
+        self.next = usize::MAX;
+        Ok(true)
+    }
+
+    #[inline(always)]
+    fn run_any(&mut self, shared: &mut Shared) -> Result<Stop, Fault> {
+        let code = shared.kernel.code.as_ptr();
+        // SAFETY (of the three): `n`, `w` and `p` are only given registers that the decoder
+        // allocated, and the files were made as long as it says.
+        let narrow = self.narrow.as_mut_ptr();
+        let wide = self.wide.as_mut_ptr();
+        let preds = self.preds.as_mut_ptr();
+        let n = |r: u16| unsafe { narrow.add(usize::from(r)).cast::<u32>() };
+        let w = |r: u16| unsafe { wide.add(usize::from(r)).cast::<u64>() };
+        let p = |r: u16| unsafe { preds.add(usize::from(r)) };
+        loop {
+            if self.mask == 0 {
+                self.switch(false);
+                if self.mask == 0 && !self.converge(shared)? {
+                    return Ok(Stop::Done);
+                }
+            }
+            if self.pc >= self.next {
+                self.switch(false);
+            }
+            // SAFETY: branches lead to labels inside the code, and the last instruction ends
+            // the kernel, so `pc` is always inside.
+            let ins = unsafe { &*code.add(self.pc) };
+            let mut m = self.mask;
+            if ins.guard != NONE {
+                m &= self.truth(ins.guard);
+                if m == 0 {
+                    self.pc += 1;
+                    continue;
+                }
+            }
+            shared.executed += u64::from(m.count_ones());
+            // Registers of threads that have ended may be overwritten.
+            let full = m | !self.live == u32::MAX;
+            macro_rules! op {
+                ($file:ident $t:ty, |$a:ident| $body:expr) => {
+                    each!(self, full, m, $file(ins.d) => $t, |$a: $file(ins.a) => $t| $body)
+                };
+                ($file:ident $t:ty, |$a:ident, $b:ident| $body:expr) => {
+                    each!(self, full, m, $file(ins.d) => $t, |$a: $file(ins.a) => $t, $b: $file(ins.b) => $t| $body)
+                };
+                ($file:ident $t:ty, |$a:ident, $b:ident, $c:ident| $body:expr) => {
+                    each!(self, full, m, $file(ins.d) => $t,
+                        |$a: $file(ins.a) => $t, $b: $file(ins.b) => $t, $c: $file(ins.c) => $t| $body)
+                };
+            }
+            macro_rules! compare {
+                ($file:ident $t:ty, $cmp:expr) => {{
+                    // SAFETY: as in `each!`.
+                    let (a, b) = unsafe {
+                        (&*($file(ins.a) as *const [$t; LANES]), &*($file(ins.b) as *const [$t; LANES]))
+                    };
+                    macro_rules! bits {
+                        ($o:tt) => {{
+                            let mut bits = 0u32;
+                            for k in 0..LANES {
+                                bits |= u32::from(a[k] $o b[k]) << k;
+                            }
+                            bits
+                        }};
+                    }
+                    let bits = match $cmp {
+                        Cmp::Eq => bits!(==),
+                        Cmp::Ne => bits!(!=),
+                        Cmp::Lt => bits!(<),
+                        Cmp::Le => bits!(<=),
+                        Cmp::Gt => bits!(>),
+                        Cmp::Ge => bits!(>=),
+                    };
+                    // SAFETY: as above.
+                    unsafe { *p(ins.d) = *p(ins.d) & !m | bits & m };
+                }};
+            }
+            match ins.op {
+                Op::Mov32 => op!(n u32, |a| a),
+                Op::Mov64 => op!(w u64, |a| a),
+                Op::AddF32 => op!(n f32, |a, b| a + b),
+                Op::SubF32 => op!(n f32, |a, b| a - b),
+                Op::MulF32 => op!(n f32, |a, b| a * b),
+                Op::FmaF32 => op!(n f32, |a, b, c| a.mul_add(b, c)),
+                Op::AddF64 => op!(w f64, |a, b| a + b),
+                Op::SubF64 => op!(w f64, |a, b| a - b),
+                Op::MulF64 => op!(w f64, |a, b| a * b),
+                Op::FmaF64 => op!(w f64, |a, b, c| a.mul_add(b, c)),
+                Op::Add32 => op!(n u32, |a, b| a.wrapping_add(b)),
+                Op::Sub32 => op!(n u32, |a, b| a.wrapping_sub(b)),
+                Op::Mul32 => op!(n u32, |a, b| a.wrapping_mul(b)),
+                Op::Mad32 => op!(n u32, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
+                Op::Add64 => op!(w u64, |a, b| a.wrapping_add(b)),
+                Op::Sub64 => op!(w u64, |a, b| a.wrapping_sub(b)),
+                Op::Mul64 => op!(w u64, |a, b| a.wrapping_mul(b)),
+                Op::MulWideS => {
+                    each!(self, full, m, w(ins.d) => i64, |a: n(ins.a) => i32, b: n(ins.b) => i32| i64::from(a) * i64::from(b))
+                }
+                Op::MulWideU => {
+                    each!(self, full, m, w(ins.d) => u64, |a: n(ins.a) => u32, b: n(ins.b) => u32| u64::from(a) * u64::from(b))
+                }
+                Op::And32 => op!(n u32, |a, b| a & b),
+                Op::Or32 => op!(n u32, |a, b| a | b),
+                Op::Xor32 => op!(n u32, |a, b| a ^ b),
+                Op::And64 => op!(w u64, |a, b| a & b),
+                Op::Or64 => op!(w u64, |a, b| a | b),
+                Op::Xor64 => op!(w u64, |a, b| a ^ b),
+                Op::Shl32 => op!(n u32, |a, b| if b > 31 { 0 } else { a << (b & 31) }),
+                Op::ShrU32 => op!(n u32, |a, b| if b > 31 { 0 } else { a >> (b & 31) }),
+                Op::ShrS32 => op!(n i32, |a, b| a >> (b as u32).min(31)),
+                Op::Shl64 => {
+                    each!(self, full, m, w(ins.d) => u64, |a: w(ins.a) => u64, b: n(ins.b) => u32| if b > 63 { 0 } else { a << (b & 63) })
+                }
+                Op::Extend => each!(self, full, m, w(ins.d) => i64, |a: n(ins.a) => i32| i64::from(a)),
+                Op::ZeroExtend => each!(self, full, m, w(ins.d) => u64, |a: n(ins.a) => u32| u64::from(a)),
+                Op::Truncate => each!(self, full, m, n(ins.d) => u32, |a: w(ins.a) => u64| a as u32),
+                Op::Sel32 | Op::Sel64 => self.select(ins, m),
+                Op::CmpS32(cmp) => compare!(n i32, cmp),
+                Op::CmpU32(cmp) => compare!(n u32, cmp),
+                Op::CmpS64(cmp) => compare!(w i64, cmp),
+                Op::CmpU64(cmp) => compare!(w u64, cmp),
+                Op::CmpF32(cmp) => compare!(n f32, cmp),
+                Op::Lane(f, files) => self.lanes(ins, m, f, files),
+                Op::CmpLane(f, files) => {
+                    let mut bits = 0;
+                    for lane in 0..LANES {
+                        let (a, b) =
+                            (self.get(ins.a, files & 2 != 0, lane), self.get(ins.b, files & 4 != 0, lane));
+                        bits |= (f(a, b, 0) as u32 & 1) << lane;
+                    }
+                    self.set_pred(ins.d, m, bits);
+                }
+                Op::Pred(table) => {
+                    let (a, b) = (self.truth(ins.a << 1), self.truth(ins.b << 1));
+                    let pick = |k: u8| if table >> k & 1 != 0 { u32::MAX } else { 0 };
+                    let bits = !a & !b & pick(0) | a & !b & pick(1) | !a & b & pick(2) | a & b & pick(3);
+                    self.set_pred(ins.d, m, bits);
+                }
+                Op::PredConst => self.set_pred(ins.d, m, if ins.imm != 0 { u32::MAX } else { 0 }),
+                Op::LdParam(access) => {
+                    // The address is the same for all: the first lane's constant.
+                    let at = self.wide[usize::from(ins.a)].0[0] as usize;
+                    let width = usize::from(access.width);
+                    let Some(bytes) = shared.params.get(at..at + width) else {
+                        let detail = format!("parameter bytes {at}..{}", at + width);
+                        return Err(self.fault(shared, FaultKind::OutOfBounds, m, detail));
+                    };
+                    let mut raw = [0; 8];
+                    raw[..width].copy_from_slice(bytes);
+                    let value = extended(u64::from_le_bytes(raw), access);
+                    if access.wide {
+                        each!(self, full, m, w(ins.d) => u64, |a: &[value; LANES] => u64| a)
+                    } else {
+                        each!(self, full, m, n(ins.d) => u32, |a: &[value as u32; LANES] => u32| a)
+                    }
+                }
+                Op::Ld(access) => {
+                    if access.space == Space::Global && access.count == 1 && access.width == 4 && !access.wide
+                    {
+                        self.load_global32(shared, ins, m)?;
+                    } else {
+                        self.touch(shared, ins, m, access, false)?;
+                    }
+                }
+                Op::St(access) => {
+                    if access.space == Space::Global && access.count == 1 && access.width == 4 && !access.wide
+                    {
+                        self.store_global32(shared, ins, m)?;
+                    } else {
+                        self.touch(shared, ins, m, access, true)?;
+                    }
+                }
+                Op::Atom(f, access) => self.atomic(shared, ins, m, f, access)?,
+                Op::Bra => {
+                    let target = ins.imm as usize;
+                    if target <= self.pc {
+                        // Only loops can be endless: they pay for their length.
+                        let cost = (self.pc - target + 1) as u64;
+                        if shared.fuel < cost {
+                            return Err(self.fault(
+                                shared,
+                                FaultKind::Endless,
+                                m,
+                                "too many instructions".into(),
+                            ));
+                        }
+                        shared.fuel -= cost;
+                    }
+                    let stay = self.mask & !m;
+                    if stay == 0 {
+                        self.pc = target;
+                    } else {
+                        let (go, other) = (Group { pc: target, mask: m, waits: false }, self.pc + 1);
+                        if target < other {
+                            self.rest.push(Group { pc: other, mask: stay, waits: false });
+                            (self.pc, self.mask) = (target, m);
+                        } else {
+                            self.rest.push(go);
+                            (self.pc, self.mask) = (other, stay);
+                        }
+                        self.refresh();
+                    }
+                    continue;
+                }
+                Op::Bar | Op::BarRed(_) => {
+                    if m == self.live {
+                        return Ok(Stop::Barrier(self.pc));
+                    }
+                    if m != self.mask {
+                        let detail = "a barrier under a predicate that is not the same for all".into();
+                        return Err(self.fault(shared, FaultKind::DivergentBarrier, self.mask & !m, detail));
+                    }
+                    self.switch(true);
+                    continue;
+                }
+                Op::Shfl(kind) => {
+                    if self.mask != self.live && !self.rest.is_empty() && self.rest.iter().any(|g| !g.waits) {
+                        self.switch(true);
+                        continue;
+                    }
+                    self.shuffle(ins, m, kind);
+                }
+                Op::Vote(kind) => {
+                    if self.mask != self.live && !self.rest.is_empty() && self.rest.iter().any(|g| !g.waits) {
+                        self.switch(true);
+                        continue;
+                    }
+                    let votes = self.truth(ins.a) & m;
+                    let value = match kind {
+                        0 => votes == m,
+                        1 => votes != 0,
+                        2 => votes == 0 || votes == m,
+                        _ => {
+                            each!(self, full, m, n(ins.d) => u32, |a: &[votes; LANES] => u32| a);
+                            self.pc += 1;
+                            continue;
+                        }
+                    };
+                    self.set_pred(ins.d, m, if value { u32::MAX } else { 0 });
+                }
+                Op::ActiveMask => each!(self, full, m, n(ins.d) => u32, |a: &[m; LANES] => u32| a),
+                Op::Nop => {}
+                Op::Exit => {
+                    self.live &= !m;
+                    self.mask &= !m;
+                }
+                Op::Trap => return Err(self.fault(shared, FaultKind::Trap, m, "trap".into())),
+            }
+            self.pc += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn get(&self, r: u16, wide: bool, lane: usize) -> u64 {
+        // SAFETY: the decoder allocated every register it names; lanes are below 32.
+        unsafe {
+            if wide {
+                self.wide.get_unchecked(usize::from(r)).0[lane]
+            } else {
+                self.narrow.get_unchecked(usize::from(r)).0[lane].into()
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn put(&mut self, r: u16, wide: bool, lane: usize, value: u64) {
+        // SAFETY: as in `get`.
+        unsafe {
+            if wide {
+                self.wide.get_unchecked_mut(usize::from(r)).0[lane] = value;
+            } else {
+                self.narrow.get_unchecked_mut(usize::from(r)).0[lane] = value as u32;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn set_pred(&mut self, r: u16, m: u32, bits: u32) {
+        // SAFETY: as in `get`.
+        let p = unsafe { self.preds.get_unchecked_mut(usize::from(r)) };
+        *p = *p & !m | bits & m;
+    }
+
+    #[inline(always)]
+    fn select(&mut self, ins: &Ins, m: u32) {
+        let wide = matches!(ins.op, Op::Sel64);
+        let p = self.truth(ins.c << 1);
+        for lane in lanes(m) {
+            let from = if p >> lane & 1 != 0 { ins.a } else { ins.b };
+            let value = self.get(from, wide, lane);
+            self.put(ins.d, wide, lane, value);
+        }
+    }
+
+    #[inline(never)]
+    fn lanes(&mut self, ins: &Ins, m: u32, f: LaneFn, files: Files) {
+        for lane in lanes(m) {
+            let a = self.get(ins.a, files & 2 != 0, lane);
+            let b = self.get(ins.b, files & 4 != 0, lane);
+            let c = self.get(ins.c, files & 8 != 0, lane);
+            self.put(ins.d, files & 1 != 0, lane, f(a, b, c));
+        }
+    }
+
+    fn shuffle(&mut self, ins: &Ins, m: u32, kind: u8) {
+        let value = self.narrow[usize::from(ins.a)].0;
+        let by = self.narrow[usize::from(ins.b)].0;
+        let clamp = self.narrow[usize::from(ins.c)].0;
+        let mut inside = 0u32;
+        for lane in lanes(m) {
+            let (segment, limit) = (clamp[lane] >> 8 & 31, clamp[lane] & 31);
+            let own = lane as u32;
+            let top = own & segment | limit & !segment;
+            let bottom = own & segment;
+            let by = by[lane] & 31;
+            let (source, ok) = match kind {
+                0 => (own.wrapping_sub(by), own >= by && (own - by) >= top),
+                1 => (own + by, own + by <= top),
+                2 => (own ^ by, own ^ by <= top),
+                _ => (bottom | by & !segment, bottom | by & !segment <= top),
+            };
+            // A lane that doesn't take part gives nothing of use: its own value, as by the clamp.
+            let source = if ok { source & 31 } else { own };
+            inside |= u32::from(ok) << lane;
+            self.narrow[usize::from(ins.d)].0[lane] = value[source as usize];
+        }
+        if ins.imm as u16 != NONE {
+            self.set_pred(ins.imm as u16, m, inside);
+        }
+    }
+
+    /// The memory for bytes `lo..hi` of global space, if one piece has them all.
+    #[inline(always)]
+    fn region(&self, shared: &mut Shared, lo: u64, hi: u64, store: bool) -> Option<Region> {
+        // SAFETY: the cache has an entry for each instruction.
+        let cached = unsafe { shared.cache.get_unchecked_mut(self.pc) };
+        if lo < cached.lo || hi > cached.hi {
+            let found = shared.memory.find(lo)?;
+            if hi > found.hi || store && !found.writable {
+                return None;
+            }
+            *cached = found;
+        }
+        Some(*cached)
+    }
+
+    /// Lowest and highest address of the lanes, whether they are next to each other, and
+    /// whether all are aligned to four bytes.
+    #[inline(always)]
+    fn span32(&self, ins: &Ins, m: u32) -> (u64, u64, bool, bool) {
+        // SAFETY: as in `get`.
+        let base = unsafe { &self.wide.get_unchecked(usize::from(ins.a)).0 };
+        if m == u32::MAX {
+            let (mut row, first) = (0u64, base[0]);
+            for (lane, address) in base.iter().enumerate() {
+                row |= address ^ first.wrapping_add(4 * lane as u64);
+            }
+            if row == 0 {
+                let lo = first.wrapping_add(ins.imm as u64);
+                return (lo, lo.wrapping_add(4 * LANES as u64), true, lo & 3 == 0);
+            }
+        }
+        let (mut lo, mut hi, mut low_bits) = (u64::MAX, 0, 0);
+        for lane in lanes(m) {
+            let address = base[lane].wrapping_add(ins.imm as u64);
+            lo = lo.min(address);
+            hi = hi.max(address);
+            low_bits |= address;
+        }
+        (lo, hi.saturating_add(4), false, low_bits & 3 == 0)
+    }
+
+    #[inline(always)]
+    fn load_global32(&mut self, shared: &mut Shared, ins: &Ins, m: u32) -> Result<(), Fault> {
+        let (lo, hi, row, aligned) = self.span32(ins, m);
+        let region = if aligned { self.region(shared, lo, hi, false) } else { None };
+        let Some(region) = region else {
+            let access =
+                Access { space: Space::Global, width: 4, count: 1, wide: false, signed: false, half: false };
+            return self.touch(shared, ins, m, access, false);
+        };
+        // SAFETY: the region has all of `lo..hi`, and its host bytes are as aligned as its
+        // addresses; registers as in `get`. Other threads may write the same bytes at the same
+        // time, as on a card: what is read then is one or the other.
+        unsafe {
+            let to = self.narrow.as_mut_ptr().add(usize::from(ins.d)).cast::<u32>();
+            if row {
+                let from = region.host.add((lo - region.lo) as usize).cast::<[u32; LANES]>();
+                to.cast::<[u32; LANES]>().write(from.read());
+            } else {
+                let base = self.wide.as_ptr().add(usize::from(ins.a)).cast::<u64>();
+                for lane in lanes(m) {
+                    let at = (*base.add(lane)).wrapping_add(ins.imm as u64) - region.lo;
+                    *to.add(lane) = region.host.add(at as usize).cast::<u32>().read();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn store_global32(&mut self, shared: &mut Shared, ins: &Ins, m: u32) -> Result<(), Fault> {
+        let (lo, hi, row, aligned) = self.span32(ins, m);
+        let region = if aligned { self.region(shared, lo, hi, true) } else { None };
+        let Some(region) = region else {
+            let access =
+                Access { space: Space::Global, width: 4, count: 1, wide: false, signed: false, half: false };
+            return self.touch(shared, ins, m, access, true);
+        };
+        // SAFETY: as in `load_global32`, and the region may be written.
+        unsafe {
+            let from = self.narrow.as_ptr().add(usize::from(ins.d)).cast::<u32>();
+            if row {
+                let to = region.host.add((lo - region.lo) as usize).cast::<[u32; LANES]>();
+                to.write(from.cast::<[u32; LANES]>().read());
+            } else {
+                let base = self.wide.as_ptr().add(usize::from(ins.a)).cast::<u64>();
+                for lane in lanes(m) {
+                    let at = (*base.add(lane)).wrapping_add(ins.imm as u64) - region.lo;
+                    region.host.add(at as usize).cast::<u32>().write(*from.add(lane));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The host's bytes of one lane's access.
+    fn locate(
+        &mut self,
+        shared: &mut Shared,
+        lane: usize,
+        address: u64,
+        bytes: usize,
+        space: Space,
+        store: bool,
+    ) -> Result<*mut u8, Fault> {
+        let (space, address) = match space {
+            Space::Generic if (LOCAL_WINDOW..LOCAL_WINDOW + (1 << 32)).contains(&address) => {
+                (Space::Local, address - LOCAL_WINDOW)
+            }
+            Space::Generic if (SHARED_WINDOW..SHARED_WINDOW + (1 << 32)).contains(&address) => {
+                (Space::Shared, address - SHARED_WINDOW)
+            }
+            Space::Generic => (Space::Global, address),
+            other => (other, address),
+        };
+        let verb = if store { "write" } else { "read" };
+        if address % bytes as u64 != 0 {
+            let detail = format!("{verb} of {bytes} bytes at 0x{address:x} of {space:?} memory");
+            return Err(self.fault(shared, FaultKind::Misaligned, 1 << lane, detail));
+        }
+        let limit = match space {
+            Space::Global => {
+                let end = address.saturating_add(bytes as u64);
+                if let Some(region) = self.region(shared, address, end, store) {
+                    // SAFETY: the region has the bytes from `address` on.
+                    return Ok(unsafe { region.host.add((address - region.lo) as usize) });
+                }
+                let near = match shared.memory.find(address) {
+                    Some(region) => format!("memory there is 0x{:x}..0x{:x}", region.lo, region.hi),
+                    None => "there is no memory".into(),
+                };
+                let detail = format!("{verb} of {bytes} bytes at 0x{address:x}: {near}");
+                return Err(self.fault(shared, FaultKind::OutOfBounds, 1 << lane, detail));
+            }
+            Space::Shared => shared.shared_bytes,
+            Space::Local => self.local_bytes,
+            _ => shared.params.len(),
+        };
+        if address as usize > limit || limit - (address as usize) < bytes || (store && space == Space::Param)
+        {
+            let detail = format!("{verb} of {bytes} bytes at {address} of {limit} bytes of {space:?} memory");
+            return Err(self.fault(shared, FaultKind::OutOfBounds, 1 << lane, detail));
+        }
+        // SAFETY: checked just now against the length of each.
+        Ok(unsafe {
+            match space {
+                Space::Shared => shared.shared.as_mut_ptr().cast::<u8>().add(address as usize),
+                Space::Local => self.local.as_mut_ptr().add(lane * self.local_bytes + address as usize),
+                _ => shared.params.as_ptr().cast_mut().add(address as usize),
+            }
+        })
+    }
+
+    /// Any load or store, lane by lane.
+    fn touch(
+        &mut self,
+        shared: &mut Shared,
+        ins: &Ins,
+        m: u32,
+        access: Access,
+        store: bool,
+    ) -> Result<(), Fault> {
+        let (width, count) = (usize::from(access.width), usize::from(access.count));
+        let single = [ins.d; 4];
+        let registers = if count == 1 { &single } else { &shared.kernel.vectors[usize::from(ins.d)] };
+        for lane in lanes(m) {
+            let address = self.get(ins.a, true, lane).wrapping_add(ins.imm as u64);
+            let at = if access.space == Space::Shared
+                && address & (width * count - 1) as u64 == 0
+                && (address as usize) < shared.shared_bytes
+                && shared.shared_bytes - address as usize >= width * count
+            {
+                // SAFETY: inside the block's shared memory.
+                unsafe { shared.shared.as_mut_ptr().cast::<u8>().add(address as usize) }
+            } else {
+                self.locate(shared, lane, address, width * count, access.space, store)?
+            };
+            for (k, &register) in registers.iter().take(count).enumerate() {
+                if register == NONE {
+                    continue;
+                }
+                // SAFETY: `locate` vouches for width * count bytes; unaligned access, since local
+                // memory is only as aligned as its own bytes.
+                unsafe {
+                    let at = at.add(k * width);
+                    if store {
+                        let value = self.get(register, access.wide, lane);
+                        match width {
+                            1 => at.write(value as u8),
+                            2 => at.cast::<u16>().write_unaligned(value as u16),
+                            4 => at.cast::<u32>().write_unaligned(value as u32),
+                            _ => at.cast::<u64>().write_unaligned(value),
+                        }
+                    } else {
+                        let value = match width {
+                            1 => at.read().into(),
+                            2 => at.cast::<u16>().read_unaligned().into(),
+                            4 => at.cast::<u32>().read_unaligned().into(),
+                            _ => at.cast::<u64>().read_unaligned(),
+                        };
+                        self.put(register, access.wide, lane, extended(value, access));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn atomic(
+        &mut self,
+        shared: &mut Shared,
+        ins: &Ins,
+        m: u32,
+        f: LaneFn,
+        access: Access,
+    ) -> Result<(), Fault> {
+        use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+        for lane in lanes(m) {
+            let address = self.get(ins.a, true, lane).wrapping_add(ins.imm as u64);
+            let at = self.locate(shared, lane, address, usize::from(access.width), access.space, true)?;
+            let (b, c) = (self.get(ins.b, access.wide, lane), self.get(ins.c, access.wide, lane));
+            // SAFETY: `locate` vouches for the bytes and their alignment.
+            let old = unsafe {
+                if access.width == 4 {
+                    let cell = AtomicU32::from_ptr(at.cast());
+                    let change = |old: u32| Some(f(old.into(), b, c) as u32);
+                    cell.fetch_update(SeqCst, SeqCst, change).unwrap_or_else(|old| old).into()
+                } else {
+                    let cell = AtomicU64::from_ptr(at.cast());
+                    cell.fetch_update(SeqCst, SeqCst, |old| Some(f(old, b, c))).unwrap_or_else(|old| old)
+                }
+            };
+            if ins.d != NONE {
+                self.put(ins.d, access.wide, lane, old);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A loaded value as the register keeps it.
+#[inline(always)]
+fn extended(value: u64, access: Access) -> u64 {
+    if !access.signed {
+        return value;
+    }
+    let shift = 64 - 8 * u32::from(access.width);
+    let full = ((value << shift) as i64 >> shift) as u64;
+    if access.half { full & 0xffff } else { full }
+}
+
+/// The lanes of a mask.
+#[inline(always)]
+fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        if mask == 0 {
+            return None;
+        }
+        let lane = mask.trailing_zeros();
+        mask &= mask - 1;
+        Some(lane as usize)
+    })
+}
