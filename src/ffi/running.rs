@@ -146,20 +146,18 @@ pub(super) fn ask<R>(exec: *const sched_exec_t, ask: impl FnOnce(&Exec<'_>) -> R
         // SAFETY: a callback that was given it has not returned, for it is this thread that is inside of it.
         return Some(ask(unsafe { &*exec }));
     }
-    ask_another(told, ask)
+    // SAFETY: it is there until the closure has returned; `Exec` is `Sync` (checked by `shared`).
+    while_it_runs(told, |exec| ask(unsafe { &*exec }))
 }
 
+/// For a callback of any thread: it does not return before the closure has.
 #[cold]
-fn ask_another<R>(told: usize, ask: impl FnOnce(&Exec<'_>) -> R) -> Option<R> {
+fn while_it_runs<R>(told: usize, look: impl FnOnce(*const Exec<'static>) -> R) -> Option<R> {
     let frames = frames();
     let frame = frames.iter().find(|frame| frame.told.load(Ordering::Relaxed) == told)?;
-    let asked = Asked::mark(frame);
-    // SAFETY: the callback had not returned when the frame was marked, so it waits for the lock before it does;
-    // `Exec` is `Sync` (checked by `shared`).
-    let answer = (frame.told.load(Ordering::SeqCst) == told)
-        .then(|| ask(unsafe { &*frame.exec.load(Ordering::Relaxed) }));
-    drop(asked);
-    answer
+    let _asked = Asked::mark(frame);
+    // If it runs still, now that the frame is marked, it will wait for the lock.
+    (frame.told.load(Ordering::SeqCst) == told).then(|| look(frame.exec.load(Ordering::Relaxed)))
 }
 
 /// The mark goes also where an answer panics; before the lock does.
@@ -175,5 +173,40 @@ impl<'a> Asked<'a> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         self.0.asked.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn who_returns_waits_for_who_looks() {
+        /// No address of a `sched_exec_t`.
+        const TOLD: usize = 7;
+        let (looks, looked) = (AtomicBool::new(false), AtomicBool::new(false));
+        let frame = Frame::listed();
+        frame.begin(TOLD, ptr::dangling_mut());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while_it_runs(TOLD, |_| {
+                    looks.store(true, Ordering::SeqCst);
+                    thread::sleep(Duration::from_millis(50));
+                    looked.store(true, Ordering::SeqCst);
+                })
+            });
+            while !looks.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            frame.end();
+            assert!(looked.load(Ordering::SeqCst));
+        });
+        assert!(while_it_runs(TOLD, |_| ()).is_none());
+        frame.unlist();
+        frame.begin(TOLD, ptr::dangling_mut());
+        assert!(while_it_runs(TOLD, |_| ()).is_none(), "it is in the list still");
     }
 }

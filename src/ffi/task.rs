@@ -325,7 +325,7 @@ fn placed(error: Error, place: usize) -> Error {
 /// Errors besides: SCHED_E_STALE; SCHED_E_DEADLOCK for a wait inside a task that could never end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_wait(s: *mut sched_t, id: sched_task_t, timeout_ns: i64) -> sched_status_t {
-    guard(|| Ok(waited(scheduler(s)?.wait(TaskId(id), timeout(timeout_ns))?)))
+    without_arithmetic(|| Ok(waited(scheduler(s)?.wait(TaskId(id), timeout(timeout_ns))?)))
 }
 
 /// Waits until every task submitted so far has ended, well or not: 0, or SCHED_PENDING when the time
@@ -409,7 +409,7 @@ pub unsafe extern "C" fn sched_cancel(s: *mut sched_t, id: sched_task_t) -> sche
 /// Errors: SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_release(s: *mut sched_t, id: sched_task_t) -> sched_status_t {
-    done(|| scheduler(s)?.release(TaskId(id)))
+    without_arithmetic(|| scheduler(s)?.release(TaskId(id)).map(|()| SCHED_OK))
 }
 
 /// What sched_wait would say of the task now.

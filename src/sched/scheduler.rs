@@ -13,6 +13,7 @@ use super::settings::Builder;
 use super::stats::Stats;
 use super::sync::lock;
 use super::task::{Task, TaskId, TaskInfo, Told, Wait};
+use crate::backend::cpu::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 
@@ -279,6 +280,8 @@ impl Scheduler {
             let why = "a task can't wait for itself, nor for one that waits for it";
             return Err(Error::Deadlock { what: "wait", why: why.into() });
         }
+        // To wait may be to run another task, or to plan. What comes before computes nothing.
+        let _mode = FloatMode::standard();
         let waited = self.shared.wait_until(&[id], timeout, || watch.is_ended().then_some(()));
         let outcome = self.unwatch(watch);
         waited?;

@@ -65,9 +65,25 @@ void peer_wait(void *handle) {
     must(sched_release(s, id));
 }
 
-// --- the parallel loop: its place is here ---
+struct loop {
+    body_fn body;
+    void *user;
+};
 
-int peer_for(size_t count, body_fn body, void *user) {
-    (void)count, (void)body, (void)user;
+static int32_t piece(const sched_exec_t *exec, uint64_t begin, uint64_t end, void *user) {
+    (void)exec;
+    struct loop *loop = user;
+    for (uint64_t i = begin; i < end; i++) loop->body(i, loop->user);
     return 0;
+}
+
+// The grain is left to the library.
+int peer_for(size_t count, body_fn body, void *user) {
+    struct loop loop = {body, user};
+    sched_range_desc_t desc = {.size = sizeof desc, .end = count, .run = piece, .user = &loop};
+    sched_task_t id;
+    must(sched_submit_range(s, &desc, &id));
+    must(sched_wait(s, id, SCHED_FOREVER));
+    must(sched_release(s, id));
+    return 1;
 }
