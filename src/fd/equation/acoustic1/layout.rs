@@ -175,7 +175,7 @@ mod tests {
             let card = layout.on_card();
             assert!(card.pitch >= card.padded[2] && card.pitch % WARP == 0);
             assert_eq!(card.at([1, 2, REACH]) % WARP, 0);
-            assert!(card.at([x - 1, y - 1, z - 1]) < card.len());
+            assert!(card.at([x - 1, y - 1, z - 1]) < card.field_len());
         }
     }
 }
