@@ -94,16 +94,17 @@ __device__ __forceinline__ float slope(const float *first, long long stride)
     return slope(f);
 }
 
-__device__ __forceinline__ void advance(float (&f)[8])
+__device__ __forceinline__ void advance(float (&f)[8], float next)
 {
 #pragma unroll
     for (int m = 0; m < 7; m++)
         f[m] = f[m + 1];
+    f[7] = next;
 }
 
-__device__ __forceinline__ void move(float *u, float rate, float b, float slope, float keep)
+__device__ __forceinline__ float moved(float u, float rate, float b, float slope, float keep)
 {
-    *u = fmaf(-(rate * b), slope, keep * *u);
+    return fmaf(-(rate * b), slope, keep * u);
 }
 
 // The pressure after the change that a layer makes of the slope, kept in `part` too.
@@ -131,18 +132,28 @@ extern "C" __global__ void __launch_bounds__(TILE_Z * TILE_X) acoustic1_velocity
     long long at = position(k, x, begin, z);
     float along_y[8];
 #pragma unroll
-    for (int m = 0; m < 7; m++)
+    for (int m = 0; m < 8; m++)
         along_y[m] = __ldg(k.p + at + (m - 3) * k.plane);
+    float b = __ldg(column + nearest(k, 1, begin) * k.b_step[1]);
+    float u = k.velocity[0][at], v = k.velocity[1][at], w = k.velocity[2][at];
 #pragma unroll 1
-    for (int y = begin; y < end; y++, at += k.plane) {
-        const float *p = k.p + at;
-        along_y[7] = __ldg(p + 4 * k.plane);
-        const float b = __ldg(column + nearest(k, 1, y) * k.b_step[1]);
+    for (int y = begin; y < end; y++) {
+        // What only the next plane needs comes while this one is computed; after the last, it is read once more.
+        const int next_y = min(y + 1, end - 1);
+        const long long next = position(k, x, next_y, z);
+        const float next_p = __ldg(k.p + next + 4 * k.plane);
+        const float next_b = __ldg(column + nearest(k, 1, next_y) * k.b_step[1]);
+        const float next_u = k.velocity[0][next], next_v = k.velocity[1][next], next_w = k.velocity[2][next];
+
         const float keep_y = __ldg(k.axis[1].keep + y), rate_y = __ldg(k.axis[1].velocity_rate + y);
-        move(k.velocity[0] + at, rate_x, b, slope(p - 3 * k.pitch, k.pitch), keep_x);
-        move(k.velocity[1] + at, rate_y, b, slope(along_y), keep_y);
-        move(k.velocity[2] + at, rate_z, b, slope(p - 3, 1), keep_z);
-        advance(along_y);
+        const float slope_x = slope(k.p + at - 3 * k.pitch, k.pitch);
+        const float slope_z = slope(k.p + at - 3, 1);
+        k.velocity[0][at] = moved(u, rate_x, b, slope_x, keep_x);
+        k.velocity[1][at] = moved(v, rate_y, b, slope(along_y), keep_y);
+        k.velocity[2][at] = moved(w, rate_z, b, slope_z, keep_z);
+
+        advance(along_y, next_p);
+        at = next, b = next_b, u = next_u, v = next_v, w = next_w;
     }
 }
 
@@ -162,16 +173,21 @@ extern "C" __global__ void __launch_bounds__(TILE_Z * TILE_X) acoustic1_pressure
     long long at = position(k, x, begin, z);
     float along_y[8];
 #pragma unroll
-    for (int m = 0; m < 7; m++)
+    for (int m = 0; m < 8; m++)
         along_y[m] = __ldg(k.velocity[1] + at + (m - 4) * k.plane);
+    float kappa = __ldg(column + nearest(k, 1, begin) * k.kappa_step[1]);
+    float p = k.p[at];
 #pragma unroll 1
-    for (int y = begin; y < end; y++, at += k.plane) {
-        along_y[7] = __ldg(k.velocity[1] + at + 3 * k.plane);
-        const float kappa = __ldg(column + nearest(k, 1, y) * k.kappa_step[1]);
+    for (int y = begin; y < end; y++) {
+        const int next_y = min(y + 1, end - 1);
+        const long long next = position(k, x, next_y, z);
+        const float next_v = __ldg(k.velocity[1] + next + 3 * k.plane);
+        const float next_kappa = __ldg(column + nearest(k, 1, next_y) * k.kappa_step[1]);
+        const float next_p = k.p[next];
+
         const float slope_x = slope(k.velocity[0] + at - 4 * k.pitch, k.pitch);
         const float slope_y = slope(along_y);
         const float slope_z = slope(k.velocity[2] + at - 4, 1);
-        float p = k.p[at];
         if (layer_x < 0) {
             p = fmaf(-(kappa * k.axis[0].rate), slope_x, p);
         } else {
@@ -192,7 +208,9 @@ extern "C" __global__ void __launch_bounds__(TILE_Z * TILE_X) acoustic1_pressure
             p = damped(p, part, kappa, slope_z, __ldg(k.axis[2].loss + z), __ldg(k.axis[2].pressure_rate + z));
         }
         k.p[at] = p;
-        advance(along_y);
+
+        advance(along_y, next_v);
+        at = next, kappa = next_kappa, p = next_p;
     }
 }
 

@@ -235,8 +235,8 @@ fn a_broken_kernel_is_noticed() {
     let truth = fire_with(&model, dt, &shot, Options { pml: 8, ..Options::default() }, 2);
     for (number, (from, to)) in [
         ("fmaf(-0.0006975447f, f[7] - f[0], s)", "-0.0006975447f * (f[7] - f[0]) + s"),
-        ("fmaf(-(rate * b), slope, keep * *u)", "fmaf(-rate * b, slope, fmaf(keep, *u, 0.0f) * 1.0000001f)"),
-        ("slope(p - 3 * k.pitch, k.pitch)", "slope(p - 4 * k.pitch, k.pitch)"),
+        ("fmaf(-(rate * b), slope, keep * u)", "-(rate * b) * slope + keep * u"),
+        ("slope(k.p + at - 3 * k.pitch, k.pitch)", "slope(k.p + at - 4 * k.pitch, k.pitch)"),
         (
             "min(max(index - k.pml, 0), k.axis[axis].inner - 1)",
             "min(max(index - k.pml, 0), max(k.axis[axis].inner - 2, 0))",
@@ -246,7 +246,7 @@ fn a_broken_kernel_is_noticed() {
         ("if (term.count > 1)", "if (term.count > 2)"),
         ("x + k.pml, y + k.pml, z + k.pml", "x + k.pml, y + k.pml, z + k.pml + 1"),
         ("k.p[receivers[trace]]", "k.p[receivers[trace] + 1]"),
-        ("along_y[7] = __ldg(p + 4 * k.plane)", "along_y[7] = __ldg(p + 3 * k.plane)"),
+        ("__ldg(k.p + next + 4 * k.plane)", "__ldg(k.p + next + 3 * k.plane)"),
     ]
     .into_iter()
     .enumerate()

@@ -1,6 +1,7 @@
 // Runs the kernels of a .cu file on the host: the file given as KERNELS is compiled in, and `hostcuda_launch` is what
 // cuLaunchKernel is on a card. All threads of all blocks run on the caller's thread, in the order asked for.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <random>
@@ -13,6 +14,11 @@
 thread_local Dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 #include KERNELS
+
+// src/fd/equation/acoustic1/kernel.rs says the same.
+static_assert(offsetof(Axis, rate) == 32 && offsetof(Axis, inner) == 40 && offsetof(Term, axis) == 16, "");
+static_assert(offsetof(Acoustic1, b) == 56 && offsetof(Acoustic1, pitch) == 104, "");
+static_assert(offsetof(Acoustic1, axis) == 120 && offsetof(Acoustic1, planes) == 268, "");
 
 namespace {
 

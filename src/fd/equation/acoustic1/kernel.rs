@@ -5,6 +5,8 @@
 //! [`velocity`], [`source`] while the wavelet lasts, [`pressure`], and [`record`] on the steps that keep a sample.
 //! All pointers are to index 0 of row 0: [`Layout::lead`] values after where an array begins.
 
+use std::mem::offset_of;
+
 use super::coefficients::Coefficients;
 use super::fields::part_lens;
 use super::layout::Layout;
@@ -70,7 +72,13 @@ pub struct Term {
     pub count: i32,
 }
 
-const _: () = assert!(size_of::<Axis>() == 48 && size_of::<Params>() == 272 && size_of::<Term>() == 24);
+// As the kernels assert them.
+const _: () = {
+    assert!(size_of::<Axis>() == 48 && size_of::<Params>() == 272 && size_of::<Term>() == 24);
+    assert!(offset_of!(Axis, rate) == 32 && offset_of!(Axis, inner) == 40 && offset_of!(Term, axis) == 16);
+    assert!(offset_of!(Params, b) == 56 && offset_of!(Params, pitch) == 104);
+    assert!(offset_of!(Params, axis) == 120 && offset_of!(Params, planes) == 268);
+};
 
 /// How a kernel is launched.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -88,6 +96,8 @@ const TILE: [usize; 2] = [32, 8];
 const LINE: usize = 256;
 /// Blocks along y and z, at most.
 const MOST_BLOCKS: usize = 65_535;
+/// Planes that a block of a sweep marches over: many, so that little is loaded twice, unless the card would idle.
+const PLANES: std::ops::RangeInclusive<usize> = 8..=64;
 /// Planes that a block of `snapshot` and `peak` takes one after the other.
 const DEPTH: usize = 16;
 
@@ -145,7 +155,16 @@ impl Tables {
         part_lens(&self.layout)
     }
 
-    /// `planes` is how many planes a block of a sweep marches over: many load less twice, few make more blocks.
+    /// How many planes a block of a sweep best marches over on a card that runs `blocks_at_once` of them: as
+    /// many as leave each place on the card four blocks to run.
+    pub fn planes(&self, blocks_at_once: usize) -> usize {
+        let active = |axis: usize| self.layout.active(axis).len();
+        let tiles = active(2).div_ceil(TILE[0]) * active(0).div_ceil(TILE[1]);
+        let wanted = blocks_at_once.saturating_mul(4).div_ceil(tiles).max(1);
+        (active(1) / wanted).clamp(*PLANES.start(), *PLANES.end())
+    }
+
+    /// `planes` is how many planes a block of a sweep marches over.
     pub fn params(&self, at: &Addresses, planes: usize) -> Params {
         let layout = &self.layout;
         let first = |array: Address| array + 4 * layout.lead as u64;
@@ -259,4 +278,53 @@ pub fn snapshot(params: &Params) -> Launch {
 /// magnitude, those of infinity or more if a value is not finite.
 pub fn peak(params: &Params) -> Launch {
     boxed("acoustic1_peak", params.axis.map(|axis| axis.n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::grid::Grid;
+    use crate::fd::model::Model;
+
+    fn coefficients(n: [usize; 3], pml: usize) -> Coefficients {
+        let grid = Grid { n, h: [10.0; 3] };
+        Coefficients::new(&Model::new(grid, vec![2000.0; grid.cells()], None).unwrap(), 1e-3, pml).unwrap()
+    }
+
+    #[test]
+    fn a_source_adds_to_each_updated_cell_once() {
+        let c = coefficients([3, 4, 5], 8);
+        let tables = Tables::new(&c).unwrap();
+        for (source, lost) in [([0, 0, 0], 0), ([2, 3, 4], 1)] {
+            let terms = tables.source(&c, source);
+            // 48 taps of two poles; along z the poles are two cells apart, and six of their cells are the same.
+            assert_eq!(terms.iter().map(|term| term.count).sum::<i32>(), 48 - lost, "{source:?}");
+            assert_eq!(terms.len() as i32, 42 - lost);
+            let cells: std::collections::HashSet<_> = terms.iter().map(|term| (term.axis, term.at)).collect();
+            assert_eq!(cells.len(), terms.len());
+            for term in terms {
+                let row = term.at / tables.layout.pitch as i64;
+                let nx = tables.layout.padded[0] as i64;
+                let cell = [row % nx, row / nx, term.at % tables.layout.pitch as i64];
+                for (axis, index) in cell.into_iter().enumerate() {
+                    assert!(tables.layout.active(axis).contains(&(index as usize)), "{cell:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_card_is_kept_busy_and_marches_far_if_it_is() {
+        let small = Tables::new(&coefficients([4, 4, 4], 8)).unwrap();
+        let large = Tables::new(&coefficients([300, 300, 10], 20)).unwrap();
+        assert_eq!(small.planes(1000), 8);
+        assert_eq!(large.planes(1), 64);
+        assert!((8..64).contains(&large.planes(200)));
+    }
+
+    #[test]
+    fn more_cells_than_a_launch_can_have_are_refused() {
+        let refused = Tables::new(&coefficients([1, 65_535, 1], 8)).unwrap_err().to_string();
+        assert!(refused.contains("65551") && refused.contains("65535"), "{refused}");
+    }
 }
