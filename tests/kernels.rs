@@ -3,8 +3,12 @@
 
 #[path = "support/c.rs"]
 mod c;
+#[path = "support/card.rs"]
+mod card;
 #[path = "support/hostcuda.rs"]
 mod hostcuda;
+#[path = "support/interpreted.rs"]
+mod interpreted;
 #[path = "support/mod.rs"]
 #[allow(dead_code)]
 mod support;
@@ -12,13 +16,15 @@ mod support;
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
-use gpusched::fd::equation::acoustic1::kernel;
+use gpusched::fd::equation::acoustic1::kernel::PTX;
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::Options;
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
 
-use hostcuda::{Host, Order};
+use card::{fire, peak_of};
+use hostcuda::{Host, Order, Ordered};
+use interpreted::Interpreted;
 use support::golden::Case;
 use support::random::{Random, rough, time_step};
 use support::shooting::{Shots, fire_with};
@@ -64,23 +70,23 @@ fn same(found: &Shots, expected: &Shots, what: &str) {
 fn the_ptx_is_of_the_source_beside_it() {
     let sum = Command::new("sha256sum").arg(hostcuda::source()).output().expect("sha256sum of the coreutils");
     let sum = String::from_utf8(sum.stdout).unwrap();
-    let recorded = kernel::PTX.lines().find_map(|line| line.strip_prefix("// sha256 of the source: "));
+    let recorded = PTX.lines().find_map(|line| line.strip_prefix("// sha256 of the source: "));
     let repair = "kernels/acoustic1.cu has changed: python3 kernels/generate.py";
     assert_eq!(recorded, sum.split_whitespace().next(), "{repair}");
     // What drivers from 470 on take, for cards from Kepler on.
     for line in [".version 6.0", ".target sm_35", ".address_size 64"] {
-        assert!(kernel::PTX.lines().any(|found| found == line), "{line}");
+        assert!(PTX.lines().any(|found| found == line), "{line}");
     }
     // Arithmetic is that of IEEE, each operation rounded once: `add.f32` without `.rn` might be fused.
     let moves = ["ld.param", "ld.global", "st.global", "mov", "selp"];
     let exact = ["add.rn.f32", "sub.rn.f32", "mul.rn.f32", "fma.rn.f32", "neg.f32"];
-    for word in kernel::PTX.lines().filter_map(|line| line.split_whitespace().next()) {
+    for word in PTX.lines().filter_map(|line| line.split_whitespace().next()) {
         let floats = word.contains(".f32") && !word.starts_with('.');
         let known = exact.contains(&word) || moves.iter().any(|start| word.starts_with(start));
         assert!(!floats || known, "{word}");
     }
     for launch in ["velocity", "pressure", "source", "record", "snapshot", "peak"] {
-        assert!(kernel::PTX.contains(&format!(".visible .entry acoustic1_{launch}(")), "{launch}");
+        assert!(PTX.contains(&format!(".visible .entry acoustic1_{launch}(")), "{launch}");
     }
 }
 
@@ -104,7 +110,7 @@ fn compare(model: &Arc<Model>, shot: &Shot, pml: usize, planes: usize, order: Or
     let n = model.grid.n;
     let what = format!("{n:?}, layer {pml}, {planes} planes, source {:?}, {order:?}", shot.source);
     let expected = fire_with(model, dt, shot, Options { pml, ..Options::default() }, 2);
-    same(&HOST.fire(model, dt, shot, pml, planes, order), &expected, &what);
+    same(&fire(&Ordered(&HOST, order), model, dt, shot, pml, planes), &expected, &what);
 }
 
 #[test]
@@ -180,9 +186,40 @@ fn the_old_kernels_cases_come_out_bit_for_bit() {
         let shots = case.shots();
         for (number, shot) in shots.iter().enumerate().take(2) {
             let expected = fire_with(&case.model, case.dt, shot, Options::default(), 2);
-            let found = HOST.fire(&case.model, case.dt, shot, 20, 16, Order::Ascending);
+            let found = fire(&Ordered(&HOST, Order::Ascending), &case.model, case.dt, shot, 20, 16);
             same(&found, &expected, &format!("{name}, shot {number}"));
         }
+    }
+}
+
+/// Rust, the source on the host and the PTX agree. The interpreter is slow, so shots are few and short.
+#[test]
+fn the_committed_ptx_computes_the_same_bits() {
+    if !fused() {
+        return;
+    }
+    let ptx = Interpreted::new();
+    let mut random = Random::new(9);
+    for (number, (n, pml)) in [([1, 1, 1], 8), ([5, 4, 34], 8), ([9, 6, 7], 10)].into_iter().enumerate() {
+        let model = rough(n, [10.0, 12.5, 8.0], &mut random);
+        let plain = shot(&mut random, n, 16, Receivers::Plane { iz: n[2] / 2, every: [1, 2] });
+        let shot = Shot { record_every: 1 + number, snapshot_every: Some(5), ..plain };
+        let dt = time_step(&model);
+        let expected = fire_with(&model, dt, &shot, Options { pml, ..Options::default() }, 2);
+        same(&fire(&ptx, &model, dt, &shot, pml, [3, 8, 64][number]), &expected, &format!("{n:?}"));
+    }
+    let case = Case::load("iso1_corner");
+    let shot = Shot { nt: 8, ..case.shots().remove(0) };
+    let expected = fire_with(&case.model, case.dt, &shot, Options::default(), 2);
+    same(&fire(&ptx, &case.model, case.dt, &shot, 20, 16), &expected, "iso1_corner");
+    // And a text that is broken in one place does not.
+    for (from, to) in [("sub.rn.f32", "add.rn.f32"), ("0f3F991FFF", "0f3F992000"), ("neg.f32", "mov.f32")] {
+        assert!(PTX.contains(from));
+        let broken = Interpreted::of(&PTX.replacen(from, to, 1));
+        assert!(
+            fire(&broken, &case.model, case.dt, &shot, 20, 16) != expected,
+            "{from} to {to} goes unnoticed"
+        );
     }
 }
 
@@ -190,13 +227,15 @@ fn the_old_kernels_cases_come_out_bit_for_bit() {
 fn the_peak_knows_numbers() {
     let model = rough([2, 3, 20], [10.0; 3], &mut Random::new(7));
     let cells = 18 * 19 * 36;
-    for (number, value) in
-        [0.0, -0.0, 1e-45, -3.5, f32::MIN, f32::INFINITY, f32::NEG_INFINITY].into_iter().enumerate()
-    {
-        assert_eq!(HOST.peak_of(&model, value, number * 1999 % cells), value.abs());
+    let engines: [&dyn card::Engine; 2] = [&Ordered(&HOST, Order::Shuffled(1)), &Interpreted::new()];
+    let values = [0.0, -0.0, 1e-45, -3.5, f32::MIN, f32::INFINITY, f32::NEG_INFINITY];
+    for engine in engines {
+        for (number, value) in values.into_iter().enumerate() {
+            assert_eq!(peak_of(engine, &model, value, number * 1999 % cells), value.abs());
+        }
+        assert!(peak_of(engine, &model, f32::NAN, cells - 1).is_nan());
+        assert!(peak_of(engine, &model, -f32::NAN, 0).is_nan());
     }
-    assert!(HOST.peak_of(&model, f32::NAN, cells - 1).is_nan());
-    assert!(HOST.peak_of(&model, -f32::NAN, 0).is_nan());
 }
 
 /// Runs the odd sizes once more in a process of their own, where no access beside an array goes unseen.
@@ -255,7 +294,7 @@ fn a_broken_kernel_is_noticed() {
         let path = c::scratch("hostcuda").join(format!("broken{number}.cu"));
         std::fs::write(&path, text.replace(from, to)).unwrap();
         let broken = Host::compile(&path, &format!("broken{number}"), &["-O1"]);
-        let found = broken.fire(&model, dt, &shot, 8, 5, Order::Ascending);
+        let found = fire(&Ordered(&broken, Order::Ascending), &model, dt, &shot, 8, 5);
         assert!(found != truth, "{to} goes unnoticed");
     }
 }

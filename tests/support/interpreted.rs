@@ -1,0 +1,58 @@
+//! The committed PTX of the CUDA kernels, executed by the interpreter of `ctests/fakecuda`: the bytes that a card gets.
+//! An access beside an array is a fault that names the line.
+
+use std::sync::atomic::AtomicBool;
+
+use fakecuda::ptx::{self, Launch as Run, Module, Region};
+use gpusched::fd::equation::acoustic1::kernel::{Launch, PTX};
+
+use super::card::{Engine, Memory};
+
+pub struct Interpreted {
+    module: Module,
+}
+
+/// Instructions that a block may spend in loops.
+const FUEL: u64 = 1 << 32;
+
+impl Interpreted {
+    pub fn new() -> Self {
+        Interpreted::of(PTX)
+    }
+
+    pub fn of(text: &str) -> Self {
+        Interpreted { module: ptx::parse(text).unwrap_or_else(|why| panic!("{why}")) }
+    }
+}
+
+impl ptx::Memory for Memory {
+    fn find(&self, address: u64) -> Option<Region> {
+        let array = self.arrays.iter().find(|array| (array.begin..array.end).contains(&address))?;
+        let host = std::ptr::with_exposed_provenance_mut(array.begin as usize);
+        Some(Region { lo: array.begin, hi: array.end, host, writable: array.writable })
+    }
+}
+
+impl Engine for Interpreted {
+    fn launch(&self, memory: &Memory, launch: Launch, arguments: &[&[u8]]) {
+        let kernel = self.module.kernel(launch.kernel).expect("a kernel of the text");
+        assert_eq!(kernel.params.len(), arguments.len(), "{}", launch.kernel);
+        let mut params = vec![0; kernel.param_bytes];
+        for (param, argument) in kernel.params.iter().zip(arguments) {
+            params[param.offset..][..param.size].copy_from_slice(argument);
+        }
+        let run = Run {
+            kernel,
+            grid: launch.grid,
+            block: launch.block,
+            dynamic_shared: 0,
+            params: &params,
+            globals: &[],
+            memory,
+            fuel: FUEL,
+            threads: 2,
+            cancel: &AtomicBool::new(false),
+        };
+        run.run().unwrap_or_else(|fault| panic!("{}: {fault}", launch.kernel));
+    }
+}
