@@ -229,6 +229,8 @@ mod models {
         lot: Lot,
         /// Work, as it is seen without a lock.
         items: AtomicUsize,
+        /// Work that only a worker of device 1 can do.
+        hint: AtomicBool,
         done: AtomicUsize,
         stop: AtomicBool,
         total: usize,
@@ -239,13 +241,21 @@ mod models {
             Arc::new(World {
                 lot: Lot::new(),
                 items: AtomicUsize::new(0),
+                hint: AtomicBool::new(false),
                 done: AtomicUsize::new(0),
                 stop: AtomicBool::new(false),
                 total,
             })
         }
 
-        fn take(&self) -> bool {
+        fn is_anything(&self, device: usize) -> bool {
+            self.items.load(Ordering::Relaxed) > 0 || device == 1 && self.hint.load(Ordering::Relaxed)
+        }
+
+        fn take(&self, device: usize) -> bool {
+            if device == 1 && self.hint.swap(false, Ordering::SeqCst) {
+                return true;
+            }
             let less = |items: usize| items.checked_sub(1);
             self.items.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
         }
@@ -262,7 +272,7 @@ mod models {
                 if self.stop.load(Ordering::SeqCst) {
                     return self.lot.leave();
                 }
-                if self.take() {
+                if self.take(device) {
                     if self.lot.found() && self.items.load(Ordering::Relaxed) > 0 {
                         self.lot.call_any();
                     }
@@ -274,7 +284,7 @@ mod models {
                     continue;
                 }
                 self.lot.prepare(&bed);
-                if self.items.load(Ordering::Relaxed) > 0 || self.stop.load(Ordering::SeqCst) {
+                if self.is_anything(device) || self.stop.load(Ordering::SeqCst) {
                     self.lot.cancel(&bed);
                 } else {
                     self.lot.sleep(&bed);
@@ -321,6 +331,19 @@ mod models {
             let submitter = thread::spawn(move || other.submit());
             world.submit();
             submitter.join().unwrap();
+            world.end(workers);
+        });
+    }
+
+    #[test]
+    fn work_for_one_device_finds_its_worker() {
+        explore(|| {
+            let world = World::new(2);
+            let workers = vec![World::start(&world, 0), World::start(&world, 1)];
+            // As the scheduler does, and unlike a store, never before what has been read and written already.
+            world.hint.fetch_or(true, Ordering::SeqCst);
+            world.lot.call_device(1);
+            world.submit();
             world.end(workers);
         });
     }
