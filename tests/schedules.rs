@@ -1,6 +1,7 @@
 //! How good the schedules are: the numbers that docs/scheduling.md promises, in virtual time, so that they
 //! are the same on every machine. `cargo bench --bench schedules` prints the whole table.
 
+#[allow(dead_code, reason = "the table shows more")]
 #[path = "../benches/schedules/compare.rs"]
 mod compare;
 #[allow(dead_code, reason = "its media are for the propagator's tests")]
@@ -8,6 +9,7 @@ mod compare;
 mod random;
 #[path = "../benches/schedules/rivals.rs"]
 mod rivals;
+#[allow(dead_code, reason = "the table shows more")]
 #[path = "../benches/schedules/worlds.rs"]
 mod worlds;
 

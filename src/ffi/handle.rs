@@ -27,7 +27,9 @@ pub(super) struct Last<T> {
 }
 
 impl<T> Last<T> {
-    pub(super) const NONE: RefCell<Self> = RefCell::new(Last { token: 0, removed: 0, thing: Weak::new() });
+    pub(super) const fn none() -> RefCell<Self> {
+        RefCell::new(Last { token: 0, removed: 0, thing: Weak::new() })
+    }
 }
 
 /// Counts for all kinds together, so that a handle of one kind is unknown to the others.
@@ -112,7 +114,7 @@ mod tests {
     static THINGS: Handles<String> = Handles::new("thing");
 
     thread_local! {
-        static LAST: RefCell<Last<String>> = const { Last::NONE };
+        static LAST: RefCell<Last<String>> = const { Last::none() };
     }
 
     fn again(handle: *const c_void) -> Option<String> {

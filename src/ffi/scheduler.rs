@@ -119,7 +119,7 @@ unsafe impl Growing for sched_device_stats_t {
 pub(super) static SCHEDULERS: Handles<Scheduler> = Handles::new("scheduler");
 
 thread_local! {
-    static LAST: RefCell<Last<Scheduler>> = const { Last::NONE };
+    static LAST: RefCell<Last<Scheduler>> = const { Last::none() };
 }
 
 /// The scheduler behind a handle, kept alive while a call uses it.

@@ -220,6 +220,10 @@ impl Shared {
                 self.publish(&mut book, id, outcome);
             }
         }
+        let given_up = std::mem::take(&mut book.core.given_up);
+        if given_up > 0 {
+            self.crew.give_up(given_up);
+        }
         self.mirror(&book);
         self.call_workers(&mut book);
         self.watch(&mut book);

@@ -37,6 +37,8 @@ pub struct Crew {
     alive: Mutex<usize>,
     gone: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Threads in code that does not return.
+    lost: AtomicUsize,
     /// Threads that wait inside tasks.
     pub inside: AtomicUsize,
 }
@@ -69,6 +71,7 @@ impl Crew {
             alive: Mutex::new(0),
             gone: Condvar::new(),
             threads: Mutex::default(),
+            lost: AtomicUsize::new(0),
             inside: AtomicUsize::new(0),
         }
     }
@@ -195,6 +198,17 @@ impl Crew {
         }
     }
 
+    /// So many threads are in code that does not return: nobody waits for them any more.
+    pub fn give_up(&self, threads: usize) {
+        self.lost.fetch_add(threads, Ordering::SeqCst);
+        (0..threads).for_each(|_| self.went());
+    }
+
+    /// One of them has returned after all, and ends.
+    pub fn came_back(&self) {
+        self.lost.fetch_sub(1, Ordering::SeqCst);
+    }
+
     /// Waits until no worker is left. False: the time is up.
     pub fn wait_until_gone(&self, end: Option<Instant>) -> bool {
         let mut alive = lock(&self.alive);
@@ -218,11 +232,21 @@ impl Crew {
         lock(&self.threads).push(thread);
     }
 
-    /// Joins all threads, each of which is past its last act or about to be.
+    /// Joins all threads, each of which is past its last act or about to be; but not those that were given up.
     pub fn join(&self) {
-        let threads = std::mem::take(&mut *lock(&self.threads));
-        for thread in threads {
-            let _ = thread.join();
+        let mut threads = std::mem::take(&mut *lock(&self.threads));
+        while !threads.is_empty() {
+            if self.lost.load(Ordering::SeqCst) > 0 {
+                let running = threads.iter().filter(|thread| !thread.is_finished()).count();
+                if running > self.lost.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+                threads.retain(JoinHandle::is_finished);
+            }
+            if let Some(thread) = threads.pop() {
+                let _ = thread.join();
+            }
         }
     }
 

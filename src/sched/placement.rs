@@ -56,8 +56,11 @@ impl Fitting<'_> {
         let device = &core.devices[self.index];
         let company = !device.running.is_empty() || self.promised > 0;
         let bytes = entry.device_bytes;
-        let fits = !company && !(entry.alone && device.light)
-            || !entry.alone && (bytes == 0 || bytes <= *self.free.get_or_insert_with(self.free_bytes));
+        let fits = if entry.alone {
+            !company && !device.light
+        } else {
+            !company || bytes == 0 || bytes <= *self.free.get_or_insert_with(self.free_bytes)
+        };
         let room = device.ledger.limit() - device.ledger.leased();
         if fits && self.promised.saturating_add(bytes) <= room {
             return Some(id);
@@ -226,8 +229,9 @@ impl Core {
             match plan.place(self, entry, may) {
                 Some(place) if fitting.spoken_for.contains(&id) => plan.occupy(&place),
                 Some(place) if place.device == index && place.begins_now => {
-                    if fitting.try_on(self, id, entry).is_some() {
-                        return Some(id);
+                    let fits = fitting.try_on(self, id, entry);
+                    if fits.is_some() {
+                        return fits;
                     }
                 }
                 Some(place) => {

@@ -49,6 +49,8 @@ pub struct Core {
     pub stopping: bool,
     /// Tasks whose end is to be published, once their jobs have been dropped without the lock.
     pub ended: Vec<Ended>,
+    /// Attempts that were given up, and whose threads nobody waits for any more.
+    pub given_up: usize,
     /// What is to be logged once the lock is free: the log may be the caller's code.
     pub notes: Vec<(Level, String)>,
     /// What is told of all this while it goes on and at the end.
@@ -297,6 +299,7 @@ impl Core {
             closed: false,
             stopping: false,
             ended: Vec::new(),
+            given_up: 0,
             notes: Vec::new(),
             seen: Seen::default(),
             aged: Duration::ZERO,

@@ -40,7 +40,16 @@ enum Next {
 
 impl Core {
     /// An attempt has returned. What ended is in [`Core::ended`] then.
-    pub fn judge(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32, how: Attempt) {
+    /// False: it had been given up, and nobody waits for its thread.
+    pub fn judge(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32, how: Attempt) -> bool {
+        let runs = self.devices[index].running.iter();
+        let awaited = runs.filter(|run| run.id == id && run.attempt == attempt);
+        let awaited = awaited.map(|run| run.watched != Watched::Lost).next().unwrap_or(true);
+        self.settle_attempt(now, index, id, attempt, how);
+        awaited
+    }
+
+    fn settle_attempt(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32, how: Attempt) {
         self.seen.now = now;
         let device = &mut self.devices[index];
         let Some(position) = device.running.iter().position(|run| run.id == id && run.attempt == attempt)

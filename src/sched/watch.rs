@@ -178,6 +178,7 @@ impl Core {
 
     /// The task of an attempt that does not return.
     fn give_up(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32) {
+        self.given_up += 1;
         let device = self.devices[index].info.label();
         let Ok(entry) = self.tasks.get_mut(id) else { return };
         entry.copies -= 1;

@@ -51,6 +51,8 @@ pub struct Me {
     plan_used: Cell<u64>,
     light_until: Cell<u64>,
     planned_at: Cell<u64>,
+    /// Nobody waits for this thread any more.
+    given_up: Cell<bool>,
 }
 
 /// The queue of a worker, and the context of the device in which it was opened.
@@ -211,6 +213,7 @@ pub fn work(shared: &Arc<Shared>, seat: usize) {
         plan_used: Cell::new(0),
         light_until: Cell::new(0),
         planned_at: Cell::new(0),
+        given_up: Cell::new(false),
     });
     ME.set(Some(me.clone()));
     let mut work = search(shared, &me);
@@ -238,10 +241,11 @@ pub fn work(shared: &Arc<Shared>, seat: usize) {
         log::error!("the queue of {} panicked when it was closed", shared.devices[me.device].label());
     }
     ME.set(None);
+    let given_up = me.given_up.get();
     if let Ok(me) = Rc::try_unwrap(me).map_err(|_| ()) {
         shared.light.queues.leave(me.hand);
     }
-    after_going(shared, place.device);
+    after_going(shared, place.device, given_up);
 }
 
 /// Searches, and sleeps, until there is something to run; `None`: the worker is not needed any more.
@@ -330,8 +334,12 @@ fn should_go(shared: &Shared, me: &Me) -> bool {
 }
 
 /// Another has to do what this worker was called for, and a shutdown goes on.
-fn after_going(shared: &Arc<Shared>, device: usize) {
-    shared.crew.went();
+fn after_going(shared: &Arc<Shared>, device: usize, given_up: bool) {
+    if given_up {
+        shared.crew.came_back();
+    } else {
+        shared.crew.went();
+    }
     if shared.light.is_stopping() {
         shared.crew.lot.call_all();
     }
@@ -433,7 +441,9 @@ fn run_planned(shared: &Arc<Shared>, me: &Me, assignment: Assignment) {
     discard(job);
     let mut book = shared.lock();
     let now = shared.now();
-    book.core.judge(now, me.device, id, attempt, how);
+    if !book.core.judge(now, me.device, id, attempt, how) {
+        me.given_up.set(true);
+    }
     shared.settle(book);
     shared.save_rates_now_and_then();
     me.planned.set(false);

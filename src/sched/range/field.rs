@@ -154,8 +154,8 @@ mod tests {
     fn the_longest_range_does_not_overflow() {
         let mut field = Field::new(0..u64::MAX);
         let (one, two) = (field.join(), field.join());
-        assert!(field.fill(&one, u64::MAX) && field.fill(&two, 1));
-        assert_eq!(two.take(|_| u64::MAX), Some((0..u64::MAX, 0)), "less than a grain is not split");
+        assert!(field.fill(&one, u64::MAX) && field.fill(&two, u64::MAX));
+        assert_eq!(two.take(|_| u64::MAX), Some((0..u64::MAX, 0)), "less than two grains is not split");
         assert_eq!(field.left(), 0);
     }
 }

@@ -173,7 +173,7 @@ mod tests {
             let [x, y, z] = layout.padded;
             assert!(layout.at([x - 1, y - 1, z - 1]) < layout.field_len());
             let card = layout.on_card();
-            assert!(card.pitch >= card.padded[2] && card.pitch % WARP == 0);
+            assert!(card.pitch >= card.padded[2] && card.pitch.is_multiple_of(WARP));
             assert_eq!(card.at([1, 2, REACH]) % WARP, 0);
             assert!(card.at([x - 1, y - 1, z - 1]) < card.field_len());
         }
