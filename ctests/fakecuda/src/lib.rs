@@ -1,5 +1,9 @@
 //! A test driver: virtual NVIDIA cards on a machine that has none.
 //!
-//! [`ptx`] executes kernels.
+//! [`config`] says which cards there are, [`faults`] what shall go wrong, [`driver`] is what
+//! stands behind the C symbols of `libcuda.so.1`, [`ptx`] executes kernels.
 
+pub mod config;
+pub mod driver;
+pub mod faults;
 pub mod ptx;

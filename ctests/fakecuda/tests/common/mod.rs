@@ -108,3 +108,37 @@ pub fn run_on(
     }
     .run()
 }
+
+/// Numbers without pattern, between -1 and 1.
+pub fn noise(n: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed;
+    (0..n)
+        .map(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+        })
+        .collect()
+}
+
+/// One step as in stencil.cu, operation for operation.
+pub fn step(p1: &[f32], v: &[f32], p0: &mut [f32], [nx, ny, nz]: [usize; 3]) {
+    let c0 = 3.0f32 * -2.847_222_3_f32;
+    let w = [1.6f32, -0.2, 0.025396825, -0.001785714];
+    for iy in 4..ny - 4 {
+        for ix in 4..nx - 4 {
+            for iz in 4..nz - 4 {
+                let (sx, sy) = (nz, nz * nx);
+                let i = iy * sy + ix * sx + iz;
+                let c = p1[i];
+                let mut lap = c0 * c;
+                for k in 1..=4 {
+                    let mut s = p1[i + k] + p1[i - k];
+                    s += p1[i + k * sx] + p1[i - k * sx];
+                    s += p1[i + k * sy] + p1[i - k * sy];
+                    lap = w[k - 1].mul_add(s, lap);
+                }
+                p0[i] = v[i].mul_add(lap, 2.0 * c - p0[i]);
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A card: its memory and what befell it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::{Answer, Context, Driver, code, lock};
+use crate::config::CardSpec;
+use crate::ptx::{Memory, Region};
+
+/// In every device address, so that a host that follows one crashes at once.
+pub const TAG: u64 = 1 << 60;
+
+/// Between two allocations there is nothing, for so many bytes.
+const GUARD: u64 = 1 << 20;
+/// An allocation is rounded up to this when it is counted.
+const GRAIN: u64 = 512;
+/// Fresh memory is filled with 0xFF (no number); of a large piece only both ends, this long.
+const POISON: usize = 32 << 20;
+
+pub struct Card {
+    pub index: usize,
+    pub spec: CardSpec,
+    pub state: Mutex<State>,
+    lost: AtomicBool,
+}
+
+#[derive(Default)]
+pub struct State {
+    pub pieces: BTreeMap<u64, Piece>,
+    next: u64,
+    pub used: u64,
+    pub peak: u64,
+    /// What another process has.
+    pub other: u64,
+    pub retained: u32,
+    pub flags: u32,
+    pub context: Option<Arc<Context>>,
+    pub xids: Vec<u64>,
+    pub contexts_made: u64,
+    pub loads: u64,
+    pub launches: u64,
+    pub instructions: u64,
+    pub allocations: u64,
+    pub faults: Vec<String>,
+}
+
+/// An allocation: the host's bytes behind it.
+pub struct Piece {
+    pub bytes: u64,
+    host: usize,
+    pub module: bool,
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made with this length and nobody else unmaps it.
+        unsafe { libc::munmap(self.host as *mut _, self.bytes as usize) };
+    }
+}
+
+impl Card {
+    pub fn new(index: usize, spec: CardSpec) -> Self {
+        let state = State { other: spec.other, ..State::default() };
+        let lost = AtomicBool::new(spec.lost);
+        Card { index, spec, state: Mutex::new(state), lost }
+    }
+
+    pub fn lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    pub fn lose(&self) {
+        if !self.lost.swap(true, Ordering::Relaxed) {
+            lock(&self.state).xids.push(79);
+        }
+    }
+
+    /// Takes `bytes` for a context or an allocation if they are there.
+    pub fn take(&self, state: &mut State, bytes: u64) -> Answer {
+        if bytes > self.spec.usable().saturating_sub(state.used + state.other) {
+            return Err(code::OUT_OF_MEMORY);
+        }
+        state.used += bytes;
+        state.peak = state.peak.max(state.used);
+        Ok(())
+    }
+
+    pub fn alloc(&self, bytes: u64, module: bool) -> Answer<u64> {
+        let mut state = lock(&self.state);
+        let counted = bytes.next_multiple_of(GRAIN);
+        self.take(&mut state, counted)?;
+        // SAFETY: a fresh private mapping, checked before use.
+        let host = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if host == libc::MAP_FAILED {
+            state.used -= counted;
+            return Err(code::OUT_OF_MEMORY);
+        }
+        let (length, ends) = (bytes as usize, POISON.min(bytes as usize));
+        // SAFETY: `ends` is at most the length of the mapping.
+        unsafe {
+            host.cast::<u8>().write_bytes(0xff, ends);
+            host.cast::<u8>().add(length - ends).write_bytes(0xff, ends);
+        }
+        let address = TAG | (self.index as u64) << 48 | (state.next + GUARD);
+        state.next = (state.next + GUARD + bytes).next_multiple_of(GRAIN);
+        state.allocations += u64::from(!module);
+        state.pieces.insert(address, Piece { bytes, host: host as usize, module });
+        Ok(address)
+    }
+
+    pub fn free(&self, address: u64) -> Answer {
+        let mut state = lock(&self.state);
+        let piece = state.pieces.remove(&address).ok_or(code::INVALID_VALUE)?;
+        state.used -= piece.bytes.next_multiple_of(GRAIN);
+        Ok(())
+    }
+
+    /// Start and length of the allocation around an address.
+    pub fn piece(&self, address: u64) -> Option<(u64, u64)> {
+        let state = lock(&self.state);
+        let (start, piece) = state.pieces.range(..=address).next_back()?;
+        (address < start + piece.bytes).then_some((*start, piece.bytes))
+    }
+
+    /// The host's bytes of a range of device memory, if one allocation has it all.
+    pub fn host(&self, address: u64, bytes: u64) -> Answer<*mut u8> {
+        let region = self.find(address).ok_or(code::INVALID_VALUE)?;
+        if bytes > region.hi - address {
+            return Err(code::INVALID_VALUE);
+        }
+        // SAFETY: the region has the address.
+        Ok(unsafe { region.host.add((address - region.lo) as usize) })
+    }
+
+    /// Free and total bytes.
+    pub fn info(&self) -> (u64, u64) {
+        let state = lock(&self.state);
+        let total = self.spec.usable();
+        (total.saturating_sub(state.used + state.other), total)
+    }
+}
+
+impl Memory for Card {
+    fn find(&self, address: u64) -> Option<Region> {
+        if address & TAG == 0 {
+            // Pinned host memory has one address for host and card.
+            let pinned = lock(&Driver::get().pinned);
+            let (begin, (length, _)) = pinned.range(..=address as usize).next_back()?;
+            let (lo, hi) = (*begin as u64, (begin + length) as u64);
+            return (address < hi).then_some(Region { lo, hi, host: *begin as *mut u8, writable: true });
+        }
+        let state = lock(&self.state);
+        let (start, piece) = state.pieces.range(..=address).next_back()?;
+        let hi = start + piece.bytes;
+        (address < hi).then_some(Region { lo: *start, hi, host: piece.host as *mut u8, writable: true })
+    }
+}

@@ -1,0 +1,223 @@
+//! Modules and launches.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use super::{Answer, Context, Driver, Object, Stream, code, lock};
+use crate::ptx::{self, FaultKind, Kernel, Launch};
+
+pub struct Module {
+    pub handle: usize,
+    pub context: Arc<Context>,
+    pub program: Arc<ptx::Module>,
+    /// Addresses of its variables.
+    pub globals: Vec<u64>,
+}
+
+pub struct Function {
+    pub module: Arc<Module>,
+    pub index: usize,
+    /// Most dynamic shared memory, as `cuFuncSetAttribute` sets it.
+    pub dynamic: AtomicI32,
+}
+
+impl Function {
+    pub fn kernel(&self) -> &Kernel {
+        &self.module.program.kernels[self.index]
+    }
+
+    /// Most threads of a block.
+    pub fn most_threads(&self) -> u32 {
+        self.kernel().max_threads.unwrap_or(1024).min(1024)
+    }
+}
+
+/// The newest PTX version that a driver takes.
+pub fn newest_ptx(driver: i32) -> (u32, u32) {
+    let (major, minor) = (driver as u32 / 1000, driver as u32 % 1000 / 10);
+    match (major, minor) {
+        (..=10, _) => (6, 5),
+        (11, minor) => (7, minor),
+        (12, 6) => (8, 5),
+        (12, minor @ ..=5) => (8, minor),
+        (12, minor) => (8, minor - 1),
+        (major, minor) => (major - 4, minor),
+    }
+}
+
+/// Dynamic shared memory that a kernel may have on demand.
+pub fn most_shared((major, minor): (i32, i32)) -> i32 {
+    (match (major, minor) {
+        (7, 5) => 64,
+        (7, _) => 96,
+        (8, 0 | 7) => 163,
+        (8, _) => 99,
+        (9.., _) => 227,
+        _ => 48,
+    }) * 1024
+}
+
+/// Texts are decoded once, whichever card they are for.
+fn decoded(text: &str) -> Result<Arc<ptx::Module>, ptx::Refused> {
+    static CACHE: OnceLock<Mutex<HashMap<u64, Arc<ptx::Module>>>> = OnceLock::new();
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let mut cache = lock(CACHE.get_or_init(Mutex::default));
+    if let Some(found) = cache.get(&hasher.finish()) {
+        return Ok(found.clone());
+    }
+    let program = Arc::new(ptx::parse(text)?);
+    cache.insert(hasher.finish(), program.clone());
+    Ok(program)
+}
+
+impl Driver {
+    /// Loads a text into a context; or the code, and the words for the log.
+    pub fn load(&self, context: &Arc<Context>, image: &[u8]) -> Result<usize, (i32, String)> {
+        let card = context.card();
+        let (major, minor) = card.spec.cc;
+        if image.starts_with(b"\x7fELF") || image.starts_with(&[0x50, 0xed, 0x55, 0xba]) {
+            return Err((code::NO_BINARY, "fakecuda: only PTX text can be loaded".into()));
+        }
+        let text = std::str::from_utf8(image).map_err(|e| {
+            (code::INVALID_PTX, format!("ptxas fatal : not a text at byte {}", e.valid_up_to()))
+        })?;
+        let program = decoded(text).map_err(|e| {
+            // A version that is too new is refused before anything is understood.
+            let version = text.split_once(".version").map_or("", |(_, rest)| rest).split_whitespace().next();
+            let newer = version
+                .and_then(|v| v.split_once('.'))
+                .and_then(|(a, b)| Some((a.parse::<u32>().ok()?, b.parse::<u32>().ok()?)))
+                .is_some_and(|version| version > newest_ptx(self.config.driver));
+            let code = if newer { code::UNSUPPORTED_PTX } else { code::INVALID_PTX };
+            (code, format!("ptxas application ptx input, line {}; fatal : {}", e.line, e.why))
+        })?;
+        let newest = newest_ptx(self.config.driver);
+        if program.version > newest {
+            let (a, b) = program.version;
+            let words = format!(
+                "ptxas application ptx input, line 1; fatal : Unsupported .version {a}.{b}; current version is '{}.{}'",
+                newest.0, newest.1
+            );
+            return Err((code::UNSUPPORTED_PTX, words));
+        }
+        if program.target > (10 * major + minor) as u32 {
+            let words =
+                format!("ptxas fatal : .target sm_{} is newer than sm_{major}{minor}", program.target);
+            return Err((code::NO_BINARY, words));
+        }
+        let mut globals = Vec::new();
+        for global in &program.globals {
+            let bytes = (global.init.len() as u64).max(1);
+            let address = card.alloc(bytes, true).map_err(|code| (code, "no memory for variables".into()))?;
+            if let Ok(host) = card.host(address, global.init.len() as u64) {
+                // SAFETY: `host` vouches for that many bytes.
+                unsafe { host.copy_from_nonoverlapping(global.init.as_ptr(), global.init.len()) };
+            }
+            globals.push(address);
+        }
+        lock(&card.state).loads += 1;
+        let handle = self.handle();
+        let module = Module { handle, context: context.clone(), program, globals };
+        self.insert(handle, Object::Module(Arc::new(module)));
+        Ok(handle)
+    }
+
+    pub fn unload(&self, module: &Module) {
+        for address in &module.globals {
+            let _ = module.context.card().free(*address);
+        }
+        self.remove(module.handle);
+    }
+}
+
+/// Grid, block and dynamic shared memory of a launch.
+#[derive(Clone, Copy)]
+pub struct Dims {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u32,
+}
+
+impl Function {
+    /// What a driver refuses at once.
+    pub fn check(&self, dims: &Dims) -> Answer {
+        let Dims { grid, block, shared } = dims;
+        let threads: u64 = block.iter().map(|n| u64::from(*n)).product();
+        let limits =
+            grid.iter().zip([i32::MAX as u32, 65535, 65535]).chain(block.iter().zip([1024, 1024, 64]));
+        if limits.into_iter().any(|(n, most)| *n == 0 || *n > most) || threads > 1024 {
+            return Err(code::INVALID_VALUE);
+        }
+        if threads > u64::from(self.most_threads()) {
+            return Err(code::OUT_OF_RESOURCES);
+        }
+        let kernel = self.kernel();
+        if kernel.required.is_some_and(|required| required != *block) {
+            return Err(code::INVALID_VALUE);
+        }
+        let dynamic = self.dynamic.load(Ordering::Relaxed).max(48 * 1024 - kernel.shared_bytes as i32);
+        if i64::from(*shared) > i64::from(dynamic) {
+            return Err(code::INVALID_VALUE);
+        }
+        Ok(())
+    }
+
+    /// Queues the launch; `params` has the kernel's parameters already.
+    pub fn launch(self: &Arc<Self>, stream: &Arc<Stream>, dims: Dims, params: Vec<u8>, hang: bool) {
+        let (function, context) = (self.clone(), stream.context.clone());
+        let card = context.card();
+        lock(&card.state).launches += 1;
+        stream.push(false, move || {
+            if hang {
+                while !context.dead() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                return Err(code::TIMEOUT);
+            }
+            let config = &Driver::get().config;
+            let cancel = context.cancel();
+            let launch = Launch {
+                kernel: function.kernel(),
+                grid: dims.grid,
+                block: dims.block,
+                dynamic_shared: dims.shared as usize,
+                params: &params,
+                globals: &function.module.globals,
+                memory: context.card(),
+                fuel: config.fuel,
+                threads: config.threads,
+                cancel: &cancel,
+            };
+            let begin = Instant::now();
+            match launch.run() {
+                Ok(done) => {
+                    lock(&card.state).instructions += done.instructions;
+                    if config.pace > 0.0 {
+                        let seconds = done.instructions as f64 / (config.pace * 1e6 * card.spec.speed);
+                        let rest = Duration::from_secs_f64(seconds).saturating_sub(begin.elapsed());
+                        std::thread::sleep(rest);
+                    }
+                    Ok(())
+                }
+                Err(fault) => {
+                    let words = format!("{}: {fault}", function.kernel().name);
+                    if std::env::var_os("FAKECUDA_QUIET").is_none() {
+                        eprintln!("fakecuda: card {}: {words}", card.index);
+                    }
+                    lock(&card.state).faults.push(words);
+                    Err(match fault.kind {
+                        FaultKind::OutOfBounds => code::ILLEGAL_ADDRESS,
+                        FaultKind::Misaligned => code::MISALIGNED,
+                        FaultKind::Endless | FaultKind::Cancelled => code::TIMEOUT,
+                        FaultKind::DivergentBarrier | FaultKind::Trap => code::LAUNCH_FAILED,
+                    })
+                }
+            }
+        });
+    }
+}

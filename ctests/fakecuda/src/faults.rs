@@ -1,0 +1,133 @@
+//! What shall go wrong, and at which call.
+//!
+//! `FAKECUDA_FAULTS` is a list `card:operation:when:what`, separated by `;`. The card is its
+//! place in `FAKECUDA`. Operations: `ctx alloc free host copy module function stream event
+//! launch sync info nvml`. When: the call counted from 1, `3+` from the third on, `*` always.
+//! What: a status code, known to CUDA or not; `hang` (a launch that never ends); `lost` (the
+//! card falls off the bus); `take=BYTES` (another process takes memory, the call goes on);
+//! `xid=N` (an event for NVML, the call goes on).
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    Context,
+    Alloc,
+    Free,
+    Host,
+    Copy,
+    Module,
+    Function,
+    Stream,
+    Event,
+    Launch,
+    Sync,
+    Info,
+    Nvml,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Effect {
+    Code(i32),
+    Hang,
+    Lost,
+    Take(u64),
+    Xid(u64),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Rule {
+    card: usize,
+    operation: Operation,
+    first: u64,
+    last: u64,
+    effect: Effect,
+}
+
+#[derive(Debug, Default)]
+pub struct Faults {
+    rules: Vec<Rule>,
+    calls: Mutex<HashMap<(usize, Operation), u64>>,
+}
+
+impl Faults {
+    pub fn from_environment() -> Self {
+        let text = std::env::var("FAKECUDA_FAULTS").unwrap_or_default();
+        Faults::parse(&text).unwrap_or_else(|why| {
+            eprintln!("fakecuda: FAKECUDA_FAULTS: {why}");
+            Faults::default()
+        })
+    }
+
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut rules = Vec::new();
+        for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+            let wrong = || format!("'{part}' is not card:operation:when:what");
+            let fields: Vec<&str> = part.split(':').collect();
+            let [card, operation, when, what] = fields[..] else { return Err(wrong()) };
+            let operation = match operation {
+                "ctx" => Operation::Context,
+                "alloc" => Operation::Alloc,
+                "free" => Operation::Free,
+                "host" => Operation::Host,
+                "copy" => Operation::Copy,
+                "module" => Operation::Module,
+                "function" => Operation::Function,
+                "stream" => Operation::Stream,
+                "event" => Operation::Event,
+                "launch" => Operation::Launch,
+                "sync" => Operation::Sync,
+                "info" => Operation::Info,
+                "nvml" => Operation::Nvml,
+                _ => return Err(wrong()),
+            };
+            let (first, last) = match (when, when.strip_suffix('+')) {
+                ("*", _) => (1, u64::MAX),
+                (_, Some(first)) => (first.parse().map_err(|_| wrong())?, u64::MAX),
+                (one, None) => (one.parse().map_err(|_| wrong())?, one.parse().map_err(|_| wrong())?),
+            };
+            let effect = match what.split_once('=') {
+                Some(("take", bytes)) => Effect::Take(bytes.parse::<f64>().map_err(|_| wrong())? as u64),
+                Some(("xid", number)) => Effect::Xid(number.parse().map_err(|_| wrong())?),
+                Some(_) => return Err(wrong()),
+                None if what == "hang" => Effect::Hang,
+                None if what == "lost" => Effect::Lost,
+                None => Effect::Code(what.parse().map_err(|_| wrong())?),
+            };
+            rules.push(Rule { card: card.parse().map_err(|_| wrong())?, operation, first, last, effect });
+        }
+        Ok(Faults { rules, calls: Mutex::default() })
+    }
+
+    /// Counts a call; what it shall suffer.
+    pub fn count(&self, card: usize, operation: Operation) -> Vec<Effect> {
+        if !self.rules.iter().any(|rule| rule.card == card && rule.operation == operation) {
+            return Vec::new();
+        }
+        let mut calls = self.calls.lock().unwrap_or_else(|e| e.into_inner());
+        let call = calls.entry((card, operation)).or_default();
+        *call += 1;
+        let hit = |rule: &&Rule| {
+            rule.card == card && rule.operation == operation && (rule.first..=rule.last).contains(call)
+        };
+        self.rules.iter().filter(hit).map(|rule| rule.effect).collect()
+    }
+}
+
+/// Codes after which a context answers nothing else.
+pub fn sticky(code: i32) -> bool {
+    matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911 | 999)
+}
+
+/// The event that NVML reports beside a code.
+pub fn xid(code: i32) -> Option<u64> {
+    Some(match code {
+        214 => 48,
+        700 | 716 | 717 => 31,
+        702 => 8,
+        714 | 715 | 718 | 719 => 13,
+        999 => 79,
+        _ => return None,
+    })
+}
