@@ -297,4 +297,13 @@ fn a_broken_kernel_is_noticed() {
         let found = fire(&Ordered(&broken, Order::Ascending), &model, dt, &shot, 8, 5);
         assert!(found != truth, "{to} goes unnoticed");
     }
+    // A cell that looks at its neighbour's new value depends on who comes first.
+    let (from, to) = ("k.p[at] = p;", "k.p[at] = p + 1e-3f * k.p[at - 1];");
+    assert_eq!(text.matches(from).count(), 1, "{from}");
+    let path = c::scratch("hostcuda").join("racy.cu");
+    std::fs::write(&path, text.replace(from, to)).unwrap();
+    let racy = Host::compile(&path, "racy", &["-O1"]);
+    let found = |order| fire(&Ordered(&racy, order), &model, dt, &shot, 8, 5);
+    let ascending = found(Order::Ascending);
+    assert!(ascending != found(Order::Descending) && ascending != found(Order::Shuffled(1)));
 }
