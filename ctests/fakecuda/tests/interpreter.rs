@@ -301,3 +301,44 @@ fn launches_know_their_limits() {
     assert_eq!((kernel.max_threads, kernel.param_bytes, kernel.shared_bytes), (Some(128), 36, 0));
     assert_eq!(kernel.params[5].offset, 32);
 }
+
+/// What the library ships must be executable here.
+#[test]
+fn the_shipped_kernels_are_understood() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/ptx");
+    let mut kernels = 0;
+    for entry in std::fs::read_dir(directory).expect("kernels/ptx") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|e| e == "ptx") {
+            let text = std::fs::read_to_string(&path).expect("a text");
+            kernels += parse(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display())).kernels.len();
+        }
+    }
+    assert!(kernels > 0);
+}
+
+#[test]
+fn a_kernel_in_a_loop_can_be_cancelled() {
+    let module = features();
+    let mut host = Host::default();
+    let p = host.put(&[0i32; 2]);
+    let cancel = std::sync::atomic::AtomicBool::new(false);
+    let launch = fakecuda::ptx::Launch {
+        kernel: module.kernel("endless").expect("it"),
+        grid: [1, 1, 1],
+        block: [1, 1, 1],
+        dynamic_shared: 0,
+        params: &p.to_le_bytes(),
+        globals: &[0; 2],
+        memory: &host,
+        fuel: u64::MAX,
+        threads: 1,
+        cancel: &cancel,
+    };
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| launch.run());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        cancel.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(run.join().expect("no panic").map_err(|f| f.kind), Err(FaultKind::Cancelled));
+    });
+}

@@ -76,7 +76,7 @@ cuda! {
             106 => 32,
             115 => pools.into(),
             // Not all are known here; those that are not are features a card may lack.
-            1..=150 => 0,
+            known if (1..=150).contains(&known) => 0,
             _ => return Err(code::INVALID_VALUE),
         })
     }

@@ -92,7 +92,8 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn new(launch: &Launch<'a>) -> Self {
         let threads: u32 = launch.block.iter().product();
-        let shared = Shared::new(launch.kernel, launch.params, launch.memory, launch.dynamic_shared);
+        let shared =
+            Shared::new(launch.kernel, launch.params, launch.memory, launch.dynamic_shared, launch.cancel);
         let warps = (0..(threads as usize).div_ceil(LANES))
             .map(|index| Warp::new(launch.kernel, index, launch.block, launch.globals))
             .collect();

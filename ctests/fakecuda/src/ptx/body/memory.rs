@@ -1,0 +1,136 @@
+//! Loads, stores and atomics.
+
+use super::*;
+
+impl<'a> Body<'_, 'a, '_> {
+    pub(super) fn memory(&mut self, parts: &[&str], guard: u16, args: &[Arg<'a>]) -> Result<bool> {
+        let (Some(ty), [first, second]) = (Self::ty(parts), args) else { return Ok(false) };
+        let store = parts[0] == "st";
+        let (value, address) = if store { (second, first) } else { (first, second) };
+        let (mut space, mut count) = (Space::Generic, 1u8);
+        for part in &parts[1..parts.len() - 1] {
+            match *part {
+                "global" => space = Space::Global,
+                "const" if !store => space = Space::Global,
+                "shared" | "shared::cta" => space = Space::Shared,
+                "local" => space = Space::Local,
+                "param" => space = Space::Param,
+                "v2" => count = 2,
+                "v4" => count = 4,
+                "nc" | "volatile" | "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "relaxed"
+                | "acquire" | "release" | "weak" | "gpu" | "cta" | "sys" => {}
+                _ => return Ok(false),
+            }
+        }
+        let Arg::Address(base, offset) = address else { return self.fail("an address expected") };
+        let (a, imm) = match base {
+            Base::Absolute => (self.constant(true, Source::Constant(0))?, *offset),
+            Base::Word(name) => match self.lookup(name) {
+                Some(Symbol::Reg(Reg::Wide(r))) => (r, *offset),
+                Some(Symbol::Reg(Reg::Narrow(r, _))) => {
+                    let Reg::Wide(full) = self.allocate(Ty::U64, 1)? else { return Ok(false) };
+                    self.emit(Op::ZeroExtend, guard, [full, r, 0, 0], 0);
+                    (full, *offset)
+                }
+                _ => {
+                    let (slot, found) = self.address_of(name, *offset, true)?;
+                    if space == Space::Param || space == Space::Generic {
+                        space = found;
+                    }
+                    if found != space {
+                        return self.fail(format!("'{name}' is not in that memory"));
+                    }
+                    (slot, 0)
+                }
+            },
+        };
+        let values: Vec<Arg<'a>> = match value {
+            Arg::List(list) => list.clone(),
+            one => vec![one.clone()],
+        };
+        if values.len() != usize::from(count) || usize::from(count) * ty.bytes() > 16 {
+            return self.fail("a vector of the wrong length");
+        }
+        let mut registers = [NONE; 4];
+        let (mut wide, mut half) = (false, false);
+        for (k, value) in values.iter().enumerate() {
+            if store {
+                (registers[k], wide) = self.read_any(value, ty)?;
+            } else if !matches!(value, Arg::Word("_")) {
+                (registers[k], wide, half) = self.written(Some(value))?;
+            }
+        }
+        let access = Access { space, width: ty.bytes() as u8, count, wide, signed: ty.signed(), half };
+        let d = if count == 1 {
+            registers[0]
+        } else {
+            self.kernel.vectors.push(registers);
+            (self.kernel.vectors.len() - 1) as u16
+        };
+        let op = match (store, space) {
+            (true, Space::Param) => return self.fail("a kernel's parameters can't be written"),
+            (true, _) => Op::St(access),
+            (false, Space::Param)
+                if count == 1
+                    && matches!(base, Base::Word(n) if !matches!(self.lookup(n), Some(Symbol::Reg(_)))) =>
+            {
+                Op::LdParam(access)
+            }
+            (false, _) => Op::Ld(access),
+        };
+        self.emit(op, guard, [d, a, 0, 0], imm);
+        Ok(true)
+    }
+
+    pub(super) fn atomic(&mut self, parts: &[&str], guard: u16, args: &[Arg<'a>]) -> Result<bool> {
+        let Some(ty) = Self::ty(parts) else { return Ok(false) };
+        let (mut space, mut f) = (Space::Generic, None);
+        for part in &parts[1..parts.len() - 1] {
+            match *part {
+                "global" => space = Space::Global,
+                "shared" | "shared::cta" => space = Space::Shared,
+                "relaxed" | "acquire" | "release" | "acq_rel" | "gpu" | "cta" | "sys" => {}
+                name => f = lane::atomic(name, ty),
+            }
+        }
+        let Some(f) = f else { return Ok(false) };
+        let (d, args) = if parts[0] == "atom" {
+            let d = if matches!(args.first(), Some(Arg::Word("_"))) {
+                NONE
+            } else {
+                self.written(args.first())?.0
+            };
+            (d, &args[1..])
+        } else {
+            (NONE, args)
+        };
+        let Some(Arg::Address(base, offset)) = args.first() else { return Ok(false) };
+        let (a, imm) = match base {
+            Base::Absolute => (self.constant(true, Source::Constant(0))?, *offset),
+            Base::Word(name) => match self.lookup(name) {
+                Some(Symbol::Reg(Reg::Wide(r))) => (r, *offset),
+                Some(Symbol::Reg(_)) => return self.fail(format!("'{name}' is no address")),
+                _ => {
+                    let (slot, found) = self.address_of(name, *offset, true)?;
+                    space = found;
+                    (slot, 0)
+                }
+            },
+        };
+        let b = match args.get(1) {
+            Some(arg) => self.read(arg, ty)?,
+            None => return Ok(false),
+        };
+        let c = match args.get(2) {
+            Some(arg) => self.read(arg, ty)?,
+            None => 0,
+        };
+        let width = ty.bytes() as u8;
+        if width < 4 {
+            return Ok(false);
+        }
+        let access = Access { space, width, count: 1, wide: ty.wide(), signed: false, half: false };
+        self.emit(Op::Atom(f, access), guard, [d, a, b, c], imm);
+        Ok(true)
+    }
+}

@@ -1,0 +1,255 @@
+//! A warp's loads, stores and atomics: each checked against the memory that is there.
+
+use super::*;
+
+impl Warp {
+    /// The memory for bytes `lo..hi` of global space, if one piece has them all.
+    #[inline(always)]
+    fn region(&self, shared: &mut Shared, lo: u64, hi: u64, store: bool) -> Option<Region> {
+        // SAFETY: the cache has an entry for each instruction.
+        let cached = unsafe { shared.cache.get_unchecked_mut(self.pc) };
+        if lo < cached.lo || hi > cached.hi {
+            let found = shared.memory.find(lo)?;
+            if hi > found.hi || store && !found.writable {
+                return None;
+            }
+            *cached = found;
+        }
+        Some(*cached)
+    }
+
+    /// Lowest and highest address of the lanes, whether they are next to each other, and
+    /// whether all are aligned to four bytes.
+    #[inline(always)]
+    fn span32(&self, ins: &Ins, m: u32) -> (u64, u64, bool, bool) {
+        // SAFETY: as in `get`.
+        let base = unsafe { &self.wide.get_unchecked(usize::from(ins.a)).0 };
+        if m == u32::MAX {
+            let (mut row, first) = (0u64, base[0]);
+            for (lane, address) in base.iter().enumerate() {
+                row |= address ^ first.wrapping_add(4 * lane as u64);
+            }
+            if row == 0 {
+                let lo = first.wrapping_add(ins.imm as u64);
+                return (lo, lo.wrapping_add(4 * LANES as u64), true, lo & 3 == 0);
+            }
+        }
+        let (mut lo, mut hi, mut low_bits) = (u64::MAX, 0, 0);
+        for lane in lanes(m) {
+            let address = base[lane].wrapping_add(ins.imm as u64);
+            lo = lo.min(address);
+            hi = hi.max(address);
+            low_bits |= address;
+        }
+        (lo, hi.saturating_add(4), false, low_bits & 3 == 0)
+    }
+
+    #[inline(always)]
+    pub(super) fn load_global32(&mut self, shared: &mut Shared, ins: &Ins, m: u32) -> Result<(), Fault> {
+        let (lo, hi, row, aligned) = self.span32(ins, m);
+        let region = if aligned { self.region(shared, lo, hi, false) } else { None };
+        let Some(region) = region else {
+            let access =
+                Access { space: Space::Global, width: 4, count: 1, wide: false, signed: false, half: false };
+            return self.touch(shared, ins, m, access, false);
+        };
+        // SAFETY: the region has all of `lo..hi`, and its host bytes are as aligned as its
+        // addresses; registers as in `get`. Other threads may write the same bytes at the same
+        // time, as on a card: what is read then is one or the other.
+        unsafe {
+            let to = self.narrow.as_mut_ptr().add(usize::from(ins.d)).cast::<u32>();
+            if row {
+                let from = region.host.add((lo - region.lo) as usize).cast::<[u32; LANES]>();
+                to.cast::<[u32; LANES]>().write(from.read());
+            } else {
+                let base = self.wide.as_ptr().add(usize::from(ins.a)).cast::<u64>();
+                for lane in lanes(m) {
+                    let at = (*base.add(lane)).wrapping_add(ins.imm as u64) - region.lo;
+                    *to.add(lane) = region.host.add(at as usize).cast::<u32>().read();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn store_global32(&mut self, shared: &mut Shared, ins: &Ins, m: u32) -> Result<(), Fault> {
+        let (lo, hi, row, aligned) = self.span32(ins, m);
+        let region = if aligned { self.region(shared, lo, hi, true) } else { None };
+        let Some(region) = region else {
+            let access =
+                Access { space: Space::Global, width: 4, count: 1, wide: false, signed: false, half: false };
+            return self.touch(shared, ins, m, access, true);
+        };
+        // SAFETY: as in `load_global32`, and the region may be written.
+        unsafe {
+            let from = self.narrow.as_ptr().add(usize::from(ins.d)).cast::<u32>();
+            if row {
+                let to = region.host.add((lo - region.lo) as usize).cast::<[u32; LANES]>();
+                to.write(from.cast::<[u32; LANES]>().read());
+            } else {
+                let base = self.wide.as_ptr().add(usize::from(ins.a)).cast::<u64>();
+                for lane in lanes(m) {
+                    let at = (*base.add(lane)).wrapping_add(ins.imm as u64) - region.lo;
+                    region.host.add(at as usize).cast::<u32>().write(*from.add(lane));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The host's bytes of one lane's access.
+    fn locate(
+        &mut self,
+        shared: &mut Shared,
+        lane: usize,
+        address: u64,
+        bytes: usize,
+        space: Space,
+        store: bool,
+    ) -> Result<*mut u8, Fault> {
+        let (space, address) = match space {
+            Space::Generic if (LOCAL_WINDOW..LOCAL_WINDOW + (1 << 32)).contains(&address) => {
+                (Space::Local, address - LOCAL_WINDOW)
+            }
+            Space::Generic if (SHARED_WINDOW..SHARED_WINDOW + (1 << 32)).contains(&address) => {
+                (Space::Shared, address - SHARED_WINDOW)
+            }
+            Space::Generic => (Space::Global, address),
+            other => (other, address),
+        };
+        let verb = if store { "write" } else { "read" };
+        if address % bytes as u64 != 0 {
+            let detail = format!("{verb} of {bytes} bytes at 0x{address:x} of {space:?} memory");
+            return Err(self.fault(shared, FaultKind::Misaligned, 1 << lane, detail));
+        }
+        let limit = match space {
+            Space::Global => {
+                let end = address.saturating_add(bytes as u64);
+                if let Some(region) = self.region(shared, address, end, store) {
+                    // SAFETY: the region has the bytes from `address` on.
+                    return Ok(unsafe { region.host.add((address - region.lo) as usize) });
+                }
+                let near = match shared.memory.find(address) {
+                    Some(region) => format!("memory there is 0x{:x}..0x{:x}", region.lo, region.hi),
+                    None => "there is no memory".into(),
+                };
+                let detail = format!("{verb} of {bytes} bytes at 0x{address:x}: {near}");
+                return Err(self.fault(shared, FaultKind::OutOfBounds, 1 << lane, detail));
+            }
+            Space::Shared => shared.shared_bytes,
+            Space::Local => self.local_bytes,
+            _ => shared.params.len(),
+        };
+        if address as usize > limit || limit - (address as usize) < bytes || (store && space == Space::Param)
+        {
+            let detail = format!("{verb} of {bytes} bytes at {address} of {limit} bytes of {space:?} memory");
+            return Err(self.fault(shared, FaultKind::OutOfBounds, 1 << lane, detail));
+        }
+        // SAFETY: checked just now against the length of each.
+        Ok(unsafe {
+            match space {
+                Space::Shared => shared.shared.as_mut_ptr().cast::<u8>().add(address as usize),
+                Space::Local => self.local.as_mut_ptr().add(lane * self.local_bytes + address as usize),
+                _ => shared.params.as_ptr().cast_mut().add(address as usize),
+            }
+        })
+    }
+
+    /// Any load or store, lane by lane.
+    pub(super) fn touch(
+        &mut self,
+        shared: &mut Shared,
+        ins: &Ins,
+        m: u32,
+        access: Access,
+        store: bool,
+    ) -> Result<(), Fault> {
+        let (width, count) = (usize::from(access.width), usize::from(access.count));
+        let single = [ins.d; 4];
+        let registers = if count == 1 { &single } else { &shared.kernel.vectors[usize::from(ins.d)] };
+        for lane in lanes(m) {
+            let address = self.get(ins.a, true, lane).wrapping_add(ins.imm as u64);
+            let at = if access.space == Space::Shared
+                && address & (width * count - 1) as u64 == 0
+                && (address as usize) < shared.shared_bytes
+                && shared.shared_bytes - address as usize >= width * count
+            {
+                // SAFETY: inside the block's shared memory.
+                unsafe { shared.shared.as_mut_ptr().cast::<u8>().add(address as usize) }
+            } else {
+                self.locate(shared, lane, address, width * count, access.space, store)?
+            };
+            for (k, &register) in registers.iter().take(count).enumerate() {
+                if register == NONE {
+                    continue;
+                }
+                // SAFETY: `locate` vouches for width * count bytes; unaligned access, since local
+                // memory is only as aligned as its own bytes.
+                unsafe {
+                    let at = at.add(k * width);
+                    if store {
+                        let value = self.get(register, access.wide, lane);
+                        match width {
+                            1 => at.write(value as u8),
+                            2 => at.cast::<u16>().write_unaligned(value as u16),
+                            4 => at.cast::<u32>().write_unaligned(value as u32),
+                            _ => at.cast::<u64>().write_unaligned(value),
+                        }
+                    } else {
+                        let value = match width {
+                            1 => at.read().into(),
+                            2 => at.cast::<u16>().read_unaligned().into(),
+                            4 => at.cast::<u32>().read_unaligned().into(),
+                            _ => at.cast::<u64>().read_unaligned(),
+                        };
+                        self.put(register, access.wide, lane, extended(value, access));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn atomic(
+        &mut self,
+        shared: &mut Shared,
+        ins: &Ins,
+        m: u32,
+        f: LaneFn,
+        access: Access,
+    ) -> Result<(), Fault> {
+        use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+        for lane in lanes(m) {
+            let address = self.get(ins.a, true, lane).wrapping_add(ins.imm as u64);
+            let at = self.locate(shared, lane, address, usize::from(access.width), access.space, true)?;
+            let (b, c) = (self.get(ins.b, access.wide, lane), self.get(ins.c, access.wide, lane));
+            // SAFETY: `locate` vouches for the bytes and their alignment.
+            let old = unsafe {
+                if access.width == 4 {
+                    let cell = AtomicU32::from_ptr(at.cast());
+                    let change = |old: u32| Some(f(old.into(), b, c) as u32);
+                    cell.fetch_update(SeqCst, SeqCst, change).unwrap_or_else(|old| old).into()
+                } else {
+                    let cell = AtomicU64::from_ptr(at.cast());
+                    cell.fetch_update(SeqCst, SeqCst, |old| Some(f(old, b, c))).unwrap_or_else(|old| old)
+                }
+            };
+            if ins.d != NONE {
+                self.put(ins.d, access.wide, lane, old);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A loaded value as the register keeps it.
+#[inline(always)]
+pub(super) fn extended(value: u64, access: Access) -> u64 {
+    if !access.signed {
+        return value;
+    }
+    let shift = 64 - 8 * u32::from(access.width);
+    let full = ((value << shift) as i64 >> shift) as u64;
+    if access.half { full & 0xffff } else { full }
+}
