@@ -90,6 +90,14 @@ pub fn out_of_bounds_is_illegal_address() {
     assert_eq!((sync(), alloc(1)), (700, Err(700)));
     let report = report(0);
     assert!(report.contains("OutOfBounds at line") && report.contains("thread [31, 0, 0]"), "{report}");
+    // Far behind it the neighbour must not begin yet.
+    assert_eq!(cu!(cuDevicePrimaryCtxReset_v2(0 => i32)), 0);
+    retain(0).expect("a new context");
+    let module = load(FEATURES).expect("the module");
+    let (p, neighbour) = (alloc(256).expect("memory"), alloc(4096).expect("memory"));
+    assert!(neighbour > p);
+    assert_eq!(one(module, "out_of_bounds", p, 32, 128), 0);
+    assert_eq!(sync(), 700);
     // Another card's memory is no memory here.
     retain(1).expect("the other card");
     let module = load(FEATURES).expect("the module");
