@@ -6,7 +6,8 @@
 //! ```
 //! Settings: `driver` (CUDA version of the driver, 12090), `pace` (million instructions a
 //! second of a card of speed 1; 0, the default: as fast as it goes), `threads` (host threads a
-//! launch, 1), `fuel` (instructions a warp may spend in loops, 2e9), `nvml` (`ok`,
+//! launch, 1), `fuel` (instructions that the warps of a block may spend in loops together, 1e8:
+//! some seconds), `nvml` (`ok`,
 //! `notloaded`, `mismatch`).
 //! Of a card: `name`, `cc`, `mem` (K, M, G, T; powers of 1024), `speed`, `uuid`, `pci`, `mode`
 //! (`default`, `exclusive`, `prohibited`), `mig` (instances), `ecc` (0 or 1), `ctx` (bytes of a
@@ -53,7 +54,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { driver: 12090, pace: 0.0, threads: 1, fuel: 2_000_000_000, nvml: 0, cards: Vec::new() }
+        Config { driver: 12090, pace: 0.0, threads: 1, fuel: 100_000_000, nvml: 0, cards: Vec::new() }
     }
 }
 

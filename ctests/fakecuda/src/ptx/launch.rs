@@ -17,7 +17,7 @@ pub struct Launch<'a> {
     /// Addresses of the module's variables.
     pub globals: &'a [u64],
     pub memory: &'a dyn Memory,
-    /// Instructions that one block may spend in loops, over all its warps.
+    /// Instructions of warps that one block may spend in loops, over all its warps.
     pub fuel: u64,
     /// Host threads to use, at most.
     pub threads: usize,
