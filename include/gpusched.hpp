@@ -75,6 +75,10 @@ class config {
   config &slots(std::uint32_t count) { return slots_ = count, *this; }
   /* Threads of the CPU device. */
   config &cpu_threads(std::uint32_t count) { return cpu_threads_ = count, *this; }
+  /* Events that a trace keeps at most, for scheduler::write_trace. */
+  config &trace_events(std::uint32_t count) { return trace_events_ = count, *this; }
+  /* File that keeps what is learned of the devices' speeds between runs. */
+  config &rates_path(std::string path) { return rates_path_ = std::move(path), *this; }
 
   sched_config_t native() const noexcept {
     sched_config_t c = sched_config_t();
@@ -82,6 +86,8 @@ class config {
     c.devices = devices_.empty() ? nullptr : devices_.c_str();
     c.slots = slots_;
     c.cpu_threads = cpu_threads_;
+    c.trace_events = trace_events_;
+    c.rates_path = rates_path_.empty() ? nullptr : rates_path_.c_str();
     return c;
   }
 
@@ -89,6 +95,8 @@ class config {
   std::string devices_;
   std::uint32_t slots_ = 0;
   std::uint32_t cpu_threads_ = 0;
+  std::uint32_t trace_events_ = 0;
+  std::string rates_path_;
 };
 
 /* What the scheduler is told of a task; the fields are those of sched_task_desc_t. */
@@ -376,6 +384,14 @@ class scheduler {
     checked(sched_stats(handle_, &s));
     return s;
   }
+  sched_progress_t progress() const {
+    sched_progress_t p = sched_progress_t();
+    p.size = sizeof p;
+    checked(sched_progress(handle_, &p));
+    return p;
+  }
+  /* Writes what ran where and when, as sched_trace_write does; needs config::trace_events. */
+  void write_trace(const std::string &path) const { checked(sched_trace_write(handle_, path.c_str())); }
 
  private:
   explicit scheduler(sched_t *handle) noexcept : handle_(handle) {}

@@ -1,5 +1,6 @@
 """The Python package over the real library."""
 
+import contextlib
 import gc
 import logging
 import os
@@ -135,6 +136,15 @@ class Orders(unittest.TestCase):
 
         with self.assertRaises(gpusched.GpuschedError) as late:
             self.scheduler.submit(until_asked, deadline=0.02).wait(timeout=20)
+        self.assertEqual(late.exception.name, "SCHED_E_DEADLINE")
+
+        def raises(exec: gpusched.Exec) -> None:
+            with contextlib.suppress(gpusched.Cancelled):
+                until_asked(exec)
+            raise ValueError("asked to stop")
+
+        with self.assertRaises(gpusched.GpuschedError) as late:
+            self.scheduler.submit(raises, deadline=0.02).wait(timeout=20)
         self.assertEqual(late.exception.name, "SCHED_E_DEADLINE")
 
         def commits(exec: gpusched.Exec) -> int:

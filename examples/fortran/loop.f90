@@ -15,7 +15,7 @@ contains
     type(c_ptr), value :: user
     integer(c_int32_t) :: status
     integer(c_int64_t) :: i
-    status = SCHED_E_DEVICE
+    status = SCHED_E_ARGUMENT
     if (exec%task == 0 .or. c_associated(user)) return
     do i = begin, end - 1
       squares(i) = real(i, c_double)**2

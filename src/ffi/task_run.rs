@@ -43,14 +43,15 @@ pub struct sched_exec_t {
 
 /// The code of a task. It returns 0 when it is done, and otherwise a number that says what to do:
 ///
-/// - SCHED_CANCELLED: it has stopped before it was done. The task ends as cancelled; one that was asked to stop
-///   by its deadline fails with SCHED_E_DEADLINE.
+/// - SCHED_CANCELLED: it has stopped before it was done. The task ends as cancelled.
 /// - SCHED_E_MEMORY: memory of the device was short. It is tried again, alone on the device, then on other
 ///   devices, then after a while; in the end it fails with SCHED_E_MEMORY.
 /// - SCHED_E_DEVICE: the device's context is of no use any more (a sticky error). The context is made
 ///   anew, and the task tried elsewhere; the second time it fails with SCHED_E_DEVICE.
 /// - anything else: the task has failed with SCHED_E_CALLBACK, or is tried again if `retries` are left; its
 ///   words name the number.
+///
+/// Where it was asked to stop by its deadline, the first and the last of these are SCHED_E_DEADLINE.
 ///
 /// Called on a thread of the library with a stack of 8 MiB, so `user` is used from there. It may call any
 /// function of the library, also wait for other tasks. It should return. On Linux on x86-64 an exception,

@@ -606,7 +606,8 @@ impl Core {
             .collect();
         let kinds = kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
         let kinds = if kinds.is_empty() { "any".into() } else { kinds };
-        let why = format!("its mask {:#x} and backend ({kinds}) allow none of: {}", mask.0, there.join(", "));
+        let mask = if mask.0 == u64::MAX { "(any)".into() } else { format!("{:#x}", mask.0) };
+        let why = format!("its mask {mask} and backend ({kinds}) allow none of: {}", there.join(", "));
         Error::NoDevice { what, why }
     }
 

@@ -137,8 +137,9 @@ impl Core {
             (Error::Cancelled, Some(failure)) => failure,
             (error, _) => error,
         };
+        // Asked to stop by its deadline: its code says so with whatever number it likes.
         let error = match (run.watched, error) {
-            (Watched::Stopping(_), Error::Cancelled) => Error::Deadline {
+            (Watched::Stopping(_), Error::Cancelled | Error::Callback { .. }) => Error::Deadline {
                 what: entry.name(),
                 limit_s: entry.deadline.unwrap_or(took).as_secs_f64(),
                 device: self.devices[index].info.label(),

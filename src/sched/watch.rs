@@ -98,8 +98,10 @@ impl Core {
             let name = entry.name();
             run.watched = Watched::Stopping(now.saturating_add(deadline.max(GRACE)));
             entry.signal.stop(attempt);
-            let text =
-                format!("{name} has run for {:.1} s on {place}, and is asked to stop", ran.as_secs_f64());
+            let text = format!(
+                "{name} has run for {} s on {place}, and is asked to stop",
+                ran.as_millis() as f64 / 1e3
+            );
             return self.note(Level::Warn, index, text);
         }
         run.watched = Watched::Late;

@@ -95,16 +95,28 @@ class Task(Generic[Result]):
 class Scheduler:
     """Runs tasks on the devices that it was given; closed when the `with` block ends.
 
-    `devices` as in GPUSCHED_DEVICES, which counts without it; `slots`: tasks at a time on a device.
+    `devices` as in GPUSCHED_DEVICES, which counts without it; `slots`: tasks at a time on a device;
+    `trace_events`: how many events are kept for `write_trace`; `rates_path`: a file that keeps what is learned of
+    the devices' speeds between runs.
     """
 
-    def __init__(self, devices: str | None = None, slots: int = 0, cpu_threads: int = 0) -> None:
+    def __init__(
+        self,
+        devices: str | None = None,
+        slots: int = 0,
+        cpu_threads: int = 0,
+        trace_events: int = 0,
+        rates_path: str | os.PathLike[str] | None = None,
+    ) -> None:
         self._handle: int | None = None
         self._pid = os.getpid()
         self._ordered: dict[int, Task[Any]] = {}
         config = _abi.sched_config_t(size=sizeof(_abi.sched_config_t), slots=slots, cpu_threads=cpu_threads)
+        config.trace_events = trace_events
         if devices is not None:
             config.devices = devices.encode()
+        if rates_path is not None:
+            config.rates_path = os.fsencode(rates_path)
         made = c_void_p()
         check(lib.sched_create(byref(config), byref(made)))
         self._own(made.value)
@@ -255,6 +267,16 @@ class Scheduler:
         answer = _abi.sched_stats_t(size=sizeof(_abi.sched_stats_t))
         check(lib.sched_stats(self._raw, byref(answer)))
         return answer
+
+    @property
+    def progress(self) -> _abi.sched_progress_t:
+        answer = _abi.sched_progress_t(size=sizeof(_abi.sched_progress_t))
+        check(lib.sched_progress(self._raw, byref(answer)))
+        return answer
+
+    def write_trace(self, path: str | os.PathLike[str]) -> None:
+        """Writes what ran where and when as a Chrome trace; needs `trace_events`."""
+        check(lib.sched_trace_write(self._raw, os.fsencode(path)))
 
     def close(self) -> None:
         """Cancels what has not run, asks what runs to stop, and waits for it."""

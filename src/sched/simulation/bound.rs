@@ -1,14 +1,14 @@
 //! What no schedule can beat.
 
-use super::scenario::Scenario;
+use super::scenario::{FaultKind, Scenario, SimDevice};
 
 /// The larger of two times: when all slots of all devices together could have done all work, each device
-/// until it is lost; and what the longest task takes on the fastest device. Infinite if all devices
+/// until it is lost and at the best speed that it ever has; and what the longest task takes on the fastest device. Infinite if all devices
 /// are lost before the work could be done.
 pub fn lower_bound(scenario: &Scenario) -> f64 {
     let work: f64 = scenario.tasks.iter().map(|task| task.work).sum();
     let longest = scenario.tasks.iter().map(|task| task.work).fold(0.0, f64::max);
-    let fastest = scenario.devices.iter().map(|device| device.speed).fold(0.0, f64::max);
+    let fastest = scenario.devices.iter().map(best).fold(0.0, f64::max);
     let mut ends: Vec<f64> = scenario.devices.iter().filter_map(|device| device.fail_at).collect();
     ends.push(f64::INFINITY);
     ends.sort_by(f64::total_cmp);
@@ -16,7 +16,7 @@ pub fn lower_bound(scenario: &Scenario) -> f64 {
     for end in ends {
         let alive =
             scenario.devices.iter().filter(|device| device.fail_at.is_none_or(|fail_at| fail_at >= end));
-        let speed: f64 = alive.map(|device| device.speed * f64::from(device.slots)).sum();
+        let speed: f64 = alive.map(|device| best(device) * f64::from(device.slots)).sum();
         let needed = if speed > 0.0 { (work - done) / speed } else { f64::INFINITY };
         if time + needed <= end {
             return (time + needed).max(longest / fastest);
@@ -27,9 +27,22 @@ pub fn lower_bound(scenario: &Scenario) -> f64 {
     f64::INFINITY
 }
 
+/// A fault may also make a device faster than it was at first.
+fn best(device: &SimDevice) -> f64 {
+    let mut faults: Vec<_> = device.faults.iter().collect();
+    faults.sort_by(|a, b| a.at.total_cmp(&b.at));
+    let speeds = faults.iter().scan(device.speed, |speed, fault| {
+        if let FaultKind::Slow { factor } = fault.kind {
+            *speed *= factor;
+        }
+        Some(*speed)
+    });
+    speeds.fold(device.speed, f64::max)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{SimDevice, SimTask};
+    use super::super::{Fault, SimDevice, SimTask};
     use super::*;
 
     fn world(speeds: &[f64], works: &[f64]) -> Scenario {
@@ -44,6 +57,14 @@ mod tests {
     fn all_work_over_all_speed_or_the_longest_on_the_fastest() {
         assert_eq!(lower_bound(&world(&[2.0, 1.0], &[3.0, 3.0, 3.0])), 3.0);
         assert_eq!(lower_bound(&world(&[2.0, 1.0], &[9.0, 1.0])), 4.5);
+    }
+
+    #[test]
+    fn a_device_counts_with_its_best_speed() {
+        let mut world = world(&[1.0], &[6.0, 6.0]);
+        let slow = |at, factor| Fault { at, kind: FaultKind::Slow { factor } };
+        world.devices[0].faults = vec![slow(2.0, 8.0), slow(1.0, 0.5)];
+        assert_eq!(lower_bound(&world), 3.0);
     }
 
     #[test]
