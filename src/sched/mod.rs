@@ -7,6 +7,7 @@
 
 mod cache;
 mod common;
+mod copies;
 mod crew;
 mod eta;
 mod fork;
@@ -15,7 +16,9 @@ mod life;
 mod light;
 mod ordered;
 mod park;
+mod parts;
 mod placement;
+mod plan;
 mod policy;
 mod process;
 mod progress;

@@ -19,8 +19,10 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::policy::{GAIN, HORIZON, LATE, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, is_odd, remaining};
-use super::state::{Core, Entry, Running, Watched};
+use super::parts::{Entry, Running, Watched};
+use super::plan::Plan;
+use super::policy::{HORIZON, LATE, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining};
+use super::state::Core;
 use super::task::{DeviceMask, Job, Role, State, Task, TaskId, Told};
 use crate::error::{Error, Result};
 
@@ -35,8 +37,8 @@ pub struct Assignment {
 }
 
 /// Looks whether tasks fit a device now, and remembers those that did not.
-struct Fitting<'a> {
-    index: usize,
+pub struct Fitting<'a> {
+    pub index: usize,
     free_bytes: &'a dyn Fn() -> u64,
     free: Option<u64>,
     passed: Vec<TaskId>,
@@ -49,7 +51,7 @@ impl Fitting<'_> {
     /// What is free now is asked only when something of ours runs on the device. When nothing does, a
     /// task starts whatever other processes have taken: waiting for them could last for ever, and
     /// its own error will tell the numbers.
-    fn try_on(&mut self, core: &Core, id: TaskId, entry: &Entry) -> Option<TaskId> {
+    pub fn try_on(&mut self, core: &Core, id: TaskId, entry: &Entry) -> Option<TaskId> {
         if self.spoken_for.contains(&id) {
             return None;
         }
@@ -277,65 +279,8 @@ impl Core {
         (0..self.devices.len()).filter(move |&index| may.contains(index))
     }
 
-    /// A copy of something that runs elsewhere and should end earlier here: where that gains the most.
-    fn second_copy(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
-        let index = fitting.index;
-        let mut best: Option<(f64, TaskId)> = None;
-        for run in self.devices.iter().flat_map(|device| &device.running) {
-            let Ok(entry) = self.tasks.get(run.id) else { continue };
-            let gain = self.may_copy(entry, run.id, index).then(|| self.gain(now, index, run.id, entry));
-            if let Some(gain) = gain.flatten().filter(|&gain| gain > 0.0)
-                && best.is_none_or(|(most, _)| gain > most)
-            {
-                best = Some((gain, run.id));
-            }
-        }
-        let (_, id) = best?;
-        let entry = self.tasks.get(id).ok()?;
-        fitting.try_on(self, id, entry)
-    }
-
-    fn may_copy(&self, entry: &Entry, id: TaskId, index: usize) -> bool {
-        entry.idempotent
-            && entry.copies > 0
-            && entry.job.is_some()
-            && !entry.signal.is_cancelled()
-            && !self.ready.contains_key(&entry.rank)
-            && !entry.avoided.contains(index)
-            && self.may_begin(entry, id, index)
-    }
-
-    /// Seconds that a copy here should gain. As long as one attempt is not yet odd, the others may be on bad devices, and
-    /// it takes here what was told. When all are odd it is the task, and takes as much longer everywhere.
-    fn gain(&self, now: Duration, index: usize, id: TaskId, entry: &Entry) -> Option<f64> {
-        let told = entry.work.is_some();
-        let here = self.rates.seconds(entry.class, index, entry.work)?;
-        let runs = self.devices.iter().enumerate().flat_map(|(other, device)| {
-            let runs = device.running.iter().filter(|run| run.id == id && run.watched != Watched::Lost);
-            runs.map(move |run| {
-                let elapsed = now.saturating_sub(run.since).as_secs_f64();
-                Some((self.expected(other, run)?, elapsed))
-            })
-        });
-        let runs: Vec<(f64, f64)> = runs.collect::<Option<_>>()?;
-        // A third copy is for a device that is much faster than those of the first two.
-        if runs.len() > 1 && runs.iter().any(|&(expected, _)| NEAR * here > expected) {
-            return None;
-        }
-        let soonest = |left: &dyn Fn(f64, f64) -> f64| {
-            runs.iter().map(|&(expected, elapsed)| left(expected, elapsed)).fold(f64::INFINITY, f64::min)
-        };
-        if runs.len() < 2 || runs.iter().any(|&(expected, elapsed)| !is_odd(expected, elapsed, told)) {
-            return Some(GAIN * soonest(&|expected, elapsed| remaining(expected, elapsed, told)) - here);
-        }
-        let whole =
-            |&(expected, elapsed): &(f64, f64)| (elapsed + remaining(expected, elapsed, told)) / expected;
-        let excess = runs.iter().map(whole).fold(1.0, f64::max);
-        Some(soonest(&|expected, elapsed| expected * excess - elapsed) - here * excess)
-    }
-
     /// How long a task should take on a device; `None`: nothing is known of the device.
-    fn seconds(&self, entry: &Entry, index: usize) -> Option<f64> {
+    pub fn seconds(&self, entry: &Entry, index: usize) -> Option<f64> {
         self.rates.seconds(entry.class, index, entry.work).map(|seconds| seconds * entry.excess)
     }
 
@@ -350,7 +295,7 @@ impl Core {
     }
 
     /// When a slot should be free, for a plan. One that works on a range may be there for long.
-    fn lane(&self, now: Duration, index: usize, run: &Running) -> f64 {
+    pub fn lane(&self, now: Duration, index: usize, run: &Running) -> f64 {
         let unknown = if run.role == Role::Task { 0.0 } else { f64::INFINITY };
         self.left(now, index, run).unwrap_or(unknown)
     }
@@ -469,85 +414,5 @@ impl Core {
         let usual = self.rates.usual(entry.class)?;
         let expected = self.rates.seconds(entry.class, index, entry.work)?;
         Duration::try_from_secs_f64(LATE * usual * expected).ok()
-    }
-}
-
-/// Where a task would go.
-struct Place {
-    device: usize,
-    lane: usize,
-    end: f64,
-    /// What the device has to do besides.
-    load: usize,
-    begins_now: bool,
-}
-
-/// When each slot of each device should be free, in seconds from now.
-struct Plan {
-    lanes: Vec<Vec<f64>>,
-    /// How much memory of each device is free from when on: now, and after each that runs there.
-    free: Vec<Vec<(f64, u64)>>,
-}
-
-impl Plan {
-    fn new(core: &Core, now: Duration) -> Self {
-        let lanes = core.devices.iter().enumerate().map(|(index, device)| {
-            if device.retired.is_some() {
-                return Vec::new();
-            }
-            let mut lanes: Vec<f64> = device.running.iter().map(|run| core.lane(now, index, run)).collect();
-            let closed =
-                device.poisoned || device.hold.is_some() || device.running.iter().any(|run| run.alone);
-            let open = if closed { lanes.iter().copied().fold(0.0, f64::max) } else { 0.0 };
-            lanes.resize(lanes.len().max(device.capacity(now)), 0.0);
-            // Nothing begins before all that runs has ended.
-            lanes.iter_mut().for_each(|lane| *lane = lane.max(open));
-            // More than may run at a time: those that end first make no room.
-            lanes.sort_by(f64::total_cmp);
-            lanes
-        });
-        let free = core.devices.iter().enumerate().map(|(index, device)| {
-            let mut bytes = device.ledger.limit() - device.ledger.leased();
-            let mut runs: Vec<(f64, u64)> =
-                device.running.iter().map(|run| (core.lane(now, index, run), run.lease.bytes())).collect();
-            runs.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let mut free = vec![(0.0, bytes)];
-            for (end, more) in runs {
-                bytes += more;
-                free.push((end, bytes));
-            }
-            free
-        });
-        Plan { lanes: lanes.collect(), free: free.collect() }
-    }
-
-    /// When a device should have so much memory.
-    fn has_memory(&self, device: usize, bytes: u64) -> Option<f64> {
-        self.free[device].iter().find(|&&(_, free)| bytes <= free).map(|&(from, _)| from)
-    }
-
-    /// Where the task should end first, of the devices of which something is known.
-    fn place(&self, core: &Core, entry: &Entry, may: DeviceMask) -> Option<Place> {
-        let mut best: Option<Place> = None;
-        for (device, lanes) in self.lanes.iter().enumerate() {
-            if !may.contains(device) {
-                continue;
-            }
-            let Some(seconds) = core.seconds(entry, device) else { continue };
-            let first = lanes.iter().copied().enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b));
-            let Some((lane, free)) = first else { continue };
-            let Some(memory) = self.has_memory(device, entry.device_bytes) else { continue };
-            let free = free.max(memory);
-            let end = free + seconds;
-            let load = lanes.iter().filter(|&&free| free > 0.0).count();
-            if best.as_ref().is_none_or(|best| (end, load) < (best.end, best.load)) {
-                best = Some(Place { device, lane, end, load, begins_now: free <= 0.0 });
-            }
-        }
-        best
-    }
-
-    fn occupy(&mut self, place: &Place) {
-        self.lanes[place.device][place.lane] = place.end;
     }
 }

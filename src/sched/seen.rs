@@ -8,9 +8,10 @@ use log::Level;
 
 use super::cache::{self, Cache, Entries, Known, Store};
 use super::common::Shared;
+use super::parts::{Device, Running, Watched};
 use super::progress::{Progress, Underway};
 use super::scheduler::Scheduler;
-use super::state::{Core, Device, Running, Watched};
+use super::state::Core;
 use super::tally::Tally;
 use super::task::{Role, TaskId};
 use super::teller::Teller;

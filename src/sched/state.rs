@@ -6,7 +6,7 @@
 //! | file | what it changes |
 //! |---|---|
 //! | `state.rs` | a task comes, becomes ready, ends, is cancelled; a device is retired |
-//! | `placement.rs` | a task begins on a device |
+//! | `placement.rs` | a task begins on a device; `plan.rs` and `copies.rs` look where it should |
 //! | `verdict.rs` | an attempt is over: what becomes of the task and of the device |
 //! | `watch.rs` | time passes: deadlines, pauses, ageing |
 //!
@@ -23,16 +23,14 @@ use std::time::Duration;
 
 use log::Level;
 
+use super::parts::{Counts, Device, Ended, Entry};
 use super::policy::Rank;
 use super::rates::Rates;
 use super::registry::{LIGHT, Registry};
 use super::seen::Seen;
-use super::settings::AUTO_SLOTS;
-use super::slots::Search;
-use super::task::{DeviceMask, Job, Role, State, Task, TaskId, Told, Wait};
+use super::task::{DeviceMask, Role, State, Task, TaskId, Wait};
 use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::{Error, Result};
-use crate::memory::{Lease, Ledger};
 
 pub struct Core {
     pub tasks: Registry<Entry>,
@@ -57,231 +55,6 @@ pub struct Core {
     pub seen: Seen,
     /// When the waiting times of the ready tasks were last looked at.
     pub aged: Duration,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Guests {
-    pub submitted: u64,
-    pub queued: u64,
-    pub running: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Counts {
-    /// Invitations to ranges among the submitted, the queued and the running; in no other number.
-    pub guests: Guests,
-    pub queued: u64,
-    pub running: u64,
-    pub done: u64,
-    pub failed: u64,
-    pub cancelled: u64,
-    pub retried: u64,
-    pub copies: u64,
-}
-
-pub struct Device {
-    pub info: DeviceInfo,
-    pub ledger: Arc<Ledger>,
-    pub slots: u32,
-    /// Looks for the best number of slots, if nobody has told one.
-    pub search: Option<Search>,
-    /// No more than this many start until then: it was short of something.
-    pub throttle: Option<(u32, Duration)>,
-    /// Slots whose tasks wait for other tasks: as many others may run meanwhile.
-    pub waiting: u32,
-    pub running: Vec<Running>,
-    /// Tasks that are not planned may run here now; told by who asks for a task.
-    pub light: bool,
-    /// Nothing but this task starts here, so that it gets its memory at last.
-    pub hold: Option<TaskId>,
-    /// How often its context was made; a queue of an older one is to be opened again.
-    pub context: u32,
-    /// Nothing starts until what runs has left the context.
-    pub poisoned: bool,
-    /// Tasks that have poisoned it and were not found guilty.
-    pub strikes: Vec<TaskId>,
-    /// Tasks found guilty here since one ended well.
-    pub convictions: u32,
-    pub retired: Option<String>,
-    /// When a task last began here.
-    pub begun: Duration,
-    pub done: u64,
-    pub failed: u64,
-    pub busy: Duration,
-}
-
-/// An attempt that runs on a device.
-pub struct Running {
-    pub id: TaskId,
-    pub attempt: u32,
-    pub slot: u32,
-    pub label: String,
-    pub bytes: u64,
-    pub since: Duration,
-    pub class: u32,
-    pub role: Role,
-    pub work: Option<f64>,
-    /// Given back when this is dropped.
-    pub lease: Lease,
-    /// Something else of ours has run on the device meanwhile.
-    pub company: bool,
-    /// The task has asked to be alone.
-    pub alone: bool,
-    pub watched: Watched,
-}
-
-impl Running {
-    pub fn new(
-        id: TaskId,
-        entry: &Entry,
-        now: Duration,
-        lease: Lease,
-        company: bool,
-        watched: Watched,
-    ) -> Self {
-        Running {
-            id,
-            attempt: entry.attempts,
-            slot: entry.slot,
-            label: entry.label.clone(),
-            bytes: entry.device_bytes,
-            since: now,
-            class: entry.class,
-            role: entry.role,
-            work: entry.work,
-            lease,
-            company,
-            alone: entry.alone,
-            watched,
-        }
-    }
-}
-
-/// How late an attempt is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Watched {
-    /// Until this moment it is in time. `None`: nobody can tell.
-    InTime(Option<Duration>),
-    /// It was reported late, and left in peace.
-    Late,
-    /// It was asked to stop, and has until then to return.
-    Stopping(Duration),
-    /// It does not return. Its device is retired, and nobody waits for it.
-    Lost,
-}
-
-pub struct Entry {
-    pub job: Option<Arc<dyn Job>>,
-    pub label: String,
-    pub device_bytes: u64,
-    pub work: Option<f64>,
-    /// So many times longer than its work tells it seems to take; 1 until it is late.
-    pub excess: f64,
-    /// It was late where no other device comes near, and was asked to begin anew.
-    pub begun_anew: bool,
-    pub class: u32,
-    pub role: Role,
-    pub deadline: Option<Duration>,
-    pub devices: DeviceMask,
-    pub backends: Vec<BackendKind>,
-    pub detached: bool,
-    pub idempotent: bool,
-    pub signal: Arc<Told>,
-    pub rank: Rank,
-    pub arrival: u64,
-    pub state: State,
-    /// Tasks that have to end well first.
-    pub behind: Vec<TaskId>,
-    /// Tasks that come after this one.
-    pub followers: Vec<TaskId>,
-    pub retries: u32,
-    pub attempts: u32,
-    /// Attempts that run now.
-    pub copies: u32,
-    pub device: Option<usize>,
-    pub slot: u32,
-    pub passed: u32,
-    /// Priorities gained by waiting.
-    pub raised: u32,
-    /// Contexts that it may have poisoned.
-    pub poisoned: u32,
-    /// Devices that were lost while it ran there.
-    pub lost: u32,
-    /// Devices without memory enough for it, lately.
-    pub refused: DeviceMask,
-    /// Devices where an attempt failed: another is better, if there is one.
-    pub avoided: DeviceMask,
-    pub pauses: u32,
-    pub alone: bool,
-    /// How a copy failed while another was still running.
-    pub failure: Option<Error>,
-    pub since: Duration,
-    pub queued: Duration,
-    pub ran: Duration,
-}
-
-/// A task that is over, and whose job is to be dropped before anybody may know.
-pub struct Ended {
-    pub id: TaskId,
-    pub job: Arc<dyn Job>,
-    pub outcome: Result<()>,
-}
-
-impl Entry {
-    pub fn name(&self) -> String {
-        if self.label.is_empty() { "the task".into() } else { format!("task '{}'", self.label) }
-    }
-
-    fn allows(&self, index: usize, device: &Device) -> bool {
-        device.retired.is_none()
-            && self.devices.contains(index)
-            && (self.backends.is_empty() || self.backends.contains(&device.info.backend))
-            && self.device_bytes <= device.ledger.limit()
-    }
-}
-
-impl Device {
-    fn new(info: DeviceInfo, slots: u32) -> Self {
-        let search = (slots == AUTO_SLOTS).then(Search::new);
-        let slots = if search.is_some() { 1 } else { slots };
-        Device {
-            ledger: Ledger::new(info.total_bytes),
-            info,
-            slots,
-            search,
-            throttle: None,
-            waiting: 0,
-            running: Vec::new(),
-            light: false,
-            hold: None,
-            context: 0,
-            poisoned: false,
-            strikes: Vec::new(),
-            convictions: 0,
-            retired: None,
-            begun: Duration::ZERO,
-            done: 0,
-            failed: 0,
-            busy: Duration::ZERO,
-        }
-    }
-
-    /// How many may run at a time.
-    pub fn capacity(&self, now: Duration) -> usize {
-        let slots = match self.throttle {
-            Some((slots, until)) if now < until => slots.min(self.slots),
-            _ => self.slots,
-        };
-        (slots + self.waiting) as usize
-    }
-
-    /// Whether anything could begin here.
-    pub fn has_room(&self, now: Duration) -> bool {
-        self.retired.is_none()
-            && !self.poisoned
-            && !self.running.iter().any(|run| run.alone)
-            && self.running.len() < self.capacity(now)
-    }
 }
 
 impl Core {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::state::{Core, Counts};
+use super::parts::Counts;
+use super::state::Core;
 use super::task::{State, TaskId, TaskInfo};
 use crate::device::DeviceInfo;
 use crate::error::Result;

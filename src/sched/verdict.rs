@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use log::Level;
 
+use super::parts::{Running, Watched};
 use super::policy::{CONVICTIONS, PAUSES, THROTTLE};
-use super::state::{Core, Running, Watched};
+use super::state::Core;
 use super::task::{DeviceMask, Role, State, TaskId};
 use super::trace::Ending;
 use crate::error::{DeviceFault, Error, Result};

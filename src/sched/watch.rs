@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use log::Level;
 
+use super::parts::{Device, Watched};
 use super::policy::{AGEING, GRACE, remaining};
-use super::state::{Core, Device, Watched};
+use super::state::Core;
 use super::task::TaskId;
 use crate::error::Error;
 

@@ -10,7 +10,8 @@ use super::report::{DeviceReport, Event, EventKind, Report};
 use super::scenario::{FaultKind, Scenario};
 use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
 use crate::error::{DeviceFault, Error, Result};
-use crate::sched::state::{Core, Ended};
+use crate::sched::parts::Ended;
+use crate::sched::state::Core;
 use crate::sched::task::{Exec, State, Task, TaskId, Told, Wait};
 use crate::sched::verdict::Attempt;
 
