@@ -200,7 +200,7 @@ impl Shared {
         if one && self.crew.lot.awake() <= self.spinners_most() {
             let begin = self.clock();
             while found.is_none() && self.clock() - begin < SPIN {
-                for _ in 0..16 {
+                for _ in 0..4 {
                     std::hint::spin_loop();
                 }
                 found = look();

@@ -285,7 +285,7 @@ fn spin(shared: &Shared, me: &Me) -> bool {
     }
     let begin = shared.clock();
     loop {
-        for _ in 0..16 {
+        for _ in 0..4 {
             std::hint::spin_loop();
         }
         if is_anything(shared, me) || may_have_to_go(shared, me) {
