@@ -322,6 +322,7 @@ static void schedulers(void) {
   section("schedulers and devices");
   row("out NULL", sched_create(NULL, NULL), SCHED_E_ARGUMENT, "out is NULL");
   row("size never set", (c.config.size = 0, create()), SCHED_E_ARGUMENT, "size of sched_config_t is 0");
+  row("size in the middle of a field", (c.config.size = 17, create()), SCHED_E_ARGUMENT, "size of sched_config_t is 17");
   row("size shorter than itself", (c.config.size = 4, create()), SCHED_E_ARGUMENT, "size of sched_config_t is 4");
   row("longer struct, tail set", (c.config.size = sizeof c, c.tail[31] = 1, create()), SCHED_E_TOO_NEW, "newer");
   row("longer struct, tail zero", (c.config.size = sizeof c, create()), SCHED_OK, "");

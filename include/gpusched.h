@@ -657,10 +657,11 @@ sched_status_t sched_drain(struct sched_t *s,
 // have been called when it returns, waiting calls of other threads return, and the handle is stale.
 // A handle of sched_default is given back, and its scheduler ends with the last. NULL: nothing to do.
 //
-// It waits as long as a task's code runs; for code that may never return see sched_shutdown.
+// It waits as long as a task's code runs; for code that may never return see sched_shutdown. It does not
+// wait for an attempt that was given up after its deadline: should its code return one day, `drop` is called then.
 //
 // Errors: SCHED_E_STALE for a handle that was destroyed before; SCHED_E_DEADLOCK from inside a task
-// of the same scheduler, which then goes on as before.
+// or a `drop` of the same scheduler, which then goes on as before.
 sched_status_t sched_destroy(struct sched_t *s);
 
 // As sched_destroy, but SCHED_PENDING when the time is up and some task's code has not returned. Then the

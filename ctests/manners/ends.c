@@ -19,6 +19,40 @@ static void exit_in_task(void) {
   failures = 1;
 }
 
+static sched_t *global;
+
+static void destroys_global(void) {
+  if (sched_destroy(global) != SCHED_E_DEADLOCK) _exit(1);
+}
+
+/* The runner expects 42. */
+static void exit_in_task_destroys(void) {
+  global = scheduler(1);
+  atexit(destroys_global);
+  submitted(global, exits, NULL);
+  sched_wait_all(global, SCHED_FOREVER);
+  failures = 1;
+}
+
+static void drop_destroys(void *user) {
+  (void)user;
+  check(sched_destroy(global) == SCHED_E_DEADLOCK, "destroy in a drop");
+  dropped++;
+}
+
+static void destroy_in_drop(void) {
+  sched_task_desc_t desc = task(counts, &ran);
+  sched_task_t id;
+  desc.drop = drop_destroys;
+  global = scheduler(1);
+  submitted(global, lasts, NULL);
+  check(sched_submit(global, &desc, &id) == SCHED_OK, "submit");
+  check(sched_cancel(global, id) == SCHED_OK && dropped == 1, "a drop on the thread that cancels");
+  desc.priority = 1;
+  check(sched_submit(global, &desc, &id) == SCHED_OK, "submit");
+  check(sched_destroy(global) == SCHED_OK && dropped == 2, "a drop on the thread that destroys");
+}
+
 /* Two tasks run, and a hundred are queued behind them. */
 static void busy(void) {
   sched_t *s = scheduler(2);
@@ -80,6 +114,21 @@ static void shutdown_while_hanging(void) {
   check(sched_wait(s, queued, SCHED_FOREVER) == SCHED_CANCELLED, "what was queued");
 }
 
+static int32_t never_returns(const sched_exec_t *exec, void *user) {
+  (void)exec, (void)user;
+  for (;;) pause();
+}
+
+static void destroy_after_giving_up(void) {
+  sched_t *s = scheduler(2);
+  sched_task_desc_t desc = task(never_returns, NULL);
+  sched_task_t id;
+  desc.deadline_ns = 1000000;
+  check(sched_submit(s, &desc, &id) == SCHED_OK, "submit");
+  check(sched_wait(s, id, SCHED_FOREVER) == SCHED_E_DEADLINE, "it is given up after ten seconds");
+  check(sched_destroy(s) == SCHED_OK, "destroy");
+}
+
 int main(int argc, char **argv) {
   const struct named cases[] = {
       {"exit_in_task", exit_in_task},
@@ -88,6 +137,9 @@ int main(int argc, char **argv) {
       {"create_again", create_again},
       {"submit_after_destroy", submit_after_destroy},
       {"shutdown_while_hanging", shutdown_while_hanging},
+      {"exit_in_task_destroys", exit_in_task_destroys},
+      {"destroy_in_drop", destroy_in_drop},
+      {"destroy_after_giving_up", destroy_after_giving_up},
   };
   return run_case(argc, argv, cases, sizeof cases / sizeof *cases);
 }

@@ -35,7 +35,8 @@ unsafe fn size_of_theirs<T: Growing>(at: *const T) -> Result<usize> {
     }
     // SAFETY: not NULL, and every struct of the API begins with its size. It may lie unaligned.
     let size = unsafe { at.cast::<usize>().read_unaligned() };
-    if !(size_of::<usize>()..=LARGEST).contains(&size) {
+    // What a C compiler gives is a multiple of the alignment: a size in the middle of a field was never set.
+    if !(size_of::<usize>()..=LARGEST).contains(&size) || size % align_of::<T>() != 0 {
         let accepted = format!("sizeof({}), which is {} here, set by the caller", T::NAME, size_of::<T>());
         return Err(Error::argument(format!("size of {}", T::NAME), size, accepted));
     }

@@ -220,10 +220,11 @@ pub unsafe extern "C" fn sched_drain(s: *mut sched_t, timeout_ns: i64) -> sched_
 /// have been called when it returns, waiting calls of other threads return, and the handle is stale.
 /// A handle of sched_default is given back, and its scheduler ends with the last. NULL: nothing to do.
 ///
-/// It waits as long as a task's code runs; for code that may never return see sched_shutdown.
+/// It waits as long as a task's code runs; for code that may never return see sched_shutdown. It does not
+/// wait for an attempt that was given up after its deadline: should its code return one day, `drop` is called then.
 ///
 /// Errors: SCHED_E_STALE for a handle that was destroyed before; SCHED_E_DEADLOCK from inside a task
-/// of the same scheduler, which then goes on as before.
+/// or a `drop` of the same scheduler, which then goes on as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_destroy(s: *mut sched_t) -> sched_status_t {
     guard(|| end(s, None))

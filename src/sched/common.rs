@@ -1,5 +1,6 @@
 //! What the threads of a scheduler share, and what each does after a change of the plan.
 
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -212,7 +213,7 @@ impl Shared {
                 log::log!(level, "{text}");
             }
             let ended = ended.map(|Ended { id, job, outcome }| {
-                discard(job);
+                self.discard(job);
                 (id, outcome)
             });
             book = self.lock();
@@ -394,7 +395,7 @@ impl Shared {
                 self.hand_over(slot, id, code, failed);
             }
             Err(_) => {
-                discard(code);
+                self.discard(code);
                 self.light.count_end(None, &Err(failed.error));
                 self.count_ended(None, phase, 1);
             }
@@ -494,12 +495,12 @@ impl Shared {
                 if let Ok((slot, generation)) = self.light.slots.find(id)
                     && let Some((code, phase)) = slot.withdraw(generation)
                 {
-                    discard(code);
+                    self.discard(code);
                     self.end_light(hand, slot, id, phase, Err(why.clone()), self.clock());
                 }
             }
             Item::Loose { code, phase } => {
-                discard(code);
+                self.discard(code);
                 self.light.count_end(hand, &Err(why.clone()));
                 self.count_ended(hand, phase, 1);
             }
@@ -520,8 +521,26 @@ impl super::task::Job for Known {
     }
 }
 
-/// Drops a caller's job, which may panic in doing so.
-pub fn discard<T>(job: T) {
+thread_local! {
+    /// The scheduler whose job this thread is dropping. It outlives the thread's other locals, see `ME`.
+    static DROPPING: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
+}
+
+impl Shared {
+    /// Whether the calling thread is in the drop of a job, outside of any task perhaps.
+    pub fn is_dropping(&self) -> bool {
+        std::ptr::eq(DROPPING.get(), self)
+    }
+
+    /// Drops a caller's job, which may panic in doing so.
+    pub fn discard<T>(&self, job: T) {
+        let before = DROPPING.replace(self);
+        dropped(job);
+        DROPPING.set(before);
+    }
+}
+
+fn dropped<T>(job: T) {
     if catch_unwind(AssertUnwindSafe(|| drop(job))).is_err() {
         log::error!("a task's drop callback panicked");
     }

@@ -1,5 +1,6 @@
 //! What the state of the planned tasks is made of: tasks, attempts, devices.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,7 +144,7 @@ pub struct Entry {
     pub arrival: u64,
     pub state: State,
     /// Tasks that have to end well first.
-    pub behind: Vec<TaskId>,
+    pub behind: BTreeSet<TaskId>,
     /// Tasks that come after this one.
     pub followers: Vec<TaskId>,
     pub retries: u32,

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::common::{Book, Shared, discard};
+use super::common::{Book, Shared};
 use super::light::{Bare, CLOSED, Code, Entered, Item, NO_DEVICE, STOPPING, Slot, Slots};
 use super::ordered::Line;
 use super::process::{self, Holding};
@@ -171,7 +171,7 @@ impl Scheduler {
             if let Ok((slot, generation)) = self.shared.light.slots.find(id)
                 && let Some((code, phase)) = slot.withdraw(generation)
             {
-                discard(code);
+                self.shared.discard(code);
                 self.shared.end_light(None, slot, id, phase, Err(Error::Cancelled), self.shared.clock());
                 left -= 1;
             }
@@ -361,7 +361,7 @@ impl Scheduler {
             let (slot, generation) = self.shared.light.slots.find(id)?;
             slot.cancel(generation, id)?;
             if let Some((code, phase)) = slot.withdraw(generation) {
-                discard(code);
+                self.shared.discard(code);
                 let now = self.shared.clock();
                 self.shared.end_light(None, slot, id, phase, Err(Error::Cancelled), now);
                 return Ok(());
@@ -484,10 +484,12 @@ impl Scheduler {
     }
 
     fn not_inside(&self, what: &'static str) -> Result<()> {
-        match self.shared.inside() {
-            None => Ok(()),
-            Some(_) => Err(Error::Deadlock { what, why: "it was called from inside a task".into() }),
-        }
+        let why = match self.shared.inside() {
+            Some(_) => "it was called from inside a task",
+            None if self.shared.is_dropping() => "it was called from inside a drop callback",
+            None => return Ok(()),
+        };
+        Err(Error::Deadlock { what, why: why.into() })
     }
 
     /// To be followed by [`Scheduler::unwatch`].
@@ -540,7 +542,7 @@ impl Drop for Scheduler {
         if !self.shared.born.is_here() {
             // Its threads are not in this process, and its lock may be held for ever by one of them.
             std::mem::forget(self.shared.clone());
-        } else if self.shared.inside().is_some() || self.shared.seeing.teller.is_inside() {
+        } else if self.not_inside("drop").is_err() || self.shared.seeing.teller.is_inside() {
             // The workers keep alive what they need, and end by themselves.
             if self.alone() {
                 self.stop();

@@ -135,7 +135,7 @@ impl Core {
             rank: Rank::new(task.priority, task.work, arrival),
             arrival,
             state: State::Queued,
-            behind: Vec::new(),
+            behind: BTreeSet::new(),
             followers: Vec::new(),
             retries: task.retries,
             attempts: 0,
@@ -172,7 +172,7 @@ impl Core {
             self.unended.insert(arrival);
         }
         let mut broken = None;
-        let mut behind = Vec::new();
+        let mut behind = BTreeSet::new();
         for before in task.after {
             let Ok(entry) = self.tasks.get_mut(before) else { continue };
             match entry.state {
@@ -180,11 +180,8 @@ impl Core {
                 State::Failed | State::Cancelled => {
                     broken.get_or_insert(before);
                 }
-                _ if behind.contains(&before) => {}
-                _ => {
-                    entry.followers.push(id);
-                    behind.push(before);
-                }
+                _ if behind.insert(before) => entry.followers.push(id),
+                _ => {}
             }
         }
         if let Some(before) = broken {
@@ -309,7 +306,7 @@ impl Core {
             if state != State::Done {
                 self.break_off(follower, id);
             } else if let Ok(entry) = self.tasks.get_mut(follower) {
-                entry.behind.retain(|&before| before != id);
+                entry.behind.remove(&id);
                 if entry.behind.is_empty() {
                     self.make_ready(follower);
                 }

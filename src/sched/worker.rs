@@ -6,12 +6,13 @@
 //! negative priority stand back behind light ones for a while.
 
 use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::common::{Failed, Shared, discard};
+use super::common::{Failed, Shared};
 use super::light::{Hand, Item};
 use super::park::Bed;
 use super::placement::Assignment;
@@ -67,7 +68,9 @@ enum Work {
 }
 
 thread_local! {
-    static ME: RefCell<Option<Rc<Me>>> = const { RefCell::new(None) };
+    /// Outlives the thread's other locals: `exit` inside a task ends them before it calls the handlers of
+    /// the program, which may ask where they are.
+    static ME: ManuallyDrop<RefCell<Option<Rc<Me>>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 thread_local! {
@@ -215,7 +218,7 @@ pub fn work(shared: &Arc<Shared>, seat: usize) {
         planned_at: Cell::new(0),
         given_up: Cell::new(false),
     });
-    ME.set(Some(me.clone()));
+    ME.with(|place| place.replace(Some(me.clone())));
     let mut work = search(shared, &me);
     while let Some(this) = work {
         match this {
@@ -240,7 +243,7 @@ pub fn work(shared: &Arc<Shared>, seat: usize) {
     if catch_unwind(AssertUnwindSafe(|| drop(opened))).is_err() {
         log::error!("the queue of {} panicked when it was closed", shared.devices[me.device].label());
     }
-    ME.set(None);
+    ME.with(|place| place.take());
     let given_up = me.given_up.get();
     if let Ok(me) = Rc::try_unwrap(me).map_err(|_| ()) {
         shared.light.queues.leave(me.hand);
@@ -438,7 +441,7 @@ fn run_planned(shared: &Arc<Shared>, me: &Me, assignment: Assignment) {
     me.hand.pushed.set(0);
     let how = me.attempt(shared, id, attempt, context, &signal, |exec| job.run(exec));
     // The job's drop is the caller's code inside the task, too: it may be the last to hold it.
-    discard(job);
+    shared.discard(job);
     let mut book = shared.lock();
     let now = shared.now();
     if !book.core.judge(now, me.device, id, attempt, how) {
@@ -489,7 +492,7 @@ pub fn run_light(shared: &Arc<Shared>, me: &Me, item: Item) {
                 }
                 Attempt::Ran(outcome) => {
                     count(shared, me, TaskId(0), &outcome, (begin, end));
-                    discard(code);
+                    shared.discard(code);
                     me.frames.borrow_mut().pop();
                     shared.light.count_end(Some(&me.hand), &outcome);
                     shared.count_ended(Some(&me.hand), phase, 1);
@@ -530,7 +533,7 @@ fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId, begin: u64) {
             };
             count(shared, me, id, &outcome, (begin, end));
             // The job's drop is the caller's code inside the task, too.
-            discard(begun.code);
+            shared.discard(begun.code);
             me.frames.borrow_mut().pop();
             shared.end_light(Some(&me.hand), slot, id, begun.phase, outcome, end);
         }

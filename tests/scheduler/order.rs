@@ -76,3 +76,19 @@ fn masks_are_kept_while_other_devices_idle() {
     let host = Task { backends: vec![BackendKind::Cpu], ..quick() };
     assert!(scheduler.submit(host).is_err());
 }
+
+#[test]
+fn a_task_may_come_after_very_many() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let gate = Gate::new();
+    let first = scheduler.submit(Task { work: Some(1.0), ..gated(&gate) }).unwrap();
+    gate.came(1);
+    let mut after: Vec<_> =
+        (1..200_000).map(|_| scheduler.submit(Task { work: Some(1.0), ..quick() }).unwrap()).collect();
+    after.push(first);
+    // The same task twice is no more than once.
+    after.push(first);
+    let last = scheduler.submit(Task { after, ..quick() }).unwrap();
+    gate.open();
+    assert_eq!(wait(&scheduler, last), Ok(Wait::Done));
+}
