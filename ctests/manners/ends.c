@@ -117,6 +117,7 @@ static void shutdown_while_hanging(void) {
 static int32_t never_returns(const sched_exec_t *exec, void *user) {
   (void)exec, (void)user;
   for (;;) pause();
+  return 0;
 }
 
 static void destroy_after_giving_up(void) {
