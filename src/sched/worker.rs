@@ -266,6 +266,8 @@ fn search(shared: &Arc<Shared>, me: &Me) -> Option<Work> {
             me.clock.set(shared.clock());
             return Some(work);
         }
+        // It may have been about to take a light task: nobody is to wait for one who sleeps.
+        leave_light(shared, me);
         if spin(shared, me) {
             continue;
         }
