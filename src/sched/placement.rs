@@ -340,8 +340,8 @@ impl Core {
         device.poisoned || device.hold.is_some_and(alone) || device.running.iter().any(|run| run.alone)
     }
 
-    /// A task that failed outside of the plan goes on inside, as if it had begun here then. It is to be judged
-    /// next, as attempt 1.
+    /// A task that failed outside of the plan goes on inside, as if it had begun here then, with company on the
+    /// device or without. It is to be judged next, as attempt 1.
     pub fn adopt(
         &mut self,
         began: Duration,
@@ -354,7 +354,7 @@ impl Core {
         if self.begin(began, index, slot, id).is_none() {
             self.finish(id, Err(Error::Cancelled));
         } else if let Some(run) = self.devices[index].running.last_mut() {
-            run.company |= company;
+            run.company = company;
         }
         Ok(id)
     }
