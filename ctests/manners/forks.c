@@ -63,11 +63,62 @@ static void child_exits(void) {
   check(sched_destroy(s) == SCHED_OK, "destroy");
 }
 
+/* What becomes of a child that a task has forked and that goes on as its parent would. */
+struct forker {
+  int children, bad, waits;
+};
+
+static int32_t forks(const sched_exec_t *exec, void *user) {
+  struct forker *told = user;
+  pid_t child;
+  (void)exec;
+  if (told->waits) {
+    struct forker inner = {0, 0, 0};
+    sched_task_t id = submitted(NULL, forks, &inner);
+    sched_wait(NULL, id, SCHED_FOREVER);
+    told->children += inner.children;
+    told->bad += inner.bad;
+  }
+  child = fork();
+  if (child == 0) {
+    alarm(10);
+    return 0;
+  }
+  if (child > 0) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    told->children += 1;
+    told->bad += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+  }
+  return 0;
+}
+
+/* The task itself has counted one. */
+static void forks_away(void *user) { forks(NULL, user); }
+
+static void task_forks(void) {
+  struct forker simple = {0, 0, 0}, nested = {0, 0, 1}, dropped = {0, 0, 0};
+  sched_t *s = scheduler(2);
+  sched_task_desc_t desc = task(counts, &dropped);
+  sched_task_t id = 0;
+  int others = 0;
+  for (int i = 0; i < 1000; i++) sched_release(s, submitted(s, counts, &others));
+  check(sched_wait(s, submitted(s, forks, &simple), SCHED_FOREVER) == SCHED_OK, "a task that forks");
+  check(simple.children == 1 && simple.bad == 0, "its child ends when the task's code returns");
+  check(sched_wait(NULL, submitted(NULL, forks, &nested), SCHED_FOREVER) == SCHED_OK, "one on top of another");
+  check(nested.children == 2 && nested.bad == 0, "both children end");
+  desc.drop = forks_away;
+  check(sched_submit(s, &desc, &id) == SCHED_OK && sched_wait(s, id, SCHED_FOREVER) == SCHED_OK, "a drop that forks");
+  check(sched_destroy(s) == SCHED_OK, "destroy");
+  check(dropped.children == 2 && dropped.bad == 0, "its child ends");
+}
+
 int main(int argc, char **argv) {
   const struct named cases[] = {
       {"fork_child_submit", child_submits},
       {"fork_parent_after", parent_goes_on},
       {"fork_child_exit", child_exits},
+      {"fork_in_task", task_forks},
   };
   return run_case(argc, argv, cases, sizeof cases / sizeof *cases);
 }

@@ -1,8 +1,16 @@
 //! The threads of the library: named, and deaf to signals, so that the host's handlers run on the
 //! host's threads, where they interrupt what its author expects them to interrupt.
 
+use std::cell::Cell;
 use std::io;
 use std::thread::{Builder, JoinHandle};
+
+use super::cpu::forks;
+
+thread_local! {
+    /// Of a thread of the library: the process in which it began.
+    static BORN: Cell<Option<u64>> = const { Cell::new(None) };
+}
 
 /// Starts a thread; `stack` bytes of stack, or as many as the system gives by default.
 pub fn spawn(
@@ -17,7 +25,26 @@ pub fn spawn(
     };
     // A thread begins with the mask of who starts it.
     let _deaf = deaf::Deaf::here();
-    builder.spawn(code)
+    let born = forks();
+    builder.spawn(move || {
+        BORN.set(Some(born));
+        code();
+    })
+}
+
+/// To be called when code of the caller has returned. If that code has forked, and this is the child, a
+/// thread of the library has nothing to go on with: its frames hold what threads share that are not there. It ends as if it had
+/// returned from its first function, and with it, as its last thread, the child. A thread of the caller
+/// goes on.
+pub fn end_in_child() {
+    let born = BORN.try_with(Cell::get).ok().flatten();
+    if born.is_some_and(|born| born != forks()) {
+        #[cfg(unix)]
+        // SAFETY: ends the process without running anything of it.
+        unsafe {
+            libc::_exit(0);
+        }
+    }
 }
 
 #[cfg(unix)]

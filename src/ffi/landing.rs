@@ -15,6 +15,7 @@
 
 use std::ffi::c_void;
 
+use crate::backend::thread::end_in_child;
 use crate::error::Error;
 
 /// Any function of the caller that takes up to four words.
@@ -42,6 +43,7 @@ pub(super) unsafe fn call<const WORDS: usize>(
     let word = |place: usize| arguments.get(place).copied().unwrap_or_default();
     // SAFETY: as promised by the caller; `left` outlives the call.
     let code = unsafe { frame::call(function, word(0), word(1), word(2), word(3), &mut left) };
+    end_in_child();
     let how = match left.kind {
         0 => return Ok(code),
         frame::THROWN => "an exception",

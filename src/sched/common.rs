@@ -348,13 +348,16 @@ impl Shared {
         let mut task = Task::new(Known { id, code });
         task.detached = false;
         let began = Duration::from_nanos(since);
-        let planned = match book.core.adopt(began, task, device, slot_of_device, company) {
-            Ok(planned) => planned,
-            Err(_) => {
-                drop(book);
-                let phase = slot.phase(generation);
-                return self.end_light(None, slot, id, phase, Err(error), self.clock());
-            }
+        let end = |book: MutexGuard<'_, Book>, task: Option<Task>| {
+            drop(book);
+            self.discard(task);
+            self.end_light(None, slot, id, slot.phase(generation), Err(error.clone()), self.clock());
+        };
+        if book.core.tasks.check_room().is_err() {
+            return end(book, Some(task));
+        }
+        let Ok(planned) = book.core.adopt(began, task, device, slot_of_device, company) else {
+            return end(book, None);
         };
         lock(&self.light.handed).insert(planned, id);
         self.light.handing.fetch_add(1, Ordering::SeqCst);

@@ -49,17 +49,20 @@ impl<T> Registry<T> {
         Registry { tag: tag(), slots: Vec::new(), free: Vec::new() }
     }
 
+    /// Whether one more can be kept.
+    pub fn check_room(&self) -> Result<()> {
+        if self.free.is_empty() && self.slots.len() >= POSITIONS {
+            return Err(Error::argument("tasks kept", self.slots.len(), "release those that have ended"));
+        }
+        Ok(())
+    }
+
     pub fn insert(&mut self, value: T) -> Result<TaskId> {
-        let position = match self.free.pop() {
-            Some(position) => position,
-            None if self.slots.len() < POSITIONS => {
-                self.slots.push(Slot { generation: 0, value: None });
-                self.slots.len() - 1
-            }
-            None => {
-                return Err(Error::argument("tasks kept", self.slots.len(), "release those that have ended"));
-            }
-        };
+        self.check_room()?;
+        let position = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, value: None });
+            self.slots.len() - 1
+        });
         let slot = &mut self.slots[position];
         slot.generation = (slot.generation + 1) % GENERATIONS;
         if slot.generation == 0 {

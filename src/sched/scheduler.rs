@@ -87,14 +87,15 @@ impl Scheduler {
     }
 
     /// Takes a task. Refused at once, with the numbers, if no device could ever run it.
-    pub fn submit(&self, task: Task) -> Result<TaskId> {
+    pub fn submit(&self, mut task: Task) -> Result<TaskId> {
         if task.is_light() {
             return self.submit_light(Code::Boxed(task.job), task.detached);
         }
         let ordered = task.ordered;
         let mut book = self.lock()?;
         self.check(&book, &task)?;
-        let id = self.admit(&mut book, task)?;
+        self.prepare(&mut book, &mut task)?;
+        let id = book.core.admit(self.shared.now(), task)?;
         if ordered {
             self.line.push(id);
         }
@@ -105,6 +106,9 @@ impl Scheduler {
 
     /// Takes all of the tasks, or none: then the error is that of the first that can't be taken.
     pub fn submit_many(&self, tasks: Vec<Task>) -> Result<Vec<TaskId>> {
+        // What is refused is dropped after the book is open again: that is code of the caller's.
+        let mut refused = Vec::new();
+        let mut left;
         let mut book = self.lock()?;
         for task in &tasks {
             self.check(&book, task)?;
@@ -118,7 +122,8 @@ impl Scheduler {
         let mut items = Vec::with_capacity(light as usize);
         let mut ordered = Vec::new();
         let mut failed = None;
-        for task in tasks {
+        left = tasks.into_iter();
+        for mut task in left.by_ref() {
             let in_line = task.ordered;
             let taken = if task.is_light() {
                 self.shared.light.slots.take().map(|(slot, position)| {
@@ -127,8 +132,11 @@ impl Scheduler {
                     items.push(id);
                     id
                 })
+            } else if let Err(error) = self.prepare(&mut book, &mut task) {
+                refused.push(task);
+                Err(error)
             } else {
-                self.admit(&mut book, task)
+                book.core.admit(self.shared.now(), task)
             };
             match taken {
                 Ok(id) => {
@@ -255,12 +263,12 @@ impl Scheduler {
         book.core.check(task)
     }
 
-    fn admit(&self, book: &mut Book, mut task: Task) -> Result<TaskId> {
+    /// All that could keep a checked task from being admitted, which would drop the caller's code with the book locked.
+    fn prepare(&self, book: &mut Book, task: &mut Task) -> Result<()> {
         for before in &mut task.after {
             *before = self.shared.in_plan(book, *before)?;
         }
-        let now = self.shared.now();
-        book.core.admit(now, task)
+        book.core.tasks.check_room()
     }
 
     /// `Err` if the task failed (with the task's own error) or can't be waited for: it is detached,
