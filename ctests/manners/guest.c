@@ -61,10 +61,53 @@ static void two_libraries(void) {
   check(sched_destroy(second) == SCHED_OK, "the second ends");
 }
 
+/* Calls much of the library that opens, reads, writes and sleeps, with a cancel that waits for such a point. */
+static void *cancelled(void *folder) {
+  char rates[300], trace[300];
+  snprintf(rates, sizeof rates, "%s/rates", (char *)folder);
+  snprintf(trace, sizeof trace, "%s/trace", (char *)folder);
+  pthread_cancel(pthread_self());
+  sched_config_t config;
+  memset(&config, 0, sizeof config);
+  config.size = sizeof config;
+  config.devices = "cpu";
+  config.trace_events = 100;
+  config.rates_path = rates;
+  sched_t *s = NULL;
+  check(sched_create(&config, &s) == SCHED_OK, "create");
+  sched_task_desc_t desc = task(counts, &ran);
+  sched_task_t id = 0;
+  desc.work = 1;
+  desc.device_bytes = 1;
+  check(sched_submit(s, &desc, &id) == SCHED_OK && sched_wait(s, id, SCHED_FOREVER) == SCHED_OK, "a task");
+  check(sched_wait(NULL, submitted(NULL, counts, &ran), SCHED_FOREVER) == SCHED_OK, "the default scheduler");
+  check(sched_trace_write(s, trace) == SCHED_OK, "a trace");
+  check(sched_destroy(s) == SCHED_OK, "destroy");
+  __atomic_fetch_add(&here, 1, __ATOMIC_SEQ_CST);
+  check(access(rates, R_OK) == 0 && access(trace, R_OK) == 0, "the files are there");
+  unlink(rates);
+  unlink(trace);
+  pthread_testcancel();
+  return NULL;
+}
+
+static void pthread_cancel_in_a_call(void) {
+  char folder[] = "/tmp/gpusched-manners-XXXXXX";
+  pthread_t thread;
+  void *returned = NULL;
+  check(mkdtemp(folder) != NULL, "a folder");
+  setenv("GPUSCHED_LOG", "info:/dev/null", 1);
+  check(pthread_create(&thread, NULL, cancelled, folder) == 0, "a thread");
+  check(pthread_join(thread, &returned) == 0, "join");
+  check(here == 1 && returned == PTHREAD_CANCELED, "it was cancelled after its calls");
+  check(rmdir(folder) == 0, "nothing is left in the folder");
+}
+
 int main(int argc, char **argv) {
   const struct named cases[] = {
       {"signals_on_host_threads", signals_on_host_threads},
       {"two_libraries", two_libraries},
+      {"pthread_cancel_in_a_call", pthread_cancel_in_a_call},
   };
   return run_case(argc, argv, cases, sizeof cases / sizeof *cases);
 }

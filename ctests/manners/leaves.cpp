@@ -61,6 +61,13 @@ int32_t cancels_itself(const sched_exec_t *, void *user) {
   for (;;) pause();
 }
 
+// As far as the C library is concerned, nothing has happened yet when it returns.
+int32_t cancels_and_returns(const sched_exec_t *, void *user) {
+  __atomic_fetch_add(static_cast<int *>(user), 1, __ATOMIC_SEQ_CST);
+  pthread_cancel(pthread_self());
+  return 0;
+}
+
 thread_local pthread_t *mark = nullptr;
 
 // 0 on the thread where it was called before, 1 on another one.
@@ -76,6 +83,7 @@ void left_by(sched_run_fn code, const char *word) {
   sched_t *s = scheduler(1);
   pthread_t self;
   int left = 0;
+  ran = 0;
   sched_wait(s, submitted(s, same_thread, &self), SCHED_FOREVER);
   check(sched_wait(s, submitted(s, same_thread, &self), SCHED_FOREVER) == SCHED_OK, "one worker has one thread");
   sched_task_desc_t desc = task(code, &left);
@@ -95,7 +103,10 @@ void left_by(sched_run_fn code, const char *word) {
 }
 
 void pthread_exit_in_task() { left_by(leaves, "pthread_exit"); }
-void pthread_cancel_in_task() { left_by(cancels_itself, "pthread_cancel"); }
+void pthread_cancel_in_task() {
+  left_by(cancels_itself, "pthread_cancel");
+  left_by(cancels_and_returns, "pthread_cancel");
+}
 void cxx_exception_without_wrapper() { left_by(throws, "an exception"); }
 
 void throwing_drop(void *) { throw std::runtime_error("from a drop"); }

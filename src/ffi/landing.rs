@@ -10,6 +10,10 @@
 //! the ordinary way, once the task is settled. So the worker is asked to leave; that is right after
 //! an exception as well, whose runtime may keep count, a thread, of those that nobody of its own has caught.
 //!
+//! A `pthread_cancel` that the function has not met by the time it returns is met here, too: it would
+//! take effect where our code opens or writes a file, or inside the next function. (A thread of the host, in
+//! [`Uncancelled`](crate::backend::thread::Uncancelled), meets it after its call.)
+//!
 //! Panics of Rust pass: the frames above are for them. Where the frame is not written for a processor, the
 //! function is called directly, and what leaves it ends the process with a message of Rust's.
 
@@ -67,7 +71,8 @@ mod frame {
     pub const THROWN: usize = 1;
     const FORCED: usize = 2;
 
-    // Keeps `left` in rbx, which the unwinder restores; rax and rdx are its two words for a landing pad.
+    // Keeps `left` in rbx, which the unwinder restores, and on the stack what the function has returned; rax and
+    // rdx are the unwinder's two words for a landing pad.
     global_asm!(
         ".pushsection .text.gpusched_landing_call, \"ax\", @progbits",
         ".globl gpusched_landing_call",
@@ -81,6 +86,8 @@ mod frame {
         "push rbx",
         ".cfi_def_cfa_offset 16",
         ".cfi_offset rbx, -16",
+        "sub rsp, 16",
+        ".cfi_def_cfa_offset 32",
         "mov rbx, r9",
         "mov rax, rdi",
         "mov rdi, rsi",
@@ -88,9 +95,14 @@ mod frame {
         "mov rdx, rcx",
         "mov rcx, r8",
         "call rax",
+        "mov [rsp], eax",
+        "call {testcancel}@PLT",
+        "mov eax, [rsp]",
         "2:",
-        "pop rbx",
         ".cfi_remember_state",
+        "add rsp, 16",
+        ".cfi_def_cfa_offset 16",
+        "pop rbx",
         ".cfi_def_cfa_offset 8",
         ".cfi_restore rbx",
         "ret",
@@ -106,6 +118,7 @@ mod frame {
         ".size gpusched_landing_call, . - gpusched_landing_call",
         ".popsection",
         personality = sym personality,
+        testcancel = sym pthread_testcancel,
     );
 
     unsafe extern "C-unwind" {
@@ -122,6 +135,7 @@ mod frame {
 
     unsafe extern "C" {
         fn gpusched_landing_pad();
+        fn pthread_testcancel();
         fn _Unwind_SetGR(context: *mut c_void, register: c_int, value: usize);
         fn _Unwind_SetIP(context: *mut c_void, address: usize);
         fn _Unwind_DeleteException(exception: *mut c_void);

@@ -11,6 +11,7 @@ use log::{LevelFilter, Log, Metadata, Record};
 
 use super::status::{c_text, done, sched_status_t};
 use super::{input, landing};
+use crate::backend::thread::Uncancelled;
 use crate::error::{Error, Result};
 use crate::sched::Birthplace;
 
@@ -75,6 +76,7 @@ impl Log for Sink {
         if INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true) {
             return;
         }
+        let _whole = Uncancelled::here();
         let line = format!("{}: {}", record.target(), record.args());
         let target = self.look();
         match target.as_deref().unwrap_or(&Target::Off) {
@@ -120,6 +122,7 @@ pub(super) fn start() {
     START.call_once(|| {
         SINK.born.get_or_init(Birthplace::here);
         let Some(wish) = std::env::var_os("GPUSCHED_LOG") else { return };
+        let _whole = Uncancelled::here();
         match asked_for(&wish.to_string_lossy()) {
             Ok((Target::Off, _)) => {}
             Ok((target, level)) => {

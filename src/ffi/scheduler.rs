@@ -10,6 +10,7 @@ use super::device::health_of;
 use super::handle::{Handles, Last};
 use super::input::{Filled, Growing, Place, path, read_or_default, text};
 use super::status::{SCHED_CANCELLED, SCHED_OK, SCHED_PENDING, done, guard, sched_status_t};
+use crate::backend::thread::Uncancelled;
 use crate::error::{Error, Result};
 use crate::io::kept::Kept;
 use crate::sched::{Scheduler, Wait};
@@ -141,6 +142,8 @@ impl Deref for Named {
 
 pub(super) fn scheduler(handle: *const sched_t) -> Result<Named> {
     if handle.is_null() {
+        // It may have to be made.
+        let _whole = Uncancelled::here();
         return Scheduler::process_default().map(Named::Default);
     }
     SCHEDULERS.get_again(handle, &LAST).map(Named::Own)

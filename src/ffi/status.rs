@@ -8,6 +8,7 @@ use std::ptr;
 
 use super::{fork, logging};
 use crate::backend::cpu::FloatMode;
+use crate::backend::thread::Uncancelled;
 use crate::error::{Error, Result};
 
 /// How a call ended: 0 done, positive not finished but no error, negative an error.
@@ -139,7 +140,7 @@ thread_local! {
 /// with the calling thread.
 pub(super) fn guard<R: Returned>(body: impl FnOnce() -> Result<R>) -> R {
     // A caller may flush denormal numbers or trap on overflows; our arithmetic must not depend on it.
-    let _mode = FloatMode::standard();
+    let (_whole, _mode) = (Uncancelled::here(), FloatMode::standard());
     without_arithmetic(body)
 }
 

@@ -12,6 +12,7 @@ use super::status::{
 };
 use super::task_run::{Callback, User, sched_drop_fn, sched_run_fn};
 use crate::backend::cpu::FloatMode;
+use crate::backend::thread::Uncancelled;
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::sched::{DeviceMask, State, Task, TaskId, TaskInfo};
@@ -257,7 +258,7 @@ pub unsafe extern "C" fn sched_submit(
             }
             return Ok(SCHED_OK);
         }
-        let _mode = FloatMode::standard();
+        let (_whole, _mode) = (Uncancelled::here(), FloatMode::standard());
         // SAFETY: as above.
         let (task, out) = unsafe { (task_of(&desc, user)?, id_place(id, desc.flags)?) };
         let id = scheduler(s)?.submit(task)?;

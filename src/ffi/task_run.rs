@@ -14,6 +14,7 @@ use super::status::{
 };
 use super::task::sched_task_t;
 use crate::backend::Lane;
+use crate::backend::thread::Uncancelled;
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::{Bare, Exec, Job, Kind};
 
@@ -79,6 +80,7 @@ impl User {
 impl Drop for User {
     fn drop(&mut self) {
         if let Some(drop) = self.drop {
+            let _whole = Uncancelled::here();
             // SAFETY: the caller gave the two together; this is the only place that calls it, and a `User`
             // is dropped once. A function that takes one word does not look at more, and what it leaves
             // where a number would be is not looked at here.
