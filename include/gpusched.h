@@ -101,6 +101,12 @@
 // The task's callback did not return: an exception or pthread_exit left it, and ended there.
 #define SCHED_E_UNWOUND -18
 
+// A call of a device's driver failed, which says nothing of the device.
+#define SCHED_E_DRIVER -19
+
+// A device is there, but another process has it to itself.
+#define SCHED_E_BUSY -20
+
 // The binary interface that this header describes; raised when a program that was built against an
 // older header could no longer work.
 #define SCHED_ABI_VERSION 0
@@ -122,6 +128,9 @@
 
 // The device failed in such a way that nothing runs on it any more.
 #define SCHED_HEALTH_RETIRED 1
+
+// The device is there, but closed to programs, or too old for this library.
+#define SCHED_HEALTH_BARRED 2
 
 // Flag of a task: nobody will ask for its outcome, so its id is released when it ends.
 #define SCHED_TASK_DETACHED 1

@@ -6,13 +6,11 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
-/// The kinds of device.
+/// The kinds of device that the library drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BackendKind {
     Cpu,
     Cuda,
-    /// Exists only in a simulation: no backend drives one, and no selection names one.
-    Simulated,
 }
 
 impl BackendKind {
@@ -20,7 +18,6 @@ impl BackendKind {
         match self {
             BackendKind::Cpu => "cpu",
             BackendKind::Cuda => "cuda",
-            BackendKind::Simulated => "sim",
         }
     }
 }
@@ -58,6 +55,8 @@ pub enum Health {
     Good,
     /// Failed often enough, or in such a way, that nothing runs on it any more.
     Retired,
+    /// There, but not for programs, or not for this library's.
+    Barred,
 }
 
 /// A device as it was found, without having been touched.
@@ -81,9 +80,18 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// `cpu:0`, `cuda:3`, `sim:1`: how people name a device on a command line, and how messages name it.
+    /// `cpu:0`, `cuda:3`: how people name a device on a command line.
     pub fn label(&self) -> String {
         format!("{}:{}", self.backend, self.ordinal)
+    }
+
+    /// `cuda:3 (GPU-5b…)`, and whether it can't be used.
+    fn mention(&self) -> String {
+        let health = match self.health {
+            Health::Good => "",
+            Health::Retired | Health::Barred => ", which can't be used",
+        };
+        format!("{} ({}{health})", self.label(), self.id)
     }
 }
 
@@ -118,11 +126,20 @@ impl Selection {
         text.split(',').map(|item| Wanted::parse(item.trim())).collect::<Result<_>>().map(Selection::List)
     }
 
-    /// Positions in `there` of the devices that are wanted, each once. An item that names nothing
-    /// that is there is an error. `cpu_fallback`: `all` may mean the CPU where there is no card.
+    /// Whether devices of a kind matter to it.
+    pub fn may_name(&self, kind: BackendKind) -> bool {
+        let Selection::List(list) = self else { return true };
+        list.iter().any(|wanted| match wanted {
+            Wanted::Kind(other) | Wanted::Ordinal(other, _) | Wanted::Uuid(other, _) => *other == kind,
+        })
+    }
+
+    /// Positions in `there` of the devices that are wanted, each once, of those that can be used. An item
+    /// that names none of them is an error. `cpu_fallback`: `all` may mean the CPU where there is no card.
     pub fn choose(&self, there: &[&DeviceInfo], cpu_fallback: bool) -> Result<Vec<usize>> {
         let of = |wanted: &dyn Fn(&DeviceInfo) -> bool| -> Vec<usize> {
-            (0..there.len()).filter(|&position| wanted(there[position])).collect()
+            let fit = |device: &DeviceInfo| device.health == Health::Good && wanted(device);
+            (0..there.len()).filter(|&position| fit(there[position])).collect()
         };
         let Selection::List(list) = self else {
             let cards = of(&|device| device.backend != BackendKind::Cpu);
@@ -136,8 +153,7 @@ impl Selection {
             let found = of(&|device| wanted.matches(device));
             let ambiguous = matches!(wanted, Wanted::Uuid(..)) && found.len() > 1;
             if found.is_empty() || ambiguous {
-                let labels: Vec<String> =
-                    there.iter().map(|device| format!("{} ({})", device.label(), device.id)).collect();
+                let labels: Vec<String> = there.iter().map(|device| device.mention()).collect();
                 let labels = if labels.is_empty() { "nothing".into() } else { labels.join(", ") };
                 let problem = if ambiguous { "names several" } else { "names none" };
                 let why = format!("'{wanted}' {problem} of what is there: {labels}");

@@ -95,6 +95,14 @@ pub enum Error {
     #[error("device {device} has too few resources to launch: {what}")]
     Resources { device: String, what: String },
 
+    /// A call of a device's driver failed, which says nothing of the device.
+    #[error("device {device}: {what}")]
+    Driver { device: String, what: String },
+
+    /// A device is there, but not for us now: another process has it to itself.
+    #[error("device {device} can't be used now: {what}")]
+    Busy { device: String, what: String },
+
     /// Not the caller's fault. Please report it.
     #[error("internal error, please report it: {0}")]
     Internal(String),
@@ -119,7 +127,10 @@ pub enum DeviceFault {
 impl Error {
     /// Whether it says something of the device, and not only of the task.
     pub fn is_of_device(&self) -> bool {
-        matches!(self, Error::Device { .. } | Error::NoMemory { .. } | Error::Resources { .. })
+        matches!(
+            self,
+            Error::Device { .. } | Error::Busy { .. } | Error::NoMemory { .. } | Error::Resources { .. }
+        )
     }
 
     pub fn argument(
@@ -142,6 +153,7 @@ impl Error {
             Error::Resources { device, what } => {
                 Error::Resources { device, what: format!("{place}: {what}") }
             }
+            Error::Busy { device, what } => Error::Busy { device, what: format!("{place}: {what}") },
             Error::NoMemory { what, needed, place: device, there } => {
                 Error::NoMemory { what: format!("{place}: {what}"), needed, place: device, there }
             }

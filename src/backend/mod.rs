@@ -2,6 +2,7 @@
 //! each slot; a worker of the scheduler owns that queue and runs tasks on its lane.
 
 pub mod cpu;
+pub mod cuda;
 pub mod thread;
 
 use crate::device::{BackendKind, DeviceInfo};
@@ -14,12 +15,23 @@ pub trait Backend: Send + Sync {
     /// Looks for devices without touching any of them.
     fn devices(&self) -> Result<Vec<DeviceInfo>>;
 
+    /// What people have to know of the last look: what was missing or can't be used, why, and what to do.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What could be allocated on the device now.
     fn free_bytes(&self, ordinal: u32) -> Result<u64>;
 
     /// Opens slot `slot` of `slots` on a device. Called on the worker's own thread,
     /// when the first task for that slot arrives and not before.
+    ///
+    /// [`Error::Busy`](crate::Error::Busy), and being short of memory, say that it may be possible later.
     fn open(&self, ordinal: u32, slot: u32, slots: u32) -> Result<Box<dyn Queue>>;
+
+    /// The device was poisoned: queues that are opened from now on are to have nothing to do with those
+    /// that were. Must not wait.
+    fn renew(&self, _ordinal: u32) {}
 }
 
 /// One slot of one device. Made, used and dropped on its worker's thread.
@@ -33,12 +45,16 @@ pub trait Queue {
 
     /// What a task's code works with.
     fn lane(&self) -> Lane<'_>;
+
+    /// Memory was short: gives back what is kept for reuse.
+    fn relieve(&self) {}
 }
 
 /// The concrete queue of a slot: what a propagator needs to launch its kernels.
 #[derive(Clone, Copy)]
 pub enum Lane<'a> {
     Cpu(&'a cpu::Team),
+    Cuda(&'a cuda::Stream),
 }
 
 impl Lane<'_> {
@@ -47,6 +63,7 @@ impl Lane<'_> {
         match self {
             // What a team is given is done when the call returns.
             Lane::Cpu(_) => Ok(()),
+            Lane::Cuda(stream) => stream.finish(),
         }
     }
 }

@@ -67,6 +67,10 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
     plan.check(&shot)?;
     let mut copy = match lane {
         Lane::Cpu(team) => Copy::new(team)?,
+        Lane::Cuda(stream) => {
+            let why = format!("{} has no benchmark yet", stream.card().label());
+            return Err(Error::NoDevice { what: "the benchmark".into(), why });
+        }
     };
     let (mut seconds, mut bandwidth) = (f64::INFINITY, 0.0);
     for _ in 0..repeats {

@@ -140,6 +140,13 @@ impl Plan {
     ) -> Result<(Gather, Duration)> {
         match lane {
             Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, team, control),
+            Lane::Cuda(stream) => {
+                let why = format!(
+                    "shots do not run on cards yet, and this one was given {}",
+                    stream.card().label()
+                );
+                Err(Error::NoDevice { what: "the shot".into(), why })
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::plan::Plan;
 use super::survey::{Gather, Shot};
 use crate::backend::Lane;
+use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::sched::{Exec, Task};
 
@@ -64,6 +65,7 @@ pub fn task(plan: Arc<Plan>, shot: Shot, output: impl Output + 'static) -> Resul
         output.finish(exec, gather)
     });
     task.device_bytes = device_bytes;
+    task.backends = vec![BackendKind::Cpu];
     task.work = Some(work);
     task.class = CLASS;
     task.idempotent = idempotent;

@@ -16,6 +16,8 @@ pub const SCHED_BACKEND_CUDA: u32 = 2;
 pub const SCHED_HEALTH_GOOD: i32 = 0;
 /// The device failed in such a way that nothing runs on it any more.
 pub const SCHED_HEALTH_RETIRED: i32 = 1;
+/// The device is there, but closed to programs, or too old for this library.
+pub const SCHED_HEALTH_BARRED: i32 = 2;
 
 /// A device as it was found, without having been touched.
 #[repr(C)]
@@ -56,8 +58,6 @@ pub(super) fn backend_of(kind: BackendKind) -> u32 {
     match kind {
         BackendKind::Cpu => SCHED_BACKEND_CPU,
         BackendKind::Cuda => SCHED_BACKEND_CUDA,
-        // No scheduler behind a handle has one.
-        BackendKind::Simulated => 0,
     }
 }
 
@@ -65,6 +65,7 @@ pub(super) fn health_of(health: Health) -> i32 {
     match health {
         Health::Good => SCHED_HEALTH_GOOD,
         Health::Retired => SCHED_HEALTH_RETIRED,
+        Health::Barred => SCHED_HEALTH_BARRED,
     }
 }
 

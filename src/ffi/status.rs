@@ -56,13 +56,17 @@ pub const SCHED_E_DEADLINE: i32 = -16;
 pub const SCHED_E_RESOURCES: i32 = -17;
 /// The task's callback did not return: an exception or pthread_exit left it, and ended there.
 pub const SCHED_E_UNWOUND: i32 = -18;
+/// A call of a device's driver failed, which says nothing of the device.
+pub const SCHED_E_DRIVER: i32 = -19;
+/// A device is there, but another process has it to itself.
+pub const SCHED_E_BUSY: i32 = -20;
 
 /// The binary interface that this header describes; raised when a program that was built against an
 /// older header could no longer work.
 pub const SCHED_ABI_VERSION: u32 = 0;
 
 /// Every status and its name.
-const NAMES: [(sched_status_t, &CStr); 21] = [
+const NAMES: [(sched_status_t, &CStr); 23] = [
     (SCHED_OK, c"SCHED_OK"),
     (SCHED_PENDING, c"SCHED_PENDING"),
     (SCHED_CANCELLED, c"SCHED_CANCELLED"),
@@ -84,6 +88,8 @@ const NAMES: [(sched_status_t, &CStr); 21] = [
     (SCHED_E_DEADLINE, c"SCHED_E_DEADLINE"),
     (SCHED_E_RESOURCES, c"SCHED_E_RESOURCES"),
     (SCHED_E_UNWOUND, c"SCHED_E_UNWOUND"),
+    (SCHED_E_DRIVER, c"SCHED_E_DRIVER"),
+    (SCHED_E_BUSY, c"SCHED_E_BUSY"),
 ];
 
 pub(super) fn status_of(error: &Error) -> sched_status_t {
@@ -104,6 +110,8 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
         Error::Forked => SCHED_E_FORKED,
         Error::Unstable { .. } => SCHED_E_UNSTABLE,
         Error::Device { .. } => SCHED_E_DEVICE,
+        Error::Driver { .. } => SCHED_E_DRIVER,
+        Error::Busy { .. } => SCHED_E_BUSY,
         Error::Internal(_) => SCHED_E_INTERNAL,
         Error::Dependency { .. } => SCHED_E_DEPENDENCY,
         Error::Deadline { .. } => SCHED_E_DEADLINE,

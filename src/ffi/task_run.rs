@@ -210,8 +210,9 @@ fn outcome(code: i32, exec: &Exec<'_>) -> Result<()> {
 }
 
 fn told(exec: &Exec<'_>) -> sched_exec_t {
-    let cpu_threads = match exec.lane {
-        Lane::Cpu(team) => team.threads() as u32,
+    let (cpu_threads, stream) = match exec.lane {
+        Lane::Cpu(team) => (team.threads() as u32, std::ptr::null_mut()),
+        Lane::Cuda(stream) => (0, stream.handle()),
     };
     sched_exec_t {
         size: size_of::<sched_exec_t>(),
@@ -222,7 +223,7 @@ fn told(exec: &Exec<'_>) -> sched_exec_t {
         slot: exec.slot,
         attempt: exec.attempt,
         cpu_threads,
-        stream: std::ptr::null_mut(),
+        stream,
     }
 }
 

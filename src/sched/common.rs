@@ -67,6 +67,8 @@ pub struct Failed {
     pub error: Error,
     pub device: usize,
     pub slot: u32,
+    /// Of the device, in which it began.
+    pub context: u32,
     pub since: u64,
     /// Something else of ours ran there meanwhile.
     pub company: bool,
@@ -200,6 +202,10 @@ impl Shared {
     /// After any change of the plan: ends what has ended, jobs first, calls workers for what is ready,
     /// wakes who may go on, and logs. The lock is given back in between and at the end.
     pub fn settle<'a>(self: &'a Arc<Self>, mut book: MutexGuard<'a, Book>) {
+        // Before anybody can open a queue there.
+        for device in std::mem::take(&mut book.core.renewed) {
+            self.backends[device].renew(self.devices[device].ordinal);
+        }
         let mut any_ended = false;
         loop {
             let notes = std::mem::take(&mut book.core.notes);
@@ -342,7 +348,7 @@ impl Shared {
 
     /// A light task that met with something unusual goes on in the plan, as if it had begun there.
     pub fn hand_over(self: &Arc<Self>, slot: &Slot, id: TaskId, code: Code, failed: Failed) {
-        let Failed { error, device, slot: slot_of_device, since, company } = failed;
+        let Failed { error, device, slot: slot_of_device, context, since, company } = failed;
         let generation = super::registry::parts(id).1;
         let mut book = self.lock();
         let mut task = Task::new(Known { id, code });
@@ -356,7 +362,7 @@ impl Shared {
         if book.core.tasks.check_room().is_err() {
             return end(book, Some(task));
         }
-        let Ok(planned) = book.core.adopt(began, task, device, slot_of_device, company) else {
+        let Ok(planned) = book.core.adopt(began, task, (device, slot_of_device, context), company) else {
             return end(book, None);
         };
         lock(&self.light.handed).insert(planned, id);

@@ -53,7 +53,7 @@ pub use progress::Progress;
 pub use range::{Code, Range};
 pub use scheduler::Scheduler;
 pub use seen::Timeline;
-pub use settings::{AUTO_SLOTS, Builder, discover};
+pub use settings::{AUTO_SLOTS, Builder, discover, look_around};
 pub use stats::{DeviceStats, Stats};
 pub use task::{DeviceMask, Exec, Job, Role, State, Task, TaskId, TaskInfo, Wait};
 pub use trace::{Ending, Span, Trace};

@@ -49,6 +49,8 @@ pub struct Device {
     pub hold: Option<TaskId>,
     /// How often its context was made; a queue of an older one is to be opened again.
     pub context: u32,
+    /// The first context since the last poisoned one.
+    pub renewed: u32,
     /// Nothing starts until what runs has left the context.
     pub poisoned: bool,
     /// Tasks that have poisoned it and were not found guilty.
@@ -68,6 +70,8 @@ pub struct Running {
     pub id: TaskId,
     pub attempt: u32,
     pub slot: u32,
+    /// Of the device, in which it began.
+    pub context: u32,
     pub label: String,
     pub bytes: u64,
     pub since: Duration,
@@ -87,6 +91,7 @@ impl Running {
     pub fn new(
         id: TaskId,
         entry: &Entry,
+        context: u32,
         now: Duration,
         lease: Lease,
         company: bool,
@@ -96,6 +101,7 @@ impl Running {
             id,
             attempt: entry.attempts,
             slot: entry.slot,
+            context,
             label: entry.label.clone(),
             bytes: entry.device_bytes,
             since: now,
@@ -208,6 +214,7 @@ impl Device {
             light: false,
             hold: None,
             context: 0,
+            renewed: 0,
             poisoned: false,
             strikes: Vec::new(),
             convictions: 0,

@@ -346,8 +346,7 @@ impl Core {
         &mut self,
         began: Duration,
         task: Task,
-        index: usize,
-        slot: u32,
+        (index, slot, context): (usize, u32, u32),
         company: bool,
     ) -> Result<TaskId> {
         let id = self.admit(began, task)?;
@@ -355,6 +354,7 @@ impl Core {
             self.finish(id, Err(Error::Cancelled));
         } else if let Some(run) = self.devices[index].running.last_mut() {
             run.company = company;
+            run.context = context;
         }
         Ok(id)
     }
@@ -390,7 +390,7 @@ impl Core {
         }
         let company = !device.running.is_empty() || device.light;
         let watched = Watched::InTime(late.and_then(|late| now.checked_add(late)));
-        device.running.push(Running::new(id, entry, now, lease, company, watched));
+        device.running.push(Running::new(id, entry, device.context, now, lease, company, watched));
         let (attempt, context) = (entry.attempts, device.context);
         let signal = entry.signal.clone();
         if let Some(text) = copy {

@@ -7,8 +7,8 @@ use super::cache::Store;
 use super::common::Shared;
 use super::process::Holding;
 use super::scheduler::Scheduler;
-use crate::backend::{Backend, cpu::CpuBackend};
-use crate::device::{DeviceInfo, Selection};
+use crate::backend::{Backend, cpu::CpuBackend, cuda::CudaBackend};
+use crate::device::{BackendKind, DeviceInfo, Selection};
 use crate::error::{Error, Result};
 
 /// More would only divide a device, and a mask has a bit for each device.
@@ -62,8 +62,19 @@ pub fn discover(selection: Option<&str>) -> Result<Vec<DeviceInfo>> {
     Ok(found_by(&compiled_in(None), selection)?.into_iter().map(|(device, _)| device).collect())
 }
 
+/// Every device of this machine, those that can't be used, too, and what people have to know of what was
+/// found or missed.
+pub fn look_around() -> Result<(Vec<DeviceInfo>, Vec<String>)> {
+    let (mut devices, mut notes) = (Vec::new(), Vec::new());
+    for backend in compiled_in(None) {
+        devices.extend(backend.devices()?);
+        notes.extend(backend.notes());
+    }
+    Ok((devices, notes))
+}
+
 fn compiled_in(cpu_threads: Option<u32>) -> Vec<Arc<dyn Backend>> {
-    vec![Arc::new(CpuBackend::new(cpu_threads))]
+    vec![Arc::new(CpuBackend::new(cpu_threads)), Arc::new(CudaBackend::new())]
 }
 
 type Found = (DeviceInfo, Arc<dyn Backend>);
@@ -72,12 +83,26 @@ fn found_by(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Result<Ve
     let environment = of_environment("GPUSCHED_DEVICES");
     let text = selection.unwrap_or(&environment);
     let fallback = env::var("GPUSCHED_CPU_FALLBACK").map_or(true, |value| value != "0");
-    let mut there = Vec::new();
-    for backend in backends {
+    let selection = Selection::parse(text)?;
+    let (mut there, mut notes) = (Vec::new(), Vec::new());
+    // Whom nobody asks for is not looked for: to look for cards is to load their driver.
+    let of_use = |backend: &&Arc<dyn Backend>| {
+        backend.kind() == BackendKind::Cpu || selection.may_name(backend.kind())
+    };
+    for backend in backends.iter().filter(of_use) {
         there.extend(backend.devices()?.into_iter().map(|device| (device, backend.clone())));
+        notes.extend(backend.notes());
+    }
+    for note in &notes {
+        log::debug!("{note}");
     }
     let infos: Vec<&DeviceInfo> = there.iter().map(|(device, _)| device).collect();
-    let chosen = Selection::parse(text)?.choose(&infos, fallback)?;
+    let chosen = selection.choose(&infos, fallback).map_err(|error| match error {
+        Error::NoDevice { what, why } if !notes.is_empty() => {
+            Error::NoDevice { what, why: format!("{why}; {}", notes.join("; ")) }
+        }
+        other => other,
+    })?;
     Ok(chosen.into_iter().map(|position| there[position].clone()).collect())
 }
 

@@ -47,6 +47,8 @@ pub struct Core {
     pub stopping: bool,
     /// Tasks whose end is to be published, once their jobs have been dropped without the lock.
     pub ended: Vec<Ended>,
+    /// Devices whose context was poisoned and is to be made anew, now that all have left it.
+    pub renewed: Vec<usize>,
     /// Attempts that were given up, and whose threads nobody waits for any more.
     pub given_up: usize,
     /// What is to be logged once the lock is free: the log may be the caller's code.
@@ -72,6 +74,7 @@ impl Core {
             closed: false,
             stopping: false,
             ended: Vec::new(),
+            renewed: Vec::new(),
             given_up: 0,
             notes: Vec::new(),
             seen: Seen::default(),

@@ -6,6 +6,7 @@
 //! | with an error or a panic of its own | tried again if retries are left, elsewhere if possible; else failed | |
 //! | out of memory or launch resources, in company | tried again alone | fewer at a time for a minute |
 //! | the same, alone | tried elsewhere, then again after pauses, then failed | |
+//! | it is somebody else's for now | tried elsewhere, then again after pauses, then failed | |
 //! | its context was poisoned | tried elsewhere; the second time it is found guilty and fails | nothing more runs in that context; made anew when all have left it; retired at the second task, unless the first was found guilty, and at the third guilty task in a row |
 //! | the device is gone | tried elsewhere; failed when the third goes with it | retired |
 //! | it could not be opened | as if it had not begun | retired |
@@ -59,11 +60,12 @@ impl Core {
         };
         let full = device.running.len() >= device.slots as usize;
         let run = device.running.swap_remove(position);
-        let was_poisoned = device.poisoned;
+        let was_poisoned = device.poisoned || run.context < device.renewed;
         if device.poisoned && device.running.is_empty() {
             device.poisoned = false;
-            device.context += 1;
+            self.renew(index);
         }
+        let device = &mut self.devices[index];
         if run.watched == Watched::Lost {
             return self.back_from_nowhere(now, id, attempt, how);
         }
@@ -247,6 +249,14 @@ impl Core {
         self.counts.guests.queued += guest;
     }
 
+    /// All have left a poisoned context.
+    fn renew(&mut self, index: usize) {
+        let device = &mut self.devices[index];
+        device.context += 1;
+        device.renewed = device.context;
+        self.renewed.push(index);
+    }
+
     /// What the error says of the device. True: the task is found guilty of having poisoned it.
     fn blame(&mut self, index: usize, run: &Running, error: &Error, was_poisoned: bool) -> bool {
         let Error::Device { fault, .. } = error else { return false };
@@ -273,11 +283,12 @@ impl Core {
             }
         }
         let device = &mut self.devices[index];
-        if device.running.is_empty() {
-            device.context += 1;
-        } else {
-            device.poisoned = true;
+        let empty = device.running.is_empty();
+        if empty {
+            self.renew(index);
         }
+        let device = &mut self.devices[index];
+        device.poisoned = !empty;
         if guilty {
             device.convictions += 1;
         } else if !device.strikes.contains(&run.id) {
@@ -315,20 +326,16 @@ impl Core {
                 self.devices[index].throttle = Some((fewer, now + THROTTLE));
                 Next::Again
             }
+            // Somebody else has it; perhaps not for long.
+            Error::Busy { .. } => {
+                entry.refused.join(here);
+                self.elsewhere_or_later(id)
+            }
             // What would not fit an empty device will not fit later.
             Error::NoMemory { needed, .. } if *needed > limit => Next::Fail,
             Error::NoMemory { .. } | Error::Resources { .. } => {
                 entry.refused.join(here);
-                let entry = &self.tasks.get(id);
-                let elsewhere = entry.as_ref().is_ok_and(|entry| self.eligible(entry) != DeviceMask::NONE);
-                let Ok(entry) = self.tasks.get_mut(id) else { return Next::Fail };
-                if elsewhere {
-                    return Next::Again;
-                }
-                let Some(&pause) = PAUSES.get(entry.pauses as usize) else { return Next::Fail };
-                entry.pauses += 1;
-                entry.refused = DeviceMask::NONE;
-                Next::Pause(pause)
+                self.elsewhere_or_later(id)
             }
             _ if entry.retries > 0 => {
                 entry.retries -= 1;
@@ -337,5 +344,19 @@ impl Core {
             }
             _ => Next::Fail,
         }
+    }
+
+    /// On a device that has not refused it, or, when all have, after a pause, some times.
+    fn elsewhere_or_later(&mut self, id: TaskId) -> Next {
+        let entry = &self.tasks.get(id);
+        let elsewhere = entry.as_ref().is_ok_and(|entry| self.eligible(entry) != DeviceMask::NONE);
+        let Ok(entry) = self.tasks.get_mut(id) else { return Next::Fail };
+        if elsewhere {
+            return Next::Again;
+        }
+        let Some(&pause) = PAUSES.get(entry.pauses as usize) else { return Next::Fail };
+        entry.pauses += 1;
+        entry.refused = DeviceMask::NONE;
+        Next::Pause(pause)
     }
 }

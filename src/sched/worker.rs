@@ -20,7 +20,7 @@ use super::task::{Exec, Job, Signal, TaskId};
 use super::trace::Ending;
 use super::verdict::Attempt;
 use crate::backend::Queue;
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 
 /// Nanoseconds of planned tasks after which light ones have a slice, and how long that is.
 const PLAN_TURN: u64 = 100_000_000;
@@ -112,7 +112,7 @@ impl Me {
         }
     }
 
-    fn open(&self, shared: &Shared, context: u32) -> std::result::Result<Rc<Opened>, String> {
+    fn open(&self, shared: &Shared, context: u32) -> Result<Rc<Opened>> {
         let now = self.opened.borrow().clone();
         if let Some(opened) = now
             && opened.context == context
@@ -125,14 +125,10 @@ impl Me {
             Ok(())
         });
         let (device, slots) = (&shared.devices[self.device], shared.crew.slots(self.device));
-        match caught(|| shared.backends[self.device].open(device.ordinal, self.slot, slots)) {
-            Ok(queue) => {
-                let opened = Rc::new(Opened { queue, context });
-                *self.opened.borrow_mut() = Some(opened.clone());
-                Ok(opened)
-            }
-            Err(error) => Err(format!("it could not be opened: {error}")),
-        }
+        let queue = caught(|| shared.backends[self.device].open(device.ordinal, self.slot, slots))?;
+        let opened = Rc::new(Opened { queue, context });
+        *self.opened.borrow_mut() = Some(opened.clone());
+        Ok(opened)
     }
 
     /// One attempt, from the queue to the outcome. Neither the job nor the backend can unwind out of here.
@@ -147,7 +143,7 @@ impl Me {
     ) -> Attempt {
         let opened = match self.open(shared, context) {
             Ok(opened) => opened,
-            Err(why) => return Attempt::NoQueue(why),
+            Err(error) => return not_entered("opened", error),
         };
         let mut entered = false;
         let outcome = caught(|| {
@@ -163,13 +159,32 @@ impl Me {
                 signal,
             })
         });
-        if !entered {
-            let error = outcome.err().map(|error| error.to_string()).unwrap_or_default();
-            return Attempt::NoQueue(format!("it could not be made current: {error}"));
+        if !entered && let Err(error) = outcome {
+            return not_entered("made current", error);
         }
         // Even after a failure: what the task left on the queue must be done before its memory is free.
         let finished = caught(|| opened.queue.finish());
-        Attempt::Ran(outcome.and(finished))
+        let outcome = match (outcome, finished) {
+            // The task may have seen another error that came of this one.
+            (Err(_), Err(fault @ Error::Device { .. })) => Err(fault),
+            (outcome, finished) => outcome.and(finished),
+        };
+        if let Err(Error::NoMemory { .. } | Error::Resources { .. }) = outcome {
+            let _ = caught(|| {
+                opened.queue.relieve();
+                Ok(())
+            });
+        }
+        Attempt::Ran(outcome)
+    }
+}
+
+/// A device that is of no use, or not now.
+fn not_entered(what: &str, error: Error) -> Attempt {
+    let lost = matches!(error, Error::Device { fault: DeviceFault::Lost, .. });
+    match error.is_of_device() && !lost {
+        true => Attempt::Ran(Err(error)),
+        false => Attempt::NoQueue(format!("it could not be {what}: {error}")),
     }
 }
 
@@ -490,7 +505,7 @@ pub fn run_light(shared: &Arc<Shared>, me: &Me, item: Item) {
                 }
                 Attempt::Ran(Err(error)) if error.is_of_device() => {
                     me.frames.borrow_mut().pop();
-                    shared.hand_over_loose(code, phase, failed(shared, me, TaskId(0), begin, error));
+                    shared.hand_over_loose(code, phase, failed(shared, me, TaskId(0), context, begin, error));
                 }
                 Attempt::Ran(outcome) => {
                     count(shared, me, TaskId(0), &outcome, (begin, end));
@@ -526,7 +541,7 @@ fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId, begin: u64) {
         }
         Attempt::Ran(Err(error)) if error.is_of_device() && !slot.signal.is_cancelled() => {
             me.frames.borrow_mut().pop();
-            shared.hand_over(slot, id, begun.code, failed(shared, me, id, begin, error));
+            shared.hand_over(slot, id, begun.code, failed(shared, me, id, context, begin, error));
         }
         Attempt::Ran(outcome) => {
             let outcome = match outcome {
@@ -556,9 +571,9 @@ fn passed(shared: &Shared, me: &Me, begin: u64) -> u64 {
     end
 }
 
-fn failed(shared: &Shared, me: &Me, id: TaskId, since: u64, error: Error) -> Failed {
+fn failed(shared: &Shared, me: &Me, id: TaskId, context: u32, since: u64, error: Error) -> Failed {
     shared.record_light(id, me.device, me.slot, (since, me.clock.get()), Ending::Retried);
-    Failed { error, device: me.device, slot: me.slot, since, company: shared.had_company(me, since) }
+    Failed { error, device: me.device, slot: me.slot, context, since, company: shared.had_company(me, since) }
 }
 
 /// In the device's books, the trace and the log.

@@ -1,32 +1,52 @@
-//! `gpusched devices`: what is there.
+//! `gpusched devices`: what is there, which of it a run would use, and what is missing.
 
 use gpusched::Result;
 use gpusched::device::{DeviceInfo, Health};
-use gpusched::sched::Scheduler;
+use gpusched::sched::{discover, look_around};
 use serde_json::{Value, json};
 
 use crate::say::say;
 
 pub fn list(as_json: bool) -> Result<bool> {
-    let scheduler = Scheduler::builder().build()?;
-    let devices = scheduler.devices();
+    let (devices, notes) = look_around()?;
+    let used = discover(None)?;
+    let used = |device: &DeviceInfo| used.iter().any(|other| other.id == device.id);
     if as_json {
-        say!("{}", json!({ "devices": devices.iter().map(describe).collect::<Vec<_>>() }));
+        let described = devices.iter().map(|device| {
+            let mut described = describe(device);
+            described["used"] = used(device).into();
+            described
+        });
+        say!("{}", json!({ "devices": described.collect::<Vec<_>>(), "notes": notes }));
         return Ok(true);
     }
-    say!("{:<9} {:>9} {:>9}  {:<8} NAME", "DEVICE", "TOTAL", "FREE", "HEALTH");
-    for device in devices {
+    say!("{:<9} {:<4} {:>9} {:>9}  {:<8} NAME", "DEVICE", "USED", "TOTAL", "FREE", "HEALTH");
+    for device in &devices {
         say!(
-            "{:<9} {:>9} {:>9}  {:<8} {}{}",
+            "{:<9} {:<4} {:>9} {:>9}  {:<8} {}{}",
             device.label(),
+            if used(device) { "yes" } else { "no" },
             bytes(device.total_bytes),
             bytes(device.free_bytes),
             health(device),
             device.name,
-            device.cpu_threads.map_or(String::new(), |threads| format!(", {threads} threads")),
+            extra(device),
         );
     }
+    for note in notes {
+        say!("note: {note}");
+    }
     Ok(true)
+}
+
+/// Threads of a processor; capability, place and UUID of a card.
+fn extra(device: &DeviceInfo) -> String {
+    if let Some(threads) = device.cpu_threads {
+        return format!(", {threads} threads");
+    }
+    let capability = device.compute_capability.map(|(major, minor)| format!(", {major}.{minor}"));
+    let place = device.pci_bus_id.as_ref().map(|place| format!(", {place}"));
+    format!("{}{}, {}", capability.unwrap_or_default(), place.unwrap_or_default(), device.id)
 }
 
 pub fn describe(device: &DeviceInfo) -> Value {
@@ -49,6 +69,7 @@ fn health(device: &DeviceInfo) -> &'static str {
     match device.health {
         Health::Good => "good",
         Health::Retired => "retired",
+        Health::Barred => "barred",
     }
 }
 

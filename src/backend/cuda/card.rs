@@ -1,0 +1,127 @@
+//! A card as this process has it: one primary context, made when the first queue needs it and given up with the
+//! last, whatever schedulers they belong to.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use cudarc::driver::sys::CUdevice;
+
+use super::context::Context;
+use super::driver::{Driver, Failure};
+use super::{nvml, probe};
+use crate::device::DeviceInfo;
+use crate::error::{DeviceFault, Error, Result};
+
+/// The kind of failure that also comes of a card that is not there any more.
+const SUSPICIOUS: [u32; 5] = [4, 46, 100, 101, 999];
+const INVALID_DEVICE: u32 = 101;
+
+pub struct Card {
+    pub(super) driver: &'static Driver,
+    pub(super) device: CUdevice,
+    info: DeviceInfo,
+    multiprocessors: u32,
+    listed: bool,
+    context: Mutex<Weak<Context>>,
+    /// Held by who makes a context, which may take a while.
+    making: Mutex<()>,
+}
+
+impl Card {
+    /// The one card of this number in the process.
+    pub(super) fn of(driver: &'static Driver, found: probe::Card) -> Arc<Card> {
+        static CARDS: Mutex<BTreeMap<u32, Arc<Card>>> = Mutex::new(BTreeMap::new());
+        let mut cards = CARDS.lock().unwrap_or_else(PoisonError::into_inner);
+        let probe::Card { info, device, multiprocessors, listed } = found;
+        cards
+            .entry(info.ordinal)
+            .or_insert_with(|| {
+                let (context, making) = (Mutex::default(), Mutex::default());
+                Arc::new(Card { driver, device, info, multiprocessors, listed, context, making })
+            })
+            .clone()
+    }
+
+    /// As it was when the process first looked.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    pub fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+
+    /// `cuda:0`.
+    pub fn label(&self) -> String {
+        self.info.label()
+    }
+
+    /// What could be allocated now: what NVML calls free, and what is kept here for reuse. Without NVML the
+    /// context is asked, and where there is none, nothing of ours is on the card: all of it.
+    pub fn free_bytes(&self) -> u64 {
+        let context = self.lock().upgrade();
+        let kept = context.as_ref().map_or(0, |context| context.kept_bytes());
+        let told = self.listed.then(|| nvml::memory(self.info.id.as_str())).flatten();
+        let free = told.map(|memory| memory.free);
+        let free = free.or_else(|| context?.free_bytes()).unwrap_or(self.info.total_bytes);
+        free.saturating_add(kept).min(self.info.total_bytes)
+    }
+
+    /// The context, retained if nobody has it. One that is of no use any more is given up first,
+    /// when all have left it.
+    pub(super) fn context(self: &Arc<Self>) -> Result<Arc<Context>> {
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = self.lock().upgrade();
+        if let Some(context) = there {
+            if !context.is_stale() {
+                return Ok(context);
+            }
+            context.bury()?;
+        }
+        let context = Context::retain(self)?;
+        *self.lock() = Arc::downgrade(&context);
+        Ok(context)
+    }
+
+    /// The context that there is gets no more queues.
+    pub(super) fn renew(&self) {
+        let context = self.lock().upgrade();
+        if let Some(context) = context {
+            context.retire();
+        }
+    }
+
+    /// What a failure means here: a card may be gone, or be somebody else's.
+    pub(super) fn error(&self, failure: Failure, what: &str) -> Error {
+        let error = failure.error(&self.label(), what);
+        let of_device = matches!(error, Error::Device { .. });
+        if (of_device || SUSPICIOUS.contains(&failure.code)) && self.is_lost() {
+            let what = format!("{what}: {}, and NVML says that the card is gone", failure.words());
+            return Error::Device { device: self.label(), what, fault: DeviceFault::Lost };
+        }
+        match error {
+            Error::NoMemory { what, needed, place, .. } => {
+                Error::NoMemory { what, needed, place, there: self.free_bytes() }
+            }
+            error => error,
+        }
+    }
+
+    /// The same for the making of a context. Drivers before CUDA 11.7 have no code of its own for a card
+    /// that its mode keeps from us.
+    pub(super) fn error_of_retain(&self, failure: Failure) -> Error {
+        let what = "to make a context";
+        match self.error(failure, what) {
+            Error::Driver { device, what } if failure.code == INVALID_DEVICE => Error::Busy { device, what },
+            error => error,
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.listed && nvml::is_lost(self.info.id.as_str())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Weak<Context>> {
+        self.context.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,196 @@
+//! The driver's library, loaded at run time, and its functions with a status that is a plain number.
+//!
+//! The types and constants are cudarc's. Its functions are not called, for two reasons: their status is a Rust
+//! enum, and a code that it does not list (drivers get new ones each year) would be undefined behaviour; and
+//! they panic where the library or a symbol is missing, without the loader's words. So the symbols are
+//! taken from the library here, once, and what cudarc declares is compared with our table when this is compiled.
+
+use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
+use std::sync::OnceLock;
+
+use cudarc::driver::sys::{
+    self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUjit_option, CUmodule,
+    CUresult, CUstream, CUuuid,
+};
+use libloading::Library;
+
+/// The file that the driver installs. `libcuda.so`, without the number, may be a toolkit's stub.
+pub const FILE: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+
+/// The oldest driver that takes the kernels, as it tells its version, and in words.
+pub const OLDEST: (i32, &str) = (9000, "9.0 (driver 384)");
+
+/// A call that did not go well.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Failure {
+    pub call: &'static str,
+    pub code: u32,
+}
+
+pub type Answer<T = ()> = Result<T, Failure>;
+
+pub struct Driver {
+    table: Table,
+    /// CUDA version that the driver knows: 12090 is 12.9.
+    version: i32,
+}
+
+impl Driver {
+    /// Loaded when first asked for, and then there for as long as the process lives. The error is for people.
+    pub fn get() -> Result<&'static Driver, &'static str> {
+        static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
+        DRIVER.get_or_init(Driver::load).as_ref().map_err(String::as_str)
+    }
+
+    fn load() -> Result<Driver, String> {
+        // SAFETY: the library is NVIDIA's, which is made to be loaded like this.
+        let library = unsafe { Library::new(FILE) }.map_err(|why| {
+            format!(
+                "{FILE} was not found ({}); install NVIDIA's driver, or put the file's directory into \
+                 LD_LIBRARY_PATH",
+                cause(&why)
+            )
+        })?;
+        // A library of threads and callbacks is never unloaded.
+        let library: &'static Library = Box::leak(Box::new(library));
+        let mut version = 0;
+        // SAFETY: the function of that name has this type, since the first drivers.
+        let status = unsafe {
+            type Ask = unsafe extern "C" fn(*mut c_int) -> c_uint;
+            symbol::<Ask>(library, &["cuDriverGetVersion"]).map(|ask| ask(&mut version))?
+        };
+        if status != 0 {
+            return Err(format!(
+                "{FILE} does not tell its version (status {status}); install NVIDIA's driver"
+            ));
+        }
+        if version < OLDEST.0 {
+            return Err(format!(
+                "the driver is for CUDA {}; the kernels need one for CUDA {} or newer",
+                dotted(version),
+                OLDEST.1
+            ));
+        }
+        Ok(Driver { table: Table::of(library)?, version })
+    }
+
+    pub fn version(&self) -> String {
+        dotted(self.version)
+    }
+}
+
+fn dotted(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+/// The loader's own words.
+fn cause(error: &libloading::Error) -> String {
+    let source = std::error::Error::source(error);
+    source.map_or_else(|| error.to_string(), |source| source.to_string())
+}
+
+/// The first of the names that the library has.
+///
+/// # Safety
+/// The functions of these names have the type.
+unsafe fn symbol<F: Copy>(library: &Library, names: &[&str]) -> Result<F, String> {
+    names
+        .iter()
+        // SAFETY: the caller's promise.
+        .find_map(|name| unsafe { library.get::<F>(name.as_bytes()) }.ok().map(|symbol| *symbol))
+        .ok_or_else(|| format!("{FILE} has no {}: install a driver for CUDA {} or newer", names[0], OLDEST.1))
+}
+
+/// Functions as `method = symbol (| an older driver's name of it) (arguments)`.
+macro_rules! table {
+    ($( $method:ident = $symbol:ident $(| $older:literal)? ($($arg:ident: $ty:ty),*); )*) => {
+        struct Table {
+            $( $method: unsafe extern "C" fn($($ty),*) -> c_uint, )*
+        }
+
+        impl Table {
+            fn of(library: &Library) -> Result<Self, String> {
+                // SAFETY: the types are those that cudarc declares, see below.
+                unsafe {
+                    Ok(Table { $( $method: symbol(library, &[stringify!($symbol), $($older)?])?, )* })
+                }
+            }
+        }
+
+        #[allow(clippy::too_many_arguments)] // CUDA's own
+        impl Driver {
+            $(
+                /// # Safety
+                #[doc = concat!("As CUDA asks of the callers of `", stringify!($symbol), "`.")]
+                pub unsafe fn $method(&self, $($arg: $ty),*) -> Answer {
+                    // SAFETY: the caller's promise.
+                    match unsafe { (self.table.$method)($($arg),*) } {
+                        0 => Ok(()),
+                        code => Err(Failure { call: stringify!($symbol), code }),
+                    }
+                }
+            )*
+        }
+
+        /// The arguments are those that cudarc declares.
+        const _: () = {
+            $( let _: unsafe fn($($ty),*) -> CUresult = sys::$symbol; )*
+        };
+    };
+}
+
+table! {
+    init = cuInit(flags: c_uint);
+    device_count = cuDeviceGetCount(count: *mut c_int);
+    device = cuDeviceGet(device: *mut CUdevice, ordinal: c_int);
+    device_name = cuDeviceGetName(name: *mut c_char, room: c_int, device: CUdevice);
+    device_uuid = cuDeviceGetUuid_v2 | "cuDeviceGetUuid" (uuid: *mut CUuuid, device: CUdevice);
+    parent_uuid = cuDeviceGetUuid(uuid: *mut CUuuid, device: CUdevice);
+    device_pci = cuDeviceGetPCIBusId(id: *mut c_char, room: c_int, device: CUdevice);
+    device_memory = cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice);
+    device_attribute = cuDeviceGetAttribute(value: *mut c_int, which: CUdevice_attribute, device: CUdevice);
+
+    retain = cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
+    release = cuDevicePrimaryCtxRelease_v2 | "cuDevicePrimaryCtxRelease" (device: CUdevice);
+    reset = cuDevicePrimaryCtxReset_v2 | "cuDevicePrimaryCtxReset" (device: CUdevice);
+    state = cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut c_uint, active: *mut c_int);
+    set_flags = cuDevicePrimaryCtxSetFlags_v2 | "cuDevicePrimaryCtxSetFlags" (device: CUdevice, flags: c_uint);
+    set_current = cuCtxSetCurrent(context: CUcontext);
+    push = cuCtxPushCurrent_v2(context: CUcontext);
+    pop = cuCtxPopCurrent_v2(context: *mut CUcontext);
+
+    memory_info = cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+    alloc = cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
+    free = cuMemFree_v2(address: CUdeviceptr);
+    alloc_host = cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint);
+    free_host = cuMemFreeHost(pointer: *mut c_void);
+    upload = cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
+    download = cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
+    copy = cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
+    fill = cuMemsetD8Async(to: CUdeviceptr, value: c_uchar, bytes: usize, stream: CUstream);
+
+    stream_create = cuStreamCreate(stream: *mut CUstream, flags: c_uint);
+    stream_destroy = cuStreamDestroy_v2(stream: CUstream);
+    stream_synchronize = cuStreamSynchronize(stream: CUstream);
+    stream_wait = cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
+    event_create = cuEventCreate(event: *mut CUevent, flags: c_uint);
+    event_destroy = cuEventDestroy_v2(event: CUevent);
+    event_record = cuEventRecord(event: CUevent, stream: CUstream);
+    event_query = cuEventQuery(event: CUevent);
+    event_synchronize = cuEventSynchronize(event: CUevent);
+    event_elapsed = cuEventElapsedTime(milliseconds: *mut f32, begin: CUevent, end: CUevent);
+
+    module_load = cuModuleLoadDataEx(
+        module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut CUjit_option,
+        values: *mut *mut c_void
+    );
+    module_unload = cuModuleUnload(module: CUmodule);
+    function = cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+    occupancy = cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks: *mut c_int, function: CUfunction, threads: c_int, shared: usize
+    );
+    launch = cuLaunchKernel(
+        function: CUfunction, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint,
+        shared: c_uint, stream: CUstream, params: *mut *mut c_void, extra: *mut *mut c_void
+    );
+}

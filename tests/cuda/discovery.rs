@@ -1,0 +1,196 @@
+//! Which cards are found, under which number, and what is said of the others.
+
+use gpusched::Error;
+use gpusched::device::Health;
+
+use crate::cards::*;
+
+/// Names by the driver's numbers, and whether what NVML and the driver tell is of the same card.
+fn names() -> Vec<String> {
+    let (cards, _) = found();
+    for (place, card) in cards.iter().enumerate() {
+        assert_eq!(card.ordinal as usize, place);
+        let bytes = match card.name.as_str() {
+            "B" => 2 << 30,
+            "C" => 3 << 30,
+            _ => 1 << 30,
+        };
+        assert_eq!((card.total_bytes, card.free_bytes), (bytes, bytes), "{card:?}");
+        let (uuid, bus) = match card.name.as_str() {
+            "A" => ("GPU-aa000000-0000-0000-0000-000000000001", "0000:01:00.0"),
+            "B" => ("GPU-aa100000-0000-0000-0000-000000000002", "0000:03:00.0"),
+            _ => ("GPU-bb000000-0000-0000-0000-000000000003", "0000:02:00.0"),
+        };
+        assert_eq!((card.id.as_str(), card.pci_bus_id.as_deref()), (uuid, Some(bus)));
+        // 2 GHz times the card's speed, twice a clock, 256 bits.
+        let speed = 128e9 * ["", "A", "C", "B"].iter().position(|name| *name == card.name).unwrap() as f64;
+        assert_eq!(card.speed, Some(speed), "{card:?}");
+    }
+    assert!(report()["cards"].as_array().unwrap().iter().all(|card| card["contexts_made"] == 0));
+    cards.into_iter().map(|card| card.name).collect()
+}
+
+fn refused(devices: &str) -> String {
+    match scheduler(devices, 1).err() {
+        Some(error @ Error::NoDevice { .. }) => error.to_string(),
+        other => panic!("{devices}: {other:?}"),
+    }
+}
+
+pub fn orders_that_differ() {
+    assert_eq!(names(), ["B", "C", "A"]);
+    let chosen = |devices: &str| -> Vec<String> {
+        let scheduler = scheduler(devices, 1).unwrap();
+        scheduler.devices().iter().map(|device| device.name.clone()).collect()
+    };
+    assert_eq!(chosen("all"), ["B", "C", "A"]);
+    assert_eq!(chosen("cuda:2,cuda:GPU-aa1"), ["A", "B"]);
+    assert_eq!(chosen("cuda"), ["B", "C", "A"]);
+    let why = refused("cuda:3");
+    assert!(why.contains("'cuda:3' names none") && why.contains("cuda:0 (GPU-aa1"), "{why}");
+    assert!(refused("cuda:GPU-aa").contains("names several"));
+    assert!(refused("cuda:GPU-cc").contains("names none"));
+}
+
+pub fn pci_order() {
+    assert_eq!(names(), ["A", "C", "B"]);
+}
+
+pub fn visible_numbers() {
+    assert_eq!(names(), ["A", "B"]);
+    let (_, notes) = found();
+    assert!(notes.contains("CUDA_VISIBLE_DEVICES=2,0 hides from this process: GPU-bb"), "{notes}");
+}
+
+pub fn visible_names() {
+    assert_eq!(names(), ["C", "B"]);
+}
+
+pub fn visible_until_the_mistake() {
+    assert_eq!(names(), ["C"]);
+}
+
+pub fn visible_none() {
+    assert_eq!(names(), [""; 0]);
+    let (_, notes) = found();
+    assert!(notes.contains("CUDA_VISIBLE_DEVICES= hides every card"), "{notes}");
+    assert!(refused("cuda:0").contains("hides every card"));
+    // Nobody asked for a card: the processor will do.
+    assert_eq!(scheduler("all", 1).unwrap().devices()[0].label(), "cpu:0");
+}
+
+fn one_part(free: u64) {
+    let (cards, _) = found();
+    assert_eq!(cards.len(), 1);
+    assert_eq!(cards[0].id.as_str(), "MIG-69000000-0000-0000-0000-000000000001");
+    assert_eq!((cards[0].total_bytes, cards[0].free_bytes), (40 << 30, free));
+    let scheduler = scheduler("cuda:MIG-69", 1).unwrap();
+    run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
+}
+
+pub fn mig() {
+    one_part(40 << 30);
+    // Half of the card has half of its bandwidth.
+    assert_eq!(found().0[0].speed, Some(64e9));
+}
+
+pub fn mig_by_the_driver_alone() {
+    one_part(40 << 30);
+}
+
+pub fn closed_cards() {
+    let (cards, notes) = found();
+    assert_eq!(cards.iter().map(|card| card.health).collect::<Vec<_>>(), [Health::Barred, Health::Good]);
+    assert!(notes.contains("cuda:0") && notes.contains("compute mode prohibited"), "{notes}");
+    let scheduler = scheduler("all", 1).unwrap();
+    assert_eq!(scheduler.devices().len(), 1);
+    assert_eq!(scheduler.devices()[0].label(), "cuda:1");
+    run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
+    let why = refused("cuda:0");
+    assert!(why.contains("can't be used") && why.contains("compute mode prohibited"), "{why}");
+    assert_eq!(told(0, "contexts_made"), 0);
+}
+
+pub fn closed_cards_by_the_driver_alone() {
+    closed_cards();
+}
+
+pub fn nothing_but_closed_cards() {
+    assert_eq!(scheduler("all", 1).unwrap().devices()[0].label(), "cpu:0");
+    assert!(refused("cuda").contains("compute mode prohibited"));
+}
+
+pub fn driver_alone() {
+    assert_eq!(names(), ["B", "C", "A"]);
+    let (_, notes) = found();
+    assert!(notes.contains("NVML can't be used") && notes.contains("libnvidia-ml.so"), "{notes}");
+    let scheduler = scheduler("cuda", 1).unwrap();
+    run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
+}
+
+fn without_nvml(words: &str) {
+    let (cards, notes) = found();
+    assert_eq!((cards.len(), cards[0].name.as_str(), cards[0].free_bytes), (1, "A", 1 << 30));
+    assert!(notes.contains("NVML can't be used") && notes.contains(words), "{notes}");
+    let scheduler = scheduler("cuda", 1).unwrap();
+    run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
+}
+
+pub fn nvml_not_loaded() {
+    without_nvml("driver");
+}
+
+pub fn nvml_of_another_driver() {
+    without_nvml("");
+}
+
+pub fn nvml_of_470() {
+    let (cards, notes) = found();
+    assert_eq!((cards[0].total_bytes, cards[0].free_bytes), (3 << 30, 2 << 30));
+    assert_eq!((cards[0].compute_capability, notes.as_str()), (Some((3, 5)), ""));
+}
+
+pub fn a_card_that_nvml_cant_ask() {
+    let (cards, notes) = found();
+    assert_eq!(cards.len(), 2);
+    assert!(notes.contains("NVML can't ask its card 0"), "{notes}");
+    assert_eq!((cards[0].free_bytes, cards[0].health), (2 << 30, Health::Good));
+}
+
+pub fn lost_card() {
+    let (cards, notes) = found();
+    assert_eq!(cards.iter().map(|card| card.health).collect::<Vec<_>>(), [Health::Retired, Health::Good]);
+    assert!(notes.contains("fallen off the bus"), "{notes}");
+    assert_eq!(scheduler("all", 1).unwrap().devices()[0].label(), "cuda:1");
+}
+
+pub fn no_driver() {
+    let (cards, notes) = found();
+    assert_eq!(cards, []);
+    assert!(notes.contains("libcuda.so.1 was not found") && notes.contains("install"), "{notes}");
+    assert!(refused("cuda:0").contains("libcuda.so.1 was not found"));
+    assert_eq!(scheduler("all", 1).unwrap().devices()[0].label(), "cpu:0");
+}
+
+pub fn no_cards() {
+    let (cards, notes) = found();
+    assert_eq!((cards.len(), notes.as_str()), (0, "NVIDIA's driver finds no card"));
+}
+
+pub fn old_driver() {
+    let why = refused("cuda");
+    assert!(why.contains("the driver is for CUDA 8.0") && why.contains("9.0 (driver 384)"), "{why}");
+}
+
+pub fn old_card() {
+    let (cards, notes) = found();
+    assert_eq!(cards[0].health, Health::Barred);
+    assert!(notes.contains("capability 3.0") && notes.contains("3.5"), "{notes}");
+}
+
+pub fn who_names_no_card_loads_no_driver() {
+    let scheduler = scheduler("cpu", 1).unwrap();
+    assert_eq!(scheduler.devices().len(), 1);
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    assert!(!maps.contains("libcuda") && !maps.contains("libnvidia-ml"));
+}
