@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
-/// The kinds of device that the library drives.
+/// The kinds of device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BackendKind {
     Cpu,
     Cuda,
+    /// Exists only in a simulation: no backend drives one, and no selection names one.
+    Simulated,
 }
 
 impl BackendKind {
@@ -18,6 +20,7 @@ impl BackendKind {
         match self {
             BackendKind::Cpu => "cpu",
             BackendKind::Cuda => "cuda",
+            BackendKind::Simulated => "sim",
         }
     }
 }
@@ -80,7 +83,7 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// `cpu:0`, `cuda:3`: how people name a device on a command line.
+    /// `cpu:0`, `cuda:3`, `sim:1`: how people name a device on a command line, and how messages name it.
     pub fn label(&self) -> String {
         format!("{}:{}", self.backend, self.ordinal)
     }

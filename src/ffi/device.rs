@@ -58,6 +58,8 @@ pub(super) fn backend_of(kind: BackendKind) -> u32 {
     match kind {
         BackendKind::Cpu => SCHED_BACKEND_CPU,
         BackendKind::Cuda => SCHED_BACKEND_CUDA,
+        // No scheduler behind a handle has one.
+        BackendKind::Simulated => 0,
     }
 }
 

@@ -66,6 +66,20 @@ fn span(device: usize, run: &Running, end: Duration, ending: Ending) -> Span {
 }
 
 impl Core {
+    /// From now on, up to so many events.
+    pub fn keep_trace(&mut self, most: usize) -> Arc<Trace> {
+        let devices: Vec<_> = self.devices.iter().map(|device| device.info.clone()).collect();
+        let trace = Arc::new(Trace::new(&devices, most));
+        self.seen.trace = Some(trace.clone());
+        trace
+    }
+
+    /// What such a trace has, and what runs now.
+    pub fn timeline(&self, trace: Arc<Trace>, now: Duration) -> Timeline {
+        let running = self.underway(now).into_iter().map(|run| run.span).collect();
+        Timeline { trace, running }
+    }
+
     /// To be logged once the lock is free, and shown where it happened.
     pub fn note(&mut self, level: Level, device: usize, text: String) {
         if let Some(trace) = &self.seen.trace {
@@ -106,8 +120,7 @@ impl Seeing {
     /// Gives a new state what is remembered from earlier runs, and a trace if one is wanted.
     pub fn new(core: &mut Core, trace_events: usize, rates: Option<Arc<dyn Store>>) -> Self {
         if trace_events > 0 {
-            let devices: Vec<_> = core.devices.iter().map(|device| device.info.clone()).collect();
-            core.seen.trace = Some(Arc::new(Trace::new(&devices, trace_events)));
+            core.keep_trace(trace_events);
         }
         let cache = rates.map(Cache::new);
         let remembered = cache.as_ref().map(Cache::load).unwrap_or_default();
@@ -206,8 +219,7 @@ impl Scheduler {
             let accepted = "1 or more where the scheduler is made, for a trace of what it does";
             return Err(Error::argument("trace_events", 0, accepted));
         };
-        let running = core.underway(self.shared.now()).into_iter().map(|run| run.span).collect();
-        Ok(Timeline { trace, running })
+        Ok(core.timeline(trace, self.shared.now()))
     }
 }
 

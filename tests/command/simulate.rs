@@ -61,6 +61,7 @@ fn the_status_tells_whether_every_task_has_finished() {
     assert_eq!([&told["finished"], &told["failed"]], [2, 1]);
     let why = told["errors"][0]["error"].as_str().unwrap();
     assert!(why.contains("40000000000") && why.contains("11000000000"), "{why}");
+    assert!(why.contains("sim:0 (1080Ti)"), "{why}");
 
     let lost = SCENARIO.replace(r#""fail_at_s":null"#, r#""fail_at_s":5.0"#);
     let ended = simulate(&lost, &["--json"]);
@@ -90,6 +91,74 @@ fn what_goes_wrong_can_be_told_too() {
     let line = line(&ended);
     assert_eq!([&line["finished"], &line["failed"], &line["cancelled"]], [2, 0, 1], "{line}");
     assert_eq!(ended.status, 1, "a cancelled task has not finished");
+}
+
+#[test]
+fn every_sentence_names_a_device_alike() {
+    let faults = [
+        r#""fail_at_s":1"#,
+        r#""faults":[{"at_s":0,"kind":"out_of_memory","seconds":1e6}]"#,
+        r#""faults":[{"at_s":1,"kind":"poisoned"},{"at_s":2,"kind":"poisoned"},{"at_s":3,"kind":"poisoned"}]"#,
+        r#""memory_bytes":5"#,
+    ];
+    for fault in faults {
+        let text = format!(
+            r#"{{"devices":[{{"speed":1,{fault}}}],
+            "tasks":[{{"work":4,"device_bytes":9,"idempotent":false}},{{"work":4}}]}}"#
+        );
+        let line = line(&simulate(&text, &["--json"]));
+        let why = line["errors"][0]["error"].as_str().unwrap_or_else(|| panic!("{fault}: {line}"));
+        assert!(why.contains("sim:0") && !why.contains("cpu"), "{fault}: {why}");
+    }
+}
+
+#[test]
+fn a_trace_has_the_schedule_in_virtual_time() {
+    let folder = Folder::new();
+    let text = r#"{"devices":[{"name":"a","speed":2,"slots":2},{"speed":1,"faults":[{"at_s":3,"kind":"poisoned"}]}],
+        "tasks":[{"work":8},{"work":8,"failures":1,"retries":1},{"work":6},{"work":4},{"work":2},{"work":2}]}"#;
+    fs::write(folder.at("world.json"), text).unwrap();
+    let traced = folder.gpusched(&["simulate", "world.json", "--json", "--trace", "trace.json"]);
+    assert_eq!(traced.status, 0, "{traced:?}");
+    let alone = folder.gpusched(&["simulate", "world.json", "--json"]);
+    assert_eq!(traced.out, alone.out, "a trace changes nothing");
+    let line = line(&traced);
+
+    let trace = folder.json("trace.json");
+    let events = trace["traceEvents"].as_array().unwrap();
+    let kind = |ph: &'static str| events.iter().filter(move |event| event["ph"] == ph);
+    let ended = |how: &'static str| {
+        kind("X").filter(move |bar| bar["args"]["ended"] == how).map(|bar| bar["name"].clone())
+    };
+    let mut done: Vec<Value> = ended("done").collect();
+    done.sort_by_key(Value::to_string);
+    assert_eq!(done, ["0", "1", "2", "3", "4", "5"], "each task once, named by its position");
+    assert!(ended("retried").any(|name| name == "1"));
+    let names: Vec<&Value> = kind("M").filter(|event| event["name"] == "process_name").collect();
+    assert_eq!([&names[0]["args"]["name"], &names[1]["args"]["name"]], ["sim:0 a", "sim:1 device 1"]);
+
+    // Each row has one bar at a time, and the last ends with the schedule.
+    let mut rows = std::collections::BTreeMap::<u64, Vec<(f64, f64)>>::new();
+    for bar in kind("X") {
+        let (begin, long) = (bar["ts"].as_f64().unwrap(), bar["dur"].as_f64().unwrap());
+        rows.entry(bar["tid"].as_u64().unwrap()).or_default().push((begin, begin + long));
+    }
+    assert_eq!(rows.len(), 3, "two slots and one: {rows:?}");
+    for row in rows.values_mut() {
+        row.sort_by(|a, b| a.0.total_cmp(&b.0));
+        assert!(row.is_sorted_by(|a, b| a.1 <= b.0 + 1e-3), "{row:?}");
+    }
+    let last = rows.values().flatten().map(|bar| bar.1).fold(0.0, f64::max);
+    // Times in the file are whole nanoseconds.
+    assert!((last - 1e6 * line["makespan_s"].as_f64().unwrap()).abs() < 2e-3, "{last}: {line}");
+    assert!(
+        kind("i").any(|flag| flag["name"].as_str().unwrap().contains("sim:1")),
+        "the poisoned context is told"
+    );
+
+    let refused = folder.gpusched(&["simulate", "world.json", "--trace", "no/such/trace.json"]);
+    assert_eq!((refused.status, refused.out.as_str()), (2, ""), "{refused:?}");
+    assert!(refused.err.contains("trace.json"), "{refused:?}");
 }
 
 /// A change to the scenario, and what must be said about it.

@@ -1,4 +1,4 @@
-"""Python on top of the C ABI of gpusched: ctypes and numpy, nothing compiled.
+"""Python on top of the C ABI of gpusched: ctypes, nothing compiled; numpy where arrays are.
 
     with gpusched.Scheduler() as scheduler:
         task = scheduler.submit(lambda exec: 6 * 7)

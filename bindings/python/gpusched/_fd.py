@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from ctypes import POINTER, byref, c_double, c_float, c_void_p, sizeof
 from dataclasses import dataclass
-from typing import Any, Sequence, Tuple
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import TYPE_CHECKING, Any, Sequence, Tuple
 
 from . import _abi
+from ._arrays import np
 from ._library import check, lib
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float32]
+
 Cell = Tuple[int, int, int]
-Floats = NDArray[np.float32]
 
 WAVELETS = {
     "ricker": _abi.SCHED_FD_WAVELET_RICKER,

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import time
 import weakref
 from ctypes import byref, c_size_t, c_uint64, c_void_p, create_string_buffer, sizeof
 from typing import Any, Callable, Generic, Iterable, Iterator, Mapping, Sequence, TypeVar
 
-import numpy as np
-
 from . import _abi
+from ._arrays import np
 from ._fd import Gather, Model, Shot
 from ._fd import pointer as floats
 from ._jobs import OPTIONS, Exec, Job, describe, run_job
-from ._library import Cancelled, check, lib
+from ._library import Cancelled, GpuschedError, check, lib
+from ._progress import Listener, forget, listen
 from ._ranges import Places, range_desc
 
 T = TypeVar("T")
@@ -110,7 +111,6 @@ class Scheduler:
     ) -> None:
         self._handle: int | None = None
         self._pid = os.getpid()
-        self._ordered: dict[int, Task[Any]] = {}
         config = _abi.sched_config_t(size=sizeof(_abi.sched_config_t), slots=slots, cpu_threads=cpu_threads)
         config.trace_events = trace_events
         if devices is not None:
@@ -119,7 +119,7 @@ class Scheduler:
             config.rates_path = os.fsencode(rates_path)
         made = c_void_p()
         check(lib.sched_create(byref(config), byref(made)))
-        self._own(made.value)
+        self._own(made.value, shared=False)
 
     @classmethod
     def shared(cls) -> Scheduler:
@@ -129,12 +129,15 @@ class Scheduler:
         self._pid = os.getpid()
         made = c_void_p()
         check(lib.sched_default(byref(made)))
-        self._own(made.value)
+        self._own(made.value, shared=True)
         return self
 
-    def _own(self, handle: int | None) -> None:
+    def _own(self, handle: int | None, shared: bool) -> None:
         self._handle = handle
+        self._shared = shared
+        self._listener: int | None = None
         # Until they are handed out.
+        self._ordered: dict[int, Task[Any]] = {}
         _open.add(self)
 
     @property
@@ -163,7 +166,11 @@ class Scheduler:
         for desc in descs:
             desc.run = run_job
         numbers = (c_uint64 * len(work))()
-        check(lib.sched_submit_many(self._raw, descs, len(work), numbers))
+        try:
+            check(lib.sched_submit_many(self._raw, descs, len(work), numbers))
+        except GpuschedError as error:
+            # The caller wrote the option once, for all of them.
+            raise GpuschedError(error.status, re.sub(r"^descs\[\d+\]: ", "", error.message)) from None
         return [self._submitted(number, job, options) for number, job in zip(numbers, work)]
 
     def _submitted(self, number: int, job: Job, options: Mapping[str, Any]) -> Task[Any]:
@@ -274,6 +281,18 @@ class Scheduler:
         check(lib.sched_progress(self._raw, byref(answer)))
         return answer
 
+    def on_progress(self, call: Listener | None, interval: float = 1.0) -> None:
+        """Has `call(progress)` called every `interval` seconds (0.001 or more), first after that time, in place of
+        what was set before; None: nothing any more. `progress` is as the property `progress`: queued, running, done,
+        failed, cancelled, retried, elapsed_ns, eta_ns (-1: not known), work_total, work_done.
+
+        It comes on a thread of the library, never twice at once, and may use the scheduler, but not close it.
+        When this, or `close`, has returned, what was set before is not running and does not come again, unless
+        this was called from inside it. What it raises goes to `sys.unraisablehook`.
+        """
+        before, self._listener = self._listener, listen(self._raw, call, interval)
+        forget(before)
+
     def write_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes what ran where and when as a Chrome trace; needs `trace_events`."""
         check(lib.sched_trace_write(self._raw, os.fsencode(path)))
@@ -281,7 +300,11 @@ class Scheduler:
     def close(self) -> None:
         """Cancels what has not run, asks what runs to stop, and waits for it."""
         if self._handle is not None and self._pid == os.getpid():
+            if self._shared and self._listener is not None:
+                # It may have other holders, and go on.
+                self.on_progress(None)
             check(lib.sched_destroy(self._handle))
+            forget(self._listener)
         self._handle = None
         _open.discard(self)
 

@@ -48,6 +48,9 @@ pub enum Command {
         /// Print one line of JSON.
         #[arg(long)]
         json: bool,
+        /// Write what ran where and when, in virtual time, for chrome://tracing or ui.perfetto.dev.
+        #[arg(long, value_name = "FILE")]
+        trace: Option<PathBuf>,
     },
     /// Measures how fast something is.
     Bench {

@@ -57,7 +57,7 @@ fn command(command: Command) -> Result<bool> {
             trace,
             remember: !no_rates_cache,
         }),
-        Command::Simulate { scenario, json } => simulate::run(&scenario, json),
+        Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
         Command::Bench { what: Bench::Fd { equation, n, nt, device, json } } => {
             let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
             bench::fd(equation, n, nt, &device, json)

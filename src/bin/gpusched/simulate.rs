@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use gpusched::io::atomic;
 use gpusched::sched::State;
 use gpusched::sched::simulation::{self, Report};
 use gpusched::{Error, Result};
@@ -45,9 +46,21 @@ struct Failure {
 }
 
 /// `false`: not every task has ended well.
-pub fn run(path: &Path, as_json: bool) -> Result<bool> {
+pub fn run(path: &Path, as_json: bool, trace: Option<&Path>) -> Result<bool> {
     let scenario = scenario::read(path)?;
-    let report = simulation::run(&scenario);
+    let report = match trace {
+        None => simulation::run(&scenario),
+        Some(trace) => {
+            let mut report = Report::default();
+            // A place that can't be written is refused before the run.
+            atomic::write_with(trace, |out| {
+                let timeline;
+                (report, timeline) = simulation::run_traced(&scenario);
+                timeline.write(out)
+            })?;
+            report
+        }
+    };
     let line = describe(&report);
     if as_json {
         let line = serde_json::to_string(&line).map_err(|why| Error::Internal(why.to_string()))?;

@@ -6,6 +6,9 @@ mod report;
 mod scenario;
 mod world;
 
+use super::seen::Timeline;
+use world::World;
+
 pub use bound::lower_bound;
 pub use report::{DeviceReport, Event, EventKind, Report};
 pub use scenario::{Fault, FaultKind, Scenario, SimDevice, SimTask};
@@ -14,5 +17,16 @@ pub use scenario::{Fault, FaultKind, Scenario, SimDevice, SimTask};
 ///
 /// A simulated task looks all the time whether it should stop, unless its device hangs.
 pub fn run(scenario: &Scenario) -> Report {
-    world::World::new(scenario).run()
+    let mut world = World::new(scenario);
+    world.run();
+    world.report()
+}
+
+/// The same, and what ran where and when: a row a device slot, in virtual time.
+pub fn run_traced(scenario: &Scenario) -> (Report, Timeline) {
+    let mut world = World::new(scenario);
+    let trace = world.keep_trace();
+    world.run();
+    let timeline = world.timeline(trace);
+    (world.report(), timeline)
 }

@@ -11,8 +11,10 @@ use super::scenario::{FaultKind, Scenario};
 use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::parts::Ended;
+use crate::sched::seen::Timeline;
 use crate::sched::state::Core;
 use crate::sched::task::{Exec, State, Task, TaskId, Told, Wait};
+use crate::sched::trace::Trace;
 use crate::sched::verdict::Attempt;
 
 /// What an attempt takes that ends at once.
@@ -102,7 +104,7 @@ impl<'a> World<'a> {
         let info = |(index, device): (usize, &super::SimDevice)| {
             let info = DeviceInfo {
                 id: DeviceId::new(&format!("SIM-{index}")),
-                backend: BackendKind::Cpu,
+                backend: BackendKind::Simulated,
                 ordinal: index as u32,
                 name: device.name.clone(),
                 pci_bus_id: None,
@@ -167,7 +169,16 @@ impl<'a> World<'a> {
         Duration::from_secs_f64(self.now)
     }
 
-    pub fn run(mut self) -> Report {
+    /// Of all that happens: what a scenario describes has an end.
+    pub fn keep_trace(&mut self) -> Arc<Trace> {
+        self.core.keep_trace(usize::MAX)
+    }
+
+    pub fn timeline(&self, trace: Arc<Trace>) -> Timeline {
+        self.core.timeline(trace, self.clock())
+    }
+
+    pub fn run(&mut self) {
         let mut alarm = f64::INFINITY;
         while let Some(Reverse(due)) = self.due.pop() {
             if due.what == What::Alarm && due.time != alarm {
@@ -193,7 +204,6 @@ impl<'a> World<'a> {
                 self.plan(next, What::Alarm);
             }
         }
-        self.report()
     }
 
     fn happen(&mut self, what: What) {
@@ -288,7 +298,7 @@ impl<'a> World<'a> {
         for number in 0..self.attempts.len() {
             let run = &mut self.attempts[number];
             if run.device == index && !run.over && (!run.hung || fault == DeviceFault::Lost) {
-                let device = format!("sim:{index}");
+                let device = self.core.devices[index].info.label();
                 run.fate = Err(Error::Device { device, what: what.into(), fault });
                 self.leave(number);
             }
@@ -403,7 +413,7 @@ impl<'a> World<'a> {
         let run = &mut self.attempts[number];
         let (device, task) = (run.device, &self.scenario.tasks[run.task]);
         let place = &self.places[device];
-        let label = format!("sim:{device}");
+        let label = self.core.devices[device].info.label();
         let company = place.free.len() + 1 < self.scenario.devices[device].slots as usize;
         let quick = INSTANT * place.speed;
         let event = Event {
@@ -441,7 +451,7 @@ impl<'a> World<'a> {
         self.expect(number);
     }
 
-    fn report(mut self) -> Report {
+    pub fn report(mut self) -> Report {
         for (index, end) in self.ends.iter_mut().enumerate() {
             // The loop is over and this task is not: a fault of the scheduler, told as what it is.
             let _ = index;

@@ -1,0 +1,131 @@
+"""Progress that is told while tasks run."""
+
+import gc
+import sys
+import threading
+import unittest
+import weakref
+from typing import Any
+
+import gpusched
+from gpusched import _progress
+
+LONG = 20.0
+
+
+class Told:
+    """Counts calls, and lets a test wait for some."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.seen: list[Any] = []
+
+    def __call__(self, progress: gpusched.abi.sched_progress_t) -> None:
+        with self.changed:
+            self.seen.append(progress)
+            self.changed.notify_all()
+
+    def came(self, count: int) -> bool:
+        with self.changed:
+            return self.changed.wait_for(lambda: len(self.seen) >= count, LONG)
+
+
+class Progress(unittest.TestCase):
+    def setUp(self) -> None:
+        self.scheduler = gpusched.Scheduler(devices="cpu", slots=1)
+        self.addCleanup(self.scheduler.close)
+
+    def unraisable(self) -> list[Any]:
+        """What callbacks raise from now on."""
+        raised: list[Any] = []
+        before, sys.unraisablehook = sys.unraisablehook, lambda what: raised.append(what.exc_value)
+        self.addCleanup(setattr, sys, "unraisablehook", before)
+        return raised
+
+    def test_it_is_called_until_it_is_unset(self) -> None:
+        go, told = threading.Event(), Told()
+        tasks = [self.scheduler.submit(lambda exec: go.wait(LONG), work=2.0) for _ in range(2)]
+        self.scheduler.on_progress(told, 0.001)
+        self.assertTrue(told.came(3))
+        last = told.seen[-1]
+        self.assertEqual((last.done, last.running + last.queued, last.work_total), (0, 2, 4.0))
+        go.set()
+        for task in tasks:
+            task.wait()
+        self.assertTrue(told.came(len(told.seen) + 2))
+        self.assertEqual((told.seen[-1].done, told.seen[-1].work_done), (2, 4.0))
+        # What it was handed stays as it was.
+        self.assertEqual(last.done, 0)
+        self.scheduler.on_progress(None)
+        count = len(told.seen)
+        threading.Event().wait(0.02)
+        self.assertEqual(len(told.seen), count)
+        self.assertEqual(_progress.listeners, {})
+
+    def test_one_takes_the_place_of_another_and_goes_with_the_scheduler(self) -> None:
+        first, second = Told(), Told()
+        gone = weakref.ref(first)
+        self.scheduler.on_progress(first, 0.001)
+        self.assertTrue(first.came(1))
+        self.scheduler.on_progress(second, 0.001)
+        del first
+        gc.collect()
+        self.assertIsNone(gone())
+        self.assertTrue(second.came(1))
+        self.scheduler.close()
+        self.assertEqual(_progress.listeners, {})
+
+    def test_it_may_use_the_scheduler_and_unset_itself_but_not_close_it(self) -> None:
+        answers: list[Any] = []
+        over = threading.Event()
+
+        def listen(progress: gpusched.abi.sched_progress_t) -> None:
+            answers.append(self.scheduler.progress.done)
+            try:
+                self.scheduler.close()
+            except gpusched.GpuschedError as error:
+                answers.append(error.name)
+            self.scheduler.on_progress(None)
+            over.set()
+
+        self.scheduler.on_progress(listen, 0.001)
+        self.assertTrue(over.wait(LONG))
+        threading.Event().wait(0.02)
+        self.assertEqual(answers, [0, "SCHED_E_DEADLOCK"])
+
+    def test_what_it_raises_does_not_end_it(self) -> None:
+        told, raised = Told(), self.unraisable()
+        problem = KeyError("inside")
+
+        def listen(progress: gpusched.abi.sched_progress_t) -> None:
+            told(progress)
+            raise problem
+
+        self.scheduler.on_progress(listen, 0.001)
+        self.assertTrue(told.came(3))
+        self.scheduler.on_progress(None)
+        self.assertGreaterEqual(len(raised), 3)
+        self.assertTrue(all(error is problem for error in raised))
+
+    def test_an_interval_is_checked(self) -> None:
+        for interval in (0, -1, 0.0005, float("nan"), float("inf")):
+            with self.assertRaisesRegex(ValueError, "interval is .*accepted: 0.001"):
+                self.scheduler.on_progress(print, interval)
+        self.assertEqual(_progress.listeners, {})
+
+    def test_a_share_takes_its_own_with_it(self) -> None:
+        one, other, told = gpusched.Scheduler.shared(), gpusched.Scheduler.shared(), Told()
+        self.addCleanup(other.close)
+        raised = self.unraisable()
+        one.on_progress(told, 0.001)
+        self.assertTrue(told.came(1))
+        one.close()
+        count = len(told.seen)
+        threading.Event().wait(0.02)
+        self.assertEqual((len(told.seen), _progress.listeners, raised), (count, {}, []))
+        task = other.submit(lambda exec: 1, ordered=True)
+        self.assertIs(other.wait_next(LONG), task)
+
+
+if __name__ == "__main__":
+    unittest.main()
