@@ -28,8 +28,8 @@ module gpusched
   public :: gpusched_version, status_name, exec_cancelled, exec_report, exec_commit, &
     wavelet_samples
   ! What callbacks and the procedures below speak of, from the C ABI.
-  public :: sched_exec_t, sched_stats_t, sched_task_info_t, sched_fd_shot_size_t
-  public :: sched_run_fn, sched_drop_fn, sched_range_fn, map_fn
+  public :: sched_exec_t, sched_stats_t, sched_progress_t, sched_task_info_t, sched_fd_shot_size_t
+  public :: sched_run_fn, sched_drop_fn, sched_range_fn, sched_progress_fn, map_fn
   public :: SCHED_OK, SCHED_PENDING, SCHED_CANCELLED
   public :: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_MEMORY, SCHED_E_NO_DEVICE
   public :: SCHED_E_IO, SCHED_E_CALLBACK, SCHED_E_PANIC, SCHED_E_DEADLOCK, SCHED_E_SHUTDOWN
@@ -83,6 +83,9 @@ module gpusched
     procedure :: drain => scheduler_drain
     procedure :: info => scheduler_info
     procedure :: stats => scheduler_stats
+    procedure :: progress => scheduler_progress
+    procedure :: on_progress => scheduler_on_progress
+    procedure :: write_trace => scheduler_write_trace
     procedure :: task_error => scheduler_task_error
     final :: scheduler_final
   end type
@@ -135,15 +138,23 @@ contains
 
   ! --- scheduler ---
 
-  subroutine scheduler_open(self, devices, slots, cpu_threads, stat, errmsg)
+  !> `progress(told, user)`, a bind(c) module procedure, is called as `on_progress` tells.
+  subroutine scheduler_open(self, devices, slots, cpu_threads, trace_events, rates_path, progress, &
+      progress_user, progress_ns, stat, errmsg)
     class(scheduler), intent(inout) :: self
     character(len=*), intent(in), optional :: devices    !< as in GPUSCHED_DEVICES
     integer, intent(in), optional :: slots, cpu_threads
+    integer, intent(in), optional :: trace_events        !< how many are kept for write_trace
+    character(len=*), intent(in), optional :: rates_path !< keeps the devices' speeds between runs
+    procedure(sched_progress_fn), optional :: progress
+    type(c_ptr), intent(in), optional :: progress_user
+    integer(i8), intent(in), optional :: progress_ns
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     type(sched_config_t), target :: config
-    character(kind=c_char), allocatable, target :: list(:)
+    character(kind=c_char), allocatable, target :: list(:), rates(:)
     type(c_ptr), target :: made
+    integer(c_int32_t) :: status, ignored
     call self%close()
     config%size = c_sizeof(config)
     if (present(devices)) then
@@ -152,9 +163,22 @@ contains
     end if
     if (present(slots)) config%slots = int(slots, c_int32_t)
     if (present(cpu_threads)) config%cpu_threads = int(cpu_threads, c_int32_t)
+    if (present(trace_events)) config%trace_events = int(trace_events, c_int32_t)
+    if (present(rates_path)) then
+      rates = c_string(rates_path)
+      config%rates_path = c_loc(rates)
+    end if
     made = c_null_ptr
-    call conclude(sched_create(c_loc(config), c_loc(made)), stat, errmsg)
+    status = sched_create(c_loc(config), c_loc(made))
+    if (status == SCHED_OK .and. present(progress)) then
+      status = told_to(made, progress, progress_user, progress_ns)
+      if (status /= SCHED_OK) then
+        ignored = sched_destroy(made)
+        made = c_null_ptr
+      end if
+    end if
     self%handle = made
+    call conclude(status, stat, errmsg)
   end subroutine
 
   !> Cancels what has not run, asks what runs to stop, and waits for it.
@@ -471,6 +495,58 @@ contains
     character(len=*), intent(inout), optional :: errmsg
     stats%size = c_sizeof(stats)
     call conclude(sched_stats(self%handle, c_loc(stats)), stat, errmsg)
+  end subroutine
+
+  !> How far the scheduler is.
+  subroutine scheduler_progress(self, progress, stat, errmsg)
+    class(scheduler), intent(in) :: self
+    type(sched_progress_t), intent(out), target :: progress
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    progress%size = c_sizeof(progress)
+    call conclude(sched_progress(self%handle, c_loc(progress)), stat, errmsg)
+  end subroutine
+
+  !> Has `call(progress, user)`, a bind(c) module procedure, called every `interval_ns` (at least 1000000;
+  !> without it, a second) on a thread of the library, never twice at once, in place of what was set before;
+  !> without `call`, nothing any more. It may use the scheduler, but not close it. When this, or `close`, has
+  !> returned, what was set before is not running and does not come again, unless this was called from inside it.
+  subroutine scheduler_on_progress(self, call, user, interval_ns, stat, errmsg)
+    class(scheduler), intent(in) :: self
+    procedure(sched_progress_fn), optional :: call
+    type(c_ptr), intent(in), optional :: user
+    integer(i8), intent(in), optional :: interval_ns
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    call conclude(told_to(self%handle, call, user, interval_ns), stat, errmsg)
+  end subroutine
+
+  integer(c_int32_t) function told_to(handle, call, user, interval_ns) result(status)
+    type(c_ptr), intent(in) :: handle
+    procedure(sched_progress_fn), optional :: call
+    type(c_ptr), intent(in), optional :: user
+    integer(i8), intent(in), optional :: interval_ns
+    type(c_funptr) :: code
+    type(c_ptr) :: given
+    integer(i8) :: every
+    code = c_null_funptr
+    given = c_null_ptr
+    every = 0
+    if (present(call)) code = c_funloc(call)
+    if (present(user)) given = user
+    if (present(interval_ns)) every = interval_ns
+    status = sched_progress_callback(handle, code, given, every)
+  end function
+
+  !> Writes what ran where and when as a Chrome trace; needs `trace_events` in `open`.
+  subroutine scheduler_write_trace(self, path, stat, errmsg)
+    class(scheduler), intent(in) :: self
+    character(len=*), intent(in) :: path
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    character(kind=c_char), allocatable, target :: name(:)
+    allocate (name, source=c_string(path))
+    call conclude(sched_trace_write(self%handle, c_loc(name)), stat, errmsg)
   end subroutine
 
   !> Why a task failed; empty if it did not.
