@@ -5,9 +5,11 @@
  *   gpusched::scheduler s;
  *   gpusched::task<double> t = s.submit([](const gpusched::exec &e) { return work_on(e.device()); });
  *   double d = t.get();
+ *   s.run_range(0, n, [&](std::uint64_t begin, std::uint64_t end) { work_on(begin, end); });
  *
  * Exceptions  what leaves a task's code is kept, ends the task as failed, and comes out of wait() and get().
  *             What the library refuses, and what a task of another kind fails with, is a gpusched::error.
+ *             In a range std::bad_alloc has the piece tried again in halves, and `cancelled` ends it as cancelled.
  * Lifetimes   a callable is moved or copied in, and destroyed when the library needs it no more. A task
  *             outlives its scheduler harmlessly; dropping a task lets it run on, unobserved.
  * Threads     as in gpusched.h: any thread may use any object's const functions and the scheduler; one task
@@ -99,6 +101,9 @@ class config {
   std::string rates_path_;
 };
 
+/* What wait_any tells when its time is up. */
+constexpr std::size_t none = static_cast<std::size_t>(-1);
+
 /* What the scheduler is told of a task; the fields are those of sched_task_desc_t. */
 struct options {
   std::string label;
@@ -115,6 +120,24 @@ struct options {
   /* A second copy may run elsewhere at the same time: the callable is then called from two threads.
    * The result of the first counts. */
   bool idempotent = false;
+  /* scheduler::wait_next hands it out. */
+  bool ordered = false;
+};
+
+/* What the scheduler is told of a range; the fields are those of sched_range_desc_t. */
+struct range_options {
+  std::string label;
+  /* The most elements of a call; 0: found by measuring. */
+  std::uint64_t grain = 0;
+  /* Of one element. */
+  std::uint64_t device_bytes = 0;
+  std::uint64_t device_mask = 0;
+  std::uint32_t backend_mask = 0;
+  std::int32_t priority = 0;
+  /* Of the whole range. */
+  std::chrono::nanoseconds deadline{0};
+  /* Tasks, by id(), that have to end well before. */
+  std::vector<sched_task_t> after;
   /* scheduler::wait_next hands it out. */
   bool ordered = false;
 };
@@ -153,6 +176,18 @@ template <class F>
 auto invoke(F &f, const exec &, long) -> decltype(f()) {
   return f();
 }
+/* The same for the elements `begin` to `end` of a range. */
+template <class F>
+auto invoke_piece(F &f, const exec &e, std::uint64_t begin, std::uint64_t end, int)
+    -> decltype(f(e, begin, end), void()) {
+  f(e, begin, end);
+}
+template <class F>
+auto invoke_piece(F &f, const exec &, std::uint64_t begin, std::uint64_t end, long)
+    -> decltype(f(begin, end), void()) {
+  f(begin, end);
+}
+
 template <class F>
 using result_of =
     typename std::decay<decltype(invoke(std::declval<F &>(), std::declval<const exec &>(), 0))>::type;
@@ -164,14 +199,21 @@ class outcome_base {
     std::lock_guard<std::mutex> held(lock_);
     exception_ = std::move(what);
   }
-  std::exception_ptr exception() {
+  /* A piece found no memory, which may be mended. */
+  void lack(std::exception_ptr what) noexcept {
     std::lock_guard<std::mutex> held(lock_);
-    return exception_;
+    lack_ = std::move(what);
+  }
+  /* What was thrown that ended the task so, if anything was. */
+  std::exception_ptr exception(sched_status_t status) {
+    std::lock_guard<std::mutex> held(lock_);
+    return status == SCHED_E_CALLBACK ? exception_ : status == SCHED_E_MEMORY ? lack_ : nullptr;
   }
 
  private:
   std::mutex lock_;
   std::exception_ptr exception_;
+  std::exception_ptr lack_;
 };
 
 template <class R>
@@ -232,6 +274,65 @@ struct box {
   static void drop(void *user) noexcept { delete static_cast<box *>(user); }
 };
 
+/* The same of a range. */
+template <class F>
+struct range_box {
+  F f;
+  std::shared_ptr<outcome<void>> result;
+
+  static std::int32_t run(const sched_exec_t *native, std::uint64_t begin, std::uint64_t end, void *user) {
+    range_box *self = static_cast<range_box *>(user);
+    try {
+      invoke_piece(self->f, exec(native), begin, end, 0);
+      return 0;
+    }
+#if defined(__GLIBCXX__)
+    catch (abi::__forced_unwind &) {
+      throw;
+    }
+#endif
+    catch (const cancelled &) {
+      return SCHED_CANCELLED;
+    } catch (const std::bad_alloc &) {
+      self->result->lack(std::current_exception());
+      return SCHED_E_MEMORY;
+    } catch (...) {
+      self->result->fail(std::current_exception());
+      return 1;
+    }
+  }
+
+  static void drop(void *user) noexcept { delete static_cast<range_box *>(user); }
+};
+
+/* Whom a scheduler tells its progress. */
+struct listener_base {
+  virtual ~listener_base() = default;
+};
+
+template <class F>
+struct listener : listener_base, std::enable_shared_from_this<listener<F>> {
+  F f;
+
+  explicit listener(F &&code) : f(std::move(code)) {}
+  explicit listener(const F &code) : f(code) {}
+
+  static void tell(const sched_progress_t *progress, void *user) {
+    /* It may put another in its own place. */
+    std::shared_ptr<listener> self = static_cast<listener *>(user)->shared_from_this();
+    try {
+      self->f(*progress);
+    }
+#if defined(__GLIBCXX__)
+    catch (abi::__forced_unwind &) {
+      throw;
+    }
+#endif
+    catch (...) {
+    }
+  }
+};
+
 }  // namespace detail
 
 /* A submitted task and its result, as a std::future is. */
@@ -266,8 +367,8 @@ class task {
   bool wait(std::chrono::nanoseconds timeout = forever()) const {
     sched_status_t status = sched_wait(scheduler_, id_, timeout.count());
     if (status == SCHED_PENDING) return false;
-    if (status == SCHED_E_CALLBACK && result_) {
-      if (std::exception_ptr what = result_->exception()) std::rethrow_exception(what);
+    if (result_) {
+      if (std::exception_ptr what = result_->exception(status)) std::rethrow_exception(what);
     }
     checked(status);
     return true;
@@ -310,15 +411,21 @@ class scheduler {
     checked(sched_default(&handle));
     return scheduler(handle);
   }
-  scheduler(scheduler &&other) noexcept : handle_(other.handle_) { other.handle_ = nullptr; }
+  scheduler(scheduler &&other) noexcept : handle_(other.handle_), listener_(std::move(other.listener_)) {
+    other.handle_ = nullptr;
+  }
   scheduler &operator=(scheduler &&other) noexcept {
     std::swap(handle_, other.handle_);
+    listener_.swap(other.listener_);
     return *this;
   }
   scheduler(const scheduler &) = delete;
   scheduler &operator=(const scheduler &) = delete;
   /* As sched_destroy: cancels, and waits for what runs. */
-  ~scheduler() { sched_destroy(handle_); }
+  ~scheduler() {
+    silence();
+    sched_destroy(handle_);
+  }
 
   sched_t *native() const noexcept { return handle_; }
 
@@ -334,27 +441,95 @@ class scheduler {
     using R = detail::result_of<Code>;
     using Box = detail::box<Code, R>;
     std::shared_ptr<detail::outcome<R>> result = std::make_shared<detail::outcome<R>>();
-    sched_task_desc_t desc = sched_task_desc_t();
-    desc.size = sizeof desc;
-    desc.run = &Box::run;
-    desc.drop = &Box::drop;
-    desc.label = o.label.empty() ? nullptr : o.label.c_str();
-    desc.device_bytes = o.device_bytes;
-    desc.work = o.work;
-    desc.device_mask = o.device_mask;
-    desc.backend_mask = o.backend_mask;
-    desc.priority = o.priority;
-    desc.retries = o.retries;
-    desc.flags = (o.idempotent ? SCHED_TASK_IDEMPOTENT : 0u) | (o.ordered ? SCHED_TASK_ORDERED : 0u);
-    desc.task_class = o.task_class;
-    desc.deadline_ns = o.deadline.count();
-    desc.after = o.after.empty() ? nullptr : o.after.data();
-    desc.after_count = o.after.size();
+    sched_task_desc_t desc = describe<Box>(o);
     /* From here on the library calls `drop`, also when it refuses. */
     desc.user = new Box{std::forward<F>(f), result};
     sched_task_t id = 0;
     checked(sched_submit(handle_, &desc, &id));
     return task<R>(handle_, id, std::move(result));
+  }
+
+  /* Submits each of `calls`, all with the same options, which is cheaper than one by one: all of them or, on
+   * any error, none. */
+  template <class F>
+  std::vector<task<detail::result_of<F>>> submit_many(const options &o, std::vector<F> calls) const {
+    using R = detail::result_of<F>;
+    using Box = detail::box<F, R>;
+    std::vector<std::unique_ptr<Box>> boxes;
+    std::vector<std::shared_ptr<detail::outcome<R>>> results;
+    for (F &call : calls) {
+      results.push_back(std::make_shared<detail::outcome<R>>());
+      boxes.emplace_back(new Box{std::move(call), results.back()});
+    }
+    std::vector<sched_task_desc_t> descs(calls.size(), describe<Box>(o));
+    std::vector<sched_task_t> ids(calls.size());
+    std::vector<task<R>> tasks;
+    tasks.reserve(calls.size());
+    /* From here on the library calls `drop`. */
+    for (std::size_t i = 0; i < descs.size(); i++) descs[i].user = boxes[i].release();
+    checked(sched_submit_many(handle_, descs.data(), descs.size(), ids.data()));
+    for (std::size_t i = 0; i < ids.size(); i++) tasks.emplace_back(handle_, ids[i], std::move(results[i]));
+    return tasks;
+  }
+  template <class F>
+  std::vector<task<detail::result_of<F>>> submit_many(std::vector<F> calls) const {
+    return submit_many(options(), std::move(calls));
+  }
+
+  /* A parallel loop over `begin` to `end`, `end` not included: has `f(first, last)` or `f(exec, first, last)` called
+   * for pieces, from several threads at the same time, until each element is done. One task: wait for it. */
+  template <class F>
+  task<void> submit_range(const range_options &o, std::uint64_t begin, std::uint64_t end, F &&f) const {
+    using Box = detail::range_box<typename std::decay<F>::type>;
+    std::shared_ptr<detail::outcome<void>> result = std::make_shared<detail::outcome<void>>();
+    sched_range_desc_t desc = sched_range_desc_t();
+    desc.size = sizeof desc;
+    desc.begin = begin;
+    desc.end = end;
+    desc.grain = o.grain;
+    desc.run = &Box::run;
+    desc.drop = &Box::drop;
+    desc.label = o.label.empty() ? nullptr : o.label.c_str();
+    desc.device_bytes = o.device_bytes;
+    desc.device_mask = o.device_mask;
+    desc.backend_mask = o.backend_mask;
+    desc.priority = o.priority;
+    desc.flags = o.ordered ? SCHED_TASK_ORDERED : 0u;
+    desc.deadline_ns = o.deadline.count();
+    desc.after = o.after.empty() ? nullptr : o.after.data();
+    desc.after_count = o.after.size();
+    /* As in submit. */
+    desc.user = new Box{std::forward<F>(f), result};
+    sched_task_t id = 0;
+    checked(sched_submit_range(handle_, &desc, &id));
+    return task<void>(handle_, id, std::move(result));
+  }
+  template <class F>
+  task<void> submit_range(std::uint64_t begin, std::uint64_t end, F &&f) const {
+    return submit_range(range_options(), begin, end, std::forward<F>(f));
+  }
+  /* The same, and waits for its end. */
+  template <class F>
+  void run_range(const range_options &o, std::uint64_t begin, std::uint64_t end, F &&f) const {
+    submit_range(o, begin, end, std::forward<F>(f)).wait();
+  }
+  template <class F>
+  void run_range(std::uint64_t begin, std::uint64_t end, F &&f) const {
+    run_range(range_options(), begin, end, std::forward<F>(f));
+  }
+
+  /* The position of a task that has ended, well or not, of those in the list; `none`: the time was up first. It
+   * names one that has ended each time: take that out before the next call. */
+  std::size_t wait_any(const std::vector<sched_task_t> &ids, std::chrono::nanoseconds timeout = forever()) const {
+    std::size_t position = 0;
+    const sched_status_t status = sched_wait_any(handle_, ids.data(), ids.size(), timeout.count(), &position);
+    return checked(status) == SCHED_OK ? position : none;
+  }
+  template <class R>
+  std::size_t wait_any(const std::vector<task<R>> &tasks, std::chrono::nanoseconds timeout = forever()) const {
+    std::vector<sched_task_t> ids;
+    for (const task<R> &one : tasks) ids.push_back(one.id());
+    return wait_any(ids, timeout);
   }
 
   /* Waits for every task submitted so far; false: the time was up first. */
@@ -373,6 +548,7 @@ class scheduler {
   }
   /* Ends it, unless some task's code does not return in time: then false, and it is still there. */
   bool shutdown(std::chrono::nanoseconds timeout) {
+    silence();
     if (checked(sched_shutdown(handle_, timeout.count())) == SCHED_PENDING) return false;
     handle_ = nullptr;
     return true;
@@ -390,13 +566,53 @@ class scheduler {
     checked(sched_progress(handle_, &p));
     return p;
   }
+  /* Has `f(progress)`, with a `const sched_progress_t &`, called every so often (at least a millisecond) on a
+   * thread of the library, never twice at once, in place of what was set before. It may use the scheduler,
+   * but not end it; what it throws is dropped. When this, silence() or the destructor has returned, what was
+   * set before is not running and does not come again, unless this was called from inside it. */
+  template <class F>
+  void on_progress(F &&f, std::chrono::nanoseconds interval = std::chrono::seconds(1)) {
+    using Listener = detail::listener<typename std::decay<F>::type>;
+    std::shared_ptr<Listener> next = std::make_shared<Listener>(std::forward<F>(f));
+    const std::uint64_t every = interval.count() > 0 ? static_cast<std::uint64_t>(interval.count()) : 1;
+    checked(sched_progress_callback(handle_, &Listener::tell, next.get(), every));
+    listener_ = std::move(next);
+  }
+  /* Tells nobody any more; so does shutdown, as it begins. */
+  void silence() noexcept {
+    if (!listener_) return;
+    sched_progress_callback(handle_, nullptr, nullptr, 0);
+    listener_.reset();
+  }
   /* Writes what ran where and when, as sched_trace_write does; needs config::trace_events. */
   void write_trace(const std::string &path) const { checked(sched_trace_write(handle_, path.c_str())); }
 
  private:
   explicit scheduler(sched_t *handle) noexcept : handle_(handle) {}
 
+  template <class Box>
+  static sched_task_desc_t describe(const options &o) noexcept {
+    sched_task_desc_t desc = sched_task_desc_t();
+    desc.size = sizeof desc;
+    desc.run = &Box::run;
+    desc.drop = &Box::drop;
+    desc.label = o.label.empty() ? nullptr : o.label.c_str();
+    desc.device_bytes = o.device_bytes;
+    desc.work = o.work;
+    desc.device_mask = o.device_mask;
+    desc.backend_mask = o.backend_mask;
+    desc.priority = o.priority;
+    desc.retries = o.retries;
+    desc.flags = (o.idempotent ? SCHED_TASK_IDEMPOTENT : 0u) | (o.ordered ? SCHED_TASK_ORDERED : 0u);
+    desc.task_class = o.task_class;
+    desc.deadline_ns = o.deadline.count();
+    desc.after = o.after.empty() ? nullptr : o.after.data();
+    desc.after_count = o.after.size();
+    return desc;
+  }
+
   sched_t *handle_ = nullptr;
+  std::shared_ptr<detail::listener_base> listener_;
 };
 
 }  // namespace gpusched
