@@ -166,7 +166,7 @@ impl Me {
         let finished = caught(|| opened.queue.finish());
         let outcome = match (outcome, finished) {
             // The task may have seen another error that came of this one.
-            (Err(_), Err(fault @ Error::Device { .. })) => Err(fault),
+            (Err(error), Err(fault @ Error::Device { .. })) if !error.is_of_device() => Err(fault),
             (outcome, finished) => outcome.and(finished),
         };
         if let Err(Error::NoMemory { .. } | Error::Resources { .. }) = outcome {
