@@ -565,16 +565,20 @@ fn watch_time(shared: &Arc<Shared>) {
             return;
         }
         match book.core.alarm(now) {
-            Some(alarm) if alarm <= now => {
-                book.core.pass(now);
-                shared.settle(book);
-                book = shared.lock();
-            }
+            Some(alarm) if alarm <= now => book = pass(shared, book),
             Some(alarm) => {
                 let waited = shared.time.wait_timeout(book, alarm - now);
-                book = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+                let (held, waited) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+                // Asked again, some alarms would be as far off as before.
+                book = if waited.timed_out() { pass(shared, held) } else { held };
             }
             None => book = shared.time.wait(book).unwrap_or_else(std::sync::PoisonError::into_inner),
         }
     }
+}
+
+fn pass<'a>(shared: &'a Arc<Shared>, mut book: MutexGuard<'a, Book>) -> MutexGuard<'a, Book> {
+    book.core.pass(shared.now());
+    shared.settle(book);
+    shared.lock()
 }

@@ -47,6 +47,8 @@ pub struct Device {
     pub light: bool,
     /// Nothing but this task starts here, so that it gets its memory at last.
     pub hold: Option<TaskId>,
+    /// A task was last left out here for memory that other processes have taken.
+    pub short: Option<Short>,
     /// How often its context was made; a queue of an older one is to be opened again.
     pub context: u32,
     /// The first context since the last poisoned one.
@@ -114,6 +116,15 @@ impl Running {
             watched,
         }
     }
+}
+
+/// What was free on a device when that was too little for a task.
+#[derive(Debug, Clone, Copy)]
+pub struct Short {
+    pub free: u64,
+    /// Ours then. Once that has changed, so has what is free.
+    pub leased: u64,
+    pub until: Duration,
 }
 
 /// How late an attempt is.
@@ -213,6 +224,7 @@ impl Device {
             running: Vec::new(),
             light: false,
             hold: None,
+            short: None,
             context: 0,
             renewed: 0,
             poisoned: false,
@@ -233,6 +245,12 @@ impl Device {
             _ => self.slots,
         };
         (slots + self.waiting) as usize
+    }
+
+    /// What others have left, as far as that is known without asking.
+    pub fn free(&self, now: Duration) -> Option<u64> {
+        let short = self.short.filter(|short| now < short.until && short.leased == self.ledger.leased());
+        short.map(|short| short.free)
     }
 
     /// Whether anything could begin here.

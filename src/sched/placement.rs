@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::parts::{Entry, Running, Watched};
+use super::parts::{Entry, Running, Short, Watched};
 use super::plan::Plan;
-use super::policy::{HORIZON, LATE, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining};
+use super::policy::{HORIZON, LATE, LOOK_AGAIN, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining};
 use super::state::Core;
 use super::task::{DeviceMask, Job, Role, State, Task, TaskId, Told};
 use crate::error::{Error, Result};
@@ -41,6 +41,8 @@ pub struct Fitting<'a> {
     pub index: usize,
     free_bytes: &'a dyn Fn() -> u64,
     free: Option<u64>,
+    /// A task was left out for memory that others have taken.
+    short: bool,
     passed: Vec<TaskId>,
     /// Tasks that another slot will take, and the bytes of those on this device.
     spoken_for: &'a [TaskId],
@@ -64,9 +66,11 @@ impl Fitting<'_> {
             !company || bytes == 0 || bytes <= *self.free.get_or_insert_with(self.free_bytes)
         };
         let room = device.ledger.limit() - device.ledger.leased();
-        if fits && self.promised.saturating_add(bytes) <= room {
+        let granted = self.promised.saturating_add(bytes) <= room;
+        if fits && granted {
             return Some(id);
         }
+        self.short |= granted && !entry.alone;
         self.passed.push(id);
         None
     }
@@ -85,9 +89,21 @@ impl Core {
             return None;
         }
         self.age(now);
-        let mut fitting =
-            Fitting { index, free_bytes, free: None, passed: Vec::new(), spoken_for: &[], promised: 0 };
-        let id = self.choose(now, &mut fitting)?;
+        let mut fitting = Fitting {
+            index,
+            free_bytes,
+            free: None,
+            short: false,
+            passed: Vec::new(),
+            spoken_for: &[],
+            promised: 0,
+        };
+        let id = self.choose(now, &mut fitting);
+        let leased = self.devices[index].ledger.leased();
+        let until = now.saturating_add(LOOK_AGAIN);
+        self.devices[index].short =
+            fitting.free.filter(|_| fitting.short).map(|free| Short { free, leased, until });
+        let id = id?;
         for other in fitting.passed {
             if let Ok(entry) = self.tasks.get_mut(other) {
                 entry.passed += 1;
@@ -109,10 +125,12 @@ impl Core {
             (0..load.len()).filter(|&index| self.devices[index].has_room(now)).collect();
         // Those that have the least to do first.
         while let Some(&index) = open.iter().min_by_key(|&&index| load[index]) {
+            let free = self.devices[index].free(now).unwrap_or(u64::MAX);
             let mut fitting = Fitting {
                 index,
-                free_bytes: &|| u64::MAX,
+                free_bytes: &|| free,
                 free: None,
+                short: false,
                 passed: Vec::new(),
                 spoken_for: &spoken_for,
                 promised: promised[index],

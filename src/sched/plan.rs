@@ -45,10 +45,14 @@ impl Plan {
             let mut runs: Vec<(f64, u64)> =
                 device.running.iter().map(|run| (core.lane(now, index, run), run.lease.bytes())).collect();
             runs.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let mut free = vec![(0.0, bytes)];
-            for (end, more) in runs {
+            // Beside what runs here, what others have taken is not there.
+            let mut others = if runs.is_empty() { None } else { device.free(now) };
+            let mut free = vec![(0.0, bytes.min(others.unwrap_or(u64::MAX)))];
+            let last = runs.len();
+            for (number, (end, more)) in (1..).zip(runs) {
                 bytes += more;
-                free.push((end, bytes));
+                others = others.filter(|_| number < last).map(|free| free.saturating_add(more));
+                free.push((end, bytes.min(others.unwrap_or(u64::MAX))));
             }
             free
         });

@@ -55,6 +55,10 @@ pub const THROTTLE: Duration = Duration::from_secs(60);
 /// What a task waits for when it fits nowhere though it should: others may have taken the memory.
 pub const PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(16)];
 
+/// How long a device is taken to be as full as it was found, when other processes had taken memory that a task
+/// needs. Nobody says when they give it back.
+pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// An attempt is late after so many times what its like have taken.
 pub const LATE: f64 = 5.0;
 

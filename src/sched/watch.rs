@@ -27,7 +27,9 @@ impl Core {
                 Watched::Late | Watched::Lost => None,
             });
         let pause = self.pausing.first().map(|&(until, _)| until);
-        watched.chain(pause).chain(self.look_again(now)).min()
+        let short = self.devices.iter().filter_map(|device| device.short).map(|short| short.until);
+        let short = short.filter(|_| !self.ready.is_empty());
+        watched.chain(pause).chain(short).chain(self.look_again(now)).min()
     }
 
     /// A device that has room now and left a task to others may think otherwise when those are late.
@@ -52,6 +54,9 @@ impl Core {
     /// Time has passed. What ended is in [`Core::ended`] then.
     pub fn pass(&mut self, now: Duration) {
         self.seen.now = now;
+        for device in &mut self.devices {
+            device.short = device.short.filter(|short| now < short.until);
+        }
         while let Some(&(until, id)) = self.pausing.first()
             && until <= now
         {

@@ -439,6 +439,7 @@ fn take_planned(shared: &Arc<Shared>, me: &Me, last: bool) -> Option<Assignment>
         return None;
     }
     book.core.devices[me.device].light = shared.is_lit(me.device, Some(me));
+    let known = book.core.devices[me.device].free(now);
     match book.core.take(now, me.device, me.slot, &free_bytes) {
         Some(assignment) => {
             me.planned_at.set(clock);
@@ -449,6 +450,11 @@ fn take_planned(shared: &Arc<Shared>, me: &Me, last: bool) -> Option<Assignment>
         }
         None => {
             shared.crew.look.fetch_and(!(1 << me.device), Ordering::SeqCst);
+            if known.is_none() && book.core.devices[me.device].free(now).is_some() {
+                // Others have taken the memory: another device may be the better one now, or this one later.
+                shared.call_workers(&mut book);
+                shared.watch(&mut book);
+            }
             None
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use gpusched::device::Health;
 use gpusched::error::DeviceFault;
@@ -156,4 +157,28 @@ fn memory_that_is_short_in_company_is_tried_again_alone() {
     let id = scheduler.submit(task).unwrap();
     assert!(matches!(wait(&scheduler, id), Err(Error::NoMemory { .. })));
     assert_eq!(calls.load(Ordering::Relaxed), 1, "it was alone: nothing to hope for");
+}
+
+/// Nothing happens meanwhile that would have anybody look, and too few like it have ended to tell that it is late.
+#[test]
+fn a_copy_of_what_takes_long_is_started_as_time_passes() {
+    let scheduler = Scripted::new(2).scheduler(1);
+    for device in 0..2 {
+        let job = |_: &Exec<'_>| {
+            std::thread::sleep(Duration::from_millis(20));
+            Ok(())
+        };
+        let here = DeviceMask(1 << device);
+        let id = scheduler.submit(Task { work: Some(1.0), devices: here, ..Task::new(job) }).unwrap();
+        assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    }
+    let job = |exec: &Exec<'_>| {
+        while exec.attempt == 1 && !exec.cancelled() {
+            std::thread::yield_now();
+        }
+        exec.commit()
+    };
+    let id = scheduler.submit(Task { work: Some(1.0), idempotent: true, ..Task::new(job) }).unwrap();
+    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    assert_eq!(scheduler.info(id).unwrap().attempts, 2);
 }

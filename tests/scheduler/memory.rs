@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use gpusched::Error;
 use gpusched::sched::{DeviceMask, Exec, State, Task, Wait};
@@ -40,10 +41,70 @@ fn only_what_is_granted_starts() {
 #[test]
 fn memory_of_strangers_does_not_make_a_task_wait_for_ever() {
     let backend = Arc::new(Scripted::new(1));
-    backend.free.store(10, Ordering::Relaxed);
+    backend.free[0].store(10, Ordering::Relaxed);
     let scheduler = scheduler(backend, 2);
     let id = scheduler.submit(Task { device_bytes: 900, ..quick() }).unwrap();
     assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+}
+
+/// Beside one of ours, what strangers have taken counts: the next task waits, also if the ledger has room.
+#[test]
+fn beside_a_task_of_ours_what_strangers_have_taken_is_not_there() {
+    let backend = Arc::new(Scripted::new(1));
+    let scheduler = scheduler(backend.clone(), 2);
+    let gate = Gate::new();
+    scheduler.submit(Task { device_bytes: 200, ..gated(&gate) }).unwrap();
+    gate.came(1);
+    backend.free[0].store(299, Ordering::Relaxed);
+    let large = scheduler.submit(Task { device_bytes: 300, ..quick() }).unwrap();
+    let fits = scheduler.submit(Task { device_bytes: 299, ..quick() }).unwrap();
+    assert_eq!(wait(&scheduler, fits), Ok(Wait::Done), "what is free is enough for it");
+    assert_eq!(scheduler.wait(large, Some(Duration::from_millis(50))), Ok(Wait::Pending));
+    assert_eq!(scheduler.info(large).unwrap().state, State::Queued);
+    gate.open();
+    assert_eq!(wait(&scheduler, large), Ok(Wait::Done), "alone it may try");
+}
+
+#[test]
+fn memory_that_strangers_give_back_is_used_while_ours_run_on() {
+    let backend = Arc::new(Scripted::new(1));
+    let scheduler = scheduler(backend.clone(), 2);
+    let gate = Gate::new();
+    scheduler.submit(Task { device_bytes: 200, ..gated(&gate) }).unwrap();
+    gate.came(1);
+    backend.free[0].store(100, Ordering::Relaxed);
+    let waits = scheduler.submit(Task { device_bytes: 300, ..quick() }).unwrap();
+    assert_eq!(scheduler.wait(waits, Some(Duration::from_millis(50))), Ok(Wait::Pending));
+    backend.free[0].store(800, Ordering::Relaxed);
+    assert_eq!(
+        wait(&scheduler, waits),
+        Ok(Wait::Done),
+        "nobody says that it came free: it is looked at again"
+    );
+    assert_eq!(scheduler.stats().unwrap().running, 1);
+    gate.open();
+}
+
+#[test]
+fn where_strangers_have_taken_the_memory_a_task_goes_elsewhere() {
+    let backend = Arc::new(Scripted::new(2));
+    let scheduler = scheduler(backend.clone(), 2);
+    let gate = Gate::new();
+    for device in 0..2 {
+        let here = DeviceMask(1 << device);
+        scheduler.submit(Task { device_bytes: 200, devices: here, ..gated(&gate) }).unwrap();
+    }
+    gate.came(2);
+    for full in 0..2 {
+        backend.free[full].store(299, Ordering::Relaxed);
+        backend.free[1 - full].store(800, Ordering::Relaxed);
+        for _ in 0..3 {
+            let id = scheduler.submit(Task { device_bytes: 300, ..quick() }).unwrap();
+            assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+            assert_eq!(scheduler.info(id).unwrap().device, Some(1 - full));
+        }
+    }
+    gate.open();
 }
 
 #[test]
@@ -67,7 +128,7 @@ fn a_large_task_is_not_overtaken_for_ever() {
     while scheduler.stats().unwrap().running > 1 {
         std::thread::yield_now();
     }
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    std::thread::sleep(Duration::from_millis(20));
     assert_eq!(ran.load(Ordering::Relaxed), 8, "the device admits no more small ones");
     assert_eq!(scheduler.info(large).unwrap().state, State::Queued);
     gate.open();

@@ -17,8 +17,8 @@ pub const LONG: Option<Duration> = Some(Duration::from_secs(20));
 pub struct Scripted {
     pub devices: u32,
     pub total: u64,
-    /// Memory that nobody has taken, as the device tells it.
-    pub free: AtomicU64,
+    /// Memory of each device that nobody has taken, as the device tells it.
+    pub free: Vec<AtomicU64>,
     /// Bit i: device i can't be opened.
     pub broken: AtomicU64,
     pub opened: AtomicU32,
@@ -29,7 +29,7 @@ impl Scripted {
         Scripted {
             devices,
             total: 1000,
-            free: AtomicU64::new(1000),
+            free: (0..devices).map(|_| AtomicU64::new(1000)).collect(),
             broken: AtomicU64::new(0),
             opened: AtomicU32::new(0),
         }
@@ -67,15 +67,15 @@ impl Backend for Scripted {
             compute_capability: None,
             cpu_threads: None,
             total_bytes: self.total,
-            free_bytes: self.free.load(Ordering::Relaxed),
+            free_bytes: self.free[ordinal as usize].load(Ordering::Relaxed),
             speed: None,
             health: Health::Good,
         };
         Ok((0..self.devices).map(device).collect())
     }
 
-    fn free_bytes(&self, _: u32) -> Result<u64> {
-        Ok(self.free.load(Ordering::Relaxed))
+    fn free_bytes(&self, ordinal: u32) -> Result<u64> {
+        Ok(self.free[ordinal as usize].load(Ordering::Relaxed))
     }
 
     fn open(&self, ordinal: u32, slot: u32, slots: u32) -> Result<Box<dyn Queue>> {
