@@ -255,8 +255,8 @@ impl Shared {
         book.core.publish(self.now(), id, outcome);
         if self.light.handing.load(Ordering::Acquire) > 0 {
             let light = lock(&self.light.handed).remove(&id);
-            if let Some(light) = light {
-                self.take_back(book, id, light, told);
+            if let Some((light, shadow)) = light {
+                self.take_back(book, id, light, shadow, told);
             }
         }
         self.rooms.ring(id);
@@ -365,10 +365,10 @@ impl Shared {
         let Ok(planned) = book.core.adopt(began, task, (device, slot_of_device, context), company) else {
             return end(book, None);
         };
-        lock(&self.light.handed).insert(planned, id);
+        let shadow = slot.hand_over(generation, planned);
+        lock(&self.light.handed).insert(planned, (id, shadow));
         self.light.handing.fetch_add(1, Ordering::SeqCst);
         self.light.told_there.fetch_add(1, Ordering::Relaxed);
-        slot.hand_over(generation, planned);
         if slot.signal.is_cancelled() {
             let _ = book.core.cancel(planned);
         }
@@ -378,7 +378,14 @@ impl Shared {
     }
 
     /// Its end there is its end here.
-    fn take_back(self: &Arc<Self>, book: &mut Book, planned: TaskId, id: TaskId, outcome: Result<()>) {
+    fn take_back(
+        self: &Arc<Self>,
+        book: &mut Book,
+        planned: TaskId,
+        id: TaskId,
+        shadow: Option<TaskId>,
+        outcome: Result<()>,
+    ) {
         self.light.handing.fetch_sub(1, Ordering::SeqCst);
         let info = book.core.info(self.now(), planned);
         let _ = book.core.tasks.remove(planned);
@@ -387,6 +394,9 @@ impl Shared {
         let phase = slot.phase(generation);
         if let Ok(info) = info {
             slot.inherit(generation, &info);
+        }
+        if let Some(shadow) = shadow {
+            self.end_shadow(book, shadow, outcome.clone());
         }
         let parting = slot.end(generation, outcome, self.clock(), |_| ());
         self.part(id, parting);
@@ -429,16 +439,22 @@ impl Shared {
         if let Ok(None) = ended {
             return Ok(shadow);
         }
-        // It has ended, and was counted: from now on there.
-        lock(&self.light.shadows).remove(&shadow);
-        let outcome = match ended? {
-            Some(Ok(super::task::Wait::Cancelled)) => Err(Error::Cancelled),
-            Some(Err(error)) => Err(error),
+        let outcome = match &ended {
+            Ok(Some(Ok(super::task::Wait::Cancelled))) => Err(Error::Cancelled),
+            Ok(Some(Err(error))) => Err(error.clone()),
+            // Or it was released meanwhile, and nobody will come after it.
             _ => Ok(()),
         };
+        self.end_shadow(book, shadow, outcome);
+        ended.map(|_| shadow)
+    }
+
+    /// What stands in the plan for a task that is counted elsewhere ends as that did: its end is not to be
+    /// counted twice.
+    fn end_shadow(&self, book: &mut Book, shadow: TaskId, outcome: Result<()>) {
+        lock(&self.light.shadows).remove(&shadow);
         self.light.queues.outside.ends.take_back(&outcome);
         book.core.finish(shadow, outcome);
-        Ok(shadow)
     }
 
     /// Ends all light work that has not begun: it is cancelled, or no device is left for it.
@@ -481,7 +497,7 @@ impl Shared {
         let mut stats = self.lock().core.stats();
         let (begun, [done, failed, cancelled]) = self.light.totals();
         let there = self.light.told_there.load(Ordering::SeqCst);
-        stats.submitted += begun.saturating_sub(there);
+        stats.submitted = (stats.submitted + begun).saturating_sub(there);
         stats.done = stats.done.wrapping_add(done);
         stats.failed = stats.failed.wrapping_add(failed);
         stats.cancelled = stats.cancelled.wrapping_add(cancelled);

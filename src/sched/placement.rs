@@ -334,7 +334,7 @@ impl Core {
             && !device.poisoned
             && device.hold.is_none_or(|held| held == id)
             && !device.running.iter().any(|run| run.alone)
-            && (device.running.is_empty() || !entry.alone)
+            && (device.running.is_empty() && !device.light || !entry.alone)
             && device.ledger.limit() - device.ledger.leased() >= entry.device_bytes
     }
 

@@ -13,7 +13,6 @@ use super::settings::Builder;
 use super::stats::Stats;
 use super::sync::lock;
 use super::task::{Task, TaskId, TaskInfo, Told, Wait};
-use super::waiting::elsewhere;
 use crate::backend::cpu::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
@@ -95,7 +94,11 @@ impl Scheduler {
         let ordered = task.ordered;
         let mut book = self.lock()?;
         self.check(&book, &task)?;
-        self.prepare(&mut book, &mut task)?;
+        if let Err(error) = self.prepare(&mut book, &mut task) {
+            // What it has put into the plan for others may have ended.
+            self.shared.settle(book);
+            return Err(error);
+        }
         let id = book.core.admit(self.shared.now(), task)?;
         if ordered {
             self.line.push(id);
@@ -117,7 +120,14 @@ impl Scheduler {
         let me = self.shared.me();
         let hand = me.as_ref().map(|me| &me.hand);
         let light = tasks.iter().filter(|task| task.is_light()).count() as u64;
-        let phase = self.accept(hand, light)?;
+        let phase = match self.shared.light.accept(hand, light) {
+            Ok(phase) => phase,
+            Err(refused) => {
+                // Why is read in the book.
+                drop(book);
+                return Err(self.refused(refused, light));
+            }
+        };
         let now = self.shared.clock();
         let mut ids = Vec::with_capacity(tasks.len());
         let mut items = Vec::with_capacity(light as usize);
@@ -226,10 +236,13 @@ impl Scheduler {
     }
 
     fn accept(&self, hand: Option<&super::light::Hand>, tasks: u64) -> Result<u8> {
-        self.shared.light.accept(hand, tasks).map_err(|(phase, gate)| {
-            self.refuse(phase, tasks);
-            self.shared.refusal(gate)
-        })
+        self.shared.light.accept(hand, tasks).map_err(|refused| self.refused(refused, tasks))
+    }
+
+    #[cold]
+    fn refused(&self, (phase, gate): (u8, u8), tasks: u64) -> Error {
+        self.refuse(phase, tasks);
+        self.shared.refusal(gate)
     }
 
     #[cold]
@@ -456,11 +469,8 @@ impl Scheduler {
             return Ok(Some(0));
         }
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let gone = elsewhere(|| {
-            self.stop();
-            self.shared.crew.wait_until_gone(end)
-        })?;
-        if !gone {
+        self.stop();
+        if !self.shared.crew.wait_until_gone(end) {
             return Ok(None);
         }
         // Nobody is left to run what a late submit has pushed.

@@ -161,7 +161,7 @@ impl Core {
         self.arrivals += 1;
         self.counts.queued += 1;
         match task.role {
-            Role::Task => {
+            Role::Task | Role::Shadow => {
                 self.rates.announce(task.class, task.work);
                 self.seen.tally.submitted(now, task.class, task.work);
             }
@@ -200,7 +200,8 @@ impl Core {
     /// A task that is none: it stands for one outside of the plan which others come after, and ends with
     /// [`Core::finish`].
     pub fn admit_shadow(&mut self, now: Duration) -> Result<TaskId> {
-        let id = self.admit(now, Task::new(|_: &super::task::Exec<'_>| Ok(())))?;
+        let nothing = Task::new(|_: &super::task::Exec<'_>| Ok(()));
+        let id = self.admit(now, Task { role: Role::Shadow, ..nothing })?;
         if let Ok(entry) = self.tasks.get_mut(id) {
             entry.detached = true;
             self.ready.remove(&entry.rank);
@@ -302,7 +303,7 @@ impl Core {
         let _ = entry.signal.outcome.set(outcome);
         self.unended.remove(&entry.arrival);
         match entry.role {
-            Role::Task => self.seen.tally.ended(now, entry.class, entry.work),
+            Role::Task | Role::Shadow => self.seen.tally.ended(now, entry.class, entry.work),
             Role::Range | Role::Nothing | Role::Guest => self.seen.tally.touched(now),
         }
         for follower in std::mem::take(&mut entry.followers) {
@@ -337,7 +338,10 @@ impl Core {
         self.closed = true;
         self.stopping = true;
         for id in self.tasks.ids() {
-            let _ = self.cancel(id);
+            // What stands for a task outside of the plan ends with that.
+            if self.tasks.get(id).is_ok_and(|entry| entry.role != Role::Shadow) {
+                let _ = self.cancel(id);
+            }
         }
     }
 

@@ -100,6 +100,8 @@ pub enum Role {
     Nothing,
     /// An invitation to work on a range; no caller knows of it.
     Guest,
+    /// It stands for a task outside of the plan that others come after, and never runs.
+    Shadow,
 }
 
 impl Task {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::common::Shared;
 use super::rooms::{Bell, INSIDE};
 use super::task::{State, TaskId};
-use super::worker::{Me, anyone_inside, run_light};
+use super::worker::{Me, run_light};
 use crate::error::{Error, Result};
 
 /// Tasks that may wait for other tasks inside their code at a time; each may cost a worker more.
@@ -47,7 +47,7 @@ impl Shared {
         // A deadline too far away to be told is none.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         match self.inside() {
-            None => self.wait_outside(keys, deadline, look),
+            None => Ok(self.wait_outside(keys, deadline, look)),
             Some(me) => self.wait_inside(&me, keys, deadline, look),
         }
     }
@@ -57,25 +57,23 @@ impl Shared {
         keys: &[TaskId],
         deadline: Option<Instant>,
         look: impl Fn() -> Option<T>,
-    ) -> Result<Option<T>> {
+    ) -> Option<T> {
         if let Some(found) = self.spin_for(&look) {
-            return Ok(Some(found));
+            return Some(found);
         }
-        elsewhere(|| {
-            let bell = take_bell();
-            self.rooms.enter(keys, &bell);
-            let found = loop {
-                if let Some(found) = look() {
-                    break Some(found);
-                }
-                if !bell.hear(deadline) {
-                    break look();
-                }
-            };
-            self.rooms.leave(keys, &bell);
-            give_bell(bell);
-            found
-        })
+        let bell = take_bell();
+        self.rooms.enter(keys, &bell);
+        let found = loop {
+            if let Some(found) = look() {
+                break Some(found);
+            }
+            if !bell.hear(deadline) {
+                break look();
+            }
+        };
+        self.rooms.leave(keys, &bell);
+        give_bell(bell);
+        found
     }
 
     fn wait_inside<T>(
@@ -109,7 +107,8 @@ impl Shared {
             if forever {
                 self.graph.leave(&frames);
             }
-            return Err(crowded());
+            let why = format!("{SUBSTITUTES} tasks wait inside their code already, the most that is allowed");
+            return Err(deadlock(&why));
         }
         self.open_slot(me);
         let bell = take_bell();
@@ -177,9 +176,23 @@ impl Shared {
     /// Nothing can go on: every worker sleeps or waits inside a task, and nothing can begin.
     fn is_stuck(&self, me: &Me) -> bool {
         self.crew.lot.awake() == self.rooms.blocked.load(Ordering::SeqCst) as u64
-            && !self.light.queues.any(&me.hand)
-            && self.lock().core.nothing_can_begin()
+            && !(self.light.queues.any(&me.hand) && self.may_light_begin())
+            && self.can_nothing_planned_begin()
             && self.crew.lot.awake() == self.rooms.blocked.load(Ordering::SeqCst) as u64
+    }
+
+    /// Whether light tasks may begin on any device now.
+    fn may_light_begin(&self) -> bool {
+        let never = self.quiet.load(Ordering::SeqCst) | self.crew.retired.load(Ordering::SeqCst);
+        (0..self.devices.len()).any(|index| never >> index & 1 == 0)
+    }
+
+    fn can_nothing_planned_begin(&self) -> bool {
+        let mut book = self.lock();
+        for (index, device) in book.core.devices.iter_mut().enumerate() {
+            device.light = self.is_lit(index, None);
+        }
+        book.core.nothing_can_begin()
     }
 
     /// What a planned task that has not begun comes after.
@@ -210,25 +223,6 @@ impl Shared {
         self.spinning.fetch_sub(1, Ordering::Relaxed);
         found
     }
-}
-
-/// Blocks the calling thread, which is in no task of the scheduler that it waits for. If it is in one of
-/// another scheduler, that one's slot has room for another worker meanwhile: what is waited for may in its turn
-/// wait for what is queued there. (That two schedulers wait for each other in a circle is not found out: each
-/// knows its own tasks.)
-pub fn elsewhere<T>(block: impl FnOnce() -> T) -> Result<T> {
-    let Some(me) = anyone_inside() else { return Ok(block()) };
-    if !me.shared.crew.make_room(me.seat, SUBSTITUTES) {
-        return Err(crowded());
-    }
-    me.shared.open_slot(&me);
-    let result = block();
-    me.shared.close_slot(&me);
-    Ok(result)
-}
-
-fn crowded() -> Error {
-    deadlock(&format!("{SUBSTITUTES} tasks wait inside their code already, the most that is allowed"))
 }
 
 fn deadlock(why: &str) -> Error {

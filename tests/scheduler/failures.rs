@@ -114,6 +114,11 @@ fn without_a_device_left_what_remains_ends_with_words() {
         assert!(matches!(error, Error::NoDevice { .. }), "{error}");
         assert!(error.to_string().contains("scripted to fail"), "{error}");
     }
+    let _ = scheduler.wait_all(LONG);
+    for list in [vec![], vec![quick()], vec![quick(), Task { priority: 1, ..quick() }]] {
+        let error = scheduler.submit_many(list).unwrap_err();
+        assert!(error.to_string().contains("scripted to fail"), "{error}");
+    }
 }
 
 #[test]

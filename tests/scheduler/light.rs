@@ -222,6 +222,49 @@ fn a_planned_task_comes_after_light_ones() {
     assert_eq!((stats.submitted, stats.done, stats.failed), (5, 3, 2));
 }
 
+/// It goes on as a planned task, and what comes after it waits for that; each is counted once.
+#[test]
+fn a_planned_task_comes_after_a_light_one_that_meets_a_lack_of_memory() {
+    let scheduler = Scripted::new(1).scheduler(2);
+    for behind in [1, 3] {
+        let gate = Gate::new();
+        let beside = scheduler.submit(gated(&gate)).unwrap();
+        let door = Arc::clone(&gate);
+        let short = scheduler.submit(Task::new(move |exec: &Exec<'_>| {
+            door.pass();
+            let (what, place) = ("x".into(), exec.device.label());
+            if exec.attempt == 1 { Err(Error::NoMemory { what, needed: 0, place, there: 0 }) } else { Ok(()) }
+        }));
+        let short = short.unwrap();
+        gate.came(2);
+        let after = || scheduler.submit(Task { after: vec![short], ..quick() }).unwrap();
+        let ids: Vec<_> = (0..behind).map(|_| after()).collect();
+        gate.open();
+        for id in ids.into_iter().chain([after(), beside, short]) {
+            assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+        }
+    }
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    let stats = scheduler.stats().unwrap();
+    assert_eq!((stats.submitted, stats.done, stats.queued, stats.running), (10, 10, 0, 0));
+}
+
+#[test]
+fn a_light_task_that_ends_well_though_all_is_destroyed_is_counted_as_done() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let gate = Gate::new();
+    let light = scheduler.submit(gated(&gate)).unwrap();
+    gate.came(1);
+    let after = scheduler.submit(Task { after: vec![light], ..quick() }).unwrap();
+    assert_eq!(scheduler.shutdown_within(Some(Duration::from_millis(5))), Ok(None));
+    gate.open();
+    assert_eq!(wait(&scheduler, light), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, after), Ok(Wait::Cancelled));
+    scheduler.shutdown().unwrap();
+    let stats = scheduler.stats().unwrap();
+    assert_eq!((stats.submitted, stats.done, stats.cancelled), (2, 1, 1));
+}
+
 #[test]
 fn a_circle_of_waits_is_told_while_others_run() {
     let scheduler = Arc::new(Scripted::new(1).scheduler(3));

@@ -98,6 +98,45 @@ fn waiting_for_memory_that_one_holds_oneself_is_an_error() {
     assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done), "the child runs afterwards");
 }
 
+/// Nothing more begins in a poisoned context, and it is only made anew when all have left the old one: what
+/// waits in there for a task that is to run is in its own way, though there is work for everybody.
+#[test]
+fn waiting_in_a_poisoned_context_for_what_could_only_run_in_another_is_an_error() {
+    let scheduler = Arc::new(Scripted::new(1).scheduler(2));
+    let (poisoned, ends) = (Gate::new(), Gate::new());
+    let (door, gate) = (Arc::clone(&poisoned), Arc::clone(&ends));
+    let waits = inside(&scheduler, Task { priority: 1, ..quick() }, move |scheduler, _| {
+        door.pass();
+        let child = scheduler.submit(Task { priority: 1, ..quick() })?;
+        for _ in 0..3 {
+            scheduler.submit(Task { detached: true, ..quick() })?;
+        }
+        gate.pass();
+        scheduler.wait(child, None).map(|_| ())
+    });
+    poisoned.came(1);
+    let poisons = scheduler.submit(Task::new(|exec: &Exec<'_>| match exec.attempt {
+        1 => Err(Error::Device {
+            device: exec.device.label(),
+            what: "illegal address".into(),
+            fault: gpusched::error::DeviceFault::Poisoned,
+        }),
+        _ => Ok(()),
+    }));
+    let poisons = poisons.unwrap();
+    while scheduler.info(poisons).unwrap().attempts == 0
+        || scheduler.info(poisons).unwrap().state == gpusched::sched::State::Running
+    {
+        std::thread::yield_now();
+    }
+    poisoned.open();
+    ends.came(1);
+    ends.open();
+    assert!(deadlock(wait(&scheduler, waits)));
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    assert_eq!(scheduler.stats().unwrap().done, 5);
+}
+
 #[test]
 fn too_many_waiting_at_once_is_an_error_and_not_a_hang() {
     fn chain(scheduler: &Arc<Scheduler>, depth: u32) -> TaskId {

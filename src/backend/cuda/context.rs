@@ -155,12 +155,6 @@ impl Context {
         }
     }
 
-    /// Tells whether it is there, and that stays so meanwhile.
-    pub(super) fn while_alive(&self, work: impl FnOnce(bool)) {
-        let alive = self.alive();
-        work(*alive);
-    }
-
     /// With the context current, whatever is current on this thread before and after.
     fn within<T>(&self, work: impl FnOnce(&Driver) -> Answer<T>) -> Answer<T> {
         let driver = self.driver();
@@ -224,7 +218,6 @@ impl Context {
             if there && self.poisoned.load(Ordering::SeqCst) {
                 let _ = driver.reset(device);
             }
-            self.pool().forget();
             log::info!("{}: its context is made anew", self.card.label());
             if let Err(failure) = released {
                 log::debug!("{}: {}", self.card.label(), failure.words());
@@ -266,11 +259,8 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         let alive = self.alive.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !std::mem::replace(alive, false) {
+        if !std::mem::replace(alive, false) || self.forks != forks() {
             return;
-        }
-        if self.forks != forks() {
-            return self.pool().leak();
         }
         if !self.poisoned.load(Ordering::SeqCst) {
             let _ = self.within(|driver| {
@@ -278,17 +268,9 @@ impl Drop for Context {
                 Ok(())
             });
         }
-        let (driver, device) = (self.driver(), self.card.device);
-        let (mut flags, mut active): (c_uint, c_int) = (0, 0);
-        // SAFETY: what was retained once is released once; numbers of ours.
-        unsafe {
-            if let Err(failure) = driver.release(device) {
-                log::debug!("{}: {}", self.card.label(), failure.words());
-            }
-            match driver.state(device, &mut flags, &mut active).is_ok() && active == 0 {
-                true => self.pool().forget(),
-                false => self.pool().leak(),
-            }
+        // SAFETY: what was retained once is released once.
+        if let Err(failure) = unsafe { self.driver().release(self.card.device) } {
+            log::debug!("{}: {}", self.card.label(), failure.words());
         }
     }
 }

@@ -41,8 +41,9 @@ pub struct Light {
     pub tally: Tally,
     /// Who submits counts its task first and looks here then; who changes it looks at the counts after.
     pub gate: AtomicU8,
-    /// Light tasks in whose stead planned ones go on, by the planned ones. Behind the scheduler's lock.
-    pub handed: Mutex<HashMap<TaskId, TaskId>>,
+    /// Light tasks in whose stead planned ones go on, by the planned ones; and what stood for them in the plan
+    /// before. Behind the scheduler's lock.
+    pub handed: Mutex<HashMap<TaskId, (TaskId, Option<TaskId>)>>,
     /// Light tasks that planned ones come after, by the tasks that stand for them in the plan.
     pub shadows: Mutex<HashMap<TaskId, TaskId>>,
     /// How many are handed over now.
@@ -136,7 +137,7 @@ impl Light {
         if self.told_there.load(Ordering::Acquire) == 0 {
             return planned;
         }
-        let light = lock(&self.handed).get(&planned).copied();
+        let light = lock(&self.handed).get(&planned).map(|&(light, _)| light);
         light.or_else(|| lock(&self.shadows).get(&planned).copied()).unwrap_or(planned)
     }
 }

@@ -172,11 +172,12 @@ impl Slot {
         Some((code, body.phase))
     }
 
-    /// A planned task goes on in its stead, unless there is none.
-    pub fn hand_over(&self, generation: u64, planned: TaskId) {
-        let Some(mut body) = self.open(generation) else { return };
-        body.planned = planned;
+    /// A planned task goes on in its stead. Returns what has stood for it in the plan until now.
+    pub fn hand_over(&self, generation: u64, planned: TaskId) -> Option<TaskId> {
+        let mut body = self.open(generation)?;
+        let shadow = std::mem::replace(&mut body.planned, planned);
         self.go(&mut body, Life::Planned, generation);
+        (shadow.0 != 0).then_some(shadow)
     }
 
     pub fn phase(&self, generation: u64) -> Phase {

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use fakecuda::driver::{Answer, Card, Current, Driver, Pinned, code, lock, wait_all};
+use fakecuda::driver::{Answer, Card, Current, Driver, code, lock, wait_all};
 use fakecuda::faults::Operation;
 
 use crate::{Handle, cuda, enter, out};
@@ -55,12 +55,12 @@ cuda! {
     }
     fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint) {
         let _ = flags;
-        let context = enter(Operation::Host)?.handle;
+        enter(Operation::Host)?;
         if bytes == 0 { return Err(code::INVALID_VALUE) }
         let host = libc::aligned_alloc(4096, bytes.next_multiple_of(4096));
         if host.is_null() { return Err(code::OUT_OF_MEMORY) }
         host.cast::<u8>().write_bytes(0xff, bytes);
-        lock(&Driver::get().pinned).insert(host as usize, Pinned { bytes, ours: true, context });
+        lock(&Driver::get().pinned).insert(host as usize, (bytes, true));
         out(pointer, host)
     }
     fn cuMemAllocHost_v2(pointer: *mut *mut c_void, bytes: usize) {
@@ -71,7 +71,7 @@ cuda! {
         Driver::get().visible()?;
         let mut pinned = lock(&Driver::get().pinned);
         match pinned.get(&(pointer as usize)) {
-            Some(Pinned { ours: true, .. }) => {
+            Some((_, true)) => {
                 pinned.remove(&(pointer as usize));
                 drop(pinned);
                 if let Ok(context) = Driver::get().context(Current::get()) { wait_all(&context.all_streams()); }
@@ -83,19 +83,19 @@ cuda! {
     }
     fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint) {
         let _ = flags;
-        let context = enter(Operation::Host)?.handle;
+        enter(Operation::Host)?;
         if pointer.is_null() || bytes == 0 { return Err(code::INVALID_VALUE) }
         let (begin, mut pinned) = (pointer as usize, lock(&Driver::get().pinned));
-        let overlaps = pinned.range(..begin + bytes).next_back().is_some_and(|(b, there)| b + there.bytes > begin);
+        let overlaps = pinned.range(..begin + bytes).next_back().is_some_and(|(b, (n, _))| b + n > begin);
         if overlaps { return Err(code::ALREADY_REGISTERED) }
-        pinned.insert(begin, Pinned { bytes, ours: false, context });
+        pinned.insert(begin, (bytes, false));
         Ok(())
     }
     fn cuMemHostUnregister(pointer: *mut c_void) {
         Driver::get().visible()?;
         let mut pinned = lock(&Driver::get().pinned);
         match pinned.get(&(pointer as usize)) {
-            Some(Pinned { ours: false, .. }) => { pinned.remove(&(pointer as usize)); Ok(()) }
+            Some((_, false)) => { pinned.remove(&(pointer as usize)); Ok(()) }
             _ => Err(code::NOT_REGISTERED),
         }
     }

@@ -63,15 +63,6 @@ pub enum Object {
     Function(Arc<Function>),
 }
 
-#[derive(Clone, Copy)]
-pub struct Pinned {
-    pub bytes: usize,
-    /// Allocated by the driver, and its to free; else registered.
-    pub ours: bool,
-    /// Of the context that it ends with.
-    pub context: usize,
-}
-
 pub struct Driver {
     pub config: Config,
     pub cards: Vec<Card>,
@@ -80,8 +71,8 @@ pub struct Driver {
     visible: OnceLock<Vec<usize>>,
     objects: Mutex<HashMap<usize, Object>>,
     next: AtomicUsize,
-    /// Pinned host memory, by where it begins.
-    pub pinned: Mutex<BTreeMap<usize, Pinned>>,
+    /// Pinned host memory: begin to length, and whether it is ours to free.
+    pub pinned: Mutex<BTreeMap<usize, (usize, bool)>>,
 }
 
 /// Set in a child of a fork: a driver does not survive that.
@@ -247,14 +238,6 @@ impl Driver {
             };
             handle != context.handle
         });
-        lock(&self.pinned).retain(|begin, pinned| {
-            let gone = pinned.context == context.handle;
-            if gone && pinned.ours {
-                // SAFETY: allocated by `cuMemHostAlloc`, and forgotten here.
-                unsafe { libc::free(*begin as *mut libc::c_void) };
-            }
-            !gone
-        });
     }
 
     /// A host pointer in pinned memory: all of its `bytes`.
@@ -262,7 +245,7 @@ impl Driver {
         lock(&self.pinned)
             .range(..=host)
             .next_back()
-            .is_some_and(|(begin, pinned)| host + bytes <= begin + pinned.bytes)
+            .is_some_and(|(begin, (length, _))| host + bytes <= begin + length)
     }
 
     /// The card of a device address.
