@@ -95,7 +95,7 @@
 // An attempt took longer than its deadline.
 #define SCHED_E_DEADLINE -16
 
-// A device had too few resources to start the work beside what it was doing.
+// A device had too few resources to start the work beside what it was doing; or the system gives no thread.
 #define SCHED_E_RESOURCES -17
 
 // The task's callback did not return: an exception or pthread_exit left it, and ended there.
@@ -753,7 +753,8 @@ sched_status_t sched_submit_many(struct sched_t *s,
 // SCHED_CANCELLED, SCHED_PENDING when the time was up first, or the task's own failure, whose words
 // are then in sched_last_error and, from any thread, in sched_task_error.
 //
-// Errors besides: SCHED_E_STALE; SCHED_E_DEADLOCK for a wait inside a task that could never end.
+// Errors besides: SCHED_E_STALE; SCHED_E_ARGUMENT for a task that is detached; SCHED_E_DEADLOCK for a
+// wait inside a task that could never end.
 sched_status_t sched_wait(struct sched_t *s, sched_task_t id, int64_t timeout_ns);
 
 // Waits until every task submitted so far has ended, well or not: 0, or SCHED_PENDING when the time
@@ -791,7 +792,8 @@ sched_status_t sched_wait_next(struct sched_t *s,
 // Errors: SCHED_E_STALE.
 sched_status_t sched_cancel(struct sched_t *s, sched_task_t id);
 
-// Forgets the outcome of a task and makes its id stale; one that has not ended becomes detached.
+// Forgets the outcome of a task and makes its id stale. One that has not ended becomes detached: it can be
+// cancelled and asked about until it ends, and its id is stale from then on.
 // Outcomes that nobody releases are kept as long as the scheduler.
 //
 // Errors: SCHED_E_STALE.

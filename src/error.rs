@@ -103,6 +103,12 @@ pub enum Error {
     #[error("device {device} can't be used now: {what}")]
     Busy { device: String, what: String },
 
+    /// The system lets the process have no thread more.
+    #[error(
+        "the system gives no thread {purpose} ({why}): the limit on processes (ulimit -u) or memory is reached"
+    )]
+    NoThread { purpose: &'static str, why: String },
+
     /// Not the caller's fault. Please report it.
     #[error("internal error, please report it: {0}")]
     Internal(String),

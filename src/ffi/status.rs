@@ -52,7 +52,7 @@ pub const SCHED_E_INTERNAL: i32 = -14;
 pub const SCHED_E_DEPENDENCY: i32 = -15;
 /// An attempt took longer than its deadline.
 pub const SCHED_E_DEADLINE: i32 = -16;
-/// A device had too few resources to start the work beside what it was doing.
+/// A device had too few resources to start the work beside what it was doing; or the system gives no thread.
 pub const SCHED_E_RESOURCES: i32 = -17;
 /// The task's callback did not return: an exception or pthread_exit left it, and ended there.
 pub const SCHED_E_UNWOUND: i32 = -18;
@@ -115,7 +115,7 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
         Error::Internal(_) => SCHED_E_INTERNAL,
         Error::Dependency { .. } => SCHED_E_DEPENDENCY,
         Error::Deadline { .. } => SCHED_E_DEADLINE,
-        Error::Resources { .. } => SCHED_E_RESOURCES,
+        Error::Resources { .. } | Error::NoThread { .. } => SCHED_E_RESOURCES,
     }
 }
 

@@ -323,7 +323,8 @@ fn placed(error: Error, place: usize) -> Error {
 /// SCHED_CANCELLED, SCHED_PENDING when the time was up first, or the task's own failure, whose words
 /// are then in sched_last_error and, from any thread, in sched_task_error.
 ///
-/// Errors besides: SCHED_E_STALE; SCHED_E_DEADLOCK for a wait inside a task that could never end.
+/// Errors besides: SCHED_E_STALE; SCHED_E_ARGUMENT for a task that is detached; SCHED_E_DEADLOCK for a
+/// wait inside a task that could never end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_wait(s: *mut sched_t, id: sched_task_t, timeout_ns: i64) -> sched_status_t {
     without_arithmetic(|| Ok(waited(scheduler(s)?.wait(TaskId(id), timeout(timeout_ns))?)))
@@ -358,8 +359,9 @@ pub unsafe extern "C" fn sched_wait_any(
         }
         // SAFETY: pointers as the header asks for them; `input` looks at each.
         let (ids, out) = unsafe { (list("ids", ids, count)?, Place::new("index", index)?) };
-        let ids: Vec<TaskId> = ids.iter().copied().map(TaskId).collect();
-        match scheduler(s)?.wait_any(&ids, timeout(timeout_ns))? {
+        let mut list = room("ids", count)?;
+        list.extend(ids.iter().copied().map(TaskId));
+        match scheduler(s)?.wait_any(&list, timeout(timeout_ns))? {
             Some(index) => {
                 out.put(index);
                 Ok(SCHED_OK)
@@ -404,7 +406,8 @@ pub unsafe extern "C" fn sched_cancel(s: *mut sched_t, id: sched_task_t) -> sche
     done(|| scheduler(s)?.cancel(TaskId(id)))
 }
 
-/// Forgets the outcome of a task and makes its id stale; one that has not ended becomes detached.
+/// Forgets the outcome of a task and makes its id stale. One that has not ended becomes detached: it can be
+/// cancelled and asked about until it ends, and its id is stale from then on.
 /// Outcomes that nobody releases are kept as long as the scheduler.
 ///
 /// Errors: SCHED_E_STALE.

@@ -480,7 +480,7 @@ impl Shared {
 
     /// Nobody runs anything, and nobody will.
     pub fn fail_deserted(self: &Arc<Self>) {
-        let why = Error::Internal("the system gives the scheduler no thread".into());
+        let why = Error::NoThread { purpose: "to run tasks", why: "the log has its words".into() };
         while let Some(item) = self.light.queues.plunder() {
             self.end_item(None, item, &why);
         }

@@ -346,7 +346,7 @@ impl Scheduler {
             return Err(Error::argument("the number of tasks to wait for", 0, "at least 1"));
         }
         // All are looked at: an unknown id is an error whether or not another task has ended.
-        let mut watches = Vec::with_capacity(ids.len());
+        let mut watches = Vec::new();
         let mut wrong = None;
         for &id in ids {
             match self.watch(id) {

@@ -249,14 +249,16 @@ impl Core {
         }
     }
 
-    /// A task that came after one that did not end well.
+    /// A task that came after one that did not end well. In a chain of them all name the first: words that
+    /// told the whole way would grow with it.
     fn break_off(&mut self, id: TaskId, before: TaskId) {
         let (Ok(entry), Ok(first)) = (self.tasks.get(id), self.tasks.get(before)) else { return };
-        let why = match first.signal.outcome.get() {
-            Some(Err(error)) => error.to_string(),
-            _ => Error::Cancelled.to_string(),
+        let (before, why) = match first.signal.outcome.get() {
+            Some(Err(Error::Dependency { before, why, .. })) => (before.clone(), why.clone()),
+            Some(Err(error)) => (first.name(), error.to_string()),
+            _ => (first.name(), Error::Cancelled.to_string()),
         };
-        let error = Error::Dependency { what: entry.name(), before: first.name(), why };
+        let error = Error::Dependency { what: entry.name(), before, why };
         self.finish(id, Err(error));
     }
 

@@ -41,9 +41,8 @@ impl Teller {
         if listener.is_some() && state.thread.is_none() {
             let teller = self.clone();
             let thread = spawn("gpusched progress".into(), None, move || teller.work());
-            let thread = thread.map_err(|error| {
-                Error::Internal(format!("the system gives no thread that could tell progress: {error}"))
-            })?;
+            let thread = thread
+                .map_err(|error| Error::NoThread { purpose: "to tell progress", why: error.to_string() })?;
             state.thread = Some(thread.thread().id());
             state.handle = Some(thread);
         }

@@ -266,6 +266,24 @@ fn a_light_task_that_ends_well_though_all_is_destroyed_is_counted_as_done() {
 }
 
 #[test]
+fn a_long_chain_that_breaks_names_what_broke_it_and_no_more() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let gate = Gate::new();
+    let mut last = scheduler.submit(gated(&gate)).unwrap();
+    gate.came(1);
+    let named = |label: &str, last| Task { label: label.into(), after: vec![last], ..quick() };
+    let first = scheduler.submit(named("first", last)).unwrap();
+    last = first;
+    for _ in 0..100 {
+        last = scheduler.submit(named("another", last)).unwrap();
+    }
+    scheduler.cancel(first).unwrap();
+    gate.open();
+    let said = wait(&scheduler, last).unwrap_err().to_string();
+    assert!(said.contains("first") && said.len() < 200, "{said}");
+}
+
+#[test]
 fn a_circle_of_waits_is_told_while_others_run() {
     let scheduler = Arc::new(Scripted::new(1).scheduler(3));
     let busy = Gate::new();
