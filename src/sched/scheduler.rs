@@ -13,6 +13,7 @@ use super::settings::Builder;
 use super::stats::Stats;
 use super::sync::lock;
 use super::task::{Task, TaskId, TaskInfo, Told, Wait};
+use super::waiting::elsewhere;
 use crate::backend::cpu::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
@@ -469,8 +470,11 @@ impl Scheduler {
             return Ok(Some(0));
         }
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        self.stop();
-        if !self.shared.crew.wait_until_gone(end) {
+        let gone = elsewhere(|| {
+            self.stop();
+            self.shared.crew.wait_until_gone(end)
+        })?;
+        if !gone {
             return Ok(None);
         }
         // Nobody is left to run what a late submit has pushed.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::common::Shared;
 use super::rooms::{Bell, INSIDE};
 use super::task::{State, TaskId};
-use super::worker::{Me, run_light};
+use super::worker::{Me, anyone_inside, run_light};
 use crate::error::{Error, Result};
 
 /// Tasks that may wait for other tasks inside their code at a time; each may cost a worker more.
@@ -47,7 +47,7 @@ impl Shared {
         // A deadline too far away to be told is none.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         match self.inside() {
-            None => Ok(self.wait_outside(keys, deadline, look)),
+            None => self.wait_outside(keys, deadline, look),
             Some(me) => self.wait_inside(&me, keys, deadline, look),
         }
     }
@@ -57,23 +57,25 @@ impl Shared {
         keys: &[TaskId],
         deadline: Option<Instant>,
         look: impl Fn() -> Option<T>,
-    ) -> Option<T> {
+    ) -> Result<Option<T>> {
         if let Some(found) = self.spin_for(&look) {
-            return Some(found);
+            return Ok(Some(found));
         }
-        let bell = take_bell();
-        self.rooms.enter(keys, &bell);
-        let found = loop {
-            if let Some(found) = look() {
-                break Some(found);
-            }
-            if !bell.hear(deadline) {
-                break look();
-            }
-        };
-        self.rooms.leave(keys, &bell);
-        give_bell(bell);
-        found
+        elsewhere(|| {
+            let bell = take_bell();
+            self.rooms.enter(keys, &bell);
+            let found = loop {
+                if let Some(found) = look() {
+                    break Some(found);
+                }
+                if !bell.hear(deadline) {
+                    break look();
+                }
+            };
+            self.rooms.leave(keys, &bell);
+            give_bell(bell);
+            found
+        })
     }
 
     fn wait_inside<T>(
@@ -107,8 +109,7 @@ impl Shared {
             if forever {
                 self.graph.leave(&frames);
             }
-            let why = format!("{SUBSTITUTES} tasks wait inside their code already, the most that is allowed");
-            return Err(deadlock(&why));
+            return Err(crowded());
         }
         self.open_slot(me);
         let bell = take_bell();
@@ -223,6 +224,25 @@ impl Shared {
         self.spinning.fetch_sub(1, Ordering::Relaxed);
         found
     }
+}
+
+/// Blocks the calling thread, which is in no task of the scheduler that it waits for. If it is in one of
+/// another scheduler, that one's slot has room for another worker meanwhile: what is waited for may in its turn
+/// wait for what is queued there. (That two schedulers wait for each other in a circle is not found out: each
+/// knows its own tasks.)
+pub fn elsewhere<T>(block: impl FnOnce() -> T) -> Result<T> {
+    let Some(me) = anyone_inside() else { return Ok(block()) };
+    if !me.shared.crew.make_room(me.seat, SUBSTITUTES) {
+        return Err(crowded());
+    }
+    me.shared.open_slot(&me);
+    let result = block();
+    me.shared.close_slot(&me);
+    Ok(result)
+}
+
+fn crowded() -> Error {
+    deadlock(&format!("{SUBSTITUTES} tasks wait inside their code already, the most that is allowed"))
 }
 
 fn deadlock(why: &str) -> Error {

@@ -130,7 +130,9 @@ impl Core {
             (_, true) => ", and is started elsewhere, too",
             _ => "",
         };
-        let text = format!("{name} has run for {ran:.1} s on {place}, five times as long as its like{then}");
+        // Three digits, as tasks of microseconds have their like, too.
+        let ran = format_args!("{:.2?}", Duration::from_secs_f64(ran));
+        let text = format!("{name} has run for {ran} on {place}, five times as long as its like{then}");
         self.note(Level::Warn, index, text);
     }
 

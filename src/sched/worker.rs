@@ -33,7 +33,7 @@ const SPIN_LEAST: u64 = 2_000;
 
 /// What only the worker's own thread sees.
 pub struct Me {
-    shared: *const Shared,
+    pub shared: Arc<Shared>,
     pub seat: usize,
     pub device: usize,
     slot: u32,
@@ -166,7 +166,7 @@ impl Me {
         let finished = caught(|| opened.queue.finish());
         let outcome = match (outcome, finished) {
             // The task may have seen another error that came of this one.
-            (Err(_), Err(fault @ Error::Device { .. })) => Err(fault),
+            (Err(error), Err(fault @ Error::Device { .. })) if !error.is_of_device() => Err(fault),
             (outcome, finished) => outcome.and(finished),
         };
         if let Err(Error::NoMemory { .. } | Error::Resources { .. }) = outcome {
@@ -188,10 +188,15 @@ fn not_entered(what: &str, error: Error) -> Attempt {
     }
 }
 
+/// The worker, of whatever scheduler, that the calling thread is, if it is in the code of a task.
+pub fn anyone_inside() -> Option<Rc<Me>> {
+    ME.try_with(|me| me.borrow().as_ref().filter(|me| me.is_inside()).cloned()).ok().flatten()
+}
+
 impl Shared {
     /// The worker of this scheduler that the calling thread is.
     pub fn me(&self) -> Option<Rc<Me>> {
-        ME.try_with(|me| me.borrow().as_ref().filter(|me| std::ptr::eq(me.shared, self)).cloned())
+        ME.try_with(|me| me.borrow().as_ref().filter(|me| std::ptr::eq(&*me.shared, self)).cloned())
             .ok()
             .flatten()
     }
@@ -216,7 +221,7 @@ pub fn work(shared: &Arc<Shared>, seat: usize) {
     let place = shared.crew.seat(seat);
     let here = 0_u8;
     let me = Rc::new(Me {
-        shared: Arc::as_ptr(shared),
+        shared: shared.clone(),
         seat,
         device: place.device,
         slot: place.slot,

@@ -1,1 +1,268 @@
 //! Everything that can go wrong, on purpose.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
+
+use gpusched::backend::cuda::{Params, Stream};
+use gpusched::device::Health;
+use gpusched::error::DeviceFault;
+use gpusched::sched::{DeviceMask, Exec, Scheduler, Task};
+use gpusched::{Error, Result};
+
+use crate::cards::*;
+
+/// On one card only.
+fn on(card: usize, task: Task) -> Task {
+    Task { devices: DeviceMask::only(card), ..task }
+}
+
+fn good() -> Task {
+    task(|stream| filled(stream, 1.0))
+}
+
+/// The same, and where its attempts began.
+fn followed() -> (Task, Arc<Mutex<Vec<usize>>>) {
+    let places = Arc::<Mutex<Vec<usize>>>::default();
+    let told = places.clone();
+    let task = Task::new(move |exec: &Exec<'_>| {
+        told.lock().unwrap().push(exec.device_index);
+        filled(stream(exec), 1.0)
+    });
+    // Stated, so that it begins on the faster card.
+    (Task { work: Some(1.0), ..task }, places)
+}
+
+fn health(scheduler: &Scheduler) -> Vec<Health> {
+    scheduler.stats().unwrap().devices.into_iter().map(|device| device.device.health).collect()
+}
+
+/// A kernel that writes where it must not.
+fn wild(stream: &Stream) -> Result<()> {
+    let block = stream.zeroed::<f32>(64, "a test's values")?;
+    let kernel = stream.function(FEATURES, "out_of_bounds")?;
+    stream.launch(&kernel, [1; 3], [32, 1, 1], Params::new().with(block.address()).with(1_i64 << 30))
+}
+
+pub fn no_memory_has_numbers() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let large = |stream: &Stream| stream.alloc::<f32>(20 << 20, "a field").map(|_| ());
+    // What is kept for reuse is in nobody's way.
+    for values in [3 << 20, 5 << 20, 10 << 20, 12 << 20] {
+        let some = move |stream: &Stream| stream.alloc::<f32>(values, "a field").map(|_| ());
+        run(&scheduler, task(some)).unwrap();
+    }
+    let error = run(&scheduler, task(large)).unwrap_err();
+    let words = error.to_string();
+    assert!(matches!(error, Error::NoMemory { needed: 0x500_0000, there: 0x380_0000, .. }), "{error:?}");
+    assert!(words.contains("a field needs 83886080 bytes") && words.contains("cuda:0"), "{words}");
+    run(&scheduler, good()).unwrap();
+}
+
+/// Between what the ledger knows and the allocation another process takes what is left.
+pub fn memory_taken_meanwhile() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let (task, places) = followed();
+    run(&scheduler, Task { device_bytes: 500 << 20, ..task }).unwrap();
+    assert_eq!((places.lock().unwrap().clone(), health(&scheduler)), (vec![0, 1], vec![Health::Good; 2]));
+}
+
+pub fn too_few_resources() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let (task, places) = followed();
+    run(&scheduler, task).unwrap();
+    assert_eq!((places.lock().unwrap().clone(), health(&scheduler)), (vec![0, 1], vec![Health::Good; 2]));
+}
+
+/// Requeued elsewhere; the context is made anew once, and the second time the card is retired.
+pub fn a_poisoned_context() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let (task, places) = followed();
+    run(&scheduler, task).unwrap();
+    assert_eq!(*places.lock().unwrap(), [0, 1]);
+    assert_eq!(told(0, "contexts_made"), 1, "nobody has asked for another yet");
+    run(&scheduler, on(0, good())).unwrap();
+    assert_eq!((told(0, "contexts_made"), told(0, "retained")), (2, 1));
+    // The second time.
+    let (task, places) = followed();
+    run(&scheduler, Task { devices: DeviceMask(3), ..task }).unwrap();
+    assert_eq!(places.lock().unwrap().last(), Some(&1));
+    assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
+    assert!(scheduler.submit(on(0, good())).unwrap_err().to_string().contains("retired"));
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+/// Every code after which a context is gone, each on a card of its own.
+pub fn every_code_that_poisons() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    for card in 0..scheduler.devices().len() {
+        run(&scheduler, on(card, good())).unwrap();
+        assert_eq!(told(card, "contexts_made"), 2, "card {card}");
+    }
+    assert!(health(&scheduler).iter().all(|health| *health == Health::Good));
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+pub fn a_task_that_poisons_two_cards() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let error = run(&scheduler, task(wild)).unwrap_err();
+    assert!(matches!(error, Error::Device { fault: DeviceFault::Poisoned, .. }), "{error}");
+    assert!(error.to_string().contains("700 (CUDA_ERROR_ILLEGAL_ADDRESS)"), "{error}");
+    // It was the task: all three cards go on.
+    for card in 0..3 {
+        run(&scheduler, on(card, good())).unwrap();
+    }
+    assert_eq!(health(&scheduler), [Health::Good; 3]);
+    assert_eq!((0..3).map(|card| told(card, "contexts_made")).sum::<u64>(), 5);
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+/// Those beside it in the same context are not to blame, stated or not.
+pub fn who_is_beside_it_is_not_to_blame() {
+    for stated in [false, true] {
+        let scheduler = scheduler("cuda:0", 4).unwrap();
+        let (door, wildly) = (Arc::new(Barrier::new(4)), Arc::new(AtomicU32::new(0)));
+        let ids: Vec<_> = (0..4)
+            .map(|place| {
+                let (door, wildly) = (door.clone(), wildly.clone());
+                let code = task(move |stream| {
+                    let first = place == 0 && wildly.fetch_add(1, Ordering::SeqCst) == 0;
+                    let all = wildly.load(Ordering::SeqCst) < 4;
+                    if all && stream.card().free_bytes() > 0 {
+                        // The first time all four are inside, and again only those that are tried again.
+                        if wildly.fetch_add(if first { 0 } else { 1 }, Ordering::SeqCst) < 4 {
+                            door.wait();
+                        }
+                    }
+                    if first {
+                        wild(stream)?;
+                    }
+                    filled(stream, 2.0)
+                });
+                let work = stated.then_some(1.0);
+                scheduler.submit(Task { work, ..code }).unwrap()
+            })
+            .collect();
+        for id in ids {
+            wait(&scheduler, id).unwrap();
+        }
+        assert_eq!(health(&scheduler), [Health::Good]);
+        drop(scheduler);
+        assert_nothing_is_left();
+    }
+}
+
+/// One scheduler has to do with a context that is poisoned under another.
+pub fn two_schedulers_on_a_card() {
+    let (one, other) = (scheduler("cuda:0", 1).unwrap(), scheduler("cuda:0", 1).unwrap());
+    run(&one, good()).unwrap();
+    run(&other, good()).unwrap();
+    assert_eq!((told(0, "contexts_made"), told(0, "retained"), told(0, "module_loads")), (1, 1, 1));
+    assert!(run(&one, task(wild)).is_err());
+    run(&other, good()).unwrap();
+    run(&one, good()).unwrap();
+    drop(one);
+    run(&other, good()).unwrap();
+    drop(other);
+    assert_nothing_is_left();
+}
+
+/// The code says so, and the driver does not.
+pub fn a_context_that_the_task_calls_poisoned() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let said = AtomicU32::new(0);
+    let code = task(move |stream| {
+        filled(stream, 1.0)?;
+        match said.fetch_add(1, Ordering::SeqCst) {
+            0 => Err(Error::Device {
+                device: stream.card().label(),
+                what: "it looks wrong".into(),
+                fault: DeviceFault::Poisoned,
+            }),
+            _ => Ok(()),
+        }
+    });
+    run(&scheduler, code).unwrap();
+    assert_eq!((told(0, "contexts_made"), told(0, "retained")), (2, 1));
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+fn the_first_is_lost() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let (task, places) = followed();
+    run(&scheduler, task).unwrap();
+    assert_eq!(*places.lock().unwrap(), [0, 1]);
+    assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
+}
+
+pub fn a_card_falls_off_at_a_launch() {
+    the_first_is_lost();
+}
+
+pub fn a_card_falls_off_at_a_wait() {
+    the_first_is_lost();
+}
+
+pub fn kernels_that_a_driver_does_not_take() {
+    the_first_is_lost();
+}
+
+pub fn corrupt_kernels() {
+    the_first_is_lost();
+}
+
+/// A kernel that never ends: its task goes on elsewhere, its card is retired.
+pub fn a_hang() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let (task, places) = followed();
+    let (deadline, idempotent) = (Some(Duration::from_millis(200)), true);
+    run(&scheduler, Task { deadline, idempotent, ..task }).unwrap();
+    assert_eq!(*places.lock().unwrap(), [0, 1]);
+    let begin = std::time::Instant::now();
+    while health(&scheduler)[0] == Health::Good && Some(begin.elapsed()) < LONG {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
+    // Nobody waits for the thread.
+    drop(scheduler);
+    assert_eq!(told(1, "contexts"), 0);
+}
+
+/// Codes that no list has are errors with their number, and nothing else.
+pub fn codes_that_nobody_knows() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    // At first 46: somebody else has it; it is tried again.
+    for code in ["status 917", "status 1234"] {
+        let error = run(&scheduler, good()).unwrap_err();
+        assert!(matches!(error, Error::Driver { .. }), "{error}");
+        assert!(error.to_string().contains(code), "{error}");
+    }
+    run(&scheduler, good()).unwrap();
+    assert_eq!((health(&scheduler), told(0, "contexts_made")), (vec![Health::Good], 1));
+}
+
+/// It is told as such, and not retired: it may be free later.
+pub fn a_card_that_another_process_has() {
+    let scheduler = the_first_is_taken();
+    let error = run(&scheduler, on(0, good())).unwrap_err();
+    assert!(matches!(error, Error::Busy { .. }), "{error}");
+    assert!(error.to_string().contains("cuda:0 can't be used now"), "{error}");
+    assert_eq!(health(&scheduler), [Health::Good; 2]);
+}
+
+pub fn an_old_driver_says_it_otherwise() {
+    the_first_is_taken();
+}
+
+fn the_first_is_taken() -> Scheduler {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let (task, places) = followed();
+    run(&scheduler, task).unwrap();
+    assert_eq!(*places.lock().unwrap(), [1]);
+    assert_eq!(health(&scheduler), [Health::Good; 2]);
+    scheduler
+}

@@ -18,6 +18,16 @@ const MIXED: &str = "dev=name:A,speed:1,pci:0000:01:00.0,mem:1G,uuid:aa000000-00
                      dev=name:B,speed:3,pci:0000:03:00.0,mem:2G,uuid:aa100000-0000-0000-0000-000000000002;\
                      dev=name:C,speed:2,pci:0000:02:00.0,mem:3G,uuid:bb000000-0000-0000-0000-000000000003";
 
+const THREE: &str = "dev=mem:1G;dev=mem:1G;dev=mem:1G";
+const TAKEN: &str = "dev=mode:exclusive,other:1M,mem:1G,speed:2;dev=mode:exclusive,mem:1G";
+/// A card for each code that poisons, told at the first wait.
+const EIGHTEEN: &str = "dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;\
+                        dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;\
+                        dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M";
+const STICKY: &str = "0:sync:1:214;1:sync:1:220;2:sync:1:226;3:sync:1:700;4:sync:1:702;5:sync:1:709;6:sync:1:710;\
+                      7:sync:1:714;8:sync:1:715;9:sync:1:716;10:sync:1:717;11:sync:1:718;12:sync:1:719;\
+                      13:sync:1:721;14:sync:1:810;15:sync:1:911;16:sync:1:999;17:sync:1:201";
+
 fn cases() -> Vec<Case> {
     vec![
         case!(discovery::orders_that_differ, MIXED),
@@ -56,6 +66,35 @@ fn cases() -> Vec<Case> {
         case!(discovery::who_names_no_card_loads_no_driver, ONE),
         case!(work::the_used_card_alone_has_a_context, TWO),
         case!(work::memory_is_used_again, ONE),
+        case!(work::kernels_are_loaded_once_a_card, TWO),
+        case!(work::what_is_shared_is_made_once, ONE),
+        case!(work::memory_stays_with_its_slot_until_the_work_is_done, ONE),
+        case!(work::a_task_ends_when_its_work_has, ONE),
+        case!(work::mistakes_are_told, ONE),
+        case!(failures::no_memory_has_numbers, "dev=mem:64M,ctx:8M"),
+        case!(failures::memory_taken_meanwhile, TWO, "FAKECUDA_FAULTS" = "0:alloc:1:take=2100e6"),
+        case!(failures::too_few_resources, TWO, "FAKECUDA_FAULTS" = "0:launch:1:701"),
+        case!(failures::a_poisoned_context, TWO, "FAKECUDA_FAULTS" = "0:launch:1:700;0:launch:3:719"),
+        case!(failures::every_code_that_poisons, EIGHTEEN, "FAKECUDA_FAULTS" = STICKY),
+        case!(failures::a_task_that_poisons_two_cards, THREE, "FAKECUDA_QUIET" = "1"),
+        case!(failures::who_is_beside_it_is_not_to_blame, ONE, "FAKECUDA_QUIET" = "1"),
+        case!(failures::two_schedulers_on_a_card, ONE, "FAKECUDA_QUIET" = "1"),
+        case!(failures::a_context_that_the_task_calls_poisoned, ONE),
+        case!(failures::a_card_falls_off_at_a_launch, TWO, "FAKECUDA_FAULTS" = "0:launch:1:lost"),
+        case!(failures::a_card_falls_off_at_a_wait, TWO, "FAKECUDA_FAULTS" = "0:sync:1:lost"),
+        case!(failures::kernels_that_a_driver_does_not_take, TWO, "FAKECUDA_FAULTS" = "0:module:*:222"),
+        case!(failures::corrupt_kernels, TWO, "FAKECUDA_FAULTS" = "0:module:*:218"),
+        case!(failures::a_hang, TWO, "FAKECUDA_FAULTS" = "0:launch:1:hang"),
+        case!(
+            failures::codes_that_nobody_knows,
+            ONE,
+            "FAKECUDA_FAULTS" = "0:ctx:1:46;0:alloc:1:917;0:launch:1:1234"
+        ),
+        case!(failures::a_card_that_another_process_has, TAKEN),
+        case!(
+            failures::an_old_driver_says_it_otherwise,
+            "driver=11040;dev=mode:exclusive,other:1M,speed:2;dev=mem:1G"
+        ),
     ]
 }
 

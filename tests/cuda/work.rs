@@ -1,5 +1,8 @@
 //! Queues at work, and what they leave.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
+
 use crate::cards::*;
 
 pub fn the_used_card_alone_has_a_context() {
@@ -22,4 +25,151 @@ pub fn memory_is_used_again() {
     assert_eq!((told(0, "allocations_made"), report()["pinned"].as_u64()), (1, Some(1)));
     drop(scheduler);
     assert_nothing_is_left();
+}
+
+/// Sixteen threads ask for the kernels of a card at once.
+pub fn kernels_are_loaded_once_a_card() {
+    let scheduler = scheduler("cuda", 8).unwrap();
+    let door = Arc::new(Barrier::new(16));
+    let ids: Vec<_> = (0..16)
+        .map(|_| {
+            let door = door.clone();
+            let code = task(move |stream| {
+                door.wait();
+                filled(stream, 4.0)
+            });
+            scheduler.submit(code).unwrap()
+        })
+        .collect();
+    for id in ids {
+        wait(&scheduler, id).unwrap();
+    }
+    for card in 0..2 {
+        assert_eq!((told(card, "module_loads"), told(card, "contexts_made")), (1, 1));
+        assert_eq!((told(card, "retained"), told(card, "streams")), (1, 8));
+    }
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+/// What all slots of a card share is made once, and goes with its owner.
+pub fn what_is_shared_is_made_once() {
+    let scheduler = scheduler("cuda", 4).unwrap();
+    let (owner, made, door) = (Arc::new(7_u32), Arc::new(AtomicU32::new(0)), Arc::new(Barrier::new(4)));
+    let ids: Vec<_> = (0..8)
+        .map(|_| {
+            let (owner, made, door) = (owner.clone(), made.clone(), door.clone());
+            let code = task(move |stream| {
+                door.wait();
+                let values = stream.shared(&owner, || {
+                    made.fetch_add(1, Ordering::SeqCst);
+                    stream.uploaded(&[1.5_f32; 5000], "a model")
+                })?;
+                let here = stream.download(&values, 0..5000)?.wait()?;
+                assert!(here.iter().all(|&value| value == 1.5));
+                Ok(())
+            });
+            scheduler.submit(code).unwrap()
+        })
+        .collect();
+    for id in ids {
+        wait(&scheduler, id).unwrap();
+    }
+    assert_eq!((made.load(Ordering::SeqCst), told(0, "allocations")), (1, 1));
+    assert_eq!(Arc::strong_count(&owner), 1);
+    // Another's, after the first is gone: it takes the place of the first.
+    drop(owner);
+    let owner = Arc::new(8_u32);
+    let code = task(move |stream| {
+        stream.shared(&owner, || stream.uploaded(&[2.5_f32; 5000], "a model")).map(|_| ())
+    });
+    run(&scheduler, code).unwrap();
+    assert_eq!((told(0, "allocations_made"), told(0, "allocations")), (2, 2));
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+/// Memory that one slot has given back is not another's while work may still use it.
+pub fn memory_stays_with_its_slot_until_the_work_is_done() {
+    let scheduler = scheduler("cuda", 2).unwrap();
+    let (door, numbers) = (Arc::new(Barrier::new(2)), Arc::new(AtomicU32::new(0)));
+    let ids: Vec<_> = (0..2)
+        .map(|_| {
+            let (door, numbers) = (door.clone(), numbers.clone());
+            let code = task(move |stream| {
+                let first = numbers.fetch_add(1, Ordering::SeqCst) == 0;
+                door.wait();
+                if first {
+                    let block = stream.zeroed::<f32>(1000, "a test's values")?;
+                    let address = block.address();
+                    drop(block);
+                    door.wait();
+                    door.wait();
+                    // The same queue has it at once.
+                    assert_eq!(stream.alloc::<f32>(1000, "a test's values")?.address(), address);
+                } else {
+                    door.wait();
+                    let _other = stream.alloc::<f32>(1000, "a test's values")?;
+                    door.wait();
+                }
+                Ok(())
+            });
+            scheduler.submit(code).unwrap()
+        })
+        .collect();
+    for id in ids {
+        wait(&scheduler, id).unwrap();
+    }
+    assert_eq!(told(0, "allocations_made"), 2);
+}
+
+/// What a task has put on its queue is done before the task is.
+pub fn a_task_ends_when_its_work_has() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    run(
+        &scheduler,
+        task(|stream| {
+            let (from, to) = (stream.uploaded(&[3_i32; 4096], "values")?, stream.zeroed(4096, "values")?);
+            let begin = stream.stamp()?;
+            stream.copy(&from, &to)?;
+            let end = stream.stamp()?;
+            stream.wait_for(&end)?;
+            end.wait()?;
+            assert!(end.is_done()? && end.seconds_since(&begin)? >= 0.0);
+            let under_way = stream.download(&to, 4000..4096)?;
+            drop(stream.download(&to, 0..4096)?);
+            assert_eq!(under_way.wait()?[..], [3; 96]);
+            // Left under way.
+            fill(stream, &stream.zeroed(64, "values")?, 1.0)
+        }),
+    )
+    .unwrap();
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+pub fn mistakes_are_told() {
+    use gpusched::backend::cuda::{Params, Ptx};
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let code = task(|stream| {
+        let words = |error: gpusched::Error| error.to_string();
+        let block = stream.zeroed::<f32>(8, "values")?;
+        assert!(
+            words(stream.upload(&block, 1, &[0.0; 8]).unwrap_err()).contains("values 1 to 9 of a block of 8")
+        );
+        assert!(stream.download(&block, 5..9).is_err());
+        let kernel = stream.function(FEATURES, "fill")?;
+        assert!(words(stream.function(FEATURES, "nosuch").err().unwrap()).contains("nosuch"));
+        // Too few parameters: refused by the driver, which compares their sizes.
+        assert!(stream.launch(&kernel, [1; 3], [1; 3], Params::new().with(1_u64)).is_err());
+        assert!(stream.launch(&kernel, [1; 3], [1; 3], Params::new().with([0_u8; 513])).is_err());
+        let bad = Ptx { name: "bad", text: ".version 6.0\n.target sm_35\nnonsense" };
+        let error = stream.function(bad, "any").err().unwrap();
+        assert!(
+            matches!(error, gpusched::Error::Device { .. }) && words(error).contains("the kernels bad (")
+        );
+        assert!(kernel.blocks_at_once(64)? >= 20);
+        filled(stream, 1.0)
+    });
+    run(&scheduler, code).unwrap();
 }

@@ -155,6 +155,12 @@ impl Context {
         }
     }
 
+    /// Tells whether it is there, and that stays so meanwhile.
+    pub(super) fn while_alive(&self, work: impl FnOnce(bool)) {
+        let alive = self.alive();
+        work(*alive);
+    }
+
     /// With the context current, whatever is current on this thread before and after.
     fn within<T>(&self, work: impl FnOnce(&Driver) -> Answer<T>) -> Answer<T> {
         let driver = self.driver();
@@ -218,6 +224,7 @@ impl Context {
             if there && self.poisoned.load(Ordering::SeqCst) {
                 let _ = driver.reset(device);
             }
+            self.pool().forget();
             log::info!("{}: its context is made anew", self.card.label());
             if let Err(failure) = released {
                 log::debug!("{}: {}", self.card.label(), failure.words());
@@ -259,8 +266,11 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         let alive = self.alive.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !std::mem::replace(alive, false) || self.forks != forks() {
+        if !std::mem::replace(alive, false) {
             return;
+        }
+        if self.forks != forks() {
+            return self.pool().leak();
         }
         if !self.poisoned.load(Ordering::SeqCst) {
             let _ = self.within(|driver| {
@@ -268,9 +278,17 @@ impl Drop for Context {
                 Ok(())
             });
         }
-        // SAFETY: what was retained once is released once.
-        if let Err(failure) = unsafe { self.driver().release(self.card.device) } {
-            log::debug!("{}: {}", self.card.label(), failure.words());
+        let (driver, device) = (self.driver(), self.card.device);
+        let (mut flags, mut active): (c_uint, c_int) = (0, 0);
+        // SAFETY: what was retained once is released once; numbers of ours.
+        unsafe {
+            if let Err(failure) = driver.release(device) {
+                log::debug!("{}: {}", self.card.label(), failure.words());
+            }
+            match driver.state(device, &mut flags, &mut active).is_ok() && active == 0 {
+                true => self.pool().forget(),
+                false => self.pool().leak(),
+            }
         }
     }
 }

@@ -162,8 +162,8 @@ table! {
     memory_info = cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     alloc = cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
     free = cuMemFree_v2(address: CUdeviceptr);
-    alloc_host = cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint);
-    free_host = cuMemFreeHost(pointer: *mut c_void);
+    pin = cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint);
+    unpin = cuMemHostUnregister(pointer: *mut c_void);
     upload = cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
     download = cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
     copy = cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);

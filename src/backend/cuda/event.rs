@@ -95,10 +95,11 @@ impl<T: Number> Download<T> {
 }
 
 impl<T: Number> Drop for Download<T> {
-    /// After a failure the memory is neither freed nor used again: the context is poisoned.
     fn drop(&mut self) {
-        if self.values.is_some() && self.done.wait().is_err() {
-            std::mem::forget(self.values.take());
+        if let Some(values) = self.values.take()
+            && self.done.wait().is_err()
+        {
+            values.leak();
         }
     }
 }

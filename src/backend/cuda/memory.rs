@@ -1,6 +1,7 @@
 //! Memory of a card and pinned memory of the host: blocks that give themselves back, and are kept for the next
 //! shot, which needs the same. What is kept is given back to the driver when somebody finds no memory.
 
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -9,10 +10,13 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::driver::Driver;
+use crate::backend::cpu::has_room;
 use crate::error::{Error, Result};
 
 /// Sizes are rounded up to this, as the driver does.
 const GRAIN: u64 = 512;
+/// Pinned memory is in whole pages.
+const PAGE: usize = 4096;
 /// A kept block is used again if at most this part of it is too much.
 const WASTE: u64 = 8;
 /// Every context of the process may copy to it.
@@ -46,13 +50,38 @@ struct Piece {
     stream: Option<u64>,
 }
 
+/// Memory of the host, ours and not the driver's: it stays valid for who holds it when its context goes.
 struct HostPiece {
-    pointer: NonNull<c_void>,
-    bytes: usize,
+    pointer: NonNull<u8>,
+    layout: Layout,
 }
 
-// SAFETY: memory that nobody uses.
+// SAFETY: it owns its memory.
 unsafe impl Send for HostPiece {}
+// SAFETY: as above.
+unsafe impl Sync for HostPiece {}
+
+impl HostPiece {
+    /// Zeros, in whole pages.
+    fn new(bytes: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(bytes, PAGE).ok()?;
+        // SAFETY: the layout is at least a page.
+        let pointer = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(HostPiece { pointer, layout })
+    }
+
+    fn start(&self) -> *mut c_void {
+        self.pointer.as_ptr().cast()
+    }
+}
+
+impl Drop for HostPiece {
+    /// No context has it pinned any more.
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and not freed before.
+        unsafe { dealloc(self.pointer.as_ptr(), self.layout) }
+    }
+}
 
 impl Pool {
     fn take(&mut self, bytes: u64, stream: u64) -> Option<Piece> {
@@ -66,7 +95,7 @@ impl Pool {
     }
 
     fn take_host(&mut self, bytes: usize) -> Option<HostPiece> {
-        let position = self.host.iter().position(|piece| piece.bytes == bytes)?;
+        let position = self.host.iter().position(|piece| piece.layout.size() == bytes)?;
         Some(self.host.swap_remove(position))
     }
 
@@ -88,9 +117,23 @@ impl Pool {
             let _ = unsafe { driver.free(piece.address) };
         }
         for piece in self.host.drain(..) {
-            // SAFETY: as above.
-            let _ = unsafe { driver.free_host(piece.pointer.as_ptr()) };
+            // SAFETY: pinned in this context, and in no use. What stays pinned is never freed.
+            if unsafe { driver.unpin(piece.start()) }.is_err() {
+                std::mem::forget(piece);
+            }
         }
+    }
+
+    /// The context is gone, and what was in it.
+    pub fn forget(&mut self) {
+        self.pieces.clear();
+        self.host.clear();
+    }
+
+    /// The context is of no use, and yet somewhere.
+    pub fn leak(&mut self) {
+        self.pieces.clear();
+        self.host.drain(..).for_each(std::mem::forget);
     }
 }
 
@@ -177,43 +220,49 @@ impl<T> Drop for Block<T> {
 /// Values in memory of the host that copies of the card reach by themselves.
 pub struct Pinned<T> {
     context: Arc<Context>,
-    pointer: NonNull<c_void>,
-    bytes: usize,
+    /// `None` only while it is dropped.
+    piece: Option<HostPiece>,
     len: usize,
     _values: PhantomData<T>,
 }
 
-// SAFETY: it owns its memory, and gives out references by the rules of `&` and `&mut`.
-unsafe impl<T: Number> Send for Pinned<T> {}
-// SAFETY: as above.
-unsafe impl<T: Number> Sync for Pinned<T> {}
-
 impl<T: Number> Pinned<T> {
-    /// The context is current. The values are whatever the memory has.
+    /// The context is current. The values are zeros, or what the last user has left.
     pub(super) fn new(context: &Arc<Context>, len: usize, what: &str) -> Result<Self> {
-        let refused = |bytes| Error::NoHostMemory { what: what.into(), bytes };
-        let bytes =
-            len.checked_mul(size_of::<T>()).and_then(|n| n.max(1).checked_next_multiple_of(GRAIN as usize));
-        let bytes = bytes.ok_or_else(|| refused(u64::MAX))?;
+        let refused = |bytes: usize| Error::NoHostMemory { what: what.into(), bytes: bytes as u64 };
+        let bytes = len.checked_mul(size_of::<T>()).and_then(|n| n.max(1).checked_next_multiple_of(PAGE));
+        let bytes = bytes.ok_or_else(|| refused(usize::MAX))?;
         let kept = context.pool().take_host(bytes);
-        let pointer = match kept {
-            Some(piece) => piece.pointer,
+        let piece = match kept {
+            Some(piece) => piece,
             None => {
-                let mut pointer = std::ptr::null_mut();
-                // SAFETY: the place is ours.
-                let done = unsafe { context.driver().alloc_host(&mut pointer, bytes, PORTABLE) };
-                if done.is_err_and(|failure| failure.code == OUT_OF_MEMORY) {
-                    return Err(refused(bytes as u64));
+                if !has_room(bytes as u64) {
+                    return Err(refused(bytes));
                 }
-                context.judge(done, || format!("to allocate {bytes} pinned bytes for {what}"))?;
-                NonNull::new(pointer).ok_or_else(|| refused(bytes as u64))?
+                let piece = HostPiece::new(bytes).ok_or_else(|| refused(bytes))?;
+                // SAFETY: whole pages of ours, unpinned before they are freed.
+                let done = unsafe { context.driver().pin(piece.start(), bytes, PORTABLE) };
+                if done.is_err_and(|failure| failure.code == OUT_OF_MEMORY) {
+                    return Err(refused(bytes));
+                }
+                context.judge(done, || format!("to pin {bytes} bytes for {what}"))?;
+                piece
             }
         };
-        Ok(Pinned { context: context.clone(), pointer, bytes, len, _values: PhantomData })
+        Ok(Pinned { context: context.clone(), piece: Some(piece), len, _values: PhantomData })
     }
 
-    pub(super) fn pointer(&self) -> *mut c_void {
-        self.pointer.as_ptr()
+    pub(super) fn start(&self) -> *mut c_void {
+        self.piece.as_ref().map_or(std::ptr::null_mut(), HostPiece::start)
+    }
+
+    fn first(&self) -> *mut T {
+        self.piece.as_ref().map_or(NonNull::dangling(), |piece| piece.pointer.cast()).as_ptr()
+    }
+
+    /// A copy may still write to it: it is never used again.
+    pub(super) fn leak(mut self) {
+        std::mem::forget(self.piece.take());
     }
 }
 
@@ -221,24 +270,32 @@ impl<T: Number> Deref for Pinned<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` values of which every pattern is one; the driver aligns to pages.
-        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr().cast(), self.len) }
+        // SAFETY: `len` values, set to zero at first, of which every pattern is one; aligned to pages.
+        unsafe { std::slice::from_raw_parts(self.first(), self.len) }
     }
 }
 
 impl<T: Number> DerefMut for Pinned<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr().cast(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.first(), self.len) }
     }
 }
 
 impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
-        let piece = HostPiece { pointer: self.pointer, bytes: self.bytes };
-        self.context.destroy(|_| {
-            self.context.pool().host.push(piece);
-            Ok(())
+        if let Some(piece) = self.piece.take() {
+            self.context.take_back(piece);
+        }
+    }
+}
+
+impl Context {
+    /// For the next, or for the context's end, after which it is only memory.
+    fn take_back(&self, piece: HostPiece) {
+        self.while_alive(|alive| match alive {
+            true => self.pool().host.push(piece),
+            false => drop(piece),
         });
     }
 }

@@ -156,7 +156,7 @@ impl Stream {
             // SAFETY: both ranges are there, until the copy is done: `Download` holds the one, and what
             // would use the other again comes later on the queue.
             false => unsafe {
-                driver.download(values.pointer(), address, range.len() * size_of::<T>(), self.handle)
+                driver.download(values.start(), address, range.len() * size_of::<T>(), self.handle)
             },
         };
         // SAFETY: the event and the queue are there.
@@ -166,7 +166,7 @@ impl Stream {
             Err(error) => {
                 // The copy may have begun.
                 if self.finish().is_err() {
-                    std::mem::forget(values);
+                    values.leak();
                 }
                 Err(error)
             }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use fakecuda::driver::{Answer, Card, Current, Driver, code, lock, wait_all};
+use fakecuda::driver::{Answer, Card, Current, Driver, Pinned, code, lock, wait_all};
 use fakecuda::faults::Operation;
 
 use crate::{Handle, cuda, enter, out};
@@ -55,12 +55,12 @@ cuda! {
     }
     fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint) {
         let _ = flags;
-        enter(Operation::Host)?;
+        let context = enter(Operation::Host)?.handle;
         if bytes == 0 { return Err(code::INVALID_VALUE) }
         let host = libc::aligned_alloc(4096, bytes.next_multiple_of(4096));
         if host.is_null() { return Err(code::OUT_OF_MEMORY) }
         host.cast::<u8>().write_bytes(0xff, bytes);
-        lock(&Driver::get().pinned).insert(host as usize, (bytes, true));
+        lock(&Driver::get().pinned).insert(host as usize, Pinned { bytes, ours: true, context });
         out(pointer, host)
     }
     fn cuMemAllocHost_v2(pointer: *mut *mut c_void, bytes: usize) {
@@ -71,7 +71,7 @@ cuda! {
         Driver::get().visible()?;
         let mut pinned = lock(&Driver::get().pinned);
         match pinned.get(&(pointer as usize)) {
-            Some((_, true)) => {
+            Some(Pinned { ours: true, .. }) => {
                 pinned.remove(&(pointer as usize));
                 drop(pinned);
                 if let Ok(context) = Driver::get().context(Current::get()) { wait_all(&context.all_streams()); }
@@ -83,19 +83,19 @@ cuda! {
     }
     fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint) {
         let _ = flags;
-        enter(Operation::Host)?;
+        let context = enter(Operation::Host)?.handle;
         if pointer.is_null() || bytes == 0 { return Err(code::INVALID_VALUE) }
         let (begin, mut pinned) = (pointer as usize, lock(&Driver::get().pinned));
-        let overlaps = pinned.range(..begin + bytes).next_back().is_some_and(|(b, (n, _))| b + n > begin);
+        let overlaps = pinned.range(..begin + bytes).next_back().is_some_and(|(b, there)| b + there.bytes > begin);
         if overlaps { return Err(code::ALREADY_REGISTERED) }
-        pinned.insert(begin, (bytes, false));
+        pinned.insert(begin, Pinned { bytes, ours: false, context });
         Ok(())
     }
     fn cuMemHostUnregister(pointer: *mut c_void) {
         Driver::get().visible()?;
         let mut pinned = lock(&Driver::get().pinned);
         match pinned.get(&(pointer as usize)) {
-            Some((_, false)) => { pinned.remove(&(pointer as usize)); Ok(()) }
+            Some(Pinned { ours: false, .. }) => { pinned.remove(&(pointer as usize)); Ok(()) }
             _ => Err(code::NOT_REGISTERED),
         }
     }

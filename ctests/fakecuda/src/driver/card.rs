@@ -155,8 +155,8 @@ impl Memory for Card {
         if address & TAG == 0 {
             // Pinned host memory has one address for host and card.
             let pinned = lock(&Driver::get().pinned);
-            let (begin, (length, _)) = pinned.range(..=address as usize).next_back()?;
-            let (lo, hi) = (*begin as u64, (begin + length) as u64);
+            let (begin, there) = pinned.range(..=address as usize).next_back()?;
+            let (lo, hi) = (*begin as u64, (begin + there.bytes) as u64);
             return (address < hi).then_some(Region { lo, hi, host: *begin as *mut u8, writable: true });
         }
         let state = lock(&self.state);

@@ -63,6 +63,15 @@ pub enum Object {
     Function(Arc<Function>),
 }
 
+#[derive(Clone, Copy)]
+pub struct Pinned {
+    pub bytes: usize,
+    /// Allocated by the driver, and its to free; else registered.
+    pub ours: bool,
+    /// Of the context that it ends with.
+    pub context: usize,
+}
+
 pub struct Driver {
     pub config: Config,
     pub cards: Vec<Card>,
@@ -71,8 +80,8 @@ pub struct Driver {
     visible: OnceLock<Vec<usize>>,
     objects: Mutex<HashMap<usize, Object>>,
     next: AtomicUsize,
-    /// Pinned host memory: begin to length, and whether it is ours to free.
-    pub pinned: Mutex<BTreeMap<usize, (usize, bool)>>,
+    /// Pinned host memory, by where it begins.
+    pub pinned: Mutex<BTreeMap<usize, Pinned>>,
 }
 
 /// Set in a child of a fork: a driver does not survive that.
@@ -238,6 +247,14 @@ impl Driver {
             };
             handle != context.handle
         });
+        lock(&self.pinned).retain(|begin, pinned| {
+            let gone = pinned.context == context.handle;
+            if gone && pinned.ours {
+                // SAFETY: allocated by `cuMemHostAlloc`, and forgotten here.
+                unsafe { libc::free(*begin as *mut libc::c_void) };
+            }
+            !gone
+        });
     }
 
     /// A host pointer in pinned memory: all of its `bytes`.
@@ -245,7 +262,7 @@ impl Driver {
         lock(&self.pinned)
             .range(..=host)
             .next_back()
-            .is_some_and(|(begin, (length, _))| host + bytes <= begin + length)
+            .is_some_and(|(begin, pinned)| host + bytes <= begin + pinned.bytes)
     }
 
     /// The card of a device address.
