@@ -317,7 +317,8 @@ typedef struct sched_exec_t {
   uint32_t attempt;
   // Threads that the task may use on a processor, its own included; 0 on a card.
   uint32_t cpu_threads;
-  // The stream to put work on, a CUstream; NULL on a processor.
+  // The stream to put work on, a CUstream; NULL on a processor. The device's context is current on the
+  // thread. What is on the stream when the code returns is waited for before the task is done.
   void *stream;
 } sched_exec_t;
 
@@ -326,6 +327,7 @@ typedef struct sched_exec_t {
 // - SCHED_CANCELLED: it has stopped before it was done. The task ends as cancelled.
 // - SCHED_E_MEMORY: memory of the device was short. It is tried again, alone on the device, then on other
 //   devices, then after a while; in the end it fails with SCHED_E_MEMORY.
+// - SCHED_E_RESOURCES: a launch found too few resources beside what runs. The same.
 // - SCHED_E_DEVICE: the device's context is of no use any more (a sticky error). The context is made
 //   anew, and the task tried elsewhere; the second time it fails with SCHED_E_DEVICE.
 // - anything else: the task has failed with SCHED_E_CALLBACK, or is tried again if `retries` are left; its

@@ -66,4 +66,12 @@ impl Lane<'_> {
             Lane::Cuda(stream) => stream.finish(),
         }
     }
+
+    /// Memory was short: gives back what is kept for reuse.
+    pub fn relieve(self) {
+        match self {
+            Lane::Cpu(_) => {}
+            Lane::Cuda(stream) => stream.relieve(),
+        }
+    }
 }

@@ -130,6 +130,16 @@ fn shared<T: Sync>(thing: &T) -> &T {
     thing
 }
 
+/// Whether the calling thread is inside of the code that was given it.
+pub(super) fn is_here(exec: *const sched_exec_t) -> bool {
+    let told = exec.addr();
+    let here = OWN.try_with(|own| {
+        let own = own.borrow();
+        own.frames[..own.inside].iter().any(|frame| frame.told.load(Ordering::Relaxed) == told)
+    });
+    told != 0 && here.unwrap_or(false)
+}
+
 /// Asks the task whose code was given `exec`; `None` if no such code runs.
 pub(super) fn ask<R>(exec: *const sched_exec_t, ask: impl FnOnce(&Exec<'_>) -> R) -> Option<R> {
     let told = exec.addr();

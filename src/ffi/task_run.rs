@@ -8,9 +8,11 @@ use std::ptr::null_mut;
 use super::device::backend_of;
 use super::input::Lent;
 use super::landing;
+use super::leased::Leased;
 use super::running::{self, Running};
 use super::status::{
-    SCHED_CANCELLED, SCHED_E_DEVICE, SCHED_E_MEMORY, SCHED_OK, done, sched_status_t, without_arithmetic,
+    SCHED_CANCELLED, SCHED_E_DEVICE, SCHED_E_MEMORY, SCHED_E_RESOURCES, SCHED_OK, done, sched_status_t,
+    without_arithmetic,
 };
 use super::task::sched_task_t;
 use crate::backend::Lane;
@@ -38,7 +40,8 @@ pub struct sched_exec_t {
     pub attempt: u32,
     /// Threads that the task may use on a processor, its own included; 0 on a card.
     pub cpu_threads: u32,
-    /// The stream to put work on, a CUstream; NULL on a processor.
+    /// The stream to put work on, a CUstream; NULL on a processor. The device's context is current on the
+    /// thread. What is on the stream when the code returns is waited for before the task is done.
     pub stream: *mut c_void,
 }
 
@@ -47,6 +50,7 @@ pub struct sched_exec_t {
 /// - SCHED_CANCELLED: it has stopped before it was done. The task ends as cancelled.
 /// - SCHED_E_MEMORY: memory of the device was short. It is tried again, alone on the device, then on other
 ///   devices, then after a while; in the end it fails with SCHED_E_MEMORY.
+/// - SCHED_E_RESOURCES: a launch found too few resources beside what runs. The same.
 /// - SCHED_E_DEVICE: the device's context is of no use any more (a sticky error). The context is made
 ///   anew, and the task tried elsewhere; the second time it fails with SCHED_E_DEVICE.
 /// - anything else: the task has failed with SCHED_E_CALLBACK, or is tried again if `retries` are left; its
@@ -147,6 +151,7 @@ impl Job for Callback {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
         let told = told(exec);
         let code = {
+            let _leased = Leased::enter(&told);
             let _running = Running::enter(&told, exec);
             // SAFETY: the caller gave the two together and allowed the call from this thread; `told` outlives
             // the call. A function that takes two words does not look at a third.
@@ -171,6 +176,7 @@ pub(super) fn piece(
 ) -> Result<()> {
     let told = told(exec);
     let code = {
+        let _leased = Leased::enter(&told);
         let _running = Running::enter(&told, exec);
         let Range { start, end } = elements;
         let word = |number: u64| std::ptr::without_provenance_mut(number as usize);
@@ -200,6 +206,10 @@ fn outcome(code: i32, exec: &Exec<'_>) -> Result<()> {
             place: exec.device.label(),
             there: exec.device.total_bytes,
         }),
+        SCHED_E_RESOURCES => Err(Error::Resources {
+            device: exec.device.label(),
+            what: "the callback returned SCHED_E_RESOURCES".into(),
+        }),
         SCHED_E_DEVICE => Err(Error::Device {
             device: exec.device.label(),
             what: "the callback returned SCHED_E_DEVICE".into(),
@@ -227,7 +237,7 @@ fn told(exec: &Exec<'_>) -> sched_exec_t {
     }
 }
 
-fn with_exec<R>(exec: *const sched_exec_t, ask: impl FnOnce(&Exec<'_>) -> R) -> Result<R> {
+pub(super) fn with_exec<R>(exec: *const sched_exec_t, ask: impl FnOnce(&Exec<'_>) -> R) -> Result<R> {
     running::ask(exec, ask).ok_or_else(|| match exec.is_null() {
         true => Error::argument("exec", "NULL", "what the task's code was given"),
         false => Error::Stale { what: "exec", id: exec.addr() as u64 },

@@ -1,5 +1,6 @@
 //! The CUDA backend on virtual cards (`ctests/fakecuda`), through the real nvml-wrapper: discovery, queues, failures.
 
+mod callbacks;
 mod cards;
 mod discovery;
 mod failures;
@@ -71,6 +72,11 @@ fn cases() -> Vec<Case> {
         case!(work::memory_stays_with_its_slot_until_the_work_is_done, ONE),
         case!(work::a_task_ends_when_its_work_has, ONE),
         case!(work::mistakes_are_told, ONE),
+        case!(callbacks::a_callback_has_context_stream_and_memory, ONE),
+        case!(callbacks::on_a_processor_it_is_memory_of_the_host, ""),
+        case!(callbacks::what_is_kept_is_in_no_callbacks_way, "dev=mem:64M,ctx:8M"),
+        case!(callbacks::what_a_callback_answers, ONE),
+        case!(callbacks::what_is_told_of_a_card, TWO),
         case!(failures::no_memory_has_numbers, "dev=mem:64M,ctx:8M"),
         case!(failures::memory_taken_meanwhile, TWO, "FAKECUDA_FAULTS" = "0:alloc:1:take=2100e6"),
         case!(failures::too_few_resources, TWO, "FAKECUDA_FAULTS" = "0:launch:1:701"),

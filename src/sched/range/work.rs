@@ -231,6 +231,9 @@ impl Work {
                 }
                 Err(error) => error,
             };
+            if let Error::NoMemory { .. } | Error::Resources { .. } = error {
+                exec.lane.relieve();
+            }
             match self.judge(device, piece, error) {
                 Some(left) => return left,
                 None => continue,

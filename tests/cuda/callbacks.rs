@@ -1,0 +1,194 @@
+//! The C API on cards: what code of others is given, and what it may answer.
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+
+use gpusched::ffi::*;
+use libloading::Library;
+
+use crate::cards::{assert_nothing_is_left, told};
+
+/// `cuMemsetD8Async`, `cuMemcpyDtoHAsync_v2`, `cuCtxGetCurrent`, `cuMemAlloc_v2`.
+struct Driver {
+    fill: unsafe extern "C" fn(u64, u8, usize, *mut c_void) -> u32,
+    read: unsafe extern "C" fn(*mut u8, u64, usize, *mut c_void) -> u32,
+    current: unsafe extern "C" fn(*mut *mut c_void) -> u32,
+    alloc: unsafe extern "C" fn(*mut u64, usize) -> u32,
+    free: unsafe extern "C" fn(u64) -> u32,
+}
+
+/// As a program has it that brings kernels of its own.
+fn driver() -> Driver {
+    // SAFETY: the test driver, whose functions have these types.
+    unsafe {
+        let library = Box::leak(Box::new(Library::new("libcuda.so.1").unwrap()));
+        Driver {
+            fill: *library.get(b"cuMemsetD8Async").unwrap(),
+            read: *library.get(b"cuMemcpyDtoHAsync_v2").unwrap(),
+            current: *library.get(b"cuCtxGetCurrent").unwrap(),
+            alloc: *library.get(b"cuMemAlloc_v2").unwrap(),
+            free: *library.get(b"cuMemFree_v2").unwrap(),
+        }
+    }
+}
+
+fn create(devices: &CStr, slots: u32) -> *mut sched_t {
+    // SAFETY: zeros are the defaults.
+    let mut config: sched_config_t = unsafe { std::mem::zeroed() };
+    (config.size, config.devices, config.slots) = (size_of_val(&config), devices.as_ptr(), slots);
+    let mut scheduler = ptr::null_mut();
+    assert_eq!(unsafe { sched_create(&config, &mut scheduler) }, SCHED_OK);
+    scheduler
+}
+
+fn run(scheduler: *mut sched_t, run: sched_run_fn, device_bytes: u64) -> sched_status_t {
+    // SAFETY: zeros are the defaults.
+    let mut desc: sched_task_desc_t = unsafe { std::mem::zeroed() };
+    (desc.size, desc.run, desc.device_bytes) = (size_of_val(&desc), run, device_bytes);
+    let mut id = 0;
+    assert_eq!(unsafe { sched_submit(scheduler, &desc, &mut id) }, SCHED_OK);
+    unsafe { sched_wait(scheduler, id, SCHED_FOREVER) }
+}
+
+fn destroy(scheduler: *mut sched_t) {
+    assert_eq!(unsafe { sched_destroy(scheduler) }, SCHED_OK);
+    assert_nothing_is_left();
+}
+
+const BYTES: usize = 100_000;
+
+unsafe extern "C-unwind" fn fills(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
+    let told = unsafe { &*exec };
+    let (driver, mut memory, mut context) = (driver(), ptr::null_mut(), ptr::null_mut());
+    assert!(told.backend == SCHED_BACKEND_CUDA && told.cpu_threads == 0 && !told.stream.is_null());
+    let mut bytes = vec![0_u8; BYTES];
+    unsafe {
+        assert_eq!(((driver.current)(&mut context), context.is_null()), (0, false));
+        assert_eq!(sched_exec_memory(exec, BYTES as u64, &mut memory), SCHED_OK);
+        let address = memory.addr() as u64;
+        assert_eq!((driver.fill)(address, told.attempt as u8, BYTES, told.stream), 0);
+        assert_eq!((driver.read)(bytes.as_mut_ptr(), address, BYTES, told.stream), 0);
+        let mut other = ptr::null_mut();
+        assert_eq!((sched_exec_memory(exec, 1, &mut other), other == memory), (SCHED_OK, false));
+        assert_eq!(sched_exec_memory(exec, 0, &mut other), SCHED_E_ARGUMENT);
+        let exec = exec.expose_provenance();
+        let elsewhere = std::thread::spawn(move || {
+            let (exec, mut other) = (ptr::with_exposed_provenance(exec), ptr::null_mut());
+            sched_exec_memory(exec, 1, &mut other)
+        });
+        assert_eq!(elsewhere.join().unwrap(), SCHED_E_ARGUMENT);
+    }
+    if bytes.iter().all(|&byte| byte == 1) { SCHED_OK } else { 1 }
+}
+
+pub fn a_callback_has_context_stream_and_memory() {
+    let scheduler = create(c"cuda:0", 1);
+    for _ in 0..5 {
+        assert_eq!(run(scheduler, Some(fills), 2 * BYTES as u64), SCHED_OK);
+    }
+    assert_eq!((told(0, "allocations_made"), told(0, "contexts_made")), (2, 1));
+    destroy(scheduler);
+}
+
+unsafe extern "C-unwind" fn fills_host(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
+    let mut memory = ptr::null_mut();
+    unsafe {
+        assert_eq!(sched_exec_memory(exec, BYTES as u64, &mut memory), SCHED_OK);
+        memory.cast::<u8>().write_bytes(7, BYTES);
+        assert!(memory.addr() % 64 == 0 && (*exec).stream.is_null());
+    }
+    asks_too_much(exec)
+}
+
+pub fn on_a_processor_it_is_memory_of_the_host() {
+    let scheduler = create(c"cpu", 1);
+    assert_eq!(run(scheduler, Some(fills_host), 0), SCHED_OK);
+    assert_eq!(unsafe { sched_destroy(scheduler) }, SCHED_OK);
+}
+
+/// Allocates by itself, and finds what the library keeps for reuse in the way the first time.
+unsafe extern "C-unwind" fn allocates(_: *const sched_exec_t, _: *mut c_void) -> i32 {
+    let (driver, mut address) = (driver(), 0);
+    unsafe {
+        if (driver.alloc)(&mut address, 40 << 20) != 0 {
+            return SCHED_E_MEMORY;
+        }
+        assert_eq!((driver.free)(address), 0);
+    }
+    SCHED_OK
+}
+
+unsafe extern "C-unwind" fn asks(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
+    let mut memory = ptr::null_mut();
+    unsafe { sched_exec_memory(exec, 30 << 20, &mut memory) }
+}
+
+/// And goes on without.
+fn asks_too_much(exec: *const sched_exec_t) -> i32 {
+    let (mut memory, before) = (ptr::dangling_mut(), ptr::dangling_mut());
+    assert_eq!(unsafe { sched_exec_memory(exec, 1 << 60, &mut memory) }, SCHED_E_MEMORY);
+    if memory == before { SCHED_OK } else { 1 }
+}
+
+unsafe extern "C-unwind" fn goes_without(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
+    asks_too_much(exec)
+}
+
+pub fn what_is_kept_is_in_no_callbacks_way() {
+    let scheduler = create(c"cuda:0", 1);
+    assert_eq!(run(scheduler, Some(asks), 30 << 20), SCHED_OK);
+    assert_eq!(told(0, "allocations"), 1);
+    assert_eq!(run(scheduler, Some(allocates), 40 << 20), SCHED_OK);
+    assert_eq!(told(0, "allocations"), 0);
+    destroy(scheduler);
+}
+
+unsafe extern "C-unwind" fn says_device(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
+    if unsafe { (*exec).attempt } == 1 { SCHED_E_DEVICE } else { SCHED_OK }
+}
+
+unsafe extern "C-unwind" fn says_resources(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
+    if unsafe { (*exec).attempt } == 1 { SCHED_E_RESOURCES } else { SCHED_OK }
+}
+
+/// Throws the current context away, as a careless library does.
+unsafe extern "C-unwind" fn leaves_no_context(exec: *const sched_exec_t, user: *mut c_void) -> i32 {
+    unsafe {
+        let done = fills(exec, user);
+        let library = Library::new("libcuda.so.1").unwrap();
+        let set = library.get::<unsafe extern "C" fn(*mut c_void) -> u32>(b"cuCtxSetCurrent").unwrap();
+        assert_eq!(set(ptr::null_mut()), 0);
+        done
+    }
+}
+
+pub fn what_a_callback_answers() {
+    let scheduler = create(c"cuda:0", 1);
+    assert_eq!(run(scheduler, Some(says_device), 0), SCHED_OK);
+    assert_eq!(told(0, "contexts_made"), 2);
+    assert_eq!(run(scheduler, Some(says_resources), 0), SCHED_OK);
+    assert_eq!(run(scheduler, Some(leaves_no_context), 0), SCHED_OK);
+    assert_eq!(run(scheduler, Some(leaves_no_context), 0), SCHED_OK);
+    assert_eq!(run(scheduler, Some(goes_without), 0), SCHED_OK);
+    assert_eq!(told(0, "contexts_made"), 2);
+    destroy(scheduler);
+}
+
+fn text(field: &[std::ffi::c_char]) -> &str {
+    // SAFETY: the library ends its texts with a zero.
+    unsafe { CStr::from_ptr(field.as_ptr()) }.to_str().unwrap()
+}
+
+pub fn what_is_told_of_a_card() {
+    let scheduler = create(c"cuda", 1);
+    // SAFETY: numbers and texts.
+    let mut info: sched_device_info_t = unsafe { std::mem::zeroed() };
+    info.size = size_of_val(&info);
+    assert_eq!(unsafe { sched_device_info(scheduler, 1, &mut info) }, SCHED_OK);
+    assert_eq!((info.backend, info.ordinal, info.health), (SCHED_BACKEND_CUDA, 1, SCHED_HEALTH_GOOD));
+    assert_eq!((info.compute_major, info.compute_minor, info.cpu_threads), (3, 5, 0));
+    assert_eq!((text(&info.name), text(&info.pci_bus_id)), ("Tesla K40", "0000:02:00.0"));
+    assert_eq!(text(&info.uuid), "GPU-5d8ab7e4-5f5f-5f5f-5f5f-5f5f5f5f5f01");
+    assert_eq!((info.total_bytes, info.free_bytes), (1 << 30, 1 << 30));
+    destroy(scheduler);
+}
