@@ -498,9 +498,11 @@ impl Shared {
         let (begun, [done, failed, cancelled]) = self.light.totals();
         let there = self.light.told_there.load(Ordering::SeqCst);
         stats.submitted = (stats.submitted + begun).saturating_sub(there);
-        stats.done = stats.done.wrapping_add(done);
-        stats.failed = stats.failed.wrapping_add(failed);
-        stats.cancelled = stats.cancelled.wrapping_add(cancelled);
+        // An end that is counted in the plan from now on is taken back here a moment before.
+        let sum = |there: u64, here: u64| there.checked_add_signed(here as i64).unwrap_or(0);
+        stats.done = sum(stats.done, done);
+        stats.failed = sum(stats.failed, failed);
+        stats.cancelled = sum(stats.cancelled, cancelled);
         self.light.queues.each_station(|station| {
             let books = &station.books;
             stats.running += u64::from(books.since.load(Ordering::Relaxed) != 0);

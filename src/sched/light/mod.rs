@@ -122,7 +122,8 @@ impl Light {
     /// Everything has ended, and the last are about to be counted as such.
     pub fn is_ending(&self) -> bool {
         let (begun, ends) = self.totals();
-        begun == ends.iter().sum::<u64>()
+        // One of them may be below nothing, where the plan counts an end instead.
+        begun == ends.into_iter().fold(0, u64::wrapping_add)
             && self.told_there.load(Ordering::SeqCst) == 0
             && !self.queues.is_drained()
     }
