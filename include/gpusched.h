@@ -364,7 +364,8 @@ typedef struct sched_task_desc_t {
   const char *label;
   // Memory of the device that the task takes at its peak, in bytes; kept free for it while it runs.
   uint64_t device_bytes;
-  // How much there is to do, in any unit that all tasks of the scheduler share; 0: unknown.
+  // How much there is to do, in any unit that all tasks of the scheduler share, from 1e-100 to 1e100;
+  // 0: unknown.
   double work;
   // Devices that may run it: bit i for device i. 0: all.
   uint64_t device_mask;
@@ -607,8 +608,6 @@ typedef struct sched_fd_shot_size_t {
   uint64_t snapshots_len;
   // Memory of the device that the shot takes at its peak, in bytes.
   uint64_t device_bytes;
-  // Memory of the host that it takes besides, wherever it runs: its record.
-  uint64_t host_bytes;
 } sched_fd_shot_size_t;
 
 #ifdef __cplusplus

@@ -224,7 +224,7 @@ fn what_comes_after_a_failure_is_not_started() {
     let report = run(&world);
     assert_eq!((report.done, report.failed), (1, 3));
     let words = report.outcomes[2].1.as_ref().map(ToString::to_string).unwrap_or_default();
-    assert!(words.contains("task '1'") && words.contains("task '0'"), "{words}");
+    assert!(words.contains("task '2'") && words.contains("task '0'"), "the first of the chain: {words}");
     assert!(begins(&report, 1).is_empty() && begins(&report, 2).is_empty());
 }
 

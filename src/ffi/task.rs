@@ -62,7 +62,8 @@ pub struct sched_task_desc_t {
     pub label: *const c_char,
     /// Memory of the device that the task takes at its peak, in bytes; kept free for it while it runs.
     pub device_bytes: u64,
-    /// How much there is to do, in any unit that all tasks of the scheduler share; 0: unknown.
+    /// How much there is to do, in any unit that all tasks of the scheduler share, from 1e-100 to 1e100;
+    /// 0: unknown.
     pub work: f64,
     /// Devices that may run it: bit i for device i. 0: all.
     pub device_mask: u64,

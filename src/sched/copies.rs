@@ -1,10 +1,10 @@
-//! Second copies of tasks that may run twice.
+//! Second and third copies of tasks that may run twice.
 
 use std::time::Duration;
 
 use super::parts::{Entry, Watched};
 use super::placement::Fitting;
-use super::policy::{GAIN, NEAR, is_odd, remaining};
+use super::policy::{COPIES, GAIN, NEAR, is_odd, remaining};
 use super::state::Core;
 use super::task::TaskId;
 
@@ -29,9 +29,8 @@ impl Core {
 
     fn may_copy(&self, entry: &Entry, id: TaskId, index: usize) -> bool {
         entry.idempotent
-            && entry.copies > 0
+            && (1..COPIES).contains(&entry.copies)
             && entry.job.is_some()
-            && !entry.signal.is_cancelled()
             && !self.ready.contains_key(&entry.rank)
             && !entry.avoided.contains(index)
             && self.may_begin(entry, id, index)

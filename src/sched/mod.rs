@@ -5,6 +5,8 @@
 //! through queues of their own (`light/`). The same workers run both (`worker.rs`) and sleep in one
 //! place (`park.rs`).
 
+#[cfg(test)]
+mod by_hand;
 mod cache;
 mod common;
 mod copies;

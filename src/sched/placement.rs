@@ -59,7 +59,7 @@ impl Fitting<'_> {
         }
         let device = &core.devices[self.index];
         let company = !device.running.is_empty() || self.promised > 0;
-        let bytes = entry.bytes.on(device.info.backend);
+        let bytes = entry.device_bytes;
         let fits = if entry.alone {
             !company && !device.light
         } else {
@@ -148,8 +148,7 @@ impl Core {
             wanted.push(index);
             spoken_for.push(choice);
             // At least something, so that what wants to be alone sees that it is not.
-            let kind = self.devices[index].info.backend;
-            promised[index] += self.tasks.get(choice).map_or(0, |entry| entry.bytes.on(kind)).max(1);
+            promised[index] += self.tasks.get(choice).map_or(0, |entry| entry.device_bytes).max(1);
         }
         wanted
     }
@@ -190,10 +189,13 @@ impl Core {
         waiting >= slots
     }
 
-    /// The devices where copies of a task run.
+    /// The devices where no copy of a task may begin: those where one runs; all, once it is decided how it ends.
     fn where_it_runs(&self, entry: &Entry, id: TaskId) -> DeviceMask {
         let mut devices = DeviceMask::NONE;
         if entry.copies > 0 {
+            if entry.signal.is_decided() {
+                return DeviceMask::ALL;
+            }
             for (index, device) in self.devices.iter().enumerate() {
                 if device.running.iter().any(|run| run.id == id) {
                     devices.add(index);
@@ -336,7 +338,7 @@ impl Core {
             && device.hold.is_none_or(|held| held == id)
             && !device.running.iter().any(|run| run.alone)
             && (device.running.is_empty() && !device.light || !entry.alone)
-            && device.ledger.limit() - device.ledger.leased() >= entry.bytes.on(device.info.backend)
+            && device.ledger.limit() - device.ledger.leased() >= entry.device_bytes
     }
 
     /// No task can begin beside what runs.
@@ -380,8 +382,7 @@ impl Core {
 
     fn begin(&mut self, now: Duration, index: usize, slot: u32, id: TaskId) -> Option<Assignment> {
         let late = self.late_after(index, id);
-        let device = &self.devices[index];
-        let lease = device.ledger.lease(self.tasks.get(id).ok()?.bytes.on(device.info.backend))?;
+        let lease = self.devices[index].ledger.lease(self.tasks.get(id).ok()?.device_bytes)?;
         self.release_holds(id);
         let entry = self.tasks.get_mut(id).ok()?;
         let job = entry.job.clone()?;

@@ -1,6 +1,7 @@
 //! Which task next, and what is to be thought of one that runs: pure functions and numbers, no state.
 
 use std::cmp::Reverse;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// A place in the queue: higher priority first; within one, more work first, what states none
@@ -13,7 +14,7 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// `work` is checked at submit: positive and finite, so its bits order as it does.
+    /// `work` is checked at submit: in [`WORK`], so its bits order as it does.
     pub fn new(priority: i32, work: Option<f64>, arrival: u64) -> Self {
         Rank { priority: Reverse(priority), work: Reverse(work.map_or(0, |work| work.to_bits())), arrival }
     }
@@ -28,6 +29,9 @@ impl Rank {
     }
 }
 
+/// What a task may tell of its work. Sums and products of such numbers stay numbers.
+pub const WORK: RangeInclusive<f64> = 1e-100..=1e100;
+
 /// How often a task may be passed over on a device, for want of memory, before that device
 /// starts nothing else: then the memory that it waits for comes free.
 pub const PATIENCE: u32 = 8;
@@ -40,6 +44,9 @@ pub const NEAR: f64 = 1.5;
 
 /// A second copy is started where it should end in less than this share of what the first still needs.
 pub const GAIN: f64 = 0.9;
+
+/// Copies of a task that run at a time, the first counted.
+pub const COPIES: u32 = 3;
 
 /// A device that has been left out so many times as long as an average task takes there, and at
 /// least [`PROBE_AFTER`], is given one again: it may have been judged by an accident.

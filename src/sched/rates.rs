@@ -77,7 +77,8 @@ impl Rates {
 
     /// A task has taken so long on a device.
     pub fn learn(&mut self, class: u32, device: usize, work: Option<f64>, seconds: f64) {
-        let expected = self.seconds(class, device, work);
+        let expected =
+            self.seconds(class, device, work).filter(|seconds| seconds.is_finite() && *seconds > 0.0);
         let known = self.knows(class);
         let class = self.class(class);
         let work = work.unwrap_or_else(|| class.unit());
@@ -258,6 +259,18 @@ mod tests {
         assert!(rates.seconds(0, 0, Some(1.0)).unwrap() > 0.9);
         rates.learn(0, 0, Some(1.0), 1e6);
         assert!(rates.seconds(0, 0, Some(1.0)).unwrap() < 1.4);
+    }
+
+    #[test]
+    fn what_is_beyond_all_numbers_teaches_nothing_and_harms_nothing() {
+        let mut rates = Rates::new(vec![Some(1.0), Some(1e-300)]);
+        for work in [1e308, 1e308, 1e-308, 1.0] {
+            rates.announce(0, Some(work));
+            for device in [0, 1] {
+                rates.learn(0, device, Some(work), 2.0);
+            }
+        }
+        let _ = (rates.usual(0), rates.rate(0, 0));
     }
 
     #[test]

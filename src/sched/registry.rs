@@ -64,10 +64,7 @@ impl<T> Registry<T> {
             self.slots.len() - 1
         });
         let slot = &mut self.slots[position];
-        slot.generation = (slot.generation + 1) % GENERATIONS;
-        if slot.generation == 0 {
-            slot.generation = 1;
-        }
+        slot.generation += 1;
         slot.value = Some(value);
         let generation = slot.generation;
         Ok(self.id(generation, position))
@@ -86,7 +83,10 @@ impl<T> Registry<T> {
     pub fn remove(&mut self, id: TaskId) -> Result<T> {
         let position = self.position(id)?;
         let value = self.slots[position].value.take().ok_or_else(|| stale(id))?;
-        self.free.push(position);
+        // A generation is never used twice.
+        if self.slots[position].generation + 1 < GENERATIONS {
+            self.free.push(position);
+        }
         Ok(value)
     }
 
@@ -128,6 +128,20 @@ mod tests {
         assert!(matches!(registry.get(first), Err(Error::Stale { .. })));
         assert_eq!(registry.get(second), Ok(&'b'));
         assert!(registry.remove(first).is_err());
+    }
+
+    #[test]
+    fn a_place_whose_generations_are_used_up_is_left_empty() {
+        let mut registry = Registry::new();
+        let first = registry.insert('a').unwrap();
+        registry.slots[0].generation = GENERATIONS - 2;
+        registry.free.push(0);
+        registry.slots[0].value = None;
+        let last = registry.insert('z').unwrap();
+        assert_eq!(registry.remove(last), Ok('z'));
+        let next = registry.insert('b').unwrap();
+        assert_eq!(parts(next).2, 1, "not at the place of the first");
+        assert!(registry.get(first).is_err() && registry.get(last).is_err());
     }
 
     #[test]

@@ -24,7 +24,7 @@ use std::time::Duration;
 use log::Level;
 
 use super::parts::{Counts, Device, Ended, Entry};
-use super::policy::Rank;
+use super::policy::{Rank, WORK};
 use super::rates::Rates;
 use super::registry::{LIGHT, Registry};
 use super::seen::Seen;
@@ -85,9 +85,9 @@ impl Core {
     /// Refuses, with the numbers, what no device could ever run.
     pub fn check(&self, task: &Task) -> Result<()> {
         if let Some(work) = task.work
-            && !(work.is_finite() && work > 0.0)
+            && !WORK.contains(&work)
         {
-            return Err(Error::argument("the task's work", work, "a positive, finite number, or none"));
+            return Err(Error::argument("the task's work", work, "a number from 1e-100 to 1e100, or none"));
         }
         // Light ones are known elsewhere.
         for before in task.after.iter().filter(|before| before.0 & LIGHT == 0) {
@@ -95,22 +95,21 @@ impl Core {
         }
         let what = if task.label.is_empty() { "the task".into() } else { format!("task '{}'", task.label) };
         let mut best: Option<&Device> = None;
-        let mut fits = false;
         for (index, device) in self.devices.iter().enumerate() {
             let kind = task.backends.is_empty() || task.backends.contains(&device.info.backend);
-            if device.retired.is_some() || !kind || !task.devices.contains(index) {
-                continue;
-            }
-            fits |= task.bytes().on(device.info.backend) <= device.ledger.limit();
-            if best.is_none_or(|best| best.ledger.limit() < device.ledger.limit()) {
+            if device.retired.is_none()
+                && kind
+                && task.devices.contains(index)
+                && best.is_none_or(|best| best.ledger.limit() < device.ledger.limit())
+            {
                 best = Some(device);
             }
         }
         let Some(best) = best else { return Err(self.no_device(what, task.devices, &task.backends)) };
-        if !fits {
+        if task.device_bytes > best.ledger.limit() {
             return Err(Error::NoMemory {
                 what,
-                needed: task.bytes().on(best.info.backend),
+                needed: task.device_bytes,
                 place: format!("{} ({})", best.info.label(), best.info.name),
                 there: best.ledger.limit(),
             });
@@ -120,11 +119,11 @@ impl Core {
 
     /// Takes a checked task.
     pub fn admit(&mut self, now: Duration, task: Task) -> Result<TaskId> {
-        let (arrival, bytes) = (self.arrivals, task.bytes());
+        let arrival = self.arrivals;
         let id = self.tasks.insert(Entry {
             job: Some(task.job.into()),
             label: task.label,
-            bytes,
+            device_bytes: task.device_bytes,
             work: task.work,
             excess: 1.0,
             begun_anew: false,

@@ -3,6 +3,7 @@
 //! | how it ended | the task | the device |
 //! |---|---|---|
 //! | well | done, unless another copy was first | |
+//! | as cancelled, by its own wish or another's | cancelled | |
 //! | with an error or a panic of its own | tried again if retries are left, elsewhere if possible; else failed | |
 //! | out of memory or launch resources, in company | tried again alone | fewer at a time for a minute |
 //! | the same, alone | tried elsewhere, then again after pauses, then failed | |
@@ -74,7 +75,7 @@ impl Core {
         let outcome = match how {
             Attempt::Ran(outcome) => outcome,
             Attempt::NoQueue(why) => {
-                self.not_begun(now, id);
+                self.not_begun(now, id, attempt);
                 return self.retire(index, &why);
             }
         };
@@ -153,6 +154,11 @@ impl Core {
         let anew = run.watched == Watched::Late
             && entry.signal.is_stopped(attempt)
             && matches!(error, Error::Cancelled | Error::Callback { .. } | Error::Panic { .. });
+        if error == Error::Cancelled && !anew {
+            // Its own wish.
+            self.record(now, index, &run, Ending::Cancelled);
+            return self.finish(id, Err(error));
+        }
         let next = if self.stopping {
             Next::Fail
         } else if anew {
@@ -221,7 +227,7 @@ impl Core {
     }
 
     /// A task that was given to a device that can't be opened.
-    fn not_begun(&mut self, now: Duration, id: TaskId) {
+    fn not_begun(&mut self, now: Duration, id: TaskId, attempt: u32) {
         let Ok(entry) = self.tasks.get_mut(id) else { return };
         entry.copies -= 1;
         if entry.job.is_none() || entry.copies > 0 {
@@ -230,7 +236,10 @@ impl Core {
         if entry.signal.is_cancelled() {
             return self.finish(id, Err(Error::Cancelled));
         }
-        entry.attempts -= 1;
+        // What an attempt was asked to do is not meant for another of its number.
+        if !entry.signal.is_stopped(attempt) {
+            entry.attempts -= 1;
+        }
         self.requeue(now, id);
         // The ready list is looked through when the device is retired.
         if let Ok(entry) = self.tasks.get(id) {
@@ -309,13 +318,12 @@ impl Core {
         error: &Error,
         guilty: bool,
     ) -> Next {
-        let here = DeviceMask::only(index);
         let limit = self.devices.iter().map(|device| device.ledger.limit()).max().unwrap_or(0);
         let Ok(entry) = self.tasks.get_mut(id) else { return Next::Fail };
         match error {
             Error::Device { .. } if guilty => Next::Fail,
             Error::Device { .. } => {
-                entry.avoided.join(here);
+                entry.avoided.add(index);
                 Next::Again
             }
             Error::NoMemory { .. } | Error::Resources { .. } if run.company && !entry.alone => {
@@ -328,18 +336,18 @@ impl Core {
             }
             // Somebody else has it; perhaps not for long.
             Error::Busy { .. } => {
-                entry.refused.join(here);
+                entry.refused.add(index);
                 self.elsewhere_or_later(id)
             }
             // What would not fit an empty device will not fit later.
             Error::NoMemory { needed, .. } if *needed > limit => Next::Fail,
             Error::NoMemory { .. } | Error::Resources { .. } => {
-                entry.refused.join(here);
+                entry.refused.add(index);
                 self.elsewhere_or_later(id)
             }
             _ if entry.retries > 0 => {
                 entry.retries -= 1;
-                entry.avoided = here;
+                entry.avoided = DeviceMask::only(index);
                 Next::Again
             }
             _ => Next::Fail,

@@ -3,7 +3,7 @@
 //! | an attempt | what follows |
 //! |---|---|
 //! | is late by its caller's deadline | it is asked to stop; what it returns then counts as a failure, unless it is done |
-//! | does not return in the grace that follows | its task fails, or goes on elsewhere if it may run twice; its device is retired and nobody waits for it |
+//! | does not return in the grace that follows | its task fails, or goes on elsewhere if it may run twice and has not committed; its device is retired and nobody waits for it |
 //! | is late by what its like have taken | a warning; a task that may run twice is started elsewhere, too, or is asked to stop and begins anew |
 //! | does not return after another copy has ended well | its device is retired |
 
@@ -93,7 +93,8 @@ impl Core {
             // It ended without this attempt, which has been asked to stop.
             return self.await_stop(now, index, position);
         };
-        if entry.job.is_none() || entry.signal.is_stopped(attempt) {
+        let asked = entry.signal.is_stopped(attempt) || matches!(run.watched, Watched::Stopping(_));
+        if entry.job.is_none() || asked {
             return self.await_stop(now, index, position);
         }
         let Watched::InTime(Some(until)) = run.watched else { return };
@@ -112,7 +113,8 @@ impl Core {
         }
         run.watched = Watched::Late;
         let (name, told) = (entry.name(), entry.work.is_some());
-        let (ran, twice) = (ran.as_secs_f64(), entry.idempotent && entry.copies == 1 && !self.stopping);
+        let open = !entry.signal.is_decided() && !self.stopping;
+        let (ran, twice) = (ran.as_secs_f64(), entry.idempotent && entry.copies == 1 && open);
         let anew = twice && self.better_anew(index, id, ran);
         let Ok(entry) = self.tasks.get_mut(id) else { return };
         if anew {
@@ -192,10 +194,12 @@ impl Core {
         let device = self.devices[index].info.label();
         let Ok(entry) = self.tasks.get_mut(id) else { return };
         entry.copies -= 1;
-        if entry.job.is_none() || entry.signal.is_lost(attempt) || entry.copies > 0 {
+        // One that has committed may have written, and no other attempt counts any more.
+        let committed = entry.signal.is_decided() && !entry.signal.is_cancelled();
+        if entry.job.is_none() || entry.signal.is_lost(attempt) || entry.copies > 0 && !committed {
             return;
         }
-        if entry.idempotent && entry.lost == 0 && !entry.signal.is_cancelled() && !self.stopping {
+        if entry.idempotent && entry.lost == 0 && !entry.signal.is_decided() && !self.stopping {
             entry.lost += 1;
             entry.avoided.add(index);
             self.counts.retried += 1;

@@ -431,7 +431,6 @@ class sched_fd_shot_size_t(Structure):
     snapshots: int
     snapshots_len: int
     device_bytes: int
-    host_bytes: int
     _fields_ = [
         ("size", c_size_t),
         ("traces", c_uint64),
@@ -440,7 +439,6 @@ class sched_fd_shot_size_t(Structure):
         ("snapshots", c_uint64),
         ("snapshots_len", c_uint64),
         ("device_bytes", c_uint64),
-        ("host_bytes", c_uint64),
     ]
 
 

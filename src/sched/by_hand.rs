@@ -1,0 +1,197 @@
+//! The planned tasks' state driven by hand: rules that the simulation has no words for.
+
+use std::time::Duration;
+
+use super::placement::Assignment;
+use super::state::Core;
+use super::task::{DeviceMask, Exec, State, Task, TaskId};
+use super::verdict::Attempt;
+use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
+use crate::error::{Error, Result};
+
+const S: fn(u64) -> Duration = Duration::from_secs;
+
+struct Hand(Core);
+
+/// So many devices, alike.
+fn hand(devices: usize) -> Hand {
+    hand_of(&vec![1.0; devices])
+}
+
+/// Devices of one slot and 1000 bytes, and of these speeds.
+fn hand_of(speeds: &[f64]) -> Hand {
+    let device = |(ordinal, &speed): (usize, &f64)| DeviceInfo {
+        id: DeviceId::new(&format!("GPU-{ordinal}")),
+        backend: BackendKind::Cuda,
+        ordinal: ordinal as u32,
+        name: "paper".into(),
+        pci_bus_id: None,
+        compute_capability: None,
+        cpu_threads: None,
+        total_bytes: 1000,
+        free_bytes: 1000,
+        speed: Some(speed),
+        health: Health::Good,
+    };
+    Hand(Core::new(speeds.iter().enumerate().map(|speed| (device(speed), 1)).collect()))
+}
+
+fn task() -> Task {
+    Task { work: Some(1.0), ..Task::new(|_: &Exec<'_>| Ok(())) }
+}
+
+impl Hand {
+    fn submit(&mut self, now: u64, task: Task) -> TaskId {
+        self.0.check(&task).unwrap();
+        self.0.admit(S(now), task).unwrap()
+    }
+
+    fn take(&mut self, now: u64, device: usize) -> Option<Assignment> {
+        self.0.take(S(now), device, 0, &|| u64::MAX)
+    }
+
+    fn judge(&mut self, now: u64, device: usize, run: &Assignment, how: Attempt) {
+        self.0.judge(S(now), device, run.id, run.attempt, how);
+        self.publish(now);
+    }
+
+    fn ends(&mut self, now: u64, device: usize, run: &Assignment, outcome: Result<()>) {
+        self.judge(now, device, run, Attempt::Ran(outcome));
+    }
+
+    fn pass(&mut self, now: u64) {
+        self.0.pass(S(now));
+        self.publish(now);
+    }
+
+    fn publish(&mut self, now: u64) {
+        while let Some(ended) = self.0.ended.pop() {
+            self.0.publish(S(now), ended.id, ended.outcome);
+        }
+    }
+
+    fn state(&self, id: TaskId) -> State {
+        self.0.tasks.get(id).unwrap().state
+    }
+
+    fn error(&self, id: TaskId) -> Option<Error> {
+        self.0.tasks.get(id).unwrap().signal.outcome.get()?.clone().err()
+    }
+
+    /// Three tasks of a second each have ended well, so that it is known what is late.
+    fn seasoned(mut self) -> Self {
+        for now in 0..8 {
+            self.submit(now, task());
+            for device in 0..self.0.devices.len() {
+                if let Some(run) = self.take(now, device) {
+                    self.ends(now + 1, device, &run, Ok(()));
+                }
+            }
+        }
+        self
+    }
+}
+
+#[test]
+fn what_has_committed_and_does_not_return_is_given_up_in_the_end() {
+    for idempotent in [false, true] {
+        let mut hand = hand(2);
+        let id = hand.submit(0, Task { deadline: Some(S(60)), idempotent, ..task() });
+        let run = hand.take(0, 0).unwrap();
+        run.signal.commit(run.attempt).unwrap();
+        hand.pass(60);
+        assert_eq!(hand.state(id), State::Running);
+        assert_eq!(hand.0.alarm(S(60)), Some(S(120)), "it has as long again");
+        hand.pass(120);
+        assert!(matches!(hand.error(id), Some(Error::Deadline { .. })), "{:?}", hand.state(id));
+        assert!(hand.0.devices[0].retired.is_some());
+        assert!(hand.0.alarm(S(120)).is_none_or(|alarm| alarm > S(120)), "nothing is left to watch");
+        assert_eq!((hand.0.given_up, hand.take(121, 1).is_none()), (1, true));
+        // It returns after all.
+        hand.ends(200, 0, &run, Ok(()));
+        assert_eq!(hand.state(id), State::Failed);
+    }
+}
+
+#[test]
+fn what_has_committed_and_hangs_is_not_left_to_a_copy_that_must_stop() {
+    let mut hand = hand(2).seasoned();
+    let id = hand.submit(10, Task { deadline: Some(S(20)), idempotent: true, ..task() });
+    let first = hand.take(10, 0).unwrap();
+    let second = hand.take(18, 1).expect("a copy, for the first is late");
+    first.signal.commit(first.attempt).unwrap();
+    hand.pass(30);
+    hand.pass(50);
+    hand.ends(51, 1, &second, Err(Error::Cancelled));
+    assert!(matches!(hand.error(id), Some(Error::Deadline { .. })), "{:?}", hand.state(id));
+}
+
+#[test]
+fn of_what_has_committed_no_copy_begins() {
+    let mut hand = hand(2).seasoned();
+    let id = hand.submit(10, Task { idempotent: true, ..task() });
+    let run = hand.take(10, 0).unwrap();
+    run.signal.commit(run.attempt).unwrap();
+    // It writes for long.
+    for now in [12, 16, 17, 60, 400] {
+        hand.pass(now);
+        assert!(hand.take(now, 1).is_none(), "at {now} s");
+    }
+    assert_eq!(hand.0.counts.copies, 0);
+    hand.ends(401, 0, &run, Ok(()));
+    assert_eq!(hand.state(id), State::Done);
+}
+
+#[test]
+fn no_more_than_three_copies_run() {
+    let mut hand = hand_of(&[1.0, 4.0, 16.0, 64.0, 256.0]);
+    for device in 1..5 {
+        hand.submit(0, Task { work: Some(1e6), devices: DeviceMask::only(device), ..task() });
+    }
+    let busy: Vec<Assignment> = (1..5).map(|device| hand.take(0, device).unwrap()).collect();
+    let id = hand.submit(0, Task { idempotent: true, ..task() });
+    hand.take(0, 0).unwrap();
+    // It takes for ever, and device after device becomes free, each four times as fast as the one before.
+    let copies = busy.iter().zip([10, 30, 90, 270]).enumerate().map(|(before, (run, now))| {
+        hand.ends(now, before + 1, run, Err(Error::Callback { code: 1 }));
+        hand.take(now, before + 1).map(|copy| copy.id)
+    });
+    let copies: Vec<Option<TaskId>> = copies.collect();
+    assert_eq!(copies, [Some(id), Some(id), None, None]);
+}
+
+#[test]
+fn work_that_no_sum_can_hold_is_refused() {
+    let hand = hand(1);
+    for work in [0.0, -1.0, 1e308, 1e-308, f64::NAN, f64::INFINITY] {
+        let refused = hand.0.check(&Task { work: Some(work), ..task() });
+        assert!(matches!(refused, Err(Error::Argument { .. })), "{work}");
+    }
+    for work in [1e-100, 1.0, 1e100] {
+        assert_eq!(hand.0.check(&Task { work: Some(work), ..task() }), Ok(()));
+    }
+}
+
+#[test]
+fn a_task_that_says_itself_that_it_is_cancelled_is_not_tried_again() {
+    let mut hand = hand(1);
+    let id = hand.submit(0, Task { retries: 3, ..task() });
+    let run = hand.take(0, 0).unwrap();
+    hand.ends(1, 0, &run, Err(Error::Cancelled));
+    assert_eq!((hand.state(id), hand.0.counts.retried, hand.0.counts.cancelled), (State::Cancelled, 0, 1));
+}
+
+#[test]
+fn an_attempt_is_not_asked_to_stop_for_one_that_never_began() {
+    let mut hand = hand(2);
+    let id = hand.submit(0, Task { deadline: Some(S(60)), ..task() });
+    let run = hand.take(0, 0).unwrap();
+    // To open the device takes longer than the deadline, and fails then.
+    hand.pass(60);
+    assert!(run.signal.is_stopped(run.attempt));
+    hand.judge(70, 0, &run, Attempt::NoQueue("it hangs".into()));
+    let next = hand.take(70, 1).unwrap();
+    assert!(!next.signal.is_stopped(next.attempt), "attempt {}", next.attempt);
+    hand.ends(71, 1, &next, Ok(()));
+    assert_eq!(hand.state(id), State::Done);
+}
