@@ -319,12 +319,16 @@ impl Scheduler {
         let shared = &self.shared;
         let counts = &shared.light.queues;
         shared.waiting_for_all.fetch_add(1, Ordering::SeqCst);
-        let mark = shared.light.tally.start_waiting(counts);
-        let look = || {
-            let seen = shared.light.tally.look(mark, counts);
-            if seen.drained && shared.waiting_for_all.load(Ordering::SeqCst) > 1 {
+        let tell_others = |drained: bool| {
+            if drained && shared.waiting_for_all.load(Ordering::SeqCst) > 1 {
                 shared.rooms.ring(ALL);
             }
+        };
+        let begun = shared.light.tally.start_waiting(counts);
+        tell_others(begun.drained);
+        let look = || {
+            let seen = shared.light.tally.look(begun.mark, counts);
+            tell_others(seen.drained);
             (seen.done && shared.lock().core.all_ended_before(planned)).then_some(())
         };
         let mut all = shared.wait_until(&[ALL], timeout, look);

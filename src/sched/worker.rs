@@ -225,7 +225,7 @@ pub fn work(shared: &Arc<Shared>, seat: usize) {
         seat,
         device: place.device,
         slot: place.slot,
-        hand: shared.light.queues.enter(place.device, place.slot),
+        hand: shared.light.enter(place.device, place.slot),
         bed: Bed::new(place.device),
         opened: RefCell::new(None),
         frames: RefCell::new(Vec::new()),

@@ -73,6 +73,13 @@ impl Light {
         self.gate.load(Ordering::SeqCst) & STOPPING != 0
     }
 
+    /// A worker comes.
+    pub fn enter(&self, device: usize, slot: u32) -> Hand {
+        let hand = self.queues.enter(device, slot);
+        self.tally.joined();
+        hand
+    }
+
     /// Where the calling thread counts.
     pub fn count<'a>(&'a self, hand: Option<&'a Hand>) -> &'a Count {
         match hand {

@@ -11,14 +11,18 @@
 //! which is at most what had begun by then, which is at most what is read of `begun`. So if the two
 //! sums are equal, everything that had begun at that moment had ended. What is begun in a closed phase later, by a
 //! thread that had read the current phase before it was closed, was not submitted before the wait,
-//! and is waited for or not.
+//! and is waited for or not. That thread reads the current phase again, and if it is another puts its own back
+//! into the list, should it have drained, before the submit returns: so whoever waits after that finds it.
 //!
 //! **Waking.** A waiter first raises `waiters`, then looks; a task is first counted as ended, then `waiters`
 //! is read; both orders are total (`SeqCst`), so either the waiter sees the end, or the ending thread sees the
 //! waiter and looks in its stead. As looking costs more than a small task, a thread looks only after every
-//! [`STRIDE`] tasks of closed phases until few of them are left: who finds so few sets `near`, and looks
-//! again; from then on every end looks. Of the last tasks of a closed phase one thread must end that
-//! many if they are more than all threads together may end unseen, so somebody finds it in time.
+//! [`STRIDE`] tasks of closed phases until few are left of one of them: who finds so few sets `near`, and looks
+//! again; from then on every end looks, until one finds more. Of the last tasks of a closed phase one thread
+//! must end [`STRIDE`] if they are more than all threads together may end unseen, so somebody looks in time.
+//! That holds for the threads that the last look has counted: one that joins sets `near` before it ends
+//! anything, and so does who puts a phase back, for the last look did not count its tasks. Looks, joining and
+//! putting back exclude each other. Whoever takes a drained phase out of the list tells all who wait.
 
 use crate::sched::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sched::sync::{Mutex, locked, total_order};
@@ -28,7 +32,7 @@ use crate::sched::sync::{Mutex, locked, total_order};
 const PHASES: usize = if cfg!(loom) { 3 } else { 64 };
 
 /// How many tasks of closed phases a thread may end without looking.
-const STRIDE: u64 = if cfg!(loom) { 1 } else { 64 };
+const STRIDE: u64 = if cfg!(loom) { 2 } else { 64 };
 
 /// What has begun and ended with one worker, or with all other threads.
 pub struct Count {
@@ -58,9 +62,15 @@ pub struct Tally {
 }
 
 /// The phases that have not drained, oldest first, the current one last; each with its serial number.
-struct Open {
-    phases: Vec<(Phase, u64)>,
-    serial: u64,
+type Open = Vec<(Phase, u64)>;
+
+/// A wait that has begun.
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting {
+    /// For [`Tally::look`].
+    pub mark: u64,
+    /// See [`Seen::drained`].
+    pub drained: bool,
 }
 
 /// What a waiter has seen.
@@ -93,7 +103,7 @@ impl Tally {
             current: AtomicUsize::new(0),
             waiters: AtomicUsize::new(0),
             near: AtomicBool::new(false),
-            open: Mutex::new(Open { phases: vec![(0, 0)], serial: 0 }),
+            open: Mutex::new(vec![(0, 0)]),
         }
     }
 
@@ -101,7 +111,23 @@ impl Tally {
     pub fn begin(&self, count: &Count, tasks: u64) -> Phase {
         let phase = self.current.load(Ordering::SeqCst);
         count.phases[phase].begun.fetch_add(tasks, Ordering::SeqCst);
+        total_order();
+        if self.current.load(Ordering::SeqCst) != phase {
+            self.keep(phase as Phase);
+        }
         phase as Phase
+    }
+
+    /// A phase was closed before tasks were counted in it, and may have been taken for drained.
+    #[cold]
+    fn keep(&self, phase: Phase) {
+        let mut open = locked(&self.open);
+        if open.iter().all(|&(other, _)| other != phase) {
+            // Every wait that is still to begin comes after it.
+            open.insert(0, (phase, 0));
+            self.near.store(true, Ordering::SeqCst);
+            total_order();
+        }
     }
 
     /// Tasks have ended. True: a phase that somebody waits for may have drained, so those who wait
@@ -124,48 +150,63 @@ impl Tally {
         (due || self.near.load(Ordering::SeqCst)) && self.drain(all)
     }
 
-    /// Takes the drained phases out of the list, and notes when little is left of the closed ones. Whether there
+    /// Takes the drained phases out of the list, and notes whether little is left of a closed one. Whether there
     /// were any.
     fn drain(&self, all: &dyn Counts) -> bool {
         let mut open = locked(&self.open);
-        let crowded = open.phases.len() >= PHASES;
-        let before = open.phases.len();
-        let left = drain_closed(&mut open, all);
+        let crowded = open.len() >= PHASES;
+        let before = open.len();
+        let least = drain_closed(&mut open, all);
         let mut threads = 0;
         all.each(&mut |_| threads += 1);
-        if left <= STRIDE * threads && !self.near.swap(true, Ordering::SeqCst) {
+        let near = least <= STRIDE * threads;
+        if self.near.swap(near, Ordering::SeqCst) != near && near {
             // What ended between the sums and `near` was not looked at.
             total_order();
             drain_closed(&mut open, all);
         }
-        crowded || open.phases.len() < before
+        crowded || open.len() < before
     }
 
     fn is_crowded(&self) -> bool {
-        locked(&self.open).phases.len() >= PHASES
+        locked(&self.open).len() >= PHASES
     }
 
-    /// Begins a wait for all that was submitted so far, to be ended with [`Tally::stop_waiting`]. The number is for
-    /// [`Tally::look`].
-    pub fn start_waiting(&self, all: &dyn Counts) -> u64 {
+    /// Begins a wait for all that was submitted so far, to be ended with [`Tally::stop_waiting`].
+    pub fn start_waiting(&self, all: &dyn Counts) -> Waiting {
         let mut open = locked(&self.open);
-        if self.waiters.fetch_add(1, Ordering::SeqCst) == 0 {
-            self.near.store(false, Ordering::SeqCst);
-        }
+        self.waiters.fetch_add(1, Ordering::SeqCst);
         total_order();
+        let before = open.len();
         drain_closed(&mut open, all);
-        let Some(&(current, serial)) = open.phases.last() else { return 0 };
+        let drained = open.len() < before;
+        let Some(&(current, serial)) = open.last() else { return Waiting { mark: 0, drained } };
         if left_of(current, all) == 0 {
-            return serial;
+            return Waiting { mark: serial, drained };
         }
-        let free = (0..PHASES as Phase).find(|free| open.phases.iter().all(|(phase, _)| phase != free));
-        // Without a phase for what comes, this one is waited for as it is.
-        let Some(free) = free else { return serial + 1 };
-        open.serial = serial + 1;
-        open.phases.push((free, serial + 1));
+        self.close_before(serial + 1, &mut open);
+        Waiting { mark: serial + 1, drained }
+    }
+
+    /// Closes the current phase if it is before the mark. Without a phase for what comes, this one is waited for
+    /// as it is until one is free. True: it was closed.
+    fn close_before(&self, mark: u64, open: &mut Open) -> bool {
+        let Some(&(_, serial)) = open.last().filter(|&&(_, serial)| serial < mark) else { return false };
+        let free = (0..PHASES as Phase).find(|free| open.iter().all(|(phase, _)| phase != free));
+        let Some(free) = free else { return false };
+        open.push((free, serial + 1));
         self.current.store(free as usize, Ordering::SeqCst);
         total_order();
-        serial + 1
+        true
+    }
+
+    /// One more counts from now on, and can be seen.
+    pub fn joined(&self) {
+        // Not between a look's sums and its `near`, or it would take what ends between them for seen.
+        let open = locked(&self.open);
+        self.near.store(true, Ordering::SeqCst);
+        total_order();
+        drop(open);
     }
 
     pub fn stop_waiting(&self) {
@@ -174,24 +215,30 @@ impl Tally {
 
     /// Whether all phases before the mark have drained.
     pub fn look(&self, mark: u64, all: &dyn Counts) -> Seen {
-        let drained = self.drain(all);
+        let mut drained = self.drain(all);
+        let closed = self.close_before(mark, &mut locked(&self.open));
+        if closed {
+            drained |= self.drain(all);
+        }
         let open = locked(&self.open);
-        let done = open.phases.iter().all(|&(phase, serial)| serial >= mark || left_of(phase, all) == 0);
+        let done = open.iter().all(|&(phase, serial)| serial >= mark || left_of(phase, all) == 0);
         Seen { done, drained }
     }
 }
 
-/// Returns how many tasks the closed phases have left.
+/// Returns how many tasks the closed phase has left that has fewest.
 fn drain_closed(open: &mut Open, all: &dyn Counts) -> u64 {
-    let current = open.phases.pop();
-    let mut left = 0;
-    open.phases.retain(|&(phase, _)| {
+    let current = open.pop();
+    let mut least = u64::MAX;
+    open.retain(|&(phase, _)| {
         let here = left_of(phase, all);
-        left += here;
+        if here > 0 {
+            least = least.min(here);
+        }
         here > 0
     });
-    open.phases.extend(current);
-    left
+    open.extend(current);
+    least
 }
 
 /// Tasks of a phase that have begun and not ended. Zero is exact, see above.
@@ -214,45 +261,75 @@ mod models {
 
     struct World {
         tally: Tally,
-        counts: [Count; 2],
-        bell: Mutex<bool>,
-        rung: Condvar,
+        counts: [Count; 3],
+        /// How many of them there are by now.
+        joined: AtomicUsize,
+        /// A waiter each.
+        bells: [(Mutex<bool>, Condvar); 2],
         ended: AtomicUsize,
     }
 
     impl Counts for World {
         fn each(&self, see: &mut dyn FnMut(&Count)) {
-            self.counts.iter().for_each(see);
+            self.counts[..self.joined.load(Ordering::SeqCst)].iter().for_each(see);
         }
     }
 
     impl World {
-        fn new() -> Arc<Self> {
+        fn new(counts: usize) -> Arc<Self> {
+            let bell = || (Mutex::new(false), Condvar::new());
             Arc::new(World {
                 tally: Tally::new(),
-                counts: [Count::new(), Count::new()],
-                bell: Mutex::new(false),
-                rung: Condvar::new(),
+                counts: [Count::new(), Count::new(), Count::new()],
+                joined: AtomicUsize::new(counts),
+                bells: [bell(), bell()],
                 ended: AtomicUsize::new(0),
             })
         }
 
-        fn end(&self, phase: Phase) {
+        fn begin(&self, count: usize) -> Phase {
+            self.tally.begin(&self.counts[count], 1)
+        }
+
+        fn join(&self) {
+            self.joined.fetch_add(1, Ordering::SeqCst);
+            self.tally.joined();
+        }
+
+        fn end(&self, count: usize, phase: Phase) {
             self.ended.fetch_add(1, Ordering::SeqCst);
-            if self.tally.end(&self.counts[1], phase, 1, self) {
-                *self.bell.lock().unwrap() = true;
-                self.rung.notify_all();
+            if self.tally.end(&self.counts[count], phase, 1, self) {
+                self.ring();
             }
         }
 
-        fn wait(&self, tasks: usize) {
-            let mark = self.tally.start_waiting(self);
-            while !self.tally.look(mark, self).done {
-                let mut bell = self.bell.lock().unwrap();
-                while !*bell {
-                    bell = self.rung.wait(bell).unwrap();
+        fn ring(&self) {
+            for (rung, changed) in &self.bells {
+                *rung.lock().unwrap() = true;
+                changed.notify_all();
+            }
+        }
+
+        /// As the scheduler does.
+        fn wait(&self, waiter: usize, tasks: usize) {
+            let begun = self.tally.start_waiting(self);
+            if begun.drained {
+                self.ring();
+            }
+            let (rung, changed) = &self.bells[waiter];
+            loop {
+                let seen = self.tally.look(begun.mark, self);
+                if seen.drained {
+                    self.ring();
                 }
-                *bell = false;
+                if seen.done {
+                    break;
+                }
+                let mut rung = rung.lock().unwrap();
+                while !*rung {
+                    rung = changed.wait(rung).unwrap();
+                }
+                *rung = false;
             }
             self.tally.stop_waiting();
             assert!(self.ended.load(Ordering::SeqCst) >= tasks);
@@ -267,33 +344,115 @@ mod models {
 
     #[test]
     fn a_waiter_hears_of_the_last_end() {
-        explore(|| {
-            let world = World::new();
-            let first = world.tally.begin(&world.counts[0], 1);
-            let second = world.tally.begin(&world.counts[0], 1);
-            let worker = world.clone();
-            let worker = thread::spawn(move || {
-                worker.end(first);
-                worker.end(second);
+        for counts in [1, 2] {
+            explore(move || {
+                let world = World::new(counts);
+                let phases = [(); 3].map(|()| world.begin(0));
+                let worker = world.clone();
+                let worker = thread::spawn(move || phases.map(|phase| worker.end(counts - 1, phase)));
+                world.wait(0, 3);
+                worker.join().unwrap();
             });
-            world.wait(2);
-            worker.join().unwrap();
-        });
+        }
     }
 
     #[test]
     fn what_is_submitted_meanwhile_is_not_taken_for_what_was_there() {
         explore(|| {
-            let world = World::new();
-            let before = world.tally.begin(&world.counts[0], 1);
+            let world = World::new(2);
+            let before = world.begin(0);
             let worker = world.clone();
             let worker = thread::spawn(move || {
-                let later = worker.tally.begin(&worker.counts[1], 1);
+                let later = worker.begin(1);
                 worker.tally.end(&worker.counts[1], later, 1, &*worker);
-                worker.end(before);
+                worker.end(1, before);
             });
-            world.wait(1);
+            world.wait(0, 1);
             worker.join().unwrap();
+        });
+    }
+
+    /// None of the three ends as many as would make it look.
+    #[test]
+    fn a_waiter_hears_of_the_last_end_with_those_who_join_later() {
+        explore(|| {
+            let world = World::new(1);
+            let phases = [(); 3].map(|()| world.begin(0));
+            let worker = world.clone();
+            let worker = thread::spawn(move || {
+                worker.end(0, phases[0]);
+                for count in [1, 2] {
+                    worker.join();
+                    worker.end(count, phases[count]);
+                }
+            });
+            world.wait(0, 3);
+            worker.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn one_who_joins_does_not_keep_others_from_looking() {
+        explore(|| {
+            let world = World::new(1);
+            let phase = world.begin(0);
+            let (worker, other) = (world.clone(), world.clone());
+            let worker = thread::spawn(move || worker.end(0, phase));
+            let other = thread::spawn(move || other.join());
+            world.wait(0, 1);
+            worker.join().unwrap();
+            other.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn two_waiters_hear_of_the_last_end() {
+        explore(|| {
+            let world = World::new(1);
+            let phase = world.begin(0);
+            let (worker, other) = (world.clone(), world.clone());
+            let worker = thread::spawn(move || worker.end(0, phase));
+            let other = thread::spawn(move || other.wait(1, 0));
+            world.wait(0, 1);
+            worker.join().unwrap();
+            other.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_wait_that_found_no_phase_free_hears_of_its_last_end() {
+        explore(|| {
+            let world = World::new(1);
+            let end = |phase| world.tally.end(&world.counts[0], phase, 1, &*world);
+            let waits: [(Phase, Waiting); PHASES] =
+                std::array::from_fn(|_| (world.begin(0), world.tally.start_waiting(&*world)));
+            let last = waits[PHASES - 1].1;
+            for (phase, _) in waits {
+                assert!(!world.tally.look(last.mark, &*world).done);
+                assert!(end(phase), "it is told");
+            }
+            assert!(world.tally.look(last.mark, &*world).done);
+        });
+    }
+
+    #[test]
+    fn one_who_submits_while_a_phase_is_closed_waits_for_that_task() {
+        explore(|| {
+            let world = World::new(2);
+            let before = world.begin(0);
+            let other = world.clone();
+            let other = thread::spawn(move || {
+                let own = other.begin(1);
+                let begun = other.tally.start_waiting(&*other);
+                assert!(!other.tally.look(begun.mark, &*other).done, "its task has not ended");
+                other.end(1, own);
+                begun.mark
+            });
+            let begun = world.tally.start_waiting(&*world);
+            world.end(0, before);
+            world.tally.look(begun.mark, &*world);
+            let mark = other.join().unwrap();
+            assert!(world.tally.look(mark, &*world).done);
         });
     }
 }
