@@ -13,15 +13,14 @@ use super::cache::Store;
 use super::crew::Crew;
 use super::fork::Birthplace;
 use super::graph::Graph;
-use super::light::{CLOSED, Code, Hand, Item, Light, NO_DEVICE, Parting, Phase, STOPPING, Slot, nanoseconds};
+use super::light::{CLOSED, Hand, Item, Light, NO_DEVICE, Parting, Phase, STOPPING, Slot, nanoseconds};
 use super::parts::Ended;
 use super::rooms::{ALL, INSIDE, Rooms};
 use super::seen::Seeing;
 use super::state::Core;
 use super::stats::Stats;
 use super::sync::lock;
-use super::task::{DeviceMask, Task, TaskId};
-use super::verdict::Attempt;
+use super::task::{DeviceMask, TaskId, Wait};
 use super::worker::{Me, work};
 use crate::backend::{Backend, thread};
 use crate::device::DeviceInfo;
@@ -60,18 +59,6 @@ pub struct Book {
     pub called: Vec<bool>,
     /// A thread watches the time.
     pub watched: bool,
-}
-
-/// An attempt at a light task that says something of the device.
-pub struct Failed {
-    pub error: Error,
-    pub device: usize,
-    pub slot: u32,
-    /// Of the device, in which it began.
-    pub context: u32,
-    pub since: u64,
-    /// Something else of ours ran there meanwhile.
-    pub company: bool,
 }
 
 impl Deref for Book {
@@ -229,15 +216,16 @@ impl Shared {
             }
         }
         let given_up = std::mem::take(&mut book.core.given_up);
-        if given_up > 0 {
-            self.crew.give_up(given_up);
-        }
+        self.crew.give_up(given_up.len());
         self.mirror(&book);
         self.call_workers(&mut book);
         self.watch(&mut book);
         let notes = std::mem::take(&mut book.core.notes);
         let deserted = self.light.gate.load(Ordering::SeqCst) & NO_DEVICE != 0;
         drop(book);
+        for (id, attempt, limit_s) in given_up {
+            self.give_up_on_top(id, attempt, limit_s);
+        }
         if any_ended && self.waiting_for_all.load(Ordering::SeqCst) > 0 {
             self.rooms.ring(ALL);
         }
@@ -251,13 +239,10 @@ impl Shared {
     }
 
     fn publish(self: &Arc<Self>, book: &mut Book, id: TaskId, outcome: Result<()>) {
-        let told = outcome.clone();
+        let told = (self.light.handing.load(Ordering::Acquire) > 0).then(|| outcome.clone());
         book.core.publish(self.now(), id, outcome);
-        if self.light.handing.load(Ordering::Acquire) > 0 {
-            let light = lock(&self.light.handed).remove(&id);
-            if let Some((light, shadow)) = light {
-                self.take_back(book, id, light, shadow, told);
-            }
+        if let Some(told) = told {
+            self.take_back(book, id, told);
         }
         self.rooms.ring(id);
     }
@@ -324,7 +309,7 @@ impl Shared {
         self.part(id, parting);
         self.count_ended(hand, phase, 1);
         if let Some((shadow, outcome)) = shadow {
-            lock(&self.light.shadows).remove(&shadow);
+            lock(&self.light.stand_ins).remove(&shadow);
             let mut book = self.lock();
             book.core.finish(shadow, outcome);
             self.settle(book);
@@ -337,6 +322,13 @@ impl Shared {
         }
     }
 
+    /// One that watched the task in this slot watches it no more: the outcome, if there is one.
+    pub fn leave_slot(&self, slot: &Slot, generation: u64, id: TaskId) -> Option<Result<Wait>> {
+        let (outcome, free) = slot.leave(generation);
+        self.part(id, Parting { free, ..Parting::default() });
+        outcome
+    }
+
     pub fn part(&self, id: TaskId, parting: Parting) {
         if parting.free {
             self.light.slots.give(super::registry::parts(id).2 as u32);
@@ -344,117 +336,6 @@ impl Shared {
         if parting.ring {
             self.rooms.ring(id);
         }
-    }
-
-    /// A light task that met with something unusual goes on in the plan, as if it had begun there.
-    pub fn hand_over(self: &Arc<Self>, slot: &Slot, id: TaskId, code: Code, failed: Failed) {
-        let Failed { error, device, slot: slot_of_device, context, since, company } = failed;
-        let generation = super::registry::parts(id).1;
-        let mut book = self.lock();
-        let mut task = Task::new(Known { id, code });
-        task.detached = false;
-        let began = Duration::from_nanos(since);
-        let end = |book: MutexGuard<'_, Book>, task: Option<Task>| {
-            drop(book);
-            self.discard(task);
-            self.end_light(None, slot, id, slot.phase(generation), Err(error.clone()), self.clock());
-        };
-        if book.core.tasks.check_room().is_err() {
-            return end(book, Some(task));
-        }
-        let Ok(planned) = book.core.adopt(began, task, (device, slot_of_device, context), company) else {
-            return end(book, None);
-        };
-        let shadow = slot.hand_over(generation, planned);
-        lock(&self.light.handed).insert(planned, (id, shadow));
-        self.light.handing.fetch_add(1, Ordering::SeqCst);
-        self.light.told_there.fetch_add(1, Ordering::Relaxed);
-        if slot.signal.is_cancelled() {
-            let _ = book.core.cancel(planned);
-        }
-        let now = self.now();
-        book.core.judge(now, device, planned, 1, Attempt::Ran(Err(error)));
-        self.settle(book);
-    }
-
-    /// Its end there is its end here.
-    fn take_back(
-        self: &Arc<Self>,
-        book: &mut Book,
-        planned: TaskId,
-        id: TaskId,
-        shadow: Option<TaskId>,
-        outcome: Result<()>,
-    ) {
-        self.light.handing.fetch_sub(1, Ordering::SeqCst);
-        let info = book.core.info(self.now(), planned);
-        let _ = book.core.tasks.remove(planned);
-        let (position, generation) = (super::registry::parts(id).2, super::registry::parts(id).1);
-        let slot = self.light.slots.at(position as u32);
-        let phase = slot.phase(generation);
-        if let Ok(info) = info {
-            slot.inherit(generation, &info);
-        }
-        if let Some(shadow) = shadow {
-            self.end_shadow(book, shadow, outcome.clone());
-        }
-        let parting = slot.end(generation, outcome, self.clock(), |_| ());
-        self.part(id, parting);
-        self.count_ended(None, phase, 1);
-    }
-
-    /// The same for one that nobody can ask for: it gets a slot for that.
-    pub fn hand_over_loose(self: &Arc<Self>, code: Code, phase: Phase, failed: Failed) {
-        let since = failed.since;
-        match self.light.slots.take() {
-            Ok((slot, position)) => {
-                let generation = slot.fill(None, true, phase, since);
-                slot.set_running(generation, since);
-                let id = self.light.slots.id(position, generation);
-                self.hand_over(slot, id, code, failed);
-            }
-            Err(_) => {
-                self.discard(code);
-                self.light.count_end(None, &Err(failed.error));
-                self.count_ended(None, phase, 1);
-            }
-        }
-    }
-
-    /// What stands in the plan for a light task that a planned one is to come after.
-    pub fn in_plan(&self, book: &mut Book, id: TaskId) -> Result<TaskId> {
-        if !super::light::Slots::is_light(id) {
-            return Ok(id);
-        }
-        let (slot, generation) = self.light.slots.find(id)?;
-        if let Some(planned) = slot.in_plan(generation)
-            && book.core.tasks.get(planned).is_ok()
-        {
-            return Ok(planned);
-        }
-        let shadow = book.core.admit_shadow(self.now())?;
-        self.light.told_there.fetch_add(1, Ordering::SeqCst);
-        lock(&self.light.shadows).insert(shadow, id);
-        let ended = slot.set_shadow(generation, id, shadow);
-        if let Ok(None) = ended {
-            return Ok(shadow);
-        }
-        let outcome = match &ended {
-            Ok(Some(Ok(super::task::Wait::Cancelled))) => Err(Error::Cancelled),
-            Ok(Some(Err(error))) => Err(error.clone()),
-            // Or it was released meanwhile, and nobody will come after it.
-            _ => Ok(()),
-        };
-        self.end_shadow(book, shadow, outcome);
-        ended.map(|_| shadow)
-    }
-
-    /// What stands in the plan for a task that is counted elsewhere ends as that did: its end is not to be
-    /// counted twice.
-    fn end_shadow(&self, book: &mut Book, shadow: TaskId, outcome: Result<()>) {
-        lock(&self.light.shadows).remove(&shadow);
-        self.light.queues.outside.ends.take_back(&outcome);
-        book.core.finish(shadow, outcome);
     }
 
     /// Ends all light work that has not begun: it is cancelled, or no device is left for it.
@@ -532,19 +413,6 @@ impl Shared {
                 self.count_ended(hand, phase, 1);
             }
         }
-    }
-}
-
-/// A light task's code as that of the planned task which goes on in its stead.
-struct Known {
-    id: TaskId,
-    code: Code,
-}
-
-impl super::task::Job for Known {
-    fn run(&self, exec: &super::task::Exec<'_>) -> Result<()> {
-        let super::task::Exec { device, device_index, slot, attempt, lane, signal, .. } = *exec;
-        self.code.run(&super::task::Exec { task: self.id, device, device_index, slot, attempt, lane, signal })
     }
 }
 

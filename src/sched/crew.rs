@@ -4,7 +4,7 @@
 //! more. A worker that finds no room on its seat between two tasks goes. Threads are started when
 //! there is work for them and nobody sleeps who could do it.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -33,6 +33,8 @@ pub struct Crew {
     pub retired: AtomicU64,
     /// Seats taken.
     seated: AtomicUsize,
+    /// The system gave no thread the last time.
+    refused: AtomicBool,
     /// Workers that are not gone.
     alive: Mutex<usize>,
     gone: Condvar,
@@ -68,6 +70,7 @@ impl Crew {
             look: AtomicU64::new(0),
             retired: AtomicU64::new(0),
             seated: AtomicUsize::new(0),
+            refused: AtomicBool::new(false),
             alive: Mutex::new(0),
             gone: Condvar::new(),
             threads: Mutex::default(),
@@ -98,7 +101,7 @@ impl Crew {
             }
             // A worker that is about to end something is there sooner than a new one would be.
             let begin = Instant::now();
-            while !self.is_deserted() && begin.elapsed() < BEFORE_START {
+            while self.seated.load(Ordering::SeqCst) > 0 && begin.elapsed() < BEFORE_START {
                 if taken() || self.lot.searching() > 0 || self.lot.asleep() > 0 {
                     break;
                 }
@@ -175,9 +178,11 @@ impl Crew {
                 let mut threads = lock(&self.threads);
                 threads.retain(|thread| !thread.is_finished());
                 threads.push(thread);
+                self.refused.store(false, Ordering::SeqCst);
                 Ok(())
             }
             Err(error) => {
+                self.refused.store(true, Ordering::SeqCst);
                 self.went();
                 Err(error)
             }
@@ -202,6 +207,11 @@ impl Crew {
     pub fn give_up(&self, threads: usize) {
         self.lost.fetch_add(threads, Ordering::SeqCst);
         (0..threads).for_each(|_| self.went());
+    }
+
+    /// Whether there are such threads.
+    pub fn has_lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst) > 0
     }
 
     /// One of them has returned after all, and ends.
@@ -265,13 +275,19 @@ impl Crew {
         self.seats[seat].room.load(Ordering::SeqCst) < 0
     }
 
-    /// Whether there is nobody, nor anybody on the way.
+    /// Whether there is nobody, nor anybody on the way, because the system gives no thread. One that goes, and
+    /// will see to it that another comes, is no such case.
     pub fn is_deserted(&self) -> bool {
-        self.seated.load(Ordering::SeqCst) == 0
+        self.seated.load(Ordering::SeqCst) == 0 && self.refused.load(Ordering::SeqCst)
     }
 
     /// A worker goes for another reason.
-    pub fn give_back(&self, seat: usize) {
+    pub fn stand_up(&self, seat: usize) {
+        self.refused.store(false, Ordering::SeqCst);
+        self.give_back(seat);
+    }
+
+    fn give_back(&self, seat: usize) {
         self.seats[seat].room.fetch_add(1, Ordering::SeqCst);
         self.seated.fetch_sub(1, Ordering::SeqCst);
     }

@@ -23,8 +23,8 @@ use super::parts::{Entry, Running, Short, Watched};
 use super::plan::Plan;
 use super::policy::{HORIZON, LATE, LOOK_AGAIN, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining};
 use super::state::Core;
-use super::task::{DeviceMask, Job, Role, State, Task, TaskId, Told};
-use crate::error::{Error, Result};
+use super::task::{DeviceMask, Job, Role, State, TaskId, Told};
+use crate::error::Error;
 
 /// What a worker takes away to run.
 pub struct Assignment {
@@ -361,16 +361,23 @@ impl Core {
         device.poisoned || device.hold.is_some_and(alone) || device.running.iter().any(|run| run.alone)
     }
 
-    /// A task that failed outside of the plan goes on inside, as if it had begun here then, with company on the
-    /// device or without. It is to be judged next, as attempt 1.
+    /// A task that failed outside of the plan goes on inside as the one that stands for it, as if that had begun
+    /// here then, with company on the device or without. It is to be judged next, as attempt 1.
+    /// `Err`: that one is over.
     pub fn adopt(
         &mut self,
         began: Duration,
-        task: Task,
+        id: TaskId,
+        job: Arc<dyn Job>,
         (index, slot, context): (usize, u32, u32),
         company: bool,
-    ) -> Result<TaskId> {
-        let id = self.admit(began, task)?;
+    ) -> std::result::Result<TaskId, Arc<dyn Job>> {
+        let Some(entry) = self.tasks.get_mut(id).ok().filter(|entry| entry.job.is_some()) else {
+            return Err(job);
+        };
+        entry.job = Some(job);
+        entry.role = Role::Task;
+        entry.detached = false;
         if self.begin(began, index, slot, id).is_none() {
             self.finish(id, Err(Error::Cancelled));
         } else if let Some(run) = self.devices[index].running.last_mut() {

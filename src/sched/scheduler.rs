@@ -204,22 +204,18 @@ impl Scheduler {
 
     /// Takes a task of which nothing is stated, and that nobody will ask for: it has no id.
     pub(crate) fn submit_bare_unknown(&self, code: Bare) -> Result<()> {
-        self.submit_unknown(Code::Bare(code))
+        self.shared.born.check()?;
+        let me = self.shared.me();
+        let hand = me.as_ref().map(|me| &me.hand);
+        let phase = self.accept(hand, 1)?;
+        self.shared.light.queues.push(hand, Item::Loose { code: Code::Bare(code), phase });
+        self.after_push();
+        Ok(())
     }
 
     /// Takes a task of which nothing is stated.
     pub(crate) fn submit_bare(&self, code: Bare, detached: bool) -> Result<TaskId> {
         self.submit_light(Code::Bare(code), detached)
-    }
-
-    fn submit_unknown(&self, code: Code) -> Result<()> {
-        self.shared.born.check()?;
-        let me = self.shared.me();
-        let hand = me.as_ref().map(|me| &me.hand);
-        let phase = self.accept(hand, 1)?;
-        self.shared.light.queues.push(hand, Item::Loose { code, phase });
-        self.after_push();
-        Ok(())
     }
 
     fn submit_light(&self, code: Code, detached: bool) -> Result<TaskId> {
@@ -255,7 +251,7 @@ impl Scheduler {
     /// After items were pushed: somebody comes for them, or nobody ever will.
     fn after_push(&self) {
         self.shared.call_any();
-        if self.shared.light.gate.load(Ordering::SeqCst) & NO_DEVICE != 0 {
+        if self.shared.light.gate.load(Ordering::SeqCst) & (NO_DEVICE | STOPPING) != 0 {
             self.shared.end_all_queued();
         }
         self.fail_if_deserted();
@@ -481,8 +477,9 @@ impl Scheduler {
         if !gone {
             return Ok(None);
         }
-        // Nobody is left to run what a late submit has pushed.
-        while !self.shared.light.queues.is_drained() {
+        // Nobody is left to run what a late submit has pushed. What a thread that was given up has begun is ended
+        // by whoever gave it up, or never.
+        while !self.shared.light.queues.is_drained() && !self.shared.crew.has_lost() {
             self.shared.end_all_queued();
             std::thread::yield_now();
         }
@@ -548,11 +545,7 @@ impl Scheduler {
         match watch {
             Watch::Ended(outcome) => Some(outcome),
             Watch::Planned(told) => told.outcome.get().cloned(),
-            Watch::Light(slot, generation, id) => {
-                let (outcome, free) = slot.leave(generation);
-                self.shared.part(id, super::light::Parting { free, ..Default::default() });
-                outcome
-            }
+            Watch::Light(slot, generation, id) => self.shared.leave_slot(slot, generation, id),
         }
     }
 }

@@ -49,8 +49,8 @@ pub struct Core {
     pub ended: Vec<Ended>,
     /// Devices whose context was poisoned and is to be made anew, now that all have left it.
     pub renewed: Vec<usize>,
-    /// Attempts that were given up, and whose threads nobody waits for any more.
-    pub given_up: usize,
+    /// Attempts that were given up, and whose threads nobody waits for any more; with the seconds that each had.
+    pub given_up: Vec<(TaskId, u32, f64)>,
     /// What is to be logged once the lock is free: the log may be the caller's code.
     pub notes: Vec<(Level, String)>,
     /// What is told of all this while it goes on and at the end.
@@ -75,7 +75,7 @@ impl Core {
             stopping: false,
             ended: Vec::new(),
             renewed: Vec::new(),
-            given_up: 0,
+            given_up: Vec::new(),
             notes: Vec::new(),
             seen: Seen::default(),
             aged: Duration::ZERO,

@@ -199,6 +199,9 @@ pub(super) struct Signal {
     progress: AtomicU64,
 }
 
+/// What a task has made of its signal.
+pub(super) struct Claim(u64);
+
 const OPEN: u64 = 0;
 const CANCELLED: u64 = 1;
 /// Plus the attempt.
@@ -237,7 +240,31 @@ impl Signal {
     }
 
     pub fn cancel(&self) {
-        let _ = self.claim.compare_exchange(OPEN, CANCELLED, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.claim.compare_exchange(OPEN, CANCELLED, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// A task begins on top of another whose signal this is, too, if there is one: for [`Signal::leave`]. All are
+    /// cancelled if `stopping`, which is set before they are.
+    pub fn enter(&self, stopping: impl Fn() -> bool) -> Claim {
+        let below = self.claim.load(Ordering::Acquire);
+        if below > CANCELLED {
+            self.turn(OPEN, stopping);
+        }
+        Claim(below)
+    }
+
+    /// It has returned: the signal is the other's again.
+    pub fn leave(&self, Claim(below): Claim, stopping: impl Fn() -> bool) {
+        if self.claim.load(Ordering::Acquire) != below {
+            self.turn(below, stopping);
+        }
+    }
+
+    fn turn(&self, claim: u64, stopping: impl Fn() -> bool) {
+        self.claim.swap(claim, Ordering::SeqCst);
+        if stopping() {
+            self.cancel();
+        }
     }
 
     /// Asks this attempt and all before it to stop.

@@ -13,9 +13,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::common::Shared;
+use super::light::run_light;
 use super::rooms::{Bell, INSIDE};
 use super::task::{State, TaskId};
-use super::worker::{Me, anyone_inside, run_light};
+use super::worker::{Me, anyone_inside};
 use crate::error::{Error, Result};
 
 /// Tasks that may wait for other tasks inside their code at a time; each may cost a worker more.
@@ -85,6 +86,9 @@ impl Shared {
         deadline: Option<Instant>,
         look: impl Fn() -> Option<T>,
     ) -> Result<Option<T>> {
+        if me.hand.pushed.get() > 0 {
+            me.look_at_clock();
+        }
         while me.may_nest()
             && let Some(item) = self.light.queues.own(&me.hand)
         {

@@ -184,13 +184,14 @@ impl Core {
         let ran = now.saturating_sub(run.since).as_secs_f64();
         let place = self.devices[index].info.label();
         self.seen.given_up(now, index, &self.devices[index].running[position]);
+        let limit_s = deadline.map_or(ran, |deadline| deadline.as_secs_f64());
+        self.given_up.push((id, attempt, limit_s));
         self.give_up(now, index, id, attempt);
         self.retire(index, &format!("an attempt on it does not return after {ran:.1} s ({place})"));
     }
 
     /// The task of an attempt that does not return.
     fn give_up(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32) {
-        self.given_up += 1;
         let device = self.devices[index].info.label();
         let Ok(entry) = self.tasks.get_mut(id) else { return };
         entry.copies -= 1;

@@ -12,12 +12,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::common::{Failed, Shared};
-use super::light::{Hand, Item};
+use super::common::Shared;
+use super::light::{Hand, Item, run_light};
 use super::park::Bed;
 use super::placement::Assignment;
-use super::task::{Exec, Job, Signal, TaskId};
-use super::trace::Ending;
+use super::task::{Exec, Signal, TaskId};
 use super::verdict::Attempt;
 use crate::backend::Queue;
 use crate::error::{DeviceFault, Error, Result};
@@ -36,17 +35,19 @@ pub struct Me {
     pub shared: Arc<Shared>,
     pub seat: usize,
     pub device: usize,
-    slot: u32,
+    pub slot: u32,
     pub hand: Hand,
     bed: Bed,
     opened: RefCell<Option<Rc<Opened>>>,
     /// The tasks in whose code the thread is, innermost last, and whether that one is planned.
-    frames: RefCell<Vec<TaskId>>,
-    planned: Cell<bool>,
+    pub frames: RefCell<Vec<TaskId>>,
+    pub planned: Cell<bool>,
+    /// The outermost one is.
+    pub on_plan: Cell<bool>,
     /// Where the stack began.
     base: usize,
-    /// The time when the last thing ended.
-    clock: Cell<u64>,
+    /// The time when the last thing ended, or when it was looked at since.
+    pub clock: Cell<u64>,
     spin: Cell<u64>,
     /// Nanoseconds of planned tasks in this turn; until when light ones come first; when the last planned one began.
     plan_used: Cell<u64>,
@@ -98,6 +99,10 @@ impl Me {
         self.planned.get()
     }
 
+    pub fn look_at_clock(&self) {
+        self.clock.set(self.shared.clock());
+    }
+
     /// Whether enough of the stack is left for one task on top of another.
     pub fn may_nest(&self) -> bool {
         let here = 0_u8;
@@ -132,7 +137,7 @@ impl Me {
     }
 
     /// One attempt, from the queue to the outcome. Neither the job nor the backend can unwind out of here.
-    fn attempt(
+    pub fn attempt(
         &self,
         shared: &Shared,
         task: TaskId,
@@ -230,6 +235,7 @@ pub fn work(shared: &Arc<Shared>, seat: usize) {
         opened: RefCell::new(None),
         frames: RefCell::new(Vec::new()),
         planned: Cell::new(false),
+        on_plan: Cell::new(false),
         base: (&raw const here).addr(),
         clock: Cell::new(shared.clock()),
         spin: Cell::new(SPIN),
@@ -248,7 +254,7 @@ pub fn work(shared: &Arc<Shared>, seat: usize) {
         if LEAVING.get() {
             leave_light(shared, &me);
             shared.crew.lot.search();
-            shared.crew.give_back(seat);
+            shared.crew.stand_up(seat);
             shared.crew.lot.leave();
             break;
         }
@@ -283,7 +289,7 @@ fn search(shared: &Arc<Shared>, me: &Me) -> Option<Work> {
             if lot.found() && shared.light.queues.any(&me.hand) {
                 shared.call_any();
             }
-            me.clock.set(shared.clock());
+            me.look_at_clock();
             return Some(work);
         }
         // It may have been about to take a light task: nobody is to wait for one who sleeps.
@@ -298,6 +304,7 @@ fn search(shared: &Arc<Shared>, me: &Me) -> Option<Work> {
         }
         shared.ring_inside();
         lot.sleep(&me.bed);
+        me.look_at_clock();
     }
 }
 
@@ -353,7 +360,7 @@ fn should_go(shared: &Shared, me: &Me) -> bool {
     }
     let go = may_have_to_go(shared, me) && !shared.crew.has_surplus(me.seat);
     if go {
-        shared.crew.give_back(me.seat);
+        shared.crew.stand_up(me.seat);
     }
     go
 }
@@ -377,6 +384,9 @@ fn after_going(shared: &Arc<Shared>, device: usize, given_up: bool) {
     drop(book);
     if !shared.light.queues.is_empty() {
         shared.call_any();
+    }
+    if shared.crew.is_deserted() {
+        shared.fail_deserted();
     }
     shared.ring_inside();
 }
@@ -466,10 +476,14 @@ fn run_planned(shared: &Arc<Shared>, me: &Me, assignment: Assignment) {
     let Assignment { id, attempt, job, signal, context } = assignment;
     me.frames.borrow_mut().push(shared.light.known_as(id));
     me.planned.set(true);
+    me.on_plan.set(true);
     me.hand.pushed.set(0);
+    let on_top = &me.hand.station.books.on_top;
+    on_top.set_bottom(Some((id, attempt)));
     let how = me.attempt(shared, id, attempt, context, &signal, |exec| job.run(exec));
     // The job's drop is the caller's code inside the task, too: it may be the last to hold it.
     shared.discard(job);
+    on_top.set_bottom(None);
     let mut book = shared.lock();
     let now = shared.now();
     if !book.core.judge(now, me.device, id, attempt, how) {
@@ -478,6 +492,7 @@ fn run_planned(shared: &Arc<Shared>, me: &Me, assignment: Assignment) {
     shared.settle(book);
     shared.save_rates_now_and_then();
     me.planned.set(false);
+    me.on_plan.set(false);
     me.frames.borrow_mut().pop();
     let end = shared.clock();
     me.clock.set(end);
@@ -488,126 +503,6 @@ fn run_planned(shared: &Arc<Shared>, me: &Me, assignment: Assignment) {
     } else {
         me.plan_used.set(used);
     }
-}
-
-/// Runs one item from the light queues; also on top of a task that waits.
-pub fn run_light(shared: &Arc<Shared>, me: &Me, item: Item) {
-    if shared.light.is_stopping() {
-        return shared.end_item(Some(&me.hand), item, &Error::Cancelled);
-    }
-    let outer = me.hand.pushed.replace(0);
-    let planned = me.planned.replace(false);
-    let begin = me.clock.get();
-    match item {
-        Item::Known(id) => run_known(shared, me, id, begin),
-        Item::Loose { code, phase } => {
-            let signal = &me.hand.station.books.signal;
-            signal.reset();
-            me.frames.borrow_mut().push(TaskId(0));
-            let context = shared.contexts[me.device].load(Ordering::Relaxed);
-            set_since(me, begin);
-            let how = me.attempt(shared, TaskId(0), 1, context, signal, |exec| Job::run(&code, exec));
-            let end = passed(shared, me, begin);
-            match how {
-                Attempt::NoQueue(why) => {
-                    me.frames.borrow_mut().pop();
-                    shared.light.queues.push(None, Item::Loose { code, phase });
-                    retire(shared, me, &why);
-                }
-                Attempt::Ran(Err(error)) if error.is_of_device() => {
-                    me.frames.borrow_mut().pop();
-                    shared.hand_over_loose(code, phase, failed(shared, me, TaskId(0), context, begin, error));
-                }
-                Attempt::Ran(outcome) => {
-                    count(shared, me, TaskId(0), &outcome, (begin, end));
-                    shared.discard(code);
-                    me.frames.borrow_mut().pop();
-                    shared.light.count_end(Some(&me.hand), &outcome);
-                    shared.count_ended(Some(&me.hand), phase, 1);
-                }
-            }
-        }
-    }
-    me.planned.set(planned);
-    me.hand.pushed.set(outer + me.hand.pushed.get());
-}
-
-fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId, begin: u64) {
-    // One that is over already has left its item behind.
-    let Ok((slot, generation)) = shared.light.slots.find(id) else { return };
-    let Some(begun) = slot.begin(generation, me.device, me.slot, begin) else { return };
-    let begin = begun.since;
-    me.frames.borrow_mut().push(id);
-    let context = shared.contexts[me.device].load(Ordering::Relaxed);
-    set_since(me, begin);
-    let how =
-        me.attempt(shared, id, begun.attempt, context, &slot.signal, |exec| Job::run(&begun.code, exec));
-    let end = passed(shared, me, begin);
-    match how {
-        Attempt::NoQueue(why) => {
-            me.frames.borrow_mut().pop();
-            slot.put_back(generation, begun.code, end);
-            shared.light.queues.push(None, Item::Known(id));
-            retire(shared, me, &why);
-        }
-        Attempt::Ran(Err(error)) if error.is_of_device() && !slot.signal.is_cancelled() => {
-            me.frames.borrow_mut().pop();
-            shared.hand_over(slot, id, begun.code, failed(shared, me, id, context, begin, error));
-        }
-        Attempt::Ran(outcome) => {
-            let outcome = match outcome {
-                Err(_) if slot.signal.is_cancelled() => Err(Error::Cancelled),
-                outcome => outcome,
-            };
-            count(shared, me, id, &outcome, (begin, end));
-            // The job's drop is the caller's code inside the task, too.
-            shared.discard(begun.code);
-            me.frames.borrow_mut().pop();
-            shared.end_light(Some(&me.hand), slot, id, begun.phase, outcome, end);
-        }
-    }
-}
-
-fn set_since(me: &Me, begin: u64) {
-    me.hand.station.books.since.store(begin + 1, Ordering::Relaxed);
-}
-
-/// The time after an attempt, which is also that before the next.
-fn passed(shared: &Shared, me: &Me, begin: u64) -> u64 {
-    let end = shared.clock().max(begin);
-    me.clock.set(end);
-    let books = &me.hand.station.books;
-    books.until.store(end, Ordering::Relaxed);
-    books.since.store(0, Ordering::Relaxed);
-    end
-}
-
-fn failed(shared: &Shared, me: &Me, id: TaskId, context: u32, since: u64, error: Error) -> Failed {
-    shared.record_light(id, me.device, me.slot, (since, me.clock.get()), Ending::Retried);
-    Failed { error, device: me.device, slot: me.slot, context, since, company: shared.had_company(me, since) }
-}
-
-/// In the device's books, the trace and the log.
-fn count(shared: &Shared, me: &Me, id: TaskId, outcome: &Result<()>, (begin, end): (u64, u64)) {
-    let ending = match outcome {
-        Ok(()) => Ending::Done,
-        Err(Error::Cancelled) => Ending::Cancelled,
-        Err(error) => {
-            log::warn!("the task failed on {}: {error}", shared.devices[me.device].label());
-            Ending::Failed
-        }
-    };
-    shared.record_light(id, me.device, me.slot, (begin, end), ending);
-    let books = &me.hand.station.books;
-    let one = if outcome.is_ok() { &books.done } else { &books.failed };
-    one.store(one.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    books.busy_ns.store(books.busy_ns.load(Ordering::Relaxed) + (end - begin), Ordering::Relaxed);
-}
-
-fn retire(shared: &Arc<Shared>, me: &Me, why: &str) {
-    let mut book = shared.lock();
-    book.core.retire(me.device, why);
-    shared.settle(book);
 }
 
 pub fn caught<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use gpusched::error::DeviceFault;
 use gpusched::sched::{Exec, Scheduler, Task, TaskId, Wait};
 use gpusched::{Error, Result};
 
@@ -323,4 +324,104 @@ fn all_of_a_list_are_taken_or_none() {
     assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
     assert_eq!(Arc::strong_count(&count), 1, "the refused are gone");
     assert_eq!((count.load(Ordering::Relaxed), scheduler.stats().unwrap().submitted), (3, 3));
+}
+
+/// A task that poisons its device the first time, and then ends so.
+fn poisoning(gate: &Arc<Gate>, end: Result<()>) -> Task {
+    let (gate, calls) = (Arc::clone(gate), AtomicU64::new(0));
+    Task::new(move |_: &Exec<'_>| {
+        gate.pass();
+        if calls.fetch_add(1, Ordering::Relaxed) > 0 {
+            return end.clone();
+        }
+        let (device, what) = ("cuda:0".into(), "scripted to fail".into());
+        Err(Error::Device { device, what, fault: DeviceFault::Poisoned })
+    })
+}
+
+#[test]
+fn what_comes_after_a_light_task_comes_after_it_when_it_goes_on_in_the_plan() {
+    for (end, done) in [(Ok(()), true), (Err(Error::Callback { code: 3 }), false)] {
+        let scheduler = Scripted::new(1).scheduler(1);
+        let gate = Gate::new();
+        let first = scheduler.submit(poisoning(&gate, end.clone())).unwrap();
+        gate.came(1);
+        let after = scheduler.submit(Task { after: vec![first], ..quick() }).unwrap();
+        gate.open();
+        match scheduler.wait(after, LONG) {
+            Ok(ended) => assert!(done && ended == Wait::Done, "{ended:?}"),
+            Err(error) => assert!(!done && matches!(error, Error::Dependency { .. }), "{error}"),
+        }
+        assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+        assert_eq!(wait(&scheduler, first), end.map(|()| Wait::Done));
+        let later = scheduler.submit(Task { after: vec![first], ..quick() }).unwrap();
+        assert_eq!(wait(&scheduler, later).is_ok(), done);
+        let stats = scheduler.stats().unwrap();
+        assert_eq!((stats.submitted, stats.done + stats.failed, stats.running), (3, 3, 0));
+    }
+}
+
+#[test]
+fn what_others_release_while_a_task_is_to_come_after_it_leaves_nothing_behind() {
+    let scheduler = Scripted::new(1).scheduler(2);
+    let mut caught = 0;
+    for round in 0..150 {
+        let ids = scheduler.submit_many((0..300).map(|_| quick()).collect()).unwrap();
+        assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+        let begin = std::sync::Barrier::new(2);
+        let submitted = std::thread::scope(|scope| {
+            let (scheduler, ids, begin) = (&scheduler, &ids, &begin);
+            scope.spawn(move || {
+                begin.wait();
+                for _ in 0..round * 40 {
+                    std::hint::spin_loop();
+                }
+                ids.iter().rev().for_each(|&id| scheduler.release(id).unwrap());
+            });
+            begin.wait();
+            scheduler.submit(Task { after: ids.clone(), detached: true, ..quick() })
+        });
+        caught += u32::from(submitted.is_err());
+        assert!(matches!(submitted, Ok(_) | Err(Error::Stale { .. })), "{submitted:?}");
+        assert_eq!(scheduler.wait_all(Some(Duration::from_secs(10))), Ok(Wait::Done), "{caught}");
+    }
+}
+
+#[test]
+fn a_worker_that_wakes_late_in_its_slice_for_light_tasks_looks_at_the_plan_first() {
+    let scheduler = Scripted::new(1).scheduler(2);
+    let turn = Task::new(|_: &Exec<'_>| {
+        std::thread::sleep(Duration::from_millis(120));
+        Ok(())
+    });
+    let turn = scheduler.submit(Task { priority: 1, ..turn }).unwrap();
+    assert_eq!(wait(&scheduler, turn), Ok(Wait::Done));
+    // It sleeps by now, and its slice is over.
+    std::thread::sleep(Duration::from_millis(50));
+    let gate = Gate::new();
+    let door = Arc::clone(&gate);
+    let opens = Task::new(move |_: &Exec<'_>| {
+        door.open();
+        Ok(())
+    });
+    // Called once for both, the worker would wait at the gate for a task that nobody else was called for.
+    let ids = scheduler.submit_many(vec![Task { priority: 1, ..opens }, gated(&gate)]).unwrap();
+    for id in ids {
+        assert_eq!(scheduler.wait(id, Some(Duration::from_secs(10))), Ok(Wait::Done));
+    }
+}
+
+#[test]
+fn workers_that_come_after_a_wait_has_begun_are_heard() {
+    for _ in 0..5 {
+        let scheduler = Scripted::new(9).scheduler(1);
+        let tasks = (0..200).map(|_| {
+            Task::new(|_: &Exec<'_>| {
+                std::thread::sleep(Duration::from_micros(500));
+                Ok(())
+            })
+        });
+        scheduler.submit_many(tasks.collect()).unwrap();
+        assert_eq!(scheduler.wait_all(Some(Duration::from_secs(10))), Ok(Wait::Done));
+    }
 }

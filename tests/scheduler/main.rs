@@ -9,6 +9,7 @@ mod failures;
 mod hang;
 mod life;
 mod light;
+mod loose;
 mod memory;
 mod nested;
 mod order;

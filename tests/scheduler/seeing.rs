@@ -268,3 +268,32 @@ fn a_later_scheduler_knows_the_rates_of_an_earlier_one() {
         gate.open();
     }
 }
+
+#[test]
+fn a_task_on_top_of_another_begins_when_it_does() {
+    const LATER: u64 = 20;
+    let scheduler = Arc::new(Builder { trace_events: 100, ..builder(1, 1) }.build().unwrap());
+    let gate = Gate::new();
+    let (weak, door) = (Arc::downgrade(&scheduler), Arc::clone(&gate));
+    let below = Task::new(move |_: &Exec<'_>| {
+        let scheduler = weak.upgrade().ok_or(Error::Cancelled)?;
+        let child = scheduler.submit(quick())?;
+        std::thread::sleep(Duration::from_millis(LATER));
+        scheduler.wait(child, None)?;
+        door.pass();
+        Ok(())
+    });
+    let below = scheduler.submit(below).unwrap();
+    gate.came(1);
+    assert_eq!(scheduler.stats().unwrap().running, 1, "the one below still runs");
+    gate.open();
+    assert_eq!(wait(&scheduler, below), Ok(Wait::Done));
+    let (_, events) = trace(&scheduler);
+    let begins = |own: bool| {
+        let id = format!("{:#018x}", below.0);
+        let bars = of(&events, "X");
+        let bar = bars.iter().find(|bar| (bar["args"]["task"] == id) == own).unwrap();
+        bar["ts"].as_f64().unwrap()
+    };
+    assert!(begins(false) - begins(true) >= 1000.0 * LATER as f64, "{events:?}");
+}

@@ -6,12 +6,16 @@
 //! | `slot.rs` | one task that somebody may ask for |
 //! | `slots.rs` | where those are kept, and their ids |
 //! | `queue.rs` | what waits for a worker: deques, the injector, stealing |
+//! | `run.rs` | how a worker runs one |
 //! | `tally.rs` | whether all that was submitted before some moment has ended |
-//!
-//! What is unusual hands the task to the planned tier, see [`Light::handed`].
+//! | `handed.rs` | what is unusual, and goes on in the plan or stands there |
+//! | `on_top.rs` | what runs on top of a planned task |
 
 mod code;
+mod handed;
+mod on_top;
 mod queue;
+mod run;
 mod slot;
 mod slots;
 mod tally;
@@ -25,7 +29,10 @@ use super::task::TaskId;
 use crate::error::Result;
 
 pub use code::{Bare, Code, Kind};
+pub use handed::Failed;
+pub use on_top::{Frame, Place};
 pub use queue::{Hand, Item, Queues};
+pub use run::run_light;
 pub use slot::{Entered, Parting, Slot, nanoseconds};
 pub use slots::Slots;
 pub use tally::{Count, Counts, Phase, Tally};
@@ -41,14 +48,11 @@ pub struct Light {
     pub tally: Tally,
     /// Who submits counts its task first and looks here then; who changes it looks at the counts after.
     pub gate: AtomicU8,
-    /// Light tasks in whose stead planned ones go on, by the planned ones; and what stood for them in the plan
-    /// before. Behind the scheduler's lock.
-    pub handed: Mutex<HashMap<TaskId, (TaskId, Option<TaskId>)>>,
-    /// Light tasks that planned ones come after, by the tasks that stand for them in the plan.
-    pub shadows: Mutex<HashMap<TaskId, TaskId>>,
-    /// How many are handed over now.
+    /// Light tasks by the planned ones that stand for them, see `handed.rs`.
+    pub stand_ins: Mutex<HashMap<TaskId, TaskId>>,
+    /// How many go on in the plan now.
     pub handing: AtomicUsize,
-    /// Tasks whose end the planned tier counts: those handed over, and those that planned ones come after.
+    /// Planned tasks that ever stood for light ones: the plan counts them.
     pub told_there: AtomicU64,
     /// Tasks that were counted as begun, and then refused.
     pub refused: AtomicU64,
@@ -61,8 +65,7 @@ impl Light {
             queues: Queues::new(),
             tally: Tally::new(),
             gate: AtomicU8::new(if has_device { 0 } else { NO_DEVICE }),
-            handed: Mutex::default(),
-            shadows: Mutex::default(),
+            stand_ins: Mutex::default(),
             handing: AtomicUsize::new(0),
             told_there: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -145,7 +148,6 @@ impl Light {
         if self.told_there.load(Ordering::Acquire) == 0 {
             return planned;
         }
-        let light = lock(&self.handed).get(&planned).map(|&(light, _)| light);
-        light.or_else(|| lock(&self.shadows).get(&planned).copied()).unwrap_or(planned)
+        lock(&self.stand_ins).get(&planned).copied().unwrap_or(planned)
     }
 }

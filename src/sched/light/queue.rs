@@ -9,6 +9,7 @@ use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
 use super::Code;
+use super::on_top::OnTop;
 use super::tally::{Count, Counts, Phase};
 use crate::error::Result;
 use crate::sched::sync::lock;
@@ -74,8 +75,9 @@ pub struct Books {
     pub until: AtomicU64,
     /// It may be running light tasks; set before it looks whether it may.
     pub lit: AtomicBool,
-    /// Of the loose task that it runs.
+    /// Of the loose task that it runs, or of the innermost; open while it runs none.
     pub signal: Signal,
+    pub on_top: OnTop,
 }
 
 /// The queues of a scheduler.
@@ -138,6 +140,7 @@ impl Queues {
                 until: AtomicU64::new(0),
                 lit: AtomicBool::new(false),
                 signal: Signal::default(),
+                on_top: OnTop::default(),
             };
             let station = Arc::new(Station {
                 device,

@@ -172,12 +172,11 @@ impl Slot {
         Some((code, body.phase))
     }
 
-    /// A planned task goes on in its stead. Returns what has stood for it in the plan until now.
-    pub fn hand_over(&self, generation: u64, planned: TaskId) -> Option<TaskId> {
-        let mut body = self.open(generation)?;
-        let shadow = std::mem::replace(&mut body.planned, planned);
+    /// A planned task goes on in its stead: what stood for it in the plan, if anything did.
+    pub fn hand_over(&self, generation: u64, planned: TaskId) {
+        let Some(mut body) = self.open(generation) else { return };
+        body.planned = planned;
         self.go(&mut body, Life::Planned, generation);
-        (shadow.0 != 0).then_some(shadow)
     }
 
     pub fn phase(&self, generation: u64) -> Phase {
@@ -212,14 +211,29 @@ impl Slot {
         self.open(generation).map(|body| body.planned).filter(|planned| planned.0 != 0)
     }
 
-    /// Another task is to stand for this one in the plan. If it has ended: how.
-    pub fn set_shadow(&self, generation: u64, id: TaskId, shadow: TaskId) -> Result<Option<Result<Wait>>> {
+    /// What is to stand for this task in the plan: `find` is told what does so far, if anything. The task neither
+    /// ends nor is released meanwhile. If it has ended and this is new: how.
+    pub fn stand_in(
+        &self,
+        generation: u64,
+        id: TaskId,
+        find: impl FnOnce(Option<TaskId>) -> Result<TaskId>,
+    ) -> Result<(TaskId, Option<Result<Wait>>)> {
         let mut body = self.known(generation, id)?;
-        let outcome = body.outcome();
-        if outcome.is_none() {
-            body.planned = shadow;
+        let found = find(Some(body.planned).filter(|planned| planned.0 != 0))?;
+        let outcome = body.outcome().filter(|_| found != body.planned);
+        if !body.life.is_ended() {
+            body.planned = found;
         }
-        Ok(outcome)
+        Ok((found, outcome))
+    }
+
+    /// Its thread is given up, but may still look at its signal: nobody uses the slot before it has left as one
+    /// that waits does.
+    pub fn stay(&self, generation: u64) {
+        if let Some(mut body) = self.open(generation) {
+            body.waiters += 1;
+        }
     }
 
     /// Publishes the end of a task whose job has been dropped, after `count` unless the plan counts it.

@@ -91,6 +91,12 @@ impl Slots {
         if slot.is(generation) { Ok((slot, generation)) } else { Err(stale) }
     }
 
+    /// The same for who knows that the task is there, even if nobody else can ask for it any more.
+    pub fn place(&self, id: TaskId) -> (&Slot, u64) {
+        let (_, generation, position) = registry::parts(id);
+        (self.at(position as u32), generation)
+    }
+
     pub fn each(&self, mut see: impl FnMut(&Slot)) {
         for position in 0..self.fresh.load(Ordering::Acquire) {
             see(self.at(position as u32));
