@@ -608,6 +608,8 @@ typedef struct sched_fd_shot_size_t {
   uint64_t snapshots_len;
   // Memory of the device that the shot takes at its peak, in bytes.
   uint64_t device_bytes;
+  // Memory of the host that it takes besides, wherever it runs: its record.
+  uint64_t host_bytes;
 } sched_fd_shot_size_t;
 
 #ifdef __cplusplus

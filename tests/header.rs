@@ -143,7 +143,7 @@ fn layouts() -> impl IntoIterator<Item = Layout> {
             source, receivers, receiver_count, plane_iz, plane_every_x, plane_every_y, record, record_len,
             snapshot_every, snapshots, snapshots_len,
         }
-        sched_fd_shot_size_t { size, traces, samples, record_len, snapshots, snapshots_len, device_bytes }
+        sched_fd_shot_size_t { size, traces, samples, record_len, snapshots, snapshots_len, device_bytes, host_bytes }
     }
 }
 

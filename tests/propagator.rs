@@ -217,7 +217,7 @@ fn memory_that_is_not_there_is_refused_with_numbers() {
     // One column is 20 MB of model and 1.6 TB of fields.
     let options = Options { pml: 1000, ..Options::default() };
     let plan = Plan::new(model([1, 1, 100_000]), DT, options).unwrap();
-    assert!(plan.shot_bytes(&shot(5)) > 6_000_000_000_000);
+    assert!(plan.shot_bytes(&shot(5)).device > 6_000_000_000_000);
     assert!(matches!(go(&plan, &shot(5)), Err(Error::NoMemory { .. })));
 }
 

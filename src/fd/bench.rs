@@ -12,6 +12,7 @@ use super::verify::dt_max;
 use super::wavelet::{Shape, Wavelet};
 use crate::backend::Lane;
 use crate::backend::cpu::{Buffer, Team};
+use crate::backend::cuda::{Block, Stream};
 use crate::error::{Error, Result};
 
 /// What to run.
@@ -67,10 +68,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
     plan.check(&shot)?;
     let mut copy = match lane {
         Lane::Cpu(team) => Copy::new(team)?,
-        Lane::Cuda(stream) => {
-            let why = format!("{} has no benchmark yet", stream.card().label());
-            return Err(Error::NoDevice { what: "the benchmark".into(), why });
-        }
+        Lane::Cuda(stream) => Copy::on_card(stream)?,
     };
     let (mut seconds, mut bandwidth) = (f64::INFINITY, 0.0);
     for _ in 0..repeats {
@@ -113,34 +111,54 @@ impl Control for Nothing {
     }
 }
 
-/// A large copy by a team.
-struct Copy<'a> {
-    team: &'a Team,
-    from: Buffer,
-    to: Buffer,
+/// A large copy, by a team or by a card.
+enum Copy<'a> {
+    Team { team: &'a Team, from: Buffer, to: Buffer },
+    Card { stream: &'a Stream, from: Block<f32>, to: Block<f32> },
 }
+
+const WHAT: &str = "the copy that is measured";
 
 impl<'a> Copy<'a> {
     fn new(team: &'a Team) -> Result<Self> {
-        let mut from = Buffer::zeroed(COPY, "the copy that is measured")?;
+        let mut from = Buffer::zeroed(COPY, WHAT)?;
         from.fill(1.0);
-        Ok(Copy { team, from, to: Buffer::zeroed(COPY, "the copy that is measured")? })
+        Ok(Copy::Team { team, from, to: Buffer::zeroed(COPY, WHAT)? })
+    }
+
+    fn on_card(stream: &'a Stream) -> Result<Self> {
+        Ok(Copy::Card { stream, from: stream.zeroed(COPY, WHAT)?, to: stream.zeroed(COPY, WHAT)? })
     }
 
     fn bytes_per_second(&mut self) -> Result<f64> {
-        let from: &[f32] = &self.from;
-        let to = self.to.rows();
         let mut best = f64::INFINITY;
         for _ in 0..COPIES {
-            let begin = Instant::now();
-            self.team.run(&(), |member, _| {
-                let part = member.share(COPY);
-                // SAFETY: the shares of a team don't overlap.
-                unsafe { to.write(part.start, part.len()) }.copy_from_slice(&from[part]);
-                Ok(())
-            })?;
-            best = begin.elapsed().as_secs_f64().min(best);
+            best = self.once()?.min(best);
         }
         Ok(2.0 * 4.0 * COPY as f64 / best)
+    }
+
+    /// Seconds of one copy.
+    fn once(&mut self) -> Result<f64> {
+        match self {
+            Copy::Team { team, from, to } => {
+                let (from, to): (&[f32], _) = (from, to.rows());
+                let begin = Instant::now();
+                team.run(&(), |member, _| {
+                    let part = member.share(COPY);
+                    // SAFETY: the shares of a team don't overlap.
+                    unsafe { to.write(part.start, part.len()) }.copy_from_slice(&from[part]);
+                    Ok(())
+                })?;
+                Ok(begin.elapsed().as_secs_f64())
+            }
+            Copy::Card { stream, from, to } => {
+                let begin = stream.stamp()?;
+                stream.copy(from, to)?;
+                let end = stream.stamp()?;
+                end.wait()?;
+                end.seconds_since(&begin)
+            }
+        }
     }
 }

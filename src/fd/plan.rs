@@ -12,6 +12,7 @@ use super::survey::{Gather, Receivers, Shot};
 use super::verify::dt_max;
 use crate::backend::Lane;
 use crate::error::{Error, Result};
+use crate::memory::Bytes;
 
 /// Made once for a model and a time step, shared by all shots and threads.
 pub struct Plan {
@@ -19,7 +20,7 @@ pub struct Plan {
     /// Seconds a step.
     pub dt: f32,
     pub options: Options,
-    coefficients: Coefficients,
+    coefficients: Arc<Coefficients>,
 }
 
 /// What a plan may vary.
@@ -64,7 +65,7 @@ impl Plan {
                 ),
             });
         }
-        let coefficients = Coefficients::new(&model, dt, options.pml)?;
+        let coefficients = Arc::new(Coefficients::new(&model, dt, options.pml)?);
         Ok(Plan { model, dt, options, coefficients })
     }
 
@@ -73,12 +74,14 @@ impl Plan {
         self.layout().cells()
     }
 
-    /// Device memory that one shot takes at its peak: fields, record, snapshot; and the coefficients
-    /// that all shots on a device share.
-    pub fn shot_bytes(&self, shot: &Shot) -> u64 {
+    /// What one shot takes at its peak, on whichever kind of device takes more: fields, samples on their way,
+    /// a snapshot, and the coefficients that all shots on a device share; and of the host, its record.
+    pub fn shot_bytes(&self, shot: &Shot) -> Bytes {
+        let host = Record::gather_bytes(self.layout(), shot);
         let picture = shot.snapshot_every.map_or(0, |_| 4 * self.model.grid.cells() as u64);
-        let parts = [self.field_bytes(), Record::bytes(self.layout(), shot), picture];
-        parts.into_iter().fold(self.coefficients.bytes(), u64::saturating_add)
+        let parts = [self.field_bytes(), Record::bytes(self.layout(), shot) - host, picture];
+        let on_cpu = parts.into_iter().fold(self.coefficients.bytes(), u64::saturating_add);
+        Bytes { device: on_cpu.max(acoustic1::card::bytes(&self.coefficients, shot)), host }
     }
 
     /// Bytes of what a shot holds beside its record and snapshot.
@@ -140,13 +143,7 @@ impl Plan {
     ) -> Result<(Gather, Duration)> {
         match lane {
             Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, team, control),
-            Lane::Cuda(stream) => {
-                let why = format!(
-                    "shots do not run on cards yet, and this one was given {}",
-                    stream.card().label()
-                );
-                Err(Error::NoDevice { what: "the shot".into(), why })
-            }
+            Lane::Cuda(stream) => acoustic1::card::run(&self.coefficients, shot, stream, control),
         }
     }
 

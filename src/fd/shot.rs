@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::plan::Plan;
 use super::survey::{Gather, Shot};
 use crate::backend::Lane;
-use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::sched::{Exec, Task};
 
@@ -56,7 +55,7 @@ pub const CLASS: u32 = 0xfd00_0001;
 /// fit the plan is refused here.
 pub fn task(plan: Arc<Plan>, shot: Shot, output: impl Output + 'static) -> Result<Task> {
     plan.check(&shot)?;
-    let device_bytes = plan.shot_bytes(&shot);
+    let bytes = plan.shot_bytes(&shot);
     let idempotent = shot.snapshot_every.is_none();
     let work = plan.padded_cells() as f64 * shot.nt as f64;
     let mut task = Task::new(move |exec: &Exec<'_>| {
@@ -64,8 +63,8 @@ pub fn task(plan: Arc<Plan>, shot: Shot, output: impl Output + 'static) -> Resul
         exec.commit()?;
         output.finish(exec, gather)
     });
-    task.device_bytes = device_bytes;
-    task.backends = vec![BackendKind::Cpu];
+    task.device_bytes = bytes.device;
+    task.host_bytes = bytes.host;
     task.work = Some(work);
     task.class = CLASS;
     task.idempotent = idempotent;

@@ -14,6 +14,7 @@ use crate::fd::shot::{Output, task as shot_task};
 use crate::fd::survey::{Gather, Receivers, Shot};
 use crate::fd::verify::direct_wave_mute;
 use crate::fd::wavelet::Wavelet;
+use crate::memory::Bytes;
 use crate::sched::Exec;
 
 /// Flag of a shot: samples are zero until the direct wave has passed, as the old library mutes.
@@ -105,6 +106,8 @@ pub struct sched_fd_shot_size_t {
     pub snapshots_len: u64,
     /// Memory of the device that the shot takes at its peak, in bytes.
     pub device_bytes: u64,
+    /// Memory of the host that it takes besides, wherever it runs: its record.
+    pub host_bytes: u64,
 }
 
 // SAFETY: `repr(C)`, `size` first; numbers and pointers.
@@ -207,7 +210,7 @@ unsafe fn planned(medium: &Medium, desc: &sched_fd_shot_desc_t) -> Result<(Arc<P
     Ok((plan, shot))
 }
 
-fn size_of_shot(medium: &Medium, shot: &Shot, device_bytes: u64) -> sched_fd_shot_size_t {
+fn size_of_shot(medium: &Medium, shot: &Shot, bytes: Bytes) -> sched_fd_shot_size_t {
     let grid = medium.model.grid;
     let traces = shot.receivers.count(grid.n) as u64;
     let samples = shot.samples() as u64;
@@ -219,7 +222,8 @@ fn size_of_shot(medium: &Medium, shot: &Shot, device_bytes: u64) -> sched_fd_sho
         record_len: traces.saturating_mul(samples),
         snapshots,
         snapshots_len: snapshots.saturating_mul(grid.cells() as u64),
-        device_bytes,
+        device_bytes: bytes.device,
+        host_bytes: bytes.host,
     }
 }
 
@@ -341,7 +345,7 @@ pub unsafe extern "C" fn sched_fd_submit(
         let medium = medium(model)?;
         // SAFETY: as above.
         let (plan, shot) = unsafe { planned(&medium, &desc)? };
-        let need = size_of_shot(&medium, &shot, 0);
+        let need = size_of_shot(&medium, &shot, Bytes::default());
         let mut task = shot_task(plan, shot, buffers(&desc, &need, medium.model.grid.cells(), user)?)?;
         let idempotent = std::mem::take(&mut task.idempotent);
         // SAFETY: as above.

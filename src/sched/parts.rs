@@ -10,7 +10,7 @@ use super::slots::Search;
 use super::task::{DeviceMask, Job, Role, State, TaskId, Told};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
-use crate::memory::{Lease, Ledger};
+use crate::memory::{Bytes, Lease, Ledger};
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Guests {
@@ -105,7 +105,7 @@ impl Running {
             slot: entry.slot,
             context,
             label: entry.label.clone(),
-            bytes: entry.device_bytes,
+            bytes: lease.bytes(),
             since: now,
             class: entry.class,
             role: entry.role,
@@ -143,7 +143,7 @@ pub enum Watched {
 pub struct Entry {
     pub job: Option<Arc<dyn Job>>,
     pub label: String,
-    pub device_bytes: u64,
+    pub bytes: Bytes,
     pub work: Option<f64>,
     /// So many times longer than its work tells it seems to take; 1 until it is late.
     pub excess: f64,
@@ -206,7 +206,7 @@ impl Entry {
         device.retired.is_none()
             && self.devices.contains(index)
             && (self.backends.is_empty() || self.backends.contains(&device.info.backend))
-            && self.device_bytes <= device.ledger.limit()
+            && self.bytes.on(device.info.backend) <= device.ledger.limit()
     }
 }
 

@@ -59,7 +59,7 @@ impl Fitting<'_> {
         }
         let device = &core.devices[self.index];
         let company = !device.running.is_empty() || self.promised > 0;
-        let bytes = entry.device_bytes;
+        let bytes = entry.bytes.on(device.info.backend);
         let fits = if entry.alone {
             !company && !device.light
         } else {
@@ -148,7 +148,8 @@ impl Core {
             wanted.push(index);
             spoken_for.push(choice);
             // At least something, so that what wants to be alone sees that it is not.
-            promised[index] += self.tasks.get(choice).map_or(0, |entry| entry.device_bytes).max(1);
+            let kind = self.devices[index].info.backend;
+            promised[index] += self.tasks.get(choice).map_or(0, |entry| entry.bytes.on(kind)).max(1);
         }
         wanted
     }
@@ -338,7 +339,7 @@ impl Core {
             && device.hold.is_none_or(|held| held == id)
             && !device.running.iter().any(|run| run.alone)
             && (device.running.is_empty() && !device.light || !entry.alone)
-            && device.ledger.limit() - device.ledger.leased() >= entry.device_bytes
+            && device.ledger.limit() - device.ledger.leased() >= entry.bytes.on(device.info.backend)
     }
 
     /// No task can begin beside what runs.
@@ -389,7 +390,8 @@ impl Core {
 
     fn begin(&mut self, now: Duration, index: usize, slot: u32, id: TaskId) -> Option<Assignment> {
         let late = self.late_after(index, id);
-        let lease = self.devices[index].ledger.lease(self.tasks.get(id).ok()?.device_bytes)?;
+        let device = &self.devices[index];
+        let lease = device.ledger.lease(self.tasks.get(id).ok()?.bytes.on(device.info.backend))?;
         self.release_holds(id);
         let entry = self.tasks.get_mut(id).ok()?;
         let job = entry.job.clone()?;

@@ -74,7 +74,10 @@ impl Plan {
             let Some(seconds) = core.seconds(entry, device) else { continue };
             let first = lanes.iter().copied().enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b));
             let Some((lane, free)) = first else { continue };
-            let Some(memory) = self.has_memory(device, entry.device_bytes) else { continue };
+            let Some(memory) = self.has_memory(device, entry.bytes.on(core.devices[device].info.backend))
+            else {
+                continue;
+            };
             let free = free.max(memory);
             let end = free + seconds;
             let load = lanes.iter().filter(|&&free| free > 0.0).count();

@@ -95,21 +95,22 @@ impl Core {
         }
         let what = if task.label.is_empty() { "the task".into() } else { format!("task '{}'", task.label) };
         let mut best: Option<&Device> = None;
+        let mut fits = false;
         for (index, device) in self.devices.iter().enumerate() {
             let kind = task.backends.is_empty() || task.backends.contains(&device.info.backend);
-            if device.retired.is_none()
-                && kind
-                && task.devices.contains(index)
-                && best.is_none_or(|best| best.ledger.limit() < device.ledger.limit())
-            {
+            if device.retired.is_some() || !kind || !task.devices.contains(index) {
+                continue;
+            }
+            fits |= task.bytes().on(device.info.backend) <= device.ledger.limit();
+            if best.is_none_or(|best| best.ledger.limit() < device.ledger.limit()) {
                 best = Some(device);
             }
         }
         let Some(best) = best else { return Err(self.no_device(what, task.devices, &task.backends)) };
-        if task.device_bytes > best.ledger.limit() {
+        if !fits {
             return Err(Error::NoMemory {
                 what,
-                needed: task.device_bytes,
+                needed: task.bytes().on(best.info.backend),
                 place: format!("{} ({})", best.info.label(), best.info.name),
                 there: best.ledger.limit(),
             });
@@ -119,11 +120,11 @@ impl Core {
 
     /// Takes a checked task.
     pub fn admit(&mut self, now: Duration, task: Task) -> Result<TaskId> {
-        let arrival = self.arrivals;
+        let (arrival, bytes) = (self.arrivals, task.bytes());
         let id = self.tasks.insert(Entry {
             job: Some(task.job.into()),
             label: task.label,
-            device_bytes: task.device_bytes,
+            bytes,
             work: task.work,
             excess: 1.0,
             begun_anew: false,

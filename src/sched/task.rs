@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::backend::Lane;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
+use crate::memory::Bytes;
 
 /// Index and generation: an id that has been released is an error, never another task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,6 +56,8 @@ pub struct Task {
     pub label: String,
     /// Device memory that the job allocates at its peak; reserved while it runs.
     pub device_bytes: u64,
+    /// Memory of the host that it takes besides, wherever it runs; on the CPU device both are one.
+    pub host_bytes: u64,
     /// How much there is to do, in any unit that all tasks of a scheduler share. `None`: unknown.
     pub work: Option<f64>,
     /// Higher runs earlier.
@@ -105,7 +108,7 @@ impl Task {
     pub(super) fn is_light(&self) -> bool {
         self.work.is_none()
             && self.class == 0
-            && self.device_bytes == 0
+            && self.bytes() == Bytes::default()
             && self.devices == DeviceMask::ALL
             && self.backends.is_empty()
             && self.priority == 0
@@ -118,11 +121,16 @@ impl Task {
             && self.role == Role::Task
     }
 
+    pub(super) fn bytes(&self) -> Bytes {
+        Bytes { device: self.device_bytes, host: self.host_bytes }
+    }
+
     pub fn new(job: impl Job + 'static) -> Self {
         Task {
             job: Box::new(job),
             label: String::new(),
             device_bytes: 0,
+            host_bytes: 0,
             work: None,
             priority: 0,
             retries: 0,

@@ -4,6 +4,10 @@ mod callbacks;
 mod cards;
 mod discovery;
 mod failures;
+mod shots;
+#[path = "../support/mod.rs"]
+#[allow(dead_code)]
+mod support;
 mod work;
 
 use std::process::ExitCode;
@@ -14,6 +18,9 @@ use fakecuda::harness::{self, Case};
 /// A card of the size of a test.
 const ONE: &str = "dev=mem:1G";
 const TWO: &str = "dev=name:GTX 1080 Ti,cc:6.1,mem:2G,speed:2.2;dev=name:Tesla K40,cc:3.5,mem:1G,speed:1";
+/// Two of the one generation beside two of the other.
+const FOUR: &str = "dev=name:GTX 1080 Ti,cc:6.1,mem:2G,speed:2.2;dev=name:GTX 1080 Ti,cc:6.1,mem:2G,speed:2.2;\
+                    dev=name:GTX 780 Ti,cc:3.5,mem:1G,speed:1;dev=name:GTX 780 Ti,cc:3.5,mem:1G,speed:1";
 /// NVML orders by place on the bus, the driver by speed: no number of the one is that of the other.
 const MIXED: &str = "dev=name:A,speed:1,pci:0000:01:00.0,mem:1G,uuid:aa000000-0000-0000-0000-000000000001;\
                      dev=name:B,speed:3,pci:0000:03:00.0,mem:2G,uuid:aa100000-0000-0000-0000-000000000002;\
@@ -101,6 +108,9 @@ fn cases() -> Vec<Case> {
             failures::an_old_driver_says_it_otherwise,
             "driver=11040;dev=mode:exclusive,other:1M,speed:2;dev=mem:1G"
         ),
+        case!(shots::shots_have_the_bits_of_the_cpu, ONE),
+        case!(shots::numbers_that_are_none_are_found, ONE),
+        case!(shots::the_old_cases_on_four_cards, FOUR),
     ]
 }
 

@@ -64,6 +64,7 @@ pub fn fire(
 ) -> Shots {
     let c = Coefficients::new(model, dt, pml).unwrap();
     let tables = Tables::new(&c).unwrap();
+    let (b, kappa) = (tables.b(&c).unwrap(), tables.kappa(&c).unwrap());
     let zeros = |len: usize| vec![0.0f32; len];
     let mut p = zeros(tables.field_len());
     let mut velocity = [0; 3].map(|_| zeros(tables.field_len()));
@@ -80,8 +81,8 @@ pub fn fire(
         p: memory.lend(&mut p),
         velocity: velocity.each_mut().map(|field| memory.lend(field)),
         part: part.each_mut().map(|part| memory.lend(part)),
-        b: memory.show(&tables.b),
-        kappa: memory.show(&tables.kappa),
+        b: memory.show(&b),
+        kappa: memory.show(&kappa),
         profiles: memory.show(&tables.profiles),
     };
     let params = tables.params(&at, planes);

@@ -431,6 +431,7 @@ class sched_fd_shot_size_t(Structure):
     snapshots: int
     snapshots_len: int
     device_bytes: int
+    host_bytes: int
     _fields_ = [
         ("size", c_size_t),
         ("traces", c_uint64),
@@ -439,6 +440,7 @@ class sched_fd_shot_size_t(Structure):
         ("snapshots", c_uint64),
         ("snapshots_len", c_uint64),
         ("device_bytes", c_uint64),
+        ("host_bytes", c_uint64),
     ]
 
 

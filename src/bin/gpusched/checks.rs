@@ -18,10 +18,11 @@ pub fn memory(job: &Job, devices: &[DeviceInfo]) -> Result<()> {
         let why = "none is there, or none is selected".into();
         return Err(Error::NoDevice { what: "the survey".into(), why });
     };
-    if job.shot_bytes <= largest.total_bytes {
+    let needed = |device: &DeviceInfo| job.shot_bytes.on(device.backend);
+    if devices.iter().any(|device| needed(device) <= device.total_bytes) {
         return Ok(());
     }
-    let (needed, there) = (job.shot_bytes, largest.total_bytes);
+    let (needed, there) = (needed(largest), largest.total_bytes);
     Err(Error::NoMemory { what: "a shot".into(), needed, place: largest.label(), there })
 }
 
@@ -68,7 +69,8 @@ pub fn summary(job: &Job, devices: &[DeviceInfo]) -> Value {
         "cells_per_wavelength": job.cells_per_wavelength,
         "traces": traces,
         "snapshots": snapshots,
-        "shot_bytes": job.shot_bytes,
+        "shot_bytes": job.shot_bytes.device,
+        "shot_host_bytes": job.shot_bytes.host,
         "output_bytes": 4 * floats as u64 * job.shots.len() as u64,
         "folder": job.folder,
         "devices": devices.iter().map(describe).collect::<Vec<_>>(),
@@ -100,7 +102,8 @@ pub fn print(job: &Job, devices: &[DeviceInfo], summary: &Value) {
         job.dt_max
     );
     say!("  sampling    {:.2} cells per shortest wavelength", job.cells_per_wavelength);
-    say!("  memory      {} for a shot", bytes(job.shot_bytes));
+    let takes = job.shot_bytes;
+    say!("  memory      {} of a device for a shot, {} of the host", bytes(takes.device), bytes(takes.host));
     for device in devices {
         say!(
             "  device      {}, {}: {} free of {}",

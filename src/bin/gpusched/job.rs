@@ -12,6 +12,7 @@ use gpusched::fd::plan::{Options, Plan};
 use gpusched::fd::survey::Shot;
 use gpusched::fd::verify;
 use gpusched::fd::wavelet::{self, Wavelet};
+use gpusched::memory::Bytes;
 use gpusched::{Error, Result};
 
 use crate::document::Document;
@@ -32,7 +33,7 @@ pub struct Job {
     pub shots: Vec<Shot>,
     pub dt_max: f64,
     pub cells_per_wavelength: f64,
-    pub shot_bytes: u64,
+    pub shot_bytes: Bytes,
     pub warnings: Vec<String>,
 }
 
@@ -73,7 +74,7 @@ impl Job {
         if let Some(mute) = &survey.mute {
             shots.iter_mut().for_each(|shot| shot.mute = Some(mute_steps(shot, mute, &grid, dt)));
         }
-        let mut shot_bytes = 0;
+        let mut shot_bytes = Bytes::default();
         for (at, shot) in shots.iter().enumerate() {
             plan.check(shot).map_err(|error| name_shot(at + 1, error))?;
             shot_bytes = plan.shot_bytes(shot).max(shot_bytes);

@@ -1,6 +1,7 @@
 //! What a model and a time step become: everything that a step multiplies with.
 
 use super::layout::{Layout, Tile};
+use super::record::reserved;
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
 use crate::fd::model::{Model, WATER};
@@ -102,16 +103,30 @@ impl Columns {
         Ok(Columns { values, step: [0, 0] })
     }
 
-    /// Their rows as they lie in another layout of the same grid, and the values from column to
-    /// column along x and y.
-    pub fn copied(&self, from: &Layout, to: &Layout) -> (Vec<f32>, [usize; 2]) {
-        let rows = if self.step == [0, 0] { 1 } else { from.inner[0] * from.inner[1] };
-        let mut values = vec![0.0; to.rows(rows)];
-        for row in 0..rows {
+    /// How many rows there are.
+    fn rows(&self, layout: &Layout) -> usize {
+        if self.step == [0, 0] { 1 } else { layout.inner[0] * layout.inner[1] }
+    }
+
+    /// Values from column to column along x and y, where rows are `pitch` values apart.
+    pub fn steps(&self, pitch: usize) -> [usize; 2] {
+        self.step.map(|step| step * pitch)
+    }
+
+    /// How many values they are in another layout of the same grid.
+    pub fn len_in(&self, to: &Layout) -> usize {
+        to.rows(self.rows(to))
+    }
+
+    /// Their rows as they lie in another layout of the same grid.
+    pub fn copied(&self, from: &Layout, to: &Layout) -> Result<Vec<f32>> {
+        let mut values = reserved(self.len_in(to), "coefficients on their way to a card")?;
+        values.resize(self.len_in(to), 0.0);
+        for row in 0..self.rows(from) {
             let len = from.padded[2];
             values[to.row(row)..][..len].copy_from_slice(&self.values[from.row(row)..][..len]);
         }
-        (values, self.step.map(|step| step * to.pitch))
+        Ok(values)
     }
 
     /// The values at the padded indices (x, y) from index `z` on, `len` of them.

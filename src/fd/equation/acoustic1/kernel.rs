@@ -1,7 +1,7 @@
 //! The same equation as CUDA kernels (`kernels/acoustic1.cu`): what they are given, and how they are launched.
 //!
 //! Nothing here knows a card: a pointer is a number, a launch is a name with sizes. Whoever has memory and a
-//! queue, a driver or a test, uploads [`Tables`], fills [`Params`], and each step launches in this order
+//! queue, a driver or a test, uploads what [`Tables`] has, fills [`Params`], and each step launches in this order
 //! [`velocity`], [`source`] while the wavelet lasts, [`pressure`], and [`record`] on the steps that keep a sample.
 //! All pointers are to index 0 of row 0: [`Layout::lead`] values after where an array begins.
 
@@ -105,9 +105,6 @@ const DEPTH: usize = 16;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tables {
     pub layout: Layout,
-    /// Rows with a lead.
-    pub b: Vec<f32>,
-    pub kappa: Vec<f32>,
     /// For x, y, z one after the other: keep, velocity rate, loss, pressure rate.
     pub profiles: Vec<f32>,
     b_step: [usize; 2],
@@ -136,13 +133,22 @@ impl Tables {
             let accepted = format!("at most {MOST_BLOCKS} on a card");
             return Err(Error::argument("the number of cells along an axis, layers included", n, accepted));
         }
-        let (b, b_step) = c.b.copied(&c.layout, &layout);
-        let (kappa, kappa_step) = c.kappa.copied(&c.layout, &layout);
         let profiles = c.axes.iter().flat_map(|axis| {
             [&axis.keep, &axis.velocity_rate, &axis.loss, &axis.pressure_rate].into_iter().flatten().copied()
         });
         let rates = [0, 1, 2].map(|axis| c.axes[axis].rate);
-        Ok(Tables { layout, b, kappa, profiles: profiles.collect(), b_step, kappa_step, rates })
+        let [b_step, kappa_step] = [&c.b, &c.kappa].map(|columns| columns.steps(layout.pitch));
+        Ok(Tables { layout, profiles: profiles.collect(), b_step, kappa_step, rates })
+    }
+
+    /// Of the same coefficients, as it lies on a card: rows with a lead.
+    pub fn b(&self, c: &Coefficients) -> Result<Vec<f32>> {
+        c.b.copied(&c.layout, &self.layout)
+    }
+
+    /// And this.
+    pub fn kappa(&self, c: &Coefficients) -> Result<Vec<f32>> {
+        c.kappa.copied(&c.layout, &self.layout)
     }
 
     /// Values of a field over the padded grid.

@@ -24,6 +24,7 @@
 //! axis's profile. A processor without fused multiply-add rounds twice instead, and its records
 //! differ in the last bits.
 
+pub mod card;
 mod coefficients;
 mod fields;
 pub mod kernel;

@@ -46,8 +46,14 @@ impl Record {
     /// Bytes that [`Record::new`] allocates.
     pub fn bytes(layout: &Layout, shot: &Shot) -> u64 {
         let traces = shot.receivers.count(layout.inner) as u64;
-        let values = (shot.samples() as u64).saturating_add(BATCH as u64);
-        traces.saturating_mul(4 * values + size_of::<usize>() as u64)
+        let batch = traces.saturating_mul(4 * BATCH as u64 + size_of::<usize>() as u64);
+        Record::gather_bytes(layout, shot).saturating_add(batch)
+    }
+
+    /// Bytes of the gather among them.
+    pub fn gather_bytes(layout: &Layout, shot: &Shot) -> u64 {
+        let traces = shot.receivers.count(layout.inner) as u64;
+        traces.saturating_mul(4).saturating_mul(shot.samples() as u64)
     }
 
     pub fn shared(&mut self) -> Shared<'_> {

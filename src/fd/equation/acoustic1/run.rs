@@ -16,7 +16,7 @@ use crate::fd::shot::Control;
 use crate::fd::survey::{Gather, Shot};
 
 /// Steps between two looks for numbers that are none.
-const PROBE: usize = 64;
+pub const PROBE: usize = 64;
 
 /// How long the time loop took.
 pub type Clock = Duration;
@@ -100,11 +100,16 @@ fn probe(row: &[f32], step: usize) -> Result<()> {
     if largest < f32::INFINITY.to_bits() << 1 {
         return Ok(());
     }
-    Err(Error::Unstable {
+    Err(unstable(step))
+}
+
+/// After a step there are numbers that are none.
+pub fn unstable(step: usize) -> Error {
+    Error::Unstable {
         what: format!("the pressure after step {}", step + 1),
         value: "not a finite number".into(),
         why: "the shot has blown up; take a smaller dt, a smaller amplitude, or look at the model".into(),
-    })
+    }
 }
 
 /// The instructions that a sweep is compiled for.

@@ -1,0 +1,306 @@
+//! The time loop of a shot on a card.
+//!
+//! Steps are put on the queue a leg at a time. While the card computes a leg, the host takes in what the
+//! one before has left: samples, a snapshot, a look for numbers that are none. So the card never waits for
+//! the host, what waits on the queue is bounded, and a cancel is heard within two legs.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::coefficients::Coefficients;
+use super::fields::part_lens;
+use super::kernel::{self, Addresses, Launch, PTX, Tables};
+use super::layout::Layout;
+use super::record::{Record, no_memory, reserved};
+use super::run::{Clock, PROBE, unstable};
+use crate::backend::cpu::has_room;
+use crate::backend::cuda::{Block, Download, Event, Function, Params, Ptx, Stream};
+use crate::error::Result;
+use crate::fd::shot::Control;
+use crate::fd::survey::{Gather, Shot};
+
+/// Steps of a leg; the probe comes at the end of one.
+const LEG: usize = 16;
+const _: () = assert!(PROBE.is_multiple_of(LEG));
+/// Threads of a block of the sweeps.
+const THREADS: u32 = 256;
+/// Memory of a card comes in pieces, of which a shot takes at most so many; each may be that much larger than asked.
+const PIECES: u64 = 16;
+const PIECE: u64 = 512;
+
+const KERNELS: Ptx = Ptx { name: "acoustic1", text: PTX };
+
+/// What all shots of a plan share on a card.
+struct Medium {
+    tables: Tables,
+    b: Block<f32>,
+    kappa: Block<f32>,
+    profiles: Block<f32>,
+}
+
+impl Medium {
+    fn new(c: &Coefficients, stream: &Stream) -> Result<Medium> {
+        let tables = Tables::new(c)?;
+        // One after the other: each is on the host twice meanwhile.
+        let b = stream.uploaded(&tables.b(c)?, "1/rho of the model")?;
+        let kappa = stream.uploaded(&tables.kappa(c)?, "rho vp² of the model")?;
+        let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
+        Ok(Medium { tables, b, kappa, profiles })
+    }
+}
+
+/// Bytes of a card that a shot takes at its peak, with what it shares with the others of its plan.
+pub fn bytes(c: &Coefficients, shot: &Shot) -> u64 {
+    let layout = c.layout.on_card();
+    let traces = shot.receivers.count(layout.inner) as u64;
+    let fields = 4 * layout.field_len() + part_lens(&layout).iter().sum::<usize>();
+    let shared = c.b.len_in(&layout) + c.kappa.len_in(&layout) + 16 * layout.padded.iter().sum::<usize>();
+    let picture = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product::<usize>());
+    let record = traces.saturating_mul(rows(shot) as u64 + 2);
+    let values = (fields + shared + picture) as u64;
+    values.saturating_add(record).saturating_mul(4).saturating_add(PIECES * PIECE)
+}
+
+/// Samples of a trace that a leg leaves, at most.
+fn rows(shot: &Shot) -> usize {
+    LEG.div_ceil(shot.record_every).min(shot.samples())
+}
+
+/// Runs a shot that fits the coefficients' grid.
+pub fn run(
+    c: &Arc<Coefficients>,
+    shot: &Shot,
+    stream: &Stream,
+    control: &dyn Control,
+) -> Result<(Gather, Clock)> {
+    let medium = stream.shared(c, || Medium::new(c, stream))?;
+    let card = Card::new(c, &medium, shot, stream)?;
+    let mut gather = gather(&c.layout, shot)?;
+    stream.finish()?;
+    let begin = Instant::now();
+    let mut under_way: Option<Left> = None;
+    for steps in legs(shot) {
+        let left = card.leg(shot, steps)?;
+        if let Some(earlier) = under_way.replace(left) {
+            earlier.take_in(shot, &mut gather, control)?;
+        }
+    }
+    if let Some(last) = under_way {
+        last.take_in(shot, &mut gather, control)?;
+    }
+    Ok((gather, begin.elapsed()))
+}
+
+/// The steps in pieces that end at multiples of [`LEG`] and after each snapshot.
+fn legs(shot: &Shot) -> impl Iterator<Item = Range<usize>> {
+    let (nt, every) = (shot.nt, shot.snapshot_every);
+    let mut begin = 0;
+    std::iter::from_fn(move || {
+        let mut end = (begin / LEG + 1) * LEG;
+        if let Some(every) = every {
+            end = end.min(begin.next_multiple_of(every) + 1);
+        }
+        let steps = begin..end.min(nt);
+        begin = steps.end;
+        (!steps.is_empty()).then_some(steps)
+    })
+}
+
+/// An empty record.
+fn gather(layout: &Layout, shot: &Shot) -> Result<Gather> {
+    let (traces, samples) = (shot.receivers.count(layout.inner), shot.samples());
+    let (values, bytes) = (traces.saturating_mul(samples), Record::gather_bytes(layout, shot));
+    if !has_room(bytes) {
+        return Err(no_memory("the record of a shot", bytes));
+    }
+    let mut data = reserved(values, "the record of a shot")?;
+    data.resize(values, 0.0);
+    Ok(Gather { traces, samples, data })
+}
+
+/// A shot on a card.
+struct Card<'a> {
+    stream: &'a Stream,
+    params: kernel::Params,
+    velocity: Function,
+    pressure: Function,
+    source: Function,
+    record: Function,
+    snapshot: Function,
+    peak: Function,
+    terms: Block<kernel::Term>,
+    receivers: Block<i64>,
+    /// `[sample of the leg][trace]`.
+    samples: Block<f32>,
+    /// The user's cells, if there are snapshots.
+    picture: Option<Block<f32>>,
+    largest: Block<u32>,
+    /// Where `params` point to.
+    _fields: [Block<f32>; 7],
+}
+
+impl<'a> Card<'a> {
+    fn new(c: &Coefficients, medium: &Medium, shot: &Shot, stream: &'a Stream) -> Result<Self> {
+        let tables = &medium.tables;
+        let field = || stream.zeroed::<f32>(tables.field_len(), "a field of a shot");
+        let part = |len| stream.zeroed::<f32>(len, "the absorbing layer of a shot");
+        let [x, y, z] = tables.part_lens();
+        let fields = [field()?, field()?, field()?, field()?, part(x)?, part(y)?, part(z)?];
+        let receivers = tables.receivers(&shot.receivers);
+        let picture = match shot.snapshot_every {
+            Some(_) => Some(stream.alloc(tables.layout.inner.iter().product(), "a snapshot of a shot")?),
+            None => None,
+        };
+        let function = |name| stream.function(KERNELS, name);
+        let pressure = function("acoustic1_pressure")?;
+        let [p, u, v, w, x, y, z] = fields.each_ref().map(Block::address);
+        let at = Addresses {
+            p,
+            velocity: [u, v, w],
+            part: [x, y, z],
+            b: medium.b.address(),
+            kappa: medium.kappa.address(),
+            profiles: medium.profiles.address(),
+        };
+        let planes = tables.planes(pressure.blocks_at_once(THREADS)? as usize);
+        Ok(Card {
+            stream,
+            params: tables.params(&at, planes),
+            velocity: function("acoustic1_velocity")?,
+            pressure,
+            source: function("acoustic1_source")?,
+            record: function("acoustic1_record")?,
+            snapshot: function("acoustic1_snapshot")?,
+            peak: function("acoustic1_peak")?,
+            terms: stream.uploaded(&tables.source(c, shot.source), "the source of a shot")?,
+            samples: stream.alloc(rows(shot) * receivers.len(), "the record of a shot")?,
+            receivers: stream.uploaded(&receivers, "the receivers of a shot")?,
+            picture,
+            largest: stream.alloc(1, "the probe of a shot")?,
+            _fields: fields,
+        })
+    }
+
+    fn launch(&self, function: &Function, launch: Launch, more: impl FnOnce(Params) -> Params) -> Result<()> {
+        self.stream.launch(function, launch.grid, launch.block, more(Params::new().with(self.params)))
+    }
+
+    /// Puts some steps on the queue.
+    fn leg(&self, shot: &Shot, steps: Range<usize>) -> Result<Left> {
+        let traces = self.receivers.len();
+        let (terms, receivers) = (self.terms.len() as i32, traces as i32);
+        let mut rows = 0;
+        for step in steps.clone() {
+            self.launch(&self.velocity, kernel::velocity(&self.params), |all| all)?;
+            if let Some(sample) = shot.wavelet.samples.get(step) {
+                let value = shot.amplitude * sample;
+                let launch = kernel::source(self.terms.len());
+                let at = self.terms.address();
+                self.launch(&self.source, launch, |all| all.with(at).with(terms).with(value))?;
+            }
+            self.launch(&self.pressure, kernel::pressure(&self.params), |all| all)?;
+            if traces > 0 && step.is_multiple_of(shot.record_every) {
+                let (at, to) =
+                    (self.receivers.address(), self.samples.address() + (4 * rows * traces) as u64);
+                let launch = kernel::record(traces);
+                self.launch(&self.record, launch, |all| all.with(at).with(receivers).with(to))?;
+                rows += 1;
+            }
+        }
+        let last = steps.end - 1;
+        let samples = match rows {
+            0 => None,
+            rows => Some(self.stream.download(&self.samples, 0..rows * traces)?),
+        };
+        let picture = match (&self.picture, shot.snapshot_every) {
+            (Some(picture), Some(every)) if last.is_multiple_of(every) => {
+                let to = picture.address();
+                self.launch(&self.snapshot, kernel::snapshot(&self.params), |all| all.with(to))?;
+                Some(self.stream.download(picture, 0..picture.len())?)
+            }
+            _ => None,
+        };
+        let largest = if steps.end == shot.nt || steps.end.is_multiple_of(PROBE) {
+            self.stream.zero(&self.largest)?;
+            let to = self.largest.address();
+            self.launch(&self.peak, kernel::peak(&self.params), |all| all.with(to))?;
+            Some(self.stream.download(&self.largest, 0..1)?)
+        } else {
+            None
+        };
+        Ok(Left { done: self.stream.record()?, steps, samples, picture, largest })
+    }
+}
+
+/// What a leg leaves to the host, on its way.
+struct Left {
+    steps: Range<usize>,
+    done: Event,
+    samples: Option<Download<f32>>,
+    picture: Option<Download<f32>>,
+    largest: Option<Download<u32>>,
+}
+
+impl Left {
+    fn take_in(self, shot: &Shot, gather: &mut Gather, control: &dyn Control) -> Result<()> {
+        self.done.wait()?;
+        let last = self.steps.end - 1;
+        if let Some(samples) = self.samples {
+            let samples = samples.wait()?;
+            let first = self.steps.start.div_ceil(shot.record_every);
+            let rows = samples.len() / gather.traces;
+            for (trace, to) in gather.data.chunks_exact_mut(gather.samples).enumerate() {
+                for (row, to) in to[first..first + rows].iter_mut().enumerate() {
+                    *to = samples[row * gather.traces + trace];
+                }
+            }
+        }
+        if let Some(largest) = self.largest
+            && largest.wait()?[0] >= f32::INFINITY.to_bits()
+        {
+            return Err(unstable(last));
+        }
+        for step in self.steps.start..last {
+            control.step(step, shot.nt)?;
+        }
+        if let Some(picture) = self.picture {
+            control.snapshot(last, &picture.wait()?)?;
+        }
+        control.step(last, shot.nt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::survey::Receivers;
+    use crate::fd::wavelet::Wavelet;
+
+    #[test]
+    fn legs_cover_all_steps_once_and_end_where_something_is_due() {
+        for (nt, every) in [(1, None), (16, None), (75, None), (64, Some(1)), (100, Some(7)), (50, Some(33))]
+        {
+            let shot = Shot {
+                source: [0; 3],
+                wavelet: Wavelet { samples: vec![1.0] },
+                amplitude: 1.0,
+                nt,
+                receivers: Receivers::List(Vec::new()),
+                record_every: 1,
+                snapshot_every: every,
+                mute: None,
+            };
+            let mut next = 0;
+            for steps in legs(&shot) {
+                assert_eq!(steps.start, next);
+                next = steps.end;
+                for step in steps.clone() {
+                    let due = every.is_some_and(|every| step % every == 0) || (step + 1) % LEG == 0;
+                    assert!(!due || step + 1 == steps.end, "{step} is inside {steps:?}");
+                }
+            }
+            assert_eq!(next, nt);
+        }
+    }
+}
