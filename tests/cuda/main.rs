@@ -5,6 +5,7 @@ mod cards;
 mod discovery;
 mod failures;
 mod shots;
+mod storms;
 #[path = "../support/mod.rs"]
 #[allow(dead_code)]
 mod support;
@@ -111,6 +112,8 @@ fn cases() -> Vec<Case> {
         case!(shots::shots_have_the_bits_of_the_cpu, ONE),
         case!(shots::numbers_that_are_none_are_found, ONE),
         case!(shots::the_old_cases_on_four_cards, FOUR),
+        case!(storms::one_night, THREE),
+        case!(storms::two_hundred_nights, THREE),
     ]
 }
 

@@ -2,7 +2,7 @@
 //! last, whatever schedulers they belong to.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 
 use cudarc::driver::sys::CUdevice;
 
@@ -23,8 +23,9 @@ pub struct Card {
     multiprocessors: u32,
     listed: bool,
     context: Mutex<Weak<Context>>,
-    /// Held by who makes a context, which may take a while.
-    making: Mutex<()>,
+    /// Whether a context is retained. Held by who makes or releases one, which may take a while.
+    pub(super) retained: Mutex<bool>,
+    pub(super) released: Condvar,
 }
 
 impl Card {
@@ -36,8 +37,9 @@ impl Card {
         cards
             .entry(info.ordinal)
             .or_insert_with(|| {
-                let (context, making) = (Mutex::default(), Mutex::default());
-                Arc::new(Card { driver, device, info, multiprocessors, listed, context, making })
+                let (context, retained) = (Mutex::default(), Mutex::new(false));
+                let released = Condvar::new();
+                Arc::new(Card { driver, device, info, multiprocessors, listed, context, retained, released })
             })
             .clone()
     }
@@ -70,17 +72,29 @@ impl Card {
     /// The context, retained if nobody has it. One that is of no use any more is given up first,
     /// when all have left it.
     pub(super) fn context(self: &Arc<Self>) -> Result<Arc<Context>> {
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        let there = self.lock().upgrade();
-        if let Some(context) = there {
-            if !context.is_stale() {
-                return Ok(context);
+        // Declared before the lock, and so dropped after it: it may be the last to hold a context.
+        let mut there;
+        let mut retained = self.retained.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            there = self.lock().upgrade();
+            match &there {
+                Some(context) if !context.is_stale() => return Ok(context.clone()),
+                Some(context) => {
+                    context.bury()?;
+                    *retained = false;
+                }
+                // Nobody has it any more, and it is about to be released.
+                None if *retained => {
+                    retained = self.released.wait(retained).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+                None => {}
             }
-            context.bury()?;
+            let context = Context::retain(self)?;
+            *retained = true;
+            *self.lock() = Arc::downgrade(&context);
+            return Ok(context);
         }
-        let context = Context::retain(self)?;
-        *self.lock() = Arc::downgrade(&context);
-        Ok(context)
     }
 
     /// The context that there is gets no more queues.

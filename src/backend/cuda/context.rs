@@ -194,7 +194,7 @@ impl Context {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends a stale context for good, once all have left it.
+    /// Ends a stale context for good, once all have left it. Called under the lock of its card's `retained`.
     pub(super) fn bury(&self) -> Result<()> {
         let inside = self.inside();
         let waited = self.left.wait_timeout_while(inside, LEAVING, |inside| *inside > 0);
@@ -272,6 +272,8 @@ impl Drop for Context {
         if self.forks != forks() {
             return self.pool().leak();
         }
+        let card = self.card.clone();
+        let mut retained = card.retained.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.poisoned.load(Ordering::SeqCst) {
             let _ = self.within(|driver| {
                 self.empty(driver);
@@ -290,5 +292,7 @@ impl Drop for Context {
                 false => self.pool().leak(),
             }
         }
+        *retained = false;
+        card.released.notify_all();
     }
 }
