@@ -172,7 +172,19 @@ pub fn two_schedulers_on_a_card() {
 
 /// The code says so, and the driver does not.
 pub fn a_context_that_the_task_calls_poisoned() {
-    let scheduler = scheduler("cuda", 1).unwrap();
+    let scheduler = scheduler("cuda", 2).unwrap();
+    // Both slots have a queue, one of which is idle then.
+    let door = Arc::new(Barrier::new(2));
+    let both = [0, 1].map(|_| {
+        let door = door.clone();
+        let code = task(move |stream| {
+            door.wait();
+            filled(stream, 1.0)
+        });
+        scheduler.submit(code).unwrap()
+    });
+    both.into_iter().for_each(|id| assert!(wait(&scheduler, id).is_ok()));
+    assert_eq!((told(0, "contexts_made"), told(0, "streams")), (1, 2));
     let said = AtomicU32::new(0);
     let code = task(move |stream| {
         filled(stream, 1.0)?;

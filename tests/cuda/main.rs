@@ -80,6 +80,7 @@ fn cases() -> Vec<Case> {
         case!(work::memory_stays_with_its_slot_until_the_work_is_done, ONE),
         case!(work::a_task_ends_when_its_work_has, ONE),
         case!(work::mistakes_are_told, ONE),
+        case!(work::a_child_finds_no_cards, ONE),
         case!(callbacks::a_callback_has_context_stream_and_memory, ONE),
         case!(callbacks::on_a_processor_it_is_memory_of_the_host, ""),
         case!(callbacks::what_is_kept_is_in_no_callbacks_way, "dev=mem:64M,ctx:8M"),

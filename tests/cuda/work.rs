@@ -173,3 +173,25 @@ pub fn mistakes_are_told() {
     });
     run(&scheduler, code).unwrap();
 }
+
+/// A driver does not survive a fork: the child finds no cards, is told why, and ends without harm.
+pub fn a_child_finds_no_cards() {
+    let scheduler = scheduler("cuda", 2).unwrap();
+    run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
+    // SAFETY: the workers sleep and hold no lock that the child needs.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let forked = matches!(scheduler.submit(task(|_| Ok(()))), Err(gpusched::Error::Forked));
+        let (cards, notes) = found();
+        let told = cards.is_empty() && notes.contains("does not survive a fork");
+        // SAFETY: ends the child at once, as the parent's test goes on elsewhere.
+        unsafe { libc::_exit(if forked && told { 0 } else { 1 }) };
+    }
+    let mut status = -1;
+    // SAFETY: the child of just now.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0);
+    run(&scheduler, task(|stream| filled(stream, 2.0))).unwrap();
+    drop(scheduler);
+    assert_nothing_is_left();
+}
