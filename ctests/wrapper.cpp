@@ -26,6 +26,16 @@ void results() {
   check(s.submit([p = std::move(moved)] { return *p; }).get() == 7, "a callable that can only be moved");
 #endif
   check(s.submit([](const gpusched::exec &e) { return e.cpu_threads(); }).get() >= 1, "one that takes an exec");
+  auto fills = [](const gpusched::exec &e) { return *static_cast<char *>(std::memset(e.memory(1000), 7, 1000)); };
+  check(s.submit(fills).get() == 7, "memory for a task");
+  auto greedy = [](const gpusched::exec &e) {
+    try {
+      return e.memory(std::uint64_t(1) << 60) == nullptr;
+    } catch (const std::bad_alloc &) {
+      return true;
+    }
+  };
+  check(s.submit(greedy).get(), "memory that is not there");
   check(s.submit([] { return std::string("text"); }).get() == "text", "a result that owns memory");
   check(s.submit([] { return std::unique_ptr<int>(new int(3)); }).get() != nullptr, "one that can only be moved");
   s.submit([] {}).get();

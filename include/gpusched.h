@@ -732,6 +732,18 @@ sched_status_t sched_exec_report(const struct sched_exec_t *exec, double fractio
 // Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 sched_status_t sched_exec_commit(const struct sched_exec_t *exec);
 
+// Puts memory of the task's device into `*memory`: `bytes` of it, aligned to 64 bytes at least, with
+// undefined contents. On a card that is memory of the card, on a processor memory of the host. It is the code's until
+// that returns, and then kept for the next that asks for as much; work that uses it has to be on the stream of
+// `exec`, or be done by then. What is asked for should be in the `device_bytes` of the task. `exec` is what the
+// task's code was given; to be called on the thread on which that was called.
+//
+// Errors: SCHED_E_MEMORY where the device does not have it: the code should return that, to be tried again as
+// said at sched_run_fn. SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_DEVICE, SCHED_E_DRIVER.
+sched_status_t sched_exec_memory(const struct sched_exec_t *exec,
+                                 uint64_t bytes,
+                                 void **memory);
+
 // Hands a task to a scheduler and returns at once. `*id` may be NULL if the task is detached.
 // Refused, with the numbers, if no device could ever run it.
 //
@@ -760,7 +772,9 @@ sched_status_t sched_submit_many(struct sched_t *s,
 //
 // Errors besides: SCHED_E_STALE; SCHED_E_ARGUMENT for a task that is detached; SCHED_E_DEADLOCK for a
 // wait inside a task that could never end.
-sched_status_t sched_wait(struct sched_t *s, sched_task_t id, int64_t timeout_ns);
+sched_status_t sched_wait(struct sched_t *s,
+                          sched_task_t id,
+                          int64_t timeout_ns);
 
 // Waits until every task submitted so far has ended, well or not: 0, or SCHED_PENDING when the time
 // was up first. Outcomes stay to be asked for.
@@ -802,7 +816,8 @@ sched_status_t sched_cancel(struct sched_t *s, sched_task_t id);
 // Outcomes that nobody releases are kept as long as the scheduler.
 //
 // Errors: SCHED_E_STALE.
-sched_status_t sched_release(struct sched_t *s, sched_task_t id);
+sched_status_t sched_release(struct sched_t *s,
+                             sched_task_t id);
 
 // Fills in what is known of a task.
 //

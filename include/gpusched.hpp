@@ -160,6 +160,16 @@ class exec {
   void report(double fraction) const { checked(sched_exec_report(native_, fraction)); }
   /* Called before results are put where others see them; throws `cancelled` if this attempt does not count. */
   void commit() const { checked(sched_exec_commit(native_)); }
+  /* Memory of the device, undefined, until the code returns: the card's own on a card, where what works on it belongs
+   * on stream(); the host's on a processor. std::bad_alloc where the device has not got it: if that leaves the code,
+   * the task is tried again, alone on the device and then elsewhere. */
+  void *memory(std::uint64_t bytes) const {
+    void *there = nullptr;
+    const sched_status_t status = sched_exec_memory(native_, bytes, &there);
+    if (status == SCHED_E_MEMORY) throw std::bad_alloc();
+    checked(status);
+    return there;
+  }
 
  private:
   const sched_exec_t *native_;
@@ -199,7 +209,7 @@ class outcome_base {
     std::lock_guard<std::mutex> held(lock_);
     exception_ = std::move(what);
   }
-  /* A piece found no memory, which may be mended. */
+  /* The code found no memory, which may be mended. */
   void lack(std::exception_ptr what) noexcept {
     std::lock_guard<std::mutex> held(lock_);
     lack_ = std::move(what);
@@ -265,7 +275,10 @@ struct box {
       throw;
     }
 #endif
-    catch (...) {
+    catch (const std::bad_alloc &) {
+      self->result->lack(std::current_exception());
+      return SCHED_E_MEMORY;
+    } catch (...) {
       self->result->fail(std::current_exception());
       return 1;
     }

@@ -12,12 +12,13 @@ use c::{compiler, root, scratch, there};
 use gpusched::ffi::*;
 
 /// In the order in which a reader meets them.
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "status",
     "logging",
     "scheduler",
     "device",
     "task_run",
+    "leased",
     "task",
     "range",
     "seeing",
@@ -211,7 +212,7 @@ fn every_status_has_its_name_and_every_name_its_status() {
 }
 
 /// That each variant of `Error` has a status is for the compiler to see; here: that it is its own,
-/// but for those that tell of memory, and of some elements of a range.
+/// but for those that tell of memory, of threads, and of some elements of a range.
 #[test]
 fn errors_and_statuses_are_in_step() {
     let source = std::fs::read_to_string(root().join("src/error.rs")).expect("src/error.rs");
@@ -223,8 +224,8 @@ fn errors_and_statuses_are_in_step() {
         .count();
     let errors = statuses(&generate()).iter().filter(|(_, number)| *number < 0).count();
     assert_eq!(
-        variants - 3,
+        variants - 4,
         errors,
-        "all variants but NoHostMemory, Elements and Cancelled have a status of their own"
+        "all variants but NoHostMemory, NoThread, Elements and Cancelled have a status of their own"
     );
 }

@@ -26,7 +26,7 @@ module gpusched
 
   public :: scheduler, fd_model, fd_shot, task_options
   public :: gpusched_version, status_name, exec_cancelled, exec_report, exec_commit, &
-    wavelet_samples
+    exec_memory, wavelet_samples
   ! What callbacks and the procedures below speak of, from the C ABI.
   public :: sched_exec_t, sched_stats_t, sched_progress_t, sched_task_info_t, sched_fd_shot_size_t
   public :: sched_run_fn, sched_drop_fn, sched_range_fn, sched_progress_fn, map_fn
@@ -669,6 +669,21 @@ contains
   logical function exec_commit(exec)
     type(sched_exec_t), intent(in), target :: exec
     exec_commit = sched_exec_commit(c_loc(exec)) == SCHED_OK
+  end function
+
+  !> Memory of the task's device, `bytes` of it, until the callback returns: of the card's on a card, which only
+  !> work on exec%stream may touch; of the host's on a processor. c_null_ptr where there is not as much (`stat` tells
+  !> why): the callback then returns `stat`, and is tried again.
+  type(c_ptr) function exec_memory(exec, bytes, stat)
+    type(sched_exec_t), intent(in), target :: exec
+    integer(i8), intent(in) :: bytes
+    integer(c_int32_t), intent(out), optional :: stat
+    integer(c_int32_t) :: status
+    type(c_ptr), target :: memory
+    memory = c_null_ptr
+    status = sched_exec_memory(c_loc(exec), bytes, c_loc(memory))
+    exec_memory = memory
+    if (present(stat)) stat = status
   end function
 
   ! --- words ---

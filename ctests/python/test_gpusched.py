@@ -1,6 +1,7 @@
 """The Python package over the real library."""
 
 import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -167,6 +168,18 @@ class Callables(unittest.TestCase):
         tasks = [self.scheduler.submit(lambda exec, i=i: i * i) for i in range(50)]
         self.assertEqual([task.wait() for task in tasks], [i * i for i in range(50)])
         self.assertEqual(tasks[0].state, "done")
+
+    def test_memory_of_the_device(self) -> None:
+        def fill(exec: gpusched.Exec) -> int:
+            memory = np.frombuffer((ctypes.c_float * 1000).from_address(exec.memory(4000)), dtype=np.float32)
+            memory[:] = 2.0
+            with self.assertRaisesRegex(MemoryError, "bytes"):
+                exec.memory(1 << 60)
+            with self.assertRaisesRegex(gpusched.GpuschedError, "1 or more"):
+                exec.memory(0)
+            return int(memory.sum())
+
+        self.assertEqual(self.scheduler.submit(fill).wait(), 2000)
 
     def test_an_exception_comes_back_as_itself(self) -> None:
         raised = KeyError("velocity")

@@ -526,6 +526,14 @@ class Functions:
         )
         # sched_status_t sched_exec_commit(const sched_exec_t *exec);
         self.sched_exec_commit = _bind(library, "sched_exec_commit", c_int32, POINTER(sched_exec_t))
+        # sched_status_t sched_exec_memory(const sched_exec_t *exec, uint64_t bytes, void **memory);
+        self.sched_exec_memory = _bind(
+            library, "sched_exec_memory",
+            c_int32,
+            POINTER(sched_exec_t),
+            c_uint64,
+            POINTER(c_void_p),
+        )
         # sched_status_t sched_submit(sched_t *s, const sched_task_desc_t *desc, sched_task_t *id);
         self.sched_submit = _bind(
             library, "sched_submit",

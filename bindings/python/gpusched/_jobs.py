@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from ctypes import c_uint64
+from ctypes import byref, c_uint64, c_void_p
 from typing import Any, Callable, Mapping
 
 from . import _abi
@@ -34,6 +34,7 @@ class Exec:
         self.task: int = raw.contents.task
         self.device: int = raw.contents.device
         self.backend: int = raw.contents.backend
+        self.ordinal: int = raw.contents.ordinal
         self.slot: int = raw.contents.slot
         self.attempt: int = raw.contents.attempt
         self.cpu_threads: int = raw.contents.cpu_threads
@@ -49,6 +50,19 @@ class Exec:
     def report(self, done: float) -> None:
         """Tells how much of the task is done, from 0 to 1."""
         check(lib.sched_exec_report(self._raw, done))
+
+    def memory(self, size: int) -> int:
+        """The address of `size` bytes of the device's memory, undefined, for use until the callable returns: of the
+        card's own on a card, where work on them belongs on `stream`; of the host's on a processor. To be asked for
+        on the callable's own thread, and best told before as `device_bytes`. MemoryError where the device has
+        not got it; if it leaves the callable, the task is tried again, alone on the device and then elsewhere."""
+        address = c_void_p()
+        status = lib.sched_exec_memory(self._raw, size, byref(address))
+        if status == _abi.SCHED_E_MEMORY:
+            raise MemoryError(lib.sched_last_error().decode(errors="replace"))
+        check(status)
+        assert address.value is not None
+        return address.value
 
     def commit(self) -> None:
         """Before a result is put where others see it: from here on the task can't be cancelled, and no other

@@ -1,0 +1,139 @@
+/* A task with a CUDA kernel of one's own: squares, on whichever card is free. Built without a CUDA toolkit:
+ * the kernel is a text of PTX, and the driver's functions are looked up in its library. */
+#include <dlfcn.h>
+#include <gpusched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TASKS = 8, COUNT = 500, THREADS = 128, NOT_HERE = 77 };
+
+/* From nvcc -ptx, or by hand as here. For PTX of this version and target any driver from 470 on will do. */
+static const char square[] = ".version 6.0\n.target sm_35\n.address_size 64\n"
+                             ".visible .entry square(.param .u64 values, .param .u32 count)\n"
+                             "{\n"
+                             ".reg .pred %p; .reg .f32 %f; .reg .b32 %r<5>; .reg .b64 %at, %offset;\n"
+                             "ld.param.u64 %at, [values];\n"
+                             "ld.param.u32 %r1, [count];\n"
+                             "mov.u32 %r2, %ctaid.x;\n"
+                             "mov.u32 %r3, %ntid.x;\n"
+                             "mov.u32 %r4, %tid.x;\n"
+                             "mad.lo.s32 %r2, %r2, %r3, %r4;\n"
+                             "setp.ge.s32 %p, %r2, %r1;\n"
+                             "@%p bra done;\n"
+                             "cvta.to.global.u64 %at, %at;\n"
+                             "mul.wide.s32 %offset, %r2, 4;\n"
+                             "add.s64 %at, %at, %offset;\n"
+                             "ld.global.f32 %f, [%at];\n"
+                             "mul.rn.f32 %f, %f, %f;\n"
+                             "st.global.f32 [%at], %f;\n"
+                             "done:\n"
+                             "ret;\n"
+                             "}\n";
+
+/* As in cuda.h. */
+typedef unsigned long long address_t;
+static struct {
+    int (*load)(void **module, const void *text);
+    int (*unload)(void *module);
+    int (*find)(void **function, void *module, const char *name);
+    int (*upload)(address_t to, const void *from, size_t bytes, void *stream);
+    int (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                  unsigned shared, void *stream, void **arguments, void **more);
+    int (*download)(void *to, address_t from, size_t bytes, void *stream);
+    int (*wait)(void *stream);
+} cu;
+
+static int look_up(void) {
+    const struct {
+        const char *name;
+        void *place;
+    } wanted[] = {{"cuModuleLoadData", &cu.load},        {"cuModuleUnload", &cu.unload},
+                  {"cuModuleGetFunction", &cu.find},     {"cuMemcpyHtoDAsync_v2", &cu.upload},
+                  {"cuLaunchKernel", &cu.launch},        {"cuMemcpyDtoHAsync_v2", &cu.download},
+                  {"cuStreamSynchronize", &cu.wait}};
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!library) return 0;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        void *found = dlsym(library, wanted[i].name);
+        if (!found) return 0;
+        memcpy(wanted[i].place, &found, sizeof found);
+    }
+    return 1;
+}
+
+/* What the scheduler does about a failed call: look at sched_run_fn in the header. */
+static int32_t told(int status) {
+    switch (status) {
+    case 0: return SCHED_OK;
+    case 2: return SCHED_E_MEMORY;      /* CUDA_ERROR_OUT_OF_MEMORY */
+    case 701: return SCHED_E_RESOURCES; /* CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES */
+    case 700: case 702: case 716: case 719: return SCHED_E_DEVICE; /* the context is of no use any more */
+    default: return status;
+    }
+}
+
+/* The context is current on this thread, and the stream and the memory are ours until we return. */
+static int32_t squares(const sched_exec_t *exec, void *user) {
+    float *values = user;
+    void *memory, *module, *function;
+    sched_status_t asked = sched_exec_memory(exec, COUNT * sizeof *values, &memory);
+    if (asked != SCHED_OK) return asked;
+    address_t address = (address_t)(uintptr_t)memory;
+    int count = COUNT;
+    void *arguments[] = {&address, &count};
+
+    /* Belongs to the context. A program with many short tasks would load it once a device. */
+    int status = cu.load(&module, square);
+    if (status) return told(status);
+    status = cu.find(&function, module, "square");
+    if (!status) status = cu.upload(address, values, COUNT * sizeof *values, exec->stream);
+    if (!status)
+        status = cu.launch(function, (COUNT + THREADS - 1) / THREADS, 1, 1, THREADS, 1, 1, 0, exec->stream, arguments,
+                           NULL);
+    float squared[COUNT];
+    if (!status) status = cu.download(squared, address, sizeof squared, exec->stream);
+    int finished = cu.wait(exec->stream);
+    if (!status) status = finished;
+    cu.unload(module);
+    /* Only now, so that another attempt would find them as they were. */
+    if (!status) memcpy(values, squared, sizeof squared);
+    return told(status);
+}
+
+static void check(sched_status_t status) {
+    if (status == SCHED_OK) return;
+    fprintf(stderr, "%s: %s\n", sched_status_name(status), sched_last_error());
+    exit(1);
+}
+
+int main(void) {
+    sched_t *scheduler = NULL;
+    sched_config_t config = {.size = sizeof config, .devices = "cuda"};
+    sched_status_t status = sched_create(&config, &scheduler);
+    if (status == SCHED_E_NO_DEVICE) {
+        printf("left out: %s\n", sched_last_error());
+        return NOT_HERE;
+    }
+    check(status);
+    if (!look_up()) return fprintf(stderr, "the driver's library lacks a function\n"), 1;
+
+    static float values[TASKS][COUNT];
+    for (int i = 0; i < TASKS; i++) {
+        for (int k = 0; k < COUNT; k++) values[i][k] = (float)(i * COUNT + k);
+        sched_task_desc_t task = {.size = sizeof task, .run = squares, .user = values[i], .label = "squares",
+                                  .device_bytes = sizeof values[i]};
+        sched_task_t id;
+        check(sched_submit(scheduler, &task, &id));
+    }
+    check(sched_wait_all(scheduler, SCHED_FOREVER));
+    sched_stats_t stats = {.size = sizeof stats};
+    check(sched_stats(scheduler, &stats));
+
+    double sum = 0;
+    for (int i = 0; i < TASKS; i++)
+        for (int k = 0; k < COUNT; k++) sum += values[i][k];
+    printf("sum of squares: %.0f\n", sum);
+    check(sched_destroy(scheduler));
+    return stats.done == TASKS && sum == 21325334000.0 ? 0 : 1;
+}

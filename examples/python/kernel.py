@@ -1,0 +1,59 @@
+"""A task with a CUDA kernel of one's own, through CuPy: squares, on whichever card is free."""
+
+import sys
+
+import gpusched
+
+NOT_HERE = 77
+TASKS, COUNT, THREADS = 8, 500, 128
+
+try:
+    import cupy
+    import numpy as np
+except ImportError as missing:
+    print(f"left out: {missing.name} is not installed; for a driver of CUDA 12: pip install cupy-cuda12x numpy")
+    sys.exit(NOT_HERE)
+
+square = cupy.RawKernel(
+    """
+    extern "C" __global__ void square(float *values, int count)
+    {
+        const int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < count)
+            values[i] *= values[i];
+    }
+    """,
+    "square",
+)
+
+
+def squares(exec: gpusched.Exec, first: int) -> "np.ndarray":
+    # The context is current on this thread; stream and memory are ours until we return, so `exec` has to own them.
+    assert exec.stream is not None
+    size = 4 * COUNT
+    with cupy.cuda.Device(exec.ordinal), cupy.cuda.ExternalStream(exec.stream) as stream:
+        memory = cupy.cuda.UnownedMemory(exec.memory(size), size, owner=exec, device_id=exec.ordinal)
+        values = cupy.ndarray((COUNT,), dtype=np.float32, memptr=cupy.cuda.MemoryPointer(memory, 0))
+        values.set(np.arange(first, first + COUNT, dtype=np.float32), stream=stream)
+        square(((COUNT + THREADS - 1) // THREADS,), (THREADS,), (values, np.int32(COUNT)))
+        return values.get(stream=stream)
+
+
+try:
+    scheduler = gpusched.Scheduler(devices="cuda")
+except gpusched.GpuschedError as error:
+    if error.name != "SCHED_E_NO_DEVICE":
+        raise
+    print(f"left out: {error}")
+    sys.exit(NOT_HERE)
+
+with scheduler:
+    tasks = [
+        scheduler.submit(lambda exec, i=i: squares(exec, i * COUNT), label="squares", device_bytes=4 * COUNT)
+        for i in range(TASKS)
+    ]
+    total = sum(float(task.wait().sum(dtype=np.float64)) for task in tasks)
+
+print(f"sum of squares: {total:.0f}")
+if total != 21325334000.0:
+    sys.exit("not the sum of squares")
