@@ -35,7 +35,7 @@ pub struct Measured {
     pub mcells_per_s: f64,
     /// Millions of the user's cells times steps a second.
     pub interior_mcells_per_s: f64,
-    /// All that is allocated for model, coefficients and fields, a padded cell.
+    /// All that is allocated on the device for model, coefficients and fields, a padded cell.
     pub bytes_per_cell_resident: f64,
     /// 10⁹ bytes a second, read and written ones both counted, of a copy by the same threads.
     pub copy_gb_per_s: f64,
@@ -78,7 +78,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
     }
     bandwidth = copy.bytes_per_second()?.max(bandwidth);
     let rate = |cells: usize| cells as f64 * case.nt as f64 / seconds / 1e6;
-    let bytes = model.bytes() + plan.coefficient_bytes() + plan.field_bytes();
+    let bytes = plan.resident_bytes(lane, &shot);
     Ok(Measured {
         seconds,
         mcells_per_s: rate(plan.padded_cells()),

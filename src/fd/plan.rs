@@ -89,9 +89,12 @@ impl Plan {
         Fields::bytes(self.layout())
     }
 
-    /// Bytes that all shots share.
-    pub fn coefficient_bytes(&self) -> u64 {
-        self.coefficients.bytes()
+    /// Bytes on the device of model, coefficients and fields while a shot without snapshots runs there.
+    pub fn resident_bytes(&self, lane: Lane<'_>, shot: &Shot) -> u64 {
+        match lane {
+            Lane::Cpu(_) => self.model.bytes() + self.coefficients.bytes() + self.field_bytes(),
+            Lane::Cuda(_) => acoustic1::card::bytes(&self.coefficients, shot),
+        }
     }
 
     /// Refuses a shot that does not fit this plan's grid, naming what does not.

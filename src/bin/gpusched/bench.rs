@@ -1,9 +1,10 @@
 //! `gpusched bench fd`: one line with what was measured.
 
-use gpusched::backend::Backend;
-use gpusched::backend::cpu::CpuBackend;
+use std::sync::{Arc, OnceLock};
+
 use gpusched::fd::bench::{self, Case};
 use gpusched::fd::plan::Options;
+use gpusched::sched::{Exec, Scheduler, Task};
 use gpusched::{Error, Result};
 use serde_json::json;
 
@@ -14,21 +15,28 @@ use crate::say::say;
 const REPEATS: usize = 3;
 
 pub fn fd(equation: Equation, n: [usize; 3], nt: usize, device: &str, as_json: bool) -> Result<bool> {
-    if !matches!(device, "cpu" | "cpu:0") {
-        return Err(Error::NoDevice {
-            what: "the benchmark".into(),
-            why: format!("there is no {device} here; `gpusched devices` lists what there is"),
-        });
-    }
-    let backend = CpuBackend::new(None);
-    let queue = backend.open(0, 0, 1)?;
-    queue.enter()?;
     let pml = Options::default().pml;
-    let measured = bench::run(queue.lane(), &Case { n, pml, nt, repeats: REPEATS })?;
-    let name = backend.devices()?.into_iter().next().map(|device| device.name);
+    let mut builder = Scheduler::builder();
+    builder.devices = Some(device.into());
+    builder.slots = Some(1);
+    let scheduler = builder.build()?;
+    let [info] = scheduler.devices() else {
+        let there = scheduler.devices().len();
+        return Err(Error::argument("--device", format!("'{device}', which is {there} devices"), "one device"));
+    };
+    let case = Case { n, pml, nt, repeats: REPEATS };
+    let place = Arc::new(OnceLock::new());
+    let to = place.clone();
+    let id = scheduler.submit(Task::new(move |exec: &Exec<'_>| {
+        let _ = to.set(bench::run(exec.lane, &case)?);
+        Ok(())
+    }))?;
+    scheduler.wait(id, None)?;
+    let Some(measured) = place.get() else { return Ok(false) };
+    let (label, name) = (info.label(), &info.name);
     if as_json {
         let line = json!({
-            "device": "cpu:0",
+            "device": label,
             "name": name,
             "equation": equation.name(),
             "n": n,
@@ -45,7 +53,7 @@ pub fn fd(equation: Equation, n: [usize; 3], nt: usize, device: &str, as_json: b
     }
     let [nx, ny, nz] = n;
     say!(
-        "{} on cpu:0, {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps: \
+        "{} on {label} ({name}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps: \
          {:.3} s, {:.1} Mcells/s ({:.1} without the layer), {:.1} bytes a cell; copy {:.2} GB/s",
         equation.name(),
         measured.seconds,
