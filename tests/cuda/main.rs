@@ -4,6 +4,7 @@ mod callbacks;
 mod cards;
 mod discovery;
 mod failures;
+mod scripts;
 mod shots;
 mod storms;
 #[path = "../support/mod.rs"]
@@ -112,6 +113,8 @@ fn cases() -> Vec<Case> {
         ),
         case!(shots::shots_have_the_bits_of_the_cpu, ONE),
         case!(shots::numbers_that_are_none_are_found, ONE),
+        case!(scripts::one_script, TWO),
+        case!(scripts::nothing_is_lost_whatever_fails, ONE),
         case!(shots::the_old_cases_on_four_cards, FOUR),
         case!(storms::one_night, THREE),
         case!(storms::two_hundred_nights, THREE),

@@ -22,7 +22,11 @@ pub fn fd(equation: Equation, n: [usize; 3], nt: usize, device: &str, as_json: b
     let scheduler = builder.build()?;
     let [info] = scheduler.devices() else {
         let there = scheduler.devices().len();
-        return Err(Error::argument("--device", format!("'{device}', which is {there} devices"), "one device"));
+        return Err(Error::argument(
+            "--device",
+            format!("'{device}', which is {there} devices"),
+            "one device",
+        ));
     };
     let case = Case { n, pml, nt, repeats: REPEATS };
     let place = Arc::new(OnceLock::new());

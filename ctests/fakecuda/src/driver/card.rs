@@ -22,6 +22,8 @@ pub struct Card {
     pub index: usize,
     pub spec: CardSpec,
     pub state: Mutex<State>,
+    /// Held while the primary context is made or destroyed: no new one begins while the old one ends.
+    pub making: Mutex<()>,
     lost: AtomicBool,
 }
 
@@ -63,7 +65,7 @@ impl Card {
     pub fn new(index: usize, spec: CardSpec) -> Self {
         let state = State { other: spec.other, ..State::default() };
         let lost = AtomicBool::new(spec.lost);
-        Card { index, spec, state: Mutex::new(state), lost }
+        Card { index, spec, state: Mutex::new(state), making: Mutex::default(), lost }
     }
 
     pub fn lost(&self) -> bool {

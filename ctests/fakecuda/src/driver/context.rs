@@ -120,6 +120,7 @@ impl Driver {
             return Err(if self.config.driver >= 11070 { 46 } else { code::INVALID_DEVICE });
         }
         self.suffer(card, Operation::Context)?;
+        let _alone = lock(&card.making);
         let mut state = lock(&card.state);
         if state.context.is_none() {
             card.take(&mut state, card.spec.context_bytes)?;
@@ -141,6 +142,7 @@ impl Driver {
     }
 
     pub fn release(&self, card: &Card) -> Answer {
+        let _alone = lock(&card.making);
         let mut state = lock(&card.state);
         if state.retained == 0 {
             return Err(code::INVALID_CONTEXT);
@@ -148,11 +150,16 @@ impl Driver {
         state.retained -= 1;
         let last = state.retained == 0;
         drop(state);
-        if last { self.reset(card) } else { Ok(()) }
+        if last { self.destroy(card) } else { Ok(()) }
     }
 
     /// Destroys the primary context and all in it. Who still holds it may retain it again.
     pub fn reset(&self, card: &Card) -> Answer {
+        let _alone = lock(&card.making);
+        self.destroy(card)
+    }
+
+    fn destroy(&self, card: &Card) -> Answer {
         let context = lock(&card.state).context.take();
         let Some(context) = context else { return Ok(()) };
         context.dead.store(true, Ordering::Relaxed);

@@ -1,0 +1,161 @@
+//! Made-up nights: random machines on which random calls of the driver fail in random ways. Nothing is lost: each task ends once, an
+//! outcome "done" means that the values were right, and nothing of ours is left behind.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use gpusched::backend::cuda::Stream;
+use gpusched::sched::{Exec, Task, Wait};
+use gpusched::{Error, Result};
+
+use crate::cards::*;
+use crate::support::random::Random;
+
+const SCRIPTS: u64 = 200;
+/// Scripts at a time: most of their time is waiting before another attempt.
+const AT_ONCE: usize = 24;
+/// Memory and resources that stay short are asked for again for minutes.
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(300));
+/// Codes that leave the context alone, that poison it, and some that nobody knows.
+const CODES: [u32; 14] = [2, 701, 700, 716, 719, 702, 214, 1, 999, 46, 917, 1234, 304, 3];
+const OPERATIONS: [&str; 10] =
+    ["ctx", "alloc", "free", "host", "copy", "module", "stream", "event", "launch", "sync"];
+
+fn pick<T: Copy>(random: &mut Random, of: &[T]) -> T {
+    of[random.below(of.len())]
+}
+
+/// Cards, and what goes wrong on them.
+fn script(seed: u64) -> (String, String) {
+    let mut random = Random::new(seed);
+    let cards = 1 + random.below(4);
+    let machine: Vec<String> = (0..cards)
+        .map(|_| format!("dev=mem:{}M,ctx:8M,speed:{}", 64 << random.below(4), 1 + random.below(3)))
+        .collect();
+    let faults: Vec<String> = (0..random.below(6))
+        .map(|_| {
+            let (card, operation) = (random.below(cards), pick(&mut random, &OPERATIONS));
+            let when = 1 + random.below(12);
+            let when = if random.below(6) == 0 { format!("{when}+") } else { when.to_string() };
+            let what = match random.below(8) {
+                0 => "lost".into(),
+                1 => "take=30e6".into(),
+                _ => pick(&mut random, &CODES).to_string(),
+            };
+            format!("{card}:{operation}:{when}:{what}")
+        })
+        .collect();
+    (machine.join(";"), faults.join(";"))
+}
+
+/// All scripts, each in a process of its own: a failure names the script.
+pub fn nothing_is_lost_whatever_fails() {
+    let first = std::env::var("GPUSCHED_TEST_SCRIPTS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let next = AtomicUsize::new(0);
+    let bad = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let seed = first + next.fetch_add(1, Ordering::Relaxed) as u64;
+                    if seed >= first + SCRIPTS {
+                        return;
+                    }
+                    let (machine, faults) = script(seed);
+                    let output = Command::new(std::env::current_exe().unwrap())
+                        .envs([("CASE", "one_script"), ("FAKECUDA", &machine), ("FAKECUDA_FAULTS", &faults)])
+                        .env("FAKECUDA_QUIET", "1")
+                        .env("GPUSCHED_TEST_SEED", seed.to_string())
+                        .output()
+                        .unwrap();
+                    if !output.status.success() {
+                        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                        let status = output.status;
+                        bad.lock()
+                            .unwrap()
+                            .push(format!("script {seed}: {machine}\n{faults}\n{status}\n{said}"));
+                    }
+                }
+            });
+        }
+    });
+    let bad = bad.into_inner().unwrap();
+    assert!(bad.is_empty(), "{} scripts failed\n{}", bad.len(), bad.join("\n\n"));
+}
+
+/// Counts how often it is dropped.
+struct Once(Arc<AtomicU32>);
+
+impl Drop for Once {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn work(stream: &Stream, value: f32, size: usize) -> Result<()> {
+    let _room = stream.zeroed::<f32>(size, "a test's field")?;
+    filled(stream, value)
+}
+
+pub fn one_script() {
+    let seed: u64 = match std::env::var("GPUSCHED_TEST_SEED") {
+        Ok(seed) => seed.parse().unwrap(),
+        // By itself it is a night without faults.
+        Err(_) => 0,
+    };
+    let mut random = Random::new(seed ^ 0x5eed);
+    let scheduler = scheduler("cuda", 1 + random.below(2) as u32).unwrap();
+    let tasks = 12;
+    let dropped: Vec<_> = (0..tasks).map(|_| Arc::new(AtomicU32::new(0))).collect();
+    let good: Vec<_> = (0..tasks).map(|_| Arc::new(AtomicU32::new(0))).collect();
+    let mut ids = Vec::new();
+    for number in 0..tasks {
+        let (once, good) = (Once(dropped[number].clone()), good[number].clone());
+        let size = 1 << (10 + random.below(12));
+        let mut task = Task::new(move |exec: &Exec<'_>| {
+            let _ = &once;
+            work(stream(exec), number as f32, size)?;
+            good.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        });
+        if random.below(3) > 0 {
+            task.work = Some(1.0 + random.below(5) as f64);
+            task.device_bytes = 4 * size as u64;
+            task.idempotent = random.below(2) == 0;
+        }
+        // Every card may be gone already.
+        match scheduler.submit(task) {
+            Ok(id) => ids.push((number, id)),
+            Err(error) => {
+                assert!(matches!(error, Error::NoDevice { .. } | Error::NoMemory { .. }), "{error}")
+            }
+        }
+    }
+    for &(number, id) in &ids {
+        let outcome = scheduler.wait(id, PATIENCE);
+        assert_eq!(scheduler.wait(id, PATIENCE), outcome, "one outcome");
+        let runs = good[number].load(Ordering::SeqCst);
+        match outcome {
+            Ok(Wait::Done) => assert!(runs >= 1, "task {number} is done and did nothing"),
+            Ok(other) => panic!("task {number}: {other:?}"),
+            // A copy may have ended well after a failure that counted; not the other way round.
+            Err(error) => assert!(
+                !matches!(error, Error::Internal(_) | Error::Panic { .. }),
+                "task {number} failed in a way that is nobody's: {error}"
+            ),
+        }
+    }
+    let stats = scheduler.stats().unwrap();
+    assert_eq!(stats.queued + stats.running, 0, "{stats:?}");
+    drop(scheduler);
+    for (number, dropped) in dropped.iter().enumerate() {
+        assert_eq!(dropped.load(Ordering::SeqCst), 1, "task {number} was dropped so often");
+    }
+    // What the driver refuses to take back, and what a card took with it, stays.
+    let faults = std::env::var("FAKECUDA_FAULTS").unwrap_or_default();
+    if !faults.contains(":free:") && !faults.contains("lost") {
+        assert_nothing_is_left();
+    }
+}
