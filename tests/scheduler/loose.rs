@@ -23,6 +23,9 @@ fn one_slot() -> Scheduler {
     Scheduler(scheduler)
 }
 
+// SAFETY: any thread may call.
+unsafe impl Sync for Scheduler {}
+
 impl Scheduler {
     fn submit<T>(&self, run: sched_run_fn, user: &T, priority: i32) -> sched_task_t {
         let mut id = 0;
@@ -123,21 +126,30 @@ fn what_comes_while_the_only_worker_leaves_waits_for_the_next() {
         unsafe { libc::pthread_exit(ptr::null_mut()) }
     }
     let scheduler = one_slot();
-    let begin = Instant::now();
-    for round in 0..400 {
-        if begin.elapsed() > Duration::from_secs(1) {
-            break;
+    let over = AtomicBool::new(false);
+    let left = std::thread::scope(|scope| {
+        let (scheduler, over) = (&scheduler, &over);
+        let leaving = scope.spawn(move || {
+            let mut left = 0;
+            while !over.load(Ordering::Acquire) {
+                let id = scheduler.submit(Some(leaves), &(), 1);
+                assert_eq!(scheduler.wait(id), SCHED_E_UNWOUND);
+                left += 1;
+            }
+            left
+        });
+        let (begin, mut ids) = (Instant::now(), Vec::new());
+        while begin.elapsed() < Duration::from_millis(500) {
+            // Now and then a planned one among the light ones.
+            ids.push(scheduler.submit(Some(well), &(), i32::from(ids.len() % 16 == 0)));
+            (0..100).for_each(|_| std::hint::spin_loop());
         }
-        let left = scheduler.submit(Some(leaves), &(), round % 2);
-        assert_eq!(scheduler.wait(left), SCHED_E_UNWOUND);
-        for _ in 0..round * 5 {
-            std::hint::spin_loop();
-        }
-        // One that is light, and one that is planned.
-        let tasks = [0, 1].map(|priority| scheduler.submit(Some(well), &(), priority));
-        for id in tasks {
-            assert_eq!(scheduler.wait(id), SCHED_OK, "round {round}");
-        }
-    }
+        let ends = ids.iter().map(|&id| scheduler.wait(id));
+        let failed = ends.filter(|&end| end != SCHED_OK).count();
+        over.store(true, Ordering::Release);
+        assert_eq!(failed, 0, "of {}", ids.len());
+        leaving.join().unwrap()
+    });
+    assert!(left > 0);
     scheduler.destroy();
 }
