@@ -6,7 +6,6 @@ mod discovery;
 mod failures;
 mod scripts;
 mod shots;
-mod storms;
 #[path = "../support/mod.rs"]
 #[allow(dead_code)]
 mod support;
@@ -116,8 +115,6 @@ fn cases() -> Vec<Case> {
         case!(scripts::one_script, TWO),
         case!(scripts::nothing_is_lost_whatever_fails, ONE),
         case!(shots::the_old_cases_on_four_cards, FOUR),
-        case!(storms::one_night, THREE),
-        case!(storms::two_hundred_nights, THREE),
     ]
 }
 

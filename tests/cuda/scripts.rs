@@ -19,9 +19,9 @@ const AT_ONCE: usize = 24;
 /// Memory and resources that stay short are asked for again for minutes.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(300));
 /// Codes that leave the context alone, that poison it, and some that nobody knows.
-const CODES: [u32; 14] = [2, 701, 700, 716, 719, 702, 214, 1, 999, 46, 917, 1234, 304, 3];
-const OPERATIONS: [&str; 10] =
-    ["ctx", "alloc", "free", "host", "copy", "module", "stream", "event", "launch", "sync"];
+const CODES: [u32; 15] = [2, 701, 700, 716, 719, 702, 214, 1, 999, 46, 917, 1234, 304, 3, 201];
+const OPERATIONS: [&str; 11] =
+    ["ctx", "alloc", "free", "host", "copy", "module", "function", "stream", "event", "launch", "sync"];
 
 fn pick<T: Copy>(random: &mut Random, of: &[T]) -> T {
     of[random.below(of.len())]
@@ -148,7 +148,8 @@ pub fn one_script() {
         }
     }
     let stats = scheduler.stats().unwrap();
-    assert_eq!(stats.queued + stats.running, 0, "{stats:?}");
+    assert_eq!((stats.queued, stats.running), (0, 0), "{stats:?}");
+    assert_eq!(stats.done + stats.failed, stats.submitted, "{stats:?}");
     drop(scheduler);
     for (number, dropped) in dropped.iter().enumerate() {
         assert_eq!(dropped.load(Ordering::SeqCst), 1, "task {number} was dropped so often");
