@@ -84,6 +84,18 @@ impl Plan {
         Bytes { device: on_cpu.max(acoustic1::card::bytes(&self.coefficients, shot)), host }
     }
 
+    /// A shot that finds no room, with what would: the error says it, if that is what it is about.
+    pub fn advise(&self, error: Error) -> Error {
+        let Error::NoMemory { what, needed, place, there } = error else { return error };
+        let pml = self.options.pml;
+        let fits = |n: usize| acoustic1::card::bytes_of_cube(n, pml) <= there;
+        let n = (0..16).rev().fold(0, |n, bit| if fits(n | 1 << bit) { n | 1 << bit } else { n });
+        let [nx, ny, nz] = self.model.grid.n;
+        let fit = format!("with layers of {pml} a cube of up to {n} cells a side would fit");
+        let what = format!("{what}, {nx} x {ny} x {nz} cells ({fit}),");
+        Error::NoMemory { what, needed, place, there }
+    }
+
     /// Bytes of what a shot holds beside its record and snapshot.
     pub fn field_bytes(&self) -> u64 {
         Fields::bytes(self.layout())

@@ -346,7 +346,8 @@ pub unsafe extern "C" fn sched_fd_submit(
         // SAFETY: as above.
         let (plan, shot) = unsafe { planned(&medium, &desc)? };
         let need = size_of_shot(&medium, &shot, Bytes::default());
-        let mut task = shot_task(plan, shot, buffers(&desc, &need, medium.model.grid.cells(), user)?)?;
+        let mut task =
+            shot_task(plan.clone(), shot, buffers(&desc, &need, medium.model.grid.cells(), user)?)?;
         let idempotent = std::mem::take(&mut task.idempotent);
         // SAFETY: as above.
         unsafe { describe(&mut task, &about)? };
@@ -354,7 +355,7 @@ pub unsafe extern "C" fn sched_fd_submit(
         // wants to be told when `user` is free is told before the wait, unless it allows otherwise.
         let twice = idempotent && (about.drop.is_none() || task.idempotent);
         task.idempotent = twice;
-        let id = scheduler(s)?.submit(task)?;
+        let id = scheduler(s)?.submit(task).map_err(|error| plan.advise(error))?;
         if let Some(out) = out {
             out.put(id.0);
         }

@@ -1,13 +1,13 @@
 //! What becomes of the card number that an old package passes.
 
-use crate::device::DeviceInfo;
+use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::sched::DeviceMask;
 
 const VARIABLE: &str = "GPUSCHED_LEGACY_DEVICE";
 
 /// The devices that a call with this card number may use: all of them, or with
-/// `GPUSCHED_LEGACY_DEVICE=strict` only those of that number.
+/// `GPUSCHED_LEGACY_DEVICE=strict` only the card of that number, or the CPU's device where there are no cards.
 pub fn allowed(number: i32, devices: &[DeviceInfo]) -> Result<DeviceMask> {
     let mode = std::env::var_os(VARIABLE).unwrap_or_default();
     match mode.to_str() {
@@ -21,10 +21,12 @@ pub fn allowed(number: i32, devices: &[DeviceInfo]) -> Result<DeviceMask> {
 }
 
 fn only(number: i32, devices: &[DeviceInfo]) -> Result<DeviceMask> {
+    let cards = devices.iter().any(|device| device.backend != BackendKind::Cpu);
     let bits = devices
         .iter()
         .take(64)
         .enumerate()
+        .filter(|(_, device)| cards == (device.backend != BackendKind::Cpu))
         .filter(|(_, device)| i64::from(device.ordinal) == i64::from(number))
         .fold(0, |bits, (index, _)| bits | 1 << index);
     if bits == 0 {

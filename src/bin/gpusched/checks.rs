@@ -23,7 +23,7 @@ pub fn memory(job: &Job, devices: &[DeviceInfo]) -> Result<()> {
         return Ok(());
     }
     let (needed, there) = (needed(largest), largest.total_bytes);
-    Err(Error::NoMemory { what: "a shot".into(), needed, place: largest.label(), there })
+    Err(job.plan.advise(Error::NoMemory { what: "a shot".into(), needed, place: largest.label(), there }))
 }
 
 /// Makes the output folder if it is not there, claims it for as long as the result lives, and tries a

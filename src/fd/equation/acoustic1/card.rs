@@ -17,6 +17,7 @@ use super::run::{Clock, PROBE, unstable};
 use crate::backend::cpu::has_room;
 use crate::backend::cuda::{Block, Download, Event, Function, Params, Ptx, Stream};
 use crate::error::Result;
+use crate::fd::grid::Grid;
 use crate::fd::shot::Control;
 use crate::fd::survey::{Gather, Shot};
 
@@ -60,6 +61,13 @@ pub fn bytes(c: &Coefficients, shot: &Shot) -> u64 {
     let record = traces.saturating_mul(rows(shot) as u64 + 2);
     let values = (fields + shared + picture) as u64;
     values.saturating_add(record).saturating_mul(4).saturating_add(PIECES * PIECE)
+}
+
+/// Bytes of a card that a shot in a model of `n` cells along each axis takes, with few receivers.
+pub fn bytes_of_cube(n: usize, pml: usize) -> u64 {
+    let layout = Layout::new(&Grid { n: [n; 3], h: [1.0; 3] }, pml).on_card();
+    let values = 4 * layout.field_len() + part_lens(&layout).iter().sum::<usize>() + 2 * layout.rows(n * n);
+    4 * values as u64 + PIECES * PIECE
 }
 
 /// Samples of a trace that a leg leaves, at most.
