@@ -4,6 +4,8 @@ mod callbacks;
 mod cards;
 mod discovery;
 mod failures;
+#[path = "../support/on_card.rs"]
+mod on_card;
 mod scripts;
 mod shots;
 #[path = "../support/mod.rs"]

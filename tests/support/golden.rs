@@ -124,8 +124,20 @@ impl Argument<'_> {
     }
 }
 
+/// Where the cases lie: in the repository, or, for a test that was carried to another machine, as `GPUSCHED_GOLDEN` says.
 pub fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+    let elsewhere = std::env::var_os("GPUSCHED_GOLDEN").map(PathBuf::from);
+    elsewhere.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
+}
+
+/// The names of all cases, sorted.
+pub fn names() -> Vec<String> {
+    let entries = std::fs::read_dir(folder()).unwrap_or_else(|why| panic!("{}: {why}", folder().display()));
+    let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| path.join("case.json").exists());
+    let mut names: Vec<_> =
+        paths.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+    names.sort();
+    names
 }
 
 pub fn floats(path: &Path) -> Vec<f32> {

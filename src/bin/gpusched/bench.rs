@@ -47,6 +47,7 @@ pub fn fd(equation: Equation, n: [usize; 3], nt: usize, device: &str, as_json: b
             "pml": pml,
             "nt": nt,
             "seconds": measured.seconds,
+            "shot_seconds": measured.shot_seconds,
             "mcells_per_s": measured.mcells_per_s,
             "interior_mcells_per_s": measured.interior_mcells_per_s,
             "bytes_per_cell_resident": measured.bytes_per_cell_resident,
