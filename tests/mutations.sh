@@ -37,6 +37,9 @@ pause: short memory is not waited for;      src/sched/policy.rs; s/from_secs(1),
 ageing: none;                               src/sched/policy.rs; s/AGEING: f64 = 10.0/AGEING: f64 = 1e9/;  --test failure_classes
 rates: nothing is learned;                  src/sched/rates.rs;  s/seen.samples += 1/seen.samples += 0/;   --lib rates
 sleep: no second look;                      src/sched/park.rs;   s/if self.is_anything(device) || self.stop/if self.stop/; models
+tally: a closed phase is not put back;      src/sched/light/tally.rs; s/if self.current.load(Ordering::SeqCst) != phase {/if false {/; models
+tally: a drained phase is not told;         src/sched/light/tally.rs; s/let drained = open.len() < before;/let drained = false;/; models
+tally: who joins is overlooked;             src/sched/light/mod.rs;   s/self.tally.joined();//;     --test scheduler workers_that_come
 '
 
 rm -rf "$work/tree"

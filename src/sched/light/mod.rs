@@ -24,6 +24,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
+use crossbeam_utils::CachePadded;
+
 use super::sync::lock;
 use super::task::TaskId;
 use crate::error::Result;
@@ -45,9 +47,10 @@ pub const NO_DEVICE: u8 = 4;
 pub struct Light {
     pub slots: Slots,
     pub queues: Queues,
-    pub tally: Tally,
+    // Every submit reads these two: nothing that changes lies beside them.
+    pub tally: CachePadded<Tally>,
     /// Who submits counts its task first and looks here then; who changes it looks at the counts after.
-    pub gate: AtomicU8,
+    pub gate: CachePadded<AtomicU8>,
     /// Light tasks by the planned ones that stand for them, see `handed.rs`.
     pub stand_ins: Mutex<HashMap<TaskId, TaskId>>,
     /// How many go on in the plan now.
@@ -63,8 +66,8 @@ impl Light {
         Light {
             slots: Slots::new(),
             queues: Queues::new(),
-            tally: Tally::new(),
-            gate: AtomicU8::new(if has_device { 0 } else { NO_DEVICE }),
+            tally: CachePadded::new(Tally::new()),
+            gate: CachePadded::new(AtomicU8::new(if has_device { 0 } else { NO_DEVICE })),
             stand_ins: Mutex::default(),
             handing: AtomicUsize::new(0),
             told_there: AtomicU64::new(0),
