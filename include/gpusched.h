@@ -194,7 +194,8 @@ typedef int32_t sched_status_t;
 // Takes a line of the log: `level` from 1 (error) over 2 (warning), 3 (information), 4 (debug) to
 // 5 (trace), `message` valid during the call. The scheduler warns of tasks that failed for good or take
 // far too long and of devices that are retired, and informs of attempts that are tried again and of second copies. Called from any thread, several at a time.
-// It must not log through the library, nor let an exception out.
+// It must not log through the library, nor destroy a scheduler (it may be called from a thread that ends
+// with that one), nor let an exception out.
 typedef void (*sched_log_fn)(int32_t level, const char *message, void *user);
 
 // What a scheduler is made of. Zero in every field is the default.
@@ -252,9 +253,9 @@ typedef struct sched_stats_t {
 typedef struct sched_device_stats_t {
   // sizeof(sched_device_stats_t), set by the caller.
   size_t size;
-  // Tasks that ended well on it.
+  // Attempts that ended well on it, also of copies that came too late.
   uint64_t done;
-  // Attempts that failed on it.
+  // Attempts that did not: they failed, or stopped when they were asked to.
   uint64_t failed;
   // Time that its slots have spent in tasks, added up, in nanoseconds.
   uint64_t busy_ns;
@@ -311,7 +312,8 @@ typedef struct sched_exec_t {
   uint32_t backend;
   // The backend's own number for the device.
   uint32_t ordinal;
-  // Slot of the device: no two tasks are in the same one at a time.
+  // Slot of the device: no two tasks work in the same one at a time. While one waits inside its code for
+  // others, one of those may be in it.
   uint32_t slot;
   // 1 for the first attempt.
   uint32_t attempt;
@@ -324,7 +326,8 @@ typedef struct sched_exec_t {
 
 // The code of a task. It returns 0 when it is done, and otherwise a number that says what to do:
 //
-// - SCHED_CANCELLED: it has stopped before it was done. The task ends as cancelled.
+// - SCHED_CANCELLED: it has stopped before it was done. The task ends as cancelled, also where `retries` are
+//   left; an attempt that was asked to make room for another ends alone.
 // - SCHED_E_MEMORY: memory of the device was short. It is tried again, alone on the device, then on other
 //   devices, then after a while; in the end it fails with SCHED_E_MEMORY.
 // - SCHED_E_RESOURCES: a launch found too few resources beside what runs. The same.
@@ -426,8 +429,8 @@ typedef struct sched_task_info_t {
 // - any failure: the whole range fails, and its words name the elements.
 //
 // After either of the last two no piece begins any more; those that run elsewhere end. The device's
-// stream is waited for before the elements count as done. sched_exec_report tells nothing here: the
-// range's progress is the part of the elements that is done.
+// stream is waited for before the elements count as done. What sched_exec_report
+// tells here lasts until the next piece ends: the range's progress is the part of the elements that is done.
 typedef int32_t (*sched_range_fn)(const struct sched_exec_t *exec,
                                   uint64_t begin,
                                   uint64_t end,
@@ -713,8 +716,9 @@ sched_status_t sched_device_info(struct sched_t *s,
                                  uint32_t index,
                                  struct sched_device_info_t *info);
 
-// 1 if the task was asked to stop, 0 if not. Long tasks look now and then, and return soon, with any
-// number. `exec` is what the task's code was given; any thread may ask, until that code returns.
+// 1 if the task was asked to stop, 0 if not. Long tasks look now and then, and return soon, with
+// SCHED_CANCELLED: 0 says that they are done all the same, and is believed unless the task was cancelled.
+// `exec` is what the task's code was given; any thread may ask, until that code returns.
 //
 // Errors (negative): SCHED_E_ARGUMENT, SCHED_E_STALE.
 int32_t sched_exec_cancelled(const struct sched_exec_t *exec);
@@ -805,11 +809,13 @@ sched_status_t sched_wait_next(struct sched_t *s,
                                int64_t timeout_ns,
                                sched_task_t *id);
 
-// Asks a task to stop: a queued one never starts, a running one sees it in sched_exec_cancelled.
+// Asks a task to stop: a queued one never starts, a running one sees it in sched_exec_cancelled, and ends as
+// cancelled, whatever it returns, unless it has committed before.
 // Nothing happens to one that has ended. Does not wait.
 //
 // Errors: SCHED_E_STALE.
-sched_status_t sched_cancel(struct sched_t *s, sched_task_t id);
+sched_status_t sched_cancel(struct sched_t *s,
+                            sched_task_t id);
 
 // Forgets the outcome of a task and makes its id stale. One that has not ended becomes detached: it can be
 // cancelled and asked about until it ends, and its id is stale from then on.

@@ -18,7 +18,8 @@ use crate::sched::Birthplace;
 /// Takes a line of the log: `level` from 1 (error) over 2 (warning), 3 (information), 4 (debug) to
 /// 5 (trace), `message` valid during the call. The scheduler warns of tasks that failed for good or take
 /// far too long and of devices that are retired, and informs of attempts that are tried again and of second copies. Called from any thread, several at a time.
-/// It must not log through the library, nor let an exception out.
+/// It must not log through the library, nor destroy a scheduler (it may be called from a thread that ends
+/// with that one), nor let an exception out.
 pub type sched_log_fn =
     Option<unsafe extern "C-unwind" fn(level: i32, message: *const c_char, user: *mut c_void)>;
 

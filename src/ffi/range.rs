@@ -23,8 +23,8 @@ use crate::sched::{Range, Task};
 /// - any failure: the whole range fails, and its words name the elements.
 ///
 /// After either of the last two no piece begins any more; those that run elsewhere end. The device's
-/// stream is waited for before the elements count as done. sched_exec_report tells nothing here: the
-/// range's progress is the part of the elements that is done.
+/// stream is waited for before the elements count as done. What sched_exec_report
+/// tells here lasts until the next piece ends: the range's progress is the part of the elements that is done.
 pub type sched_range_fn = Option<
     unsafe extern "C-unwind" fn(exec: *const sched_exec_t, begin: u64, end: u64, user: *mut c_void) -> i32,
 >;

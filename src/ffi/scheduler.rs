@@ -88,9 +88,9 @@ pub struct sched_stats_t {
 pub struct sched_device_stats_t {
     /// sizeof(sched_device_stats_t), set by the caller.
     pub size: usize,
-    /// Tasks that ended well on it.
+    /// Attempts that ended well on it, also of copies that came too late.
     pub done: u64,
-    /// Attempts that failed on it.
+    /// Attempts that did not: they failed, or stopped when they were asked to.
     pub failed: u64,
     /// Time that its slots have spent in tasks, added up, in nanoseconds.
     pub busy_ns: u64,

@@ -398,7 +398,8 @@ pub unsafe extern "C" fn sched_wait_next(
     })
 }
 
-/// Asks a task to stop: a queued one never starts, a running one sees it in sched_exec_cancelled.
+/// Asks a task to stop: a queued one never starts, a running one sees it in sched_exec_cancelled, and ends as
+/// cancelled, whatever it returns, unless it has committed before.
 /// Nothing happens to one that has ended. Does not wait.
 ///
 /// Errors: SCHED_E_STALE.

@@ -34,7 +34,8 @@ pub struct sched_exec_t {
     pub backend: u32,
     /// The backend's own number for the device.
     pub ordinal: u32,
-    /// Slot of the device: no two tasks are in the same one at a time.
+    /// Slot of the device: no two tasks work in the same one at a time. While one waits inside its code for
+    /// others, one of those may be in it.
     pub slot: u32,
     /// 1 for the first attempt.
     pub attempt: u32,
@@ -47,7 +48,8 @@ pub struct sched_exec_t {
 
 /// The code of a task. It returns 0 when it is done, and otherwise a number that says what to do:
 ///
-/// - SCHED_CANCELLED: it has stopped before it was done. The task ends as cancelled.
+/// - SCHED_CANCELLED: it has stopped before it was done. The task ends as cancelled, also where `retries` are
+///   left; an attempt that was asked to make room for another ends alone.
 /// - SCHED_E_MEMORY: memory of the device was short. It is tried again, alone on the device, then on other
 ///   devices, then after a while; in the end it fails with SCHED_E_MEMORY.
 /// - SCHED_E_RESOURCES: a launch found too few resources beside what runs. The same.
@@ -244,8 +246,9 @@ pub(super) fn with_exec<R>(exec: *const sched_exec_t, ask: impl FnOnce(&Exec<'_>
     })
 }
 
-/// 1 if the task was asked to stop, 0 if not. Long tasks look now and then, and return soon, with any
-/// number. `exec` is what the task's code was given; any thread may ask, until that code returns.
+/// 1 if the task was asked to stop, 0 if not. Long tasks look now and then, and return soon, with
+/// SCHED_CANCELLED: 0 says that they are done all the same, and is believed unless the task was cancelled.
+/// `exec` is what the task's code was given; any thread may ask, until that code returns.
 ///
 /// Errors (negative): SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]

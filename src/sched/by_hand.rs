@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::placement::Assignment;
+use super::placement::{Assignment, Taken};
 use super::state::Core;
 use super::task::{DeviceMask, Exec, State, Task, TaskId};
 use super::verdict::Attempt;
 use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 
@@ -47,7 +47,7 @@ impl Hand {
     }
 
     fn take(&mut self, now: u64, device: usize) -> Option<Assignment> {
-        self.0.take(S(now), device, 0, &|| u64::MAX)
+        self.0.take(S(now), device, 0, Some(u64::MAX)).begun()
     }
 
     fn judge(&mut self, now: u64, device: usize, run: &Assignment, how: Attempt) {
@@ -194,4 +194,43 @@ fn an_attempt_is_not_asked_to_stop_for_one_that_never_began() {
     assert!(!next.signal.is_stopped(next.attempt), "attempt {}", next.attempt);
     hand.ends(71, 1, &next, Ok(()));
     assert_eq!(hand.state(id), State::Done);
+}
+
+#[test]
+fn what_ends_well_after_a_cancel_is_cancelled() {
+    let mut hand = hand(1);
+    let id = hand.submit(0, task());
+    let run = hand.take(0, 0).unwrap();
+    hand.0.cancel(id).unwrap();
+    hand.ends(1, 0, &run, Ok(()));
+    assert_eq!(hand.state(id), State::Cancelled);
+}
+
+#[test]
+fn nothing_begins_on_a_device_before_the_backend_has_heard_of_its_poisoned_context() {
+    let mut hand = hand(1);
+    for _ in 0..2 {
+        hand.submit(0, task());
+    }
+    let run = hand.take(0, 0).unwrap();
+    let fault = DeviceFault::Poisoned;
+    hand.ends(1, 0, &run, Err(Error::Device { device: "x".into(), what: "y".into(), fault }));
+    assert_eq!(hand.0.renewed, [0]);
+    assert!(hand.take(1, 0).is_none() && !hand.0.nothing_can_begin());
+    hand.0.has_renewed(0);
+    assert!(hand.take(1, 0).is_some());
+}
+
+#[test]
+fn what_a_device_has_free_is_asked_only_where_it_matters() {
+    let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), 3)]));
+    for device_bytes in [100, 0, 300] {
+        hand.submit(0, Task { device_bytes, work: None, ..task() });
+    }
+    for _ in 0..2 {
+        assert!(matches!(hand.0.take(S(0), 0, 0, None), Taken::Begins(_)), "nothing to ask for");
+    }
+    assert!(matches!(hand.0.take(S(0), 0, 0, None), Taken::Unknown));
+    assert!(matches!(hand.0.take(S(0), 0, 0, Some(299)), Taken::Nothing));
+    assert!(matches!(hand.0.take(S(0), 0, 0, Some(300)), Taken::Begins(_)));
 }

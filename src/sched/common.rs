@@ -189,9 +189,13 @@ impl Shared {
     /// After any change of the plan: ends what has ended, jobs first, calls workers for what is ready,
     /// wakes who may go on, and logs. The lock is given back in between and at the end.
     pub fn settle<'a>(self: &'a Arc<Self>, mut book: MutexGuard<'a, Book>) {
-        // Before anybody can open a queue there.
-        for device in std::mem::take(&mut book.core.renewed) {
-            self.backends[device].renew(self.devices[device].ordinal);
+        let renewed = std::mem::take(&mut book.core.renewed);
+        if !renewed.is_empty() {
+            // Before anybody can open a queue there; nobody begins anything there meanwhile.
+            drop(book);
+            renewed.iter().for_each(|&device| self.backends[device].renew(self.devices[device].ordinal));
+            book = self.lock();
+            renewed.into_iter().for_each(|device| book.core.has_renewed(device));
         }
         let mut any_ended = false;
         loop {
@@ -248,7 +252,7 @@ impl Shared {
     }
 
     /// What the light tier has to know of the plan.
-    fn mirror(&self, book: &Book) {
+    pub fn mirror(&self, book: &Book) {
         let (mut quiet, mut retired) = (0, 0);
         for (index, device) in book.core.devices.iter().enumerate() {
             self.contexts[index].store(device.context, Ordering::Relaxed);

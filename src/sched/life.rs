@@ -1,5 +1,5 @@
-//! The life of a task: where it can be, and where it can go from there. A task's state is changed by
-//! [`Life::go`] only.
+//! The life of a task: where it can be, and where it can go from there. A light task's state is
+//! changed by [`Life::go`] only; a planned one's stands in `state.rs`, `placement.rs` and `verdict.rs`.
 //!
 //! ```text
 //! Free ──► Queued ──► Running ──► Done, Failed, Cancelled ──► Free

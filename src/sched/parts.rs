@@ -55,6 +55,8 @@ pub struct Device {
     pub renewed: u32,
     /// Nothing starts until what runs has left the context.
     pub poisoned: bool,
+    /// Nothing starts until the backend knows that the context is to be made anew.
+    pub renewing: bool,
     /// Tasks that have poisoned it and were not found guilty.
     pub strikes: Vec<TaskId>,
     /// Tasks found guilty here since one ended well.
@@ -228,6 +230,7 @@ impl Device {
             context: 0,
             renewed: 0,
             poisoned: false,
+            renewing: false,
             strikes: Vec::new(),
             convictions: 0,
             retired: None,
@@ -253,11 +256,18 @@ impl Device {
         short.map(|short| short.free)
     }
 
+    /// Whether a task runs that is to be alone. While one waits inside its code, others may run: what it waits
+    /// for may be among them.
+    pub fn is_one_alone(&self) -> bool {
+        self.waiting == 0 && self.running.iter().any(|run| run.alone)
+    }
+
     /// Whether anything could begin here.
     pub fn has_room(&self, now: Duration) -> bool {
         self.retired.is_none()
             && !self.poisoned
-            && !self.running.iter().any(|run| run.alone)
+            && !self.renewing
+            && !self.is_one_alone()
             && self.running.len() < self.capacity(now)
     }
 }

@@ -36,11 +36,30 @@ pub struct Assignment {
     pub context: u32,
 }
 
+/// What a worker is told that asks for a task.
+pub enum Taken {
+    Begins(Assignment),
+    Nothing,
+    /// It depends on what the device has free, which is to be asked first.
+    Unknown,
+}
+
+impl Taken {
+    pub fn begun(self) -> Option<Assignment> {
+        match self {
+            Taken::Begins(assignment) => Some(assignment),
+            Taken::Nothing | Taken::Unknown => None,
+        }
+    }
+}
+
 /// Looks whether tasks fit a device now, and remembers those that did not.
 pub struct Fitting<'a> {
     pub index: usize,
-    free_bytes: &'a dyn Fn() -> u64,
+    /// What is free on the device now; `None`: nobody has asked it.
     free: Option<u64>,
+    /// That would have to be known.
+    unknown: bool,
     /// A task was left out for memory that others have taken.
     short: bool,
     passed: Vec<TaskId>,
@@ -63,8 +82,9 @@ impl Fitting<'_> {
         let fits = if entry.alone {
             !company && !device.light
         } else {
-            !company || bytes == 0 || bytes <= *self.free.get_or_insert_with(self.free_bytes)
+            !company || bytes == 0 || self.free.is_some_and(|free| bytes <= free)
         };
+        self.unknown |= !entry.alone && !fits && self.free.is_none();
         let room = device.ledger.limit() - device.ledger.leased();
         let granted = self.promised.saturating_add(bytes) <= room;
         if fits && granted {
@@ -77,33 +97,31 @@ impl Fitting<'_> {
 }
 
 impl Core {
-    /// The task that begins now on a slot of a device, if any should.
-    pub fn take(
-        &mut self,
-        now: Duration,
-        index: usize,
-        slot: u32,
-        free_bytes: &dyn Fn() -> u64,
-    ) -> Option<Assignment> {
+    /// The task that begins now on a slot of a device, if any should. `free`: what the device has free now, if
+    /// it was asked; asking may take long, so nobody asks before it is needed.
+    pub fn take(&mut self, now: Duration, index: usize, slot: u32, free: Option<u64>) -> Taken {
         if !self.devices[index].has_room(now) {
-            return None;
+            return Taken::Nothing;
         }
         self.age(now);
         let mut fitting = Fitting {
             index,
-            free_bytes,
-            free: None,
+            free,
+            unknown: false,
             short: false,
             passed: Vec::new(),
             spoken_for: &[],
             promised: 0,
         };
         let id = self.choose(now, &mut fitting);
+        if fitting.unknown {
+            return Taken::Unknown;
+        }
         let leased = self.devices[index].ledger.leased();
         let until = now.saturating_add(LOOK_AGAIN);
         self.devices[index].short =
             fitting.free.filter(|_| fitting.short).map(|free| Short { free, leased, until });
-        let id = id?;
+        let Some(id) = id else { return Taken::Nothing };
         for other in fitting.passed {
             if let Ok(entry) = self.tasks.get_mut(other) {
                 entry.passed += 1;
@@ -112,7 +130,7 @@ impl Core {
                 }
             }
         }
-        self.begin(now, index, slot, id)
+        self.begin(now, index, slot, id).map_or(Taken::Nothing, Taken::Begins)
     }
 
     /// The devices where something should begin now, each as often as it has slots for it.
@@ -128,8 +146,8 @@ impl Core {
             let free = self.devices[index].free(now).unwrap_or(u64::MAX);
             let mut fitting = Fitting {
                 index,
-                free_bytes: &|| free,
-                free: None,
+                free: Some(free),
+                unknown: false,
                 short: false,
                 passed: Vec::new(),
                 spoken_for: &spoken_for,
@@ -181,13 +199,14 @@ impl Core {
             && (entry.role != Role::Guest || !self.crowded())
     }
 
-    /// So many tasks wait inside their code that one more worker on a range would rather add to them.
+    /// So many tasks wait inside their code that one more worker on a range would rather add to them. Where a
+    /// range needs guests, that is better than to stand still.
     fn crowded(&self) -> bool {
         let (waiting, slots) = self
             .devices
             .iter()
             .fold((0, 0), |(waiting, slots), device| (waiting + device.waiting, slots + device.slots));
-        waiting >= slots
+        waiting >= slots && self.needy == 0
     }
 
     /// The devices where no copy of a task may begin: those where one runs; all, once it is decided how it ends.
@@ -337,7 +356,7 @@ impl Core {
         self.may_begin(entry, id, index)
             && !device.poisoned
             && device.hold.is_none_or(|held| held == id)
-            && !device.running.iter().any(|run| run.alone)
+            && !device.is_one_alone()
             && (device.running.is_empty() && !device.light || !entry.alone)
             && device.ledger.limit() - device.ledger.leased() >= entry.bytes.on(device.info.backend)
     }
@@ -359,7 +378,7 @@ impl Core {
     pub fn is_kept(&self, index: usize) -> bool {
         let device = &self.devices[index];
         let alone = |id: TaskId| self.tasks.get(id).is_ok_and(|entry| entry.alone);
-        device.poisoned || device.hold.is_some_and(alone) || device.running.iter().any(|run| run.alone)
+        device.poisoned || device.renewing || device.hold.is_some_and(alone) || device.is_one_alone()
     }
 
     /// A task that failed outside of the plan goes on inside as the one that stands for it, as if that had begun

@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn begin(core: &mut Core, now: u64, device: usize) -> (TaskId, u32) {
-        let assignment = core.take(S(now), device, 0, &|| u64::MAX).unwrap();
+        let assignment = core.take(S(now), device, 0, Some(u64::MAX)).begun().unwrap();
         (assignment.id, assignment.attempt)
     }
 

@@ -11,7 +11,7 @@
 //! | `watch.rs` | time passes: deadlines, pauses, ageing |
 //!
 //! **A task** is `Queued` (in the ready list, or behind tasks that it comes after, or pausing), then `Running`
-//! (one attempt, or two copies if it allows that), then perhaps `Queued` again, and at last `Done`, `Failed` or
+//! (one attempt, or up to three copies if it allows that), then perhaps `Queued` again, and at last `Done`, `Failed` or
 //! `Cancelled`, for good. Its end has two steps, because its job belongs to the caller and may do
 //! anything when it is dropped: it is taken out under the lock into [`Core::ended`], dropped without
 //! the lock, and only then is the end published, under the lock. So whoever sees that a task has ended
@@ -48,7 +48,10 @@ pub struct Core {
     /// Tasks whose end is to be published, once their jobs have been dropped without the lock.
     pub ended: Vec<Ended>,
     /// Devices whose context was poisoned and is to be made anew, now that all have left it.
+    /// The backend is to be told without the lock, and then [`Core::has_renewed`].
     pub renewed: Vec<usize>,
+    /// Ranges whose hosts can't go on without guests.
+    pub needy: usize,
     /// Attempts that were given up, and whose threads nobody waits for any more; with the seconds that each had.
     pub given_up: Vec<(TaskId, u32, f64)>,
     /// What is to be logged once the lock is free: the log may be the caller's code.
@@ -75,6 +78,7 @@ impl Core {
             stopping: false,
             ended: Vec::new(),
             renewed: Vec::new(),
+            needy: 0,
             given_up: Vec::new(),
             notes: Vec::new(),
             seen: Seen::default(),
@@ -370,6 +374,11 @@ impl Core {
                 self.forgive(id);
             }
         }
+    }
+
+    /// The backend was told to make the device's context anew.
+    pub fn has_renewed(&mut self, index: usize) {
+        self.devices[index].renewing = false;
     }
 
     pub fn no_device(&self, what: String, mask: DeviceMask, kinds: &[BackendKind]) -> Error {

@@ -105,9 +105,8 @@ impl Core {
             return;
         }
         let error = match outcome {
-            Ok(()) => {
-                // Copies that still run are asked to stop; they are too late.
-                let _ = entry.signal.commit(attempt);
+            // Copies that still run are asked to stop; they are too late.
+            Ok(()) if entry.signal.commit(attempt).is_ok() => {
                 let (class, work) = (entry.class, entry.work);
                 let plain = entry.role == Role::Task;
                 if plain {
@@ -121,6 +120,8 @@ impl Core {
                 }
                 return self.finish(id, Ok(()));
             }
+            // It did not look, or had nothing to stop: the cancel was first.
+            Ok(()) => Error::Cancelled,
             Err(error) => error,
         };
         let guilty = self.blame(index, &run, &error, was_poisoned);
@@ -263,6 +264,7 @@ impl Core {
         let device = &mut self.devices[index];
         device.context += 1;
         device.renewed = device.context;
+        device.renewing = true;
         self.renewed.push(index);
     }
 

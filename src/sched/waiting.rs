@@ -157,7 +157,10 @@ impl Shared {
 
     fn open_slot(self: &Arc<Self>, me: &Me) {
         let mut book = self.lock();
-        book.core.devices[me.device].waiting += u32::from(me.is_planned());
+        if me.is_planned() {
+            book.core.devices[me.device].waiting += 1;
+            self.mirror(&book);
+        }
         // The slot is free for others meanwhile.
         self.call_workers(&mut book);
         drop(book);
@@ -173,7 +176,9 @@ impl Shared {
 
     fn close_slot(&self, me: &Me) {
         if me.is_planned() {
-            self.lock().core.devices[me.device].waiting -= 1;
+            let mut book = self.lock();
+            book.core.devices[me.device].waiting -= 1;
+            self.mirror(&book);
         }
         self.crew.take_room(me.seat);
     }

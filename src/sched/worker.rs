@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use super::common::Shared;
 use super::light::{Hand, Item, run_light};
 use super::park::Bed;
-use super::placement::Assignment;
+use super::placement::{Assignment, Taken};
 use super::task::{Exec, Signal, TaskId};
 use super::verdict::Attempt;
 use crate::backend::Queue;
@@ -129,7 +129,9 @@ impl Me {
             drop(old);
             Ok(())
         });
-        let (device, slots) = (&shared.devices[self.device], shared.crew.slots(self.device));
+        // The slot may have been taken away since the task was given to it.
+        let slots = shared.crew.slots(self.device).max(self.slot + 1);
+        let device = &shared.devices[self.device];
         let queue = caught(|| shared.backends[self.device].open(device.ordinal, self.slot, slots))?;
         let opened = Rc::new(Opened { queue, context });
         *self.opened.borrow_mut() = Some(opened.clone());
@@ -393,7 +395,7 @@ fn after_going(shared: &Arc<Shared>, device: usize, given_up: bool) {
 
 /// What is next for a worker, if anything.
 fn look(shared: &Arc<Shared>, me: &Me) -> Option<Work> {
-    if is_retired(shared, me) {
+    if is_retired(shared, me) || me.slot >= shared.crew.slots(me.device) {
         return None;
     }
     let planned = has_plan(shared, me);
@@ -435,8 +437,17 @@ fn leave_light(shared: &Arc<Shared>, me: &Me) {
 }
 
 fn take_planned(shared: &Arc<Shared>, me: &Me, last: bool) -> Option<Assignment> {
+    let taken = begin_planned(shared, me, last, None);
+    if !matches!(taken, Taken::Unknown) {
+        return taken.begun();
+    }
+    // Without the lock: a driver may take its time.
     let ordinal = shared.devices[me.device].ordinal;
-    let free_bytes = || shared.backends[me.device].free_bytes(ordinal).unwrap_or(u64::MAX);
+    let free = shared.backends[me.device].free_bytes(ordinal).unwrap_or(u64::MAX);
+    begin_planned(shared, me, last, Some(free)).begun()
+}
+
+fn begin_planned(shared: &Arc<Shared>, me: &Me, last: bool, free: Option<u64>) -> Taken {
     let mut book = shared.lock();
     let now = shared.now();
     let clock = super::light::nanoseconds(now);
@@ -445,29 +456,31 @@ fn take_planned(shared: &Arc<Shared>, me: &Me, last: bool) -> Option<Assignment>
         && book.core.best_priority().is_some_and(|priority| priority < 0)
         && clock.saturating_sub(me.planned_at.get()) < STAND_BACK
         && shared.light.queues.any(&me.hand)
+        || me.slot >= book.core.devices[me.device].slots
     {
-        return None;
+        return Taken::Nothing;
     }
     book.core.devices[me.device].light = shared.is_lit(me.device, Some(me));
     let known = book.core.devices[me.device].free(now);
-    match book.core.take(now, me.device, me.slot, &free_bytes) {
-        Some(assignment) => {
+    let taken = book.core.take(now, me.device, me.slot, free);
+    match taken {
+        Taken::Begins(_) => {
             me.planned_at.set(clock);
             // There may be room, and a task, for another worker beside this one.
             shared.call_workers(&mut book);
             shared.watch(&mut book);
-            Some(assignment)
         }
-        None => {
+        Taken::Nothing => {
             shared.crew.look.fetch_and(!(1 << me.device), Ordering::SeqCst);
             if known.is_none() && book.core.devices[me.device].free(now).is_some() {
                 // Others have taken the memory: another device may be the better one now, or this one later.
                 shared.call_workers(&mut book);
                 shared.watch(&mut book);
             }
-            None
         }
+        Taken::Unknown => {}
     }
+    taken
 }
 
 fn run_planned(shared: &Arc<Shared>, me: &Me, assignment: Assignment) {

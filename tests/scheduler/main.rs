@@ -6,6 +6,7 @@ mod random;
 mod scripted;
 
 mod failures;
+mod free;
 mod hang;
 mod life;
 mod light;

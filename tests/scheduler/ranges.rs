@@ -332,6 +332,31 @@ fn what_fits_one_device_only_is_done_there() {
     }
 }
 
+/// Each has an element that only the device of the other's host can do.
+#[test]
+fn two_ranges_that_need_each_others_devices_both_end() {
+    let scheduler = Scripted::new(2).scheduler(1);
+    let both = Gate::new();
+    let range = || {
+        let (both, first) = (Arc::clone(&both), AtomicU32::new(u32::MAX));
+        Range::new(0..1, move |exec, _| {
+            let here = exec.device_index as u32;
+            match first.compare_exchange(u32::MAX, here, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => both.pass(),
+                Err(first) if first != here => return Ok(()),
+                Err(_) => {}
+            }
+            Err(no_room(exec, 2000))
+        })
+    };
+    let ids = [scheduler.submit_range(range()).unwrap(), scheduler.submit_range(range()).unwrap()];
+    both.came(2);
+    both.open();
+    for id in ids {
+        assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    }
+}
+
 #[test]
 fn what_fits_nowhere_ends_with_the_numbers() {
     let scheduler = Scripted::new(2).scheduler(1);

@@ -22,6 +22,9 @@ pub struct Scripted {
     /// Bit i: device i can't be opened.
     pub broken: AtomicU64,
     pub opened: AtomicU32,
+    /// Where the backend waits when it is asked what is free, and when a context is to be made anew.
+    pub slow_free: Option<Arc<Gate>>,
+    pub slow_renew: Option<Arc<Gate>>,
 }
 
 impl Scripted {
@@ -32,6 +35,8 @@ impl Scripted {
             free: (0..devices).map(|_| AtomicU64::new(1000)).collect(),
             broken: AtomicU64::new(0),
             opened: AtomicU32::new(0),
+            slow_free: None,
+            slow_renew: None,
         }
     }
 
@@ -74,7 +79,16 @@ impl Backend for Scripted {
         Ok((0..self.devices).map(device).collect())
     }
 
+    fn renew(&self, _: u32) {
+        if let Some(door) = &self.slow_renew {
+            door.pass();
+        }
+    }
+
     fn free_bytes(&self, ordinal: u32) -> Result<u64> {
+        if let Some(door) = &self.slow_free {
+            door.pass();
+        }
         Ok(self.free[ordinal as usize].load(Ordering::Relaxed))
     }
 

@@ -40,6 +40,7 @@ fn run_loose(shared: &Arc<Shared>, me: &Me, code: Code, phase: Phase) {
     set_since(me, begin);
     let how = me.attempt(shared, TaskId(0), 1, context, &books.signal, |exec| Job::run(&code, exec));
     let end = passed(shared, me, begin);
+    let cancelled = books.signal.is_cancelled();
     books.signal.leave(below, stopping);
     let ours = books.on_top.pop(place);
     match how {
@@ -56,6 +57,7 @@ fn run_loose(shared: &Arc<Shared>, me: &Me, code: Code, phase: Phase) {
             shared.hand_over_loose(code, phase, failed(shared, me, TaskId(0), context, begin, error));
         }
         Attempt::Ran(outcome) => {
+            let outcome = if cancelled { Err(Error::Cancelled) } else { outcome };
             count(shared, me, TaskId(0), &outcome, (begin, end));
             shared.discard(code);
             me.frames.borrow_mut().pop();
@@ -98,10 +100,7 @@ fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId) {
             shared.hand_over(slot, id, begun.code, failed(shared, me, id, context, begin, error));
         }
         Attempt::Ran(outcome) => {
-            let outcome = match outcome {
-                Err(_) if slot.signal.is_cancelled() => Err(Error::Cancelled),
-                outcome => outcome,
-            };
+            let outcome = if slot.signal.is_cancelled() { Err(Error::Cancelled) } else { outcome };
             count(shared, me, id, &outcome, (begin, end));
             // The job's drop is the caller's code inside the task, too.
             shared.discard(begun.code);

@@ -38,6 +38,16 @@ impl Shared {
         self.settle(book);
     }
 
+    /// While `wait` lasts, the caller's range can't go on without guests.
+    pub fn in_need(self: &Arc<Self>, wait: impl FnOnce()) {
+        let mut book = self.lock();
+        book.needy += 1;
+        self.call_workers(&mut book);
+        drop(book);
+        wait();
+        self.lock().needy -= 1;
+    }
+
     /// While `wait` blocks the caller, who is in a task, another worker may use its slot.
     pub fn aside(self: &Arc<Self>, wait: impl FnOnce()) {
         let Some(me) = self.inside() else { return wait() };

@@ -409,7 +409,7 @@ impl Job for Host {
                 Left::Declined => work.wait(&shared, |table| table.seats.is_empty()),
                 Left::NoRoom(error) => {
                     no_room = Some(error);
-                    work.leave_to_others(&shared, exec);
+                    shared.in_need(|| work.leave_to_others(&shared, exec));
                     break None;
                 }
                 Left::Stopped => break None,

@@ -360,6 +360,9 @@ impl<'a> World<'a> {
                 }
             }
             self.core.notes.clear();
+            for index in std::mem::take(&mut self.core.renewed) {
+                self.core.has_renewed(index);
+            }
             let stopped = self
                 .attempts
                 .iter()
@@ -379,7 +382,9 @@ impl<'a> World<'a> {
                 let clock = self.clock();
                 let device = &self.core.devices[index];
                 let free = device.ledger.limit() - device.ledger.leased();
-                let Some(assignment) = self.core.take(clock, index, slot, &|| free) else { continue };
+                let Some(assignment) = self.core.take(clock, index, slot, Some(free)).begun() else {
+                    continue;
+                };
                 begun = true;
                 self.places[index].free.pop();
                 let Some(&task) = self.known.get(&assignment.id) else { continue };
