@@ -93,8 +93,9 @@ fn a_cancel_races_with_the_start_and_one_wins() {
     let (mut done, mut cancelled) = (0, 0);
     for round in 0..5000_u64 {
         let (own, count) = (Arc::clone(&ran), Count(Arc::clone(&dropped)));
-        let job = move |_: &Exec<'_>| {
+        let job = move |exec: &Exec<'_>| {
             let _ = &count;
+            exec.commit()?;
             own.fetch_add(1, Ordering::Relaxed);
             Ok(())
         };
