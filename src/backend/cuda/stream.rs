@@ -18,13 +18,16 @@ use super::event::{Download, Event};
 use super::memory::{Block, Number, Pinned};
 use super::module::{Function, Params, Ptx};
 use crate::backend::{Lane, Queue};
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 
 /// It does not wait for the stream 0 of others, nor that for it.
 const NON_BLOCKING: c_uint = 1;
 /// The names of the two things that a launch is told, and of the list's end.
 const PARAMS: *mut c_void = std::ptr::without_provenance_mut(1);
 const PARAMS_SIZE: *mut c_void = std::ptr::without_provenance_mut(2);
+
+/// Contexts that are tried for a new queue, should each be poisoned before it is there.
+const TRIES: u32 = 3;
 
 pub struct Stream {
     context: Arc<Context>,
@@ -42,15 +45,34 @@ unsafe impl Sync for Stream {}
 
 impl Stream {
     pub(super) fn open(card: &Arc<Card>) -> Result<Stream> {
-        let context = card.context()?;
-        context.enter()?;
+        for _ in 0..TRIES {
+            let context = card.context()?;
+            // It is not buried meanwhile.
+            context.come();
+            let made = match context.enter() {
+                Ok(()) => Some(Stream::of(&context)),
+                // Another queue has poisoned it since it was asked for.
+                Err(Error::Device { fault: DeviceFault::Poisoned, .. }) => None,
+                Err(error) => Some(Err(error)),
+            };
+            context.go();
+            if let Some(made) = made {
+                return made;
+            }
+        }
+        let what = format!("{TRIES} contexts of it in a row were poisoned at once");
+        Err(Error::Busy { device: card.label(), what })
+    }
+
+    /// The context is current.
+    fn of(context: &Arc<Context>) -> Result<Stream> {
         let mut handle = null_mut();
         // SAFETY: the place is ours; destroyed in `drop`.
         let made = unsafe { context.driver().stream_create(&mut handle, NON_BLOCKING) };
         context.judge(made, || "to make a stream".into())?;
         context.queues.fetch_add(1, Ordering::SeqCst);
         let number = context.numbers.fetch_add(1, Ordering::SeqCst);
-        Ok(Stream { context, handle, number, inside: AtomicBool::new(false) })
+        Ok(Stream { context: context.clone(), handle, number, inside: AtomicBool::new(false) })
     }
 
     pub fn card(&self) -> &Card {
