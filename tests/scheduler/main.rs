@@ -17,3 +17,4 @@ mod order;
 mod ranges;
 mod seeing;
 mod storm;
+mod storms;
