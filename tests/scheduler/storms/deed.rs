@@ -180,6 +180,11 @@ impl Deed {
         self.elements.is_some()
     }
 
+    /// A range without elements, whose code is never called.
+    pub fn is_empty(&self) -> bool {
+        self.elements.is_some_and(|(end, _)| end == 0)
+    }
+
     /// Nothing in it can make it end badly.
     pub fn is_harmless(&self) -> bool {
         self.fails <= if self.fault == Fault::Cancelled { 0 } else { self.retries }

@@ -92,8 +92,9 @@ impl Record {
             complain("runs on a device that it may not use");
         }
         for before in &self.after {
-            if before.well.load(Ordering::SeqCst) == 0 || !before.deed.idempotent && before.drops() == 0 {
-                complain(&format!("runs before task {} has ended", before.number));
+            let well = before.well.load(Ordering::SeqCst) > 0 || before.deed.is_empty();
+            if !well || !before.deed.idempotent && before.drops() == 0 {
+                complain(&format!("runs before its end: {}", before.describe()));
             }
         }
         if !self.deed.idempotent && !self.deed.is_range() {

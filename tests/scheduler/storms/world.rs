@@ -46,6 +46,15 @@ pub struct World {
     wrong: Mutex<Vec<String>>,
 }
 
+/// A client counts itself out even if it panics: that is no hang.
+struct Leaving<'a>(&'a AtomicUsize);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl World {
     pub fn new(seed: u64) -> Arc<Self> {
         let mut random = Random::new(seed + 1);
@@ -112,10 +121,11 @@ impl World {
             "storm {seed}: bad {bad}, {devices} devices with {slots} slots, {threads} threads with {steps} steps, {end:?}\n"
         );
         if let Some(scheduler) = self.scheduler.lock().unwrap().upgrade() {
-            text += &format!("{:#?}\n", scheduler.stats());
+            text += &format!("{:?}\n", scheduler.stats());
             for record in self.records().iter().filter(|record| record.outcome().is_none()) {
                 if let Some(&id) = record.id.get()
                     && let Ok(info) = scheduler.info(id)
+                    && !info.state.is_ended()
                 {
                     text += &format!("{}: {info:?}\n", record.describe());
                 }
@@ -198,6 +208,7 @@ impl World {
     }
 
     fn client(self: &Arc<Self>, scheduler: &Arc<Scheduler>, random: &mut Random) {
+        let _leaving = Leaving(&self.clients);
         let mut own: Vec<Arc<Record>> = Vec::new();
         for _ in 0..self.steps {
             let any = self.any(random);
@@ -224,7 +235,6 @@ impl World {
                 }
             }
         }
-        self.clients.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn any(&self, random: &mut Random) -> Option<Arc<Record>> {
