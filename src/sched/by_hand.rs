@@ -234,3 +234,29 @@ fn what_a_device_has_free_is_asked_only_where_it_matters() {
     assert!(matches!(hand.0.take(S(0), 0, 0, Some(299)), Taken::Nothing));
     assert!(matches!(hand.0.take(S(0), 0, 0, Some(300)), Taken::Begins(_)));
 }
+
+#[test]
+fn what_is_to_run_alone_goes_where_it_is_alone_at_once() {
+    let mut hand = hand(2);
+    let id = hand.submit(0, task());
+    hand.0.devices[0].light = true;
+    let run = hand.take(0, 0).unwrap();
+    let full = Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
+    hand.ends(1, 0, &run, Err(full));
+    assert_eq!((hand.0.alone, hand.0.devices[0].hold), (1, Some(id)));
+    // A light task waits for it on the one device.
+    assert_eq!(hand.0.wanted(S(1)), [1]);
+    let run = hand.take(1, 1).unwrap();
+    hand.ends(2, 1, &run, Ok(()));
+    assert_eq!((hand.state(id), hand.0.alone), (State::Done, 0));
+}
+
+#[test]
+fn what_stands_for_a_light_task_does_not_end_because_no_device_is_left() {
+    let mut hand = hand(1);
+    hand.0.retire(0, "gone");
+    let shadow = hand.0.admit_shadow(S(0)).unwrap();
+    assert!(hand.0.ended.is_empty());
+    hand.0.finish(shadow, Ok(()));
+    assert_eq!(hand.0.ended.len(), 1);
+}

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,8 @@ pub struct Shared {
     pub contexts: Vec<AtomicU32>,
     /// Bit i: no light task begins on device i for now, a planned one needs it to itself.
     pub quiet: AtomicU64,
+    /// Some task is to run alone, and may wait for the light ones of any device to end.
+    pub alone: AtomicBool,
     /// Threads that look around before they sleep.
     pub spinning: AtomicUsize,
     processors: u64,
@@ -97,6 +99,7 @@ impl Shared {
             waiting_for_all: AtomicUsize::new(0),
             contexts: devices.iter().map(|_| AtomicU32::new(0)).collect(),
             quiet: AtomicU64::new(0),
+            alone: AtomicBool::new(false),
             spinning: AtomicUsize::new(0),
             processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
             time: Condvar::new(),
@@ -157,8 +160,9 @@ impl Shared {
         if book.core.ready.is_empty() && book.core.counts.running == 0 {
             return;
         }
+        let alone = book.core.alone > 0;
         for (index, device) in book.core.devices.iter_mut().enumerate() {
-            if device.hold.is_some() {
+            if device.hold.is_some() || alone {
                 device.light = self.is_lit(index, None);
             }
         }
@@ -254,6 +258,7 @@ impl Shared {
     /// What the light tier has to know of the plan.
     pub fn mirror(&self, book: &Book) {
         let (mut quiet, mut retired) = (0, 0);
+        self.alone.store(book.core.alone > 0, Ordering::SeqCst);
         for (index, device) in book.core.devices.iter().enumerate() {
             self.contexts[index].store(device.context, Ordering::Relaxed);
             self.crew.set_slots(index, device.slots);

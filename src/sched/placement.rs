@@ -242,6 +242,7 @@ impl Core {
         for &id in self.ready.values().take(HORIZON) {
             let Ok(entry) = self.tasks.get(id) else { continue };
             let may = self.eligible(entry).without(self.where_it_runs(entry, id));
+            let may = self.where_alone(entry, id, may);
             let here = may.contains(index);
             if entry.role != Role::Task {
                 // Whoever is free works on a range; what a slow device takes it takes in small pieces.
@@ -294,6 +295,19 @@ impl Core {
         let (_, id) = left?;
         let entry = self.tasks.get(id).ok()?;
         if self.should_not_decline(now, index, entry) { fitting.try_on(self, id, entry) } else { None }
+    }
+
+    /// One that is to be alone goes where it is at once, if there is such a device: what runs on another may wait
+    /// for it.
+    fn where_alone(&self, entry: &Entry, id: TaskId, may: DeviceMask) -> DeviceMask {
+        let mut idle = DeviceMask::NONE;
+        for (index, device) in self.devices.iter().enumerate() {
+            let kept = device.poisoned || device.hold.is_some_and(|held| held != id);
+            if entry.alone && may.contains(index) && device.running.is_empty() && !device.light && !kept {
+                idle.add(index);
+            }
+        }
+        if idle == DeviceMask::NONE { may } else { idle }
     }
 
     /// Of devices that nothing is known of, the one that has the least to do is first.

@@ -52,6 +52,8 @@ pub struct Core {
     pub renewed: Vec<usize>,
     /// Ranges whose hosts can't go on without guests.
     pub needy: usize,
+    /// Tasks that have not ended and are to run alone.
+    pub alone: usize,
     /// Attempts that were given up, and whose threads nobody waits for any more; with the seconds that each had.
     pub given_up: Vec<(TaskId, u32, f64)>,
     /// What is to be logged once the lock is free: the log may be the caller's code.
@@ -79,6 +81,7 @@ impl Core {
             ended: Vec::new(),
             renewed: Vec::new(),
             needy: 0,
+            alone: 0,
             given_up: Vec::new(),
             notes: Vec::new(),
             seen: Seen::default(),
@@ -209,7 +212,6 @@ impl Core {
         let id = self.admit(now, Task { role: Role::Shadow, ..nothing })?;
         if let Ok(entry) = self.tasks.get_mut(id) {
             entry.detached = true;
-            self.ready.remove(&entry.rank);
         }
         Ok(id)
     }
@@ -233,7 +235,9 @@ impl Core {
         if entry.job.is_none() {
             return;
         }
-        if entry.role == Role::Nothing {
+        if entry.role == Role::Shadow {
+            // Whether a device is left for what it stands for is not known here.
+        } else if entry.role == Role::Nothing {
             self.finish(id, Ok(()));
         } else if self.devices.iter().enumerate().any(|(index, device)| entry.allows(index, device)) {
             self.ready.insert(entry.rank, id);
@@ -304,6 +308,7 @@ impl Core {
         *count += 1 - guest;
         entry.state = state;
         entry.since = now;
+        self.alone -= usize::from(entry.alone);
         if state == State::Done {
             entry.signal.report(1.0);
         }

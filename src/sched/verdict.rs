@@ -330,6 +330,7 @@ impl Core {
             }
             Error::NoMemory { .. } | Error::Resources { .. } if run.company && !entry.alone => {
                 entry.alone = true;
+                self.alone += 1;
                 // What runs here ends, and nothing else starts before.
                 self.devices[index].hold = Some(id);
                 let fewer = (self.devices[index].running.len() as u32).max(1);

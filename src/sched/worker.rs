@@ -39,9 +39,8 @@ pub struct Me {
     pub hand: Hand,
     bed: Bed,
     opened: RefCell<Option<Rc<Opened>>>,
-    /// The tasks in whose code the thread is, innermost last, and whether that one is planned.
+    /// The tasks in whose code the thread is, innermost last.
     pub frames: RefCell<Vec<TaskId>>,
-    pub planned: Cell<bool>,
     /// The outermost one is.
     pub on_plan: Cell<bool>,
     /// Where the stack began.
@@ -94,9 +93,9 @@ impl Me {
         !self.frames.borrow().is_empty()
     }
 
-    /// Whether that task is a planned one.
+    /// Whether that task, or one below it, is a planned one: then the plan knows that the slot is taken.
     pub fn is_planned(&self) -> bool {
-        self.planned.get()
+        self.on_plan.get()
     }
 
     pub fn look_at_clock(&self) {
@@ -236,7 +235,6 @@ pub fn work(shared: &Arc<Shared>, seat: usize) {
         bed: Bed::new(place.device),
         opened: RefCell::new(None),
         frames: RefCell::new(Vec::new()),
-        planned: Cell::new(false),
         on_plan: Cell::new(false),
         base: (&raw const here).addr(),
         clock: Cell::new(shared.clock()),
@@ -430,7 +428,9 @@ fn take_light(shared: &Arc<Shared>, me: &Me) -> Option<Item> {
 
 /// No light task runs here for a while; a planned one may have waited for that.
 fn leave_light(shared: &Arc<Shared>, me: &Me) {
-    if me.hand.station.books.lit.swap(false, Ordering::SeqCst) && is_quiet(shared, me) {
+    if me.hand.station.books.lit.swap(false, Ordering::SeqCst)
+        && (is_quiet(shared, me) || shared.alone.load(Ordering::SeqCst))
+    {
         let mut book = shared.lock();
         shared.call_workers(&mut book);
     }
@@ -488,7 +488,6 @@ fn run_planned(shared: &Arc<Shared>, me: &Me, assignment: Assignment) {
     let begin = shared.clock();
     let Assignment { id, attempt, job, signal, context } = assignment;
     me.frames.borrow_mut().push(shared.light.known_as(id));
-    me.planned.set(true);
     me.on_plan.set(true);
     me.hand.pushed.set(0);
     let on_top = &me.hand.station.books.on_top;
@@ -504,7 +503,6 @@ fn run_planned(shared: &Arc<Shared>, me: &Me, assignment: Assignment) {
     }
     shared.settle(book);
     shared.save_rates_now_and_then();
-    me.planned.set(false);
     me.on_plan.set(false);
     me.frames.borrow_mut().pop();
     let end = shared.clock();

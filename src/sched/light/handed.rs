@@ -62,7 +62,7 @@ impl Shared {
             Ok(planned) => planned,
             // The plan has no room, or everything in it has been cancelled.
             Err(job) => {
-                drop(book);
+                self.settle(book);
                 self.discard(job);
                 let phase = slot.phase(generation);
                 return self.end_light(None, slot, id, phase, Err(error), self.clock());

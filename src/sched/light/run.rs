@@ -17,7 +17,6 @@ pub fn run_light(shared: &Arc<Shared>, me: &Me, item: Item) {
         return shared.end_item(Some(&me.hand), item, &Error::Cancelled);
     }
     let outer = me.hand.pushed.replace(0);
-    let planned = me.planned.replace(false);
     let since = &me.hand.station.books.since;
     let below = since.load(Ordering::Relaxed);
     match item {
@@ -25,7 +24,6 @@ pub fn run_light(shared: &Arc<Shared>, me: &Me, item: Item) {
         Item::Loose { code, phase } => run_loose(shared, me, code, phase),
     }
     since.store(below, Ordering::Relaxed);
-    me.planned.set(planned);
     me.hand.pushed.set(outer + me.hand.pushed.get());
 }
 
