@@ -262,6 +262,12 @@ impl Device {
         self.waiting == 0 && self.running.iter().any(|run| run.alone)
     }
 
+    /// Whether a task that begins here now would be alone, but for those that wait inside their code, perhaps
+    /// for it.
+    pub fn is_empty(&self) -> bool {
+        self.running.len() <= self.waiting as usize && !self.light
+    }
+
     /// Whether anything could begin here.
     pub fn has_room(&self, now: Duration) -> bool {
         self.retired.is_none()

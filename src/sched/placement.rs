@@ -80,7 +80,7 @@ impl Fitting<'_> {
         let company = !device.running.is_empty() || self.promised > 0;
         let bytes = entry.bytes.on(device.info.backend);
         let fits = if entry.alone {
-            !company && !device.light
+            self.promised == 0 && device.is_empty()
         } else {
             !company || bytes == 0 || self.free.is_some_and(|free| bytes <= free)
         };
@@ -183,7 +183,11 @@ impl Core {
             && self.ready.contains_key(&entry.rank)
             && self.may_begin(entry, held, index)
         {
-            return fitting.try_on(self, held, entry);
+            let fits = fitting.try_on(self, held, entry);
+            // What waits inside its code, and holds memory, may wait for another.
+            if fits.is_some() || self.devices[index].waiting == 0 {
+                return fits;
+            }
         }
         if self.ready.is_empty() {
             return None;
@@ -303,7 +307,7 @@ impl Core {
         let mut idle = DeviceMask::NONE;
         for (index, device) in self.devices.iter().enumerate() {
             let kept = device.poisoned || device.hold.is_some_and(|held| held != id);
-            if entry.alone && may.contains(index) && device.running.is_empty() && !device.light && !kept {
+            if entry.alone && may.contains(index) && device.is_empty() && !kept {
                 idle.add(index);
             }
         }
@@ -369,9 +373,9 @@ impl Core {
         let Ok(entry) = self.tasks.get(id) else { return false };
         self.may_begin(entry, id, index)
             && !device.poisoned
-            && device.hold.is_none_or(|held| held == id)
+            && (device.waiting > 0 || device.hold.is_none_or(|held| held == id))
             && !device.is_one_alone()
-            && (device.running.is_empty() && !device.light || !entry.alone)
+            && (device.is_empty() || !entry.alone)
             && device.ledger.limit() - device.ledger.leased() >= entry.bytes.on(device.info.backend)
     }
 

@@ -30,7 +30,8 @@ impl Plan {
                 return Vec::new();
             }
             let mut lanes: Vec<f64> = device.running.iter().map(|run| core.lane(now, index, run)).collect();
-            let closed = device.poisoned || device.hold.is_some() || device.is_one_alone();
+            let held = device.hold.is_some() && device.waiting == 0;
+            let closed = device.poisoned || held || device.is_one_alone();
             let open = if closed { lanes.iter().copied().fold(0.0, f64::max) } else { 0.0 };
             lanes.resize(lanes.len().max(device.capacity(now)), 0.0);
             // Nothing begins before all that runs has ended.

@@ -160,6 +160,8 @@ impl Shared {
         if me.is_planned() {
             book.core.devices[me.device].waiting += 1;
             self.mirror(&book);
+        } else {
+            me.hand.station.books.lit.store(false, Ordering::SeqCst);
         }
         // The slot is free for others meanwhile.
         self.call_workers(&mut book);
@@ -179,6 +181,8 @@ impl Shared {
             let mut book = self.lock();
             book.core.devices[me.device].waiting -= 1;
             self.mirror(&book);
+        } else {
+            me.hand.station.books.lit.store(true, Ordering::SeqCst);
         }
         self.crew.take_room(me.seat);
     }

@@ -501,11 +501,23 @@ impl World {
         if waited != Ok(Wait::Done) {
             self.object(format!("all do not end: {waited:?}"));
         }
-        for record in self.records().iter().filter(|record| record.id.get().is_some()) {
-            if !record.is_loose() {
-                for _ in 0..2 {
-                    self.wait(scheduler, record, LONG);
+        let mut known = 0;
+        loop {
+            let records = self.records();
+            if known == records.len() || !self.wrong().is_empty() {
+                break;
+            }
+            for record in records[known..].iter().filter(|record| record.id.get().is_some()) {
+                if !record.is_loose() {
+                    for _ in 0..2 {
+                        self.wait(scheduler, record, LONG);
+                    }
                 }
+            }
+            known = records.len();
+            // What nobody could wait for may have submitted more meanwhile.
+            if matches!(self.end, End::Calm | End::Drain) && scheduler.wait_all(LONG) != Ok(Wait::Done) {
+                self.object("what came late does not end".into());
             }
         }
         if self.wrong().is_empty() {
