@@ -501,28 +501,23 @@ impl World {
         if waited != Ok(Wait::Done) {
             self.object(format!("all do not end: {waited:?}"));
         }
-        let mut known = 0;
-        loop {
-            let records = self.records();
-            if known == records.len() || !self.wrong().is_empty() {
-                break;
-            }
-            for record in records[known..].iter().filter(|record| record.id.get().is_some()) {
-                if !record.is_loose() {
-                    for _ in 0..2 {
-                        self.wait(scheduler, record, LONG);
-                    }
+        for record in self.records().iter().filter(|record| record.id.get().is_some()) {
+            if !record.is_loose() {
+                for _ in 0..2 {
+                    self.wait(scheduler, record, LONG);
                 }
-            }
-            known = records.len();
-            // What nobody could wait for may have submitted more meanwhile.
-            if matches!(self.end, End::Calm | End::Drain) && scheduler.wait_all(LONG) != Ok(Wait::Done) {
-                self.object("what came late does not end".into());
             }
         }
         if self.wrong().is_empty() {
             self.stopping.store(true, Ordering::SeqCst);
             scheduler.shutdown().unwrap();
+            // A copy that was too late may have gone on submitting meanwhile.
+            for record in self.records() {
+                if record.id.get().is_some() && record.outcome().is_none() {
+                    record.cancelled.store(true, Ordering::SeqCst);
+                    self.wait(scheduler, &record, Some(Duration::ZERO));
+                }
+            }
             self.stopping.store(matches!(self.end, End::Shutdown | End::Impatient), Ordering::SeqCst);
             self.records().iter().for_each(|record| record.conclude(self));
             self.count(&scheduler.stats().unwrap());
