@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use self::world::World;
 
 /// Some ten milliseconds each.
-const STORMS: (u64, u64) = (0, 200);
+const STORMS: (u64, u64) = (0, 300);
 /// At a time: more threads than processors are what it is about.
 const LANES: usize = 3;
 /// No storm lasts so long unless something hangs.
