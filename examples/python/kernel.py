@@ -34,9 +34,12 @@ def squares(exec: gpusched.Exec, first: int) -> "np.ndarray":
     with cupy.cuda.Device(exec.ordinal), cupy.cuda.ExternalStream(exec.stream) as stream:
         memory = cupy.cuda.UnownedMemory(exec.memory(size), size, owner=exec, device_id=exec.ordinal)
         values = cupy.ndarray((COUNT,), dtype=np.float32, memptr=cupy.cuda.MemoryPointer(memory, 0))
-        values.set(np.arange(first, first + COUNT, dtype=np.float32), stream=stream)
+        numbers = np.arange(first, first + COUNT, dtype=np.float32)
+        values.set(numbers, stream=stream)
         square(((COUNT + THREADS - 1) // THREADS,), (THREADS,), (values, np.int32(COUNT)))
-        return values.get(stream=stream)
+        squared = values.get(stream=stream)
+        stream.synchronize()
+        return squared
 
 
 try:
