@@ -392,6 +392,16 @@ impl Core {
         Some(rank.priority().saturating_sub_unsigned(raised))
     }
 
+    /// Whether the first ready task has a slot on a device, and only memory may be in its way.
+    pub fn wants_memory(&self, index: usize) -> bool {
+        let device = &self.devices[index];
+        let tasks = self.ready.values().filter_map(|&id| self.tasks.get(id).ok());
+        let first = tasks.into_iter().find(|entry| entry.role != Role::Guest);
+        let slot = (device.running.len() as u32) < device.slots + device.waiting;
+        slot && first
+            .is_some_and(|entry| entry.bytes.on(device.info.backend) > 0 && entry.allows(index, device))
+    }
+
     /// Whether nothing that is not planned may begin on a device.
     pub fn is_kept(&self, index: usize) -> bool {
         let device = &self.devices[index];

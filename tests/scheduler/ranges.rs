@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpusched::error::DeviceFault;
-use gpusched::sched::{DeviceMask, Exec, Range, Scheduler, State, Wait};
+use gpusched::sched::{DeviceMask, Exec, Range, Scheduler, State, Task, Wait};
 use gpusched::{Error, Result};
 
 use crate::random::Random;
@@ -392,6 +392,38 @@ fn memory_of_an_element_is_kept_for_each_of_a_piece() {
     assert!((200..=1000).contains(&most), "{most} bytes of 1000");
     scheduler.shutdown().unwrap();
     assert_eq!(scheduler.stats().unwrap().devices[0].leased_bytes, 0);
+}
+
+#[test]
+fn a_task_that_needs_memory_gets_it_between_pieces() {
+    let scheduler = Scripted::new(1).scheduler(2);
+    let counted = Counted::new(2000);
+    let begun = Arc::new(AtomicU64::new(0));
+    let told = begun.clone();
+    let range = counted.range(move |_, _| {
+        told.fetch_add(1, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(1));
+        Ok(())
+    });
+    // Pieces of eight elements take 800 bytes of 1000, again and again; the other slot may have none of them.
+    let id = scheduler.submit_range(Range { grain: Some(8), device_bytes: 100, ..range }).unwrap();
+    while begun.load(Ordering::SeqCst) == 0 {
+        thread::yield_now();
+    }
+    let before = begun.clone();
+    let seen = Arc::new(AtomicU64::new(u64::MAX));
+    let saw = seen.clone();
+    let mut task = Task::new(move |_: &Exec<'_>| {
+        saw.store(before.load(Ordering::SeqCst), Ordering::SeqCst);
+        Ok(())
+    });
+    task.device_bytes = 700;
+    let large = scheduler.submit(task).unwrap();
+    assert_eq!(wait(&scheduler, large), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    assert!(counted.each(1));
+    let (seen, all) = (seen.load(Ordering::SeqCst), begun.load(Ordering::SeqCst));
+    assert!(seen < all / 2, "it began after {seen} of {all} pieces");
 }
 
 #[test]

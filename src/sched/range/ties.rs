@@ -30,6 +30,17 @@ impl Shared {
         book.ready.len() as u64 > book.counts.guests.queued
     }
 
+    /// Whether a range is to take no more of a device's memory than it must, because a task waits for it. Asked
+    /// between pieces, when what the one before gave back may be enough: somebody comes to look.
+    pub fn gives_way(self: &Arc<Self>, device: usize) -> bool {
+        let mut book = self.lock();
+        let wanted = book.wants_memory(device);
+        if wanted {
+            self.call_workers(&mut book);
+        }
+        wanted
+    }
+
     /// Takes a task back that has not begun.
     pub fn withdraw(self: &Arc<Self>, id: TaskId) {
         let mut book = self.lock();

@@ -202,8 +202,10 @@ impl Work {
                 return Left::Declined;
             }
             let mut lease = None;
+            let frugal = ledger.is_some() && shared.gives_way(device);
             let taken = share.take(|there| {
-                let (size, more) = self.room(ledger.as_ref(), self.pace.size(device, there).min(there));
+                let wanted = if frugal { 1 } else { self.pace.size(device, there).min(there) };
+                let (size, more) = self.room(ledger.as_ref(), wanted);
                 lease = more;
                 size
             });
