@@ -1,6 +1,6 @@
 //! A storm: devices, threads, and what they do to a scheduler.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -508,13 +508,15 @@ impl World {
                 }
             }
         }
+        let known = self.records().into_iter().filter(|record| record.outcome().is_some());
+        let known: HashSet<usize> = known.map(|record| record.number).collect();
         if self.wrong().is_empty() {
             self.stopping.store(true, Ordering::SeqCst);
             scheduler.shutdown().unwrap();
             // A copy that was too late may have gone on submitting meanwhile.
-            for record in self.records() {
-                if record.id.get().is_some() && record.outcome().is_none() {
-                    record.cancelled.store(true, Ordering::SeqCst);
+            for record in self.records().into_iter().filter(|record| !known.contains(&record.number)) {
+                record.cancelled.store(true, Ordering::SeqCst);
+                if record.id.get().is_some() {
                     self.wait(scheduler, &record, Some(Duration::ZERO));
                 }
             }
