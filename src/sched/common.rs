@@ -329,6 +329,10 @@ impl Shared {
         if self.light.tally.end(self.light.count(hand), phase, tasks, &self.light.queues) {
             self.rooms.ring(ALL);
         }
+        // Where a worker ends the last task it looks by itself whether it may go, and those that go call the others.
+        if hand.is_none() && self.light.is_stopping() && self.light.queues.is_drained() {
+            self.crew.lot.call_all();
+        }
     }
 
     /// One that watched the task in this slot watches it no more: the outcome, if there is one.
