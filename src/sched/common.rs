@@ -44,6 +44,8 @@ pub struct Shared {
     pub contexts: Vec<AtomicU32>,
     /// Bit i: no light task begins on device i for now, a planned one needs it to itself.
     pub quiet: AtomicU64,
+    /// Bit i: device i's context is poisoned, and made anew when all have left it.
+    pub poisoned: AtomicU64,
     /// Some task is to run alone, and may wait for the light ones of any device to end.
     pub alone: AtomicBool,
     /// Threads that look around before they sleep.
@@ -99,6 +101,7 @@ impl Shared {
             waiting_for_all: AtomicUsize::new(0),
             contexts: devices.iter().map(|_| AtomicU32::new(0)).collect(),
             quiet: AtomicU64::new(0),
+            poisoned: AtomicU64::new(0),
             alone: AtomicBool::new(false),
             spinning: AtomicUsize::new(0),
             processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
@@ -257,14 +260,16 @@ impl Shared {
 
     /// What the light tier has to know of the plan.
     pub fn mirror(&self, book: &Book) {
-        let (mut quiet, mut retired) = (0, 0);
+        let (mut quiet, mut poisoned, mut retired) = (0, 0, 0);
         self.alone.store(book.core.alone > 0, Ordering::SeqCst);
         for (index, device) in book.core.devices.iter().enumerate() {
             self.contexts[index].store(device.context, Ordering::Relaxed);
             self.crew.set_slots(index, device.slots);
             quiet |= u64::from(book.core.is_kept(index)) << index;
+            poisoned |= u64::from(device.poisoned) << index;
             retired |= u64::from(device.retired.is_some()) << index;
         }
+        self.poisoned.store(poisoned, Ordering::SeqCst);
         if self.quiet.swap(quiet, Ordering::SeqCst) & !quiet != 0 && self.crew.lot.asleep() > 0 {
             // Light tasks may begin there again.
             self.crew.lot.call_all();

@@ -302,12 +302,16 @@ impl Work {
         }
     }
 
-    /// A single element does not fit the host's device: others may have room for it.
+    /// A single element does not fit the host's device: others may have room for it. Nobody comes to a device
+    /// whose context is poisoned before the host has left it, too.
     fn leave_to_others(self: &Arc<Self>, shared: &Arc<Shared>, exec: &Exec<'_>) {
-        let quiet = |table: &Table| {
-            table.seats.is_empty() && (!self.invited.load(Ordering::Acquire) || exec.cancelled())
+        let leaves = || {
+            let poisoned = shared.poisoned.load(Ordering::SeqCst);
+            exec.cancelled() || poisoned >> exec.device_index & 1 == 1
         };
-        while !self.is_done() && !self.stopped.load(Ordering::Acquire) && !exec.cancelled() {
+        let quiet =
+            |table: &Table| table.seats.is_empty() && (!self.invited.load(Ordering::Acquire) || leaves());
+        while !self.is_done() && !self.stopped.load(Ordering::Acquire) && !leaves() {
             let guests = !self.table().seats.is_empty();
             if !self.invite(shared) && !guests {
                 return;
