@@ -111,7 +111,7 @@ const LINES: &[(&[&str], &str)] = &[
     (&["bench", "fd", "--n", "10", "10", "0"], "nz is 0"),
     (&["bench", "fd", "--nt", "0", "--n", "8", "8", "8"], "nt is 0"),
     (&["bench", "fd", "--equation", "heat"], "acoustic1"),
-    (&["bench", "fd", "--device", "tpu"], "there is no tpu here"),
+    (&["bench", "fd", "--device", "tpu"], "'tpu'; accepted: all, none, or a list"),
 ];
 
 #[test]

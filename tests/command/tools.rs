@@ -37,5 +37,5 @@ fn the_benchmark_prints_one_line_with_the_agreed_names() {
 fn a_card_that_is_not_there_is_an_error() {
     let ended = Folder::new().gpusched(&["bench", "fd", "--device", "cuda:0", "--nt", "1"]);
     assert_eq!(ended.status, 2, "{ended:?}");
-    assert!(ended.err.contains("there is no cuda:0 here"), "{ended:?}");
+    assert!(ended.err.contains("'cuda:0' names none of what is there: cpu:0"), "{ended:?}");
 }
