@@ -292,13 +292,13 @@ impl Core {
                 None => {}
             }
         }
-        if let Some((_, id)) = smallest {
-            let entry = self.tasks.get(id).ok()?;
-            return fitting.try_on(self, id, entry);
-        }
-        let (_, id) = left?;
-        let entry = self.tasks.get(id).ok()?;
-        if self.should_not_decline(now, index, entry) { fitting.try_on(self, id, entry) } else { None }
+        let choice = smallest.or_else(|| {
+            left.filter(|&(_, id)| self.tasks.get(id).is_ok_and(|e| self.should_not_decline(now, index, e)))
+        });
+        let choice = choice.and_then(|(_, id)| fitting.try_on(self, id, self.tasks.get(id).ok()?));
+        // While a task waits inside its code, perhaps for what is to be kept for its device, nothing is kept.
+        let waits = || self.devices.iter().any(|device| device.waiting > 0);
+        choice.or_else(|| if waits() { self.first_that_fits(fitting) } else { None })
     }
 
     /// One that is to be alone goes where it is at once, if there is such a device: what runs on another may wait

@@ -26,7 +26,8 @@ pub struct Plan {
 impl Plan {
     pub fn new(core: &Core, now: Duration) -> Self {
         let lanes = core.devices.iter().enumerate().map(|(index, device)| {
-            if device.retired.is_some() {
+            // Who waits inside its code in a poisoned context may wait for what would be kept for this device.
+            if device.retired.is_some() || device.poisoned && device.waiting > 0 {
                 return Vec::new();
             }
             let mut lanes: Vec<f64> = device.running.iter().map(|run| core.lane(now, index, run)).collect();
