@@ -154,7 +154,8 @@ impl Shared {
 
     /// After light work was made visible.
     pub fn call_any(self: &Arc<Self>) {
-        self.crew.call_any(|seat| self.start(seat, None), || self.light.queues.is_empty());
+        let quiet = self.quiet.load(Ordering::SeqCst);
+        self.crew.call_any(quiet, |seat| self.start(seat, None), || self.light.queues.is_empty());
     }
 
     /// After something has become ready, or room: calls a worker of each device where something should begin.
@@ -228,7 +229,7 @@ impl Shared {
         }
         let given_up = std::mem::take(&mut book.core.given_up);
         self.crew.give_up(given_up.len());
-        self.mirror(&book);
+        let opened = self.mirror(&book);
         self.call_workers(&mut book);
         self.watch(&mut book);
         let notes = std::mem::take(&mut book.core.notes);
@@ -241,6 +242,9 @@ impl Shared {
             self.rooms.ring(ALL);
         }
         self.ring_inside();
+        if opened && !self.light.queues.is_empty() {
+            self.call_any();
+        }
         if deserted {
             self.end_all_queued();
         }
@@ -258,8 +262,8 @@ impl Shared {
         self.rooms.ring(id);
     }
 
-    /// What the light tier has to know of the plan.
-    pub fn mirror(&self, book: &Book) {
+    /// What the light tier has to know of the plan. True: light tasks may begin again on some device.
+    pub fn mirror(&self, book: &Book) -> bool {
         let (mut quiet, mut poisoned, mut retired) = (0, 0, 0);
         self.alone.store(book.core.alone > 0, Ordering::SeqCst);
         for (index, device) in book.core.devices.iter().enumerate() {
@@ -270,8 +274,8 @@ impl Shared {
             retired |= u64::from(device.retired.is_some()) << index;
         }
         self.poisoned.store(poisoned, Ordering::SeqCst);
-        if self.quiet.swap(quiet, Ordering::SeqCst) & !quiet != 0 && self.crew.lot.asleep() > 0 {
-            // Light tasks may begin there again.
+        let opened = self.quiet.swap(quiet, Ordering::SeqCst) & !quiet != 0;
+        if opened && self.crew.lot.asleep() > 0 {
             self.crew.lot.call_all();
         }
         if self.crew.retired.swap(retired, Ordering::SeqCst) != retired {
@@ -280,6 +284,7 @@ impl Shared {
             }
             self.crew.lot.call_all();
         }
+        opened
     }
 
     /// Those who wait inside tasks look whether anybody can still go on.

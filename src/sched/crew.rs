@@ -92,17 +92,17 @@ impl Crew {
         self.slots[device].store(slots, Ordering::SeqCst);
     }
 
-    /// Wakes or starts a worker for work that any can do, if that is not being done already. `start`
-    /// is given the number of a seat; `taken` tells whether somebody has come for the work meanwhile.
-    pub fn call_any(&self, start: impl Fn(usize) -> bool, taken: impl Fn() -> bool) {
-        while self.lot.call_any() == Called::NobodySleeps {
+    /// Wakes or starts a worker for work that any can do, but for those of the devices in `closed`, if that is
+    /// not being done already. `start` is given the number of a seat; `taken` tells whether somebody has come for the work meanwhile.
+    pub fn call_any(&self, closed: u64, start: impl Fn(usize) -> bool, taken: impl Fn() -> bool) {
+        while self.lot.call_any(closed) == Called::NobodySleeps {
             if self.is_full() {
                 return;
             }
             // A worker that is about to end something is there sooner than a new one would be.
             let begin = Instant::now();
             while self.seated.load(Ordering::SeqCst) > 0 && begin.elapsed() < BEFORE_START {
-                if taken() || self.lot.searching() > 0 || self.lot.asleep() > 0 {
+                if taken() || self.lot.searching() > 0 || self.lot.has_sleeper(closed) {
                     break;
                 }
                 std::thread::yield_now();
@@ -110,10 +110,10 @@ impl Crew {
             if taken() || self.lot.searching() > 0 {
                 return;
             }
-            if self.lot.asleep() > 0 {
+            if self.lot.has_sleeper(closed) {
                 continue;
             }
-            let Some(seat) = self.claim(None) else { return };
+            let Some(seat) = self.claim(|device| closed >> device & 1 == 0) else { return };
             if !self.lot.enlist(true) {
                 self.give_back(seat);
                 return;
@@ -122,7 +122,7 @@ impl Crew {
                 return;
             }
             self.cancel_start(seat);
-            if self.lot.asleep() == 0 {
+            if !self.lot.has_sleeper(closed) {
                 return;
             }
         }
@@ -133,7 +133,7 @@ impl Crew {
         if self.lot.call_device(device) {
             return true;
         }
-        let Some(seat) = self.claim(Some(device)) else { return false };
+        let Some(seat) = self.claim(|other| other == device) else { return false };
         self.lot.enlist(false);
         let started = start(seat);
         if !started {
@@ -148,7 +148,7 @@ impl Crew {
         self.seated.load(Ordering::SeqCst) >= slots + self.inside.load(Ordering::SeqCst)
     }
 
-    fn claim(&self, device: Option<usize>) -> Option<usize> {
+    fn claim(&self, device: impl Fn(usize) -> bool) -> Option<usize> {
         if self.is_full() {
             return None;
         }
@@ -156,7 +156,7 @@ impl Crew {
         let found = (0..self.seats.len()).find(|&number| {
             let seat = &self.seats[number];
             let sit = |room: i32| (room > 0).then_some(room - 1);
-            device.is_none_or(|device| device == seat.device)
+            device(seat.device)
                 && retired >> seat.device & 1 == 0
                 && seat.slot < self.slots(seat.device)
                 && seat.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sit).is_ok()

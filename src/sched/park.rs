@@ -155,8 +155,8 @@ impl Lot {
         bed.hear();
     }
 
-    /// After work that any worker can do was made visible.
-    pub fn call_any(&self) -> Called {
+    /// After work that any worker can do was made visible, but for those of the devices in `closed`.
+    pub fn call_any(&self, closed: u64) -> Called {
         fence(Ordering::SeqCst);
         let word = self.word.load(Ordering::SeqCst);
         if count(word, SEARCHER) > 0 {
@@ -171,8 +171,9 @@ impl Lot {
         }
         // Of the device with the most sleepers: the least busy one.
         let sleepers = |device| beds.iter().filter(|bed| bed.device == device).count();
+        let open = |position: &usize| closed >> beds[*position].device & 1 == 0;
         let Some(position) =
-            (0..beds.len()).max_by_key(|&position| (sleepers(beds[position].device), position))
+            (0..beds.len()).filter(open).max_by_key(|&position| (sleepers(beds[position].device), position))
         else {
             return Called::NobodySleeps;
         };
@@ -180,6 +181,12 @@ impl Lot {
         drop(beds);
         bed.ring();
         Called::Enough
+    }
+
+    /// Whether somebody sleeps beside those of the devices in `closed`.
+    pub fn has_sleeper(&self, closed: u64) -> bool {
+        self.asleep() > 0
+            && (closed == 0 || locked(&self.beds).iter().any(|bed| closed >> bed.device & 1 == 0))
     }
 
     /// After work that only this device's workers can do was made visible. False: none of them sleeps.
@@ -262,7 +269,7 @@ mod models {
 
         fn submit(&self) {
             self.items.fetch_add(1, Ordering::Relaxed);
-            self.lot.call_any();
+            self.lot.call_any(0);
         }
 
         /// As the workers of the scheduler do; whoever ends the last item stops all.
@@ -274,7 +281,7 @@ mod models {
                 }
                 if self.take(device) {
                     if self.lot.found() && self.items.load(Ordering::Relaxed) > 0 {
-                        self.lot.call_any();
+                        self.lot.call_any(0);
                     }
                     if self.done.fetch_add(1, Ordering::SeqCst) + 1 == self.total {
                         self.stop.store(true, Ordering::SeqCst);

@@ -302,6 +302,10 @@ fn search(shared: &Arc<Shared>, me: &Me) -> Option<Work> {
             lot.cancel(&me.bed);
             continue;
         }
+        if is_quiet(shared, me) && shared.light.queues.any(&me.hand) {
+            // Whoever called this worker for a light task has called nobody else.
+            shared.call_any();
+        }
         shared.ring_inside();
         lot.sleep(&me.bed);
         me.look_at_clock();
