@@ -62,7 +62,7 @@ fn the_end_tells_of_each_device_and_of_the_best_possible() {
 }
 
 #[test]
-fn speeds_are_kept_for_the_next_run_unless_that_is_refused() {
+fn speeds_are_kept_for_the_next_run_unless_told_otherwise() {
     let folder = Folder::with_survey(SURVEY);
     assert_eq!(folder.gpusched(&["run", "--no-rates-cache", "survey.toml"]).status, 0);
     assert_eq!(folder.gpusched(&["run", "--dry-run", "survey.toml"]).status, 0);
