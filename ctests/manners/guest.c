@@ -92,7 +92,7 @@ static void *cancelled(void *folder) {
 }
 
 static void pthread_cancel_in_a_call(void) {
-  char folder[] = "/tmp/gpusched-manners-XXXXXX";
+  char folder[] = "cancelled-XXXXXX";
   pthread_t thread;
   void *returned = NULL;
   check(mkdtemp(folder) != NULL, "a folder");
