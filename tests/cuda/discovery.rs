@@ -179,7 +179,7 @@ pub fn no_cards() {
 
 pub fn old_driver() {
     let why = refused("cuda");
-    assert!(why.contains("the driver is for CUDA 8.0") && why.contains("9.0 (driver 384)"), "{why}");
+    assert!(why.contains("the driver is for CUDA 9.1") && why.contains("9.2 (driver 396)"), "{why}");
 }
 
 pub fn old_card() {

@@ -227,6 +227,20 @@ pub fn corrupt_kernels() {
     the_first_is_lost();
 }
 
+/// The driver has trouble of its own: the task's, and not the card's.
+pub fn a_load_that_says_nothing_of_the_kernels() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    for code in
+        ["status 304 (CUDA_ERROR_OPERATING_SYSTEM)", "status 1 (CUDA_ERROR_INVALID_VALUE)", "status 917"]
+    {
+        let error = run(&scheduler, good()).unwrap_err();
+        assert!(matches!(error, Error::Driver { .. }), "{error}");
+        assert!(error.to_string().contains(code) && error.to_string().contains("features"), "{error}");
+    }
+    run(&scheduler, good()).unwrap();
+    assert_eq!((health(&scheduler), told(0, "module_loads")), (vec![Health::Good], 1));
+}
+
 /// A kernel that never ends: its task goes on elsewhere, its card is retired.
 pub fn a_hang() {
     let scheduler = scheduler("cuda", 1).unwrap();

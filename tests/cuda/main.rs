@@ -72,7 +72,7 @@ fn cases() -> Vec<Case> {
         case!(discovery::lost_card, "dev=name:A,speed:2,mem:1G,lost:1;dev=name:B,mem:1G"),
         case!(discovery::no_driver, "", "CASE_NVML" = "nothing"),
         case!(discovery::no_cards, ""),
-        case!(discovery::old_driver, "driver=8000;dev=mem:1G"),
+        case!(discovery::old_driver, "driver=9010;dev=mem:1G"),
         case!(discovery::old_card, "dev=name:K10,cc:3.0,mem:1G"),
         case!(discovery::who_names_no_card_loads_no_driver, ONE),
         case!(work::the_used_card_alone_has_a_context, TWO),
@@ -101,6 +101,11 @@ fn cases() -> Vec<Case> {
         case!(failures::a_card_falls_off_at_a_wait, TWO, "FAKECUDA_FAULTS" = "0:sync:1:lost"),
         case!(failures::kernels_that_a_driver_does_not_take, TWO, "FAKECUDA_FAULTS" = "0:module:*:222"),
         case!(failures::corrupt_kernels, TWO, "FAKECUDA_FAULTS" = "0:module:*:218"),
+        case!(
+            failures::a_load_that_says_nothing_of_the_kernels,
+            ONE,
+            "FAKECUDA_FAULTS" = "0:module:1:304;0:module:2:1;0:module:3:917"
+        ),
         case!(failures::a_hang, TWO, "FAKECUDA_FAULTS" = "0:launch:1:hang"),
         case!(
             failures::codes_that_nobody_knows,
@@ -114,6 +119,12 @@ fn cases() -> Vec<Case> {
         ),
         case!(shots::shots_have_the_bits_of_the_cpu, ONE),
         case!(shots::numbers_that_are_none_are_found, ONE),
+        case!(shots::what_would_fit_does, "dev=mem:32M,ctx:2M"),
+        case!(
+            shots::a_card_that_gives_less_than_it_promised,
+            "dev=mem:32M,ctx:2M",
+            "FAKECUDA_FAULTS" = "0:alloc:3:take=8e6"
+        ),
         case!(scripts::one_script, TWO),
         case!(scripts::nothing_is_lost_whatever_fails, ONE),
         case!(shots::the_old_cases_on_four_cards, FOUR),

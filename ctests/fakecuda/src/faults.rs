@@ -117,7 +117,7 @@ impl Faults {
 
 /// Codes after which a context answers nothing else.
 pub fn sticky(code: i32) -> bool {
-    matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911 | 999)
+    matches!(code, 201 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911 | 999)
 }
 
 /// The event that NVML reports beside a code.

@@ -17,8 +17,9 @@ use libloading::Library;
 /// The file that the driver installs. `libcuda.so`, without the number, may be a toolkit's stub.
 pub const FILE: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
-/// The oldest driver that takes the kernels, as it tells its version, and in words.
-pub const OLDEST: (i32, &str) = (9000, "9.0 (driver 384)");
+/// The oldest driver that can be used, as it tells its version, and in words: PTX of the kernels' version is of 9.0, but
+/// cards have UUIDs from 9.2 on.
+pub const OLDEST: (i32, &str) = (9020, "9.2 (driver 396)");
 
 /// A call that did not go well.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -9,7 +9,7 @@ use cudarc::driver::sys::{CUfunction, CUjit_option, CUmodule};
 
 use super::context::Context;
 use super::driver::Driver;
-use crate::error::{DeviceFault, Error, Result};
+use crate::error::{Error, Result};
 
 /// What the driver says of kernels that it does not take, at most.
 const LOG: usize = 4096;
@@ -50,8 +50,7 @@ unsafe impl Send for Module {}
 impl Context {
     /// The kernel `name` of `ptx`. The context is current.
     ///
-    /// A card that does not take the kernels, or whose driver does not, is [`DeviceFault::Lost`]: nothing of the
-    /// kind can run on it.
+    /// A card that does not take the kernels, or whose driver does not, is lost: nothing of the kind can run on it.
     pub(super) fn function(self: &Arc<Self>, ptx: Ptx, name: &'static str) -> Result<Function> {
         let mut modules = self.modules.0.lock().unwrap_or_else(PoisonError::into_inner);
         let module = match modules.entry(ptx.text.as_ptr() as usize) {
@@ -96,17 +95,11 @@ impl Context {
         let Err(failure) = loaded else { return Ok(module) };
         let length = log.iter().position(|&byte| byte == 0).unwrap_or(LOG);
         let says = String::from_utf8_lossy(&log[..length]).trim().to_owned();
-        let what = match says.is_empty() {
-            true => format!("to load the kernels {}", ptx.name),
-            false => format!("to load the kernels {} ({says})", ptx.name),
-        };
-        match self.judge(Err::<CUmodule, _>(failure), || what) {
-            Err(Error::Driver { device, what }) => {
-                let what = format!("{what} (its driver is for CUDA {})", self.driver().version());
-                Err(Error::Device { device, what, fault: DeviceFault::Lost })
-            }
-            other => other,
-        }
+        let says = if says.is_empty() { says } else { format!(" ({says})") };
+        let version = self.driver().version();
+        self.judge(Err(failure), || {
+            format!("to load the kernels {}{says}, by a driver for CUDA {version}", ptx.name)
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! What the driver's codes mean to the scheduler: one table, with the reasons.
 
+use cudarc::driver::sys::CUresult;
+
 use super::driver::Failure;
 use crate::error::{DeviceFault, Error};
 
@@ -16,73 +18,159 @@ pub enum Class {
     Poisoned,
     /// Somebody else has the device, or keeps programs off it: not now.
     Busy,
+    /// The kernels are not taken, and never will be by this driver: nothing of the kind can run there.
+    Kernels,
 }
 
 use Class::*;
 
-/// Code, CUDA's name without `CUDA_ERROR_`, class, and what it says.
-const TABLE: &[(u32, &str, Class, &str)] = &[
-    (1, "INVALID_VALUE", Plain, "an argument was refused"),
-    (2, "OUT_OF_MEMORY", NoMemory, "out of memory"),
-    (3, "NOT_INITIALIZED", Plain, "the driver is not initialised; it does not survive a fork"),
-    (4, "DEINITIALIZED", Plain, "the driver is shutting down, for the process is ending"),
-    (34, "STUB_LIBRARY", Plain, "the library is a toolkit's stub and not a driver's"),
-    (36, "CALL_REQUIRES_NEWER_DRIVER", Plain, "a newer driver is needed"),
+/// Code, CUDA's name, class, and what it says: a list of all that cudarc knows, or it does not compile.
+macro_rules! table {
+    ($( $code:literal $name:ident $class:ident $says:literal; )*) => {
+        const TABLE: &[(u32, &str, Class, &str)] = &[$( ($code, stringify!($name), $class, $says) ),*];
+
+        const _: () = {
+            $( assert!(CUresult::$name as u32 == $code); )*
+        };
+        const _: fn(CUresult) = |code| match code {
+            CUresult::CUDA_SUCCESS $( | CUresult::$name )* => {}
+        };
+    };
+}
+
+table! {
+    1 CUDA_ERROR_INVALID_VALUE Plain "an argument was refused";
+    2 CUDA_ERROR_OUT_OF_MEMORY NoMemory "out of memory";
+    3 CUDA_ERROR_NOT_INITIALIZED Plain "the driver is not initialised; it does not survive a fork";
+    4 CUDA_ERROR_DEINITIALIZED Plain "the driver is shutting down, for the process is ending";
+    5 CUDA_ERROR_PROFILER_DISABLED Plain "there is no profiler";
+    6 CUDA_ERROR_PROFILER_NOT_INITIALIZED Plain "the profiler is not initialised";
+    7 CUDA_ERROR_PROFILER_ALREADY_STARTED Plain "the profiler runs already";
+    8 CUDA_ERROR_PROFILER_ALREADY_STOPPED Plain "the profiler does not run";
+    34 CUDA_ERROR_STUB_LIBRARY Plain
+        "this is a toolkit's stub and no driver; remove its directory from LD_LIBRARY_PATH";
     // A device that the mode keeps to one process, and another process is there.
-    (46, "DEVICE_UNAVAILABLE", Busy, "it is used by another process, or closed to all"),
-    (100, "NO_DEVICE", Plain, "there is no device"),
-    (101, "INVALID_DEVICE", Plain, "there is no such device"),
-    (200, "INVALID_IMAGE", Plain, "the kernels are damaged"),
+    46 CUDA_ERROR_DEVICE_UNAVAILABLE Busy "it is used by another process, or closed to all";
+    100 CUDA_ERROR_NO_DEVICE Plain "there is no device";
+    101 CUDA_ERROR_INVALID_DEVICE Plain "there is no such device";
+    // A licence may come while we wait.
+    102 CUDA_ERROR_DEVICE_NOT_LICENSED Busy
+        "it has no licence; its administrator has to get one for virtual GPUs";
+    200 CUDA_ERROR_INVALID_IMAGE Kernels "the kernels are damaged";
     // Somebody has destroyed the context that we hold.
-    (201, "INVALID_CONTEXT", Poisoned, "the context is not valid any more"),
-    (209, "NO_BINARY_FOR_GPU", Plain, "the kernels are not for a device so old"),
+    201 CUDA_ERROR_INVALID_CONTEXT Poisoned "the context is not valid any more";
+    202 CUDA_ERROR_CONTEXT_ALREADY_CURRENT Plain "the context is current already";
+    205 CUDA_ERROR_MAP_FAILED Plain "memory of a graphics library could not be mapped";
+    206 CUDA_ERROR_UNMAP_FAILED Plain "memory of a graphics library could not be unmapped";
+    207 CUDA_ERROR_ARRAY_IS_MAPPED Plain "the array is mapped, and can't be destroyed";
+    208 CUDA_ERROR_ALREADY_MAPPED Plain "it is mapped already";
+    209 CUDA_ERROR_NO_BINARY_FOR_GPU Kernels "the kernels are not for a device so old";
+    210 CUDA_ERROR_ALREADY_ACQUIRED Plain "it is somebody else's already";
+    211 CUDA_ERROR_NOT_MAPPED Plain "it is not mapped";
+    212 CUDA_ERROR_NOT_MAPPED_AS_ARRAY Plain "it is not mapped as an array";
+    213 CUDA_ERROR_NOT_MAPPED_AS_POINTER Plain "it is not mapped as memory";
     // The memory is damaged, and what is computed with it.
-    (214, "ECC_UNCORRECTABLE", Poisoned, "memory of the device failed, and could not be corrected"),
-    (218, "INVALID_PTX", Plain, "the kernels could not be compiled"),
-    (220, "NVLINK_UNCORRECTABLE", Poisoned, "a link between devices failed"),
-    (
-        221,
-        "JIT_COMPILER_NOT_FOUND",
-        Plain,
-        "the driver's compiler (libnvidia-ptxjitcompiler.so.1) is missing",
-    ),
-    (222, "UNSUPPORTED_PTX_VERSION", Plain, "the driver is older than the kernels"),
+    214 CUDA_ERROR_ECC_UNCORRECTABLE Poisoned "memory of the device failed, and could not be corrected";
+    215 CUDA_ERROR_UNSUPPORTED_LIMIT Plain "the device has no such limit";
+    216 CUDA_ERROR_CONTEXT_ALREADY_IN_USE Plain "the context is current on another thread";
+    217 CUDA_ERROR_PEER_ACCESS_UNSUPPORTED Plain "the two devices can't reach each other's memory";
+    218 CUDA_ERROR_INVALID_PTX Kernels "the kernels could not be compiled";
+    219 CUDA_ERROR_INVALID_GRAPHICS_CONTEXT Plain "the context of a graphics library is not valid";
+    220 CUDA_ERROR_NVLINK_UNCORRECTABLE Poisoned "a link between devices failed";
+    221 CUDA_ERROR_JIT_COMPILER_NOT_FOUND Kernels
+        "the driver's compiler, libnvidia-ptxjitcompiler.so.1, is missing; install it";
+    222 CUDA_ERROR_UNSUPPORTED_PTX_VERSION Kernels
+        "the driver is older than the kernels; install a newer one";
+    223 CUDA_ERROR_JIT_COMPILATION_DISABLED Kernels
+        "the driver may not compile; unset CUDA_DISABLE_PTX_JIT and CUDA_DISABLE_JIT";
+    224 CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY Plain "the device can't be kept to a share of its processors";
+    225 CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC Plain "a kernel waits for kernels that it has launched";
     // CUDA asks to end the process: the error is contained to its work, but the context is gone.
-    (226, "CONTAINED", Poisoned, "an error of the device ended the program on it"),
-    (304, "OPERATING_SYSTEM", Plain, "the operating system refused a call"),
-    (400, "INVALID_HANDLE", Plain, "a handle is not valid"),
-    (500, "NOT_FOUND", Plain, "there is no kernel of that name"),
-    (600, "NOT_READY", Plain, "it is not done yet"),
+    226 CUDA_ERROR_CONTAINED Poisoned "an error of the device ended the program on it";
+    300 CUDA_ERROR_INVALID_SOURCE Plain "a kernel's source is not valid";
+    301 CUDA_ERROR_FILE_NOT_FOUND Plain "a file was not found";
+    302 CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND Plain
+        "a library of the driver is of another version; install the driver anew";
+    303 CUDA_ERROR_SHARED_OBJECT_INIT_FAILED Plain
+        "a library of the driver does not begin; install the driver anew";
+    304 CUDA_ERROR_OPERATING_SYSTEM Plain "the operating system refused a call";
+    400 CUDA_ERROR_INVALID_HANDLE Plain "a handle is not valid";
+    401 CUDA_ERROR_ILLEGAL_STATE Plain "it is not in a state for this";
+    402 CUDA_ERROR_LOSSY_QUERY Plain "not all of the answer could be told";
+    500 CUDA_ERROR_NOT_FOUND Plain "there is nothing of that name";
+    600 CUDA_ERROR_NOT_READY Plain "it is not done yet";
     // What follows up to 719: the kernel has gone wrong, and CUDA gives up the whole context.
-    (700, "ILLEGAL_ADDRESS", Poisoned, "a kernel used an address that is not its own"),
+    700 CUDA_ERROR_ILLEGAL_ADDRESS Poisoned "a kernel used an address that is not its own";
     // Not sticky: the launch did not begin.
-    (701, "LAUNCH_OUT_OF_RESOURCES", Resources, "too few resources for a launch"),
-    (702, "LAUNCH_TIMEOUT", Poisoned, "a kernel ran longer than the system lets it"),
-    (709, "CONTEXT_IS_DESTROYED", Poisoned, "the context was destroyed"),
-    (710, "ASSERT", Poisoned, "a kernel's assertion failed"),
-    (714, "HARDWARE_STACK_ERROR", Poisoned, "the stack of a kernel is damaged"),
-    (715, "ILLEGAL_INSTRUCTION", Poisoned, "a kernel has an instruction that the device does not know"),
-    (716, "MISALIGNED_ADDRESS", Poisoned, "a kernel used an address that is not aligned"),
-    (717, "INVALID_ADDRESS_SPACE", Poisoned, "a kernel used an address of another kind of memory"),
-    (718, "INVALID_PC", Poisoned, "a kernel has left its code"),
-    (719, "LAUNCH_FAILED", Poisoned, "a kernel failed"),
-    (721, "TENSOR_MEMORY_LEAK", Poisoned, "a kernel kept memory of the device"),
-    (800, "NOT_PERMITTED", Plain, "it is not permitted"),
-    (801, "NOT_SUPPORTED", Plain, "the device or its driver can't do it"),
+    701 CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES Resources "too few resources for a launch";
+    702 CUDA_ERROR_LAUNCH_TIMEOUT Poisoned "a kernel ran longer than the system lets it";
+    703 CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING Plain "a launch does not fit its textures";
+    704 CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED Plain "the two devices reach each other's memory already";
+    705 CUDA_ERROR_PEER_ACCESS_NOT_ENABLED Plain "the two devices do not reach each other's memory";
+    708 CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE Plain "the primary context is there already";
+    709 CUDA_ERROR_CONTEXT_IS_DESTROYED Poisoned "the context was destroyed";
+    710 CUDA_ERROR_ASSERT Poisoned "a kernel's assertion failed";
+    711 CUDA_ERROR_TOO_MANY_PEERS Plain "too many devices reach each other's memory";
+    712 CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED Plain "the host's memory is pinned already";
+    713 CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED Plain "the host's memory is not pinned";
+    714 CUDA_ERROR_HARDWARE_STACK_ERROR Poisoned "the stack of a kernel is damaged";
+    715 CUDA_ERROR_ILLEGAL_INSTRUCTION Poisoned "a kernel has an instruction that the device does not know";
+    716 CUDA_ERROR_MISALIGNED_ADDRESS Poisoned "a kernel used an address that is not aligned";
+    717 CUDA_ERROR_INVALID_ADDRESS_SPACE Poisoned "a kernel used an address of another kind of memory";
+    718 CUDA_ERROR_INVALID_PC Poisoned "a kernel has left its code";
+    719 CUDA_ERROR_LAUNCH_FAILED Poisoned "a kernel failed";
+    // Of kernels whose blocks wait for each other; what else runs makes no difference to it.
+    720 CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE Plain "a launch has more blocks than the device runs at once";
+    721 CUDA_ERROR_TENSOR_MEMORY_LEAK Poisoned "a kernel kept memory of the device";
+    800 CUDA_ERROR_NOT_PERMITTED Plain "it is not permitted";
+    801 CUDA_ERROR_NOT_SUPPORTED Plain "the device or its driver can't do it";
+    // The service may be starting.
+    802 CUDA_ERROR_SYSTEM_NOT_READY Busy
+        "the machine is not ready; if it has NVSwitch, nvidia-fabricmanager has to run";
+    803 CUDA_ERROR_SYSTEM_DRIVER_MISMATCH Plain
+        "library and kernel module of the driver differ in version; restart the machine";
+    804 CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE Plain
+        "a compatibility library (cuda-compat) is found that does not work here; \
+         remove its directory from LD_LIBRARY_PATH";
     // A daemon stands between processes and the device, and is not ready yet.
-    (805, "MPS_CONNECTION_FAILED", Busy, "the daemon that shares the device does not answer"),
-    (806, "MPS_RPC_FAILURE", Busy, "the daemon that shares the device does not answer"),
-    (807, "MPS_SERVER_NOT_READY", Busy, "the daemon that shares the device is not ready"),
-    (808, "MPS_MAX_CLIENTS_REACHED", Busy, "the daemon that shares the device takes no more programs"),
-    (809, "MPS_MAX_CONNECTIONS_REACHED", Busy, "the daemon that shares the device takes no more programs"),
-    (810, "MPS_CLIENT_TERMINATED", Poisoned, "the daemon that shares the device ended the program on it"),
-    (911, "EXTERNAL_DEVICE", Poisoned, "another device that takes part failed"),
+    805 CUDA_ERROR_MPS_CONNECTION_FAILED Busy "the daemon that shares the device does not answer";
+    806 CUDA_ERROR_MPS_RPC_FAILURE Busy "the daemon that shares the device does not answer";
+    807 CUDA_ERROR_MPS_SERVER_NOT_READY Busy "the daemon that shares the device is not ready";
+    808 CUDA_ERROR_MPS_MAX_CLIENTS_REACHED Busy "the daemon that shares the device takes no more programs";
+    809 CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED Busy
+        "the daemon that shares the device takes no more programs";
+    810 CUDA_ERROR_MPS_CLIENT_TERMINATED Poisoned "the daemon that shares the device ended the program on it";
+    811 CUDA_ERROR_CDP_NOT_SUPPORTED Plain "kernels can't launch kernels here";
+    812 CUDA_ERROR_CDP_VERSION_MISMATCH Plain "kernels that launch kernels are of two versions";
+    // A callback has begun to record its stream as a graph, and has not ended that.
+    900 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED Plain "it can't be done while the stream is captured";
+    901 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED Plain "the capture of the stream has failed before";
+    902 CUDA_ERROR_STREAM_CAPTURE_MERGE Plain "two captures of streams would be one";
+    903 CUDA_ERROR_STREAM_CAPTURE_UNMATCHED Plain "the stream's capture was begun on another stream";
+    904 CUDA_ERROR_STREAM_CAPTURE_UNJOINED Plain
+        "the capture of the stream ends before that of another that it needs";
+    905 CUDA_ERROR_STREAM_CAPTURE_ISOLATION Plain "a capture would need what is not captured";
+    906 CUDA_ERROR_STREAM_CAPTURE_IMPLICIT Plain "a capture would need what stream 0 does";
+    907 CUDA_ERROR_CAPTURED_EVENT Plain "the event is of a stream that is captured";
+    908 CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD Plain "the stream's capture was begun by another thread";
+    909 CUDA_ERROR_TIMEOUT Plain "it took too long";
+    910 CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE Plain "a graph differs too much from what it was";
+    911 CUDA_ERROR_EXTERNAL_DEVICE Poisoned "another device that takes part failed";
+    912 CUDA_ERROR_INVALID_CLUSTER_SIZE Plain "the blocks of a launch can't be grouped so";
+    913 CUDA_ERROR_FUNCTION_NOT_LOADED Plain "the kernel is not loaded yet";
+    914 CUDA_ERROR_INVALID_RESOURCE_TYPE Plain "the resource is of another type";
+    915 CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION Plain "the resource can't be divided so";
+    916 CUDA_ERROR_KEY_ROTATION Plain "the keys of an encrypted device could not be changed";
     // Nobody knows what it is; experience says that the context is gone, often with the device.
-    (999, "UNKNOWN", Poisoned, "the driver does not know what happened"),
-];
+    999 CUDA_ERROR_UNKNOWN Poisoned "the driver does not know what happened";
+}
+
+/// What came later.
+const LATER: &[(u32, &str, Class, &str)] =
+    &[(36, "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER", Plain, "a newer driver is needed")];
 
 fn entry(code: u32) -> Option<&'static (u32, &'static str, Class, &'static str)> {
-    TABLE.iter().find(|entry| entry.0 == code)
+    TABLE.iter().chain(LATER).find(|entry| entry.0 == code)
 }
 
 /// A code that the table does not have is an error of the call, and no more is concluded from it.
@@ -95,7 +183,7 @@ impl Failure {
     pub fn words(&self) -> String {
         match entry(self.code) {
             Some((code, name, _, says)) => {
-                format!("{}: status {code} (CUDA_ERROR_{name}): {says}", self.call)
+                format!("{}: status {code} ({name}): {says}", self.call)
             }
             None => format!("{}: status {}, which this library does not know", self.call, self.code),
         }
@@ -110,6 +198,7 @@ impl Failure {
             Resources => Error::Resources { device, what },
             Poisoned => Error::Device { device, what, fault: DeviceFault::Poisoned },
             Busy => Error::Busy { device, what },
+            Kernels => Error::Device { device, what, fault: DeviceFault::Lost },
         }
     }
 }
@@ -121,6 +210,17 @@ mod tests {
     #[test]
     fn codes_are_in_order_and_once() {
         assert!(TABLE.is_sorted_by(|a, b| a.0 < b.0));
+    }
+
+    /// So a failure that is none of the kernels' fault takes nobody's card away.
+    #[test]
+    fn only_what_is_said_of_the_kernels_ends_their_card() {
+        let lost = |code: u32| {
+            let error = Failure { call: "cuModuleLoadDataEx", code }.error("cuda:0", "a test");
+            matches!(error, Error::Device { fault: DeviceFault::Lost, .. })
+        };
+        let codes: Vec<u32> = TABLE.iter().map(|entry| entry.0).filter(|&code| lost(code)).collect();
+        assert_eq!(codes, [200, 209, 218, 221, 222, 223]);
     }
 
     #[test]
