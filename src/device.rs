@@ -82,7 +82,19 @@ pub struct DeviceInfo {
     pub health: Health,
 }
 
+/// Of a card, its context takes 60 to 600 MB: code, stacks of all threads, what the driver keeps for itself. How much is
+/// known only once it is made.
+const CONTEXT: u64 = 512 << 20;
+
 impl DeviceInfo {
+    /// What tasks may have of it in all.
+    pub fn room_bytes(&self) -> u64 {
+        match self.backend {
+            BackendKind::Cuda => self.total_bytes - CONTEXT.min(self.total_bytes / 16),
+            _ => self.total_bytes,
+        }
+    }
+
     /// `cpu:0`, `cuda:3`, `sim:1`: how people name a device on a command line, and how messages name it.
     pub fn label(&self) -> String {
         format!("{}:{}", self.backend, self.ordinal)

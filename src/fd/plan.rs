@@ -91,9 +91,26 @@ impl Plan {
         let fits = |n: usize| acoustic1::card::bytes_of_cube(n, pml) <= there;
         let n = (0..16).rev().fold(0, |n, bit| if fits(n | 1 << bit) { n | 1 << bit } else { n });
         let [nx, ny, nz] = self.model.grid.n;
-        let fit = format!("with layers of {pml} a cube of up to {n} cells a side would fit");
+        let fit = match n {
+            0 => format!("with layers of {pml} not even one cell would fit"),
+            _ => format!("with layers of {pml} a cube of up to {n} cells a side would fit"),
+        };
         let what = format!("{what}, {nx} x {ny} x {nz} cells ({fit}),");
         Error::NoMemory { what, needed, place, there }
+    }
+
+    /// A shot to which a card, while it ran, had less to give than it promised: the whole shot's need against what is
+    /// free there now, without what is only kept for reuse.
+    pub fn starved(&self, error: Error, shot: &Shot, lane: Lane<'_>) -> Error {
+        let (Error::NoMemory { place, .. }, Lane::Cuda(stream)) = (&error, lane) else { return error };
+        lane.relieve();
+        let shared = acoustic1::card::shared_bytes(&self.coefficients, stream);
+        let (needed, there) = (self.shot_bytes(shot).device, stream.card().free_bytes() + shared);
+        // Too little in one piece, or no more than for a moment: its own words are better.
+        if *place != stream.card().label() || needed <= there {
+            return error;
+        }
+        self.advise(Error::NoMemory { what: "a shot".into(), needed, place: place.clone(), there })
     }
 
     /// Bytes of what a shot holds beside its record and snapshot.

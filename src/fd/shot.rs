@@ -59,7 +59,8 @@ pub fn task(plan: Arc<Plan>, shot: Shot, output: impl Output + 'static) -> Resul
     let idempotent = shot.snapshot_every.is_none();
     let work = plan.padded_cells() as f64 * shot.nt as f64;
     let mut task = Task::new(move |exec: &Exec<'_>| {
-        let gather = run(&plan, &shot, exec.lane, &Reporter { exec, output: &output })?;
+        let gather = run(&plan, &shot, exec.lane, &Reporter { exec, output: &output })
+            .map_err(|error| plan.starved(error, &shot, exec.lane))?;
         exec.commit()?;
         output.finish(exec, gather)
     });

@@ -217,7 +217,7 @@ impl Device {
         let search = (slots == AUTO_SLOTS).then(Search::new);
         let slots = if search.is_some() { 1 } else { slots };
         Device {
-            ledger: Ledger::new(info.total_bytes),
+            ledger: Ledger::new(info.room_bytes()),
             info,
             slots,
             search,

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use gpusched::Error;
 use gpusched::fd::plan::{Options, Plan};
-use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::shot::{self, Output};
+use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
-use gpusched::sched::Scheduler;
+use gpusched::sched::{Exec, Scheduler, TaskId};
 
 use crate::cards::*;
 use crate::on_card::{Survey, fire_all, fire_on, fused, same};
@@ -76,6 +77,67 @@ pub fn numbers_that_are_none_are_found() {
     let plan = Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
     let error = fire_on(&scheduler, plan, shot).err().expect("an overflow");
     assert!(matches!(&error, Error::Unstable { what, .. } if what.contains("after step 64")), "{error}");
+}
+
+/// A shot of two steps in a cube, and its plan.
+fn cube(n: usize) -> (Arc<Plan>, Shot) {
+    let mut random = Random::new(23);
+    let model = rough([n; 3], [10.0; 3], &mut random);
+    let options = Options { pml: 8, ..Options::default() };
+    let plan = Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
+    (plan, random_shot(&mut random, [n; 3], 2, Receivers::List(vec![[0; 3]])))
+}
+
+/// Submits it as any client does.
+fn submit((plan, shot): (Arc<Plan>, Shot), scheduler: &Scheduler) -> gpusched::Result<TaskId> {
+    let task = shot::task(plan.clone(), shot, Nowhere)?;
+    scheduler.submit(task).map_err(|error| plan.advise(error))
+}
+
+/// Where a gather goes that nobody looks at.
+struct Nowhere;
+
+impl Output for Nowhere {
+    fn snapshot(&self, _: &Exec<'_>, _: usize, _: &[f32]) -> gpusched::Result<()> {
+        Ok(())
+    }
+
+    fn finish(&self, _: &Exec<'_>, _: Gather) -> gpusched::Result<()> {
+        Ok(())
+    }
+}
+
+/// The size of the cube that is said to fit.
+fn advised(error: &Error) -> usize {
+    let words = error.to_string();
+    let number = words.split("a cube of up to ").nth(1).and_then(|rest| rest.split(' ').next());
+    number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{words}"))
+}
+
+/// Whoever follows the advice has a shot that runs, and one cell more is refused before it does.
+pub fn what_would_fit_does() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let error = submit(cube(200), &scheduler).unwrap_err();
+    assert!(matches!(error, Error::NoMemory { there, .. } if there == 30 << 20), "{error}");
+    let n = advised(&error);
+    assert!(n > 30, "{error}");
+    let id = submit(cube(n), &scheduler).unwrap();
+    wait(&scheduler, id).unwrap();
+    assert_eq!(advised(&submit(cube(n + 1), &scheduler).unwrap_err()), n);
+}
+
+/// Another process takes memory while a shot allocates its own: what is said in the end is of the whole shot.
+pub fn a_card_that_gives_less_than_it_promised() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let n = advised(&submit(cube(200), &scheduler).unwrap_err());
+    let id = submit(cube(n), &scheduler).unwrap();
+    let error = wait(&scheduler, id).unwrap_err();
+    // The card's, without its context's 2 MiB and what the other has.
+    assert!(matches!(error, Error::NoMemory { there, .. } if there == (30 << 20) - 8_000_000), "{error}");
+    let smaller = advised(&error);
+    assert!(smaller < n, "{error}");
+    let id = submit(cube(smaller), &scheduler).unwrap();
+    wait(&scheduler, id).unwrap();
 }
 
 /// The first steps of the old kernel's cases, whose whole records the CPU's propagator is held against elsewhere.

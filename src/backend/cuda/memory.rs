@@ -13,8 +13,6 @@ use super::driver::Driver;
 use crate::backend::cpu::has_room;
 use crate::error::{Error, Result};
 
-/// Sizes are rounded up to this, as the driver does.
-const GRAIN: u64 = 512;
 /// Pinned memory is in whole pages.
 const PAGE: usize = 4096;
 /// A kept block is used again if at most this part of it is too much.
@@ -23,6 +21,14 @@ const WASTE: u64 = 8;
 const PORTABLE: u32 = 1;
 /// The driver's code for no memory.
 const OUT_OF_MEMORY: u32 = 2;
+
+/// What the driver takes for so many bytes: large pieces have pages of their own, small ones share one.
+/// `None`: more than there can be.
+pub fn granted(bytes: u64) -> Option<u64> {
+    const SMALL: u64 = 512;
+    const LARGE: u64 = 2 << 20;
+    bytes.max(1).checked_next_multiple_of(if bytes < LARGE / 2 { SMALL } else { LARGE })
+}
 
 /// Numbers of which every pattern of bits is one.
 pub trait Number: Copy + Send + Sync + 'static + sealed::Number {}
@@ -159,8 +165,7 @@ impl<T: Copy + 'static> Block<T> {
             there: card.free_bytes(),
         };
         let bytes = (len as u64).checked_mul(size_of::<T>() as u64);
-        let bytes = bytes.and_then(|bytes| bytes.max(1).checked_next_multiple_of(GRAIN));
-        let bytes = bytes.ok_or_else(|| refused(u64::MAX))?;
+        let bytes = bytes.and_then(granted).ok_or_else(|| refused(u64::MAX))?;
         let kept = context.pool().take(bytes, stream);
         let piece = match kept {
             Some(piece) => piece,

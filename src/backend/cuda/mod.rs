@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use card::Card;
 pub use event::{Download, Event};
-pub use memory::{Block, Number, Pinned};
+pub use memory::{Block, Number, Pinned, granted};
 pub use module::{Function, Params, Ptx};
 pub use stream::Stream;
 

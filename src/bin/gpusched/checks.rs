@@ -14,15 +14,15 @@ use crate::say::say;
 
 /// Refuses a survey that no device has the memory for, with the numbers.
 pub fn memory(job: &Job, devices: &[DeviceInfo]) -> Result<()> {
-    let Some(largest) = devices.iter().max_by_key(|device| device.total_bytes) else {
+    let Some(largest) = devices.iter().max_by_key(|device| device.room_bytes()) else {
         let why = "none is there, or none is selected".into();
         return Err(Error::NoDevice { what: "the survey".into(), why });
     };
     let needed = |device: &DeviceInfo| job.shot_bytes.on(device.backend);
-    if devices.iter().any(|device| needed(device) <= device.total_bytes) {
+    if devices.iter().any(|device| needed(device) <= device.room_bytes()) {
         return Ok(());
     }
-    let (needed, there) = (needed(largest), largest.total_bytes);
+    let (needed, there) = (needed(largest), largest.room_bytes());
     Err(job.plan.advise(Error::NoMemory { what: "a shot".into(), needed, place: largest.label(), there }))
 }
 

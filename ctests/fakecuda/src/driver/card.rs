@@ -13,8 +13,8 @@ pub const TAG: u64 = 1 << 60;
 
 /// Between two allocations there is nothing, for so many bytes.
 const GUARD: u64 = 1 << 20;
-/// An allocation is rounded up to this when it is counted.
-const GRAIN: u64 = 512;
+/// Allocations are rounded up to these when they are counted: large ones, from half the larger on, have pages of their own.
+const GRAINS: [u64; 2] = [512, 2 << 20];
 /// Fresh memory is filled with 0xFF (no number); of a large piece only both ends, this long.
 const POISON: usize = 32 << 20;
 
@@ -90,7 +90,7 @@ impl Card {
 
     pub fn alloc(&self, bytes: u64, module: bool) -> Answer<u64> {
         let mut state = lock(&self.state);
-        let counted = bytes.next_multiple_of(GRAIN);
+        let counted = counted(bytes);
         self.take(&mut state, counted)?;
         // SAFETY: a fresh private mapping, checked before use.
         let host = unsafe {
@@ -114,7 +114,7 @@ impl Card {
             host.cast::<u8>().add(length - ends).write_bytes(0xff, ends);
         }
         let address = TAG | (self.index as u64) << 48 | (state.next + GUARD);
-        state.next = (state.next + GUARD + bytes).next_multiple_of(GRAIN);
+        state.next = (state.next + GUARD + bytes).next_multiple_of(GRAINS[0]);
         state.allocations += u64::from(!module);
         state.pieces.insert(address, Piece { bytes, host: host as usize, module });
         Ok(address)
@@ -123,7 +123,7 @@ impl Card {
     pub fn free(&self, address: u64) -> Answer {
         let mut state = lock(&self.state);
         let piece = state.pieces.remove(&address).ok_or(code::INVALID_VALUE)?;
-        state.used -= piece.bytes.next_multiple_of(GRAIN);
+        state.used -= counted(piece.bytes);
         Ok(())
     }
 
@@ -150,6 +150,10 @@ impl Card {
         let total = self.spec.usable();
         (total.saturating_sub(state.used + state.other), total)
     }
+}
+
+fn counted(bytes: u64) -> u64 {
+    bytes.next_multiple_of(GRAINS[usize::from(bytes >= GRAINS[1] / 2)])
 }
 
 impl Memory for Card {

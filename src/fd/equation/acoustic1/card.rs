@@ -15,8 +15,8 @@ use super::layout::Layout;
 use super::record::{Record, no_memory, reserved};
 use super::run::{Clock, PROBE, unstable};
 use crate::backend::cpu::has_room;
-use crate::backend::cuda::{Block, Download, Event, Function, Params, Ptx, Stream};
-use crate::error::Result;
+use crate::backend::cuda::{Block, Download, Event, Function, Params, Ptx, Stream, granted};
+use crate::error::{Error, Result};
 use crate::fd::grid::Grid;
 use crate::fd::shot::Control;
 use crate::fd::survey::{Gather, Shot};
@@ -26,9 +26,8 @@ const LEG: usize = 16;
 const _: () = assert!(PROBE.is_multiple_of(LEG));
 /// Threads of a block of the sweeps.
 const THREADS: u32 = 256;
-/// Memory of a card comes in pieces, of which a shot takes at most so many; each may be that much larger than asked.
-const PIECES: u64 = 16;
-const PIECE: u64 = 512;
+/// Bytes of a card for the source and the probe, of a few numbers each.
+const SMALL: u64 = 8192;
 
 const KERNELS: Ptx = Ptx { name: "acoustic1", text: PTX };
 
@@ -55,19 +54,38 @@ impl Medium {
 pub fn bytes(c: &Coefficients, shot: &Shot) -> u64 {
     let layout = c.layout.on_card();
     let traces = shot.receivers.count(layout.inner) as u64;
-    let fields = 4 * layout.field_len() + part_lens(&layout).iter().sum::<usize>();
-    let shared = c.b.len_in(&layout) + c.kappa.len_in(&layout) + 16 * layout.padded.iter().sum::<usize>();
+    let shared = [c.b.len_in(&layout), c.kappa.len_in(&layout)];
     let picture = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product::<usize>());
-    let record = traces.saturating_mul(rows(shot) as u64 + 2);
-    let values = (fields + shared + picture) as u64;
-    values.saturating_add(record).saturating_mul(4).saturating_add(PIECES * PIECE)
+    let record = [traces.saturating_mul(rows(shot) as u64), traces.saturating_mul(2)];
+    taken(&layout, shared, picture)
+        .saturating_add(record.map(granted_values).into_iter().fold(0, u64::saturating_add))
+}
+
+/// Without the record.
+fn taken(layout: &Layout, shared: [usize; 2], picture: usize) -> u64 {
+    let profiles = 4 * layout.padded.iter().sum::<usize>();
+    let [x, y, z] = part_lens(layout);
+    let fields = [layout.field_len(); 4];
+    let pieces = fields.into_iter().chain([x, y, z, profiles, picture]).chain(shared);
+    pieces.map(|len| granted_values(len as u64)).fold(SMALL, u64::saturating_add)
+}
+
+/// What the card takes for so many numbers.
+fn granted_values(len: u64) -> u64 {
+    granted(len.saturating_mul(4)).unwrap_or(u64::MAX)
 }
 
 /// Bytes of a card that a shot in a model of `n` cells along each axis takes, with few receivers.
 pub fn bytes_of_cube(n: usize, pml: usize) -> u64 {
     let layout = Layout::new(&Grid { n: [n; 3], h: [1.0; 3] }, pml).on_card();
-    let values = 4 * layout.field_len() + part_lens(&layout).iter().sum::<usize>() + 2 * layout.rows(n * n);
-    4 * values as u64 + PIECES * PIECE
+    taken(&layout, [layout.rows(n * n); 2], 0)
+}
+
+/// Bytes of the card that the plan's shots share there and that are there already.
+pub fn shared_bytes(c: &Arc<Coefficients>, stream: &Stream) -> u64 {
+    let none = || Err(Error::Internal("nothing is shared there yet".into()));
+    let medium = stream.shared::<_, Medium>(c, none);
+    medium.map_or(0, |medium| medium.b.bytes() + medium.kappa.bytes() + medium.profiles.bytes())
 }
 
 /// Samples of a trace that a leg leaves, at most.
