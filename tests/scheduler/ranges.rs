@@ -122,6 +122,33 @@ fn all_slots_take_part_also_while_the_first_is_busy_with_one_element() {
 }
 
 #[test]
+fn a_range_has_all_its_help_also_when_the_scheduler_is_drained() {
+    let scheduler = Scripted::new(2).scheduler(1);
+    let (busy, gate) = (Gate::new(), Gate::new());
+    for _ in 0..2 {
+        scheduler.submit(Task { priority: 1, ..gated(&busy) }).unwrap();
+    }
+    busy.came(2);
+    let (door, counted) = (gate.clone(), Counted::new(2));
+    let range = counted.range(move |_, _| {
+        door.pass();
+        Ok(())
+    });
+    scheduler.submit_range(Range { grain: Some(1), ..range }).unwrap();
+    thread::scope(|scope| {
+        let drains = scope.spawn(|| scheduler.drain(LONG));
+        while scheduler.submit(Task { detached: true, ..quick() }).is_ok() {
+            thread::yield_now();
+        }
+        busy.open();
+        gate.came(2);
+        gate.open();
+        assert_eq!(drains.join().unwrap(), Ok(Wait::Done));
+    });
+    assert!(counted.each(1));
+}
+
+#[test]
 fn calls_grow_when_no_grain_is_given() {
     let scheduler = Scripted::new(1).scheduler(2);
     let counted = Counted::new(1_000_000);

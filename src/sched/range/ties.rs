@@ -10,7 +10,8 @@ impl Shared {
     /// Submits from inside a task.
     pub fn post(self: &Arc<Self>, task: Task) -> Result<TaskId> {
         let mut book = self.lock();
-        if book.closed {
+        // One that only drains lets a range have all the help that it had.
+        if book.stopping {
             return Err(Error::Shutdown { what: "submitting a task" });
         }
         book.check(&task)?;
