@@ -1,17 +1,20 @@
 //! What a forked child may and may not do. Each case runs in a process of its own, with one thread.
 
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use gpusched::Error;
-use gpusched::sched::{Exec, Scheduler, Task, Wait};
+use gpusched::sched::{Exec, Range, Scheduler, Task, Wait};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(30));
 
 type Case = (&'static str, fn() -> bool);
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     ("every call in the child is an error, and dropping there ends", calls_in_the_child),
+    ("no call in the child waits for a lock that the parent held", calls_while_others_call),
     ("the parent goes on after its child has ended", parent_goes_on),
     ("the child makes a scheduler of its own", child_makes_its_own),
     ("the process-wide scheduler of the parent is none of the child's", default_after_use),
@@ -65,6 +68,10 @@ fn quick() -> Task {
     Task::new(|_: &Exec<'_>| Ok(()))
 }
 
+fn loop_of_three() -> Range {
+    Range::new(0..3, |_, _| Ok(()))
+}
+
 fn own() -> Scheduler {
     let mut builder = Scheduler::builder();
     builder.devices = Some("cpu".into());
@@ -93,6 +100,7 @@ fn calls_in_the_child() -> bool {
         let Some(scheduler) = held.take() else { return false };
         let forked = |error: Option<Error>| error == Some(Error::Forked);
         let all = forked(scheduler.submit(quick()).err())
+            && forked(scheduler.submit_range(loop_of_three()).err())
             && forked(scheduler.wait(id, None).err())
             && forked(scheduler.wait_all(None).err())
             && forked(scheduler.wait_any(&[id], None).err())
@@ -108,6 +116,29 @@ fn calls_in_the_child() -> bool {
     // The child took its copy; ours is still here.
     let Some(scheduler) = held else { return false };
     child && scheduler.cancel(id).is_ok() && scheduler.wait(id, LONG) == Ok(Wait::Cancelled)
+}
+
+/// Whatever lock a thread of the parent holds when it forks.
+fn calls_while_others_call() -> bool {
+    let scheduler = own();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = scheduler.stats();
+                }
+            });
+        }
+        let all = (0..8).all(|_| {
+            in_child(|| {
+                matches!(scheduler.submit(quick()), Err(Error::Forked))
+                    && matches!(scheduler.submit_range(loop_of_three()), Err(Error::Forked))
+            })
+        });
+        over.store(true, Ordering::Relaxed);
+        all
+    })
 }
 
 fn parent_goes_on() -> bool {

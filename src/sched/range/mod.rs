@@ -110,6 +110,8 @@ impl Scheduler {
     /// Takes a range: one id and one outcome for all of it. A range without elements ends well, and its
     /// code is not called. Refused at once if no device could run a single element.
     pub fn submit_range(&self, range: Range) -> Result<TaskId> {
+        // Before any lock: in a child of fork it may be held for ever.
+        self.check_process()?;
         range.check()?;
         let Range { begin, end, grain, code, deadline, detached, after, ordered, .. } = range;
         let like = Like {
