@@ -38,6 +38,8 @@ pub struct Shared {
     pub crew: Crew,
     pub rooms: Rooms,
     pub graph: Graph,
+    /// Jobs of tasks that have not begun or are over, which are being dropped before anybody may see the end.
+    pub ending: AtomicUsize,
     /// Threads that wait for the whole scheduler.
     pub waiting_for_all: AtomicUsize,
     /// By device: in which of its contexts a queue is of use.
@@ -98,6 +100,7 @@ impl Shared {
             crew: Crew::new(&slots),
             rooms: Rooms::default(),
             graph: Graph::default(),
+            ending: AtomicUsize::new(0),
             waiting_for_all: AtomicUsize::new(0),
             contexts: devices.iter().map(|_| AtomicU32::new(0)).collect(),
             quiet: AtomicU64::new(0),
@@ -196,7 +199,12 @@ impl Shared {
 
     /// After any change of the plan: ends what has ended, jobs first, calls workers for what is ready,
     /// wakes who may go on, and logs. The lock is given back in between and at the end.
+    ///
+    /// What ends is taken from the book before it is given back, so each thread drops the jobs of those that
+    /// it has itself ended, and of no others: it may hold whatever their drop needs.
     pub fn settle<'a>(self: &'a Arc<Self>, mut book: MutexGuard<'a, Book>) {
+        let mut ended = Vec::new();
+        self.take_ended(&mut book, &mut ended);
         let renewed = std::mem::take(&mut book.core.renewed);
         if !renewed.is_empty() {
             // Before anybody can open a queue there; nobody begins anything there meanwhile.
@@ -208,8 +216,8 @@ impl Shared {
         let mut any_ended = false;
         loop {
             let notes = std::mem::take(&mut book.core.notes);
-            let ended = book.core.ended.pop();
-            if notes.is_empty() && ended.is_none() {
+            let next = ended.pop();
+            if notes.is_empty() && next.is_none() {
                 break;
             }
             drop(book);
@@ -217,14 +225,16 @@ impl Shared {
             for (level, text) in notes {
                 log::log!(level, "{text}");
             }
-            let ended = ended.map(|Ended { id, job, outcome }| {
+            let next = next.map(|Ended { id, job, outcome }| {
                 self.discard(job);
                 (id, outcome)
             });
             book = self.lock();
-            if let Some((id, outcome)) = ended {
+            if let Some((id, outcome)) = next {
                 any_ended = true;
                 self.publish(&mut book, id, outcome);
+                self.take_ended(&mut book, &mut ended);
+                self.ending.fetch_sub(1, Ordering::SeqCst);
             }
         }
         let given_up = std::mem::take(&mut book.core.given_up);
@@ -251,6 +261,21 @@ impl Shared {
         for (level, text) in notes {
             log::log!(level, "{text}");
         }
+    }
+
+    fn take_ended(&self, book: &mut Book, ended: &mut Vec<Ended>) {
+        self.ending.fetch_add(book.core.ended.len(), Ordering::SeqCst);
+        ended.append(&mut book.core.ended);
+    }
+
+    /// While `end` takes light tasks that have not begun out of the queues, drops their jobs and publishes their ends:
+    /// no wait is hopeless meanwhile, and a shutdown is not over.
+    pub fn ending<T>(&self, end: impl FnOnce() -> T) -> T {
+        self.ending.fetch_add(1, Ordering::SeqCst);
+        let ended = end();
+        self.ending.fetch_sub(1, Ordering::SeqCst);
+        self.ring_inside();
+        ended
     }
 
     fn publish(self: &Arc<Self>, book: &mut Book, id: TaskId, outcome: Result<()>) {
@@ -423,19 +448,33 @@ impl Shared {
     pub fn end_item(self: &Arc<Self>, hand: Option<&Hand>, item: Item, why: &Error) {
         match item {
             Item::Known(id) => {
-                if let Ok((slot, generation)) = self.light.slots.find(id)
-                    && let Some((code, phase)) = slot.withdraw(generation)
-                {
-                    self.discard(code);
-                    self.end_light(hand, slot, id, phase, Err(why.clone()), self.clock());
+                if let Ok((slot, generation)) = self.light.slots.find(id) {
+                    self.end_queued(hand, slot, generation, id, why);
                 }
             }
-            Item::Loose { code, phase } => {
+            Item::Loose { code, phase } => self.ending(|| {
                 self.discard(code);
                 self.light.count_end(hand, &Err(why.clone()));
                 self.count_ended(hand, phase, 1);
-            }
+            }),
         }
+    }
+
+    /// Ends a light task if it has not begun. False: it has, or is over.
+    pub fn end_queued(
+        self: &Arc<Self>,
+        hand: Option<&Hand>,
+        slot: &Slot,
+        generation: u64,
+        id: TaskId,
+        why: &Error,
+    ) -> bool {
+        self.ending(|| {
+            let Some((code, phase)) = slot.withdraw(generation) else { return false };
+            self.discard(code);
+            self.end_light(hand, slot, id, phase, Err(why.clone()), self.clock());
+            true
+        })
     }
 }
 

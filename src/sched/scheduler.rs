@@ -189,10 +189,8 @@ impl Scheduler {
         let mut left = light;
         for id in ids {
             if let Ok((slot, generation)) = self.shared.light.slots.find(id)
-                && let Some((code, phase)) = slot.withdraw(generation)
+                && self.shared.end_queued(None, slot, generation, id, &Error::Cancelled)
             {
-                self.shared.discard(code);
-                self.shared.end_light(None, slot, id, phase, Err(Error::Cancelled), self.shared.clock());
                 left -= 1;
             }
             let _ = self.release(id);
@@ -383,10 +381,7 @@ impl Scheduler {
         if Slots::is_light(id) {
             let (slot, generation) = self.shared.light.slots.find(id)?;
             slot.cancel(generation, id)?;
-            if let Some((code, phase)) = slot.withdraw(generation) {
-                self.shared.discard(code);
-                let now = self.shared.clock();
-                self.shared.end_light(None, slot, id, phase, Err(Error::Cancelled), now);
+            if self.shared.end_queued(None, slot, generation, id, &Error::Cancelled) {
                 return Ok(());
             }
             match slot.gone_on(generation) {
@@ -472,18 +467,13 @@ impl Scheduler {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let gone = elsewhere(|| {
             self.stop();
-            self.shared.crew.wait_until_gone(end)
+            self.shared.crew.wait_until_gone(end) && self.end_the_rest(end)
         })?;
         if !gone {
             return Ok(None);
         }
-        // Nobody is left to run what a late submit has pushed. What a thread that was given up has begun is ended
-        // by whoever gave it up, or never.
-        while !self.shared.light.queues.is_drained() && !self.shared.crew.has_lost() {
-            self.shared.end_all_queued();
-            std::thread::yield_now();
-        }
-        let cancelled = self.shared.stats().cancelled - before;
+        // An end that was counted may be taken back for a moment, to be counted in the plan.
+        let cancelled = self.shared.stats().cancelled.saturating_sub(before);
         let book = self.shared.lock();
         self.shared.time.notify_all();
         drop(book);
@@ -491,6 +481,24 @@ impl Scheduler {
         self.shared.seeing.teller.stop();
         self.shared.save_rates();
         Ok(Some(cancelled))
+    }
+
+    /// No worker is left: ends what a late submit has pushed, and waits for other threads that drop jobs. What a
+    /// thread that was given up has begun is ended by whoever gave it up, or never. False: the time is up.
+    fn end_the_rest(&self, end: Option<Instant>) -> bool {
+        let shared = &self.shared;
+        loop {
+            shared.end_all_queued();
+            let drained = shared.light.queues.is_drained() || shared.crew.has_lost();
+            if drained && shared.ending.load(Ordering::SeqCst) == 0 {
+                return true;
+            }
+            if end.is_some_and(|end| Instant::now() >= end) {
+                return false;
+            }
+            // It seldom comes to that, and nobody knows who would ring.
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// The part of a shutdown that does not wait.

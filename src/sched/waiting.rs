@@ -187,7 +187,8 @@ impl Shared {
         self.crew.take_room(me.seat);
     }
 
-    /// Nothing can go on: every worker sleeps or waits inside a task, and nothing can begin.
+    /// Nothing can go on: every worker sleeps or waits inside a task, nothing can begin, and no thread is about to
+    /// tell an end.
     fn is_stuck(&self, me: &Me) -> bool {
         self.crew.lot.awake() == self.rooms.blocked.load(Ordering::SeqCst) as u64
             && !(self.light.queues.any(&me.hand) && self.may_light_begin())
@@ -206,7 +207,7 @@ impl Shared {
         for (index, device) in book.core.devices.iter_mut().enumerate() {
             device.light = self.is_lit(index, None);
         }
-        book.core.nothing_can_begin()
+        self.ending.load(Ordering::SeqCst) == 0 && book.core.nothing_can_begin()
     }
 
     /// What a planned task that has not begun comes after.

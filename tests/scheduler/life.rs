@@ -192,6 +192,53 @@ fn shutdown_cancels_asks_and_waits() {
     assert!(matches!(scheduler.submit(quick()), Err(Error::Shutdown { .. })));
 }
 
+/// Who cancels a task drops its job, and those of the tasks that come after it. Whoever comes meanwhile
+/// has nothing to do with them, but the end of the scheduler is after them all.
+#[test]
+fn a_thread_that_drops_jobs_keeps_only_the_end_waiting() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let (busy, gate) = (Gate::new(), Gate::new());
+    let runs = scheduler.submit(gated(&busy)).unwrap();
+    busy.came(1);
+    let first = scheduler.submit(Task { priority: 1, ..quick() }).unwrap();
+    let behind = || Task { after: vec![first], ..kept(&gate) };
+    let others = [scheduler.submit(behind()).unwrap(), scheduler.submit(behind()).unwrap()];
+    std::thread::scope(|scope| {
+        let cancels = scope.spawn(|| scheduler.cancel(first));
+        gate.came(1);
+        let meanwhile = scheduler.submit(Task { priority: 1, ..quick() }).unwrap();
+        busy.open();
+        assert_eq!(wait(&scheduler, runs), Ok(Wait::Done));
+        assert_eq!(wait(&scheduler, meanwhile), Ok(Wait::Done));
+        assert!(!cancels.is_finished(), "the jobs are dropped by the thread that has ended their tasks");
+        assert_eq!(scheduler.shutdown_within(Some(Duration::from_millis(20))), Ok(None));
+        gate.open();
+        assert_eq!(scheduler.shutdown(), Ok(0));
+        gate.came(2);
+    });
+    for id in others {
+        assert!(matches!(wait(&scheduler, id), Err(Error::Dependency { .. })));
+    }
+}
+
+#[test]
+fn the_end_has_its_time_limit_also_while_a_light_task_is_dropped() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let (busy, gate) = (Gate::new(), Gate::new());
+    scheduler.submit(gated(&busy)).unwrap();
+    busy.came(1);
+    let id = scheduler.submit(kept(&gate)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| scheduler.cancel(id));
+        gate.came(1);
+        busy.open();
+        assert_eq!(scheduler.shutdown_within(Some(Duration::from_millis(20))), Ok(None));
+        gate.open();
+        assert!(scheduler.shutdown().is_ok());
+    });
+    assert_eq!(wait(&scheduler, id), Ok(Wait::Cancelled));
+}
+
 #[test]
 fn drain_finishes_what_is_there_and_takes_nothing_more() {
     let scheduler = Scripted::new(1).scheduler(2);

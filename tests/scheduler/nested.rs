@@ -1,8 +1,9 @@
 //! Calls from inside a task.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use gpusched::sched::{Exec, Scheduler, Task, TaskId, Wait};
+use gpusched::sched::{DeviceMask, Exec, Scheduler, Task, TaskId, Wait};
 use gpusched::{Error, Result};
 
 use crate::scripted::*;
@@ -96,6 +97,38 @@ fn waiting_for_memory_that_one_holds_oneself_is_an_error() {
     });
     assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
     assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done), "the child runs afterwards");
+}
+
+/// The last that could go on is a thread of the caller's, which is about to tell the end that is waited for.
+#[test]
+fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
+    let scheduler = Arc::new(Scripted::new(2).scheduler(1));
+    let (busy, gate, told) = (Gate::new(), Gate::new(), Gate::new());
+    let other = scheduler.submit(Task { devices: DeviceMask(2), ..gated(&busy) }).unwrap();
+    busy.came(1);
+    let here = Task { devices: DeviceMask(1), device_bytes: 600, ..quick() };
+    let (drops, door, child) = (Arc::clone(&gate), Arc::clone(&told), Arc::new(Mutex::new(None)));
+    let place = Arc::clone(&child);
+    let waits = inside(&scheduler, here, move |scheduler, _| {
+        let child = Task { devices: DeviceMask(1), device_bytes: 600, ..kept(&drops) };
+        let child = scheduler.submit(child)?;
+        *place.lock().unwrap() = Some(child);
+        door.pass();
+        assert_eq!(scheduler.wait(child, None)?, Wait::Cancelled);
+        Ok(())
+    });
+    told.open();
+    told.came(1);
+    let child = child.lock().unwrap().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| scheduler.cancel(child));
+        gate.came(1);
+        busy.open();
+        assert_eq!(wait(&scheduler, other), Ok(Wait::Done));
+        assert_eq!(scheduler.wait(waits, Some(Duration::from_millis(50))), Ok(Wait::Pending));
+        gate.open();
+    });
+    assert_eq!(wait(&scheduler, waits), Ok(Wait::Done));
 }
 
 /// Nothing more begins in a poisoned context, and it is only made anew when all have left the old one: what

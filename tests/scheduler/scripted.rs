@@ -166,6 +166,21 @@ pub fn gated(gate: &Arc<Gate>) -> Task {
     })
 }
 
+/// A task that is done at once, and whose job waits at a gate when it is dropped.
+pub fn kept(gate: &Arc<Gate>) -> Task {
+    struct Kept(Arc<Gate>);
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            self.0.pass();
+        }
+    }
+    let kept = Kept(Arc::clone(gate));
+    Task::new(move |_: &Exec<'_>| {
+        let _ = &kept;
+        Ok(())
+    })
+}
+
 /// A task that is done at once.
 pub fn quick() -> Task {
     Task::new(|_: &Exec<'_>| Ok(()))
