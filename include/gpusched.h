@@ -313,7 +313,8 @@ typedef struct sched_exec_t {
   // The backend's own number for the device.
   uint32_t ordinal;
   // Slot of the device: no two tasks work in the same one at a time. While one waits inside its code for
-  // others, one of those may be in it.
+  // others, one of those may be in it; when it
+  // goes on, there may be two until that one ends.
   uint32_t slot;
   // 1 for the first attempt.
   uint32_t attempt;

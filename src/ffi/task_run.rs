@@ -35,7 +35,8 @@ pub struct sched_exec_t {
     /// The backend's own number for the device.
     pub ordinal: u32,
     /// Slot of the device: no two tasks work in the same one at a time. While one waits inside its code for
-    /// others, one of those may be in it.
+    /// others, one of those may be in it; when it
+    /// goes on, there may be two until that one ends.
     pub slot: u32,
     /// 1 for the first attempt.
     pub attempt: u32,

@@ -173,26 +173,31 @@ impl Shared {
                 device.light = self.is_lit(index, None);
             }
         }
+        let quiet = self.quiet.load(Ordering::SeqCst);
         for index in book.core.wanted(self.now()) {
             self.crew.look.fetch_or(1 << index, Ordering::SeqCst);
             if !book.called[index] {
                 let notes = Mutex::new(Vec::new());
-                book.called[index] = self.crew.call_device(index, |seat| self.start(seat, Some(&notes)));
+                let start = |seat| self.start(seat, Some(&notes));
+                book.called[index] = self.crew.call_device(index, quiet, start);
                 book.core.notes.append(&mut lock(&notes));
             }
         }
     }
 
+    /// With `notes`, where the book is locked: it is logged once that is open.
     fn start(self: &Arc<Self>, seat: usize, notes: Option<&Mutex<Vec<(Level, String)>>>) -> bool {
         let place = self.crew.seat(seat);
         let label = self.devices[place.device].label();
         let shared = self.clone();
         let name = format!("gpusched {label}/{}", place.slot);
         let started = self.crew.start(name, move || work(&shared, seat));
-        if let Err(error) = &started
-            && let Some(notes) = notes
-        {
-            lock(notes).push((Level::Error, format!("no thread for {label}: {error}")));
+        if let Err(Some(error)) = &started {
+            let text = format!("no thread for {label}: {error}");
+            match notes {
+                Some(notes) => lock(notes).push((Level::Error, text)),
+                None => log::error!("{text}"),
+            }
         }
         started.is_ok()
     }

@@ -95,8 +95,9 @@ impl Crew {
     /// Wakes or starts a worker for work that any can do, but for those of the devices in `closed`, if that is
     /// not being done already. `start` is given the number of a seat; `taken` tells whether somebody has come for the work meanwhile.
     pub fn call_any(&self, closed: u64, start: impl Fn(usize) -> bool, taken: impl Fn() -> bool) {
+        let open = |device: usize| closed >> device & 1 == 0;
         while self.lot.call_any(closed) == Called::NobodySleeps {
-            if self.is_full() {
+            if !self.seats.iter().any(|seat| open(seat.device) && self.has_room(seat)) {
                 return;
             }
             // A worker that is about to end something is there sooner than a new one would be.
@@ -113,23 +114,18 @@ impl Crew {
             if self.lot.has_sleeper(closed) {
                 continue;
             }
-            let Some(seat) = self.claim(|device| closed >> device & 1 == 0) else { return };
+            let Some(seat) = self.claim(open) else { return };
             if !self.lot.enlist(true) {
                 self.give_back(seat);
-                return;
+            } else if !start(seat) {
+                self.cancel_start(seat, closed);
             }
-            if start(seat) {
-                return;
-            }
-            self.cancel_start(seat);
-            if !self.lot.has_sleeper(closed) {
-                return;
-            }
+            return;
         }
     }
 
-    /// The same for work that only one device can do.
-    pub fn call_device(&self, device: usize, start: impl Fn(usize) -> bool) -> bool {
+    /// The same for work that only one device can do; `closed` are those that no light task may begin on.
+    pub fn call_device(&self, device: usize, closed: u64, start: impl Fn(usize) -> bool) -> bool {
         if self.lot.call_device(device) {
             return true;
         }
@@ -137,41 +133,41 @@ impl Crew {
         self.lot.enlist(false);
         let started = start(seat);
         if !started {
-            self.cancel_start(seat);
+            self.cancel_start(seat, closed);
         }
         started
     }
 
-    /// Whether all seats are taken.
-    pub fn is_full(&self) -> bool {
-        let slots: usize = self.slots.iter().map(|slots| slots.load(Ordering::Relaxed) as usize).sum();
-        self.seated.load(Ordering::SeqCst) >= slots + self.inside.load(Ordering::SeqCst)
+    /// Whether another worker may sit down there.
+    fn has_room(&self, seat: &Seat) -> bool {
+        seat.room.load(Ordering::SeqCst) > 0
+            && seat.slot < self.slots(seat.device)
+            && self.retired.load(Ordering::SeqCst) >> seat.device & 1 == 0
     }
 
     fn claim(&self, device: impl Fn(usize) -> bool) -> Option<usize> {
-        if self.is_full() {
-            return None;
-        }
-        let retired = self.retired.load(Ordering::SeqCst);
+        let sit = |room: i32| (room > 0).then_some(room - 1);
         let found = (0..self.seats.len()).find(|&number| {
             let seat = &self.seats[number];
-            let sit = |room: i32| (room > 0).then_some(room - 1);
             device(seat.device)
-                && retired >> seat.device & 1 == 0
-                && seat.slot < self.slots(seat.device)
+                && self.has_room(seat)
                 && seat.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sit).is_ok()
         });
         self.seated.fetch_add(usize::from(found.is_some()), Ordering::SeqCst);
         found
     }
 
-    fn cancel_start(&self, seat: usize) {
+    fn cancel_start(&self, seat: usize, closed: u64) {
         self.give_back(seat);
-        self.lot.leave();
+        self.lot.cancel_enlist(closed);
     }
 
-    /// Starts a thread.
-    pub fn start(&self, name: String, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    /// Starts a thread. Why there is none is told once, until there is one again.
+    pub fn start(
+        &self,
+        name: String,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<(), Option<std::io::Error>> {
         *lock(&self.alive) += 1;
         match thread::spawn(name, Some(STACK), work) {
             Ok(thread) => {
@@ -182,9 +178,9 @@ impl Crew {
                 Ok(())
             }
             Err(error) => {
-                self.refused.store(true, Ordering::SeqCst);
+                let told = self.refused.swap(true, Ordering::SeqCst);
                 self.went();
-                Err(error)
+                Err((!told).then_some(error))
             }
         }
     }
@@ -309,8 +305,8 @@ impl Crew {
     pub fn take_room(&self, seat: usize) {
         self.inside.fetch_sub(1, Ordering::SeqCst);
         if self.seats[seat].room.fetch_sub(1, Ordering::SeqCst) <= 0 {
-            // Perhaps a sleeper is the one too many.
-            self.lot.call_device(self.seats[seat].device);
+            // Perhaps the one too many sleeps.
+            self.lot.call_seat(seat);
         }
     }
 }

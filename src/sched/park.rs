@@ -20,10 +20,11 @@
 //! stands a fence each. So either the submitter reads a word in which this worker is not searching, and then
 //! wakes it or another; or the worker's second look finds the work. A submitter that wakes nobody because
 //! somebody searches leaves its work to that searcher, who will find it, or find other work and look
-//! for more as the last searcher, or prepare and look again.
+//! for more as the last searcher, or prepare and look again. One that is counted before its thread is started, and then
+//! gets no thread, is taken back, and another called.
 //!
 //! **Work for one device** is offered by a hint that its workers look at, set before [`Lot::call_device`]; the same
-//! argument holds, with the hint as the work. **Stopping and retiring** set their flag and then call
+//! argument holds, with the hint as the work. So it does for a seat with one worker too many. **Stopping and retiring** set their flag and then call
 //! all; a worker looks at the flags where it looks for work, so it holds for them, too.
 
 use super::sync::atomic::{AtomicU64, Ordering, fence};
@@ -33,6 +34,9 @@ const SLEEPER: u64 = 1;
 const SEARCHER: u64 = 1 << 16;
 const AWAKE: u64 = 1 << 32;
 const FIELD: u64 = 0xffff;
+
+/// As many as a mask has bits.
+const DEVICES: usize = u64::BITS as usize;
 
 fn count(word: u64, of: u64) -> u64 {
     (word / of) & FIELD
@@ -46,6 +50,7 @@ pub struct Lot {
 /// A worker's place to sleep: each worker has one.
 #[derive(Clone)]
 pub struct Bed {
+    seat: usize,
     device: usize,
     bell: Arc<Bell>,
 }
@@ -65,8 +70,8 @@ pub enum Called {
 }
 
 impl Bed {
-    pub fn new(device: usize) -> Self {
-        Bed { device, bell: Arc::new(Bell { rung: Mutex::new(false), changed: Condvar::new() }) }
+    pub fn new(seat: usize, device: usize) -> Self {
+        Bed { seat, device, bell: Arc::new(Bell { rung: Mutex::new(false), changed: Condvar::new() }) }
     }
 
     fn ring(&self) {
@@ -112,6 +117,12 @@ impl Lot {
     pub fn leave(&self) {
         self.word.fetch_sub(SEARCHER + AWAKE, Ordering::SeqCst);
         fence(Ordering::SeqCst);
+    }
+
+    /// A searcher was enlisted and does not come: somebody may have counted on it, and called nobody else.
+    pub fn cancel_enlist(&self, closed: u64) {
+        self.leave();
+        self.call_any(closed);
     }
 
     /// A busy worker has nothing left.
@@ -170,10 +181,11 @@ impl Lot {
             return Called::Enough;
         }
         // Of the device with the most sleepers: the least busy one.
-        let sleepers = |device| beds.iter().filter(|bed| bed.device == device).count();
+        let mut sleepers = [0_u32; DEVICES];
+        beds.iter().for_each(|bed| sleepers[bed.device] += 1);
         let open = |position: &usize| closed >> beds[*position].device & 1 == 0;
         let Some(position) =
-            (0..beds.len()).filter(open).max_by_key(|&position| (sleepers(beds[position].device), position))
+            (0..beds.len()).filter(open).max_by_key(|&position| (sleepers[beds[position].device], position))
         else {
             return Called::NobodySleeps;
         };
@@ -191,12 +203,21 @@ impl Lot {
 
     /// After work that only this device's workers can do was made visible. False: none of them sleeps.
     pub fn call_device(&self, device: usize) -> bool {
+        self.call(|bed| bed.device == device)
+    }
+
+    /// After a change that concerns the workers of one seat.
+    pub fn call_seat(&self, seat: usize) {
+        self.call(|bed| bed.seat == seat);
+    }
+
+    fn call(&self, which: impl Fn(&Bed) -> bool) -> bool {
         fence(Ordering::SeqCst);
         if self.asleep() == 0 {
             return false;
         }
         let mut beds = locked(&self.beds);
-        let Some(position) = beds.iter().rposition(|bed| bed.device == device) else { return false };
+        let Some(position) = beds.iter().rposition(which) else { return false };
         let bed = self.wake(&mut beds, position);
         drop(beds);
         bed.ring();
@@ -274,7 +295,7 @@ mod models {
 
         /// As the workers of the scheduler do; whoever ends the last item stops all.
         fn work(&self, device: usize) {
-            let bed = Bed::new(device);
+            let bed = Bed::new(device, device);
             loop {
                 if self.stop.load(Ordering::SeqCst) {
                     return self.lot.leave();
@@ -351,6 +372,20 @@ mod models {
             world.hint.fetch_or(true, Ordering::SeqCst);
             world.lot.call_device(1);
             world.submit();
+            world.end(workers);
+        });
+    }
+
+    #[test]
+    fn a_worker_that_never_starts_is_not_counted_on() {
+        explore(|| {
+            let world = World::new(1);
+            let workers = vec![World::start(&world, 0)];
+            let other = world.clone();
+            let submitter = thread::spawn(move || other.submit());
+            assert!(world.lot.enlist(false));
+            world.lot.cancel_enlist(0);
+            submitter.join().unwrap();
             world.end(workers);
         });
     }

@@ -232,7 +232,7 @@ pub fn work(shared: &Arc<Shared>, seat: usize) {
         device: place.device,
         slot: place.slot,
         hand: shared.light.enter(place.device, place.slot),
-        bed: Bed::new(place.device),
+        bed: Bed::new(seat, place.device),
         opened: RefCell::new(None),
         frames: RefCell::new(Vec::new()),
         on_plan: Cell::new(false),
@@ -397,7 +397,8 @@ fn after_going(shared: &Arc<Shared>, device: usize, given_up: bool) {
 
 /// What is next for a worker, if anything.
 fn look(shared: &Arc<Shared>, me: &Me) -> Option<Work> {
-    if is_retired(shared, me) || me.slot >= shared.crew.slots(me.device) {
+    let surplus = shared.crew.has_surplus(me.seat);
+    if surplus || is_retired(shared, me) || me.slot >= shared.crew.slots(me.device) {
         return None;
     }
     let planned = has_plan(shared, me);

@@ -15,6 +15,7 @@ mod memory;
 mod nested;
 mod order;
 mod ranges;
+mod seats;
 mod seeing;
 mod storm;
 mod storms;
