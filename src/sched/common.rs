@@ -15,7 +15,7 @@ use super::fork::Birthplace;
 use super::graph::Graph;
 use super::light::{CLOSED, Hand, Item, Light, NO_DEVICE, Parting, Phase, STOPPING, Slot, nanoseconds};
 use super::parts::Ended;
-use super::rooms::{ALL, INSIDE, Rooms};
+use super::rooms::{ALL, NEEDY, Rooms};
 use super::seen::Seeing;
 use super::state::Core;
 use super::stats::Stats;
@@ -210,6 +210,8 @@ impl Shared {
     pub fn settle<'a>(self: &'a Arc<Self>, mut book: MutexGuard<'a, Book>) {
         let mut ended = Vec::new();
         self.take_ended(&mut book, &mut ended);
+        let given_up = std::mem::take(&mut book.core.given_up);
+        self.give_up(&given_up);
         let renewed = std::mem::take(&mut book.core.renewed);
         if !renewed.is_empty() {
             // Before anybody can open a queue there; nobody begins anything there meanwhile.
@@ -242,19 +244,21 @@ impl Shared {
                 self.ending.fetch_sub(1, Ordering::SeqCst);
             }
         }
-        let given_up = std::mem::take(&mut book.core.given_up);
-        self.crew.give_up(given_up.len());
         let opened = self.mirror(&book);
         self.call_workers(&mut book);
         self.watch(&mut book);
         let notes = std::mem::take(&mut book.core.notes);
         let deserted = self.light.gate.load(Ordering::SeqCst) & NO_DEVICE != 0;
+        let needy = book.core.needy > 0;
         drop(book);
         for (id, attempt, limit_s) in given_up {
             self.give_up_on_top(id, attempt, limit_s);
         }
         if any_ended && self.waiting_for_all.load(Ordering::SeqCst) > 0 {
             self.rooms.ring(ALL);
+        }
+        if needy {
+            self.rooms.ring(NEEDY);
         }
         self.ring_inside();
         if opened && !self.light.queues.is_empty() {
@@ -319,9 +323,7 @@ impl Shared {
 
     /// Those who wait inside tasks look whether anybody can still go on.
     pub fn ring_inside(&self) {
-        if self.rooms.blocked.load(Ordering::SeqCst) > 0 {
-            self.rooms.ring(INSIDE);
-        }
+        self.rooms.ring_inside();
     }
 
     /// Sees to it that somebody watches the time.

@@ -205,12 +205,12 @@ impl Crew {
         (0..threads).for_each(|_| self.went());
     }
 
-    /// Whether there are such threads.
-    pub fn has_lost(&self) -> bool {
-        self.lost.load(Ordering::SeqCst) > 0
+    /// How many such threads there are.
+    pub fn lost(&self) -> usize {
+        self.lost.load(Ordering::SeqCst)
     }
 
-    /// One of them has returned after all, and ends.
+    /// One of them has returned after all, and is about to end.
     pub fn came_back(&self) {
         self.lost.fetch_sub(1, Ordering::SeqCst);
     }
@@ -242,9 +242,9 @@ impl Crew {
     pub fn join(&self) {
         let mut threads = std::mem::take(&mut *lock(&self.threads));
         while !threads.is_empty() {
-            if self.lost.load(Ordering::SeqCst) > 0 {
+            if self.lost() > 0 {
                 let running = threads.iter().filter(|thread| !thread.is_finished()).count();
-                if running > self.lost.load(Ordering::SeqCst) {
+                if running > self.lost() {
                     std::thread::sleep(Duration::from_millis(1));
                     continue;
                 }

@@ -489,7 +489,7 @@ impl Scheduler {
         let shared = &self.shared;
         loop {
             shared.end_all_queued();
-            let drained = shared.light.queues.is_drained() || shared.crew.has_lost();
+            let drained = shared.light.queues.is_drained() || shared.crew.lost() > 0;
             if drained && shared.ending.load(Ordering::SeqCst) == 0 {
                 return true;
             }

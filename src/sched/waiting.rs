@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use super::common::Shared;
 use super::light::run_light;
 use super::rooms::{Bell, INSIDE};
+use super::sync;
 use super::task::{State, TaskId};
 use super::worker::{Me, anyone_inside};
 use crate::error::{Error, Result};
@@ -22,12 +23,15 @@ use crate::error::{Error, Result};
 /// Tasks that may wait for other tasks inside their code at a time; each may cost a worker more.
 const SUBSTITUTES: usize = 64;
 
+/// So long the host of a range waits for its guests in its slot; then others may use it.
+const BRIEF: Duration = Duration::from_millis(2);
+
 /// How long a waiter looks before it sleeps, in nanoseconds.
 const SPIN: u64 = 20_000;
 
 thread_local! {
     /// The thread's bell; taken while it waits.
-    static BELL: RefCell<Option<Arc<Bell>>> = const { RefCell::new(None) };
+    static BELL: RefCell<Option<sync::Arc<Bell>>> = const { RefCell::new(None) };
 }
 
 impl Shared {
@@ -125,7 +129,7 @@ impl Shared {
             if let Some(found) = look() {
                 break Ok(Some(found));
             }
-            if forever && self.rooms.block(&bell) && self.is_stuck(me) {
+            if forever && !me.is_given_up() && self.rooms.block(&bell) && self.is_stuck(me) {
                 let why =
                     "every running task waits for another, and none of those that they wait for can start";
                 break look().map_or_else(|| Err(deadlock(why)), |found| Ok(Some(found)));
@@ -145,14 +149,30 @@ impl Shared {
         outcome
     }
 
-    /// The caller is about to block inside a task: its slot has room for another worker. To be followed by
-    /// [`Shared::step_back`].
-    pub fn step_aside(self: &Arc<Self>, me: &Me, forever: bool) {
-        self.crew.make_room(me.seat, usize::MAX);
-        self.rooms.blocked.fetch_add(usize::from(forever), Ordering::SeqCst);
-        self.open_slot(me);
-        // Those who wait inside tasks look again whether anybody can still go on.
-        self.ring_inside();
+    /// The host of a range waits until it sees `enough`; `keys` are rung when it may: for a moment in its slot, then
+    /// beside it, where another worker may use that.
+    pub fn wait_for_guests(self: &Arc<Self>, keys: &[TaskId], enough: impl Fn() -> bool) {
+        let bell = take_bell();
+        self.rooms.enter(keys, &bell);
+        let brief = Instant::now().checked_add(BRIEF);
+        let mut seen = enough();
+        while !seen && bell.hear(brief) {
+            seen = enough();
+        }
+        if !seen && let Some(me) = self.inside() {
+            self.crew.make_room(me.seat, usize::MAX);
+            self.open_slot(&me);
+            while !enough() {
+                if !me.is_given_up() && self.rooms.block(&bell) {
+                    // It can't be told that nobody can go on; those can who wait inside tasks.
+                    self.ring_inside();
+                }
+                bell.hear(None);
+            }
+            self.close_slot(&me);
+        }
+        self.rooms.leave(keys, &bell);
+        give_bell(bell);
     }
 
     fn open_slot(self: &Arc<Self>, me: &Me) {
@@ -171,11 +191,6 @@ impl Shared {
         }
     }
 
-    pub fn step_back(&self, me: &Me, forever: bool) {
-        self.rooms.blocked.fetch_sub(usize::from(forever), Ordering::SeqCst);
-        self.close_slot(me);
-    }
-
     fn close_slot(&self, me: &Me) {
         if me.is_planned() {
             let mut book = self.lock();
@@ -190,10 +205,15 @@ impl Shared {
     /// Nothing can go on: every worker sleeps or waits inside a task, nothing can begin, and no thread is about to
     /// tell an end.
     fn is_stuck(&self, me: &Me) -> bool {
-        self.crew.lot.awake() == self.rooms.blocked.load(Ordering::SeqCst) as u64
+        self.all_are_blocked()
             && !(self.light.queues.any(&me.hand) && self.may_light_begin())
             && self.can_nothing_planned_begin()
-            && self.crew.lot.awake() == self.rooms.blocked.load(Ordering::SeqCst) as u64
+            && self.all_are_blocked()
+    }
+
+    /// But for threads that were given up: nobody waits for those any more.
+    fn all_are_blocked(&self) -> bool {
+        self.crew.lot.awake() == (self.rooms.blocked() + self.crew.lost()) as u64
     }
 
     /// Whether light tasks may begin on any device now.
@@ -263,10 +283,10 @@ fn deadlock(why: &str) -> Error {
     Error::Deadlock { what: "a wait inside a task", why: why.into() }
 }
 
-fn take_bell() -> Arc<Bell> {
+fn take_bell() -> sync::Arc<Bell> {
     BELL.try_with(|bell| bell.borrow_mut().take()).ok().flatten().unwrap_or_default()
 }
 
-fn give_bell(bell: Arc<Bell>) {
+fn give_bell(bell: sync::Arc<Bell>) {
     let _ = BELL.try_with(|place| *place.borrow_mut() = Some(bell));
 }

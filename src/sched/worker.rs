@@ -98,6 +98,11 @@ impl Me {
         self.on_plan.get()
     }
 
+    /// Whether the attempt that the thread is in was given up, so that nobody waits for the thread any more.
+    pub fn is_given_up(&self) -> bool {
+        self.hand.station.books.on_top.is_given_up()
+    }
+
     pub fn look_at_clock(&self) {
         self.clock.set(self.shared.clock());
     }
@@ -371,9 +376,7 @@ fn should_go(shared: &Shared, me: &Me) -> bool {
 
 /// Another has to do what this worker was called for, and a shutdown goes on.
 fn after_going(shared: &Arc<Shared>, device: usize, given_up: bool) {
-    if given_up {
-        shared.crew.came_back();
-    } else {
+    if !given_up {
         shared.crew.went();
     }
     if shared.light.is_stopping() {
@@ -505,6 +508,7 @@ fn run_planned(shared: &Arc<Shared>, me: &Me, assignment: Assignment) {
     let now = shared.now();
     if !book.core.judge(now, me.device, id, attempt, how) {
         me.given_up.set(true);
+        shared.crew.came_back();
     }
     shared.settle(book);
     shared.save_rates_now_and_then();

@@ -12,7 +12,7 @@ use crate::scripted::*;
 /// It takes the ten seconds that an attempt is given to return after it was asked to stop.
 #[test]
 fn a_hang_is_reported_and_costs_its_device_and_nothing_else() {
-    let scheduler = Scripted::new(2).scheduler(1);
+    let scheduler = Arc::new(Scripted::new(2).scheduler(1));
     let gate = Gate::new();
     let hung = Task { deadline: Some(Duration::from_millis(50)), label: "deaf".into(), ..gated(&gate) };
     let hung = scheduler.submit(hung).unwrap();
@@ -31,6 +31,17 @@ fn a_hang_is_reported_and_costs_its_device_and_nothing_else() {
     assert_eq!(health.iter().filter(|&&health| health == Health::Retired).count(), 1, "{health:?}");
     let id = scheduler.submit(Task { priority: 1, ..quick() }).unwrap();
     assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    let own = Arc::downgrade(&scheduler);
+    let hopeless = Task::new(move |_: &Exec<'_>| {
+        let scheduler = own.upgrade().ok_or(Error::Cancelled)?;
+        let child = scheduler.submit(Task { device_bytes: 600, ..quick() })?;
+        scheduler.wait(child, None).map(|_| ())
+    });
+    let id = scheduler.submit(Task { device_bytes: 600, ..hopeless }).unwrap();
+    assert!(
+        matches!(wait(&scheduler, id), Err(Error::Deadlock { .. })),
+        "the thread that was given up is nobody who could go on"
+    );
     let begin = Instant::now();
     scheduler.shutdown().unwrap();
     assert!(begin.elapsed() < Duration::from_secs(5), "nobody waits for a thread that was given up");

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::Phase;
 use crate::error::Error;
 use crate::sched::common::Shared;
+use crate::sched::rooms::INSIDE;
 use crate::sched::sync::lock;
 use crate::sched::task::TaskId;
 
@@ -18,6 +19,7 @@ pub struct OnTop(Mutex<Pile>);
 struct Pile {
     /// The planned task, and which attempt at it.
     bottom: Option<(TaskId, u32)>,
+    given_up: bool,
     begun: u64,
     frames: Vec<(u64, Frame)>,
 }
@@ -34,7 +36,19 @@ pub type Place = Option<u64>;
 
 impl OnTop {
     pub fn set_bottom(&self, bottom: Option<(TaskId, u32)>) {
-        lock(&self.0).bottom = bottom;
+        let mut pile = lock(&self.0);
+        pile.bottom = bottom;
+        pile.given_up = false;
+    }
+
+    fn give_up(&self, bottom: (TaskId, u32)) {
+        let mut pile = lock(&self.0);
+        pile.given_up |= pile.bottom == Some(bottom);
+    }
+
+    /// Whether the planned task's attempt was given up.
+    pub fn is_given_up(&self) -> bool {
+        lock(&self.0).given_up
     }
 
     pub fn push(&self, frame: Frame) -> u64 {
@@ -51,18 +65,42 @@ impl OnTop {
         lock(&self.0).frames.pop_if(|&mut (last, _)| last == number).is_some()
     }
 
-    fn take(&self, bottom: (TaskId, u32)) -> Vec<(u64, Frame)> {
+    /// What is on top of this attempt, to be ended. `stay` is told of each before its thread can find out.
+    fn take(&self, bottom: (TaskId, u32), stay: impl Fn(Frame)) -> Vec<Frame> {
         let mut pile = lock(&self.0);
-        if pile.bottom == Some(bottom) { std::mem::take(&mut pile.frames) } else { Vec::new() }
+        if pile.bottom != Some(bottom) {
+            return Vec::new();
+        }
+        let frames: Vec<Frame> =
+            std::mem::take(&mut pile.frames).into_iter().map(|(_, frame)| frame).collect();
+        frames.iter().copied().for_each(stay);
+        frames
     }
 }
 
 impl Shared {
+    /// Nobody waits any more for the threads of these attempts. None of them counts as blocked from now on, for it does not count
+    /// as awake either.
+    pub fn give_up(&self, attempts: &[(TaskId, u32, f64)]) {
+        for &(id, attempt, _) in attempts {
+            self.light.queues.each_station(|station| station.books.on_top.give_up((id, attempt)));
+            self.rooms.ring(id);
+            self.rooms.ring(INSIDE);
+        }
+        self.crew.give_up(attempts.len());
+    }
+
     /// An attempt at a planned task is given up: what runs on top of it does not return either.
     pub fn give_up_on_top(self: &Arc<Self>, id: TaskId, attempt: u32, limit_s: f64) {
         for station in self.light.queues.stations() {
             let device = self.devices[station.device].label();
-            for (_, Frame { id, phase }) in station.books.on_top.take((id, attempt)).into_iter().rev() {
+            let stay = |frame: Frame| {
+                if frame.id.0 != 0 {
+                    let (slot, generation) = self.light.slots.place(frame.id);
+                    slot.stay(generation);
+                }
+            };
+            for Frame { id, phase } in station.books.on_top.take((id, attempt), stay).into_iter().rev() {
                 station.books.since.store(0, Ordering::Relaxed);
                 let what = "the task on top of which it ran".into();
                 let outcome = Err(Error::Deadline { what, limit_s, device: device.clone() });
@@ -71,8 +109,7 @@ impl Shared {
                     self.count_ended(None, phase, 1);
                     continue;
                 }
-                let (slot, generation) = self.light.slots.place(id);
-                slot.stay(generation);
+                let (slot, _) = self.light.slots.place(id);
                 self.end_light(None, slot, id, phase, outcome, self.clock());
             }
         }

@@ -59,12 +59,4 @@ impl Shared {
         wait();
         self.lock().needy -= 1;
     }
-
-    /// While `wait` blocks the caller, who is in a task, another worker may use its slot.
-    pub fn aside(self: &Arc<Self>, wait: impl FnOnce()) {
-        let Some(me) = self.inside() else { return wait() };
-        self.step_aside(&me, true);
-        wait();
-        self.step_back(&me, true);
-    }
 }

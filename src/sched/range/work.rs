@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::Code;
@@ -12,13 +12,10 @@ use crate::device::BackendKind;
 use crate::error::{DeviceFault, Error, Result};
 use crate::memory::{Lease, Ledger};
 use crate::sched::common::Shared;
+use crate::sched::rooms::NEEDY;
 use crate::sched::task::{DeviceMask, Exec, Job, Role, Task, TaskId, Told};
 use crate::sched::worker::caught;
 
-/// So long the host waits for the last pieces in its slot; then others may use it.
-const BRIEF: Duration = Duration::from_millis(2);
-/// So often it then looks whether the range was cancelled.
-const LOOK: Duration = Duration::from_millis(20);
 /// So long a guest stays though others wait for its slot.
 const STAY: Duration = Duration::from_millis(10);
 /// Elements under which the contexts of so many devices were poisoned are to blame, and those with which so many devices
@@ -48,9 +45,8 @@ pub struct Work {
     slots: usize,
     /// No new piece begins.
     stopped: AtomicBool,
+    /// When a participant has left, the range's task is rung.
     table: Mutex<Table>,
-    /// A participant has left, or elements have become loose.
-    changed: Condvar,
 }
 
 struct Table {
@@ -135,7 +131,6 @@ impl Work {
                 declined: DeviceMask(0),
                 invitation: None,
             }),
-            changed: Condvar::new(),
         })
     }
 
@@ -170,7 +165,7 @@ impl Work {
         table.seats.push(exec.device_index);
         drop(table);
         self.present.fetch_add(1, Ordering::Relaxed);
-        let seat = Seat { work: self, share, device: exec.device_index };
+        let seat = Seat { work: self, shared, task: hosted.task, share, device: exec.device_index };
         let own = Exec { task: hosted.task, attempt: hosted.attempt, signal: &hosted.signal, ..*exec };
         let left = shared.part_of(hosted.task, || self.pieces(shared, &own, role, &seat.share, &*code));
         // Before the seat is free: the host may end the range then, and the code goes with it.
@@ -316,25 +311,13 @@ impl Work {
             if !self.invite(shared) && !guests {
                 return;
             }
-            self.wait(shared, quiet);
+            self.wait(shared, &[exec.task, NEEDY], quiet);
         }
     }
 
-    /// The host waits for its guests: first in its slot, then beside it.
-    fn wait(&self, shared: &Arc<Shared>, enough: impl Fn(&Table) -> bool) {
-        let brief = self.changed.wait_timeout_while(self.table(), BRIEF, |table| !enough(table));
-        let (table, waited) = brief.unwrap_or_else(PoisonError::into_inner);
-        drop(table);
-        if waited.timed_out() {
-            shared.aside(|| {
-                let mut table = self.table();
-                while !enough(&table) {
-                    // A cancel wakes nobody here.
-                    let woken = self.changed.wait_timeout(table, LOOK);
-                    table = woken.unwrap_or_else(PoisonError::into_inner).0;
-                }
-            });
-        }
+    /// The host waits for its guests.
+    fn wait(&self, shared: &Arc<Shared>, keys: &[TaskId], enough: impl Fn(&Table) -> bool) {
+        shared.wait_for_guests(keys, || enough(&self.table()));
     }
 
     fn others_are_sooner(&self, device: usize) -> bool {
@@ -377,6 +360,9 @@ impl Work {
 /// A participant at work; when it leaves, by whatever way, what it had not begun is loose again.
 struct Seat<'a> {
     work: &'a Work,
+    shared: &'a Shared,
+    /// The range.
+    task: TaskId,
     share: Arc<Share>,
     device: usize,
 }
@@ -389,7 +375,8 @@ impl Drop for Seat<'_> {
             table.seats.swap_remove(seat);
         }
         self.work.present.fetch_sub(1, Ordering::Relaxed);
-        self.work.changed.notify_all();
+        drop(table);
+        self.shared.rooms.ring(self.task);
     }
 }
 
@@ -406,13 +393,14 @@ impl Job for Host {
             table.host = Some(Hosted { task: exec.task, attempt: exec.attempt, signal });
             work.stopped.store(false, Ordering::Release);
         }
+        let own = [exec.task];
         let mut no_room = None;
         let broken = loop {
             match work.take_part(&shared, exec, Role::Range) {
                 Left::Nothing => {
-                    work.wait(&shared, |table| table.seats.is_empty() || table.field.has_loose())
+                    work.wait(&shared, &own, |table| table.seats.is_empty() || table.field.has_loose())
                 }
-                Left::Declined => work.wait(&shared, |table| table.seats.is_empty()),
+                Left::Declined => work.wait(&shared, &own, |table| table.seats.is_empty()),
                 Left::NoRoom(error) => {
                     no_room = Some(error);
                     shared.in_need(|| work.leave_to_others(&shared, exec));
@@ -427,7 +415,7 @@ impl Job for Host {
         };
         work.stopped.store(true, Ordering::Release);
         work.table().host = None;
-        work.wait(&shared, |table| table.seats.is_empty());
+        work.wait(&shared, &own, |table| table.seats.is_empty());
         let invitation = work.table().invitation.take();
         if let Some(id) = invitation {
             shared.withdraw(id);
@@ -464,9 +452,10 @@ impl Job for Invitation {
 
 impl Drop for Invitation {
     fn drop(&mut self) {
-        let table = self.0.table();
         self.0.invited.store(false, Ordering::Release);
-        drop(table);
-        self.0.changed.notify_all();
+        let host = self.0.table().host.as_ref().map(|hosted| hosted.task);
+        if let (Some(host), Some(shared)) = (host, self.0.shared.upgrade()) {
+            shared.rooms.ring(host);
+        }
     }
 }
