@@ -8,10 +8,12 @@
 //! second of a card of speed 1; 0, the default: as fast as it goes), `threads` (host threads a
 //! launch, 1), `fuel` (instructions that the warps of a block may spend in loops together, 1e8:
 //! some seconds), `nvml` (`ok`,
-//! `notloaded`, `mismatch`).
+//! `notloaded`, `mismatch`), `nvmlms` (milliseconds that `nvmlInit` takes), `init` (what `cuInit` answers,
+//! 0; 34 makes a toolkit's stub of the driver), `root` (1; 0: NVML does not tell the memory of a card that is divided).
 //! Of a card: `name`, `cc`, `mem` (K, M, G, T; powers of 1024), `speed`, `uuid`, `pci`, `mode`
 //! (`default`, `exclusive`, `prohibited`), `mig` (instances), `ecc` (0 or 1), `ctx` (bytes of a
-//! context), `other` (bytes that another process has), `sms`, `lost` (1: fallen off the bus).
+//! context), `other` (bytes that another process has), `sms`, `lost` (1: fallen off the bus), `gone`
+//! (what NVML answers of it then, 15), `integrated` (1: its memory is the host's).
 //! Without `FAKECUDA` there are no cards.
 
 /// A card as the machine was told it has.
@@ -32,6 +34,8 @@ pub struct CardSpec {
     pub other: u64,
     pub sms: i32,
     pub lost: bool,
+    pub gone: i32,
+    pub integrated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,12 +53,26 @@ pub struct Config {
     pub fuel: u64,
     /// What `nvmlInit` answers.
     pub nvml: u32,
+    pub nvml_ms: u64,
+    /// What `cuInit` answers.
+    pub init: i32,
+    pub root: bool,
     pub cards: Vec<CardSpec>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { driver: 12090, pace: 0.0, threads: 1, fuel: 100_000_000, nvml: 0, cards: Vec::new() }
+        Config {
+            driver: 12090,
+            pace: 0.0,
+            threads: 1,
+            fuel: 100_000_000,
+            nvml: 0,
+            nvml_ms: 0,
+            init: 0,
+            root: true,
+            cards: Vec::new(),
+        }
     }
 }
 
@@ -100,6 +118,9 @@ impl Config {
                         _ => return Err(wrong()),
                     }
                 }
+                "nvmlms" => config.nvml_ms = value.parse().map_err(|_| wrong())?,
+                "init" => config.init = value.parse().map_err(|_| wrong())?,
+                "root" => config.root = value == "1",
                 "dev" => {
                     let card = CardSpec::parse(value, config.cards.len())?;
                     config.cards.push(card);
@@ -175,6 +196,8 @@ impl CardSpec {
             other: 0,
             sms: 20,
             lost: false,
+            gone: 15,
+            integrated: false,
         };
         let mut context = None;
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -219,6 +242,8 @@ impl CardSpec {
                 "mig" => card.mig = value.parse().map_err(|_| wrong())?,
                 "ecc" => card.ecc = value == "1",
                 "lost" => card.lost = value == "1",
+                "gone" => card.gone = value.parse().map_err(|_| wrong())?,
+                "integrated" => card.integrated = value == "1",
                 other => return Err(format!("'{other}' is no property of a card")),
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! `FAKECUDA_FAULTS` is a list `card:operation:when:what`, separated by `;`. The card is its
 //! place in `FAKECUDA`. Operations: `ctx alloc free host copy module function stream event
-//! launch sync info nvml`. When: the call counted from 1, `3+` from the third on, `*` always.
+//! launch sync info nvml mig` (of NVML: any question on the card; for a part of it). When: the call counted from 1, `3+` from the third on, `*` always.
 //! What: a status code, known to CUDA or not; `hang` (a launch that never ends); `lost` (the
 //! card falls off the bus); `take=BYTES` (another process takes memory, the call goes on);
 //! `xid=N` (an event for NVML, the call goes on).
@@ -25,6 +25,7 @@ pub enum Operation {
     Sync,
     Info,
     Nvml,
+    Mig,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,6 +81,7 @@ impl Faults {
                 "sync" => Operation::Sync,
                 "info" => Operation::Info,
                 "nvml" => Operation::Nvml,
+                "mig" => Operation::Mig,
                 _ => return Err(wrong()),
             };
             let (first, last) = match (when, when.strip_suffix('+')) {

@@ -55,6 +55,7 @@ cuda! {
             14 => 512,
             16 => spec.sms,
             15 | 19 | 31 | 41 | 78 | 79 | 80 | 99 => 1,
+            18 => spec.integrated.into(),
             20 => match spec.mode {
                 ComputeMode::Default => 0,
                 ComputeMode::Prohibited => 2,

@@ -66,7 +66,10 @@ cuda! {
         if flags != 0 { return Err(code::INVALID_VALUE) }
         Driver::get().init()
     }
-    fn cuDriverGetVersion(version: *mut c_int) { out(version, Driver::get().config.driver) }
+    fn cuDriverGetVersion(version: *mut c_int) {
+        let config = &Driver::get().config;
+        if config.init == code::STUB_LIBRARY { Err(config.init) } else { out(version, config.driver) }
+    }
     fn cuDeviceGetCount(count: *mut c_int) { out(count, Driver::get().visible()?.len() as c_int) }
     fn cuDeviceGet(device: *mut c_int, ordinal: c_int) {
         Driver::get().card(ordinal)?;

@@ -19,6 +19,7 @@ pub type Device = usize;
 pub const UNINITIALIZED: c_int = 1;
 pub const INVALID: c_int = 2;
 pub const NOT_SUPPORTED: c_int = 3;
+pub const NO_PERMISSION: c_int = 4;
 pub const NOT_FOUND: c_int = 6;
 pub const INSUFFICIENT_SIZE: c_int = 7;
 pub const TIMEOUT: c_int = 10;
@@ -89,16 +90,23 @@ pub fn touch(device: Device) -> Result<usize, c_int> {
             _ => {}
         }
     }
-    if state(card)[2] != 0 { Err(GPU_LOST) } else { Ok(card) }
+    if state(card)[2] != 0 { Err(machine().config.cards[card].gone) } else { Ok(card) }
 }
 
 /// Total and used bytes.
-pub fn memory(device: Device) -> (u64, u64) {
-    let Some(card) = index(device) else { return (0, 0) };
+pub fn memory(device: Device) -> Result<(u64, u64), c_int> {
+    let card = touch(device)?;
     let spec = &machine().config.cards[card];
+    if spec.integrated {
+        return Err(NOT_SUPPORTED);
+    }
+    // All of a card that is divided is its administrator's to see.
+    if device <= 0xff && spec.mig > 0 && !machine().config.root {
+        return Err(NO_PERMISSION);
+    }
     let total = if device > 0xff { spec.usable() } else { spec.memory };
     let [used, other, ..] = state(card);
-    (total, (used + other).min(total))
+    Ok((total, (used + other).min(total)))
 }
 
 macro_rules! nvml {
@@ -222,6 +230,7 @@ pub unsafe fn one_process(device: Device, count: *mut c_uint, list: *mut Process
 }
 
 fn init() -> Result<(), c_int> {
+    std::thread::sleep(Duration::from_millis(machine().config.nvml_ms));
     match machine().config.nvml {
         0 => {
             USERS.fetch_add(1, Ordering::Relaxed);
@@ -316,8 +325,7 @@ nvml! {
         out(pci, info)
     }
     fn nvmlDeviceGetMemoryInfo(device: Device, info: *mut Memory) {
-        touch(device)?;
-        let (total, used) = memory(device);
+        let (total, used) = memory(device)?;
         out(info, Memory { total, free: total - used, used })
     }
     fn nvmlDeviceGetComputeMode(device: Device, mode: *mut c_uint) {
@@ -342,7 +350,10 @@ nvml! {
         out(count, if spec(device)?.cc.0 < 8 { 0 } else { 7 })
     }
     fn nvmlDeviceGetMigDeviceHandleByIndex(device: Device, index: c_uint, mig: *mut Device) {
-        touch(device)?;
+        let card = touch(device)?;
+        for effect in machine().faults.count(card, Operation::Mig) {
+            if let Effect::Code(code) = effect { return Err(code) }
+        }
         if index >= spec(device)?.mig { return Err(NOT_FOUND) }
         out(mig, (device & 0xff) | ((index as usize + 1) << 8))
     }
@@ -449,11 +460,13 @@ pub extern "C" fn nvmlErrorString(code: c_uint) -> *const c_char {
         1 => c"Uninitialized",
         2 => c"Invalid Argument",
         3 => c"Not Supported",
+        4 => c"Insufficient Permissions",
         6 => c"Not Found",
         7 => c"Insufficient Size",
         9 => c"Driver Not Loaded",
         10 => c"Timeout",
         15 => c"GPU is lost",
+        16 => c"GPU requires reset",
         18 => c"Driver/library version mismatch",
         _ => c"Unknown Error",
     }

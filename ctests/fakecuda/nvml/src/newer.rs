@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use crate::base::{Device, INSUFFICIENT_SIZE, INVALID, Process, memory, one_process, touch};
+use crate::base::{Device, INSUFFICIENT_SIZE, INVALID, Process, memory, one_process};
 
 #[repr(C)]
 pub struct MemoryV2 {
@@ -17,15 +17,15 @@ pub struct MemoryV2 {
 /// As NVML asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, info: *mut MemoryV2) -> c_int {
-    if let Err(code) = touch(device) {
-        return code;
-    }
+    let (total, used) = match memory(device) {
+        Ok(memory) => memory,
+        Err(code) => return code,
+    };
     // SAFETY: the caller vouches for the structure, whose version is set.
     unsafe {
         if info.is_null() || (*info).version != (size_of::<MemoryV2>() as c_uint | 2 << 24) {
             return INVALID;
         }
-        let (total, used) = memory(device);
         info.write(MemoryV2 { version: (*info).version, total, reserved: 0, free: total - used, used });
     }
     0

@@ -28,6 +28,7 @@ pub mod code {
     pub const INVALID_VALUE: i32 = 1;
     pub const OUT_OF_MEMORY: i32 = 2;
     pub const NOT_INITIALIZED: i32 = 3;
+    pub const STUB_LIBRARY: i32 = 34;
     pub const NO_DEVICE: i32 = 100;
     pub const INVALID_DEVICE: i32 = 101;
     pub const INVALID_CONTEXT: i32 = 201;
@@ -113,6 +114,9 @@ impl Driver {
     pub fn init(&self) -> Answer {
         if FORKED.load(Ordering::Relaxed) {
             return Err(code::NOT_INITIALIZED);
+        }
+        if self.config.init != 0 {
+            return Err(self.config.init);
         }
         let visible = self.visible.get_or_init(|| {
             // SAFETY: the handlers are plain functions that touch a flag and a file.
