@@ -10,7 +10,7 @@ use gpusched::{Error, Result};
 use serde_json::Value;
 
 /// Longer than any case may take on a busy machine.
-pub const LONG: Option<Duration> = Some(Duration::from_secs(60));
+pub const LONG: Option<Duration> = Some(Duration::from_secs(300));
 
 pub const FEATURES: Ptx =
     Ptx { name: "features", text: include_str!("../../ctests/fakecuda/fixtures/features.ptx") };

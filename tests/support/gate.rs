@@ -28,6 +28,16 @@ pub fn shots(case: &Case) -> Vec<Shot> {
     case.shots().into_iter().map(muted).collect()
 }
 
+/// How far the samples of a shot that ran for some of its steps are off the first of the record. Panics if too far.
+pub fn begin(name: &str, case: &Case, shot: usize, run: &Shots) -> f64 {
+    let truth = &case.records()[shot];
+    let traces = run.record.len() / run.samples;
+    let first = truth.chunks(truth.len() / traces).flat_map(|trace| &trace[..run.samples]);
+    let off = relative_l2(&run.record, &first.copied().collect::<Vec<_>>());
+    assert!(off <= RECORD, "{name}, shot {shot}: the first {} samples are off by {off:e}", run.samples);
+    off
+}
+
 /// How far a case's shots are off: the worst record, strong trace and snapshot. Panics if one is too far.
 pub fn pass(name: &str, case: &Case, runs: &[Shots]) -> [f64; 3] {
     let records = case.records();

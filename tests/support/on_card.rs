@@ -14,7 +14,7 @@ use gpusched::sched::{Exec, Scheduler, Task, Wait};
 use crate::support::shooting::Shots;
 
 /// Longer than a shot of a test may take, on a busy machine too.
-const LONG: Option<Duration> = Some(Duration::from_secs(60));
+const LONG: Option<Duration> = Some(Duration::from_secs(300));
 
 /// Rust rounds products and sums twice on a processor that can't fuse them, and a card never does.
 pub fn fused() -> bool {
