@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Tests and measures gpusched on the cards of this machine, with what `ctests/gpu/run --build` has put into a folder.
 
-Writes report.json and report.txt. Ends with 0 if everything was right and fast enough, else 1; 77 without a card.
+Writes report.json and report.txt. Ends with 0 if everything was right and fast enough, else 1, also where there is a card that can't be used; 77
+without a card.
 """
 
 import argparse
@@ -302,8 +303,13 @@ def main():
     report.found["machine"] = {"host": platform.node(), "kernel": platform.release(), "processors": os.cpu_count()}
     cards = devices(report, here)
     if not cards and not report.failures:
-        print("no card that could be measured")
-        return NO_CARD
+        # The test of the cards tells a machine without any from one whose cards can't be used.
+        status, out, err = report.run([here / "card"])
+        if status == 0:
+            print("no card that could be measured")
+            return NO_CARD
+        bad = [one["why"] for one in objects(out) if not one["ok"]]
+        report.row("cards", bad[0] if bad else last_words(err), False)
     if cards:
         kernels(report, here, cards)
         golden(report, here, options)

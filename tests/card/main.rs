@@ -1,5 +1,6 @@
 //! Every recorded case of the old kernel on every card that the driver of this machine has: against the record, and
-//! against the CPU bit for bit; then all of them on all cards at once. Without a card it says so and ends well.
+//! against the CPU bit for bit; then all of them on all cards at once. Without a card it says so and ends well; a card
+//! that can't be used has failed.
 //!
 //! A line of JSON for each. Arguments are parts of names of cases, none for all; `GPUSCHED_CARD_STEPS` cuts the shots to
 //! so many steps, which are then held against the CPU only. `ctests/gpu/run` runs this where there is a card.
@@ -9,14 +10,16 @@ mod on_card;
 #[path = "../support/mod.rs"]
 #[allow(dead_code)]
 mod support;
+mod there;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use gpusched::device::Health;
 use gpusched::fd::plan::{Options, Plan};
 use gpusched::fd::survey::Shot;
-use gpusched::sched::{Scheduler, discover};
+use gpusched::sched::{Scheduler, discover, look_around};
 use gpusched::{Error, Result};
 use serde_json::{Value, json};
 
@@ -32,11 +35,16 @@ const UNFUSED: f64 = 1e-5;
 fn main() -> ExitCode {
     let cards = match discover(Some("cuda")) {
         Ok(cards) => cards,
-        Err(Error::NoDevice { why, .. }) => {
-            println!("nothing to test: {why}");
-            println!("test result: ok. 0 passed; 0 failed; 0 ignored");
-            return ExitCode::SUCCESS;
-        }
+        Err(Error::NoDevice { why, .. }) => match there::sign() {
+            None => {
+                println!("nothing to test: {why}");
+                return ended(&[]);
+            }
+            Some(sign) => {
+                let what = json!({ "case": "cards", "device": "cuda" });
+                return ended(&[told(what, || panic!("no card can be used, and yet {sign}: {why}"))]);
+            }
+        },
         Err(error) => panic!("{error}"),
     };
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
@@ -48,6 +56,11 @@ fn main() -> ExitCode {
     let runs: Vec<Run> = chosen.map(|name| Run::new(name, steps)).collect();
 
     let mut results = Vec::new();
+    let (devices, notes) = look_around().expect("a look at the machine");
+    for lost in devices.iter().filter(|device| device.health == Health::Retired) {
+        let what = json!({ "case": "cards", "device": lost.label() });
+        results.push(told(what, || panic!("{}", notes.join("; "))));
+    }
     for card in cards.iter().map(|card| card.label()) {
         let scheduler = scheduler(&card).expect("a scheduler with the card");
         for run in &runs {
@@ -57,6 +70,10 @@ fn main() -> ExitCode {
     }
     let what = json!({ "case": "all at once", "device": "cuda", "cards": cards.len() });
     results.push(told(what, || at_once(&runs)));
+    ended(&results)
+}
+
+fn ended(results: &[bool]) -> ExitCode {
     let passed = results.iter().filter(|ok| **ok).count();
     let failed = results.len() - passed;
     let word = if failed == 0 { "ok" } else { "FAILED" };
