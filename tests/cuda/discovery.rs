@@ -98,6 +98,34 @@ pub fn mig_by_the_driver_alone() {
     one_part(40 << 30);
 }
 
+/// What the whole card has is not told to everybody. Of its parts all that is needed is.
+pub fn mig_whose_card_is_closed_to_us() {
+    one_part(40 << 30);
+    let (cards, notes) = found();
+    assert_eq!((cards[0].speed, notes.as_str()), (None, ""));
+}
+
+/// A part is not taken for the card that it is of, whose memory is not its own.
+pub fn mig_that_nvml_does_not_list() {
+    one_part(40 << 30);
+    let (cards, notes) = found();
+    assert_eq!((cards[0].speed, notes.as_str()), (None, ""));
+}
+
+pub fn mig_by_its_name() {
+    let (cards, notes) = found();
+    assert_eq!(cards.len(), 1);
+    assert_eq!(cards[0].id.as_str(), "MIG-69000000-0000-0000-0000-000000000001");
+    let hidden = notes.split("hides from this process: ").nth(1).unwrap_or_else(|| panic!("{notes}"));
+    let parts = [
+        "MIG-69000000-0000-0000-0000-000000000101 (H100)",
+        "GPU-dd000000-0000-0000-0000-000000000002 (A100)",
+    ];
+    assert_eq!(hidden, parts.join(", "));
+    let scheduler = scheduler("all", 1).unwrap();
+    run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
+}
+
 pub fn closed_cards() {
     let (cards, notes) = found();
     assert_eq!(cards.iter().map(|card| card.health).collect::<Vec<_>>(), [Health::Barred, Health::Good]);
@@ -162,6 +190,35 @@ pub fn lost_card() {
     assert_eq!(cards.iter().map(|card| card.health).collect::<Vec<_>>(), [Health::Retired, Health::Good]);
     assert!(notes.contains("fallen off the bus"), "{notes}");
     assert_eq!(scheduler("all", 1).unwrap().devices()[0].label(), "cuda:1");
+}
+
+pub fn a_toolkits_stub() {
+    let (cards, notes) = found();
+    assert_eq!(cards, []);
+    assert!(notes.contains("the libcuda.so.1 that was found is a toolkit's stub"), "{notes}");
+    assert!(notes.contains("remove its directory from LD_LIBRARY_PATH"), "{notes}");
+}
+
+pub fn a_driver_that_does_not_begin() {
+    let why = refused("cuda");
+    assert!(why.contains("NVIDIA's driver can't be used: cuInit: status 803"), "{why}");
+    assert!(why.contains("restart the machine"), "{why}");
+    assert_eq!(scheduler("all", 1).unwrap().devices()[0].label(), "cpu:0");
+}
+
+/// Of a card that has no memory of its own no more is promised than the host has.
+pub fn memory_of_the_host() {
+    let host = gpusched::backend::cpu::free_bytes;
+    let most = 2 * host();
+    let (cards, _) = found();
+    assert_eq!(cards[0].total_bytes, 64 << 40);
+    assert!((1..most).contains(&cards[0].free_bytes), "{:?}", cards[0]);
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let told = task(move |stream| match stream.card().free_bytes() {
+        free if (1..most).contains(&free) => filled(stream, 1.0),
+        free => Err(Error::Internal(format!("{free} bytes are free"))),
+    });
+    run(&scheduler, told).unwrap();
 }
 
 pub fn no_driver() {

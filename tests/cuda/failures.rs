@@ -219,6 +219,23 @@ pub fn a_card_falls_off_at_a_wait() {
     the_first_is_lost();
 }
 
+pub fn a_card_that_falls_off_and_is_unknown_to_nvml() {
+    the_first_is_lost();
+}
+
+pub fn a_card_that_falls_off_and_would_be_reset() {
+    the_first_is_lost();
+}
+
+/// Drivers that have a code of its own for a card that is taken mean another thing by this one.
+pub fn a_card_that_a_new_driver_does_not_know() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let (task, places) = followed();
+    run(&scheduler, task).unwrap();
+    assert_eq!(*places.lock().unwrap(), [1]);
+    assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
+}
+
 pub fn kernels_that_a_driver_does_not_take() {
     the_first_is_lost();
 }

@@ -53,6 +53,21 @@ fn cases() -> Vec<Case> {
             "dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001",
             "CASE_NVML" = "none"
         ),
+        case!(
+            discovery::mig_whose_card_is_closed_to_us,
+            "root=0;dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001"
+        ),
+        case!(
+            discovery::mig_that_nvml_does_not_list,
+            "dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001",
+            "FAKECUDA_FAULTS" = "0:mig:*:4"
+        ),
+        case!(
+            discovery::mig_by_its_name,
+            "dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001;\
+             dev=name:A100,cc:8.0,mem:40G,uuid:dd000000-0000-0000-0000-000000000002",
+            "CUDA_VISIBLE_DEVICES" = "MIG-69000000-0000-0000-0000-000000000001"
+        ),
         case!(discovery::closed_cards, "dev=name:A,speed:2,mode:prohibited,mem:1G;dev=name:B,mem:1G"),
         case!(
             discovery::closed_cards_by_the_driver_alone,
@@ -72,6 +87,9 @@ fn cases() -> Vec<Case> {
         case!(discovery::lost_card, "dev=name:A,speed:2,mem:1G,lost:1;dev=name:B,mem:1G"),
         case!(discovery::no_driver, "", "CASE_NVML" = "nothing"),
         case!(discovery::no_cards, ""),
+        case!(discovery::a_toolkits_stub, "init=34;dev=mem:1G"),
+        case!(discovery::a_driver_that_does_not_begin, "init=803;dev=mem:1G"),
+        case!(discovery::memory_of_the_host, "dev=name:GB10,cc:12.1,mem:64T,ctx:1M,integrated:1"),
         case!(discovery::old_driver, "driver=9010;dev=mem:1G"),
         case!(discovery::old_card, "dev=name:K10,cc:3.0,mem:1G"),
         case!(discovery::who_names_no_card_loads_no_driver, ONE),
@@ -83,6 +101,7 @@ fn cases() -> Vec<Case> {
         case!(work::a_task_ends_when_its_work_has, ONE),
         case!(work::mistakes_are_told, ONE),
         case!(work::a_child_finds_no_cards, ONE),
+        case!(work::a_child_of_a_process_that_looks_for_cards, "nvmlms=1500;dev=mem:1G"),
         case!(callbacks::a_callback_has_context_stream_and_memory, ONE),
         case!(callbacks::on_a_processor_it_is_memory_of_the_host, ""),
         case!(callbacks::what_is_kept_is_in_no_callbacks_way, "dev=mem:64M,ctx:8M"),
@@ -99,6 +118,17 @@ fn cases() -> Vec<Case> {
         case!(failures::a_context_that_the_task_calls_poisoned, ONE),
         case!(failures::a_card_falls_off_at_a_launch, TWO, "FAKECUDA_FAULTS" = "0:launch:1:lost"),
         case!(failures::a_card_falls_off_at_a_wait, TWO, "FAKECUDA_FAULTS" = "0:sync:1:lost"),
+        case!(
+            failures::a_card_that_falls_off_and_is_unknown_to_nvml,
+            "dev=speed:2,mem:1G,gone:999;dev=mem:1G",
+            "FAKECUDA_FAULTS" = "0:launch:1:lost"
+        ),
+        case!(
+            failures::a_card_that_falls_off_and_would_be_reset,
+            "dev=speed:2,mem:1G,gone:16;dev=mem:1G",
+            "FAKECUDA_FAULTS" = "0:launch:1:lost"
+        ),
+        case!(failures::a_card_that_a_new_driver_does_not_know, TWO, "FAKECUDA_FAULTS" = "0:ctx:1:101"),
         case!(failures::kernels_that_a_driver_does_not_take, TWO, "FAKECUDA_FAULTS" = "0:module:*:222"),
         case!(failures::corrupt_kernels, TWO, "FAKECUDA_FAULTS" = "0:module:*:218"),
         case!(

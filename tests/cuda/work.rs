@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use crate::cards::*;
 
@@ -178,20 +179,45 @@ pub fn mistakes_are_told() {
 pub fn a_child_finds_no_cards() {
     let scheduler = scheduler("cuda", 2).unwrap();
     run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
-    // SAFETY: the workers sleep and hold no lock that the child needs.
+    let told = in_a_child(|| {
+        let forked = matches!(scheduler.submit(task(|_| Ok(()))), Err(gpusched::Error::Forked));
+        forked && finds_no_cards()
+    });
+    assert!(told);
+    run(&scheduler, task(|stream| filled(stream, 2.0))).unwrap();
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+/// Another thread is in the middle of it, and whatever it has locked stays locked in the child.
+pub fn a_child_of_a_process_that_looks_for_cards() {
+    std::thread::scope(|scope| {
+        // NVML takes its time to begin.
+        scope.spawn(found);
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(in_a_child(finds_no_cards));
+    });
+    assert_eq!(found().0.len(), 1);
+}
+
+fn finds_no_cards() -> bool {
+    let (cards, notes) = found();
+    cards.is_empty() && notes.contains("does not survive a fork")
+}
+
+/// What `look` finds in a child of this process; a child that does not end fails.
+fn in_a_child(look: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the threads that are not in the child hold no lock that `look` needs, or that is what is tested.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let forked = matches!(scheduler.submit(task(|_| Ok(()))), Err(gpusched::Error::Forked));
-        let (cards, notes) = found();
-        let told = cards.is_empty() && notes.contains("does not survive a fork");
-        // SAFETY: ends the child at once, as the parent's test goes on elsewhere.
-        unsafe { libc::_exit(if forked && told { 0 } else { 1 }) };
+        // SAFETY: an alarm ends a child that hangs; `_exit` ends it at once, as the parent's test goes on elsewhere.
+        unsafe {
+            libc::alarm(20);
+            libc::_exit(if look() { 0 } else { 1 })
+        };
     }
     let mut status = -1;
     // SAFETY: the child of just now.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0);
-    run(&scheduler, task(|stream| filled(stream, 2.0))).unwrap();
-    drop(scheduler);
-    assert_nothing_is_left();
+    status == 0
 }

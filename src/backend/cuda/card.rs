@@ -15,6 +15,8 @@ use crate::error::{DeviceFault, Error, Result};
 /// The kind of failure that also comes of a card that is not there any more.
 const SUSPICIOUS: [u32; 5] = [4, 46, 100, 101, 999];
 const INVALID_DEVICE: u32 = 101;
+/// From this CUDA version on, a card that is somebody else's has a code of its own.
+const UNAVAILABLE_SINCE: i32 = 11070;
 
 pub struct Card {
     pub(super) driver: &'static Driver,
@@ -22,6 +24,7 @@ pub struct Card {
     info: DeviceInfo,
     multiprocessors: u32,
     listed: bool,
+    integrated: bool,
     context: Mutex<Weak<Context>>,
     /// Whether a context is retained. Held by who makes or releases one, which may take a while.
     pub(super) retained: Mutex<bool>,
@@ -33,13 +36,23 @@ impl Card {
     pub(super) fn of(driver: &'static Driver, found: probe::Card) -> Arc<Card> {
         static CARDS: Mutex<BTreeMap<u32, Arc<Card>>> = Mutex::new(BTreeMap::new());
         let mut cards = CARDS.lock().unwrap_or_else(PoisonError::into_inner);
-        let probe::Card { info, device, multiprocessors, listed } = found;
+        let probe::Card { info, device, multiprocessors, listed, integrated } = found;
         cards
             .entry(info.ordinal)
             .or_insert_with(|| {
                 let (context, retained) = (Mutex::default(), Mutex::new(false));
                 let released = Condvar::new();
-                Arc::new(Card { driver, device, info, multiprocessors, listed, context, retained, released })
+                Arc::new(Card {
+                    driver,
+                    device,
+                    info,
+                    multiprocessors,
+                    listed,
+                    integrated,
+                    context,
+                    retained,
+                    released,
+                })
             })
             .clone()
     }
@@ -66,7 +79,7 @@ impl Card {
         let told = self.listed.then(|| nvml::memory(self.info.id.as_str())).flatten();
         let free = told.map(|memory| memory.free);
         let free = free.or_else(|| context?.free_bytes()).unwrap_or(self.info.total_bytes);
-        free.saturating_add(kept).min(self.info.total_bytes)
+        probe::free(free, self.integrated).saturating_add(kept).min(self.info.total_bytes)
     }
 
     /// The context, retained if nobody has it. One that is of no use any more is given up first,
@@ -109,7 +122,8 @@ impl Card {
     pub(super) fn error(&self, failure: Failure, what: &str) -> Error {
         let error = failure.error(&self.label(), what);
         let of_device = matches!(error, Error::Device { .. });
-        if (of_device || SUSPICIOUS.contains(&failure.code)) && self.is_lost() {
+        let suspected = SUSPICIOUS.contains(&failure.code);
+        if (of_device || suspected) && self.is_lost(suspected) {
             let what = format!("{what}: {}, and NVML says that the card is gone", failure.words());
             return Error::Device { device: self.label(), what, fault: DeviceFault::Lost };
         }
@@ -126,13 +140,17 @@ impl Card {
     pub(super) fn error_of_retain(&self, failure: Failure) -> Error {
         let what = "to make a context";
         match self.error(failure, what) {
-            Error::Driver { device, what } if failure.code == INVALID_DEVICE => Error::Busy { device, what },
+            Error::Driver { device, what }
+                if failure.code == INVALID_DEVICE && self.driver.is_older_than(UNAVAILABLE_SINCE) =>
+            {
+                Error::Busy { device, what }
+            }
             error => error,
         }
     }
 
-    fn is_lost(&self) -> bool {
-        self.listed && nvml::is_lost(self.info.id.as_str())
+    fn is_lost(&self, suspected: bool) -> bool {
+        self.listed && nvml::is_lost(self.info.id.as_str(), suspected)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Weak<Context>> {

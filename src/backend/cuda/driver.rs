@@ -7,6 +7,7 @@
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUjit_option, CUmodule,
@@ -14,12 +15,30 @@ use cudarc::driver::sys::{
 };
 use libloading::Library;
 
+use crate::backend::cpu::forks;
+
 /// The file that the driver installs. `libcuda.so`, without the number, may be a toolkit's stub.
 pub const FILE: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+/// Where it is looked for besides.
+const SEARCHED: &str = if cfg!(windows) { "PATH" } else { "LD_LIBRARY_PATH" };
 
 /// The oldest driver that can be used, as it tells its version, and in words: PTX of the kernels' version is of 9.0, but
 /// cards have UUIDs from 9.2 on.
 pub const OLDEST: (i32, &str) = (9020, "9.2 (driver 396)");
+
+const STUB_LIBRARY: u32 = 34;
+
+const FORKED: &str = "this process was forked from one that has looked for cards, and NVIDIA's driver does not survive a \
+                      fork; fork before the first use, or start the child with exec";
+
+/// Whether this is a child of the process that first asked. Drivers do not survive a fork, and locks stay as
+/// other threads had them: nothing of this may be used there, not even looked at.
+pub fn forked() -> bool {
+    static FIRST: AtomicU64 = AtomicU64::new(u64::MAX);
+    let now = forks();
+    let first = FIRST.compare_exchange(u64::MAX, now, Ordering::Relaxed, Ordering::Relaxed);
+    first.is_err_and(|first| first != now)
+}
 
 /// A call that did not go well.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,6 +59,9 @@ impl Driver {
     /// Loaded when first asked for, and then there for as long as the process lives. The error is for people.
     pub fn get() -> Result<&'static Driver, &'static str> {
         static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
+        if forked() {
+            return Err(FORKED);
+        }
         DRIVER.get_or_init(Driver::load).as_ref().map_err(String::as_str)
     }
 
@@ -47,8 +69,7 @@ impl Driver {
         // SAFETY: the library is NVIDIA's, which is made to be loaded like this.
         let library = unsafe { Library::new(FILE) }.map_err(|why| {
             format!(
-                "{FILE} was not found ({}); install NVIDIA's driver, or put the file's directory into \
-                 LD_LIBRARY_PATH",
+                "{FILE} was not found ({}); install NVIDIA's driver, or put the file's directory into {SEARCHED}",
                 cause(&why)
             )
         })?;
@@ -60,6 +81,11 @@ impl Driver {
             type Ask = unsafe extern "C" fn(*mut c_int) -> c_uint;
             symbol::<Ask>(library, &["cuDriverGetVersion"]).map(|ask| ask(&mut version))?
         };
+        if status == STUB_LIBRARY {
+            return Err(format!(
+                "the {FILE} that was found is a toolkit's stub; remove its directory from {SEARCHED}"
+            ));
+        }
         if status != 0 {
             return Err(format!(
                 "{FILE} does not tell its version (status {status}); install NVIDIA's driver"
@@ -75,8 +101,13 @@ impl Driver {
         Ok(Driver { table: Table::of(library)?, version })
     }
 
+    /// For people.
     pub fn version(&self) -> String {
         dotted(self.version)
+    }
+
+    pub fn is_older_than(&self, version: i32) -> bool {
+        self.version < version
     }
 }
 

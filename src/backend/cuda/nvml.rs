@@ -4,8 +4,10 @@
 use std::sync::Mutex;
 
 use nvml_wrapper::enum_wrappers::device::ComputeMode;
-use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::error::{NvmlError, nvml_try};
 use nvml_wrapper::{Device, Nvml};
+
+use super::driver::forked;
 
 /// A card, or an instance of one that is divided.
 #[derive(Debug, Clone)]
@@ -18,8 +20,19 @@ pub struct Listed {
     /// Its owner lets no program use it.
     pub prohibited: bool,
     pub memory: Option<Memory>,
-    /// Of the card that it is a part of.
-    pub whole: Option<u64>,
+    pub extent: Extent,
+}
+
+/// What of a card programs have with it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Extent {
+    Whole,
+    /// Nothing: only its parts run programs.
+    Divided,
+    /// A part of a card with so much memory in all, which not everybody is told.
+    Part {
+        of: Option<u64>,
+    },
 }
 
 /// In bytes.
@@ -38,6 +51,10 @@ pub struct List {
 /// Loaded once it is there, and kept.
 fn library() -> Result<&'static Nvml, NvmlError> {
     static LOADED: Mutex<Option<&'static Nvml>> = Mutex::new(None);
+    // Another thread may have held the lock when this process was forked, and is not here to open it.
+    if forked() {
+        return Err(NvmlError::Uninitialized);
+    }
     let mut loaded = LOADED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(nvml) = *loaded {
         return Ok(nvml);
@@ -72,17 +89,17 @@ pub fn list() -> Result<List, String> {
 }
 
 fn list_card(list: &mut List, uuid: String, card: &Device<'_>) {
-    let memory = memory_of(card);
+    let memory = memory_of(card).ok();
+    // Cards that can't be divided say that it is not supported.
+    let divided = card.mig_mode().is_ok_and(|mode| mode.current != 0);
     let listed = Listed {
         uuid,
         name: card.name().unwrap_or_default(),
         pci: card.pci_info().ok().map(|pci| short_pci(&pci.bus_id)),
         prohibited: matches!(card.compute_mode(), Ok(ComputeMode::Prohibited)),
         memory,
-        whole: None,
+        extent: if divided { Extent::Divided } else { Extent::Whole },
     };
-    // Cards that can't be divided say that it is not supported.
-    let divided = card.mig_mode().is_ok_and(|mode| mode.current != 0);
     let places = if divided { card.mig_device_count().unwrap_or(0) } else { 0 };
     for place in 0..places {
         let Ok(part) = card.mig_device_by_index(place) else { continue };
@@ -91,8 +108,8 @@ fn list_card(list: &mut List, uuid: String, card: &Device<'_>) {
         list.cards.push(Listed {
             uuid,
             name: name.unwrap_or_else(|| listed.name.clone()),
-            memory: memory_of(&part),
-            whole: memory.map(|memory| memory.total),
+            memory: memory_of(&part).ok(),
+            extent: Extent::Part { of: memory.map(|memory| memory.total) },
             ..listed.clone()
         });
     }
@@ -100,31 +117,36 @@ fn list_card(list: &mut List, uuid: String, card: &Device<'_>) {
 }
 
 /// Drivers up to the 470 series have only the first version of the question.
-fn memory_of(card: &Device<'_>) -> Option<Memory> {
+fn memory_of(card: &Device<'_>) -> Result<Memory, NvmlError> {
     if let Ok(memory) = card.memory_info() {
-        return Some(Memory { total: memory.total, free: memory.free });
+        return Ok(Memory { total: memory.total, free: memory.free });
     }
-    let nvml = library().ok()?;
-    let ask = nvml.lib().nvmlDeviceGetMemoryInfo.as_ref().ok()?;
+    let nvml = library()?;
+    let ask = nvml.lib().nvmlDeviceGetMemoryInfo.as_ref();
+    let ask = ask.map_err(|why| NvmlError::FailedToLoadSymbol(why.to_string()))?;
     let mut memory = std::mem::MaybeUninit::zeroed();
     // SAFETY: the handle is of this library, which fills in the structure if it answers 0; of zeros it is valid.
-    let memory = unsafe { (ask(card.handle(), memory.as_mut_ptr()) == 0).then(|| memory.assume_init())? };
-    Some(Memory { total: memory.total, free: memory.free })
+    let memory = unsafe {
+        nvml_try(ask(card.handle(), memory.as_mut_ptr()))?;
+        memory.assume_init()
+    };
+    Ok(Memory { total: memory.total, free: memory.free })
 }
 
 /// What of a card is free now.
 pub fn memory(uuid: &str) -> Option<Memory> {
-    memory_of(&library().ok()?.device_by_uuid(uuid).ok()?)
+    memory_of(&library().ok()?.device_by_uuid(uuid).ok()?).ok()
 }
 
-/// Whether the card is known to have fallen off the bus.
-pub fn is_lost(uuid: &str) -> bool {
-    let Ok(nvml) = library() else { return false };
-    let gone = |why: &NvmlError| matches!(why, NvmlError::GpuLost);
-    match nvml.device_by_uuid(uuid) {
-        Ok(card) => card.memory_info().is_err_and(|why| gone(&why)),
-        Err(why) => gone(&why),
-    }
+/// Whether the card is known to have fallen off the bus. Not all drivers say that in this word: of one that is
+/// `suspected`, since the driver can't reach it, NVML's not knowing or not finding it says as much.
+pub fn is_lost(uuid: &str, suspected: bool) -> bool {
+    let gone = |why: NvmlError| match why {
+        NvmlError::GpuLost => true,
+        NvmlError::ResetRequired | NvmlError::Unknown | NvmlError::NotFound => suspected,
+        _ => false,
+    };
+    library().is_ok_and(|nvml| nvml.device_by_uuid(uuid).and_then(|card| memory_of(&card)).is_err_and(gone))
 }
 
 /// `00000000:01:00.0` as the driver writes it, `0000:01:00.0`, in capitals.

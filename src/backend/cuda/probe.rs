@@ -9,8 +9,9 @@ use std::mem::MaybeUninit;
 
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUuuid};
 
-use super::driver::{Answer, Driver, FILE};
-use super::nvml::{self, Listed};
+use super::driver::{Answer, Driver, Failure};
+use super::nvml::{self, Extent, Listed};
+use crate::backend::cpu;
 use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
 
 /// The kernels are compiled for this compute capability, from which on any card runs them.
@@ -18,7 +19,6 @@ const LEAST_CAPABILITY: (u32, u32) = (3, 5);
 /// As the driver tells the compute mode.
 const PROHIBITED: c_int = 2;
 const NO_DEVICE: u32 = 100;
-const STUB_LIBRARY: u32 = 34;
 
 /// What a look at the machine has found.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +35,8 @@ pub struct Card {
     pub multiprocessors: u32,
     /// NVML knows it by its id.
     pub listed: bool,
+    /// Its memory is the host's.
+    pub integrated: bool,
 }
 
 pub fn probe() -> Found {
@@ -75,16 +77,11 @@ fn ask(driver: &Driver, listed: &[Listed], found: &mut Found) -> Result<(), Stri
                 _ => "NVIDIA's driver finds no card".into(),
             });
         }
-        Err(failure) if failure.code == STUB_LIBRARY => {
-            return Err(format!(
-                "the {FILE} that was found is a toolkit's stub; remove its directory from LD_LIBRARY_PATH"
-            ));
-        }
-        Err(failure) => return Err(format!("NVIDIA's driver can't be used: {}", failure.words())),
+        Err(failure) => return Err(unusable(failure)),
     }
     let mut count = 0;
     // SAFETY: the number is ours.
-    unsafe { driver.device_count(&mut count) }.map_err(|failure| failure.words())?;
+    unsafe { driver.device_count(&mut count) }.map_err(unusable)?;
     for ordinal in 0..count {
         match card(driver, ordinal, listed, &mut found.notes) {
             Ok(card) => found.cards.push(card),
@@ -93,6 +90,10 @@ fn ask(driver: &Driver, listed: &[Listed], found: &mut Found) -> Result<(), Stri
     }
     note_hidden(listed, found);
     Ok(())
+}
+
+fn unusable(failure: Failure) -> String {
+    format!("NVIDIA's driver can't be used: {}; nvidia-smi may tell more", failure.words())
 }
 
 fn card(driver: &Driver, ordinal: c_int, listed: &[Listed], notes: &mut Vec<String>) -> Answer<Card> {
@@ -121,15 +122,19 @@ fn card(driver: &Driver, ordinal: c_int, listed: &[Listed], notes: &mut Vec<Stri
         attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)? as u32,
     );
 
-    let same = same_card(listed, own, pci.as_deref());
     let part = own != parent;
+    let same = same_card(listed, own, part, pci.as_deref());
     let id = same.map_or_else(|| dashed(if part { "MIG" } else { "GPU" }, own), |same| same.uuid.clone());
     let memory = same.and_then(|same| same.memory);
     let total = total as u64;
-    let whole = same.and_then(|same| same.whole).unwrap_or(total);
+    let whole = match same.map(|same| same.extent) {
+        Some(Extent::Part { of }) => of,
+        _ => (!part).then_some(total),
+    };
+    let integrated = attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED) == Ok(1);
     let label = format!("cuda:{ordinal}");
     let mut health = Health::Good;
-    if nvml::is_lost(&id) {
+    if nvml::is_lost(&id, false) {
         health = Health::Retired;
         notes.push(format!("{label} ({id}) has fallen off the bus; the machine has to be restarted"));
     } else if same.is_some_and(|same| same.prohibited)
@@ -159,12 +164,20 @@ fn card(driver: &Driver, ordinal: c_int, listed: &[Listed], notes: &mut Vec<Stri
         compute_capability: Some(capability),
         cpu_threads: None,
         total_bytes: total,
-        free_bytes: memory.map_or(total, |memory| memory.free.min(total)),
+        free_bytes: free(memory.map_or(total, |memory| memory.free.min(total)), integrated),
+        // Of a part of nobody knows how much, no guess is better than one that is many times too high.
         speed: bandwidth(clock, width)
-            .map(|whole_speed| whole_speed * total as f64 / whole.max(total) as f64),
+            .zip(whole)
+            .map(|(speed, whole)| speed * total as f64 / whole.max(total) as f64),
         health,
     };
-    Ok(Card { info, device, multiprocessors: multiprocessors.max(1) as u32, listed: same.is_some() })
+    let multiprocessors = multiprocessors.max(1) as u32;
+    Ok(Card { info, device, multiprocessors, listed: same.is_some(), integrated })
+}
+
+/// Where the memory is the host's, no more of it is free than the host has, whatever is told.
+pub fn free(told: u64, integrated: bool) -> u64 {
+    if integrated { told.min(cpu::free_bytes()) } else { told }
 }
 
 /// Two words each clock, so many bits at once: bytes a second. `clock` is in kHz.
@@ -172,21 +185,22 @@ fn bandwidth(clock: c_int, width: c_int) -> Option<f64> {
     (clock > 0 && width > 0).then(|| 2.0 * 1e3 * f64::from(clock) * f64::from(width) / 8.0)
 }
 
-/// By its UUID; where NVML tells none that the driver knows, by its place on the bus.
-fn same_card<'a>(listed: &'a [Listed], uuid: [u8; 16], pci: Option<&str>) -> Option<&'a Listed> {
+/// By its UUID; where NVML tells none that the driver knows, by its place on the bus. A part of a card is never the
+/// card itself, whose memory is the other parts', too.
+fn same_card<'a>(listed: &'a [Listed], uuid: [u8; 16], part: bool, pci: Option<&str>) -> Option<&'a Listed> {
     let digits = dashed("", uuid);
-    let named = |card: &&Listed| card.uuid.to_lowercase().ends_with(&digits);
-    let placed = |card: &&Listed| card.whole.is_none() && pci.is_some() && card.pci.as_deref() == pci;
-    let divided = |card: &&Listed| listed.iter().any(|part| part.whole.is_some() && part.pci == card.pci);
-    listed.iter().find(named).or_else(|| listed.iter().find(|card| placed(card) && !divided(card)))
+    let named =
+        |card: &&Listed| card.extent != Extent::Divided && card.uuid.to_lowercase().ends_with(&digits);
+    let placed =
+        |card: &&Listed| !part && card.extent == Extent::Whole && pci.is_some() && card.pci.as_deref() == pci;
+    listed.iter().find(named).or_else(|| listed.iter().find(placed))
 }
 
 /// Cards that the machine has and this process does not see.
 fn note_hidden(listed: &[Listed], found: &mut Found) {
     let Some(visible) = visible() else { return };
     let seen = |card: &Listed| found.cards.iter().any(|seen| seen.info.id.as_str() == card.uuid);
-    let parts_of = |card: &Listed| listed.iter().any(|part| part.whole.is_some() && part.pci == card.pci);
-    let hidden = listed.iter().filter(|card| !seen(card) && (card.whole.is_some() || !parts_of(card)));
+    let hidden = listed.iter().filter(|card| !seen(card) && card.extent != Extent::Divided);
     let hidden: Vec<String> = hidden.map(|card| format!("{} ({})", card.uuid, card.name)).collect();
     if !hidden.is_empty() {
         found

@@ -60,7 +60,9 @@ impl Stream {
                 return made;
             }
         }
-        let what = format!("{TRIES} contexts of it in a row were poisoned at once");
+        let what = format!(
+            "{TRIES} contexts of it in a row were poisoned at once; the kernel log (dmesg) may have an Xid that says why"
+        );
         Err(Error::Busy { device: card.label(), what })
     }
 
