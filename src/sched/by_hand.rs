@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::placement::{Assignment, Taken};
+use super::placement::{Assignment, Fitting, Taken};
+use super::policy::HORIZON;
+use super::rates::Rates;
 use super::state::Core;
 use super::task::{DeviceMask, Exec, State, Task, TaskId};
 use super::verdict::Attempt;
@@ -11,10 +13,10 @@ use crate::error::{DeviceFault, Error, Result};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 
-struct Hand(Core);
+pub struct Hand(pub Core);
 
 /// So many devices, alike.
-fn hand(devices: usize) -> Hand {
+pub fn hand(devices: usize) -> Hand {
     hand_of(&vec![1.0; devices])
 }
 
@@ -36,12 +38,12 @@ fn hand_of(speeds: &[f64]) -> Hand {
     Hand(Core::new(speeds.iter().enumerate().map(|speed| (device(speed), 1)).collect()))
 }
 
-fn task() -> Task {
+pub fn task() -> Task {
     Task { work: Some(1.0), ..Task::new(|_: &Exec<'_>| Ok(())) }
 }
 
 impl Hand {
-    fn submit(&mut self, now: u64, task: Task) -> TaskId {
+    pub fn submit(&mut self, now: u64, task: Task) -> TaskId {
         self.0.check(&task).unwrap();
         self.0.admit(S(now), task).unwrap()
     }
@@ -233,6 +235,46 @@ fn what_a_device_has_free_is_asked_only_where_it_matters() {
     assert!(matches!(hand.0.take(S(0), 0, 0, None), Taken::Unknown));
     assert!(matches!(hand.0.take(S(0), 0, 0, Some(299)), Taken::Nothing));
     assert!(matches!(hand.0.take(S(0), 0, 0, Some(300)), Taken::Begins(_)));
+}
+
+#[test]
+fn what_is_for_others_does_not_keep_a_device_from_what_is_for_it() {
+    for speed in [Some(1.0), None] {
+        let mut hand = hand(2);
+        hand.0.rates = Rates::new(vec![Some(1.0), speed]);
+        for _ in 0..HORIZON + 100 {
+            hand.submit(0, Task { devices: DeviceMask::only(0), work: Some(100.0), ..task() });
+        }
+        let id = hand.submit(0, task());
+        let own = hand.submit(0, Task { devices: DeviceMask::only(1), ..task() });
+        assert_eq!(hand.0.wanted(S(0)), [0, 1]);
+        assert_eq!(hand.take(0, 1).map(|run| run.id), Some(id));
+        hand.0.cancel(own).unwrap();
+        assert!(hand.take(0, 0).is_some());
+    }
+}
+
+#[test]
+fn nobody_looks_through_the_ready_where_none_of_them_can_fit() {
+    let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), 2)]));
+    for _ in 0..100 {
+        hand.submit(0, Task { device_bytes: 600, ..task() });
+    }
+    assert!(hand.take(0, 0).is_some());
+    let tried = |hand: &Hand, free| {
+        let mut fitting = Fitting::new(0, free);
+        assert!(hand.0.choose(S(0), &mut fitting).is_none());
+        fitting.passed.len()
+    };
+    assert_eq!(tried(&hand, None), 0);
+    assert!(matches!(hand.0.take(S(0), 0, 1, None), Taken::Nothing), "nor need the device be asked");
+    // Others have taken what the ledger would grant.
+    hand.submit(0, Task { device_bytes: 400, ..task() });
+    assert_eq!(tried(&hand, Some(399)), 0);
+    assert!(hand.0.devices[0].short.is_none());
+    assert!(matches!(hand.0.take(S(0), 0, 1, Some(399)), Taken::Nothing));
+    assert_eq!(hand.0.devices[0].free(S(0)), Some(399));
+    assert!(hand.take(2, 0).is_some());
 }
 
 #[test]

@@ -421,7 +421,7 @@ impl Shared {
             self.end_item(None, item, &why);
         }
         let mut book = self.lock();
-        let ready: Vec<TaskId> = book.core.ready.values().copied().collect();
+        let ready: Vec<TaskId> = book.core.ready.iter().map(|(_, id)| id).collect();
         for id in ready {
             book.core.finish(id, Err(why.clone()));
         }

@@ -31,7 +31,7 @@ impl Core {
         entry.idempotent
             && (1..COPIES).contains(&entry.copies)
             && entry.job.is_some()
-            && !self.ready.contains_key(&entry.rank)
+            && !self.ready.contains(entry)
             && !entry.avoided.contains(index)
             && self.may_begin(entry, id, index)
     }

@@ -26,6 +26,7 @@ mod process;
 mod progress;
 mod range;
 mod rates;
+mod ready;
 mod registry;
 mod rooms;
 mod scheduler;

@@ -156,6 +156,8 @@ pub struct Entry {
     pub deadline: Option<Duration>,
     pub devices: DeviceMask,
     pub backends: Vec<BackendKind>,
+    /// The devices of those that are large enough for it.
+    pub reach: DeviceMask,
     pub detached: bool,
     pub idempotent: bool,
     pub signal: Arc<Told>,
@@ -205,10 +207,7 @@ impl Entry {
     }
 
     pub fn allows(&self, index: usize, device: &Device) -> bool {
-        device.retired.is_none()
-            && self.devices.contains(index)
-            && (self.backends.is_empty() || self.backends.contains(&device.info.backend))
-            && self.bytes.on(device.info.backend) <= device.ledger.limit()
+        device.retired.is_none() && self.reach.contains(index)
     }
 }
 

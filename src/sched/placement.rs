@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::parts::{Entry, Running, Short, Watched};
+use super::parts::{Device, Entry, Running, Short, Watched};
 use super::plan::Plan;
 use super::policy::{HORIZON, LATE, LOOK_AGAIN, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining};
 use super::state::Core;
@@ -62,13 +62,51 @@ pub struct Fitting<'a> {
     unknown: bool,
     /// A task was left out for memory that others have taken.
     short: bool,
-    passed: Vec<TaskId>,
+    pub passed: Vec<TaskId>,
     /// Tasks that another slot will take, and the bytes of those on this device.
     spoken_for: &'a [TaskId],
     promised: u64,
 }
 
-impl Fitting<'_> {
+impl<'a> Fitting<'a> {
+    pub fn new(index: usize, free: Option<u64>) -> Self {
+        Fitting {
+            index,
+            free,
+            unknown: false,
+            short: false,
+            passed: Vec::new(),
+            spoken_for: &[],
+            promised: 0,
+        }
+    }
+
+    fn beside(self, spoken_for: &'a [TaskId], promised: u64) -> Self {
+        Fitting { spoken_for, promised, ..self }
+    }
+
+    /// Bytes that the ledger has left.
+    fn room(&self, device: &Device) -> u64 {
+        (device.ledger.limit() - device.ledger.leased()).saturating_sub(self.promised)
+    }
+
+    fn has_company(&self, device: &Device) -> bool {
+        !device.running.is_empty() || self.promised > 0
+    }
+
+    /// Whether nothing that is ready can fit, however long one looks.
+    fn is_in_vain(&mut self, core: &Core) -> bool {
+        let device = &core.devices[self.index];
+        let Some(least) = core.ready.least(self.index, device.info.backend) else { return true };
+        if least > self.room(device) {
+            return true;
+        }
+        // What is to run alone does not ask what others have left.
+        let taken = self.has_company(device) && core.alone == 0 && self.free.is_some_and(|free| least > free);
+        self.short |= taken;
+        taken
+    }
+
     /// What is free now is asked only when something of ours runs on the device. When nothing does, a
     /// task starts whatever other processes have taken: waiting for them could last for ever, and
     /// its own error will tell the numbers.
@@ -77,19 +115,17 @@ impl Fitting<'_> {
             return None;
         }
         let device = &core.devices[self.index];
-        let company = !device.running.is_empty() || self.promised > 0;
         let bytes = entry.bytes.on(device.info.backend);
         let fits = if entry.alone {
             self.promised == 0 && device.is_empty()
         } else {
-            !company || bytes == 0 || self.free.is_some_and(|free| bytes <= free)
+            !self.has_company(device) || bytes == 0 || self.free.is_some_and(|free| bytes <= free)
         };
-        self.unknown |= !entry.alone && !fits && self.free.is_none();
-        let room = device.ledger.limit() - device.ledger.leased();
-        let granted = self.promised.saturating_add(bytes) <= room;
+        let granted = bytes <= self.room(device);
         if fits && granted {
             return Some(id);
         }
+        self.unknown |= granted && !entry.alone && self.free.is_none();
         self.short |= granted && !entry.alone;
         self.passed.push(id);
         None
@@ -104,15 +140,7 @@ impl Core {
             return Taken::Nothing;
         }
         self.age(now);
-        let mut fitting = Fitting {
-            index,
-            free,
-            unknown: false,
-            short: false,
-            passed: Vec::new(),
-            spoken_for: &[],
-            promised: 0,
-        };
+        let mut fitting = Fitting::new(index, free);
         let id = self.choose(now, &mut fitting);
         if fitting.unknown {
             return Taken::Unknown;
@@ -144,15 +172,7 @@ impl Core {
         // Those that have the least to do first.
         while let Some(&index) = open.iter().min_by_key(|&&index| load[index]) {
             let free = self.devices[index].free(now).unwrap_or(u64::MAX);
-            let mut fitting = Fitting {
-                index,
-                free: Some(free),
-                unknown: false,
-                short: false,
-                passed: Vec::new(),
-                spoken_for: &spoken_for,
-                promised: promised[index],
-            };
+            let mut fitting = Fitting::new(index, Some(free)).beside(&spoken_for, promised[index]);
             let choice = if load[index] < self.devices[index].capacity(now) {
                 self.choose(now, &mut fitting)
             } else {
@@ -172,7 +192,7 @@ impl Core {
         wanted
     }
 
-    fn choose(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
+    pub fn choose(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
         self.first_copy(now, fitting).or_else(|| self.second_copy(now, fitting))
     }
 
@@ -180,7 +200,7 @@ impl Core {
         let index = fitting.index;
         if let Some(held) = self.devices[index].hold
             && let Ok(entry) = self.tasks.get(held)
-            && self.ready.contains_key(&entry.rank)
+            && self.ready.contains(entry)
             && self.may_begin(entry, held, index)
         {
             let fits = fitting.try_on(self, held, entry);
@@ -189,7 +209,7 @@ impl Core {
                 return fits;
             }
         }
-        if self.ready.is_empty() {
+        if fitting.is_in_vain(self) {
             return None;
         }
         if self.devices.iter().filter(|device| device.retired.is_none()).count() == 1 {
@@ -230,7 +250,7 @@ impl Core {
     }
 
     fn first_that_fits(&self, fitting: &mut Fitting<'_>) -> Option<TaskId> {
-        self.ready.values().find_map(|&id| {
+        self.ready.of(fitting.index).find_map(|(_, id)| {
             let entry = self.tasks.get(id).ok()?;
             self.may_begin(entry, id, fitting.index).then(|| fitting.try_on(self, id, entry)).flatten()
         })
@@ -243,11 +263,21 @@ impl Core {
         // What it could begin, though others should finish it earlier; when they should; and how it ranks.
         let mut left: Option<(f64, TaskId)> = None;
         let mut smallest: Option<(f64, TaskId)> = None;
-        for &id in self.ready.values().take(HORIZON) {
+        // So many not for this device, and so many for it.
+        let mut looked_at = [0; 2];
+        for (_, id) in self.ready.around(index, HORIZON) {
             let Ok(entry) = self.tasks.get(id) else { continue };
             let may = self.eligible(entry).without(self.where_it_runs(entry, id));
             let may = self.where_alone(entry, id, may);
             let here = may.contains(index);
+            let so_far = &mut looked_at[usize::from(here)];
+            *so_far += 1;
+            if *so_far > HORIZON {
+                if here {
+                    break;
+                }
+                continue;
+            }
             if entry.role != Role::Task {
                 // Whoever is free works on a range; what a slow device takes it takes in small pieces.
                 if here
@@ -382,12 +412,15 @@ impl Core {
     /// No task can begin beside what runs.
     pub fn nothing_can_begin(&self) -> bool {
         self.pausing.is_empty()
-            && self.ready.values().all(|&id| !(0..self.devices.len()).any(|index| self.would_fit(index, id)))
+            && self
+                .ready
+                .iter()
+                .all(|(_, id)| !(0..self.devices.len()).any(|index| self.would_fit(index, id)))
     }
 
     /// The priority that the first ready task was given by its caller.
     pub fn best_priority(&self) -> Option<i32> {
-        let (rank, &id) = self.ready.first_key_value()?;
+        let (rank, id) = self.ready.first()?;
         let raised = self.tasks.get(id).map_or(0, |entry| entry.raised);
         Some(rank.priority().saturating_sub_unsigned(raised))
     }
@@ -395,7 +428,7 @@ impl Core {
     /// Whether the first ready task has a slot on a device, and only memory may be in its way.
     pub fn wants_memory(&self, index: usize) -> bool {
         let device = &self.devices[index];
-        let tasks = self.ready.values().filter_map(|&id| self.tasks.get(id).ok());
+        let tasks = self.ready.iter().filter_map(|(_, id)| self.tasks.get(id).ok());
         let first = tasks.into_iter().find(|entry| entry.role != Role::Guest);
         let slot = (device.running.len() as u32) < device.slots + device.waiting;
         slot && first
@@ -442,7 +475,7 @@ impl Core {
         self.release_holds(id);
         let entry = self.tasks.get_mut(id).ok()?;
         let job = entry.job.clone()?;
-        self.ready.remove(&entry.rank);
+        self.ready.remove(entry);
         entry.attempts += 1;
         entry.device = Some(index);
         entry.slot = slot;

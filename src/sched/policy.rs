@@ -36,7 +36,8 @@ pub const WORK: RangeInclusive<f64> = 1e-100..=1e100;
 /// starts nothing else: then the memory that it waits for comes free.
 pub const PATIENCE: u32 = 8;
 
-/// How many ready tasks a placement looks ahead. Beyond it the longest are first anyway.
+/// How many ready tasks a placement looks ahead, of those that may begin on the device, and of those that keep
+/// others busy. Beyond it the longest are first anyway.
 pub const HORIZON: usize = 512;
 
 /// A device that is at most so many times slower than the fastest never leaves a task to others.

@@ -114,7 +114,7 @@ impl Core {
         }
         outlook.unknown += ranges;
         // Within a priority the first of the list is the longest.
-        if let Some(entry) = self.ready.values().next().and_then(|&id| self.tasks.get(id).ok())
+        if let Some(entry) = self.ready.first().and_then(|(_, id)| self.tasks.get(id).ok())
             && let Some(work) = entry.work
         {
             let rates = (0..slots.len()).filter(|&device| slots[device] > 0.0);

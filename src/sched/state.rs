@@ -6,6 +6,7 @@
 //! | file | what it changes |
 //! |---|---|
 //! | `state.rs` | a task comes, becomes ready, ends, is cancelled; a device is retired |
+//! | `ready.rs` | the tasks that may begin, in order |
 //! | `placement.rs` | a task begins on a device; `plan.rs` and `copies.rs` look where it should |
 //! | `verdict.rs` | an attempt is over: what becomes of the task and of the device |
 //! | `watch.rs` | time passes: deadlines, pauses, ageing |
@@ -17,7 +18,7 @@
 //! the lock, and only then is the end published, under the lock. So whoever sees that a task has ended
 //! also knows that its job is gone, unless another copy of an idempotent task still runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use log::Level;
 use super::parts::{Counts, Device, Ended, Entry};
 use super::policy::{Rank, WORK};
 use super::rates::Rates;
+use super::ready::Ready;
 use super::registry::{LIGHT, Registry};
 use super::seen::Seen;
 use super::task::{DeviceMask, Role, State, Task, TaskId, Wait};
@@ -34,7 +36,7 @@ use crate::error::{Error, Result};
 
 pub struct Core {
     pub tasks: Registry<Entry>,
-    pub ready: BTreeMap<Rank, TaskId>,
+    pub ready: Ready,
     /// Tasks that pause, by the time when they become ready again.
     pub pausing: BTreeSet<(Duration, TaskId)>,
     pub devices: Vec<Device>,
@@ -69,7 +71,7 @@ impl Core {
         let rates = Rates::new(devices.iter().map(|(info, _)| info.speed).collect());
         Core {
             tasks: Registry::new(),
-            ready: BTreeMap::new(),
+            ready: Ready::default(),
             pausing: BTreeSet::new(),
             devices: devices.into_iter().map(|(info, slots)| Device::new(info, slots)).collect(),
             rates,
@@ -103,12 +105,13 @@ impl Core {
         let what = if task.label.is_empty() { "the task".into() } else { format!("task '{}'", task.label) };
         let mut best: Option<&Device> = None;
         let mut fits = false;
+        let reach = self.reach(task);
         for (index, device) in self.devices.iter().enumerate() {
             let kind = task.backends.is_empty() || task.backends.contains(&device.info.backend);
             if device.retired.is_some() || !kind || !task.devices.contains(index) {
                 continue;
             }
-            fits |= task.bytes().on(device.info.backend) <= device.ledger.limit();
+            fits |= reach.contains(index);
             if best.is_none_or(|best| best.ledger.limit() < device.ledger.limit()) {
                 best = Some(device);
             }
@@ -125,9 +128,24 @@ impl Core {
         Ok(())
     }
 
+    /// The devices that could ever run a task.
+    fn reach(&self, task: &Task) -> DeviceMask {
+        let mut reach = DeviceMask::NONE;
+        for (index, device) in self.devices.iter().enumerate() {
+            let kind = device.info.backend;
+            if task.devices.contains(index)
+                && (task.backends.is_empty() || task.backends.contains(&kind))
+                && task.bytes().on(kind) <= device.ledger.limit()
+            {
+                reach.add(index);
+            }
+        }
+        reach
+    }
+
     /// Takes a checked task.
     pub fn admit(&mut self, now: Duration, task: Task) -> Result<TaskId> {
-        let (arrival, bytes) = (self.arrivals, task.bytes());
+        let (arrival, bytes, reach) = (self.arrivals, task.bytes(), self.reach(&task));
         let id = self.tasks.insert(Entry {
             job: Some(task.job.into()),
             label: task.label,
@@ -140,6 +158,7 @@ impl Core {
             deadline: task.deadline,
             devices: task.devices,
             backends: task.backends,
+            reach,
             detached: task.detached,
             idempotent: task.idempotent,
             signal: Arc::default(),
@@ -240,7 +259,7 @@ impl Core {
         } else if entry.role == Role::Nothing {
             self.finish(id, Ok(()));
         } else if self.devices.iter().enumerate().any(|(index, device)| entry.allows(index, device)) {
-            self.ready.insert(entry.rank, id);
+            self.ready.insert(entry, id);
             self.forgive(id);
         } else {
             let error = self.no_device(entry.name(), entry.devices, &entry.backends);
@@ -279,7 +298,7 @@ impl Core {
             // Whatever still runs of it can't count any more.
             entry.signal.cancel();
         }
-        self.ready.remove(&entry.rank);
+        self.ready.remove(entry);
         self.pausing.retain(|&(_, paused)| paused != id);
         self.release_holds(id);
         self.ended.push(Ended { id, job, outcome });
@@ -338,7 +357,7 @@ impl Core {
         let entry = self.tasks.get(id)?;
         entry.signal.cancel();
         // One that runs may be there for another copy.
-        self.ready.remove(&entry.rank);
+        self.ready.remove(entry);
         if !entry.state.is_ended() && entry.copies == 0 {
             self.finish(id, Err(Error::Cancelled));
         }
@@ -367,7 +386,7 @@ impl Core {
             device.hold = None;
             self.note(Level::Warn, index, text);
         }
-        let ready: Vec<TaskId> = self.ready.values().copied().collect();
+        let ready: Vec<TaskId> = self.ready.iter().map(|(_, id)| id).collect();
         for id in ready {
             let homeless = self.tasks.get(id).is_ok_and(|entry| {
                 entry.copies == 0

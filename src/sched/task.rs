@@ -26,7 +26,7 @@ impl<F: Fn(&Exec<'_>) -> Result<()> + Send + Sync> Job for F {
 }
 
 /// The devices of a scheduler, by their position in [`Scheduler::devices`](super::Scheduler::devices).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceMask(pub u64);
 
 impl DeviceMask {

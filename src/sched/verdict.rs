@@ -244,7 +244,7 @@ impl Core {
         self.requeue(now, id);
         // The ready list is looked through when the device is retired.
         if let Ok(entry) = self.tasks.get(id) {
-            self.ready.insert(entry.rank, id);
+            self.ready.insert(entry, id);
         }
     }
 

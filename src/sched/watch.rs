@@ -125,7 +125,7 @@ impl Core {
         }
         if twice && !anew {
             // Ready though it runs: wherever it does not.
-            self.ready.insert(entry.rank, id);
+            self.ready.insert(entry, id);
         }
         let then = match (anew, twice) {
             (true, _) => ", and is to begin anew",
@@ -214,7 +214,7 @@ impl Core {
 
     /// Tasks of lower priority that have waited long move up, so that they are not passed for ever.
     pub fn age(&mut self, now: Duration) {
-        let (Some(first), Some(last)) = (self.ready.keys().next(), self.ready.keys().next_back()) else {
+        let (Some((first, _)), Some((last, _))) = (self.ready.first(), self.ready.last()) else {
             return;
         };
         let (highest, mean) = (first.priority(), self.mean_seconds());
@@ -227,15 +227,15 @@ impl Core {
         }
         self.aged = now;
         let low: Vec<TaskId> =
-            self.ready.iter().filter(|(rank, _)| rank.priority() < highest).map(|(_, &id)| id).collect();
+            self.ready.iter().filter(|(rank, _)| rank.priority() < highest).map(|(_, id)| id).collect();
         for id in low {
             let Ok(entry) = self.tasks.get_mut(id) else { continue };
             let due = (now.saturating_sub(entry.since).as_secs_f64() / step.as_secs_f64()) as u32;
             if due > entry.raised {
-                self.ready.remove(&entry.rank);
+                self.ready.remove(entry);
                 entry.raised += 1;
                 entry.rank = entry.rank.raised();
-                self.ready.insert(entry.rank, id);
+                self.ready.insert(entry, id);
             }
         }
     }
