@@ -45,9 +45,11 @@ impl Graph {
     }
 }
 
-enum Needs {
-    Any(Vec<TaskId>),
-    All(Vec<TaskId>),
+/// What a task that does not go on by itself hangs on.
+struct Held {
+    on: Vec<TaskId>,
+    /// One of them is enough.
+    any: bool,
 }
 
 fn hopeless(
@@ -55,33 +57,41 @@ fn hopeless(
     waiter: TaskId,
     behind: impl Fn(TaskId) -> Vec<TaskId>,
 ) -> bool {
-    let mut held: HashMap<TaskId, Needs> = HashMap::new();
+    let mut held: HashMap<TaskId, Held> = HashMap::new();
     let mut seen = HashSet::from([waiter]);
     let mut open = vec![waiter];
     while let Some(task) = open.pop() {
-        let needs = match waits.get(&task) {
-            Some(targets) => Needs::Any(targets.clone()),
-            None => Needs::All(behind(task)),
-        };
-        let (Needs::Any(list) | Needs::All(list)) = &needs;
-        if list.is_empty() {
-            continue;
+        let (on, any) = waits.get(&task).map_or_else(|| (behind(task), false), |on| (on.clone(), true));
+        if !on.is_empty() {
+            open.extend(on.iter().copied().filter(|&next| seen.insert(next)));
+            held.insert(task, Held { on, any });
         }
-        open.extend(list.iter().copied().filter(|&next| seen.insert(next)));
-        held.insert(task, needs);
     }
-    loop {
-        let goes_on = |needs: &Needs| match needs {
-            Needs::Any(list) => list.iter().any(|task| !held.contains_key(task)),
-            Needs::All(list) => list.iter().all(|task| !held.contains_key(task)),
-        };
-        let free: Vec<TaskId> =
-            held.iter().filter(|(_, needs)| goes_on(needs)).map(|(&task, _)| task).collect();
-        if free.is_empty() {
-            return held.contains_key(&waiter);
+    // How many more each needs, and whom each is needed by.
+    let mut missing = HashMap::new();
+    let mut needed_by: HashMap<TaskId, Vec<TaskId>> = HashMap::new();
+    let mut free = Vec::new();
+    for (&task, Held { on, any }) in &held {
+        let there = on.iter().filter(|on| held.contains_key(on));
+        let count = there.clone().count();
+        let needs = if *any { usize::from(count == on.len()) } else { count };
+        missing.insert(task, needs);
+        there.for_each(|&on| needed_by.entry(on).or_default().push(task));
+        if needs == 0 {
+            free.push(task);
         }
-        free.iter().for_each(|task| drop(held.remove(task)));
     }
+    while let Some(task) = free.pop() {
+        for other in needed_by.remove(&task).into_iter().flatten() {
+            if let Some(missing) = missing.get_mut(&other).filter(|missing| **missing > 0) {
+                *missing -= 1;
+                if *missing == 0 {
+                    free.push(other);
+                }
+            }
+        }
+    }
+    missing.get(&waiter).is_some_and(|&missing| missing > 0)
 }
 
 #[cfg(test)]
@@ -126,5 +136,15 @@ mod tests {
         assert!(!graph.enter(&[B, A], &[C], after), "C comes after A");
         assert!(graph.enter(&[B], &[C], after));
         assert!(!graph.enter(&[A], &[B], after));
+    }
+
+    #[test]
+    fn a_long_chain_is_struck_out_link_by_link() {
+        let graph = Graph::default();
+        let long = 100_000;
+        let after =
+            |task: TaskId| (2..=long).contains(&task.0).then(|| TaskId(task.0 - 1)).into_iter().collect();
+        assert!(graph.enter(&[TaskId(long + 1)], &[TaskId(long)], after), "its first can begin");
+        assert!(!graph.enter(&[TaskId(1)], &[TaskId(long + 1)], after), "its first waits for its last");
     }
 }
