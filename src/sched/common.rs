@@ -63,8 +63,19 @@ pub struct Book {
     pub core: Core,
     /// By device: a worker was called, and has not looked yet.
     pub called: Vec<bool>,
-    /// A thread watches the time.
-    pub watched: bool,
+    /// A thread watches the time, and sleeps until then if nobody tells it of something that is earlier.
+    pub watched: Option<Duration>,
+}
+
+impl Book {
+    /// Whether who watches the time has to be woken for an alarm.
+    pub fn is_news(&mut self, alarm: Duration) -> bool {
+        let news = self.watched.is_some_and(|until| alarm < until);
+        if news {
+            self.watched = Some(alarm);
+        }
+        news
+    }
 }
 
 impl Deref for Book {
@@ -95,7 +106,7 @@ impl Shared {
         Shared {
             born: Birthplace::here(),
             begin: Instant::now(),
-            book: Mutex::new(Book { core, called: vec![false; devices.len()], watched: false }),
+            book: Mutex::new(Book { core, called: vec![false; devices.len()], watched: None }),
             light: Light::new(!devices.is_empty()),
             crew: Crew::new(&slots),
             rooms: Rooms::default(),
@@ -145,14 +156,19 @@ impl Shared {
 
     /// Whether anything else of ours has run on the worker's device since then.
     pub fn had_company(&self, me: &Me, since: u64) -> bool {
-        let mut company = !self.lock().core.devices[me.device].running.is_empty();
+        self.was_lit(me, since) || !self.lock().core.devices[me.device].running.is_empty()
+    }
+
+    /// Whether a light task of another worker has run on the worker's device since then.
+    pub fn was_lit(&self, me: &Me, since: u64) -> bool {
+        let mut lit = false;
         self.light.queues.each_station(|other| {
             let mine = std::ptr::eq(other, &*me.hand.station);
             let ran = other.books.since.load(Ordering::Relaxed) != 0
                 || other.books.until.load(Ordering::Relaxed) > since;
-            company |= !mine && other.device == me.device && ran;
+            lit |= !mine && other.device == me.device && ran;
         });
-        company
+        lit
     }
 
     /// After light work was made visible.
@@ -328,14 +344,18 @@ impl Shared {
 
     /// Sees to it that somebody watches the time.
     pub fn watch(self: &Arc<Self>, book: &mut Book) {
-        let Some(_) = book.core.alarm(self.now()) else { return };
-        if book.watched {
-            return self.time.notify_all();
+        let Some(alarm) = book.core.alarm(self.now()) else { return };
+        if book.is_news(alarm) {
+            self.time.notify_all();
+        }
+        if book.watched.is_some() {
+            return;
         }
         let shared = self.clone();
         match thread::spawn("gpusched time".into(), None, move || watch_time(&shared)) {
             Ok(thread) => {
-                book.watched = true;
+                // It looks for itself before it sleeps.
+                book.watched = Some(Duration::ZERO);
                 self.crew.adopt(thread);
             }
             Err(error) => {
@@ -516,10 +536,12 @@ fn watch_time(shared: &Arc<Shared>) {
     loop {
         let now = shared.now();
         if book.core.stopping && !shared.crew.any() {
-            book.watched = false;
+            book.watched = None;
             return;
         }
-        match book.core.alarm(now) {
+        let alarm = book.core.alarm(now);
+        book.watched = Some(alarm.unwrap_or(Duration::MAX));
+        match alarm {
             Some(alarm) if alarm <= now => book = pass(shared, book),
             Some(alarm) => {
                 let waited = shared.time.wait_timeout(book, alarm - now);

@@ -21,7 +21,9 @@ use log::Level;
 
 use super::parts::{Device, Entry, Running, Short, Watched};
 use super::plan::Plan;
-use super::policy::{HORIZON, LATE, LOOK_AGAIN, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining};
+use super::policy::{
+    HORIZON, LATE, LATE_LEAST, LOOK_AGAIN, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining,
+};
 use super::state::Core;
 use super::task::{DeviceMask, Job, Role, State, TaskId, Told};
 use crate::error::Error;
@@ -62,6 +64,8 @@ pub struct Fitting<'a> {
     unknown: bool,
     /// A task was left out for memory that others have taken.
     short: bool,
+    /// As if the device had all memory of the world.
+    roomy: bool,
     pub passed: Vec<TaskId>,
     /// Tasks that another slot will take, and the bytes of those on this device.
     spoken_for: &'a [TaskId],
@@ -75,6 +79,7 @@ impl<'a> Fitting<'a> {
             free,
             unknown: false,
             short: false,
+            roomy: false,
             passed: Vec::new(),
             spoken_for: &[],
             promised: 0,
@@ -98,8 +103,8 @@ impl<'a> Fitting<'a> {
     fn is_in_vain(&mut self, core: &Core) -> bool {
         let device = &core.devices[self.index];
         let Some(least) = core.ready.least(self.index, device.info.backend) else { return true };
-        if least > self.room(device) {
-            return true;
+        if self.roomy || least > self.room(device) {
+            return !self.roomy;
         }
         // What is to run alone does not ask what others have left.
         let taken = self.has_company(device) && core.alone == 0 && self.free.is_some_and(|free| least > free);
@@ -113,6 +118,10 @@ impl<'a> Fitting<'a> {
     pub fn try_on(&mut self, core: &Core, id: TaskId, entry: &Entry) -> Option<TaskId> {
         if self.spoken_for.contains(&id) {
             return None;
+        }
+        if self.roomy {
+            // An invitation to a range may be one to the range that asks.
+            return (entry.role != Role::Guest).then_some(id);
         }
         let device = &core.devices[self.index];
         let bytes = entry.bytes.on(device.info.backend);
@@ -259,7 +268,7 @@ impl Core {
     /// Lays the ready list out over all devices, until something falls to this one now.
     fn planned(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
         let index = fitting.index;
-        let mut plan = Plan::new(self, now);
+        let mut plan = Plan::new(self, now, fitting.roomy);
         // What it could begin, though others should finish it earlier; when they should; and how it ranks.
         let mut left: Option<(f64, TaskId)> = None;
         let mut smallest: Option<(f64, TaskId)> = None;
@@ -425,14 +434,13 @@ impl Core {
         Some(rank.priority().saturating_sub_unsigned(raised))
     }
 
-    /// Whether the first ready task has a slot on a device, and only memory may be in its way.
-    pub fn wants_memory(&self, index: usize) -> bool {
+    /// Whether a task should begin on a device now, and only memory may be in its way.
+    pub fn wants_memory(&self, now: Duration, index: usize) -> bool {
         let device = &self.devices[index];
-        let tasks = self.ready.iter().filter_map(|(_, id)| self.tasks.get(id).ok());
-        let first = tasks.into_iter().find(|entry| entry.role != Role::Guest);
-        let slot = (device.running.len() as u32) < device.slots + device.waiting;
-        slot && first
-            .is_some_and(|entry| entry.bytes.on(device.info.backend) > 0 && entry.allows(index, device))
+        let mut fitting = Fitting { roomy: true, ..Fitting::new(index, None) };
+        let first = if device.has_room(now) { self.first_copy(now, &mut fitting) } else { None };
+        let entry = first.and_then(|id| self.tasks.get(id).ok());
+        entry.is_some_and(|entry| entry.bytes.on(device.info.backend) > 0)
     }
 
     /// Whether nothing that is not planned may begin on a device.
@@ -523,6 +531,6 @@ impl Core {
         }
         let usual = self.rates.usual(entry.class)?;
         let expected = self.rates.seconds(entry.class, index, entry.work)?;
-        Duration::try_from_secs_f64(LATE * usual * expected).ok()
+        Duration::try_from_secs_f64(LATE * usual * expected).ok().map(|late| late.max(LATE_LEAST))
     }
 }

@@ -24,7 +24,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn new(core: &Core, now: Duration) -> Self {
+    /// `roomy`: as if no device ever lacked memory.
+    pub fn new(core: &Core, now: Duration, roomy: bool) -> Self {
         let lanes = core.devices.iter().enumerate().map(|(index, device)| {
             // Who waits inside its code in a poisoned context may wait for what would be kept for this device.
             if device.retired.is_some() || device.poisoned && device.waiting > 0 {
@@ -42,6 +43,9 @@ impl Plan {
             lanes
         });
         let free = core.devices.iter().enumerate().map(|(index, device)| {
+            if roomy {
+                return vec![(0.0, u64::MAX)];
+            }
             let mut bytes = device.ledger.limit() - device.ledger.leased();
             let mut runs: Vec<(f64, u64)> =
                 device.running.iter().map(|run| (core.lane(now, index, run), run.lease.bytes())).collect();

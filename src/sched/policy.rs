@@ -23,9 +23,9 @@ impl Rank {
         self.priority.0
     }
 
-    /// The same task at the next higher priority.
-    pub fn raised(self) -> Self {
-        Rank { priority: Reverse(self.priority.0.saturating_add(1)), ..self }
+    /// The same task, so many priorities higher.
+    pub fn raised(self, by: u32) -> Self {
+        Rank { priority: Reverse(self.priority.0.saturating_add_unsigned(by)), ..self }
     }
 }
 
@@ -67,14 +67,19 @@ pub const PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4
 /// needs. Nobody says when they give it back.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// An attempt is late after so many times what its like have taken.
+/// An attempt is late after so many times what its like have taken, and not before [`LATE_LEAST`]: that long a machine
+/// may just be doing something else.
 pub const LATE: f64 = 5.0;
+pub const LATE_LEAST: Duration = Duration::from_secs(1);
 
 /// An attempt that was asked to stop has as long again as it was given, and at least this, to return.
 pub const GRACE: Duration = Duration::from_secs(10);
 
 /// A waiting task gains one priority each time it has waited so many average durations.
 pub const AGEING: f64 = 10.0;
+
+/// Who is due is looked up after so long for each ready task, at the earliest: that costs a hundredth of it.
+pub const AGEING_EACH: Duration = Duration::from_micros(100);
 
 /// Whether an attempt has run for longer than the scatter of its like explains: those that tell their work
 /// scatter by a fifth.

@@ -37,7 +37,8 @@ use crate::error::{Error, Result};
 pub struct Core {
     pub tasks: Registry<Entry>,
     pub ready: Ready,
-    /// Tasks that pause, by the time when they become ready again.
+    /// Tasks that pause, by the time when they become ready again; and those of which only an attempt is left that was
+    /// given up, by the time when it should have returned.
     pub pausing: BTreeSet<(Duration, TaskId)>,
     pub devices: Vec<Device>,
     pub rates: Rates,

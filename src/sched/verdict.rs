@@ -42,6 +42,14 @@ enum Next {
 }
 
 impl Core {
+    /// Something that is not planned has run beside an attempt.
+    pub fn had_company(&mut self, index: usize, id: TaskId, attempt: u32) {
+        let mut runs = self.devices[index].running.iter_mut();
+        if let Some(run) = runs.find(|run| run.id == id && run.attempt == attempt) {
+            run.company = true;
+        }
+    }
+
     /// An attempt has returned. What ended is in [`Core::ended`] then.
     /// False: it had been given up, and nobody waits for its thread.
     pub fn judge(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32, how: Attempt) -> bool {
@@ -102,7 +110,7 @@ impl Core {
             if let Err(error) = outcome {
                 self.blame(index, &run, &error, was_poisoned);
             }
-            return;
+            return self.await_lost(now, id);
         }
         let error = match outcome {
             // Copies that still run are asked to stop; they are too late.
@@ -204,6 +212,7 @@ impl Core {
                 entry.signal.renew(attempt);
                 // Copies may have stopped for it.
                 if entry.copies == 0 && entry.state == State::Running {
+                    self.pausing.retain(|&(_, paused)| paused != id);
                     self.requeue(now, id);
                     self.make_ready(id);
                 }

@@ -12,9 +12,9 @@ use std::time::Duration;
 use log::Level;
 
 use super::parts::{Device, Watched};
-use super::policy::{AGEING, GRACE, remaining};
+use super::policy::{AGEING, AGEING_EACH, GRACE, remaining};
 use super::state::Core;
-use super::task::TaskId;
+use super::task::{State, TaskId};
 use crate::error::Error;
 
 impl Core {
@@ -29,7 +29,9 @@ impl Core {
         let pause = self.pausing.first().map(|&(until, _)| until);
         let short = self.devices.iter().filter_map(|device| device.short).map(|short| short.until);
         let short = short.filter(|_| !self.ready.is_empty());
-        watched.chain(pause).chain(short).chain(self.look_again(now)).min()
+        let throttle = self.devices.iter().filter_map(|device| device.throttle).map(|(_, until)| until);
+        let throttle = throttle.filter(|_| !self.ready.is_empty());
+        watched.chain(pause).chain(short).chain(throttle).chain(self.look_again(now)).min()
     }
 
     /// A device that has room now and left a task to others may think otherwise when those are late.
@@ -56,12 +58,17 @@ impl Core {
         self.seen.now = now;
         for device in &mut self.devices {
             device.short = device.short.filter(|short| now < short.until);
+            device.throttle = device.throttle.filter(|&(_, until)| now < until);
         }
         while let Some(&(until, id)) = self.pausing.first()
             && until <= now
         {
             self.pausing.pop_first();
-            self.make_ready(id);
+            let runs = self.tasks.get(id).is_ok_and(|entry| entry.state == State::Running);
+            match self.devices.iter().position(|device| device.running.iter().any(|run| run.id == id)) {
+                Some(index) if runs => self.fail_late(index, id),
+                _ => self.make_ready(id),
+            }
         }
         for index in 0..self.devices.len() {
             for position in 0..self.devices[index].running.len() {
@@ -192,13 +199,15 @@ impl Core {
 
     /// The task of an attempt that does not return.
     fn give_up(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32) {
-        let device = self.devices[index].info.label();
         let Ok(entry) = self.tasks.get_mut(id) else { return };
         entry.copies -= 1;
         // One that has committed may have written, and no other attempt counts any more.
         let committed = entry.signal.is_decided() && !entry.signal.is_cancelled();
-        if entry.job.is_none() || entry.signal.is_lost(attempt) || entry.copies > 0 && !committed {
+        if entry.job.is_none() || entry.copies > 0 && !committed {
             return;
+        }
+        if entry.signal.is_lost(attempt) {
+            return self.await_lost(now, id);
         }
         if entry.idempotent && entry.lost == 0 && !entry.signal.is_decided() && !self.stopping {
             entry.lost += 1;
@@ -207,7 +216,24 @@ impl Core {
             self.requeue(now, id);
             return self.make_ready(id);
         }
+        self.fail_late(index, id);
+    }
+
+    /// The copies of a task may have stopped for an attempt that was given up and has committed after all. That
+    /// one has a while to return.
+    pub fn await_lost(&mut self, now: Duration, id: TaskId) {
+        let Ok(entry) = self.tasks.get(id) else { return };
+        if entry.job.is_some() && entry.copies == 0 && entry.state == State::Running {
+            let grace = entry.deadline.map_or(GRACE, |deadline| deadline.max(GRACE));
+            self.pausing.insert((now.saturating_add(grace), id));
+        }
+    }
+
+    /// A task whose attempt on a device does not return.
+    fn fail_late(&mut self, index: usize, id: TaskId) {
+        let Ok(entry) = self.tasks.get(id) else { return };
         let limit_s = entry.deadline.unwrap_or_default().as_secs_f64();
+        let device = self.devices[index].info.label();
         let error = Error::Deadline { what: entry.name(), limit_s, device };
         self.finish(id, Err(error));
     }
@@ -222,7 +248,8 @@ impl Core {
         else {
             return;
         };
-        if last.priority() == highest || now.saturating_sub(self.aged) < step / 10 {
+        let apart = (step / 10).max(AGEING_EACH.saturating_mul(self.ready.len() as u32));
+        if last.priority() == highest || now.saturating_sub(self.aged) < apart {
             return;
         }
         self.aged = now;
@@ -231,10 +258,11 @@ impl Core {
         for id in low {
             let Ok(entry) = self.tasks.get_mut(id) else { continue };
             let due = (now.saturating_sub(entry.since).as_secs_f64() / step.as_secs_f64()) as u32;
-            if due > entry.raised {
+            let gained = due.saturating_sub(entry.raised).min(highest.abs_diff(entry.rank.priority()));
+            if gained > 0 {
                 self.ready.remove(entry);
-                entry.raised += 1;
-                entry.rank = entry.rank.raised();
+                entry.raised += gained;
+                entry.rank = entry.rank.raised(gained);
                 self.ready.insert(entry, id);
             }
         }

@@ -477,6 +477,11 @@ fn begin_planned(shared: &Arc<Shared>, me: &Me, last: bool, free: Option<u64>) -
             // There may be room, and a task, for another worker beside this one.
             shared.call_workers(&mut book);
             shared.watch(&mut book);
+            // What runs alone closes its device to light tasks, and may have been waited for on others.
+            if book.core.alone > 0 && shared.mirror(&book) && !shared.light.queues.is_empty() {
+                drop(book);
+                shared.call_any();
+            }
         }
         Taken::Nothing => {
             shared.crew.look.fetch_and(!(1 << me.device), Ordering::SeqCst);
@@ -504,8 +509,13 @@ fn run_planned(shared: &Arc<Shared>, me: &Me, assignment: Assignment) {
     // The job's drop is the caller's code inside the task, too: it may be the last to hold it.
     shared.discard(job);
     on_top.set_bottom(None);
+    let short = matches!(how, Attempt::Ran(Err(Error::NoMemory { .. } | Error::Resources { .. })));
+    let company = short && shared.was_lit(me, begin);
     let mut book = shared.lock();
     let now = shared.now();
+    if company {
+        book.core.had_company(me.device, id, attempt);
+    }
     if !book.core.judge(now, me.device, id, attempt, how) {
         me.given_up.set(true);
         shared.crew.came_back();

@@ -138,6 +138,28 @@ fn a_large_task_is_not_overtaken_for_ever() {
 }
 
 #[test]
+fn light_tasks_that_came_later_are_company_too() {
+    let scheduler = Scripted::new(1).scheduler(2);
+    let (began, beside, calls) = (Gate::new(), Gate::new(), AtomicU32::new(0));
+    let (place, door) = (began.clone(), beside.clone());
+    let job = move |_: &Exec<'_>| {
+        if calls.fetch_add(1, Ordering::Relaxed) > 0 {
+            return Ok(());
+        }
+        place.pass();
+        door.came(1);
+        door.open();
+        // More than the device has: alone that would be the end of it.
+        Err(Error::NoMemory { what: "the task".into(), needed: 1001, place: "it".into(), there: 0 })
+    };
+    began.open();
+    let short = scheduler.submit(Task { work: Some(1.0), ..Task::new(job) }).unwrap();
+    began.came(1);
+    scheduler.submit(gated(&beside)).unwrap();
+    assert_eq!(wait(&scheduler, short), Ok(Wait::Done));
+}
+
+#[test]
 fn when_memory_comes_free_every_slot_is_used() {
     let scheduler = Scripted::new(1).scheduler(2);
     let (large, small) = (Gate::new(), Gate::new());

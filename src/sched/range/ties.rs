@@ -35,7 +35,7 @@ impl Shared {
     /// between pieces, when what the one before gave back may be enough: somebody comes to look.
     pub fn gives_way(self: &Arc<Self>, device: usize) -> bool {
         let mut book = self.lock();
-        let wanted = book.wants_memory(device);
+        let wanted = book.wants_memory(self.now(), device);
         if wanted {
             self.call_workers(&mut book);
         }

@@ -1,0 +1,141 @@
+//! What begins where.
+
+use super::*;
+
+#[test]
+fn no_more_than_three_copies_run() {
+    let mut hand = hand_of(&[1.0, 4.0, 16.0, 64.0, 256.0]);
+    for device in 1..5 {
+        hand.submit(0, Task { work: Some(1e6), devices: DeviceMask::only(device), ..task() });
+    }
+    let busy: Vec<Assignment> = (1..5).map(|device| hand.take(0, device).unwrap()).collect();
+    let id = hand.submit(0, Task { idempotent: true, ..task() });
+    hand.take(0, 0).unwrap();
+    // It takes for ever, and device after device becomes free, each four times as fast as the one before.
+    let copies = busy.iter().zip([10, 30, 90, 270]).enumerate().map(|(before, (run, now))| {
+        hand.ends(now, before + 1, run, Err(Error::Callback { code: 1 }));
+        hand.take(now, before + 1).map(|copy| copy.id)
+    });
+    let copies: Vec<Option<TaskId>> = copies.collect();
+    assert_eq!(copies, [Some(id), Some(id), None, None]);
+}
+
+#[test]
+fn work_that_no_sum_can_hold_is_refused() {
+    let hand = hand(1);
+    for work in [0.0, -1.0, 1e308, 1e-308, f64::NAN, f64::INFINITY] {
+        let refused = hand.0.check(&Task { work: Some(work), ..task() });
+        assert!(matches!(refused, Err(Error::Argument { .. })), "{work}");
+    }
+    for work in [1e-100, 1.0, 1e100] {
+        assert_eq!(hand.0.check(&Task { work: Some(work), ..task() }), Ok(()));
+    }
+}
+
+#[test]
+fn nothing_begins_on_a_device_before_the_backend_has_heard_of_its_poisoned_context() {
+    let mut hand = hand(1);
+    for _ in 0..2 {
+        hand.submit(0, task());
+    }
+    let run = hand.take(0, 0).unwrap();
+    let fault = DeviceFault::Poisoned;
+    hand.ends(1, 0, &run, Err(Error::Device { device: "x".into(), what: "y".into(), fault }));
+    assert_eq!(hand.0.renewed, [0]);
+    assert!(hand.take(1, 0).is_none() && !hand.0.nothing_can_begin());
+    hand.0.has_renewed(0);
+    assert!(hand.take(1, 0).is_some());
+}
+
+#[test]
+fn what_a_device_has_free_is_asked_only_where_it_matters() {
+    let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), 3)]));
+    for device_bytes in [100, 0, 300] {
+        hand.submit(0, Task { device_bytes, work: None, ..task() });
+    }
+    for _ in 0..2 {
+        assert!(matches!(hand.0.take(S(0), 0, 0, None), Taken::Begins(_)), "nothing to ask for");
+    }
+    assert!(matches!(hand.0.take(S(0), 0, 0, None), Taken::Unknown));
+    assert!(matches!(hand.0.take(S(0), 0, 0, Some(299)), Taken::Nothing));
+    assert!(matches!(hand.0.take(S(0), 0, 0, Some(300)), Taken::Begins(_)));
+}
+
+#[test]
+fn a_range_gives_way_to_what_should_begin_on_its_device_if_there_were_memory() {
+    let mut hand = hand_of(&[1.0, 100.0]);
+    let rest = hand.0.devices[0].ledger.lease(1000).unwrap();
+    hand.submit(0, task());
+    hand.take(0, 1).unwrap();
+    let big = || Task { device_bytes: 500, ..task() };
+    let any = hand.submit(0, big());
+    assert!(!hand.0.wants_memory(S(0), 0), "the other is there much sooner");
+    let own = hand.submit(0, Task { devices: DeviceMask::only(0), ..big() });
+    assert!(hand.0.wants_memory(S(0), 0));
+    hand.0.cancel(own).unwrap();
+    hand.0.cancel(any).unwrap();
+    hand.submit(0, Task { devices: DeviceMask::only(0), ..task() });
+    assert!(!hand.0.wants_memory(S(0), 0), "it takes none");
+    drop(rest);
+}
+
+#[test]
+fn what_is_for_others_does_not_keep_a_device_from_what_is_for_it() {
+    for speed in [Some(1.0), None] {
+        let mut hand = hand(2);
+        hand.0.rates = Rates::new(vec![Some(1.0), speed]);
+        for _ in 0..HORIZON + 100 {
+            hand.submit(0, Task { devices: DeviceMask::only(0), work: Some(100.0), ..task() });
+        }
+        let id = hand.submit(0, task());
+        let own = hand.submit(0, Task { devices: DeviceMask::only(1), ..task() });
+        assert_eq!(hand.0.wanted(S(0)), [0, 1]);
+        assert_eq!(hand.take(0, 1).map(|run| run.id), Some(id));
+        hand.0.cancel(own).unwrap();
+        assert!(hand.take(0, 0).is_some());
+    }
+}
+
+#[test]
+fn nobody_looks_through_the_ready_where_none_of_them_can_fit() {
+    let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), 3)]));
+    for _ in 0..100 {
+        hand.submit(0, Task { device_bytes: 600, ..task() });
+    }
+    assert!(hand.take(0, 0).is_some());
+    let tried = |hand: &Hand, free| {
+        let mut fitting = Fitting::new(0, free);
+        assert!(hand.0.choose(S(0), &mut fitting).is_none());
+        fitting.passed.len()
+    };
+    assert_eq!(tried(&hand, None), 0);
+    assert!(matches!(hand.0.take(S(0), 0, 1, None), Taken::Nothing), "nor need the device be asked");
+    // Others have taken what the ledger would grant.
+    hand.submit(0, Task { device_bytes: 400, ..task() });
+    assert_eq!(tried(&hand, Some(399)), 0);
+    assert!(hand.0.devices[0].short.is_none());
+    assert!(matches!(hand.0.take(S(0), 0, 1, Some(399)), Taken::Nothing));
+    assert_eq!(hand.0.devices[0].free(S(0)), Some(399));
+    assert!(hand.take(2, 0).is_some());
+    hand.submit(3, task());
+    assert!(
+        matches!(hand.0.take(S(3), 0, 1, None), Taken::Begins(_)),
+        "what is free matters to none of the others"
+    );
+}
+
+#[test]
+fn what_is_to_run_alone_goes_where_it_is_alone_at_once() {
+    let mut hand = hand(2);
+    let id = hand.submit(0, task());
+    hand.0.devices[0].light = true;
+    let run = hand.take(0, 0).unwrap();
+    let full = Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
+    hand.ends(1, 0, &run, Err(full));
+    assert_eq!((hand.0.alone, hand.0.devices[0].hold), (1, Some(id)));
+    // A light task waits for it on the one device.
+    assert_eq!(hand.0.wanted(S(1)), [1]);
+    let run = hand.take(1, 1).unwrap();
+    hand.ends(2, 1, &run, Ok(()));
+    assert_eq!((hand.state(id), hand.0.alone), (State::Done, 0));
+}

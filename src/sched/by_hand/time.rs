@@ -1,0 +1,64 @@
+//! What is looked at when time passes, and how often.
+
+use super::*;
+
+#[test]
+fn somebody_looks_when_a_device_may_run_as_many_as_before() {
+    let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), 2)]));
+    let tasks = [9.0, 8.0, 7.0, 1.0].map(|work| hand.submit(0, Task { work: Some(work), ..task() }));
+    let first = hand.take(0, 0).unwrap();
+    let second = hand.take(0, 0).unwrap();
+    let full = Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
+    hand.ends(1, 0, &first, Err(full));
+    hand.ends(2, 0, &second, Ok(()));
+    let alone = hand.take(2, 0).unwrap();
+    assert_eq!(alone.id, tasks[0]);
+    hand.ends(3, 0, &alone, Ok(()));
+    assert!(hand.take(3, 0).is_some() && hand.take(3, 0).is_none(), "one at a time");
+    assert_eq!((hand.0.alarm(S(3)), hand.0.alarm(S(61))), (Some(S(61)), Some(S(61))));
+    hand.pass(61);
+    assert_eq!(hand.0.alarm(S(61)), None);
+    assert_eq!(hand.0.wanted(S(61)), [0]);
+}
+
+#[test]
+fn what_takes_microseconds_is_not_late_within_a_second() {
+    let mut hand = hand(1);
+    for _ in 0..4 {
+        hand.0.rates.learn(0, 0, Some(1.0), 1e-6);
+    }
+    hand.submit(10, task());
+    hand.take(10, 0).unwrap();
+    assert_eq!(hand.0.alarm(S(10)), Some(S(11)));
+}
+
+#[test]
+fn who_watches_the_time_is_woken_for_an_earlier_alarm_and_for_no_other() {
+    let mut book = Book { core: Core::new(Vec::new()), called: Vec::new(), watched: None };
+    assert!(!book.is_news(S(1)), "nobody watches");
+    book.watched = Some(Duration::MAX);
+    assert_eq!([9, 10, 9, 8].map(|alarm| book.is_news(S(alarm))), [true, false, false, true]);
+}
+
+#[test]
+fn the_more_wait_the_less_often_they_are_looked_through_for_those_that_have_aged() {
+    let mut hand = hand(1);
+    // A millisecond on average, so a priority each 10 ms.
+    hand.0.devices[0].busy = S(1);
+    hand.0.devices[0].done = 1000;
+    hand.submit(0, Task { priority: 1000, ..task() });
+    for _ in 0..1000 {
+        hand.submit(0, task());
+    }
+    let mut looked = 0;
+    for now in (1..1000).map(Duration::from_millis) {
+        hand.0.age(now);
+        looked += u32::from(hand.0.aged == now);
+    }
+    assert_eq!(looked, 9, "every 100 ms or so");
+    let raised = hand.0.ready.last().map(|(rank, _)| rank.priority());
+    assert!(raised.is_some_and(|raised| (81..=99).contains(&raised)), "{raised:?}: none is lost by that");
+    hand.0.age(S(1000));
+    let ends = [hand.0.ready.first(), hand.0.ready.last()];
+    assert_eq!(ends.map(|end| end.map(|(rank, _)| rank.priority())), [Some(1000); 2], "not beyond the first");
+}
