@@ -16,7 +16,7 @@ use super::common::Shared;
 use super::light::run_light;
 use super::rooms::{Bell, INSIDE};
 use super::sync;
-use super::task::{State, TaskId};
+use super::task::{Role, State, TaskId};
 use super::worker::{Me, anyone_inside};
 use crate::error::{Error, Result};
 
@@ -110,12 +110,12 @@ impl Shared {
         }
         let forever = deadline.is_none();
         let frames: Vec<TaskId> = me.frames().into_iter().filter(|frame| frame.0 != 0).collect();
-        if forever && !self.graph.enter(&frames, keys, |id| self.behind(id)) {
+        if forever && !self.graph.enter(&frames, keys, |id| self.behind(id), |id| self.is_range(id)) {
             return Err(deadlock("what it waits for waits, in the end, for the task itself"));
         }
         if !self.crew.make_room(me.seat, SUBSTITUTES) {
             if forever {
-                self.graph.leave(&frames);
+                self.graph.leave(&frames, keys);
             }
             return Err(crowded());
         }
@@ -143,7 +143,7 @@ impl Shared {
         self.rooms.unblock(&bell);
         give_bell(bell);
         if forever {
-            self.graph.leave(&frames);
+            self.graph.leave(&frames, keys);
         }
         self.close_slot(me);
         outcome
@@ -240,6 +240,11 @@ impl Shared {
         let behind = entry.map(|entry| entry.behind.clone()).unwrap_or_default();
         drop(book);
         behind.into_iter().map(|id| self.light.known_as(id)).collect()
+    }
+
+    fn is_range(&self, id: TaskId) -> bool {
+        let is_light = super::light::Slots::is_light(id);
+        !is_light && self.lock().core.tasks.get(id).is_ok_and(|entry| entry.role == Role::Range)
     }
 
     /// For a moment, if there is a processor to spare.
