@@ -436,3 +436,15 @@ fn workers_that_come_after_a_wait_has_begun_are_heard() {
         assert_eq!(told.recv_timeout(LONG.unwrap()), Ok(Ok(Wait::Done)));
     }
 }
+
+#[test]
+fn one_that_is_cancelled_while_its_device_fails_to_open_does_not_go_to_another() {
+    let gate = Gate::new();
+    let backend = Arc::new(Scripted { slow_open: Some(Arc::clone(&gate)), ..Scripted::broken(1, 1) });
+    let scheduler = scheduler(backend, 1);
+    let id = scheduler.submit(quick()).unwrap();
+    gate.came(1);
+    scheduler.cancel(id).unwrap();
+    gate.open();
+    assert_eq!(wait(&scheduler, id), Ok(Wait::Cancelled));
+}

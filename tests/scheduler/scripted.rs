@@ -16,13 +16,16 @@ pub const LONG: Option<Duration> = Some(Duration::from_secs(20));
 
 pub struct Scripted {
     pub devices: u32,
+    /// Memory of each device that tasks may have.
     pub total: u64,
     /// Memory of each device that nobody has taken, as the device tells it.
     pub free: Vec<AtomicU64>,
     /// Bit i: device i can't be opened.
     pub broken: AtomicU64,
     pub opened: AtomicU32,
-    /// Where the backend waits when it is asked what is free, and when a context is to be made anew.
+    /// Where the backend waits when a queue is opened, when it is asked what is free, and when a context is to be
+    /// made anew.
+    pub slow_open: Option<Arc<Gate>>,
     pub slow_free: Option<Arc<Gate>>,
     pub slow_renew: Option<Arc<Gate>>,
 }
@@ -35,6 +38,7 @@ impl Scripted {
             free: (0..devices).map(|_| AtomicU64::new(1000)).collect(),
             broken: AtomicU64::new(0),
             opened: AtomicU32::new(0),
+            slow_open: None,
             slow_free: None,
             slow_renew: None,
         }
@@ -71,7 +75,8 @@ impl Backend for Scripted {
             pci_bus_id: None,
             compute_capability: None,
             cpu_threads: None,
-            total_bytes: self.total,
+            // A sixteenth is left for a card's context.
+            total_bytes: self.total * 16 / 15,
             free_bytes: self.free[ordinal as usize].load(Ordering::Relaxed),
             speed: None,
             health: Health::Good,
@@ -95,6 +100,9 @@ impl Backend for Scripted {
     fn open(&self, ordinal: u32, slot: u32, slots: u32) -> Result<Box<dyn Queue>> {
         assert!(slot < slots);
         self.opened.fetch_add(1, Ordering::Relaxed);
+        if let Some(door) = &self.slow_open {
+            door.pass();
+        }
         if self.broken.load(Ordering::Relaxed) >> ordinal & 1 == 1 {
             return Err(Error::Device {
                 device: format!("cuda:{ordinal}"),

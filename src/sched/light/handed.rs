@@ -12,7 +12,6 @@ use std::time::Duration;
 use super::{Code, Phase, Slot, Slots};
 use crate::error::{Error, Result};
 use crate::sched::common::{Book, Shared};
-use crate::sched::life::Life;
 use crate::sched::sync::lock;
 use crate::sched::task::{Exec, Job, TaskId, Wait};
 use crate::sched::verdict::Attempt;
@@ -60,7 +59,7 @@ impl Shared {
         };
         let planned = match adopted {
             Ok(planned) => planned,
-            // The plan has no room, or everything in it has been cancelled.
+            // The plan has no room.
             Err(job) => {
                 self.settle(book);
                 self.discard(job);
@@ -98,13 +97,9 @@ impl Shared {
 
     /// A planned task has ended. If a light one went on as it, this is its end, too.
     pub fn take_back(self: &Arc<Self>, book: &mut Book, planned: TaskId, outcome: Result<()>) {
-        let Some(id) = lock(&self.light.stand_ins).get(&planned).copied() else { return };
+        // A shadow whose own task ends is taken out of them before.
+        let Some(id) = lock(&self.light.stand_ins).remove(&planned) else { return };
         let (slot, generation) = self.light.slots.place(id);
-        if slot.life(generation) != Some(Life::Planned) {
-            // Only a shadow, cancelled with all others.
-            return;
-        }
-        lock(&self.light.stand_ins).remove(&planned);
         self.light.handing.fetch_sub(1, Ordering::SeqCst);
         let info = book.core.info(self.now(), planned);
         let _ = book.core.tasks.remove(planned);

@@ -115,3 +115,35 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_finds_out_that_it_was_given_up_after_its_task_was_told_to_stay() {
+        let on_top = OnTop::default();
+        let bottom = (TaskId(1), 1);
+        on_top.set_bottom(Some(bottom));
+        let place = Some(on_top.push(Frame { id: TaskId(2), phase: 0 }));
+        let (begun, told) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !begun.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+                assert!(!on_top.pop(place));
+                assert!(told.load(Ordering::SeqCst));
+            });
+            let taken = on_top.take(bottom, |_| {
+                begun.store(true, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(10));
+                told.store(true, Ordering::SeqCst);
+            });
+            assert_eq!(taken.len(), 1);
+        });
+    }
+}

@@ -89,8 +89,13 @@ fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId) {
     match how {
         Attempt::NoQueue(why) => {
             me.frames.borrow_mut().pop();
-            slot.put_back(generation, begun.code, end);
-            shared.light.queues.push(None, Item::Known(id));
+            match slot.put_back(generation, begun.code, end) {
+                None => shared.light.queues.push(None, Item::Known(id)),
+                Some(code) => {
+                    shared.discard(code);
+                    shared.end_light(Some(&me.hand), slot, id, begun.phase, Err(Error::Cancelled), end);
+                }
+            }
             retire(shared, me, &why);
         }
         Attempt::Ran(Err(error)) if error.is_of_device() && !slot.signal.is_cancelled() => {

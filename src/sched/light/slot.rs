@@ -142,13 +142,17 @@ impl Slot {
         Some(Begun { code, phase: body.phase, attempt: body.attempts, since: now })
     }
 
-    /// The attempt could not begin after all.
-    pub fn put_back(&self, generation: u64, code: Code, now: u64) {
-        let Some(mut body) = self.open(generation) else { return };
+    /// The attempt could not begin after all. The code comes back if the task is not to begin again: it was cancelled.
+    pub fn put_back(&self, generation: u64, code: Code, now: u64) -> Option<Code> {
+        let Some(mut body) = self.open(generation) else { return Some(code) };
+        if self.signal.is_cancelled() {
+            return Some(code);
+        }
         body.code = Some(code);
         body.attempts = body.attempts.saturating_sub(1);
         body.since = now;
         self.go(&mut body, Life::Queued, generation);
+        None
     }
 
     /// A task that others run piece by piece has begun.
