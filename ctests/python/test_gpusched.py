@@ -11,6 +11,7 @@ import threading
 import time
 import unittest
 import weakref
+from typing import Any
 
 import gpusched
 import numpy as np
@@ -128,6 +129,50 @@ class Orders(unittest.TestCase):
         self.assertEqual([self.scheduler.wait_next().wait() for _ in tasks], list(range(20)))
         with self.assertRaisesRegex(gpusched.GpuschedError, "hand out"):
             self.scheduler.wait_next()
+
+    def test_one_is_known_before_it_is_handed_out(self) -> None:
+        submitted = self.scheduler._submitted
+
+        def late(*arguments: Any) -> Any:
+            time.sleep(0.05)
+            return submitted(*arguments)
+
+        self.scheduler._submitted = late  # type: ignore[method-assign]
+        found = []
+
+        def take() -> None:
+            while not found:
+                with contextlib.suppress(gpusched.GpuschedError):
+                    found.append(self.scheduler.wait_next())
+
+        taker = threading.Thread(target=take, daemon=True)
+        taker.start()
+        task = self.scheduler.submit(lambda exec: 1, ordered=True)
+        taker.join(20)
+        self.assertEqual(found, [task])
+
+    def test_a_circle_of_waits_is_told(self) -> None:
+        program = """
+import gpusched, os, threading
+known, tasks, told = threading.Event(), {}, []
+def waits_for(name):
+    def call(exec):
+        known.wait()
+        try:
+            tasks[name].wait()
+        except gpusched.GpuschedError as error:
+            told.append(error.name)
+    return call
+scheduler = gpusched.Scheduler(devices="cpu", slots=2)
+tasks["a"] = scheduler.submit(waits_for("b"))
+tasks["b"] = scheduler.submit(waits_for("a"))
+known.set()
+scheduler.wait_all(timeout=20)
+print(told, flush=True)
+os._exit(0)
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        self.assertIn("['SCHED_E_DEADLOCK']", done.stdout, done.stderr)
 
     def test_a_deadline_and_a_commit(self) -> None:
         def until_asked(exec: gpusched.Exec) -> None:
@@ -286,6 +331,42 @@ class Callables(unittest.TestCase):
                     submit(work=value)
         self.assertEqual(_jobs.jobs, {})
 
+    def test_nothing_is_cut_to_what_c_can_hold(self) -> None:
+        nothing = lambda exec: None  # noqa: E731
+        values = {"priority": 2**31, "device_mask": 2**64, "retries": -1, "device_bytes": -1, "task_class": 2**32}
+        for name, value in values.items():
+            with self.assertRaisesRegex(ValueError, f"^{name} is {value}; accepted: "):
+                self.scheduler.submit(nothing, **{name: value})
+        for value in (1e300, float("inf"), -1, 0, float("nan")):
+            with self.assertRaisesRegex(ValueError, "^deadline is .*; accepted: a positive"):
+                self.scheduler.submit(nothing, deadline=value)
+        with self.assertRaisesRegex(TypeError, "^label is 5; accepted: text"):
+            self.scheduler.submit(nothing, label=5)
+        with self.assertRaisesRegex(ValueError, "NUL"):
+            self.scheduler.submit(nothing, label="a\0b")
+        with self.assertRaisesRegex(ValueError, "NUL"):
+            self.scheduler.write_trace("a\0b")
+        for begin, end in ((-1, 5), (0, 2**64)):
+            with self.assertRaisesRegex(ValueError, "accepted: 0 to 18446744073709551615"):
+                self.scheduler.range(begin, end, lambda exec, piece: None)
+        for name in ("slots", "cpu_threads", "trace_events"):
+            with self.assertRaisesRegex(ValueError, f"^{name} is -1; accepted: 0 to 4294967295"):
+                gpusched.Scheduler(**{name: -1})
+        with self.assertRaisesRegex(ValueError, "size is -1"):
+            self.scheduler.submit(lambda exec: exec.memory(-1)).wait()
+        self.assertEqual(self.scheduler.submit(nothing, priority=np.int64(3), label="näme").wait(timeout=np.inf), None)
+        kept = gpusched.Scheduler(devices="cpu")
+        kept.close()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            kept.submit(nothing)
+        self.assertEqual(_jobs.jobs, {})
+
+    def test_one_that_has_returned_is_no_more_asked(self) -> None:
+        left = []
+        self.scheduler.submit(left.append).wait()
+        with self.assertRaisesRegex(gpusched.GpuschedError, "unknown"):
+            left[0].cancelled
+
     def test_an_unknown_option_is_named(self) -> None:
         with self.assertRaisesRegex(TypeError, "prioritee"):
             self.scheduler.submit(lambda exec: None, prioritee=3)
@@ -328,12 +409,19 @@ class Shots(unittest.TestCase):
                 scheduler.submit_shot(model, small_shot(source=(4, 4, 99)))
         self.assertEqual(caught.exception.status, abi.SCHED_E_ARGUMENT)
         self.assertIn("99", caught.exception.message)
+        for change in ({"nt": 2**64 + 5}, {"source": (4, -1, 2)}, {"plane_every": (1, 2**32)}, {"receivers": [(0, 0, -1)]}):
+            with small_model() as model, self.assertRaisesRegex(ValueError, "; accepted: 0 to "):
+                model.shot_size(small_shot(**change))
 
     def test_models_are_checked(self) -> None:
         with self.assertRaisesRegex(ValueError, "dimensions"):
             gpusched.Model(np.ones((3, 3)), spacing=1.0)
         with self.assertRaises(gpusched.GpuschedError):
             gpusched.Model(np.full((8, 8, 8), np.nan), spacing=SPACING)
+        with gpusched.Model(np.full((8, 9, 10), 2000.0), spacing=[10.0, 5.0, 10.0]) as model:
+            self.assertLess(model.dt_max, 2e-3)
+        with self.assertRaises(ValueError):
+            gpusched.Model(np.full((8, 9, 10), 2000.0), spacing=[10.0, 5.0])
         with small_model() as model:
             self.assertGreater(model.dt_max, 0.0)
             self.assertEqual(model.dt_max, np.float32(model.dt_max), "not usable as dt_s")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Sequence, Tuple
 
 from . import _abi
 from ._arrays import np
+from ._fields import put
 from ._library import check, lib
 
 if TYPE_CHECKING:
@@ -33,6 +34,14 @@ def wavelet_number(name: str) -> int:
     return WAVELETS[name]
 
 
+def cell(position: Cell) -> _abi.sched_fd_cell_t:
+    answer = _abi.sched_fd_cell_t()
+    ix, iy, iz = map(int, position)
+    for name, index in (("ix", ix), ("iy", iy), ("iz", iz)):
+        put(answer, name, index)
+    return answer
+
+
 def pointer(array: Floats) -> Any:
     return array.ctypes.data_as(POINTER(c_float))
 
@@ -53,14 +62,14 @@ class Model:
     def __init__(
         self,
         vp: ArrayLike,
-        spacing: float | tuple[float, float, float],
+        spacing: float | Sequence[float],
         rho: ArrayLike | None = None,
     ) -> None:
         self._handle: int | None = None
         v = np.ascontiguousarray(vp, dtype=np.float32)
         if v.ndim != 3:
             raise ValueError(f"vp has {v.ndim} dimensions; accepted: 3, as [iy, ix, iz]")
-        dx, dy, dz = spacing if isinstance(spacing, tuple) else (spacing,) * 3
+        dx, dy, dz = map(float, np.broadcast_to(spacing, 3))
         desc = _abi.sched_fd_model_desc_t(size=sizeof(_abi.sched_fd_model_desc_t))
         desc.ny, desc.nx, desc.nz = v.shape
         desc.dx_m, desc.dy_m, desc.dz_m = dx, dy, dz
@@ -132,12 +141,12 @@ class Shot:
         """The shot for the C ABI, and what has to outlive the call."""
         kept: list[object] = []
         desc = _abi.sched_fd_shot_desc_t(size=sizeof(_abi.sched_fd_shot_desc_t))
-        desc.nt, desc.dt_s, desc.frequency_hz = self.nt, self.dt, self.frequency
-        desc.amplitude, desc.wavelet = self.amplitude, wavelet_number(self.wavelet)
-        desc.source = _abi.sched_fd_cell_t(*self.source)
-        desc.plane_iz, desc.record_every = self.plane_iz, self.record_every
-        desc.plane_every_x, desc.plane_every_y = self.plane_every
-        desc.snapshot_every = self.snapshot_every
+        desc.dt_s, desc.frequency_hz, desc.amplitude = self.dt, self.frequency, self.amplitude
+        desc.wavelet, desc.source = wavelet_number(self.wavelet), cell(self.source)
+        for name in ("nt", "plane_iz", "record_every", "snapshot_every"):
+            put(desc, name, getattr(self, name))
+        for name, every in zip(("plane_every_x", "plane_every_y"), self.plane_every):
+            put(desc, name, every)
         if self.mute_direct:
             desc.flags = _abi.SCHED_FD_MUTE_DIRECT
         if self.samples is not None:
@@ -145,9 +154,7 @@ class Shot:
             desc.wavelet_samples, desc.wavelet_len = pointer(samples), samples.size
             kept.append(samples)
         if self.receivers is not None:
-            cells = (_abi.sched_fd_cell_t * len(self.receivers))(
-                *(_abi.sched_fd_cell_t(*map(int, cell)) for cell in self.receivers)
-            )
+            cells = (_abi.sched_fd_cell_t * len(self.receivers))(*map(cell, self.receivers))
             desc.receivers, desc.receiver_count = cells, len(self.receivers)
             kept.append(cells)
         return desc, kept

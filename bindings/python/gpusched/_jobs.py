@@ -7,6 +7,7 @@ from ctypes import byref, c_uint64, c_void_p
 from typing import Any, Callable, Mapping
 
 from . import _abi
+from ._fields import put, text
 from ._library import Cancelled, check, lib
 
 OPTIONS = (
@@ -45,7 +46,7 @@ class Exec:
         """Whether the task was asked to stop; long callables look now and then, and raise Cancelled.
 
         One that returns all the same has ended well."""
-        return bool(lib.sched_exec_cancelled(self._raw))
+        return check(lib.sched_exec_cancelled(self._raw)) != 0
 
     def report(self, done: float) -> None:
         """Tells how much of the task is done, from 0 to 1."""
@@ -56,6 +57,8 @@ class Exec:
         card's own on a card, where work on them belongs on `stream`; of the host's on a processor. To be asked for
         on the callable's own thread, and best told before as `device_bytes`. MemoryError where the device has
         not got it; if it leaves the callable, the task is tried again, alone on the device and then elsewhere."""
+        if not 0 <= size < 2**64:
+            raise ValueError(f"size is {size}; accepted: a number of bytes below 2**64")
         address = c_void_p()
         status = lib.sched_exec_memory(self._raw, size, byref(address))
         if status == _abi.SCHED_E_MEMORY:
@@ -137,17 +140,19 @@ def describe(desc: Any, job: Job, options: Mapping[str, Any], allowed: tuple[str
             desc.flags |= FLAGS[name] if value else 0
             job.idempotent |= name == "idempotent" and bool(value)
         elif name == "deadline":
-            if not value > 0:
-                raise ValueError(f"deadline is {value}; accepted: a positive number of seconds")
-            desc.deadline_ns = int(value * 1e9)
+            if not 0 < value <= 9e9:
+                raise ValueError(f"deadline is {value}; accepted: a positive number of seconds, at most 9e9")
+            desc.deadline_ns = max(1, int(value * 1e9))
         elif name == "after":
             ids = [task.id for task in value]
             array = (c_uint64 * len(ids))(*ids)
             kept.append(array)
             if ids:
                 desc.after, desc.after_count = array, len(ids)
+        elif name == "label":
+            desc.label = text(name, value)
         else:
-            setattr(desc, name, value.encode() if isinstance(value, str) else value)
+            put(desc, name, value)
     number = next(_numbers)
     jobs[number] = job
     desc.user, desc.drop = number, drop_job

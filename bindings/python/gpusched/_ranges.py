@@ -11,6 +11,7 @@ from ctypes import sizeof
 from typing import Any, Callable, Generic, Iterator, Mapping, Sequence, TypeVar
 
 from . import _abi
+from ._fields import put
 from ._jobs import Exec, Job, describe, drop_job, find, told, OPTIONS
 
 Item = TypeVar("Item")
@@ -32,11 +33,11 @@ def _piece(raw: Any, begin: int, end: int, user: int) -> int:
 def range_desc(
     job: Job, begin: int, end: int, grain: int | None, options: Mapping[str, Any]
 ) -> tuple[_abi.sched_range_desc_t, list[object]]:
-    if begin < 0 or end < 0:
-        raise ValueError(f"the range is {begin} to {end}; accepted: numbers from 0 on")
     if grain is not None and grain < 1:
         raise ValueError(f"grain is {grain}; accepted: at least 1, or None")
-    desc = _abi.sched_range_desc_t(size=sizeof(_abi.sched_range_desc_t), begin=begin, end=end, grain=grain or 0)
+    desc = _abi.sched_range_desc_t(size=sizeof(_abi.sched_range_desc_t))
+    for name, value in (("begin", begin), ("end", end), ("grain", grain or 0)):
+        put(desc, name, value)
     kept = describe(desc, job, options, RANGE_OPTIONS)
     desc.run, desc.drop = _piece, drop_job
     return desc, kept

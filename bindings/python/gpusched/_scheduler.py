@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import math
 import os
 import re
+import threading
 import time
 import weakref
 from ctypes import byref, c_size_t, c_uint64, c_void_p, create_string_buffer, sizeof
@@ -12,6 +15,7 @@ from typing import Any, Callable, Generic, Iterable, Iterator, Mapping, Sequence
 
 from . import _abi
 from ._arrays import np
+from ._fields import put, text
 from ._fd import Gather, Model, Shot
 from ._fd import pointer as floats
 from ._jobs import OPTIONS, Exec, Job, describe, run_job
@@ -33,8 +37,9 @@ STATES = {
     _abi.SCHED_STATE_CANCELLED: "cancelled",
 }
 
-# A wait is cut in slices of this length, so that Ctrl-C is heard.
+# A wait of the main thread is cut in slices of this length, so that Ctrl-C is heard.
 SLICE_NS = 100_000_000
+LONGEST_NS = 2**63 - 1
 
 
 class Task(Generic[Result]):
@@ -66,6 +71,7 @@ class Task(Generic[Result]):
     def release(self) -> None:
         """Forgets the task now: its id is unknown from here on."""
         check(lib.sched_release(self._scheduler._raw, self.id))
+        self._scheduler._ordered.pop(self.id, None)
 
     @property
     def info(self) -> _abi.sched_task_info_t:
@@ -111,12 +117,13 @@ class Scheduler:
     ) -> None:
         self._handle: int | None = None
         self._pid = os.getpid()
-        config = _abi.sched_config_t(size=sizeof(_abi.sched_config_t), slots=slots, cpu_threads=cpu_threads)
-        config.trace_events = trace_events
+        config = _abi.sched_config_t(size=sizeof(_abi.sched_config_t))
+        for name, value in (("slots", slots), ("cpu_threads", cpu_threads), ("trace_events", trace_events)):
+            put(config, name, value)
         if devices is not None:
-            config.devices = devices.encode()
+            config.devices = text("devices", devices)
         if rates_path is not None:
-            config.rates_path = os.fsencode(rates_path)
+            config.rates_path = text("rates_path", os.fsencode(rates_path))
         made = c_void_p()
         check(lib.sched_create(byref(config), byref(made)))
         self._own(made.value, shared=False)
@@ -138,6 +145,8 @@ class Scheduler:
         self._listener: int | None = None
         # Until they are handed out.
         self._ordered: dict[int, Task[Any]] = {}
+        # Held from a submission until that knows the task: its end may be told sooner than its number.
+        self._entering = threading.Lock()
         _open.add(self)
 
     @property
@@ -160,18 +169,23 @@ class Scheduler:
 
     def submit_many(self, calls: Iterable[Callable[[Exec], T]], **options: Any) -> list[Task[T]]:
         """`submit` for each of `calls`, all with the same options: all of them or, on any error, none."""
+        raw = self._raw
         work = [Job(call) for call in calls]
         described = [_describe(job, options) for job in work]
         descs = (_abi.sched_task_desc_t * len(work))(*(desc for desc, _ in described))
         for desc in descs:
             desc.run = run_job
         numbers = (c_uint64 * len(work))()
-        try:
-            check(lib.sched_submit_many(self._raw, descs, len(work), numbers))
-        except GpuschedError as error:
-            # The caller wrote the option once, for all of them.
-            raise GpuschedError(error.status, re.sub(r"^descs\[\d+\]: ", "", error.message)) from None
-        return [self._submitted(number, job, options) for number, job in zip(numbers, work)]
+        with self._entry(options):
+            try:
+                check(lib.sched_submit_many(raw, descs, len(work), numbers))
+            except GpuschedError as error:
+                # The caller wrote the option once, for all of them.
+                raise GpuschedError(error.status, re.sub(r"^descs\[\d+\]: ", "", error.message)) from None
+            return [self._submitted(number, job, options) for number, job in zip(numbers, work)]
+
+    def _entry(self, options: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
+        return self._entering if options.get("ordered") else contextlib.nullcontext()
 
     def _submitted(self, number: int, job: Job, options: Mapping[str, Any]) -> Task[Any]:
         task: Task[Any] = Task(self, number, job)
@@ -184,7 +198,10 @@ class Scheduler:
         not. Raises TimeoutError; GpuschedError if none is left."""
         number = c_uint64()
         check(self._wait(lambda ns: lib.sched_wait_next(self._raw, ns, byref(number)), timeout))
-        return self._ordered.pop(number.value)
+        with self._entering:
+            task = self._ordered.pop(number.value, None)
+        # Released by another thread meanwhile: passed over.
+        return task if task is not None else self.wait_next(timeout)
 
     def range(
         self,
@@ -201,11 +218,12 @@ class Scheduler:
         out of `wait`; a MemoryError has the piece halved first. Options: label, device_bytes (of one number),
         device_mask, backend_mask, priority, deadline (of the whole range), after, ordered.
         """
-        job = Job(function)
+        raw, job = self._raw, Job(function)
         desc, _kept = range_desc(job, begin, end, grain, options)
         number = c_uint64()
-        check(lib.sched_submit_range(self._raw, byref(desc), byref(number)))
-        return self._submitted(number.value, job, options)
+        with self._entry(options):
+            check(lib.sched_submit_range(raw, byref(desc), byref(number)))
+            return self._submitted(number.value, job, options)
 
     def map(
         self, function: Callable[[Item], T], items: Iterable[Item], grain: int | None = None, **options: Any
@@ -240,7 +258,7 @@ class Scheduler:
 
     def submit_shot(self, model: Model, shot: Shot, **options: Any) -> Task[Gather]:
         """Has a shot computed; `wait` returns its Gather. Options as for `submit`."""
-        size = model.shot_size(shot)
+        raw, size = self._raw, model.shot_size(shot)
         record = np.zeros((size.traces, size.samples), dtype=np.float32)
         snapshots = np.zeros((size.snapshots, *model.shape), dtype=np.float32) if size.snapshots else None
         desc, _kept = shot._describe()
@@ -251,8 +269,9 @@ class Scheduler:
         job.value = Gather(record, snapshots)
         task, _also_kept = _describe(job, options)
         number = c_uint64()
-        check(lib.sched_fd_submit(self._raw, model._handle, byref(desc), byref(task), byref(number)))
-        return self._submitted(number.value, job, options)
+        with self._entry(options):
+            check(lib.sched_fd_submit(raw, model._handle, byref(desc), byref(task), byref(number)))
+            return self._submitted(number.value, job, options)
 
     def wait_all(self, timeout: float | None = None) -> None:
         """Until all tasks so far have ended, well or not. Raises TimeoutError."""
@@ -295,7 +314,7 @@ class Scheduler:
 
     def write_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes what ran where and when as a Chrome trace; needs `trace_events`."""
-        check(lib.sched_trace_write(self._raw, os.fsencode(path)))
+        check(lib.sched_trace_write(self._raw, text("path", os.fsencode(path))))
 
     def close(self) -> None:
         """Cancels what has not run, asks what runs to stop, and waits for it."""
@@ -320,10 +339,13 @@ class Scheduler:
 
     @staticmethod
     def _wait(wait: Callable[[int], int], timeout: float | None) -> int:
-        end = None if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
+        # Only the main thread hears Ctrl-C. A task waits in one piece, so that a circle of waits is noticed.
+        slice_ns = SLICE_NS if threading.get_ident() == threading.main_thread().ident else None
+        end = None if timeout is None or timeout == math.inf else time.monotonic_ns() + int(timeout * 1e9)
         while True:
-            left = SLICE_NS if end is None else max(0, min(SLICE_NS, end - time.monotonic_ns()))
-            status = wait(left)
+            left = None if end is None else max(0, min(LONGEST_NS, end - time.monotonic_ns()))
+            known = [ns for ns in (left, slice_ns) if ns is not None]
+            status = wait(min(known, default=_abi.SCHED_FOREVER))
             if status != _abi.SCHED_PENDING:
                 return status
             if end is not None and time.monotonic_ns() >= end:

@@ -1,0 +1,28 @@
+"""Fields of the C ABI's structs, set so that nothing is cut silently: ctypes drops the bits that a field has no
+room for, takes a number for the address of a text, and a text ends where C sees its first NUL."""
+
+from __future__ import annotations
+
+from ctypes import Structure, sizeof
+from typing import Any
+
+
+def put(struct: Structure, name: str, value: Any) -> None:
+    """Sets a field. An integer that it can't hold is a ValueError."""
+    setattr(struct, name, value)
+    kept = getattr(struct, name)
+    if isinstance(kept, int) and kept != value:
+        kind: Any = next(kind for field, kind, *_ in struct._fields_ if field == name)
+        values = 1 << 8 * sizeof(kind)
+        least = -values // 2 if kind(-1).value < 0 else 0
+        raise ValueError(f"{name} is {value}; accepted: {least} to {least + values - 1}")
+
+
+def text(name: str, value: str | bytes) -> bytes:
+    """A text for C."""
+    if not isinstance(value, (str, bytes)):
+        raise TypeError(f"{name} is {value!r}; accepted: text")
+    encoded = value.encode() if isinstance(value, str) else value
+    if b"\0" in encoded:
+        raise ValueError(f"{name} is {value!r}; accepted: text without NUL")
+    return encoded
