@@ -20,7 +20,7 @@ pub enum Error {
     TooNew { what: &'static str, size: usize, known: usize },
 
     /// An id or handle that no longer names, or never named, anything here.
-    #[error("{what} {id:#018x} is unknown here: it was released, or belongs to another scheduler")]
+    #[error("{what} {id:#018x} is unknown here: {}", stale(what))]
     Stale { what: &'static str, id: u64 },
 
     /// What is asked for fits no device that the task may use.
@@ -112,6 +112,14 @@ pub enum Error {
     /// Not the caller's fault. Please report it.
     #[error("internal error, please report it: {0}")]
     Internal(String),
+}
+
+fn stale(what: &str) -> &'static str {
+    match what {
+        "task" => "it was released, or belongs to another scheduler",
+        "exec" => "the code that was given it has returned, or it is a copy",
+        _ => "it was destroyed, or never was one",
+    }
 }
 
 fn no_memory(what: &str, needed: u64, place: &str, there: u64) -> String {

@@ -425,6 +425,10 @@ class Shots(unittest.TestCase):
         with small_model() as model:
             self.assertGreater(model.dt_max, 0.0)
             self.assertEqual(model.dt_max, np.float32(model.dt_max), "not usable as dt_s")
+            with self.assertRaisesRegex(ValueError, "samples has 2 dimensions"):
+                model.shot_size(small_shot(samples=np.ones((3, 3))))
+        with self.assertRaisesRegex(ValueError, "closed"):
+            model.shot_size(small_shot())
 
 
 class Library(unittest.TestCase):

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::handle::Handles;
-use super::input::{Growing, Place, copy, list, list_mut, read};
+use super::input::{Growing, Place, bits, copy, list, list_mut, read};
 use super::status::{done, sched_status_t};
 use crate::error::{Error, Result};
 use crate::fd::grid::Grid;
@@ -123,6 +123,7 @@ pub unsafe extern "C" fn sched_fd_model_create(
     done(|| {
         // SAFETY: pointers as the header asks for them; `input` looks at each.
         let (desc, out) = unsafe { (read(desc)?, Place::new("out", out)?) };
+        bits("reserved", desc.reserved, 0)?;
         let n = [count("nx", desc.nx)?, count("ny", desc.ny)?, count("nz", desc.nz)?];
         let grid = Grid::new(n, [desc.dx_m, desc.dy_m, desc.dz_m])?;
         // SAFETY: the header asks for nx*ny*nz values behind each pointer.

@@ -220,7 +220,8 @@ pub(super) fn bits(what: &str, value: u32, known: u32) -> Result<()> {
     if value & !known == 0 {
         return Ok(());
     }
-    Err(Error::argument(what, format!("{value:#x}"), format!("bits of {known:#x}")))
+    let accepted = if known == 0 { "0".into() } else { format!("bits of {known:#x}") };
+    Err(Error::argument(what, format!("{value:#x}"), accepted))
 }
 
 /// A copy of the caller's list; an error, not an abort, where the memory does not suffice.

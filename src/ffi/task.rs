@@ -161,7 +161,7 @@ pub(super) unsafe fn describe(task: &mut Task, desc: &sched_task_desc_t) -> Resu
     }
     bits("backend_mask", desc.backend_mask, SCHED_BACKEND_CPU | SCHED_BACKEND_CUDA)?;
     if !(desc.work.is_finite() && desc.work >= 0.0) {
-        return Err(Error::argument("work", desc.work, "0 for unknown, or a positive, finite number"));
+        return Err(Error::argument("work", desc.work, "0 for unknown, or 1e-100 to 1e100"));
     }
     // SAFETY: as promised by the caller.
     if let Some(label) = unsafe { text(desc.label) } {

@@ -19,6 +19,8 @@ const FADE: f64 = 0.95;
 const SURPRISE: f64 = 4.0;
 /// A first sample that was so many times slower than the second was a warm-up.
 const WARM_UP: f64 = 1.5;
+/// Remembered rates over priors differ by less from device to device.
+const ODD: f64 = 30.0;
 /// Durations remembered of each class, relative to what was expected of them.
 const REMEMBERED: usize = 32;
 
@@ -73,6 +75,21 @@ impl Rates {
         {
             seen.prior = Some(rate);
         }
+    }
+
+    /// Forgets what was remembered of a class if the devices' speeds would stand to each other quite differently
+    /// from their priors: then they are of different units, or wrong. `true` if it did.
+    pub fn forget_odd(&mut self, class: u32) -> bool {
+        let priors = self.priors.clone();
+        let devices = &mut self.class(class).devices;
+        let worths = priors.iter().zip(&*devices).filter_map(|(prior, seen)| Some(seen.prior? / (*prior)?));
+        let (least, most) =
+            worths.fold((f64::INFINITY, 0.0f64), |(least, most), worth| (least.min(worth), most.max(worth)));
+        let odd = most > ODD * least;
+        if odd {
+            devices.iter_mut().for_each(|seen| seen.prior = None);
+        }
+        odd
     }
 
     /// A task has taken so long on a device.
@@ -150,14 +167,21 @@ impl Rates {
         1.0 + scatter / weight.max(0.5).sqrt()
     }
 
-    /// Seconds times prior per unit of work, over all devices that have both a prior and samples.
+    /// Seconds times prior per unit of work, over all devices that have both a prior and samples; where none has,
+    /// the mean over those that have both a prior and a remembered rate.
     fn worth(&self, class: &Class) -> f64 {
         let mut both =
             self.priors.iter().zip(&class.devices).filter_map(|(prior, seen)| Some(((*prior)?, seen)));
         let (seconds, work) = both.by_ref().fold((0.0, 0.0), |(seconds, work), (prior, seen)| {
             (seconds + seen.seconds * prior, work + seen.work)
         });
-        if work > 0.0 { seconds / work } else { 1.0 }
+        if work > 0.0 {
+            return seconds / work;
+        }
+        let remembered =
+            self.priors.iter().zip(&class.devices).filter_map(|(prior, seen)| Some((*prior)? / seen.prior?));
+        let (sum, count) = remembered.fold((0.0, 0.0), |(sum, count), worth| (sum + worth, count + 1.0));
+        if count > 0.0 { sum / count } else { 1.0 }
     }
 
     /// Whether an absolute duration can be told: a prior alone is only relative.
@@ -230,6 +254,36 @@ mod tests {
         assert_eq!(rates.seconds(0, 2, Some(6.0)), None);
         rates.learn(0, 0, Some(6.0), 3.0);
         assert!(close(rates.seconds(0, 1, Some(6.0)).unwrap(), 6.0), "half as fast as the other");
+    }
+
+    #[test]
+    fn a_device_that_is_new_beside_a_remembered_one_is_compared_by_the_priors() {
+        let mut rates = Rates::new(vec![Some(4e11), Some(2e11), None]);
+        rates.announce(0, Some(1e8));
+        rates.remember(0, 0, 1e8);
+        assert!(close(rates.seconds(0, 0, Some(1e8)).unwrap(), 1.0));
+        assert!(close(rates.seconds(0, 1, Some(1e8)).unwrap(), 2.0));
+        assert_eq!(rates.seconds(0, 2, Some(1e8)), None);
+    }
+
+    #[test]
+    fn remembered_rates_that_do_not_fit_each_other_are_forgotten() {
+        let of = |remembered: [f64; 2]| {
+            let mut rates = Rates::new(vec![Some(4e11), Some(2e11), None]);
+            rates.announce(0, Some(1.0));
+            (0..2).for_each(|device| rates.remember(0, device, remembered[device]));
+            rates.remember(0, 2, 1e9);
+            let forgotten = rates.forget_odd(0);
+            let ratio = rates.seconds(0, 1, Some(1.0)).unwrap() / rates.seconds(0, 0, Some(1.0)).unwrap();
+            (forgotten, ratio, rates.seconds(0, 2, Some(1.0)))
+        };
+        assert_eq!(of([8.0, 1.0]), (false, 8.0, Some(1e-9)));
+        assert_eq!(of([8e3, 1.0]), (true, 2.0, None), "one in another unit");
+        assert_eq!(of([1e-30, 1e30]), (true, 2.0, None));
+        let mut alone = Rates::new(vec![None, Some(2e11)]);
+        alone.remember(0, 0, 1e-9);
+        alone.remember(0, 1, 1.0);
+        assert!(!alone.forget_odd(0), "nothing to compare with");
     }
 
     #[test]

@@ -130,6 +130,9 @@ impl Seeing {
                     core.rates.remember(class, index, rate);
                 }
             }
+            if core.rates.forget_odd(class) {
+                log::info!("remembered rates of class {class} do not fit each other, and are not used");
+            }
         }
         Seeing { teller: Arc::default(), trace: core.seen.trace.clone(), cache: cache.map(Mutex::new) }
     }

@@ -97,7 +97,11 @@ impl Core {
         if let Some(work) = task.work
             && !WORK.contains(&work)
         {
-            return Err(Error::argument("the task's work", work, "a number from 1e-100 to 1e100, or none"));
+            return Err(Error::argument(
+                "the task's work",
+                format_args!("{work:e}"),
+                "a number from 1e-100 to 1e100, or none",
+            ));
         }
         // Light ones are known elsewhere.
         for before in task.after.iter().filter(|before| before.0 & LIGHT == 0) {

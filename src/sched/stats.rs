@@ -34,6 +34,8 @@ pub struct Stats {
 pub struct DeviceStats {
     /// As found at the start, with the health of now.
     pub device: DeviceInfo,
+    /// Why nothing runs on it any more.
+    pub retired: Option<String>,
     pub slots: u32,
     pub done: u64,
     pub failed: u64,
@@ -69,6 +71,7 @@ impl Core {
             (self.arrivals - guests.submitted, queued - guests.queued, running - guests.running);
         let devices = self.devices.iter().map(|device| DeviceStats {
             device: device.info.clone(),
+            retired: device.retired.clone(),
             slots: device.slots,
             done: device.done,
             failed: device.failed,

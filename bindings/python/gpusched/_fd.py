@@ -85,17 +85,23 @@ class Model:
         self.shape: tuple[int, int, int] = (desc.ny, desc.nx, desc.nz)
 
     @property
+    def _raw(self) -> int:
+        if self._handle is None:
+            raise ValueError("this model is closed")
+        return self._handle
+
+    @property
     def dt_max(self) -> float:
         """The largest stable time step, in seconds."""
         answer = c_double()
-        check(lib.sched_fd_dt_max(self._handle, byref(answer)))
+        check(lib.sched_fd_dt_max(self._raw, byref(answer)))
         return answer.value
 
     def shot_size(self, shot: Shot) -> _abi.sched_fd_shot_size_t:
         """How large the record and the snapshots of a shot are, and what it takes of a device."""
         answer = _abi.sched_fd_shot_size_t(size=sizeof(_abi.sched_fd_shot_size_t))
         desc, _kept = shot._describe()
-        check(lib.sched_fd_shot_size(self._handle, byref(desc), byref(answer)))
+        check(lib.sched_fd_shot_size(self._raw, byref(desc), byref(answer)))
         return answer
 
     def close(self) -> None:
@@ -151,6 +157,8 @@ class Shot:
             desc.flags = _abi.SCHED_FD_MUTE_DIRECT
         if self.samples is not None:
             samples = np.ascontiguousarray(self.samples, dtype=np.float32)
+            if samples.ndim != 1:
+                raise ValueError(f"samples has {samples.ndim} dimensions; accepted: 1")
             desc.wavelet_samples, desc.wavelet_len = pointer(samples), samples.size
             kept.append(samples)
         if self.receivers is not None:

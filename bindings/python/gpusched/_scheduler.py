@@ -270,7 +270,7 @@ class Scheduler:
         task, _also_kept = _describe(job, options)
         number = c_uint64()
         with self._entry(options):
-            check(lib.sched_fd_submit(raw, model._handle, byref(desc), byref(task), byref(number)))
+            check(lib.sched_fd_submit(raw, model._raw, byref(desc), byref(task), byref(number)))
             return self._submitted(number.value, job, options)
 
     def wait_all(self, timeout: float | None = None) -> None:

@@ -24,8 +24,9 @@ pub fn lines(stats: &Stats) -> Vec<String> {
                 1 => ", 1 attempt failed".into(),
                 many => format!(", {many} attempts failed"),
             };
+            let retired = one.retired.as_ref().map_or(String::new(), |why| format!(", retired: {why}"));
             format!(
-                "{}, {}: busy {:.0} % of the time, {}{failed}",
+                "{}, {}: busy {:.0} % of the time, {}{failed}{retired}",
                 one.device.label(),
                 one.device.name,
                 100.0 * busy_share(stats, one),
@@ -55,6 +56,7 @@ pub fn object(stats: &Stats) -> Value {
             "busy_share": busy_share(stats, one),
             "done": one.done,
             "attempts_failed": one.failed,
+            "retired": one.retired,
         })
     };
     json!({
@@ -68,4 +70,22 @@ pub fn object(stats: &Stats) -> Value {
 
 fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use gpusched::sched::Builder;
+
+    use super::*;
+
+    #[test]
+    fn a_device_that_was_retired_is_told_with_its_reason() {
+        let cpu = Builder { devices: Some("cpu".into()), ..Builder::default() };
+        let mut stats = cpu.build().unwrap().stats().unwrap();
+        assert!(!lines(&stats)[0].contains("retired"));
+        assert_eq!(object(&stats)["devices"][0]["retired"], Value::Null);
+        stats.devices[0].retired = Some("it fell off the bus".into());
+        assert!(lines(&stats)[0].ends_with("0 shots, retired: it fell off the bus"), "{:?}", lines(&stats));
+        assert_eq!(object(&stats)["devices"][0]["retired"], "it fell off the bus");
+    }
 }

@@ -14,7 +14,7 @@ fn what_has_committed_and_does_not_return_is_given_up_in_the_end() {
         assert_eq!(hand.0.alarm(S(60)), Some(S(120)), "it has as long again");
         hand.pass(120);
         assert!(matches!(hand.error(id), Some(Error::Deadline { .. })), "{:?}", hand.state(id));
-        assert!(hand.0.devices[0].retired.is_some());
+        assert!(hand.0.stats().devices[0].retired.is_some());
         assert!(hand.0.alarm(S(120)).is_none_or(|alarm| alarm > S(120)), "nothing is left to watch");
         assert_eq!((hand.0.given_up.len(), hand.take(121, 1).is_none()), (1, true));
         // It returns after all.
