@@ -262,7 +262,8 @@ pub fn a_load_that_says_nothing_of_the_kernels() {
 pub fn a_hang() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let (task, places) = followed();
-    let (deadline, idempotent) = (Some(Duration::from_millis(200)), true);
+    // Long enough for its code to begin on a busy machine.
+    let (deadline, idempotent) = (Some(Duration::from_secs(3)), true);
     run(&scheduler, Task { deadline, idempotent, ..task }).unwrap();
     assert_eq!(*places.lock().unwrap(), [0, 1]);
     let begin = std::time::Instant::now();

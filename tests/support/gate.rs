@@ -8,7 +8,7 @@ use super::norms::{l2, l2_between, peak, peak_between, relative_l2};
 use super::shooting::Shots;
 
 /// A record as a whole. Double-precision fields are up to 2.8e-6 away from the old kernel's.
-const RECORD: f64 = 5e-6;
+pub const RECORD: f64 = 5e-6;
 /// Where a Gaussian's slow pulse leaves strong fields near the source that all but cancel: the old
 /// kernel itself moves by nearly as much when its compiler fuses products and sums.
 const SLOW_RECORD: f64 = 1e-5;
@@ -26,16 +26,6 @@ pub fn shots(case: &Case) -> Vec<Shot> {
         shot
     };
     case.shots().into_iter().map(muted).collect()
-}
-
-/// How far the samples of a shot that ran for some of its steps are off the first of the record. Panics if too far.
-pub fn begin(name: &str, case: &Case, shot: usize, run: &Shots) -> f64 {
-    let truth = &case.records()[shot];
-    let traces = run.record.len() / run.samples;
-    let first = truth.chunks(truth.len() / traces).flat_map(|trace| &trace[..run.samples]);
-    let off = relative_l2(&run.record, &first.copied().collect::<Vec<_>>());
-    assert!(off <= RECORD, "{name}, shot {shot}: the first {} samples are off by {off:e}", run.samples);
-    off
 }
 
 /// How far a case's shots are off: the worst record, strong trace and snapshot. Panics if one is too far.
