@@ -1,8 +1,9 @@
 //! What shall go wrong, and at which call.
 //!
 //! `FAKECUDA_FAULTS` is a list `card:operation:when:what`, separated by `;`. The card is its
-//! place in `FAKECUDA`. Operations: `ctx alloc free host copy module function stream event
-//! launch sync info nvml mig` (of NVML: any question on the card; for a part of it). When: the call counted from 1, `3+` from the third on, `*` always.
+//! place in `FAKECUDA`. Operations: `ctx release reset alloc free host copy module function stream
+//! event launch sync info nvml mig` (of NVML: any question on the card; for a part of it). When: the call
+//! counted from 1, `3+` from the third on, `*` always.
 //! What: a status code, known to CUDA or not; `hang` (a launch that never ends); `lost` (the
 //! card falls off the bus); `take=BYTES` (another process takes memory, the call goes on);
 //! `xid=N` (an event for NVML, the call goes on).
@@ -13,6 +14,8 @@ use std::sync::Mutex;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     Context,
+    Release,
+    Reset,
     Alloc,
     Free,
     Host,
@@ -69,6 +72,8 @@ impl Faults {
             let [card, operation, when, what] = fields[..] else { return Err(wrong()) };
             let operation = match operation {
                 "ctx" => Operation::Context,
+                "release" => Operation::Release,
+                "reset" => Operation::Reset,
                 "alloc" => Operation::Alloc,
                 "free" => Operation::Free,
                 "host" => Operation::Host,

@@ -10,6 +10,7 @@ mod memory;
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use fakecuda::driver::{Answer, Context, Current, Driver, Event, Object, Record, Stream, code, lock};
 use fakecuda::faults::Operation;
@@ -187,7 +188,16 @@ cuda! {
         let current = Driver::get().context(Current::get())?;
         out(context, Driver::get().stream(stream, &current)?.context.handle)
     }
-    fn cuStreamIsCapturing(stream: Handle, state: *mut c_uint) { let _ = stream; out(state, 0) }
+    fn cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) {
+        let _ = mode;
+        let context = enter(Operation::Stream)?;
+        Driver::get().stream(stream, &context)?.captured.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+    fn cuStreamIsCapturing(stream: Handle, state: *mut c_uint) {
+        let context = enter(Operation::Stream)?;
+        out(state, Driver::get().stream(stream, &context)?.captured.load(Ordering::Relaxed).into())
+    }
     fn cuStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) {
         let _ = flags;
         let context = enter(Operation::Event)?;

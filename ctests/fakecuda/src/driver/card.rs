@@ -68,6 +68,11 @@ impl Card {
         Card { index, spec, state: Mutex::new(state), making: Mutex::default(), lost }
     }
 
+    /// Of its primary context, and of the next, when that has gone: a real one may have the same address.
+    pub fn handle(&self) -> usize {
+        0x7fb0_0000_0000 + 64 * self.index
+    }
+
     pub fn lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }

@@ -126,7 +126,7 @@ impl Driver {
             card.take(&mut state, card.spec.context_bytes)?;
             state.contexts_made += 1;
             let context = Arc::new_cyclic(|me| Context {
-                handle: self.handle(),
+                handle: card.handle(),
                 card: card.index,
                 me: me.clone(),
                 poison: AtomicI32::new(0),
@@ -142,6 +142,7 @@ impl Driver {
     }
 
     pub fn release(&self, card: &Card) -> Answer {
+        self.suffer(card, Operation::Release)?;
         let _alone = lock(&card.making);
         let mut state = lock(&card.state);
         if state.retained == 0 {
@@ -153,8 +154,9 @@ impl Driver {
         if last { self.destroy(card) } else { Ok(()) }
     }
 
-    /// Destroys the primary context and all in it. Who still holds it may retain it again.
+    /// Destroys the primary context and all in it. Who has retained it still has to release it.
     pub fn reset(&self, card: &Card) -> Answer {
+        self.suffer(card, Operation::Reset)?;
         let _alone = lock(&card.making);
         self.destroy(card)
     }
@@ -173,7 +175,6 @@ impl Driver {
         let mut state = lock(&card.state);
         state.pieces.clear();
         state.used = 0;
-        state.retained = 0;
         drop(state);
         if card.lost() { Err(code::UNKNOWN) } else { Ok(()) }
     }

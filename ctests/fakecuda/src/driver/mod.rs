@@ -47,6 +47,7 @@ pub mod code {
     pub const MISALIGNED: i32 = 716;
     pub const LAUNCH_FAILED: i32 = 719;
     pub const NOT_SUPPORTED: i32 = 801;
+    pub const STREAM_CAPTURE_UNSUPPORTED: i32 = 900;
     pub const UNKNOWN: i32 = 999;
 }
 

@@ -1,6 +1,7 @@
 //! Streams are threads with a queue; events remember generations.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ pub struct Stream {
     pub context: Arc<Context>,
     pub blocking: bool,
     pub flags: u32,
+    /// It is being recorded, for ever: nobody can wait for it. (What is put on it runs all the same.)
+    pub captured: AtomicBool,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
@@ -38,6 +41,7 @@ impl Stream {
             context,
             blocking: flags & 1 == 0,
             flags,
+            captured: AtomicBool::new(false),
             queue: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -103,6 +107,9 @@ impl Stream {
 
     /// Waits for all that was given before the call.
     pub fn synchronize(&self) -> Answer {
+        if self.captured.load(Ordering::Relaxed) {
+            return Err(code::STREAM_CAPTURE_UNSUPPORTED);
+        }
         let (given, _) = self.given();
         self.wait_for(given);
         self.context.check()
