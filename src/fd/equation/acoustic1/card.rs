@@ -12,9 +12,8 @@ use super::coefficients::Coefficients;
 use super::fields::part_lens;
 use super::kernel::{self, Addresses, Launch, PTX, Tables};
 use super::layout::Layout;
-use super::record::{Record, no_memory, reserved};
+use super::record::host_zeros;
 use super::run::{Clock, PROBE, unstable};
-use crate::backend::cpu::has_room;
 use crate::backend::cuda::{Block, Download, Event, Function, Params, Ptx, Stream, granted};
 use crate::error::{Error, Result};
 use crate::fd::grid::Grid;
@@ -136,12 +135,7 @@ fn legs(shot: &Shot) -> impl Iterator<Item = Range<usize>> {
 /// An empty record.
 fn gather(layout: &Layout, shot: &Shot) -> Result<Gather> {
     let (traces, samples) = (shot.receivers.count(layout.inner), shot.samples());
-    let (values, bytes) = (traces.saturating_mul(samples), Record::gather_bytes(layout, shot));
-    if !has_room(bytes) {
-        return Err(no_memory("the record of a shot", bytes));
-    }
-    let mut data = reserved(values, "the record of a shot")?;
-    data.resize(values, 0.0);
+    let data = host_zeros(traces.saturating_mul(samples), "the record of a shot")?;
     Ok(Gather { traces, samples, data })
 }
 

@@ -1,7 +1,7 @@
 //! What a model and a time step become: everything that a step multiplies with.
 
 use super::layout::{Layout, Tile};
-use super::record::reserved;
+use super::record::host_zeros;
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
 use crate::fd::model::{Model, WATER};
@@ -120,8 +120,7 @@ impl Columns {
 
     /// Their rows as they lie in another layout of the same grid.
     pub fn copied(&self, from: &Layout, to: &Layout) -> Result<Vec<f32>> {
-        let mut values = reserved(self.len_in(to), "coefficients on their way to a card")?;
-        values.resize(self.len_in(to), 0.0);
+        let mut values = host_zeros(self.len_in(to), "coefficients on their way to a card")?;
         for row in 0..self.rows(from) {
             let len = from.padded[2];
             values[to.row(row)..][..len].copy_from_slice(&self.values[from.row(row)..][..len]);
