@@ -139,12 +139,14 @@ pub enum DeviceFault {
 }
 
 impl Error {
-    /// Whether it says something of the device, and not only of the task.
+    /// Whether it says something of where the task ran, and not only of the task.
     pub fn is_of_device(&self) -> bool {
-        matches!(
-            self,
-            Error::Device { .. } | Error::Busy { .. } | Error::NoMemory { .. } | Error::Resources { .. }
-        )
+        self.is_shortage() || matches!(self, Error::Device { .. } | Error::Busy { .. })
+    }
+
+    /// Whether there was too little of something that others give back.
+    pub fn is_shortage(&self) -> bool {
+        matches!(self, Error::NoMemory { .. } | Error::NoHostMemory { .. } | Error::Resources { .. })
     }
 
     pub fn argument(
@@ -170,6 +172,9 @@ impl Error {
             Error::Busy { device, what } => Error::Busy { device, what: format!("{place}: {what}") },
             Error::NoMemory { what, needed, place: device, there } => {
                 Error::NoMemory { what: format!("{place}: {what}"), needed, place: device, there }
+            }
+            Error::NoHostMemory { what, bytes } => {
+                Error::NoHostMemory { what: format!("{place}: {what}"), bytes }
             }
             other => Error::Elements { begin, end, why: Box::new(other) },
         }

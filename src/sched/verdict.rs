@@ -5,7 +5,7 @@
 //! | well | done, unless another copy was first | |
 //! | as cancelled, by its own wish or another's | cancelled | |
 //! | with an error or a panic of its own | tried again if retries are left, elsewhere if possible; else failed | |
-//! | out of memory or launch resources, in company | tried again alone | fewer at a time for a minute |
+//! | out of memory, the device's or the host's, or of launch resources, in company | tried again alone | fewer at a time for a minute |
 //! | the same, alone | tried elsewhere, then again after pauses, then failed | |
 //! | it is somebody else's for now | tried elsewhere, then again after pauses, then failed | |
 //! | its context was poisoned | tried elsewhere; the second time it is found guilty and fails | nothing more runs in that context; made anew when all have left it; retired at the second task, unless the first was found guilty, and at the third guilty task in a row |
@@ -337,7 +337,7 @@ impl Core {
                 entry.avoided.add(index);
                 Next::Again
             }
-            Error::NoMemory { .. } | Error::Resources { .. } if run.company && !entry.alone => {
+            error if error.is_shortage() && run.company && !entry.alone => {
                 entry.alone = true;
                 self.alone += 1;
                 // What runs here ends, and nothing else starts before.
@@ -353,7 +353,7 @@ impl Core {
             }
             // What would not fit an empty device will not fit later.
             Error::NoMemory { needed, .. } if *needed > limit => Next::Fail,
-            Error::NoMemory { .. } | Error::Resources { .. } => {
+            error if error.is_shortage() => {
                 entry.refused.add(index);
                 self.elsewhere_or_later(id)
             }

@@ -51,6 +51,20 @@ fn retries_are_counted() {
     assert_eq!(scheduler.stats().unwrap().retried, 2 + 3 + 3);
 }
 
+/// The host's memory is like a device's: others give it back.
+#[test]
+fn too_little_memory_of_the_host_may_be_more_later() {
+    let shortage = |_: &Exec<'_>| Error::NoHostMemory { what: "a record".into(), bytes: 7 };
+    for stated in [false, true] {
+        let scheduler = Scripted::new(2).scheduler(1);
+        let (task, calls) = failing(2, shortage);
+        let work = stated.then_some(1.0);
+        let id = scheduler.submit(Task { work, ..task }).unwrap();
+        assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+        assert_eq!(calls.load(Ordering::Relaxed), 3, "on the other device, and after a pause");
+    }
+}
+
 #[test]
 fn a_panic_ends_in_its_task() {
     let scheduler = Scripted::new(1).scheduler(1);

@@ -228,7 +228,7 @@ impl Work {
                 }
                 Err(error) => error,
             };
-            if let Error::NoMemory { .. } | Error::Resources { .. } = error {
+            if error.is_shortage() {
                 exec.lane.relieve();
             }
             match self.judge(device, piece, error) {
@@ -256,7 +256,7 @@ impl Work {
     fn judge(&self, device: usize, piece: Range<u64>, error: Error) -> Option<Left> {
         let mut table = self.table();
         match error {
-            Error::NoMemory { .. } | Error::NoHostMemory { .. } | Error::Resources { .. } => {
+            error if error.is_shortage() => {
                 let fewer = self.pace.halve(device, length(&piece));
                 table.field.give_back(piece.clone());
                 if fewer {
