@@ -36,12 +36,16 @@ pub trait Backend: Send + Sync {
 
 /// One slot of one device. Made, used and dropped on its worker's thread.
 pub trait Queue {
-    /// Makes the device current on this thread. Called before every task,
-    /// because the task before may have changed it.
+    /// Makes the device current on this thread. Called before every task, because the task before may have changed it,
+    /// also before one that runs on top of another in the same queue.
     fn enter(&self) -> Result<()>;
 
-    /// Waits until all that the task put on the queue is done.
+    /// Waits until all that the task put on the queue is done. Called once for each [`enter`](Queue::enter) that
+    /// went well: after the last of them nobody is inside.
     fn finish(&self) -> Result<()>;
+
+    /// A task goes on below one that has ended, and that may have changed what is current on the thread.
+    fn resume(&self) {}
 
     /// What a task's code works with.
     fn lane(&self) -> Lane<'_>;

@@ -97,7 +97,7 @@ impl Shared {
             && let Some(item) = self.light.queues.own(&me.hand)
         {
             run_light(self, me, item);
-            me.reenter();
+            me.resume();
             if let Some(found) = look() {
                 return Ok(Some(found));
             }

@@ -39,6 +39,8 @@ pub struct Me {
     pub hand: Hand,
     bed: Bed,
     opened: RefCell<Option<Rc<Opened>>>,
+    /// The queues of the attempts that the thread is in, innermost last.
+    entered: RefCell<Vec<Rc<Opened>>>,
     /// The tasks in whose code the thread is, innermost last.
     pub frames: RefCell<Vec<TaskId>>,
     /// The outermost one is.
@@ -114,25 +116,38 @@ impl Me {
     }
 
     /// Another task has run on top of this one, and may have changed what is current on the thread.
-    pub fn reenter(&self) {
-        let opened = self.opened.borrow().clone();
-        if let Some(opened) = opened {
-            let _ = caught(|| opened.queue.enter());
+    pub fn resume(&self) {
+        if let Some(below) = self.below() {
+            let _ = caught(|| {
+                below.queue.resume();
+                Ok(())
+            });
         }
     }
 
+    /// The context of the device in which a light task begins: that of the task below it, whose queue it uses,
+    /// whatever has become of the device since that began.
+    pub fn context(&self) -> u32 {
+        let now = || self.shared.contexts[self.device].load(Ordering::Relaxed);
+        self.below().map_or_else(now, |below| below.context)
+    }
+
+    fn below(&self) -> Option<Rc<Opened>> {
+        self.entered.borrow().last().cloned()
+    }
+
     fn open(&self, shared: &Shared, context: u32) -> Result<Rc<Opened>> {
+        // A queue of its own might wait for the context of the task below, which waits for this one.
+        if let Some(below) = self.below() {
+            return Ok(below);
+        }
         let now = self.opened.borrow().clone();
         if let Some(opened) = now
             && opened.context == context
         {
             return Ok(opened);
         }
-        let old = self.opened.borrow_mut().take();
-        let _ = caught(|| {
-            drop(old);
-            Ok(())
-        });
+        self.close();
         // The slot may have been taken away since the task was given to it.
         let slots = shared.crew.slots(self.device).max(self.slot + 1);
         let device = &shared.devices[self.device];
@@ -140,6 +155,20 @@ impl Me {
         let opened = Rc::new(Opened { queue, context });
         *self.opened.borrow_mut() = Some(opened.clone());
         Ok(opened)
+    }
+
+    /// The next task opens another queue.
+    fn close(&self) {
+        let opened = self.opened.borrow_mut().take();
+        self.let_go(opened);
+    }
+
+    /// The queue is the backend's, which may panic in closing it.
+    fn let_go(&self, opened: Option<Rc<Opened>>) {
+        if catch_unwind(AssertUnwindSafe(|| drop(opened))).is_err() {
+            let device = self.shared.devices[self.device].label();
+            log::error!("the queue of {device} panicked when it was closed");
+        }
     }
 
     /// One attempt, from the queue to the outcome. Neither the job nor the backend can unwind out of here.
@@ -156,10 +185,11 @@ impl Me {
             Ok(opened) => opened,
             Err(error) => return not_entered("opened", error),
         };
-        let mut entered = false;
+        if let Err(error) = caught(|| opened.queue.enter()) {
+            return not_entered("made current", error);
+        }
+        self.entered.borrow_mut().push(opened.clone());
         let outcome = caught(|| {
-            opened.queue.enter()?;
-            entered = true;
             run(&Exec {
                 task,
                 device: &shared.devices[self.device],
@@ -170,22 +200,25 @@ impl Me {
                 signal,
             })
         });
-        if !entered && let Err(error) = outcome {
-            return not_entered("made current", error);
-        }
         // Even after a failure: what the task left on the queue must be done before its memory is free.
         let finished = caught(|| opened.queue.finish());
+        self.entered.borrow_mut().pop();
+        if finished.as_ref().is_err_and(|error| !matches!(error, Error::Device { .. })) {
+            // The task may have left the queue in a state that no other can use, as one that is being recorded.
+            self.close();
+        }
         let outcome = match (outcome, finished) {
             // The task may have seen another error that came of this one.
             (Err(error), Err(fault @ Error::Device { .. })) if !error.is_of_device() => Err(fault),
             (outcome, finished) => outcome.and(finished),
         };
-        if let Err(Error::NoMemory { .. } | Error::Resources { .. }) = outcome {
+        if outcome.as_ref().is_err_and(Error::is_shortage) {
             let _ = caught(|| {
                 opened.queue.relieve();
                 Ok(())
             });
         }
+        self.let_go(Some(opened));
         Attempt::Ran(outcome)
     }
 }
@@ -239,6 +272,7 @@ pub fn work(shared: &Arc<Shared>, seat: usize) {
         hand: shared.light.enter(place.device, place.slot),
         bed: Bed::new(seat, place.device),
         opened: RefCell::new(None),
+        entered: RefCell::new(Vec::new()),
         frames: RefCell::new(Vec::new()),
         on_plan: Cell::new(false),
         base: (&raw const here).addr(),
@@ -269,11 +303,7 @@ pub fn work(shared: &Arc<Shared>, seat: usize) {
             search(shared, &me)
         });
     }
-    // The queue is the backend's, which may panic in closing it.
-    let opened = me.opened.borrow_mut().take();
-    if catch_unwind(AssertUnwindSafe(|| drop(opened))).is_err() {
-        log::error!("the queue of {} panicked when it was closed", shared.devices[me.device].label());
-    }
+    me.close();
     ME.with(|place| place.take());
     let given_up = me.given_up.get();
     if let Ok(me) = Rc::try_unwrap(me).map_err(|_| ()) {

@@ -174,6 +174,25 @@ pub fn what_a_callback_answers() {
     destroy(scheduler);
 }
 
+/// As one does whose recording of a graph has failed half-way.
+unsafe extern "C-unwind" fn leaves_a_recording(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
+    unsafe {
+        let library = Library::new("libcuda.so.1").unwrap();
+        let begin = library.get::<unsafe extern "C" fn(*mut c_void, u32) -> u32>(b"cuStreamBeginCapture_v2");
+        assert_eq!(begin.unwrap()((*exec).stream, 0), 0);
+    }
+    SCHED_OK
+}
+
+/// That one fails, and the next has a stream that can be used.
+pub fn a_stream_that_is_left_in_no_state_to_be_used() {
+    let scheduler = create(c"cuda:0", 1);
+    assert_eq!(run(scheduler, Some(leaves_a_recording), 0), SCHED_E_DRIVER);
+    assert_eq!(run(scheduler, Some(fills), 2 * BYTES as u64), SCHED_OK);
+    assert_eq!(told(0, "streams"), 1);
+    destroy(scheduler);
+}
+
 fn text(field: &[std::ffi::c_char]) -> &str {
     // SAFETY: the library ends its texts with a zero.
     unsafe { CStr::from_ptr(field.as_ptr()) }.to_str().unwrap()

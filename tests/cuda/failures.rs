@@ -7,7 +7,7 @@ use std::time::Duration;
 use gpusched::backend::cuda::{Params, Stream};
 use gpusched::device::Health;
 use gpusched::error::DeviceFault;
-use gpusched::sched::{DeviceMask, Exec, Scheduler, Task};
+use gpusched::sched::{DeviceMask, Exec, Scheduler, Task, Wait};
 use gpusched::{Error, Result};
 
 use crate::cards::*;
@@ -168,6 +168,101 @@ pub fn two_schedulers_on_a_card() {
     run(&other, good()).unwrap();
     drop(other);
     assert_nothing_is_left();
+}
+
+/// A task waits for one of its own that runs on top of it and poisons the context: nobody makes that anew while the
+/// first goes on in it.
+pub fn who_waits_for_the_task_that_poisons_is_still_inside() {
+    let (one, other) = (scheduler("cuda:0", 1).unwrap(), scheduler("cuda:0", 1).unwrap());
+    let (one, other) = (Arc::new(one), Arc::new(other));
+    let (again, beside) = (Arc::downgrade(&one), other.clone());
+    let late = Arc::new(Mutex::new(None));
+    let place = late.clone();
+    let outer = task(move |stream| {
+        if place.lock().unwrap().is_some() {
+            // Once more, for the first time it has ended in a context of no use.
+            return filled(stream, 4.0);
+        }
+        let own = again.upgrade().ok_or(Error::Cancelled)?;
+        let times = AtomicU32::new(0);
+        let inner = own.submit(task(move |stream| match times.fetch_add(1, Ordering::SeqCst) {
+            0 => wild(stream),
+            _ => filled(stream, 3.0),
+        }))?;
+        // It has failed, and waits for another context.
+        assert_eq!(own.wait(inner, Some(Duration::from_millis(50)))?, Wait::Pending);
+        assert!(stream.finish().is_err(), "this one has ended with it");
+        let next = beside.submit(good())?;
+        assert_eq!(beside.wait(next, Some(Duration::from_millis(300)))?, Wait::Pending);
+        assert_eq!(told(0, "contexts_made"), 1, "a context is made anew under a task that is inside");
+        *place.lock().unwrap() = Some((inner, next));
+        Ok(())
+    });
+    run(&one, outer).unwrap();
+    let (inner, next) = late.lock().unwrap().take().expect("the task ran to its end");
+    wait(&one, inner).unwrap();
+    wait(&other, next).unwrap();
+    assert_eq!((told(0, "contexts_made"), told(0, "retained")), (2, 1));
+    drop((one, other));
+    assert_nothing_is_left();
+}
+
+/// It has retained the primary context, too, which lives on when we make ours anew, and then end.
+pub fn nothing_of_ours_stays_in_the_context_of_another_library() {
+    // SAFETY: the test driver, whose functions have these types.
+    let (retain, release) = unsafe {
+        let library = Box::leak(Box::new(libloading::Library::new("libcuda.so.1").unwrap()));
+        let retain = library.get::<unsafe extern "C" fn(*mut usize, i32) -> u32>(b"cuDevicePrimaryCtxRetain");
+        let release = library.get::<unsafe extern "C" fn(i32) -> u32>(b"cuDevicePrimaryCtxRelease_v2");
+        (retain.unwrap(), release.unwrap())
+    };
+    let scheduler = scheduler("cuda", 2).unwrap();
+    let mut theirs = 0;
+    assert_eq!(unsafe { retain(&mut theirs, 0) }, 0);
+    // Something shared, and a queue that is idle when the other one's task fails.
+    let (owner, door) = (Arc::new(1_u32), Arc::new(Barrier::new(2)));
+    let both = [0, 1].map(|_| {
+        let (owner, door) = (owner.clone(), door.clone());
+        let code = task(move |stream| {
+            door.wait();
+            stream.shared(&owner, || stream.uploaded(&[1.5_f32; 5000], "a model"))?;
+            filled(stream, 1.0)
+        });
+        scheduler.submit(code).unwrap()
+    });
+    both.into_iter().for_each(|id| assert!(wait(&scheduler, id).is_ok()));
+    assert_eq!((told(0, "streams"), told(0, "modules"), told(0, "allocations") > 1), (2, 1, true));
+    let said = AtomicU32::new(0);
+    let code = task(move |stream| match said.fetch_add(1, Ordering::SeqCst) {
+        0 => Err(Error::Device {
+            device: stream.card().label(),
+            what: "it looks wrong".into(),
+            fault: DeviceFault::Poisoned,
+        }),
+        _ => Ok(()),
+    });
+    run(&scheduler, code).unwrap();
+    // The queue of the second attempt is all that there is.
+    let there = ["contexts", "retained", "streams", "modules", "allocations"].map(|what| told(0, what));
+    assert_eq!((there, report()["pinned"].as_u64()), ([1, 2, 1, 0, 0], Some(0)));
+    run(&scheduler, good()).unwrap();
+    drop(scheduler);
+    let there = ["contexts", "retained", "streams", "modules", "allocations"].map(|what| told(0, what));
+    assert_eq!(there, [1, 1, 0, 0, 0]);
+    assert_eq!(unsafe { release(0) }, 0);
+    assert_nothing_is_left();
+}
+
+/// The driver takes it back neither way: the card is of no more use to this process, and what is pinned stays.
+pub fn a_context_that_can_not_be_ended() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let (task, places) = followed();
+    run(&scheduler, task).unwrap();
+    assert_eq!(*places.lock().unwrap(), [0, 1]);
+    let error = run(&scheduler, on(0, good())).unwrap_err();
+    assert!(error.to_string().contains("the process has to be started again"), "{error}");
+    assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
+    run(&scheduler, good()).unwrap();
 }
 
 /// The code says so, and the driver does not.

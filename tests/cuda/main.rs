@@ -96,6 +96,9 @@ fn cases() -> Vec<Case> {
         case!(work::the_used_card_alone_has_a_context, TWO),
         case!(work::memory_is_used_again, ONE),
         case!(work::kernels_are_loaded_once_a_card, TWO),
+        case!(work::pinned_memory_does_not_grow_with_the_tasks, ONE),
+        case!(work::memory_that_is_short_to_pin, ONE, "FAKECUDA_FAULTS" = "0:host:2:2"),
+        case!(work::memory_that_cant_be_pinned, ONE, "FAKECUDA_FAULTS" = "0:host:*:304"),
         case!(work::what_is_shared_is_made_once, ONE),
         case!(work::memory_stays_with_its_slot_until_the_work_is_done, ONE),
         case!(work::a_task_ends_when_its_work_has, ONE),
@@ -106,6 +109,7 @@ fn cases() -> Vec<Case> {
         case!(callbacks::on_a_processor_it_is_memory_of_the_host, ""),
         case!(callbacks::what_is_kept_is_in_no_callbacks_way, "dev=mem:64M,ctx:8M"),
         case!(callbacks::what_a_callback_answers, ONE),
+        case!(callbacks::a_stream_that_is_left_in_no_state_to_be_used, ONE),
         case!(callbacks::what_is_told_of_a_card, TWO),
         case!(failures::no_memory_has_numbers, "dev=mem:64M,ctx:8M"),
         case!(failures::memory_taken_meanwhile, TWO, "FAKECUDA_FAULTS" = "0:alloc:1:take=2100e6"),
@@ -115,7 +119,14 @@ fn cases() -> Vec<Case> {
         case!(failures::a_task_that_poisons_two_cards, THREE, "FAKECUDA_QUIET" = "1"),
         case!(failures::who_is_beside_it_is_not_to_blame, ONE, "FAKECUDA_QUIET" = "1"),
         case!(failures::two_schedulers_on_a_card, ONE, "FAKECUDA_QUIET" = "1"),
+        case!(failures::who_waits_for_the_task_that_poisons_is_still_inside, ONE, "FAKECUDA_QUIET" = "1"),
         case!(failures::a_context_that_the_task_calls_poisoned, ONE),
+        case!(failures::nothing_of_ours_stays_in_the_context_of_another_library, ONE),
+        case!(
+            failures::a_context_that_can_not_be_ended,
+            TWO,
+            "FAKECUDA_FAULTS" = "0:launch:1:700;0:release:*:700;0:reset:*:700"
+        ),
         case!(failures::a_card_falls_off_at_a_launch, TWO, "FAKECUDA_FAULTS" = "0:launch:1:lost"),
         case!(failures::a_card_falls_off_at_a_wait, TWO, "FAKECUDA_FAULTS" = "0:sync:1:lost"),
         case!(
@@ -155,6 +166,7 @@ fn cases() -> Vec<Case> {
             "dev=mem:32M,ctx:2M",
             "FAKECUDA_FAULTS" = "0:alloc:3:take=8e6"
         ),
+        case!(shots::a_record_that_the_host_has_no_memory_for, ONE),
         case!(scripts::one_script, TWO),
         case!(scripts::nothing_is_lost_whatever_fails, ONE),
         case!(shots::the_old_cases_on_four_cards, FOUR),

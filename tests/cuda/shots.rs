@@ -1,13 +1,13 @@
 //! Shots on cards: the same bits as on the CPU, whichever card has them and whatever befalls it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use gpusched::Error;
 use gpusched::fd::plan::{Options, Plan};
-use gpusched::fd::shot::{self, Output};
+use gpusched::fd::shot::{self, Control, Output};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
-use gpusched::sched::{Exec, Scheduler, TaskId};
+use gpusched::sched::{Exec, Scheduler, Task, TaskId};
+use gpusched::{Error, Result};
 
 use crate::cards::*;
 use crate::on_card::{Survey, fire_all, fire_on, fused, same};
@@ -140,6 +140,40 @@ pub fn a_card_that_gives_less_than_it_promised() {
     assert!(smaller < n, "{error}");
     let id = submit(cube(smaller), &scheduler).unwrap();
     wait(&scheduler, id).unwrap();
+}
+
+/// Nobody looks on.
+struct Silent;
+
+impl Control for Silent {
+    fn step(&self, _: usize, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn snapshot(&self, _: usize, _: &[f32]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// It is not the card that has too little: the task may be tried again when others of the host have ended.
+pub fn a_record_that_the_host_has_no_memory_for() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let mut random = Random::new(23);
+    let model = rough([3, 3, 3], [10.0; 3], &mut random);
+    // 4 TB.
+    let shot = random_shot(&mut random, [3; 3], 30, Receivers::List(vec![[0; 3]; 100_000]));
+    let shot = Shot { nt: 10_000_000, ..shot };
+    let options = Options { pml: 8, ..Options::default() };
+    let plan = Plan::new(model.clone(), time_step(&model), options).unwrap();
+    let told = Arc::new(Mutex::new(None));
+    let place = told.clone();
+    let code = Task::new(move |exec: &Exec<'_>| {
+        *place.lock().unwrap() = shot::run(&plan, &shot, exec.lane, &Silent).err();
+        Ok(())
+    });
+    run(&scheduler, code).unwrap();
+    let error = told.lock().unwrap().take().expect("too little memory");
+    assert!(matches!(&error, Error::NoHostMemory { bytes: 4_000_000_000_000, .. }), "{error}");
 }
 
 /// Recorded cases of the old kernel, and how many of their steps the interpreter has the time for: one as a whole.

@@ -1,5 +1,6 @@
 //! Calls from inside a task.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -41,11 +42,15 @@ fn a_task_waits_for_tasks_that_it_submitted_on_the_only_slot() {
             Ok(())
         })
     }
-    let scheduler = Arc::new(Scripted::new(1).scheduler(1));
+    let device = Scripted::new(1);
+    let inside = device.inside.clone();
+    let scheduler = Arc::new(device.scheduler(1));
     let root = tree(&scheduler, 4);
     assert_eq!(wait(&scheduler, root), Ok(Wait::Done));
     assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
     assert_eq!(scheduler.stats().unwrap().done, 31);
+    drop(scheduler);
+    assert_eq!(inside.load(Ordering::Relaxed), 0, "each has left the queue as often as it has entered it");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Devices whose memory and failures a test writes down.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub struct Scripted {
     /// Bit i: device i can't be opened.
     pub broken: AtomicU64,
     pub opened: AtomicU32,
+    /// Tasks that are inside queues, as those count them.
+    pub inside: Arc<AtomicI64>,
     /// Where the backend waits when a queue is opened, when it is asked what is free, and when a context is to be
     /// made anew.
     pub slow_open: Option<Arc<Gate>>,
@@ -39,6 +41,7 @@ impl Scripted {
             broken: AtomicU64::new(0),
             opened: AtomicU32::new(0),
             slow_open: None,
+            inside: Arc::default(),
             slow_free: None,
             slow_renew: None,
         }
@@ -110,18 +113,20 @@ impl Backend for Scripted {
                 fault: DeviceFault::Lost,
             });
         }
-        Ok(Box::new(Slot(Team::new(1)?)))
+        Ok(Box::new(Slot(Team::new(1)?, self.inside.clone())))
     }
 }
 
-struct Slot(Team);
+struct Slot(Team, Arc<AtomicI64>);
 
 impl Queue for Slot {
     fn enter(&self) -> Result<()> {
+        self.1.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     fn finish(&self) -> Result<()> {
+        self.1.fetch_sub(1, Ordering::Relaxed);
         Ok(())
     }
 

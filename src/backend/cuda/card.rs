@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::CUdevice;
 
@@ -17,6 +18,8 @@ const SUSPICIOUS: [u32; 5] = [4, 46, 100, 101, 999];
 const INVALID_DEVICE: u32 = 101;
 /// From this CUDA version on, a card that is somebody else's has a code of its own.
 const UNAVAILABLE_SINCE: i32 = 11070;
+/// How long a new queue waits for those to go that still work in a context of no use.
+const LEAVING: Duration = Duration::from_secs(10);
 
 pub struct Card {
     pub(super) driver: &'static Driver,
@@ -29,6 +32,13 @@ pub struct Card {
     /// Whether a context is retained. Held by who makes or releases one, which may take a while.
     pub(super) retained: Mutex<bool>,
     pub(super) released: Condvar,
+}
+
+/// A card's context.
+enum Found {
+    Fit(Arc<Context>),
+    /// Of no use any more, and somebody is still inside: to be waited for, without the lock, as others may wait too.
+    Left(Arc<Context>),
 }
 
 impl Card {
@@ -85,16 +95,27 @@ impl Card {
     /// The context, retained if nobody has it. One that is of no use any more is given up first,
     /// when all have left it.
     pub(super) fn context(self: &Arc<Self>) -> Result<Arc<Context>> {
+        let until = Instant::now() + LEAVING;
+        loop {
+            match self.find()? {
+                Found::Fit(context) => return Ok(context),
+                Found::Left(context) => context.wait_until_left(until)?,
+            }
+        }
+    }
+
+    fn find(self: &Arc<Self>) -> Result<Found> {
         // Declared before the lock, and so dropped after it: it may be the last to hold a context.
         let mut there;
         let mut retained = self.retained.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             there = self.lock().upgrade();
             match &there {
-                Some(context) if !context.is_stale() => return Ok(context.clone()),
+                Some(context) if !context.is_stale() => return Ok(Found::Fit(context.clone())),
                 Some(context) => {
-                    context.bury()?;
-                    *retained = false;
+                    if !context.bury(&mut retained)? {
+                        return Ok(Found::Left(context.clone()));
+                    }
                 }
                 // Nobody has it any more, and it is about to be released.
                 None if *retained => {
@@ -106,7 +127,7 @@ impl Card {
             let context = Context::retain(self)?;
             *retained = true;
             *self.lock() = Arc::downgrade(&context);
-            return Ok(context);
+            return Ok(Found::Fit(context));
         }
     }
 

@@ -6,11 +6,11 @@
 
 use std::ffi::{c_int, c_uint};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Instant;
 
-use cudarc::driver::sys::CUcontext;
+use cudarc::driver::sys::{CUcontext, CUstream};
 
 use super::card::Card;
 use super::driver::{Answer, Driver, Failure};
@@ -23,23 +23,31 @@ use crate::error::{DeviceFault, Error, Result};
 
 /// Threads that wait for the card sleep.
 const BLOCKING_SYNC: c_uint = 4;
-/// How long a new queue waits for those to go that still work in a context of no use.
-const LEAVING: Duration = Duration::from_secs(10);
+
+/// What has become of a context.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Life {
+    Alive,
+    /// With all that was in it.
+    Gone,
+    /// We have given it up, and the driver still has it, for another library or because it failed.
+    GivenUp,
+}
 
 pub struct Context {
     card: Arc<Card>,
     handle: CUcontext,
-    /// False once it is buried. Handles are destroyed under the read lock, so never after that.
-    alive: RwLock<bool>,
+    /// Handles are destroyed under the read lock, so never after its end.
+    life: RwLock<Life>,
     /// No more queues are opened in it.
     stale: AtomicBool,
     /// The driver has said so itself.
     poisoned: AtomicBool,
-    /// Queues that are inside a task.
+    /// Tasks that are inside it; one on top of another counts, too.
     inside: Mutex<usize>,
     left: Condvar,
-    /// Queues that are open.
-    pub(super) queues: AtomicUsize,
+    /// Of the queues that are open.
+    streams: Mutex<Vec<Handle>>,
     pub(super) numbers: AtomicU64,
     pub(super) modules: Modules,
     pub(super) shared: Shared,
@@ -47,6 +55,12 @@ pub struct Context {
     /// How many forks the process had seen: a child has no context.
     forks: u64,
 }
+
+/// Of a stream.
+struct Handle(CUstream);
+
+// SAFETY: a handle is a number to the driver, which any thread may use.
+unsafe impl Send for Handle {}
 
 // SAFETY: a context's handle may be used by any thread; all that changes is behind locks.
 unsafe impl Send for Context {}
@@ -71,12 +85,12 @@ impl Context {
         Ok(Arc::new(Context {
             card: card.clone(),
             handle,
-            alive: RwLock::new(true),
+            life: RwLock::new(Life::Alive),
             stale: AtomicBool::new(false),
             poisoned: AtomicBool::new(false),
             inside: Mutex::new(0),
             left: Condvar::new(),
-            queues: AtomicUsize::new(0),
+            streams: Mutex::default(),
             numbers: AtomicU64::new(0),
             modules: Modules::default(),
             shared: Shared::default(),
@@ -110,7 +124,7 @@ impl Context {
         if self.forks != forks() {
             return Err(Error::Forked);
         }
-        if self.poisoned.load(Ordering::SeqCst) || !*self.alive() {
+        if self.is_poisoned() || *self.life() != Life::Alive {
             return Err(Error::Device {
                 device: self.card.label(),
                 what: "its context is of no use any more since a task failed in it".into(),
@@ -119,6 +133,16 @@ impl Context {
         }
         // SAFETY: alive, as seen just now; it is buried only when all have left it.
         self.judge(unsafe { self.driver().set_current(self.handle) }, || "to make its context current".into())
+    }
+
+    /// Current again for a task that goes on. Also if it is of no use any more: what the task's code does then fails
+    /// here, as it should, and not in whatever has become current.
+    pub(super) fn resume(&self) {
+        let life = self.life();
+        if *life == Life::Alive && self.forks == forks() {
+            // SAFETY: it is alive.
+            let _ = unsafe { self.driver().set_current(self.handle) };
+        }
     }
 
     /// The calling thread has no context any more.
@@ -146,8 +170,8 @@ impl Context {
 
     /// Destroys something of this context, unless that is gone, or as good as gone, already.
     pub(super) fn destroy(&self, free: impl FnOnce(&Driver) -> Answer) {
-        let alive = self.alive();
-        if !*alive || self.poisoned.load(Ordering::SeqCst) || self.forks != forks() {
+        let life = self.life();
+        if *life != Life::Alive || self.is_poisoned() || self.forks != forks() {
             return;
         }
         if let Err(failure) = self.within(free) {
@@ -155,10 +179,14 @@ impl Context {
         }
     }
 
-    /// Tells whether it is there, and that stays so meanwhile.
-    pub(super) fn while_alive(&self, work: impl FnOnce(bool)) {
-        let alive = self.alive();
-        work(*alive);
+    /// Tells what has become of it, and that stays so meanwhile.
+    pub(super) fn while_it_is(&self, work: impl FnOnce(Life)) {
+        let life = self.life();
+        work(*life);
+    }
+
+    fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::SeqCst)
     }
 
     /// With the context current, whatever is current on this thread before and after.
@@ -173,70 +201,138 @@ impl Context {
         done
     }
 
-    fn alive(&self) -> std::sync::RwLockReadGuard<'_, bool> {
-        self.alive.read().unwrap_or_else(PoisonError::into_inner)
+    fn life(&self) -> RwLockReadGuard<'_, Life> {
+        self.life.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What `work` does in it: it is not buried meanwhile.
+    pub(super) fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.come();
+        let done = work();
+        self.go();
+        done
     }
 
     /// A queue begins a task in it, or ends one.
     pub(super) fn come(&self) {
-        *self.inside() += 1;
+        *self.count() += 1;
     }
 
     pub(super) fn go(&self) {
-        let mut inside = self.inside();
+        let mut inside = self.count();
         *inside -= 1;
         if *inside == 0 {
             self.left.notify_all();
         }
     }
 
-    fn inside(&self) -> MutexGuard<'_, usize> {
+    fn count(&self) -> MutexGuard<'_, usize> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends a stale context for good, once all have left it. Called under the lock of its card's `retained`.
-    pub(super) fn bury(&self) -> Result<()> {
-        let inside = self.inside();
-        let waited = self.left.wait_timeout_while(inside, LEAVING, |inside| *inside > 0);
+    /// Until all have left it.
+    pub(super) fn wait_until_left(&self, until: Instant) -> Result<()> {
+        let limit = until.saturating_duration_since(Instant::now());
+        let waited = self.left.wait_timeout_while(self.count(), limit, |inside| *inside > 0);
         let (inside, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if *inside > 0 {
-            let what = format!("{} tasks are still in a context that is of no use any more", *inside);
-            return Err(Error::Busy { device: self.card.label(), what });
-        }
-        let mut alive = self.alive.write().unwrap_or_else(PoisonError::into_inner);
-        if !std::mem::replace(&mut *alive, false) || self.forks != forks() {
+        if *inside == 0 {
             return Ok(());
         }
-        if !self.poisoned.load(Ordering::SeqCst) {
+        let what = format!(
+            "{} tasks are still in a context that is of no use any more, and it is made anew when they have ended",
+            *inside
+        );
+        Err(Error::Busy { device: self.card.label(), what })
+    }
+
+    /// Ends a stale context for good, if all have left it: false if not. Called under the lock of its card's `retained`.
+    pub(super) fn bury(&self, retained: &mut bool) -> Result<bool> {
+        let inside = self.count();
+        if *inside > 0 {
+            return Ok(false);
+        }
+        // What is shared goes to the pool, as long as it may.
+        self.shared.clear();
+        let mut life = self.life.write().unwrap_or_else(PoisonError::into_inner);
+        if *life != Life::Alive || self.forks != forks() {
+            return Ok(true);
+        }
+        *retained = false;
+        *life = self.give_up(true);
+        if *life == Life::GivenUp && self.is_poisoned() {
+            let what = "a context of no use any more can't be ended, and without that there is no other; the process has to \
+                        be started again";
+            let (device, fault) = (self.card.label(), DeviceFault::Lost);
+            return Err(Error::Device { device, what: what.into(), fault });
+        }
+        log::info!("{}: its context is made anew", self.card.label());
+        Ok(true)
+    }
+
+    /// Gives it back to the driver. `anew`: because another is to take its place.
+    fn give_up(&self, anew: bool) -> Life {
+        let (driver, device) = (self.driver(), self.card.device);
+        if !self.is_poisoned() {
             // It lives on if somebody else has it, too: nothing of ours may stay in it.
             let _ = self.within(|driver| {
-                self.empty(driver);
+                for stream in std::mem::take(&mut *self.streams()) {
+                    // SAFETY: of this context, destroyed once; its work was waited for.
+                    let _ = unsafe { driver.stream_destroy(stream.0) };
+                }
+                self.modules.unload(driver);
+                self.pool().free_all(driver);
                 Ok(())
             });
         }
-        let (driver, device) = (self.driver(), self.card.device);
-        let (mut flags, mut active): (c_uint, c_int) = (0, 0);
-        // SAFETY: what was retained once is released once. A poisoned one that lives on is of no use to anybody else
-        // in the process either.
-        unsafe {
-            let released = driver.release(device);
-            let there = driver.state(device, &mut flags, &mut active).is_ok() && active != 0;
-            if there && self.poisoned.load(Ordering::SeqCst) {
-                let _ = driver.reset(device);
-            }
-            self.pool().forget();
-            log::info!("{}: its context is made anew", self.card.label());
-            if let Err(failure) = released {
+        let told = |answer: Answer| {
+            if let Err(failure) = answer {
                 log::debug!("{}: {}", self.card.label(), failure.words());
             }
+        };
+        // SAFETY: what was retained once is released once.
+        told(unsafe { driver.release(device) });
+        let mut gone = self.is_gone();
+        if anew && self.is_poisoned() && !gone {
+            // SAFETY: nobody is inside, and it is of no use to anybody else in the process either.
+            told(unsafe { driver.reset(device) });
+            gone = self.is_gone();
         }
-        Ok(())
+        let life = if gone { Life::Gone } else { Life::GivenUp };
+        self.pool().end(life);
+        life
     }
 
-    /// Gives back all that is kept for reuse.
-    fn empty(&self, driver: &Driver) {
-        self.modules.unload(driver);
-        self.pool().free_all(driver);
+    /// Whether the driver has no primary context of the card any more.
+    fn is_gone(&self) -> bool {
+        let (mut flags, mut active): (c_uint, c_int) = (0, 0);
+        // SAFETY: numbers of ours.
+        unsafe { self.driver().state(self.card.device, &mut flags, &mut active) }.is_ok() && active == 0
+    }
+
+    /// A queue is there.
+    pub(super) fn opened(&self, stream: CUstream) {
+        self.streams().push(Handle(stream));
+    }
+
+    /// A queue is closed, whose work was waited for.
+    pub(super) fn close(&self, stream: CUstream) {
+        let forget = || {
+            let mut streams = self.streams();
+            streams.retain(|other| other.0 != stream);
+            streams.is_empty()
+        };
+        self.destroy(|driver| {
+            forget();
+            // SAFETY: made once, and destroyed once: what the list has at the context's end is destroyed there.
+            unsafe { driver.stream_destroy(stream) }
+        });
+        if forget() {
+            self.shared.clear();
+        }
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Vec<Handle>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Memory that is kept for reuse.
@@ -252,8 +348,8 @@ impl Context {
 
     /// As the driver tells it.
     pub(super) fn free_bytes(&self) -> Option<u64> {
-        let alive = self.alive();
-        if !*alive || self.is_stale() || self.forks != forks() {
+        let life = self.life();
+        if *life != Life::Alive || self.is_stale() || self.forks != forks() {
             return None;
         }
         let (mut free, mut total) = (0, 0);
@@ -265,33 +361,16 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        let alive = self.alive.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !std::mem::replace(alive, false) {
+        let life = self.life.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(life, Life::GivenUp) != Life::Alive {
             return;
         }
         if self.forks != forks() {
-            return self.pool().leak();
+            return self.pool().end(Life::GivenUp);
         }
         let card = self.card.clone();
         let mut retained = card.retained.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.poisoned.load(Ordering::SeqCst) {
-            let _ = self.within(|driver| {
-                self.empty(driver);
-                Ok(())
-            });
-        }
-        let (driver, device) = (self.driver(), self.card.device);
-        let (mut flags, mut active): (c_uint, c_int) = (0, 0);
-        // SAFETY: what was retained once is released once; numbers of ours.
-        unsafe {
-            if let Err(failure) = driver.release(device) {
-                log::debug!("{}: {}", self.card.label(), failure.words());
-            }
-            match driver.state(device, &mut flags, &mut active).is_ok() && active == 0 {
-                true => self.pool().forget(),
-                false => self.pool().leak(),
-            }
-        }
+        self.give_up(false);
         *retained = false;
         card.released.notify_all();
     }

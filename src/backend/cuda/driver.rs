@@ -204,11 +204,9 @@ table! {
     stream_create = cuStreamCreate(stream: *mut CUstream, flags: c_uint);
     stream_destroy = cuStreamDestroy_v2(stream: CUstream);
     stream_synchronize = cuStreamSynchronize(stream: CUstream);
-    stream_wait = cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
     event_create = cuEventCreate(event: *mut CUevent, flags: c_uint);
     event_destroy = cuEventDestroy_v2(event: CUevent);
     event_record = cuEventRecord(event: CUevent, stream: CUstream);
-    event_query = cuEventQuery(event: CUevent);
     event_synchronize = cuEventSynchronize(event: CUevent);
     event_elapsed = cuEventElapsedTime(milliseconds: *mut f32, begin: CUevent, end: CUevent);
 

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUevent;
 
 use super::context::Context;
-use super::memory::{Number, Pinned};
+use super::pinned::{Number, Pinned};
 use crate::error::Result;
 
 /// Who waits for it sleeps.
 const BLOCKING_SYNC: c_uint = 1;
 const DISABLE_TIMING: c_uint = 2;
-const NOT_READY: u32 = 600;
 
 /// A place on a queue: done when all that was put there before is.
 pub struct Event {
@@ -35,15 +34,6 @@ impl Event {
         let made = unsafe { context.driver().event_create(&mut handle, flags) };
         context.judge(made, || "to make an event".into())?;
         Ok(Event { context: context.clone(), handle })
-    }
-
-    pub fn is_done(&self) -> Result<bool> {
-        self.context.enter()?;
-        // SAFETY: the event is there until this is dropped.
-        match unsafe { self.context.driver().event_query(self.handle) } {
-            Err(failure) if failure.code == NOT_READY => Ok(false),
-            told => self.context.judge(told, || "to ask for an event".into()).map(|()| true),
-        }
     }
 
     pub fn wait(&self) -> Result<()> {
@@ -81,10 +71,6 @@ pub struct Download<T: Number> {
 impl<T: Number> Download<T> {
     pub(super) fn new(done: Event, values: Pinned<T>) -> Self {
         Download { done, values: Some(values) }
-    }
-
-    pub fn is_done(&self) -> Result<bool> {
-        self.done.is_done()
     }
 
     /// The values, once they are here.

@@ -6,7 +6,7 @@
 //! | `status` | what each status means to the scheduler |
 //! | `nvml`, `probe` | which cards there are, without touching one |
 //! | `card`, `context` | a card in this process, and its primary context |
-//! | `module`, `memory`, `event`, `shared` | what belongs to a context |
+//! | `module`, `memory`, `pinned`, `event`, `shared` | what belongs to a context |
 //! | `stream` | the queue of a slot, with all that a propagator does |
 
 mod card;
@@ -16,6 +16,7 @@ mod event;
 mod memory;
 mod module;
 mod nvml;
+mod pinned;
 mod probe;
 mod shared;
 mod status;
@@ -25,8 +26,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use card::Card;
 pub use event::{Download, Event};
-pub use memory::{Block, Number, Pinned, granted};
+pub use memory::{Block, granted};
 pub use module::{Function, Params, Ptx};
+pub use pinned::{Number, Pinned};
 pub use stream::Stream;
 
 use super::{Backend, Queue};

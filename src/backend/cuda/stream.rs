@@ -8,15 +8,16 @@ use std::ffi::{c_uint, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use cudarc::driver::sys::CUstream;
 
 use super::card::Card;
 use super::context::Context;
 use super::event::{Download, Event};
-use super::memory::{Block, Number, Pinned};
+use super::memory::Block;
 use super::module::{Function, Params, Ptx};
+use super::pinned::{Number, Pinned};
 use crate::backend::{Lane, Queue};
 use crate::error::{DeviceFault, Error, Result};
 
@@ -34,8 +35,6 @@ pub struct Stream {
     handle: CUstream,
     /// Which of the context's.
     number: u64,
-    /// It is inside a task.
-    inside: AtomicBool,
 }
 
 // SAFETY: a stream's handle may be used by any thread; what one puts there is in order with the rest.
@@ -45,19 +44,14 @@ unsafe impl Sync for Stream {}
 
 impl Stream {
     pub(super) fn open(card: &Arc<Card>) -> Result<Stream> {
+        let mut spent = Vec::new();
         for _ in 0..TRIES {
             let context = card.context()?;
-            // It is not buried meanwhile.
-            context.come();
-            let made = match context.enter() {
-                Ok(()) => Some(Stream::of(&context)),
-                // Another queue has poisoned it since it was asked for.
-                Err(Error::Device { fault: DeviceFault::Poisoned, .. }) => None,
-                Err(error) => Some(Err(error)),
-            };
-            context.go();
-            if let Some(made) = made {
-                return made;
+            match context.inside(|| context.enter().and_then(|()| Stream::of(&context))) {
+                // By another queue since it was asked for, or by another library before. Held, so that it is buried
+                // when the next one is asked for, and not just let go.
+                Err(Error::Device { fault: DeviceFault::Poisoned, .. }) => spent.push(context),
+                made => return made,
             }
         }
         let what = format!(
@@ -72,9 +66,9 @@ impl Stream {
         // SAFETY: the place is ours; destroyed in `drop`.
         let made = unsafe { context.driver().stream_create(&mut handle, NON_BLOCKING) };
         context.judge(made, || "to make a stream".into())?;
-        context.queues.fetch_add(1, Ordering::SeqCst);
+        context.opened(handle);
         let number = context.numbers.fetch_add(1, Ordering::SeqCst);
-        Ok(Stream { context: context.clone(), handle, number, inside: AtomicBool::new(false) })
+        Ok(Stream { context: context.clone(), handle, number })
     }
 
     pub fn card(&self) -> &Card {
@@ -114,12 +108,6 @@ impl Stream {
         let block = self.alloc(values.len(), what)?;
         self.upload(&block, 0, values)?;
         Ok(block)
-    }
-
-    /// Pinned memory of the host for `len` values, which are whatever was there.
-    pub fn pinned<T: Number>(&self, len: usize, what: &str) -> Result<Pinned<T>> {
-        self.context.enter()?;
-        Pinned::new(&self.context, len, what)
     }
 
     /// All bits of a block become zero.
@@ -250,14 +238,6 @@ impl Stream {
         Ok(event)
     }
 
-    /// What comes now waits for the event, which may be of another queue of the card.
-    pub fn wait_for(&self, event: &Event) -> Result<()> {
-        self.context.enter()?;
-        // SAFETY: the event and the queue are there.
-        let done = unsafe { self.context.driver().stream_wait(self.handle, event.handle, 0) };
-        self.context.judge(done, || "to wait for an event".into())
-    }
-
     /// Waits until all is done that was put on the queue.
     pub fn finish(&self) -> Result<()> {
         self.context.enter()?;
@@ -278,45 +258,39 @@ impl Stream {
 }
 
 impl Queue for Stream {
+    /// A task on top of another is counted for itself: the other is still inside when it has gone.
     fn enter(&self) -> Result<()> {
-        if !self.inside.swap(true, Ordering::SeqCst) {
-            self.context.come();
-        }
-        self.context.enter().inspect_err(|_| {
-            self.inside.store(false, Ordering::SeqCst);
-            self.context.go();
-        })
+        self.context.come();
+        self.context.enter().inspect_err(|_| self.context.go())
     }
 
     fn finish(&self) -> Result<()> {
         let done = Stream::finish(self);
-        if self.inside.swap(false, Ordering::SeqCst) {
-            self.context.go();
-        }
+        self.context.go();
         done
+    }
+
+    fn resume(&self) {
+        self.context.resume();
     }
 
     fn lane(&self) -> Lane<'_> {
         Lane::Cuda(self)
     }
 
+    /// Counted as inside: the task is over, and nobody else keeps the context from being buried meanwhile.
     fn relieve(&self) {
-        if self.context.enter().is_ok() {
-            self.context.give_back();
-        }
+        self.context.inside(|| {
+            if self.context.enter().is_ok() {
+                self.context.give_back();
+            }
+        });
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if *self.inside.get_mut() {
-            self.context.go();
-        }
-        // SAFETY: made once, destroyed once; its work was waited for.
-        self.context.destroy(|driver| unsafe { driver.stream_destroy(self.handle) });
-        if self.context.queues.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.context.shared.clear();
-        }
+        self.context.close(self.handle);
         self.context.leave();
     }
 }

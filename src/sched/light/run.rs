@@ -34,7 +34,7 @@ fn run_loose(shared: &Arc<Shared>, me: &Me, code: Code, phase: Phase) {
     let below = books.signal.enter(stopping);
     me.frames.borrow_mut().push(TaskId(0));
     let place = on_top(me, TaskId(0), phase);
-    let context = shared.contexts[me.device].load(Ordering::Relaxed);
+    let context = me.context();
     set_since(me, begin);
     let how = me.attempt(shared, TaskId(0), 1, context, &books.signal, |exec| Job::run(&code, exec));
     let end = passed(shared, me, begin);
@@ -74,7 +74,7 @@ fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId) {
     let begin = begun.since;
     me.frames.borrow_mut().push(id);
     let place = on_top(me, id, begun.phase);
-    let context = shared.contexts[me.device].load(Ordering::Relaxed);
+    let context = me.context();
     set_since(me, begin);
     let how =
         me.attempt(shared, id, begun.attempt, context, &slot.signal, |exec| Job::run(&begun.code, exec));
