@@ -43,8 +43,9 @@ pub fn text(driver: &Driver) -> String {
             )
         })
         .collect();
-    let pinned = lock(&driver.pinned).len();
-    format!("{{\"pinned\":{pinned},\"cards\":[{}]}}\n", cards.join(","))
+    let pinned = lock(&driver.pinned);
+    let (pieces, bytes) = (pinned.len(), pinned.values().map(|piece| piece.bytes).sum::<usize>());
+    format!("{{\"pinned\":{pieces},\"pinned_bytes\":{bytes},\"cards\":[{}]}}\n", cards.join(","))
 }
 
 fn quote(text: &str) -> String {
