@@ -56,7 +56,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
     }
     let model = Arc::new(layered(Grid::new(case.n, [10.0; 3])?)?);
     let dt = (0.9 * dt_max(&model)) as f32;
-    let plan = Plan::new(Arc::clone(&model), dt, Options { pml: case.pml, ..Options::default() })?;
+    let plan = Plan::new(Arc::clone(&model), dt, Options { pml: std::env::var("GT_PML").ok().and_then(|v| v.parse().ok()).unwrap_or(case.pml), ..Options::default() })?;
     let shot = Shot {
         source: case.n.map(|n| n / 2),
         wavelet: Wavelet::new(Shape::Ricker, 15.0, dt, case.nt)?,

@@ -174,6 +174,7 @@ impl Plan {
         control: &dyn Control,
     ) -> Result<(Gather, Duration)> {
         match lane {
+            Lane::Cpu(team) if std::env::var_os("GT_TWO").is_none() => acoustic1::one_pass::run(&self.coefficients, shot, team, control),
             Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, team, control),
             Lane::Cuda(stream) => acoustic1::card::run(&self.coefficients, shot, stream, control),
         }

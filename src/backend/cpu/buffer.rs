@@ -128,6 +128,12 @@ impl<'a> Rows<'a> {
         Rows { first: values.as_mut_ptr(), len: values.len(), _buffer: PhantomData }
     }
 
+    /// The first value.
+    #[inline(always)]
+    pub fn as_ptr(self) -> *mut f32 {
+        self.first
+    }
+
     /// # Safety
     /// `at + len` is within the buffer, and nobody writes there while the slice lives.
     #[inline(always)]

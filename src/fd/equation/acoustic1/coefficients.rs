@@ -34,7 +34,7 @@ pub struct Axis {
 }
 
 /// A field that continues beyond the user's grid as it is at its edge: one row for each of the
-/// user's columns, or for all of them, padded along z only.
+/// user's columns, or for all of them, padded along z only. Cells that are never updated have 0.
 pub struct Columns {
     values: Buffer,
     /// Rows from column to column along x and y; 0 where all are the same.
@@ -90,7 +90,7 @@ impl Columns {
         let mut values = Buffer::zeroed(layout.rows(nx * ny), what)?;
         for column in 0..nx * ny {
             let row = &mut values[layout.row(column)..][..layout.padded[2]];
-            for (z, to) in row.iter_mut().enumerate() {
+            for (z, to) in row.iter_mut().enumerate().filter(|(z, _)| layout.active(2).contains(z)) {
                 *to = value(column * nz + z.saturating_sub(layout.pml).min(nz - 1));
             }
         }
@@ -99,7 +99,8 @@ impl Columns {
 
     fn uniform(layout: &Layout, value: f32) -> Result<Self> {
         let mut values = Buffer::zeroed(layout.rows(1), "a row of coefficients")?;
-        values.fill(value);
+        let row = layout.row(0);
+        values[row..][layout.active(2)].fill(value);
         Ok(Columns { values, step: [0, 0] })
     }
 

@@ -29,6 +29,7 @@ mod coefficients;
 mod fields;
 pub mod kernel;
 mod layout;
+pub mod one_pass;
 mod pressure;
 mod record;
 mod rows;

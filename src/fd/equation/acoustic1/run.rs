@@ -95,7 +95,7 @@ pub fn run(c: &Coefficients, shot: &Shot, team: &Team, control: &dyn Control) ->
 }
 
 /// Refuses numbers that are infinite or none.
-fn probe(row: &[f32], step: usize) -> Result<()> {
+pub fn probe(row: &[f32], step: usize) -> Result<()> {
     let largest = row.iter().fold(0, |most, value| value.to_bits().wrapping_shl(1).max(most));
     if largest < f32::INFINITY.to_bits() << 1 {
         return Ok(());

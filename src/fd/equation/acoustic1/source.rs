@@ -7,6 +7,8 @@ use crate::fd::stencil::COEFFICIENTS;
 
 /// Cells from the negative pole down to the positive one.
 const APART: usize = 2;
+/// How deep under the source's cell each pole is, and its sign.
+pub const POLES: [(usize, f64); 2] = [(0, -1.0), (APART, 1.0)];
 
 /// What a pole of unit pressure adds to the velocities around it.
 pub struct Source {
@@ -28,7 +30,7 @@ impl Source {
     pub fn laid_out(c: &Coefficients, fields: &Layout, at: [usize; 3]) -> Self {
         let layout = &c.layout;
         let mut terms = Vec::new();
-        for (depth, sign) in [(0, -1.0), (APART, 1.0)] {
+        for (depth, sign) in POLES.map(|(depth, sign)| (depth, sign as f32)) {
             let pole = [at[0], at[1], at[2] + depth].map(|i| i + layout.pml);
             for axis in 0..3 {
                 for (m, coefficient) in COEFFICIENTS.iter().enumerate() {

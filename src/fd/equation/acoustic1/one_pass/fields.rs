@@ -1,0 +1,70 @@
+//! The state of a running shot.
+
+use super::super::coefficients::Coefficients;
+use super::super::layout::Layout;
+use super::zones::{Ends, Zones};
+use crate::backend::cpu::{Buffer, Rows};
+use crate::error::Result;
+
+pub struct Fields {
+    /// Pressure, of even and of odd steps.
+    p: [Buffer; 2],
+    /// What the undamped terms of the last step added to the pressure.
+    d: Buffer,
+    /// Velocities that are kept, of even and of odd steps: `[iy][slot][z]`, `[slot][ix][z]`, `[iy][ix][end]`.
+    kept: [[Buffer; 2]; 3],
+    /// The part of the pressure that the absorbing layers damp: `[iy][layer][z]`, `[layer][ix][z]`, `[iy][ix][end]`.
+    part: [Buffer; 3],
+}
+
+/// The fields as the members of a team share them.
+#[derive(Clone, Copy)]
+pub struct Shared<'a> {
+    pub p: [Rows<'a>; 2],
+    pub d: Rows<'a>,
+    pub kept: [[Rows<'a>; 2]; 3],
+    pub part: [Rows<'a>; 3],
+}
+
+fn lens(layout: &Layout, zones: &[Zones; 3], ends: &Ends) -> ([usize; 3], [usize; 3]) {
+    let [nx, ny, _] = layout.padded;
+    let both = 2 * layout.width();
+    let kept = [layout.rows(ny * zones[0].kept()), layout.rows(zones[1].kept() * nx), ny * nx * (ends.kept[0] + ends.kept[1])];
+    let part = [layout.rows(ny * both), layout.rows(both * nx), ny * nx * (ends.damped[0] + ends.damped[1])];
+    (kept, part)
+}
+
+impl Fields {
+    /// All zero.
+    pub fn new(c: &Coefficients, zones: &[Zones; 3], ends: &Ends) -> Result<Self> {
+        let layout = &c.layout;
+        let (kept, part) = lens(layout, zones, ends);
+        let field = || Buffer::zeroed(layout.field_len(), "a field of a shot");
+        let layer = |len| Buffer::zeroed(len, "the absorbing layer of a shot");
+        let [x, y, z] = kept;
+        let both = |len| Ok([layer(len)?, layer(len)?]);
+        let [px, py, pz] = part;
+        Ok(Fields {
+            p: [field()?, field()?],
+            d: field()?,
+            kept: [both(x)?, both(y)?, both(z)?],
+            part: [layer(px)?, layer(py)?, layer(pz)?],
+        })
+    }
+
+    /// Bytes that [`Fields::new`] allocates.
+    pub fn bytes(layout: &Layout, zones: &[Zones; 3], ends: &Ends) -> u64 {
+        let (kept, part) = lens(layout, zones, ends);
+        let values = 3 * layout.field_len() + 2 * kept.iter().sum::<usize>() + part.iter().sum::<usize>();
+        12 * crate::backend::cpu::ALIGN as u64 + 4 * values as u64
+    }
+
+    pub fn shared(&mut self) -> Shared<'_> {
+        Shared {
+            p: self.p.each_mut().map(Buffer::rows),
+            d: self.d.rows(),
+            kept: self.kept.each_mut().map(|both| both.each_mut().map(Buffer::rows)),
+            part: self.part.each_mut().map(Buffer::rows),
+        }
+    }
+}

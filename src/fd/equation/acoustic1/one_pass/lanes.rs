@@ -1,0 +1,189 @@
+//! Vectors of the processor: the few operations that a sweep is written with, once for each kind of instructions.
+
+/// Float32 values that one instruction works on. Every method is a single instruction where the processor has it.
+pub trait Lanes {
+    type V: Copy;
+    /// A divisor of [`WIDEST`].
+    const N: usize;
+
+    /// # Safety
+    /// As for reading `N` values, aligned or not; and the processor has the instructions.
+    unsafe fn load(from: *const f32) -> Self::V;
+    /// # Safety
+    /// As for writing `N` values, aligned or not; and the processor has the instructions.
+    unsafe fn store(to: *mut f32, v: Self::V);
+    /// Past the caches, for what is not read soon.
+    ///
+    /// # Safety
+    /// As for writing `N` values at a multiple of their size; [`Lanes::fence`] comes before others read them.
+    unsafe fn stream(to: *mut f32, v: Self::V);
+    /// After the last [`Lanes::stream`].
+    ///
+    /// # Safety
+    /// The processor has the instructions; so for all below.
+    unsafe fn fence();
+    /// Asks for a line that is used soon; any address will do.
+    fn prefetch(from: *const f32);
+    /// # Safety
+    /// See [`Lanes::fence`].
+    unsafe fn splat(value: f32) -> Self::V;
+    /// # Safety
+    /// See [`Lanes::fence`].
+    unsafe fn add(x: Self::V, y: Self::V) -> Self::V;
+    /// # Safety
+    /// See [`Lanes::fence`].
+    unsafe fn sub(x: Self::V, y: Self::V) -> Self::V;
+    /// # Safety
+    /// See [`Lanes::fence`].
+    unsafe fn mul(x: Self::V, y: Self::V) -> Self::V;
+    /// `x y + z`.
+    ///
+    /// # Safety
+    /// See [`Lanes::fence`].
+    unsafe fn fma(x: Self::V, y: Self::V, z: Self::V) -> Self::V;
+    /// `z - x y`.
+    ///
+    /// # Safety
+    /// See [`Lanes::fence`].
+    unsafe fn fnma(x: Self::V, y: Self::V, z: Self::V) -> Self::V;
+}
+
+/// Rows are swept in multiples of so many values.
+pub const WIDEST: usize = 16;
+
+/// What every processor of the architecture has, as the compiler makes vectors of it.
+pub struct Plain;
+
+/// Fused multiply-add is in the baseline of 64-bit Arm; elsewhere it would be a function call a number.
+#[inline(always)]
+fn plain_fma(x: f32, y: f32, z: f32) -> f32 {
+    if cfg!(target_arch = "aarch64") { x.mul_add(y, z) } else { x * y + z }
+}
+
+impl Lanes for Plain {
+    type V = [f32; 4];
+    const N: usize = 4;
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> [f32; 4] {
+        // SAFETY: by the caller's promise.
+        unsafe { from.cast::<[f32; 4]>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, v: [f32; 4]) {
+        // SAFETY: by the caller's promise.
+        unsafe { to.cast::<[f32; 4]>().write_unaligned(v) }
+    }
+    #[inline(always)]
+    unsafe fn stream(to: *mut f32, v: [f32; 4]) {
+        // SAFETY: by the caller's promise.
+        unsafe { Self::store(to, v) }
+    }
+    #[inline(always)]
+    unsafe fn fence() {}
+    #[inline(always)]
+    fn prefetch(_: *const f32) {}
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> [f32; 4] {
+        [value; 4]
+    }
+    #[inline(always)]
+    unsafe fn add(x: [f32; 4], y: [f32; 4]) -> [f32; 4] {
+        std::array::from_fn(|i| x[i] + y[i])
+    }
+    #[inline(always)]
+    unsafe fn sub(x: [f32; 4], y: [f32; 4]) -> [f32; 4] {
+        std::array::from_fn(|i| x[i] - y[i])
+    }
+    #[inline(always)]
+    unsafe fn mul(x: [f32; 4], y: [f32; 4]) -> [f32; 4] {
+        std::array::from_fn(|i| x[i] * y[i])
+    }
+    #[inline(always)]
+    unsafe fn fma(x: [f32; 4], y: [f32; 4], z: [f32; 4]) -> [f32; 4] {
+        std::array::from_fn(|i| plain_fma(x[i], y[i], z[i]))
+    }
+    #[inline(always)]
+    unsafe fn fnma(x: [f32; 4], y: [f32; 4], z: [f32; 4]) -> [f32; 4] {
+        std::array::from_fn(|i| plain_fma(-x[i], y[i], z[i]))
+    }
+}
+
+/// One `impl` from the names of the processor's instructions.
+#[cfg(target_arch = "x86_64")]
+macro_rules! x86 {
+    ($name:ident, $v:ty, $n:literal,
+     $load:ident $store:ident $stream:ident $set:ident $add:ident $sub:ident $mul:ident $fma:ident $fnma:ident) => {
+        impl Lanes for $name {
+            type V = $v;
+            const N: usize = $n;
+
+            // SAFETY of all: by the caller's promises, which are those of the instructions.
+            #[inline(always)]
+            unsafe fn load(from: *const f32) -> $v {
+                unsafe { $load(from) }
+            }
+            #[inline(always)]
+            unsafe fn store(to: *mut f32, v: $v) {
+                unsafe { $store(to, v) }
+            }
+            #[inline(always)]
+            unsafe fn stream(to: *mut f32, v: $v) {
+                unsafe { $stream(to, v) }
+            }
+            #[inline(always)]
+            unsafe fn fence() {
+                unsafe { _mm_sfence() }
+            }
+            #[inline(always)]
+            fn prefetch(from: *const f32) {
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn splat(value: f32) -> $v {
+                unsafe { $set(value) }
+            }
+            #[inline(always)]
+            unsafe fn add(x: $v, y: $v) -> $v {
+                unsafe { $add(x, y) }
+            }
+            #[inline(always)]
+            unsafe fn sub(x: $v, y: $v) -> $v {
+                unsafe { $sub(x, y) }
+            }
+            #[inline(always)]
+            unsafe fn mul(x: $v, y: $v) -> $v {
+                unsafe { $mul(x, y) }
+            }
+            #[inline(always)]
+            unsafe fn fma(x: $v, y: $v, z: $v) -> $v {
+                unsafe { $fma(x, y, z) }
+            }
+            #[inline(always)]
+            unsafe fn fnma(x: $v, y: $v, z: $v) -> $v {
+                unsafe { $fnma(x, y, z) }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Lanes;
+    use std::arch::x86_64::*;
+
+    /// AVX2 with FMA.
+    pub struct Avx2;
+    /// AVX-512 F and VL.
+    pub struct Avx512;
+
+    x86!(Avx2, __m256, 8,
+        _mm256_loadu_ps _mm256_storeu_ps _mm256_stream_ps _mm256_set1_ps
+        _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_fmadd_ps _mm256_fnmadd_ps);
+    x86!(Avx512, __m512, 16,
+        _mm512_loadu_ps _mm512_storeu_ps _mm512_stream_ps _mm512_set1_ps
+        _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_fmadd_ps _mm512_fnmadd_ps);
+}
+
+#[cfg(target_arch = "x86_64")]
+pub use x86::{Avx2, Avx512};

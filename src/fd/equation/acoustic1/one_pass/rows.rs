@@ -1,0 +1,285 @@
+//! What is done to rows of cells, a vector at a time. Each function is inlined into sweeps that are compiled once for
+//! each kind of processor. Where several rows lie side by side, they are done together, as they share taps.
+
+use super::lanes::Lanes;
+use crate::fd::stencil::{COEFFICIENTS as C, REACH};
+
+/// Taps of a derivative.
+pub const TAPS: usize = 2 * REACH;
+/// Rows that are done together, at most.
+pub const TOGETHER: usize = 4;
+/// Taps of so many.
+const ALL: usize = TAPS + TOGETHER - 1;
+
+/// The derivatives of `U` neighbours, the first of them between taps 3 and 4.
+///
+/// # Safety
+/// The taps may be read; the processor has the instructions; so for all below.
+#[inline(always)]
+unsafe fn slopes<L: Lanes, const U: usize>(tap: impl Fn(usize) -> *const f32) -> [L::V; U] {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let mut f = [L::splat(0.0); ALL];
+        for (k, f) in f.iter_mut().enumerate().take(TAPS + U - 1) {
+            *f = L::load(tap(k));
+        }
+        let mut slopes = [L::splat(0.0); U];
+        for (u, slope) in slopes.iter_mut().enumerate() {
+            let mut s = L::mul(L::splat(C[0]), L::sub(f[u + 4], f[u + 3]));
+            s = L::fma(L::splat(C[1]), L::sub(f[u + 5], f[u + 2]), s);
+            s = L::fma(L::splat(C[2]), L::sub(f[u + 6], f[u + 1]), s);
+            *slope = L::fma(L::splat(C[3]), L::sub(f[u + 7], f[u]), s);
+        }
+        slopes
+    }
+}
+
+/// Where slopes are taken, and where they go: rows of `len` values.
+#[derive(Clone, Copy)]
+pub struct Flux {
+    pub len: usize,
+    /// Of the first row's first value, and values from tap to tap, which is from row to row.
+    pub first_tap: *const f32,
+    pub stride: usize,
+    pub to: *mut f32,
+    /// From row to row there.
+    pub apart: usize,
+    /// How far ahead of the last tap to ask for memory; 0: not.
+    pub ahead: usize,
+}
+
+/// Slopes of the pressure times b, of `U` rows.
+#[inline(always)]
+pub unsafe fn flux<L: Lanes, const U: usize>(row: Flux, b: [*const f32; U]) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        for i in (0..row.len).step_by(L::N) {
+            let s = slopes::<L, U>(|k| row.first_tap.add(k * row.stride + i));
+            for u in 0..U {
+                if row.ahead != 0 {
+                    L::prefetch(row.first_tap.wrapping_add((TAPS - 1 + u) * row.stride + i + row.ahead));
+                    L::prefetch(b[u].wrapping_add(i + row.ahead));
+                }
+                L::store(row.to.add(u * row.apart + i), L::mul(L::load(b[u].add(i)), s[u]));
+            }
+        }
+    }
+}
+
+/// How velocities of a row move: `keep` and a dt/h.
+#[derive(Clone, Copy)]
+pub struct Kept {
+    pub keep: f32,
+    pub rate: f32,
+    pub old: *const f32,
+    /// Where the thread keeps them, and where they are kept for the next step: null if another tile does that.
+    pub ring: *mut f32,
+    pub new: *mut f32,
+}
+
+/// Velocities of a row, and if some are eliminated the slopes too.
+#[inline(always)]
+pub unsafe fn kept<L: Lanes, const ELIMINATED: bool>(row: Flux, b: *const f32, kept: Kept) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        for i in (0..row.len).step_by(L::N) {
+            let [s] = slopes::<L, 1>(|k| row.first_tap.add(k * row.stride + i));
+            let b = L::load(b.add(i));
+            if ELIMINATED {
+                L::store(row.to.add(i), L::mul(b, s));
+            }
+            let old = L::mul(L::splat(kept.keep), L::load(kept.old.add(i)));
+            let u = L::fnma(L::mul(L::splat(kept.rate), b), s, old);
+            L::store(kept.ring.add(i), u);
+            if !kept.new.is_null() {
+                L::store(kept.new.add(i), u);
+            }
+        }
+    }
+}
+
+pub const MIDDLE: u8 = 0;
+pub const STRIP: u8 = 1;
+pub const LAYER: u8 = 2;
+
+/// The term of an axis where it is not eliminated.
+#[derive(Clone, Copy)]
+pub struct Split {
+    pub loss: f32,
+    pub rate: f32,
+    pub part: *mut f32,
+}
+
+/// What the term changes, from the slope of the velocities.
+#[inline(always)]
+unsafe fn change<L: Lanes, const TERM: u8>(i: usize, s: L::V, kappa: L::V, split: Split) -> L::V {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let undamped = L::sub(L::splat(0.0), L::mul(L::mul(kappa, L::splat(split.rate)), s));
+        if TERM != LAYER {
+            return undamped;
+        }
+        let part = L::load(split.part.add(i));
+        let c = L::fma(L::splat(split.loss), part, undamped);
+        L::store(split.part.add(i), L::add(part, c));
+        c
+    }
+}
+
+/// The eliminated terms of `U` rows, side by side along their axis: r² times the slope of what [`flux`] left.
+#[inline(always)]
+pub unsafe fn eliminated<L: Lanes, const U: usize>(
+    len: usize,
+    taps: &[*const f32; ALL],
+    square: f32,
+    to: [*mut f32; U],
+) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        for i in (0..len).step_by(L::N) {
+            let s = slopes::<L, U>(|k| taps[k].add(i));
+            for u in 0..U {
+                L::store(to[u].add(i), L::mul(L::splat(square), s[u]));
+            }
+        }
+    }
+}
+
+/// The term of a row that is not eliminated.
+#[inline(always)]
+pub unsafe fn split<L: Lanes, const TERM: u8>(
+    len: usize,
+    taps: &[*const f32; ALL],
+    kappa: *const f32,
+    split: Split,
+    to: *mut f32,
+) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        for i in (0..len).step_by(L::N) {
+            let [s] = slopes::<L, 1>(|k| taps[k].add(i));
+            L::store(to.add(i), change::<L, TERM>(i, s, L::load(kappa.add(i)), split));
+        }
+    }
+}
+
+/// An end of a row along z, whose velocities are kept. All pointers are to its first value.
+pub struct End<'a> {
+    pub keep: &'a [f32],
+    pub velocity_rate: &'a [f32],
+    pub p: *const f32,
+    pub b: *const f32,
+    pub old: *const f32,
+    pub new: *mut f32,
+    /// Where the thread keeps them, with REACH values that are 0 before and after.
+    pub u: *mut f32,
+}
+
+/// Velocities along z.
+#[inline(always)]
+pub unsafe fn end<L: Lanes>(end: End<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        for i in (0..end.keep.len()).step_by(L::N) {
+            let [s] = slopes::<L, 1>(|k| end.p.add(i).sub(REACH - 1).add(k));
+            let old = L::mul(L::load(end.keep.as_ptr().add(i)), L::load(end.old.add(i)));
+            let rate = L::mul(L::load(end.velocity_rate.as_ptr().add(i)), L::load(end.b.add(i)));
+            let u = L::fnma(rate, s, old);
+            L::store(end.u.add(i), u);
+            L::store(end.new.add(i), u);
+        }
+    }
+}
+
+/// And what they change; `part` is null where nothing is damped.
+#[inline(always)]
+pub unsafe fn end_change<L: Lanes>(
+    rate: &[f32],
+    loss: &[f32],
+    u: *const f32,
+    kappa: *const f32,
+    part: *mut f32,
+    to: *mut f32,
+) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        for i in (0..rate.len()).step_by(L::N) {
+            let [s] = slopes::<L, 1>(|k| u.add(i).sub(REACH).add(k));
+            let rate = L::mul(L::load(kappa.add(i)), L::load(rate.as_ptr().add(i)));
+            let mut c = L::sub(L::splat(0.0), L::mul(rate, s));
+            if !part.is_null() {
+                let old = L::load(part.add(i));
+                c = L::fma(L::load(loss.as_ptr().add(i)), old, c);
+                L::store(part.add(i), L::add(old, c));
+            }
+            L::store(to.add(i), c);
+        }
+    }
+}
+
+/// The last part of rows side by side: their pressure from what was collected along y and z.
+#[derive(Clone, Copy)]
+pub struct Last<const U: usize> {
+    pub len: usize,
+    /// Of the first row; the others follow in `apart` values.
+    pub along_y: *const f32,
+    pub along_z: *const f32,
+    /// The first tap along x.
+    pub x: *const f32,
+    /// The first tap along z; the other rows' follow in `apart_z` values.
+    pub z: *const f32,
+    pub apart: usize,
+    pub apart_z: usize,
+    /// r² of x, and of z for each value of a row.
+    pub square: f32,
+    pub squares: *const f32,
+    pub split: Split,
+    pub kappa: [*const f32; U],
+    pub p: [*const f32; U],
+    /// The other rows follow in `pitch` values.
+    pub d: *mut f32,
+    pub new: *mut f32,
+    pub pitch: usize,
+    pub ahead: usize,
+}
+
+#[inline(always)]
+pub unsafe fn last<L: Lanes, const U: usize, const X: u8, const Y_MIDDLE: bool, const STREAM: bool>(row: &Last<U>) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        for i in (0..row.len).step_by(L::N) {
+            let x = slopes::<L, U>(|k| row.x.add(k * row.apart + i));
+            for u in 0..U {
+                let at = u * row.pitch + i;
+                let y = L::load(row.along_y.add(u * row.apart + i));
+                let kappa = L::load(row.kappa[u].add(i));
+                if row.ahead != 0 {
+                    L::prefetch(row.d.wrapping_add(at + row.ahead));
+                    L::prefetch(row.kappa[u].wrapping_add(i + row.ahead));
+                }
+                let mut a = if Y_MIDDLE { y } else { L::splat(0.0) };
+                if X == MIDDLE {
+                    a = L::fma(L::splat(row.square), x[u], a);
+                }
+                let [z] = slopes::<L, 1>(|k| row.z.add(u * row.apart_z + k + i));
+                a = L::fma(L::load(row.squares.add(i)), z, a);
+                let d = L::fma(kappa, a, L::load(row.d.add(at)));
+                L::store(row.d.add(at), d);
+                let mut all = d;
+                if !Y_MIDDLE {
+                    all = L::add(all, y);
+                }
+                if X != MIDDLE {
+                    all = L::add(all, change::<L, X>(i, x[u], kappa, row.split));
+                }
+                all = L::add(all, L::load(row.along_z.add(u * row.apart + i)));
+                let p = L::add(L::load(row.p[u].add(i)), all);
+                if STREAM {
+                    L::stream(row.new.add(at), p);
+                } else {
+                    L::store(row.new.add(at), p);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The source: a vertical dipole that only the slopes of the pressure see.
+
+use super::super::layout::Layout;
+use super::super::source::POLES;
+use crate::backend::cpu::Rows;
+
+/// The two poles, which lie in one row, while their source is in the pressure.
+pub struct Poles {
+    /// The row's indices along x and y.
+    row: [usize; 2],
+    /// Positions in a field, signs, and the pressures without a source.
+    cells: [(usize, f32, f32); 2],
+}
+
+impl Poles {
+    /// `at` is the user's cell of the negative pole.
+    pub fn new(layout: &Layout, at: [usize; 3]) -> Poles {
+        let [x, y, z] = at.map(|i| i + layout.pml);
+        let cells = POLES.map(|(depth, sign)| (layout.at([x, y, z + depth]), sign as f32, 0.0));
+        Poles { row: [x, y], cells }
+    }
+
+    /// Puts a step's source into the pressure that the step starts from.
+    ///
+    /// # Safety
+    /// The field has the layout that the poles were made for, and nobody else uses it meanwhile.
+    pub unsafe fn put(&mut self, p: Rows<'_>, value: f32) {
+        for (at, sign, without) in &mut self.cells {
+            // SAFETY: within the field, by its making; alone, by the caller's promise.
+            let cell = unsafe { &mut p.write(*at, 1)[0] };
+            *without = *cell;
+            *cell += *sign * value;
+        }
+    }
+
+    /// Whether the poles are in a row.
+    #[inline(always)]
+    pub fn are_in(&self, row: [usize; 2]) -> bool {
+        self.row == row
+    }
+
+    /// Puts the pressures without a source in their places in a copy of the row, which begins at a position.
+    pub fn restore(&self, begin: usize, row: &mut [f32]) {
+        for (at, _, without) in self.cells {
+            if let Some(cell) = at.checked_sub(begin).and_then(|i| row.get_mut(i)) {
+                *cell = without;
+            }
+        }
+    }
+}
