@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::grid::Grid;
 use super::model::Model;
-use super::plan::{Options, Plan};
+use super::plan::{Form, Options, Plan};
 use super::shot::Control;
 use super::survey::{Receivers, Shot};
 use super::verify::dt_max;
@@ -21,6 +21,8 @@ pub struct Case {
     /// The user's cells along x, y, z.
     pub n: [usize; 3],
     pub pml: usize,
+    /// How steps are computed on the CPU.
+    pub form: Form,
     pub nt: usize,
     /// Copy and shot take turns this often, and the best of each counts: others on the machine only ever slow them down.
     pub repeats: usize,
@@ -56,7 +58,8 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
     }
     let model = Arc::new(layered(Grid::new(case.n, [10.0; 3])?)?);
     let dt = (0.9 * dt_max(&model)) as f32;
-    let plan = Plan::new(Arc::clone(&model), dt, Options { pml: std::env::var("GT_PML").ok().and_then(|v| v.parse().ok()).unwrap_or(case.pml), ..Options::default() })?;
+    let plan =
+        Plan::new(Arc::clone(&model), dt, Options { pml: case.pml, form: case.form, ..Options::default() })?;
     let shot = Shot {
         source: case.n.map(|n| n / 2),
         wavelet: Wavelet::new(Shape::Ricker, 15.0, dt, case.nt)?,

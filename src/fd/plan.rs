@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::equation::acoustic1::{self, Coefficients, Fields, Layout, Record};
+pub use super::equation::acoustic1::Form;
+use super::equation::acoustic1::{self, Coefficients, Layout, Record};
 use super::grid::AXES;
 use super::model::Model;
 use super::shot::Control;
@@ -30,11 +31,13 @@ pub struct Options {
     pub pml: usize,
     /// Take a `dt` beyond the stable limit all the same, as the old kernel did.
     pub allow_unstable: bool,
+    /// How steps are computed on the CPU.
+    pub form: Form,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { pml: 20, allow_unstable: false }
+        Options { pml: 20, allow_unstable: false, form: Form::TwoSweeps }
     }
 }
 
@@ -115,7 +118,7 @@ impl Plan {
 
     /// Bytes of what a shot holds beside its record and snapshot.
     pub fn field_bytes(&self) -> u64 {
-        Fields::bytes(self.layout())
+        self.options.form.field_bytes(self.layout())
     }
 
     /// Bytes on the device of model, coefficients and fields while a shot without snapshots runs there.
@@ -174,8 +177,7 @@ impl Plan {
         control: &dyn Control,
     ) -> Result<(Gather, Duration)> {
         match lane {
-            Lane::Cpu(team) if std::env::var_os("GT_TWO").is_none() => acoustic1::one_pass::run(&self.coefficients, shot, team, control),
-            Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, team, control),
+            Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, self.options.form, team, control),
             Lane::Cuda(stream) => acoustic1::card::run(&self.coefficients, shot, stream, control),
         }
     }

@@ -1,14 +1,20 @@
 //! Records, snapshots and mutes against every recorded result of the old kernel.
 
+use gpusched::fd::plan::Form;
+
 use crate::support::gate;
 use crate::support::golden::{Case, names};
-use crate::support::shooting::fire;
+use crate::support::shooting::fire_as;
 
 fn check(name: &str) {
     let case = Case::load(name);
-    let runs: Vec<_> = gate::shots(&case).iter().map(|shot| fire(&case.model, case.dt, shot)).collect();
-    let [record, trace, snapshot] = gate::pass(name, &case, &runs);
-    println!("{name}: record {record:.1e}, strong trace {trace:.1e}, snapshot {snapshot:.1e}");
+    for form in Form::ALL {
+        let runs: Vec<_> =
+            gate::shots(&case).iter().map(|shot| fire_as(form, &case.model, case.dt, shot)).collect();
+        let [record, trace, snapshot] = gate::pass(name, &case, &runs);
+        let form = form.name();
+        println!("{name}, {form}: record {record:.1e}, strong trace {trace:.1e}, snapshot {snapshot:.1e}");
+    }
 }
 
 macro_rules! cases {

@@ -8,7 +8,7 @@ use gpusched::backend::Lane;
 use gpusched::backend::cpu::Team;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
-use gpusched::fd::plan::{Options, Plan};
+use gpusched::fd::plan::{Form, Options, Plan};
 use gpusched::fd::shot::{self, Control};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
@@ -47,6 +47,11 @@ impl Control for Keep {
 /// With the old kernel's layer of 20 cells, on two threads.
 pub fn fire(model: &Arc<Model>, dt: f32, shot: &Shot) -> Shots {
     fire_with(model, dt, shot, Options::default(), 2)
+}
+
+/// The same, computed in one form.
+pub fn fire_as(form: Form, model: &Arc<Model>, dt: f32, shot: &Shot) -> Shots {
+    fire_with(model, dt, shot, Options { form, ..Options::default() }, 2)
 }
 
 pub fn fire_with(model: &Arc<Model>, dt: f32, shot: &Shot, options: Options, threads: usize) -> Shots {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use gpusched::fd::plan;
 
 /// Runs seismic surveys on whatever devices this machine has.
 #[derive(Parser)]
@@ -74,10 +75,30 @@ pub enum Bench {
         /// cpu, or a card such as cuda:0.
         #[arg(long, default_value = "cpu")]
         device: String,
+        /// How the CPU computes a step.
+        #[arg(long, value_enum, default_value = "two-sweeps")]
+        form: Form,
         /// Print one line of JSON.
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Form {
+    /// All velocities from the pressure, then the pressure from them.
+    TwoSweeps,
+    /// The pressure alone: its velocities are eliminated where nothing is damped.
+    OnePass,
+}
+
+impl Form {
+    pub fn of_plan(self) -> plan::Form {
+        match self {
+            Form::TwoSweeps => plan::Form::TwoSweeps,
+            Form::OnePass => plan::Form::OnePass,
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]

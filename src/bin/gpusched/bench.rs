@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use gpusched::fd::bench::{self, Case};
-use gpusched::fd::plan::Options;
+use gpusched::fd::plan::{Form, Options};
 use gpusched::sched::{Exec, Scheduler, Task};
 use gpusched::{Error, Result};
 use serde_json::json;
@@ -14,7 +14,14 @@ use crate::say::say;
 /// Shot and copy take turns this often; the best of each counts.
 const REPEATS: usize = 3;
 
-pub fn fd(equation: Equation, n: [usize; 3], nt: usize, device: &str, as_json: bool) -> Result<bool> {
+pub fn fd(
+    equation: Equation,
+    n: [usize; 3],
+    nt: usize,
+    device: &str,
+    form: Form,
+    as_json: bool,
+) -> Result<bool> {
     let pml = Options::default().pml;
     let mut builder = Scheduler::builder();
     builder.devices = Some(device.into());
@@ -28,7 +35,7 @@ pub fn fd(equation: Equation, n: [usize; 3], nt: usize, device: &str, as_json: b
             "one device",
         ));
     };
-    let case = Case { n, pml, nt, repeats: REPEATS };
+    let case = Case { n, pml, form, nt, repeats: REPEATS };
     let place = Arc::new(OnceLock::new());
     let to = place.clone();
     let id = scheduler.submit(Task::new(move |exec: &Exec<'_>| {
@@ -43,6 +50,7 @@ pub fn fd(equation: Equation, n: [usize; 3], nt: usize, device: &str, as_json: b
             "device": label,
             "name": name,
             "equation": equation.name(),
+            "form": form.name(),
             "n": n,
             "pml": pml,
             "nt": nt,

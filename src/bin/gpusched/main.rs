@@ -58,9 +58,9 @@ fn command(command: Command) -> Result<bool> {
             remember: !no_rates_cache,
         }),
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
-        Command::Bench { what: Bench::Fd { equation, n, nt, device, json } } => {
+        Command::Bench { what: Bench::Fd { equation, n, nt, device, form, json } } => {
             let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
-            bench::fd(equation, n, nt, &device, json)
+            bench::fd(equation, n, nt, &device, form.of_plan(), json)
         }
     }
 }

@@ -16,7 +16,8 @@ pub struct Coefficients {
     pub kappa: Columns,
     /// For x, y, z.
     pub axes: [Axis; 3],
-    pub tiles: Vec<Tile>,
+    /// How each form of the computation cuts the grid.
+    pub tiles: [Vec<Tile>; 2],
 }
 
 /// What depends on the index along one axis only.
@@ -42,8 +43,8 @@ pub struct Columns {
 }
 
 /// Rows along x and y that a thread takes at a time: planes of such a tile stay in a core's own cache
-/// while the sweep along y needs them.
-const TILE: [usize; 2] = [32, 16];
+/// while the sweep along y needs them. In one pass the first seven planes of a tile are slopes only, so it goes further.
+const TILES: [[usize; 2]; 2] = [[32, 16], [32, 64]];
 
 impl Coefficients {
     pub fn new(model: &Model, dt: f32, pml: usize) -> Result<Self> {
@@ -73,7 +74,7 @@ impl Coefficients {
                 Columns::new(&layout, "rho vp² of the model", |i| WATER * vp[i] * vp[i])?,
             ),
         };
-        let tiles = layout.tiles(TILE[0], TILE[1]);
+        let tiles = TILES.map(|[columns, depth]| layout.tiles(columns, depth));
         Ok(Coefficients { layout, b, kappa, axes: [axis(0), axis(1), axis(2)], tiles })
     }
 
@@ -152,11 +153,15 @@ mod tests {
         let model = Model::new(grid, vp.clone(), Some(rho.clone())).unwrap();
         let c = Coefficients::new(&model, 1e-3, 8).unwrap();
         let [nx, ny, nz] = c.layout.padded;
-        for (x, y, z) in [(0, 0, 0), (8, 8, 8), (9, 11, 10), (nx - 1, ny - 1, nz - 1), (0, ny - 1, 9)] {
+        for (x, y, z) in [(0, 0, 4), (8, 8, 8), (9, 11, 10), (nx - 1, ny - 1, nz - 5), (0, ny - 1, 9)] {
             let clamp = |i: usize, n: usize| i.saturating_sub(8).min(n - 1);
             let at = grid.index([clamp(x, 3), clamp(y, 4), clamp(z, 5)]);
             assert_eq!(c.kappa.row(&c.layout, [x, y, z], 1)[0], rho[at] * vp[at] * vp[at]);
             assert_eq!(c.b.row(&c.layout, [x, y, z], 1)[0], 1.0 / rho[at]);
+        }
+        for z in [0, 3, nz - 4, nz - 1] {
+            let never_updated = [&c.b, &c.kappa].map(|columns| columns.row(&c.layout, [8, 8, z], 1)[0]);
+            assert_eq!(never_updated, [0.0; 2]);
         }
         let model = Model::new(grid, vp, None).unwrap();
         let light = Coefficients::new(&model, 1e-3, 8).unwrap();

@@ -27,18 +27,21 @@
 pub mod card;
 mod coefficients;
 mod fields;
+mod form;
+mod isa;
 pub mod kernel;
 mod layout;
-pub mod one_pass;
+mod one_pass;
 mod pressure;
 mod record;
 mod rows;
 mod run;
 mod source;
+mod two_sweeps;
 mod velocity;
 
 pub use coefficients::Coefficients;
-pub use fields::Fields;
+pub use form::Form;
 pub use layout::Layout;
 pub use record::Record;
 pub use run::run;

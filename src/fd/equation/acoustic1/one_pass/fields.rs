@@ -1,7 +1,7 @@
 //! The state of a running shot.
 
-use super::super::coefficients::Coefficients;
 use super::super::layout::Layout;
+use super::geometry::Geometry;
 use super::zones::{Ends, Zones};
 use crate::backend::cpu::{Buffer, Rows};
 use crate::error::Result;
@@ -29,16 +29,19 @@ pub struct Shared<'a> {
 fn lens(layout: &Layout, zones: &[Zones; 3], ends: &Ends) -> ([usize; 3], [usize; 3]) {
     let [nx, ny, _] = layout.padded;
     let both = 2 * layout.width();
-    let kept = [layout.rows(ny * zones[0].kept()), layout.rows(zones[1].kept() * nx), ny * nx * (ends.kept[0] + ends.kept[1])];
+    let kept = [
+        layout.rows(ny * zones[0].kept()),
+        layout.rows(zones[1].kept() * nx),
+        ny * nx * (ends.kept[0] + ends.kept[1]),
+    ];
     let part = [layout.rows(ny * both), layout.rows(both * nx), ny * nx * (ends.damped[0] + ends.damped[1])];
     (kept, part)
 }
 
 impl Fields {
     /// All zero.
-    pub fn new(c: &Coefficients, zones: &[Zones; 3], ends: &Ends) -> Result<Self> {
-        let layout = &c.layout;
-        let (kept, part) = lens(layout, zones, ends);
+    pub fn new(layout: &Layout, geometry: &Geometry) -> Result<Self> {
+        let (kept, part) = lens(layout, &geometry.zones, &geometry.ends);
         let field = || Buffer::zeroed(layout.field_len(), "a field of a shot");
         let layer = |len| Buffer::zeroed(len, "the absorbing layer of a shot");
         let [x, y, z] = kept;
@@ -53,8 +56,9 @@ impl Fields {
     }
 
     /// Bytes that [`Fields::new`] allocates.
-    pub fn bytes(layout: &Layout, zones: &[Zones; 3], ends: &Ends) -> u64 {
-        let (kept, part) = lens(layout, zones, ends);
+    pub fn bytes(layout: &Layout) -> u64 {
+        let zones = [0, 1, 2].map(|axis| Zones::new(layout, axis));
+        let (kept, part) = lens(layout, &zones, &Ends::new(layout, &zones[2]));
         let values = 3 * layout.field_len() + 2 * kept.iter().sum::<usize>() + part.iter().sum::<usize>();
         12 * crate::backend::cpu::ALIGN as u64 + 4 * values as u64
     }

@@ -17,141 +17,16 @@
 //! rows: what it needs of its neighbours' slopes it computes itself. So tiles do not depend on each other, and
 //! every cell comes out the same whichever tile it is in.
 
-use std::ops::Range;
-
 use super::super::coefficients::Coefficients;
 use super::super::layout::Tile;
 use super::fields::Shared;
-use super::lanes::{Lanes, WIDEST};
+use super::geometry::Geometry;
+use super::lanes::Lanes;
 use super::rows::{self, Flux, Kept, LAYER, Last, MIDDLE, STRIP, Split, TAPS, TOGETHER};
+use super::scratch::{PLANES, Rings, Scratch};
 use super::source::Poles;
-use super::zones::{Ends, Term, Zones};
-use crate::backend::cpu::Buffer;
-use crate::error::Result;
+use super::zones::Term;
 use crate::fd::stencil::REACH;
-
-/// What all shots of a plan share beside the coefficients.
-pub struct Geometry {
-    pub zones: [Zones; 3],
-    pub ends: Ends,
-    /// (dt / h)² of x and y.
-    square: [f32; 2],
-    /// The same along a row, 0 where the term is not eliminated.
-    squares: Vec<f32>,
-    near_and_far: [End; 2],
-    /// Pieces of a row that are swept through a plane one after the other: what a plane needs of one stays in first-level cache.
-    pieces: Vec<Range<usize>>,
-}
-
-/// An end of the rows along z.
-struct End {
-    keep: Vec<f32>,
-    velocity_rate: Vec<f32>,
-    loss: Vec<f32>,
-    /// 0 where the term is eliminated.
-    pressure_rate: Vec<f32>,
-}
-
-impl Geometry {
-    pub fn new(c: &Coefficients) -> Geometry {
-        let layout = &c.layout;
-        let zones = [0, 1, 2].map(|axis| Zones::new(layout, axis));
-        let ends = Ends::new(layout, &zones[2]);
-        let first = layout.active(2).start;
-        let z = &c.axes[2];
-        let square = [0, 1].map(|axis: usize| c.axes[axis].rate * c.axes[axis].rate);
-        let middle = |at: usize| zones[2].middle.contains(&(first + at));
-        let squares = (0..ends.len).map(|at| if middle(at) { z.rate * z.rate } else { 0.0 }).collect();
-        let near_and_far = [0, 1].map(|end| {
-            let active = layout.active(2);
-            // Beyond the updated cells nothing moves.
-            let of = |values: &[f32], count: usize, only: &dyn Fn(usize) -> bool| -> Vec<f32> {
-                let begin = ends.from(end, count);
-                let at = |at: usize| if only(at) && active.contains(&(first + at)) { values[first + at] } else { 0.0 };
-                (begin..begin + count).map(at).collect()
-            };
-            // In the middle between two ends that are one, a cell belongs to neither.
-            let split = |at: usize| !middle(at);
-            End {
-                keep: of(&z.keep, ends.kept[end], &|_| true),
-                velocity_rate: of(&z.velocity_rate, ends.kept[end], &|_| true),
-                loss: of(&z.loss, ends.split[end], &split),
-                pressure_rate: of(&z.pressure_rate, ends.split[end], &split),
-            }
-        });
-        let pieces = ends.pieces(std::env::var("GT_Z").ok().and_then(|v| v.parse().ok()).unwrap_or(7));
-        Geometry { zones, ends, square, squares, near_and_far, pieces }
-    }
-}
-
-/// What one thread computes with.
-pub struct Scratch {
-    values: Buffer,
-    columns: usize,
-    row: usize,
-}
-
-/// Planes of slopes along y: those of the taps of [`TOGETHER`] planes, and those that were done together with the last.
-const PLANES: usize = TAPS + 2 * TOGETHER;
-
-impl Scratch {
-    /// For tiles of at most so many rows along x.
-    pub fn new(ends: &Ends, columns: usize) -> Result<Scratch> {
-        // An odd number of lines from row to row.
-        let row = (ends.len / WIDEST | 1) * WIDEST;
-        let rows = (2 * PLANES + TOGETHER) * columns + 2 * (columns + TAPS + TOGETHER) + TOGETHER + 1;
-        let padded = 3 * TOGETHER * (row + 2 * WIDEST);
-        let values = Buffer::zeroed(rows * row + padded, "what a thread of a shot computes with")?;
-        Ok(Scratch { values, columns, row })
-    }
-}
-
-/// The parts of a scratch, each with where it begins.
-#[derive(Clone, Copy)]
-struct Rings {
-    /// From row to row, from plane to plane, and from row to row of `slopes`.
-    row: usize,
-    plane: usize,
-    padded: usize,
-    /// Slopes along y, eliminated and kept: `[index % PLANES][column][z]`.
-    y: [*mut f32; 2],
-    /// Those along x, from four columns before the tile on: `[index][z]`.
-    x: [*mut f32; 2],
-    /// Terms along y: `[plane of those done together][column][z]`.
-    along_y: *mut f32,
-    /// A row for each of those done together: terms along z, and slopes, these with [`WIDEST`] values that stay 0 before and after.
-    along_z: *mut f32,
-    slopes: *mut f32,
-    /// A row each, the ends with such values too.
-    ends: [*mut f32; 2],
-    clean: *mut f32,
-}
-
-impl Rings {
-    fn new(scratch: &mut Scratch) -> Rings {
-        let Scratch { values, columns, row } = scratch;
-        let (columns, row) = (*columns, *row);
-        let (plane, padded) = (columns * row, row + 2 * WIDEST);
-        let mut next = values.as_mut_ptr();
-        let mut take = |len: usize| {
-            let begin = next;
-            next = next.wrapping_add(len);
-            begin
-        };
-        Rings {
-            row,
-            plane,
-            padded,
-            y: [take(PLANES * plane), take(PLANES * plane)],
-            x: [take((columns + TAPS + TOGETHER) * row), take((columns + TAPS + TOGETHER) * row)],
-            along_y: take(TOGETHER * plane),
-            along_z: take(TOGETHER * row),
-            clean: take(row),
-            slopes: take(TOGETHER * padded).wrapping_add(WIDEST),
-            ends: [0, 1].map(|_| take(TOGETHER * padded).wrapping_add(WIDEST)),
-        }
-    }
-}
 
 /// What a sweep is given.
 #[derive(Clone, Copy)]
@@ -184,9 +59,7 @@ pub unsafe fn sweep<L: Lanes, const STREAM: bool>(step: &Step<'_>, tile: &Tile, 
             let terms = (y..end).map(|y| zones.term(y));
             sweep.along_y::<L>(y, end - y, terms.clone().all(|term| term == Term::Middle));
             for y in y..end {
-                for piece in &step.geometry.pieces {
-                    sweep.plane::<L, STREAM>(y, piece);
-                }
+                sweep.plane::<L, STREAM>(y);
             }
             y = end;
         }
@@ -212,8 +85,6 @@ struct Sweep<'a> {
     /// First index along z, and values of a row.
     first: usize,
     len: usize,
-    ahead: usize,
-    ahead2: usize,
 }
 
 impl<'a> Sweep<'a> {
@@ -234,8 +105,6 @@ impl<'a> Sweep<'a> {
             part: fields.part.map(|part| part.as_ptr()),
             first: c.layout.active(2).start,
             len: geometry.ends.len,
-            ahead: *AHEAD * c.layout.pitch,
-            ahead2: *AHEAD2 * c.layout.pitch,
         }
     }
 
@@ -287,9 +156,19 @@ impl<'a> Sweep<'a> {
             for (column, x) in self.tile.x.clone().enumerate() {
                 let [to, ring] = self.rings.y.map(|ring| plane(ring, j, column));
                 let first_tap = self.old.wrapping_add(self.at(x, j)).wrapping_sub((REACH - 1) * stride);
-                let flux = Flux { len: self.len, first_tap, stride, to, apart: self.rings.plane, ahead: self.ahead };
+                let flux = Flux {
+                    len: self.len,
+                    first_tap,
+                    stride,
+                    to,
+                    apart: self.rings.plane,
+                    ahead: layout.pitch,
+                };
                 if count == TOGETHER {
-                    rows::flux::<L, TOGETHER>(flux, [self.b(x, j), self.b(x, j + 1), self.b(x, j + 2), self.b(x, j + 3)]);
+                    rows::flux::<L, TOGETHER>(
+                        flux,
+                        [self.b(x, j), self.b(x, j + 1), self.b(x, j + 2), self.b(x, j + 3)],
+                    );
                     continue;
                 }
                 let slot = self.geometry.zones[1].slot(j).map(|slot| self.nth(slot * layout.padded[0] + x));
@@ -301,21 +180,21 @@ impl<'a> Sweep<'a> {
 
     /// And along x, of plane `y`.
     #[inline(always)]
-    unsafe fn slopes_along_x<L: Lanes>(&self, j: usize, y: usize, z: &Range<usize>) -> usize {
+    unsafe fn slopes_along_x<L: Lanes>(&self, j: usize, y: usize) -> usize {
         let stride = self.c.layout.stride(0);
         let count = self.together(0, j);
         // SAFETY: as above.
         unsafe {
-            let row = (j + REACH - self.tile.x.start) * self.rings.row + z.start;
+            let row = (j + REACH - self.tile.x.start) * self.rings.row;
             let [to, ring] = self.rings.x.map(|rows| rows.wrapping_add(row));
-            let first_tap = self.old.wrapping_add(self.at(j, y) + z.start).wrapping_sub((REACH - 1) * stride);
-            let flux = Flux { len: z.len(), first_tap, stride, to, apart: self.rings.row, ahead: 0 };
-            let b = |j: usize| self.b(j, y).wrapping_add(z.start);
+            let first_tap = self.old.wrapping_add(self.at(j, y)).wrapping_sub((REACH - 1) * stride);
+            let flux = Flux { len: self.len, first_tap, stride, to, apart: self.rings.row, ahead: 0 };
+            let b = |j: usize| self.b(j, y);
             if count == TOGETHER {
                 rows::flux::<L, TOGETHER>(flux, [b(j), b(j + 1), b(j + 2), b(j + 3)]);
             } else {
                 let zones = &self.geometry.zones[0];
-                let slot = zones.slot(j).map(|slot| self.nth(y * zones.kept() + slot) + z.start);
+                let slot = zones.slot(j).map(|slot| self.nth(y * zones.kept() + slot));
                 self.slope::<L>(0, j, flux, b(j), ring, slot, self.tile.x.contains(&j));
             }
         }
@@ -351,7 +230,11 @@ impl<'a> Sweep<'a> {
             let new = if own { self.kept_new[axis].wrapping_add(at) } else { std::ptr::null_mut() };
             let old = self.kept_old[axis].wrapping_add(at);
             let kept = Kept { keep: table.keep[j], rate: table.velocity_rate[j], old, ring, new };
-            if eliminated { rows::kept::<L, true>(flux, b, kept) } else { rows::kept::<L, false>(flux, b, kept) }
+            if eliminated {
+                rows::kept::<L, true>(flux, b, kept)
+            } else {
+                rows::kept::<L, false>(flux, b, kept)
+            }
         }
     }
 
@@ -384,18 +267,24 @@ impl<'a> Sweep<'a> {
                     let split = Split { loss: axis.loss[y], rate: axis.pressure_rate[y], part };
                     let kappa = self.kappa(x, y);
                     match self.geometry.zones[1].term(y) {
-                        Term::Middle => rows::eliminated::<L, 1>(self.len, &taps(rings.y[0], y), square, [to(y)]),
-                        Term::Strip => rows::split::<L, STRIP>(self.len, &taps(rings.y[1], y), kappa, split, to(y)),
-                        Term::Layer => rows::split::<L, LAYER>(self.len, &taps(rings.y[1], y), kappa, split, to(y)),
+                        Term::Middle => {
+                            rows::eliminated::<L, 1>(self.len, &taps(rings.y[0], y), square, [to(y)])
+                        }
+                        Term::Strip => {
+                            rows::split::<L, STRIP>(self.len, &taps(rings.y[1], y), kappa, split, to(y))
+                        }
+                        Term::Layer => {
+                            rows::split::<L, LAYER>(self.len, &taps(rings.y[1], y), kappa, split, to(y))
+                        }
                     }
                 }
             }
         }
     }
 
-    /// A piece of all rows of a plane whose terms along y there are.
+    /// All rows of a plane whose terms along y there are.
     #[inline(always)]
-    unsafe fn plane<L: Lanes, const STREAM: bool>(&self, y: usize, z: &Range<usize>) {
+    unsafe fn plane<L: Lanes, const STREAM: bool>(&self, y: usize) {
         let zones = &self.geometry.zones[0];
         let mut next = self.tile.x.start - REACH;
         let mut x = self.tile.x.start;
@@ -405,53 +294,48 @@ impl<'a> Sweep<'a> {
             // SAFETY: by the caller's promise.
             unsafe {
                 while next < x + count + REACH - 1 {
-                    next += self.slopes_along_x::<L>(next, y, z);
+                    next += self.slopes_along_x::<L>(next, y);
                 }
                 // Not one after the other: what was just stored can't be loaded at another alignment at once.
                 for u in 0..count {
-                    self.slopes_along_z::<L>(x + u, y, u, z);
+                    self.slopes_along_z::<L>(x + u, y, u);
                 }
                 for u in 0..count {
-                    self.changes_along_z::<L>(x + u, y, u, z);
+                    self.changes_along_z::<L>(x + u, y, u);
                 }
                 if count == TOGETHER {
-                    self.rows::<L, TOGETHER, STREAM>(x, y, z);
+                    self.rows::<L, TOGETHER, STREAM>(x, y);
                 } else {
-                    self.rows::<L, 1, STREAM>(x, y, z);
+                    self.rows::<L, 1, STREAM>(x, y);
                 }
             }
             x += count;
         }
     }
 
-    /// All slopes along z that a piece of a row needs, and the velocities at the ends, into row `u` of those done together.
+    /// All slopes along z of a row, and the velocities at its ends, into row `u` of those done together.
     #[inline(always)]
-    unsafe fn slopes_along_z<L: Lanes>(&self, x: usize, y: usize, u: usize, z: &Range<usize>) {
+    unsafe fn slopes_along_z<L: Lanes>(&self, x: usize, y: usize, u: usize) {
         let (ends, rings) = (&self.geometry.ends, &self.rings);
         let row = y * self.c.layout.padded[0] + x;
         // SAFETY: by the caller's promise.
         unsafe {
             let (p, b) = (self.old.add(self.at(x, y)), self.b(x, y));
-            // With the taps of its neighbours.
-            let begin = z.start.saturating_sub(WIDEST);
-            let len = (z.end + WIDEST).min(self.len) - begin;
-            let to = rings.slopes.add(u * rings.padded + begin);
-            let flux = Flux { len, first_tap: p.add(begin).sub(REACH - 1), stride: 1, to, apart: 0, ahead: 0 };
-            rows::flux::<L, 1>(flux, [b.add(begin)]);
+            let to = rings.slopes.add(u * rings.padded);
+            let flux = Flux { len: self.len, first_tap: p.sub(REACH - 1), stride: 1, to, apart: 0, ahead: 0 };
+            rows::flux::<L, 1>(flux, [b]);
             let mut at = row * (ends.kept[0] + ends.kept[1]);
             for (end, table) in self.geometry.near_and_far.iter().enumerate() {
                 let begin = ends.from(end, ends.kept[end]);
-                if z.contains(&begin) {
-                    rows::end::<L>(rows::End {
-                        keep: &table.keep,
-                        velocity_rate: &table.velocity_rate,
-                        p: p.add(begin),
-                        b: b.add(begin),
-                        old: self.kept_old[2].add(at),
-                        new: self.kept_new[2].add(at),
-                        u: rings.ends[end].add(u * rings.padded),
-                    });
-                }
+                rows::end::<L>(rows::End {
+                    keep: &table.keep,
+                    velocity_rate: &table.velocity_rate,
+                    p: p.add(begin),
+                    b: b.add(begin),
+                    old: self.kept_old[2].add(at),
+                    new: self.kept_new[2].add(at),
+                    u: rings.ends[end].add(u * rings.padded),
+                });
                 at += ends.kept[end];
             }
         }
@@ -459,7 +343,7 @@ impl<'a> Sweep<'a> {
 
     /// What the velocities at the ends of row `u` change.
     #[inline(always)]
-    unsafe fn changes_along_z<L: Lanes>(&self, x: usize, y: usize, u: usize, z: &Range<usize>) {
+    unsafe fn changes_along_z<L: Lanes>(&self, x: usize, y: usize, u: usize) {
         let (ends, rings) = (&self.geometry.ends, &self.rings);
         let row = y * self.c.layout.padded[0] + x;
         // SAFETY: by the caller's promise.
@@ -468,21 +352,23 @@ impl<'a> Sweep<'a> {
             let mut at = row * (ends.damped[0] + ends.damped[1]);
             for (end, table) in self.geometry.near_and_far.iter().enumerate() {
                 let (count, split, damped) = (ends.kept[end], ends.split[end], ends.damped[end]);
-                if z.contains(&ends.from(end, count)) {
-                    // The split cells are the outer ones of those with kept velocities, and the damped ones of these.
-                    let pieces = if end == 0 { [0..damped, damped..split] } else { [split - damped..split, 0..split - damped] };
-                    let outer = if end == 0 { 0 } else { count - split };
-                    for (piece, part) in pieces.into_iter().zip([self.part[2].add(at), std::ptr::null_mut()]) {
-                        let to = ends.from(end, split) + piece.start;
-                        rows::end_change::<L>(
-                            &table.pressure_rate[piece.clone()],
-                            &table.loss[piece.clone()],
-                            rings.ends[end].add(u * rings.padded + outer + piece.start),
-                            kappa.add(to),
-                            part,
-                            rings.along_z.add(u * rings.row + to),
-                        );
-                    }
+                // The split cells are the outer ones of those with kept velocities, and the damped ones of these.
+                let pieces = if end == 0 {
+                    [0..damped, damped..split]
+                } else {
+                    [split - damped..split, 0..split - damped]
+                };
+                let outer = if end == 0 { 0 } else { count - split };
+                for (piece, part) in pieces.into_iter().zip([self.part[2].add(at), std::ptr::null_mut()]) {
+                    let to = ends.from(end, split) + piece.start;
+                    rows::end_change::<L>(
+                        &table.pressure_rate[piece.clone()],
+                        &table.loss[piece.clone()],
+                        rings.ends[end].add(u * rings.padded + outer + piece.start),
+                        kappa.add(to),
+                        part,
+                        rings.along_z.add(u * rings.row + to),
+                    );
                 }
                 at += damped;
             }
@@ -491,17 +377,17 @@ impl<'a> Sweep<'a> {
 
     /// The next pressure of `U` rows whose slopes there are.
     #[inline(always)]
-    unsafe fn rows<L: Lanes, const U: usize, const STREAM: bool>(&self, x: usize, y: usize, z: &Range<usize>) {
+    unsafe fn rows<L: Lanes, const U: usize, const STREAM: bool>(&self, x: usize, y: usize) {
         let (layout, axis, rings) = (&self.c.layout, &self.c.axes[0], &self.rings);
         let zones = &self.geometry.zones;
-        let (at, begin, len) = (self.at(x, y) + z.start, z.start, z.len());
+        let (at, len) = (self.at(x, y), self.len);
         let (x_term, y_middle) = (zones[0].term(x), zones[1].term(y) == Term::Middle);
         // SAFETY: by the caller's promise.
         unsafe {
             let mut kappa = [std::ptr::null(); U];
             let mut p = [std::ptr::null(); U];
             for u in 0..U {
-                kappa[u] = self.kappa(x + u, y).add(begin);
+                kappa[u] = self.kappa(x + u, y);
                 p[u] = self.old.add(at + u * layout.pitch);
                 if let Some(poles) = self.poles.filter(|poles| poles.are_in([x + u, y])) {
                     // The pressure itself goes on without its source.
@@ -511,29 +397,29 @@ impl<'a> Sweep<'a> {
                     p[u] = rings.clean;
                 }
             }
-            let column = (x - self.tile.x.start) * rings.row + begin;
+            let column = (x - self.tile.x.start) * rings.row;
             let layer = layout.in_layer(0, x).unwrap_or(0);
             let row = Last {
                 len,
                 along_y: rings.along_y.add(y % TOGETHER * rings.plane + column),
-                along_z: rings.along_z.add(begin),
+                along_z: rings.along_z,
                 x: rings.x[usize::from(x_term != Term::Middle)].add(column),
-                z: rings.slopes.add(begin).sub(REACH),
+                z: rings.slopes.sub(REACH),
                 apart: rings.row,
                 apart_z: rings.padded,
                 square: self.geometry.square[0],
-                squares: self.geometry.squares.as_ptr().add(begin),
+                squares: self.geometry.squares.as_ptr(),
                 split: Split {
                     loss: axis.loss[x],
                     rate: axis.pressure_rate[x],
-                    part: self.part[0].wrapping_add(self.nth(y * 2 * layout.width() + layer) + begin),
+                    part: self.part[0].wrapping_add(self.nth(y * 2 * layout.width() + layer)),
                 },
                 kappa,
                 p,
                 d: self.d.add(at),
                 new: self.new.add(at),
                 pitch: layout.pitch,
-                ahead: U * self.ahead2,
+                ahead: U * layout.pitch,
             };
             match (x_term, y_middle) {
                 (Term::Middle, true) => rows::last::<L, U, MIDDLE, true, STREAM>(&row),
@@ -546,5 +432,3 @@ impl<'a> Sweep<'a> {
         }
     }
 }
-static AHEAD: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("GT_AHEAD").ok().and_then(|v| v.parse().ok()).unwrap_or(1));
-static AHEAD2: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("GT_AHEAD2").ok().and_then(|v| v.parse().ok()).unwrap_or(1));

@@ -244,7 +244,9 @@ pub struct Last<const U: usize> {
 }
 
 #[inline(always)]
-pub unsafe fn last<L: Lanes, const U: usize, const X: u8, const Y_MIDDLE: bool, const STREAM: bool>(row: &Last<U>) {
+pub unsafe fn last<L: Lanes, const U: usize, const X: u8, const Y_MIDDLE: bool, const STREAM: bool>(
+    row: &Last<U>,
+) {
     // SAFETY: by the caller's promise.
     unsafe {
         for i in (0..row.len).step_by(L::N) {

@@ -119,18 +119,76 @@ impl Ends {
         Ends { len, begin: [0, active.len()], kept, split, damped: [whole(width); 2] }
     }
 
-    /// The row in pieces of whole vectors, each end in one of them.
-    pub fn pieces(&self, vectors: usize) -> Vec<Range<usize>> {
-        let count = (self.len / WIDEST / vectors).max(1);
-        let at = |k: usize| self.len / WIDEST * k / count * WIDEST;
-        let far = self.from(1, self.split[1].max(self.kept[1]));
-        let inside = (1..count).map(at).filter(|at| *at >= self.split[0].max(self.kept[0]) && *at <= far);
-        let bounds: Vec<usize> = std::iter::once(0).chain(inside).chain([self.len]).collect();
-        bounds.windows(2).map(|pair| pair[0]..pair[1]).collect()
-    }
-
     /// Where `count` values of an end begin in the row.
     pub fn from(&self, end: usize, count: usize) -> usize {
         if end == 0 { 0 } else { self.begin[1] - count }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::grid::Grid;
+
+    /// Every velocity that a cell's term needs is where it is looked for.
+    #[test]
+    fn all_taps_of_a_term_are_there() {
+        for pml in [8, 9, 20, 37] {
+            for n in 1..90 {
+                let layout = Layout::new(&Grid { n: [n, n, n], h: [1.0; 3] }, pml);
+                for axis in 0..3 {
+                    let zones = Zones::new(&layout, axis);
+                    let active = layout.active(axis);
+                    let mut slots: Vec<_> = active.clone().filter_map(|i| zones.slot(i)).collect();
+                    slots.sort_unstable();
+                    assert_eq!(slots, (0..zones.kept()).collect::<Vec<_>>(), "{n}, {pml}");
+                    for i in active.clone() {
+                        let taps = (i - REACH..i + REACH).filter(|tap| active.contains(tap));
+                        let damped = |i: usize| layout.in_layer(axis, i).is_some();
+                        match zones.term(i) {
+                            Term::Middle => {
+                                // The velocity after an index lies in a layer if either cell beside it does.
+                                for tap in i - REACH..i + REACH {
+                                    assert!(zones.eliminated(tap) && !damped(tap) && !damped(tap + 1));
+                                }
+                            }
+                            term => {
+                                assert!(taps.clone().all(|tap| zones.slot(tap).is_some()), "{n}, {pml}, {i}");
+                                assert_eq!(term == Term::Layer, damped(i));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ends_are_whole_vectors_within_the_row_and_hold_what_is_kept() {
+        for pml in [8, 9, 20, 37] {
+            for n in 1..120 {
+                let layout = Layout::new(&Grid { n: [n, n, n], h: [1.0; 3] }, pml);
+                let zones = Zones::new(&layout, 2);
+                let ends = Ends::new(&layout, &zones);
+                let active = layout.active(2);
+                assert!(ends.len.is_multiple_of(WIDEST) && ends.len >= active.len());
+                for end in 0..2 {
+                    let [kept, split, damped] = [ends.kept[end], ends.split[end], ends.damped[end]];
+                    assert!([kept, split, damped].iter().all(|count| count.is_multiple_of(WIDEST)));
+                    assert!(damped <= split && split <= kept && kept <= ends.len);
+                }
+                let in_end = |i: usize, counts: [usize; 2]| {
+                    let at = i - active.start;
+                    at < counts[0] || (counts[1] > 0 && at >= ends.from(1, counts[1]))
+                };
+                for i in active.clone() {
+                    assert!(zones.slot(i).is_none() || in_end(i, ends.kept), "{n}, {pml}, {i}");
+                    assert!(zones.term(i) == Term::Middle || in_end(i, ends.split), "{n}, {pml}, {i}");
+                    assert!(zones.term(i) != Term::Layer || in_end(i, ends.damped), "{n}, {pml}, {i}");
+                }
+                // The ends don't meet.
+                assert!(ends.kept[1] == 0 || ends.kept[0] <= ends.from(1, ends.kept[1]));
+            }
+        }
     }
 }
