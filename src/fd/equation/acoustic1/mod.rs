@@ -6,8 +6,8 @@
 //! ```
 //!
 //! `p[i]` is at cell `i`, `u[i]` half a cell after it in x, `v[i]` in y, `w[i]` in z. A step is
-//! two sweeps over the grid: all velocities from the pressure, then the pressure from them.
-//! The pressure is whole everywhere; a part of it that an absorbing layer damps along an axis
+//! two sweeps over the grid: all velocities from the pressure, then the pressure from them; or, on the CPU if the plan says so, the
+//! same in one pass, `one_pass`. The pressure is whole everywhere; a part of it that an absorbing layer damps along an axis
 //! is kept beside it, in that layer only.
 //!
 //! **Order of operations**, the same on every device, `fma(x, y, z) = x y + z` rounded once:

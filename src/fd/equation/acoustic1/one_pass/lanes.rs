@@ -118,49 +118,59 @@ macro_rules! x86 {
             type V = $v;
             const N: usize = $n;
 
-            // SAFETY of all: by the caller's promises, which are those of the instructions.
             #[inline(always)]
             unsafe fn load(from: *const f32) -> $v {
+                // SAFETY: by the caller's promise.
                 unsafe { $load(from) }
             }
             #[inline(always)]
             unsafe fn store(to: *mut f32, v: $v) {
+                // SAFETY: by the caller's promise.
                 unsafe { $store(to, v) }
             }
             #[inline(always)]
             unsafe fn stream(to: *mut f32, v: $v) {
+                // SAFETY: by the caller's promise.
                 unsafe { $stream(to, v) }
             }
             #[inline(always)]
             unsafe fn fence() {
+                // SAFETY: by the caller's promise.
                 unsafe { _mm_sfence() }
             }
             #[inline(always)]
             fn prefetch(from: *const f32) {
+                // SAFETY: asks for a line only, and any address will do.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
             }
             #[inline(always)]
             unsafe fn splat(value: f32) -> $v {
+                // SAFETY: by the caller's promise.
                 unsafe { $set(value) }
             }
             #[inline(always)]
             unsafe fn add(x: $v, y: $v) -> $v {
+                // SAFETY: by the caller's promise.
                 unsafe { $add(x, y) }
             }
             #[inline(always)]
             unsafe fn sub(x: $v, y: $v) -> $v {
+                // SAFETY: by the caller's promise.
                 unsafe { $sub(x, y) }
             }
             #[inline(always)]
             unsafe fn mul(x: $v, y: $v) -> $v {
+                // SAFETY: by the caller's promise.
                 unsafe { $mul(x, y) }
             }
             #[inline(always)]
             unsafe fn fma(x: $v, y: $v, z: $v) -> $v {
+                // SAFETY: by the caller's promise.
                 unsafe { $fma(x, y, z) }
             }
             #[inline(always)]
             unsafe fn fnma(x: $v, y: $v, z: $v) -> $v {
+                // SAFETY: by the caller's promise.
                 unsafe { $fnma(x, y, z) }
             }
         }

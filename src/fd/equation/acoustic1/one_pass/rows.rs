@@ -251,7 +251,7 @@ pub unsafe fn last<L: Lanes, const U: usize, const X: u8, const Y_MIDDLE: bool, 
     unsafe {
         for i in (0..row.len).step_by(L::N) {
             let x = slopes::<L, U>(|k| row.x.add(k * row.apart + i));
-            for u in 0..U {
+            for (u, x) in x.into_iter().enumerate() {
                 let at = u * row.pitch + i;
                 let y = L::load(row.along_y.add(u * row.apart + i));
                 let kappa = L::load(row.kappa[u].add(i));
@@ -261,7 +261,7 @@ pub unsafe fn last<L: Lanes, const U: usize, const X: u8, const Y_MIDDLE: bool, 
                 }
                 let mut a = if Y_MIDDLE { y } else { L::splat(0.0) };
                 if X == MIDDLE {
-                    a = L::fma(L::splat(row.square), x[u], a);
+                    a = L::fma(L::splat(row.square), x, a);
                 }
                 let [z] = slopes::<L, 1>(|k| row.z.add(u * row.apart_z + k + i));
                 a = L::fma(L::load(row.squares.add(i)), z, a);
@@ -272,7 +272,7 @@ pub unsafe fn last<L: Lanes, const U: usize, const X: u8, const Y_MIDDLE: bool, 
                     all = L::add(all, y);
                 }
                 if X != MIDDLE {
-                    all = L::add(all, change::<L, X>(i, x[u], kappa, row.split));
+                    all = L::add(all, change::<L, X>(i, x, kappa, row.split));
                 }
                 all = L::add(all, L::load(row.along_z.add(u * row.apart + i)));
                 let p = L::add(L::load(row.p[u].add(i)), all);

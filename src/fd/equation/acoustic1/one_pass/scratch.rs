@@ -20,7 +20,7 @@ impl Scratch {
     /// For tiles of at most so many rows along x.
     pub fn new(ends: &Ends, columns: usize) -> Result<Scratch> {
         // An odd number of lines from row to row.
-        let row = (ends.len / WIDEST | 1) * WIDEST;
+        let row = ((ends.len / WIDEST) | 1) * WIDEST;
         let rows = (2 * PLANES + TOGETHER) * columns + 2 * (columns + TAPS + TOGETHER) + TOGETHER + 1;
         let padded = 3 * TOGETHER * (row + 2 * WIDEST);
         let values = Buffer::zeroed(rows * row + padded, "what a thread of a shot computes with")?;
