@@ -1,5 +1,6 @@
 //! Code that does not return.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,18 @@ use crate::scripted::*;
 fn a_hang_is_reported_and_costs_its_device_and_nothing_else() {
     let scheduler = Arc::new(Scripted::new(2).scheduler(1));
     let gate = Gate::new();
-    let hung = Task { deadline: Some(Duration::from_millis(50)), label: "deaf".into(), ..gated(&gate) };
+    gate.open();
+    // A gate would let it go after a while.
+    let back = Arc::new(AtomicBool::new(false));
+    let (door, over) = (Arc::clone(&gate), Arc::clone(&back));
+    let deaf = Task::new(move |_: &Exec<'_>| {
+        door.pass();
+        while !over.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    });
+    let hung = Task { deadline: Some(Duration::from_millis(50)), label: "deaf".into(), ..deaf };
     let hung = scheduler.submit(hung).unwrap();
     gate.came(1);
     let others: Vec<_> =
@@ -45,7 +57,7 @@ fn a_hang_is_reported_and_costs_its_device_and_nothing_else() {
     let begin = Instant::now();
     scheduler.shutdown().unwrap();
     assert!(begin.elapsed() < Duration::from_secs(5), "nobody waits for a thread that was given up");
-    gate.open();
+    back.store(true, Ordering::SeqCst);
 }
 
 /// Ten seconds, too.
