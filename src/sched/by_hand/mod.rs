@@ -25,7 +25,7 @@ pub fn hand(devices: usize) -> Hand {
     hand_of(&vec![1.0; devices])
 }
 
-/// Devices of one slot and 1000 bytes, and of these speeds.
+/// Devices of one slot and 1000 bytes for tasks, and of these speeds.
 fn hand_of(speeds: &[f64]) -> Hand {
     let device = |(ordinal, &speed): (usize, &f64)| DeviceInfo {
         id: DeviceId::new(&format!("GPU-{ordinal}")),
@@ -35,7 +35,8 @@ fn hand_of(speeds: &[f64]) -> Hand {
         pci_bus_id: None,
         compute_capability: None,
         cpu_threads: None,
-        total_bytes: 1000,
+        // A sixteenth is left for a card's context.
+        total_bytes: 1000 * 16 / 15,
         free_bytes: 1000,
         speed: Some(speed),
         health: Health::Good,
