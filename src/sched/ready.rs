@@ -120,8 +120,11 @@ impl Sizes {
     }
 }
 
-/// Tasks of several lines in one order: of each line the first that is left, and the others. Lines are few.
-pub struct InOrder<'a>(Vec<((&'a Rank, &'a TaskId), Take<btree_map::Iter<'a, Rank, TaskId>>)>);
+/// A line that is being read: the first task that is left of it, and the others.
+type Reading<'a> = ((&'a Rank, &'a TaskId), Take<btree_map::Iter<'a, Rank, TaskId>>);
+
+/// Tasks of several lines, which are few, in one order.
+pub struct InOrder<'a>(Vec<Reading<'a>>);
 
 impl Iterator for InOrder<'_> {
     type Item = (Rank, TaskId);
