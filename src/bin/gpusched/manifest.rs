@@ -13,14 +13,15 @@ use crate::job::Job;
 use crate::output::{Report, record_name, side_name};
 use crate::positions;
 
-/// Rewritten at most this often while shots end.
-const PAUSE: Duration = Duration::from_secs(2);
+/// While shots end, writing takes at most one part in so many of the time.
+const PART: u32 = 20;
 
 pub struct Manifest {
     path: PathBuf,
     content: Value,
     begun: Instant,
-    written: Option<Instant>,
+    /// When it was last written, and how long that took.
+    written: Option<(Instant, Duration)>,
 }
 
 impl Manifest {
@@ -69,15 +70,17 @@ impl Manifest {
     }
 
     pub fn write(&mut self) -> Result<()> {
-        self.written = Some(Instant::now());
+        let begin = Instant::now();
         self.content["seconds"] = self.begun.elapsed().as_secs_f64().into();
         let text = serde_json::to_string_pretty(&self.content)
             .map_err(|error| Error::Internal(format!("survey.json: {error}")))?;
-        atomic::write(&self.path, text.as_bytes())
+        let done = atomic::write(&self.path, text.as_bytes());
+        self.written = Some((Instant::now(), begin.elapsed()));
+        done
     }
 
     pub fn write_now_and_then(&mut self) -> Result<()> {
-        if self.written.is_some_and(|written| written.elapsed() < PAUSE) {
+        if self.written.is_some_and(|(written, took)| written.elapsed() < took * PART) {
             return Ok(());
         }
         self.write()
