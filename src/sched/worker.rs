@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::common::Shared;
-use super::light::{Hand, Item, run_light};
+use super::light::{Hand, Item, NO_DEVICE, run_light};
 use super::park::Bed;
 use super::placement::{Assignment, Taken};
 use super::task::{Exec, Signal, TaskId};
@@ -421,6 +421,10 @@ fn after_going(shared: &Arc<Shared>, device: usize, given_up: bool) {
     drop(book);
     if !shared.light.queues.is_empty() {
         shared.call_any();
+    }
+    if shared.light.gate.load(Ordering::SeqCst) & NO_DEVICE != 0 {
+        // Whoever emptied the queues has not seen what was on its way from one to another.
+        shared.end_all_queued();
     }
     if shared.crew.is_deserted() {
         shared.fail_deserted();

@@ -135,6 +135,60 @@ fn without_a_device_left_what_remains_ends_with_words() {
     }
 }
 
+fn lost(exec: &Exec<'_>) -> Error {
+    Error::Device { device: exec.device.label(), what: "gone".into(), fault: DeviceFault::Lost }
+}
+
+/// Whoever empties the queues then does not see what is on its way from one to another.
+#[test]
+fn what_a_worker_was_about_to_take_when_the_last_device_went_ends_too() {
+    for round in 0..200 {
+        let scheduler = Scripted::new(1).scheduler(2);
+        let task = |number| {
+            Task::new(move |exec: &Exec<'_>| if number == round % 64 { Err(lost(exec)) } else { Ok(()) })
+        };
+        for id in scheduler.submit_many((0..64).map(task).collect()).unwrap() {
+            let _ = wait(&scheduler, id);
+        }
+    }
+}
+
+#[test]
+fn what_a_worker_that_goes_leaves_when_the_last_device_went_ends_too() {
+    struct Opens(Arc<Gate>);
+    impl Drop for Opens {
+        fn drop(&mut self) {
+            self.0.open();
+        }
+    }
+    for _ in 0..200 {
+        let scheduler = Arc::new(Scripted::new(1).scheduler(2));
+        let (pushed, ending) = (Gate::new(), Gate::new());
+        let door = pushed.clone();
+        let first = scheduler.submit(Task::new(move |exec: &Exec<'_>| {
+            door.pass();
+            Err(lost(exec))
+        }));
+        pushed.came(1);
+        let (weak, pushed) = (Arc::downgrade(&scheduler), pushed.clone());
+        let second = scheduler.submit(Task::new(move |_: &Exec<'_>| {
+            let scheduler = weak.upgrade().unwrap();
+            for _ in 0..50 {
+                let opens = Opens(ending.clone());
+                scheduler.submit(Task::new(move |_: &Exec<'_>| Ok(_ = &opens)))?;
+            }
+            pushed.open();
+            // Until the first of them is dropped.
+            ending.pass();
+            Ok(())
+        }));
+        for id in [first.unwrap(), second.unwrap()] {
+            let _ = wait(&scheduler, id);
+        }
+        assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    }
+}
+
 #[test]
 fn a_task_that_fails_two_devices_is_not_given_a_third() {
     let scheduler = Scripted::new(3).scheduler(1);
