@@ -24,11 +24,11 @@ wavelet: time begins at 0;                  src/fd/wavelet.rs;   s/successors(So
 wavelet: exact time, not summed;            src/fd/wavelet.rs;   s/t <= end/t < end + 0.5 * dt/;            --test numerics wavelets::
 medium: velocity of another cell;           src/fd/equation/acoustic1/coefficients.rs; s/rho\[i\] \* vp\[i\] \* vp\[i\]/rho[i] * vp[i] * vp[0]/; --test numerics random::
 mute: a step short;                         src/fd/verify.rs;    s/saturating_add(60)/saturating_add(59)/;            --test numerics mute
-place: a mask is not looked at;             src/sched/parts.rs;  s/\&\& self.devices.contains(index)//;      --test random_worlds
-place: memory is not asked for;             src/sched/placement.rs; s/self.promised.saturating_add(bytes) <= room/bytes <= device.ledger.limit()/; --test random_worlds
+place: a mask is not looked at;               src/sched/state.rs;  s/  if task.devices.contains(index)$/  if true/; --test random_worlds
+place: memory is not asked for;             src/sched/placement.rs; s/bytes <= self.room(device)/bytes <= device.ledger.limit()/; --test random_worlds
 place: the first device, not the best;      src/sched/plan.rs;   s/(end, load) < (best.end, best.load)/false/; --test schedules
 place: a large task is passed for ever;     src/sched/policy.rs; s/PATIENCE: u32 = 8/PATIENCE: u32 = 8000/; --test failure_classes large
-place: a slow device never comes back;      src/sched/policy.rs; s/PROBE_TIMES: f64 = 10.0/PROBE_TIMES: f64 = 1e9/; --test failure_classes accident
+place: a slow device never comes back;      src/sched/policy.rs; s/PROBE_TIMES: f64 = 10.0/PROBE_TIMES: f64 = 1e9/; --lib by_hand
 place: an unknown device gets the largest;  src/sched/placement.rs; s/work < least/work > least/;          --test failure_classes unknown
 copies: none is ever started;               src/sched/copies.rs; s/entry.idempotent$/false/;             --test schedules
 copies: tasks that may not run twice;       src/sched/copies.rs; s/entry.idempotent$/true/;              --test random_worlds
@@ -37,9 +37,9 @@ retire: queued tasks are left behind;       src/sched/state.rs;  s/if homeless {
 after: what comes before is not waited for; src/sched/state.rs;  s/_ if behind.insert(before) =>/_ if false =>/; --test random_worlds
 poison: the guilty is not found;            src/sched/verdict.rs; s/DeviceFault::Poisoned => (\&mut entry.poisoned, 2)/DeviceFault::Poisoned => (\&mut entry.poisoned, 9)/; --test failure_classes
 poison: a card that poisons is kept;        src/sched/verdict.rs; s/device.strikes.len() >= 2/false/;    --test failure_classes
-poison: all are found guilty;               src/sched/verdict.rs; s/device.convictions >= CONVICTIONS/false/; --test failure_classes
-lost: a task may lose every card;           src/sched/verdict.rs; s/(\&mut entry.lost, 3)/(\&mut entry.lost, 9)/; --test failure_classes
-short: again in company;                    src/sched/verdict.rs; s/self.devices\[index\].hold = Some(id)/_ = 0/; --test failure_classes
+poison: all are found guilty;               src/sched/verdict.rs; s/device.convictions >= CONVICTIONS/false/; --lib by_hand
+lost: a task may lose every card;           src/sched/verdict.rs; s/(\&mut entry.lost, 3)/(\&mut entry.lost, 9)/; --lib by_hand
+short: again in company;                    src/sched/verdict.rs; s/self.devices\[index\].hold = Some(id)/_ = 0/; --lib by_hand
 retry: on the same device;                  src/sched/verdict.rs; s/entry.avoided = DeviceMask::only(index)/_ = 0/; --test failure_classes
 cancel: a task that ends well is done;      src/sched/verdict.rs; s/  Ok(()) if entry.signal.commit(attempt).is_ok() =>/  Ok(()) =>/; --lib by_hand
 late: nothing ever is;                      src/sched/policy.rs; s/LATE: f64 = 5.0/LATE: f64 = 1e9/;     --test failure_classes
@@ -55,7 +55,7 @@ ids: a released one means another task;     src/sched/registry.rs; s/| slot.gene
 ranges: a piece is in two hands;            src/sched/range/field.rs; s/rest.end = stolen.start/_ = \&rest/; --lib field
 ranges: what failed is not done again;      src/sched/range/work.rs; s/table.field.give_back(piece.clone())/_ = \&piece/; --test scheduler ranges
 wait: no other worker has the slot;         src/sched/parts.rs;  s/(slots + self.waiting) as usize/slots as usize/; --test scheduler nested
-wait: a circle is not found;                src/sched/graph.rs;  s/return held.contains_key(&waiter)/return false/; --lib graph
+wait: a circle is not found;                src/sched/graph.rs;  s/is_some_and(|\&missing| missing > 0)/is_none()/; --lib graph
 wait: for all, without the planned;         src/sched/scheduler.rs; s/shared.lock().core.all_ended_before(planned)/true/; --test scheduler life
 order: any that has ended;                  src/sched/ordered.rs; s/ids.pop_front()/ids.pop_back()/;     --test scheduler order
 sleep: the second look comes too early;     src/sched/park.rs;   /pub fn prepare/,/^    }/s/fence(Ordering::SeqCst)/()/; models
@@ -78,8 +78,11 @@ run() {
     if [ "$1" = models ]; then
         RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$work/loom cargo test --quiet --release --no-default-features --lib models
     else
+        # What does not compute for long is built quickly.
+        local level=3
+        [[ $1 == *--lib* || $1 == *failure_classes* || $1 == *scheduler* ]] && level=0
         # shellcheck disable=SC2086
-        timeout 900 cargo test --quiet --no-default-features $1
+        timeout 900 cargo --config "profile.dev.package.gpusched.opt-level=$level" test --quiet --no-default-features $1
     fi </dev/null >"$work/log" 2>&1
 }
 

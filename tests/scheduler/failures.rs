@@ -182,9 +182,8 @@ fn what_a_worker_that_goes_leaves_when_the_last_device_went_ends_too() {
             ending.pass();
             Ok(())
         }));
-        for id in [first.unwrap(), second.unwrap()] {
-            let _ = wait(&scheduler, id);
-        }
+        assert!(wait(&scheduler, first.unwrap()).is_err());
+        assert_eq!(wait(&scheduler, second.unwrap()), Ok(Wait::Done));
         assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
     }
 }

@@ -132,3 +132,39 @@ fn what_stands_for_a_light_task_does_not_end_because_no_device_is_left() {
     hand.0.finish(shadow, Ok(()));
     assert_eq!(hand.0.ended.len(), 1);
 }
+
+#[test]
+fn the_third_in_a_row_that_is_found_guilty_speaks_against_the_device() {
+    for one_does_well in [false, true] {
+        let mut hand = hand(1);
+        for number in 0..3 {
+            let id = hand.submit(0, task());
+            for _ in 0..2 {
+                let run = hand.take(0, 0).unwrap();
+                hand.ends(0, 0, &run, broken(DeviceFault::Poisoned));
+                hand.0.has_renewed(0);
+            }
+            assert_eq!(hand.state(id), State::Failed);
+            if one_does_well && number == 1 {
+                hand.submit(0, task());
+                let run = hand.take(0, 0).unwrap();
+                hand.ends(0, 0, &run, Ok(()));
+            }
+        }
+        assert_eq!(hand.0.devices[0].retired.is_none(), one_does_well);
+    }
+}
+
+#[test]
+fn the_third_device_that_is_lost_with_a_task_is_its_last() {
+    let mut hand = hand(4);
+    let id = hand.submit(0, task());
+    for device in 0..3 {
+        assert_eq!(hand.error(id), None);
+        let run = hand.take(0, device).unwrap();
+        hand.ends(0, device, &run, broken(DeviceFault::Lost));
+    }
+    assert!(matches!(hand.error(id), Some(Error::Device { .. })));
+    let left = hand.0.devices.iter().filter(|device| device.retired.is_none());
+    assert_eq!(left.count(), 1);
+}

@@ -48,6 +48,10 @@ pub fn task() -> Task {
     Task { work: Some(1.0), ..Task::new(|_: &Exec<'_>| Ok(())) }
 }
 
+fn broken(fault: DeviceFault) -> Result<()> {
+    Err(Error::Device { device: "x".into(), what: "y".into(), fault })
+}
+
 impl Hand {
     pub fn submit(&mut self, now: u64, task: Task) -> TaskId {
         self.0.check(&task).unwrap();

@@ -39,8 +39,7 @@ fn nothing_begins_on_a_device_before_the_backend_has_heard_of_its_poisoned_conte
         hand.submit(0, task());
     }
     let run = hand.take(0, 0).unwrap();
-    let fault = DeviceFault::Poisoned;
-    hand.ends(1, 0, &run, Err(Error::Device { device: "x".into(), what: "y".into(), fault }));
+    hand.ends(1, 0, &run, broken(DeviceFault::Poisoned));
     assert_eq!(hand.0.renewed, [0]);
     assert!(hand.take(1, 0).is_none() && !hand.0.nothing_can_begin());
     hand.0.has_renewed(0);
@@ -138,4 +137,41 @@ fn what_is_to_run_alone_goes_where_it_is_alone_at_once() {
     let run = hand.take(1, 1).unwrap();
     hand.ends(2, 1, &run, Ok(()));
     assert_eq!((hand.state(id), hand.0.alone), (State::Done, 0));
+}
+
+#[test]
+fn nothing_begins_before_what_is_to_run_alone() {
+    let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), 2)]));
+    let first = hand.submit(0, task());
+    hand.submit(0, task());
+    let runs = [(); 2].map(|()| hand.take(0, 0).unwrap());
+    let short = Error::Resources { device: "x".into(), what: "y".into() };
+    hand.ends(1, 0, &runs[0], Err(short));
+    hand.submit(1, Task { priority: 1, ..task() });
+    hand.ends(2, 0, &runs[1], Ok(()));
+    assert_eq!(hand.take(2, 0).map(|run| run.id), Some(first));
+}
+
+#[test]
+fn a_device_that_was_left_out_for_long_is_given_a_task_again() {
+    let mut hand = hand(2);
+    for round in 0..8 {
+        for (device, seconds) in [(0, 40), (1, 1)] {
+            hand.submit(40 * round, Task { devices: DeviceMask::only(device), ..task() });
+            let run = hand.take(40 * round, device).unwrap();
+            hand.ends(40 * round + seconds, device, &run, Ok(()));
+        }
+    }
+    // The other should end both before this one ends the second.
+    for (now, given) in [(480, false), (10_000, true)] {
+        let ids = [(); 2].map(|()| hand.submit(now, task()));
+        let first = hand.take(now, 1).unwrap();
+        let second = hand.take(now, 0);
+        assert_eq!(second.as_ref().map(|run| run.id), given.then_some(ids[1]), "at {now} s");
+        hand.ends(now + 1, 1, &first, Ok(()));
+        if second.is_none() {
+            let second = hand.take(now + 1, 1).unwrap();
+            hand.ends(now + 2, 1, &second, Ok(()));
+        }
+    }
 }
