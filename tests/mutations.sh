@@ -44,7 +44,7 @@ retry: on the same device;                  src/sched/verdict.rs; s/entry.avoide
 cancel: a task that ends well is done;      src/sched/verdict.rs; s/  Ok(()) if entry.signal.commit(attempt).is_ok() =>/  Ok(()) =>/; --lib by_hand
 late: nothing ever is;                      src/sched/policy.rs; s/LATE: f64 = 5.0/LATE: f64 = 1e9/;     --test failure_classes
 late: nothing begins anew;                  src/sched/watch.rs;  s/soonest.is_some_and(|soonest| soonest > ran)/false/; --test failure_classes
-late: what hangs is waited for;             src/sched/watch.rs;  s/_) => run.watched = Watched::Lost/_) => return/; --test failure_classes
+late: what hangs is waited for;             src/sched/watch.rs;  s/_) => run.watched = Watched::Lost/_) => return run.watched = Watched::Late/; --test failure_classes
 pause: short memory is not waited for;      src/sched/policy.rs; s/from_secs(1), Duration::from_secs(4), Duration::from_secs(16)/from_millis(1), Duration::from_millis(1), Duration::from_millis(1)/; --test failure_classes
 ageing: none;                               src/sched/policy.rs; s/AGEING: f64 = 10.0/AGEING: f64 = 1e9/;  --test failure_classes
 rates: nothing is learned;                  src/sched/rates.rs;  s/seen.samples += 1/seen.samples += 0/;   --lib rates

@@ -447,9 +447,21 @@ fn look(shared: &Arc<Shared>, me: &Me) -> Option<Work> {
         return Some(Work::Planned(assignment));
     }
     if let Some(item) = take_light(shared, me) {
+        if planned && light_first {
+            pass_on(shared, me);
+        }
         return Some(Work::Light(item));
     }
     if planned && has_plan(shared, me) { take_planned(shared, me, true).map(Work::Planned) } else { None }
+}
+
+/// A worker that may have been called for the plan does something else first, which may even wait for what is
+/// planned: another is called in its stead.
+fn pass_on(shared: &Arc<Shared>, me: &Me) {
+    let mut book = shared.lock();
+    if std::mem::take(&mut book.called[me.device]) {
+        shared.call_workers(&mut book);
+    }
 }
 
 fn take_light(shared: &Arc<Shared>, me: &Me) -> Option<Item> {

@@ -216,3 +216,30 @@ fn a_task_may_drop_the_last_handle() {
     gate.open();
     gone.came(1);
 }
+
+#[test]
+fn another_comes_for_the_plan_if_who_is_called_begins_what_waits_for_it() {
+    for _ in 0..5 {
+        let scheduler = Arc::new(Scripted::new(1).scheduler(1));
+        let planned = |task| Task { work: Some(1.0), ..task };
+        // After one that takes so long, light tasks come first for some milliseconds.
+        let long = Task::new(|_: &Exec<'_>| {
+            std::thread::sleep(Duration::from_millis(101));
+            Ok(())
+        });
+        let long = scheduler.submit(planned(long)).unwrap();
+        assert_eq!(wait(&scheduler, long), Ok(Wait::Done));
+        // Its worker falls asleep.
+        std::thread::sleep(Duration::from_millis(1));
+        let (tell, told) = std::sync::mpsc::channel();
+        let (weak, told) = (Arc::downgrade(&scheduler), Mutex::new(told));
+        let waits = Task::new(move |_: &Exec<'_>| {
+            let scheduler = weak.upgrade().ok_or(Error::Cancelled)?;
+            let awaited: TaskId = told.lock().unwrap().recv().map_err(|_| Error::Cancelled)?;
+            scheduler.wait(awaited, None).map(|_| ())
+        });
+        let ids = scheduler.submit_many(vec![planned(quick()), waits]).unwrap();
+        tell.send(ids[0]).unwrap();
+        assert_eq!(wait(&scheduler, ids[1]), Ok(Wait::Done));
+    }
+}
