@@ -282,6 +282,7 @@ fn cancelled_before_it_began() {
     let scheduler = Scripted::new(1).scheduler(1);
     let gate = Gate::new();
     scheduler.submit(gated(&gate)).unwrap();
+    gate.came(1);
     let counted = Counted::new(10);
     let id = scheduler.submit_range(counted.range(|_, _| Ok(()))).unwrap();
     scheduler.cancel(id).unwrap();
