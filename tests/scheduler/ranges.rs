@@ -476,6 +476,37 @@ fn a_device_lost_in_the_middle_costs_no_element() {
     }
 }
 
+/// A piece that leaves because the deadline asked it to does not cancel the range, which is tried again as its device is lost.
+#[test]
+fn who_stops_at_the_deadline_cancels_nothing() {
+    let scheduler = Scripted::new(2).scheduler(1);
+    let counted = Counted::new(2);
+    let (calls, left) = (AtomicU32::new(0), AtomicU32::new(0));
+    let range = counted.range(move |exec, _| {
+        let call = calls.fetch_add(1, Ordering::SeqCst);
+        if call > 1 {
+            return Ok(());
+        }
+        while !exec.cancelled() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        if call == 1 {
+            left.store(1, Ordering::SeqCst);
+            return Err(Error::Cancelled);
+        }
+        // The host: the guest has left when its device is lost.
+        while left.load(Ordering::SeqCst) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_millis(50));
+        Err(broken(exec, DeviceFault::Lost))
+    });
+    let range = Range { grain: Some(1), deadline: Some(Duration::from_millis(50)), ..range };
+    let id = scheduler.submit_range(range).unwrap();
+    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    assert!(counted.each(1));
+}
+
 #[test]
 fn elements_that_break_devices_do_not_break_all_of_them() {
     for fault in [DeviceFault::Lost, DeviceFault::Poisoned] {

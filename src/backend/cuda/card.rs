@@ -112,11 +112,8 @@ impl Card {
             there = self.lock().upgrade();
             match &there {
                 Some(context) if !context.is_stale() => return Ok(Found::Fit(context.clone())),
-                Some(context) => {
-                    if !context.bury(&mut retained)? {
-                        return Ok(Found::Left(context.clone()));
-                    }
-                }
+                Some(context) if !context.bury(&mut retained)? => return Ok(Found::Left(context.clone())),
+                Some(_) => {}
                 // Nobody has it any more, and it is about to be released.
                 None if *retained => {
                     retained = self.released.wait(retained).unwrap_or_else(PoisonError::into_inner);

@@ -231,6 +231,11 @@ impl Work {
             if error.is_shortage() {
                 exec.lane.relieve();
             }
+            if error == Error::Cancelled && exec.cancelled() {
+                // As it was asked to, by a cancel, a deadline, or another copy that has done it: why, the plan knows.
+                self.table().field.give_back(piece);
+                return Left::Stopped;
+            }
             match self.judge(device, piece, error) {
                 Some(left) => return left,
                 None => continue,
