@@ -24,6 +24,8 @@ pub trait Lanes {
     unsafe fn fence();
     /// Asks for a line that is used soon; any address will do.
     fn prefetch(from: *const f32);
+    /// That is used later: for the second-level cache.
+    fn prefetch_far(from: *const f32);
     /// # Safety
     /// See [`Lanes::fence`].
     unsafe fn splat(value: f32) -> Self::V;
@@ -84,6 +86,8 @@ impl Lanes for Plain {
     #[inline(always)]
     fn prefetch(_: *const f32) {}
     #[inline(always)]
+    fn prefetch_far(_: *const f32) {}
+    #[inline(always)]
     unsafe fn splat(value: f32) -> [f32; 4] {
         [value; 4]
     }
@@ -142,6 +146,11 @@ macro_rules! x86 {
             fn prefetch(from: *const f32) {
                 // SAFETY: asks for a line only, and any address will do.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+            }
+            #[inline(always)]
+            fn prefetch_far(from: *const f32) {
+                // SAFETY: as above.
+                unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
             }
             #[inline(always)]
             unsafe fn splat(value: f32) -> $v {

@@ -156,14 +156,7 @@ impl<'a> Sweep<'a> {
             for (column, x) in self.tile.x.clone().enumerate() {
                 let [to, ring] = self.rings.y.map(|ring| plane(ring, j, column));
                 let first_tap = self.old.wrapping_add(self.at(x, j)).wrapping_sub((REACH - 1) * stride);
-                let flux = Flux {
-                    len: self.len,
-                    first_tap,
-                    stride,
-                    to,
-                    apart: self.rings.plane,
-                    ahead: layout.pitch,
-                };
+                let flux = Flux { len: self.len, first_tap, stride, to, apart: self.rings.plane };
                 if count == TOGETHER {
                     rows::flux::<L, TOGETHER>(
                         flux,
@@ -188,7 +181,7 @@ impl<'a> Sweep<'a> {
             let row = (j + REACH - self.tile.x.start) * self.rings.row;
             let [to, ring] = self.rings.x.map(|rows| rows.wrapping_add(row));
             let first_tap = self.old.wrapping_add(self.at(j, y)).wrapping_sub((REACH - 1) * stride);
-            let flux = Flux { len: self.len, first_tap, stride, to, apart: self.rings.row, ahead: 0 };
+            let flux = Flux { len: self.len, first_tap, stride, to, apart: self.rings.row };
             let b = |j: usize| self.b(j, y);
             if count == TOGETHER {
                 rows::flux::<L, TOGETHER>(flux, [b(j), b(j + 1), b(j + 2), b(j + 3)]);
@@ -322,7 +315,7 @@ impl<'a> Sweep<'a> {
         unsafe {
             let (p, b) = (self.old.add(self.at(x, y)), self.b(x, y));
             let to = rings.slopes.add(u * rings.padded);
-            let flux = Flux { len: self.len, first_tap: p.sub(REACH - 1), stride: 1, to, apart: 0, ahead: 0 };
+            let flux = Flux { len: self.len, first_tap: p.sub(REACH - 1), stride: 1, to, apart: 0 };
             rows::flux::<L, 1>(flux, [b]);
             let mut at = row * (ends.kept[0] + ends.kept[1]);
             for (end, table) in self.geometry.near_and_far.iter().enumerate() {
@@ -375,6 +368,15 @@ impl<'a> Sweep<'a> {
         }
     }
 
+    /// What the slopes along y of the planes that are done together next read first, so many planes on. Within the tile's
+    /// rows; beyond the last plane it is this row once more.
+    #[inline(always)]
+    fn coming(&self, x: usize, y: usize) -> [*const f32; 2] {
+        let last = self.c.layout.padded[1] - 1;
+        let (p, b) = ((y + 2 * TOGETHER + REACH - 1).min(last), (y + TOGETHER + REACH - 1).min(last));
+        [self.old.wrapping_add(self.at(x, p)), self.b(x, b)]
+    }
+
     /// The next pressure of `U` rows whose slopes there are.
     #[inline(always)]
     unsafe fn rows<L: Lanes, const U: usize, const STREAM: bool>(&self, x: usize, y: usize) {
@@ -385,9 +387,11 @@ impl<'a> Sweep<'a> {
         // SAFETY: by the caller's promise.
         unsafe {
             let mut kappa = [std::ptr::null(); U];
+            let mut coming = [[std::ptr::null(); 2]; U];
             let mut p = [std::ptr::null(); U];
             for u in 0..U {
                 kappa[u] = self.kappa(x + u, y);
+                coming[u] = self.coming(x + u, y);
                 p[u] = self.old.add(at + u * layout.pitch);
                 if let Some(poles) = self.poles.filter(|poles| poles.are_in([x + u, y])) {
                     // The pressure itself goes on without its source.
@@ -419,6 +423,7 @@ impl<'a> Sweep<'a> {
                 d: self.d.add(at),
                 new: self.new.add(at),
                 pitch: layout.pitch,
+                coming,
                 ahead: U * layout.pitch,
             };
             match (x_term, y_middle) {

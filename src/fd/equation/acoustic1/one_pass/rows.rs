@@ -44,8 +44,6 @@ pub struct Flux {
     pub to: *mut f32,
     /// From row to row there.
     pub apart: usize,
-    /// How far ahead of the last tap to ask for memory; 0: not.
-    pub ahead: usize,
 }
 
 /// Slopes of the pressure times b, of `U` rows.
@@ -56,10 +54,6 @@ pub unsafe fn flux<L: Lanes, const U: usize>(row: Flux, b: [*const f32; U]) {
         for i in (0..row.len).step_by(L::N) {
             let s = slopes::<L, U>(|k| row.first_tap.add(k * row.stride + i));
             for u in 0..U {
-                if row.ahead != 0 {
-                    L::prefetch(row.first_tap.wrapping_add((TAPS - 1 + u) * row.stride + i + row.ahead));
-                    L::prefetch(b[u].wrapping_add(i + row.ahead));
-                }
                 L::store(row.to.add(u * row.apart + i), L::mul(L::load(b[u].add(i)), s[u]));
             }
         }
@@ -240,6 +234,9 @@ pub struct Last<const U: usize> {
     pub d: *mut f32,
     pub new: *mut f32,
     pub pitch: usize,
+    /// Rows that are asked for meanwhile: the pressure and b that the slopes of later planes need.
+    pub coming: [[*const f32; 2]; U],
+    /// How many values on to ask for `d` and kappa.
     pub ahead: usize,
 }
 
@@ -255,10 +252,10 @@ pub unsafe fn last<L: Lanes, const U: usize, const X: u8, const Y_MIDDLE: bool, 
                 let at = u * row.pitch + i;
                 let y = L::load(row.along_y.add(u * row.apart + i));
                 let kappa = L::load(row.kappa[u].add(i));
-                if row.ahead != 0 {
-                    L::prefetch(row.d.wrapping_add(at + row.ahead));
-                    L::prefetch(row.kappa[u].wrapping_add(i + row.ahead));
-                }
+                L::prefetch(row.d.wrapping_add(at + row.ahead));
+                L::prefetch(row.kappa[u].wrapping_add(i + row.ahead));
+                L::prefetch_far(row.coming[u][0].wrapping_add(i));
+                L::prefetch_far(row.coming[u][1].wrapping_add(i));
                 let mut a = if Y_MIDDLE { y } else { L::splat(0.0) };
                 if X == MIDDLE {
                     a = L::fma(L::splat(row.square), x, a);
