@@ -149,6 +149,11 @@ impl Error {
         matches!(self, Error::NoMemory { .. } | Error::NoHostMemory { .. } | Error::Resources { .. })
     }
 
+    /// Whether the same again would end the same, whatever runs it.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Error::Argument { .. } | Error::Unstable { .. })
+    }
+
     pub fn argument(
         what: impl Into<String>,
         value: impl std::fmt::Display,

@@ -50,6 +50,9 @@ pub trait Output: Send + Sync {
 /// the library's own.
 pub const CLASS: u32 = 0xfd00_0001;
 
+/// How often a shot is tried again after a call of a driver has failed for once; one that has blown up is not.
+const RETRIES: u32 = 2;
+
 /// A shot as a task, with its memory and work (padded cells times steps) filled in. It may run twice
 /// if its gather is all that it gives: that is handed over by one attempt alone. A shot that does not
 /// fit the plan is refused here.
@@ -69,6 +72,7 @@ pub fn task(plan: Arc<Plan>, shot: Shot, output: impl Output + 'static) -> Resul
     task.work = Some(work);
     task.class = CLASS;
     task.idempotent = idempotent;
+    task.retries = RETRIES;
     Ok(task)
 }
 

@@ -182,7 +182,9 @@ pub(super) unsafe fn describe(task: &mut Task, desc: &sched_task_desc_t) -> Resu
         }
     }
     task.priority = desc.priority;
-    task.retries = desc.retries;
+    if desc.retries != 0 {
+        task.retries = desc.retries;
+    }
     task.detached = desc.flags & SCHED_TASK_DETACHED != 0;
     task.idempotent = desc.flags & SCHED_TASK_IDEMPOTENT != 0;
     task.ordered = desc.flags & SCHED_TASK_ORDERED != 0;

@@ -357,6 +357,7 @@ impl Core {
                 entry.refused.add(index);
                 self.elsewhere_or_later(id)
             }
+            error if error.is_final() => Next::Fail,
             _ if entry.retries > 0 => {
                 entry.retries -= 1;
                 entry.avoided = DeviceMask::only(index);

@@ -24,6 +24,19 @@ fn what_has_committed_and_does_not_return_is_given_up_in_the_end() {
 }
 
 #[test]
+fn what_would_fail_the_same_again_is_not_tried_again() {
+    let unstable =
+        || Error::Unstable { what: "p".into(), value: "NaN".into(), why: "it has blown up".into() };
+    for (error, again) in [(Error::Internal("odd".into()), true), (unstable(), false)] {
+        let mut hand = hand(2);
+        let id = hand.submit(0, Task { retries: 1, ..task() });
+        let run = hand.take(0, 0).unwrap();
+        hand.ends(1, 0, &run, Err(error));
+        assert_eq!(hand.state(id) == State::Failed, !again);
+    }
+}
+
+#[test]
 fn what_has_committed_and_hangs_is_not_left_to_a_copy_that_must_stop() {
     let mut hand = hand(2).seasoned();
     let id = hand.submit(10, Task { deadline: Some(S(20)), idempotent: true, ..task() });
