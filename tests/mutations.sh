@@ -56,8 +56,8 @@ ranges: a piece is in two hands;            src/sched/range/field.rs; s/rest.end
 ranges: what failed is not done again;      src/sched/range/work.rs; s/table.field.give_back(piece.clone())/_ = \&piece/; --test scheduler ranges
 wait: no other worker has the slot;         src/sched/parts.rs;  s/(slots + self.waiting) as usize/slots as usize/; --test scheduler nested
 wait: a circle is not found;                src/sched/graph.rs;  s/is_some_and(|\&missing| missing > 0)/is_none()/; --lib graph
-wait: for all, without the planned;         src/sched/scheduler.rs; s/shared.lock().core.all_ended_before(planned)/true/; --test scheduler life
-order: any that has ended;                  src/sched/ordered.rs; s/ids.pop_front()/ids.pop_back()/;     --test scheduler order
+wait: for all, without the planned;         src/sched/scheduler.rs; s/shared.lock().core.all_ended_before(planned)/true/; --test scheduler a_wait_ends
+order: any that has ended;                  src/sched/ordered.rs; s/ids.pop_front()/ids.pop_back()/; --test scheduler ordered_tasks
 sleep: the second look comes too early;     src/sched/park.rs;   /pub fn prepare/,/^    }/s/fence(Ordering::SeqCst)/()/; models
 sleep: a call looks too early;              src/sched/park.rs;   /pub fn call_any/,/^    }/s/fence(Ordering::SeqCst)/()/; models
 tally: a closed phase is not put back;      src/sched/light/tally.rs; s/if self.current.load(Ordering::SeqCst) != phase {/if false {/; models
@@ -95,7 +95,7 @@ done < <(cut -d';' -f4 <<<"$chosen" | sort -u)
 
 unnoticed=0
 while IFS=';' read -r name file edit tests; do
-    file=${file// /} # the columns' blanks
+    file=${file// /} tests=${tests# } # the columns' blanks
     cp -p "$file" "$work/kept"
     sed -i "$edit" "$file"
     status=0

@@ -61,16 +61,19 @@ fn ids_of_others_are_errors() {
 
 #[test]
 fn a_wait_ends_with_its_time() {
-    let scheduler = Scripted::new(1).scheduler(1);
-    let gate = Gate::new();
-    let id = scheduler.submit(gated(&gate)).unwrap();
-    assert_eq!(scheduler.wait(id, NOW), Ok(Wait::Pending));
-    assert_eq!(scheduler.wait(id, Some(Duration::from_millis(1))), Ok(Wait::Pending));
-    assert_eq!(scheduler.wait_all(NOW), Ok(Wait::Pending));
-    assert_eq!(scheduler.wait_any(&[id], NOW), Ok(None));
-    assert!(scheduler.wait_any(&[], NOW).is_err());
-    gate.open();
-    assert_eq!(scheduler.wait(id, Some(Duration::MAX)), Ok(Wait::Done));
+    // A light task, and a planned one.
+    for work in [None, Some(1.0)] {
+        let scheduler = Scripted::new(1).scheduler(1);
+        let gate = Gate::new();
+        let id = scheduler.submit(Task { work, ..gated(&gate) }).unwrap();
+        assert_eq!(scheduler.wait(id, NOW), Ok(Wait::Pending));
+        assert_eq!(scheduler.wait(id, Some(Duration::from_millis(1))), Ok(Wait::Pending));
+        assert_eq!(scheduler.wait_all(NOW), Ok(Wait::Pending));
+        assert_eq!(scheduler.wait_any(&[id], NOW), Ok(None));
+        assert!(scheduler.wait_any(&[], NOW).is_err());
+        gate.open();
+        assert_eq!(scheduler.wait(id, Some(Duration::MAX)), Ok(Wait::Done));
+    }
 }
 
 #[test]

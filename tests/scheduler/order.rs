@@ -1,6 +1,7 @@
 //! Which task is next, and where.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use gpusched::device::BackendKind;
 use gpusched::sched::{DeviceMask, Exec, Task, Wait};
@@ -99,4 +100,24 @@ fn a_task_may_come_after_very_many() {
         waited = scheduler.wait(last, LONG);
     }
     assert_eq!(waited, Ok(Wait::Done));
+}
+
+#[test]
+fn ordered_tasks_are_handed_out_as_submitted_whichever_ends_first() {
+    let scheduler = Scripted::new(1).scheduler(2);
+    let gate = Gate::new();
+    let first = scheduler.submit(Task { ordered: true, ..gated(&gate) }).unwrap();
+    scheduler.submit(quick()).unwrap();
+    let rest: Vec<_> = [Some(1.0), None, Some(3.0)]
+        .map(|work| scheduler.submit(Task { ordered: true, work, ..quick() }).unwrap())
+        .into();
+    for &id in &rest {
+        assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    }
+    assert_eq!(scheduler.wait_next(Some(Duration::ZERO)), Ok(None), "the first is still at work");
+    gate.open();
+    for id in std::iter::once(first).chain(rest) {
+        assert_eq!(scheduler.wait_next(LONG), Ok(Some(id)));
+    }
+    assert!(scheduler.wait_next(Some(Duration::ZERO)).is_err(), "all have been handed out");
 }
