@@ -232,16 +232,7 @@ pub fn nothing_of_ours_stays_in_the_context_of_another_library() {
     });
     both.into_iter().for_each(|id| assert!(wait(&scheduler, id).is_ok()));
     assert_eq!((told(0, "streams"), told(0, "modules"), told(0, "allocations") > 1), (2, 1, true));
-    let said = AtomicU32::new(0);
-    let code = task(move |stream| match said.fetch_add(1, Ordering::SeqCst) {
-        0 => Err(Error::Device {
-            device: stream.card().label(),
-            what: "it looks wrong".into(),
-            fault: DeviceFault::Poisoned,
-        }),
-        _ => Ok(()),
-    });
-    run(&scheduler, code).unwrap();
+    run(&scheduler, wrong_at_first()).unwrap();
     // The queue of the second attempt is all that there is.
     let there = ["contexts", "retained", "streams", "modules", "allocations"].map(|what| told(0, what));
     assert_eq!((there, report()["pinned"].as_u64()), ([1, 2, 1, 0, 0], Some(0)));
@@ -265,6 +256,19 @@ pub fn a_context_that_can_not_be_ended() {
     run(&scheduler, good()).unwrap();
 }
 
+/// A task that at its first attempt calls its context poisoned.
+fn wrong_at_first() -> Task {
+    let said = AtomicU32::new(0);
+    task(move |stream| match said.fetch_add(1, Ordering::SeqCst) {
+        0 => Err(Error::Device {
+            device: stream.card().label(),
+            what: "it looks wrong".into(),
+            fault: DeviceFault::Poisoned,
+        }),
+        _ => Ok(()),
+    })
+}
+
 /// The code says so, and the driver does not.
 pub fn a_context_that_the_task_calls_poisoned() {
     let scheduler = scheduler("cuda", 2).unwrap();
@@ -280,19 +284,7 @@ pub fn a_context_that_the_task_calls_poisoned() {
     });
     both.into_iter().for_each(|id| assert!(wait(&scheduler, id).is_ok()));
     assert_eq!((told(0, "contexts_made"), told(0, "streams")), (1, 2));
-    let said = AtomicU32::new(0);
-    let code = task(move |stream| {
-        filled(stream, 1.0)?;
-        match said.fetch_add(1, Ordering::SeqCst) {
-            0 => Err(Error::Device {
-                device: stream.card().label(),
-                what: "it looks wrong".into(),
-                fault: DeviceFault::Poisoned,
-            }),
-            _ => Ok(()),
-        }
-    });
-    run(&scheduler, code).unwrap();
+    run(&scheduler, wrong_at_first()).unwrap();
     assert_eq!((told(0, "contexts_made"), told(0, "retained")), (2, 1));
     drop(scheduler);
     assert_nothing_is_left();

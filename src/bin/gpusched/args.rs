@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
-use gpusched::fd::plan;
+use gpusched::fd::plan::Form;
 
 /// Runs seismic surveys on whatever devices this machine has.
 #[derive(Parser)]
@@ -75,8 +76,9 @@ pub enum Bench {
         /// cpu, or a card such as cuda:0.
         #[arg(long, default_value = "cpu")]
         device: String,
-        /// How the CPU computes a step.
-        #[arg(long, value_enum, default_value = "two-sweeps")]
+        /// How the CPU computes a step: all velocities from the pressure, then the pressure from them; or the pressure
+        /// alone, the velocities eliminated where nothing is damped.
+        #[arg(long, value_parser = form(), default_value = "two-sweeps")]
         form: Form,
         /// Print one line of JSON.
         #[arg(long)]
@@ -84,21 +86,9 @@ pub enum Bench {
     },
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub enum Form {
-    /// All velocities from the pressure, then the pressure from them.
-    TwoSweeps,
-    /// The pressure alone: its velocities are eliminated where nothing is damped.
-    OnePass,
-}
-
-impl Form {
-    pub fn of_plan(self) -> plan::Form {
-        match self {
-            Form::TwoSweeps => plan::Form::TwoSweeps,
-            Form::OnePass => plan::Form::OnePass,
-        }
-    }
+fn form() -> impl TypedValueParser<Value = Form> {
+    let named = |name: String| Form::ALL.into_iter().find(|form| form.name() == name).ok_or("no such form");
+    PossibleValuesParser::new(Form::ALL.map(Form::name)).try_map(named)
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -60,7 +60,7 @@ fn command(command: Command) -> Result<bool> {
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
         Command::Bench { what: Bench::Fd { equation, n, nt, device, form, json } } => {
             let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
-            bench::fd(equation, n, nt, &device, form.of_plan(), json)
+            bench::fd(equation, n, nt, &device, form, json)
         }
     }
 }

@@ -16,9 +16,9 @@ pub use fields::Fields;
 pub use geometry::Geometry;
 
 use self::fields::Shared;
-use self::lanes::Plain;
 #[cfg(target_arch = "x86_64")]
 use self::lanes::{Avx2, Avx512};
+use self::lanes::{Lanes, Plain};
 use self::pass::{Step, sweep};
 use self::scratch::Scratch;
 use self::source::Poles;
@@ -96,29 +96,27 @@ impl Isa {
     /// # Safety
     /// As for [`sweep`]; and the processor has the instructions.
     unsafe fn pass(self, step: &Step<'_>, tile: &Tile, scratch: &mut Scratch, large: bool) {
+        #[inline(always)]
+        unsafe fn with<L: Lanes>(step: &Step<'_>, tile: &Tile, scratch: &mut Scratch, large: bool) {
+            // SAFETY: by the caller's promise.
+            unsafe {
+                match large {
+                    true => sweep::<L, true>(step, tile, scratch),
+                    false => sweep::<L, false>(step, tile, scratch),
+                }
+            }
+        }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
         unsafe fn avx2(step: &Step<'_>, tile: &Tile, scratch: &mut Scratch, large: bool) {
             // SAFETY: by the caller's promise.
-            unsafe {
-                if large {
-                    sweep::<Avx2, true>(step, tile, scratch)
-                } else {
-                    sweep::<Avx2, false>(step, tile, scratch)
-                }
-            }
+            unsafe { with::<Avx2>(step, tile, scratch, large) }
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx512f,avx512vl,fma")]
         unsafe fn avx512(step: &Step<'_>, tile: &Tile, scratch: &mut Scratch, large: bool) {
             // SAFETY: by the caller's promise.
-            unsafe {
-                if large {
-                    sweep::<Avx512, true>(step, tile, scratch)
-                } else {
-                    sweep::<Avx512, false>(step, tile, scratch)
-                }
-            }
+            unsafe { with::<Avx512>(step, tile, scratch, large) }
         }
         // SAFETY: by the caller's promise.
         unsafe {
