@@ -4,8 +4,8 @@
 //! in the parent module:
 //!
 //! ```text
-//! where velocities are eliminated   q = b s(p)
-//! where they are kept               u = fma(-(rate b), s(p), keep u)
+//! slopes of the pressure            q = b s(p)
+//! where velocities are kept         u = fma(-rate, q, keep u)
 //! undamped change  a = r² s(q) along y;  a = fma(r², s(q), a) along x, then along z;  d = fma(kappa, a, d)
 //! change           i = d;  i = i + c along y, then x, then z, with
 //!     strip        c = -((kappa rate) s(u))
@@ -323,8 +323,7 @@ impl<'a> Sweep<'a> {
                 rows::end::<L>(rows::End {
                     keep: &table.keep,
                     velocity_rate: &table.velocity_rate,
-                    p: p.add(begin),
-                    b: b.add(begin),
+                    q: to.add(begin),
                     old: self.kept_old[2].add(at),
                     new: self.kept_new[2].add(at),
                     u: rings.ends[end].add(u * rings.padded),

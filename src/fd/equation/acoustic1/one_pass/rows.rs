@@ -78,12 +78,12 @@ pub unsafe fn kept<L: Lanes, const ELIMINATED: bool>(row: Flux, b: *const f32, k
     unsafe {
         for i in (0..row.len).step_by(L::N) {
             let [s] = slopes::<L, 1>(|k| row.first_tap.add(k * row.stride + i));
-            let b = L::load(b.add(i));
+            let q = L::mul(L::load(b.add(i)), s);
             if ELIMINATED {
-                L::store(row.to.add(i), L::mul(b, s));
+                L::store(row.to.add(i), q);
             }
             let old = L::mul(L::splat(kept.keep), L::load(kept.old.add(i)));
-            let u = L::fnma(L::mul(L::splat(kept.rate), b), s, old);
+            let u = L::fnma(L::splat(kept.rate), q, old);
             L::store(kept.ring.add(i), u);
             if !kept.new.is_null() {
                 L::store(kept.new.add(i), u);
@@ -161,8 +161,8 @@ pub unsafe fn split<L: Lanes, const TERM: u8>(
 pub struct End<'a> {
     pub keep: &'a [f32],
     pub velocity_rate: &'a [f32],
-    pub p: *const f32,
-    pub b: *const f32,
+    /// The slopes times b.
+    pub q: *const f32,
     pub old: *const f32,
     pub new: *mut f32,
     /// Where the thread keeps them, with REACH values that are 0 before and after.
@@ -175,10 +175,8 @@ pub unsafe fn end<L: Lanes>(end: End<'_>) {
     // SAFETY: by the caller's promise.
     unsafe {
         for i in (0..end.keep.len()).step_by(L::N) {
-            let [s] = slopes::<L, 1>(|k| end.p.add(i).sub(REACH - 1).add(k));
             let old = L::mul(L::load(end.keep.as_ptr().add(i)), L::load(end.old.add(i)));
-            let rate = L::mul(L::load(end.velocity_rate.as_ptr().add(i)), L::load(end.b.add(i)));
-            let u = L::fnma(rate, s, old);
+            let u = L::fnma(L::load(end.velocity_rate.as_ptr().add(i)), L::load(end.q.add(i)), old);
             L::store(end.u.add(i), u);
             L::store(end.new.add(i), u);
         }
