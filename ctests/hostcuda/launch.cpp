@@ -1,24 +1,30 @@
 // Runs the kernels of a .cu file on the host: the file given as KERNELS is compiled in, and `hostcuda_launch` is what
-// cuLaunchKernel is on a card. All threads of all blocks run on the caller's thread, in the order asked for.
-#include <algorithm>
+// cuLaunchKernel is on a card. All threads of all blocks run on the caller's thread, in the order asked for; what
+// comes to a barrier waits there for the others of its block.
+#include <link.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <numeric>
 #include <random>
 #include <tuple>
 #include <utility>
-#include <vector>
 
+#include "fiber.h"
 #include "shim.h"
 
-thread_local Dim3 threadIdx, blockIdx, blockDim, gridDim;
+thread_local Host host;
+
+void hostcuda_wait(int line)
+{
+    host.fibers->wait(line);
+}
 
 #include KERNELS
-
-// src/fd/equation/acoustic1/kernel.rs says the same.
-static_assert(offsetof(Axis, rate) == 32 && offsetof(Axis, inner) == 40 && offsetof(Term, axis) == 16, "");
-static_assert(offsetof(Acoustic1, b) == 56 && offsetof(Acoustic1, pitch) == 104, "");
-static_assert(offsetof(Acoustic1, axis) == 120 && offsetof(Acoustic1, planes) == 268, "");
+#ifndef ALL_KERNELS
+#include "acoustic1.h"
+#endif
 
 namespace {
 
@@ -57,38 +63,104 @@ std::vector<std::uint32_t> ordered(std::uint64_t count, unsigned order)
     return numbers;
 }
 
-template <class... Values>
-void run(void (*kernel)(Values...), const Dim3 &grid, const Dim3 &block, const void *const *from, unsigned order)
-{
-    const auto all = std::index_sequence_for<Values...>();
-    const auto values = arguments<Values...>(from, all);
-    gridDim = grid;
-    blockDim = block;
-    const auto threads = ordered(count(block), order);
-    for (const auto b : ordered(count(grid), order)) {
-        blockIdx = at(b, grid);
-        for (const auto t : threads) {
-            threadIdx = at(t, block);
-            call(kernel, values, all);
-        }
+// This thread's memory of this library: `host`, and what kernels share within a block.
+struct Storage {
+    void *begin = nullptr;
+    std::size_t bytes = 0;
+
+    Storage()
+    {
+        host = {}; // makes it be there
+        dl_iterate_phdr(find, this);
     }
+
+    static int find(dl_phdr_info *library, std::size_t, void *found)
+    {
+        for (int k = 0; k < library->dlpi_phnum; k++) {
+            const auto begin = reinterpret_cast<std::uintptr_t>(library->dlpi_tls_data);
+            const std::size_t bytes = library->dlpi_phdr[k].p_memsz;
+            if (library->dlpi_phdr[k].p_type != PT_TLS || reinterpret_cast<std::uintptr_t>(&host) - begin >= bytes)
+                continue;
+            *static_cast<Storage *>(found) = {library->dlpi_tls_data, bytes};
+            return 1;
+        }
+        return 0;
+    }
+
+    // What a block finds in shared memory is no number.
+    void forget() const
+    {
+        const Host kept = host;
+        std::memset(begin, 0xff, bytes);
+        host = kept;
+    }
+
+private:
+    Storage(void *begin, std::size_t bytes) : begin(begin), bytes(bytes) {}
+};
+
+// Stacks are made once: a launch takes some that are idle.
+std::mutex lock;
+std::vector<std::unique_ptr<Fibers>> idle;
+thread_local char defect[sizeof Fibers::defect];
+
+template <class... Values>
+int run(void (*kernel)(Values...), const Dim3 &grid, const Dim3 &block, const void *const *from, unsigned order)
+{
+    using All = std::index_sequence_for<Values...>;
+    struct Launch {
+        void (*kernel)(Values...);
+        std::tuple<std::remove_const_t<Values>...> values;
+    };
+    const Launch launch{kernel, arguments<Values...>(from, All())};
+    const auto body = [](const void *given, std::uint32_t thread) {
+        const Launch &launch = *static_cast<const Launch *>(given);
+        host.thread = at(thread, host.threads);
+        call(launch.kernel, launch.values, All());
+    };
+    const Storage storage;
+    std::unique_ptr<Fibers> fibers;
+    {
+        const std::lock_guard<std::mutex> hold(lock);
+        if (!idle.empty())
+            fibers = std::move(idle.back()), idle.pop_back();
+    }
+    if (!fibers)
+        fibers = std::make_unique<Fibers>();
+    host.fibers = fibers.get();
+    host.blocks = grid;
+    host.threads = block;
+    const auto threads = ordered(count(block), order);
+    bool good = true;
+    for (const auto b : ordered(count(grid), order)) {
+        storage.forget();
+        host.block = at(b, grid);
+        good = fibers->block(body, &launch, threads);
+        if (!good)
+            break;
+    }
+    std::snprintf(defect, sizeof defect, "%s", good ? "" : fibers->defect);
+    const std::lock_guard<std::mutex> hold(lock);
+    idle.push_back(std::move(fibers));
+    return good ? 0 : 2;
 }
 
 } // namespace
 
-// 0, or 1 where there is no such kernel.
+// 0; 1 where there is no such kernel; 2 where threads did not meet at a barrier, which `hostcuda_defect` tells.
 extern "C" int hostcuda_launch(const char *name, const unsigned *grid, const unsigned *block,
                                const void *const *arguments, unsigned order)
 {
     const Dim3 blocks{grid[0], grid[1], grid[2]}, threads{block[0], block[1], block[2]};
 #define KERNEL(kernel)                                                                                                 \
     if (std::strcmp(name, #kernel) == 0)                                                                               \
-        return run(kernel, blocks, threads, arguments, order), 0;
-    KERNEL(acoustic1_velocity)
-    KERNEL(acoustic1_pressure)
-    KERNEL(acoustic1_source)
-    KERNEL(acoustic1_record)
-    KERNEL(acoustic1_snapshot)
-    KERNEL(acoustic1_peak)
+        return run(kernel, blocks, threads, arguments, order);
+    ALL_KERNELS(KERNEL)
     return 1;
+}
+
+// Of this thread's last launch.
+extern "C" const char *hostcuda_defect()
+{
+    return defect;
 }

@@ -1,5 +1,5 @@
-// What a kernel needs of CUDA, for the host's compiler: included before a .cu file. Threads run one after the
-// other, so a kernel with barriers or warp functions does not compile against it.
+// What a kernel needs of CUDA, for the host's compiler: included before a .cu file. There are barriers and static shared
+// memory; a kernel with dynamic shared memory or warp functions does not compile against it.
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -7,12 +7,50 @@
 struct Dim3 {
     unsigned x, y, z;
 };
-extern thread_local Dim3 threadIdx, blockIdx, blockDim, gridDim;
+class Fibers;
+
+// All that is kept a thread of the host beside shared memory.
+struct Host {
+    Dim3 thread, block, threads, blocks;
+    Fibers *fibers;
+};
+extern thread_local Host host;
+
+#define threadIdx host.thread
+#define blockIdx host.block
+#define blockDim host.threads
+#define gridDim host.blocks
 
 #define __global__
 #define __device__
 #define __forceinline__ inline
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+// Zero at first, and before each block not-a-number.
+#define __shared__ static thread_local
+
+#if defined(__clang__)
+#define HOSTCUDA_OPAQUE noinline
+#else
+#define HOSTCUDA_OPAQUE noipa
+#endif
+__attribute__((HOSTCUDA_OPAQUE)) void hostcuda_wait(int line);
+#define __syncthreads() hostcuda_wait(__LINE__)
+
+struct __align__(8) float2 {
+    float x, y;
+};
+struct __align__(16) float4 {
+    float x, y, z, w;
+};
+inline float2 make_float2(float x, float y)
+{
+    return {x, y};
+}
+inline float4 make_float4(float x, float y, float z, float w)
+{
+    return {x, y, z, w};
+}
 
 template <class T> T __ldg(const T *from)
 {

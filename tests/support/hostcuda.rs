@@ -1,6 +1,6 @@
 //! The CUDA kernels compiled for the host (`ctests/hostcuda`): fast, and any thread order can be asked for.
 
-use std::ffi::{CString, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -24,10 +24,12 @@ type LaunchFn = unsafe extern "C" fn(
     *const *const c_void,
     c_uint,
 ) -> c_int;
+type DefectFn = unsafe extern "C" fn() -> *const std::ffi::c_char;
 
 /// Kernels, ready to run.
 pub struct Host {
     launch: LaunchFn,
+    defect: DefectFn,
 }
 
 pub fn source() -> PathBuf {
@@ -56,13 +58,17 @@ impl Host {
             .status();
         assert!(status.expect("a C++ compiler").success(), "{} does not compile", kernels.display());
         let path = CString::new(out.to_str().unwrap()).unwrap();
-        // SAFETY: a library of our own without constructors; the function has this type in launch.cpp.
+        // SAFETY: a library of our own whose constructors do little; the functions have these types in launch.cpp.
         unsafe {
             let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
             assert!(!library.is_null(), "{} can't be loaded", out.display());
             let launch = libc::dlsym(library, c"hostcuda_launch".as_ptr());
-            assert!(!launch.is_null());
-            Host { launch: std::mem::transmute::<*mut c_void, LaunchFn>(launch) }
+            let defect = libc::dlsym(library, c"hostcuda_defect".as_ptr());
+            assert!(!launch.is_null() && !defect.is_null());
+            Host {
+                launch: std::mem::transmute::<*mut c_void, LaunchFn>(launch),
+                defect: std::mem::transmute::<*mut c_void, DefectFn>(defect),
+            }
         }
     }
 }
@@ -70,8 +76,9 @@ impl Host {
 /// The kernels with threads in an order.
 pub struct Ordered<'a>(pub &'a Host, pub Order);
 
-impl Engine for Ordered<'_> {
-    fn launch(&self, _: &Memory, launch: Launch, arguments: &[&[u8]]) {
+impl Ordered<'_> {
+    /// Or what the threads did wrong.
+    pub fn try_launch(&self, launch: Launch, arguments: &[&[u8]]) -> Result<(), String> {
         let name = CString::new(launch.kernel).unwrap();
         let order = match self.1 {
             Order::Ascending => 0,
@@ -84,6 +91,18 @@ impl Engine for Ordered<'_> {
             let (grid, block) = (launch.grid.as_ptr(), launch.block.as_ptr());
             (self.0.launch)(name.as_ptr(), grid, block, arguments.as_ptr(), order)
         };
-        assert_eq!(status, 0, "no kernel {}", launch.kernel);
+        assert_ne!(status, 1, "no kernel {}", launch.kernel);
+        if status == 0 {
+            return Ok(());
+        }
+        // SAFETY: a text of this thread, until its next launch.
+        let defect = unsafe { CStr::from_ptr((self.0.defect)()) };
+        Err(defect.to_str().unwrap().into())
+    }
+}
+
+impl Engine for Ordered<'_> {
+    fn launch(&self, _: &Memory, launch: Launch, arguments: &[&[u8]]) {
+        self.try_launch(launch, arguments).unwrap_or_else(|defect| panic!("{}: {defect}", launch.kernel));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use fakecuda::ptx::{self, Launch as Run, Module, Region};
+use fakecuda::ptx::{self, Fault, Launch as Run, Module, Region};
 use gpusched::fd::equation::acoustic1::kernel::{Launch, PTX};
 
 use super::card::{Engine, Memory};
@@ -33,8 +33,9 @@ impl ptx::Memory for Memory {
     }
 }
 
-impl Engine for Interpreted {
-    fn launch(&self, memory: &Memory, launch: Launch, arguments: &[&[u8]]) {
+impl Interpreted {
+    /// Or what the threads did wrong.
+    pub fn try_launch(&self, memory: &Memory, launch: Launch, arguments: &[&[u8]]) -> Result<(), Fault> {
         let kernel = self.module.kernel(launch.kernel).expect("a kernel of the text");
         assert_eq!(kernel.params.len(), arguments.len(), "{}", launch.kernel);
         let mut params = vec![0; kernel.param_bytes];
@@ -53,6 +54,13 @@ impl Engine for Interpreted {
             threads: 2,
             cancel: &AtomicBool::new(false),
         };
-        run.run().unwrap_or_else(|fault| panic!("{}: {fault}", launch.kernel));
+        run.run().map(|_| ())
+    }
+}
+
+impl Engine for Interpreted {
+    fn launch(&self, memory: &Memory, launch: Launch, arguments: &[&[u8]]) {
+        self.try_launch(memory, launch, arguments)
+            .unwrap_or_else(|fault| panic!("{}: {fault}", launch.kernel));
     }
 }

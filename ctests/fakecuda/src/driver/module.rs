@@ -214,7 +214,10 @@ impl Function {
                         FaultKind::OutOfBounds => code::ILLEGAL_ADDRESS,
                         FaultKind::Misaligned => code::MISALIGNED,
                         FaultKind::Endless | FaultKind::Cancelled => code::TIMEOUT,
-                        FaultKind::DivergentBarrier | FaultKind::Trap => code::LAUNCH_FAILED,
+                        FaultKind::DivergentBarrier
+                        | FaultKind::Unwritten
+                        | FaultKind::Race
+                        | FaultKind::Trap => code::LAUNCH_FAILED,
                     })
                 }
             }

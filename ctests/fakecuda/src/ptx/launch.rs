@@ -104,6 +104,7 @@ impl<'a> Worker<'a> {
         let kernel = launch.kernel;
         self.shared.fuel = launch.fuel;
         self.shared.shared.fill(u128::MAX);
+        self.shared.watch.block();
         for warp in &mut self.warps {
             warp.start(kernel, block, launch.grid);
         }
@@ -129,6 +130,14 @@ impl<'a> Worker<'a> {
                 }
             }
             let Some(pc) = barrier else { return Ok(()) };
+            if let Some(warp) = self.warps.iter().find(|warp| warp.live != warp.all()) {
+                let line = kernel.lines[pc];
+                let detail = format!("threads of the block wait at line {line}, others have ended");
+                let kind = FaultKind::DivergentBarrier;
+                let thread = warp.thread((warp.all() & !warp.live).trailing_zeros() as usize);
+                return Err(Fault { kind, line, block, thread, detail });
+            }
+            self.shared.watch.barrier();
             let waiting = self.warps.iter_mut().filter(|warp| warp.live != 0);
             let (mut yes, mut all) = (0, 0);
             for warp in waiting {

@@ -59,6 +59,8 @@ pub struct Kernel {
     /// Static shared memory; dynamic shared memory begins behind it.
     pub shared_bytes: usize,
     pub local_bytes: usize,
+    /// There are barriers of warps.
+    pub(super) warps_meet: bool,
     pub(super) code: Vec<Ins>,
     pub(super) lines: Vec<u32>,
     /// Registers of each file: 32 bits (16 too), 64 bits, predicates.

@@ -32,7 +32,11 @@ impl<'a> Body<'_, 'a, '_> {
                 }
                 self.emit(Op::Bar, guard, [0; 4], 0);
             }
-            (["bar", "warp", "sync"], _) | (["membar" | "fence" | "prefetch" | "prefetchu", ..], _) => {
+            (["bar", "warp", "sync"], _) => {
+                self.kernel.warps_meet = true;
+                self.emit(Op::Nop, guard, [0; 4], 0);
+            }
+            (["membar" | "fence" | "prefetch" | "prefetchu", ..], _) => {
                 self.emit(Op::Nop, guard, [0; 4], 0);
             }
             (["bar", "red", kind, _], [to, Arg::Number("0", false), p]) => {

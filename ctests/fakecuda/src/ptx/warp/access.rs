@@ -156,6 +156,76 @@ impl Warp {
         })
     }
 
+    /// Asks of an access to shared memory, if the host's bytes are of that, whether it may be.
+    #[inline(always)]
+    fn watched(
+        &self,
+        shared: &mut Shared,
+        lane: usize,
+        at: *mut u8,
+        ask: impl FnOnce(&mut Watch, usize, u32) -> Result<(), Wrong>,
+    ) -> Result<(), Fault> {
+        let at = (at as usize).wrapping_sub(shared.shared.as_ptr() as usize);
+        if at >= shared.shared_bytes {
+            return Ok(());
+        }
+        let thread = (self.index * LANES + lane) as u32;
+        ask(&mut shared.watch, at, thread).map_err(|wrong| self.wrong(shared, lane, at, &wrong))
+    }
+
+    #[cold]
+    fn wrong(&self, shared: &Shared, lane: usize, at: usize, wrong: &Wrong) -> Fault {
+        let (kind, detail) = match wrong {
+            Wrong::Unwritten => (FaultKind::Unwritten, "was never written".to_string()),
+            Wrong::Written(by) => {
+                (FaultKind::Race, format!("was written by thread {by} since the last barrier"))
+            }
+            Wrong::Read(Some(by)) => {
+                (FaultKind::Race, format!("was read by thread {by} since the last barrier"))
+            }
+            Wrong::Read(None) => {
+                (FaultKind::Race, "was read by several threads since the last barrier".into())
+            }
+        };
+        self.fault(shared, kind, 1 << lane, format!("byte {at} of shared memory {detail}"))
+    }
+
+    /// Loads and stores of 32 bits of shared memory, all inside and aligned.
+    #[inline(always)]
+    pub(super) fn shared32(
+        &mut self,
+        shared: &mut Shared,
+        ins: &Ins,
+        m: u32,
+        store: bool,
+    ) -> Result<(), Fault> {
+        let access =
+            Access { space: Space::Shared, width: 4, count: 1, wide: false, signed: false, half: false };
+        let (lo, hi, _, aligned) = self.span32(ins, m);
+        if !aligned || lo > hi || hi > shared.shared_bytes as u64 {
+            return self.touch(shared, ins, m, access, store);
+        }
+        for lane in lanes(m) {
+            let at = self.get(ins.a, true, lane).wrapping_add(ins.imm as u64) as usize;
+            let thread = (self.index * LANES + lane) as u32;
+            if let Err(wrong) = shared.watch.touch(at, 4, thread, store) {
+                return Err(self.wrong(shared, lane, at, &wrong));
+            }
+            // SAFETY: `at` is from `lo` up to `hi - 4`, which is inside the block's shared memory, and aligned; the
+            // register as in `get`.
+            unsafe {
+                let word = shared.shared.as_mut_ptr().cast::<u8>().add(at).cast::<u32>();
+                let register = &mut self.narrow.get_unchecked_mut(usize::from(ins.d)).0[lane];
+                if store {
+                    word.write(*register);
+                } else {
+                    *register = word.read();
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Any load or store, lane by lane.
     pub(super) fn touch(
         &mut self,
@@ -170,16 +240,10 @@ impl Warp {
         let registers = if count == 1 { &single } else { &shared.kernel.vectors[usize::from(ins.d)] };
         for lane in lanes(m) {
             let address = self.get(ins.a, true, lane).wrapping_add(ins.imm as u64);
-            let at = if access.space == Space::Shared
-                && address & (width * count - 1) as u64 == 0
-                && (address as usize) < shared.shared_bytes
-                && shared.shared_bytes - address as usize >= width * count
-            {
-                // SAFETY: inside the block's shared memory.
-                unsafe { shared.shared.as_mut_ptr().cast::<u8>().add(address as usize) }
-            } else {
-                self.locate(shared, lane, address, width * count, access.space, store)?
-            };
+            let at = self.locate(shared, lane, address, width * count, access.space, store)?;
+            self.watched(shared, lane, at, |watch, at, thread| {
+                watch.touch(at, width * count, thread, store)
+            })?;
             for (k, &register) in registers.iter().take(count).enumerate() {
                 if register == NONE {
                     continue;
@@ -223,6 +287,7 @@ impl Warp {
         for lane in lanes(m) {
             let address = self.get(ins.a, true, lane).wrapping_add(ins.imm as u64);
             let at = self.locate(shared, lane, address, usize::from(access.width), access.space, true)?;
+            self.watched(shared, lane, at, |watch, at, _| watch.atomic(at, access.width.into()))?;
             let (b, c) = (self.get(ins.b, access.wide, lane), self.get(ins.c, access.wide, lane));
             // SAFETY: `locate` vouches for the bytes and their alignment.
             let old = unsafe {

@@ -8,8 +8,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 mod access;
+mod watch;
 
 use access::extended;
+use watch::{Watch, Wrong};
 
 use crate::ptx::program::*;
 
@@ -53,6 +55,10 @@ pub enum FaultKind {
     OutOfBounds,
     Misaligned,
     DivergentBarrier,
+    /// Shared memory that the block has not written is read.
+    Unwritten,
+    /// Two threads touch a word of shared memory without a barrier in between, and not both only read it.
+    Race,
     /// More instructions than the launch was given.
     Endless,
     Trap,
@@ -109,6 +115,7 @@ pub(in crate::ptx) struct Shared<'a> {
     /// The block's shared memory, 16-byte aligned.
     pub shared: Vec<u128>,
     pub shared_bytes: usize,
+    pub watch: Watch,
     /// The last region that each instruction touched.
     pub cache: Vec<Region>,
     pub fuel: u64,
@@ -131,6 +138,7 @@ impl<'a> Shared<'a> {
             memory,
             shared: vec![u128::MAX; shared_bytes.div_ceil(16)],
             shared_bytes,
+            watch: Watch::new(shared_bytes, kernel.warps_meet),
             cache: vec![Region::NONE; kernel.code.len()],
             fuel: 0,
             executed: 0,
@@ -203,7 +211,7 @@ impl Warp {
         }
     }
 
-    fn thread(&self, lane: usize) -> [u32; 3] {
+    pub fn thread(&self, lane: usize) -> [u32; 3] {
         let t = (self.index * LANES + lane) as u32;
         [t % self.dim[0], t / self.dim[0] % self.dim[1], t / self.dim[0] / self.dim[1]]
     }
@@ -212,8 +220,7 @@ impl Warp {
     pub fn start(&mut self, kernel: &Kernel, block: [u32; 3], grid: [u32; 3]) {
         let threads: u32 = self.dim.iter().product();
         let warps = threads.div_ceil(LANES as u32);
-        let mine = (threads as usize - self.index * LANES).min(LANES);
-        self.live = crate::ptx::lane::mask(mine as u32) as u32;
+        self.live = self.all();
         self.mask = self.live;
         self.pc = 0;
         self.rest.clear();
@@ -300,6 +307,12 @@ impl Warp {
         // SAFETY: the decoder allocated every register it names.
         let p = unsafe { *self.preds.get_unchecked(usize::from(shifted >> 1)) };
         if shifted & 1 == 0 { p } else { !p }
+    }
+
+    /// Every thread of the warp that the block began with.
+    pub fn all(&self) -> u32 {
+        let threads = self.dim.iter().product::<u32>() as usize;
+        crate::ptx::lane::mask((threads - self.index * LANES).min(LANES) as u32) as u32
     }
 
     fn fault(&self, shared: &Shared, kind: FaultKind, mask: u32, detail: String) -> Fault {
@@ -515,6 +528,12 @@ impl Warp {
                     if access.space == Space::Global && access.count == 1 && access.width == 4 && !access.wide
                     {
                         self.load_global32(shared, ins, m)?;
+                    } else if access.space == Space::Shared
+                        && access.count == 1
+                        && access.width == 4
+                        && !access.wide
+                    {
+                        self.shared32(shared, ins, m, false)?;
                     } else {
                         self.touch(shared, ins, m, access, false)?;
                     }
@@ -523,6 +542,12 @@ impl Warp {
                     if access.space == Space::Global && access.count == 1 && access.width == 4 && !access.wide
                     {
                         self.store_global32(shared, ins, m)?;
+                    } else if access.space == Space::Shared
+                        && access.count == 1
+                        && access.width == 4
+                        && !access.wide
+                    {
+                        self.shared32(shared, ins, m, true)?;
                     } else {
                         self.touch(shared, ins, m, access, true)?;
                     }

@@ -1,0 +1,88 @@
+//! Who has touched each word of a block's shared memory, and since which barrier.
+
+/// No single thread: several readers, or a write that others may meet (an atomic, or one of less than a word).
+const ANY: u32 = u32::MAX;
+
+/// Four bytes. Phases are counted from one barrier to the next, over all blocks of a host thread.
+#[derive(Clone, Copy, Default)]
+struct Word {
+    written: u32,
+    writer: u32,
+    read: u32,
+    reader: u32,
+}
+
+/// What is wrong about an access.
+pub(super) enum Wrong {
+    Unwritten,
+    /// This thread has written the word since the last barrier.
+    Written(u32),
+    /// Another thread, this one if it was only one, has read it since.
+    Read(Option<u32>),
+}
+
+#[derive(Default)]
+pub(in crate::ptx) struct Watch {
+    words: Vec<Word>,
+    phase: u32,
+    /// The phase in which the block began.
+    begin: u32,
+    /// Threads of a warp keep to an order of their own.
+    warps_meet: bool,
+}
+
+impl Watch {
+    pub fn new(bytes: usize, warps_meet: bool) -> Self {
+        Watch { words: vec![Word::default(); bytes.div_ceil(4)], warps_meet, ..Watch::default() }
+    }
+
+    pub fn block(&mut self) {
+        self.phase += 1;
+        self.begin = self.phase;
+    }
+
+    pub fn barrier(&mut self) {
+        self.phase += 1;
+    }
+
+    /// Thread `thread` reads or writes `bytes` from `at` on, all inside.
+    #[inline]
+    pub(super) fn touch(&mut self, at: usize, bytes: usize, thread: u32, store: bool) -> Result<(), Wrong> {
+        let (phase, begin) = (self.phase, self.begin);
+        let whole = bytes >= 4;
+        let meets = |other: u32| other == thread || self.warps_meet && other / 32 == thread / 32;
+        for word in &mut self.words[at / 4..(at + bytes).div_ceil(4)] {
+            let others = word.written == phase && word.writer != ANY && !meets(word.writer);
+            if store {
+                if whole && others {
+                    return Err(Wrong::Written(word.writer));
+                }
+                if whole && word.read == phase && (word.reader == ANY || !meets(word.reader)) {
+                    return Err(Wrong::Read((word.reader != ANY).then_some(word.reader)));
+                }
+                (word.written, word.writer) = (phase, if whole { thread } else { ANY });
+            } else {
+                if word.written < begin {
+                    return Err(Wrong::Unwritten);
+                }
+                if whole && others {
+                    return Err(Wrong::Written(word.writer));
+                }
+                let several = word.read == phase && !meets(word.reader);
+                (word.read, word.reader) = (phase, if several { ANY } else { thread });
+            }
+        }
+        Ok(())
+    }
+
+    /// An atomic, which other threads' atomics may meet.
+    pub(super) fn atomic(&mut self, at: usize, bytes: usize) -> Result<(), Wrong> {
+        for word in &mut self.words[at / 4..(at + bytes).div_ceil(4)] {
+            if word.written < self.begin {
+                return Err(Wrong::Unwritten);
+            }
+            (word.written, word.writer) = (self.phase, ANY);
+        }
+        Ok(())
+    }
+}
