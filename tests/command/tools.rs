@@ -18,7 +18,8 @@ fn devices_are_listed_for_people_and_programs() {
 /// The names are what others parse.
 #[test]
 fn the_benchmark_prints_one_line_with_the_agreed_names() {
-    let args = ["bench", "fd", "--equation", "acoustic1", "--n", "20", "18", "16", "--nt", "3", "--json"];
+    let args = "bench fd --equation acoustic1 --n 20 18 16 --nt 3 --threads 1 --repeats 1 --json";
+    let args: Vec<_> = args.split(' ').collect();
     let ended = Folder::new().gpusched(&args);
     assert_eq!(ended.status, 0, "{ended:?}");
     let events = ended.events();

@@ -80,6 +80,12 @@ pub enum Bench {
         /// alone, the velocities eliminated where nothing is damped.
         #[arg(long, value_parser = form(), default_value = "two-sweeps")]
         form: Form,
+        /// Threads on the CPU; without it as many as it has cores.
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+        threads: Option<u32>,
+        /// Shots of which the fastest counts, each after a copy.
+        #[arg(long, default_value_t = 3)]
+        repeats: usize,
         /// Print one line of JSON.
         #[arg(long)]
         json: bool,

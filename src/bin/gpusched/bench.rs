@@ -11,21 +11,26 @@ use serde_json::json;
 use crate::args::Equation;
 use crate::say::say;
 
-/// Shot and copy take turns this often; the best of each counts.
-const REPEATS: usize = 3;
+pub struct Wanted<'a> {
+    pub equation: Equation,
+    pub n: [usize; 3],
+    pub nt: usize,
+    pub device: &'a str,
+    pub form: Form,
+    /// Of the CPU.
+    pub threads: Option<u32>,
+    /// Shot and copy take turns this often; the best of each counts.
+    pub repeats: usize,
+    pub as_json: bool,
+}
 
-pub fn fd(
-    equation: Equation,
-    n: [usize; 3],
-    nt: usize,
-    device: &str,
-    form: Form,
-    as_json: bool,
-) -> Result<bool> {
+pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
+    let Wanted { equation, n, nt, device, form, threads, repeats, as_json } = wanted;
     let pml = Options::default().pml;
     let mut builder = Scheduler::builder();
     builder.devices = Some(device.into());
     builder.slots = Some(1);
+    builder.cpu_threads = threads;
     let scheduler = builder.build()?;
     let [info] = scheduler.devices() else {
         let there = scheduler.devices().len();
@@ -35,7 +40,7 @@ pub fn fd(
             "one device",
         ));
     };
-    let case = Case { n, pml, form, nt, repeats: REPEATS };
+    let case = Case { n, pml, form, nt, repeats };
     let place = Arc::new(OnceLock::new());
     let to = place.clone();
     let id = scheduler.submit(Task::new(move |exec: &Exec<'_>| {

@@ -58,9 +58,18 @@ fn command(command: Command) -> Result<bool> {
             remember: !no_rates_cache,
         }),
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
-        Command::Bench { what: Bench::Fd { equation, n, nt, device, form, json } } => {
+        Command::Bench { what: Bench::Fd { equation, n, nt, device, form, threads, repeats, json } } => {
             let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
-            bench::fd(equation, n, nt, &device, form, json)
+            bench::fd(bench::Wanted {
+                equation,
+                n,
+                nt,
+                device: &device,
+                form,
+                threads,
+                repeats,
+                as_json: json,
+            })
         }
     }
 }
