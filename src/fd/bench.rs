@@ -39,7 +39,7 @@ pub struct Measured {
     pub mcells_per_s: f64,
     /// Millions of the user's cells times steps a second.
     pub interior_mcells_per_s: f64,
-    /// All that is allocated on the device for model, coefficients and fields, a padded cell.
+    /// All that is allocated on the device for coefficients and fields, a padded cell.
     pub bytes_per_cell_resident: f64,
     /// 10⁹ bytes a second, read and written ones both counted, of a copy by the same threads.
     pub copy_gb_per_s: f64,
@@ -58,8 +58,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
     }
     let model = Arc::new(layered(Grid::new(case.n, [10.0; 3])?)?);
     let dt = (0.9 * dt_max(&model)) as f32;
-    let plan =
-        Plan::new(Arc::clone(&model), dt, Options { pml: case.pml, form: case.form, ..Options::default() })?;
+    let plan = Plan::new(model, dt, Options { pml: case.pml, form: case.form, ..Options::default() })?;
     let shot = Shot {
         source: case.n.map(|n| n / 2),
         wavelet: Wavelet::new(Shape::Ricker, 15.0, dt, case.nt)?,
@@ -90,7 +89,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
         seconds,
         shot_seconds,
         mcells_per_s: rate(plan.padded_cells()),
-        interior_mcells_per_s: rate(model.grid.cells()),
+        interior_mcells_per_s: rate(plan.model.grid.cells()),
         bytes_per_cell_resident: bytes as f64 / plan.padded_cells() as f64,
         copy_gb_per_s: bandwidth / 1e9,
     })

@@ -1,18 +1,36 @@
 //! The medium: P velocity and density on a grid.
 
+use std::ops::Deref;
+
 use super::grid::Grid;
 use crate::error::{Error, Result};
 
 /// Checked when made: every value positive and finite.
 #[derive(Debug)]
 pub struct Model {
-    pub grid: Grid,
+    pub outline: Outline,
     /// m/s, over the grid.
     pub vp: Vec<f32>,
     /// kg/m³ over the grid. `None`: 1000 everywhere.
     pub rho: Option<Vec<f32>>,
-    /// Slowest and fastest velocity.
+}
+
+/// What is still asked of a model when its fields have become coefficients.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outline {
+    pub grid: Grid,
+    /// Slowest and fastest velocity in m/s.
     pub vp_range: [f32; 2],
+    /// Of cell (0, 0, 0): the direct wave is muted by it.
+    pub vp_first: f32,
+}
+
+impl Deref for Model {
+    type Target = Outline;
+
+    fn deref(&self) -> &Outline {
+        &self.outline
+    }
 }
 
 /// kg/m³, where a model has no density of its own.
@@ -38,13 +56,8 @@ impl Model {
         }
         let slowest = vp.iter().copied().fold(f32::INFINITY, f32::min);
         let fastest = vp.iter().copied().fold(0.0, f32::max);
-        Ok(Model { grid, vp, rho, vp_range: [slowest, fastest] })
-    }
-
-    /// Bytes of its fields.
-    pub fn bytes(&self) -> u64 {
-        let values = self.vp.len() + self.rho.as_ref().map_or(0, Vec::len);
-        (values * size_of::<f32>()) as u64
+        let outline = Outline { grid, vp_range: [slowest, fastest], vp_first: vp[0] };
+        Ok(Model { outline, vp, rho })
     }
 }
 

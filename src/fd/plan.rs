@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use super::equation::acoustic1::Form;
 use super::equation::acoustic1::{self, Coefficients, Layout, Record};
+pub use super::equation::acoustic1::{Form, Moduli};
 use super::grid::AXES;
-use super::model::Model;
+use super::model::{Model, Outline};
 use super::shot::Control;
 use super::survey::{Gather, Receivers, Shot};
 use super::verify::dt_max;
@@ -15,9 +15,10 @@ use crate::backend::Lane;
 use crate::error::{Error, Result};
 use crate::memory::Bytes;
 
-/// Made once for a model and a time step, shared by all shots and threads.
+/// Made once for a model and a time step, shared by all shots and threads. The model's fields are not in it: they have become
+/// coefficients.
 pub struct Plan {
-    pub model: Arc<Model>,
+    pub model: Outline,
     /// Seconds a step.
     pub dt: f32,
     pub options: Options,
@@ -47,29 +48,19 @@ const MOST_STEPS: usize = 10_000_000;
 const MOST_SAMPLES: usize = 1 << 40;
 
 impl Plan {
-    /// Refused: a `dt` that is not positive, or beyond the stable limit unless that is allowed; a layer
-    /// outside 8 to 1000 cells; a model whose coefficients find no memory.
+    /// Lets the model go when its coefficients are made; so does its memory, if nobody else holds it. Refused: a `dt` that is not
+    /// positive, or beyond the stable limit unless that is allowed; a layer outside 8 to 1000 cells; a model whose
+    /// coefficients find no memory.
     pub fn new(model: Arc<Model>, dt: f32, options: Options) -> Result<Plan> {
-        if !(dt.is_finite() && dt > 0.0) {
-            return Err(Error::argument("dt", dt, "a positive, finite number of seconds"));
-        }
-        if !(8..=1000).contains(&options.pml) {
-            return Err(Error::argument("the absorbing layer", options.pml, "8 to 1000 cells"));
-        }
-        let limit = dt_max(&model);
-        if f64::from(dt) > limit && !options.allow_unstable {
-            return Err(Error::Unstable {
-                what: "dt".into(),
-                value: format!("{dt} s"),
-                why: format!(
-                    "with this grid and a fastest velocity of {} m/s, dt may be at most {} s",
-                    model.vp_range[1],
-                    rounded_down(limit)
-                ),
-            });
-        }
-        let coefficients = Arc::new(Coefficients::new(&model, dt, options.pml)?);
-        Ok(Plan { model, dt, options, coefficients })
+        check_step(&model, dt, &options)?;
+        Plan::of(&moduli(&model, options.pml)?, dt, options)
+    }
+
+    /// Of moduli that other plans may share, with their layer instead of the options'. Refused as by [`Plan::new`].
+    pub fn of(moduli: &Moduli, dt: f32, options: Options) -> Result<Plan> {
+        check_step(&moduli.model, dt, &options)?;
+        let options = Options { pml: moduli.pml(), ..options };
+        Ok(Plan { model: moduli.model, dt, options, coefficients: Arc::new(moduli.coefficients(dt)) })
     }
 
     /// Cells, the absorbing layer included.
@@ -121,10 +112,10 @@ impl Plan {
         self.options.form.field_bytes(self.layout())
     }
 
-    /// Bytes on the device of model, coefficients and fields while a shot without snapshots runs there.
+    /// Bytes on the device of coefficients and fields while a shot without snapshots runs there.
     pub fn resident_bytes(&self, lane: Lane<'_>, shot: &Shot) -> u64 {
         match lane {
-            Lane::Cpu(_) => self.model.bytes() + self.coefficients.bytes() + self.field_bytes(),
+            Lane::Cpu(_) => self.coefficients.bytes() + self.field_bytes(),
             Lane::Cuda(_) => acoustic1::card::bytes(&self.coefficients, shot),
         }
     }
@@ -197,6 +188,34 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// What plans with different time steps of one model share. Refused: a layer outside 8 to 1000 cells; a model whose
+/// coefficients find no memory.
+pub fn moduli(model: &Model, pml: usize) -> Result<Moduli> {
+    if !(8..=1000).contains(&pml) {
+        return Err(Error::argument("the absorbing layer", pml, "8 to 1000 cells"));
+    }
+    Moduli::new(model, pml)
+}
+
+fn check_step(model: &Outline, dt: f32, options: &Options) -> Result<()> {
+    if !(dt.is_finite() && dt > 0.0) {
+        return Err(Error::argument("dt", dt, "a positive, finite number of seconds"));
+    }
+    let limit = dt_max(model);
+    if f64::from(dt) > limit && !options.allow_unstable {
+        return Err(Error::Unstable {
+            what: "dt".into(),
+            value: format!("{dt} s"),
+            why: format!(
+                "with this grid and a fastest velocity of {} m/s, dt may be at most {} s",
+                model.vp_range[1],
+                rounded_down(limit)
+            ),
+        });
+    }
+    Ok(())
 }
 
 fn check_count(what: &str, value: usize, most: usize, unit: &str) -> Result<()> {

@@ -1,17 +1,17 @@
 //! What can be known before a shot runs: stability, sampling, and when the direct wave has passed.
 
-use super::model::Model;
+use super::model::Outline;
 use super::stencil::COURANT;
 use super::survey::Shot;
 
 /// Largest stable time step in seconds: `1 / (1.28631 vmax sqrt(1/dx² + 1/dy² + 1/dz²))`, in double.
-pub fn dt_max(model: &Model) -> f64 {
+pub fn dt_max(model: &Outline) -> f64 {
     let inverse: f64 = model.grid.h.iter().map(|&h| f64::from(h).powi(-2)).sum();
     1.0 / (COURANT * f64::from(model.vp_range[1]) * inverse.sqrt())
 }
 
 /// Cells per shortest wavelength: `vmin / (fmax max(dx, dy, dz))` with `fmax` = 2.5 peak frequencies.
-pub fn cells_per_wavelength(model: &Model, peak_frequency_hz: f32) -> f64 {
+pub fn cells_per_wavelength(model: &Outline, peak_frequency_hz: f32) -> f64 {
     let widest = model.grid.h.iter().copied().fold(0.0, f32::max);
     f64::from(model.vp_range[0]) / (2.5 * f64::from(peak_frequency_hz) * f64::from(widest))
 }
@@ -22,10 +22,10 @@ pub fn cells_per_wavelength(model: &Model, peak_frequency_hz: f32) -> f64 {
 /// The old kernels count the source's cells from 1 and the receivers' from 0 and take the
 /// difference as it is: a receiver's distance is one cell too far to one side in x and y, and
 /// is never less than one cell in depth. Their records are muted so, hence ours.
-pub fn direct_wave_mute(model: &Model, shot: &Shot, dt: f32, frequency_hz: f32) -> Vec<usize> {
+pub fn direct_wave_mute(model: &Outline, shot: &Shot, dt: f32, frequency_hz: f32) -> Vec<usize> {
     let [dx, dy, dz] = model.grid.h;
     let [sx, sy, sz] = shot.source.map(|at| at + 1);
-    let vp = model.vp[0];
+    let vp = model.vp_first;
     let tail = (2.0 / f64::from(dt * frequency_hz)) as usize;
     let tail = tail.saturating_add(60);
     let count = |[ix, iy, _]: [usize; 3]| {
@@ -41,6 +41,7 @@ pub fn direct_wave_mute(model: &Model, shot: &Shot, dt: f32, frequency_hz: f32) 
 mod tests {
     use super::*;
     use crate::fd::grid::Grid;
+    use crate::fd::model::Model;
     use crate::fd::survey::Receivers;
     use crate::fd::wavelet::Wavelet;
 

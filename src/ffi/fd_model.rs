@@ -7,8 +7,8 @@ use super::input::{Growing, Place, bits, copy, list, list_mut, read};
 use super::status::{done, sched_status_t};
 use crate::error::{Error, Result};
 use crate::fd::grid::Grid;
-use crate::fd::model::Model;
-use crate::fd::plan::{Options, Plan};
+use crate::fd::model::{Model, Outline};
+use crate::fd::plan::{self, Moduli, Options, Plan};
 use crate::fd::verify;
 use crate::fd::wavelet::{Shape, Wavelet};
 use crate::sched::Birthplace;
@@ -66,7 +66,8 @@ unsafe impl Growing for sched_fd_model_desc_t {
 
 /// A model, and the plans of the time steps that were used last.
 pub(super) struct Medium {
-    pub(super) model: Arc<Model>,
+    /// Made of the arrays, which are let go.
+    moduli: Moduli,
     plans: Mutex<Vec<Arc<Plan>>>,
     born: Birthplace,
 }
@@ -75,9 +76,13 @@ pub(super) struct Medium {
 const PLANS: usize = 2;
 
 impl Medium {
+    pub(super) fn model(&self) -> &Outline {
+        &self.moduli.model
+    }
+
     /// The plan for a time step in seconds: shots of one model share it, and with it the coefficients.
     pub(super) fn plan(&self, dt: f32) -> Result<Arc<Plan>> {
-        let make = || Plan::new(self.model.clone(), dt, Options::default()).map(Arc::new);
+        let make = || Plan::of(&self.moduli, dt, Options::default()).map(Arc::new);
         if !self.born.is_here() {
             // In a child of fork the lock may be that of a thread which is not here.
             return make();
@@ -135,8 +140,8 @@ pub unsafe extern "C" fn sched_fd_model_create(
             };
             (vp, rho)
         };
-        let model = Arc::new(Model::new(grid, vp, rho)?);
-        out.put(MODELS.add(Arc::new(Medium { model, plans: Mutex::default(), born: Birthplace::here() })));
+        let moduli = plan::moduli(&Model::new(grid, vp, rho)?, Options::default().pml)?;
+        out.put(MODELS.add(Arc::new(Medium { moduli, plans: Mutex::default(), born: Birthplace::here() })));
         Ok(())
     })
 }
@@ -159,7 +164,7 @@ pub unsafe extern "C" fn sched_fd_dt_max(model: *const sched_fd_model_t, dt_s: *
     done(|| {
         // SAFETY: a pointer as the header asks for it; `Place` looks at it.
         let out = unsafe { Place::new("dt_s", dt_s)? };
-        let limit = verify::dt_max(&medium(model)?.model);
+        let limit = verify::dt_max(medium(model)?.model());
         // Down to a float, so that the answer is accepted as the `dt_s` of a shot.
         let nearest = limit as f32;
         let below = if f64::from(nearest) > limit { nearest.next_down() } else { nearest };

@@ -205,13 +205,13 @@ unsafe fn planned(medium: &Medium, desc: &sched_fd_shot_desc_t) -> Result<(Arc<P
             let accepted = "a positive, finite number of Hz, which SCHED_FD_MUTE_DIRECT counts periods with";
             return Err(Error::argument("frequency_hz", frequency, accepted));
         }
-        shot.mute = Some(direct_wave_mute(&medium.model, &shot, desc.dt_s, frequency));
+        shot.mute = Some(direct_wave_mute(medium.model(), &shot, desc.dt_s, frequency));
     }
     Ok((plan, shot))
 }
 
 fn size_of_shot(medium: &Medium, shot: &Shot, bytes: Bytes) -> sched_fd_shot_size_t {
-    let grid = medium.model.grid;
+    let grid = medium.model().grid;
     let traces = shot.receivers.count(grid.n) as u64;
     let samples = shot.samples() as u64;
     let snapshots = shot.snapshot_every.map_or(0, |every| shot.nt.div_ceil(every)) as u64;
@@ -347,7 +347,7 @@ pub unsafe extern "C" fn sched_fd_submit(
         let (plan, shot) = unsafe { planned(&medium, &desc)? };
         let need = size_of_shot(&medium, &shot, Bytes::default());
         let mut task =
-            shot_task(plan.clone(), shot, buffers(&desc, &need, medium.model.grid.cells(), user)?)?;
+            shot_task(plan.clone(), shot, buffers(&desc, &need, medium.model().grid.cells(), user)?)?;
         let idempotent = std::mem::take(&mut task.idempotent);
         // SAFETY: as above.
         unsafe { describe(&mut task, &about)? };

@@ -7,7 +7,7 @@ use super::device;
 use super::files::{Files, ShotFiles};
 use crate::error::{Error, Result};
 use crate::fd::grid::Grid;
-use crate::fd::model::Model;
+use crate::fd::model::{Model, Outline};
 use crate::fd::plan::{Options, Plan};
 use crate::fd::survey::{Receivers, Shot};
 use crate::fd::wavelet::{Shape, Wavelet};
@@ -173,7 +173,7 @@ impl Call {
         [(x as i64 + shot as i64 * self.source_step) as usize, y, z]
     }
 
-    fn shot(&self, index: usize, model: &Model) -> Shot {
+    fn shot(&self, index: usize, model: &Outline) -> Shot {
         let mut shot = Shot {
             source: self.source_of(index),
             wavelet: self.wavelet.clone(),
@@ -255,7 +255,7 @@ fn keep_apart(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn warn_if_unstable(model: &Model, dt: f32) {
+fn warn_if_unstable(model: &Outline, dt: f32) {
     let most = verify::dt_max(model);
     if f64::from(dt) > most {
         log::warn!("dt is {dt} s; above {most:e} s this model is not stable, and the result may blow up");

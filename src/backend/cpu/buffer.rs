@@ -56,6 +56,11 @@ impl Buffer {
         Ok(buffer)
     }
 
+    /// Bytes that [`Buffer::zeroed`] allocates for `len` values.
+    pub fn bytes_of(len: usize) -> u64 {
+        (len * size_of::<f32>() + ALIGN) as u64
+    }
+
     /// Bytes allocated.
     pub fn bytes(&self) -> u64 {
         self.layout.size() as u64

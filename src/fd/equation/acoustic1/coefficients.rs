@@ -1,19 +1,32 @@
 //! What a model and a time step become: everything that a step multiplies with.
 
+use std::sync::Arc;
+
 use super::layout::{Layout, Tile};
 use super::record::host_zeros;
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
-use crate::fd::model::{Model, WATER};
+use crate::fd::model::{Model, Outline, WATER};
 use crate::fd::pml::{Profiles, d0, reference_cell};
+
+/// What of a model a step multiplies with, whatever the time step.
+#[derive(Clone)]
+pub struct Moduli {
+    pub model: Outline,
+    layout: Layout,
+    /// Velocity of the cell that sets the damping.
+    reference: f32,
+    b: Arc<Columns>,
+    kappa: Arc<Columns>,
+}
 
 /// Shared by all shots of a plan.
 pub struct Coefficients {
     pub layout: Layout,
     /// 1 / rho.
-    pub b: Columns,
+    pub b: Arc<Columns>,
     /// (rho vp) vp.
-    pub kappa: Columns,
+    pub kappa: Arc<Columns>,
     /// For x, y, z.
     pub axes: [Axis; 3],
     /// How each form of the computation cuts the grid.
@@ -46,23 +59,12 @@ pub struct Columns {
 /// while the sweep along y needs them. In one pass the first seven planes of a tile are slopes only, so it goes further.
 const TILES: [[usize; 2]; 2] = [[32, 16], [32, 64]];
 
-impl Coefficients {
-    pub fn new(model: &Model, dt: f32, pml: usize) -> Result<Self> {
+impl Moduli {
+    /// With layers of `pml` cells.
+    pub fn new(model: &Model, pml: usize) -> Result<Self> {
         let grid = &model.grid;
         let layout = Layout::new(grid, pml);
         let reference = model.vp[grid.index(reference_cell(grid, pml))];
-        let d0 = d0(reference, pml, grid.h);
-        let axis = |axis: usize| {
-            let rate = dt / grid.h[axis];
-            let profiles = Profiles::new(grid.n[axis], pml, dt, d0);
-            Axis {
-                rate,
-                velocity_rate: profiles.velocity.a.iter().map(|a| a * rate).collect(),
-                keep: profiles.velocity.b,
-                pressure_rate: profiles.pressure.a.iter().map(|a| a * rate).collect(),
-                loss: profiles.pressure.b.iter().map(|b| b - 1.0).collect(),
-            }
-        };
         let vp = &model.vp;
         let (b, kappa) = match &model.rho {
             Some(rho) => (
@@ -74,11 +76,50 @@ impl Coefficients {
                 Columns::new(&layout, "rho vp² of the model", |i| WATER * vp[i] * vp[i])?,
             ),
         };
-        let tiles = TILES.map(|[columns, depth]| layout.tiles(columns, depth));
-        Ok(Coefficients { layout, b, kappa, axes: [axis(0), axis(1), axis(2)], tiles })
+        Ok(Moduli { model: model.outline, layout, reference, b: Arc::new(b), kappa: Arc::new(kappa) })
     }
 
-    /// Bytes allocated here.
+    /// Bytes of the fields that [`Moduli::new`] makes, with density or without.
+    #[cfg(test)]
+    pub fn bytes(layout: &Layout, density: bool) -> u64 {
+        let field = Buffer::bytes_of(layout.rows(layout.inner[0] * layout.inner[1]));
+        field + if density { field } else { Buffer::bytes_of(layout.rows(1)) }
+    }
+
+    /// The layers' cells.
+    pub fn pml(&self) -> usize {
+        self.layout.pml
+    }
+
+    /// For steps of `dt` seconds.
+    pub fn coefficients(&self, dt: f32) -> Coefficients {
+        let Moduli { layout, model: Outline { grid, .. }, .. } = *self;
+        let pml = layout.pml;
+        let d0 = d0(self.reference, pml, grid.h);
+        let axis = |axis: usize| {
+            let rate = dt / grid.h[axis];
+            let profiles = Profiles::new(grid.n[axis], pml, dt, d0);
+            Axis {
+                rate,
+                velocity_rate: profiles.velocity.a.iter().map(|a| a * rate).collect(),
+                keep: profiles.velocity.b,
+                pressure_rate: profiles.pressure.a.iter().map(|a| a * rate).collect(),
+                loss: profiles.pressure.b.iter().map(|b| b - 1.0).collect(),
+            }
+        };
+        let tiles = TILES.map(|[columns, depth]| layout.tiles(columns, depth));
+        let (b, kappa) = (Arc::clone(&self.b), Arc::clone(&self.kappa));
+        Coefficients { layout, b, kappa, axes: [axis(0), axis(1), axis(2)], tiles }
+    }
+}
+
+impl Coefficients {
+    /// Of moduli that nobody else shares.
+    pub fn new(model: &Model, dt: f32, pml: usize) -> Result<Self> {
+        Ok(Moduli::new(model, pml)?.coefficients(dt))
+    }
+
+    /// Bytes allocated for them.
     pub fn bytes(&self) -> u64 {
         self.b.values.bytes() + self.kappa.values.bytes()
     }
@@ -166,6 +207,9 @@ mod tests {
         let model = Model::new(grid, vp, None).unwrap();
         let light = Coefficients::new(&model, 1e-3, 8).unwrap();
         assert_eq!(light.b.row(&light.layout, [2, 3, 4], 2), [1.0 / 1000.0; 2]);
-        assert!(light.bytes() < c.bytes());
+        // Without a density 1/rho is a row.
+        assert_eq!(c.bytes(), Moduli::bytes(&c.layout, true));
+        assert_eq!(light.bytes(), Moduli::bytes(&c.layout, false));
+        assert!(c.bytes() - light.bytes() > 4 * (12 - 1) * c.layout.padded[2] as u64);
     }
 }

@@ -40,7 +40,7 @@ mod source;
 mod two_sweeps;
 mod velocity;
 
-pub use coefficients::Coefficients;
+pub use coefficients::{Coefficients, Moduli};
 pub use form::Form;
 pub use layout::Layout;
 pub use record::Record;

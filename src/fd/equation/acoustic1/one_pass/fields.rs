@@ -72,3 +72,24 @@ impl Fields {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::coefficients::Coefficients;
+    use super::*;
+    use crate::fd::grid::Grid;
+    use crate::fd::model::Model;
+
+    #[test]
+    fn bytes_are_what_is_allocated() {
+        for (n, pml) in [([1, 1, 1], 8), ([40, 9, 70], 13)] {
+            let grid = Grid { n, h: [10.0; 3] };
+            let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
+            let c = Coefficients::new(&model, 1e-3, pml).unwrap();
+            let fields = Fields::new(&c.layout, &Geometry::new(&c)).unwrap();
+            let Fields { p, d, kept, part } = &fields;
+            let buffers = p.iter().chain([d]).chain(kept.iter().flatten()).chain(part);
+            assert_eq!(buffers.map(Buffer::bytes).sum::<u64>(), Fields::bytes(&c.layout), "{n:?}");
+        }
+    }
+}
