@@ -28,6 +28,9 @@ use super::source::Poles;
 use super::zones::Term;
 use crate::fd::stencil::REACH;
 
+/// Rows on that are asked for meanwhile.
+const AHEAD: usize = 2;
+
 /// What a sweep is given.
 #[derive(Clone, Copy)]
 pub struct Step<'a> {
@@ -54,7 +57,7 @@ pub unsafe fn sweep<L: Lanes, const STREAM: bool>(step: &Step<'_>, tile: &Tile, 
         while y < tile.y.end {
             let end = (y + TOGETHER).min(tile.y.end);
             while next < end + REACH - 1 {
-                next += sweep.slopes_along_y::<L>(next);
+                next += sweep.slopes_along_y::<L, STREAM>(next);
             }
             let terms = (y..end).map(|y| zones.term(y));
             sweep.along_y::<L>(y, end - y, terms.clone().all(|term| term == Term::Middle));
@@ -143,7 +146,7 @@ impl<'a> Sweep<'a> {
     /// # Safety
     /// See [`sweep`]; so for all below.
     #[inline(always)]
-    unsafe fn slopes_along_y<L: Lanes>(&self, j: usize) -> usize {
+    unsafe fn slopes_along_y<L: Lanes, const STREAM: bool>(&self, j: usize) -> usize {
         let layout = &self.c.layout;
         let stride = layout.stride(1);
         let plane = |ring: *mut f32, j: usize, column: usize| {
@@ -165,7 +168,7 @@ impl<'a> Sweep<'a> {
                     continue;
                 }
                 let slot = self.geometry.zones[1].slot(j).map(|slot| self.nth(slot * layout.padded[0] + x));
-                self.slope::<L>(1, j, flux, self.b(x, j), ring, slot, self.tile.y.contains(&j));
+                self.slope::<L, STREAM>(1, j, flux, self.b(x, j), ring, slot, self.tile.y.contains(&j));
             }
         }
         count
@@ -173,7 +176,7 @@ impl<'a> Sweep<'a> {
 
     /// And along x, of plane `y`.
     #[inline(always)]
-    unsafe fn slopes_along_x<L: Lanes>(&self, j: usize, y: usize) -> usize {
+    unsafe fn slopes_along_x<L: Lanes, const STREAM: bool>(&self, j: usize, y: usize) -> usize {
         let stride = self.c.layout.stride(0);
         let count = self.together(0, j);
         // SAFETY: as above.
@@ -188,7 +191,7 @@ impl<'a> Sweep<'a> {
             } else {
                 let zones = &self.geometry.zones[0];
                 let slot = zones.slot(j).map(|slot| self.nth(y * zones.kept() + slot));
-                self.slope::<L>(0, j, flux, b(j), ring, slot, self.tile.x.contains(&j));
+                self.slope::<L, STREAM>(0, j, flux, b(j), ring, slot, self.tile.x.contains(&j));
             }
         }
         count
@@ -197,7 +200,7 @@ impl<'a> Sweep<'a> {
     /// One row of slopes.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]
-    unsafe fn slope<L: Lanes>(
+    unsafe fn slope<L: Lanes, const STREAM: bool>(
         &self,
         axis: usize,
         j: usize,
@@ -222,11 +225,12 @@ impl<'a> Sweep<'a> {
             };
             let new = if own { self.kept_new[axis].wrapping_add(at) } else { std::ptr::null_mut() };
             let old = self.kept_old[axis].wrapping_add(at);
-            let kept = Kept { keep: table.keep[j], rate: table.velocity_rate[j], old, ring, new };
+            let ahead = AHEAD * self.c.layout.pitch;
+            let kept = Kept { keep: table.keep[j], rate: table.velocity_rate[j], old, ring, new, ahead };
             if eliminated {
-                rows::kept::<L, true>(flux, b, kept)
+                rows::kept::<L, true, STREAM>(flux, b, kept)
             } else {
-                rows::kept::<L, false>(flux, b, kept)
+                rows::kept::<L, false, STREAM>(flux, b, kept)
             }
         }
     }
@@ -257,7 +261,8 @@ impl<'a> Sweep<'a> {
                 for y in y..y + count {
                     let layer = layout.in_layer(1, y).unwrap_or(0);
                     let part = self.part[1].wrapping_add(self.nth(layer * layout.padded[0] + x));
-                    let split = Split { loss: axis.loss[y], rate: axis.pressure_rate[y], part };
+                    let ahead = AHEAD * layout.pitch;
+                    let split = Split { loss: axis.loss[y], rate: axis.pressure_rate[y], part, ahead };
                     let kappa = self.kappa(x, y);
                     match self.geometry.zones[1].term(y) {
                         Term::Middle => {
@@ -287,11 +292,11 @@ impl<'a> Sweep<'a> {
             // SAFETY: by the caller's promise.
             unsafe {
                 while next < x + count + REACH - 1 {
-                    next += self.slopes_along_x::<L>(next, y);
+                    next += self.slopes_along_x::<L, STREAM>(next, y);
                 }
                 // Not one after the other: what was just stored can't be loaded at another alignment at once.
                 for u in 0..count {
-                    self.slopes_along_z::<L>(x + u, y, u);
+                    self.slopes_along_z::<L, STREAM>(x + u, y, u);
                 }
                 for u in 0..count {
                     self.changes_along_z::<L>(x + u, y, u);
@@ -308,7 +313,7 @@ impl<'a> Sweep<'a> {
 
     /// All slopes along z of a row, and the velocities at its ends, into row `u` of those done together.
     #[inline(always)]
-    unsafe fn slopes_along_z<L: Lanes>(&self, x: usize, y: usize, u: usize) {
+    unsafe fn slopes_along_z<L: Lanes, const STREAM: bool>(&self, x: usize, y: usize, u: usize) {
         let (ends, rings) = (&self.geometry.ends, &self.rings);
         let row = y * self.c.layout.padded[0] + x;
         // SAFETY: by the caller's promise.
@@ -320,12 +325,13 @@ impl<'a> Sweep<'a> {
             let mut at = row * (ends.kept[0] + ends.kept[1]);
             for (end, table) in self.geometry.near_and_far.iter().enumerate() {
                 let begin = ends.from(end, ends.kept[end]);
-                rows::end::<L>(rows::End {
+                rows::end::<L, STREAM>(rows::End {
                     keep: &table.keep,
                     velocity_rate: &table.velocity_rate,
                     q: to.add(begin),
                     old: self.kept_old[2].add(at),
                     new: self.kept_new[2].add(at),
+                    ahead: TOGETHER * (ends.kept[0] + ends.kept[1]),
                     u: rings.ends[end].add(u * rings.padded),
                 });
                 at += ends.kept[end];
@@ -359,6 +365,7 @@ impl<'a> Sweep<'a> {
                         rings.ends[end].add(u * rings.padded + outer + piece.start),
                         kappa.add(to),
                         part,
+                        TOGETHER * (ends.damped[0] + ends.damped[1]),
                         rings.along_z.add(u * rings.row + to),
                     );
                 }
@@ -416,6 +423,7 @@ impl<'a> Sweep<'a> {
                     loss: axis.loss[x],
                     rate: axis.pressure_rate[x],
                     part: self.part[0].wrapping_add(self.nth(y * 2 * layout.width() + layer)),
+                    ahead: AHEAD * layout.pitch,
                 },
                 kappa,
                 p,

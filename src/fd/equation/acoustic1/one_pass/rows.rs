@@ -69,11 +69,24 @@ pub struct Kept {
     /// Where the thread keeps them, and where they are kept for the next step: null if another tile does that.
     pub ring: *mut f32,
     pub new: *mut f32,
+    /// How many values on to ask for `old`.
+    pub ahead: usize,
+}
+
+/// For the next step: past the caches if it is not there any more then.
+#[inline(always)]
+unsafe fn write<L: Lanes, const STREAM: bool>(to: *mut f32, v: L::V) {
+    // SAFETY: by the caller's promise.
+    unsafe { if STREAM { L::stream(to, v) } else { L::store(to, v) } }
 }
 
 /// Velocities of a row, and if some are eliminated the slopes too.
 #[inline(always)]
-pub unsafe fn kept<L: Lanes, const ELIMINATED: bool>(row: Flux, b: *const f32, kept: Kept) {
+pub unsafe fn kept<L: Lanes, const ELIMINATED: bool, const STREAM: bool>(
+    row: Flux,
+    b: *const f32,
+    kept: Kept,
+) {
     // SAFETY: by the caller's promise.
     unsafe {
         for i in (0..row.len).step_by(L::N) {
@@ -83,10 +96,11 @@ pub unsafe fn kept<L: Lanes, const ELIMINATED: bool>(row: Flux, b: *const f32, k
                 L::store(row.to.add(i), q);
             }
             let old = L::mul(L::splat(kept.keep), L::load(kept.old.add(i)));
+            L::prefetch(kept.old.wrapping_add(i + kept.ahead));
             let u = L::fnma(L::splat(kept.rate), q, old);
             L::store(kept.ring.add(i), u);
             if !kept.new.is_null() {
-                L::store(kept.new.add(i), u);
+                write::<L, STREAM>(kept.new.add(i), u);
             }
         }
     }
@@ -102,6 +116,8 @@ pub struct Split {
     pub loss: f32,
     pub rate: f32,
     pub part: *mut f32,
+    /// How many values on to ask for `part`.
+    pub ahead: usize,
 }
 
 /// What the term changes, from the slope of the velocities.
@@ -114,6 +130,7 @@ unsafe fn change<L: Lanes, const TERM: u8>(i: usize, s: L::V, kappa: L::V, split
             return undamped;
         }
         let part = L::load(split.part.add(i));
+        L::prefetch(split.part.wrapping_add(i + split.ahead));
         let c = L::fma(L::splat(split.loss), part, undamped);
         L::store(split.part.add(i), L::add(part, c));
         c
@@ -165,20 +182,22 @@ pub struct End<'a> {
     pub q: *const f32,
     pub old: *const f32,
     pub new: *mut f32,
+    pub ahead: usize,
     /// Where the thread keeps them, with REACH values that are 0 before and after.
     pub u: *mut f32,
 }
 
 /// Velocities along z.
 #[inline(always)]
-pub unsafe fn end<L: Lanes>(end: End<'_>) {
+pub unsafe fn end<L: Lanes, const STREAM: bool>(end: End<'_>) {
     // SAFETY: by the caller's promise.
     unsafe {
         for i in (0..end.keep.len()).step_by(L::N) {
             let old = L::mul(L::load(end.keep.as_ptr().add(i)), L::load(end.old.add(i)));
             let u = L::fnma(L::load(end.velocity_rate.as_ptr().add(i)), L::load(end.q.add(i)), old);
+            L::prefetch(end.old.wrapping_add(i + end.ahead));
             L::store(end.u.add(i), u);
-            L::store(end.new.add(i), u);
+            write::<L, STREAM>(end.new.add(i), u);
         }
     }
 }
@@ -191,6 +210,7 @@ pub unsafe fn end_change<L: Lanes>(
     u: *const f32,
     kappa: *const f32,
     part: *mut f32,
+    ahead: usize,
     to: *mut f32,
 ) {
     // SAFETY: by the caller's promise.
@@ -201,6 +221,7 @@ pub unsafe fn end_change<L: Lanes>(
             let mut c = L::sub(L::splat(0.0), L::mul(rate, s));
             if !part.is_null() {
                 let old = L::load(part.add(i));
+                L::prefetch(part.wrapping_add(i + ahead));
                 c = L::fma(L::load(loss.as_ptr().add(i)), old, c);
                 L::store(part.add(i), L::add(old, c));
             }
@@ -271,11 +292,7 @@ pub unsafe fn last<L: Lanes, const U: usize, const X: u8, const Y_MIDDLE: bool, 
                 }
                 all = L::add(all, L::load(row.along_z.add(u * row.apart + i)));
                 let p = L::add(L::load(row.p[u].add(i)), all);
-                if STREAM {
-                    L::stream(row.new.add(at), p);
-                } else {
-                    L::store(row.new.add(at), p);
-                }
+                write::<L, STREAM>(row.new.add(at), p);
             }
         }
     }
