@@ -215,12 +215,13 @@ extern "C" __global__ void __launch_bounds__(TILE_Z * TILE_X) acoustic1_pressure
 }
 
 // One thread a term; no two terms have the same cell.
-extern "C" __global__ void acoustic1_source(const Acoustic1 k, const Term *terms, int count, float value)
+extern "C" __global__ void acoustic1_source(const Acoustic1 k, const Term *terms, int count, const float *amplitude)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count)
         return;
     const Term term = terms[i];
+    const float value = __ldg(amplitude);
     float *cell = (term.axis == 0 ? k.velocity[0] : term.axis == 1 ? k.velocity[1] : k.velocity[2]) + term.at;
     float sum = *cell + term.factor[0] * value;
     if (term.count > 1)

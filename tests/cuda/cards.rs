@@ -95,9 +95,11 @@ pub fn told(card: usize, what: &str) -> u64 {
 /// Nothing of ours is left anywhere.
 pub fn assert_nothing_is_left() {
     let report = report();
-    assert_eq!(report["pinned"], 0, "{report}");
+    assert_eq!((&report["pinned"], &report["graphs"]), (&0.into(), &0.into()), "{report}");
     for card in report["cards"].as_array().unwrap() {
-        for what in ["contexts", "retained", "allocations", "streams", "events", "modules", "used_bytes"] {
+        for what in
+            ["contexts", "retained", "allocations", "streams", "events", "modules", "graphs", "used_bytes"]
+        {
             assert_eq!(card[what], 0, "{what} in {report}");
         }
     }

@@ -4,6 +4,7 @@ mod callbacks;
 mod cards;
 mod discovery;
 mod failures;
+mod graphs;
 #[path = "../support/on_card.rs"]
 mod on_card;
 mod scripts;
@@ -167,6 +168,14 @@ fn cases() -> Vec<Case> {
             "FAKECUDA_FAULTS" = "0:alloc:3:take=8e6"
         ),
         case!(shots::a_record_that_the_host_has_no_memory_for, ONE),
+        case!(graphs::what_comes_again_is_one_launch, ONE),
+        case!(graphs::a_graph_in_flight_is_waited_for, "pace=100;dev=mem:1G"),
+        case!(graphs::a_shots_legs_are_graphs, ONE),
+        case!(graphs::no_graphs_are_no_harm, ONE, "FAKECUDA_FAULTS" = "0:graph:*:801"),
+        case!(graphs::no_graphs_are_no_harm, ONE, "FAKECUDA_FAULTS" = "0:graph:30:2;0:graphlaunch:1:701"),
+        case!(graphs::a_graph_that_poisons, TWO, "FAKECUDA_FAULTS" = "0:graphlaunch:2:719"),
+        case!(graphs::a_graph_that_poisons, TWO, "FAKECUDA_FAULTS" = "0:graph:20:700"),
+        case!(graphs::a_card_falls_off_at_a_graph, TWO, "FAKECUDA_FAULTS" = "0:graphlaunch:2:lost"),
         case!(scripts::one_script, TWO),
         case!(scripts::nothing_is_lost_whatever_fails, ONE),
         case!(shots::the_old_cases_on_four_cards, FOUR),

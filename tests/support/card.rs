@@ -72,6 +72,7 @@ pub fn fire(
     let terms = tables.source(&c, shot.source);
     let receivers = tables.receivers(&shot.receivers);
     let (traces, samples) = (receivers.len(), shot.samples());
+    let wavelet: Vec<f32> = shot.wavelet.samples.iter().map(|sample| shot.amplitude * sample).collect();
     let mut buffer = vec![f32::NAN; SLOTS * traces];
     let mut field = vec![f32::NAN; model.grid.cells()];
     let mut peak = [0u32];
@@ -88,6 +89,7 @@ pub fn fire(
     let params = tables.params(&at, planes);
     let all = bytes(&params);
     let (terms_at, receivers_at) = (memory.show(&terms), memory.show(&receivers));
+    let wavelet_at = memory.show(&wavelet);
     let (buffer_at, field_at) = (memory.lend(&mut buffer), memory.lend(&mut field));
     let peak_at = memory.lend(&mut peak);
     let launch = |launch: Launch, more: &[&[u8]]| {
@@ -99,8 +101,8 @@ pub fn fire(
     let mut snapshots = Vec::new();
     for step in 0..shot.nt {
         launch(kernel::velocity(&params), &[]);
-        if let Some(sample) = shot.wavelet.samples.get(step) {
-            let value = shot.amplitude * sample;
+        if step < wavelet.len() {
+            let value = wavelet_at + 4 * step as u64;
             let count = terms.len() as i32;
             launch(kernel::source(terms.len()), &[bytes(&terms_at), bytes(&count), bytes(&value)]);
         }

@@ -2,7 +2,7 @@
 //!
 //! `FAKECUDA_FAULTS` is a list `card:operation:when:what`, separated by `;`. The card is its
 //! place in `FAKECUDA`. Operations: `ctx release reset alloc free host copy module function stream
-//! event launch sync info nvml mig` (of NVML: any question on the card; for a part of it). When: the call
+//! event launch graph graphlaunch sync info nvml mig` (`graph`: any call that puts one together; of NVML: any question on the card; for a part of it). When: the call
 //! counted from 1, `3+` from the third on, `*` always.
 //! What: a status code, known to CUDA or not; `hang` (a launch that never ends); `lost` (the
 //! card falls off the bus); `take=BYTES` (another process takes memory, the call goes on);
@@ -25,6 +25,8 @@ pub enum Operation {
     Stream,
     Event,
     Launch,
+    Graph,
+    GraphLaunch,
     Sync,
     Info,
     Nvml,
@@ -83,6 +85,8 @@ impl Faults {
                 "stream" => Operation::Stream,
                 "event" => Operation::Event,
                 "launch" => Operation::Launch,
+                "graph" => Operation::Graph,
+                "graphlaunch" => Operation::GraphLaunch,
                 "sync" => Operation::Sync,
                 "info" => Operation::Info,
                 "nvml" => Operation::Nvml,

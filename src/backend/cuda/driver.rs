@@ -5,13 +5,13 @@
 //! they panic where the library or a symbol is missing, without the loader's words. So the symbols are
 //! taken from the library here, once, and what cudarc declares is compared with our table when this is compiled.
 
-use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUjit_option, CUmodule,
-    CUresult, CUstream, CUuuid,
+    self, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
+    CUgraph, CUgraphExec, CUgraphNode, CUjit_option, CUmodule, CUresult, CUstream, CUuuid,
 };
 use libloading::Library;
 
@@ -51,6 +51,7 @@ pub type Answer<T = ()> = Result<T, Failure>;
 
 pub struct Driver {
     table: Table,
+    graphs: Option<Graphs>,
     /// CUDA version that the driver knows: 12090 is 12.9.
     version: i32,
 }
@@ -98,7 +99,13 @@ impl Driver {
                 OLDEST.1
             ));
         }
-        Ok(Driver { table: Table::of(library)?, version })
+        let graphs = GraphTable::of(library).ok().map(|table| Graphs { table });
+        Ok(Driver { table: Table::of(library)?, graphs, version })
+    }
+
+    /// Those of graphs, where the driver has them all.
+    pub fn graphs(&self) -> Option<&Graphs> {
+        self.graphs.as_ref()
     }
 
     /// For people.
@@ -133,24 +140,29 @@ unsafe fn symbol<F: Copy>(library: &Library, names: &[&str]) -> Result<F, String
         .ok_or_else(|| format!("{FILE} has no {}: install a driver for CUDA {} or newer", names[0], OLDEST.1))
 }
 
-/// Functions as `method = symbol (| an older driver's name of it) (arguments)`.
+/// What a driver for CUDA 11.4 (470) or newer has besides.
+pub struct Graphs {
+    table: GraphTable,
+}
+
+/// Functions of an owner's table, as `method = symbol (| an older driver's name of it) (arguments)`.
 macro_rules! table {
-    ($( $method:ident = $symbol:ident $(| $older:literal)? ($($arg:ident: $ty:ty),*); )*) => {
-        struct Table {
+    ($owner:ident $table:ident $( $method:ident = $symbol:ident $(| $older:literal)? ($($arg:ident: $ty:ty),*); )*) => {
+        struct $table {
             $( $method: unsafe extern "C" fn($($ty),*) -> c_uint, )*
         }
 
-        impl Table {
+        impl $table {
             fn of(library: &Library) -> Result<Self, String> {
                 // SAFETY: the types are those that cudarc declares, see below.
                 unsafe {
-                    Ok(Table { $( $method: symbol(library, &[stringify!($symbol), $($older)?])?, )* })
+                    Ok($table { $( $method: symbol(library, &[stringify!($symbol), $($older)?])?, )* })
                 }
             }
         }
 
         #[allow(clippy::too_many_arguments)] // CUDA's own
-        impl Driver {
+        impl $owner {
             $(
                 /// # Safety
                 #[doc = concat!("As CUDA asks of the callers of `", stringify!($symbol), "`.")]
@@ -172,6 +184,8 @@ macro_rules! table {
 }
 
 table! {
+    Driver Table
+
     init = cuInit(flags: c_uint);
     device_count = cuDeviceGetCount(count: *mut c_int);
     device = cuDeviceGet(device: *mut CUdevice, ordinal: c_int);
@@ -223,4 +237,19 @@ table! {
         function: CUfunction, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint,
         shared: c_uint, stream: CUstream, params: *mut *mut c_void, extra: *mut *mut c_void
     );
+}
+
+table! {
+    Graphs GraphTable
+
+    create = cuGraphCreate(graph: *mut CUgraph, flags: c_uint);
+    // The parameters' last two fields are of the newer function alone.
+    add_kernel = cuGraphAddKernelNode_v2 | "cuGraphAddKernelNode" (
+        node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
+        kernel: *const CUDA_KERNEL_NODE_PARAMS
+    );
+    instantiate = cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong);
+    destroy = cuGraphDestroy(graph: CUgraph);
+    launch = cuGraphLaunch(exec: CUgraphExec, stream: CUstream);
+    destroy_exec = cuGraphExecDestroy(exec: CUgraphExec);
 }

@@ -7,12 +7,14 @@
 //! | `nvml`, `probe` | which cards there are, without touching one |
 //! | `card`, `context` | a card in this process, and its primary context |
 //! | `module`, `memory`, `pinned`, `event`, `shared` | what belongs to a context |
+//! | `graph` | launches that come again and again, as one |
 //! | `stream` | the queue of a slot, with all that a propagator does |
 
 mod card;
 mod context;
 mod driver;
 mod event;
+mod graph;
 mod memory;
 mod module;
 mod nvml;
@@ -26,6 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use card::Card;
 pub use event::{Download, Event};
+pub use graph::{Graphs, Launches};
 pub use memory::{Block, granted};
 pub use module::{Function, Params, Ptx};
 pub use pinned::{Number, Pinned};

@@ -11,6 +11,10 @@ use super::context::Context;
 use super::driver::Driver;
 use crate::error::{Error, Result};
 
+/// The names of the two things that a launch is told; a null ends the list.
+const PARAMS: *mut c_void = std::ptr::without_provenance_mut(1);
+const PARAMS_SIZE: *mut c_void = std::ptr::without_provenance_mut(2);
+
 /// What the driver says of kernels that it does not take, at most.
 const LOG: usize = 4096;
 
@@ -169,8 +173,11 @@ impl Params {
         self
     }
 
-    /// The buffer and its length. `None`: they are too many.
-    pub(super) fn packed(&mut self) -> Option<(*mut c_void, usize)> {
-        self.fits.then(|| (self.bytes.as_mut_ptr().cast(), self.len))
+    /// The list by which a launch is told of them; `size` becomes their length, and has to stay where it is until then.
+    /// `None`: they are too many.
+    pub(super) fn told(&mut self, size: &mut usize) -> Option<[*mut c_void; 5]> {
+        *size = self.len;
+        let (buffer, size) = (self.bytes.as_mut_ptr().cast(), (&raw mut *size).cast());
+        self.fits.then_some([PARAMS, buffer, PARAMS_SIZE, size, null_mut()])
     }
 }

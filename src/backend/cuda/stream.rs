@@ -23,16 +23,12 @@ use crate::error::{DeviceFault, Error, Result};
 
 /// It does not wait for the stream 0 of others, nor that for it.
 const NON_BLOCKING: c_uint = 1;
-/// The names of the two things that a launch is told, and of the list's end.
-const PARAMS: *mut c_void = std::ptr::without_provenance_mut(1);
-const PARAMS_SIZE: *mut c_void = std::ptr::without_provenance_mut(2);
-
 /// Contexts that are tried for a new queue, should each be poisoned before it is there.
 const TRIES: u32 = 3;
 
 pub struct Stream {
-    context: Arc<Context>,
-    handle: CUstream,
+    pub(super) context: Arc<Context>,
+    pub(super) handle: CUstream,
     /// Which of the context's.
     number: u64,
 }
@@ -137,6 +133,26 @@ impl Stream {
         self.context.judge(done, || "to copy on the card".into())
     }
 
+    /// Copies some values of a block to the beginning of another.
+    pub fn copy_part<T: Copy + 'static>(
+        &self,
+        from: &Block<T>,
+        range: Range<usize>,
+        to: &Block<T>,
+    ) -> Result<()> {
+        self.check(from, &range)?;
+        self.check(to, &(0..range.len()))?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.context.enter()?;
+        let (begin, bytes) = ((range.start * size_of::<T>()) as u64, range.len() * size_of::<T>());
+        let driver = self.context.driver();
+        // SAFETY: within the blocks.
+        let done = unsafe { driver.copy(to.address(), from.address() + begin, bytes, self.handle) };
+        self.context.judge(done, || "to copy on the card".into())
+    }
+
     /// Copies values to position `at` and the following. They are there when this returns.
     pub fn upload<T: Copy + 'static>(&self, to: &Block<T>, at: usize, values: &[T]) -> Result<()> {
         self.check(to, &(at..at.saturating_add(values.len())))?;
@@ -203,11 +219,11 @@ impl Stream {
         if !function.is_of(&self.context) {
             return Err(Error::Internal(format!("{} is not of this card", function.name())));
         }
-        let Some((buffer, mut size)) = params.packed() else {
+        let mut size = 0;
+        let Some(mut told) = params.told(&mut size) else {
             return Err(Error::Internal(format!("too many parameters for {}", function.name())));
         };
         self.context.enter()?;
-        let mut told = [PARAMS, buffer, PARAMS_SIZE, (&raw mut size).cast(), null_mut()];
         let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
         // SAFETY: the function and the queue are there; the buffer and its size are read before this returns. What
         // the kernel does with its parameters happens in memory of the card, which reports what is not there.

@@ -113,7 +113,7 @@ cuda! {
 }
 
 /// The parameters as they are now: the caller may change them once the call is over.
-unsafe fn arguments(
+pub(crate) unsafe fn arguments(
     function: &Function,
     params: *mut *mut c_void,
     extra: *mut *mut c_void,

@@ -5,6 +5,7 @@
 
 mod attributes;
 mod copies;
+mod graphs;
 mod launches;
 mod memory;
 
@@ -36,6 +37,11 @@ pub(crate) fn status(answer: Answer) -> c_int {
     }
 }
 
+/// Counts a call.
+pub(crate) fn called() {
+    Driver::get().calls.fetch_add(1, Ordering::Relaxed);
+}
+
 /// Exports functions of the driver API; each body is an `Answer`.
 macro_rules! cuda {
     ($( $(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block )*) => { $(
@@ -49,6 +55,7 @@ macro_rules! cuda {
             // and not followed.
             #[allow(unused_unsafe)]
             let run = || -> fakecuda::driver::Answer { unsafe { $body } };
+            crate::called();
             crate::status(run())
         }
     )* };

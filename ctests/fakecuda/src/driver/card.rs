@@ -42,6 +42,9 @@ pub struct State {
     pub contexts_made: u64,
     pub loads: u64,
     pub launches: u64,
+    pub graph_launches: u64,
+    /// Kernels in them.
+    pub graph_nodes: u64,
     pub instructions: u64,
     pub allocations: u64,
     pub faults: Vec<String>,

@@ -230,7 +230,7 @@ impl Current {
         match driver.suffer(context.card(), operation) {
             Ok(hang) => Ok((context, hang)),
             // What poisons in a launch is told later, by whoever asks next.
-            Err(code) if operation == Operation::Launch && sticky(code) => {
+            Err(code) if matches!(operation, Operation::Launch | Operation::GraphLaunch) && sticky(code) => {
                 context.poison(code);
                 if context.card().lost() { Err(code) } else { Err(0) }
             }

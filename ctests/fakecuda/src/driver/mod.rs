@@ -4,16 +4,18 @@
 
 mod card;
 mod context;
+mod graph;
 pub mod module;
 mod report;
 mod stream;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub use card::{Card, TAG};
 pub use context::{Context, Current};
+pub use graph::{Graph, GraphExec};
 pub use module::{Dims, Function, Module};
 pub use stream::{Event, Record, Stream, wait_all};
 
@@ -63,6 +65,8 @@ pub enum Object {
     Event(Arc<Event>),
     Module(Arc<Module>),
     Function(Arc<Function>),
+    Graph(Arc<Graph>),
+    GraphExec(Arc<GraphExec>),
 }
 
 #[derive(Clone, Copy)]
@@ -82,6 +86,8 @@ pub struct Driver {
     visible: OnceLock<Vec<usize>>,
     objects: Mutex<HashMap<usize, Object>>,
     next: AtomicUsize,
+    /// Calls of all functions.
+    pub calls: AtomicU64,
     /// Pinned host memory, by where it begins.
     pub pinned: Mutex<BTreeMap<usize, Pinned>>,
 }
@@ -106,6 +112,7 @@ impl Driver {
                 visible: OnceLock::new(),
                 objects: Mutex::default(),
                 next: AtomicUsize::new(1),
+                calls: AtomicU64::new(0),
                 pinned: Mutex::default(),
             }
         })
@@ -225,15 +232,35 @@ impl Driver {
         }
     }
 
-    /// How many objects of a card there are: contexts, streams, events, modules.
-    fn census(&self, card: usize) -> [usize; 4] {
-        let mut count = [0; 4];
+    pub fn graph(&self, handle: usize) -> Answer<Arc<Graph>> {
+        match self.find(handle) {
+            Some(Object::Graph(graph)) => Ok(graph),
+            _ => Err(code::INVALID_VALUE),
+        }
+    }
+
+    pub fn graph_exec(&self, handle: usize) -> Answer<Arc<GraphExec>> {
+        match self.find(handle) {
+            Some(Object::GraphExec(graph)) => Ok(graph),
+            _ => Err(code::INVALID_VALUE),
+        }
+    }
+
+    /// Graphs that were put together, which are of no card.
+    fn graphs(&self) -> usize {
+        lock(&self.objects).values().filter(|object| matches!(object, Object::Graph(_))).count()
+    }
+
+    /// How many objects of a card there are: contexts, streams, events, modules, graphs to be launched.
+    fn census(&self, card: usize) -> [usize; 5] {
+        let mut count = [0; 5];
         for object in lock(&self.objects).values() {
             match object {
                 Object::Context(c) if c.card == card => count[0] += 1,
                 Object::Stream(s) if s.context.card == card => count[1] += 1,
                 Object::Event(e) if e.context.card == card => count[2] += 1,
                 Object::Module(m) if m.context.card == card => count[3] += 1,
+                Object::GraphExec(g) if g.context.card == card => count[4] += 1,
                 _ => {}
             }
         }
@@ -249,6 +276,8 @@ impl Driver {
                 Object::Event(e) => e.context.handle,
                 Object::Module(m) => m.context.handle,
                 Object::Function(f) => f.module.context.handle,
+                Object::GraphExec(g) => g.context.handle,
+                Object::Graph(_) => return true,
             };
             handle != context.handle
         });

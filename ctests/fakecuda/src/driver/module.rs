@@ -170,57 +170,60 @@ impl Function {
     /// Queues the launch; `params` has the kernel's parameters already.
     pub fn launch(self: &Arc<Self>, stream: &Arc<Stream>, dims: Dims, params: Vec<u8>, hang: bool) {
         let (function, context) = (self.clone(), stream.context.clone());
+        lock(&context.card().state).launches += 1;
+        stream.push(false, move || function.run(&context, dims, &params, hang));
+    }
+
+    /// All of it, on the calling thread.
+    pub(super) fn run(&self, context: &Arc<Context>, dims: Dims, params: &[u8], hang: bool) -> Answer {
         let card = context.card();
-        lock(&card.state).launches += 1;
-        stream.push(false, move || {
-            if hang {
-                while !context.dead() {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                return Err(code::TIMEOUT);
+        if hang {
+            while !context.dead() {
+                std::thread::sleep(Duration::from_millis(1));
             }
-            let config = &Driver::get().config;
-            let cancel = context.cancel();
-            let launch = Launch {
-                kernel: function.kernel(),
-                grid: dims.grid,
-                block: dims.block,
-                dynamic_shared: dims.shared as usize,
-                params: &params,
-                globals: &function.module.globals,
-                memory: context.card(),
-                fuel: config.fuel,
-                threads: config.threads,
-                cancel: &cancel,
-            };
-            let begin = Instant::now();
-            match launch.run() {
-                Ok(done) => {
-                    lock(&card.state).instructions += done.instructions;
-                    if config.pace > 0.0 {
-                        let seconds = done.instructions as f64 / (config.pace * 1e6 * card.spec.speed);
-                        let rest = Duration::from_secs_f64(seconds).saturating_sub(begin.elapsed());
-                        std::thread::sleep(rest);
-                    }
-                    Ok(())
+            return Err(code::TIMEOUT);
+        }
+        let config = &Driver::get().config;
+        let cancel = context.cancel();
+        let launch = Launch {
+            kernel: self.kernel(),
+            grid: dims.grid,
+            block: dims.block,
+            dynamic_shared: dims.shared as usize,
+            params,
+            globals: &self.module.globals,
+            memory: context.card(),
+            fuel: config.fuel,
+            threads: config.threads,
+            cancel: &cancel,
+        };
+        let begin = Instant::now();
+        match launch.run() {
+            Ok(done) => {
+                lock(&card.state).instructions += done.instructions;
+                if config.pace > 0.0 {
+                    let seconds = done.instructions as f64 / (config.pace * 1e6 * card.spec.speed);
+                    let rest = Duration::from_secs_f64(seconds).saturating_sub(begin.elapsed());
+                    std::thread::sleep(rest);
                 }
-                Err(fault) => {
-                    let words = format!("{}: {fault}", function.kernel().name);
-                    if std::env::var_os("FAKECUDA_QUIET").is_none() {
-                        eprintln!("fakecuda: card {}: {words}", card.index);
-                    }
-                    lock(&card.state).faults.push(words);
-                    Err(match fault.kind {
-                        FaultKind::OutOfBounds => code::ILLEGAL_ADDRESS,
-                        FaultKind::Misaligned => code::MISALIGNED,
-                        FaultKind::Endless | FaultKind::Cancelled => code::TIMEOUT,
-                        FaultKind::DivergentBarrier
-                        | FaultKind::Unwritten
-                        | FaultKind::Race
-                        | FaultKind::Trap => code::LAUNCH_FAILED,
-                    })
-                }
+                Ok(())
             }
-        });
+            Err(fault) => {
+                let words = format!("{}: {fault}", self.kernel().name);
+                if std::env::var_os("FAKECUDA_QUIET").is_none() {
+                    eprintln!("fakecuda: card {}: {words}", card.index);
+                }
+                lock(&card.state).faults.push(words);
+                Err(match fault.kind {
+                    FaultKind::OutOfBounds => code::ILLEGAL_ADDRESS,
+                    FaultKind::Misaligned => code::MISALIGNED,
+                    FaultKind::Endless | FaultKind::Cancelled => code::TIMEOUT,
+                    FaultKind::DivergentBarrier
+                    | FaultKind::Unwritten
+                    | FaultKind::Race
+                    | FaultKind::Trap => code::LAUNCH_FAILED,
+                })
+            }
+        }
     }
 }

@@ -19,15 +19,15 @@ pub fn text(driver: &Driver) -> String {
         .cards
         .iter()
         .map(|card| {
-            let [contexts, streams, events, modules] = driver.census(card.index);
+            let [contexts, streams, events, modules, graphs] = driver.census(card.index);
             let state = lock(&card.state);
             let allocations = state.pieces.values().filter(|piece| !piece.module).count();
             let quoted: Vec<String> = state.faults.iter().map(|text| quote(text)).collect();
             format!(
                 "{{\"card\":{},\"name\":{},\"contexts_made\":{},\"contexts\":{contexts},\"retained\":{},\
                  \"allocations_made\":{},\"allocations\":{allocations},\"used_bytes\":{},\"peak_bytes\":{},\
-                 \"streams\":{streams},\"events\":{events},\"modules\":{modules},\"module_loads\":{},\
-                 \"launches\":{},\"instructions\":{},\"lost\":{},\"faults\":[{}]}}",
+                 \"streams\":{streams},\"events\":{events},\"modules\":{modules},\"graphs\":{graphs},\
+                 \"module_loads\":{},\"launches\":{},\"graph_launches\":{},\"graph_nodes\":{},\"instructions\":{},\"lost\":{},\"faults\":[{}]}}",
                 card.index,
                 quote(&card.spec.name),
                 state.contexts_made,
@@ -37,6 +37,8 @@ pub fn text(driver: &Driver) -> String {
                 state.peak,
                 state.loads,
                 state.launches,
+                state.graph_launches,
+                state.graph_nodes,
                 state.instructions,
                 card.lost(),
                 quoted.join(",")
@@ -45,7 +47,12 @@ pub fn text(driver: &Driver) -> String {
         .collect();
     let pinned = lock(&driver.pinned);
     let (pieces, bytes) = (pinned.len(), pinned.values().map(|piece| piece.bytes).sum::<usize>());
-    format!("{{\"pinned\":{pieces},\"pinned_bytes\":{bytes},\"cards\":[{}]}}\n", cards.join(","))
+    format!(
+        "{{\"calls\":{},\"graphs\":{},\"pinned\":{pieces},\"pinned_bytes\":{bytes},\"cards\":[{}]}}\n",
+        driver.calls.load(Ordering::Relaxed),
+        driver.graphs(),
+        cards.join(",")
+    )
 }
 
 fn quote(text: &str) -> String {

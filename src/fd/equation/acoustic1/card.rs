@@ -1,6 +1,6 @@
 //! The time loop of a shot on a card.
 //!
-//! Steps are put on the queue a leg at a time. While the card computes a leg, the host takes in what the
+//! Steps are put on the queue a leg at a time; legs whose launches are the same are one graph. While the card computes a leg, the host takes in what the
 //! one before has left: samples, a snapshot, a look for numbers that are none. So the card never waits for
 //! the host, what waits on the queue is bounded, and a cancel is heard within two legs.
 
@@ -14,7 +14,9 @@ use super::kernel::{self, Addresses, Launch, PTX, Tables};
 use super::layout::Layout;
 use super::record::host_zeros;
 use super::run::{Clock, PROBE, unstable};
-use crate::backend::cuda::{Block, Download, Event, Function, Params, Ptx, Stream, granted};
+use crate::backend::cuda::{
+    Block, Download, Event, Function, Graphs, Launches, Params, Ptx, Stream, granted,
+};
 use crate::error::{Error, Result};
 use crate::fd::grid::Grid;
 use crate::fd::shot::Control;
@@ -56,11 +58,12 @@ pub fn bytes(c: &Coefficients, shot: &Shot) -> u64 {
     let shared = [c.b.len_in(&layout), c.kappa.len_in(&layout)];
     let picture = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product::<usize>());
     let record = [traces.saturating_mul(rows(shot) as u64), traces.saturating_mul(2)];
+    let more = [record[0], record[1], sounding(shot) as u64];
     taken(&layout, shared, picture)
-        .saturating_add(record.map(granted_values).into_iter().fold(0, u64::saturating_add))
+        .saturating_add(more.map(granted_values).into_iter().fold(0, u64::saturating_add))
 }
 
-/// Without the record.
+/// Without the record and the wavelet.
 fn taken(layout: &Layout, shared: [usize; 2], picture: usize) -> u64 {
     let profiles = 4 * layout.padded.iter().sum::<usize>();
     let [x, y, z] = part_lens(layout);
@@ -92,6 +95,11 @@ fn rows(shot: &Shot) -> usize {
     LEG.div_ceil(shot.record_every).min(shot.samples())
 }
 
+/// Steps that have a source.
+fn sounding(shot: &Shot) -> usize {
+    shot.wavelet.samples.len().min(shot.nt)
+}
+
 /// Runs a shot that fits the coefficients' grid.
 pub fn run(
     c: &Arc<Coefficients>,
@@ -104,9 +112,10 @@ pub fn run(
     let mut gather = gather(&c.layout, shot)?;
     stream.finish()?;
     let begin = Instant::now();
+    let mut graphs = Graphs::default();
     let mut under_way: Option<Left> = None;
     for steps in legs(shot) {
-        let left = card.leg(shot, steps)?;
+        let left = card.leg(shot, steps, &mut graphs)?;
         if let Some(earlier) = under_way.replace(left) {
             earlier.take_in(shot, &mut gather, control)?;
         }
@@ -139,6 +148,15 @@ fn gather(layout: &Layout, shot: &Shot) -> Result<Gather> {
     Ok(Gather { traces, samples, data })
 }
 
+/// What a step launches: nothing else makes its launches others than those of any leg's step at its place.
+#[derive(Clone, Copy, PartialEq)]
+struct Step {
+    /// There is a source.
+    sounds: bool,
+    /// A sample is kept.
+    keeps: bool,
+}
+
 /// A shot on a card.
 struct Card<'a> {
     stream: &'a Stream,
@@ -150,6 +168,9 @@ struct Card<'a> {
     snapshot: Function,
     peak: Function,
     terms: Block<kernel::Term>,
+    /// Amplitude times wavelet, of all steps that have a source, and of those of a leg.
+    wavelet: Block<f32>,
+    sounding: Block<f32>,
     receivers: Block<i64>,
     /// `[sample of the leg][trace]`.
     samples: Block<f32>,
@@ -168,6 +189,8 @@ impl<'a> Card<'a> {
         let [x, y, z] = tables.part_lens();
         let fields = [field()?, field()?, field()?, field()?, part(x)?, part(y)?, part(z)?];
         let receivers = tables.receivers(&shot.receivers);
+        let wavelet = &shot.wavelet.samples[..sounding(shot)];
+        let wavelet: Vec<_> = wavelet.iter().map(|sample| shot.amplitude * sample).collect();
         let picture = match shot.snapshot_every {
             Some(_) => Some(stream.alloc(tables.layout.inner.iter().product(), "a snapshot of a shot")?),
             None => None,
@@ -194,6 +217,8 @@ impl<'a> Card<'a> {
             snapshot: function("acoustic1_snapshot")?,
             peak: function("acoustic1_peak")?,
             terms: stream.uploaded(&tables.source(c, shot.source), "the source of a shot")?,
+            wavelet: stream.uploaded(&wavelet, "the wavelet of a shot")?,
+            sounding: stream.alloc(LEG, "the wavelet of a leg")?,
             samples: stream.alloc(rows(shot) * receivers.len(), "the record of a shot")?,
             receivers: stream.uploaded(&receivers, "the receivers of a shot")?,
             picture,
@@ -206,28 +231,46 @@ impl<'a> Card<'a> {
         self.stream.launch(function, launch.grid, launch.block, more(Params::new().with(self.params)))
     }
 
-    /// Puts some steps on the queue.
-    fn leg(&self, shot: &Shot, steps: Range<usize>) -> Result<Left> {
-        let traces = self.receivers.len();
-        let (terms, receivers) = (self.terms.len() as i32, traces as i32);
-        let mut rows = 0;
-        for step in steps.clone() {
-            self.launch(&self.velocity, kernel::velocity(&self.params), |all| all)?;
-            if let Some(sample) = shot.wavelet.samples.get(step) {
-                let value = shot.amplitude * sample;
-                let launch = kernel::source(self.terms.len());
+    /// The launches of a leg.
+    fn steps(&self, steps: &[Step], to: &mut Launches) {
+        let mut put = |function: &Function, launch: Launch, more: &dyn Fn(Params) -> Params| {
+            to.push(function, launch.grid, launch.block, more(Params::new().with(self.params)));
+        };
+        let (terms, receivers) = (self.terms.len() as i32, self.receivers.len() as i32);
+        let mut row = self.samples.address();
+        for (number, step) in steps.iter().enumerate() {
+            put(&self.velocity, kernel::velocity(&self.params), &|all| all);
+            if step.sounds {
+                let value = self.sounding.address() + 4 * number as u64;
                 let at = self.terms.address();
-                self.launch(&self.source, launch, |all| all.with(at).with(terms).with(value))?;
+                put(&self.source, kernel::source(self.terms.len()), &|all| {
+                    all.with(at).with(terms).with(value)
+                });
             }
-            self.launch(&self.pressure, kernel::pressure(&self.params), |all| all)?;
-            if traces > 0 && step.is_multiple_of(shot.record_every) {
-                let (at, to) =
-                    (self.receivers.address(), self.samples.address() + (4 * rows * traces) as u64);
-                let launch = kernel::record(traces);
-                self.launch(&self.record, launch, |all| all.with(at).with(receivers).with(to))?;
-                rows += 1;
+            put(&self.pressure, kernel::pressure(&self.params), &|all| all);
+            if step.keeps {
+                let at = self.receivers.address();
+                put(&self.record, kernel::record(self.receivers.len()), &|all| {
+                    all.with(at).with(receivers).with(row)
+                });
+                row += 4 * self.receivers.len() as u64;
             }
         }
+    }
+
+    /// Puts some steps on the queue.
+    fn leg(&self, shot: &Shot, steps: Range<usize>, graphs: &mut Graphs<Vec<Step>>) -> Result<Left> {
+        let traces = self.receivers.len();
+        let step = |step: usize| Step {
+            sounds: step < self.wavelet.len(),
+            keeps: traces > 0 && step.is_multiple_of(shot.record_every),
+        };
+        let launched: Vec<Step> = steps.clone().map(step).collect();
+        let rows = launched.iter().filter(|step| step.keeps).count();
+        let sounding = steps.start.min(self.wavelet.len())..steps.end.min(self.wavelet.len());
+        self.stream.copy_part(&self.wavelet, sounding, &self.sounding)?;
+        let key = launched.clone();
+        graphs.put(self.stream, key, |to| self.steps(&launched, to))?;
         let last = steps.end - 1;
         let samples = match rows {
             0 => None,

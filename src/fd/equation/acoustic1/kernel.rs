@@ -264,7 +264,7 @@ pub fn pressure(params: &Params) -> Launch {
     sweep("acoustic1_pressure", params)
 }
 
-/// Arguments: the parameters, the address of the terms, their number as `i32`, amplitude times wavelet as `f32`.
+/// Arguments: the parameters, the address of the terms, their number as `i32`, the address of amplitude times wavelet.
 pub fn source(terms: usize) -> Launch {
     line("acoustic1_source", terms)
 }

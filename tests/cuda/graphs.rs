@@ -1,0 +1,169 @@
+//! Launches that come again are graphs: with the same numbers, and whatever befalls them they stand in no shot's way.
+
+use std::sync::Arc;
+
+use gpusched::Result;
+use gpusched::backend::cuda::{Graphs, Launches, Params, Stream};
+use gpusched::device::Health;
+use gpusched::fd::plan::{Options, Plan};
+use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::wavelet::Wavelet;
+use gpusched::sched::Scheduler;
+
+use crate::cards::*;
+use crate::on_card::{fire_on, fused, same};
+use crate::support::random::{Random, rough, time_step};
+use crate::support::shooting::fire_with;
+
+/// Four launches, each of which needs the one before: twice `y = a x + y; x = a y + x`. Key by key, some times.
+fn grow(stream: &Stream, factors: &[f32], rounds: usize) -> Result<()> {
+    const VALUES: usize = 64;
+    let kernel = stream.function(FEATURES, "saxpy")?;
+    let [x, y] = [1.0_f32, 2.0].map(|value| stream.uploaded(&[value; VALUES], "a test's values"));
+    let (x, y) = (x?, y?);
+    let mut graphs = Graphs::default();
+    let mut expected = [1.0_f32, 2.0];
+    for _ in 0..rounds {
+        for &factor in factors {
+            graphs.put(stream, factor, |list: &mut Launches| {
+                for number in 0..4 {
+                    let (to, from) = if number % 2 == 0 { (&y, &x) } else { (&x, &y) };
+                    let params = Params::new().with(to.address()).with(from.address());
+                    list.push(&kernel, [1; 3], [64, 1, 1], params.with(factor).with(VALUES as i32));
+                }
+            })?;
+            for _ in 0..2 {
+                expected[1] = factor.mul_add(expected[0], expected[1]);
+                expected[0] = factor.mul_add(expected[1], expected[0]);
+            }
+        }
+    }
+    for (block, expected) in [(&x, expected[0]), (&y, expected[1])] {
+        let found = stream.download(block, 0..VALUES)?.wait()?;
+        assert!(
+            found.iter().all(|value| value.to_bits() == expected.to_bits()),
+            "{expected}: {:?}",
+            &found[..4]
+        );
+    }
+    Ok(())
+}
+
+pub fn what_comes_again_is_one_launch() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    run(&scheduler, task(|stream| grow(stream, &[0.25, 0.5], 5))).unwrap();
+    let done = (told(0, "launches"), told(0, "graph_launches"), told(0, "graph_nodes"));
+    // The first round by itself.
+    assert_eq!(done, (8, 8, 32));
+    assert_eq!((told(0, "graphs"), report()["graphs"].as_u64()), (0, Some(0)), "a task leaves its graphs");
+    // More lists than are remembered.
+    let many: Vec<f32> = (0..40).map(|k| 1.0 / (16 + k) as f32).collect();
+    run(&scheduler, task(move |stream| grow(stream, &many, 3))).unwrap();
+    let graphs = (told(0, "graph_launches") - 8) / 2;
+    assert_eq!((graphs, told(0, "launches")), (16, 8 + 160 + 2 * 4 * (40 - 16)));
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+/// A graph that is still at work when its task gives up.
+pub fn a_graph_in_flight_is_waited_for() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let code = task(|stream| {
+        let kernel = stream.function(FEATURES, "fill")?;
+        let block = stream.zeroed::<f32>(1 << 16, "a test's values")?;
+        let mut graphs = Graphs::default();
+        for _ in 0..6 {
+            graphs.put(stream, (), |list: &mut Launches| {
+                for value in 0..8 {
+                    let params = Params::new().with(block.address()).with(value as f32).with(1 << 16);
+                    list.push(&kernel, [1024, 1, 1], [64, 1, 1], params);
+                }
+            })?;
+        }
+        Err(gpusched::Error::Internal("enough".into()))
+    });
+    assert!(run(&scheduler, code).is_err());
+    assert_eq!((told(0, "graph_launches"), told(0, "graphs")), (5, 0));
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+/// A wavelet of two legs of 16 steps and a half, a sample every step.
+fn shot(random: &mut Random, nt: usize) -> Shot {
+    let samples = (0..40).map(|_| random.between(-1.0, 1.0)).collect();
+    Shot {
+        source: [2, 1, 3],
+        wavelet: Wavelet::from_samples(samples).unwrap(),
+        amplitude: 10_000.0,
+        nt,
+        receivers: Receivers::Plane { iz: 1, every: [1, 2] },
+        record_every: 1,
+        snapshot_every: None,
+        mute: None,
+    }
+}
+
+/// Fires it: the bits are those of the CPU.
+fn fire(scheduler: &Scheduler, nt: usize) {
+    let mut random = Random::new(31);
+    let model = rough([4, 3, 5], [10.0, 12.5, 8.0], &mut random);
+    let shot = shot(&mut random, nt);
+    let options = Options { pml: 8, ..Options::default() };
+    let plan = Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
+    let found = fire_on(scheduler, plan, shot.clone()).unwrap();
+    if fused() {
+        same(&found, &fire_with(&model, time_step(&model), &shot, options, 2), "a shot of graphs");
+    }
+}
+
+fn health(scheduler: &Scheduler) -> Vec<Health> {
+    scheduler.stats().unwrap().devices.into_iter().map(|device| device.device.health).collect()
+}
+
+/// All legs that come again, and so a step costs few calls of the driver. Each call makes the context current first.
+pub fn a_shots_legs_are_graphs() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let calls = || report()["calls"].as_u64().unwrap();
+    let begin = calls();
+    fire(&scheduler, 100);
+    // Of seven legs the second, which is as the first, and two of those between the wavelet's end and the last.
+    assert_eq!(told(0, "graph_launches"), 3, "{}", report());
+    let short = calls() - begin;
+    let begin = calls();
+    fire(&scheduler, 260);
+    assert_eq!(told(0, "graph_launches"), 16, "{}", report());
+    let long = calls() - begin;
+    // 160 steps: two of velocity, pressure and record each by themselves are more than six calls a step.
+    assert!(long - short <= 160 * 3 / 2, "{} calls for 160 steps", long - short);
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+/// By a driver that makes none, or does not take the first: the launches come one by one.
+pub fn no_graphs_are_no_harm() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    fire(&scheduler, 100);
+    assert!(told(0, "launches") > 100, "{}", report());
+    assert_eq!((health(&scheduler), told(0, "contexts_made")), (vec![Health::Good], 1));
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+/// In the middle of a shot; it goes on elsewhere, and the card that is still there is used again.
+pub fn a_graph_that_poisons() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    fire(&scheduler, 100);
+    assert_eq!(health(&scheduler), [Health::Good; 2]);
+    assert_eq!((0..2).map(|card| told(card, "contexts_made")).sum::<u64>(), 2);
+    fire(&scheduler, 100);
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+pub fn a_card_falls_off_at_a_graph() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    fire(&scheduler, 100);
+    assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
+    drop(scheduler);
+    assert_eq!((told(1, "graphs"), told(1, "contexts"), report()["graphs"].as_u64()), (0, 0, Some(0)));
+}
