@@ -23,6 +23,8 @@ source: amplitude turned over;              src/fd/equation/acoustic1/source.rs;
 wavelet: time begins at 0;                  src/fd/wavelet.rs;   s/successors(Some(dt)/successors(Some(0.0)/; --test numerics golden::iso1_w
 wavelet: exact time, not summed;            src/fd/wavelet.rs;   s/t <= end/t < end + 0.5 * dt/;            --test numerics wavelets::
 medium: velocity of another cell;           src/fd/equation/acoustic1/coefficients.rs; s/rho\[i\] \* vp\[i\] \* vp\[i\]/rho[i] * vp[i] * vp[0]/; --test numerics random::
+exact time: a step aside;                   src/fd/exact_time.rs; s/first: 1, every/first: 0, every/;         --test numerics accuracy
+exact time: the wavelet as it is;           src/fd/shot.rs;      s/wavelet: exact_time::foreseen.*, nt, /nt, /; --test numerics accuracy
 mute: a step short;                         src/fd/verify.rs;    s/saturating_add(60)/saturating_add(59)/;            --test numerics mute
 place: a mask is not looked at;               src/sched/state.rs;  s/  if task.devices.contains(index)$/  if true/; --test random_worlds
 place: memory is not asked for;             src/sched/placement.rs; s/bytes <= self.room(device)/bytes <= device.ledger.limit()/; --test random_worlds

@@ -8,7 +8,7 @@ use gpusched::backend::cpu::Team;
 use gpusched::fd::bench;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
-use gpusched::fd::plan::{Form, Options, Plan};
+use gpusched::fd::plan::{Form, Options, Plan, Stencil};
 use gpusched::fd::shot::{Control, run};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::fd::verify::{cells_per_wavelength, direct_wave_mute, dt_max};
@@ -163,7 +163,7 @@ fn the_direct_wave_is_muted_as_the_old_kernels_do() {
 #[test]
 fn the_limits_are_named_and_usable() {
     let model = model([4, 4, 4]);
-    assert!((dt_max(&model) - 10.0 / (1.28631 * 2000.0 * 3f64.sqrt())).abs() < 1e-12);
+    assert!((dt_max(&model, Stencil::Taylor) - 10.0 / (1.28631 * 2000.0 * 3f64.sqrt())).abs() < 1e-12);
     assert_eq!(cells_per_wavelength(&model, 20.0), 4.0);
     let error = Plan::new(Arc::clone(&model), 3e-3, Options::default()).err().unwrap().to_string();
     let limit = error.split("at most ").nth(1).and_then(|rest| rest.strip_suffix(" s")).unwrap();

@@ -116,6 +116,8 @@ module gpusched
     integer(c_int32_t) :: record_every = 0  !< steps between samples; 0: 1
     integer(i8) :: snapshot_every = 0       !< steps between snapshots; 0: none
     logical :: mute_direct = .false.        !< leave out the direct wave, as the old kernels can
+    logical :: exact_time = .false.         !< take the error of the steps in time out of the record
+    logical :: optimised_stencil = .false.  !< derivatives for waves of 3.5 cells and more; dt at most 0.9634 of the largest
     real(sp), allocatable :: samples(:)     !< an own source function instead of a wavelet
   end type
 
@@ -784,6 +786,8 @@ contains
     desc%record_every = shot%record_every
     desc%snapshot_every = shot%snapshot_every
     if (shot%mute_direct) desc%flags = SCHED_FD_MUTE_DIRECT
+    if (shot%exact_time) desc%flags = ior(desc%flags, SCHED_FD_EXACT_TIME)
+    if (shot%optimised_stencil) desc%flags = ior(desc%flags, SCHED_FD_OPTIMISED_STENCIL)
     if (allocated(shot%receivers)) then
       allocate (receivers(size(shot%receivers, 2)))
       do i = 1, size(receivers)

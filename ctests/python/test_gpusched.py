@@ -395,6 +395,19 @@ class Shots(unittest.TestCase):
             own = scheduler.submit_shot(model, small_shot(samples=samples)).wait().record
         np.testing.assert_array_equal(named, own)
 
+    def test_options_change_the_record(self) -> None:
+        with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
+            changes: list[dict[str, bool]] = [{}, {"exact_time": True}, {"optimised_stencil": True}, {"mute_direct": True, "exact_time": True}]
+            records = [scheduler.submit_shot(model, small_shot(**change)).wait().record for change in changes]
+            largest = model.dt_max
+            with self.assertRaises(gpusched.GpuschedError) as caught:
+                model.shot_size(small_shot(dt=largest, optimised_stencil=True))
+            model.shot_size(small_shot(dt=0.9634 * largest, optimised_stencil=True))
+        self.assertEqual(caught.exception.status, abi.SCHED_E_UNSTABLE)
+        for other in records[1:3]:
+            self.assertGreater(float(np.abs(other - records[0]).max()), 0.0)
+        self.assertFalse(records[3].any())
+
     def test_buffers_outlive_a_forgotten_task(self) -> None:
         with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
             for _ in range(20):

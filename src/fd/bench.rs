@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::grid::Grid;
 use super::model::Model;
-use super::plan::{Form, Options, Plan};
+use super::plan::{Form, Options, Plan, Stencil};
 use super::shot::Control;
 use super::survey::{Receivers, Shot};
 use super::verify::dt_max;
@@ -57,7 +57,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
         return Err(Error::argument("the number of repeats", repeats, "1 to 1000"));
     }
     let model = Arc::new(layered(Grid::new(case.n, [10.0; 3])?)?);
-    let dt = (0.9 * dt_max(&model)) as f32;
+    let dt = (0.9 * dt_max(&model, Stencil::Taylor)) as f32;
     let plan = Plan::new(model, dt, Options { pml: case.pml, form: case.form, ..Options::default() })?;
     let shot = Shot {
         source: case.n.map(|n| n / 2),

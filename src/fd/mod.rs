@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod equation;
+pub mod exact_time;
 pub mod grid;
 pub mod model;
 pub mod plan;
@@ -13,4 +14,5 @@ pub mod shot;
 pub mod stencil;
 pub mod survey;
 pub mod verify;
+mod warp;
 pub mod wavelet;

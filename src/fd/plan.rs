@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use super::equation::acoustic1::{self, Coefficients, Layout, Record};
 pub use super::equation::acoustic1::{Form, Moduli};
+use super::exact_time;
 use super::grid::AXES;
 use super::model::{Model, Outline};
 use super::shot::Control;
+pub use super::stencil::Stencil;
 use super::survey::{Gather, Receivers, Shot};
 use super::verify::dt_max;
 use crate::backend::Lane;
@@ -34,11 +36,21 @@ pub struct Options {
     pub allow_unstable: bool,
     /// How steps are computed on the CPU.
     pub form: Form,
+    /// Of the derivatives in space.
+    pub stencil: Stencil,
+    /// Take the error of steps in time out of records; snapshots keep it.
+    pub exact_time: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { pml: 20, allow_unstable: false, form: Form::TwoSweeps }
+        Options {
+            pml: 20,
+            allow_unstable: false,
+            form: Form::TwoSweeps,
+            stencil: Stencil::Taylor,
+            exact_time: false,
+        }
     }
 }
 
@@ -60,7 +72,12 @@ impl Plan {
     pub fn of(moduli: &Moduli, dt: f32, options: Options) -> Result<Plan> {
         check_step(&moduli.model, dt, &options)?;
         let options = Options { pml: moduli.pml(), ..options };
-        Ok(Plan { model: moduli.model, dt, options, coefficients: Arc::new(moduli.coefficients(dt)) })
+        Ok(Plan {
+            model: moduli.model,
+            dt,
+            options,
+            coefficients: Arc::new(moduli.coefficients(dt).with(options.stencil)),
+        })
     }
 
     /// Cells, the absorbing layer included.
@@ -71,6 +88,14 @@ impl Plan {
     /// What one shot takes at its peak, on whichever kind of device takes more: fields, samples on their way,
     /// a snapshot, and the coefficients that all shots on a device share; and of the host, its record.
     pub fn shot_bytes(&self, shot: &Shot) -> Bytes {
+        let longer;
+        let shot = match self.options.exact_time {
+            true => {
+                longer = Shot { nt: exact_time::steps(shot), ..shot.clone() };
+                &longer
+            }
+            false => shot,
+        };
         let host = Record::gather_bytes(self.layout(), shot);
         let picture = shot.snapshot_every.map_or(0, |_| 4 * self.model.grid.cells() as u64);
         let parts = [self.field_bytes(), Record::bytes(self.layout(), shot) - host, picture];
@@ -169,6 +194,11 @@ impl Plan {
     ) -> Result<(Gather, Duration)> {
         match lane {
             Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, self.options.form, team, control),
+            Lane::Cuda(_) if self.options.stencil != Stencil::Taylor => Err(Error::argument(
+                "the stencil",
+                self.options.stencil.name(),
+                "taylor on a card; others run on the CPU",
+            )),
             Lane::Cuda(stream) => acoustic1::card::run(&self.coefficients, shot, stream, control),
         }
     }
@@ -203,7 +233,7 @@ fn check_step(model: &Outline, dt: f32, options: &Options) -> Result<()> {
     if !(dt.is_finite() && dt > 0.0) {
         return Err(Error::argument("dt", dt, "a positive, finite number of seconds"));
     }
-    let limit = dt_max(model);
+    let limit = dt_max(model, options.stencil);
     if f64::from(dt) > limit && !options.allow_unstable {
         return Err(Error::Unstable {
             what: "dt".into(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::exact_time;
 use super::plan::Plan;
 use super::survey::{Gather, Shot};
 use crate::backend::Lane;
@@ -10,7 +11,8 @@ use crate::sched::{Exec, Task};
 
 /// What a running shot tells and asks while it runs, on the thread that runs it.
 pub trait Control {
-    /// After step `step` of `nt`; an error ends the shot with it.
+    /// After step `step` of `nt`; an error ends the shot with it. With exact time the last comes again, for each step
+    /// after the end.
     fn step(&self, step: usize, nt: usize) -> Result<()>;
     /// The pressure over the model's grid after `step + 1` steps.
     fn snapshot(&self, step: usize, field: &[f32]) -> Result<()>;
@@ -20,11 +22,34 @@ pub trait Control {
 /// a pressure that is not finite any more, and whatever `control` returns.
 pub fn run(plan: &Plan, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> Result<Gather> {
     plan.check(shot)?;
-    let (mut gather, _) = plan.run(shot, lane, control)?;
+    let mut gather = if plan.options.exact_time {
+        let nt = exact_time::steps(shot);
+        let longer = Shot { wavelet: exact_time::foreseen(&shot.wavelet, nt), nt, ..shot.clone() };
+        let (gather, _) = plan.run(&longer, lane, &Within { nt: shot.nt, control })?;
+        exact_time::corrected(gather, shot, lane)?
+    } else {
+        plan.run(shot, lane, control)?.0
+    };
     if let Some(mute) = &shot.mute {
         silence(&mut gather, mute, shot.record_every);
     }
     Ok(gather)
+}
+
+/// Who asked for `nt` steps and is not told of more.
+struct Within<'a> {
+    nt: usize,
+    control: &'a dyn Control,
+}
+
+impl Control for Within<'_> {
+    fn step(&self, step: usize, _: usize) -> Result<()> {
+        self.control.step(step.min(self.nt - 1), self.nt)
+    }
+
+    fn snapshot(&self, step: usize, field: &[f32]) -> Result<()> {
+        if step < self.nt { self.control.snapshot(step, field) } else { Ok(()) }
+    }
 }
 
 /// Sets to zero each trace's samples of steps before its mute.

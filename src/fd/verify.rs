@@ -1,13 +1,14 @@
 //! What can be known before a shot runs: stability, sampling, and when the direct wave has passed.
 
 use super::model::Outline;
-use super::stencil::COURANT;
+use super::stencil::Stencil;
 use super::survey::Shot;
 
-/// Largest stable time step in seconds: `1 / (1.28631 vmax sqrt(1/dx² + 1/dy² + 1/dz²))`, in double.
-pub fn dt_max(model: &Outline) -> f64 {
+/// Largest stable time step in seconds: `1 / (c vmax sqrt(1/dx² + 1/dy² + 1/dz²))`, in double, with the stencil's
+/// [`courant`](Stencil::courant) as `c`.
+pub fn dt_max(model: &Outline, stencil: Stencil) -> f64 {
     let inverse: f64 = model.grid.h.iter().map(|&h| f64::from(h).powi(-2)).sum();
-    1.0 / (COURANT * f64::from(model.vp_range[1]) * inverse.sqrt())
+    1.0 / (stencil.courant() * f64::from(model.vp_range[1]) * inverse.sqrt())
 }
 
 /// Cells per shortest wavelength: `vmin / (fmax max(dx, dy, dz))` with `fmax` = 2.5 peak frequencies.

@@ -8,7 +8,7 @@ use super::files::{Files, ShotFiles};
 use crate::error::{Error, Result};
 use crate::fd::grid::Grid;
 use crate::fd::model::{Model, Outline};
-use crate::fd::plan::{Options, Plan};
+use crate::fd::plan::{Options, Plan, Stencil};
 use crate::fd::survey::{Receivers, Shot};
 use crate::fd::wavelet::{Shape, Wavelet};
 use crate::fd::{shot, verify};
@@ -256,7 +256,7 @@ fn keep_apart(args: &Args) -> Result<()> {
 }
 
 fn warn_if_unstable(model: &Outline, dt: f32) {
-    let most = verify::dt_max(model);
+    let most = verify::dt_max(model, Stencil::Taylor);
     if f64::from(dt) > most {
         log::warn!("dt is {dt} s; above {most:e} s this model is not stable, and the result may blow up");
     }

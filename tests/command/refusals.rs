@@ -30,6 +30,8 @@ const FILES: &[Case] = &[
     ("dt_s = 0.002", "dt_s = 0.003", &["line 9: time.dt_s is 0.003", "at most 0.0022442 s, the largest stable step"]),
     ("dt_s = 0.002", "dt_s = \"soon\"", &["line 9: time.dt_s is \"soon\"", "\"auto\""]),
     ("dt_s = 0.002", "dt_s = -0.002", &["time.dt_s is -0.002", "positive"]),
+    ("[wavelet]", "[accuracy]\nstencil = \"best\"\n[wavelet]", &["line 13: accuracy.stencil is \"best\"", "`optimised`"]),
+    ("[time]\ndt_s = 0.002", "[accuracy]\nstencil = \"optimised\"\n[time]\ndt_s = 0.0022", &["time.dt_s is 0.0022", "at most 0.0021622 s"]),
     ("sample_every = 2", "sample_every = 0", &["time.sample_every is 0", "1 step or more"]),
     ("peak_hz = 20.0", "peak_hz = 0", &["wavelet.peak_hz is 0", "positive"]),
     ("peak_hz = 20.0", "peak_hz = 1e-30", &["wavelet.peak_hz", "1e-6 to 1e12 Hz"]),

@@ -80,6 +80,27 @@ fn lists_of_positions_give_what_grids_give() {
     assert_eq!(some, [trace(1, 11), trace(0, 0)].concat());
 }
 
+/// What each option does to the numbers is the affair of `tests/numerics`.
+#[test]
+fn options_of_accuracy_change_the_record_and_are_told() {
+    let with = |keys: &str| SURVEY.replace("[wavelet]", &format!("[accuracy]\n{keys}\n[wavelet]"));
+    let record = |survey: &str| {
+        let folder = Folder::with_survey(survey);
+        let ended = folder.gpusched(&["run", "survey.toml", "--devices", "cpu"]);
+        assert_eq!(ended.status, 0, "{ended:?}");
+        (folder.floats("out/shot_0001.bin"), folder.json("out/survey.json")["accuracy"].clone())
+    };
+    let (plain, told) = record(SURVEY);
+    assert_eq!(told, json!({ "exact_time": false, "stencil": "taylor" }));
+    assert_eq!(record(&with("exact_time = false\nstencil = 'taylor'")).0, plain);
+    let (exact, told) = record(&with("exact_time = true"));
+    assert_eq!(told, json!({ "exact_time": true, "stencil": "taylor" }));
+    let (optimised, told) = record(&with("stencil = 'optimised'"));
+    assert_eq!(told, json!({ "exact_time": false, "stencil": "optimised" }));
+    assert!(exact != plain && optimised != plain && exact != optimised);
+    assert!([&exact, &optimised].iter().all(|other| other.len() == plain.len()));
+}
+
 #[test]
 fn model_files_give_what_layers_give() {
     let layers = Folder::with_survey(SURVEY);

@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod accuracy;
 mod analytic;
 mod golden;
 mod physics;

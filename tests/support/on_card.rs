@@ -57,7 +57,10 @@ pub fn fire_on(scheduler: &Scheduler, plan: Arc<Plan>, shot: Shot) -> Result<Sho
     let id = scheduler.submit(Task::new(move |exec: &Exec<'_>| {
         let keep = Keep::default();
         let gather = shot::run(&plan, &shot, exec.lane, &keep)?;
-        let told = keep.1.into_inner();
+        let mut told = keep.1.into_inner();
+        if plan.options.exact_time {
+            told.dedup();
+        }
         assert_eq!(told, (0..shot.nt).collect::<Vec<_>>(), "every step is told once, in order");
         let snapshots = keep.0.into_inner();
         *to.lock().unwrap() = Some(Shots { record: gather.data, samples: gather.samples, snapshots });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
+use gpusched::fd::plan::Stencil;
 use gpusched::fd::verify::dt_max;
 
 /// xorshift64*: a line of state is all that these tests need.
@@ -45,5 +46,5 @@ pub fn rough(n: [usize; 3], h: [f32; 3], random: &mut Random) -> Arc<Model> {
 
 /// Nine tenths of what is stable.
 pub fn time_step(model: &Model) -> f32 {
-    (0.9 * dt_max(model)) as f32
+    (0.9 * dt_max(model, Stencil::Taylor)) as f32
 }

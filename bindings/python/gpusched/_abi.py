@@ -69,6 +69,8 @@ SCHED_FD_WAVELET_RICKER_INTEGRAL = 4
 SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL = 5
 SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL = 6
 SCHED_FD_MUTE_DIRECT = 1
+SCHED_FD_EXACT_TIME = 2
+SCHED_FD_OPTIMISED_STENCIL = 4
 
 # void (*sched_log_fn)(int32_t level, const char *message, void *user);
 sched_log_fn = CFUNCTYPE(None, c_int32, c_char_p, c_void_p)

@@ -66,6 +66,7 @@ pub fn summary(job: &Job, devices: &[DeviceInfo]) -> Value {
             "nt": shot.nt,
             "samples": shot.samples(),
         },
+        "accuracy": job.survey.accuracy,
         "cells_per_wavelength": job.cells_per_wavelength,
         "traces": traces,
         "snapshots": snapshots,

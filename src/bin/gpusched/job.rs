@@ -8,7 +8,7 @@ use gpusched::backend::Backend;
 use gpusched::backend::cpu::CpuBackend;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
-use gpusched::fd::plan::{Options, Plan};
+use gpusched::fd::plan::{self, Options, Plan};
 use gpusched::fd::survey::Shot;
 use gpusched::fd::verify;
 use gpusched::fd::wavelet::{self, Wavelet};
@@ -16,7 +16,7 @@ use gpusched::memory::Bytes;
 use gpusched::{Error, Result};
 
 use crate::document::Document;
-use crate::survey::{Mute, Shape, Spacing, Step, Survey};
+use crate::survey::{Accuracy, Mute, Shape, Spacing, Stencil, Step, Survey};
 use crate::{model, positions};
 
 /// Fewer cells per shortest wavelength show as dispersion after some tens of wavelengths.
@@ -50,13 +50,14 @@ impl Job {
         let vp = model::velocity(&file, &grid, &survey.model.velocity)?;
         let rho = model::density(&file, &grid, survey.model.density.as_ref(), &vp)?;
         let model = Arc::new(Model::new(grid, vp, rho)?);
-        let dt_max = verify::dt_max(&model);
+        let options = options(&survey.accuracy);
+        let dt_max = verify::dt_max(&model, options.stencil);
         let dt = time_step(&file, survey.time.dt_s, dt_max)?;
         let nt = steps(&file, &survey, dt)?;
         let frequency = survey.wavelet.peak_hz as f32;
         let wavelet = Wavelet::new(library_shape(survey.wavelet.shape), frequency, dt, nt)
             .map_err(|error| file.blame("wavelet.peak_hz", error))?;
-        let plan = Arc::new(Plan::new(model.clone(), dt, Options::default())?);
+        let plan = Arc::new(Plan::new(model.clone(), dt, options)?);
 
         let mut shots: Vec<Shot> = sources
             .into_iter()
@@ -250,6 +251,14 @@ fn mute_steps(shot: &Shot, mute: &Mute, grid: &Grid, dt: f32) -> Vec<usize> {
         ((distance / mute.velocity_m_s + mute.after_s) / f64::from(dt)).ceil() as usize
     };
     shot.receivers.cells(grid.n).map(count).collect()
+}
+
+fn options(accuracy: &Accuracy) -> Options {
+    let stencil = match accuracy.stencil {
+        Stencil::Taylor => plan::Stencil::Taylor,
+        Stencil::Optimised => plan::Stencil::Optimised,
+    };
+    Options { stencil, exact_time: accuracy.exact_time, ..Options::default() }
 }
 
 fn library_shape(shape: Shape) -> wavelet::Shape {

@@ -15,6 +15,8 @@ pub struct Survey {
     pub grid: Grid,
     pub model: Model,
     pub time: Time,
+    #[serde(default)]
+    pub accuracy: Accuracy,
     pub wavelet: Wavelet,
     pub sources: Sources,
     #[serde(default)]
@@ -92,6 +94,22 @@ pub struct Time {
     pub duration_s: Option<f64>,
     #[serde(default = "one")]
     pub sample_every: usize,
+}
+
+/// What may be changed of the answer; nothing is by default.
+#[derive(Debug, Default, Clone, Copy, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Accuracy {
+    pub exact_time: bool,
+    pub stencil: Stencil,
+}
+
+#[derive(Debug, Default, Clone, Copy, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stencil {
+    #[default]
+    Taylor,
+    Optimised,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -8,6 +8,7 @@ use crate::backend::cpu::Buffer;
 use crate::error::Result;
 use crate::fd::model::{Model, Outline, WATER};
 use crate::fd::pml::{Profiles, d0, reference_cell};
+use crate::fd::stencil::{REACH, Stencil};
 
 /// What of a model a step multiplies with, whatever the time step.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ pub struct Coefficients {
     pub b: Arc<Columns>,
     /// (rho vp) vp.
     pub kappa: Arc<Columns>,
+    /// Of the derivative.
+    pub stencil: [f32; REACH],
     /// For x, y, z.
     pub axes: [Axis; 3],
     /// How each form of the computation cuts the grid.
@@ -109,7 +112,8 @@ impl Moduli {
         };
         let tiles = TILES.map(|[columns, depth]| layout.tiles(columns, depth));
         let (b, kappa) = (Arc::clone(&self.b), Arc::clone(&self.kappa));
-        Coefficients { layout, b, kappa, axes: [axis(0), axis(1), axis(2)], tiles }
+        let stencil = Stencil::Taylor.coefficients();
+        Coefficients { layout, b, kappa, stencil, axes: [axis(0), axis(1), axis(2)], tiles }
     }
 }
 
@@ -117,6 +121,11 @@ impl Coefficients {
     /// Of moduli that nobody else shares.
     pub fn new(model: &Model, dt: f32, pml: usize) -> Result<Self> {
         Ok(Moduli::new(model, pml)?.coefficients(dt))
+    }
+
+    /// The same with another derivative.
+    pub fn with(self, stencil: Stencil) -> Self {
+        Coefficients { stencil: stencil.coefficients(), ..self }
     }
 
     /// Bytes allocated for them.

@@ -32,7 +32,7 @@ pub unsafe fn sweep<A: Arithmetic>(c: &Coefficients, fields: Shared<'_>, tile: &
                 let taps = |axis: usize, at: usize, len: usize| {
                     let stride = strides[axis];
                     let values = fields.velocity[axis].read(at - REACH * stride, Taps::span(stride, len));
-                    Taps { values, stride }
+                    Taps { values, stride, c: c.stencil }
                 };
                 let p = fields.p.write(at, len);
                 match x_layer {

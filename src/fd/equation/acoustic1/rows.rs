@@ -1,7 +1,7 @@
 //! What is done to one row of cells. Everything here is inlined into sweeps that are compiled
 //! once for each kind of processor, where the loops over `i` become vector code.
 
-use crate::fd::stencil::COEFFICIENTS as C;
+use crate::fd::stencil::REACH;
 
 /// How a multiply and an add are rounded.
 pub trait Arithmetic {
@@ -57,6 +57,8 @@ impl Factor for &[f32] {
 pub struct Taps<'a> {
     pub values: &'a [f32],
     pub stride: usize,
+    /// Of the derivative.
+    pub c: [f32; REACH],
 }
 
 impl Taps<'_> {
@@ -73,10 +75,11 @@ impl Taps<'_> {
         debug_assert!(7 * self.stride + i < self.values.len());
         // SAFETY: by the caller's promise; the last tap is the largest index.
         let tap = |k: usize| unsafe { *self.values.get_unchecked(k * self.stride + i) };
-        let mut s = C[0] * (tap(4) - tap(3));
-        s = A::fma(C[1], tap(5) - tap(2), s);
-        s = A::fma(C[2], tap(6) - tap(1), s);
-        A::fma(C[3], tap(7) - tap(0), s)
+        let c = self.c;
+        let mut s = c[0] * (tap(4) - tap(3));
+        s = A::fma(c[1], tap(5) - tap(2), s);
+        s = A::fma(c[2], tap(6) - tap(1), s);
+        A::fma(c[3], tap(7) - tap(0), s)
     }
 }
 

@@ -3,7 +3,6 @@
 use super::coefficients::Coefficients;
 use super::fields::Shared;
 use super::layout::Layout;
-use crate::fd::stencil::COEFFICIENTS;
 
 /// Cells from the negative pole down to the positive one.
 const APART: usize = 2;
@@ -33,7 +32,7 @@ impl Source {
         for (depth, sign) in POLES.map(|(depth, sign)| (depth, sign as f32)) {
             let pole = [at[0], at[1], at[2] + depth].map(|i| i + layout.pml);
             for axis in 0..3 {
-                for (m, coefficient) in COEFFICIENTS.iter().enumerate() {
+                for (m, coefficient) in c.stencil.iter().enumerate() {
                     for (to, sign) in [(pole[axis] - 1 - m, sign), (pole[axis] + m, -sign)] {
                         if !layout.active(axis).contains(&to) {
                             continue;

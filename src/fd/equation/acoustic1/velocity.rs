@@ -30,7 +30,7 @@ pub unsafe fn sweep<A: Arithmetic>(c: &Coefficients, fields: Shared<'_>, tile: &
                 let taps = |axis: usize| {
                     let stride = strides[axis];
                     let values = fields.p.read(at - (REACH - 1) * stride, Taps::span(stride, len));
-                    Taps { values, stride }
+                    Taps { values, stride, c: c.stencil }
                 };
                 velocity::<A>(own(0), taps(0), b, x.0, x.1);
                 velocity::<A>(own(1), taps(1), b, y.0, y.1);

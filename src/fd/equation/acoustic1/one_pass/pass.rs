@@ -75,6 +75,7 @@ pub unsafe fn sweep<L: Lanes, const STREAM: bool>(step: &Step<'_>, tile: &Tile, 
 /// A tile's sweep: where everything is. "Position" of a row is that of its first updated cell.
 struct Sweep<'a> {
     c: &'a Coefficients,
+    stencil: [f32; REACH],
     geometry: &'a Geometry,
     poles: Option<&'a Poles>,
     tile: &'a Tile,
@@ -96,6 +97,7 @@ impl<'a> Sweep<'a> {
         let Step { c, geometry, fields, from, poles } = *step;
         Sweep {
             c,
+            stencil: c.stencil,
             geometry,
             poles,
             tile,
@@ -162,6 +164,7 @@ impl<'a> Sweep<'a> {
                 let flux = Flux { len: self.len, first_tap, stride, to, apart: self.rings.plane };
                 if count == TOGETHER {
                     rows::flux::<L, TOGETHER>(
+                        self.stencil,
                         flux,
                         [self.b(x, j), self.b(x, j + 1), self.b(x, j + 2), self.b(x, j + 3)],
                     );
@@ -187,7 +190,7 @@ impl<'a> Sweep<'a> {
             let flux = Flux { len: self.len, first_tap, stride, to, apart: self.rings.row };
             let b = |j: usize| self.b(j, y);
             if count == TOGETHER {
-                rows::flux::<L, TOGETHER>(flux, [b(j), b(j + 1), b(j + 2), b(j + 3)]);
+                rows::flux::<L, TOGETHER>(self.stencil, flux, [b(j), b(j + 1), b(j + 2), b(j + 3)]);
             } else {
                 let zones = &self.geometry.zones[0];
                 let slot = zones.slot(j).map(|slot| self.nth(y * zones.kept() + slot));
@@ -216,7 +219,7 @@ impl<'a> Sweep<'a> {
         unsafe {
             let Some(at) = slot else {
                 if eliminated {
-                    rows::flux::<L, 1>(flux, [b]);
+                    rows::flux::<L, 1>(self.stencil, flux, [b]);
                 } else {
                     // At rest.
                     std::slice::from_raw_parts_mut(ring, flux.len).fill(0.0);
@@ -228,9 +231,9 @@ impl<'a> Sweep<'a> {
             let ahead = AHEAD * self.c.layout.pitch;
             let kept = Kept { keep: table.keep[j], rate: table.velocity_rate[j], old, ring, new, ahead };
             if eliminated {
-                rows::kept::<L, true, STREAM>(flux, b, kept)
+                rows::kept::<L, true, STREAM>(self.stencil, flux, b, kept)
             } else {
-                rows::kept::<L, false, STREAM>(flux, b, kept)
+                rows::kept::<L, false, STREAM>(self.stencil, flux, b, kept)
             }
         }
     }
@@ -255,7 +258,7 @@ impl<'a> Sweep<'a> {
                 let square = self.geometry.square[1];
                 if middle && count == TOGETHER {
                     let to = [to(y), to(y + 1), to(y + 2), to(y + 3)];
-                    rows::eliminated::<L, TOGETHER>(self.len, &taps(rings.y[0], y), square, to);
+                    rows::eliminated::<L, TOGETHER>(self.stencil, self.len, &taps(rings.y[0], y), square, to);
                     continue;
                 }
                 for y in y..y + count {
@@ -265,15 +268,29 @@ impl<'a> Sweep<'a> {
                     let split = Split { loss: axis.loss[y], rate: axis.pressure_rate[y], part, ahead };
                     let kappa = self.kappa(x, y);
                     match self.geometry.zones[1].term(y) {
-                        Term::Middle => {
-                            rows::eliminated::<L, 1>(self.len, &taps(rings.y[0], y), square, [to(y)])
-                        }
-                        Term::Strip => {
-                            rows::split::<L, STRIP>(self.len, &taps(rings.y[1], y), kappa, split, to(y))
-                        }
-                        Term::Layer => {
-                            rows::split::<L, LAYER>(self.len, &taps(rings.y[1], y), kappa, split, to(y))
-                        }
+                        Term::Middle => rows::eliminated::<L, 1>(
+                            self.stencil,
+                            self.len,
+                            &taps(rings.y[0], y),
+                            square,
+                            [to(y)],
+                        ),
+                        Term::Strip => rows::split::<L, STRIP>(
+                            self.stencil,
+                            self.len,
+                            &taps(rings.y[1], y),
+                            kappa,
+                            split,
+                            to(y),
+                        ),
+                        Term::Layer => rows::split::<L, LAYER>(
+                            self.stencil,
+                            self.len,
+                            &taps(rings.y[1], y),
+                            kappa,
+                            split,
+                            to(y),
+                        ),
                     }
                 }
             }
@@ -321,7 +338,7 @@ impl<'a> Sweep<'a> {
             let (p, b) = (self.old.add(self.at(x, y)), self.b(x, y));
             let to = rings.slopes.add(u * rings.padded);
             let flux = Flux { len: self.len, first_tap: p.sub(REACH - 1), stride: 1, to, apart: 0 };
-            rows::flux::<L, 1>(flux, [b]);
+            rows::flux::<L, 1>(self.stencil, flux, [b]);
             let mut at = row * (ends.kept[0] + ends.kept[1]);
             for (end, table) in self.geometry.near_and_far.iter().enumerate() {
                 let begin = ends.from(end, ends.kept[end]);
@@ -360,6 +377,7 @@ impl<'a> Sweep<'a> {
                 for (piece, part) in pieces.into_iter().zip([self.part[2].add(at), std::ptr::null_mut()]) {
                     let to = ends.from(end, split) + piece.start;
                     rows::end_change::<L>(
+                        self.stencil,
                         &table.pressure_rate[piece.clone()],
                         &table.loss[piece.clone()],
                         rings.ends[end].add(u * rings.padded + outer + piece.start),
@@ -434,12 +452,12 @@ impl<'a> Sweep<'a> {
                 ahead: U * layout.pitch,
             };
             match (x_term, y_middle) {
-                (Term::Middle, true) => rows::last::<L, U, MIDDLE, true, STREAM>(&row),
-                (Term::Middle, false) => rows::last::<L, U, MIDDLE, false, STREAM>(&row),
-                (Term::Strip, true) => rows::last::<L, U, STRIP, true, STREAM>(&row),
-                (Term::Strip, false) => rows::last::<L, U, STRIP, false, STREAM>(&row),
-                (Term::Layer, true) => rows::last::<L, U, LAYER, true, STREAM>(&row),
-                (Term::Layer, false) => rows::last::<L, U, LAYER, false, STREAM>(&row),
+                (Term::Middle, true) => rows::last::<L, U, MIDDLE, true, STREAM>(self.stencil, &row),
+                (Term::Middle, false) => rows::last::<L, U, MIDDLE, false, STREAM>(self.stencil, &row),
+                (Term::Strip, true) => rows::last::<L, U, STRIP, true, STREAM>(self.stencil, &row),
+                (Term::Strip, false) => rows::last::<L, U, STRIP, false, STREAM>(self.stencil, &row),
+                (Term::Layer, true) => rows::last::<L, U, LAYER, true, STREAM>(self.stencil, &row),
+                (Term::Layer, false) => rows::last::<L, U, LAYER, false, STREAM>(self.stencil, &row),
             }
         }
     }

@@ -2,7 +2,7 @@
 //! each kind of processor. Where several rows lie side by side, they are done together, as they share taps.
 
 use super::lanes::Lanes;
-use crate::fd::stencil::{COEFFICIENTS as C, REACH};
+use crate::fd::stencil::REACH;
 
 /// Taps of a derivative.
 pub const TAPS: usize = 2 * REACH;
@@ -11,12 +11,22 @@ pub const TOGETHER: usize = 4;
 /// Taps of so many.
 const ALL: usize = TAPS + TOGETHER - 1;
 
+/// The coefficients of the derivative, as vectors.
+///
+/// # Safety
+/// The processor has the instructions.
+#[inline(always)]
+unsafe fn splats<L: Lanes>(c: [f32; REACH]) -> [L::V; REACH] {
+    // SAFETY: by the caller's promise.
+    unsafe { [L::splat(c[0]), L::splat(c[1]), L::splat(c[2]), L::splat(c[3])] }
+}
+
 /// The derivatives of `U` neighbours, the first of them between taps 3 and 4.
 ///
 /// # Safety
 /// The taps may be read; the processor has the instructions; so for all below.
 #[inline(always)]
-unsafe fn slopes<L: Lanes, const U: usize>(tap: impl Fn(usize) -> *const f32) -> [L::V; U] {
+unsafe fn slopes<L: Lanes, const U: usize>(c: [L::V; REACH], tap: impl Fn(usize) -> *const f32) -> [L::V; U] {
     // SAFETY: by the caller's promise.
     unsafe {
         let mut f = [L::splat(0.0); ALL];
@@ -25,10 +35,10 @@ unsafe fn slopes<L: Lanes, const U: usize>(tap: impl Fn(usize) -> *const f32) ->
         }
         let mut slopes = [L::splat(0.0); U];
         for (u, slope) in slopes.iter_mut().enumerate() {
-            let mut s = L::mul(L::splat(C[0]), L::sub(f[u + 4], f[u + 3]));
-            s = L::fma(L::splat(C[1]), L::sub(f[u + 5], f[u + 2]), s);
-            s = L::fma(L::splat(C[2]), L::sub(f[u + 6], f[u + 1]), s);
-            *slope = L::fma(L::splat(C[3]), L::sub(f[u + 7], f[u]), s);
+            let mut s = L::mul(c[0], L::sub(f[u + 4], f[u + 3]));
+            s = L::fma(c[1], L::sub(f[u + 5], f[u + 2]), s);
+            s = L::fma(c[2], L::sub(f[u + 6], f[u + 1]), s);
+            *slope = L::fma(c[3], L::sub(f[u + 7], f[u]), s);
         }
         slopes
     }
@@ -48,11 +58,12 @@ pub struct Flux {
 
 /// Slopes of the pressure times b, of `U` rows.
 #[inline(always)]
-pub unsafe fn flux<L: Lanes, const U: usize>(row: Flux, b: [*const f32; U]) {
+pub unsafe fn flux<L: Lanes, const U: usize>(c: [f32; REACH], row: Flux, b: [*const f32; U]) {
     // SAFETY: by the caller's promise.
     unsafe {
+        let c = splats::<L>(c);
         for i in (0..row.len).step_by(L::N) {
-            let s = slopes::<L, U>(|k| row.first_tap.add(k * row.stride + i));
+            let s = slopes::<L, U>(c, |k| row.first_tap.add(k * row.stride + i));
             for u in 0..U {
                 L::store(row.to.add(u * row.apart + i), L::mul(L::load(b[u].add(i)), s[u]));
             }
@@ -83,14 +94,16 @@ unsafe fn write<L: Lanes, const STREAM: bool>(to: *mut f32, v: L::V) {
 /// Velocities of a row, and if some are eliminated the slopes too.
 #[inline(always)]
 pub unsafe fn kept<L: Lanes, const ELIMINATED: bool, const STREAM: bool>(
+    c: [f32; REACH],
     row: Flux,
     b: *const f32,
     kept: Kept,
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
+        let c = splats::<L>(c);
         for i in (0..row.len).step_by(L::N) {
-            let [s] = slopes::<L, 1>(|k| row.first_tap.add(k * row.stride + i));
+            let [s] = slopes::<L, 1>(c, |k| row.first_tap.add(k * row.stride + i));
             let q = L::mul(L::load(b.add(i)), s);
             if ELIMINATED {
                 L::store(row.to.add(i), q);
@@ -140,6 +153,7 @@ unsafe fn change<L: Lanes, const TERM: u8>(i: usize, s: L::V, kappa: L::V, split
 /// The eliminated terms of `U` rows, side by side along their axis: r² times the slope of what [`flux`] left.
 #[inline(always)]
 pub unsafe fn eliminated<L: Lanes, const U: usize>(
+    c: [f32; REACH],
     len: usize,
     taps: &[*const f32; ALL],
     square: f32,
@@ -147,8 +161,9 @@ pub unsafe fn eliminated<L: Lanes, const U: usize>(
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
+        let c = splats::<L>(c);
         for i in (0..len).step_by(L::N) {
-            let s = slopes::<L, U>(|k| taps[k].add(i));
+            let s = slopes::<L, U>(c, |k| taps[k].add(i));
             for u in 0..U {
                 L::store(to[u].add(i), L::mul(L::splat(square), s[u]));
             }
@@ -159,6 +174,7 @@ pub unsafe fn eliminated<L: Lanes, const U: usize>(
 /// The term of a row that is not eliminated.
 #[inline(always)]
 pub unsafe fn split<L: Lanes, const TERM: u8>(
+    c: [f32; REACH],
     len: usize,
     taps: &[*const f32; ALL],
     kappa: *const f32,
@@ -167,8 +183,9 @@ pub unsafe fn split<L: Lanes, const TERM: u8>(
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
+        let c = splats::<L>(c);
         for i in (0..len).step_by(L::N) {
-            let [s] = slopes::<L, 1>(|k| taps[k].add(i));
+            let [s] = slopes::<L, 1>(c, |k| taps[k].add(i));
             L::store(to.add(i), change::<L, TERM>(i, s, L::load(kappa.add(i)), split));
         }
     }
@@ -205,6 +222,7 @@ pub unsafe fn end<L: Lanes, const STREAM: bool>(end: End<'_>) {
 /// And what they change; `part` is null where nothing is damped.
 #[inline(always)]
 pub unsafe fn end_change<L: Lanes>(
+    c: [f32; REACH],
     rate: &[f32],
     loss: &[f32],
     u: *const f32,
@@ -215,17 +233,18 @@ pub unsafe fn end_change<L: Lanes>(
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
+        let c = splats::<L>(c);
         for i in (0..rate.len()).step_by(L::N) {
-            let [s] = slopes::<L, 1>(|k| u.add(i).sub(REACH).add(k));
+            let [s] = slopes::<L, 1>(c, |k| u.add(i).sub(REACH).add(k));
             let rate = L::mul(L::load(kappa.add(i)), L::load(rate.as_ptr().add(i)));
-            let mut c = L::sub(L::splat(0.0), L::mul(rate, s));
+            let mut change = L::sub(L::splat(0.0), L::mul(rate, s));
             if !part.is_null() {
                 let old = L::load(part.add(i));
                 L::prefetch(part.wrapping_add(i + ahead));
-                c = L::fma(L::load(loss.as_ptr().add(i)), old, c);
-                L::store(part.add(i), L::add(old, c));
+                change = L::fma(L::load(loss.as_ptr().add(i)), old, change);
+                L::store(part.add(i), L::add(old, change));
             }
-            L::store(to.add(i), c);
+            L::store(to.add(i), change);
         }
     }
 }
@@ -261,12 +280,14 @@ pub struct Last<const U: usize> {
 
 #[inline(always)]
 pub unsafe fn last<L: Lanes, const U: usize, const X: u8, const Y_MIDDLE: bool, const STREAM: bool>(
+    c: [f32; REACH],
     row: &Last<U>,
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
+        let c = splats::<L>(c);
         for i in (0..row.len).step_by(L::N) {
-            let x = slopes::<L, U>(|k| row.x.add(k * row.apart + i));
+            let x = slopes::<L, U>(c, |k| row.x.add(k * row.apart + i));
             for (u, x) in x.into_iter().enumerate() {
                 let at = u * row.pitch + i;
                 let y = L::load(row.along_y.add(u * row.apart + i));
@@ -279,7 +300,7 @@ pub unsafe fn last<L: Lanes, const U: usize, const X: u8, const Y_MIDDLE: bool, 
                 if X == MIDDLE {
                     a = L::fma(L::splat(row.square), x, a);
                 }
-                let [z] = slopes::<L, 1>(|k| row.z.add(u * row.apart_z + k + i));
+                let [z] = slopes::<L, 1>(c, |k| row.z.add(u * row.apart_z + k + i));
                 a = L::fma(L::load(row.squares.add(i)), z, a);
                 let d = L::fma(kappa, a, L::load(row.d.add(at)));
                 L::store(row.d.add(at), d);

@@ -1,0 +1,173 @@
+//! Takes the error of steps in time out of a record.
+//!
+//! Where the wave equation has a frequency `w`, leapfrog steps have `W` with
+//!
+//! ```text
+//! w dt = 2 sin(W dt / 2)
+//! ```
+//!
+//! and nothing else differs: at its `W` a shot is exactly what steps without error would give at `w`, in any medium, but for
+//! the damping in absorbing layers. So the wavelet is given to the steps with each `w` moved to its `W`, and in
+//! the record each `W` is moved back (Stork 2013; Koene, Robertsson, Broggini and Andersson 2018). The steps are those of any other shot.
+
+use std::f64::consts::PI;
+use std::sync::{Mutex, PoisonError};
+use std::thread::available_parallelism;
+
+use rustfft::num_complex::Complex;
+
+use super::survey::{Gather, Shot};
+use super::warp::{Times, Warp};
+use super::wavelet::Wavelet;
+use crate::backend::Lane;
+use crate::backend::cpu::Team;
+use crate::error::Result;
+
+/// What a shot computes beyond its end, at least.
+const MORE_STEPS: usize = 24;
+const MORE_SAMPLES: usize = 8;
+
+/// Samples after a series' end that it is faded out over.
+const FADE: usize = 64;
+
+/// Threads that correct the record of a card's shot, at most.
+const THREADS: usize = 8;
+
+/// `W dt` beyond this is dropped. What has fewer than three steps a period would be moved to twice its time, and no grid carries it.
+const HIGHEST: f64 = 2.0 * PI / 3.0;
+
+/// A wavelet as the steps have to be given it. It may go on for some steps more.
+pub fn foreseen(wavelet: &Wavelet, nt: usize) -> Wavelet {
+    let source = |stepped: f64| Some(2.0 * (stepped / 2.0).sin()).filter(|_| stepped <= HIGHEST);
+    let given = &wavelet.samples[..wavelet.samples.len().min(nt)];
+    let len = given.len() + FADE;
+    let warp = Warp::new(len, Times { first: 0, every: 1 }, source);
+    let mut series = vec![Complex::new(0.0, 0.0); len];
+    for (to, &from) in series.iter_mut().zip(given) {
+        to.re = from.into();
+    }
+    warp.apply(&mut series, &mut warp.scratch());
+    Wavelet { samples: series.iter().take(nt).map(|value| value.re as f32).collect() }
+}
+
+/// How many steps a shot takes: the last samples need to know how the record goes on.
+pub fn steps(shot: &Shot) -> usize {
+    shot.nt + MORE_STEPS.max(MORE_SAMPLES * shot.record_every)
+}
+
+/// Corrects the record of a shot that was given [`foreseen`] and [`steps`], before its mute.
+pub fn corrected(mut gather: Gather, shot: &Shot, lane: Lane<'_>) -> Result<Gather> {
+    correct(&mut gather, shot.record_every, lane)?;
+    let (taken, samples) = (gather.samples, shot.samples());
+    for trace in 0..gather.traces {
+        gather.data.copy_within(trace * taken..trace * taken + samples, trace * samples);
+    }
+    gather.data.truncate(gather.traces * samples);
+    Ok(Gather { samples, ..gather })
+}
+
+/// The traces are shared out over a lane's threads, two at a time and always the same two.
+fn correct(gather: &mut Gather, every: usize, lane: Lane<'_>) -> Result<()> {
+    let samples = gather.samples;
+    if samples == 0 || gather.traces == 0 {
+        return Ok(());
+    }
+    let highest = HIGHEST.min(PI / every as f64);
+    let source = |true_one: f64| Some(2.0 * (true_one / 2.0).asin()).filter(|stepped| *stepped <= highest);
+    // The pressure after the first step is one step later than the first value of the wavelet.
+    let warp = Warp::new(samples + FADE, Times { first: 1, every }, source);
+    let pairs = Mutex::new(gather.data.chunks_mut(2 * samples));
+    let work = || {
+        let mut scratch = warp.scratch();
+        let mut series = vec![Complex::new(0.0, 0.0); samples + FADE];
+        loop {
+            let next = pairs.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((one, other)) = next.map(|pair| pair.split_at_mut(samples)) else { return };
+            let faded = [&*one, &*other].map(fade);
+            for (i, to) in series.iter_mut().enumerate() {
+                let [re, im] = [&*one, &*other].map(|trace| trace.get(i).map_or(0.0, |v| f64::from(*v)));
+                *to = match i.checked_sub(samples) {
+                    None => Complex::new(re, im),
+                    Some(after) => Complex::new(faded[0][after], faded[1][after]),
+                };
+            }
+            warp.apply(&mut series, &mut scratch);
+            one.iter_mut().zip(&series).for_each(|(to, from)| *to = from.re as f32);
+            other.iter_mut().zip(&series).for_each(|(to, from)| *to = from.im as f32);
+        }
+    };
+    match lane {
+        Lane::Cpu(team) => team.run(&(), |_, _| Ok(work())),
+        Lane::Cuda(_) => {
+            let threads = available_parallelism().map_or(1, usize::from).min(THREADS).min(gather.traces);
+            Team::new(threads)?.run(&(), |_, _| Ok(work()))
+        }
+    }
+}
+
+/// What follows a trace that is cut off: its image in its last sample, turned over and fading, so that it ends without a kink.
+fn fade(trace: &[f32]) -> [f64; FADE] {
+    let Some((&last, before)) = trace.split_last() else { return [0.0; FADE] };
+    let mut image = before.iter().rev().map(|&v| f64::from(v));
+    std::array::from_fn(|i| {
+        let weight = (PI * (i + 1) as f64 / (2 * (FADE + 1)) as f64).cos().powi(2);
+        weight * (2.0 * f64::from(last) - image.next().unwrap_or(0.0))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::wavelet::Shape;
+
+    /// What is foreseen and corrected is what it was, one step later; the steps being none, its frequencies must fit.
+    #[test]
+    fn one_undoes_the_other() {
+        for (nt, every) in [(150, 1), (400, 1), (401, 3)] {
+            let smooth = |i: usize| (-((i as f64 - 60.0) / 12.0).powi(2)).exp() as f32;
+            let wavelet = Wavelet { samples: (0..nt).map(smooth).collect() };
+            let foreseen = foreseen(&wavelet, nt + 1);
+            let taken = |samples: &[f32]| samples.iter().copied().skip(1).step_by(every).collect::<Vec<_>>();
+            let data = [taken(&foreseen.samples[..nt]), taken(&foreseen.samples[..nt])].concat();
+            let mut gather = Gather { traces: 2, samples: data.len() / 2, data };
+            correct(&mut gather, every, Lane::Cpu(&Team::new(2).unwrap())).unwrap();
+            let truth = taken(&wavelet.samples);
+            for trace in gather.data.chunks(gather.samples) {
+                let apart = trace.iter().zip(&truth).fold(0.0, |most: f32, (a, b)| most.max((a - b).abs()));
+                assert!(apart < 2e-6, "{nt}, {every}: {apart:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_early_wavelet_is_the_same_and_a_late_one_comes_before_its_time() {
+        let early = Wavelet::new(Shape::Ricker, 10.0, 1e-4, 5000).unwrap();
+        let apart = foreseen(&early, 5000)
+            .samples
+            .iter()
+            .zip(&early.samples)
+            .fold(0.0, |most: f32, (a, b)| most.max((a - b).abs()));
+        assert!(apart > 0.0 && apart < 2e-3, "{apart:e}");
+        // 5 steps a period: W dt is 1.36 instead of 1.26, and the pulse is there at 0.81 of its time.
+        let burst = |i: usize| {
+            let t = i as f64 - 1000.0;
+            ((t / 100.0).powi(2) * -0.5).exp() * (t * 2.0 * PI / 5.0).cos()
+        };
+        let late = Wavelet { samples: (0..2000).map(|i| burst(i) as f32).collect() };
+        let early = foreseen(&late, 2000).samples;
+        let power = |samples: &[f32]| samples.iter().map(|v| f64::from(v * v)).sum::<f64>();
+        let centre =
+            early.iter().enumerate().map(|(i, v)| i as f64 * f64::from(v * v)).sum::<f64>() / power(&early);
+        assert!((centre / 1000.0 - (PI / 5.0).asin().cos()).abs() < 0.02, "{centre}");
+    }
+
+    #[test]
+    fn nothing_is_too_short() {
+        for (traces, samples, every) in [(0, 0, 1), (1, 1, 1), (3, 2, 7), (2, 1, 1000)] {
+            let mut gather = Gather { traces, samples, data: vec![1.0; traces * samples] };
+            correct(&mut gather, every, Lane::Cpu(&Team::new(2).unwrap())).unwrap();
+            assert!(gather.data.iter().all(|v| v.is_finite()));
+        }
+        assert!(foreseen(&Wavelet { samples: vec![1.0] }, 1).samples[0].is_finite());
+    }
+}

@@ -1,0 +1,215 @@
+//! Moves each frequency of a series of samples to another.
+//!
+//! The spectrum is needed at frequencies between those of a discrete Fourier transform. It is interpolated from the transform of
+//! the series with as many zeros behind it, by the Kaiser-Bessel window, after the series was divided by the window's transform
+//! (Fessler and Sutton 2003): what is off is 1e-9 of the largest sample, all in double precision.
+
+use std::f64::consts::PI;
+use std::sync::Arc;
+
+use rustfft::num_complex::Complex;
+use rustfft::{Fft, FftPlanner};
+
+/// Neighbours that a value is interpolated from.
+const TAPS: usize = 10;
+/// Shape of the window: the first zero of its transform is where the images of the series begin.
+const SHAPE: f64 = 0.75 * PI * TAPS as f64;
+
+const ZERO: Complex<f64> = Complex::new(0.0, 0.0);
+
+/// For series of one length.
+pub struct Warp {
+    len: usize,
+    forward: Arc<dyn Fft<f64>>,
+    inverse: Arc<dyn Fft<f64>>,
+    /// One over the window's transform, a value a sample.
+    weights: Vec<f64>,
+    /// From frequency 0 on; what is beyond them is dropped.
+    bins: Vec<Bin>,
+}
+
+/// Where a frequency of the new series comes from.
+struct Bin {
+    first: usize,
+    taps: [f64; TAPS],
+    turn: Complex<f64>,
+}
+
+/// When the samples of a series are taken, in steps.
+#[derive(Clone, Copy)]
+pub struct Times {
+    pub first: usize,
+    pub every: usize,
+}
+
+/// What a thread needs to warp one series after the other.
+pub struct Scratch {
+    from: Vec<Complex<f64>>,
+    to: Vec<Complex<f64>>,
+    fft: Vec<Complex<f64>>,
+}
+
+impl Warp {
+    /// The frequency `y` of the new series, in radians a step, comes from `source(y)` of the old; from the first `y` on
+    /// that has none, all are dropped. Both begin at frequency 0.
+    ///
+    /// There must be no more than half a period of `every` steps a sample in any source.
+    pub fn new(len: usize, times: Times, source: impl Fn(f64) -> Option<f64>) -> Warp {
+        let period = comfortable(2 * len.max(TAPS));
+        let mut planner = FftPlanner::new();
+        let middle = len / 2;
+        let (first, every) = (times.first as f64, times.every as f64);
+        let window = Window::new();
+        let weights = (0..len).map(|i| 1.0 / window.transform((i as f64 - middle as f64) / period as f64));
+        let bin = |j: usize| {
+            let y = 2.0 * PI * j as f64 / (period as f64 * every);
+            let x = source(y)?;
+            let place = x * every * period as f64 / (2.0 * PI);
+            let before = place.floor();
+            let taps = std::array::from_fn(|k| window.at(place - before + (TAPS / 2 - 1) as f64 - k as f64));
+            let first_tap = before as usize + period - (TAPS / 2 - 1);
+            let turn = Complex::cis(y * first - x * (first + every * middle as f64)) / period as f64;
+            Some(Bin { first: first_tap % period, taps, turn })
+        };
+        Warp {
+            len,
+            forward: planner.plan_fft_forward(period),
+            inverse: planner.plan_fft_inverse(period),
+            weights: weights.collect(),
+            bins: (0..period.div_ceil(2)).map_while(bin).collect(),
+        }
+    }
+
+    pub fn scratch(&self) -> Scratch {
+        let zeros = |len| vec![ZERO; len];
+        let period = self.forward.len();
+        let room = self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
+        Scratch { from: zeros(period), to: zeros(period), fft: zeros(room) }
+    }
+
+    /// Warps a series in place: two real ones, as real and imaginary part.
+    pub fn apply(&self, series: &mut [Complex<f64>], scratch: &mut Scratch) {
+        let period = self.forward.len();
+        let Scratch { from, to, fft } = scratch;
+        from.fill(ZERO);
+        let begin = period - self.len / 2;
+        for (i, (value, weight)) in series.iter().zip(&self.weights).enumerate() {
+            from[(begin + i) % period] = value * weight;
+        }
+        self.forward.process_with_scratch(from, fft);
+        to.fill(ZERO);
+        for (j, bin) in self.bins.iter().enumerate() {
+            let mut sums = [ZERO; 2];
+            let mut at = bin.first;
+            for tap in bin.taps {
+                sums[0] += from[at] * tap;
+                sums[1] += from[if at == 0 { 0 } else { period - at }] * tap;
+                at = if at + 1 == period { 0 } else { at + 1 };
+            }
+            to[j] = sums[0] * bin.turn;
+            if j > 0 {
+                to[period - j] = sums[1] * bin.turn.conj();
+            }
+        }
+        self.inverse.process_with_scratch(to, fft);
+        for (value, warped) in series.iter_mut().zip(to) {
+            *value = *warped;
+        }
+    }
+}
+
+/// A length from `least` on that is even and quick to transform.
+fn comfortable(least: usize) -> usize {
+    let least = least.max(2);
+    [1, 3, 9]
+        .map(|odd| odd * least.div_ceil(odd).next_power_of_two().max(2))
+        .into_iter()
+        .fold(usize::MAX, usize::min)
+}
+
+/// `I0(SHAPE sqrt(1 - (2 z / TAPS)²))`, of unit height.
+struct Window {
+    height: f64,
+}
+
+impl Window {
+    fn new() -> Window {
+        Window { height: bessel(SHAPE) }
+    }
+
+    fn at(&self, z: f64) -> f64 {
+        let inside = 1.0 - (2.0 * z / TAPS as f64).powi(2);
+        if inside < 0.0 { 0.0 } else { bessel(SHAPE * inside.sqrt()) / self.height }
+    }
+
+    /// At `cycles` a grid point.
+    fn transform(&self, cycles: f64) -> f64 {
+        let root = (SHAPE.powi(2) - (PI * TAPS as f64 * cycles).powi(2)).sqrt();
+        TAPS as f64 * root.sinh() / root / self.height
+    }
+}
+
+/// The modified Bessel function of order 0, by its series.
+fn bessel(x: f64) -> f64 {
+    let square = (x / 2.0).powi(2);
+    let terms = (1..).scan(1.0, |term, k| {
+        *term *= square / f64::from(k * k);
+        Some(*term)
+    });
+    1.0 + terms.take_while(|term| *term > 1e-17).sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two rough series, as real and imaginary part.
+    fn rough(len: usize) -> Vec<Complex<f64>> {
+        let at = |i: usize| ((i * i * 37 + 11 * i) % 101) as f64 / 50.0 - 1.0;
+        (0..len).map(|i| Complex::new(at(i), 2.0 * at(i + 7))).collect()
+    }
+
+    /// The definition, frequency by frequency.
+    fn slowly(
+        series: &[Complex<f64>],
+        times: Times,
+        source: impl Fn(f64) -> Option<f64>,
+    ) -> Vec<Complex<f64>> {
+        let period = comfortable(2 * series.len().max(TAPS));
+        let time = |i: usize| (times.first + times.every * i) as f64;
+        let mut warped = vec![ZERO; series.len()];
+        for (j, sign) in (0..period.div_ceil(2)).flat_map(|j| [(j, 1.0), (j, -1.0)]).skip(1) {
+            let y = 2.0 * PI * j as f64 / (period * times.every) as f64;
+            let Some(x) = source(y) else { break };
+            let sum: Complex<f64> =
+                series.iter().enumerate().map(|(i, v)| v * Complex::cis(-sign * x * time(i))).sum();
+            for (i, to) in warped.iter_mut().enumerate() {
+                *to += sum * Complex::cis(sign * y * time(i)) / period as f64;
+            }
+        }
+        warped
+    }
+
+    #[test]
+    fn frequencies_go_where_they_are_told() {
+        for (len, first, every) in [(1, 0, 1), (2, 1, 1), (31, 1, 1), (200, 0, 1), (75, 1, 4)] {
+            let times = Times { first, every };
+            let source = |y: f64| Some(y * (1.0 - 0.1 * y)).filter(|x| x * (every as f64) < 2.5);
+            let series = rough(len);
+            let warp = Warp::new(len, times, source);
+            let mut found = series.clone();
+            warp.apply(&mut found, &mut warp.scratch());
+            for (found, truth) in found.iter().zip(slowly(&series, times, source)) {
+                assert!((found - truth).norm() < 2e-8, "{len}, {every}: {found} and {truth}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_transform_has_a_comfortable_length() {
+        for least in 1..3000 {
+            let length = comfortable(least);
+            assert!(length >= least && length.is_multiple_of(2) && length < least + least / 3 + 4);
+        }
+    }
+}

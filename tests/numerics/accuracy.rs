@@ -1,0 +1,123 @@
+//! The options that change the answer, against the wave equation.
+
+use std::sync::Arc;
+
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::Model;
+use gpusched::fd::plan::{Form, Options, Stencil};
+use gpusched::fd::survey::Shot;
+
+use crate::support::dipole::{Bell, samples};
+use crate::support::norms::relative_l2;
+use crate::support::random::Random;
+use crate::support::shooting::{fire_with, homogeneous, plain_shot};
+
+/// Cells per wavelength at 2.5 times the peak frequency, and how many of them the wave travels, nearly.
+const CELLS: f64 = 3.5;
+const DISTANCE: usize = 80;
+
+/// A Ricker wavelet after 23 of its shortest wavelengths along the z axis, at a Courant number of 0.42.
+///
+/// The record is that of one pole: what the two of the dipole send down the axis is the same, two cells apart, so the sum over
+/// receivers every two cells has the nearest pole's wave, and the farthest's, which has not come yet.
+fn after_23_wavelengths(options: Options) -> f64 {
+    let (h, speed) = (10.0f32, 2000.0f32);
+    let dt = 0.42 * h / speed;
+    let frequency = f64::from(speed / h) / CELLS / 2.5;
+    let bell = Bell { frequency, delay: 1.6 / frequency };
+    let (c, step) = (f64::from(speed), f64::from(dt));
+    let distance = DISTANCE as f64 * f64::from(h);
+    let nt = ((distance / c + 2.0 * bell.delay) / step) as usize;
+    let wavelet = samples(|t| bell.at(t), bell.delay, step);
+
+    let source = [16, 16, 6];
+    let beyond = (2.0 * bell.delay * c / f64::from(h)) as usize + 4;
+    let depths = (DISTANCE + 2..DISTANCE + 2 + beyond).step_by(2);
+    let receivers: Vec<_> = depths.map(|depth| [source[0], source[1], source[2] + depth]).collect();
+    let model = homogeneous([33, 33, receivers[receivers.len() - 1][2] + 6], [h; 3], speed, 1700.0);
+    let shots = fire_with(&model, dt, &plain_shot(source, wavelet, nt, receivers.clone()), options, 2);
+    let record: Vec<f32> = (0..nt).map(|i| (0..receivers.len()).map(|r| shots.trace(r)[i]).sum()).collect();
+
+    let volume = f64::from(h).powi(3);
+    let scale = volume / (4.0 * std::f64::consts::PI * c * c * distance);
+    let at = |i: usize| (scale * bell.second_derivative((i + 1) as f64 * step - distance / c)) as f32;
+    relative_l2(&record, &(0..nt).map(at).collect::<Vec<_>>())
+}
+
+/// The error of each option alone is that of the dispersion relation; `docs/numerics.md` has the numbers.
+#[test]
+fn a_coarse_grid_is_enough_with_all_options() {
+    let plain = Options { pml: 12, form: Form::OnePass, ..Options::default() };
+    let exact = Options { exact_time: true, ..plain };
+    let optimised = Options { stencil: Stencil::Optimised, ..plain };
+    let both = Options { exact_time: true, ..optimised };
+    let cases = [
+        ("plain", plain, 0.42..0.46),
+        ("optimised stencil", optimised, 0.43..0.47),
+        ("exact time", exact, 0.032..0.042),
+        ("both", both, 0.003..0.01),
+        ("both, in two sweeps", Options { form: Form::TwoSweeps, ..both }, 0.003..0.01),
+    ];
+    for (name, options, accepted) in cases {
+        let error = after_23_wavelengths(options);
+        println!("23 wavelengths of 3.5 cells, {name}: {error:.4}");
+        assert!(accepted.contains(&error), "{name}: {error}");
+    }
+}
+
+/// In a rough medium, against steps so small that their error is a thousandth. The damping of the layers is what
+/// the correction does not know.
+#[test]
+fn steps_in_time_leave_no_error_in_any_medium() {
+    let n = [26, 22, 30];
+    let mut random = Random::new(5);
+    let grid = Grid::new(n, [10.0, 11.0, 9.0]).unwrap();
+    let mut field = |low, high| (0..grid.cells()).map(|_| random.between(low, high)).collect::<Vec<_>>();
+    let (vp, rho) = (field(1800.0, 2600.0), field(1500.0, 2200.0));
+    let model = Arc::new(Model::new(grid, vp, Some(rho)).unwrap());
+    let (small, times) = (1.0 / 32768.0, 32);
+    let (dt, nt) = (small * times as f32, 170);
+    let bell = Bell { frequency: 28.0, delay: 0.06 };
+    let pulse = |dt: f32| samples(|t| bell.at(t), bell.delay, dt.into());
+    let receivers = vec![[20, 11, 15], [4, 4, 4], [13, 18, 26]];
+    let shot = |dt: f32, nt: usize| plain_shot([12, 10, 8], pulse(dt), nt, receivers.clone());
+    let options = Options { pml: 10, form: Form::OnePass, ..Options::default() };
+    let fire = |exact_time: bool, record_every: usize| {
+        let options = Options { exact_time, ..options };
+        fire_with(&model, dt, &Shot { record_every, ..shot(dt, nt) }, options, 2).record
+    };
+    let fine = fire_with(&model, small, &shot(small, nt * times), options, 2);
+    // Sample i of a record is at (i + 1) dt if the wavelet's sample i is at i dt.
+    let truth = |every: usize| -> Vec<f32> {
+        let of = |trace: usize| fine.trace(trace).iter().copied().skip(times - 1).step_by(every * times);
+        (0..receivers.len()).flat_map(of).collect()
+    };
+    let [with, without] = [true, false].map(|exact_time| relative_l2(&fire(exact_time, 1), &truth(1)));
+    let thinned = relative_l2(&fire(true, 5), &truth(5));
+    println!(
+        "rough medium: {without:.1e} without, {with:.1e} with exact time, {thinned:.1e} of every fifth sample"
+    );
+    assert!(without > 0.02, "{without:e}");
+    assert!(with < 3e-4 && thinned < 1e-3, "{with:e}, {thinned:e}");
+}
+
+/// The steps after the end, which the correction needs, are seen by nobody.
+#[test]
+fn a_shot_is_as_long_as_it_was_asked_for() {
+    let model = homogeneous([9, 8, 10], [10.0; 3], 2000.0, 1700.0);
+    let plain = Shot {
+        record_every: 3,
+        snapshot_every: Some(1),
+        mute: Some(vec![15]),
+        ..plain_shot([4, 4, 4], vec![1.0, 2.0, 1.0], 31, vec![[5, 4, 7]])
+    };
+    let options = Options { exact_time: true, ..Options::default() };
+    let shots = fire_with(&model, 1e-3, &plain, options, 2);
+    assert_eq!((shots.record.len(), shots.samples), (11, 11));
+    assert_eq!(
+        shots.snapshots.iter().map(|(step, _)| *step).collect::<Vec<_>>(),
+        (0..31).collect::<Vec<_>>()
+    );
+    let (before, after) = shots.record.split_at(5);
+    assert!(before.iter().all(|v| *v == 0.0) && after.iter().all(|v| *v != 0.0), "{:?}", shots.record);
+}
