@@ -6,6 +6,7 @@ mod support;
 
 mod accuracy;
 mod analytic;
+mod forms;
 mod golden;
 mod physics;
 mod random;

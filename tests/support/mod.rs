@@ -1,6 +1,7 @@
 //! What the numerical tests share.
 
 pub mod dipole;
+pub mod eliminated;
 pub mod gate;
 pub mod golden;
 pub mod norms;

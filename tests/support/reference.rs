@@ -9,7 +9,7 @@ use gpusched::fd::survey::Shot;
 const STENCIL: [f32; 4] = [1.196289, -0.0797526, 0.009570313, -0.0006975447];
 
 /// Outermost layers of the padded grid, which stay at rest.
-const RIM: usize = 4;
+pub const RIM: usize = 4;
 
 pub struct Run {
     /// `[trace][sample]`, as in the library's gather.
@@ -29,9 +29,9 @@ pub fn narrow(values: &[f64]) -> Vec<f32> {
 }
 
 /// Damping along an axis: factors (A, B) of `f' = B f - A rate`, a pair for each padded index.
-struct Profile {
-    velocity: Vec<[f64; 2]>,
-    pressure: Vec<[f64; 2]>,
+pub struct Profile {
+    pub velocity: Vec<[f64; 2]>,
+    pub pressure: Vec<[f64; 2]>,
 }
 
 impl Profile {
@@ -58,97 +58,155 @@ impl Profile {
     }
 }
 
-/// Runs a shot, its mute left out, with `pml` cells of absorbing layer.
-pub fn run(model: &Model, dt: f32, pml: usize, shot: &Shot) -> Run {
-    let n = model.grid.n;
-    let h = model.grid.h.map(f64::from);
-    let dt = f64::from(dt);
-    let size = n.map(|cells| cells + 2 * pml);
-    let stride = [size[2], size[2] * size[0], 1];
-    let place = |at: [usize; 3]| at[0] * stride[0] + at[1] * stride[1] + at[2];
-    let inside = |at: [usize; 3]| place(at.map(|i| i + pml));
-    let cells = size[0] * size[1] * size[2];
+/// The padded grid: the medium, its border values carried on into the layer, and how it is damped.
+pub struct World {
+    n: [usize; 3],
+    pml: usize,
+    pub size: [usize; 3],
+    /// From cell to cell along x, y, z in a field.
+    pub stride: [usize; 3],
+    pub rho: Vec<f64>,
+    /// rho vp².
+    pub kappa: Vec<f64>,
+    pub profiles: [Profile; 3],
+    /// dt / h of each axis.
+    pub rate: [f64; 3],
+}
 
-    // The medium, its border values carried on into the layer.
-    let (mut vp, mut rho) = (vec![0.0; cells], vec![1000.0; cells]);
-    for iy in 0..size[1] {
-        for ix in 0..size[0] {
-            for iz in 0..size[2] {
-                let at = [ix, iy, iz];
-                let nearest = [0, 1, 2].map(|a| at[a].saturating_sub(pml).min(n[a] - 1));
-                vp[place(at)] = f64::from(model.vp[model.grid.index(nearest)]);
-                if let Some(values) = &model.rho {
-                    rho[place(at)] = f64::from(values[model.grid.index(nearest)]);
+impl World {
+    fn new(model: &Model, dt: f32, pml: usize) -> World {
+        let n = model.grid.n;
+        let h = model.grid.h.map(f64::from);
+        let dt = f64::from(dt);
+        let size = n.map(|cells| cells + 2 * pml);
+        let cells = size[0] * size[1] * size[2];
+        let (mut vp, mut rho) = (vec![0.0; cells], vec![1000.0; cells]);
+        for (at, vp) in vp.iter_mut().enumerate() {
+            let here = [at / size[2] % size[0], at / size[2] / size[0], at % size[2]];
+            let nearest = [0, 1, 2].map(|a| here[a].saturating_sub(pml).min(n[a] - 1));
+            *vp = f64::from(model.vp[model.grid.index(nearest)]);
+            if let Some(values) = &model.rho {
+                rho[at] = f64::from(values[model.grid.index(nearest)]);
+            }
+        }
+        let mean = (h[0] + h[1] + h[2]) / 3.0;
+        let damping = dt * 10.0 * vp[cells / 2] * 1e5f64.ln() / (2.0 * pml as f64 * mean);
+        World {
+            n,
+            pml,
+            size,
+            stride: [size[2], size[2] * size[0], 1],
+            kappa: rho.iter().zip(&vp).map(|(rho, vp)| rho * vp * vp).collect(),
+            rho,
+            profiles: n.map(|cells| Profile::new(cells, pml, damping)),
+            rate: h.map(|h| dt / h),
+        }
+    }
+
+    pub fn field(&self) -> Vec<f64> {
+        vec![0.0; self.rho.len()]
+    }
+
+    pub fn place(&self, at: [usize; 3]) -> usize {
+        at[0] * self.stride[0] + at[1] * self.stride[1] + at[2]
+    }
+
+    /// A cell of the model's grid.
+    fn inside(&self, at: [usize; 3]) -> usize {
+        self.place(at.map(|i| i + self.pml))
+    }
+
+    /// Every cell that moves: its indices and its place.
+    pub fn each(&self, mut work: impl FnMut([usize; 3], usize)) {
+        for iy in RIM..self.size[1] - RIM {
+            for ix in RIM..self.size[0] - RIM {
+                for iz in RIM..self.size[2] - RIM {
+                    work([ix, iy, iz], self.place([ix, iy, iz]));
                 }
             }
         }
     }
+}
 
-    let mean = (h[0] + h[1] + h[2]) / 3.0;
-    let damping = dt * 10.0 * vp[cells / 2] * 1e5f64.ln() / (2.0 * pml as f64 * mean);
-    let profiles = n.map(|cells| Profile::new(cells, pml, damping));
+/// A way to compute steps.
+pub trait Scheme {
+    fn new(world: &World) -> Self;
+    /// With what the source adds to the pressure of two cells for the velocities alone.
+    fn step(&mut self, world: &World, source: [(usize, f64); 2]);
+    fn pressure(&self) -> &[f64];
+}
 
-    let mut p = vec![0.0; cells];
-    let mut velocity = [vec![0.0; cells], vec![0.0; cells], vec![0.0; cells]];
-    let mut split = [vec![0.0; cells], vec![0.0; cells], vec![0.0; cells]];
-    let receivers = shot.receivers.cells(n).collect::<Vec<_>>();
-    let mut traces = vec![Vec::new(); receivers.len()];
-    let mut snapshots = Vec::new();
+/// Velocities and three parts of the pressure everywhere, as in the old kernel.
+struct Split {
+    p: Vec<f64>,
+    velocity: [Vec<f64>; 3],
+    part: [Vec<f64>; 3],
+}
 
-    let [sx, sy, sz] = shot.source;
-    let poles = [(inside([sx, sy, sz]), -1.0), (inside([sx, sy, sz + 2]), 1.0)];
+impl Scheme for Split {
+    fn new(world: &World) -> Split {
+        let fields = || [world.field(), world.field(), world.field()];
+        Split { p: world.field(), velocity: fields(), part: fields() }
+    }
 
-    let each_row = |work: &mut dyn FnMut(usize, usize)| {
-        for iy in RIM..size[1] - RIM {
-            for ix in RIM..size[0] - RIM {
-                work(ix, iy);
-            }
-        }
-    };
-    for it in 0..shot.nt {
-        if let Some(&sample) = shot.wavelet.samples.get(it) {
-            for (at, sign) in poles {
-                p[at] += sign * f64::from(shot.amplitude) * f64::from(sample);
-            }
+    fn step(&mut self, world: &World, source: [(usize, f64); 2]) {
+        let Split { p, velocity, part } = self;
+        for (at, value) in source {
+            p[at] += value;
         }
         for axis in 0..3 {
-            let (v, s, rate) = (&mut velocity[axis], stride[axis], dt / h[axis]);
-            each_row(&mut |ix, iy| {
-                for iz in RIM..size[2] - RIM {
-                    let at = place([ix, iy, iz]);
-                    let [a, b] = profiles[axis].velocity[[ix, iy, iz][axis]];
-                    v[at] = b * v[at] - a * rate / rho[at] * difference(&p, at + s, at, s);
-                }
+            let (v, s, rate) = (&mut velocity[axis], world.stride[axis], world.rate[axis]);
+            world.each(|index, at| {
+                let [a, b] = world.profiles[axis].velocity[index[axis]];
+                v[at] = b * v[at] - a * rate / world.rho[at] * difference(p, at + s, at, s);
             });
         }
         for axis in 0..3 {
-            let (part, v) = (&mut split[axis], &velocity[axis]);
-            let (s, rate) = (stride[axis], dt / h[axis]);
-            each_row(&mut |ix, iy| {
-                for iz in RIM..size[2] - RIM {
-                    let at = place([ix, iy, iz]);
-                    let [a, b] = profiles[axis].pressure[[ix, iy, iz][axis]];
-                    let stiffness = rho[at] * vp[at] * vp[at];
-                    part[at] = b * part[at] - a * rate * stiffness * difference(v, at, at - s, s);
-                }
+            let (part, v) = (&mut part[axis], &velocity[axis]);
+            let (s, rate) = (world.stride[axis], world.rate[axis]);
+            world.each(|index, at| {
+                let [a, b] = world.profiles[axis].pressure[index[axis]];
+                part[at] = b * part[at] - a * rate * world.kappa[at] * difference(v, at, at - s, s);
             });
         }
         for (at, p) in p.iter_mut().enumerate() {
-            *p = split[0][at] + split[1][at] + split[2][at];
+            *p = part[0][at] + part[1][at] + part[2][at];
         }
+    }
+
+    fn pressure(&self) -> &[f64] {
+        &self.p
+    }
+}
+
+/// Runs a shot, its mute left out, with `pml` cells of absorbing layer.
+pub fn run(model: &Model, dt: f32, pml: usize, shot: &Shot) -> Run {
+    run_as::<Split>(model, dt, pml, shot)
+}
+
+/// The same, computed in another way.
+pub fn run_as<S: Scheme>(model: &Model, dt: f32, pml: usize, shot: &Shot) -> Run {
+    let world = World::new(model, dt, pml);
+    let mut scheme = S::new(&world);
+    let receivers = shot.receivers.cells(world.n).collect::<Vec<_>>();
+    let mut traces = vec![Vec::new(); receivers.len()];
+    let mut snapshots = Vec::new();
+    let [sx, sy, sz] = shot.source;
+    let poles = [(world.inside([sx, sy, sz]), -1.0), (world.inside([sx, sy, sz + 2]), 1.0)];
+    for it in 0..shot.nt {
+        let sample = shot.wavelet.samples.get(it).map_or(0.0, |&sample| f64::from(sample));
+        scheme.step(&world, poles.map(|(at, sign)| (at, sign * f64::from(shot.amplitude) * sample)));
+        let p = scheme.pressure();
         if it % shot.record_every == 0 {
             for (trace, &cell) in traces.iter_mut().zip(&receivers) {
-                trace.push(p[inside(cell)]);
+                trace.push(p[world.inside(cell)]);
             }
         }
         if shot.snapshot_every.is_some_and(|every| it % every == 0) {
             let mut field = vec![0.0; model.grid.cells()];
-            for iy in 0..n[1] {
-                for ix in 0..n[0] {
-                    for iz in 0..n[2] {
-                        field[model.grid.index([ix, iy, iz])] = p[inside([ix, iy, iz])];
-                    }
-                }
+            for (at, value) in field.iter_mut().enumerate() {
+                let [nx, _, nz] = world.n;
+                *value = p[world.inside([at / nz % nx, at / nz / nx, at % nz])];
             }
             snapshots.push((it, field));
         }
@@ -158,6 +216,6 @@ pub fn run(model: &Model, dt: f32, pml: usize, shot: &Shot) -> Run {
 
 /// `sum of c_m (f[ahead + m s] - f[behind - m s])`: the derivative halfway between, times the spacing.
 #[inline(always)]
-fn difference(f: &[f64], ahead: usize, behind: usize, s: usize) -> f64 {
+pub fn difference(f: &[f64], ahead: usize, behind: usize, s: usize) -> f64 {
     (0..4).map(|m| f64::from(STENCIL[m]) * (f[ahead + m * s] - f[behind - m * s])).sum()
 }

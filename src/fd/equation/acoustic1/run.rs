@@ -185,7 +185,7 @@ mod tests {
         for form in [Form::TwoSweeps, Form::OnePass] {
             let mut c = coefficients(n);
             let alone = bits(&c, &shot, form, 1);
-            for threads in [2, 3, 7] {
+            for threads in [2, 3, 5, 7] {
                 assert_eq!(bits(&c, &shot, form, threads), alone, "{form:?}, {threads} threads");
             }
             for (columns, depth) in [(1, 1), (5, 3), (9, 50), (50, 9), (1000, 1000)] {

@@ -1,0 +1,182 @@
+//! One pass against two sweeps: exactly the same in double precision, the same but for rounding in the library, in
+//! every shape and for many steps.
+
+use std::sync::Arc;
+
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::Model;
+use gpusched::fd::plan::{Form, Options};
+use gpusched::fd::survey::Shot;
+use gpusched::fd::verify::dt_max;
+use gpusched::fd::wavelet::{Shape, Wavelet};
+
+use crate::support::eliminated::Eliminated;
+use crate::support::norms::{peak, peak_between, relative_l2};
+use crate::support::random::{Random, rough, time_step};
+use crate::support::reference;
+use crate::support::shooting::{fire_with, plain_shot};
+
+/// Peak frequency times time step.
+const PEAK: f32 = 0.04;
+
+/// What rounding may make of the difference of two forms after some steps: `docs/numerics.md` derives it.
+fn rounding(nt: usize) -> f64 {
+    let turned = std::f64::consts::TAU * f64::from(PEAK) * nt as f64;
+    f64::from(f32::EPSILON) / 2.0 * (turned / 2.0 + (nt as f64).sqrt())
+}
+
+/// Where something begins or ends along an axis of `n` cells: the model, the strip, the middle.
+fn edge(n: usize, random: &mut Random) -> usize {
+    let edges = [0, 1, 3, 4, 5, n / 2, n.saturating_sub(6), n.saturating_sub(5), n.saturating_sub(4), n - 1];
+    edges[random.below(edges.len())].min(n - 1)
+}
+
+/// A shot from an edge with receivers at edges, one of them beside the source, so that a record is never weak.
+fn shot_at_edges(n: [usize; 3], dt: f32, nt: usize, random: &mut Random) -> Shot {
+    let source = n.map(|n| edge(n, random));
+    let beside = [source[0], source[1], (source[2] + 1).min(n[2] - 1)];
+    let mut receivers = vec![source, beside];
+    receivers.extend((0..60).map(|_| n.map(|n| edge(n, random))));
+    receivers.extend((0..20).map(|_| random.cell(n)));
+    let mut shot = plain_shot(source, vec![0.0], nt, receivers);
+    shot.wavelet = Wavelet::new(Shape::Ricker, PEAK / dt, dt, nt).unwrap();
+    shot.amplitude = 1e4;
+    shot
+}
+
+/// A rough medium of this size with spacings that differ, and its time step.
+fn medium(n: [usize; 3], random: &mut Random) -> (Arc<Model>, f32) {
+    let h = [0; 3].map(|_| random.between(5.0, 20.0));
+    let model = rough(n, h, random);
+    let dt = time_step(&model);
+    (model, dt)
+}
+
+/// Eliminating velocities is exact algebra, and none that is eliminated is asked for: they are not numbers.
+#[test]
+fn in_double_precision_the_forms_are_one() {
+    let mut random = Random::new(21);
+    for (n, pml) in
+        [([17, 15, 19], 9), ([10, 21, 12], 20), ([3, 14, 13], 8), ([12, 1, 9], 13), ([2, 3, 4], 8)]
+    {
+        let (model, dt) = medium(n, &mut random);
+        for _ in 0..3 {
+            let mut shot = shot_at_edges(n, dt, 80, &mut random);
+            shot.snapshot_every = Some(39);
+            let split = reference::run(&model, dt, pml, &shot);
+            let eliminated = reference::run_as::<Eliminated>(&model, dt, pml, &shot);
+            let apart = |a: &[f64], b: &[f64]| {
+                let sum = |of: &dyn Fn(f64, f64) -> f64| {
+                    a.iter().zip(b).map(|(a, b)| of(*a, *b).powi(2)).sum::<f64>()
+                };
+                (sum(&|a, b| a - b) / sum(&|a, _| a)).sqrt()
+            };
+            let record = apart(&split.record, &eliminated.record);
+            let last = |run: &reference::Run| run.snapshots.last().unwrap().1.clone();
+            let field = apart(&last(&split), &last(&eliminated));
+            println!("forms in double, {n:?} in {pml}: record {record:.1e}, field {field:.1e}");
+            assert!(
+                record <= 1e-12 && field <= 1e-12,
+                "{n:?} in {pml} from {:?}: {record:e}, {field:e}",
+                shot.source
+            );
+        }
+    }
+}
+
+fn compare(n: [usize; 3], pml: usize, nt: usize, random: &mut Random) -> f64 {
+    let (model, dt) = medium(n, random);
+    let mut shot = shot_at_edges(n, dt, nt, random);
+    shot.snapshot_every = Some(nt / 2 - 1);
+    let [split, whole] = [Form::TwoSweeps, Form::OnePass]
+        .map(|form| fire_with(&model, dt, &shot, Options { pml, form, ..Options::default() }, 2));
+    let what = format!("{n:?} in {pml} from {:?}", shot.source);
+    let record = relative_l2(&whole.record, &split.record);
+    let bound = rounding(nt);
+    assert!(record <= bound, "{what}: {record:e}, and rounding gives {bound:e}");
+    let largest = split.snapshots.iter().map(|(_, field)| peak(field)).fold(0.0, f64::max);
+    for ((step, whole), (_, split)) in whole.snapshots.iter().zip(&split.snapshots) {
+        let field = peak_between(whole, split) / largest;
+        assert!(field <= 4.0 * bound, "{what}, the field at step {step}: {field:e}");
+    }
+    record / bound
+}
+
+#[test]
+fn thin_grids_in_layers_of_any_width() {
+    let mut random = Random::new(22);
+    let mut worst = 0.0f64;
+    for (turn, pml) in [8, 9, 13, 20, 37].into_iter().enumerate() {
+        for thin in 1..=9 {
+            let mut n = [11 + random.below(9), 20 + random.below(6), 26 + random.below(9)];
+            n.rotate_left(random.below(3));
+            n[(thin + turn) % 3] = thin;
+            worst = compare(n, pml, if pml > 20 { 40 } else { 60 }, &mut random).max(worst);
+        }
+    }
+    println!("forms, thin grids: at most {worst:.2} of the bound");
+}
+
+#[test]
+fn grids_that_fit_no_vector_and_no_tile() {
+    let mut random = Random::new(23);
+    let mut worst = 0.0f64;
+    for n in [[33, 9, 17], [10, 67, 12], [9, 10, 131], [41, 37, 24], [16, 16, 16], [65, 3, 64], [12, 13, 129]]
+    {
+        for pml in [8, 13] {
+            worst = compare(n, pml, 90, &mut random).max(worst);
+        }
+    }
+    println!("forms, odd sizes: at most {worst:.2} of the bound");
+}
+
+/// Neighbours may differ fifteen times in velocity and twenty times in density. No modulus is above the least density times the
+/// greatest velocity squared: `rho vp²` of a cell meets `1/rho` of its neighbours, and the limit of the time step
+/// holds for their product.
+fn contrasts(n: [usize; 3], random: &mut Random) -> Arc<Model> {
+    const RHO: [f64; 2] = [300.0, 6000.0];
+    const VP: [f64; 2] = [400.0, 6000.0];
+    let grid = Grid::new(n, [10.0, 12.0, 8.0]).unwrap();
+    let mut between = |[low, high]: [f64; 2]| low * (high / low).powf(random.unit());
+    let mut rho: Vec<_> = (0..grid.cells()).map(|_| between(RHO)).collect();
+    let mut vp: Vec<_> = rho.iter().map(|rho| between([VP[0], VP[1] * (RHO[0] / rho).sqrt()])).collect();
+    (rho[0], vp[0]) = (RHO[0], VP[1]);
+    let narrow = |values: Vec<f64>| values.into_iter().map(|value| value as f32).collect();
+    Arc::new(Model::new(grid, narrow(vp), Some(narrow(rho))).unwrap())
+}
+
+#[test]
+fn nothing_grows_in_20000_steps() {
+    let n = [10, 12, 11];
+    let model = contrasts(n, &mut Random::new(24));
+    let dt = (0.99 * dt_max(&model)) as f32;
+    let nt = 20_000;
+    let mut shot = plain_shot([4, 6, 3], vec![0.0], nt, vec![[5, 5, 5]]);
+    shot.wavelet = Wavelet::new(Shape::Ricker, PEAK / dt, dt, nt).unwrap();
+    shot.amplitude = 1e4;
+    shot.snapshot_every = Some(50);
+    // What a pressure stores: p² / 2 kappa.
+    let stored = |field: &[f32]| -> f64 {
+        let rho = model.rho.as_ref().unwrap();
+        let kappa = |at: usize| f64::from(rho[at]) * f64::from(model.vp[at]).powi(2);
+        field.iter().enumerate().map(|(at, &p)| f64::from(p).powi(2) / kappa(at)).sum()
+    };
+    let runs = Form::ALL.map(|form| {
+        let run = fire_with(&model, dt, &shot, Options { pml: 8, form, ..Options::default() }, 1);
+        let energy: Vec<_> = run.snapshots.iter().map(|(_, field)| stored(field)).collect();
+        // The source is off after 50 steps. Then energy only leaves, slowly, as it is caught between contrasts; how much
+        // of it is stored in the pressure at a time varies by some percent.
+        let most: Vec<_> =
+            energy[1..].chunks(100).map(|part| part.iter().copied().fold(0.0, f64::max)).collect();
+        println!("{}, most energy in each 5000 steps: {most:?}", form.name());
+        assert!(most.iter().all(|&part| part <= 1.05 * most[0]), "{}: {most:?}", form.name());
+        assert!(most[3] < 0.5 * most[0], "{}: {most:?}", form.name());
+        run
+    });
+    // No phase turns by more than pi a step.
+    let drift = f64::from(f32::EPSILON) / 2.0 * (std::f64::consts::PI / 2.0 * nt as f64 + (nt as f64).sqrt());
+    let last = |run: usize| &runs[run].snapshots.last().unwrap().1;
+    let apart = relative_l2(last(1), last(0));
+    println!("forms after {nt} steps: {apart:.1e} apart, {drift:.1e} accepted");
+    assert!(apart <= drift, "{apart:e}, and rounding gives {drift:e}");
+}
