@@ -74,13 +74,13 @@ impl Scheme for Eliminated {
         }
         let mut change = world.field();
         world.each(|index, at| {
-            for axis in 0..3 {
+            for (axis, &i) in index.iter().enumerate() {
                 let (s, rate) = (world.stride[axis], world.rate[axis]);
-                if self.without[axis][index[axis]] {
+                if self.without[axis][i] {
                     self.d[at] += world.kappa[at] * rate * rate * self.curvature(world, axis, at);
                     continue;
                 }
-                let [a, b] = world.profiles[axis].pressure[index[axis]];
+                let [a, b] = world.profiles[axis].pressure[i];
                 let part = &mut self.part[axis][at];
                 let before = *part;
                 *part =

@@ -1,7 +1,10 @@
 """A shot in Devito: `first`, pressure and velocity in a medium of variable density, or `second`, the pressure alone in
 one of constant density; both of space order 8, with Devito's plain damping layer.
 
-    devito_shot.py first|second N LAYER     reads numbers of steps, a line each, and answers with seconds
+    devito_shot.py first|second N LAYER
+
+At the first line it reads it finds its block sizes and answers with them. The others are numbers of steps, answered with
+the seconds of the time loop as Devito takes them, and of the whole call.
 """
 
 import sys
@@ -75,13 +78,16 @@ def operator(form: str, n: int, width: int, steps: int):
 
 def main() -> None:
     form, n, width = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    # Autotuning takes all the steps it needs of a run; runs that are measured take the block sizes found.
-    steps = 100
+    # Samples that source and receivers have room for.
+    steps = 1000
     op, p = operator(form, n, width, steps)
     first = 1
-    op.apply(time_m=first, time_M=steps, dt=STEP, autotune=("aggressive", "preemptive"))
+    op.cfunction  # Compiled.
+    print("ready", flush=True)
+    sys.stdin.readline()
+    op.apply(time_m=first, time_M=first + 9, dt=STEP, autotune=("aggressive", "preemptive"))
     tuned = op._state["autotuning"][-1]["tuned"]
-    print(f"ready {tuned}", flush=True)
+    print(tuned, flush=True)
     for line in sys.stdin:
         asked = int(line)
         begin = time.perf_counter()
