@@ -21,17 +21,9 @@
 //
 // Compiled with --fmad=false: only `fmaf` is fused.
 
-enum { REACH = 4, TILE_Z = 32, TILE_X = 8 };
+#include "acoustic1.cuh"
 
-// What depends on the index along one axis only; `n` values in each array.
-struct Axis {
-    const float *keep, *velocity_rate; // of the velocity: what stays of it, a dt/h
-    const float *loss, *pressure_rate; // of the pressure: what is lost of its part, a dt/h
-    float rate;                        // dt/h, where nothing is damped
-    int n;                             // all cells
-    int inner;                         // the user's cells
-    int unused;
-};
+enum { TILE_Z = 32, TILE_X = 8 };
 
 struct Acoustic1 {
     float *p;
@@ -61,28 +53,6 @@ static_assert(sizeof(Term) == 24, "layout of a source term");
 __device__ __forceinline__ long long position(const Acoustic1 &k, int x, int y, int z)
 {
     return y * k.plane + x * k.pitch + z;
-}
-
-// The user's index that goes on outside the user's grid.
-__device__ __forceinline__ int nearest(const Acoustic1 &k, int axis, int index)
-{
-    return min(max(index - k.pml, 0), k.axis[axis].inner - 1);
-}
-
-// Where an index lies in a field kept in an axis's two layers only; negative between them.
-__device__ __forceinline__ int in_layer(const Acoustic1 &k, int axis, int index)
-{
-    const int far = k.pml + k.axis[axis].inner;
-    return index < k.pml ? index - REACH : index < far ? -1 : k.pml - REACH + index - far;
-}
-
-// The derivative lies between f[3] and f[4].
-__device__ __forceinline__ float slope(const float (&f)[8])
-{
-    float s = 1.196289f * (f[4] - f[3]);
-    s = fmaf(-0.0797526f, f[5] - f[2], s);
-    s = fmaf(0.009570313f, f[6] - f[1], s);
-    return fmaf(-0.0006975447f, f[7] - f[0], s);
 }
 
 __device__ __forceinline__ float slope(const float *first, long long stride)

@@ -24,7 +24,8 @@ CACHE = KERNELS.parent / "target/cuda"
 # The oldest card, and the oldest PTX that says all we need: drivers from 470 on, the last for Kepler, load it.
 ARCHITECTURE, ISA = 35, "6.0"
 OPTIONS = [f"--gpu-architecture=compute_{ARCHITECTURE}", "--std=c++14", "--fmad=false"]
-SOURCES = ["acoustic1"]
+SOURCES = ["acoustic1", "acoustic1_one_pass"]
+HEADERS = ["acoustic1.cuh", "one_pass_march.cuh"]
 
 COMPILER = "nvidia-cuda-nvrtc-cu11==11.8.89"
 WHEELS = {  # what: (sha256, files wanted)
@@ -51,8 +52,15 @@ ASSEMBLERS = {  # what: architectures
     "nvidia-cuda-nvcc==13.5.37": [75, 80, 86, 89, 90, 100, 103, 110, 120, 121],
 }
 # Registers a thread, at most: 64 leave room for 1024 threads of a multiprocessor's 65536 registers.
-REGISTERS = {"acoustic1_velocity": 64, "acoustic1_pressure": 64}
+# The marches of one pass have more, and a block's plane in shared memory, of which every card has 48 KiB.
+REGISTERS = {
+    "acoustic1_velocity": 64,
+    "acoustic1_pressure": 64,
+    "acoustic1_one_pass_4x2": 176,
+    "acoustic1_one_pass_8x1": 128,
+}
 SMALL = 32
+SHARED = {"acoustic1_one_pass_4x2": 24 << 10, "acoustic1_one_pass_8x1": 24 << 10}
 
 
 def main() -> None:
@@ -116,7 +124,11 @@ def compiled(name: str) -> str:
         getattr(nvrtc, get)(program, buffer)
         return buffer.value.decode()
 
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, f"{name}.cu".encode(), 0, None, None)
+    wanted = [header for header in HEADERS if f'#include "{header}"'.encode() in source]
+    texts = [(KERNELS / header).read_bytes() for header in wanted]
+    headers = (ctypes.c_char_p * len(wanted))(*texts)
+    names = (ctypes.c_char_p * len(wanted))(*map(str.encode, wanted))
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, f"{name}.cu".encode(), len(wanted), headers, names)
     options = (ctypes.c_char_p * len(OPTIONS))(*map(str.encode, OPTIONS))
     status = nvrtc.nvrtcCompileProgram(program, len(OPTIONS), options)
     log = text("nvrtcGetProgramLogSize", "nvrtcGetProgramLog").strip()
@@ -130,7 +142,7 @@ def compiled(name: str) -> str:
     return (
         f"// Made from kernels/{name}.cu by kernels/generate.py. Do not edit.\n"
         f"// compiler: {COMPILER} {' '.join(OPTIONS)}\n"
-        f"// sha256 of the source: {hashlib.sha256(source).hexdigest()}\n"
+        f"// sha256 of the source: {hashlib.sha256(b''.join([source, *texts])).hexdigest()}\n"
         f".version {ISA}{rest.rstrip()}\n"
     )
 
@@ -138,7 +150,7 @@ def compiled(name: str) -> str:
 def assembled(name: str) -> bool:
     """Prints what each kernel needs on each architecture; whether all of it is within budget."""
     good = True
-    print(f"{'ptxas':6} {'card':7} {'kernel':20} {'registers':>9} {'shared':>7} {'spilled':>7} {'stack':>6}")
+    print(f"{'ptxas':6} {'card':7} {'kernel':24} {'registers':>9} {'shared':>7} {'spilled':>7} {'stack':>6}")
     for what, architectures in ASSEMBLERS.items():
         (ptxas,) = fetched(what)
         for architecture in architectures:
@@ -154,11 +166,11 @@ def assembled(name: str) -> bool:
                 shared = number(r"(\d+) bytes smem", kernel)
                 stack = number(r"(\d+) bytes stack frame", kernel)
                 spilled = number(r"(\d+) bytes spill stores", kernel) + number(r"(\d+) bytes spill loads", kernel)
-                fits = registers <= REGISTERS.get(entry, SMALL) and shared == stack == spilled == 0
+                fits = registers <= REGISTERS.get(entry, SMALL) and shared <= SHARED.get(entry, 0) and stack == spilled == 0
                 good = good and fits
                 version = what.split("==")[1].rpartition(".")[0]
                 print(
-                    f"{version:6} sm_{architecture:<4} {entry:20} {registers:9} {shared:7} {spilled:7} {stack:6}"
+                    f"{version:6} sm_{architecture:<4} {entry:24} {registers:9} {shared:7} {spilled:7} {stack:6}"
                     + ("" if fits else "  over budget")
                 )
             if not kernels:

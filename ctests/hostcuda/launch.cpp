@@ -23,7 +23,10 @@ void hostcuda_wait(int line)
 
 #include KERNELS
 #ifndef ALL_KERNELS
-#include "acoustic1.h"
+#ifndef ASKED
+#define ASKED "acoustic1.h"
+#endif
+#include ASKED
 #endif
 
 namespace {

@@ -21,7 +21,7 @@ pub struct Case {
     /// The user's cells along x, y, z.
     pub n: [usize; 3],
     pub pml: usize,
-    /// How steps are computed on the CPU.
+    /// How steps are computed.
     pub form: Form,
     pub nt: usize,
     /// Copy and shot take turns this often, and the best of each counts: others on the machine only ever slow them down.

@@ -34,7 +34,7 @@ pub struct Options {
     pub pml: usize,
     /// Take a `dt` beyond the stable limit all the same, as the old kernel did.
     pub allow_unstable: bool,
-    /// How steps are computed on the CPU.
+    /// How steps are computed.
     pub form: Form,
     /// Of the derivatives in space.
     pub stencil: Stencil,
@@ -100,14 +100,17 @@ impl Plan {
         let picture = shot.snapshot_every.map_or(0, |_| 4 * self.model.grid.cells() as u64);
         let parts = [self.field_bytes(), Record::bytes(self.layout(), shot) - host, picture];
         let on_cpu = parts.into_iter().fold(self.coefficients.bytes(), u64::saturating_add);
-        Bytes { device: on_cpu.max(acoustic1::card::bytes(&self.coefficients, shot)), host }
+        Bytes {
+            device: on_cpu.max(acoustic1::card::bytes(&self.coefficients, self.options.form, shot)),
+            host,
+        }
     }
 
     /// A shot that finds no room, with what would: the error says it, if that is what it is about.
     pub fn advise(&self, error: Error) -> Error {
         let Error::NoMemory { what, needed, place, there } = error else { return error };
-        let pml = self.options.pml;
-        let fits = |n: usize| acoustic1::card::bytes_of_cube(n, pml) <= there;
+        let Options { pml, form, .. } = self.options;
+        let fits = |n: usize| acoustic1::card::bytes_of_cube(n, pml, form) <= there;
         let n = (0..16).rev().fold(0, |n, bit| if fits(n | 1 << bit) { n | 1 << bit } else { n });
         let [nx, ny, nz] = self.model.grid.n;
         let fit = match n {
@@ -141,7 +144,7 @@ impl Plan {
     pub fn resident_bytes(&self, lane: Lane<'_>, shot: &Shot) -> u64 {
         match lane {
             Lane::Cpu(_) => self.coefficients.bytes() + self.field_bytes(),
-            Lane::Cuda(_) => acoustic1::card::bytes(&self.coefficients, shot),
+            Lane::Cuda(_) => acoustic1::card::bytes(&self.coefficients, self.options.form, shot),
         }
     }
 
@@ -199,7 +202,9 @@ impl Plan {
                 self.options.stencil.name(),
                 "taylor on a card; others run on the CPU",
             )),
-            Lane::Cuda(stream) => acoustic1::card::run(&self.coefficients, shot, stream, control),
+            Lane::Cuda(stream) => {
+                acoustic1::card::run(&self.coefficients, shot, self.options.form, stream, control)
+            }
         }
     }
 

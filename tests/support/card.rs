@@ -45,13 +45,13 @@ impl Memory {
 }
 
 /// The bytes of a parameter struct.
-fn bytes<T: Copy>(value: &T) -> &[u8] {
+pub fn bytes<T: Copy>(value: &T) -> &[u8] {
     // SAFETY: the structs of `kernel` are plain numbers without padding.
     unsafe { std::slice::from_raw_parts((&raw const *value).cast(), size_of::<T>()) }
 }
 
 /// What a card holds of the record: a few samples of each trace.
-const SLOTS: usize = 7;
+pub const SLOTS: usize = 7;
 
 /// A whole shot. `planes` is of [`Tables::params`].
 pub fn fire(
@@ -151,7 +151,7 @@ pub fn peak_of(engine: &dyn Engine, model: &Arc<Model>, value: f32, number: usiz
 }
 
 /// What is never updated is zero still: the outermost layers, and all that only fills up rows.
-fn check_border(tables: &Tables, field: &[f32]) {
+pub fn check_border(tables: &Tables, field: &[f32]) {
     let layout = &tables.layout;
     let [nx, ny, _] = layout.padded;
     for row in 0..nx * ny {

@@ -36,6 +36,35 @@ pub fn source() -> PathBuf {
     c::root().join("kernels/acoustic1.cu")
 }
 
+/// A source with the text of its headers in it.
+pub fn whole(source: &Path) -> String {
+    let mut whole = String::new();
+    for line in std::fs::read_to_string(source).unwrap().lines() {
+        match line.strip_prefix("#include \"").and_then(|name| name.strip_suffix('"')) {
+            Some(name) => {
+                let header = std::fs::read_to_string(source.with_file_name(name)).unwrap();
+                whole.extend([&header.replace("#pragma once", ""), "\n"]);
+            }
+            None => whole.extend([line, "\n"]),
+        }
+    }
+    whole
+}
+
+/// What the PTX has to say of its source: the sum of its texts, one after the other.
+pub fn sum(source: &Path, headers: &[&str]) -> String {
+    let files = headers.iter().map(|name| source.with_file_name(name));
+    let text: Vec<u8> = [source.to_path_buf()]
+        .into_iter()
+        .chain(files)
+        .flat_map(|file| std::fs::read(file).unwrap())
+        .collect();
+    let path = c::scratch("hostcuda").join("source");
+    std::fs::write(&path, text).unwrap();
+    let sum = Command::new("sha256sum").arg(path).output().expect("sha256sum of the coreutils");
+    String::from_utf8(sum.stdout).unwrap().split_whitespace().next().unwrap().into()
+}
+
 pub fn cplusplus() -> String {
     std::env::var("CXX").unwrap_or_else(|_| "g++".into())
 }

@@ -1,17 +1,24 @@
 //! The time loop of a shot on a card.
 //!
-//! Steps are put on the queue a leg at a time; legs whose launches are the same are one graph. While the card computes a leg, the host takes in what the
-//! one before has left: samples, a snapshot, a look for numbers that are none. So the card never waits for
-//! the host, what waits on the queue is bounded, and a cancel is heard within two legs.
+//! Steps are put on the queue a leg at a time; legs whose launches are the same are one graph. While the card computes a
+//! leg, the host takes in what the one before has left: samples, a snapshot, a look for numbers that are none. So the
+//! card never waits for the host, what waits on the queue is bounded, and a cancel is heard within two legs.
+
+mod pass;
+mod sweeps;
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use self::pass::{OnePass, Pass};
+use self::sweeps::Sweeps;
 use super::coefficients::Coefficients;
 use super::fields::part_lens;
-use super::kernel::{self, Addresses, Launch, PTX, Tables};
+use super::form::Form;
+use super::kernel::{self, Address, PTX, Tables};
 use super::layout::Layout;
+use super::one_pass::kernel::Lens;
 use super::record::host_zeros;
 use super::run::{Clock, PROBE, unstable};
 use crate::backend::cuda::{
@@ -25,12 +32,11 @@ use crate::fd::survey::{Gather, Shot};
 /// Steps of a leg; the probe comes at the end of one.
 const LEG: usize = 16;
 const _: () = assert!(PROBE.is_multiple_of(LEG));
-/// Threads of a block of the sweeps.
-const THREADS: u32 = 256;
 /// Bytes of a card for the source and the probe, of a few numbers each.
 const SMALL: u64 = 8192;
 
-const KERNELS: Ptx = Ptx { name: "acoustic1", text: PTX };
+/// One, as contexts know what they have loaded by where its text is.
+static KERNELS: Ptx = Ptx { name: "acoustic1", text: PTX };
 
 /// What all shots of a plan share on a card.
 struct Medium {
@@ -38,37 +44,61 @@ struct Medium {
     b: Block<f32>,
     kappa: Block<f32>,
     profiles: Block<f32>,
+    /// Of the form that needs it.
+    pass: Option<Pass>,
 }
 
 impl Medium {
-    fn new(c: &Coefficients, stream: &Stream) -> Result<Medium> {
+    fn new(c: &Coefficients, form: Form, stream: &Stream) -> Result<Medium> {
         let tables = Tables::new(c)?;
         // One after the other: each is on the host twice meanwhile.
         let b = stream.uploaded(&tables.b(c)?, "1/rho of the model")?;
         let kappa = stream.uploaded(&tables.kappa(c)?, "rho vp² of the model")?;
         let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
-        Ok(Medium { tables, b, kappa, profiles })
+        let pass = match form {
+            Form::TwoSweeps => None,
+            Form::OnePass => Some(Pass::new(&tables, stream)?),
+        };
+        Ok(Medium { tables, b, kappa, profiles, pass })
     }
 }
 
+/// A way to compute steps.
+trait Steps {
+    /// The launches of the steps of a leg, whose amplitudes and samples lie there.
+    fn launches(&self, steps: &[Step], at: Buffers, to: &mut Launches);
+
+    /// What the kernels that look at the pressure after a step are given.
+    fn params(&self, step: usize) -> kernel::Params;
+}
+
+/// Where a leg has the amplitudes of its steps, and the rows of samples that it leaves.
+#[derive(Clone, Copy)]
+struct Buffers {
+    sounding: Address,
+    samples: Address,
+}
+
 /// Bytes of a card that a shot takes at its peak, with what it shares with the others of its plan.
-pub fn bytes(c: &Coefficients, shot: &Shot) -> u64 {
+pub fn bytes(c: &Coefficients, form: Form, shot: &Shot) -> u64 {
     let layout = c.layout.on_card();
     let traces = shot.receivers.count(layout.inner) as u64;
     let shared = [c.b.len_in(&layout), c.kappa.len_in(&layout)];
     let picture = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product::<usize>());
     let record = [traces.saturating_mul(rows(shot) as u64), traces.saturating_mul(2)];
     let more = [record[0], record[1], sounding(shot) as u64];
-    taken(&layout, shared, picture)
+    taken(&layout, form, shared, picture)
         .saturating_add(more.map(granted_values).into_iter().fold(0, u64::saturating_add))
 }
 
 /// Without the record and the wavelet.
-fn taken(layout: &Layout, shared: [usize; 2], picture: usize) -> u64 {
+fn taken(layout: &Layout, form: Form, shared: [usize; 2], picture: usize) -> u64 {
     let profiles = 4 * layout.padded.iter().sum::<usize>();
-    let [x, y, z] = part_lens(layout);
-    let fields = [layout.field_len(); 4];
-    let pieces = fields.into_iter().chain([x, y, z, profiles, picture]).chain(shared);
+    let fields: Vec<usize> = match form {
+        Form::TwoSweeps => [layout.field_len(); 4].into_iter().chain(part_lens(layout)).collect(),
+        Form::OnePass => Lens::new(layout).all().chain(pass::tables(layout)).collect(),
+    };
+    let pieces = fields.into_iter().chain([profiles, picture]).chain(shared);
     pieces.map(|len| granted_values(len as u64)).fold(SMALL, u64::saturating_add)
 }
 
@@ -78,16 +108,19 @@ fn granted_values(len: u64) -> u64 {
 }
 
 /// Bytes of a card that a shot in a model of `n` cells along each axis takes, with few receivers.
-pub fn bytes_of_cube(n: usize, pml: usize) -> u64 {
+pub fn bytes_of_cube(n: usize, pml: usize, form: Form) -> u64 {
     let layout = Layout::new(&Grid { n: [n; 3], h: [1.0; 3] }, pml).on_card();
-    taken(&layout, [layout.rows(n * n); 2], 0)
+    taken(&layout, form, [layout.rows(n * n); 2], 0)
 }
 
 /// Bytes of the card that the plan's shots share there and that are there already.
 pub fn shared_bytes(c: &Arc<Coefficients>, stream: &Stream) -> u64 {
     let none = || Err(Error::Internal("nothing is shared there yet".into()));
     let medium = stream.shared::<_, Medium>(c, none);
-    medium.map_or(0, |medium| medium.b.bytes() + medium.kappa.bytes() + medium.profiles.bytes())
+    medium.map_or(0, |medium| {
+        let pass = medium.pass.as_ref().map_or(0, Pass::bytes);
+        medium.b.bytes() + medium.kappa.bytes() + medium.profiles.bytes() + pass
+    })
 }
 
 /// Samples of a trace that a leg leaves, at most.
@@ -104,10 +137,11 @@ fn sounding(shot: &Shot) -> usize {
 pub fn run(
     c: &Arc<Coefficients>,
     shot: &Shot,
+    form: Form,
     stream: &Stream,
     control: &dyn Control,
 ) -> Result<(Gather, Clock)> {
-    let medium = stream.shared(c, || Medium::new(c, stream))?;
+    let medium = stream.shared(c, || Medium::new(c, form, stream))?;
     let card = Card::new(c, &medium, shot, stream)?;
     let mut gather = gather(&c.layout, shot)?;
     stream.finish()?;
@@ -151,6 +185,7 @@ fn gather(layout: &Layout, shot: &Shot) -> Result<Gather> {
 /// What a step launches: nothing else makes its launches others than those of any leg's step at its place.
 #[derive(Clone, Copy, PartialEq)]
 struct Step {
+    odd: bool,
     /// There is a source.
     sounds: bool,
     /// A sample is kept.
@@ -160,108 +195,54 @@ struct Step {
 /// A shot on a card.
 struct Card<'a> {
     stream: &'a Stream,
-    params: kernel::Params,
-    velocity: Function,
-    pressure: Function,
-    source: Function,
-    record: Function,
+    steps: Box<dyn Steps + 'a>,
     snapshot: Function,
     peak: Function,
-    terms: Block<kernel::Term>,
     /// Amplitude times wavelet, of all steps that have a source, and of those of a leg.
     wavelet: Block<f32>,
     sounding: Block<f32>,
-    receivers: Block<i64>,
+    traces: usize,
     /// `[sample of the leg][trace]`.
     samples: Block<f32>,
     /// The user's cells, if there are snapshots.
     picture: Option<Block<f32>>,
     largest: Block<u32>,
-    /// Where `params` point to.
-    _fields: [Block<f32>; 7],
 }
 
 impl<'a> Card<'a> {
-    fn new(c: &Coefficients, medium: &Medium, shot: &Shot, stream: &'a Stream) -> Result<Self> {
+    fn new(c: &Coefficients, medium: &'a Medium, shot: &Shot, stream: &'a Stream) -> Result<Self> {
         let tables = &medium.tables;
-        let field = || stream.zeroed::<f32>(tables.field_len(), "a field of a shot");
-        let part = |len| stream.zeroed::<f32>(len, "the absorbing layer of a shot");
-        let [x, y, z] = tables.part_lens();
-        let fields = [field()?, field()?, field()?, field()?, part(x)?, part(y)?, part(z)?];
-        let receivers = tables.receivers(&shot.receivers);
+        let steps: Box<dyn Steps + 'a> = match &medium.pass {
+            None => Box::new(Sweeps::new(c, medium, shot, stream)?),
+            Some(pass) => Box::new(OnePass::new(c, medium, pass, shot, stream)?),
+        };
         let wavelet = &shot.wavelet.samples[..sounding(shot)];
         let wavelet: Vec<_> = wavelet.iter().map(|sample| shot.amplitude * sample).collect();
         let picture = match shot.snapshot_every {
             Some(_) => Some(stream.alloc(tables.layout.inner.iter().product(), "a snapshot of a shot")?),
             None => None,
         };
+        let traces = shot.receivers.count(tables.layout.inner);
         let function = |name| stream.function(KERNELS, name);
-        let pressure = function("acoustic1_pressure")?;
-        let [p, u, v, w, x, y, z] = fields.each_ref().map(Block::address);
-        let at = Addresses {
-            p,
-            velocity: [u, v, w],
-            part: [x, y, z],
-            b: medium.b.address(),
-            kappa: medium.kappa.address(),
-            profiles: medium.profiles.address(),
-        };
-        let planes = tables.planes(pressure.blocks_at_once(THREADS)? as usize);
         Ok(Card {
             stream,
-            params: tables.params(&at, planes),
-            velocity: function("acoustic1_velocity")?,
-            pressure,
-            source: function("acoustic1_source")?,
-            record: function("acoustic1_record")?,
+            steps,
             snapshot: function("acoustic1_snapshot")?,
             peak: function("acoustic1_peak")?,
-            terms: stream.uploaded(&tables.source(c, shot.source), "the source of a shot")?,
             wavelet: stream.uploaded(&wavelet, "the wavelet of a shot")?,
             sounding: stream.alloc(LEG, "the wavelet of a leg")?,
-            samples: stream.alloc(rows(shot) * receivers.len(), "the record of a shot")?,
-            receivers: stream.uploaded(&receivers, "the receivers of a shot")?,
+            traces,
+            samples: stream.alloc(rows(shot) * traces, "the record of a shot")?,
             picture,
             largest: stream.alloc(1, "the probe of a shot")?,
-            _fields: fields,
         })
-    }
-
-    fn launch(&self, function: &Function, launch: Launch, more: impl FnOnce(Params) -> Params) -> Result<()> {
-        self.stream.launch(function, launch.grid, launch.block, more(Params::new().with(self.params)))
-    }
-
-    /// The launches of a leg.
-    fn steps(&self, steps: &[Step], to: &mut Launches) {
-        let mut put = |function: &Function, launch: Launch, more: &dyn Fn(Params) -> Params| {
-            to.push(function, launch.grid, launch.block, more(Params::new().with(self.params)));
-        };
-        let (terms, receivers) = (self.terms.len() as i32, self.receivers.len() as i32);
-        let mut row = self.samples.address();
-        for (number, step) in steps.iter().enumerate() {
-            put(&self.velocity, kernel::velocity(&self.params), &|all| all);
-            if step.sounds {
-                let value = self.sounding.address() + 4 * number as u64;
-                let at = self.terms.address();
-                put(&self.source, kernel::source(self.terms.len()), &|all| {
-                    all.with(at).with(terms).with(value)
-                });
-            }
-            put(&self.pressure, kernel::pressure(&self.params), &|all| all);
-            if step.keeps {
-                let at = self.receivers.address();
-                put(&self.record, kernel::record(self.receivers.len()), &|all| {
-                    all.with(at).with(receivers).with(row)
-                });
-                row += 4 * self.receivers.len() as u64;
-            }
-        }
     }
 
     /// Puts some steps on the queue.
     fn leg(&self, shot: &Shot, steps: Range<usize>, graphs: &mut Graphs<Vec<Step>>) -> Result<Left> {
-        let traces = self.receivers.len();
+        let traces = self.traces;
         let step = |step: usize| Step {
+            odd: !step.is_multiple_of(2),
             sounds: step < self.wavelet.len(),
             keeps: traces > 0 && step.is_multiple_of(shot.record_every),
         };
@@ -269,25 +250,29 @@ impl<'a> Card<'a> {
         let rows = launched.iter().filter(|step| step.keeps).count();
         let sounding = steps.start.min(self.wavelet.len())..steps.end.min(self.wavelet.len());
         self.stream.copy_part(&self.wavelet, sounding, &self.sounding)?;
+        let at = Buffers { sounding: self.sounding.address(), samples: self.samples.address() };
         let key = launched.clone();
-        graphs.put(self.stream, key, |to| self.steps(&launched, to))?;
+        graphs.put(self.stream, key, |to| self.steps.launches(&launched, at, to))?;
         let last = steps.end - 1;
         let samples = match rows {
             0 => None,
             rows => Some(self.stream.download(&self.samples, 0..rows * traces)?),
         };
+        let params = self.steps.params(last);
+        let look = |function: &Function, launch: kernel::Launch, to: Address| {
+            let all = Params::new().with(params).with(to);
+            self.stream.launch(function, launch.grid, launch.block, all)
+        };
         let picture = match (&self.picture, shot.snapshot_every) {
             (Some(picture), Some(every)) if last.is_multiple_of(every) => {
-                let to = picture.address();
-                self.launch(&self.snapshot, kernel::snapshot(&self.params), |all| all.with(to))?;
+                look(&self.snapshot, kernel::snapshot(&params), picture.address())?;
                 Some(self.stream.download(picture, 0..picture.len())?)
             }
             _ => None,
         };
         let largest = if steps.end == shot.nt || steps.end.is_multiple_of(PROBE) {
             self.stream.zero(&self.largest)?;
-            let to = self.largest.address();
-            self.launch(&self.peak, kernel::peak(&self.params), |all| all.with(to))?;
+            look(&self.peak, kernel::peak(&params), self.largest.address())?;
             Some(self.stream.download(&self.largest, 0..1)?)
         } else {
             None

@@ -1,4 +1,4 @@
-//! How a step is computed on the CPU.
+//! How a step is computed.
 
 use super::layout::Layout;
 use super::{one_pass, two_sweeps};
@@ -22,7 +22,7 @@ impl Form {
         }
     }
 
-    /// Bytes of the fields of a shot.
+    /// Bytes of the fields of a shot on the CPU.
     pub fn field_bytes(self, layout: &Layout) -> u64 {
         match self {
             Form::TwoSweeps => two_sweeps::Fields::bytes(layout),

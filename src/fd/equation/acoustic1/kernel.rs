@@ -170,13 +170,11 @@ impl Tables {
         (active(1) / wanted).clamp(*PLANES.start(), *PLANES.end())
     }
 
-    /// `planes` is how many planes a block of a sweep marches over.
-    pub fn params(&self, at: &Addresses, planes: usize) -> Params {
-        let layout = &self.layout;
-        let first = |array: Address| array + 4 * layout.lead as u64;
-        let mut profile = at.profiles;
-        let axis = [0, 1, 2].map(|axis| {
-            let n = layout.padded[axis];
+    /// What depends on one index only, with the profiles from there on.
+    pub fn axes(&self, profiles: Address) -> [Axis; 3] {
+        let mut profile = profiles;
+        [0, 1, 2].map(|axis| {
+            let n = self.layout.padded[axis];
             let mut next = || {
                 profile += 4 * n as u64;
                 profile - 4 * n as u64
@@ -188,10 +186,22 @@ impl Tables {
                 pressure_rate: next(),
                 rate: self.rates[axis],
                 n: n as i32,
-                inner: layout.inner[axis] as i32,
+                inner: self.layout.inner[axis] as i32,
                 unused: 0,
             }
-        });
+        })
+    }
+
+    /// Values from column to column of 1/rho, and of kappa.
+    pub fn steps(&self) -> [[usize; 2]; 2] {
+        [self.b_step, self.kappa_step]
+    }
+
+    /// `planes` is how many planes a block of a sweep marches over.
+    pub fn params(&self, at: &Addresses, planes: usize) -> Params {
+        let layout = &self.layout;
+        let first = |array: Address| array + 4 * layout.lead as u64;
+        let axis = self.axes(at.profiles);
         let [x, y, z] = at.part;
         Params {
             p: first(at.p),

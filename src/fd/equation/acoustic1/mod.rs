@@ -31,7 +31,7 @@ mod form;
 mod isa;
 pub mod kernel;
 mod layout;
-mod one_pass;
+pub mod one_pass;
 mod pressure;
 mod record;
 mod rows;

@@ -1,7 +1,9 @@
 //! A step in one pass over the grid: the pressure alone, its velocities eliminated where nothing is damped.
 
+mod boxes;
 mod fields;
 mod geometry;
+pub mod kernel;
 mod lanes;
 mod pass;
 mod rows;

@@ -1,0 +1,163 @@
+// The acoustic equation of first order on a card, a step in one pass over memory: src/fd/equation/acoustic1/one_pass
+// has the mathematics and the order of operations, which is kept here, so records agree bit for bit. A step is one
+// launch:
+//
+//   one_pass    the pressure after a step      reads p d b kappa     writes p d     24 bytes a cell
+//               with what is kept in the layers, the source of the next step, and samples at the receivers
+//
+// A block has a tile of 64 cells along z by some rows along x, and marches along y through a box of the grid that a table
+// names. A thread has two neighbours along z in one row or more. Of its own columns it keeps eight planes of the pressure and
+// eight of the slopes along y in registers; the plane that it is at lies in shared memory with seven cells around it,
+// and so do the slopes along x and z. Slopes that two tiles need are computed by both, so blocks do not depend on each
+// other: a launch reads one pressure and writes another, and likewise of velocities that are kept.
+//
+// The table is made so that most boxes lie in the middle of all three axes: no velocity is kept there, no index is
+// beyond the grid, and the march has no branch. What else there may be is in the march's template parameter, the
+// same for a whole block; all threads of a block come to the same barriers.
+//
+// Assumed of the arrays: as in acoustic1.cu; and that an array has fewer than 2^32 values: positions are `unsigned`, which
+// need half the registers and a third of the instructions of 64 bits. Compiled with --fmad=false: only `fmaf` is fused.
+
+#include "acoustic1.cuh"
+
+// Cells of a tile along z, kinds of boxes, and how far the poles of the source are apart.
+enum { Z = 64, X_KEPT = 1, Y_KEPT = 2, Z_KEPT = 4, APART = 2 };
+
+// Of an axis: where its velocities are eliminated, and where they are kept: before `near_end`, and from `far_begin` on.
+struct Zone {
+    int middle, middle_end;
+    int near_end, far_begin;
+};
+
+// What a block computes: rows from `x`, cells from `z`, planes from `y` to `end`.
+struct Box {
+    int x, z, y, end;
+    int kind;           // the axes along which velocities are kept, or some cells are not updated
+    int keep, keep_end; // the velocities along y that it keeps for the next step
+    int unused;
+};
+
+struct OnePass {
+    const float *p;      // with the source of this step in it
+    float *next;         // the pressure after it
+    float *d;            // what the undamped terms added
+    const float *old[3]; // velocities that are kept: [iy][slot][z], [slot][ix][z], [iy][ix][slot]
+    float *kept[3];      // after the step
+    float *part[3];      // of the pressure, in the layers of x, y, z: [iy][layer][z], [layer][ix][z], [iy][ix][layer]
+    const float *b, *kappa;
+    Axis axis[3];
+    Zone zone[3];
+    const Box *boxes;
+    unsigned b_step[2], kappa_step[2];
+    unsigned pitch, plane;
+    unsigned slots[2]; // of kept velocities: rows of a plane along x, values of a row along z
+    int pml;
+    int unused;
+};
+
+// The two poles of the source, in one row, two cells apart.
+struct Poles {
+    const float *clean; // what the pressure is there without the source
+    float *next_clean;
+    const float *value; // of the next step's source
+    int x, y, z;        // of the negative one
+    int there;          // the source is in the pressure
+    int put;            // and is put into the next
+    int unused;
+};
+
+// Samples of a step: those of block i are first[i] to first[i + 1].
+struct Receivers {
+    const int *first;
+    const unsigned *at;
+    const int *trace;
+    float *to; // null if none are taken
+};
+static_assert(sizeof(Zone) == 16 && sizeof(Box) == 32 && sizeof(OnePass) == 352, "layout of the parameters");
+static_assert(sizeof(Poles) == 48 && sizeof(Receivers) == 32, "layout of the parameters");
+
+// How a block is cut: so many warps, each with so many rows along x.
+template <int WARPS_, int ROWS_> struct Shape {
+    enum {
+        WARPS = WARPS_,
+        ROWS = ROWS_,
+        X = WARPS * ROWS,
+        FLUX = (X + 7 + WARPS - 1) / WARPS, // slopes along x of a thread: seven rows more than the tile has
+        HALO = (7 + WARPS - 1) / WARPS      // rows that a warp fetches before the tile, and after it
+    };
+    static_assert(X % 4 == 0 && 4 * X <= 32 * WARPS, "");
+};
+
+// What the threads of a block share of the plane that they are at.
+template <class S> struct __align__(16) Plane {
+    float p[S::X + 14][Z + 16]; // from seven rows and eight cells before the tile on
+    float slope_x[S::X + 7][Z];  // from four rows before it on: b times the slope, and the velocity
+    float velocity_x[S::X + 7][Z];
+    float slope_z[S::X][Z + 8]; // from four cells before it on
+    float velocity_z[S::X][Z + 8];
+};
+
+#include "one_pass_march.cuh"
+
+// Whether a pole of the source lies in a box.
+template <class S> __device__ __forceinline__ bool sounds(const Box &box, const Poles &poles)
+{
+    return (poles.there || poles.put) && poles.x >= box.x && poles.x < box.x + S::X && poles.y >= box.y &&
+           poles.y < box.end && poles.z + APART >= box.z && poles.z < box.z + Z;
+}
+
+// The samples of the receivers in a box, when its pressures are there.
+__device__ __forceinline__ void take(const OnePass &k, const Poles &poles, const Receivers &receivers, int threads)
+{
+    if (receivers.to == nullptr)
+        return;
+    const int end = receivers.first[blockIdx.x + 1];
+    int i = receivers.first[blockIdx.x];
+    if (i == end)
+        return;
+    __syncthreads();
+    const unsigned pole = position(k, poles.x, poles.y, poles.z);
+    for (i += 32 * threadIdx.y + threadIdx.x; i < end; i += threads) {
+        const unsigned at = receivers.at[i];
+        const bool hidden = poles.put && (at == pole || at == pole + APART);
+        receivers.to[receivers.trace[i]] = hidden ? poles.next_clean[at != pole] : k.next[at];
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void step(const OnePass &k, const Poles &poles, const Receivers &receivers, Plane<S> &plane)
+{
+    const Box box = k.boxes[blockIdx.x];
+    // The march through the middle knows of no source.
+    const int kind = sounds<S>(box, poles) ? box.kind | X_KEPT | Z_KEPT : box.kind;
+    if (kind == 0)
+        march<S, 0>(k, box, poles, plane);
+    else if (kind == Z_KEPT)
+        march<S, Z_KEPT>(k, box, poles, plane);
+    else if (!(kind & Y_KEPT))
+        march<S, X_KEPT | Z_KEPT>(k, box, poles, plane);
+    else
+        march<S, X_KEPT | Y_KEPT | Z_KEPT>(k, box, poles, plane);
+    take(k, poles, receivers, 32 * S::WARPS);
+}
+
+// One thread for each cell of a tile's column of warps; `blocks` of them are to be on a multiprocessor at once.
+#define ONE_PASS(warps, rows, blocks)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(32 * warps, blocks)                                                   \
+        acoustic1_one_pass_##warps##x##rows(const OnePass k, const Poles poles, const Receivers receivers)            \
+    {                                                                                                                  \
+        __shared__ Plane<Shape<warps, rows>> plane;                                                                    \
+        step<Shape<warps, rows>>(k, poles, receivers, plane);                                                          \
+    }
+ONE_PASS(4, 2, 3)
+ONE_PASS(8, 1, 2)
+
+// Puts the source into a pressure that a step has left without it: two threads.
+extern "C" __global__ void acoustic1_one_pass_source(const OnePass k, const Poles poles)
+{
+    const int pole = threadIdx.x;
+    float *p = k.next + position(k, poles.x, poles.y, poles.z + APART * pole);
+    poles.next_clean[pole] = *p;
+    *p = sounding(*p, pole, *poles.value);
+}
+

@@ -1,0 +1,369 @@
+// The march of a block through its box, of acoustic1_one_pass.cu.
+
+// Position of a cell in a field.
+__device__ __forceinline__ unsigned position(const OnePass &k, int x, int y, int z)
+{
+    return y * k.plane + x * k.pitch + z;
+}
+
+// Two values, or zeros if they are not there.
+__device__ __forceinline__ float2 fetch(const float *from, unsigned at, bool there)
+{
+    return there ? __ldg(reinterpret_cast<const float2 *>(from + at)) : make_float2(0.0f, 0.0f);
+}
+
+__device__ __forceinline__ float2 &pair(float &first)
+{
+    return reinterpret_cast<float2 &>(first);
+}
+
+// The derivative between the fourth and the fifth of eight values of a line.
+template <int N> __device__ __forceinline__ float slope_from(const float (&line)[N], int begin)
+{
+    float f[8];
+#pragma unroll
+    for (int m = 0; m < 8; m++)
+        f[m] = line[begin + m];
+    return slope(f);
+}
+
+// A pressure with a pole of the source in it.
+__device__ __forceinline__ float sounding(float p, int pole, float value)
+{
+    return p + (pole ? value : -value);
+}
+
+// Where a velocity of an index lies among those of its axis that are kept; negative if it is not.
+__device__ __forceinline__ int slot(const OnePass &k, int axis, int index)
+{
+    const Zone &zone = k.zone[axis];
+    if (index < REACH || index >= k.axis[axis].n - REACH)
+        return -1;
+    return index < zone.near_end     ? index - REACH
+           : index >= zone.far_begin ? zone.near_end - REACH + index - zone.far_begin
+                                     : -1;
+}
+
+__device__ __forceinline__ bool in_middle(const OnePass &k, int axis, int index)
+{
+    return index >= k.zone[axis].middle && index < k.zone[axis].middle_end;
+}
+
+// A velocity that is kept, from what it was and b times the slope.
+__device__ __forceinline__ float moved(const Axis &axis, int index, float old, float q)
+{
+    return fmaf(-__ldg(axis.velocity_rate + index), q, __ldg(axis.keep + index) * old);
+}
+
+__device__ __forceinline__ float2 moved(const Axis &axis, int index, float2 old, float2 q)
+{
+    return make_float2(moved(axis, index, old.x, q.x), moved(axis, index, old.y, q.y));
+}
+
+// What the slope of kept velocities changes; where it is damped, `part` has what it has changed before.
+__device__ __forceinline__ float change(const Axis &axis, int index, float kappa, float slope, float *part)
+{
+    float c = -((kappa * __ldg(axis.pressure_rate + index)) * slope);
+    if (part != nullptr) {
+        const float old = *part;
+        c = fmaf(__ldg(axis.loss + index), old, c);
+        *part = old + c;
+    }
+    return c;
+}
+
+template <class S, int KIND>
+__device__ __forceinline__ void march(const OnePass &k, const Box &box, const Poles &poles, Plane<S> &s)
+{
+    enum { ROWS = S::ROWS };
+    const bool late = KIND != 0;
+    const bool kept_x = KIND & X_KEPT, kept_y = KIND & Y_KEPT, kept_z = KIND & Z_KEPT;
+    const int lane = threadIdx.x, warp = threadIdx.y, thread = 32 * warp + lane;
+    const int nx = k.axis[0].n, ny = k.axis[1].n, nz = k.axis[2].n;
+    const int first_row = ROWS * warp;
+    int x = box.x + first_row, z = box.z + 2 * lane;
+#define box_x (x - first_row)
+#define box_z (z - 2 * lane)
+#define in_row (!kept_z || z < int(k.pitch))
+    const float square_x = k.axis[0].rate * k.axis[0].rate, square_y = k.axis[1].rate * k.axis[1].rate;
+    const float square_z = k.axis[2].rate * k.axis[2].rate;
+
+    // Rows before the tile and after it, one a warp; and cells before and after its rows, four rows a warp.
+    const int beside_cell = (lane & 7) < 4 ? 2 * (lane & 7) - 8 : Z + 2 * (lane & 7) - 8;
+    const int beside_its = 4 * warp + (lane >> 3);
+    // Whether a thread has so many rows of slopes along x.
+    const auto in_flux = [&](int i) {
+        return (S::WARPS - 1) * S::FLUX + i < S::X + 7 || warp * S::FLUX + i < S::X + 7;
+    };
+    // Slopes along z beside the tile: the first of a pair.
+    const int beside_row = thread >> 2, beside = (thread & 3) < 2 ? 2 * (thread & 3) - 4 : Z + 2 * (thread & 3) - 4;
+    const bool has_beside = thread < 4 * S::X;
+
+    // Positions in the planes that the march is at, of this thread's first row.
+    const auto column = [&](int x) { return unsigned(kept_x ? nearest(k, 0, x) : x - k.pml); };
+    const auto depth = [&](int y) { return unsigned(kept_y ? nearest(k, 1, y) : y - k.pml); };
+    const auto fetch_b = [&](int y, int x, int z, bool there) {
+        return fetch(k.b, depth(y) * k.b_step[1] + column(x) * k.b_step[0] + z, there && in_row);
+    };
+
+    float p[ROWS][2][8], q[ROWS][2][8]; // of the planes from this one on; along y, from four before it on
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int m = 0; m < 8; m++)
+            p[r][0][m] = p[r][1][m] = q[r][0][m] = q[r][1][m] = 0.0f;
+    const auto ask_p = [&](float2 (&coming)[ROWS], int y) {
+        const bool there = !kept_y || unsigned(y) < unsigned(ny);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            coming[r] = fetch(k.p, position(k, x + r, y, z), there && in_row && (!kept_x || x + r < nx));
+    };
+    const auto ask_b = [&](float2 (&b)[ROWS], int y) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            b[r] = fetch_b(y, x + r, z, true);
+    };
+    // Moves on by a plane of the pressure, whose last is then seven planes after this one.
+    const auto enter = [&](const float2 (&coming)[ROWS]) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+            for (int m = 0; m < 7; m++)
+                p[r][0][m] = p[r][0][m + 1], p[r][1][m] = p[r][1][m + 1];
+            p[r][0][7] = coming[r].x, p[r][1][7] = coming[r].y;
+        }
+    };
+    // And by one of b times the slope along y, or of the velocity, of index `y`.
+    const auto along_y = [&](int y, const float2 (&b)[ROWS]) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            const float2 along = make_float2(b[r].x * slope(p[r][0]), b[r].y * slope(p[r][1]));
+            float2 v = along;
+            if (kept_y) {
+                const int nth = slot(k, 1, y);
+                v = make_float2(0.0f, 0.0f);
+                if (nth >= 0 && x + r < nx - REACH && z < nz - REACH) {
+                    const unsigned to = nth * k.plane + (x + r) * k.pitch + z;
+                    v = moved(k.axis[1], y, fetch(k.old[1], to, true), along);
+                    if (y >= box.keep && y < box.keep_end)
+                        pair(k.kept[1][to]) = v;
+                }
+            }
+#pragma unroll
+            for (int m = 0; m < 7; m++)
+                q[r][0][m] = q[r][0][m + 1], q[r][1][m] = q[r][1][m + 1];
+            q[r][0][7] = v.x, q[r][1][7] = v.y;
+        }
+    };
+
+    // What the next plane needs is on its way while one is computed.
+    float2 coming[ROWS], coming_b[ROWS], rows[2][S::HALO], cells;
+    const auto ask_around = [&](int y) {
+#pragma unroll
+        for (int i = 0; i < S::HALO; i++) {
+#pragma unroll
+            for (int side = 0; side < 2; side++) {
+                const int row = box_x + side * (S::X + 7) - 7 + warp + i * S::WARPS;
+                const bool there = warp + i * S::WARPS < 7 && in_row && (!kept_x || unsigned(row) < unsigned(nx));
+                rows[side][i] = fetch(k.p, position(k, row, y, z), there);
+            }
+        }
+        const bool there = (!kept_x || box_x + beside_its < nx) && (!kept_z || unsigned(box_z + beside_cell) < k.pitch);
+        cells = fetch(k.p, position(k, box_x + beside_its, y, box_z + beside_cell), warp < S::X / 4 && there);
+    };
+    // The first slopes, from fourteen planes.
+    ask_p(coming, box.y - 7);
+#pragma unroll 1
+    for (int y = box.y - 7; y < box.y + 7; y++) {
+        if (KIND) asm volatile("" : "+r"(x), "+r"(z));
+        enter(coming);
+        ask_p(coming, y + 1);
+        ask_b(coming_b, max(y, box.y) - 4);
+        if (y >= box.y)
+            along_y(y - 4, coming_b);
+    }
+    ask_b(coming_b, box.y + 3);
+    ask_around(box.y);
+#pragma unroll 1
+    for (int y = box.y; y < box.end; y++) {
+        if (KIND) asm volatile("" : "+r"(x), "+r"(z));
+        enter(coming);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            pair(s.p[first_row + r + 7][2 * lane + 8]) = make_float2(p[r][0][0], p[r][1][0]);
+#pragma unroll
+        for (int i = 0; i < S::HALO; i++)
+            if (warp + i * S::WARPS < 7) {
+                pair(s.p[warp + i * S::WARPS][2 * lane + 8]) = rows[0][i];
+                pair(s.p[warp + i * S::WARPS + S::X + 7][2 * lane + 8]) = rows[1][i];
+            }
+        if (warp < S::X / 4)
+            pair(s.p[beside_its + 7][beside_cell + 8]) = cells;
+        along_y(y + 3, coming_b);
+        float2 b[ROWS], b_x[S::FLUX], b_beside, kappa[ROWS], d[ROWS];
+        ask_b(b, y);
+#pragma unroll
+        for (int i = 0; i < S::FLUX; i++)
+            b_x[i] = fetch_b(y, box_x - REACH + S::FLUX * warp + i, z, in_flux(i));
+        b_beside = fetch_b(y, box_x + beside_row, box_z + beside, has_beside && (!kept_z || unsigned(box_z + beside) < k.pitch));
+        __syncthreads();
+
+        // Slopes along x, of neighbouring rows.
+        float2 line[S::FLUX + 7];
+#pragma unroll
+        for (int i = 0; i < S::FLUX + 7; i++)
+            if (i < 7 || in_flux(i - 7))
+                line[i] = pair(s.p[S::FLUX * warp + i][2 * lane + 8]);
+#pragma unroll
+        for (int i = 0; i < S::FLUX; i++) {
+            if (!in_flux(i))
+                continue;
+            float first[8], second[8];
+#pragma unroll
+            for (int m = 0; m < 8; m++)
+                first[m] = line[i + m].x, second[m] = line[i + m].y;
+            const float2 along = make_float2(b_x[i].x * slope(first), b_x[i].y * slope(second));
+            const int row = S::FLUX * warp + i, j = box_x - REACH + row;
+            pair(s.slope_x[row][2 * lane]) = along;
+            if (kept_x) {
+                const int nth = slot(k, 0, j);
+                float2 v = make_float2(0.0f, 0.0f);
+                if (nth >= 0 && z < nz - REACH) {
+                    const unsigned to = (y * k.slots[0] + nth) * k.pitch + z;
+                    v = moved(k.axis[0], j, fetch(k.old[0], to, true), along);
+                    if (j >= box_x && j < box_x + S::X)
+                        pair(k.kept[0][to]) = v;
+                }
+                pair(s.velocity_x[row][2 * lane]) = v;
+            }
+        }
+
+        // What is needed after the next barrier, and for the next plane.
+        if (!late) {
+            ask_p(coming, y + 8);
+            ask_b(coming_b, y + 4);
+        }
+        const auto ask_own = [&](int r) {
+            const unsigned of = depth(y) * k.kappa_step[1] + column(x + r) * k.kappa_step[0] + z;
+            kappa[r] = fetch(k.kappa, of, in_row);
+            d[r] = in_row && (!kept_x || x + r < nx) ? pair(k.d[position(k, x + r, y, z)]) : make_float2(0.0f, 0.0f);
+        };
+        if (!late) {
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+                ask_own(r);
+        }
+
+        // Slopes along z, of neighbours from `cell` on.
+        const auto along_z = [&](int row, int cell, float2 b, bool mine) {
+            float f[10];
+#pragma unroll
+            for (int m = 0; m < 5; m++) {
+                const float2 taps = pair(s.p[row + 7][cell + 4 + 2 * m]);
+                f[2 * m] = taps.x, f[2 * m + 1] = taps.y;
+            }
+            const float along[2] = {b.x * slope_from(f, 1), b.y * slope_from(f, 2)};
+            pair(s.slope_z[row][cell + 4]) = make_float2(along[0], along[1]);
+            if (kept_z) {
+                float v[2] = {0.0f, 0.0f};
+#pragma unroll
+                for (int c = 0; c < 2; c++) {
+                    const int index = box_z + cell + c, nth = slot(k, 2, index);
+                    if (nth >= 0 && (!kept_x || box_x + row < nx - REACH)) {
+                        const unsigned to = (y * nx + box_x + row) * k.slots[1] + nth;
+                        v[c] = moved(k.axis[2], index, __ldg(k.old[2] + to), along[c]);
+                        if (mine)
+                            k.kept[2][to] = v[c];
+                    }
+                }
+                pair(s.velocity_z[row][cell + 4]) = make_float2(v[0], v[1]);
+            }
+        };
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            along_z(first_row + r, 2 * lane, b[r], true);
+        if (has_beside)
+            along_z(beside_row, beside, b_beside, false);
+        if (!late)
+            ask_around(y + 1);
+        __syncthreads();
+
+        // The pressure.
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            if (kept_x && x + r >= nx - REACH)
+                continue;
+            if (kept_z && z >= nz - REACH)
+                continue;
+            if (late)
+                ask_own(r);
+            const bool middle_x = !kept_x || in_middle(k, 0, x + r);
+            float x_taps[2][8], z_taps[10];
+#pragma unroll
+            for (int m = 0; m < 8; m++) {
+                const int row = first_row + r + m;
+                const float2 taps = pair(middle_x ? s.slope_x[row][2 * lane] : s.velocity_x[row][2 * lane]);
+                x_taps[0][m] = taps.x, x_taps[1][m] = taps.y;
+            }
+#pragma unroll
+            for (int m = 0; m < 5; m++) {
+                const float2 taps = pair(s.slope_z[first_row + r][2 * lane + 2 * m]);
+                z_taps[2 * m] = taps.x, z_taps[2 * m + 1] = taps.y;
+            }
+            const float2 now = pair(s.p[first_row + r + 7][2 * lane + 8]);
+            float after[2], changed[2];
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                after[c] = c ? now.y : now.x, changed[c] = c ? d[r].y : d[r].x;
+                if (kept_z && z + c >= nz - REACH)
+                    continue;
+                const float kappa_here = c ? kappa[r].y : kappa[r].x;
+                const bool middle_z = !kept_z || in_middle(k, 2, z + c);
+                const float slope_y = slope(q[r][c]), slope_x = slope(x_taps[c]);
+                float a = kept_y ? 0.0f : square_y * slope_y;
+                if (middle_x)
+                    a = fmaf(square_x, slope_x, a);
+                if (middle_z)
+                    a = fmaf(square_z, slope_from(z_taps, c), a);
+                changed[c] = fmaf(kappa_here, a, changed[c]);
+                float all = changed[c];
+                const unsigned both = 2 * (k.pml - REACH);
+                if (kept_y) {
+                    const int layer = in_layer(k, 1, y);
+                    float *part = k.part[1] + (layer * k.plane + (x + r) * k.pitch + z + c);
+                    all += change(k.axis[1], y, kappa_here, slope_y, layer < 0 ? nullptr : part);
+                }
+                if (!middle_x) {
+                    const int layer = in_layer(k, 0, x + r);
+                    float *part = k.part[0] + ((y * both + layer) * k.pitch + z + c);
+                    all += change(k.axis[0], x + r, kappa_here, slope_x, layer < 0 ? nullptr : part);
+                }
+                if (!middle_z) {
+                    const int layer = in_layer(k, 2, z + c);
+                    float taps[8];
+#pragma unroll
+                    for (int m = 0; m < 8; m++)
+                        taps[m] = s.velocity_z[first_row + r][2 * lane + c + m];
+                    float *part = k.part[2] + ((y * nx + x + r) * both + layer);
+                    all += change(k.axis[2], z + c, kappa_here, slope(taps), layer < 0 ? nullptr : part);
+                }
+                const int pole = z + c == poles.z ? 0 : z + c == poles.z + APART ? 1 : -1;
+                const bool sounds = kept_x && pole >= 0 && x + r == poles.x && y == poles.y;
+                if (sounds && poles.there)
+                    after[c] = poles.clean[pole];
+                after[c] += all;
+                if (sounds && poles.put) {
+                    poles.next_clean[pole] = after[c];
+                    after[c] = sounding(after[c], pole, *poles.value);
+                }
+            }
+            pair(k.d[position(k, x + r, y, z)]) = make_float2(changed[0], changed[1]);
+            pair(k.next[position(k, x + r, y, z)]) = make_float2(after[0], after[1]);
+        }
+        if (late) {
+            ask_p(coming, y + 8);
+            ask_b(coming_b, y + 4);
+            ask_around(y + 1);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! A step in one pass as a CUDA kernel (`kernels/acoustic1_one_pass.cu`): what it is given, and how it is launched.
+//!
+//! As in [`kernel`](super::super::kernel), nothing here knows a card. Each step is one launch of [`step`]; before a step whose
+//! source is not yet in the pressure comes [`source`]. Steps read and write two sets of fields in turns.
+
+use std::mem::offset_of;
+
+use super::super::coefficients::Coefficients;
+use super::super::kernel::{Address, Axis, Launch, Tables};
+use super::super::layout::Layout;
+pub use super::boxes::Cut;
+use super::boxes::{self, Boxes};
+use super::zones::Zones;
+use crate::error::{Error, Result};
+use crate::fd::survey::{Receivers, Shot};
+
+/// The kernels as the driver loads them.
+pub const PTX: &str = include_str!("../../../../../kernels/ptx/acoustic1_one_pass.ptx");
+
+/// How a block is cut: so many warps, each with so many rows of a tile along x.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    pub kernel: &'static str,
+    pub warps: usize,
+    pub rows: usize,
+}
+
+/// Those that there are kernels for.
+pub const SHAPES: [Shape; 2] = [
+    Shape { kernel: "acoustic1_one_pass_4x2", warps: 4, rows: 2 },
+    Shape { kernel: "acoustic1_one_pass_8x1", warps: 8, rows: 1 },
+];
+
+impl Shape {
+    pub fn threads(self) -> usize {
+        32 * self.warps
+    }
+}
+
+/// Of an axis, as `struct Zone` of the kernels.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Zone {
+    pub middle: [i32; 2],
+    pub near_end: i32,
+    pub far_begin: i32,
+}
+
+/// What a step is given first, by value, as `struct OnePass` of the kernels.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Params {
+    pub p: Address,
+    pub next: Address,
+    pub d: Address,
+    pub old: [Address; 3],
+    pub kept: [Address; 3],
+    pub part: [Address; 3],
+    pub b: Address,
+    pub kappa: Address,
+    pub axis: [Axis; 3],
+    pub zone: [Zone; 3],
+    pub boxes: Address,
+    pub b_step: [u32; 2],
+    pub kappa_step: [u32; 2],
+    pub pitch: u32,
+    pub plane: u32,
+    pub slots: [u32; 2],
+    pub pml: i32,
+    pub unused: i32,
+}
+
+/// And then, as `struct Poles`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Poles {
+    pub clean: Address,
+    pub next_clean: Address,
+    pub value: Address,
+    pub cell: [i32; 3],
+    pub there: i32,
+    pub put: i32,
+    pub unused: i32,
+}
+
+/// And last, as `struct Receivers`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Samples {
+    pub first: Address,
+    pub at: Address,
+    pub trace: Address,
+    /// 0 if none are taken.
+    pub to: Address,
+}
+
+// As the kernels assert them.
+const _: () = {
+    assert!(size_of::<Zone>() == 16 && size_of::<Cut>() == 32 && size_of::<Params>() == 352);
+    assert!(size_of::<Poles>() == 48 && size_of::<Samples>() == 32);
+    assert!(offset_of!(Params, axis) == 112 && offset_of!(Params, boxes) == 304);
+    assert!(offset_of!(Params, slots) == 336 && offset_of!(Poles, put) == 40);
+};
+
+/// Where the arrays of a shot begin on a card: [`Grounds::lens`] zeros each.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fields {
+    pub p: [Address; 2],
+    pub d: Address,
+    pub kept: [[Address; 2]; 3],
+    pub part: [Address; 3],
+    /// Four values: the pressures at the poles without the source.
+    pub clean: Address,
+}
+
+/// Where those of its plan do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Plan {
+    pub b: Address,
+    pub kappa: Address,
+    pub profiles: Address,
+    pub boxes: Address,
+}
+
+/// What is the same for all shots of a plan on a kind of card.
+#[derive(Debug, Clone)]
+pub struct Grounds {
+    pub shape: Shape,
+    pub boxes: Boxes,
+    zones: [Zones; 3],
+    layout: Layout,
+}
+
+/// How many values there are of a shot's arrays.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Lens {
+    pub field: usize,
+    pub kept: [usize; 3],
+    pub part: [usize; 3],
+}
+
+/// Velocities of a row along z.
+fn slots(zones: &Zones) -> usize {
+    zones.kept().next_multiple_of(8)
+}
+
+impl Lens {
+    /// In the layout of a card.
+    pub fn new(layout: &Layout) -> Lens {
+        let [x, y, z] = [0, 1, 2].map(|axis| Zones::new(layout, axis));
+        let [nx, ny, _] = layout.padded;
+        Lens {
+            field: layout.field_len(),
+            kept: [layout.rows(ny * x.kept()), layout.rows(y.kept() * nx), ny * nx * slots(&z)],
+            part: super::super::fields::part_lens(layout),
+        }
+    }
+
+    /// All of a shot: two pressures, what was added, both steps' velocities, damped parts.
+    pub fn all(self) -> impl Iterator<Item = usize> {
+        let twice = self.kept.into_iter().flat_map(|len| [len, len]);
+        [self.field; 3].into_iter().chain(twice).chain(self.part)
+    }
+}
+
+/// Boxes of a table, at most.
+pub fn most_boxes(layout: &Layout) -> usize {
+    let rows = SHAPES.iter().map(|shape| shape.warps * shape.rows).min().unwrap_or(1);
+    boxes::most(layout, rows)
+}
+
+impl Grounds {
+    /// For a card that runs `at_once` blocks of the shape at a time.
+    ///
+    /// Refused: a field of more values than positions of 32 bits tell apart.
+    pub fn new(tables: &Tables, shape: Shape, at_once: usize) -> Result<Grounds> {
+        let layout = tables.layout;
+        if u32::try_from(layout.field_len()).is_err() {
+            let accepted = format!("at most {} on a card in one pass; two sweeps take more", u32::MAX);
+            return Err(Error::argument("the number of cells, layers included", layout.cells(), accepted));
+        }
+        let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));
+        let boxes = Boxes::new(&layout, &zones, shape.warps * shape.rows, at_once);
+        Ok(Grounds { shape, boxes, zones, layout })
+    }
+
+    pub fn lens(&self) -> Lens {
+        Lens::new(&self.layout)
+    }
+
+    /// Of the steps that read the first pressure, and of those that read the second.
+    pub fn params(&self, tables: &Tables, plan: &Plan, fields: &Fields) -> [Params; 2] {
+        let layout = &self.layout;
+        let first = |array: Address| array + 4 * layout.lead as u64;
+        let [x, y, z] = fields.part;
+        let [b_step, kappa_step] = tables.steps();
+        let zone = |axis: usize| {
+            let Zones { middle, near, far, .. } = &self.zones[axis];
+            let middle = [middle.start, middle.end].map(|i| i as i32);
+            Zone { middle, near_end: near.end as i32, far_begin: far.start as i32 }
+        };
+        [0, 1].map(|from: usize| {
+            let kept = |from: usize| {
+                let [x, y, z] = fields.kept.map(|both| both[from]);
+                [first(x), first(y), z]
+            };
+            Params {
+                p: first(fields.p[from]),
+                next: first(fields.p[1 - from]),
+                d: first(fields.d),
+                old: kept(from),
+                kept: kept(1 - from),
+                part: [first(x), first(y), z],
+                b: first(plan.b),
+                kappa: first(plan.kappa),
+                axis: tables.axes(plan.profiles),
+                zone: [zone(0), zone(1), zone(2)],
+                boxes: plan.boxes,
+                b_step: b_step.map(|step| step as u32),
+                kappa_step: kappa_step.map(|step| step as u32),
+                pitch: layout.pitch as u32,
+                plane: layout.stride(1) as u32,
+                slots: [self.zones[0].kept() as u32, slots(&self.zones[2]) as u32],
+                pml: layout.pml as i32,
+                unused: 0,
+            }
+        })
+    }
+
+    /// The receivers box by box: where those of a box begin, positions after index 0 of row 0, and numbers of traces.
+    pub fn receivers(&self, receivers: &Receivers) -> (Vec<i32>, Vec<u32>, Vec<i32>) {
+        let layout = &self.layout;
+        let place = |(trace, cell): (usize, [usize; 3])| {
+            let cell = cell.map(|i| i + layout.pml);
+            let at = (layout.at(cell) - layout.lead) as u32;
+            (self.boxes.of(cell).unwrap_or(0), at, trace as i32)
+        };
+        let mut all: Vec<_> = receivers.cells(layout.inner).enumerate().map(place).collect();
+        all.sort_unstable_by_key(|(cut, _, trace)| (*cut, *trace));
+        let before = |number: usize| all.partition_point(|(cut, ..)| *cut < number) as i32;
+        let first = (0..=self.boxes.cuts.len()).map(before).collect();
+        (first, all.iter().map(|(_, at, _)| *at).collect(), all.iter().map(|(.., trace)| *trace).collect())
+    }
+
+    /// Arguments: the parameters of the step, its poles, where its samples go.
+    pub fn step(&self) -> Launch {
+        let block = [32, self.shape.warps as u32, 1];
+        Launch { kernel: self.shape.kernel, grid: [self.boxes.cuts.len() as u32, 1, 1], block }
+    }
+}
+
+/// Arguments: the parameters of the step before, and its poles.
+pub fn source() -> Launch {
+    Launch { kernel: "acoustic1_one_pass_source", grid: [1, 1, 1], block: [2, 1, 1] }
+}
+
+/// The source of a shot. A step puts the next one's into the pressure that it leaves, unless somebody looks at that.
+pub struct Sounding {
+    cell: [i32; 3],
+    clean: Address,
+}
+
+impl Sounding {
+    pub fn new(c: &Coefficients, shot: &Shot, clean: Address) -> Sounding {
+        Sounding { cell: shot.source.map(|i| (i + c.layout.pml) as i32), clean }
+    }
+
+    /// Of a step that reads the first or the second pressure: whether its source is in it, and where the amplitude of the
+    /// next step's is if that is to be put into what it leaves.
+    pub fn poles(&self, from: usize, there: bool, put: Option<Address>) -> Poles {
+        Poles {
+            clean: self.clean + 8 * (from % 2) as u64,
+            next_clean: self.clean + 8 * (1 - from % 2) as u64,
+            value: put.unwrap_or(0),
+            cell: self.cell,
+            there: i32::from(there),
+            put: i32::from(put.is_some()),
+            unused: 0,
+        }
+    }
+}
