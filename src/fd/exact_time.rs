@@ -20,7 +20,7 @@ use super::survey::{Gather, Shot};
 use super::warp::{Times, Warp};
 use super::wavelet::Wavelet;
 use crate::backend::Lane;
-use crate::backend::cpu::Team;
+use crate::backend::cpu::{Member, Team};
 use crate::error::Result;
 
 /// What a shot computes beyond its end, at least.
@@ -96,11 +96,15 @@ fn correct(gather: &mut Gather, every: usize, lane: Lane<'_>) -> Result<()> {
             other.iter_mut().zip(&series).for_each(|(to, from)| *to = from.im as f32);
         }
     };
+    let member = |_: &Member<'_>, _: Option<&()>| {
+        work();
+        Ok(())
+    };
     match lane {
-        Lane::Cpu(team) => team.run(&(), |_, _| Ok(work())),
+        Lane::Cpu(team) => team.run(&(), member),
         Lane::Cuda(_) => {
             let threads = available_parallelism().map_or(1, usize::from).min(THREADS).min(gather.traces);
-            Team::new(threads)?.run(&(), |_, _| Ok(work()))
+            Team::new(threads)?.run(&(), member)
         }
     }
 }

@@ -221,6 +221,7 @@ pub unsafe fn end<L: Lanes, const STREAM: bool>(end: End<'_>) {
 
 /// And what they change; `part` is null where nothing is damped.
 #[inline(always)]
+#[allow(clippy::too_many_arguments)]
 pub unsafe fn end_change<L: Lanes>(
     c: [f32; REACH],
     rate: &[f32],
