@@ -76,7 +76,7 @@ pub enum Bench {
         /// cpu, or a card such as cuda:0.
         #[arg(long, default_value = "cpu")]
         device: String,
-        /// How the CPU computes a step: all velocities from the pressure, then the pressure from them; or the pressure
+        /// How a step is computed: all velocities from the pressure, then the pressure from them; or the pressure
         /// alone, the velocities eliminated where nothing is damped.
         #[arg(long, value_parser = form(), default_value = "two-sweeps")]
         form: Form,
