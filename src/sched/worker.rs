@@ -147,11 +147,14 @@ impl Me {
         {
             return Ok(opened);
         }
-        self.close();
+        // Closed when the next is there: were it the device's last, what it has of the device would be made anew.
+        let before = self.opened.borrow_mut().take();
         // The slot may have been taken away since the task was given to it.
         let slots = shared.crew.slots(self.device).max(self.slot + 1);
         let device = &shared.devices[self.device];
-        let queue = caught(|| shared.backends[self.device].open(device.ordinal, self.slot, slots))?;
+        let queue = caught(|| shared.backends[self.device].open(device.ordinal, self.slot, slots));
+        self.let_go(before);
+        let queue = queue?;
         let opened = Rc::new(Opened { queue, context });
         *self.opened.borrow_mut() = Some(opened.clone());
         Ok(opened)

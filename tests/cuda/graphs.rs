@@ -128,6 +128,7 @@ pub fn a_shots_legs_are_graphs() {
     fire(&scheduler, 100);
     // Of seven legs the second, which is as the first, and two of those between the wavelet's end and the last.
     assert_eq!(told(0, "graph_launches"), 3, "{}", report());
+    assert_eq!(told(0, "graphs"), 0, "a shot leaves its graphs");
     let short = calls() - begin;
     let begin = calls();
     fire(&scheduler, 260);

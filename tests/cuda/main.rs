@@ -167,6 +167,7 @@ fn cases() -> Vec<Case> {
             "dev=mem:32M,ctx:2M",
             "FAKECUDA_FAULTS" = "0:alloc:3:take=8e6"
         ),
+        case!(shots::small_shots_share_a_large_card, "pace=10;dev=mem:80G,sms:132"),
         case!(shots::a_record_that_the_host_has_no_memory_for, ONE),
         case!(graphs::what_comes_again_is_one_launch, ONE),
         case!(graphs::a_graph_in_flight_is_waited_for, "pace=100;dev=mem:1G"),

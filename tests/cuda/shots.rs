@@ -6,7 +6,7 @@ use gpusched::fd::plan::{Form, Options, Plan};
 use gpusched::fd::shot::{self, Control, Output};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
-use gpusched::sched::{Exec, Scheduler, Task, TaskId};
+use gpusched::sched::{AUTO_SLOTS, Exec, Scheduler, Task, TaskId};
 use gpusched::{Error, Result};
 
 use crate::cards::*;
@@ -142,6 +142,22 @@ pub fn a_card_that_gives_less_than_it_promised() {
     assert!(smaller < n, "{error}");
     let id = submit(cube(smaller), &scheduler).unwrap();
     wait(&scheduler, id).unwrap();
+}
+
+/// A card that has room for many runs several at a time, if each by itself leaves it idle: a virtual card's time is a
+/// pause of a launch, which those of other slots do not share.
+pub fn small_shots_share_a_large_card() {
+    let scheduler = scheduler("cuda", AUTO_SLOTS).unwrap();
+    let ids: Vec<_> = (0..24).map(|_| submit(cube(5), &scheduler).unwrap()).collect();
+    for id in ids {
+        wait(&scheduler, id).unwrap();
+    }
+    let slots = scheduler.stats().unwrap().devices[0].slots;
+    assert!((2..=8).contains(&slots), "{slots} slots");
+    // Every change of their number makes other queues, and the context stays.
+    assert!(told(0, "contexts_made") == 1 && told(0, "streams") > 1, "{}", report());
+    drop(scheduler);
+    assert_nothing_is_left();
 }
 
 /// Nobody looks on.
