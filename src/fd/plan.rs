@@ -47,7 +47,7 @@ impl Default for Options {
         Options {
             pml: 20,
             allow_unstable: false,
-            form: Form::TwoSweeps,
+            form: Form::OnePass,
             stencil: Stencil::Taylor,
             exact_time: false,
         }

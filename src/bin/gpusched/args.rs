@@ -78,7 +78,7 @@ pub enum Bench {
         device: String,
         /// How a step is computed: all velocities from the pressure, then the pressure from them; or the pressure
         /// alone, the velocities eliminated where nothing is damped.
-        #[arg(long, value_parser = form(), default_value = "two-sweeps")]
+        #[arg(long, value_parser = form(), default_value = "one-pass")]
         form: Form,
         /// Threads on the CPU; without it as many as it has cores.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
