@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::layout::{Layout, Tile};
+use super::layout::Layout;
 use super::record::host_zeros;
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
@@ -32,8 +32,8 @@ pub struct Coefficients {
     pub stencil: [f32; REACH],
     /// For x, y, z.
     pub axes: [Axis; 3],
-    /// How each form of the computation cuts the grid.
-    pub tiles: [Vec<Tile>; 2],
+    /// How large the tiles of each form are.
+    pub tiles: [[usize; 2]; 2],
 }
 
 /// What depends on the index along one axis only.
@@ -58,8 +58,9 @@ pub struct Columns {
     step: [usize; 2],
 }
 
-/// Rows along x and y that a thread takes at a time: planes of such a tile stay in a core's own cache
-/// while the sweep along y needs them. In one pass the first seven planes of a tile are slopes only, so it goes further.
+/// Rows along x and planes along y that a thread takes at most at a time, in two sweeps and in one pass: planes of such a
+/// tile stay in a core's own cache while the sweep along y needs them. In one pass the first seven planes of a tile are
+/// slopes only, so it goes further.
 const TILES: [[usize; 2]; 2] = [[32, 16], [32, 64]];
 
 impl Moduli {
@@ -110,10 +111,9 @@ impl Moduli {
                 loss: profiles.pressure.b.iter().map(|b| b - 1.0).collect(),
             }
         };
-        let tiles = TILES.map(|[columns, depth]| layout.tiles(columns, depth));
         let (b, kappa) = (Arc::clone(&self.b), Arc::clone(&self.kappa));
         let stencil = Stencil::Taylor.coefficients();
-        Coefficients { layout, b, kappa, stencil, axes: [axis(0), axis(1), axis(2)], tiles }
+        Coefficients { layout, b, kappa, stencil, axes: [axis(0), axis(1), axis(2)], tiles: TILES }
     }
 }
 

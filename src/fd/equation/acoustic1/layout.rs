@@ -112,16 +112,21 @@ impl Layout {
     }
 
     /// The active rows as tiles of at most `columns` by `depth` rows, y outermost.
-    pub fn tiles(&self, columns: usize, depth: usize) -> Vec<Tile> {
-        let cut = |range: Range<usize>, most: usize| {
-            let pieces = range.len().div_ceil(most);
-            let at = move |k: usize| range.start + range.len() * k / pieces;
-            (0..pieces).map(move |k| at(k)..at(k + 1)).collect::<Vec<_>>()
-        };
-        let columns = cut(self.active(0), columns);
+    pub fn tiles(&self, [columns, depth]: [usize; 2]) -> Vec<Tile> {
+        let columns: Vec<_> = cut(self.active(0), columns).collect();
         let tile = |y: Range<usize>| columns.iter().map(move |x| Tile { x: x.clone(), y: y.clone() });
-        cut(self.active(1), depth).into_iter().flat_map(tile).collect()
+        cut(self.active(1), depth).flat_map(tile).collect()
     }
+}
+
+/// A range in pieces of about the same length, at most `most`, and beginning at multiples of [`REACH`] after its start if they are
+/// as long: rows beside each other are done together.
+pub fn cut(range: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let unit = most.min(REACH);
+    let units = range.len().div_ceil(unit);
+    let pieces = units.div_ceil(most / unit);
+    let at = move |k: usize| range.start + (units * k / pieces * unit).min(range.len());
+    (0..pieces).map(move |k| at(k)..at(k + 1))
 }
 
 #[cfg(test)]
@@ -138,7 +143,7 @@ mod tests {
             let layout = layout(n, pml);
             for (columns, depth) in [(1, 1), (32, 16), (7, 1000)] {
                 let mut seen = vec![0; layout.padded[0] * layout.padded[1]];
-                for tile in layout.tiles(columns, depth) {
+                for tile in layout.tiles([columns, depth]) {
                     assert!(tile.x.len() <= columns && tile.y.len() <= depth);
                     for y in tile.y {
                         tile.x.clone().for_each(|x| seen[y * layout.padded[0] + x] += 1);

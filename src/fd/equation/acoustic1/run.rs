@@ -189,7 +189,7 @@ mod tests {
                 assert_eq!(bits(&c, &shot, form, threads), alone, "{form:?}, {threads} threads");
             }
             for (columns, depth) in [(1, 1), (5, 3), (9, 50), (50, 9), (1000, 1000)] {
-                c.tiles = [0, 1].map(|_| c.layout.tiles(columns, depth));
+                c.tiles = [[columns, depth]; 2];
                 assert_eq!(bits(&c, &shot, form, 2), alone, "{form:?}, tiles of {columns} by {depth}");
             }
         }

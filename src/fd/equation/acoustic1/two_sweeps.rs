@@ -21,6 +21,7 @@ pub struct TwoSweeps<'a> {
     shot: &'a Shot,
     fields: Shared<'a>,
     source: Source,
+    tiles: Vec<Tile>,
     isa: Isa,
     /// Tiles that were taken, of each sweep.
     taken: [AtomicUsize; 2],
@@ -30,11 +31,12 @@ impl<'a> TwoSweeps<'a> {
     pub fn new(c: &'a Coefficients, shot: &'a Shot, fields: &'a mut Fields) -> Self {
         let source = Source::new(c, shot.source);
         let taken = [AtomicUsize::new(0), AtomicUsize::new(0)];
-        TwoSweeps { c, shot, fields: fields.shared(), source, isa: Isa::best(), taken }
+        let tiles = c.layout.tiles(c.tiles[0]);
+        TwoSweeps { c, shot, fields: fields.shared(), source, tiles, isa: Isa::best(), taken }
     }
 
-    fn next(&self, sweep: usize) -> Option<&'a Tile> {
-        self.c.tiles[0].get(self.taken[sweep].fetch_add(1, Relaxed))
+    fn next(&self, sweep: usize) -> Option<&Tile> {
+        self.tiles.get(self.taken[sweep].fetch_add(1, Relaxed))
     }
 }
 
@@ -47,7 +49,7 @@ impl Steps for TwoSweeps<'_> {
     }
 
     fn step(&self, member: &Member<'_>, (): &mut (), step: usize) -> Result<()> {
-        let TwoSweeps { c, shot, fields, source, isa, taken } = self;
+        let TwoSweeps { c, shot, fields, source, isa, taken, .. } = self;
         while let Some(tile) = self.next(0) {
             // SAFETY: each tile is taken once a sweep, and the pressure is only read.
             unsafe { isa.velocity(c, *fields, tile) };
@@ -135,14 +137,15 @@ mod tests {
         let mut fields = [Fields::new(&c.layout).unwrap(), Fields::new(&c.layout).unwrap()];
         let isas = [Isa::Baseline, Isa::best()];
         let source = Source::new(&c, [4, 2, 16]);
+        let tiles = c.layout.tiles(c.tiles[0]);
         for (fields, isa) in fields.iter_mut().zip(isas) {
             let shared = fields.shared();
             for step in 0..40 {
                 // SAFETY: one thread, one set of fields.
                 unsafe {
-                    c.tiles[0].iter().for_each(|tile| isa.velocity(&c, shared, tile));
+                    tiles.iter().for_each(|tile| isa.velocity(&c, shared, tile));
                     source.fire(shared, (step as f32 / 5.0).sin());
-                    c.tiles[0].iter().for_each(|tile| isa.pressure(&c, shared, tile));
+                    tiles.iter().for_each(|tile| isa.pressure(&c, shared, tile));
                 }
             }
         }

@@ -48,6 +48,16 @@ pub trait Lanes {
     /// # Safety
     /// See [`Lanes::fence`].
     unsafe fn fnma(x: Self::V, y: Self::V, z: Self::V) -> Self::V;
+    /// The values `K` (0 to 4) before those of `at`, which follow those of `before`.
+    ///
+    /// # Safety
+    /// See [`Lanes::fence`].
+    unsafe fn earlier<const K: usize>(before: Self::V, at: Self::V) -> Self::V;
+    /// The values `K` (0 to 4) after those of `at`, which `after` follows.
+    ///
+    /// # Safety
+    /// See [`Lanes::fence`].
+    unsafe fn later<const K: usize>(at: Self::V, after: Self::V) -> Self::V;
 }
 
 /// Rows are swept in multiples of so many values.
@@ -111,13 +121,22 @@ impl Lanes for Plain {
     unsafe fn fnma(x: [f32; 4], y: [f32; 4], z: [f32; 4]) -> [f32; 4] {
         std::array::from_fn(|i| plain_fma(-x[i], y[i], z[i]))
     }
+    #[inline(always)]
+    unsafe fn earlier<const K: usize>(before: [f32; 4], at: [f32; 4]) -> [f32; 4] {
+        std::array::from_fn(|i| if i < K { before[4 + i - K] } else { at[i - K] })
+    }
+    #[inline(always)]
+    unsafe fn later<const K: usize>(at: [f32; 4], after: [f32; 4]) -> [f32; 4] {
+        std::array::from_fn(|i| if i + K < 4 { at[i + K] } else { after[i + K - 4] })
+    }
 }
 
 /// One `impl` from the names of the processor's instructions.
 #[cfg(target_arch = "x86_64")]
 macro_rules! x86 {
     ($name:ident, $v:ty, $n:literal,
-     $load:ident $store:ident $stream:ident $set:ident $add:ident $sub:ident $mul:ident $fma:ident $fnma:ident) => {
+     $load:ident $store:ident $stream:ident $set:ident $add:ident $sub:ident $mul:ident $fma:ident $fnma:ident
+     $shifted:ident) => {
         impl Lanes for $name {
             type V = $v;
             const N: usize = $n;
@@ -182,6 +201,32 @@ macro_rules! x86 {
                 // SAFETY: by the caller's promise.
                 unsafe { $fnma(x, y, z) }
             }
+            #[inline(always)]
+            unsafe fn earlier<const K: usize>(before: $v, at: $v) -> $v {
+                // SAFETY: by the caller's promise.
+                unsafe {
+                    match K {
+                        0 => at,
+                        1 => $shifted::<{ $n - 1 }>(before, at),
+                        2 => $shifted::<{ $n - 2 }>(before, at),
+                        3 => $shifted::<{ $n - 3 }>(before, at),
+                        _ => $shifted::<{ $n - 4 }>(before, at),
+                    }
+                }
+            }
+            #[inline(always)]
+            unsafe fn later<const K: usize>(at: $v, after: $v) -> $v {
+                // SAFETY: by the caller's promise.
+                unsafe {
+                    match K {
+                        0 => at,
+                        1 => $shifted::<1>(at, after),
+                        2 => $shifted::<2>(at, after),
+                        3 => $shifted::<3>(at, after),
+                        _ => $shifted::<4>(at, after),
+                    }
+                }
+            }
         }
     };
 }
@@ -191,6 +236,35 @@ mod x86 {
     use super::Lanes;
     use std::arch::x86_64::*;
 
+    /// The values from the `K`th on of two vectors one after the other.
+    #[inline(always)]
+    unsafe fn shifted16<const K: i32>(first: __m512, second: __m512) -> __m512 {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let (first, second) = (_mm512_castps_si512(first), _mm512_castps_si512(second));
+            _mm512_castsi512_ps(_mm512_alignr_epi32::<K>(second, first))
+        }
+    }
+
+    /// The same; bytes can be shifted within halves only.
+    #[inline(always)]
+    unsafe fn shifted8<const K: i32>(first: __m256, second: __m256) -> __m256 {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let (first, second) = (_mm256_castps_si256(first), _mm256_castps_si256(second));
+            let middle = _mm256_permute2x128_si256::<0x21>(first, second);
+            _mm256_castsi256_ps(match K {
+                1 => _mm256_alignr_epi8::<4>(middle, first),
+                2 => _mm256_alignr_epi8::<8>(middle, first),
+                3 => _mm256_alignr_epi8::<12>(middle, first),
+                4 => middle,
+                5 => _mm256_alignr_epi8::<4>(second, middle),
+                6 => _mm256_alignr_epi8::<8>(second, middle),
+                _ => _mm256_alignr_epi8::<12>(second, middle),
+            })
+        }
+    }
+
     /// AVX2 with FMA.
     pub struct Avx2;
     /// AVX-512 F and VL.
@@ -198,10 +272,10 @@ mod x86 {
 
     x86!(Avx2, __m256, 8,
         _mm256_loadu_ps _mm256_storeu_ps _mm256_stream_ps _mm256_set1_ps
-        _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_fmadd_ps _mm256_fnmadd_ps);
+        _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_fmadd_ps _mm256_fnmadd_ps shifted8);
     x86!(Avx512, __m512, 16,
         _mm512_loadu_ps _mm512_storeu_ps _mm512_stream_ps _mm512_set1_ps
-        _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_fmadd_ps _mm512_fnmadd_ps);
+        _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_fmadd_ps _mm512_fnmadd_ps shifted16);
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -1,14 +1,17 @@
 //! A step in one pass over the grid: the pressure alone, its velocities eliminated where nothing is damped.
 
+mod along_z;
 mod boxes;
 mod fields;
 mod geometry;
 pub mod kernel;
 mod lanes;
+mod march;
 mod pass;
 mod rows;
 mod scratch;
 mod source;
+mod tiles;
 mod zones;
 
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -24,9 +27,9 @@ use self::lanes::{Lanes, Plain};
 use self::pass::{Step, sweep};
 use self::scratch::Scratch;
 use self::source::Poles;
+use self::tiles::Tile;
 use super::coefficients::Coefficients;
 use super::isa::Isa;
-use super::layout::Tile;
 use super::run::Steps;
 use crate::backend::cpu::{Member, Rows};
 use crate::error::Result;
@@ -42,8 +45,6 @@ pub struct OnePass<'a> {
     fields: Shared<'a>,
     poles: RwLock<Poles>,
     isa: Isa,
-    /// Rows along x of the widest tile.
-    columns: usize,
     large: bool,
     /// Tiles that were taken.
     taken: AtomicUsize,
@@ -52,10 +53,9 @@ pub struct OnePass<'a> {
 impl<'a> OnePass<'a> {
     pub fn new(c: &'a Coefficients, geometry: &'a Geometry, shot: &'a Shot, fields: &'a mut Fields) -> Self {
         let poles = RwLock::new(Poles::new(&c.layout, shot.source));
-        let columns = c.tiles[1].iter().map(|tile| tile.x.len()).max().unwrap_or(0);
         let large = Fields::bytes(&c.layout) >= LARGE;
         let taken = AtomicUsize::new(0);
-        OnePass { c, geometry, shot, fields: fields.shared(), poles, isa: Isa::best(), columns, large, taken }
+        OnePass { c, geometry, shot, fields: fields.shared(), poles, isa: Isa::best(), large, taken }
     }
 }
 
@@ -64,7 +64,7 @@ impl Steps for OnePass<'_> {
     type Own = Scratch;
 
     fn own(&self) -> Result<Scratch> {
-        Scratch::new(&self.geometry.ends, self.columns)
+        Scratch::new(&self.geometry.ends, &self.geometry.tiles)
     }
 
     fn step(&self, member: &Member<'_>, scratch: &mut Scratch, step: usize) -> Result<()> {
@@ -82,7 +82,7 @@ impl Steps for OnePass<'_> {
         let poles = self.poles.read().unwrap_or_else(PoisonError::into_inner);
         let poles = value.map(|_| &*poles);
         let this = Step { c, geometry, fields, from, poles };
-        while let Some(tile) = c.tiles[1].get(self.taken.fetch_add(1, Relaxed)) {
+        while let Some(tile) = geometry.tiles.get(self.taken.fetch_add(1, Relaxed)) {
             // SAFETY: each tile is taken once a step.
             unsafe { self.isa.pass(&this, tile, scratch, self.large) };
         }

@@ -13,19 +13,20 @@
 //! pressure         p = p + i
 //! ```
 //!
-//! A tile sweeps along y. Of the slopes along y it keeps some planes, of those along x a plane, of those along z a few
-//! rows: what it needs of its neighbours' slopes it computes itself. So tiles do not depend on each other, and
-//! every cell comes out the same whichever tile it is in.
+//! A tile sweeps along y. Of the slopes along y it keeps some planes, of what else a plane needs a few rows or registers; what it
+//! needs of its neighbours' slopes it computes itself. So tiles do not depend on each other, and every cell comes out the same
+//! whichever tile it is in.
 
-use super::super::coefficients::Coefficients;
-use super::super::layout::Tile;
+use super::super::coefficients::{Coefficients, Columns};
+use super::along_z;
 use super::fields::Shared;
 use super::geometry::Geometry;
-use super::lanes::Lanes;
-use super::rows::{self, Flux, Kept, LAYER, Last, MIDDLE, STRIP, Split, TAPS, TOGETHER};
-use super::scratch::{PLANES, Rings, Scratch};
+use super::lanes::{Lanes, WIDEST};
+use super::march::{March, march};
+use super::rows::{self, Flux, Kept, Split, TAPS, TOGETHER, Turned, turned};
+use super::scratch::{PLANES, Parts, Scratch};
 use super::source::Poles;
-use super::zones::Term;
+use super::tiles::Tile;
 use crate::fd::stencil::REACH;
 
 /// Rows on that are asked for meanwhile.
@@ -49,22 +50,13 @@ pub struct Step<'a> {
 #[inline(always)]
 pub unsafe fn sweep<L: Lanes, const STREAM: bool>(step: &Step<'_>, tile: &Tile, scratch: &mut Scratch) {
     let sweep = Sweep::new(step, tile, scratch);
-    let zones = &step.geometry.zones[1];
     // SAFETY: by the caller's promise.
     unsafe {
-        let mut next = tile.y.start - REACH;
-        let mut y = tile.y.start;
-        while y < tile.y.end {
-            let end = (y + TOGETHER).min(tile.y.end);
-            while next < end + REACH - 1 {
-                next += sweep.slopes_along_y::<L, STREAM>(next);
-            }
-            let terms = (y..end).map(|y| zones.term(y));
-            sweep.along_y::<L>(y, end - y, terms.clone().all(|term| term == Term::Middle));
-            for y in y..end {
-                sweep.plane::<L, STREAM>(y);
-            }
-            y = end;
+        match tile.sides.each_ref().map(|side| side.kept) {
+            [false, false] => sweep.run::<L, false, false, STREAM>(),
+            [false, true] => sweep.run::<L, false, true, STREAM>(),
+            [true, false] => sweep.run::<L, true, false, STREAM>(),
+            [true, true] => sweep.run::<L, true, true, STREAM>(),
         }
         if STREAM {
             L::fence();
@@ -75,11 +67,10 @@ pub unsafe fn sweep<L: Lanes, const STREAM: bool>(step: &Step<'_>, tile: &Tile, 
 /// A tile's sweep: where everything is. "Position" of a row is that of its first updated cell.
 struct Sweep<'a> {
     c: &'a Coefficients,
-    stencil: [f32; REACH],
     geometry: &'a Geometry,
     poles: Option<&'a Poles>,
     tile: &'a Tile,
-    rings: Rings,
+    parts: Parts,
     old: *const f32,
     new: *mut f32,
     d: *mut f32,
@@ -97,11 +88,10 @@ impl<'a> Sweep<'a> {
         let Step { c, geometry, fields, from, poles } = *step;
         Sweep {
             c,
-            stencil: c.stencil,
             geometry,
             poles,
             tile,
-            rings: Rings::new(scratch),
+            parts: scratch.parts(),
             old: fields.p[from].as_ptr(),
             new: fields.p[1 - from].as_ptr(),
             d: fields.d.as_ptr(),
@@ -123,174 +113,187 @@ impl<'a> Sweep<'a> {
         self.c.kappa.row(&self.c.layout, [x, y, self.first], 1).as_ptr()
     }
 
+    /// Where a plane of coefficients lies after the first.
+    #[inline(always)]
+    fn column_y(&self, columns: &Columns, y: usize) -> usize {
+        let layout = &self.c.layout;
+        y.saturating_sub(layout.pml).min(layout.inner[1] - 1) * columns.steps(layout.pitch)[1]
+    }
+
     /// Position of a row of a field.
     #[inline(always)]
     fn at(&self, x: usize, y: usize) -> usize {
         self.c.layout.at([x, y, self.first])
     }
 
-    /// Position of a row of what is kept in some rows only.
+    /// Position of a row of what is kept in some planes only.
     #[inline(always)]
     fn nth(&self, row: usize) -> usize {
         self.c.layout.row(row) + self.first
     }
 
-    /// How many indices from one on can be done together: slopes that are only eliminated ones.
-    #[inline(always)]
-    fn together(&self, axis: usize, j: usize) -> usize {
-        let zones = &self.geometry.zones[axis];
-        let plain = |j: usize| zones.eliminated(j) && zones.slot(j).is_none();
-        if (j..j + TOGETHER).all(plain) { TOGETHER } else { 1 }
-    }
-
-    /// Slopes along y of the tile's columns, at index `j` and perhaps some after it: how many.
-    ///
     /// # Safety
     /// See [`sweep`]; so for all below.
     #[inline(always)]
-    unsafe fn slopes_along_y<L: Lanes, const STREAM: bool>(&self, j: usize) -> usize {
-        let layout = &self.c.layout;
-        let stride = layout.stride(1);
-        let plane = |ring: *mut f32, j: usize, column: usize| {
-            ring.wrapping_add(j % PLANES * self.rings.plane + column * self.rings.row)
-        };
-        // Planes that are done together lie one after the other, if they begin at a multiple.
-        let count = if j.is_multiple_of(TOGETHER) { self.together(1, j) } else { 1 };
+    unsafe fn run<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool, const STREAM: bool>(&self) {
+        let side = &self.tile.sides[1];
+        let mut next = side.slopes().start;
+        let mut y = side.cells.start;
+        while y < side.cells.end {
+            let end = (y + TOGETHER).min(side.cells.end);
+            // SAFETY: by the caller's promise.
+            unsafe {
+                while next < end + REACH - 1 {
+                    next += self.slopes_along_y::<L, Y_KEPT, STREAM>(next);
+                }
+                self.along_y::<L, Y_KEPT>(y..end);
+                for y in y..end {
+                    self.plane::<L, X_KEPT, STREAM>(y);
+                }
+            }
+            y = end;
+        }
+    }
+
+    /// Where the slopes along y at an index are kept.
+    #[inline(always)]
+    fn ring(&self, j: usize) -> *mut f32 {
+        self.parts.y.wrapping_add((j - self.tile.sides[1].slopes().start) % PLANES * self.parts.plane)
+    }
+
+    /// Slopes along y of the tile's columns, at index `j` and perhaps some after it: how many.
+    #[inline(always)]
+    unsafe fn slopes_along_y<L: Lanes, const KEPT: bool, const STREAM: bool>(&self, j: usize) -> usize {
+        let active = self.c.layout.active(1);
         // SAFETY: by the caller's promise. Updated cells have `REACH` neighbours on each side.
         unsafe {
-            for (column, x) in self.tile.x.clone().enumerate() {
-                let [to, ring] = self.rings.y.map(|ring| plane(ring, j, column));
-                let first_tap = self.old.wrapping_add(self.at(x, j)).wrapping_sub((REACH - 1) * stride);
-                let flux = Flux { len: self.len, first_tap, stride, to, apart: self.rings.plane };
-                if count == TOGETHER {
-                    rows::flux::<L, TOGETHER>(
-                        self.stencil,
-                        flux,
-                        [self.b(x, j), self.b(x, j + 1), self.b(x, j + 2), self.b(x, j + 3)],
-                    );
-                    continue;
-                }
-                let slot = self.geometry.zones[1].slot(j).map(|slot| self.nth(slot * layout.padded[0] + x));
-                self.slope::<L, STREAM>(1, j, flux, self.b(x, j), ring, slot, self.tile.y.contains(&j));
+            if !active.contains(&j) {
+                // At rest.
+                std::slice::from_raw_parts_mut(self.ring(j), self.parts.plane).fill(0.0);
+                return 1;
             }
+            // Planes that are done together lie one after the other.
+            let place = (j - self.tile.sides[1].slopes().start) % PLANES;
+            if j + TOGETHER <= active.end && place + TOGETHER <= PLANES {
+                self.planes_of_slopes::<L, TOGETHER, KEPT, STREAM>(j);
+                return TOGETHER;
+            }
+            self.planes_of_slopes::<L, 1, KEPT, STREAM>(j);
+            1
         }
-        count
     }
 
-    /// And along x, of plane `y`.
     #[inline(always)]
-    unsafe fn slopes_along_x<L: Lanes, const STREAM: bool>(&self, j: usize, y: usize) -> usize {
-        let stride = self.c.layout.stride(0);
-        let count = self.together(0, j);
-        // SAFETY: as above.
-        unsafe {
-            let row = (j + REACH - self.tile.x.start) * self.rings.row;
-            let [to, ring] = self.rings.x.map(|rows| rows.wrapping_add(row));
-            let first_tap = self.old.wrapping_add(self.at(j, y)).wrapping_sub((REACH - 1) * stride);
-            let flux = Flux { len: self.len, first_tap, stride, to, apart: self.rings.row };
-            let b = |j: usize| self.b(j, y);
-            if count == TOGETHER {
-                rows::flux::<L, TOGETHER>(self.stencil, flux, [b(j), b(j + 1), b(j + 2), b(j + 3)]);
-            } else {
-                let zones = &self.geometry.zones[0];
-                let slot = zones.slot(j).map(|slot| self.nth(y * zones.kept() + slot));
-                self.slope::<L, STREAM>(0, j, flux, b(j), ring, slot, self.tile.x.contains(&j));
-            }
-        }
-        count
-    }
-
-    /// One row of slopes.
-    #[inline(always)]
-    #[allow(clippy::too_many_arguments)]
-    unsafe fn slope<L: Lanes, const STREAM: bool>(
+    unsafe fn planes_of_slopes<L: Lanes, const U: usize, const KEPT: bool, const STREAM: bool>(
         &self,
-        axis: usize,
         j: usize,
-        flux: Flux,
-        b: *const f32,
-        ring: *mut f32,
-        slot: Option<usize>,
-        own: bool,
     ) {
-        let eliminated = self.geometry.zones[axis].eliminated(j);
-        let table = &self.c.axes[axis];
+        let (layout, axis, zones) = (&self.c.layout, &self.c.axes[1], &self.geometry.zones[1]);
+        let (nx, stride) = (layout.padded[0], layout.stride(1));
+        let own = &self.tile.sides[1].own;
+        let mut kept = Kept {
+            keep: [0.0; U],
+            rate: [0.0; U],
+            old: std::ptr::null(),
+            new: std::ptr::null_mut(),
+            apart: nx * layout.pitch,
+            own: [own.start.saturating_sub(j), own.end.saturating_sub(j)],
+            ahead: AHEAD * layout.pitch,
+        };
+        for u in 0..U {
+            (kept.keep[u], kept.rate[u]) = (axis.keep[j + u], axis.velocity_rate[j + u]);
+        }
+        let slot = zones.slot(j).unwrap_or(0) * nx;
         // SAFETY: by the caller's promise.
         unsafe {
-            let Some(at) = slot else {
-                if eliminated {
-                    rows::flux::<L, 1>(self.stencil, flux, [b]);
-                } else {
-                    // At rest.
-                    std::slice::from_raw_parts_mut(ring, flux.len).fill(0.0);
+            for (column, x) in self.tile.sides[0].cells.clone().enumerate() {
+                let flux = Flux {
+                    len: self.len,
+                    first_tap: self.old.wrapping_add(self.at(x, j)).wrapping_sub((REACH - 1) * stride),
+                    stride,
+                    to: self.ring(j).wrapping_add(column * self.parts.row),
+                    apart: self.parts.plane,
+                };
+                let mut b = [std::ptr::null(); U];
+                for (u, b) in b.iter_mut().enumerate() {
+                    *b = self.b(x, j + u);
                 }
-                return;
-            };
-            let new = if own { self.kept_new[axis].wrapping_add(at) } else { std::ptr::null_mut() };
-            let old = self.kept_old[axis].wrapping_add(at);
-            let ahead = AHEAD * self.c.layout.pitch;
-            let kept = Kept { keep: table.keep[j], rate: table.velocity_rate[j], old, ring, new, ahead };
-            if eliminated {
-                rows::kept::<L, true, STREAM>(self.stencil, flux, b, kept)
-            } else {
-                rows::kept::<L, false, STREAM>(self.stencil, flux, b, kept)
+                if KEPT {
+                    let at = self.nth(slot + x);
+                    kept.old = self.kept_old[1].wrapping_add(at);
+                    kept.new = self.kept_new[1].wrapping_add(at);
+                    rows::kept::<L, U, STREAM>(self.c.stencil, flux, b, &kept);
+                } else {
+                    rows::flux::<L, U>(self.c.stencil, flux, b);
+                }
             }
         }
     }
 
     /// The terms along y of some planes.
     #[inline(always)]
-    unsafe fn along_y<L: Lanes>(&self, y: usize, count: usize, middle: bool) {
-        let (layout, axis) = (&self.c.layout, &self.c.axes[1]);
-        let rings = &self.rings;
+    unsafe fn along_y<L: Lanes, const KEPT: bool>(&self, planes: std::ops::Range<usize>) {
+        let term = |y: usize| self.geometry.zones[1].term(y);
+        let alike = !KEPT || planes.clone().all(|y| term(y) == term(planes.start));
         // SAFETY: by the caller's promise.
         unsafe {
-            for (column, x) in self.tile.x.clone().enumerate() {
-                let place = column * rings.row;
-                let taps = |ring: *mut f32, y: usize| {
-                    let mut taps = [std::ptr::null(); TAPS + TOGETHER - 1];
-                    for (k, tap) in taps.iter_mut().enumerate() {
-                        *tap = ring.wrapping_add((y + k - REACH) % PLANES * rings.plane + place).cast_const();
-                    }
-                    taps
-                };
-                let to = |y: usize| rings.along_y.wrapping_add(y % TOGETHER * rings.plane + place);
-                let square = self.geometry.square[1];
-                if middle && count == TOGETHER {
-                    let to = [to(y), to(y + 1), to(y + 2), to(y + 3)];
-                    rows::eliminated::<L, TOGETHER>(self.stencil, self.len, &taps(rings.y[0], y), square, to);
-                    continue;
+            if alike && planes.len() == TOGETHER {
+                self.terms_along_y::<L, TOGETHER, KEPT>(planes.start);
+            } else {
+                planes.for_each(|y| self.terms_along_y::<L, 1, KEPT>(y));
+            }
+        }
+    }
+
+    /// Of planes that have the same.
+    #[inline(always)]
+    unsafe fn terms_along_y<L: Lanes, const U: usize, const KEPT: bool>(&self, y: usize) {
+        let (layout, parts, axis) = (&self.c.layout, &self.parts, &self.c.axes[1]);
+        let nx = layout.padded[0];
+        let layer = layout.in_layer(1, y);
+        let mut planes = [std::ptr::null(); TAPS + TOGETHER - 1];
+        for (k, plane) in planes.iter_mut().enumerate().take(TAPS + U - 1) {
+            *plane = self.ring(y + k - REACH).cast_const();
+        }
+        let mut split = Split {
+            loss: [0.0; U],
+            rate: [0.0; U],
+            part: std::ptr::null_mut(),
+            apart: nx * layout.pitch,
+            ahead: AHEAD * layout.pitch,
+        };
+        for u in 0..U {
+            (split.loss[u], split.rate[u]) = (axis.loss[y + u], axis.pressure_rate[y + u]);
+        }
+        // SAFETY: by the caller's promise.
+        unsafe {
+            for (column, x) in self.tile.sides[0].cells.clone().enumerate() {
+                let mut taps = planes;
+                for tap in &mut taps {
+                    *tap = tap.wrapping_add(column * parts.row);
                 }
-                for y in y..y + count {
-                    let layer = layout.in_layer(1, y).unwrap_or(0);
-                    let part = self.part[1].wrapping_add(self.nth(layer * layout.padded[0] + x));
-                    let ahead = AHEAD * layout.pitch;
-                    let split = Split { loss: axis.loss[y], rate: axis.pressure_rate[y], part, ahead };
-                    let kappa = self.kappa(x, y);
-                    match self.geometry.zones[1].term(y) {
-                        Term::Middle => rows::eliminated::<L, 1>(
-                            self.stencil,
-                            self.len,
-                            &taps(rings.y[0], y),
-                            square,
-                            [to(y)],
-                        ),
-                        Term::Strip => rows::split::<L, STRIP>(
-                            self.stencil,
-                            self.len,
-                            &taps(rings.y[1], y),
-                            kappa,
-                            split,
-                            to(y),
-                        ),
-                        Term::Layer => rows::split::<L, LAYER>(
-                            self.stencil,
-                            self.len,
-                            &taps(rings.y[1], y),
-                            kappa,
-                            split,
-                            to(y),
-                        ),
+                let mut to = [std::ptr::null_mut(); U];
+                let mut kappa = [std::ptr::null(); U];
+                for u in 0..U {
+                    let plane = (y + u - self.tile.sides[1].cells.start) % TOGETHER;
+                    to[u] = parts.along_y.wrapping_add(plane * parts.turned + column * WIDEST);
+                    kappa[u] = self.kappa(x, y + u);
+                }
+                let turned = Turned { to, beside: parts.beside };
+                split.part = self.part[1].wrapping_add(self.nth(layer.unwrap_or(0) * nx + x));
+                match (KEPT, layer) {
+                    (false, _) => rows::eliminated::<L, U>(
+                        self.c.stencil,
+                        self.len,
+                        &taps,
+                        self.geometry.square[1],
+                        turned,
+                    ),
+                    (true, None) => {
+                        rows::split::<L, U, false>(self.c.stencil, self.len, &taps, kappa, &split, turned)
+                    }
+                    (true, Some(_)) => {
+                        rows::split::<L, U, true>(self.c.stencil, self.len, &taps, kappa, &split, turned)
                     }
                 }
             }
@@ -299,166 +302,141 @@ impl<'a> Sweep<'a> {
 
     /// All rows of a plane whose terms along y there are.
     #[inline(always)]
-    unsafe fn plane<L: Lanes, const STREAM: bool>(&self, y: usize) {
-        let zones = &self.geometry.zones[0];
-        let mut next = self.tile.x.start - REACH;
-        let mut x = self.tile.x.start;
-        while x < self.tile.x.end {
-            let middle = |x: usize| x < self.tile.x.end && zones.term(x) == Term::Middle;
-            let count = if (x..x + TOGETHER).all(middle) { TOGETHER } else { 1 };
-            // SAFETY: by the caller's promise.
-            unsafe {
-                while next < x + count + REACH - 1 {
-                    next += self.slopes_along_x::<L, STREAM>(next, y);
-                }
-                // Not one after the other: what was just stored can't be loaded at another alignment at once.
-                for u in 0..count {
-                    self.slopes_along_z::<L, STREAM>(x + u, y, u);
-                }
-                for u in 0..count {
-                    self.changes_along_z::<L>(x + u, y, u);
-                }
-                if count == TOGETHER {
-                    self.rows::<L, TOGETHER, STREAM>(x, y);
-                } else {
-                    self.rows::<L, 1, STREAM>(x, y);
-                }
-            }
-            x += count;
-        }
-    }
-
-    /// All slopes along z of a row, and the velocities at its ends, into row `u` of those done together.
-    #[inline(always)]
-    unsafe fn slopes_along_z<L: Lanes, const STREAM: bool>(&self, x: usize, y: usize, u: usize) {
-        let (ends, rings) = (&self.geometry.ends, &self.rings);
-        let row = y * self.c.layout.padded[0] + x;
+    unsafe fn plane<L: Lanes, const X_KEPT: bool, const STREAM: bool>(&self, y: usize) {
+        let Sweep { c, geometry, parts, .. } = self;
+        let (layout, axis, zones, ends) = (&c.layout, &c.axes[0], &geometry.zones[0], &geometry.ends);
+        let [rows, own] = [&self.tile.sides[0].cells, &self.tile.sides[0].own];
+        let slots = zones.kept();
+        let layers = 2 * layout.width();
+        // Of the kept velocities the index 0 would be so many slots before the first.
+        let slot = zones.slot(own.start).unwrap_or(0).wrapping_sub(own.start);
+        let begin = self.at(0, y);
+        let plane = (y - self.tile.sides[1].cells.start) % TOGETHER;
+        let coming = self.coming(y);
         // SAFETY: by the caller's promise.
         unsafe {
-            let (p, b) = (self.old.add(self.at(x, y)), self.b(x, y));
-            let to = rings.slopes.add(u * rings.padded);
-            let flux = Flux { len: self.len, first_tap: p.sub(REACH - 1), stride: 1, to, apart: 0 };
-            rows::flux::<L, 1>(self.stencil, flux, [b]);
-            let mut at = row * (ends.kept[0] + ends.kept[1]);
-            for (end, table) in self.geometry.near_and_far.iter().enumerate() {
-                let begin = ends.from(end, ends.kept[end]);
-                rows::end::<L, STREAM>(rows::End {
-                    keep: &table.keep,
-                    velocity_rate: &table.velocity_rate,
-                    q: to.add(begin),
-                    old: self.kept_old[2].add(at),
-                    new: self.kept_new[2].add(at),
-                    ahead: TOGETHER * (ends.kept[0] + ends.kept[1]),
-                    u: rings.ends[end].add(u * rings.padded),
-                });
-                at += ends.kept[end];
+            let source = self.clean_source(y);
+            for (column, x) in rows.clone().enumerate() {
+                self.row_along_z::<L, STREAM>(column, x, y);
             }
-        }
-    }
-
-    /// What the velocities at the ends of row `u` change.
-    #[inline(always)]
-    unsafe fn changes_along_z<L: Lanes>(&self, x: usize, y: usize, u: usize) {
-        let (ends, rings) = (&self.geometry.ends, &self.rings);
-        let row = y * self.c.layout.padded[0] + x;
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let kappa = self.kappa(x, y);
-            let mut at = row * (ends.damped[0] + ends.damped[1]);
-            for (end, table) in self.geometry.near_and_far.iter().enumerate() {
-                let (count, split, damped) = (ends.kept[end], ends.split[end], ends.damped[end]);
-                // The split cells are the outer ones of those with kept velocities, and the damped ones of these.
-                let pieces = if end == 0 {
-                    [0..damped, damped..split]
-                } else {
-                    [split - damped..split, 0..split - damped]
+            for i in (0..self.len).step_by(L::N) {
+                let (vector, within) = (i / WIDEST, i % WIDEST);
+                let of_slots = (((y - REACH) * self.len + vector * WIDEST) * slots)
+                    .wrapping_add(slot.wrapping_mul(WIDEST))
+                    .wrapping_add(within);
+                let of_columns = turned(i, parts.beside);
+                let m = March {
+                    stencil: c.stencil,
+                    rows,
+                    pitch: layout.pitch,
+                    old: self.old.wrapping_add(begin + i),
+                    new: self.new.wrapping_add(begin + i),
+                    d: self.d.wrapping_add(begin + i),
+                    b: self.b(0, y).wrapping_add(i),
+                    b_step: c.b.steps(layout.pitch)[0],
+                    kappa: self.kappa(0, y).wrapping_add(i),
+                    kappa_step: c.kappa.steps(layout.pitch)[0],
+                    pml: layout.pml,
+                    last: layout.inner[0] - 1,
+                    along_y: parts.along_y.wrapping_add(plane * parts.turned + of_columns),
+                    along_z: parts.along_z.wrapping_add(of_columns),
+                    changes: parts.changes.wrapping_add(of_columns),
+                    y_kept: self.tile.sides[1].kept,
+                    z_end: ends.kept(0).contains(&i) || ends.kept(1).contains(&i),
+                    square: geometry.square[0],
+                    squares: geometry.squares.as_ptr().wrapping_add(i),
+                    keep: &axis.keep,
+                    velocity_rate: &axis.velocity_rate,
+                    kept_old: self.kept_old[0].wrapping_add(of_slots),
+                    kept_new: self.kept_new[0].wrapping_add(of_slots),
+                    own,
+                    loss: &axis.loss,
+                    pressure_rate: &axis.pressure_rate,
+                    part: self.part[0]
+                        .wrapping_add(((y - REACH) * self.len + vector * WIDEST) * layers + within),
+                    part_rows: layers * WIDEST,
+                    kept_rows: slots * WIDEST,
+                    // After the last vector, the next plane's first.
+                    ahead: if i + WIDEST < self.len { WIDEST } else { layout.stride(1).wrapping_sub(i) },
+                    source,
+                    clean: parts.clean.wrapping_add(i),
+                    coming,
                 };
-                let outer = if end == 0 { 0 } else { count - split };
-                for (piece, part) in pieces.into_iter().zip([self.part[2].add(at), std::ptr::null_mut()]) {
-                    let to = ends.from(end, split) + piece.start;
-                    rows::end_change::<L>(
-                        self.stencil,
-                        &table.pressure_rate[piece.clone()],
-                        &table.loss[piece.clone()],
-                        rings.ends[end].add(u * rings.padded + outer + piece.start),
-                        kappa.add(to),
-                        part,
-                        TOGETHER * (ends.damped[0] + ends.damped[1]),
-                        rings.along_z.add(u * rings.row + to),
-                    );
-                }
-                at += damped;
+                march::<L, X_KEPT, STREAM>(&m);
             }
         }
     }
 
-    /// What the slopes along y of the planes that are done together next read first, so many planes on. Within the tile's
-    /// rows; beyond the last plane it is this row once more.
+    /// Slopes and changes along z of a row.
     #[inline(always)]
-    fn coming(&self, x: usize, y: usize) -> [*const f32; 2] {
-        let last = self.c.layout.padded[1] - 1;
-        let (p, b) = ((y + 2 * TOGETHER + REACH - 1).min(last), (y + TOGETHER + REACH - 1).min(last));
-        [self.old.wrapping_add(self.at(x, p)), self.b(x, b)]
-    }
-
-    /// The next pressure of `U` rows whose slopes there are.
-    #[inline(always)]
-    unsafe fn rows<L: Lanes, const U: usize, const STREAM: bool>(&self, x: usize, y: usize) {
-        let (layout, axis, rings) = (&self.c.layout, &self.c.axes[0], &self.rings);
-        let zones = &self.geometry.zones;
-        let (at, len) = (self.at(x, y), self.len);
-        let (x_term, y_middle) = (zones[0].term(x), zones[1].term(y) == Term::Middle);
+    unsafe fn row_along_z<L: Lanes, const STREAM: bool>(&self, column: usize, x: usize, y: usize) {
+        let Sweep { geometry, parts, .. } = self;
+        let ends = &geometry.ends;
+        // Counted over the updated rows.
+        let row = (y - REACH) * self.c.layout.active(0).len() + x - REACH;
+        let (p, b, kappa) = (self.old.wrapping_add(self.at(x, y)), self.b(x, y), self.kappa(x, y));
+        let (q, column) = (parts.slopes, column * WIDEST);
+        let kappa_ahead = self.column_y(&self.c.kappa, y + 1) - self.column_y(&self.c.kappa, y);
         // SAFETY: by the caller's promise.
         unsafe {
-            let mut kappa = [std::ptr::null(); U];
-            let mut coming = [[std::ptr::null(); 2]; U];
-            let mut p = [std::ptr::null(); U];
-            for u in 0..U {
-                kappa[u] = self.kappa(x + u, y);
-                coming[u] = self.coming(x + u, y);
-                p[u] = self.old.add(at + u * layout.pitch);
-                if let Some(poles) = self.poles.filter(|poles| poles.are_in([x + u, y])) {
-                    // The pressure itself goes on without its source.
-                    let clean = std::slice::from_raw_parts_mut(rings.clean, len);
-                    clean.copy_from_slice(std::slice::from_raw_parts(p[u], len));
-                    poles.restore(at + u * layout.pitch, clean);
-                    p[u] = rings.clean;
-                }
-            }
-            let column = (x - self.tile.x.start) * rings.row;
-            let layer = layout.in_layer(0, x).unwrap_or(0);
-            let row = Last {
-                len,
-                along_y: rings.along_y.add(y % TOGETHER * rings.plane + column),
-                along_z: rings.along_z,
-                x: rings.x[usize::from(x_term != Term::Middle)].add(column),
-                z: rings.slopes.sub(REACH),
-                apart: rings.row,
-                apart_z: rings.padded,
-                square: self.geometry.square[0],
-                squares: self.geometry.squares.as_ptr(),
-                split: Split {
-                    loss: axis.loss[x],
-                    rate: axis.pressure_rate[x],
-                    part: self.part[0].wrapping_add(self.nth(y * 2 * layout.width() + layer)),
-                    ahead: AHEAD * layout.pitch,
-                },
-                kappa,
-                p,
-                d: self.d.add(at),
-                new: self.new.add(at),
-                pitch: layout.pitch,
-                coming,
-                ahead: U * layout.pitch,
-            };
-            match (x_term, y_middle) {
-                (Term::Middle, true) => rows::last::<L, U, MIDDLE, true, STREAM>(self.stencil, &row),
-                (Term::Middle, false) => rows::last::<L, U, MIDDLE, false, STREAM>(self.stencil, &row),
-                (Term::Strip, true) => rows::last::<L, U, STRIP, true, STREAM>(self.stencil, &row),
-                (Term::Strip, false) => rows::last::<L, U, STRIP, false, STREAM>(self.stencil, &row),
-                (Term::Layer, true) => rows::last::<L, U, LAYER, true, STREAM>(self.stencil, &row),
-                (Term::Layer, false) => rows::last::<L, U, LAYER, false, STREAM>(self.stencil, &row),
+            let to = parts.along_z.wrapping_add(column);
+            along_z::slopes::<L>(
+                self.c.stencil,
+                &along_z::Row { len: self.len, p, b, q, to, beside: parts.beside },
+            );
+            let [apart, apart_damped] = [ends.kept, ends.damped].map(|both| both[0] + both[1]);
+            let (mut at, mut at_damped) = (row * apart, row * apart_damped);
+            for (end, table) in geometry.near_and_far.iter().enumerate() {
+                let (kept, damped) = (ends.kept(end), ends.damped(end));
+                let begin = kept.start;
+                along_z::end::<L, STREAM>(
+                    self.c.stencil,
+                    &along_z::End {
+                        keep: &table.keep,
+                        velocity_rate: &table.velocity_rate,
+                        loss: &table.loss,
+                        pressure_rate: &table.pressure_rate,
+                        q: q.wrapping_add(begin),
+                        kappa: kappa.wrapping_add(begin),
+                        old: self.kept_old[2].wrapping_add(at),
+                        new: self.kept_new[2].wrapping_add(at),
+                        part: self.part[2].wrapping_add(at_damped),
+                        damped: damped.clone(),
+                        ahead: [TOGETHER * apart, TOGETHER * apart_damped, kappa_ahead],
+                        to: parts.changes.wrapping_add(column + turned(begin, parts.beside)),
+                        beside: parts.beside,
+                    },
+                );
+                (at, at_damped) = (at + kept.len(), at_damped + damped.len());
             }
         }
+    }
+
+    /// What the slopes along y of the planes that are done together next read first, so many planes on: values from this
+    /// plane's pressure and `b`. Beyond what the tile needs it is this plane once more.
+    #[inline(always)]
+    fn coming(&self, y: usize) -> [usize; 2] {
+        let layout = &self.c.layout;
+        let end = self.tile.sides[1].slopes().end;
+        let (p, b) = (y + 2 * TOGETHER + REACH - 1, y + TOGETHER + REACH - 1);
+        [
+            if p < end + REACH { (p - y) * layout.stride(1) } else { 0 },
+            if b < end { self.column_y(&self.c.b, b) - self.column_y(&self.c.b, y) } else { 0 },
+        ]
+    }
+
+    /// The row of this tile and plane that has the source; its pressure goes on without it, from the scratch.
+    #[inline(always)]
+    unsafe fn clean_source(&self, y: usize) -> Option<usize> {
+        let poles = self.poles?;
+        let x = self.tile.sides[0].cells.clone().find(|x| poles.are_in([*x, y]))?;
+        let at = self.at(x, y);
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let clean = std::slice::from_raw_parts_mut(self.parts.clean, self.len);
+            clean.copy_from_slice(std::slice::from_raw_parts(self.old.wrapping_add(at), self.len));
+            poles.restore(at, clean);
+        }
+        Some(x)
     }
 }

@@ -1,7 +1,7 @@
 //! What is done to rows of cells, a vector at a time. Each function is inlined into sweeps that are compiled once for
 //! each kind of processor. Where several rows lie side by side, they are done together, as they share taps.
 
-use super::lanes::Lanes;
+use super::lanes::{Lanes, WIDEST};
 use crate::fd::stencil::REACH;
 
 /// Taps of a derivative.
@@ -9,14 +9,14 @@ pub const TAPS: usize = 2 * REACH;
 /// Rows that are done together, at most.
 pub const TOGETHER: usize = 4;
 /// Taps of so many.
-const ALL: usize = TAPS + TOGETHER - 1;
+pub const ALL: usize = TAPS + TOGETHER - 1;
 
 /// The coefficients of the derivative, as vectors.
 ///
 /// # Safety
 /// The processor has the instructions.
 #[inline(always)]
-unsafe fn splats<L: Lanes>(c: [f32; REACH]) -> [L::V; REACH] {
+pub unsafe fn splats<L: Lanes>(c: [f32; REACH]) -> [L::V; REACH] {
     // SAFETY: by the caller's promise.
     unsafe { [L::splat(c[0]), L::splat(c[1]), L::splat(c[2]), L::splat(c[3])] }
 }
@@ -34,13 +34,25 @@ unsafe fn slopes<L: Lanes, const U: usize>(c: [L::V; REACH], tap: impl Fn(usize)
             *f = L::load(tap(k));
         }
         let mut slopes = [L::splat(0.0); U];
-        for (u, slope) in slopes.iter_mut().enumerate() {
-            let mut s = L::mul(c[0], L::sub(f[u + 4], f[u + 3]));
-            s = L::fma(c[1], L::sub(f[u + 5], f[u + 2]), s);
-            s = L::fma(c[2], L::sub(f[u + 6], f[u + 1]), s);
-            *slope = L::fma(c[3], L::sub(f[u + 7], f[u]), s);
+        for (u, s) in slopes.iter_mut().enumerate() {
+            *s = slope::<L>(c, &f[u..]);
         }
         slopes
+    }
+}
+
+/// The derivative between taps 3 and 4.
+///
+/// # Safety
+/// The processor has the instructions.
+#[inline(always)]
+pub unsafe fn slope<L: Lanes>(c: [L::V; REACH], f: &[L::V]) -> L::V {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let mut s = L::mul(c[0], L::sub(f[4], f[3]));
+        s = L::fma(c[1], L::sub(f[5], f[2]), s);
+        s = L::fma(c[2], L::sub(f[6], f[1]), s);
+        L::fma(c[3], L::sub(f[7], f[0]), s)
     }
 }
 
@@ -71,250 +83,152 @@ pub unsafe fn flux<L: Lanes, const U: usize>(c: [f32; REACH], row: Flux, b: [*co
     }
 }
 
-/// How velocities of a row move: `keep` and a dt/h.
+/// How velocities of `U` rows move: `keep` and dt/h.
 #[derive(Clone, Copy)]
-pub struct Kept {
-    pub keep: f32,
-    pub rate: f32,
+pub struct Kept<const U: usize> {
+    pub keep: [f32; U],
+    pub rate: [f32; U],
+    /// Of the first row; the others follow in `apart` values.
     pub old: *const f32,
-    /// Where the thread keeps them, and where they are kept for the next step: null if another tile does that.
-    pub ring: *mut f32,
     pub new: *mut f32,
+    pub apart: usize,
+    /// Which of the rows are written for the next step; other tiles write the others.
+    pub own: [usize; 2],
     /// How many values on to ask for `old`.
     pub ahead: usize,
 }
 
 /// For the next step: past the caches if it is not there any more then.
 #[inline(always)]
-unsafe fn write<L: Lanes, const STREAM: bool>(to: *mut f32, v: L::V) {
+pub unsafe fn write<L: Lanes, const STREAM: bool>(to: *mut f32, v: L::V) {
     // SAFETY: by the caller's promise.
     unsafe { if STREAM { L::stream(to, v) } else { L::store(to, v) } }
 }
 
-/// Velocities of a row, and if some are eliminated the slopes too.
+/// Velocities of `U` rows, from the slopes of the pressure.
 #[inline(always)]
-pub unsafe fn kept<L: Lanes, const ELIMINATED: bool, const STREAM: bool>(
+pub unsafe fn kept<L: Lanes, const U: usize, const STREAM: bool>(
     c: [f32; REACH],
     row: Flux,
-    b: *const f32,
-    kept: Kept,
+    b: [*const f32; U],
+    kept: &Kept<U>,
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
         let c = splats::<L>(c);
         for i in (0..row.len).step_by(L::N) {
-            let [s] = slopes::<L, 1>(c, |k| row.first_tap.add(k * row.stride + i));
-            let q = L::mul(L::load(b.add(i)), s);
-            if ELIMINATED {
-                L::store(row.to.add(i), q);
-            }
-            let old = L::mul(L::splat(kept.keep), L::load(kept.old.add(i)));
-            L::prefetch(kept.old.wrapping_add(i + kept.ahead));
-            let u = L::fnma(L::splat(kept.rate), q, old);
-            L::store(kept.ring.add(i), u);
-            if !kept.new.is_null() {
-                write::<L, STREAM>(kept.new.add(i), u);
+            let s = slopes::<L, U>(c, |k| row.first_tap.add(k * row.stride + i));
+            for u in 0..U {
+                let q = L::mul(L::load(b[u].add(i)), s[u]);
+                let at = u * kept.apart + i;
+                let old = L::mul(L::splat(kept.keep[u]), L::load(kept.old.wrapping_add(at)));
+                L::prefetch(kept.old.wrapping_add(at + kept.ahead));
+                let v = L::fnma(L::splat(kept.rate[u]), q, old);
+                L::store(row.to.add(u * row.apart + i), v);
+                if kept.own[0] <= u && u < kept.own[1] {
+                    write::<L, STREAM>(kept.new.wrapping_add(at), v);
+                }
             }
         }
     }
 }
 
-pub const MIDDLE: u8 = 0;
-pub const STRIP: u8 = 1;
-pub const LAYER: u8 = 2;
-
-/// The term of an axis where it is not eliminated.
+/// What damps the pressure of `U` rows, or does not.
 #[derive(Clone, Copy)]
-pub struct Split {
-    pub loss: f32,
-    pub rate: f32,
+pub struct Split<const U: usize> {
+    pub loss: [f32; U],
+    pub rate: [f32; U],
+    /// Of the first row; the others follow in `apart` values.
     pub part: *mut f32,
+    pub apart: usize,
     /// How many values on to ask for `part`.
     pub ahead: usize,
 }
 
-/// What the term changes, from the slope of the velocities.
+/// What the term of row `u` changes, from the slope of the velocities.
 #[inline(always)]
-unsafe fn change<L: Lanes, const TERM: u8>(i: usize, s: L::V, kappa: L::V, split: Split) -> L::V {
+pub unsafe fn change<L: Lanes, const U: usize, const DAMPED: bool>(
+    u: usize,
+    i: usize,
+    s: L::V,
+    kappa: L::V,
+    split: &Split<U>,
+) -> L::V {
     // SAFETY: by the caller's promise.
     unsafe {
-        let undamped = L::sub(L::splat(0.0), L::mul(L::mul(kappa, L::splat(split.rate)), s));
-        if TERM != LAYER {
+        let undamped = L::sub(L::splat(0.0), L::mul(L::mul(kappa, L::splat(split.rate[u])), s));
+        if !DAMPED {
             return undamped;
         }
-        let part = L::load(split.part.add(i));
-        L::prefetch(split.part.wrapping_add(i + split.ahead));
-        let c = L::fma(L::splat(split.loss), part, undamped);
-        L::store(split.part.add(i), L::add(part, c));
+        let at = split.part.add(u * split.apart + i);
+        let part = L::load(at);
+        L::prefetch(at.wrapping_add(split.ahead));
+        let c = L::fma(L::splat(split.loss[u]), part, undamped);
+        L::store(at, L::add(part, c));
         c
     }
 }
 
-/// The eliminated terms of `U` rows, side by side along their axis: r² times the slope of what [`flux`] left.
+/// Where the terms along y of `U` rows go, which lie side by side along y: `[vector of z]` from each of `to` on.
+#[derive(Clone, Copy)]
+pub struct Turned<const U: usize> {
+    pub to: [*mut f32; U],
+    pub beside: usize,
+}
+
+impl<const U: usize> Turned<U> {
+    /// Where the value `i` of row `u` is.
+    #[inline(always)]
+    pub fn at(&self, u: usize, i: usize) -> *mut f32 {
+        self.to[u].wrapping_add(turned(i, self.beside))
+    }
+}
+
+/// Where the `i`th value of a row is in `[vector of z][row]`.
+#[inline(always)]
+pub fn turned(i: usize, beside: usize) -> usize {
+    i / WIDEST * beside + i % WIDEST
+}
+
+/// The eliminated terms: r² times the slope of what [`flux`] left.
 #[inline(always)]
 pub unsafe fn eliminated<L: Lanes, const U: usize>(
     c: [f32; REACH],
     len: usize,
     taps: &[*const f32; ALL],
     square: f32,
-    to: [*mut f32; U],
+    turned: Turned<U>,
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
         let c = splats::<L>(c);
         for i in (0..len).step_by(L::N) {
             let s = slopes::<L, U>(c, |k| taps[k].add(i));
-            for u in 0..U {
-                L::store(to[u].add(i), L::mul(L::splat(square), s[u]));
+            for (u, s) in s.into_iter().enumerate() {
+                L::store(turned.at(u, i), L::mul(L::splat(square), s));
             }
         }
     }
 }
 
-/// The term of a row that is not eliminated.
+/// The terms that are not eliminated.
 #[inline(always)]
-pub unsafe fn split<L: Lanes, const TERM: u8>(
+pub unsafe fn split<L: Lanes, const U: usize, const DAMPED: bool>(
     c: [f32; REACH],
     len: usize,
     taps: &[*const f32; ALL],
-    kappa: *const f32,
-    split: Split,
-    to: *mut f32,
+    kappa: [*const f32; U],
+    split: &Split<U>,
+    turned: Turned<U>,
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
         let c = splats::<L>(c);
         for i in (0..len).step_by(L::N) {
-            let [s] = slopes::<L, 1>(c, |k| taps[k].add(i));
-            L::store(to.add(i), change::<L, TERM>(i, s, L::load(kappa.add(i)), split));
-        }
-    }
-}
-
-/// An end of a row along z, whose velocities are kept. All pointers are to its first value.
-pub struct End<'a> {
-    pub keep: &'a [f32],
-    pub velocity_rate: &'a [f32],
-    /// The slopes times b.
-    pub q: *const f32,
-    pub old: *const f32,
-    pub new: *mut f32,
-    pub ahead: usize,
-    /// Where the thread keeps them, with REACH values that are 0 before and after.
-    pub u: *mut f32,
-}
-
-/// Velocities along z.
-#[inline(always)]
-pub unsafe fn end<L: Lanes, const STREAM: bool>(end: End<'_>) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        for i in (0..end.keep.len()).step_by(L::N) {
-            let old = L::mul(L::load(end.keep.as_ptr().add(i)), L::load(end.old.add(i)));
-            let u = L::fnma(L::load(end.velocity_rate.as_ptr().add(i)), L::load(end.q.add(i)), old);
-            L::prefetch(end.old.wrapping_add(i + end.ahead));
-            L::store(end.u.add(i), u);
-            write::<L, STREAM>(end.new.add(i), u);
-        }
-    }
-}
-
-/// And what they change; `part` is null where nothing is damped.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub unsafe fn end_change<L: Lanes>(
-    c: [f32; REACH],
-    rate: &[f32],
-    loss: &[f32],
-    u: *const f32,
-    kappa: *const f32,
-    part: *mut f32,
-    ahead: usize,
-    to: *mut f32,
-) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let c = splats::<L>(c);
-        for i in (0..rate.len()).step_by(L::N) {
-            let [s] = slopes::<L, 1>(c, |k| u.add(i).sub(REACH).add(k));
-            let rate = L::mul(L::load(kappa.add(i)), L::load(rate.as_ptr().add(i)));
-            let mut change = L::sub(L::splat(0.0), L::mul(rate, s));
-            if !part.is_null() {
-                let old = L::load(part.add(i));
-                L::prefetch(part.wrapping_add(i + ahead));
-                change = L::fma(L::load(loss.as_ptr().add(i)), old, change);
-                L::store(part.add(i), L::add(old, change));
-            }
-            L::store(to.add(i), change);
-        }
-    }
-}
-
-/// The last part of rows side by side: their pressure from what was collected along y and z.
-#[derive(Clone, Copy)]
-pub struct Last<const U: usize> {
-    pub len: usize,
-    /// Of the first row; the others follow in `apart` values.
-    pub along_y: *const f32,
-    pub along_z: *const f32,
-    /// The first tap along x.
-    pub x: *const f32,
-    /// The first tap along z; the other rows' follow in `apart_z` values.
-    pub z: *const f32,
-    pub apart: usize,
-    pub apart_z: usize,
-    /// r² of x, and of z for each value of a row.
-    pub square: f32,
-    pub squares: *const f32,
-    pub split: Split,
-    pub kappa: [*const f32; U],
-    pub p: [*const f32; U],
-    /// The other rows follow in `pitch` values.
-    pub d: *mut f32,
-    pub new: *mut f32,
-    pub pitch: usize,
-    /// Rows that are asked for meanwhile: the pressure and b that the slopes of later planes need.
-    pub coming: [[*const f32; 2]; U],
-    /// How many values on to ask for `d` and kappa.
-    pub ahead: usize,
-}
-
-#[inline(always)]
-pub unsafe fn last<L: Lanes, const U: usize, const X: u8, const Y_MIDDLE: bool, const STREAM: bool>(
-    c: [f32; REACH],
-    row: &Last<U>,
-) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let c = splats::<L>(c);
-        for i in (0..row.len).step_by(L::N) {
-            let x = slopes::<L, U>(c, |k| row.x.add(k * row.apart + i));
-            for (u, x) in x.into_iter().enumerate() {
-                let at = u * row.pitch + i;
-                let y = L::load(row.along_y.add(u * row.apart + i));
-                let kappa = L::load(row.kappa[u].add(i));
-                L::prefetch(row.d.wrapping_add(at + row.ahead));
-                L::prefetch(row.kappa[u].wrapping_add(i + row.ahead));
-                L::prefetch_far(row.coming[u][0].wrapping_add(i));
-                L::prefetch_far(row.coming[u][1].wrapping_add(i));
-                let mut a = if Y_MIDDLE { y } else { L::splat(0.0) };
-                if X == MIDDLE {
-                    a = L::fma(L::splat(row.square), x, a);
-                }
-                let [z] = slopes::<L, 1>(c, |k| row.z.add(u * row.apart_z + k + i));
-                a = L::fma(L::load(row.squares.add(i)), z, a);
-                let d = L::fma(kappa, a, L::load(row.d.add(at)));
-                L::store(row.d.add(at), d);
-                let mut all = d;
-                if !Y_MIDDLE {
-                    all = L::add(all, y);
-                }
-                if X != MIDDLE {
-                    all = L::add(all, change::<L, X>(i, x, kappa, row.split));
-                }
-                all = L::add(all, L::load(row.along_z.add(u * row.apart + i)));
-                let p = L::add(L::load(row.p[u].add(i)), all);
-                write::<L, STREAM>(row.new.add(at), p);
+            let s = slopes::<L, U>(c, |k| taps[k].add(i));
+            for (u, s) in s.into_iter().enumerate() {
+                let c = change::<L, U, DAMPED>(u, i, s, L::load(kappa[u].add(i)), split);
+                L::store(turned.at(u, i), c);
             }
         }
     }

@@ -1,77 +1,82 @@
-//! What one thread computes with: slopes that the next rows and planes need, too.
+//! What one thread computes with: slopes that the next planes need, too, and what is collected of a plane.
 
 use super::lanes::WIDEST;
-use super::rows::{TAPS, TOGETHER};
+use super::rows::TOGETHER;
+use super::tiles::Tile;
 use super::zones::Ends;
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
 
-/// What one thread computes with.
+/// Planes of slopes along y: those of the taps of [`TOGETHER`] planes, and those that were done together with the last.
+pub const PLANES: usize = 4 * TOGETHER;
+
 pub struct Scratch {
     values: Buffer,
     columns: usize,
-    row: usize,
+    len: usize,
 }
 
-/// Planes of slopes along y: those of the taps of [`TOGETHER`] planes, and those that were done together with the last.
-pub const PLANES: usize = TAPS + 2 * TOGETHER;
-
-impl Scratch {
-    /// For tiles of at most so many rows along x.
-    pub fn new(ends: &Ends, columns: usize) -> Result<Scratch> {
-        // An odd number of lines from row to row.
-        let row = ((ends.len / WIDEST) | 1) * WIDEST;
-        let rows = (2 * PLANES + TOGETHER) * columns + 2 * (columns + TAPS + TOGETHER) + TOGETHER + 1;
-        let padded = 3 * TOGETHER * (row + 2 * WIDEST);
-        let values = Buffer::zeroed(rows * row + padded, "what a thread of a shot computes with")?;
-        Ok(Scratch { values, columns, row })
-    }
-}
-
-/// The parts of a scratch, each with where it begins.
+/// Where its parts begin.
 #[derive(Clone, Copy)]
-pub struct Rings {
-    /// From row to row, from plane to plane, and from row to row of `slopes`.
+pub struct Parts {
+    /// From row to row, and from plane to plane, of the slopes along y: `[index % PLANES][column][z]`.
     pub row: usize,
     pub plane: usize,
-    pub padded: usize,
-    /// Slopes along y, eliminated and kept: `[index % PLANES][column][z]`.
-    pub y: [*mut f32; 2],
-    /// Those along x, from four columns before the tile on: `[index][z]`.
-    pub x: [*mut f32; 2],
-    /// Terms along y: `[plane of those done together][column][z]`.
+    pub y: *mut f32,
+    /// Terms along y, `[plane % TOGETHER]`, and of one plane slopes along z and changes at the ends. All of these are
+    /// `[vector of z][column]`, `beside` values from vector to vector.
     pub along_y: *mut f32,
-    /// A row for each of those done together: terms along z, and slopes, these with [`WIDEST`] values that stay 0 before and after.
     pub along_z: *mut f32,
+    pub changes: *mut f32,
+    pub beside: usize,
+    /// Values from plane to plane of these.
+    pub turned: usize,
+    /// A row of slopes along z, and a row of pressures.
     pub slopes: *mut f32,
-    /// Velocities at the ends of such rows, with such values too.
-    pub ends: [*mut f32; 2],
-    /// A row.
     pub clean: *mut f32,
 }
 
-impl Rings {
-    pub fn new(scratch: &mut Scratch) -> Rings {
-        let Scratch { values, columns, row } = scratch;
-        let (columns, row) = (*columns, *row);
-        let (plane, padded) = (columns * row, row + 2 * WIDEST);
-        let mut next = values.as_mut_ptr();
+impl Scratch {
+    /// For any of the tiles.
+    pub fn new(ends: &Ends, tiles: &[Tile]) -> Result<Scratch> {
+        let columns = tiles.iter().map(|tile| tile.sides[0].cells.len()).max().unwrap_or(0);
+        let len = Parts::cut(columns, ends.len, std::ptr::null_mut()).1;
+        Ok(Scratch {
+            values: Buffer::zeroed(len, "what a thread of a shot computes with")?,
+            columns,
+            len: ends.len,
+        })
+    }
+
+    pub fn parts(&mut self) -> Parts {
+        Parts::cut(self.columns, self.len, self.values.as_mut_ptr()).0
+    }
+}
+
+impl Parts {
+    /// Of so many rows along x of so many values, and how many values they are.
+    fn cut(columns: usize, len: usize, first: *mut f32) -> (Parts, usize) {
+        // Odd numbers of lines: neighbours in other sets of a cache.
+        let row = ((len / WIDEST) | 1) * WIDEST;
+        let beside = (columns | 1) * WIDEST;
+        let (plane, turned) = (columns * row, len / WIDEST * beside);
+        let mut taken = 0;
         let mut take = |len: usize| {
-            let begin = next;
-            next = next.wrapping_add(len);
-            begin
+            taken += len;
+            first.wrapping_add(taken - len)
         };
-        Rings {
+        let parts = Parts {
             row,
             plane,
-            padded,
-            y: [take(PLANES * plane), take(PLANES * plane)],
-            x: [take((columns + TAPS + TOGETHER) * row), take((columns + TAPS + TOGETHER) * row)],
-            along_y: take(TOGETHER * plane),
-            along_z: take(TOGETHER * row),
+            y: take(PLANES * plane),
+            along_y: take(TOGETHER * turned),
+            along_z: take(turned),
+            changes: take(turned),
+            beside,
+            turned,
+            slopes: take(row),
             clean: take(row),
-            slopes: take(TOGETHER * padded).wrapping_add(WIDEST),
-            ends: [0, 1].map(|_| take(TOGETHER * padded).wrapping_add(WIDEST)),
-        }
+        };
+        (parts, taken)
     }
 }

@@ -50,8 +50,8 @@ impl Zones {
         let near = active.start..(middle.start + REACH - 1).min(active.end);
         let far = middle.end - REACH..active.end;
         // Along z both ends are kept in whole vectors, which must not meet either.
-        let room = |kept: &Range<usize>| kept.len().next_multiple_of(WIDEST);
-        let apart = !middle.is_empty() && room(&near) + room(&far) <= active.len();
+        let begin = |index: usize| (index - active.start) / WIDEST * WIDEST;
+        let apart = !middle.is_empty() && near.len().next_multiple_of(WIDEST) <= begin(far.start);
         let (near, far) = if apart { (near, far) } else { (active.clone(), active.end..active.end) };
         let layers = [active.start..layout.pml, far_layer..active.end];
         Zones { middle, near, far, layers }
@@ -82,46 +82,44 @@ impl Zones {
             None
         }
     }
-
-    /// Whether an eliminated term takes the slope at an index.
-    pub fn eliminated(&self, index: usize) -> bool {
-        !self.middle.is_empty() && (self.middle.start - REACH..self.middle.end + REACH - 1).contains(&index)
-    }
 }
 
-/// How a row along z is cut: vectors of [`WIDEST`] values from both ends, in which velocities are kept.
+/// How a row along z is cut: in vectors of [`WIDEST`] values, some of which at both ends have kept velocities.
 #[derive(Debug, Clone)]
 pub struct Ends {
     /// Values from the first updated cell on that a row is swept over.
     pub len: usize,
-    /// Of each end: where its values begin in the row, and how many there are, outermost 0 or last.
-    pub begin: [usize; 2],
-    /// Values of kept velocities.
+    /// Values of kept velocities, at the near and at the far end.
     pub kept: [usize; 2],
-    /// Values in which the pressure has a term with kept velocities.
-    pub split: [usize; 2],
-    /// Values in which it is damped.
+    /// Those of them with a damped pressure, outermost.
     pub damped: [usize; 2],
 }
 
 impl Ends {
     pub fn new(layout: &Layout, zones: &Zones) -> Ends {
         let active = layout.active(2);
-        let whole = |n: usize| n.next_multiple_of(WIDEST);
-        let len = whole(active.len());
-        let all_near = zones.far.is_empty();
-        let width = layout.width();
-        if all_near {
-            return Ends { len, begin: [0, 0], kept: [len, 0], split: [len, 0], damped: [len, 0] };
+        let up = |n: usize| n.next_multiple_of(WIDEST);
+        let len = up(active.len());
+        if zones.far.is_empty() {
+            return Ends { len, kept: [len, 0], damped: [len, 0] };
         }
-        let kept = [whole(zones.near.len()), whole(zones.far.len())];
-        let split = [whole(zones.middle.start - active.start), whole(active.end - zones.middle.end)];
-        Ends { len, begin: [0, active.len()], kept, split, damped: [whole(width); 2] }
+        let from = |index: usize| len - (index - active.start) / WIDEST * WIDEST;
+        let [near, far] = &zones.layers;
+        Ends {
+            len,
+            kept: [up(zones.near.len()), from(zones.far.start)],
+            damped: [up(near.len()), from(far.start)],
+        }
     }
 
-    /// Where `count` values of an end begin in the row.
-    pub fn from(&self, end: usize, count: usize) -> usize {
-        if end == 0 { 0 } else { self.begin[1] - count }
+    /// The values of an end in a row.
+    pub fn kept(&self, end: usize) -> Range<usize> {
+        if end == 0 { 0..self.kept[0] } else { self.len - self.kept[1]..self.len }
+    }
+
+    /// Those of its kept ones that are damped, counted from the first of these.
+    pub fn damped(&self, end: usize) -> Range<usize> {
+        if end == 0 { 0..self.damped[0] } else { self.kept[1] - self.damped[1]..self.kept[1] }
     }
 }
 
@@ -149,7 +147,7 @@ mod tests {
                             Term::Middle => {
                                 // The velocity after an index lies in a layer if either cell beside it does.
                                 for tap in i - REACH..i + REACH {
-                                    assert!(zones.eliminated(tap) && !damped(tap) && !damped(tap + 1));
+                                    assert!(!damped(tap) && !damped(tap + 1));
                                 }
                             }
                             term => {
@@ -173,21 +171,28 @@ mod tests {
                 let active = layout.active(2);
                 assert!(ends.len.is_multiple_of(WIDEST) && ends.len >= active.len());
                 for end in 0..2 {
-                    let [kept, split, damped] = [ends.kept[end], ends.split[end], ends.damped[end]];
-                    assert!([kept, split, damped].iter().all(|count| count.is_multiple_of(WIDEST)));
-                    assert!(damped <= split && split <= kept && kept <= ends.len);
+                    let (kept, damped) = (ends.kept(end), ends.damped(end));
+                    assert!([kept.len(), damped.len()].iter().all(|count| count.is_multiple_of(WIDEST)));
+                    assert!(kept.end <= ends.len && damped.end <= kept.len());
                 }
-                let in_end = |i: usize, counts: [usize; 2]| {
+                let in_end = |i: usize, part: &dyn Fn(usize) -> Range<usize>| {
                     let at = i - active.start;
-                    at < counts[0] || (counts[1] > 0 && at >= ends.from(1, counts[1]))
+                    (0..2).any(|end| {
+                        let kept = ends.kept(end);
+                        at >= kept.start && part(end).contains(&(at - kept.start))
+                    })
                 };
+                let kept = |end| 0..ends.kept(end).len();
                 for i in active.clone() {
-                    assert!(zones.slot(i).is_none() || in_end(i, ends.kept), "{n}, {pml}, {i}");
-                    assert!(zones.term(i) == Term::Middle || in_end(i, ends.split), "{n}, {pml}, {i}");
-                    assert!(zones.term(i) != Term::Layer || in_end(i, ends.damped), "{n}, {pml}, {i}");
+                    assert!(zones.slot(i).is_none() || in_end(i, &kept), "{n}, {pml}, {i}");
+                    assert!(zones.term(i) == Term::Middle || in_end(i, &kept), "{n}, {pml}, {i}");
+                    assert!(
+                        zones.term(i) != Term::Layer || in_end(i, &|end| ends.damped(end)),
+                        "{n}, {pml}, {i}"
+                    );
                 }
                 // The ends don't meet.
-                assert!(ends.kept[1] == 0 || ends.kept[0] <= ends.from(1, ends.kept[1]));
+                assert!(ends.kept(0).end <= ends.kept(1).start);
             }
         }
     }

@@ -1,0 +1,148 @@
+//! A row along z: its taps are neighbours in the same vectors, so they are shifted out of registers.
+
+use super::lanes::Lanes;
+use super::rows::{slope, splats, turned, write};
+use crate::fd::stencil::REACH;
+
+/// A row. Pointers are to its first updated value.
+#[derive(Clone, Copy)]
+pub struct Row {
+    pub len: usize,
+    pub p: *const f32,
+    pub b: *const f32,
+    /// Room for its slopes of the pressure times b.
+    pub q: *mut f32,
+    /// Where the slopes of these go, `beside` values from vector to vector.
+    pub to: *mut f32,
+    pub beside: usize,
+}
+
+/// The derivative between a value and the one after it.
+#[inline(always)]
+unsafe fn slope_after<L: Lanes>(c: [L::V; REACH], before: L::V, at: L::V, after: L::V) -> L::V {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        slope::<L>(
+            c,
+            &[
+                L::earlier::<3>(before, at),
+                L::earlier::<2>(before, at),
+                L::earlier::<1>(before, at),
+                at,
+                L::later::<1>(at, after),
+                L::later::<2>(at, after),
+                L::later::<3>(at, after),
+                L::later::<4>(at, after),
+            ],
+        )
+    }
+}
+
+/// And between the one before it and the value.
+#[inline(always)]
+unsafe fn slope_before<L: Lanes>(c: [L::V; REACH], before: L::V, at: L::V, after: L::V) -> L::V {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        slope::<L>(
+            c,
+            &[
+                L::earlier::<4>(before, at),
+                L::earlier::<3>(before, at),
+                L::earlier::<2>(before, at),
+                L::earlier::<1>(before, at),
+                at,
+                L::later::<1>(at, after),
+                L::later::<2>(at, after),
+                L::later::<3>(at, after),
+            ],
+        )
+    }
+}
+
+/// Slopes of the pressure times b, and the slopes of these; beyond the row both are 0.
+///
+/// # Safety
+/// The row has a vector of pressures before and after it that may be read; the processor has the instructions; so for
+/// all below.
+#[inline(always)]
+pub unsafe fn slopes<L: Lanes>(c: [f32; REACH], row: &Row) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let c = splats::<L>(c);
+        let (mut before, mut at) = (L::load(row.p.wrapping_sub(L::N)), L::load(row.p));
+        let (mut q2, mut q1) = (L::splat(0.0), L::splat(0.0));
+        let mut i = 0;
+        loop {
+            let mut q = L::splat(0.0);
+            if i < row.len {
+                let after = L::load(row.p.add(i + L::N));
+                q = L::mul(L::load(row.b.add(i)), slope_after::<L>(c, before, at, after));
+                L::store(row.q.add(i), q);
+                (before, at) = (at, after);
+            }
+            if i > 0 {
+                L::store(row.to.add(turned(i - L::N, row.beside)), slope_before::<L>(c, q2, q1, q));
+                if i == row.len {
+                    return;
+                }
+            }
+            (q2, q1) = (q1, q);
+            i += L::N;
+        }
+    }
+}
+
+/// An end of a row, whose velocities are kept: tables and pointers are to its first value.
+pub struct End<'a> {
+    pub keep: &'a [f32],
+    pub velocity_rate: &'a [f32],
+    pub loss: &'a [f32],
+    pub pressure_rate: &'a [f32],
+    pub q: *const f32,
+    pub kappa: *const f32,
+    pub old: *const f32,
+    pub new: *mut f32,
+    /// The damped part of the pressure, and which of the values have one.
+    pub part: *mut f32,
+    pub damped: std::ops::Range<usize>,
+    /// How many values on to ask for old velocities, parts and kappa.
+    pub ahead: [usize; 3],
+    /// Where the changes go, as the slopes of a row.
+    pub to: *mut f32,
+    pub beside: usize,
+}
+
+/// Velocities, and what they change.
+#[inline(always)]
+pub unsafe fn end<L: Lanes, const STREAM: bool>(c: [f32; REACH], end: &End<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let c = splats::<L>(c);
+        let table = |values: &[f32], i: usize| values.as_ptr().wrapping_add(i);
+        let (mut u2, mut u1) = (L::splat(0.0), L::splat(0.0));
+        for i in (0..=end.keep.len()).step_by(L::N) {
+            let mut u = L::splat(0.0);
+            if i < end.keep.len() {
+                let old = L::mul(L::load(table(end.keep, i)), L::load(end.old.add(i)));
+                L::prefetch(end.old.wrapping_add(i + end.ahead[0]));
+                u = L::fnma(L::load(table(end.velocity_rate, i)), L::load(end.q.add(i)), old);
+                write::<L, STREAM>(end.new.add(i), u);
+            }
+            if i > 0 {
+                let i = i - L::N;
+                L::prefetch(end.kappa.wrapping_add(i + end.ahead[2]));
+                let rate = L::mul(L::load(end.kappa.add(i)), L::load(table(end.pressure_rate, i)));
+                let mut change = L::sub(L::splat(0.0), L::mul(rate, slope_before::<L>(c, u2, u1, u)));
+                if end.damped.contains(&i) {
+                    let part = end.part.wrapping_add(i).wrapping_sub(end.damped.start);
+                    let old = L::load(part);
+                    L::prefetch(part.wrapping_add(end.ahead[1]));
+                    change = L::fma(L::load(table(end.loss, i)), old, change);
+                    L::store(part, L::add(old, change));
+                }
+                L::store(end.to.add(turned(i, end.beside)), change);
+            }
+            (u2, u1) = (u1, u);
+        }
+    }
+}
