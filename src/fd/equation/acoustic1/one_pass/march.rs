@@ -116,13 +116,7 @@ struct Held<L: Lanes> {
 /// # Safety
 /// Everything is where it is said to be; the processor has the instructions; so for all below.
 #[inline(always)]
-pub unsafe fn march<
-    L: Lanes,
-    const X_KEPT: bool,
-    const STREAM: bool,
->(
-    m: &March<'_>,
-) {
+pub unsafe fn march<L: Lanes, const X_KEPT: bool, const STREAM: bool>(m: &March<'_>) {
     // SAFETY: by the caller's promise.
     unsafe {
         let mut held = Held::<L> { p: [L::splat(0.0); HELD], slopes: [L::splat(0.0); HELD] };
@@ -187,13 +181,7 @@ unsafe fn windows<L: Lanes, const U: usize, const X_KEPT: bool, const STREAM: bo
 
 /// The next pressures of `U` rows, which are `layer` rows into the layers if they are damped.
 #[inline(always)]
-unsafe fn group<
-    L: Lanes,
-    const U: usize,
-    const X_KEPT: bool,
-    const DAMPED: bool,
-    const STREAM: bool,
->(
+unsafe fn group<L: Lanes, const U: usize, const X_KEPT: bool, const DAMPED: bool, const STREAM: bool>(
     m: &March<'_>,
     x: usize,
     layer: usize,
