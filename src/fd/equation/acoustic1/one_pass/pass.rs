@@ -418,7 +418,7 @@ impl<'a> Sweep<'a> {
     fn coming(&self, y: usize) -> [usize; 2] {
         let layout = &self.c.layout;
         let end = self.tile.sides[1].slopes().end;
-        let (p, b) = (y + 2 * TOGETHER + REACH - 1, y + TOGETHER + REACH - 1);
+        let (p, b) = (y + 3 * TOGETHER + REACH - 1, y + 2 * TOGETHER + REACH - 1);
         [
             if p < end + REACH { (p - y) * layout.stride(1) } else { 0 },
             if b < end { self.column_y(&self.c.b, b) - self.column_y(&self.c.b, y) } else { 0 },
