@@ -290,7 +290,7 @@ static void shots(void) {
   row("own wavelet with NaN", (f.desc.wavelet_samples = samples, f.desc.wavelet_len = 3, shot_size()),
       SCHED_E_ARGUMENT, "wavelet_samples[1] is NaN");
   row("amplitude not a number", (f.desc.amplitude = NAN, shot_size()), SCHED_E_ARGUMENT, "amplitude is NaN");
-  row("unknown flags", (f.desc.flags = 6, shot_size()), SCHED_E_ARGUMENT, "flags of a shot is 0x6");
+  row("unknown flags", (f.desc.flags = 8, shot_size()), SCHED_E_ARGUMENT, "flags of a shot is 0x8");
   row("source outside in x", (f.desc.source.ix = N, shot_size()), SCHED_E_ARGUMENT, "0 to 11");
   row("source negative", (f.desc.source.iz = (uint64_t)-1, shot_size()), SCHED_E_ARGUMENT, "source");
   row("source beyond 32 bits", (f.desc.source.iy = ((uint64_t)1 << 32) + 1, shot_size()), SCHED_E_ARGUMENT,

@@ -185,8 +185,7 @@
 #define SCHED_FD_EXACT_TIME 2
 
 // Flag of a shot: derivatives in space are those that fit waves of 3.5 cells and more best, to 3.6e-4, in place of those of
-// eighth order, which are better from six cells on. The time step is at most 0.9634 of what sched_fd_dt_max tells. On the CPU only: on
-// a card the shot ends with SCHED_E_ARGUMENT.
+// eighth order, which are better from six cells on. The time step is at most 0.9634 of what sched_fd_dt_max tells.
 #define SCHED_FD_OPTIMISED_STENCIL 4
 
 // A medium: velocity and density on a grid. Any number of shots, threads and schedulers may use it

@@ -35,10 +35,11 @@ struct Acoustic1 {
     Axis axis[3];                         // x, y, z
     int pml;
     int planes; // along y that a block marches over
+    float stencil[4]; // of the derivative
 };
 
 // src/fd/equation/acoustic1/kernel.rs says the same.
-static_assert(sizeof(Axis) == 48 && sizeof(Acoustic1) == 272, "layout of the parameters");
+static_assert(sizeof(Axis) == 48 && sizeof(Acoustic1) == 288, "layout of the parameters");
 
 // The two poles of the dipole add to a cell one after the other.
 struct Term {
@@ -55,13 +56,13 @@ __device__ __forceinline__ long long position(const Acoustic1 &k, int x, int y, 
     return y * k.plane + x * k.pitch + z;
 }
 
-__device__ __forceinline__ float slope(const float *first, long long stride)
+__device__ __forceinline__ float slope(const Acoustic1 &k, const float *first, long long stride)
 {
     float f[8];
 #pragma unroll
     for (int m = 0; m < 8; m++)
         f[m] = __ldg(first + m * stride);
-    return slope(f);
+    return slope(k, f);
 }
 
 __device__ __forceinline__ void advance(float (&f)[8], float next)
@@ -116,10 +117,10 @@ extern "C" __global__ void __launch_bounds__(TILE_Z * TILE_X) acoustic1_velocity
         const float next_u = k.velocity[0][next], next_v = k.velocity[1][next], next_w = k.velocity[2][next];
 
         const float keep_y = __ldg(k.axis[1].keep + y), rate_y = __ldg(k.axis[1].velocity_rate + y);
-        const float slope_x = slope(k.p + at - 3 * k.pitch, k.pitch);
-        const float slope_z = slope(k.p + at - 3, 1);
+        const float slope_x = slope(k, k.p + at - 3 * k.pitch, k.pitch);
+        const float slope_z = slope(k, k.p + at - 3, 1);
         k.velocity[0][at] = moved(u, rate_x, b, slope_x, keep_x);
-        k.velocity[1][at] = moved(v, rate_y, b, slope(along_y), keep_y);
+        k.velocity[1][at] = moved(v, rate_y, b, slope(k, along_y), keep_y);
         k.velocity[2][at] = moved(w, rate_z, b, slope_z, keep_z);
 
         advance(along_y, next_p);
@@ -155,9 +156,9 @@ extern "C" __global__ void __launch_bounds__(TILE_Z * TILE_X) acoustic1_pressure
         const float next_kappa = __ldg(column + nearest(k, 1, next_y) * k.kappa_step[1]);
         const float next_p = k.p[next];
 
-        const float slope_x = slope(k.velocity[0] + at - 4 * k.pitch, k.pitch);
-        const float slope_y = slope(along_y);
-        const float slope_z = slope(k.velocity[2] + at - 4, 1);
+        const float slope_x = slope(k, k.velocity[0] + at - 4 * k.pitch, k.pitch);
+        const float slope_y = slope(k, along_y);
+        const float slope_z = slope(k, k.velocity[2] + at - 4, 1);
         if (layer_x < 0) {
             p = fmaf(-(kappa * k.axis[0].rate), slope_x, p);
         } else {

@@ -27,10 +27,10 @@ template <class K> __device__ __forceinline__ int in_layer(const K &k, int axis,
 }
 
 // The derivative lies between f[3] and f[4].
-__device__ __forceinline__ float slope(const float (&f)[8])
+template <class K> __device__ __forceinline__ float slope(const K &k, const float (&f)[8])
 {
-    float s = 1.196289f * (f[4] - f[3]);
-    s = fmaf(-0.0797526f, f[5] - f[2], s);
-    s = fmaf(0.009570313f, f[6] - f[1], s);
-    return fmaf(-0.0006975447f, f[7] - f[0], s);
+    float s = k.stencil[0] * (f[4] - f[3]);
+    s = fmaf(k.stencil[1], f[5] - f[2], s);
+    s = fmaf(k.stencil[2], f[6] - f[1], s);
+    return fmaf(k.stencil[3], f[7] - f[0], s);
 }

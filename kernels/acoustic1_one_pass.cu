@@ -53,6 +53,7 @@ struct OnePass {
     unsigned slots[2]; // of kept velocities: rows of a plane along x, values of a row along z
     int pml;
     int unused;
+    float stencil[4]; // of the derivative
 };
 
 // The two poles of the source, in one row, two cells apart.
@@ -73,7 +74,7 @@ struct Receivers {
     const int *trace;
     float *to; // null if none are taken
 };
-static_assert(sizeof(Zone) == 16 && sizeof(Box) == 32 && sizeof(OnePass) == 352, "layout of the parameters");
+static_assert(sizeof(Zone) == 16 && sizeof(Box) == 32 && sizeof(OnePass) == 368, "layout of the parameters");
 static_assert(sizeof(Poles) == 48 && sizeof(Receivers) == 32, "layout of the parameters");
 
 // How a block is cut: so many warps, each with so many rows along x.

@@ -18,13 +18,13 @@ __device__ __forceinline__ float2 &pair(float &first)
 }
 
 // The derivative between the fourth and the fifth of eight values of a line.
-template <int N> __device__ __forceinline__ float slope_from(const float (&line)[N], int begin)
+template <int N> __device__ __forceinline__ float slope_from(const OnePass &k, const float (&line)[N], int begin)
 {
     float f[8];
 #pragma unroll
     for (int m = 0; m < 8; m++)
         f[m] = line[begin + m];
-    return slope(f);
+    return slope(k, f);
 }
 
 // A pressure with a pole of the source in it.
@@ -137,7 +137,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
     const auto along_y = [&](int y, const float2 (&b)[ROWS]) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const float2 along = make_float2(b[r].x * slope(p[r][0]), b[r].y * slope(p[r][1]));
+            const float2 along = make_float2(b[r].x * slope(k, p[r][0]), b[r].y * slope(k, p[r][1]));
             float2 v = along;
             if (kept_y) {
                 const int nth = slot(k, 1, y);
@@ -222,7 +222,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
 #pragma unroll
             for (int m = 0; m < 8; m++)
                 first[m] = line[i + m].x, second[m] = line[i + m].y;
-            const float2 along = make_float2(b_x[i].x * slope(first), b_x[i].y * slope(second));
+            const float2 along = make_float2(b_x[i].x * slope(k, first), b_x[i].y * slope(k, second));
             const int row = S::FLUX * warp + i, j = box_x - REACH + row;
             pair(s.slope_x[row][2 * lane]) = along;
             if (kept_x) {
@@ -262,7 +262,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
                 const float2 taps = pair(s.p[row + 7][cell + 4 + 2 * m]);
                 f[2 * m] = taps.x, f[2 * m + 1] = taps.y;
             }
-            const float along[2] = {b.x * slope_from(f, 1), b.y * slope_from(f, 2)};
+            const float along[2] = {b.x * slope_from(k, f, 1), b.y * slope_from(k, f, 2)};
             pair(s.slope_z[row][cell + 4]) = make_float2(along[0], along[1]);
             if (kept_z) {
                 float v[2] = {0.0f, 0.0f};
@@ -319,12 +319,12 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
                     continue;
                 const float kappa_here = c ? kappa[r].y : kappa[r].x;
                 const bool middle_z = !kept_z || in_middle(k, 2, z + c);
-                const float slope_y = slope(q[r][c]), slope_x = slope(x_taps[c]);
+                const float slope_y = slope(k, q[r][c]), slope_x = slope(k, x_taps[c]);
                 float a = kept_y ? 0.0f : square_y * slope_y;
                 if (middle_x)
                     a = fmaf(square_x, slope_x, a);
                 if (middle_z)
-                    a = fmaf(square_z, slope_from(z_taps, c), a);
+                    a = fmaf(square_z, slope_from(k, z_taps, c), a);
                 changed[c] = fmaf(kappa_here, a, changed[c]);
                 float all = changed[c];
                 const unsigned both = 2 * (k.pml - REACH);
@@ -345,7 +345,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
                     for (int m = 0; m < 8; m++)
                         taps[m] = s.velocity_z[first_row + r][2 * lane + c + m];
                     float *part = k.part[2] + ((y * nx + x + r) * both + layer);
-                    all += change(k.axis[2], z + c, kappa_here, slope(taps), layer < 0 ? nullptr : part);
+                    all += change(k.axis[2], z + c, kappa_here, slope(k, taps), layer < 0 ? nullptr : part);
                 }
                 const int pole = z + c == poles.z ? 0 : z + c == poles.z + APART ? 1 : -1;
                 const bool sounds = kept_x && pole >= 0 && x + r == poles.x && y == poles.y;

@@ -23,6 +23,9 @@ source: amplitude turned over;              src/fd/equation/acoustic1/source.rs;
 wavelet: time begins at 0;                  src/fd/wavelet.rs;   s/successors(Some(dt)/successors(Some(0.0)/; --test numerics golden::iso1_w
 wavelet: exact time, not summed;            src/fd/wavelet.rs;   s/t <= end/t < end + 0.5 * dt/;            --test numerics wavelets::
 medium: velocity of another cell;           src/fd/equation/acoustic1/coefficients.rs; s/rho\[i\] \* vp\[i\] \* vp\[i\]/rho[i] * vp[i] * vp[0]/; --test numerics random::
+one pass: a velocity beside the middle lost; src/fd/equation/acoustic1/one_pass/tiles.rs; s/middle.start + REACH - 1).min/middle.start).min/; --test numerics golden::iso1_h
+one pass: the source stays in the pressure; src/fd/equation/acoustic1/one_pass/march.rs; s/m.source == Some(x + u)/m.source == Some(x + u + 1)/; --test numerics golden::iso1_h
+one pass: the ends of rows not damped;  src/fd/equation/acoustic1/one_pass/along_z.rs; s/end.damped.contains(&i)/false/; --test numerics golden::iso1_h
 exact time: a step aside;                   src/fd/exact_time.rs; s/first: 1, every/first: 0, every/;         --test numerics accuracy
 exact time: the wavelet as it is;           src/fd/shot.rs;      s/wavelet: exact_time::foreseen.*, nt, /nt, /; --test numerics accuracy
 mute: a step short;                         src/fd/verify.rs;    s/saturating_add(60)/saturating_add(59)/;            --test numerics mute

@@ -197,11 +197,6 @@ impl Plan {
     ) -> Result<(Gather, Duration)> {
         match lane {
             Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, self.options.form, team, control),
-            Lane::Cuda(_) if self.options.stencil != Stencil::Taylor => Err(Error::argument(
-                "the stencil",
-                self.options.stencil.name(),
-                "taylor on a card; others run on the CPU",
-            )),
             Lane::Cuda(stream) => {
                 acoustic1::card::run(&self.coefficients, shot, self.options.form, stream, control)
             }

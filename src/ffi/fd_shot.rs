@@ -23,8 +23,7 @@ pub const SCHED_FD_MUTE_DIRECT: u32 = 1;
 /// steps without error, to 1e-4 or better, where `record_every` leaves more than two samples a period.
 pub const SCHED_FD_EXACT_TIME: u32 = 2;
 /// Flag of a shot: derivatives in space are those that fit waves of 3.5 cells and more best, to 3.6e-4, in place of those of
-/// eighth order, which are better from six cells on. The time step is at most 0.9634 of what sched_fd_dt_max tells. On the CPU only: on
-/// a card the shot ends with SCHED_E_ARGUMENT.
+/// eighth order, which are better from six cells on. The time step is at most 0.9634 of what sched_fd_dt_max tells.
 pub const SCHED_FD_OPTIMISED_STENCIL: u32 = 4;
 
 /// The amplitude that 0 means.

@@ -58,6 +58,8 @@ pub struct Params {
     pub pml: i32,
     /// Along y that a block marches over.
     pub planes: i32,
+    /// Coefficients of the derivative.
+    pub stencil: [f32; REACH],
 }
 
 /// What a unit of the wavelet adds to one cell of one velocity, as `struct Term` of the kernels.
@@ -74,10 +76,11 @@ pub struct Term {
 
 // As the kernels assert them.
 const _: () = {
-    assert!(size_of::<Axis>() == 48 && size_of::<Params>() == 272 && size_of::<Term>() == 24);
+    assert!(size_of::<Axis>() == 48 && size_of::<Params>() == 288 && size_of::<Term>() == 24);
     assert!(offset_of!(Axis, rate) == 32 && offset_of!(Axis, inner) == 40 && offset_of!(Term, axis) == 16);
     assert!(offset_of!(Params, b) == 56 && offset_of!(Params, pitch) == 104);
     assert!(offset_of!(Params, axis) == 120 && offset_of!(Params, planes) == 268);
+    assert!(offset_of!(Params, stencil) == 272);
 };
 
 /// How a kernel is launched.
@@ -110,6 +113,7 @@ pub struct Tables {
     b_step: [usize; 2],
     kappa_step: [usize; 2],
     rates: [f32; 3],
+    pub stencil: [f32; REACH],
 }
 
 /// Where the arrays of a shot and of its plan begin on a card.
@@ -138,7 +142,7 @@ impl Tables {
         });
         let rates = [0, 1, 2].map(|axis| c.axes[axis].rate);
         let [b_step, kappa_step] = [&c.b, &c.kappa].map(|columns| columns.steps(layout.pitch));
-        Ok(Tables { layout, profiles: profiles.collect(), b_step, kappa_step, rates })
+        Ok(Tables { layout, profiles: profiles.collect(), b_step, kappa_step, rates, stencil: c.stencil })
     }
 
     /// Of the same coefficients, as it lies on a card: rows with a lead.
@@ -216,6 +220,7 @@ impl Tables {
             axis,
             pml: layout.pml as i32,
             planes: planes.max(1) as i32,
+            stencil: self.stencil,
         }
     }
 

@@ -12,6 +12,7 @@ pub use super::boxes::Cut;
 use super::boxes::{self, Boxes};
 use super::zones::Zones;
 use crate::error::{Error, Result};
+use crate::fd::stencil::REACH;
 use crate::fd::survey::{Receivers, Shot};
 
 /// The kernels as the driver loads them.
@@ -68,6 +69,8 @@ pub struct Params {
     pub slots: [u32; 2],
     pub pml: i32,
     pub unused: i32,
+    /// Coefficients of the derivative.
+    pub stencil: [f32; REACH],
 }
 
 /// And then, as `struct Poles`.
@@ -96,10 +99,14 @@ pub struct Samples {
 
 // As the kernels assert them.
 const _: () = {
-    assert!(size_of::<Zone>() == 16 && size_of::<Cut>() == 32 && size_of::<Params>() == 352);
+    assert!(size_of::<Zone>() == 16 && size_of::<Cut>() == 32 && size_of::<Params>() == 368);
     assert!(size_of::<Poles>() == 48 && size_of::<Samples>() == 32);
     assert!(offset_of!(Params, axis) == 112 && offset_of!(Params, boxes) == 304);
-    assert!(offset_of!(Params, slots) == 336 && offset_of!(Poles, put) == 40);
+    assert!(
+        offset_of!(Params, slots) == 336
+            && offset_of!(Params, stencil) == 352
+            && offset_of!(Poles, put) == 40
+    );
 };
 
 /// Where the arrays of a shot begin on a card: [`Grounds::lens`] zeros each.
@@ -223,6 +230,7 @@ impl Grounds {
                 slots: [self.zones[0].kept() as u32, slots(&self.zones[2]) as u32],
                 pml: layout.pml as i32,
                 unused: 0,
+                stencil: tables.stencil,
             }
         })
     }

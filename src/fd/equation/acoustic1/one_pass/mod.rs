@@ -1,5 +1,6 @@
 //! A step in one pass over the grid: the pressure alone, its velocities eliminated where nothing is damped.
 
+mod along_y;
 mod along_z;
 mod boxes;
 mod fields;
@@ -21,9 +22,9 @@ pub use fields::Fields;
 pub use geometry::Geometry;
 
 use self::fields::Shared;
+use self::lanes::Plain;
 #[cfg(target_arch = "x86_64")]
 use self::lanes::{Avx2, Avx512};
-use self::lanes::{Lanes, Plain};
 use self::pass::{Step, sweep};
 use self::scratch::Scratch;
 use self::source::Poles;
@@ -98,36 +99,66 @@ impl Isa {
     /// # Safety
     /// As for [`sweep`]; and the processor has the instructions.
     unsafe fn pass(self, step: &Step<'_>, tile: &Tile, scratch: &mut Scratch, large: bool) {
-        #[inline(always)]
-        unsafe fn with<L: Lanes>(step: &Step<'_>, tile: &Tile, scratch: &mut Scratch, large: bool) {
-            // SAFETY: by the caller's promise.
-            unsafe {
-                match large {
-                    true => sweep::<L, true>(step, tile, scratch),
-                    false => sweep::<L, false>(step, tile, scratch),
-                }
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match (tile.sides.each_ref().map(|side| side.kept), large) {
+                ([false, false], false) => self.pass_of::<false, false, false>(step, tile, scratch),
+                ([false, false], true) => self.pass_of::<false, false, true>(step, tile, scratch),
+                ([false, true], false) => self.pass_of::<false, true, false>(step, tile, scratch),
+                ([false, true], true) => self.pass_of::<false, true, true>(step, tile, scratch),
+                ([true, false], false) => self.pass_of::<true, false, false>(step, tile, scratch),
+                ([true, false], true) => self.pass_of::<true, false, true>(step, tile, scratch),
+                ([true, true], false) => self.pass_of::<true, true, false>(step, tile, scratch),
+                ([true, true], true) => self.pass_of::<true, true, true>(step, tile, scratch),
             }
         }
+    }
+
+    /// A function for each kind of tile and of processor: one for all would be more than a compiler likes.
+    #[inline(always)]
+    unsafe fn pass_of<const X_KEPT: bool, const Y_KEPT: bool, const STREAM: bool>(
+        self,
+        step: &Step<'_>,
+        tile: &Tile,
+        scratch: &mut Scratch,
+    ) {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
-        unsafe fn avx2(step: &Step<'_>, tile: &Tile, scratch: &mut Scratch, large: bool) {
+        unsafe fn avx2<const X_KEPT: bool, const Y_KEPT: bool, const STREAM: bool>(
+            step: &Step<'_>,
+            tile: &Tile,
+            scratch: &mut Scratch,
+        ) {
             // SAFETY: by the caller's promise.
-            unsafe { with::<Avx2>(step, tile, scratch, large) }
+            unsafe { sweep::<Avx2, X_KEPT, Y_KEPT, STREAM>(step, tile, scratch) }
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx512f,avx512vl,fma")]
-        unsafe fn avx512(step: &Step<'_>, tile: &Tile, scratch: &mut Scratch, large: bool) {
+        unsafe fn avx512<const X_KEPT: bool, const Y_KEPT: bool, const STREAM: bool>(
+            step: &Step<'_>,
+            tile: &Tile,
+            scratch: &mut Scratch,
+        ) {
             // SAFETY: by the caller's promise.
-            unsafe { with::<Avx512>(step, tile, scratch, large) }
+            unsafe { sweep::<Avx512, X_KEPT, Y_KEPT, STREAM>(step, tile, scratch) }
+        }
+        #[inline(never)]
+        unsafe fn plain<const X_KEPT: bool, const Y_KEPT: bool>(
+            step: &Step<'_>,
+            tile: &Tile,
+            scratch: &mut Scratch,
+        ) {
+            // SAFETY: by the caller's promise. It has no way past the caches.
+            unsafe { sweep::<Plain, X_KEPT, Y_KEPT, false>(step, tile, scratch) }
         }
         // SAFETY: by the caller's promise.
         unsafe {
             match self {
-                Isa::Baseline => sweep::<Plain, false>(step, tile, scratch),
+                Isa::Baseline => plain::<X_KEPT, Y_KEPT>(step, tile, scratch),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2(step, tile, scratch, large),
+                Isa::Avx2 => avx2::<X_KEPT, Y_KEPT, STREAM>(step, tile, scratch),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512(step, tile, scratch, large),
+                Isa::Avx512 => avx512::<X_KEPT, Y_KEPT, STREAM>(step, tile, scratch),
             }
         }
     }
