@@ -217,7 +217,7 @@ fn the_committed_ptx_computes_the_same_bits() {
     let expected = fire_with(&case.model, case.dt, &shot, plain_form(), 2);
     same(&fire(&ptx, &case.model, case.dt, &shot, 20, 16), &expected, "iso1_corner");
     // And a text that is broken in one place does not.
-    for (from, to) in [("sub.rn.f32", "add.rn.f32"), ("0f3F991FFF", "0f3F992000"), ("neg.f32", "mov.f32")] {
+    for (from, to) in [("sub.rn.f32", "add.rn.f32"), ("+272];", "+280];"), ("neg.f32", "mov.f32")] {
         assert!(PTX.contains(from));
         let broken = Interpreted::of(&PTX.replacen(from, to, 1));
         assert!(
