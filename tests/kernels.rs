@@ -20,13 +20,12 @@ use gpusched::fd::equation::acoustic1::kernel::PTX;
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options};
 use gpusched::fd::survey::{Receivers, Shot};
-use gpusched::fd::wavelet::Wavelet;
 
 use card::{fire, peak_of};
 use hostcuda::{Host, Order, Ordered};
 use interpreted::Interpreted;
 use support::golden::Case;
-use support::random::{Random, rough, time_step};
+use support::random::{Random, rough, shot, time_step};
 use support::shooting::{Shots, fire_with};
 
 /// Set in the process that runs under the sanitizers.
@@ -91,21 +90,6 @@ fn the_ptx_is_of_the_source_beside_it() {
     }
     for launch in ["velocity", "pressure", "source", "record", "snapshot", "peak"] {
         assert!(PTX.contains(&format!(".visible .entry acoustic1_{launch}(")), "{launch}");
-    }
-}
-
-/// A shot with a wavelet that is shorter than it.
-fn shot(random: &mut Random, n: [usize; 3], nt: usize, receivers: Receivers) -> Shot {
-    let samples = (0..nt * 2 / 3).map(|_| random.between(-1.0, 1.0)).collect();
-    Shot {
-        source: random.cell(n),
-        wavelet: Wavelet::from_samples(samples).unwrap(),
-        amplitude: 10_000.0,
-        nt,
-        receivers,
-        record_every: 1,
-        snapshot_every: None,
-        mute: None,
     }
 }
 

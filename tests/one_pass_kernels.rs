@@ -28,13 +28,12 @@ use gpusched::fd::equation::acoustic1::one_pass::kernel::{Grounds, PTX, SHAPES, 
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options};
 use gpusched::fd::survey::{Receivers, Shot};
-use gpusched::fd::wavelet::Wavelet;
 
 use card_one_pass::{Engines, fire};
 use hostcuda::{Host, Order, Ordered};
 use interpreted::Interpreted;
 use support::golden::Case;
-use support::random::{Random, rough, time_step};
+use support::random::{Random, rough, shot, time_step};
 use support::shooting::{Shots, fire_with};
 
 const ASKED: &str = "-DASKED=\"acoustic1_one_pass.h\"";
@@ -95,21 +94,6 @@ fn by_host(
 fn compare(model: &Arc<Model>, shot: &Shot, pml: usize, cut: (Shape, usize), order: Order) {
     let what = format!("{:?}, layer {pml}, {cut:?}, source {:?}, {order:?}", model.grid.n, shot.source);
     same(&by_host(&HOST, order, model, shot, pml, cut), &by_rust(model, shot, pml), &what);
-}
-
-/// A shot with a wavelet that is shorter than it.
-fn shot(random: &mut Random, n: [usize; 3], nt: usize, receivers: Receivers) -> Shot {
-    let samples = (0..nt * 2 / 3).map(|_| random.between(-1.0, 1.0)).collect();
-    Shot {
-        source: random.cell(n),
-        wavelet: Wavelet::from_samples(samples).unwrap(),
-        amplitude: 10_000.0,
-        nt,
-        receivers,
-        record_every: 1,
-        snapshot_every: None,
-        mute: None,
-    }
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use gpusched::fd::plan::{Form, Options, Plan, Stencil};
 use gpusched::fd::shot::{self, Control, Output};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
-use gpusched::fd::wavelet::Wavelet;
 use gpusched::sched::{AUTO_SLOTS, Exec, Scheduler, Task, TaskId};
 use gpusched::{Error, Result};
 
@@ -14,22 +13,8 @@ use crate::on_card::{Survey, fire_all, fire_on, fused, same};
 use crate::support::gate;
 use crate::support::golden::Case;
 use crate::support::norms::relative_l2;
-use crate::support::random::{Random, rough, time_step};
+use crate::support::random::{Random, rough, shot as random_shot, time_step};
 use crate::support::shooting::{Shots, fire_with};
-
-fn random_shot(random: &mut Random, n: [usize; 3], nt: usize, receivers: Receivers) -> Shot {
-    let samples = (0..nt * 2 / 3).map(|_| random.between(-1.0, 1.0)).collect();
-    Shot {
-        source: random.cell(n),
-        wavelet: Wavelet::from_samples(samples).unwrap(),
-        amplitude: 10_000.0,
-        nt,
-        receivers,
-        record_every: 1,
-        snapshot_every: None,
-        mute: None,
-    }
-}
 
 /// Odd sizes; legs that end for their length, for snapshots, and with the shot; samples that fill a leg and that don't.
 pub fn shots_have_the_bits_of_the_cpu() {

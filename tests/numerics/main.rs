@@ -2,6 +2,7 @@
 //! double precision, and against physics. `docs/numerics.md` gives the reason of every tolerance.
 
 #[path = "../support/mod.rs"]
+#[allow(dead_code)]
 mod support;
 
 mod accuracy;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::Stencil;
+use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::verify::dt_max;
+use gpusched::fd::wavelet::Wavelet;
 
 /// xorshift64*: a line of state is all that these tests need.
 pub struct Random(u64);
@@ -47,4 +49,19 @@ pub fn rough(n: [usize; 3], h: [f32; 3], random: &mut Random) -> Arc<Model> {
 /// Nine tenths of what is stable.
 pub fn time_step(model: &Model) -> f32 {
     (0.9 * dt_max(model, Stencil::Taylor)) as f32
+}
+
+/// A shot with a wavelet that is shorter than it.
+pub fn shot(random: &mut Random, n: [usize; 3], nt: usize, receivers: Receivers) -> Shot {
+    let samples = (0..nt * 2 / 3).map(|_| random.between(-1.0, 1.0)).collect();
+    Shot {
+        source: random.cell(n),
+        wavelet: Wavelet::from_samples(samples).unwrap(),
+        amplitude: 10_000.0,
+        nt,
+        receivers,
+        record_every: 1,
+        snapshot_every: None,
+        mute: None,
+    }
 }
