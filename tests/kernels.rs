@@ -24,9 +24,10 @@ use gpusched::fd::survey::{Receivers, Shot};
 use card::{fire, peak_of};
 use hostcuda::{Host, Order, Ordered};
 use interpreted::Interpreted;
+use support::bits::{fused, same};
 use support::golden::Case;
 use support::random::{Random, rough, shot, time_step};
-use support::shooting::{Shots, fire_with};
+use support::shooting::fire_with;
 
 /// Set in the process that runs under the sanitizers.
 const SANITIZED: &str = "GPUSCHED_TEST_SANITIZED";
@@ -40,34 +41,9 @@ static HOST: LazyLock<Host> = LazyLock::new(|| {
     }
 });
 
-/// Rust rounds products and sums twice on a processor that can't fuse them, and a card never does.
-fn fused() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-    #[cfg(not(target_arch = "x86_64"))]
-    return cfg!(target_arch = "aarch64");
-}
-
 /// These kernels are of two sweeps.
 fn plain_form() -> Options {
     Options { form: Form::TwoSweeps, ..Options::default() }
-}
-
-/// Panics at the first value that differs in a bit.
-fn same(found: &Shots, expected: &Shots, what: &str) {
-    assert!(expected.record.is_empty() || expected.record.iter().any(|v| *v != 0.0), "{what}: nothing heard");
-    let compare = |found: &[f32], expected: &[f32], part: &str| {
-        assert_eq!(found.len(), expected.len(), "{what}: {part}");
-        let apart = found.iter().zip(expected).position(|(a, b)| a.to_bits() != b.to_bits());
-        let values = apart.map(|i| (i, found[i], expected[i]));
-        assert_eq!(values, None, "{what}: {part}, index, kernels, Rust");
-    };
-    compare(&found.record, &expected.record, "record");
-    assert_eq!(found.snapshots.len(), expected.snapshots.len(), "{what}: snapshots");
-    for ((step, found), (expected_step, expected)) in found.snapshots.iter().zip(&expected.snapshots) {
-        assert_eq!(step, expected_step, "{what}: steps of the snapshots");
-        compare(found, expected, &format!("snapshot {step}"));
-    }
 }
 
 #[test]

@@ -32,6 +32,7 @@ use gpusched::fd::survey::{Receivers, Shot};
 use card_one_pass::{Engines, fire};
 use hostcuda::{Host, Order, Ordered};
 use interpreted::Interpreted;
+use support::bits::{fused, same};
 use support::golden::Case;
 use support::random::{Random, rough, shot, time_step};
 use support::shooting::{Shots, fire_with};
@@ -47,31 +48,6 @@ fn source() -> PathBuf {
 
 fn compiled(source: &Path, name: &str, options: &[&str]) -> Host {
     Host::compile(source, name, &[&[ASKED], options].concat())
-}
-
-/// Rust rounds products and sums twice on a processor that can't fuse them, and a card never does.
-fn fused() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-    #[cfg(not(target_arch = "x86_64"))]
-    return cfg!(target_arch = "aarch64");
-}
-
-/// Panics at the first value that differs in a bit.
-fn same(found: &Shots, expected: &Shots, what: &str) {
-    assert!(expected.record.is_empty() || expected.record.iter().any(|v| *v != 0.0), "{what}: nothing heard");
-    let compare = |found: &[f32], expected: &[f32], part: &str| {
-        assert_eq!(found.len(), expected.len(), "{what}: {part}");
-        let apart = found.iter().zip(expected).position(|(a, b)| a.to_bits() != b.to_bits());
-        let values = apart.map(|i| (i, found[i], expected[i]));
-        assert_eq!(values, None, "{what}: {part}, index, kernels, Rust");
-    };
-    compare(&found.record, &expected.record, "record");
-    assert_eq!(found.snapshots.len(), expected.snapshots.len(), "{what}: snapshots");
-    for ((step, found), (expected_step, expected)) in found.snapshots.iter().zip(&expected.snapshots) {
-        assert_eq!(step, expected_step, "{what}: steps of the snapshots");
-        compare(found, expected, &format!("snapshot {step}"));
-    }
 }
 
 fn by_rust(model: &Arc<Model>, shot: &Shot, pml: usize) -> Shots {

@@ -23,7 +23,8 @@ use gpusched::sched::{Scheduler, discover, look_around};
 use gpusched::{Error, Result};
 use serde_json::{Value, json};
 
-use on_card::{Survey, fire_all, fire_on, fused, same};
+use on_card::{Survey, fire_all, fire_on};
+use support::bits::{fused, same};
 use support::gate;
 use support::golden::{self, Case};
 use support::norms::relative_l2;

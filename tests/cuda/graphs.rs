@@ -11,7 +11,8 @@ use gpusched::fd::wavelet::Wavelet;
 use gpusched::sched::Scheduler;
 
 use crate::cards::*;
-use crate::on_card::{fire_on, fused, same};
+use crate::on_card::fire_on;
+use crate::support::bits::{fused, same};
 use crate::support::random::{Random, rough, time_step};
 use crate::support::shooting::fire_with;
 

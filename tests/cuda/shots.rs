@@ -9,7 +9,8 @@ use gpusched::sched::{AUTO_SLOTS, Exec, Scheduler, Task, TaskId};
 use gpusched::{Error, Result};
 
 use crate::cards::*;
-use crate::on_card::{Survey, fire_all, fire_on, fused, same};
+use crate::on_card::{Survey, fire_all, fire_on};
+use crate::support::bits::{fused, same};
 use crate::support::gate;
 use crate::support::golden::Case;
 use crate::support::norms::relative_l2;

@@ -1,5 +1,6 @@
 //! What the numerical tests share.
 
+pub mod bits;
 pub mod dipole;
 pub mod eliminated;
 pub mod gate;

@@ -16,25 +16,6 @@ use crate::support::shooting::Shots;
 /// Longer than a shot of a test may take, on a busy machine too.
 const LONG: Option<Duration> = Some(Duration::from_secs(300));
 
-/// Rust rounds products and sums twice on a processor that can't fuse them, and a card never does.
-pub fn fused() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-    #[cfg(not(target_arch = "x86_64"))]
-    return cfg!(target_arch = "aarch64");
-}
-
-/// The same, bit for bit.
-pub fn same(found: &Shots, expected: &Shots, what: &str) {
-    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    assert!(expected.record.is_empty() || expected.record.iter().any(|v| *v != 0.0), "{what}: nothing heard");
-    assert!(bits(&found.record) == bits(&expected.record), "{what}: the records differ");
-    assert_eq!(found.snapshots.len(), expected.snapshots.len(), "{what}: snapshots");
-    for (found, expected) in found.snapshots.iter().zip(&expected.snapshots) {
-        assert!(found.0 == expected.0 && bits(&found.1) == bits(&expected.1), "{what}: snapshot {}", found.0);
-    }
-}
-
 #[derive(Default)]
 struct Keep(RefCell<Vec<(usize, Vec<f32>)>>, RefCell<Vec<usize>>);
 
