@@ -11,7 +11,7 @@ static int child_ends(void (*code)(sched_t *), sched_t *s) {
   int status = -1;
   pid_t child = fork();
   if (child == 0) {
-    alarm(10);
+    within(10);
     code(s);
     _exit(failures != 0);
   }
@@ -81,7 +81,7 @@ static int32_t forks(const sched_exec_t *exec, void *user) {
   }
   child = fork();
   if (child == 0) {
-    alarm(10);
+    within(10);
     return 0;
   }
   if (child > 0) {

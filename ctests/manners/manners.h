@@ -1,5 +1,5 @@
 /* What the programs here share. Each runs one case, named by its argument; it ends with 0 if the
- * answer was the documented one, and by its alarm if a call hangs. */
+ * answer was the documented one, and with 142 if a call hangs. */
 #ifndef MANNERS_H
 #define MANNERS_H
 
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "gpusched.h"
+#include "within.h"
 
 static int failures;
 
@@ -23,7 +24,7 @@ struct named {
 };
 
 static int run_case(int argc, char **argv, const struct named *cases, size_t count) {
-  alarm(20);
+  within(20);
   for (size_t i = 0; i < count; i++) {
     if (argc == 2 && strcmp(argv[1], cases[i].name) == 0) {
       cases[i].run();

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "gpusched.h"
+#include "within.h"
 
 static int failures, ran;
 static void *library;
@@ -60,7 +61,7 @@ static void finish(sched_t *s) {
 }
 
 int main(int argc, char **argv) {
-  alarm(20);
+  within(20);
   open_library();
   if (argc == 2 && strcmp(argv[1], "dlclose_while_running") == 0) {
     sched_t *s = with_tasks(20);
