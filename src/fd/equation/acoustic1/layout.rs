@@ -63,9 +63,9 @@ impl Layout {
         self.rows(self.padded[0] * self.padded[1])
     }
 
-    /// Values of `count` rows.
+    /// Values of `count` rows. From the first updated cell on, whole vectors of the last one are there, too.
     pub fn rows(&self, count: usize) -> usize {
-        self.lead + count * self.pitch
+        self.lead + count * self.pitch + REACH
     }
 
     /// Position of index 0 of row number `row`.
@@ -178,6 +178,8 @@ mod tests {
             assert_eq!(layout.at([1, 2, REACH]) % LINE, 0);
             let [x, y, z] = layout.padded;
             assert!(layout.at([x - 1, y - 1, z - 1]) < layout.field_len());
+            let vectors = layout.active(2).len().next_multiple_of(LINE);
+            assert!(layout.row(6) + REACH + vectors <= layout.rows(7));
             let card = layout.on_card();
             assert!(card.pitch >= card.padded[2] && card.pitch.is_multiple_of(WARP));
             assert_eq!(card.at([1, 2, REACH]) % WARP, 0);
