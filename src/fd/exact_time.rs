@@ -30,7 +30,7 @@ const MORE_SAMPLES: usize = 8;
 /// Samples after a series' end that it is faded out over.
 const FADE: usize = 64;
 
-/// Threads that correct the record of a card's shot, at most.
+/// Threads that correct the record of a card's shot, at most, and that a shot's memory is counted for.
 const THREADS: usize = 8;
 
 /// `W dt` beyond this is dropped. What has fewer than three steps a period would be moved to twice its time, and no grid carries it.
@@ -53,6 +53,16 @@ pub fn foreseen(wavelet: &Wavelet, nt: usize) -> Wavelet {
 /// How many steps a shot takes: the last samples need to know how the record goes on.
 pub fn steps(shot: &Shot) -> usize {
     shot.nt + MORE_STEPS.max(MORE_SAMPLES * shot.record_every)
+}
+
+/// Bytes of the host, about, that a shot's wavelet or record takes while it is moved, whichever takes more.
+pub fn bytes(shot: &Shot) -> u64 {
+    let of = |samples: usize, threads: usize| {
+        let [all, each] = Warp::bytes(samples + FADE);
+        all + threads as u64 * each
+    };
+    let samples = steps(shot).div_ceil(shot.record_every.max(1));
+    of(shot.nt, 1).max(of(samples, THREADS))
 }
 
 /// Corrects the record of a shot that was given [`foreseen`] and [`steps`], before its mute.

@@ -86,23 +86,24 @@ impl Plan {
     }
 
     /// What one shot takes at its peak, on whichever kind of device takes more: fields, samples on their way,
-    /// a snapshot, and the coefficients that all shots on a device share; and of the host, its record.
+    /// a snapshot, and the coefficients that all shots on a device share; and of the host, its record, with what correcting
+    /// it takes.
     pub fn shot_bytes(&self, shot: &Shot) -> Bytes {
         let longer;
-        let shot = match self.options.exact_time {
+        let (shot, moving) = match self.options.exact_time {
             true => {
                 longer = Shot { nt: exact_time::steps(shot), ..shot.clone() };
-                &longer
+                (&longer, exact_time::bytes(shot))
             }
-            false => shot,
+            false => (shot, 0),
         };
-        let host = Record::gather_bytes(self.layout(), shot);
+        let record = Record::gather_bytes(self.layout(), shot);
         let picture = shot.snapshot_every.map_or(0, |_| 4 * self.model.grid.cells() as u64);
-        let parts = [self.field_bytes(), Record::bytes(self.layout(), shot) - host, picture];
+        let parts = [self.field_bytes(), Record::bytes(self.layout(), shot) - record, picture];
         let on_cpu = parts.into_iter().fold(self.coefficients.bytes(), u64::saturating_add);
         Bytes {
             device: on_cpu.max(acoustic1::card::bytes(&self.coefficients, self.options.form, shot)),
-            host,
+            host: record.saturating_add(moving),
         }
     }
 

@@ -6,6 +6,7 @@ use super::exact_time;
 use super::plan::Plan;
 use super::survey::{Gather, Shot};
 use crate::backend::Lane;
+use crate::backend::cpu::has_room;
 use crate::error::{Error, Result};
 use crate::sched::{Exec, Task};
 
@@ -23,6 +24,10 @@ pub trait Control {
 pub fn run(plan: &Plan, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> Result<Gather> {
     plan.check(shot)?;
     let mut gather = if plan.options.exact_time {
+        let bytes = exact_time::bytes(shot);
+        if !has_room(bytes) {
+            return Err(Error::NoHostMemory { what: "the exact time of a shot".into(), bytes });
+        }
         let nt = exact_time::steps(shot);
         let longer = Shot { wavelet: exact_time::foreseen(&shot.wavelet, nt), nt, ..shot.clone() };
         let (gather, _) = plan.run(&longer, lane, &Within { nt: shot.nt, control })?;

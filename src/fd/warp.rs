@@ -80,6 +80,15 @@ impl Warp {
         }
     }
 
+    /// Bytes, about, of a warp for series of `len` samples, and of what a thread needs with it.
+    pub fn bytes(len: usize) -> [u64; 2] {
+        let period = comfortable(2 * len.max(TAPS));
+        let complex = size_of::<Complex<f64>>();
+        // Factors of two transforms; two spectra, what a transform needs, and a series.
+        let whole = period / 2 * size_of::<Bin>() + len * size_of::<f64>() + 2 * period * complex;
+        [whole, (3 * period + len) * complex].map(|bytes| bytes as u64)
+    }
+
     pub fn scratch(&self) -> Scratch {
         let zeros = |len| vec![ZERO; len];
         let period = self.forward.len();
