@@ -900,6 +900,8 @@ sched_status_t sched_fd_model_destroy(struct sched_fd_model_t *model);
 
 // Puts the largest stable time step of a model, in seconds, into `*dt_s`: a number that a float holds
 // exactly, so that `shot.dt_s = (float)dt_s` is accepted; with SCHED_FD_OPTIMISED_STENCIL, 0.9634 of it.
+// Where density jumps from cell to cell, a shot may blow up with less, and then fails with SCHED_E_UNSTABLE: take
+// smaller steps there.
 //
 // Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 sched_status_t sched_fd_dt_max(const struct sched_fd_model_t *model,

@@ -196,12 +196,30 @@ impl Plan {
         lane: Lane<'_>,
         control: &dyn Control,
     ) -> Result<(Gather, Duration)> {
-        match lane {
+        let done = match lane {
             Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, self.options.form, team, control),
             Lane::Cuda(stream) => {
                 acoustic1::card::run(&self.coefficients, shot, self.options.form, stream, control)
             }
-        }
+        };
+        done.map_err(|error| self.blame(error))
+    }
+
+    /// What may be why a shot has blown up.
+    fn blame(&self, error: Error) -> Error {
+        let Error::Unstable { what, value, why } = error else { return error };
+        let (dt, limit) = (self.dt, dt_max(&self.model, self.options.stencil));
+        let most = rounded_down(limit);
+        let why = match f64::from(dt) > limit {
+            true => format!(
+                "{why}: dt is {dt} s, and with this grid and these velocities may be at most {most} s"
+            ),
+            false => format!(
+                "{why}: dt is {dt} s, of {most} s that are stable in a medium whose density does not jump from cell to \
+                 cell; take a smaller dt, a smaller amplitude, or look at the model"
+            ),
+        };
+        Error::Unstable { what, value, why }
     }
 
     fn layout(&self) -> &Layout {

@@ -159,6 +159,8 @@ pub unsafe extern "C" fn sched_fd_model_destroy(model: *mut sched_fd_model_t) ->
 
 /// Puts the largest stable time step of a model, in seconds, into `*dt_s`: a number that a float holds
 /// exactly, so that `shot.dt_s = (float)dt_s` is accepted; with SCHED_FD_OPTIMISED_STENCIL, 0.9634 of it.
+/// Where density jumps from cell to cell, a shot may blow up with less, and then fails with SCHED_E_UNSTABLE: take
+/// smaller steps there.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]

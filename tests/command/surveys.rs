@@ -198,6 +198,23 @@ fn an_automatic_step_is_stable_and_short() {
     assert_eq!(time["dt_s"], 0.002);
 }
 
+/// At a flat interface where density is thrice as large below, and the fastest velocity is there.
+#[test]
+fn a_density_that_jumps_makes_the_step_shorter_or_warns() {
+    let density = "density = { layers = [{ value = 800.0 }, { top_m = 80.0, value = 2400.0 }] }";
+    let survey = SURVEY.replace("density = \"gardner\"", density);
+    let warned = |survey: &str| {
+        let ended = Folder::with_survey(survey).gpusched(&["run", "survey.toml", "--dry-run", "--json"]);
+        let summary = ended.events()[0]["survey"].clone();
+        let warnings = summary["warnings"].to_string();
+        (summary["time"]["dt_s"].as_f64().unwrap(), warnings.contains("only up to 0.0019 s"))
+    };
+    // sqrt(3 / 4) of the 0.00224421 s that velocity allows.
+    assert_eq!(warned(&survey.replace("dt_s = 0.002", "dt_s = \"auto\"")), (0.0019, false));
+    assert_eq!(warned(&survey), (0.002, true));
+    assert_eq!(warned(&SURVEY.replace("dt_s = 0.002", "dt_s = 0.0022")), (0.0022, false));
+}
+
 #[test]
 fn samples_before_the_mute_are_zero_and_no_others() {
     let plain = Folder::with_survey(SURVEY);

@@ -161,6 +161,7 @@ fn cases() -> Vec<Case> {
         ),
         case!(shots::shots_have_the_bits_of_the_cpu, ONE),
         case!(shots::numbers_that_are_none_are_found, ONE),
+        case!(shots::a_shot_that_blows_up_is_found, ONE),
         case!(shots::what_would_fit_does, "dev=mem:32M,ctx:2M"),
         case!(
             shots::a_card_that_gives_less_than_it_promised,

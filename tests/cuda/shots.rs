@@ -70,6 +70,23 @@ pub fn numbers_that_are_none_are_found() {
     assert!(matches!(&error, Error::Unstable { what, .. } if what.contains("after step 64")), "{error}");
 }
 
+/// A shot that ends while its pressure is on its way to infinity.
+pub fn a_shot_that_blows_up_is_found() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let mut random = Random::new(24);
+    let model = rough([4, 4, 4], [10.0; 3], &mut random);
+    let shot = random_shot(&mut random, [4; 3], 20, Receivers::List(vec![[0; 3]]));
+    for form in Form::ALL {
+        let options = Options { pml: 8, form, allow_unstable: true, ..Options::default() };
+        let plan = Arc::new(Plan::new(model.clone(), 2.5 * time_step(&model), options).unwrap());
+        let error = fire_on(&scheduler, plan, shot.clone()).err().expect("numbers that are far too large");
+        assert!(matches!(error, Error::Unstable { .. }), "{error}");
+        for words in ["after step 20 ", "times the source", "may be at most"] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+}
+
 /// A shot of two steps in a cube, and its plan.
 fn cube(n: usize) -> (Arc<Plan>, Shot) {
     let mut random = Random::new(23);

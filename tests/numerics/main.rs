@@ -12,4 +12,5 @@ mod golden;
 mod physics;
 mod random;
 mod reference;
+mod stability;
 mod wavelets;

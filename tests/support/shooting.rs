@@ -55,12 +55,15 @@ pub fn fire_as(form: Form, model: &Arc<Model>, dt: f32, shot: &Shot) -> Shots {
 }
 
 pub fn fire_with(model: &Arc<Model>, dt: f32, shot: &Shot, options: Options, threads: usize) -> Shots {
-    let plan = Plan::new(model.clone(), dt, options).unwrap();
-    plan.check(shot).unwrap();
-    let (team, keep) = (Team::new(threads).unwrap(), Keep::default());
-    let gather = shot::run(&plan, shot, Lane::Cpu(&team), &keep).unwrap();
+    try_fire(model, dt, shot, options, threads).unwrap()
+}
+
+pub fn try_fire(model: &Arc<Model>, dt: f32, shot: &Shot, options: Options, threads: usize) -> Result<Shots> {
+    let plan = Plan::new(model.clone(), dt, options)?;
+    let (team, keep) = (Team::new(threads)?, Keep::default());
+    let gather = shot::run(&plan, shot, Lane::Cpu(&team), &keep)?;
     assert_eq!(gather.data.len(), gather.traces * gather.samples);
-    Shots { record: gather.data, samples: gather.samples, snapshots: keep.0.into_inner() }
+    Ok(Shots { record: gather.data, samples: gather.samples, snapshots: keep.0.into_inner() })
 }
 
 /// One velocity and one density throughout.

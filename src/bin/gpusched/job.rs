@@ -23,7 +23,7 @@ use crate::{model, positions};
 const ENOUGH_CELLS: f64 = 3.0;
 /// Metres a second: no rock and no water is slower.
 const SLOW: f32 = 100.0;
-/// Part of the largest stable step that `dt_s = "auto"` takes.
+/// Part of the largest stable step that `dt_s = "auto"` takes, unless density asks for less.
 const AUTO: f64 = 0.9;
 
 pub struct Job {
@@ -52,7 +52,8 @@ impl Job {
         let model = Arc::new(Model::new(grid, vp, rho)?);
         let options = options(&survey.accuracy);
         let dt_max = verify::dt_max(&model, options.stencil);
-        let dt = time_step(&file, survey.time.dt_s, dt_max)?;
+        let dt_sure = verify::dt_sure(&model, options.stencil);
+        let dt = time_step(&file, survey.time.dt_s, dt_max, dt_sure)?;
         let nt = steps(&file, &survey, dt)?;
         let frequency = survey.wavelet.peak_hz as f32;
         let wavelet = Wavelet::new(library_shape(survey.wavelet.shape), frequency, dt, nt)
@@ -82,7 +83,15 @@ impl Job {
         }
 
         let cells_per_wavelength = verify::cells_per_wavelength(&model, frequency);
-        let warnings = warnings(&survey, model.vp_range, cells_per_wavelength, f64::from(dt) * nt as f64, nt);
+        let mut warnings =
+            warnings(&survey, model.vp_range, cells_per_wavelength, f64::from(dt) * nt as f64, nt);
+        if f64::from(dt) > dt_sure {
+            warnings.push(format!(
+                "density jumps from cell to cell: only up to {} s is a step sure to be stable, and time.dt_s is {dt} s; \
+                 a shot that blows up fails",
+                rounded_down(dt_sure)
+            ));
+        }
         let folder = file.resolve(&survey.output.folder);
         Ok(Job { survey, folder, plan, shots, dt_max, cells_per_wavelength, shot_bytes, warnings })
     }
@@ -198,9 +207,9 @@ fn check_host_memory(grid: &Grid) -> Result<()> {
     Err(Error::NoMemory { what, needed, place: "this machine".into(), there })
 }
 
-fn time_step(file: &Document, from: Step, dt_max: f64) -> Result<f32> {
+fn time_step(file: &Document, from: Step, dt_max: f64, dt_sure: f64) -> Result<f32> {
     let seconds = match from {
-        Step::Auto => rounded_down(AUTO * dt_max),
+        Step::Auto => rounded_down(dt_sure.min(AUTO * dt_max)),
         Step::Seconds(seconds) => seconds,
     };
     let dt = seconds as f32;

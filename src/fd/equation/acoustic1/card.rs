@@ -1,7 +1,7 @@
 //! The time loop of a shot on a card.
 //!
 //! Steps are put on the queue a leg at a time; legs whose launches are the same are one graph. While the card computes a
-//! leg, the host takes in what the one before has left: samples, a snapshot, a look for numbers that are none. So the
+//! leg, the host takes in what the one before has left: samples, a snapshot, how large the pressure is. So the
 //! card never waits for the host, what waits on the queue is bounded, and a cancel is heard within two legs.
 
 mod pass;
@@ -20,7 +20,7 @@ use super::kernel::{self, Address, PTX, Tables};
 use super::layout::Layout;
 use super::one_pass::kernel::Lens;
 use super::record::host_zeros;
-use super::run::{Clock, PROBE, unstable};
+use super::run::{Clock, PROBE, judge, limit};
 use crate::backend::cuda::{
     Block, Download, Event, Function, Graphs, Launches, Params, Ptx, Stream, granted,
 };
@@ -148,14 +148,15 @@ pub fn run(
     let begin = Instant::now();
     let mut graphs = Graphs::default();
     let mut under_way: Option<Left> = None;
+    let limit = limit(shot);
     for steps in legs(shot) {
         let left = card.leg(shot, steps, &mut graphs)?;
         if let Some(earlier) = under_way.replace(left) {
-            earlier.take_in(shot, &mut gather, control)?;
+            earlier.take_in(shot, limit, &mut gather, control)?;
         }
     }
     if let Some(last) = under_way {
-        last.take_in(shot, &mut gather, control)?;
+        last.take_in(shot, limit, &mut gather, control)?;
     }
     Ok((gather, begin.elapsed()))
 }
@@ -291,7 +292,7 @@ struct Left {
 }
 
 impl Left {
-    fn take_in(self, shot: &Shot, gather: &mut Gather, control: &dyn Control) -> Result<()> {
+    fn take_in(self, shot: &Shot, limit: f32, gather: &mut Gather, control: &dyn Control) -> Result<()> {
         self.done.wait()?;
         let last = self.steps.end - 1;
         if let Some(samples) = self.samples {
@@ -304,10 +305,8 @@ impl Left {
                 }
             }
         }
-        if let Some(largest) = self.largest
-            && largest.wait()?[0] >= f32::INFINITY.to_bits()
-        {
-            return Err(unstable(last));
+        if let Some(largest) = self.largest {
+            judge(largest.wait()?[0], limit, last)?;
         }
         for step in self.steps.start..last {
             control.step(step, shot.nt)?;

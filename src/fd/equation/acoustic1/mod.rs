@@ -5,12 +5,13 @@
 //! dp/dt = -rho vp² (du/dx + dv/dy + dw/dz)
 //! ```
 //!
-//! `p[i]` is at cell `i`, `u[i]` half a cell after it in x, `v[i]` in y, `w[i]` in z. A step is
-//! two sweeps over the grid: all velocities from the pressure, then the pressure from them; or, on the CPU if the plan says so, the
-//! same in one pass, `one_pass`. The pressure is whole everywhere; a part of it that an absorbing layer damps along an axis
-//! is kept beside it, in that layer only.
+//! `p[i]` is at cell `i`, `u[i]` half a cell after it in x, `v[i]` in y, `w[i]` in z. A step is one pass over the grid with most
+//! velocities eliminated, `one_pass`; or, if the plan says so, two sweeps: all velocities from the pressure, then the
+//! pressure from them. The pressure is whole everywhere; a part of it that an absorbing layer damps along an axis is kept
+//! beside it, in that layer only.
 //!
-//! **Order of operations**, the same on every device, `fma(x, y, z) = x y + z` rounded once:
+//! **Order of operations** of two sweeps, the same on every device, `fma(x, y, z) = x y + z` rounded once; that of one pass
+//! is told there:
 //!
 //! ```text
 //! slope    s = c0 (f[1]-f[0]);  s = fma(c_m, f[1+m]-f[-m], s) for m = 1, 2, 3

@@ -12,8 +12,11 @@ use crate::error::{Error, Result};
 use crate::fd::shot::Control;
 use crate::fd::survey::{Gather, Shot};
 
-/// Steps between two looks for numbers that are none.
+/// Steps between two looks for a shot that has blown up.
 pub const PROBE: usize = 64;
+/// So many times the source no pressure is while steps are stable: beside the poles it is about as large as the source, and
+/// less elsewhere. What blows up passes this on its way to infinity, and a shot may end in between.
+const FAR_TOO_LARGE: f32 = 1e6;
 
 /// How long the time loop took.
 pub type Clock = Duration;
@@ -82,6 +85,7 @@ fn time_loop<S: Steps>(
         *picture.lock().unwrap_or_else(PoisonError::into_inner) = room;
     }
     let samples = record.shared();
+    let limit = limit(shot);
     let begin = Instant::now();
     team.run(control, |member, control| {
         let mut own = steps.own()?;
@@ -96,7 +100,7 @@ fn time_loop<S: Steps>(
             if last || (step + 1).is_multiple_of(PROBE) {
                 for row in rows.clone() {
                     // SAFETY: as above.
-                    probe(unsafe { p.read(layout.row(row), layout.padded[2]) }, step)?;
+                    probe(unsafe { p.read(layout.row(row), layout.padded[2]) }, limit, step)?;
                 }
             }
             let Some(control) = control else { continue };
@@ -113,22 +117,30 @@ fn time_loop<S: Steps>(
     Ok((record.gather, begin.elapsed()))
 }
 
-/// Refuses numbers that are infinite or none.
-pub fn probe(row: &[f32], step: usize) -> Result<()> {
-    let largest = row.iter().fold(0, |most, value| value.to_bits().wrapping_shl(1).max(most));
-    if largest < f32::INFINITY.to_bits() << 1 {
-        return Ok(());
-    }
-    Err(unstable(step))
+/// A magnitude that only the pressure of a shot that has blown up reaches.
+pub fn limit(shot: &Shot) -> f32 {
+    let samples = shot.wavelet.samples.iter().take(shot.nt);
+    let loudest = samples.fold(0.0, |most: f32, sample| most.max((shot.amplitude * sample).abs()));
+    (FAR_TOO_LARGE * loudest).max(f32::MIN_POSITIVE)
 }
 
-/// After a step there are numbers that are none.
-pub fn unstable(step: usize) -> Error {
-    Error::Unstable {
-        what: format!("the pressure after step {}", step + 1),
-        value: "not a finite number".into(),
-        why: "the shot has blown up; take a smaller dt, a smaller amplitude, or look at the model".into(),
+/// Refuses numbers as large as the limit, infinite ones, and what is none.
+fn probe(row: &[f32], limit: f32, step: usize) -> Result<()> {
+    judge(row.iter().fold(0, |most, value| value.abs().to_bits().max(most)), limit, step)
+}
+
+/// The same, of the bits of the largest magnitude: as integers they are in the order of the numbers, and infinity comes
+/// before what is no number.
+pub fn judge(largest: u32, limit: f32, step: usize) -> Result<()> {
+    if largest < limit.to_bits() {
+        return Ok(());
     }
+    let value = match f32::from_bits(largest) {
+        finite if finite.is_finite() => format!("{finite:e}, more than {FAR_TOO_LARGE:e} times the source"),
+        _ => "not a finite number".into(),
+    };
+    let what = format!("the pressure after step {}", step + 1);
+    Err(Error::Unstable { what, value, why: "the shot has blown up".into() })
 }
 
 #[cfg(test)]
@@ -214,10 +226,25 @@ mod tests {
     #[test]
     fn the_probe_knows_numbers() {
         for good in [0.0, -0.0, f32::MAX, f32::MIN, f32::MIN_POSITIVE, 1e-45] {
-            assert!(probe(&[0.0, good], 0).is_ok(), "{good}");
+            assert!(probe(&[0.0, good], f32::INFINITY, 0).is_ok(), "{good}");
         }
         for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert!(matches!(probe(&[0.0, bad, 1.0], 7), Err(Error::Unstable { .. })), "{bad}");
+            for limit in [f32::INFINITY, f32::MIN_POSITIVE] {
+                assert!(matches!(probe(&[0.0, bad, 1.0], limit, 7), Err(Error::Unstable { .. })), "{bad}");
+            }
         }
+        assert!(probe(&[-2.9, 2.9], 3.0, 0).is_ok());
+        assert!(probe(&[3.0], 3.0, 0).is_err() && probe(&[-3.1], 3.0, 0).is_err());
+    }
+
+    #[test]
+    fn the_limit_grows_with_the_source_and_lets_silence_pass() {
+        let loud = Wavelet::from_samples(vec![1.0, -4.0, 100.0]).unwrap();
+        let plain = Shot { wavelet: loud, nt: 2, amplitude: -2.0, ..shot([4; 3], 2) };
+        assert_eq!(limit(&plain), 8e6);
+        // What is over any number lets all numbers pass.
+        assert_eq!(limit(&Shot { amplitude: f32::MAX, ..plain.clone() }), f32::INFINITY);
+        let silent = limit(&Shot { amplitude: 0.0, ..plain });
+        assert!(probe(&[0.0, -0.0], silent, 0).is_ok());
     }
 }

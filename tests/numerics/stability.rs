@@ -1,0 +1,57 @@
+//! The largest stable step where density jumps from cell to cell.
+
+use std::sync::Arc;
+
+use gpusched::Error;
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::Model;
+use gpusched::fd::plan::{Form, Options, Stencil};
+use gpusched::fd::survey::Shot;
+use gpusched::fd::verify::{dt_max, dt_sure};
+use gpusched::fd::wavelet::{Shape, Wavelet};
+
+use crate::support::norms::peak;
+use crate::support::random::Random;
+use crate::support::shooting::{plain_shot, try_fire};
+
+/// Every cell its own velocity, and a density that may be twenty times its neighbour's.
+fn jumps(n: [usize; 3]) -> Arc<Model> {
+    let grid = Grid::new(n, [10.0, 12.0, 8.0]).unwrap();
+    let mut random = Random::new(31);
+    let mut field = |low, high| (0..grid.cells()).map(|_| random.between(low, high)).collect::<Vec<_>>();
+    let (vp, rho) = (field(1500.0, 4500.0), field(300.0, 6000.0));
+    Arc::new(Model::new(grid, vp, Some(rho)).unwrap())
+}
+
+/// What is sure is stable, and what is nearly as much as velocity allows is not.
+#[test]
+fn density_that_jumps_asks_for_smaller_steps() {
+    let model = jumps([11, 12, 10]);
+    for (stencil, form) in [
+        (Stencil::Taylor, Form::TwoSweeps),
+        (Stencil::Taylor, Form::OnePass),
+        (Stencil::Optimised, Form::OnePass),
+    ] {
+        let (most, sure) = (dt_max(&model, stencil), dt_sure(&model, stencil));
+        println!("{stencil:?}: surely stable is {:.3} of what velocity allows", sure / most);
+        assert!((0.51..0.52).contains(&(sure / most)));
+        let fire = |dt: f64| {
+            let (dt, nt) = (dt as f32, 3000);
+            let shot = Shot {
+                wavelet: Wavelet::new(Shape::Ricker, 0.04 / dt, dt, nt).unwrap(),
+                snapshot_every: Some(20),
+                ..plain_shot([4, 6, 3], vec![0.0], nt, vec![[5, 5, 5]])
+            };
+            try_fire(&model, dt, &shot, Options { pml: 8, form, stencil, ..Options::default() }, 1)
+        };
+        // The source is off after 50 steps.
+        let peaks: Vec<_> = fire(sure).unwrap().snapshots.iter().map(|(_, field)| peak(field)).collect();
+        let most_in = |range: std::ops::Range<usize>| peaks[range].iter().copied().fold(0.0, f64::max);
+        assert!(most_in(120..150) < most_in(0..30), "{stencil:?}, {form:?}: {peaks:?}");
+        let error = fire(0.99 * most).err().expect("a shot that blows up");
+        assert!(matches!(error, Error::Unstable { .. }), "{error}");
+        for words in ["has blown up: dt is ", "whose density does not jump"] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+}
