@@ -137,7 +137,7 @@ fn every_kind_of_box_is_among_them() {
     let mut kinds = BTreeSet::new();
     for (n, pml) in [([41, 13, 150], 9), ([1, 6, 40], 9), ([30, 12, 91], 20)] {
         let model = rough(n, [10.0; 3], &mut Random::new(3));
-        let tables = Tables::new(&Coefficients::new(&model, 1e-4, pml).unwrap()).unwrap();
+        let tables = Tables::new(&Coefficients::new(&model, 1e-4, pml).unwrap());
         for shape in SHAPES {
             let grounds = Grounds::new(&tables, shape, 264).unwrap();
             kinds.extend(grounds.boxes.cuts.iter().map(|cut| cut.kind));

@@ -63,7 +63,7 @@ pub fn fire(
     planes: usize,
 ) -> Shots {
     let c = Coefficients::new(model, dt, pml).unwrap();
-    let tables = Tables::new(&c).unwrap();
+    let tables = Tables::new(&c);
     let (b, kappa) = (tables.b(&c).unwrap(), tables.kappa(&c).unwrap());
     let zeros = |len: usize| vec![0.0f32; len];
     let mut p = zeros(tables.field_len());
@@ -137,7 +137,7 @@ pub fn fire(
 /// The peak of a field that holds one of these values somewhere, zeros elsewhere.
 pub fn peak_of(engine: &dyn Engine, model: &Arc<Model>, value: f32, number: usize) -> f32 {
     let c = Coefficients::new(model, 1e-3, 8).unwrap();
-    let tables = Tables::new(&c).unwrap();
+    let tables = Tables::new(&c);
     let mut p = vec![0.0f32; tables.field_len()];
     let layout = &tables.layout;
     let [nx, ny, nz] = layout.padded;

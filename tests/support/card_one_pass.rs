@@ -30,7 +30,7 @@ pub fn fire(
     at_once: usize,
 ) -> Shots {
     let c = Coefficients::new(model, dt, pml).unwrap();
-    let tables = Tables::new(&c).unwrap();
+    let tables = Tables::new(&c);
     let grounds = Grounds::new(&tables, shape, at_once).unwrap();
     let (b, kappa) = (tables.b(&c).unwrap(), tables.kappa(&c).unwrap());
     let lens = grounds.lens();

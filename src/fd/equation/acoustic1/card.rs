@@ -50,17 +50,22 @@ struct Medium {
 
 impl Medium {
     fn new(c: &Coefficients, form: Form, stream: &Stream) -> Result<Medium> {
-        let tables = Tables::new(c)?;
+        let tables = Tables::new(c);
         // One after the other: each is on the host twice meanwhile.
         let b = stream.uploaded(&tables.b(c)?, "1/rho of the model")?;
         let kappa = stream.uploaded(&tables.kappa(c)?, "rho vp² of the model")?;
         let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
-        let pass = match form {
+        let pass = match possible(&tables.layout, form) {
             Form::TwoSweeps => None,
             Form::OnePass => Some(Pass::new(&tables, stream)?),
         };
         Ok(Medium { tables, b, kappa, profiles, pass })
     }
+}
+
+/// One pass tells positions apart by 32 bits; what is larger takes two sweeps.
+fn possible(layout: &Layout, form: Form) -> Form {
+    if u32::try_from(layout.field_len()).is_ok() { form } else { Form::TwoSweeps }
 }
 
 /// A way to compute steps.
@@ -94,7 +99,7 @@ pub fn bytes(c: &Coefficients, form: Form, shot: &Shot) -> u64 {
 /// Without the record and the wavelet.
 fn taken(layout: &Layout, form: Form, shared: [usize; 2], picture: usize) -> u64 {
     let profiles = 4 * layout.padded.iter().sum::<usize>();
-    let fields: Vec<usize> = match form {
+    let fields: Vec<usize> = match possible(layout, form) {
         Form::TwoSweeps => [layout.field_len(); 4].into_iter().chain(part_lens(layout)).collect(),
         Form::OnePass => Lens::new(layout).all().chain(pass::tables(layout)).collect(),
     };
@@ -323,6 +328,13 @@ mod tests {
     use super::*;
     use crate::fd::survey::Receivers;
     use crate::fd::wavelet::Wavelet;
+
+    #[test]
+    fn what_is_too_large_for_one_pass_takes_two_sweeps() {
+        let [one_pass, sweeps] =
+            [Form::OnePass, Form::TwoSweeps].map(|form| [1500, 1700].map(|n| bytes_of_cube(n, 20, form)));
+        assert!(one_pass[0] < sweeps[0] && one_pass[1] == sweeps[1], "{one_pass:?}, {sweeps:?}");
+    }
 
     #[test]
     fn legs_cover_all_steps_once_and_end_where_something_is_due() {

@@ -11,7 +11,7 @@ use super::coefficients::Coefficients;
 use super::fields::part_lens;
 use super::layout::Layout;
 use super::source::Source;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fd::stencil::REACH;
 use crate::fd::survey::Receivers;
 
@@ -97,8 +97,6 @@ pub struct Launch {
 const TILE: [usize; 2] = [32, 8];
 /// Threads of a block where they are in a line.
 const LINE: usize = 256;
-/// Blocks along y and z, at most.
-const MOST_BLOCKS: usize = 65_535;
 /// Planes that a block of a sweep marches over: many, so that little is loaded twice, unless the card would idle.
 const PLANES: std::ops::RangeInclusive<usize> = 8..=64;
 /// Planes that a block of `snapshot` and `peak` takes one after the other.
@@ -130,19 +128,14 @@ pub struct Addresses {
 }
 
 impl Tables {
-    /// Refused: a grid with more cells along an axis than a launch can have.
-    pub fn new(c: &Coefficients) -> Result<Tables> {
+    pub fn new(c: &Coefficients) -> Tables {
         let layout = c.layout.on_card();
-        if let Some(n) = layout.padded.into_iter().find(|n| *n > MOST_BLOCKS) {
-            let accepted = format!("at most {MOST_BLOCKS} on a card");
-            return Err(Error::argument("the number of cells along an axis, layers included", n, accepted));
-        }
         let profiles = c.axes.iter().flat_map(|axis| {
             [&axis.keep, &axis.velocity_rate, &axis.loss, &axis.pressure_rate].into_iter().flatten().copied()
         });
         let rates = [0, 1, 2].map(|axis| c.axes[axis].rate);
         let [b_step, kappa_step] = [&c.b, &c.kappa].map(|columns| columns.steps(layout.pitch));
-        Ok(Tables { layout, profiles: profiles.collect(), b_step, kappa_step, rates, stencil: c.stencil })
+        Tables { layout, profiles: profiles.collect(), b_step, kappa_step, rates, stencil: c.stencil }
     }
 
     /// Of the same coefficients, as it lies on a card: rows with a lead.
@@ -315,7 +308,7 @@ mod tests {
     #[test]
     fn a_source_adds_to_each_updated_cell_once() {
         let c = coefficients([3, 4, 5], 8);
-        let tables = Tables::new(&c).unwrap();
+        let tables = Tables::new(&c);
         for (source, lost) in [([0, 0, 0], 0), ([2, 3, 4], 1)] {
             let terms = tables.source(&c, source);
             // 48 taps of two poles; along z the poles are two cells apart, and six of their cells are the same.
@@ -336,16 +329,24 @@ mod tests {
 
     #[test]
     fn a_card_is_kept_busy_and_marches_far_if_it_is() {
-        let small = Tables::new(&coefficients([4, 4, 4], 8)).unwrap();
-        let large = Tables::new(&coefficients([300, 300, 10], 20)).unwrap();
+        let small = Tables::new(&coefficients([4, 4, 4], 8));
+        let large = Tables::new(&coefficients([300, 300, 10], 20));
         assert_eq!(small.planes(1000), 8);
         assert_eq!(large.planes(1), 64);
         assert!((8..64).contains(&large.planes(200)));
     }
 
+    /// Along y and z of a launch there are at most 65535 blocks, and along x 2³¹ - 1.
     #[test]
-    fn more_cells_than_a_launch_can_have_are_refused() {
-        let refused = Tables::new(&coefficients([1, 65_535, 1], 8)).unwrap_err().to_string();
-        assert!(refused.contains("65551") && refused.contains("65535"), "{refused}");
+    fn the_largest_grids_have_few_enough_blocks() {
+        let at = Addresses { p: 0, velocity: [0; 3], part: [0; 3], b: 0, kappa: 0, profiles: 0 };
+        let mut params = Tables::new(&coefficients([4; 3], 8)).params(&at, *PLANES.start());
+        // As many cells as a grid may have, with the widest layers.
+        for axis in &mut params.axis {
+            (axis.n, axis.inner) = (102_000, 100_000);
+        }
+        for launch in [velocity(&params), pressure(&params), snapshot(&params), peak(&params)] {
+            assert!(launch.grid[1].max(launch.grid[2]) <= 65_535, "{launch:?}");
+        }
     }
 }
