@@ -227,7 +227,7 @@ static void models(void) {
   row("longer struct, tail set", (m.desc.size = sizeof m, m.tail[9] = 1, create_model()), SCHED_E_TOO_NEW, "newer");
   row("longer struct, tail zero", (m.desc.size = sizeof m, create_model()), SCHED_OK, "");
   row("shorter struct", (m.desc.size = offsetof(sched_fd_model_desc_t, rho_kg_m3), create_model()), SCHED_OK, "");
-  row("reserved set", (m.desc.reserved = 1, create_model()), SCHED_E_ARGUMENT, "reserved is 0x1");
+  row("unknown flags", (m.desc.flags = 2, create_model()), SCHED_E_ARGUMENT, "flags of a model is 0x2");
   row("nx zero", (m.desc.nx = 0, create_model()), SCHED_E_ARGUMENT, "nx is 0");
   row("ny beyond the limit", (m.desc.ny = 100001, create_model()), SCHED_E_ARGUMENT, "ny is 100001");
   row("nz negative in 64 bits", (m.desc.nz = (uint64_t)-1, create_model()), SCHED_E_ARGUMENT, "nz is");

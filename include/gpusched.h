@@ -177,6 +177,11 @@
 // Ricker wavelet, integrated three times.
 #define SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL 6
 
+// Flag of a model: 1/rho and rho vp² are kept in 16 bits, between the smallest and the largest value that the model has of each, and
+// not in 32. Shots take a sixth less memory; speeds are off by at most 5e-4 of themselves, nearly always by much less. A model
+// for which that is not enough is refused.
+#define SCHED_FD_MODEL_16_BIT 1
+
 // Flag of a shot: samples are zero until the direct wave has passed, as the old library mutes.
 #define SCHED_FD_MUTE_DIRECT 1
 
@@ -535,8 +540,8 @@ typedef struct sched_fd_model_desc_t {
   float dy_m;
   // Metres between cells along z.
   float dz_m;
-  // Zero.
-  uint32_t reserved;
+  // SCHED_FD_MODEL_* flags together.
+  uint32_t flags;
   // P velocity in m/s, nx*ny*nz values, each positive and finite. Copied.
   const float *vp_m_s;
   // Density in kg/m3, likewise. NULL: 1000 everywhere. Copied.
@@ -887,8 +892,8 @@ sched_status_t sched_trace_write(struct sched_t *s,
 // Makes a model and puts its handle into `*out`. The arrays are copied. To be given back with
 // sched_fd_model_destroy.
 //
-// Errors: SCHED_E_ARGUMENT, naming the first cell that is not accepted; SCHED_E_TOO_NEW;
-// SCHED_E_MEMORY.
+// Errors: SCHED_E_ARGUMENT, naming the first cell that is not accepted, and for values too far apart for
+// SCHED_FD_MODEL_16_BIT; SCHED_E_TOO_NEW; SCHED_E_MEMORY.
 sched_status_t sched_fd_model_create(const struct sched_fd_model_desc_t *desc,
                                      struct sched_fd_model_t **out);
 

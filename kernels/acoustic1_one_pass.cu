@@ -37,6 +37,11 @@ struct Box {
     int unused;
 };
 
+// What a number of 16 bits stands for: low + step q.
+struct Scale {
+    float low, step;
+};
+
 struct OnePass {
     const float *p;      // with the source of this step in it
     float *next;         // the pressure after it
@@ -44,7 +49,7 @@ struct OnePass {
     const float *old[3]; // velocities that are kept: [iy][slot][z], [slot][ix][z], [iy][ix][slot]
     float *kept[3];      // after the step
     float *part[3];      // of the pressure, in the layers of x, y, z: [iy][layer][z], [layer][ix][z], [iy][ix][layer]
-    const float *b, *kappa;
+    const void *b, *kappa; // float32, or numbers of 16 bits
     Axis axis[3];
     Zone zone[3];
     const Box *boxes;
@@ -54,6 +59,7 @@ struct OnePass {
     int pml;
     int unused;
     float stencil[4]; // of the derivative
+    Scale b_scale, kappa_scale;
 };
 
 // The two poles of the source, in one row, two cells apart.
@@ -74,7 +80,7 @@ struct Receivers {
     const int *trace;
     float *to; // null if none are taken
 };
-static_assert(sizeof(Zone) == 16 && sizeof(Box) == 32 && sizeof(OnePass) == 368, "layout of the parameters");
+static_assert(sizeof(Zone) == 16 && sizeof(Box) == 32 && sizeof(OnePass) == 384, "layout of the parameters");
 static_assert(sizeof(Poles) == 48 && sizeof(Receivers) == 32, "layout of the parameters");
 
 // How a block is cut: so many warps, each with so many rows along x.
@@ -125,33 +131,35 @@ __device__ __forceinline__ void take(const OnePass &k, const Poles &poles, const
     }
 }
 
-template <class S>
+// `Pair` is two neighbours of the coefficients.
+template <class S, class Pair>
 __device__ __forceinline__ void step(const OnePass &k, const Poles &poles, const Receivers &receivers, Plane<S> &plane)
 {
     const Box box = k.boxes[blockIdx.x];
     // The march through the middle knows of no source.
     const int kind = sounds<S>(box, poles) ? box.kind | X_KEPT | Z_KEPT : box.kind;
     if (kind == 0)
-        march<S, 0>(k, box, poles, plane);
+        march<S, Pair, 0>(k, box, poles, plane);
     else if (kind == Z_KEPT)
-        march<S, Z_KEPT>(k, box, poles, plane);
+        march<S, Pair, Z_KEPT>(k, box, poles, plane);
     else if (!(kind & Y_KEPT))
-        march<S, X_KEPT | Z_KEPT>(k, box, poles, plane);
+        march<S, Pair, X_KEPT | Z_KEPT>(k, box, poles, plane);
     else
-        march<S, X_KEPT | Y_KEPT | Z_KEPT>(k, box, poles, plane);
+        march<S, Pair, X_KEPT | Y_KEPT | Z_KEPT>(k, box, poles, plane);
     take(k, poles, receivers, 32 * S::WARPS);
 }
 
 // One thread for each cell of a tile's column of warps; `blocks` of them are to be on a multiprocessor at once.
-#define ONE_PASS(warps, rows, blocks)                                                                                  \
+#define ONE_PASS(name, Pair, warps, rows, blocks)                                                                      \
     extern "C" __global__ void __launch_bounds__(32 * warps, blocks)                                                   \
-        acoustic1_one_pass_##warps##x##rows(const OnePass k, const Poles poles, const Receivers receivers)            \
+        acoustic1_one_pass_##name(const OnePass k, const Poles poles, const Receivers receivers)                      \
     {                                                                                                                  \
         __shared__ Plane<Shape<warps, rows>> plane;                                                                    \
-        step<Shape<warps, rows>>(k, poles, receivers, plane);                                                          \
+        step<Shape<warps, rows>, Pair>(k, poles, receivers, plane);                                                    \
     }
-ONE_PASS(4, 2, 3)
-ONE_PASS(8, 1, 2)
+ONE_PASS(4x2, float2, 4, 2, 3)
+ONE_PASS(8x1, float2, 8, 1, 2)
+ONE_PASS(4x2_16_bit, ushort2, 4, 2, 3)
 
 // Puts the source into a pressure that a step has left without it: two threads.
 extern "C" __global__ void acoustic1_one_pass_source(const OnePass k, const Poles poles)

@@ -58,9 +58,10 @@ REGISTERS = {
     "acoustic1_pressure": 64,
     "acoustic1_one_pass_4x2": 176,
     "acoustic1_one_pass_8x1": 128,
+    "acoustic1_one_pass_4x2_16_bit": 176,
 }
 SMALL = 32
-SHARED = {"acoustic1_one_pass_4x2": 24 << 10, "acoustic1_one_pass_8x1": 24 << 10}
+SHARED = {name: 24 << 10 for name in REGISTERS if "one_pass" in name}
 
 
 def main() -> None:

@@ -7,9 +7,20 @@ __device__ __forceinline__ unsigned position(const OnePass &k, int x, int y, int
 }
 
 // Two values, or zeros if they are not there.
-__device__ __forceinline__ float2 fetch(const float *from, unsigned at, bool there)
+template <class Pair = float2> __device__ __forceinline__ Pair fetch(const void *from, unsigned at, bool there)
 {
-    return there ? __ldg(reinterpret_cast<const float2 *>(from + at)) : make_float2(0.0f, 0.0f);
+    return there ? __ldg(static_cast<const Pair *>(from) + at / 2) : Pair();
+}
+
+// Two coefficients, as they are kept.
+__device__ __forceinline__ float2 values(const Scale &, float2 kept)
+{
+    return kept;
+}
+
+__device__ __forceinline__ float2 values(const Scale &scale, ushort2 kept)
+{
+    return make_float2(fmaf(float(kept.x), scale.step, scale.low), fmaf(float(kept.y), scale.step, scale.low));
 }
 
 __device__ __forceinline__ float2 &pair(float &first)
@@ -72,7 +83,7 @@ __device__ __forceinline__ float change(const Axis &axis, int index, float kappa
     return c;
 }
 
-template <class S, int KIND>
+template <class S, class Pair, int KIND>
 __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Poles &poles, Plane<S> &s)
 {
     enum { ROWS = S::ROWS };
@@ -103,7 +114,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
     const auto column = [&](int x) { return unsigned(kept_x ? nearest(k, 0, x) : x - k.pml); };
     const auto depth = [&](int y) { return unsigned(kept_y ? nearest(k, 1, y) : y - k.pml); };
     const auto fetch_b = [&](int y, int x, int z, bool there) {
-        return fetch(k.b, depth(y) * k.b_step[1] + column(x) * k.b_step[0] + z, there && in_row);
+        return fetch<Pair>(k.b, depth(y) * k.b_step[1] + column(x) * k.b_step[0] + z, there && in_row);
     };
 
     float p[ROWS][2][8], q[ROWS][2][8]; // of the planes from this one on; along y, from four before it on
@@ -118,7 +129,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         for (int r = 0; r < ROWS; r++)
             coming[r] = fetch(k.p, position(k, x + r, y, z), there && in_row && (!kept_x || x + r < nx));
     };
-    const auto ask_b = [&](float2 (&b)[ROWS], int y) {
+    const auto ask_b = [&](Pair (&b)[ROWS], int y) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
             b[r] = fetch_b(y, x + r, z, true);
@@ -134,10 +145,11 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         }
     };
     // And by one of b times the slope along y, or of the velocity, of index `y`.
-    const auto along_y = [&](int y, const float2 (&b)[ROWS]) {
+    const auto along_y = [&](int y, const Pair (&kept)[ROWS]) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const float2 along = make_float2(b[r].x * slope(k, p[r][0]), b[r].y * slope(k, p[r][1]));
+            const float2 b = values(k.b_scale, kept[r]);
+            const float2 along = make_float2(b.x * slope(k, p[r][0]), b.y * slope(k, p[r][1]));
             float2 v = along;
             if (kept_y) {
                 const int nth = slot(k, 1, y);
@@ -157,7 +169,8 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
     };
 
     // What the next plane needs is on its way while one is computed.
-    float2 coming[ROWS], coming_b[ROWS], rows[2][S::HALO], cells;
+    float2 coming[ROWS], rows[2][S::HALO], cells;
+    Pair coming_b[ROWS];
     const auto ask_around = [&](int y) {
 #pragma unroll
         for (int i = 0; i < S::HALO; i++) {
@@ -200,7 +213,8 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         if (warp < S::X / 4)
             pair(s.p[beside_its + 7][beside_cell + 8]) = cells;
         along_y(y + 3, coming_b);
-        float2 b[ROWS], b_x[S::FLUX], b_beside, kappa[ROWS], d[ROWS];
+        Pair b[ROWS], b_x[S::FLUX], b_beside, kappa[ROWS];
+        float2 d[ROWS];
         ask_b(b, y);
 #pragma unroll
         for (int i = 0; i < S::FLUX; i++)
@@ -222,7 +236,8 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
 #pragma unroll
             for (int m = 0; m < 8; m++)
                 first[m] = line[i + m].x, second[m] = line[i + m].y;
-            const float2 along = make_float2(b_x[i].x * slope(k, first), b_x[i].y * slope(k, second));
+            const float2 b_here = values(k.b_scale, b_x[i]);
+            const float2 along = make_float2(b_here.x * slope(k, first), b_here.y * slope(k, second));
             const int row = S::FLUX * warp + i, j = box_x - REACH + row;
             pair(s.slope_x[row][2 * lane]) = along;
             if (kept_x) {
@@ -245,7 +260,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         }
         const auto ask_own = [&](int r) {
             const unsigned of = depth(y) * k.kappa_step[1] + column(x + r) * k.kappa_step[0] + z;
-            kappa[r] = fetch(k.kappa, of, in_row);
+            kappa[r] = fetch<Pair>(k.kappa, of, in_row);
             d[r] = in_row && (!kept_x || x + r < nx) ? pair(k.d[position(k, x + r, y, z)]) : make_float2(0.0f, 0.0f);
         };
         if (!late) {
@@ -255,7 +270,8 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         }
 
         // Slopes along z, of neighbours from `cell` on.
-        const auto along_z = [&](int row, int cell, float2 b, bool mine) {
+        const auto along_z = [&](int row, int cell, Pair kept, bool mine) {
+            const float2 b = values(k.b_scale, kept);
             float f[10];
 #pragma unroll
             for (int m = 0; m < 5; m++) {
@@ -311,13 +327,14 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
                 z_taps[2 * m] = taps.x, z_taps[2 * m + 1] = taps.y;
             }
             const float2 now = pair(s.p[first_row + r + 7][2 * lane + 8]);
+            const float2 both_kappas = values(k.kappa_scale, kappa[r]);
             float after[2], changed[2];
 #pragma unroll
             for (int c = 0; c < 2; c++) {
                 after[c] = c ? now.y : now.x, changed[c] = c ? d[r].y : d[r].x;
                 if (kept_z && z + c >= nz - REACH)
                     continue;
-                const float kappa_here = c ? kappa[r].y : kappa[r].x;
+                const float kappa_here = c ? both_kappas.y : both_kappas.x;
                 const bool middle_z = !kept_z || in_middle(k, 2, z + c);
                 const float slope_y = slope(k, q[r][c]), slope_x = slope(k, x_taps[c]);
                 float a = kept_y ? 0.0f : square_y * slope_y;

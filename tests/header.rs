@@ -137,7 +137,7 @@ fn layouts() -> impl IntoIterator<Item = Layout> {
             size, begin, end, grain, run, user, drop, label, device_bytes, device_mask, backend_mask, priority,
             flags, reserved, deadline_ns, after, after_count,
         }
-        sched_fd_model_desc_t { size, nx, ny, nz, dx_m, dy_m, dz_m, reserved, vp_m_s, rho_kg_m3 }
+        sched_fd_model_desc_t { size, nx, ny, nz, dx_m, dy_m, dz_m, flags, vp_m_s, rho_kg_m3 }
         sched_fd_cell_t { ix, iy, iz }
         sched_fd_shot_desc_t {
             size, dt_s, frequency_hz, nt, wavelet, flags, wavelet_samples, wavelet_len, amplitude, record_every,

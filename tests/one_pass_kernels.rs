@@ -24,12 +24,12 @@ use std::sync::{Arc, LazyLock};
 
 use gpusched::fd::equation::acoustic1::Coefficients;
 use gpusched::fd::equation::acoustic1::kernel::Tables;
-use gpusched::fd::equation::acoustic1::one_pass::kernel::{Grounds, PTX, SHAPES, Shape};
+use gpusched::fd::equation::acoustic1::one_pass::kernel::{Grounds, OF_16_BITS, PTX, SHAPES, Shape};
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options};
 use gpusched::fd::survey::{Receivers, Shot};
 
-use card_one_pass::{Engines, fire};
+use card_one_pass::{Engines, fire, storage};
 use hostcuda::{Host, Order, Ordered};
 use interpreted::Interpreted;
 use support::bits::{fused, same};
@@ -50,8 +50,8 @@ fn compiled(source: &Path, name: &str, options: &[&str]) -> Host {
     Host::compile(source, name, &[&[ASKED], options].concat())
 }
 
-fn by_rust(model: &Arc<Model>, shot: &Shot, pml: usize) -> Shots {
-    let options = Options { pml, form: Form::OnePass, ..Options::default() };
+fn by_rust(model: &Arc<Model>, shot: &Shot, pml: usize, shape: Shape) -> Shots {
+    let options = Options { pml, form: Form::OnePass, storage: storage(shape), ..Options::default() };
     fire_with(model, time_step(model), shot, options, 2)
 }
 
@@ -69,7 +69,7 @@ fn by_host(
 
 fn compare(model: &Arc<Model>, shot: &Shot, pml: usize, cut: (Shape, usize), order: Order) {
     let what = format!("{:?}, layer {pml}, {cut:?}, source {:?}, {order:?}", model.grid.n, shot.source);
-    same(&by_host(&HOST, order, model, shot, pml, cut), &by_rust(model, shot, pml), &what);
+    same(&by_host(&HOST, order, model, shot, pml, cut), &by_rust(model, shot, pml, cut.0), &what);
 }
 
 #[test]
@@ -82,13 +82,13 @@ fn the_ptx_is_of_the_source_beside_it() {
     }
     // Arithmetic is that of IEEE, each operation rounded once: `add.f32` without `.rn` might be fused.
     let moves = ["ld.param", "ld.global", "st.global", "ld.shared", "st.shared", "mov", "selp"];
-    let exact = ["add.rn.f32", "sub.rn.f32", "mul.rn.f32", "fma.rn.f32", "neg.f32"];
+    let exact = ["add.rn.f32", "sub.rn.f32", "mul.rn.f32", "fma.rn.f32", "neg.f32", "cvt.rn.f32.u16"];
     for word in PTX.lines().filter_map(|line| line.split_whitespace().next()) {
         let floats = word.contains(".f32") && !word.starts_with('.');
         let known = exact.contains(&word) || moves.iter().any(|start| word.starts_with(start));
         assert!(!floats || known, "{word}");
     }
-    for shape in SHAPES {
+    for shape in [SHAPES.as_slice(), &[OF_16_BITS]].concat() {
         assert!(PTX.contains(&format!(".visible .entry {}(", shape.kernel)), "{shape:?}");
     }
 }
@@ -125,8 +125,9 @@ fn odd_sizes_and_thin_models_come_out_bit_for_bit() {
         ] {
             let plain = shot(&mut random, n, 20, receivers);
             let shot = Shot { source, record_every: 1 + number % 3, snapshot_every: Some(7), ..plain };
-            let cut = (SHAPES[number % SHAPES.len()], [1, 264, 10_000][number % 3]);
-            compare(&model, &shot, pml, cut, orders[number % 3]);
+            for shape in [SHAPES[number % SHAPES.len()], OF_16_BITS] {
+                compare(&model, &shot, pml, (shape, [1, 264, 10_000][number % 3]), orders[number % 3]);
+            }
         }
     }
 }
@@ -157,7 +158,9 @@ fn a_model_without_density_comes_out_bit_for_bit() {
     let light = Arc::new(Model::new(rough.grid, rough.vp.clone(), None).unwrap());
     let plain = shot(&mut random, n, 25, Receivers::List(Vec::new()));
     let shot = Shot { receivers: Receivers::Plane { iz: plain.source[2], every: [1, 1] }, ..plain };
-    compare(&light, &shot, 10, (SHAPES[0], 8), Order::Ascending);
+    for shape in [SHAPES[0], OF_16_BITS] {
+        compare(&light, &shot, 10, (shape, 8), Order::Ascending);
+    }
 }
 
 #[test]
@@ -170,7 +173,7 @@ fn neither_the_order_of_threads_nor_the_cut_changes_a_bit() {
     let model = rough(n, [10.0; 3], &mut random);
     let plain = shot(&mut random, n, 15, Receivers::Plane { iz: 3, every: [1, 2] });
     let shot = Shot { snapshot_every: Some(14), ..plain };
-    let expected = by_rust(&model, &shot, 8);
+    let expected = by_rust(&model, &shot, 8, SHAPES[0]);
     for order in [Order::Ascending, Order::Descending, Order::Shuffled(1), Order::Shuffled(2)] {
         for (shape, at_once) in SHAPES.into_iter().flat_map(|shape| [(shape, 1), (shape, 200)]) {
             let found = by_host(&HOST, order, &model, &shot, 8, (shape, at_once));
@@ -211,8 +214,8 @@ fn the_committed_ptx_computes_the_same_bits() {
         let plain = shot(&mut random, n, nt, Receivers::List(Vec::new()));
         let receivers = Receivers::Plane { iz: plain.source[2], every: [1, 1] };
         let shot = Shot { receivers, record_every: 1 + number % 2, snapshot_every: Some(4), ..plain };
-        let expected = by_rust(&model, &shot, pml);
-        for shape in SHAPES {
+        for shape in [SHAPES.as_slice(), &[OF_16_BITS]].concat() {
+            let expected = by_rust(&model, &shot, pml, shape);
             let found = fire(&engines, &model, time_step(&model), &shot, pml, shape, 264);
             same(&found, &expected, &format!("{n:?}, {shape:?}"));
         }
@@ -233,7 +236,7 @@ fn a_broken_kernel_is_noticed() {
     let centre = [20, 6, 75];
     let plain = shot(&mut random, n, 26, Receivers::List(vec![centre; 1]));
     let shot = Shot { source: centre, snapshot_every: Some(5), ..plain };
-    let truth = by_rust(&model, &shot, 9);
+    let truth = by_rust(&model, &shot, 9, SHAPES[0]);
     for (number, (from, to)) in [
         ("fmaf(k.stencil[3], f[7] - f[0], s)", "k.stencil[3] * (f[7] - f[0]) + s"),
         ("a = fmaf(square_x, slope_x, a);", "a = square_x * slope_x + a;"),

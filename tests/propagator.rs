@@ -8,7 +8,7 @@ use gpusched::backend::cpu::Team;
 use gpusched::fd::bench;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
-use gpusched::fd::plan::{Form, Options, Plan, Stencil};
+use gpusched::fd::plan::{Form, Options, Plan, Stencil, Storage};
 use gpusched::fd::shot::{Control, run};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::fd::verify::{cells_per_wavelength, direct_wave_mute, dt_max};
@@ -230,7 +230,14 @@ fn memory_that_is_not_there_is_refused_with_numbers() {
 #[test]
 fn the_benchmark_measures() {
     let team = Team::new(2).unwrap();
-    let case = bench::Case { n: [20, 20, 20], pml: 10, form: Form::OnePass, nt: 3, repeats: 1 };
+    let case = bench::Case {
+        n: [20, 20, 20],
+        pml: 10,
+        form: Form::OnePass,
+        storage: Storage::Float32,
+        nt: 3,
+        repeats: 1,
+    };
     let measured = bench::run(Lane::Cpu(&team), &case).unwrap();
     assert!(measured.seconds > 0.0 && measured.copy_gb_per_s > 0.0);
     let ratio = measured.mcells_per_s / measured.interior_mcells_per_s;

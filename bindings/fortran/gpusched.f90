@@ -567,14 +567,16 @@ contains
 
   ! --- finite differences ---
 
-  !> `vp` (nz, nx, ny) in m/s, `spacing` (x, y, z) in m, `rho` in kg/m3 (without: 1000). Copied.
-  subroutine model_create(self, vp, spacing, rho, stat, errmsg)
+  !> `vp` (nz, nx, ny) in m/s, `spacing` (x, y, z) in m, `rho` in kg/m3 (without: 1000). Copied. With `sixteen_bit`, 1/rho and
+  !> rho vp**2 are kept in 16 bits: shots take less memory, and speeds are off by at most 5e-4 of themselves.
+  subroutine model_create(self, vp, spacing, rho, stat, errmsg, sixteen_bit)
     class(fd_model), intent(inout) :: self
     real(sp), intent(in), contiguous, target :: vp(:, :, :)
     real(sp), intent(in) :: spacing(3)
     real(sp), intent(in), contiguous, optional, target :: rho(:, :, :)
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
+    logical, intent(in), optional :: sixteen_bit
     type(sched_fd_model_desc_t), target :: desc
     type(c_ptr), target :: made
     call self%close()
@@ -592,6 +594,9 @@ contains
         return
       end if
       if (size(rho) > 0) desc%rho_kg_m3 = c_loc(rho(1, 1, 1))
+    end if
+    if (present(sixteen_bit)) then
+      if (sixteen_bit) desc%flags = ior(desc%flags, SCHED_FD_MODEL_16_BIT)
     end if
     made = c_null_ptr
     call conclude(sched_fd_model_create(c_loc(desc), c_loc(made)), stat, errmsg)

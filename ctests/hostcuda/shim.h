@@ -40,6 +40,9 @@ __attribute__((HOSTCUDA_OPAQUE)) void hostcuda_wait(int line);
 struct __align__(8) float2 {
     float x, y;
 };
+struct __align__(4) ushort2 {
+    unsigned short x, y;
+};
 struct __align__(16) float4 {
     float x, y, z, w;
 };

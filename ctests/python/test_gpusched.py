@@ -408,6 +408,21 @@ class Shots(unittest.TestCase):
             self.assertGreater(float(np.abs(other - records[0]).max()), 0.0)
         self.assertFalse(records[3].any())
 
+    def test_sixteen_bits_are_enough_for_a_few_rocks(self) -> None:
+        vp = np.full((8, 9, 10), 1500.0, dtype=np.float32)
+        vp[:, :, 4:], vp[:, :, 7:] = 2345.6, 4500.0
+        with gpusched.Scheduler(devices="cpu") as scheduler:
+            records, largest, bytes_of_shot = [], [], []
+            for sixteen_bit in (False, True):
+                with gpusched.Model(vp, 10.0, sixteen_bit=sixteen_bit) as model:
+                    records.append(scheduler.submit_shot(model, small_shot()).wait().record)
+                    largest.append(model.dt_max)
+                    bytes_of_shot.append(model.shot_size(small_shot()).device_bytes)
+        off = float(np.linalg.norm(records[1] - records[0]) / np.linalg.norm(records[0]))
+        self.assertTrue(0.0 < off < 1e-4, off)
+        self.assertAlmostEqual(largest[1] / largest[0], 0.999, places=6)
+        self.assertLess(bytes_of_shot[1], bytes_of_shot[0])
+
     def test_buffers_outlive_a_forgotten_task(self) -> None:
         with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
             for _ in range(20):

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::grid::Grid;
 use super::model::Model;
-use super::plan::{Form, Options, Plan, Stencil};
+use super::plan::{Form, Options, Plan, Stencil, Storage};
 use super::shot::Control;
 use super::survey::{Receivers, Shot};
 use super::verify::dt_max;
@@ -23,6 +23,7 @@ pub struct Case {
     pub pml: usize,
     /// How steps are computed.
     pub form: Form,
+    pub storage: Storage,
     pub nt: usize,
     /// Copy and shot take turns this often, and the best of each counts: others on the machine only ever slow them down.
     pub repeats: usize,
@@ -58,7 +59,9 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
     }
     let model = Arc::new(layered(Grid::new(case.n, [10.0; 3])?)?);
     let dt = (0.9 * dt_max(&model, Stencil::Taylor)) as f32;
-    let plan = Plan::new(model, dt, Options { pml: case.pml, form: case.form, ..Options::default() })?;
+    let Case { pml, form, storage, .. } = *case;
+    let options = Options { pml, form, storage, ..Options::default() };
+    let plan = Plan::new(model, dt, options)?;
     let shot = Shot {
         source: case.n.map(|n| n / 2),
         wavelet: Wavelet::new(Shape::Ricker, 15.0, dt, case.nt)?,

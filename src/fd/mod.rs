@@ -12,6 +12,7 @@ pub mod plan;
 pub mod pml;
 pub mod shot;
 pub mod stencil;
+pub mod storage;
 pub mod survey;
 pub mod verify;
 mod warp;

@@ -11,6 +11,7 @@ use super::grid::AXES;
 use super::model::{Model, Outline};
 use super::shot::Control;
 pub use super::stencil::Stencil;
+pub use super::storage::Storage;
 use super::survey::{Gather, Receivers, Shot};
 use super::verify::dt_max;
 use crate::backend::Lane;
@@ -40,6 +41,15 @@ pub struct Options {
     pub stencil: Stencil,
     /// Take the error of steps in time out of records; snapshots keep it.
     pub exact_time: bool,
+    /// Of what a step multiplies with.
+    pub storage: Storage,
+}
+
+impl Options {
+    /// Largest stable time step in seconds.
+    pub fn dt_max(&self, model: &Outline) -> f64 {
+        dt_max(model, self.stencil) * self.storage.stable()
+    }
 }
 
 impl Default for Options {
@@ -50,6 +60,7 @@ impl Default for Options {
             form: Form::OnePass,
             stencil: Stencil::Taylor,
             exact_time: false,
+            storage: Storage::Float32,
         }
     }
 }
@@ -61,17 +72,16 @@ const MOST_SAMPLES: usize = 1 << 40;
 
 impl Plan {
     /// Lets the model go when its coefficients are made; so does its memory, if nobody else holds it. Refused: a `dt` that is not
-    /// positive, or beyond the stable limit unless that is allowed; a layer outside 8 to 1000 cells; a model whose
-    /// coefficients find no memory.
+    /// positive, or beyond the stable limit unless that is allowed; and as by [`moduli`].
     pub fn new(model: Arc<Model>, dt: f32, options: Options) -> Result<Plan> {
         check_step(&model, dt, &options)?;
-        Plan::of(&moduli(&model, options.pml)?, dt, options)
+        Plan::of(&moduli(&model, options.pml, options.storage)?, dt, options)
     }
 
-    /// Of moduli that other plans may share, with their layer instead of the options'. Refused as by [`Plan::new`].
+    /// Of moduli that other plans may share, with their layer and storage instead of the options'. Refused as by [`Plan::new`].
     pub fn of(moduli: &Moduli, dt: f32, options: Options) -> Result<Plan> {
+        let options = Options { pml: moduli.pml(), storage: moduli.storage, ..options };
         check_step(&moduli.model, dt, &options)?;
-        let options = Options { pml: moduli.pml(), ..options };
         Ok(Plan {
             model: moduli.model,
             dt,
@@ -110,8 +120,8 @@ impl Plan {
     /// A shot that finds no room, with what would: the error says it, if that is what it is about.
     pub fn advise(&self, error: Error) -> Error {
         let Error::NoMemory { what, needed, place, there } = error else { return error };
-        let Options { pml, form, .. } = self.options;
-        let fits = |n: usize| acoustic1::card::bytes_of_cube(n, pml, form) <= there;
+        let Options { pml, form, storage, .. } = self.options;
+        let fits = |n: usize| acoustic1::card::bytes_of_cube(n, pml, form, storage) <= there;
         let n = (0..16).rev().fold(0, |n, bit| if fits(n | 1 << bit) { n | 1 << bit } else { n });
         let [nx, ny, nz] = self.model.grid.n;
         let fit = match n {
@@ -208,7 +218,7 @@ impl Plan {
     /// What may be why a shot has blown up.
     fn blame(&self, error: Error) -> Error {
         let Error::Unstable { what, value, why } = error else { return error };
-        let (dt, limit) = (self.dt, dt_max(&self.model, self.options.stencil));
+        let (dt, limit) = (self.dt, self.options.dt_max(&self.model));
         let most = rounded_down(limit);
         let why = match f64::from(dt) > limit {
             true => format!(
@@ -240,19 +250,19 @@ impl Plan {
 }
 
 /// What plans with different time steps of one model share. Refused: a layer outside 8 to 1000 cells; a model whose
-/// coefficients find no memory.
-pub fn moduli(model: &Model, pml: usize) -> Result<Moduli> {
+/// coefficients find no memory; one for which 16 bits are too few.
+pub fn moduli(model: &Model, pml: usize, storage: Storage) -> Result<Moduli> {
     if !(8..=1000).contains(&pml) {
         return Err(Error::argument("the absorbing layer", pml, "8 to 1000 cells"));
     }
-    Moduli::new(model, pml)
+    Moduli::new(model, pml, storage)
 }
 
 fn check_step(model: &Outline, dt: f32, options: &Options) -> Result<()> {
     if !(dt.is_finite() && dt > 0.0) {
         return Err(Error::argument("dt", dt, "a positive, finite number of seconds"));
     }
-    let limit = dt_max(model, options.stencil);
+    let limit = options.dt_max(model);
     if f64::from(dt) > limit && !options.allow_unstable {
         return Err(Error::Unstable {
             what: "dt".into(),

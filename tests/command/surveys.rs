@@ -91,14 +91,23 @@ fn options_of_accuracy_change_the_record_and_are_told() {
         (folder.floats("out/shot_0001.bin"), folder.json("out/survey.json")["accuracy"].clone())
     };
     let (plain, told) = record(SURVEY);
-    assert_eq!(told, json!({ "exact_time": false, "stencil": "taylor" }));
-    assert_eq!(record(&with("exact_time = false\nstencil = 'taylor'")).0, plain);
+    assert_eq!(told, json!({ "exact_time": false, "stencil": "taylor", "storage": "float32" }));
+    assert_eq!(record(&with("exact_time = false\nstencil = 'taylor'\nstorage = 'float32'")).0, plain);
     let (exact, told) = record(&with("exact_time = true"));
-    assert_eq!(told, json!({ "exact_time": true, "stencil": "taylor" }));
+    assert_eq!(told, json!({ "exact_time": true, "stencil": "taylor", "storage": "float32" }));
     let (optimised, told) = record(&with("stencil = 'optimised'"));
-    assert_eq!(told, json!({ "exact_time": false, "stencil": "optimised" }));
+    assert_eq!(told, json!({ "exact_time": false, "stencil": "optimised", "storage": "float32" }));
     assert!(exact != plain && optimised != plain && exact != optimised);
     assert!([&exact, &optimised].iter().all(|other| other.len() == plain.len()));
+    // Of two rocks 16 bits lose nothing, of three a little.
+    let (halved, told) = record(&with("storage = '16-bit'"));
+    assert_eq!(told, json!({ "exact_time": false, "stencil": "taylor", "storage": "16-bit" }));
+    assert_eq!(halved, plain);
+    let three =
+        |survey: &str| survey.replace("{ top_m = 80.0", "{ top_m = 30.0, value = 1888.8 }, { top_m = 80.0");
+    let [whole, halved] = [SURVEY, &with("storage = '16-bit'")].map(|survey| record(&three(survey)).0);
+    let most = whole.iter().fold(0.0f32, |most, v| most.max(v.abs()));
+    assert!(halved != whole && whole.iter().zip(&halved).all(|(a, b)| (a - b).abs() < 1e-4 * most));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use gpusched::fd::plan::{Form, Options, Plan, Stencil};
+use gpusched::fd::plan::{Form, Options, Plan, Stencil, Storage};
 use gpusched::fd::shot::{self, Control, Output};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::sched::{AUTO_SLOTS, Exec, Scheduler, Task, TaskId};
@@ -42,7 +42,9 @@ pub fn shots_have_the_bits_of_the_cpu() {
         let shot = Shot { record_every, snapshot_every, ..shot };
         for form in Form::ALL {
             let stencil = if number % 2 == 1 { Stencil::Optimised } else { Stencil::Taylor };
-            let options = Options { pml, form, stencil, exact_time: number == 3, ..Options::default() };
+            let storage = Storage::ALL[number / 2 % 2];
+            let options =
+                Options { pml, form, stencil, exact_time: number == 3, storage, ..Options::default() };
             let expected = fire_with(&model, time_step(&model), &shot, options, 2);
             let plan = Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
             same(&fire_on(&scheduler, plan, shot.clone()).unwrap(), &expected, &format!("{n:?}, {form:?}"));

@@ -13,4 +13,5 @@ mod physics;
 mod random;
 mod reference;
 mod stability;
+mod storage;
 mod wavelets;

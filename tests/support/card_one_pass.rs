@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use gpusched::fd::equation::acoustic1::Coefficients;
+use gpusched::fd::equation::acoustic1::Moduli;
 use gpusched::fd::equation::acoustic1::kernel::{self as common, Addresses, Launch, Tables};
 use gpusched::fd::equation::acoustic1::one_pass::kernel::{
-    self, Fields, Grounds, Plan, Samples, Shape, Sounding,
+    self, Fields, Grounds, OF_16_BITS, Plan, Samples, Shape, Sounding,
 };
 use gpusched::fd::model::Model;
+use gpusched::fd::plan::Storage;
 use gpusched::fd::survey::Shot;
 
 use super::card::{Engine, Memory, SLOTS, bytes, check_border};
@@ -17,6 +18,17 @@ use super::support::shooting::Shots;
 pub struct Engines<'a> {
     pub step: &'a dyn Engine,
     pub common: &'a dyn Engine,
+}
+
+/// Of the coefficients that a kernel takes.
+pub fn storage(shape: Shape) -> Storage {
+    if shape == OF_16_BITS { Storage::Bits16 } else { Storage::Float32 }
+}
+
+/// Two numbers in the place of a value.
+fn pairs(mut numbers: Vec<u16>) -> Vec<f32> {
+    numbers.resize(numbers.len().next_multiple_of(2), 0);
+    numbers.chunks(2).map(|pair| f32::from_bits(u32::from(pair[0]) | u32::from(pair[1]) << 16)).collect()
 }
 
 /// A whole shot, on a card that runs `at_once` blocks at a time.
@@ -29,10 +41,13 @@ pub fn fire(
     shape: Shape,
     at_once: usize,
 ) -> Shots {
-    let c = Coefficients::new(model, dt, pml).unwrap();
+    let c = Moduli::new(model, pml, storage(shape)).unwrap().coefficients(dt);
     let tables = Tables::new(&c);
     let grounds = Grounds::new(&tables, shape, at_once).unwrap();
-    let (b, kappa) = (tables.b(&c).unwrap(), tables.kappa(&c).unwrap());
+    let (b, kappa) = match storage(shape) {
+        Storage::Float32 => (tables.b(&c).unwrap(), tables.kappa(&c).unwrap()),
+        Storage::Bits16 => (pairs(tables.b_numbers(&c).unwrap()), pairs(tables.kappa_numbers(&c).unwrap())),
+    };
     let lens = grounds.lens();
     let zeros = |len: usize| vec![Aligned([0.0f32; 32]); len.div_ceil(32)];
     let mut arrays: Vec<Vec<Aligned>> = lens.all().map(zeros).collect();

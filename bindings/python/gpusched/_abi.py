@@ -68,6 +68,7 @@ SCHED_FD_WAVELET_GAUSSIAN = 3
 SCHED_FD_WAVELET_RICKER_INTEGRAL = 4
 SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL = 5
 SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL = 6
+SCHED_FD_MODEL_16_BIT = 1
 SCHED_FD_MUTE_DIRECT = 1
 SCHED_FD_EXACT_TIME = 2
 SCHED_FD_OPTIMISED_STENCIL = 4
@@ -350,7 +351,7 @@ class sched_fd_model_desc_t(Structure):
     dx_m: float
     dy_m: float
     dz_m: float
-    reserved: int
+    flags: int
     vp_m_s: Any
     rho_kg_m3: Any
     _fields_ = [
@@ -361,7 +362,7 @@ class sched_fd_model_desc_t(Structure):
         ("dx_m", c_float),
         ("dy_m", c_float),
         ("dz_m", c_float),
-        ("reserved", c_uint32),
+        ("flags", c_uint32),
         ("vp_m_s", POINTER(c_float)),
         ("rho_kg_m3", POINTER(c_float)),
     ]

@@ -56,7 +56,8 @@ def wavelet(name: str, frequency: float, dt: float, nt: int) -> Floats:
 class Model:
     """A medium. `vp` [iy, ix, iz] in m/s, `rho` likewise in kg/m³ (without: 1000 everywhere); both are copied.
 
-    `spacing` in m: one number, or (dx, dy, dz).
+    `spacing` in m: one number, or (dx, dy, dz). With `sixteen_bit`, 1/rho and rho vp² are kept in 16 bits: shots take less
+    memory, and speeds are off by at most 5e-4 of themselves; a model for which that is not enough is refused.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Model:
         vp: ArrayLike,
         spacing: float | Sequence[float],
         rho: ArrayLike | None = None,
+        sixteen_bit: bool = False,
     ) -> None:
         self._handle: int | None = None
         v = np.ascontiguousarray(vp, dtype=np.float32)
@@ -79,6 +81,8 @@ class Model:
             if r.shape != v.shape:
                 raise ValueError(f"rho has the shape {r.shape}; accepted: that of vp, {v.shape}")
             desc.rho_kg_m3 = pointer(r)
+        if sixteen_bit:
+            desc.flags |= _abi.SCHED_FD_MODEL_16_BIT
         made = c_void_p()
         check(lib.sched_fd_model_create(byref(desc), byref(made)))
         self._handle = made.value

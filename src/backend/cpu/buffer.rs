@@ -71,6 +71,17 @@ impl Buffer {
         Rows { first: self.first(), len: self.len, _buffer: PhantomData }
     }
 
+    /// The same memory as numbers of 16 bits, twice as many.
+    pub fn halves(&self) -> &[u16] {
+        // SAFETY: any bits are such numbers; borrowed as `self` is.
+        unsafe { std::slice::from_raw_parts(self.first().cast(), 2 * self.len) }
+    }
+
+    pub fn halves_mut(&mut self) -> &mut [u16] {
+        // SAFETY: any bits are such numbers, and float32 values; borrowed as `self` is.
+        unsafe { std::slice::from_raw_parts_mut(self.first().cast(), 2 * self.len) }
+    }
+
     fn first(&self) -> *mut f32 {
         let block = self.block.as_ptr();
         // At most `ALIGN - 4` bytes on: within the block.

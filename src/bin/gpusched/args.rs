@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
-use gpusched::fd::plan::Form;
+use gpusched::fd::plan::{Form, Storage};
 
 /// Runs seismic surveys on whatever devices this machine has.
 #[derive(Parser)]
@@ -80,6 +80,9 @@ pub enum Bench {
         /// alone, the velocities eliminated where nothing is damped.
         #[arg(long, value_parser = form(), default_value = "one-pass")]
         form: Form,
+        /// How 1/rho and rho vp² are kept.
+        #[arg(long, value_parser = storage(), default_value = "float32")]
+        storage: Storage,
         /// Threads on the CPU; without it as many as it has cores.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
         threads: Option<u32>,
@@ -95,6 +98,13 @@ pub enum Bench {
 fn form() -> impl TypedValueParser<Value = Form> {
     let named = |name: String| Form::ALL.into_iter().find(|form| form.name() == name).ok_or("no such form");
     PossibleValuesParser::new(Form::ALL.map(Form::name)).try_map(named)
+}
+
+fn storage() -> impl TypedValueParser<Value = Storage> {
+    let named = |name: String| {
+        Storage::ALL.into_iter().find(|storage| storage.name() == name).ok_or("no such storage")
+    };
+    PossibleValuesParser::new(Storage::ALL.map(Storage::name)).try_map(named)
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use gpusched::fd::bench::{self, Case};
-use gpusched::fd::plan::{Form, Options};
+use gpusched::fd::plan::{Form, Options, Storage};
 use gpusched::sched::{Exec, Scheduler, Task};
 use gpusched::{Error, Result};
 use serde_json::json;
@@ -17,6 +17,7 @@ pub struct Wanted<'a> {
     pub nt: usize,
     pub device: &'a str,
     pub form: Form,
+    pub storage: Storage,
     /// Of the CPU.
     pub threads: Option<u32>,
     /// Shot and copy take turns this often; the best of each counts.
@@ -25,7 +26,7 @@ pub struct Wanted<'a> {
 }
 
 pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
-    let Wanted { equation, n, nt, device, form, threads, repeats, as_json } = wanted;
+    let Wanted { equation, n, nt, device, form, storage, threads, repeats, as_json } = wanted;
     let pml = Options::default().pml;
     let mut builder = Scheduler::builder();
     builder.devices = Some(device.into());
@@ -40,7 +41,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
             "one device",
         ));
     };
-    let case = Case { n, pml, form, nt, repeats };
+    let case = Case { n, pml, form, storage, nt, repeats };
     let place = Arc::new(OnceLock::new());
     let to = place.clone();
     let id = scheduler.submit(Task::new(move |exec: &Exec<'_>| {
@@ -56,6 +57,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
             "name": name,
             "equation": equation.name(),
             "form": form.name(),
+            "storage": storage.name(),
             "n": n,
             "pml": pml,
             "nt": nt,

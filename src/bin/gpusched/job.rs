@@ -16,7 +16,7 @@ use gpusched::memory::Bytes;
 use gpusched::{Error, Result};
 
 use crate::document::Document;
-use crate::survey::{Accuracy, Mute, Shape, Spacing, Stencil, Step, Survey};
+use crate::survey::{Accuracy, Mute, Shape, Spacing, Stencil, Step, Storage, Survey};
 use crate::{model, positions};
 
 /// Fewer cells per shortest wavelength show as dispersion after some tens of wavelengths.
@@ -45,14 +45,14 @@ impl Job {
         check_plain_values(&file, &survey)?;
         let sources = positions::sources(&file, &grid, &survey.sources)?;
         let receivers = positions::receivers(&file, &grid, &survey.receivers)?;
-        check_host_memory(&grid)?;
+        let options = options(&survey.accuracy);
+        check_host_memory(&grid, options.storage)?;
 
         let vp = model::velocity(&file, &grid, &survey.model.velocity)?;
         let rho = model::density(&file, &grid, survey.model.density.as_ref(), &vp)?;
         let model = Arc::new(Model::new(grid, vp, rho)?);
-        let options = options(&survey.accuracy);
-        let dt_max = verify::dt_max(&model, options.stencil);
-        let dt_sure = verify::dt_sure(&model, options.stencil);
+        let dt_max = options.dt_max(&model);
+        let dt_sure = verify::dt_sure(&model, options.stencil) * options.storage.stable();
         let dt = time_step(&file, survey.time.dt_s, dt_max, dt_sure)?;
         let nt = steps(&file, &survey, dt)?;
         let frequency = survey.wavelet.peak_hz as f32;
@@ -195,11 +195,11 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
 }
 
 /// Before the model is made: a grid that is too large by far must not take the machine down.
-fn check_host_memory(grid: &Grid) -> Result<()> {
+fn check_host_memory(grid: &Grid, storage: plan::Storage) -> Result<()> {
     let host = CpuBackend::new(None).devices()?;
     let there = host.iter().map(|host| host.free_bytes).max().unwrap_or(u64::MAX);
     // Velocity and density, and the two coefficients that are made of them.
-    let needed = 16 * grid.cells() as u64;
+    let needed = (8 + 2 * storage.bytes()) as u64 * grid.cells() as u64;
     if needed <= there {
         return Ok(());
     }
@@ -267,7 +267,11 @@ fn options(accuracy: &Accuracy) -> Options {
         Stencil::Taylor => plan::Stencil::Taylor,
         Stencil::Optimised => plan::Stencil::Optimised,
     };
-    Options { stencil, exact_time: accuracy.exact_time, ..Options::default() }
+    let storage = match accuracy.storage {
+        Storage::Float32 => plan::Storage::Float32,
+        Storage::Bits16 => plan::Storage::Bits16,
+    };
+    Options { stencil, exact_time: accuracy.exact_time, storage, ..Options::default() }
 }
 
 fn library_shape(shape: Shape) -> wavelet::Shape {

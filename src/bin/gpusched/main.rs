@@ -58,7 +58,9 @@ fn command(command: Command) -> Result<bool> {
             remember: !no_rates_cache,
         }),
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
-        Command::Bench { what: Bench::Fd { equation, n, nt, device, form, threads, repeats, json } } => {
+        Command::Bench {
+            what: Bench::Fd { equation, n, nt, device, form, storage, threads, repeats, json },
+        } => {
             let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
             bench::fd(bench::Wanted {
                 equation,
@@ -66,6 +68,7 @@ fn command(command: Command) -> Result<bool> {
                 nt,
                 device: &device,
                 form,
+                storage,
                 threads,
                 repeats,
                 as_json: json,

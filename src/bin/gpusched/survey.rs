@@ -102,6 +102,7 @@ pub struct Time {
 pub struct Accuracy {
     pub exact_time: bool,
     pub stencil: Stencil,
+    pub storage: Storage,
 }
 
 #[derive(Debug, Default, Clone, Copy, Deserialize, Serialize)]
@@ -110,6 +111,15 @@ pub enum Stencil {
     #[default]
     Taylor,
     Optimised,
+}
+
+#[derive(Debug, Default, Clone, Copy, Deserialize, Serialize)]
+pub enum Storage {
+    #[default]
+    #[serde(rename = "float32")]
+    Float32,
+    #[serde(rename = "16-bit")]
+    Bits16,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -27,6 +27,7 @@ use crate::backend::cuda::{
 use crate::error::{Error, Result};
 use crate::fd::grid::Grid;
 use crate::fd::shot::Control;
+use crate::fd::storage::Storage;
 use crate::fd::survey::{Gather, Shot};
 
 /// Steps of a leg; the probe comes at the end of one.
@@ -38,11 +39,33 @@ const SMALL: u64 = 8192;
 /// One, as contexts know what they have loaded by where its text is.
 static KERNELS: Ptx = Ptx { name: "acoustic1", text: PTX };
 
+/// A field of coefficients as the kernels of a form read it.
+enum Field {
+    Values(Block<f32>),
+    Numbers(Block<u16>),
+}
+
+impl Field {
+    fn address(&self) -> Address {
+        match self {
+            Field::Values(block) => block.address(),
+            Field::Numbers(block) => block.address(),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Field::Values(block) => block.bytes(),
+            Field::Numbers(block) => block.bytes(),
+        }
+    }
+}
+
 /// What all shots of a plan share on a card.
 struct Medium {
     tables: Tables,
-    b: Block<f32>,
-    kappa: Block<f32>,
+    b: Field,
+    kappa: Field,
     profiles: Block<f32>,
     /// Of the form that needs it.
     pass: Option<Pass>,
@@ -51,9 +74,15 @@ struct Medium {
 impl Medium {
     fn new(c: &Coefficients, form: Form, stream: &Stream) -> Result<Medium> {
         let tables = Tables::new(c);
+        let names = ["1/rho of the model", "rho vp² of the model"];
         // One after the other: each is on the host twice meanwhile.
-        let b = stream.uploaded(&tables.b(c)?, "1/rho of the model")?;
-        let kappa = stream.uploaded(&tables.kappa(c)?, "rho vp² of the model")?;
+        let (b, kappa) = if numbers(&tables.layout, form, c.storage) {
+            let field = |values: Vec<u16>, what| stream.uploaded(&values, what).map(Field::Numbers);
+            (field(tables.b_numbers(c)?, names[0])?, field(tables.kappa_numbers(c)?, names[1])?)
+        } else {
+            let field = |values: Vec<f32>, what| stream.uploaded(&values, what).map(Field::Values);
+            (field(tables.b(c)?, names[0])?, field(tables.kappa(c)?, names[1])?)
+        };
         let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
         let pass = match possible(&tables.layout, form) {
             Form::TwoSweeps => None,
@@ -66,6 +95,11 @@ impl Medium {
 /// One pass tells positions apart by 32 bits; what is larger takes two sweeps.
 fn possible(layout: &Layout, form: Form) -> Form {
     if u32::try_from(layout.field_len()).is_ok() { form } else { Form::TwoSweeps }
+}
+
+/// Whether a form's kernels take numbers of 16 bits: two sweeps take what these stand for.
+fn numbers(layout: &Layout, form: Form, storage: Storage) -> bool {
+    possible(layout, form) == Form::OnePass && storage == Storage::Bits16
 }
 
 /// A way to compute steps.
@@ -92,8 +126,13 @@ pub fn bytes(c: &Coefficients, form: Form, shot: &Shot) -> u64 {
     let picture = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product::<usize>());
     let record = [traces.saturating_mul(rows(shot) as u64), traces.saturating_mul(2)];
     let more = [record[0], record[1], sounding(shot) as u64];
-    taken(&layout, form, shared, picture)
+    taken(&layout, form, shared.map(|len| coefficients(len, &layout, form, c.storage)), picture)
         .saturating_add(more.map(granted_values).into_iter().fold(0, u64::saturating_add))
+}
+
+/// Values of float32 in whose place so many coefficients are.
+fn coefficients(len: usize, layout: &Layout, form: Form, storage: Storage) -> usize {
+    if numbers(layout, form, storage) { len.div_ceil(2) } else { len }
 }
 
 /// Without the record and the wavelet.
@@ -113,9 +152,9 @@ fn granted_values(len: u64) -> u64 {
 }
 
 /// Bytes of a card that a shot in a model of `n` cells along each axis takes, with few receivers.
-pub fn bytes_of_cube(n: usize, pml: usize, form: Form) -> u64 {
+pub fn bytes_of_cube(n: usize, pml: usize, form: Form, storage: Storage) -> u64 {
     let layout = Layout::new(&Grid { n: [n; 3], h: [1.0; 3] }, pml).on_card();
-    taken(&layout, form, [layout.rows(n * n); 2], 0)
+    taken(&layout, form, [coefficients(layout.rows(n * n), &layout, form, storage); 2], 0)
 }
 
 /// Bytes of the card that the plan's shots share there and that are there already.
@@ -331,8 +370,8 @@ mod tests {
 
     #[test]
     fn what_is_too_large_for_one_pass_takes_two_sweeps() {
-        let [one_pass, sweeps] =
-            [Form::OnePass, Form::TwoSweeps].map(|form| [1500, 1700].map(|n| bytes_of_cube(n, 20, form)));
+        let [one_pass, sweeps] = [Form::OnePass, Form::TwoSweeps]
+            .map(|form| [1500, 1700].map(|n| bytes_of_cube(n, 20, form, Storage::Bits16)));
         assert!(one_pass[0] < sweeps[0] && one_pass[1] == sweeps[1], "{one_pass:?}, {sweeps:?}");
     }
 

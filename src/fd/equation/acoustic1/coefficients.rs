@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use super::layout::Layout;
 use super::record::host_zeros;
+use super::rows::{Arithmetic, Fused};
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
 use crate::fd::model::{Model, Outline, WATER};
 use crate::fd::pml::{Profiles, d0, reference_cell};
 use crate::fd::stencil::{REACH, Stencil};
+use crate::fd::storage::{Scale, Storage, check};
 
 /// What of a model a step multiplies with, whatever the time step.
 #[derive(Clone)]
 pub struct Moduli {
     pub model: Outline,
+    pub storage: Storage,
     layout: Layout,
     /// Velocity of the cell that sets the damping.
     reference: f32,
@@ -32,11 +35,13 @@ pub struct Coefficients {
     pub stencil: [f32; REACH],
     /// For x, y, z.
     pub axes: [Axis; 3],
+    pub storage: Storage,
     /// How large the tiles of each form are.
     pub tiles: [[usize; 2]; 2],
 }
 
 /// What depends on the index along one axis only.
+#[cfg_attr(test, derive(Clone))]
 pub struct Axis {
     /// dt / h, for where nothing is damped.
     pub rate: f32,
@@ -54,8 +59,18 @@ pub struct Axis {
 /// user's columns, or for all of them, padded along z only. Cells that are never updated have 0.
 pub struct Columns {
     values: Buffer,
+    /// What the values stand for, if they are numbers of 16 bits, two in the place of one. Beyond the updated cells they may stand
+    /// for anything.
+    scale: Option<Scale>,
     /// Rows from column to column along x and y; 0 where all are the same.
     step: [usize; 2],
+}
+
+/// Some values of a row, as they are kept.
+#[derive(Clone, Copy)]
+pub enum Row<'a> {
+    Values(&'a [f32]),
+    Numbers(&'a [u16], Scale),
 }
 
 /// Rows along x and planes along y that a thread takes at most at a time, in two sweeps and in one pass: planes of such a
@@ -64,30 +79,32 @@ pub struct Columns {
 const TILES: [[usize; 2]; 2] = [[32, 16], [32, 64]];
 
 impl Moduli {
-    /// With layers of `pml` cells.
-    pub fn new(model: &Model, pml: usize) -> Result<Self> {
+    /// With layers of `pml` cells. Refused: values that 16 bits are not enough for.
+    pub fn new(model: &Model, pml: usize, storage: Storage) -> Result<Self> {
         let grid = &model.grid;
         let layout = Layout::new(grid, pml);
         let reference = model.vp[grid.index(reference_cell(grid, pml))];
         let vp = &model.vp;
         let (b, kappa) = match &model.rho {
             Some(rho) => (
-                Columns::new(&layout, "1/rho of the model", |i| 1.0 / rho[i])?,
-                Columns::new(&layout, "rho vp² of the model", |i| rho[i] * vp[i] * vp[i])?,
+                Columns::new(&layout, storage, "1/rho of the model", |i| 1.0 / rho[i])?,
+                Columns::new(&layout, storage, "rho vp² of the model", |i| rho[i] * vp[i] * vp[i])?,
             ),
             None => (
-                Columns::uniform(&layout, 1.0 / WATER)?,
-                Columns::new(&layout, "rho vp² of the model", |i| WATER * vp[i] * vp[i])?,
+                Columns::uniform(&layout, storage, 1.0 / WATER)?,
+                Columns::new(&layout, storage, "rho vp² of the model", |i| WATER * vp[i] * vp[i])?,
             ),
         };
-        Ok(Moduli { model: model.outline, layout, reference, b: Arc::new(b), kappa: Arc::new(kappa) })
+        let (b, kappa) = (Arc::new(b), Arc::new(kappa));
+        Ok(Moduli { model: model.outline, storage, layout, reference, b, kappa })
     }
 
     /// Bytes of the fields that [`Moduli::new`] makes, with density or without.
     #[cfg(test)]
-    pub fn bytes(layout: &Layout, density: bool) -> u64 {
-        let field = Buffer::bytes_of(layout.rows(layout.inner[0] * layout.inner[1]));
-        field + if density { field } else { Buffer::bytes_of(layout.rows(1)) }
+    pub fn bytes(layout: &Layout, density: bool, storage: Storage) -> u64 {
+        let field = |rows| Buffer::bytes_of(floats(layout.rows(rows), storage));
+        let whole = field(layout.inner[0] * layout.inner[1]);
+        whole + if density { whole } else { field(1) }
     }
 
     /// The layers' cells.
@@ -97,7 +114,7 @@ impl Moduli {
 
     /// For steps of `dt` seconds.
     pub fn coefficients(&self, dt: f32) -> Coefficients {
-        let Moduli { layout, model: Outline { grid, .. }, .. } = *self;
+        let Moduli { layout, storage, model: Outline { grid, .. }, .. } = *self;
         let pml = layout.pml;
         let d0 = d0(self.reference, pml, grid.h);
         let axis = |axis: usize| {
@@ -113,19 +130,33 @@ impl Moduli {
         };
         let (b, kappa) = (Arc::clone(&self.b), Arc::clone(&self.kappa));
         let stencil = Stencil::Taylor.coefficients();
-        Coefficients { layout, b, kappa, stencil, axes: [axis(0), axis(1), axis(2)], tiles: TILES }
+        let axes = [axis(0), axis(1), axis(2)];
+        Coefficients { layout, b, kappa, stencil, axes, storage, tiles: TILES }
     }
 }
 
 impl Coefficients {
-    /// Of moduli that nobody else shares.
+    /// Of moduli that nobody else shares, in float32.
     pub fn new(model: &Model, dt: f32, pml: usize) -> Result<Self> {
-        Ok(Moduli::new(model, pml)?.coefficients(dt))
+        Ok(Moduli::new(model, pml, Storage::Float32)?.coefficients(dt))
     }
 
     /// The same with another derivative.
     pub fn with(self, stencil: Stencil) -> Self {
         Coefficients { stencil: stencil.coefficients(), ..self }
+    }
+
+    /// With float32 values in the place of the numbers that stand for them.
+    #[cfg(test)]
+    pub fn expanded(&self) -> Coefficients {
+        let Coefficients { layout, stencil, tiles, .. } = *self;
+        let [b, kappa] = [&self.b, &self.kappa].map(|columns| {
+            let mut values = Buffer::zeroed(columns.len_in(&layout), "a test").unwrap();
+            values.copy_from_slice(&columns.copied(&layout, &layout).unwrap());
+            Arc::new(Columns { values, scale: None, step: columns.step })
+        });
+        let axes = self.axes.clone();
+        Coefficients { layout, b, kappa, stencil, axes, storage: Storage::Float32, tiles }
     }
 
     /// Bytes allocated for them.
@@ -134,25 +165,52 @@ impl Coefficients {
     }
 }
 
+/// Float32 values in whose place so many values are kept.
+fn floats(values: usize, storage: Storage) -> usize {
+    (values * storage.bytes()).div_ceil(size_of::<f32>())
+}
+
 impl Columns {
     /// `value` is asked for each of the user's cells by its position in the model.
-    fn new(layout: &Layout, what: &str, value: impl Fn(usize) -> f32) -> Result<Self> {
+    fn new(layout: &Layout, storage: Storage, what: &str, value: impl Fn(usize) -> f32) -> Result<Self> {
         let [nx, ny, nz] = layout.inner;
-        let mut values = Buffer::zeroed(layout.rows(nx * ny), what)?;
-        for column in 0..nx * ny {
-            let row = &mut values[layout.row(column)..][..layout.padded[2]];
-            for (z, to) in row.iter_mut().enumerate().filter(|(z, _)| layout.active(2).contains(z)) {
-                *to = value(column * nz + z.saturating_sub(layout.pml).min(nz - 1));
-            }
+        let mut values = Buffer::zeroed(floats(layout.rows(nx * ny), storage), what)?;
+        let step = [1, nx];
+        let cells = (0..nx * ny).flat_map(|column| {
+            let first = layout.row(column);
+            let nearest = move |z: usize| column * nz + z.saturating_sub(layout.pml).min(nz - 1);
+            layout.active(2).map(move |z| (first + z, nearest(z)))
+        });
+        if storage == Storage::Float32 {
+            let to = &mut values[..];
+            cells.for_each(|(at, cell)| to[at] = value(cell));
+            return Ok(Columns { values, scale: None, step });
         }
-        Ok(Columns { values, step: [1, nx] })
+        let all = (0..nx * ny * nz).map(&value);
+        let [low, high] = all.fold([f32::INFINITY, 0.0], |[low, high], v| [v.min(low), v.max(high)]);
+        let scale = Scale::new(low, high);
+        let numbers = values.halves_mut();
+        let mut off = 0.0f64;
+        for (at, cell) in cells {
+            let value = value(cell);
+            numbers[at] = scale.number(value);
+            off = off.max((f64::from(scale.value(numbers[at])) / f64::from(value) - 1.0).abs());
+        }
+        check(what, off)?;
+        Ok(Columns { values, scale: Some(scale), step })
     }
 
-    fn uniform(layout: &Layout, value: f32) -> Result<Self> {
-        let mut values = Buffer::zeroed(layout.rows(1), "a row of coefficients")?;
-        let row = layout.row(0);
-        values[row..][layout.active(2)].fill(value);
-        Ok(Columns { values, step: [0, 0] })
+    fn uniform(layout: &Layout, storage: Storage, value: f32) -> Result<Self> {
+        let mut values = Buffer::zeroed(floats(layout.rows(1), storage), "a row of coefficients")?;
+        let scale = match storage {
+            Storage::Float32 => {
+                values[layout.row(0)..][layout.active(2)].fill(value);
+                None
+            }
+            // The number of the smallest value is 0.
+            Storage::Bits16 => Some(Scale::new(value, value)),
+        };
+        Ok(Columns { values, scale, step: [0, 0] })
     }
 
     /// How many rows there are.
@@ -173,20 +231,62 @@ impl Columns {
     /// Their rows as they lie in another layout of the same grid.
     pub fn copied(&self, from: &Layout, to: &Layout) -> Result<Vec<f32>> {
         let mut values = host_zeros(self.len_in(to), "coefficients on their way to a card")?;
+        let mut room = Vec::new();
         for row in 0..self.rows(from) {
             let len = from.padded[2];
-            values[to.row(row)..][..len].copy_from_slice(&self.values[from.row(row)..][..len]);
+            let row_values = self.at(from.row(row), len).values::<Fused>(&mut room);
+            values[to.row(row)..][..len].copy_from_slice(row_values);
         }
         Ok(values)
     }
 
+    /// The same as numbers of 16 bits, if they are kept as such.
+    pub fn numbers(&self, from: &Layout, to: &Layout) -> Result<Vec<u16>> {
+        let mut all = host_zeros(self.len_in(to), "coefficients on their way to a card")?;
+        for row in 0..self.rows(from) {
+            let len = from.padded[2];
+            if let Row::Numbers(numbers, _) = self.at(from.row(row), len) {
+                all[to.row(row)..][..len].copy_from_slice(numbers);
+            }
+        }
+        Ok(all)
+    }
+
+    /// What these stand for.
+    pub fn scale(&self) -> Option<Scale> {
+        self.scale
+    }
+
     /// The values at the padded indices (x, y) from index `z` on, `len` of them.
     #[inline(always)]
-    pub fn row(&self, layout: &Layout, [x, y, z]: [usize; 3], len: usize) -> &[f32] {
+    pub fn row(&self, layout: &Layout, [x, y, z]: [usize; 3], len: usize) -> Row<'_> {
         let column = |axis: usize, index: usize| {
             index.saturating_sub(layout.pml).min(layout.inner[axis] - 1) * self.step[axis]
         };
-        &self.values[layout.row(column(0, x) + column(1, y)) + z..][..len]
+        self.at(layout.row(column(0, x) + column(1, y)) + z, len)
+    }
+
+    #[inline(always)]
+    fn at(&self, at: usize, len: usize) -> Row<'_> {
+        match self.scale {
+            None => Row::Values(&self.values[at..][..len]),
+            Some(scale) => Row::Numbers(&self.values.halves()[at..][..len], scale),
+        }
+    }
+}
+
+impl<'a> Row<'a> {
+    /// What they stand for, in `room` if that has to be computed.
+    #[inline(always)]
+    pub fn values<A: Arithmetic>(self, room: &'a mut Vec<f32>) -> &'a [f32] {
+        match self {
+            Row::Values(values) => values,
+            Row::Numbers(numbers, scale) => {
+                room.clear();
+                room.extend(numbers.iter().map(|q| A::fma(f32::from(*q), scale.step, scale.low)));
+                room
+            }
+        }
     }
 }
 
@@ -194,6 +294,11 @@ impl Columns {
 mod tests {
     use super::*;
     use crate::fd::grid::Grid;
+
+    /// What is multiplied with at a cell.
+    fn at(c: &Coefficients, columns: &Columns, cell: [usize; 3]) -> f32 {
+        columns.row(&c.layout, cell, 1).values::<Fused>(&mut Vec::new())[0]
+    }
 
     #[test]
     fn coefficients_continue_beyond_the_grid_as_at_its_edge() {
@@ -205,20 +310,54 @@ mod tests {
         let [nx, ny, nz] = c.layout.padded;
         for (x, y, z) in [(0, 0, 4), (8, 8, 8), (9, 11, 10), (nx - 1, ny - 1, nz - 5), (0, ny - 1, 9)] {
             let clamp = |i: usize, n: usize| i.saturating_sub(8).min(n - 1);
-            let at = grid.index([clamp(x, 3), clamp(y, 4), clamp(z, 5)]);
-            assert_eq!(c.kappa.row(&c.layout, [x, y, z], 1)[0], rho[at] * vp[at] * vp[at]);
-            assert_eq!(c.b.row(&c.layout, [x, y, z], 1)[0], 1.0 / rho[at]);
+            let near = grid.index([clamp(x, 3), clamp(y, 4), clamp(z, 5)]);
+            assert_eq!(at(&c, &c.kappa, [x, y, z]), rho[near] * vp[near] * vp[near]);
+            assert_eq!(at(&c, &c.b, [x, y, z]), 1.0 / rho[near]);
         }
         for z in [0, 3, nz - 4, nz - 1] {
-            let never_updated = [&c.b, &c.kappa].map(|columns| columns.row(&c.layout, [8, 8, z], 1)[0]);
-            assert_eq!(never_updated, [0.0; 2]);
+            assert_eq!([&c.b, &c.kappa].map(|columns| at(&c, columns, [8, 8, z])), [0.0; 2]);
         }
         let model = Model::new(grid, vp, None).unwrap();
         let light = Coefficients::new(&model, 1e-3, 8).unwrap();
-        assert_eq!(light.b.row(&light.layout, [2, 3, 4], 2), [1.0 / 1000.0; 2]);
+        assert_eq!([4, 5].map(|z| at(&light, &light.b, [2, 3, z])), [1.0 / 1000.0; 2]);
         // Without a density 1/rho is a row.
-        assert_eq!(c.bytes(), Moduli::bytes(&c.layout, true));
-        assert_eq!(light.bytes(), Moduli::bytes(&c.layout, false));
+        assert_eq!(c.bytes(), Moduli::bytes(&c.layout, true, Storage::Float32));
+        assert_eq!(light.bytes(), Moduli::bytes(&c.layout, false, Storage::Float32));
         assert!(c.bytes() - light.bytes() > 4 * (12 - 1) * c.layout.padded[2] as u64);
+    }
+
+    /// Water, sediment, salt: what is smallest or largest is as it was, and all else within half a step.
+    #[test]
+    fn sixteen_bits_lie_between_the_smallest_and_the_largest() {
+        let grid = Grid { n: [2, 3, 5], h: [10.0; 3] };
+        let values = |of: [f32; 3]| (0..30).map(|i| of[i / 2 % 3]).collect::<Vec<_>>();
+        let three =
+            Model::new(grid, values([1500.0, 2345.6, 4500.0]), Some(values([1000.0, 1987.6, 2200.0])));
+        let two = Model::new(grid, values([1480.0, 1480.0, 2222.2]), None);
+        for (model, exact) in [(three.unwrap(), false), (two.unwrap(), true)] {
+            let full = Coefficients::new(&model, 1e-3, 8).unwrap();
+            let c = Moduli::new(&model, 8, Storage::Bits16).unwrap().coefficients(1e-3);
+            assert_eq!(c.bytes(), Moduli::bytes(&c.layout, model.rho.is_some(), Storage::Bits16));
+            let card = c.layout.on_card();
+            for (columns, full_columns) in [(&c.b, &full.b), (&c.kappa, &full.kappa)] {
+                let scale = columns.scale().unwrap();
+                let (copied, numbers) =
+                    (columns.copied(&c.layout, &card).unwrap(), columns.numbers(&c.layout, &card).unwrap());
+                assert!(copied.len() == numbers.len() && scale.low > 0.0);
+                for cell in (0..30).map(|i| [8 + i / 5 % 2, 8 + i / 10, 8 + i % 5]) {
+                    let (found, truth) = (at(&c, columns, cell), at(&full, full_columns, cell));
+                    let most = 0.5 * f64::from(scale.step) + 6e-8 * f64::from(truth);
+                    assert!((f64::from(found) - f64::from(truth)).abs() <= most, "{found}, not {truth}");
+                    assert!(found == truth || !exact && truth != scale.low, "{found}, not {truth}");
+                    // And so on a card, as a number or as what it stands for.
+                    let [sx, sy] = columns.steps(card.pitch);
+                    let there = card.row(0) + (cell[0] - 8) * sx + (cell[1] - 8) * sy + cell[2];
+                    assert_eq!([copied[there], scale.value(numbers[there])], [found; 2]);
+                }
+            }
+        }
+        let air = Model::new(grid, values([330.0, 1500.0, 5500.0]), Some(values([1.2, 1000.0, 2600.0])));
+        let why = Moduli::new(&air.unwrap(), 8, Storage::Bits16).map(drop).unwrap_err().to_string();
+        assert!(why.contains("1/rho of the model in 16 bits") && why.contains("float32"), "{why}");
     }
 }

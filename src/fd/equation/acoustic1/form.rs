@@ -36,21 +36,25 @@ mod tests {
     use super::super::coefficients::Moduli;
     use super::*;
     use crate::fd::grid::Grid;
+    use crate::fd::storage::Storage;
 
     /// Fields and coefficients, rounded up to whole lines and vectors as they are.
-    fn bytes_a_cell(form: Form, n: usize, density: bool) -> f64 {
+    fn bytes_a_cell(form: Form, n: usize, density: bool, storage: Storage) -> f64 {
         let layout = Layout::new(&Grid { n: [n; 3], h: [10.0; 3] }, 20);
-        (form.field_bytes(&layout) + Moduli::bytes(&layout, density)) as f64 / layout.cells() as f64
+        (form.field_bytes(&layout) + Moduli::bytes(&layout, density, storage)) as f64 / layout.cells() as f64
     }
 
     #[test]
     fn a_cell_takes_at_most_24_bytes_from_300_cubed_on() {
         for n in 300..=1000 {
-            let [medium, uniform] = [true, false].map(|density| bytes_a_cell(Form::OnePass, n, density));
+            let bytes = |density, storage| bytes_a_cell(Form::OnePass, n, density, storage);
+            let [medium, uniform] = [true, false].map(|density| bytes(density, Storage::Float32));
             assert!(medium <= 24.0, "{n} cubed: {medium}");
             // One coefficient less, which covers the user's columns.
             let columns = (n as f64 / (n + 40) as f64).powi(2);
             assert!(uniform <= medium - 4.0 * columns + 1e-3, "{n} cubed without density: {uniform}");
+            let halved = bytes(true, Storage::Bits16);
+            assert!(halved <= medium - 4.0 * columns + 1e-3, "{n} cubed in 16 bits: {halved}");
         }
     }
 }

@@ -13,6 +13,7 @@ use super::layout::Layout;
 use super::source::Source;
 use crate::error::Result;
 use crate::fd::stencil::REACH;
+use crate::fd::storage::Scale;
 use crate::fd::survey::Receivers;
 
 /// The kernels as the driver loads them: PTX that any driver from 470 on takes, for any card from Kepler on.
@@ -111,6 +112,8 @@ pub struct Tables {
     b_step: [usize; 2],
     kappa_step: [usize; 2],
     rates: [f32; 3],
+    /// Of 1/rho and of kappa, if they are kept in 16 bits.
+    pub scales: Option<[Scale; 2]>,
     pub stencil: [f32; REACH],
 }
 
@@ -135,7 +138,9 @@ impl Tables {
         });
         let rates = [0, 1, 2].map(|axis| c.axes[axis].rate);
         let [b_step, kappa_step] = [&c.b, &c.kappa].map(|columns| columns.steps(layout.pitch));
-        Tables { layout, profiles: profiles.collect(), b_step, kappa_step, rates, stencil: c.stencil }
+        let scales = c.b.scale().zip(c.kappa.scale()).map(|(b, kappa)| [b, kappa]);
+        let (profiles, stencil) = (profiles.collect(), c.stencil);
+        Tables { layout, profiles, b_step, kappa_step, rates, scales, stencil }
     }
 
     /// Of the same coefficients, as it lies on a card: rows with a lead.
@@ -146,6 +151,16 @@ impl Tables {
     /// And this.
     pub fn kappa(&self, c: &Coefficients) -> Result<Vec<f32>> {
         c.kappa.copied(&c.layout, &self.layout)
+    }
+
+    /// The same as the numbers that [`Tables::scales`] gives a meaning, for the kernel that takes these.
+    pub fn b_numbers(&self, c: &Coefficients) -> Result<Vec<u16>> {
+        c.b.numbers(&c.layout, &self.layout)
+    }
+
+    /// And this.
+    pub fn kappa_numbers(&self, c: &Coefficients) -> Result<Vec<u16>> {
+        c.kappa.numbers(&c.layout, &self.layout)
     }
 
     /// Values of a field over the padded grid.

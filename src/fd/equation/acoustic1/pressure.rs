@@ -18,13 +18,14 @@ pub unsafe fn sweep<A: Arithmetic>(c: &Coefficients, fields: Shared<'_>, tile: &
     let strides = [layout.stride(0), layout.stride(1), layout.stride(2)];
     // Along z a row crosses the first layer, the user's grid, and the second layer.
     let layers = [(active.start, 0), (layout.pml + inner, width)];
+    let mut room = Vec::new();
     for iy in tile.y.clone() {
         let y_layer = layout.in_layer(1, iy);
         for ix in tile.x.clone() {
             let x_layer = layout.in_layer(0, ix);
             let cell = [ix, iy, active.start];
             let (at, len) = (layout.at(cell), active.len());
-            let kappa = c.kappa.row(layout, cell, len);
+            let kappa = c.kappa.row(layout, cell, len).values::<A>(&mut room);
             // SAFETY: active cells have `REACH` neighbours on each side, so the taps are within
             // the fields; the rows written are this tile's, each slice of them is gone before
             // the next is made, and all rows of a call are equally long.

@@ -128,9 +128,9 @@ pub fn no_memory(what: &str, needed: u64) -> Error {
 }
 
 /// Memory of the host for a task on a card, whose own memory is not what is short then.
-pub fn host_zeros(len: usize, what: &str) -> Result<Vec<f32>> {
-    let bytes = (len as u64).saturating_mul(size_of::<f32>() as u64);
+pub fn host_zeros<T: Clone + Default>(len: usize, what: &str) -> Result<Vec<T>> {
+    let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
     let mut values = reserve(len).ok_or_else(|| Error::NoHostMemory { what: what.into(), bytes })?;
-    values.resize(len, 0.0);
+    values.resize(len, T::default());
     Ok(values)
 }

@@ -145,9 +145,12 @@ pub fn judge(largest: u32, limit: f32, step: usize) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::coefficients::Moduli;
+    use super::super::isa::Isa;
     use super::*;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
+    use crate::fd::storage::Storage;
     use crate::fd::survey::Receivers;
     use crate::fd::wavelet::{Shape, Wavelet};
 
@@ -163,11 +166,15 @@ mod tests {
         }
     }
 
-    fn coefficients(n: [usize; 3]) -> Coefficients {
+    fn moduli(n: [usize; 3], storage: Storage) -> Moduli {
         let grid = Grid { n, h: [10.0, 11.0, 9.0] };
         let vp = (0..grid.cells()).map(|i| 1500.0 + (i * 37 % 1000) as f32).collect();
         let rho = (0..grid.cells()).map(|i| 1000.0 + (i * 53 % 800) as f32).collect();
-        Coefficients::new(&Model::new(grid, vp, Some(rho)).unwrap(), 1e-3, 9).unwrap()
+        Moduli::new(&Model::new(grid, vp, Some(rho)).unwrap(), 9, storage).unwrap()
+    }
+
+    fn coefficients(n: [usize; 3]) -> Coefficients {
+        moduli(n, Storage::Float32).coefficients(1e-3)
     }
 
     fn shot(n: [usize; 3], nt: usize) -> Shot {
@@ -204,6 +211,23 @@ mod tests {
                 c.tiles = [[columns, depth]; 2];
                 assert_eq!(bits(&c, &shot, form, 2), alone, "{form:?}, tiles of {columns} by {depth}");
             }
+        }
+    }
+
+    /// A processor that can't fuse rounds what they stand for twice.
+    #[test]
+    fn sixteen_bits_are_the_values_that_they_stand_for() {
+        if Isa::best() == Isa::Baseline && cfg!(not(target_arch = "aarch64")) {
+            return;
+        }
+        let n = [11, 14, 23];
+        let shot = shot(n, 75);
+        let numbers = moduli(n, Storage::Bits16).coefficients(1e-3);
+        let (values, whole) = (numbers.expanded(), coefficients(n));
+        for form in [Form::TwoSweeps, Form::OnePass] {
+            let found = bits(&numbers, &shot, form, 2);
+            assert_eq!(found, bits(&values, &shot, form, 2), "{form:?}");
+            assert_ne!(found, bits(&whole, &shot, form, 2), "{form:?}");
         }
     }
 

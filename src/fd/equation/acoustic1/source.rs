@@ -3,6 +3,7 @@
 use super::coefficients::Coefficients;
 use super::fields::Shared;
 use super::layout::Layout;
+use super::rows::Fused;
 
 /// Cells from the negative pole down to the positive one.
 const APART: usize = 2;
@@ -28,7 +29,7 @@ impl Source {
     /// The same with positions in another layout of the same grid.
     pub fn laid_out(c: &Coefficients, fields: &Layout, at: [usize; 3]) -> Self {
         let layout = &c.layout;
-        let mut terms = Vec::new();
+        let (mut terms, mut room) = (Vec::new(), Vec::new());
         for (depth, sign) in POLES.map(|(depth, sign)| (depth, sign as f32)) {
             let pole = [at[0], at[1], at[2] + depth].map(|i| i + layout.pml);
             for axis in 0..3 {
@@ -39,7 +40,7 @@ impl Source {
                         }
                         let mut cell = pole;
                         cell[axis] = to;
-                        let b = c.b.row(layout, cell, 1)[0];
+                        let b = c.b.row(layout, cell, 1).values::<Fused>(&mut room)[0];
                         let factor = -(c.axes[axis].velocity_rate[to] * b) * (sign * coefficient);
                         terms.push((axis, fields.at(cell), factor));
                     }

@@ -15,11 +15,12 @@ pub unsafe fn sweep<A: Arithmetic>(c: &Coefficients, fields: Shared<'_>, tile: &
     let z = layout.active(2);
     let len = z.len();
     let strides = [layout.stride(0), layout.stride(1), layout.stride(2)];
+    let mut room = Vec::new();
     for iy in tile.y.clone() {
         for ix in tile.x.clone() {
             let cell = [ix, iy, z.start];
             let at = layout.at(cell);
-            let b = c.b.row(layout, cell, len);
+            let b = c.b.row(layout, cell, len).values::<A>(&mut room);
             let [x, y] =
                 [(&c.axes[0], ix), (&c.axes[1], iy)].map(|(axis, i)| (axis.keep[i], axis.velocity_rate[i]));
             let (keep, rate) = (&c.axes[2].keep[z.clone()], &c.axes[2].velocity_rate[z.clone()]);

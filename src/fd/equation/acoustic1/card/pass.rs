@@ -3,8 +3,10 @@
 use super::super::coefficients::Coefficients;
 use super::super::kernel::{self as common, Address, Addresses, Launch, Tables};
 use super::super::layout::Layout;
-use super::super::one_pass::kernel::{self, Cut, Fields, Grounds, Params, Plan, SHAPES, Samples, Sounding};
-use super::{Buffers, Medium, Step, Steps};
+use super::super::one_pass::kernel::{
+    self, Cut, Fields, Grounds, OF_16_BITS, Params, Plan, SHAPES, Samples, Sounding,
+};
+use super::{Buffers, Field, Medium, Step, Steps};
 use crate::backend::cuda::{Block, Function, Launches, Params as Arguments, Ptx, Stream};
 use crate::error::Result;
 use crate::fd::survey::Shot;
@@ -19,7 +21,7 @@ pub struct Pass {
 
 impl Pass {
     pub fn new(tables: &Tables, stream: &Stream) -> Result<Pass> {
-        let shape = SHAPES[0];
+        let shape = if tables.scales.is_some() { OF_16_BITS } else { SHAPES[0] };
         let at_once = stream.function(KERNELS, shape.kernel)?.blocks_at_once(shape.threads() as u32)?;
         let grounds = Grounds::new(tables, shape, at_once as usize)?;
         let boxes = stream.uploaded(&grounds.boxes.cuts, "the boxes of the model")?;
@@ -133,8 +135,8 @@ impl Steps for OnePass<'_> {
 
     fn params(&self, step: usize) -> common::Params {
         let (tables, p) = (&self.medium.tables, self.p[1 - step % 2]);
-        let [b, kappa, profiles] =
-            [&self.medium.b, &self.medium.kappa, &self.medium.profiles].map(Block::address);
+        let [b, kappa] = [&self.medium.b, &self.medium.kappa].map(Field::address);
+        let profiles = self.medium.profiles.address();
         tables.params(&Addresses { p, velocity: [p; 3], part: [p; 3], b, kappa, profiles }, 1)
     }
 }

@@ -77,7 +77,7 @@ impl Sweep<'_> {
                 };
                 let mut b = [std::ptr::null(); U];
                 for (u, b) in b.iter_mut().enumerate() {
-                    *b = self.b(x, j + u);
+                    *b = self.row::<L>(&self.c.b, [x, j + u], u);
                 }
                 if KEPT {
                     let at = self.nth(slot + x);
@@ -138,7 +138,8 @@ impl Sweep<'_> {
                 for u in 0..U {
                     let plane = (y + u - self.tile.sides[1].cells.start) % TOGETHER;
                     to[u] = parts.along_y.wrapping_add(plane * parts.turned + column * WIDEST);
-                    kappa[u] = self.kappa(x, y + u);
+                    kappa[u] =
+                        if KEPT { self.row::<L>(&self.c.kappa, [x, y + u], u) } else { std::ptr::null() };
                 }
                 let turned = Turned { to, beside: parts.beside };
                 split.part = self.part[1].wrapping_add(self.nth(layer.unwrap_or(0) * nx + x));

@@ -13,6 +13,7 @@ use super::boxes::{self, Boxes};
 use super::zones::Zones;
 use crate::error::{Error, Result};
 use crate::fd::stencil::REACH;
+use crate::fd::storage::Scale;
 use crate::fd::survey::{Receivers, Shot};
 
 /// The kernels as the driver loads them.
@@ -31,6 +32,9 @@ pub const SHAPES: [Shape; 2] = [
     Shape { kernel: "acoustic1_one_pass_4x2", warps: 4, rows: 2 },
     Shape { kernel: "acoustic1_one_pass_8x1", warps: 8, rows: 1 },
 ];
+
+/// That of coefficients of 16 bits.
+pub const OF_16_BITS: Shape = Shape { kernel: "acoustic1_one_pass_4x2_16_bit", warps: 4, rows: 2 };
 
 impl Shape {
     pub fn threads(self) -> usize {
@@ -71,6 +75,9 @@ pub struct Params {
     pub unused: i32,
     /// Coefficients of the derivative.
     pub stencil: [f32; REACH],
+    /// What 16 bits stand for.
+    pub b_scale: Scale,
+    pub kappa_scale: Scale,
 }
 
 /// And then, as `struct Poles`.
@@ -99,12 +106,13 @@ pub struct Samples {
 
 // As the kernels assert them.
 const _: () = {
-    assert!(size_of::<Zone>() == 16 && size_of::<Cut>() == 32 && size_of::<Params>() == 368);
+    assert!(size_of::<Zone>() == 16 && size_of::<Cut>() == 32 && size_of::<Params>() == 384);
     assert!(size_of::<Poles>() == 48 && size_of::<Samples>() == 32);
     assert!(offset_of!(Params, axis) == 112 && offset_of!(Params, boxes) == 304);
     assert!(
         offset_of!(Params, slots) == 336
             && offset_of!(Params, stencil) == 352
+            && offset_of!(Params, b_scale) == 368
             && offset_of!(Poles, put) == 40
     );
 };
@@ -199,8 +207,11 @@ impl Grounds {
     pub fn params(&self, tables: &Tables, plan: &Plan, fields: &Fields) -> [Params; 2] {
         let layout = &self.layout;
         let first = |array: Address| array + 4 * layout.lead as u64;
+        let bytes = if tables.scales.is_some() { 2 } else { 4 };
+        let coefficient = |array: Address| array + bytes * layout.lead as u64;
         let [x, y, z] = fields.part;
         let [b_step, kappa_step] = tables.steps();
+        let [b_scale, kappa_scale] = tables.scales.unwrap_or_default();
         let zone = |axis: usize| {
             let Zones { middle, near, far, .. } = &self.zones[axis];
             let middle = [middle.start, middle.end].map(|i| i as i32);
@@ -218,8 +229,8 @@ impl Grounds {
                 old: kept(from),
                 kept: kept(1 - from),
                 part: [first(x), first(y), z],
-                b: first(plan.b),
-                kappa: first(plan.kappa),
+                b: coefficient(plan.b),
+                kappa: coefficient(plan.kappa),
                 axis: tables.axes(plan.profiles),
                 zone: [zone(0), zone(1), zone(2)],
                 boxes: plan.boxes,
@@ -231,6 +242,8 @@ impl Grounds {
                 pml: layout.pml as i32,
                 unused: 0,
                 stencil: tables.stencil,
+                b_scale,
+                kappa_scale,
             }
         })
     }

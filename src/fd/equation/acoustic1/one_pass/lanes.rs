@@ -9,6 +9,11 @@ pub trait Lanes {
     /// # Safety
     /// As for reading `N` values, aligned or not; and the processor has the instructions.
     unsafe fn load(from: *const f32) -> Self::V;
+    /// Numbers of 16 bits.
+    ///
+    /// # Safety
+    /// As for reading `N` of them, aligned or not; and the processor has the instructions.
+    unsafe fn widened(from: *const u16) -> Self::V;
     /// # Safety
     /// As for writing `N` values, aligned or not; and the processor has the instructions.
     unsafe fn store(to: *mut f32, v: Self::V);
@@ -82,6 +87,11 @@ impl Lanes for Plain {
         unsafe { from.cast::<[f32; 4]>().read_unaligned() }
     }
     #[inline(always)]
+    unsafe fn widened(from: *const u16) -> [f32; 4] {
+        // SAFETY: by the caller's promise.
+        unsafe { from.cast::<[u16; 4]>().read_unaligned() }.map(f32::from)
+    }
+    #[inline(always)]
     unsafe fn store(to: *mut f32, v: [f32; 4]) {
         // SAFETY: by the caller's promise.
         unsafe { to.cast::<[f32; 4]>().write_unaligned(v) }
@@ -136,7 +146,7 @@ impl Lanes for Plain {
 macro_rules! x86 {
     ($name:ident, $v:ty, $n:literal,
      $load:ident $store:ident $stream:ident $set:ident $add:ident $sub:ident $mul:ident $fma:ident $fnma:ident
-     $shifted:ident) => {
+     $shifted:ident $widened:ident) => {
         impl Lanes for $name {
             type V = $v;
             const N: usize = $n;
@@ -145,6 +155,11 @@ macro_rules! x86 {
             unsafe fn load(from: *const f32) -> $v {
                 // SAFETY: by the caller's promise.
                 unsafe { $load(from) }
+            }
+            #[inline(always)]
+            unsafe fn widened(from: *const u16) -> $v {
+                // SAFETY: by the caller's promise.
+                unsafe { $widened(from) }
             }
             #[inline(always)]
             unsafe fn store(to: *mut f32, v: $v) {
@@ -265,6 +280,18 @@ mod x86 {
         }
     }
 
+    #[inline(always)]
+    unsafe fn widened16(from: *const u16) -> __m512 {
+        // SAFETY: by the caller's promise.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn widened8(from: *const u16) -> __m256 {
+        // SAFETY: by the caller's promise.
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()))) }
+    }
+
     /// AVX2 with FMA.
     pub struct Avx2;
     /// AVX-512 F and VL.
@@ -272,10 +299,10 @@ mod x86 {
 
     x86!(Avx2, __m256, 8,
         _mm256_loadu_ps _mm256_storeu_ps _mm256_stream_ps _mm256_set1_ps
-        _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_fmadd_ps _mm256_fnmadd_ps shifted8);
+        _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_fmadd_ps _mm256_fnmadd_ps shifted8 widened8);
     x86!(Avx512, __m512, 16,
         _mm512_loadu_ps _mm512_storeu_ps _mm512_stream_ps _mm512_set1_ps
-        _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_fmadd_ps _mm512_fnmadd_ps shifted16);
+        _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_fmadd_ps _mm512_fnmadd_ps shifted16 widened16);
 }
 
 #[cfg(target_arch = "x86_64")]

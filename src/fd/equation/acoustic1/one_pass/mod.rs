@@ -65,7 +65,7 @@ impl Steps for OnePass<'_> {
     type Own = Scratch;
 
     fn own(&self) -> Result<Scratch> {
-        Scratch::new(&self.geometry.ends, &self.geometry.tiles)
+        Scratch::new(&self.geometry.ends, &self.geometry.tiles, self.c.storage)
     }
 
     fn step(&self, member: &Member<'_>, scratch: &mut Scratch, step: usize) -> Result<()> {
@@ -166,20 +166,23 @@ impl Isa {
 
 #[cfg(test)]
 mod tests {
+    use super::super::coefficients::Moduli;
     use super::*;
     use crate::backend::cpu::Team;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
+    use crate::fd::storage::Storage;
     use crate::fd::survey::Receivers;
     use crate::fd::wavelet::{Shape, Wavelet};
 
     /// The pressure after some steps in a small rough medium, all of it.
-    fn field(isa: Isa, large: bool) -> Vec<f32> {
+    fn field(isa: Isa, large: bool, storage: Storage) -> Vec<f32> {
         let n = [19, 14, 33];
         let grid = Grid { n, h: [10.0, 11.0, 9.0] };
         let vp = (0..grid.cells()).map(|i| 1500.0 + (i * 37 % 1000) as f32).collect();
         let rho = (0..grid.cells()).map(|i| 1000.0 + (i * 53 % 800) as f32).collect();
-        let c = Coefficients::new(&Model::new(grid, vp, Some(rho)).unwrap(), 1e-3, 9).unwrap();
+        let model = Model::new(grid, vp, Some(rho)).unwrap();
+        let c = Moduli::new(&model, 9, storage).unwrap().coefficients(1e-3);
         let shot = Shot {
             source: [4, 2, 16],
             wavelet: Wavelet::new(Shape::Ricker, 30.0, 1e-3, 40).unwrap(),
@@ -208,37 +211,43 @@ mod tests {
 
     #[test]
     fn instructions_and_caches_change_no_bit() {
-        let best = field(Isa::best(), false);
-        assert!(best.iter().any(|v| *v != 0.0));
-        assert_eq!(field(Isa::best(), true), best);
-        #[cfg(target_arch = "x86_64")]
-        if Isa::best() == Isa::Avx512 {
-            assert_eq!(field(Isa::Avx2, false), best);
-            assert_eq!(field(Isa::Avx2, true), best);
+        for storage in Storage::ALL {
+            let best = field(Isa::best(), false, storage);
+            assert!(best.iter().any(|v| *v != 0.0));
+            assert_eq!(field(Isa::best(), true, storage), best);
+            #[cfg(target_arch = "x86_64")]
+            if Isa::best() == Isa::Avx512 {
+                assert_eq!(field(Isa::Avx2, false, storage), best);
+                assert_eq!(field(Isa::Avx2, true, storage), best);
+            }
         }
     }
 
     /// Fused and separate rounding drift apart by some 1e-7; a wrong lane would be of order one.
     #[test]
     fn the_baseline_rounds_twice_at_most() {
-        let (narrow, wide) = (field(Isa::Baseline, false), field(Isa::best(), false));
-        let norm = |a: &mut dyn Iterator<Item = f32>| a.map(|v| f64::from(v).powi(2)).sum::<f64>().sqrt();
-        let apart =
-            norm(&mut narrow.iter().zip(&wide).map(|(a, b)| a - b)) / norm(&mut narrow.iter().copied());
-        assert!(apart < 2e-6, "{apart}");
+        for storage in Storage::ALL {
+            let [narrow, wide] = [Isa::Baseline, Isa::best()].map(|isa| field(isa, false, storage));
+            let norm = |a: &mut dyn Iterator<Item = f32>| a.map(|v| f64::from(v).powi(2)).sum::<f64>().sqrt();
+            let apart =
+                norm(&mut narrow.iter().zip(&wide).map(|(a, b)| a - b)) / norm(&mut narrow.iter().copied());
+            assert!(apart < 2e-6, "{apart}");
+        }
     }
 
     /// What is never updated stays at rest, and so do the values between rows.
     #[test]
     fn nothing_moves_beyond_the_updated_cells() {
         let layout = super::super::layout::Layout::new(&Grid { n: [19, 14, 33], h: [1.0; 3] }, 9);
-        let field = field(Isa::best(), false);
         let [nx, ny, _] = layout.padded;
-        for row in 0..nx * ny {
-            let active = layout.active(0).contains(&(row % nx)) && layout.active(1).contains(&(row / nx));
-            for (z, value) in field[row * layout.pitch..][..layout.pitch].iter().enumerate() {
-                let moves = active && layout.active(2).contains(&z);
-                assert!(moves || *value == 0.0, "row {row}, {z}: {value}");
+        for storage in Storage::ALL {
+            let field = field(Isa::best(), false, storage);
+            for row in 0..nx * ny {
+                let active = layout.active(0).contains(&(row % nx)) && layout.active(1).contains(&(row / nx));
+                for (z, value) in field[row * layout.pitch..][..layout.pitch].iter().enumerate() {
+                    let moves = active && layout.active(2).contains(&z);
+                    assert!(moves || *value == 0.0, "row {row}, {z}: {value}");
+                }
             }
         }
     }

@@ -17,13 +17,15 @@
 //! needs of its neighbours' slopes it computes itself. So tiles do not depend on each other, and every cell comes out the same
 //! whichever tile it is in.
 
-use super::super::coefficients::{Coefficients, Columns};
+use std::ops::Range;
+
+use super::super::coefficients::{Coefficients, Columns, Row};
 use super::along_z;
 use super::fields::Shared;
 use super::geometry::Geometry;
 use super::lanes::{Lanes, WIDEST};
 use super::march::{March, march};
-use super::rows::{TOGETHER, turned};
+use super::rows::{self, TOGETHER, turned};
 use super::scratch::{Parts, Scratch};
 use super::source::Poles;
 use super::tiles::Tile;
@@ -100,20 +102,63 @@ impl<'a> Sweep<'a> {
         }
     }
 
+    /// Coefficients of a row; numbers of 16 bits as the `u`th of a few rows that are expanded.
+    ///
+    /// # Safety
+    /// See [`sweep`].
     #[inline(always)]
-    pub fn b(&self, x: usize, y: usize) -> *const f32 {
-        self.c.b.row(&self.c.layout, [x, y, self.first], 1).as_ptr()
+    pub unsafe fn row<L: Lanes>(&self, columns: &Columns, [x, y]: [usize; 2], u: usize) -> *const f32 {
+        match columns.row(&self.c.layout, [x, y, self.first], 1) {
+            Row::Values(values) => values.as_ptr(),
+            Row::Numbers(numbers, scale) => {
+                let to = self.parts.few.wrapping_add(u * self.parts.row);
+                // SAFETY: by the caller's promise.
+                unsafe { rows::expanded::<L>(numbers.as_ptr(), scale, self.len, to) };
+                to
+            }
+        }
     }
 
+    /// Coefficients of a plane, for some of its rows: of the user's first row, and values from row to row. Numbers of 16 bits are
+    /// expanded.
+    ///
+    /// # Safety
+    /// See [`sweep`].
     #[inline(always)]
-    pub fn kappa(&self, x: usize, y: usize) -> *const f32 {
-        self.c.kappa.row(&self.c.layout, [x, y, self.first], 1).as_ptr()
+    unsafe fn rows<L: Lanes>(
+        &self,
+        columns: &Columns,
+        y: usize,
+        rows: Range<usize>,
+        room: *mut f32,
+    ) -> (*const f32, usize) {
+        let layout = &self.c.layout;
+        let step = columns.steps(layout.pitch)[0];
+        match columns.row(layout, [0, y, self.first], 1) {
+            Row::Values(values) => (values.as_ptr(), step),
+            Row::Numbers(numbers, scale) => {
+                let nearest = |x: usize| x.saturating_sub(layout.pml).min(layout.inner[0] - 1);
+                let (begin, end) = (nearest(rows.start), nearest(rows.end - 1) + 1);
+                // Where all rows are the same, one is enough.
+                let row = if step == 0 { 0 } else { self.parts.row };
+                let end = if step == 0 { begin + 1 } else { end };
+                for nth in 0..end - begin {
+                    let from = numbers.as_ptr().wrapping_add((begin + nth) * step);
+                    // SAFETY: by the caller's promise.
+                    unsafe { rows::expanded::<L>(from, scale, self.len, room.wrapping_add(nth * row)) };
+                }
+                (room.wrapping_sub(begin * row), row)
+            }
+        }
     }
 
-    /// Where a plane of coefficients lies after the first.
+    /// Where a plane of coefficients lies after the first; those that are expanded lie where they did.
     #[inline(always)]
     fn column_y(&self, columns: &Columns, y: usize) -> usize {
         let layout = &self.c.layout;
+        if columns.scale().is_some() {
+            return 0;
+        }
         y.saturating_sub(layout.pml).min(layout.inner[1] - 1) * columns.steps(layout.pitch)[1]
     }
 
@@ -168,8 +213,12 @@ impl<'a> Sweep<'a> {
         // SAFETY: by the caller's promise.
         unsafe {
             let source = self.clean_source(y);
+            let (b, b_step) = self.rows::<L>(&c.b, y, self.tile.sides[0].slopes(), parts.b);
+            let (kappa, kappa_step) = self.rows::<L>(&c.kappa, y, rows.clone(), parts.kappa);
             for (column, x) in rows.clone().enumerate() {
-                self.row_along_z::<L, STREAM>(column, x, y);
+                let nearest = x.saturating_sub(layout.pml).min(layout.inner[0] - 1);
+                let (b, kappa) = (b.wrapping_add(nearest * b_step), kappa.wrapping_add(nearest * kappa_step));
+                self.row_along_z::<L, STREAM>(column, [x, y], b, kappa);
             }
             for i in (0..self.len).step_by(L::N) {
                 let (vector, within) = (i / WIDEST, i % WIDEST);
@@ -184,10 +233,10 @@ impl<'a> Sweep<'a> {
                     old: self.old.wrapping_add(begin + i),
                     new: self.new.wrapping_add(begin + i),
                     d: self.d.wrapping_add(begin + i),
-                    b: self.b(0, y).wrapping_add(i),
-                    b_step: c.b.steps(layout.pitch)[0],
-                    kappa: self.kappa(0, y).wrapping_add(i),
-                    kappa_step: c.kappa.steps(layout.pitch)[0],
+                    b: b.wrapping_add(i),
+                    b_step,
+                    kappa: kappa.wrapping_add(i),
+                    kappa_step,
                     pml: layout.pml,
                     last: layout.inner[0] - 1,
                     along_y: parts.along_y.wrapping_add(plane * parts.turned + of_columns),
@@ -221,12 +270,18 @@ impl<'a> Sweep<'a> {
 
     /// Slopes and changes along z of a row.
     #[inline(always)]
-    unsafe fn row_along_z<L: Lanes, const STREAM: bool>(&self, column: usize, x: usize, y: usize) {
+    unsafe fn row_along_z<L: Lanes, const STREAM: bool>(
+        &self,
+        column: usize,
+        [x, y]: [usize; 2],
+        b: *const f32,
+        kappa: *const f32,
+    ) {
         let Sweep { geometry, parts, .. } = self;
         let ends = &geometry.ends;
         // Counted over the updated rows.
         let row = (y - REACH) * self.c.layout.active(0).len() + x - REACH;
-        let (p, b, kappa) = (self.old.wrapping_add(self.at(x, y)), self.b(x, y), self.kappa(x, y));
+        let p = self.old.wrapping_add(self.at(x, y));
         let (q, column) = (parts.slopes, column * WIDEST);
         let kappa_ahead = self.column_y(&self.c.kappa, y + 1) - self.column_y(&self.c.kappa, y);
         // SAFETY: by the caller's promise.

@@ -3,6 +3,7 @@
 
 use super::lanes::{Lanes, WIDEST};
 use crate::fd::stencil::REACH;
+use crate::fd::storage::Scale;
 
 /// Taps of a derivative.
 pub const TAPS: usize = 2 * REACH;
@@ -53,6 +54,18 @@ pub unsafe fn slope<L: Lanes>(c: [L::V; REACH], f: &[L::V]) -> L::V {
         s = L::fma(c[1], L::sub(f[5], f[2]), s);
         s = L::fma(c[2], L::sub(f[6], f[1]), s);
         L::fma(c[3], L::sub(f[7], f[0]), s)
+    }
+}
+
+/// What the numbers of a row stand for.
+#[inline(always)]
+pub unsafe fn expanded<L: Lanes>(numbers: *const u16, scale: Scale, len: usize, to: *mut f32) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let (low, step) = (L::splat(scale.low), L::splat(scale.step));
+        for i in (0..len).step_by(L::N) {
+            L::store(to.add(i), L::fma(L::widened(numbers.wrapping_add(i)), step, low));
+        }
     }
 }
 

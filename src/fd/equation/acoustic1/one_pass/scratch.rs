@@ -1,11 +1,12 @@
 //! What one thread computes with: slopes that the next planes need, too, and what is collected of a plane.
 
 use super::lanes::WIDEST;
-use super::rows::TOGETHER;
+use super::rows::{TAPS, TOGETHER};
 use super::tiles::Tile;
 use super::zones::Ends;
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
+use crate::fd::storage::Storage;
 
 /// Planes of slopes along y: those of the taps of [`TOGETHER`] planes, and those that were done together with the last.
 pub const PLANES: usize = 4 * TOGETHER;
@@ -14,6 +15,7 @@ pub struct Scratch {
     values: Buffer,
     columns: usize,
     len: usize,
+    storage: Storage,
 }
 
 /// Where its parts begin.
@@ -34,32 +36,38 @@ pub struct Parts {
     /// A row of slopes along z, and a row of pressures.
     pub slopes: *mut f32,
     pub clean: *mut f32,
+    /// Only for numbers of 16 bits, what they stand for: in the rows of a plane, and in [`TOGETHER`] rows.
+    pub b: *mut f32,
+    pub kappa: *mut f32,
+    pub few: *mut f32,
 }
 
 impl Scratch {
     /// For any of the tiles.
-    pub fn new(ends: &Ends, tiles: &[Tile]) -> Result<Scratch> {
+    pub fn new(ends: &Ends, tiles: &[Tile], storage: Storage) -> Result<Scratch> {
         let columns = tiles.iter().map(|tile| tile.sides[0].cells.len()).max().unwrap_or(0);
-        let len = Parts::cut(columns, ends.len, std::ptr::null_mut()).1;
+        let len = Parts::cut(columns, ends.len, storage, std::ptr::null_mut()).1;
         Ok(Scratch {
             values: Buffer::zeroed(len, "what a thread of a shot computes with")?,
             columns,
             len: ends.len,
+            storage,
         })
     }
 
     pub fn parts(&mut self) -> Parts {
-        Parts::cut(self.columns, self.len, self.values.as_mut_ptr()).0
+        Parts::cut(self.columns, self.len, self.storage, self.values.as_mut_ptr()).0
     }
 }
 
 impl Parts {
     /// Of so many rows along x of so many values, and how many values they are.
-    fn cut(columns: usize, len: usize, first: *mut f32) -> (Parts, usize) {
+    fn cut(columns: usize, len: usize, storage: Storage, first: *mut f32) -> (Parts, usize) {
         // Odd numbers of lines: neighbours in other sets of a cache.
         let row = ((len / WIDEST) | 1) * WIDEST;
         let beside = (columns | 1) * WIDEST;
         let (plane, turned) = (columns * row, len / WIDEST * beside);
+        let expanded = |rows: usize| if storage == Storage::Bits16 { rows * row } else { 0 };
         let mut taken = 0;
         let mut take = |len: usize| {
             taken += len;
@@ -76,6 +84,9 @@ impl Parts {
             turned,
             slopes: take(row),
             clean: take(row),
+            b: take(expanded(columns + TAPS - 1)),
+            kappa: take(expanded(columns)),
+            few: take(expanded(TOGETHER)),
         };
         (parts, taken)
     }
