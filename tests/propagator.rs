@@ -9,10 +9,11 @@ use gpusched::fd::bench;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options, Plan, Stencil, Storage};
-use gpusched::fd::shot::{Control, run};
+use gpusched::fd::shot::{Control, Output, run, task};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::fd::verify::{cells_per_wavelength, direct_wave_mute, dt_max};
 use gpusched::fd::wavelet::{Shape, Wavelet};
+use gpusched::sched::Exec;
 use gpusched::{Error, Result};
 
 const DT: f32 = 1e-3;
@@ -124,6 +125,29 @@ fn a_cancelled_shot_ends_at_once_and_the_team_goes_on() {
         assert_eq!((ended.unwrap_err(), watch.steps.get()), (Error::Cancelled, stop + 1));
     }
     run(&plan, &shot(10), Lane::Cpu(&team), &Watch::default()).unwrap();
+}
+
+/// Where a gather goes that nobody looks at.
+struct Nowhere;
+
+impl Output for Nowhere {
+    fn snapshot(&self, _: &Exec<'_>, _: usize, _: &[f32]) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&self, _: &Exec<'_>, _: Gather) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_shot_states_all_steps_that_it_computes() {
+    for (exact_time, every, steps) in [(false, 1, 200), (true, 1, 224), (true, 100, 1000)] {
+        let options = Options { exact_time, ..Options::default() };
+        let plan = Arc::new(Plan::new(model([3, 4, 5]), DT, options).unwrap());
+        let task = task(plan.clone(), Shot { record_every: every, ..shot(200) }, Nowhere).unwrap();
+        assert_eq!(task.work, Some((plan.padded_cells() * steps) as f64));
+    }
 }
 
 #[test]

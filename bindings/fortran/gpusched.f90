@@ -616,7 +616,7 @@ contains
     call self%close()
   end subroutine
 
-  !> The largest stable time step, in seconds.
+  !> The largest stable time step, in seconds; where density jumps from cell to cell, a shot may need less.
   subroutine model_dt_max(self, dt_s, stat, errmsg)
     class(fd_model), intent(in) :: self
     real(dp), intent(out), target :: dt_s

@@ -95,6 +95,11 @@ impl Plan {
         self.layout().cells()
     }
 
+    /// Steps that are computed for a shot.
+    pub fn steps(&self, shot: &Shot) -> usize {
+        if self.options.exact_time { exact_time::steps(shot) } else { shot.nt }
+    }
+
     /// What one shot takes at its peak, on whichever kind of device takes more: fields, samples on their way,
     /// a snapshot, and the coefficients that all shots on a device share; and of the host, its record, with what correcting
     /// it takes.
@@ -102,7 +107,7 @@ impl Plan {
         let longer;
         let (shot, moving) = match self.options.exact_time {
             true => {
-                longer = Shot { nt: exact_time::steps(shot), ..shot.clone() };
+                longer = Shot { nt: self.steps(shot), ..shot.clone() };
                 (&longer, exact_time::bytes(shot))
             }
             false => (shot, 0),

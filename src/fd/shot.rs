@@ -28,7 +28,7 @@ pub fn run(plan: &Plan, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> R
         if !has_room(bytes) {
             return Err(Error::NoHostMemory { what: "the exact time of a shot".into(), bytes });
         }
-        let nt = exact_time::steps(shot);
+        let nt = plan.steps(shot);
         let longer = Shot { wavelet: exact_time::foreseen(&shot.wavelet, nt), nt, ..shot.clone() };
         let (gather, _) = plan.run(&longer, lane, &Within { nt: shot.nt, control })?;
         exact_time::corrected(gather, shot, lane)?
@@ -90,7 +90,7 @@ pub fn task(plan: Arc<Plan>, shot: Shot, output: impl Output + 'static) -> Resul
     plan.check(&shot)?;
     let bytes = plan.shot_bytes(&shot);
     let idempotent = shot.snapshot_every.is_none();
-    let work = plan.padded_cells() as f64 * shot.nt as f64;
+    let work = plan.padded_cells() as f64 * plan.steps(&shot) as f64;
     let mut task = Task::new(move |exec: &Exec<'_>| {
         let gather = run(&plan, &shot, exec.lane, &Reporter { exec, output: &output })
             .map_err(|error| plan.starved(error, &shot, exec.lane))?;

@@ -20,7 +20,7 @@ use crate::sched::Exec;
 /// Flag of a shot: samples are zero until the direct wave has passed, as the old library mutes.
 pub const SCHED_FD_MUTE_DIRECT: u32 = 1;
 /// Flag of a shot: the error of the steps in time is taken out of the record, at next to no cost; snapshots keep it. The record is that of
-/// steps without error, to 1e-4 or better, where `record_every` leaves more than two samples a period.
+/// steps without error, to some 1e-4, where `record_every` leaves more than two samples a period.
 pub const SCHED_FD_EXACT_TIME: u32 = 2;
 /// Flag of a shot: derivatives in space are those that fit waves of 3.5 cells and more best, to 3.6e-4, in place of those of
 /// eighth order, which are better from six cells on. The time step is at most 0.9634 of what sched_fd_dt_max tells.

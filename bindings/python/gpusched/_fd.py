@@ -96,7 +96,7 @@ class Model:
 
     @property
     def dt_max(self) -> float:
-        """The largest stable time step, in seconds."""
+        """The largest stable time step, in seconds; where density jumps from cell to cell, a shot may need less."""
         answer = c_double()
         check(lib.sched_fd_dt_max(self._raw, byref(answer)))
         return answer.value
