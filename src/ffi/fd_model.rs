@@ -86,6 +86,8 @@ impl Medium {
 
     /// The plan for a time step in seconds: shots of one model share it, and with it the coefficients.
     pub(super) fn plan(&self, dt: f32, options: Options) -> Result<Arc<Plan>> {
+        // As they will be in the plan.
+        let options = Options { storage: self.moduli.storage, pml: self.moduli.pml(), ..options };
         let make = || Plan::of(&self.moduli, dt, options).map(Arc::new);
         if !self.born.is_here() {
             // In a child of fork the lock may be that of a thread which is not here.
@@ -221,4 +223,24 @@ pub unsafe extern "C" fn sched_fd_wavelet(
         out[active..].fill(0.0);
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shots share coefficients, and on a card what is uploaded of them, by sharing a plan.
+    #[test]
+    fn shots_of_a_kind_have_one_plan() {
+        let grid = Grid { n: [3, 4, 5], h: [10.0; 3] };
+        let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
+        for storage in Storage::ALL {
+            let moduli = plan::moduli(&model, Options::default().pml, storage).unwrap();
+            let medium = Medium { moduli, plans: Mutex::default(), born: Birthplace::here() };
+            let plan = |exact_time| medium.plan(1e-3, Options { exact_time, ..Options::default() }).unwrap();
+            let first = plan(false);
+            assert!(Arc::ptr_eq(&first, &plan(false)), "{storage:?}");
+            assert!(!Arc::ptr_eq(&first, &plan(true)) && Arc::ptr_eq(&first, &plan(false)), "{storage:?}");
+        }
+    }
 }
