@@ -138,14 +138,15 @@ __device__ __forceinline__ void step(const OnePass &k, const Poles &poles, const
     const Box box = k.boxes[blockIdx.x];
     // The march through the middle knows of no source.
     const int kind = sounds<S>(box, poles) ? box.kind | X_KEPT | Z_KEPT : box.kind;
-    if (kind == 0)
-        march<S, Pair, 0>(k, box, poles, plane);
-    else if (kind == Z_KEPT)
-        march<S, Pair, Z_KEPT>(k, box, poles, plane);
-    else if (!(kind & Y_KEPT))
-        march<S, Pair, X_KEPT | Z_KEPT>(k, box, poles, plane);
-    else
-        march<S, Pair, X_KEPT | Y_KEPT | Z_KEPT>(k, box, poles, plane);
+    switch (kind) {
+    case 0: march<S, Pair, 0>(k, box, poles, plane); break;
+    case X_KEPT: march<S, Pair, X_KEPT>(k, box, poles, plane); break;
+    case Y_KEPT: march<S, Pair, Y_KEPT>(k, box, poles, plane); break;
+    case Z_KEPT: march<S, Pair, Z_KEPT>(k, box, poles, plane); break;
+    case X_KEPT | Z_KEPT: march<S, Pair, X_KEPT | Z_KEPT>(k, box, poles, plane); break;
+    case Y_KEPT | Z_KEPT: march<S, Pair, Y_KEPT | Z_KEPT>(k, box, poles, plane); break;
+    default: march<S, Pair, X_KEPT | Y_KEPT | Z_KEPT>(k, box, poles, plane);
+    }
     take(k, poles, receivers, 32 * S::WARPS);
 }
 
@@ -158,7 +159,7 @@ __device__ __forceinline__ void step(const OnePass &k, const Poles &poles, const
         step<Shape<warps, rows>, Pair>(k, poles, receivers, plane);                                                    \
     }
 ONE_PASS(4x2, float2, 4, 2, 3)
-ONE_PASS(8x1, float2, 8, 1, 2)
+ONE_PASS(4x4, float2, 4, 4, 2)
 ONE_PASS(4x2_16_bit, ushort2, 4, 2, 3)
 
 // Puts the source into a pressure that a step has left without it: two threads.

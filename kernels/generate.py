@@ -57,11 +57,11 @@ REGISTERS = {
     "acoustic1_velocity": 64,
     "acoustic1_pressure": 64,
     "acoustic1_one_pass_4x2": 176,
-    "acoustic1_one_pass_8x1": 128,
+    "acoustic1_one_pass_4x4": 255,
     "acoustic1_one_pass_4x2_16_bit": 176,
 }
 SMALL = 32
-SHARED = {name: 24 << 10 for name in REGISTERS if "one_pass" in name}
+SHARED = {name: 32 << 10 for name in REGISTERS if "one_pass" in name}
 
 
 def main() -> None:

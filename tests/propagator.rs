@@ -259,10 +259,14 @@ fn the_benchmark_measures() {
         pml: 10,
         form: Form::OnePass,
         storage: Storage::Float32,
+        shapes: bench::Shapes::Auto,
         nt: 3,
         repeats: 1,
     };
-    let measured = bench::run(Lane::Cpu(&team), &case).unwrap();
+    let shaped = bench::Case { shapes: bench::Shapes::Each, ..case };
+    let refused = bench::run(Lane::Cpu(&team), &shaped).unwrap_err().to_string();
+    assert!(refused.contains("the shape of blocks is 4x2"), "{refused}");
+    let measured = &bench::run(Lane::Cpu(&team), &case).unwrap()[0];
     assert!(measured.seconds > 0.0 && measured.copy_gb_per_s > 0.0);
     let ratio = measured.mcells_per_s / measured.interior_mcells_per_s;
     assert!((ratio - 8.0).abs() < 1e-9, "{ratio}");

@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,10 @@ from pathlib import Path
 
 # Bytes of memory that a cell takes a step, and how much of the copy's bandwidth a large grid has to reach with them.
 BYTES_A_CELL, SHARE, SHARE_SIZE = 56, 0.70, 400
+# On an H200: millions of the user's cells a second, and seconds of a small shot from end to end.
+FAST_CARD, FAST_SIZE, FAST_MCELLS, FAST_SHOT = "H200", 600, 65e3, 0.15
+# What shots find best may be so much slower than the best of the table.
+FOUND = 0.95
 # Of the wall time of a shot, outside its time loop.
 OUTSIDE = 0.02
 NO_CARD = 77
@@ -32,6 +37,8 @@ def arguments():
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 200, 300, 400, 500, 600], help="of bench fd")
     parser.add_argument("--nt", type=int, default=50, help="steps of bench fd")
     parser.add_argument("--shot", type=int, nargs=2, default=[300, 1000], help="size and steps of the shot end to end")
+    parser.add_argument("--small", type=int, nargs=2, default=[128, 2000], help="size and steps of small shots")
+    parser.add_argument("--at-once", type=int, nargs="+", default=[1, 2, 4, 8], help="small shots at a time on a card")
     parser.add_argument("--survey", type=int, nargs=2, default=[200, 500], help="size and steps of the survey's shots")
     parser.add_argument("--cases", nargs="+", default=[], help="parts of the names of recorded cases; all, if none")
     parser.add_argument("--steps", type=int, help="cut the recorded cases to so many steps")
@@ -56,6 +63,14 @@ class Report:
     def without(self, what, why):
         self.left_out.append(f"{what}: {why}")
         print(f"{what:44} {'-':7} left out: {why}", flush=True)
+
+    def shapes(self, device, table):
+        """Mcells/s of each shape and size."""
+        sizes = sorted({size for row in table.values() for size in row})
+        cell = lambda value: f"{value:.0f}".rjust(8) if value is not None else "-".rjust(8)
+        self.row(f"{device} Mcells/s, shape by size", "".join(cell(size) for size in sizes))
+        for shape, row in table.items():
+            self.row(f"{device} {shape}", "".join(cell(row.get(size)) for size in sizes))
 
     def run(self, command, **variables):
         """Exit status (None where the time was up), standard output, standard error."""
@@ -115,16 +130,19 @@ class Driver:
         self.call(name, ctypes.byref(number), *values)
         return number.value
 
-    def kernels(self, ordinal, text, names, threads):
-        """Of each kernel: registers, local and shared memory, share of a multiprocessor's threads that can be there."""
+    def kernels(self, ordinal, text, names):
+        """Of each kernel, with the threads of its blocks: registers, local and shared memory, share of a
+        multiprocessor's threads that can be there; and the seconds that the driver's compiler took."""
         device, context, module, function = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuDeviceGet", ctypes.byref(device), ordinal)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
         most = self.number("cuDeviceGetAttribute", 39, device)  # threads of a multiprocessor
+        begin = time.monotonic()
         self.call("cuModuleLoadData", ctypes.byref(module), text)
+        seconds = time.monotonic() - begin
         found = {}
-        for name in names:
+        for name, threads in names:
             self.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
             blocks = ctypes.c_int()
             self.call(
@@ -136,6 +154,7 @@ class Driver:
                 "local_bytes": self.number("cuFuncGetAttribute", self.LOCAL, function),
                 "shared_bytes": self.number("cuFuncGetAttribute", self.SHARED, function),
                 "occupancy": blocks.value * threads / most,
+                "load_seconds": seconds,
             }
         self.call("cuModuleUnload", module)
         self.call("cuDevicePrimaryCtxRelease_v2", device)
@@ -154,14 +173,26 @@ def kernels(report, here, cards):
     for card, found in zip(cards, report.found["kernels"]):
         for name, one in found.items():
             value = f"{one['registers']} registers, {one['occupancy']:.0%} of the threads that a multiprocessor can have"
-            good = one["local_bytes"] == 0 and one["registers"] <= 64
+            good = one["local_bytes"] == 0 and one["occupancy"] > 0
             report.row(f"{card['device']} {name}", value + ("" if good else f", {one['local_bytes']} bytes spilled"), good)
 
 
 def all_kernels(here, ordinals):
-    text = (Path(here) / "acoustic1.ptx").read_bytes()
-    driver = Driver()
-    return [driver.kernels(n, text, ["acoustic1_velocity", "acoustic1_pressure"], 256) for n in ordinals]
+    driver, found = Driver(), [{} for _ in ordinals]
+    for file in sorted(Path(here).glob("*.ptx")):
+        text = file.read_text()
+        names = [(name, threads(name)) for name in re.findall(r"\.entry (\w+)\(", text) if threads(name)]
+        for of_card, n in zip(found, ordinals):
+            of_card.update(driver.kernels(n, text.encode() + b"\0", names))
+    return found
+
+
+def threads(kernel):
+    """Of a block of a kernel that computes steps; 0 of the small ones."""
+    if kernel in ("acoustic1_velocity", "acoustic1_pressure"):
+        return 256
+    shape = re.fullmatch(r"acoustic1_one_pass_(\d+)x\d+", kernel)
+    return 32 * int(shape[1]) if shape else 0
 
 
 def golden(report, here, options):
@@ -207,22 +238,25 @@ def own_kernel(report, here):
     report.row("a callback's own kernel", last_words(out + err), status == 0)
 
 
-def bench(report, here, card, size, nt):
-    """One line of `bench fd`, or None."""
+def bench(report, here, card, size, nt, shape="auto"):
+    """The lines of `bench fd`: one, or one for each shape of blocks. None of them where it does not run."""
     # The shot, and the two sides of the copy.
     what, needed = f"{card['device']} {size} cubed, {nt} steps", 32 * (size + 40) ** 3 + (512 << 20)
     if needed > min(card["free_bytes"] or card["total_bytes"], 2 * host_memory() / 3):
-        return report.without(what, f"it takes about {needed / 2**30:.1f} GiB on the card and on the host")
+        report.without(what, f"it takes about {needed / 2**30:.1f} GiB on the card and on the host")
+        return []
     grid = [str(size)] * 3
     command = [here / "gpusched", "bench", "fd", "--json", "--device", card["device"], "--n", *grid, "--nt", str(nt)]
-    status, out, err = report.run(command)
+    status, out, err = report.run([*command, "--shape", shape])
     if status != 0:
-        return report.row(what, last_words(err), False)
-    found = json.loads(out)
-    found["copy_share"] = found["mcells_per_s"] * 1e6 * BYTES_A_CELL / (found["copy_gb_per_s"] * 1e9)
-    found["outside_share"] = 1 - found["seconds"] / found["shot_seconds"]
-    report.found.setdefault("bench", []).append(found)
-    return found
+        report.row(what, last_words(err), False)
+        return []
+    lines = objects(out)
+    for found in lines:
+        found["copy_share"] = found["mcells_per_s"] * 1e6 * BYTES_A_CELL / (found["copy_gb_per_s"] * 1e9)
+        found["outside_share"] = 1 - found["seconds"] / found["shot_seconds"]
+    report.found.setdefault("bench", []).extend(lines)
+    return lines
 
 
 def host_memory():
@@ -234,19 +268,57 @@ def host_memory():
 
 
 def speeds(report, here, card, options):
+    table = {}
     for size in options.sizes:
-        found = bench(report, here, card, size, options.nt)
-        if found:
+        lines = bench(report, here, card, size, options.nt, "each")
+        best = max((found["copy_share"] for found in lines), default=0)
+        for found in lines:
+            table.setdefault(found["shape"], {})[size] = found["mcells_per_s"]
             share = found["copy_share"]
-            value = f"{found['mcells_per_s']:.0f} Mcells/s, {share:.0%} of the copy's {found['copy_gb_per_s']:.0f} GB/s"
-            judged = size >= SHARE_SIZE and not options.slow
-            report.row(f"{card['device']} {size} cubed, {options.nt} steps", value, share >= SHARE if judged else None)
+            value = (
+                f"{found['shape']}: {found['mcells_per_s']:.0f} Mcells/s, {found['interior_mcells_per_s']:.0f} of the "
+                f"user's; {share:.0%} of the copy's {found['copy_gb_per_s']:.0f} GB/s at {BYTES_A_CELL} bytes"
+            )
+            good = None
+            if share == best and not options.slow:
+                good = share >= SHARE if size >= SHARE_SIZE else None
+                if size == FAST_SIZE and FAST_CARD in card["name"]:
+                    good = good and found["interior_mcells_per_s"] >= FAST_MCELLS
+            report.row(f"{card['device']} {size} cubed, {options.nt} steps", value, good)
+    report.shapes(card["device"], table)
     size, nt = options.shot
-    found = bench(report, here, card, size, nt)
-    if found:
+    each = bench(report, here, card, size, 50, "each") if not options.slow else []
+    for found in bench(report, here, card, size, nt):
         outside = found["outside_share"]
         value = f"{found['shot_seconds']:.3f} s a shot, {outside:.2%} of it outside the time loop"
         report.row(f"{card['device']} {size} cubed, {nt} steps", value, None if options.slow else outside < OUTSIDE)
+        best = max((one["mcells_per_s"] for one in each), default=0)
+        good = None if options.slow else found["mcells_per_s"] >= FOUND * best
+        value = f"{found['shape']}, {found['mcells_per_s']:.0f} Mcells/s; the best shape by itself: {best:.0f}"
+        report.row(f"{card['device']} shape that shots find", value, good)
+    size, nt = options.small
+    for found in bench(report, here, card, size, nt):
+        judged = FAST_CARD in card["name"] and not options.slow
+        good = found["shot_seconds"] <= FAST_SHOT if judged else None
+        value = f"{found['shot_seconds']:.3f} s a shot, {found['seconds']:.3f} of it the time loop, {found['shape']}"
+        report.row(f"{card['device']} {size} cubed, {nt} steps", value, good)
+
+
+def small_shots(report, here, card, options):
+    """Small shots, some at a time: how many a second."""
+    size, nt = options.small
+    first = None
+    for slots in options.at_once:
+        shots = min(4 * max(options.at_once), size)
+        end, why = surveyed(report, here, card["device"], size, nt, shots, slots)
+        what = f"{card['device']} {slots} shots at once, {size} cubed"
+        if end is None:
+            report.row(what, why, False)
+            continue
+        seconds = end["schedule"]["devices"][0]["busy_s"] / slots / shots
+        first = first or seconds
+        report.found.setdefault("at_once", []).append({"device": card["device"], "slots": slots, "seconds": seconds})
+        report.row(what, f"{seconds:.3f} s for each of {shots}, {first / seconds:.2f} times as many a second as the first line")
 
 
 SURVEY = """
@@ -268,28 +340,37 @@ step_m = [10.0, 0.0]
 count = [{shots}, 1]
 [receivers]
 depth_m = 10.0
-every = [4, 4]
+every = [{every}, {every}]
+[run]
+slots = {slots}
 [output]
 pictures = 0
 """
+
+
+def surveyed(report, here, devices, n, nt, shots, slots=1, every=16):
+    """What `gpusched run` tells at the end of a survey, or None and why."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "survey.toml"
+        file.write_text(SURVEY.format(n=n, nt=nt, shots=shots, middle=n // 2 * 10, slots=slots, every=every))
+        command = [here / "gpusched", "run", file, "--devices", devices, "--json", "--no-rates-cache"]
+        status, out, err = report.run(command)
+    events = objects(out)
+    ends = [event for event in events if event.get("event") == "end"]
+    if status != 0 or not ends or ends[-1]["done"] != shots:
+        why = [event["error"] for event in events if "error" in event]
+        return None, why[0] if why else last_words(out + err)
+    return ends[-1], ""
 
 
 def survey(report, here, cards, options):
     """Files in, files out, on all cards."""
     n, nt = options.survey
     shots = min(4 * len(cards), n)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "survey.toml"
-        file.write_text(SURVEY.format(n=n, nt=nt, shots=shots, middle=n // 2 * 10))
-        command = [here / "gpusched", "run", file, "--devices", "cuda", "--json", "--no-rates-cache"]
-        status, out, err = report.run(command)
-    events = objects(out)
-    ends = [event for event in events if event.get("event") == "end"]
+    end, why = surveyed(report, here, "cuda", n, nt, shots, every=4)
     what = f"survey of {shots} shots, {n} cubed, {nt} steps"
-    if status != 0 or not ends or ends[-1]["done"] != shots:
-        why = [event["error"] for event in events if "error" in event]
-        return report.row(what, why[0] if why else last_words(out + err), False)
-    end = ends[-1]
+    if end is None:
+        return report.row(what, why, False)
     report.found["survey"] = end
     schedule = end["schedule"]
     busy = ", ".join(f"{d['device']} {d['done']} shots" for d in schedule["devices"])
@@ -319,6 +400,7 @@ def main():
         alike = {card["name"]: card for card in reversed(cards)}
         for card in reversed(alike.values()):
             speeds(report, here, card, options)
+            small_shots(report, here, card, options)
         survey(report, here, cards, options)
     seconds = time.monotonic() - report.begin
     report.row("all of it", f"{seconds:.0f} s")

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use super::grid::Grid;
 use super::model::Model;
-use super::plan::{Form, Options, Plan, Stencil, Storage};
+use super::plan::{Form, Options, Plan, SHAPES, Shape, Stencil, Storage, moduli};
 use super::shot::Control;
 use super::survey::{Receivers, Shot};
 use super::verify::dt_max;
-use super::wavelet::{Shape, Wavelet};
+use super::wavelet::{self, Wavelet};
 use crate::backend::Lane;
 use crate::backend::cpu::{Buffer, Team};
 use crate::backend::cuda::{Block, Stream};
@@ -24,14 +24,28 @@ pub struct Case {
     /// How steps are computed.
     pub form: Form,
     pub storage: Storage,
+    /// Of blocks on a card.
+    pub shapes: Shapes,
     pub nt: usize,
     /// Copy and shot take turns this often, and the best of each counts: others on the machine only ever slow them down.
     pub repeats: usize,
 }
 
+/// Shapes of blocks on a card.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Shapes {
+    /// That which shots find best.
+    Auto,
+    /// All of them, one after the other.
+    Each,
+    One(Shape),
+}
+
 /// What was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
+    /// Of blocks: that which was asked for, or has been found best. `None`: they have none.
+    pub shape: Option<Shape>,
     /// Of the time loop, of the fastest shot.
     pub seconds: f64,
     /// Of a whole shot, of the quickest: with what is allocated, uploaded and set to zero before the time loop.
@@ -51,20 +65,30 @@ const COPY: usize = 64 << 20;
 /// Copies of which the fastest counts, each repeat.
 const COPIES: usize = 5;
 
-/// Runs a shot in a layered model with density, with a line of receivers at the surface.
-pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
+/// Runs a shot in a layered model with density, with a line of receivers at the surface: with each shape of blocks.
+pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
     let repeats = case.repeats;
     if !(1..=1000).contains(&repeats) {
         return Err(Error::argument("the number of repeats", repeats, "1 to 1000"));
     }
+    let shapes = match case.shapes {
+        Shapes::Auto => vec![None],
+        Shapes::Each => SHAPES.map(Some).to_vec(),
+        Shapes::One(shape) => vec![Some(shape)],
+    };
+    let shaped =
+        matches!(lane, Lane::Cuda(_)) && case.form == Form::OnePass && case.storage == Storage::Float32;
+    if let (Some(shape), false) = (shapes[0], shaped) {
+        let accepted = "none: blocks of one pass on a card, with coefficients of float32, have one";
+        return Err(Error::argument("the shape of blocks", shape.name(), accepted));
+    }
     let model = Arc::new(layered(Grid::new(case.n, [10.0; 3])?)?);
     let dt = (0.9 * dt_max(&model, Stencil::Taylor)) as f32;
-    let Case { pml, form, storage, .. } = *case;
-    let options = Options { pml, form, storage, ..Options::default() };
-    let plan = Plan::new(model, dt, options)?;
+    let moduli = moduli(&model, case.pml, case.storage)?;
+    drop(model);
     let shot = Shot {
         source: case.n.map(|n| n / 2),
-        wavelet: Wavelet::new(Shape::Ricker, 15.0, dt, case.nt)?,
+        wavelet: Wavelet::new(wavelet::Shape::Ricker, 15.0, dt, case.nt)?,
         amplitude: 10_000.0,
         nt: case.nt,
         receivers: Receivers::Plane { iz: 0, every: [1, case.n[1]] },
@@ -72,23 +96,36 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Measured> {
         snapshot_every: None,
         mute: None,
     };
-    plan.check(&shot)?;
     let mut copy = match lane {
         Lane::Cpu(team) => Copy::new(team)?,
         Lane::Cuda(stream) => Copy::on_card(stream)?,
     };
+    let options = Options { pml: case.pml, form: case.form, storage: case.storage, ..Options::default() };
+    let plan = |shape| Plan::of(&moduli, dt, Options { shape, ..options });
+    shapes.into_iter().map(|shape| measured(&plan(shape)?, &shot, lane, &mut copy, case.repeats)).collect()
+}
+
+fn measured(
+    plan: &Plan,
+    shot: &Shot,
+    lane: Lane<'_>,
+    copy: &mut Copy<'_>,
+    repeats: usize,
+) -> Result<Measured> {
+    plan.check(shot)?;
     let (mut seconds, mut shot_seconds, mut bandwidth) = (f64::INFINITY, f64::INFINITY, 0.0);
     for _ in 0..repeats {
         bandwidth = copy.bytes_per_second()?.max(bandwidth);
         let begin = Instant::now();
-        let (_, time) = plan.run(&shot, lane, &Nothing)?;
+        let (_, time) = plan.run(shot, lane, &Nothing)?;
         shot_seconds = begin.elapsed().as_secs_f64().min(shot_seconds);
         seconds = time.as_secs_f64().min(seconds);
     }
     bandwidth = copy.bytes_per_second()?.max(bandwidth);
-    let rate = |cells: usize| cells as f64 * case.nt as f64 / seconds / 1e6;
-    let bytes = plan.resident_bytes(lane, &shot);
+    let rate = |cells: usize| cells as f64 * shot.nt as f64 / seconds / 1e6;
+    let bytes = plan.resident_bytes(lane, shot);
     Ok(Measured {
+        shape: plan.shape(lane),
         seconds,
         shot_seconds,
         mcells_per_s: rate(plan.padded_cells()),

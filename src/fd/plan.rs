@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use super::equation::acoustic1::one_pass::kernel::{SHAPES, Shape};
 use super::equation::acoustic1::{self, Coefficients, Layout, Record};
 pub use super::equation::acoustic1::{Form, Moduli};
 use super::exact_time;
@@ -37,6 +38,8 @@ pub struct Options {
     pub allow_unstable: bool,
     /// How steps are computed.
     pub form: Form,
+    /// Of a block on a card, one of [`SHAPES`], for steps in one pass. `None`: shots try them and take the fastest.
+    pub shape: Option<Shape>,
     /// Of the derivatives in space.
     pub stencil: Stencil,
     /// Take the error of steps in time out of records; snapshots keep it.
@@ -58,6 +61,7 @@ impl Default for Options {
             pml: 20,
             allow_unstable: false,
             form: Form::OnePass,
+            shape: None,
             stencil: Stencil::Taylor,
             exact_time: false,
             storage: Storage::Float32,
@@ -164,6 +168,14 @@ impl Plan {
         }
     }
 
+    /// The shape of blocks that shots have there, as far as it is known by now. `None`: none has run there in one pass, on a card.
+    pub fn shape(&self, lane: Lane<'_>) -> Option<Shape> {
+        match lane {
+            Lane::Cpu(_) => None,
+            Lane::Cuda(stream) => acoustic1::card::shape(&self.coefficients, stream),
+        }
+    }
+
     /// Refuses a shot that does not fit this plan's grid, naming what does not.
     pub fn check(&self, shot: &Shot) -> Result<()> {
         self.check_cell("the source", shot.source)?;
@@ -214,7 +226,8 @@ impl Plan {
         let done = match lane {
             Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, self.options.form, team, control),
             Lane::Cuda(stream) => {
-                acoustic1::card::run(&self.coefficients, shot, self.options.form, stream, control)
+                let Options { form, shape, .. } = self.options;
+                acoustic1::card::run(&self.coefficients, shot, form, shape, stream, control)
             }
         };
         done.map_err(|error| self.blame(error))

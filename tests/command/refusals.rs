@@ -115,6 +115,8 @@ const LINES: &[(&[&str], &str)] = &[
     (&["bench", "fd", "--n", "10", "10", "-1"], "-1"),
     (&["bench", "fd", "--n", "10", "10", "0"], "nz is 0"),
     (&["bench", "fd", "--nt", "0", "--n", "8", "8", "8"], "nt is 0"),
+    (&["bench", "fd", "--shape", "3x3"], "4x2"),
+    (&["bench", "fd", "--shape", "4x2", "--n", "8", "8", "8"], "the shape of blocks is 4x2"),
     (&["bench", "fd", "--threads", "0"], "0 is not in 1..=4096"),
     (&["bench", "fd", "--repeats", "0", "--n", "8", "8", "8"], "the number of repeats is 0"),
     (&["bench", "fd", "--equation", "heat"], "acoustic1"),

@@ -1,5 +1,6 @@
 //! The CUDA backend on virtual cards (`ctests/fakecuda`), through the real nvml-wrapper: discovery, queues, failures.
 
+mod at_once;
 mod callbacks;
 mod cards;
 mod discovery;
@@ -8,6 +9,7 @@ mod graphs;
 #[path = "../support/on_card.rs"]
 mod on_card;
 mod scripts;
+mod shapes;
 mod shots;
 #[path = "../support/mod.rs"]
 #[allow(dead_code)]
@@ -169,7 +171,11 @@ fn cases() -> Vec<Case> {
             "FAKECUDA_FAULTS" = "0:alloc:3:take=8e6"
         ),
         case!(shots::small_shots_share_a_large_card, "pace=10;dev=mem:80G,sms:132"),
+        case!(at_once::small_shots_overlap_and_share_their_plan, "pace=100;dev=mem:1G,ctx:8M"),
         case!(shots::a_record_that_the_host_has_no_memory_for, ONE),
+        case!(shapes::the_one_that_is_wanted_is_taken, ONE),
+        case!(shapes::shots_find_the_best, ONE),
+        case!(shapes::short_shots_find_nothing, ONE),
         case!(graphs::what_comes_again_is_one_launch, ONE),
         case!(graphs::a_graph_in_flight_is_waited_for, "pace=100;dev=mem:1G"),
         case!(graphs::a_shots_legs_are_graphs, ONE),

@@ -18,7 +18,7 @@ use super::stream::Stream;
 use crate::error::{Error, Result};
 
 /// Different lists that are remembered, at most.
-const KNOWN: usize = 16;
+const KNOWN: usize = 32;
 /// What the driver would say of parameters that are not the kernel's.
 const INVALID_VALUE: u32 = 1;
 

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
-use gpusched::fd::plan::{Form, Storage};
+use gpusched::fd::bench::Shapes;
+use gpusched::fd::plan::{Form, SHAPES, Storage};
 
 /// Runs seismic surveys on whatever devices this machine has.
 #[derive(Parser)]
@@ -83,6 +84,10 @@ pub enum Bench {
         /// How 1/rho and rho vp² are kept.
         #[arg(long, value_parser = storage(), default_value = "float32")]
         storage: Storage,
+        /// Warps of a block on a card, and rows of each, in one pass: the one that shots find best, each of them in turns,
+        /// or this one.
+        #[arg(long, value_parser = shapes(), default_value = "auto")]
+        shape: Shapes,
         /// Threads on the CPU; without it as many as it has cores.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
         threads: Option<u32>,
@@ -105,6 +110,18 @@ fn storage() -> impl TypedValueParser<Value = Storage> {
         Storage::ALL.into_iter().find(|storage| storage.name() == name).ok_or("no such storage")
     };
     PossibleValuesParser::new(Storage::ALL.map(Storage::name)).try_map(named)
+}
+
+fn shapes() -> impl TypedValueParser<Value = Shapes> {
+    let all = || {
+        [("auto", Shapes::Auto), ("each", Shapes::Each)]
+            .into_iter()
+            .chain(SHAPES.map(|one| (one.name(), Shapes::One(one))))
+    };
+    let named = move |name: String| {
+        all().find(|(known, _)| *known == name).map(|(_, shapes)| shapes).ok_or("no such shape")
+    };
+    PossibleValuesParser::new(all().map(|(name, _)| name)).try_map(named)
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use gpusched::fd::bench::{self, Case};
+use gpusched::fd::bench::{self, Case, Shapes};
 use gpusched::fd::plan::{Form, Options, Storage};
 use gpusched::sched::{Exec, Scheduler, Task};
 use gpusched::{Error, Result};
@@ -18,6 +18,7 @@ pub struct Wanted<'a> {
     pub device: &'a str,
     pub form: Form,
     pub storage: Storage,
+    pub shapes: Shapes,
     /// Of the CPU.
     pub threads: Option<u32>,
     /// Shot and copy take turns this often; the best of each counts.
@@ -26,7 +27,7 @@ pub struct Wanted<'a> {
 }
 
 pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
-    let Wanted { equation, n, nt, device, form, storage, threads, repeats, as_json } = wanted;
+    let Wanted { equation, n, nt, device, form, storage, shapes, threads, repeats, as_json } = wanted;
     let pml = Options::default().pml;
     let mut builder = Scheduler::builder();
     builder.devices = Some(device.into());
@@ -41,7 +42,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
             "one device",
         ));
     };
-    let case = Case { n, pml, form, storage, nt, repeats };
+    let case = Case { n, pml, form, storage, shapes, nt, repeats };
     let place = Arc::new(OnceLock::new());
     let to = place.clone();
     let id = scheduler.submit(Task::new(move |exec: &Exec<'_>| {
@@ -49,38 +50,44 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         Ok(())
     }))?;
     scheduler.wait(id, None)?;
-    let Some(measured) = place.get() else { return Ok(false) };
-    let (label, name) = (info.label(), &info.name);
-    if as_json {
-        let line = json!({
-            "device": label,
-            "name": name,
-            "equation": equation.name(),
-            "form": form.name(),
-            "storage": storage.name(),
-            "n": n,
-            "pml": pml,
-            "nt": nt,
-            "seconds": measured.seconds,
-            "shot_seconds": measured.shot_seconds,
-            "mcells_per_s": measured.mcells_per_s,
-            "interior_mcells_per_s": measured.interior_mcells_per_s,
-            "bytes_per_cell_resident": measured.bytes_per_cell_resident,
-            "copy_gb_per_s": measured.copy_gb_per_s,
-        });
-        say!("{line}");
-        return Ok(true);
+    let Some(all) = place.get() else { return Ok(false) };
+    for measured in all {
+        let shape = measured.shape.map(|shape| shape.name());
+        if as_json {
+            let line = json!({
+                "device": info.label(),
+                "name": info.name,
+                "equation": equation.name(),
+                "form": form.name(),
+                "storage": storage.name(),
+                "shape": shape,
+                "n": n,
+                "pml": pml,
+                "nt": nt,
+                "seconds": measured.seconds,
+                "shot_seconds": measured.shot_seconds,
+                "mcells_per_s": measured.mcells_per_s,
+                "interior_mcells_per_s": measured.interior_mcells_per_s,
+                "bytes_per_cell_resident": measured.bytes_per_cell_resident,
+                "copy_gb_per_s": measured.copy_gb_per_s,
+            });
+            say!("{line}");
+            continue;
+        }
+        let [nx, ny, nz] = n;
+        let blocks = shape.map_or_else(String::new, |shape| format!(" in blocks of {shape}"));
+        say!(
+            "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps{blocks}: \
+             {:.3} s, {:.1} Mcells/s ({:.1} without the layer), {:.1} bytes a cell; copy {:.2} GB/s",
+            equation.name(),
+            info.label(),
+            info.name,
+            measured.seconds,
+            measured.mcells_per_s,
+            measured.interior_mcells_per_s,
+            measured.bytes_per_cell_resident,
+            measured.copy_gb_per_s,
+        );
     }
-    let [nx, ny, nz] = n;
-    say!(
-        "{} on {label} ({name}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps: \
-         {:.3} s, {:.1} Mcells/s ({:.1} without the layer), {:.1} bytes a cell; copy {:.2} GB/s",
-        equation.name(),
-        measured.seconds,
-        measured.mcells_per_s,
-        measured.interior_mcells_per_s,
-        measured.bytes_per_cell_resident,
-        measured.copy_gb_per_s,
-    );
     Ok(true)
 }

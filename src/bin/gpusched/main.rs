@@ -59,7 +59,7 @@ fn command(command: Command) -> Result<bool> {
         }),
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
         Command::Bench {
-            what: Bench::Fd { equation, n, nt, device, form, storage, threads, repeats, json },
+            what: Bench::Fd { equation, n, nt, device, form, storage, shape, threads, repeats, json },
         } => {
             let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
             bench::fd(bench::Wanted {
@@ -69,6 +69,7 @@ fn command(command: Command) -> Result<bool> {
                 device: &device,
                 form,
                 storage,
+                shapes: shape,
                 threads,
                 repeats,
                 as_json: json,

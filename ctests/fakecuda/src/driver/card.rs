@@ -45,6 +45,11 @@ pub struct State {
     pub graph_launches: u64,
     /// Kernels in them.
     pub graph_nodes: u64,
+    /// How often each kernel has run, in graphs or not.
+    pub runs: BTreeMap<String, u64>,
+    /// Kernels that run now, and that ever ran at a time.
+    pub at_work: u64,
+    pub together: u64,
     pub instructions: u64,
     pub allocations: u64,
     pub faults: Vec<String>,

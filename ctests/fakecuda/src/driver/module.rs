@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::{Answer, Context, Driver, Object, Stream, code, lock};
-use crate::ptx::{self, FaultKind, Kernel, Launch};
+use super::{Answer, Card, Context, Driver, Object, Stream, code, lock};
+use crate::ptx::{self, Done, Fault, FaultKind, Kernel, Launch};
 
 pub struct Module {
     pub handle: usize,
@@ -198,7 +198,22 @@ impl Function {
             cancel: &cancel,
         };
         let begin = Instant::now();
-        match launch.run() {
+        {
+            let mut state = lock(&card.state);
+            *state.runs.entry(self.kernel().name.clone()).or_default() += 1;
+            state.at_work += 1;
+            state.together = state.together.max(state.at_work);
+        }
+        let ran = launch.run();
+        let done = self.after(card, ran, begin);
+        lock(&card.state).at_work -= 1;
+        done
+    }
+
+    /// What has become of it; on a slow card it takes its time.
+    fn after(&self, card: &Card, ran: Result<Done, Fault>, begin: Instant) -> Answer {
+        let config = &Driver::get().config;
+        match ran {
             Ok(done) => {
                 lock(&card.state).instructions += done.instructions;
                 if config.pace > 0.0 {

@@ -22,12 +22,14 @@ pub fn text(driver: &Driver) -> String {
             let [contexts, streams, events, modules, graphs] = driver.census(card.index);
             let state = lock(&card.state);
             let allocations = state.pieces.values().filter(|piece| !piece.module).count();
+            let runs: Vec<String> =
+                state.runs.iter().map(|(kernel, runs)| format!("{}:{runs}", quote(kernel))).collect();
             let quoted: Vec<String> = state.faults.iter().map(|text| quote(text)).collect();
             format!(
                 "{{\"card\":{},\"name\":{},\"contexts_made\":{},\"contexts\":{contexts},\"retained\":{},\
                  \"allocations_made\":{},\"allocations\":{allocations},\"used_bytes\":{},\"peak_bytes\":{},\
                  \"streams\":{streams},\"events\":{events},\"modules\":{modules},\"graphs\":{graphs},\
-                 \"module_loads\":{},\"launches\":{},\"graph_launches\":{},\"graph_nodes\":{},\"instructions\":{},\"lost\":{},\"faults\":[{}]}}",
+                 \"module_loads\":{},\"launches\":{},\"graph_launches\":{},\"graph_nodes\":{},\"runs\":{{{}}},\"together\":{},\"instructions\":{},\"lost\":{},\"faults\":[{}]}}",
                 card.index,
                 quote(&card.spec.name),
                 state.contexts_made,
@@ -39,6 +41,8 @@ pub fn text(driver: &Driver) -> String {
                 state.launches,
                 state.graph_launches,
                 state.graph_nodes,
+                runs.join(","),
+                state.together,
                 state.instructions,
                 card.lost(),
                 quoted.join(",")

@@ -6,6 +6,7 @@
 
 mod pass;
 mod sweeps;
+mod trial;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::fields::part_lens;
 use super::form::Form;
 use super::kernel::{self, Address, PTX, Tables};
 use super::layout::Layout;
-use super::one_pass::kernel::Lens;
+use super::one_pass::kernel::{Lens, Shape};
 use super::record::host_zeros;
 use super::run::{Clock, PROBE, judge, limit};
 use crate::backend::cuda::{
@@ -72,7 +73,7 @@ struct Medium {
 }
 
 impl Medium {
-    fn new(c: &Coefficients, form: Form, stream: &Stream) -> Result<Medium> {
+    fn new(c: &Coefficients, form: Form, shape: Option<Shape>, stream: &Stream) -> Result<Medium> {
         let tables = Tables::new(c);
         let names = ["1/rho of the model", "rho vp² of the model"];
         // One after the other: each is on the host twice meanwhile.
@@ -86,7 +87,7 @@ impl Medium {
         let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
         let pass = match possible(&tables.layout, form) {
             Form::TwoSweeps => None,
-            Form::OnePass => Some(Pass::new(&tables, stream)?),
+            Form::OnePass => Some(Pass::new(&tables, shape, stream)?),
         };
         Ok(Medium { tables, b, kappa, profiles, pass })
     }
@@ -102,10 +103,18 @@ fn numbers(layout: &Layout, form: Form, storage: Storage) -> bool {
     possible(layout, form) == Form::OnePass && storage == Storage::Bits16
 }
 
-/// A way to compute steps.
+/// A form's steps, which there may be several ways to compute.
 trait Steps {
+    /// Which of them the next leg takes, and whether it is to be told how long that took.
+    fn next(&self) -> (usize, bool) {
+        (0, false)
+    }
+
+    /// How long a leg of [`LEG`] steps took.
+    fn took(&self, _way: usize, _seconds: f64) {}
+
     /// The launches of the steps of a leg, whose amplitudes and samples lie there.
-    fn launches(&self, steps: &[Step], at: Buffers, to: &mut Launches);
+    fn launches(&self, way: usize, steps: &[Step], at: Buffers, to: &mut Launches);
 
     /// What the kernels that look at the pressure after a step are given.
     fn params(&self, step: usize) -> kernel::Params;
@@ -124,9 +133,9 @@ pub fn bytes(c: &Coefficients, form: Form, shot: &Shot) -> u64 {
     let traces = shot.receivers.count(layout.inner) as u64;
     let shared = [c.b.len_in(&layout), c.kappa.len_in(&layout)];
     let picture = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product::<usize>());
-    let record = [traces.saturating_mul(rows(shot) as u64), traces.saturating_mul(2)];
-    let more = [record[0], record[1], sounding(shot) as u64];
-    taken(&layout, form, shared.map(|len| coefficients(len, &layout, form, c.storage)), picture)
+    let more = [traces.saturating_mul(rows(shot) as u64), sounding(shot) as u64];
+    let shared = shared.map(|len| coefficients(len, &layout, form, c.storage));
+    taken(&layout, form, shared, picture, traces as usize)
         .saturating_add(more.map(granted_values).into_iter().fold(0, u64::saturating_add))
 }
 
@@ -136,11 +145,14 @@ fn coefficients(len: usize, layout: &Layout, form: Form, storage: Storage) -> us
 }
 
 /// Without the record and the wavelet.
-fn taken(layout: &Layout, form: Form, shared: [usize; 2], picture: usize) -> u64 {
+fn taken(layout: &Layout, form: Form, shared: [usize; 2], picture: usize, traces: usize) -> u64 {
     let profiles = 4 * layout.padded.iter().sum::<usize>();
     let fields: Vec<usize> = match possible(layout, form) {
-        Form::TwoSweeps => [layout.field_len(); 4].into_iter().chain(part_lens(layout)).collect(),
-        Form::OnePass => Lens::new(layout).all().chain(pass::tables(layout)).collect(),
+        Form::TwoSweeps => {
+            let fields = [layout.field_len(); 4].into_iter().chain(part_lens(layout));
+            fields.chain([traces.saturating_mul(2)]).collect()
+        }
+        Form::OnePass => Lens::new(layout).all().chain(pass::tables(layout, traces)).collect(),
     };
     let pieces = fields.into_iter().chain([profiles, picture]).chain(shared);
     pieces.map(|len| granted_values(len as u64)).fold(SMALL, u64::saturating_add)
@@ -154,17 +166,25 @@ fn granted_values(len: u64) -> u64 {
 /// Bytes of a card that a shot in a model of `n` cells along each axis takes, with few receivers.
 pub fn bytes_of_cube(n: usize, pml: usize, form: Form, storage: Storage) -> u64 {
     let layout = Layout::new(&Grid { n: [n; 3], h: [1.0; 3] }, pml).on_card();
-    taken(&layout, form, [coefficients(layout.rows(n * n), &layout, form, storage); 2], 0)
+    taken(&layout, form, [coefficients(layout.rows(n * n), &layout, form, storage); 2], 0, 1)
+}
+
+/// What the plan's shots share there, if it is there already.
+fn medium(c: &Arc<Coefficients>, stream: &Stream) -> Result<Arc<Medium>> {
+    stream.shared(c, || Err(Error::Internal("nothing is shared there yet".into())))
 }
 
 /// Bytes of the card that the plan's shots share there and that are there already.
 pub fn shared_bytes(c: &Arc<Coefficients>, stream: &Stream) -> u64 {
-    let none = || Err(Error::Internal("nothing is shared there yet".into()));
-    let medium = stream.shared::<_, Medium>(c, none);
-    medium.map_or(0, |medium| {
+    medium(c, stream).map_or(0, |medium| {
         let pass = medium.pass.as_ref().map_or(0, Pass::bytes);
         medium.b.bytes() + medium.kappa.bytes() + medium.profiles.bytes() + pass
     })
+}
+
+/// The shape of blocks that shots of the plan have there, as far as it is known. `None`: none has run, or not in one pass.
+pub fn shape(c: &Arc<Coefficients>, stream: &Stream) -> Option<Shape> {
+    medium(c, stream).ok()?.pass.as_ref().map(Pass::shape)
 }
 
 /// Samples of a trace that a leg leaves, at most.
@@ -177,15 +197,16 @@ fn sounding(shot: &Shot) -> usize {
     shot.wavelet.samples.len().min(shot.nt)
 }
 
-/// Runs a shot that fits the coefficients' grid.
+/// Runs a shot that fits the coefficients' grid. `shape`: that of blocks in one pass; the best is found, if none is named.
 pub fn run(
     c: &Arc<Coefficients>,
     shot: &Shot,
     form: Form,
+    shape: Option<Shape>,
     stream: &Stream,
     control: &dyn Control,
 ) -> Result<(Gather, Clock)> {
-    let medium = stream.shared(c, || Medium::new(c, form, stream))?;
+    let medium = stream.shared(c, || Medium::new(c, form, shape, stream))?;
     let card = Card::new(c, &medium, shot, stream)?;
     let mut gather = gather(&c.layout, shot)?;
     stream.finish()?;
@@ -196,11 +217,11 @@ pub fn run(
     for steps in legs(shot) {
         let left = card.leg(shot, steps, &mut graphs)?;
         if let Some(earlier) = under_way.replace(left) {
-            earlier.take_in(shot, limit, &mut gather, control)?;
+            earlier.take_in(&*card.steps, shot, limit, &mut gather, control)?;
         }
     }
     if let Some(last) = under_way {
-        last.take_in(shot, limit, &mut gather, control)?;
+        last.take_in(&*card.steps, shot, limit, &mut gather, control)?;
     }
     Ok((gather, begin.elapsed()))
 }
@@ -284,7 +305,7 @@ impl<'a> Card<'a> {
     }
 
     /// Puts some steps on the queue.
-    fn leg(&self, shot: &Shot, steps: Range<usize>, graphs: &mut Graphs<Vec<Step>>) -> Result<Left> {
+    fn leg(&self, shot: &Shot, steps: Range<usize>, graphs: &mut Graphs<(usize, Vec<Step>)>) -> Result<Left> {
         let traces = self.traces;
         let step = |step: usize| Step {
             odd: !step.is_multiple_of(2),
@@ -296,8 +317,11 @@ impl<'a> Card<'a> {
         let sounding = steps.start.min(self.wavelet.len())..steps.end.min(self.wavelet.len());
         self.stream.copy_part(&self.wavelet, sounding, &self.sounding)?;
         let at = Buffers { sounding: self.sounding.address(), samples: self.samples.address() };
-        let key = launched.clone();
-        graphs.put(self.stream, key, |to| self.steps.launches(&launched, at, to))?;
+        let (way, timed) = self.steps.next();
+        let begun = (timed && steps.len() == LEG).then(|| self.stream.stamp()).transpose()?;
+        let key = (way, launched.clone());
+        graphs.put(self.stream, key, |to| self.steps.launches(way, &launched, at, to))?;
+        let lap = begun.map(|begin| Ok(Lap { way, begin, end: self.stream.stamp()? })).transpose()?;
         let last = steps.end - 1;
         let samples = match rows {
             0 => None,
@@ -322,22 +346,40 @@ impl<'a> Card<'a> {
         } else {
             None
         };
-        Ok(Left { done: self.stream.record()?, steps, samples, picture, largest })
+        Ok(Left { done: self.stream.record()?, steps, lap, samples, picture, largest })
     }
+}
+
+/// The time of a leg.
+struct Lap {
+    way: usize,
+    begin: Event,
+    end: Event,
 }
 
 /// What a leg leaves to the host, on its way.
 struct Left {
     steps: Range<usize>,
     done: Event,
+    lap: Option<Lap>,
     samples: Option<Download<f32>>,
     picture: Option<Download<f32>>,
     largest: Option<Download<u32>>,
 }
 
 impl Left {
-    fn take_in(self, shot: &Shot, limit: f32, gather: &mut Gather, control: &dyn Control) -> Result<()> {
+    fn take_in(
+        self,
+        steps: &dyn Steps,
+        shot: &Shot,
+        limit: f32,
+        gather: &mut Gather,
+        control: &dyn Control,
+    ) -> Result<()> {
         self.done.wait()?;
+        if let Some(lap) = self.lap {
+            steps.took(lap.way, lap.end.seconds_since(&lap.begin)?);
+        }
         let last = self.steps.end - 1;
         if let Some(samples) = self.samples {
             let samples = samples.wait()?;

@@ -1,54 +1,122 @@
-//! A step in one pass.
+//! A step in one pass. Which shape a block has is found by a [`Trial`], whose ways are the shapes that there are kernels for.
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::coefficients::Coefficients;
 use super::super::kernel::{self as common, Address, Addresses, Launch, Tables};
 use super::super::layout::Layout;
 use super::super::one_pass::kernel::{
-    self, Cut, Fields, Grounds, OF_16_BITS, Params, Plan, SHAPES, Samples, Sounding,
+    self, Cut, Fields, Grounds, Lens, OF_16_BITS, Params, Plan, SHAPES, Samples, Shape, Sounding,
 };
+use super::trial::Trial;
 use super::{Buffers, Field, Medium, Step, Steps};
 use crate::backend::cuda::{Block, Function, Launches, Params as Arguments, Ptx, Stream};
+use crate::device::DeviceId;
 use crate::error::Result;
 use crate::fd::survey::Shot;
 
 static KERNELS: Ptx = Ptx { name: "acoustic1_one_pass", text: kernel::PTX };
 
+/// Legs of a shape that a shot does not time: the launches of the first are new, of the second a graph is made.
+const NEW: u32 = 2;
+/// Trials that are remembered.
+const KNOWN: usize = 64;
+
+/// What makes steps alike, on one card.
+#[derive(PartialEq)]
+struct Kind {
+    card: DeviceId,
+    layout: Layout,
+    steps: [[usize; 2]; 2],
+}
+
+/// The trial of a kind of step, as long as the process lives.
+fn trial(kind: Kind) -> Arc<Trial> {
+    static TRIALS: Mutex<Vec<(Kind, Arc<Trial>)>> = Mutex::new(Vec::new());
+    let mut trials = TRIALS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, there)) = trials.iter().find(|(other, _)| *other == kind) {
+        return there.clone();
+    }
+    let trial = Arc::new(Trial::new(SHAPES.len()));
+    if trials.len() == KNOWN {
+        trials.remove(0);
+    }
+    trials.push((kind, trial.clone()));
+    trial
+}
+
 /// What all shots of a plan share for this form.
 pub struct Pass {
-    grounds: Grounds,
-    boxes: Block<Cut>,
+    trial: Arc<Trial>,
+    /// Its ways.
+    shapes: &'static [Shape],
+    /// Of the shapes that may be taken.
+    grounds: Vec<Option<(Grounds, Block<Cut>)>>,
 }
 
 impl Pass {
-    pub fn new(tables: &Tables, stream: &Stream) -> Result<Pass> {
-        let shape = if tables.scales.is_some() { OF_16_BITS } else { SHAPES[0] };
-        let at_once = stream.function(KERNELS, shape.kernel)?.blocks_at_once(shape.threads() as u32)?;
-        let grounds = Grounds::new(tables, shape, at_once as usize)?;
-        let boxes = stream.uploaded(&grounds.boxes.cuts, "the boxes of the model")?;
-        Ok(Pass { grounds, boxes })
+    /// `wanted`: the one shape to take.
+    pub fn new(tables: &Tables, wanted: Option<Shape>, stream: &Stream) -> Result<Pass> {
+        let shapes: &'static [Shape] = if tables.scales.is_some() { &[OF_16_BITS] } else { &SHAPES };
+        let wanted = wanted.and_then(|shape| shapes.iter().position(|other| *other == shape));
+        let trial = match wanted {
+            Some(way) => Arc::new(Trial::settled(way, shapes.len())),
+            None if shapes.len() == 1 => Arc::new(Trial::new(1)),
+            None => {
+                let card = stream.card().info().id.clone();
+                trial(Kind { card, layout: tables.layout, steps: tables.steps() })
+            }
+        };
+        let mut grounds: Vec<_> = shapes.iter().map(|_| None).collect();
+        for way in trial.ways() {
+            let shape = shapes[way];
+            let function = stream.function(KERNELS, shape.kernel)?;
+            let at_once = function.blocks_at_once(shape.threads() as u32)?;
+            let ground = Grounds::new(tables, shape, at_once as usize)?;
+            let boxes = stream.uploaded(&ground.boxes.cuts, "the boxes of the model")?;
+            grounds[way] = Some((ground, boxes));
+        }
+        Ok(Pass { trial, shapes, grounds })
     }
 
     pub fn bytes(&self) -> u64 {
-        self.boxes.bytes()
+        self.grounds.iter().flatten().map(|(_, boxes)| boxes.bytes()).sum()
+    }
+
+    /// The one that has been found best so far.
+    pub fn shape(&self) -> Shape {
+        self.shapes[self.trial.best()]
     }
 }
 
-/// Values of the tables of boxes, and of where the receivers of a box begin, at most.
-pub fn tables(layout: &Layout) -> [usize; 2] {
-    let most = kernel::most_boxes(layout);
-    [most * size_of::<Cut>() / 4, most + 1]
+/// Values of the tables of boxes, of where the receivers of a box begin, and of these, at most.
+pub fn tables(layout: &Layout, traces: usize) -> impl Iterator<Item = usize> {
+    SHAPES.into_iter().flat_map(move |shape| {
+        let most = kernel::most_boxes(layout, shape);
+        [most * size_of::<Cut>() / 4, most + 1, traces, traces]
+    })
+}
+
+/// A shape as a shot has it.
+struct Way<'a> {
+    grounds: &'a Grounds,
+    params: [Params; 2],
+    function: Function,
+    samples: Samples,
+    _receivers: (Block<i32>, Block<u32>, Block<i32>),
+    /// Legs that it has computed.
+    legs: Cell<u32>,
 }
 
 pub struct OnePass<'a> {
     medium: &'a Medium,
-    grounds: &'a Grounds,
-    params: [Params; 2],
+    trial: &'a Trial,
+    ways: Vec<Option<Way<'a>>>,
     sounding: Sounding,
-    function: Function,
     source: Function,
     p: [Address; 2],
-    samples: Samples,
-    receivers: (Block<i32>, Block<u32>, Block<i32>),
+    traces: u64,
     _fields: Vec<Block<f32>>,
 }
 
@@ -60,11 +128,10 @@ impl<'a> OnePass<'a> {
         shot: &Shot,
         stream: &Stream,
     ) -> Result<Self> {
-        let grounds = &pass.grounds;
+        let tables = &medium.tables;
         let named =
             |number: usize| if number < 3 { "a field of a shot" } else { "the absorbing layer of a shot" };
-        let lens = grounds.lens();
-        let blocks = lens.all().chain([4]).enumerate();
+        let blocks = Lens::new(&tables.layout).all().chain([4]).enumerate();
         let blocks: Result<Vec<_>> =
             blocks.map(|(number, len)| stream.zeroed::<f32>(len, named(number))).collect();
         let blocks = blocks?;
@@ -76,39 +143,77 @@ impl<'a> OnePass<'a> {
             part: [at(9), at(10), at(11)],
             clean: at(12),
         };
+        let mut ways: Vec<_> = pass.shapes.iter().map(|_| None).collect();
+        for way in pass.trial.ways() {
+            if let Some(ground) = &pass.grounds[way] {
+                ways[way] = Some(Way::new(medium, ground, &fields, shot, stream)?);
+            }
+        }
+        Ok(OnePass {
+            medium,
+            trial: &pass.trial,
+            ways,
+            sounding: Sounding::new(c, shot, fields.clean),
+            source: stream.function(KERNELS, "acoustic1_one_pass_source")?,
+            p: fields.p,
+            traces: shot.receivers.count(tables.layout.inner) as u64,
+            _fields: blocks,
+        })
+    }
+
+    /// A way that may be taken: the plan has it since it was made, and the shot since it began.
+    fn way(&self, way: usize) -> Option<&Way<'a>> {
+        self.ways[way].as_ref().or_else(|| self.ways.iter().flatten().next())
+    }
+}
+
+impl<'a> Way<'a> {
+    fn new(
+        medium: &Medium,
+        (grounds, boxes): &'a (Grounds, Block<Cut>),
+        fields: &Fields,
+        shot: &Shot,
+        stream: &Stream,
+    ) -> Result<Self> {
         let plan = Plan {
             b: medium.b.address(),
             kappa: medium.kappa.address(),
             profiles: medium.profiles.address(),
-            boxes: pass.boxes.address(),
+            boxes: boxes.address(),
         };
+        let what = "the receivers of a shot";
         let (first, places, traces) = grounds.receivers(&shot.receivers);
-        let upload = |what| move |stream: &Stream, values: &[i32]| stream.uploaded(values, what);
-        let receivers = upload("the receivers of a shot");
         let held = (
-            receivers(stream, &first)?,
-            stream.uploaded(&places, "the receivers of a shot")?,
-            receivers(stream, &traces)?,
+            stream.uploaded(&first, what)?,
+            stream.uploaded(&places, what)?,
+            stream.uploaded(&traces, what)?,
         );
-        let samples =
-            Samples { first: held.0.address(), at: held.1.address(), trace: held.2.address(), to: 0 };
-        Ok(OnePass {
-            medium,
+        let (first, at, trace) = (held.0.address(), held.1.address(), held.2.address());
+        Ok(Way {
             grounds,
-            params: grounds.params(&medium.tables, &plan, &fields),
-            sounding: Sounding::new(c, shot, fields.clean),
+            params: grounds.params(&medium.tables, &plan, fields),
             function: stream.function(KERNELS, grounds.shape.kernel)?,
-            source: stream.function(KERNELS, "acoustic1_one_pass_source")?,
-            p: fields.p,
-            samples,
-            receivers: held,
-            _fields: blocks,
+            samples: Samples { first, at, trace, to: 0 },
+            _receivers: held,
+            legs: Cell::new(0),
         })
     }
 }
 
 impl Steps for OnePass<'_> {
-    fn launches(&self, steps: &[Step], at: Buffers, to: &mut Launches) {
+    fn next(&self) -> (usize, bool) {
+        let (way, timed) = self.trial.next();
+        let legs =
+            self.ways[way].as_ref().map_or(0, |way| way.legs.replace(way.legs.get().saturating_add(1)));
+        (way, timed && legs >= NEW)
+    }
+
+    fn took(&self, way: usize, seconds: f64) {
+        self.trial.took(way, seconds);
+    }
+
+    fn launches(&self, way: usize, steps: &[Step], at: Buffers, to: &mut Launches) {
+        let Some(way) = self.way(way) else { return };
         let mut put = |function: &Function, launch: Launch, all: Arguments| {
             to.push(function, launch.grid, launch.block, all);
         };
@@ -116,20 +221,19 @@ impl Steps for OnePass<'_> {
             let sounds = steps.get(number).is_some_and(|step| step.sounds);
             sounds.then(|| at.sounding + 4 * number as u64)
         };
-        let traces = self.receivers.1.len() as u64;
         let mut row = at.samples;
         for (number, step) in steps.iter().enumerate() {
             let now = usize::from(step.odd);
             // The leg before doesn't know of this one's amplitudes.
             if let Some(value) = amplitude(number).filter(|_| number == 0) {
                 let poles = self.sounding.poles(1 - now, false, Some(value));
-                put(&self.source, kernel::source(), Arguments::new().with(self.params[1 - now]).with(poles));
+                put(&self.source, kernel::source(), Arguments::new().with(way.params[1 - now]).with(poles));
             }
             let poles = self.sounding.poles(now, step.sounds, amplitude(number + 1));
-            let samples = Samples { to: if step.keeps { row } else { 0 }, ..self.samples };
-            let all = Arguments::new().with(self.params[now]).with(poles).with(samples);
-            put(&self.function, self.grounds.step(), all);
-            row += if step.keeps { 4 * traces } else { 0 };
+            let samples = Samples { to: if step.keeps { row } else { 0 }, ..way.samples };
+            let all = Arguments::new().with(way.params[now]).with(poles).with(samples);
+            put(&way.function, way.grounds.step(), all);
+            row += if step.keeps { 4 * self.traces } else { 0 };
         }
     }
 

@@ -55,7 +55,7 @@ impl Sweeps {
 }
 
 impl Steps for Sweeps {
-    fn launches(&self, steps: &[Step], at: Buffers, to: &mut Launches) {
+    fn launches(&self, _way: usize, steps: &[Step], at: Buffers, to: &mut Launches) {
         let mut put = |function: &Function, launch: Launch, more: &dyn Fn(Params) -> Params| {
             to.push(function, launch.grid, launch.block, more(Params::new().with(self.params)));
         };

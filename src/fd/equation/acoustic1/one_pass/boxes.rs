@@ -4,8 +4,13 @@
 //! bytes. A tile in which no velocity of an axis is kept, and all of whose cells are updated, is of the plain
 //! kind along that axis; along y a box is either in the middle or beside it. Most boxes are plain along all three axes.
 //!
+//! What takes longest comes first in the table, since a card takes boxes in their order: the last to end are short then. Into
+//! how many pieces the middle is cut along y is tried out on paper, with a place for each block that the card runs at a time.
+//!
 //! The CPU's tiles are others, because its rows are whole: they have both ends and the middle along z.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use super::super::layout::Layout;
@@ -14,10 +19,16 @@ use crate::fd::stencil::REACH;
 
 /// Cells of a tile along z.
 pub const ALONG_Z: usize = 64;
-/// What a march costs before its first plane, in planes: of fourteen it reads the pressure only.
+/// What a plane of the plain kind costs, and how much more for each axis along which a box is not plain: instructions,
+/// counted (`docs/performance.md`).
+const PLAIN: usize = 10;
+const MORE: [usize; 3] = [11, 4, 10];
+/// What a march costs before its first plane, in planes of the plain kind: of fourteen it reads the pressure only.
 const BEGINNING: usize = 8;
 /// Planes that a box in the middle has, at least, if there are so many.
-const FEWEST: usize = 8;
+const FEWEST: usize = 16;
+/// Pieces of the middle, at most.
+const PIECES: usize = 16;
 
 /// What a block computes, as `struct Box` of the kernels.
 #[repr(C)]
@@ -35,11 +46,21 @@ pub struct Cut {
     pub unused: i32,
 }
 
-/// A table of boxes: planes, then rows, then cells.
+impl Cut {
+    /// How long it takes, beside others.
+    fn cost(&self) -> usize {
+        let more = (0..3).filter(|axis| self.kind >> axis & 1 == 1).map(|axis| MORE[axis]);
+        (self.end - self.y) as usize * (PLAIN + more.sum::<usize>()) + BEGINNING * PLAIN
+    }
+}
+
+/// A table of boxes, in the order in which they are to begin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Boxes {
     pub cuts: Vec<Cut>,
-    /// Along y, in the order of the table.
+    /// Where the boxes of the raster are in the table: planes, then rows, then cells.
+    places: Vec<usize>,
+    /// Along y, in the order of the raster.
     depths: Vec<Range<usize>>,
     /// How many along x and along z.
     tiles: [usize; 2],
@@ -50,13 +71,25 @@ pub struct Boxes {
 impl Boxes {
     /// For tiles of so many rows along x on a card that runs `at_once` blocks at a time.
     pub fn new(layout: &Layout, zones: &[Zones; 3], rows: usize, at_once: usize) -> Boxes {
+        let most = (zones[1].middle.len() / FEWEST).clamp(1, PIECES);
+        let tried = (2..=most).map(|pieces| Boxes::in_pieces(layout, zones, rows, pieces));
+        let one = Boxes::in_pieces(layout, zones, rows, 1);
+        let first = (one.longest(at_once), one);
+        let least = |best: (usize, Boxes), boxes: Boxes| {
+            let longest = boxes.longest(at_once);
+            if longest < best.0 { (longest, boxes) } else { best }
+        };
+        tried.fold(first, least).1
+    }
+
+    /// With the middle along y in so many pieces.
+    fn in_pieces(layout: &Layout, zones: &[Zones; 3], rows: usize, pieces: usize) -> Boxes {
         let active = [0, 1, 2].map(|axis| layout.active(axis));
         let tiles = [active[0].len().div_ceil(rows), active[2].len().div_ceil(ALONG_Z)];
-        let most = planes(&zones[1].middle, tiles[0] * tiles[1], at_once);
+        let most = zones[1].middle.len().div_ceil(pieces).max(FEWEST);
         let near = active[1].start..zones[1].middle.start;
         let far = zones[1].middle.end..active[1].end;
         let beside = [cut(&near, most), cut(&far, most)].concat();
-        // What takes longest begins first.
         let depths = [beside.clone(), cut(&zones[1].middle, most)].concat();
         let plain = |axis: usize, cells: Range<usize>| {
             cells.end <= active[axis].end
@@ -76,14 +109,31 @@ impl Boxes {
                 }
             }
         }
-        Boxes { cuts, depths, tiles, rows }
+        let mut order: Vec<usize> = (0..cuts.len()).collect();
+        order.sort_by_key(|&number| Reverse(cuts[number].cost()));
+        let mut places = vec![0; cuts.len()];
+        order.iter().enumerate().for_each(|(place, &number)| places[number] = place);
+        let cuts = order.into_iter().map(|number| cuts[number]).collect();
+        Boxes { cuts, places, depths, tiles, rows }
+    }
+
+    /// When the last of so many places is done, if each takes the next box as soon as it is free.
+    fn longest(&self, at_once: usize) -> usize {
+        let mut ends = BinaryHeap::from(vec![Reverse(0); at_once.clamp(1, self.cuts.len().max(1))]);
+        for cut in &self.cuts {
+            if let Some(mut first) = ends.peek_mut() {
+                first.0 += cut.cost();
+            }
+        }
+        ends.into_iter().map(|Reverse(end)| end).max().unwrap_or(0)
     }
 
     /// The box of an updated cell.
     pub fn of(&self, [x, y, z]: [usize; 3]) -> Option<usize> {
         let depth = self.depths.iter().position(|depth| depth.contains(&y))?;
         let [x, z] = [x.checked_sub(REACH)? / self.rows, z.checked_sub(REACH)? / ALONG_Z];
-        (x < self.tiles[0] && z < self.tiles[1]).then(|| (depth * self.tiles[0] + x) * self.tiles[1] + z)
+        let [along_x, along_z] = self.tiles;
+        (x < along_x && z < along_z).then(|| self.places[(depth * along_x + x) * along_z + z])
     }
 }
 
@@ -91,17 +141,6 @@ impl Boxes {
 pub fn most(layout: &Layout, rows: usize) -> usize {
     let [x, y, z] = [0, 1, 2].map(|axis| layout.active(axis).len());
     x.div_ceil(rows) * z.div_ceil(ALONG_Z) * (y / FEWEST + 3)
-}
-
-/// Planes that a march best has, at most: the fewest that a place on the card computes in all.
-fn planes(middle: &Range<usize>, tiles: usize, at_once: usize) -> usize {
-    let turns = |blocks: usize| blocks.div_ceil(at_once.max(1));
-    let cost = |pieces: &usize| {
-        let planes = middle.len().div_ceil(*pieces);
-        (turns(tiles * pieces) * (planes + BEGINNING), *pieces)
-    };
-    let pieces = (1..=(middle.len() / FEWEST).max(1)).min_by_key(cost).unwrap_or(1);
-    middle.len().div_ceil(pieces).max(2 * REACH + FEWEST)
 }
 
 /// A range in pieces of at most so many indices.
@@ -204,6 +243,20 @@ mod tests {
                 }
                 assert!(kept.iter().all(|times| *times <= 1));
             }
+        }
+    }
+
+    /// The last boxes are short, so places of a card end at about the same time.
+    #[test]
+    fn places_of_a_card_end_together() {
+        for (n, rows, at_once) in
+            [(128, 8, 396), (300, 8, 396), (300, 16, 264), (600, 8, 396), (600, 16, 216)]
+        {
+            let (_, _, boxes) = boxes([n; 3], 20, rows, at_once);
+            assert!(boxes.cuts.is_sorted_by_key(|cut| Reverse(cut.cost())));
+            let all: usize = boxes.cuts.iter().map(Cut::cost).sum();
+            let share = all as f64 / (at_once * boxes.longest(at_once)) as f64;
+            assert!(share > if n < 300 { 0.75 } else { 0.88 }, "{n} cubed, {rows} rows: {share}");
         }
     }
 

@@ -19,7 +19,7 @@ use crate::fd::survey::{Receivers, Shot};
 /// The kernels as the driver loads them.
 pub const PTX: &str = include_str!("../../../../../kernels/ptx/acoustic1_one_pass.ptx");
 
-/// How a block is cut: so many warps, each with so many rows of a tile along x.
+/// How a block is cut: so many warps, each with so many rows of a tile along x. All shapes give the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub kernel: &'static str,
@@ -27,16 +27,21 @@ pub struct Shape {
     pub rows: usize,
 }
 
-/// Those that there are kernels for.
+/// Those that there are kernels for, first the one that is taken if nothing is known of a card.
 pub const SHAPES: [Shape; 2] = [
     Shape { kernel: "acoustic1_one_pass_4x2", warps: 4, rows: 2 },
-    Shape { kernel: "acoustic1_one_pass_8x1", warps: 8, rows: 1 },
+    Shape { kernel: "acoustic1_one_pass_4x4", warps: 4, rows: 4 },
 ];
 
 /// That of coefficients of 16 bits.
 pub const OF_16_BITS: Shape = Shape { kernel: "acoustic1_one_pass_4x2_16_bit", warps: 4, rows: 2 };
 
 impl Shape {
+    /// As users call it: warps and rows.
+    pub fn name(self) -> &'static str {
+        self.kernel.trim_start_matches("acoustic1_one_pass_")
+    }
+
     pub fn threads(self) -> usize {
         32 * self.warps
     }
@@ -178,10 +183,9 @@ impl Lens {
     }
 }
 
-/// Boxes of a table, at most.
-pub fn most_boxes(layout: &Layout) -> usize {
-    let rows = SHAPES.iter().map(|shape| shape.warps * shape.rows).min().unwrap_or(1);
-    boxes::most(layout, rows)
+/// Boxes of a shape's table, at most.
+pub fn most_boxes(layout: &Layout, shape: Shape) -> usize {
+    boxes::most(layout, shape.warps * shape.rows)
 }
 
 impl Grounds {

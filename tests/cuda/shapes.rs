@@ -1,0 +1,107 @@
+//! The shapes of blocks of steps in one pass: all have the same bits, also where a shot changes them, and shots find the best.
+
+use std::sync::{Arc, Mutex};
+
+use gpusched::fd::model::Model;
+use gpusched::fd::plan::{Options, Plan, SHAPES, Shape};
+use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::sched::{Exec, Scheduler, Task};
+
+use crate::cards::*;
+use crate::on_card::{fire_on, fused, same};
+use crate::support::random::{Random, rough, shot as random_shot, time_step};
+use crate::support::shooting::fire_with;
+
+/// Runs of the shapes' kernels on the card.
+fn runs() -> Vec<u64> {
+    let report = report();
+    SHAPES.iter().map(|shape| report["cards"][0]["runs"][shape.kernel].as_u64().unwrap_or(0)).collect()
+}
+
+fn world(nt: usize) -> (Arc<Model>, Shot) {
+    let (n, mut random) = ([3, 2, 5], Random::new(41));
+    let model = rough(n, [10.0, 12.5, 8.0], &mut random);
+    let shot = random_shot(&mut random, n, nt, Receivers::Plane { iz: 2, every: [1, 2] });
+    (model, shot)
+}
+
+fn options(shape: Option<Shape>) -> Options {
+    Options { pml: 8, shape, ..Options::default() }
+}
+
+fn plan(model: &Arc<Model>, shape: Option<Shape>) -> Arc<Plan> {
+    Arc::new(Plan::new(model.clone(), time_step(model), options(shape)).unwrap())
+}
+
+/// Fires it: the bits are those of the CPU.
+fn fire(scheduler: &Scheduler, plan: &Arc<Plan>, model: &Arc<Model>, shot: &Shot) {
+    let found = fire_on(scheduler, plan.clone(), shot.clone()).unwrap();
+    if fused() {
+        same(&found, &fire_with(model, time_step(model), shot, options(None), 2), "shapes");
+    }
+}
+
+pub fn the_one_that_is_wanted_is_taken() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let (model, shot) = world(20);
+    for (way, shape) in SHAPES.into_iter().enumerate() {
+        let before = runs();
+        fire(&scheduler, &plan(&model, Some(shape)), &model, &shot);
+        let now = runs();
+        for other in 0..SHAPES.len() {
+            assert_eq!(now[other] - before[other], if other == way { 20 } else { 0 }, "{shape:?}");
+        }
+    }
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+/// What the plan has found on the card.
+fn best(scheduler: &Scheduler, plan: &Arc<Plan>) -> Option<Shape> {
+    let place = Arc::new(Mutex::new(None));
+    let (to, plan) = (place.clone(), plan.clone());
+    run(
+        scheduler,
+        Task::new(move |exec: &Exec<'_>| {
+            *to.lock().unwrap() = plan.shape(exec.lane);
+            Ok(())
+        }),
+    )
+    .unwrap();
+    *place.lock().unwrap()
+}
+
+/// Shots try all shapes in their legs, and then take one: the same plan's, and those of another plan of the same size.
+pub fn shots_find_the_best() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    // Some 20 legs are timed at most, after two of each shape that are not.
+    let legs = 2 * SHAPES.len() + 5 * SHAPES.len() + 2;
+    let (model, shot) = world(16 * legs);
+    let tried = plan(&model, None);
+    assert_eq!(best(&scheduler, &tried), None);
+    fire(&scheduler, &tried, &model, &shot);
+    assert!(runs().iter().all(|&runs| runs >= 4 * 16), "{:?}", runs());
+    let found = best(&scheduler, &tried).unwrap();
+    for plan in [tried, plan(&model, None)] {
+        let before = runs();
+        let short = Shot { nt: 33, ..shot.clone() };
+        fire(&scheduler, &plan, &model, &short);
+        assert_eq!(best(&scheduler, &plan), Some(found));
+        for (way, shape) in SHAPES.iter().enumerate() {
+            assert_eq!(runs()[way] - before[way], if *shape == found { 33 } else { 0 }, "{shape:?}");
+        }
+    }
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+/// Legs that end for a snapshot are not timed, and what is not known is the first.
+pub fn short_shots_find_nothing() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let (model, shot) = world(48);
+    let plan = plan(&model, None);
+    fire(&scheduler, &plan, &model, &Shot { snapshot_every: Some(5), ..shot });
+    assert_eq!(best(&scheduler, &plan), Some(SHAPES[0]));
+    drop(scheduler);
+    assert_nothing_is_left();
+}
