@@ -9,7 +9,7 @@ use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::sched::{Exec, Scheduler};
 
 use crate::cards::*;
-use crate::on_card::fused;
+use crate::support::bits::fused;
 use crate::support::random::{Random, rough, shot as random_shot, time_step};
 use crate::support::shooting::fire_with;
 

@@ -8,7 +8,8 @@ use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::sched::{Exec, Scheduler, Task};
 
 use crate::cards::*;
-use crate::on_card::{fire_on, fused, same};
+use crate::on_card::fire_on;
+use crate::support::bits::{fused, same};
 use crate::support::random::{Random, rough, shot as random_shot, time_step};
 use crate::support::shooting::fire_with;
 
