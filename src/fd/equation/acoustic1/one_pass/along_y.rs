@@ -24,7 +24,7 @@ impl Sweep<'_> {
     /// # Safety
     /// As for [`sweep`](super::pass::sweep); so for all below.
     #[inline(always)]
-    pub unsafe fn slopes_along_y<L: Lanes, const KEPT: bool, const STREAM: bool>(&self, j: usize) -> usize {
+    pub unsafe fn slopes_along_y<L: Lanes, const KEPT: bool>(&self, j: usize) -> usize {
         let active = self.c.layout.active(1);
         // SAFETY: by the caller's promise. Updated cells have `REACH` neighbours on each side.
         unsafe {
@@ -36,19 +36,16 @@ impl Sweep<'_> {
             // Planes that are done together lie one after the other.
             let place = (j - self.tile.sides[1].slopes().start) % PLANES;
             if j + TOGETHER <= active.end && place + TOGETHER <= PLANES {
-                self.planes_of_slopes::<L, TOGETHER, KEPT, STREAM>(j);
+                self.planes_of_slopes::<L, TOGETHER, KEPT>(j);
                 return TOGETHER;
             }
-            self.planes_of_slopes::<L, 1, KEPT, STREAM>(j);
+            self.planes_of_slopes::<L, 1, KEPT>(j);
             1
         }
     }
 
     #[inline(always)]
-    unsafe fn planes_of_slopes<L: Lanes, const U: usize, const KEPT: bool, const STREAM: bool>(
-        &self,
-        j: usize,
-    ) {
+    unsafe fn planes_of_slopes<L: Lanes, const U: usize, const KEPT: bool>(&self, j: usize) {
         let (layout, axis, zones) = (&self.c.layout, &self.c.axes[1], &self.geometry.zones[1]);
         let (nx, stride) = (layout.padded[0], layout.stride(1));
         let own = &self.tile.sides[1].own;
@@ -59,6 +56,7 @@ impl Sweep<'_> {
             new: std::ptr::null_mut(),
             apart: nx * layout.pitch,
             own: [own.start.saturating_sub(j), own.end.saturating_sub(j)],
+            stream: self.stream,
             ahead: AHEAD * layout.pitch,
         };
         for u in 0..U {
@@ -83,7 +81,7 @@ impl Sweep<'_> {
                     let at = self.nth(slot + x);
                     kept.old = self.kept_old[1].wrapping_add(at);
                     kept.new = self.kept_new[1].wrapping_add(at);
-                    rows::kept::<L, U, STREAM>(self.c.stencil, flux, b, &kept);
+                    rows::kept::<L, U>(self.c.stencil, flux, b, &kept);
                 } else {
                     rows::flux::<L, U>(self.c.stencil, flux, b);
                 }
@@ -136,8 +134,7 @@ impl Sweep<'_> {
                 let mut to = [std::ptr::null_mut(); U];
                 let mut kappa = [std::ptr::null(); U];
                 for u in 0..U {
-                    let plane = (y + u - self.tile.sides[1].cells.start) % TOGETHER;
-                    to[u] = parts.along_y.wrapping_add(plane * parts.turned + column * WIDEST);
+                    to[u] = self.terms(y + u).wrapping_add(column * WIDEST);
                     kappa[u] =
                         if KEPT { self.row::<L>(&self.c.kappa, [x, y + u], u) } else { std::ptr::null() };
                 }

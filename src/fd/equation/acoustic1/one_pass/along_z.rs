@@ -1,7 +1,7 @@
 //! A row along z: its taps are neighbours in the same vectors, so they are shifted out of registers.
 
 use super::lanes::Lanes;
-use super::rows::{slope, splats, turned, write};
+use super::rows::{slope, splats, write};
 use crate::fd::stencil::REACH;
 
 /// A row. Pointers are to its first updated value.
@@ -10,11 +10,10 @@ pub struct Row {
     pub len: usize,
     pub p: *const f32,
     pub b: *const f32,
-    /// Room for its slopes of the pressure times b.
+    /// Room for its slopes of the pressure times b, between vectors of zeros.
     pub q: *mut f32,
-    /// Where the slopes of these go, `beside` values from vector to vector.
-    pub to: *mut f32,
-    pub beside: usize,
+    /// Rows to ask for meanwhile.
+    pub coming: [*const f32; 2],
 }
 
 /// The derivative between a value and the one after it.
@@ -40,7 +39,7 @@ unsafe fn slope_after<L: Lanes>(c: [L::V; REACH], before: L::V, at: L::V, after:
 
 /// And between the one before it and the value.
 #[inline(always)]
-unsafe fn slope_before<L: Lanes>(c: [L::V; REACH], before: L::V, at: L::V, after: L::V) -> L::V {
+pub unsafe fn slope_before<L: Lanes>(c: [L::V; REACH], before: L::V, at: L::V, after: L::V) -> L::V {
     // SAFETY: by the caller's promise.
     unsafe {
         slope::<L>(
@@ -59,7 +58,7 @@ unsafe fn slope_before<L: Lanes>(c: [L::V; REACH], before: L::V, at: L::V, after
     }
 }
 
-/// Slopes of the pressure times b, and the slopes of these; beyond the row both are 0.
+/// Slopes of the pressure times b.
 ///
 /// # Safety
 /// The row has a vector of pressures before and after it that may be read; the processor has the instructions; so for
@@ -70,24 +69,13 @@ pub unsafe fn slopes<L: Lanes>(c: [f32; REACH], row: &Row) {
     unsafe {
         let c = splats::<L>(c);
         let (mut before, mut at) = (L::load(row.p.wrapping_sub(L::N)), L::load(row.p));
-        let (mut q2, mut q1) = (L::splat(0.0), L::splat(0.0));
-        let mut i = 0;
-        loop {
-            let mut q = L::splat(0.0);
-            if i < row.len {
-                let after = L::load(row.p.add(i + L::N));
-                q = L::mul(L::load(row.b.add(i)), slope_after::<L>(c, before, at, after));
-                L::store(row.q.add(i), q);
-                (before, at) = (at, after);
-            }
-            if i > 0 {
-                L::store(row.to.add(turned(i - L::N, row.beside)), slope_before::<L>(c, q2, q1, q));
-                if i == row.len {
-                    return;
-                }
-            }
-            (q2, q1) = (q1, q);
-            i += L::N;
+        for i in (0..row.len).step_by(L::N) {
+            let after = L::load(row.p.add(i + L::N));
+            L::prefetch_far(row.coming[0].wrapping_add(i));
+            L::prefetch_far(row.coming[1].wrapping_add(i));
+            let s = slope_after::<L>(c, before, at, after);
+            L::store(row.q.add(i), L::mul(L::load(row.b.add(i)), s));
+            (before, at) = (at, after);
         }
     }
 }
@@ -102,19 +90,20 @@ pub struct End<'a> {
     pub kappa: *const f32,
     pub old: *const f32,
     pub new: *mut f32,
+    /// Whether that is written past the caches.
+    pub stream: bool,
     /// The damped part of the pressure, and which of the values have one.
     pub part: *mut f32,
     pub damped: std::ops::Range<usize>,
-    /// How many values on to ask for old velocities, parts and kappa.
-    pub ahead: [usize; 3],
-    /// Where the changes go, as the slopes of a row.
+    /// How many values on to ask for old velocities and parts.
+    pub ahead: [usize; 2],
+    /// Where the changes go.
     pub to: *mut f32,
-    pub beside: usize,
 }
 
 /// Velocities, and what they change.
 #[inline(always)]
-pub unsafe fn end<L: Lanes, const STREAM: bool>(c: [f32; REACH], end: &End<'_>) {
+pub unsafe fn end<L: Lanes>(c: [f32; REACH], end: &End<'_>) {
     // SAFETY: by the caller's promise.
     unsafe {
         let c = splats::<L>(c);
@@ -126,11 +115,10 @@ pub unsafe fn end<L: Lanes, const STREAM: bool>(c: [f32; REACH], end: &End<'_>) 
                 let old = L::mul(L::load(table(end.keep, i)), L::load(end.old.add(i)));
                 L::prefetch(end.old.wrapping_add(i + end.ahead[0]));
                 u = L::fnma(L::load(table(end.velocity_rate, i)), L::load(end.q.add(i)), old);
-                write::<L, STREAM>(end.new.add(i), u);
+                write::<L>(end.new.add(i), u, end.stream);
             }
             if i > 0 {
                 let i = i - L::N;
-                L::prefetch(end.kappa.wrapping_add(i + end.ahead[2]));
                 let rate = L::mul(L::load(end.kappa.add(i)), L::load(table(end.pressure_rate, i)));
                 let mut change = L::sub(L::splat(0.0), L::mul(rate, slope_before::<L>(c, u2, u1, u)));
                 if end.damped.contains(&i) {
@@ -140,7 +128,7 @@ pub unsafe fn end<L: Lanes, const STREAM: bool>(c: [f32; REACH], end: &End<'_>) 
                     change = L::fma(L::load(table(end.loss, i)), old, change);
                     L::store(part, L::add(old, change));
                 }
-                L::store(end.to.add(turned(i, end.beside)), change);
+                L::store(end.to.add(i), change);
             }
             (u2, u1) = (u1, u);
         }

@@ -1,5 +1,5 @@
-//! The last part of a plane: a march along x over the rows of a tile, for one vector of z. Pressures and slopes along x that the
-//! next rows need stay in registers.
+//! The terms along x of a plane: a march along x over the rows of a tile, for one vector of z. Pressures and slopes that the next
+//! rows need stay in registers.
 
 use std::ops::Range;
 
@@ -20,8 +20,6 @@ pub struct March<'a> {
     /// Values from row to row.
     pub pitch: usize,
     pub old: *const f32,
-    pub new: *mut f32,
-    pub d: *mut f32,
     /// Coefficients: of the user's first row, and values from row to row.
     pub b: *const f32,
     pub b_step: usize,
@@ -30,22 +28,20 @@ pub struct March<'a> {
     /// Where the user's rows begin, and the last of them from there.
     pub pml: usize,
     pub last: usize,
-    /// Of the first row that is updated, the others follow as vectors: terms along y, slopes along z, changes at its ends.
-    pub along_y: *const f32,
-    pub along_z: *const f32,
-    pub changes: *const f32,
-    /// Whether the terms along y are those of kept velocities, and whether there are changes.
-    pub y_kept: bool,
-    pub z_end: bool,
-    /// r² of x, and of z for each value of the vector.
+    /// Of the first row that is updated, the others follow as vectors: eliminated terms along y, if they are, and where the
+    /// terms along x go: the change where velocities are kept, else what is eliminated along x and y.
+    pub along_y: Option<*const f32>,
+    pub along_x: *mut f32,
+    /// r² of x.
     pub square: f32,
-    pub squares: *const f32,
     /// Velocities that are kept: tables by index; values by index, one after the other as vectors; those that are written.
     pub keep: &'a [f32],
     pub velocity_rate: &'a [f32],
     pub kept_old: *const f32,
     pub kept_new: *mut f32,
     pub own: &'a Range<usize>,
+    /// Whether what the next step reads is written past the caches.
+    pub stream: bool,
     /// The layers: tables by index, and of the damped part the value of the first layer's first row, as vectors.
     pub loss: &'a [f32],
     pub pressure_rate: &'a [f32],
@@ -53,13 +49,8 @@ pub struct March<'a> {
     pub part_rows: usize,
     /// Values to this march's next vector of kept velocities.
     pub kept_rows: usize,
-    /// The row whose pressure without a source is at `clean`.
-    pub source: Option<usize>,
-    pub clean: *const f32,
-    /// How many values on to ask for `d` and kappa.
-    pub ahead: usize,
-    /// Values from the pressure and from `b` to what the slopes along y will read first.
-    pub coming: [usize; 2],
+    /// What the update reads of a row, as it does kappa: asked for.
+    pub d: *const f32,
 }
 
 impl March<'_> {
@@ -77,7 +68,7 @@ impl March<'_> {
 
     /// A velocity that is kept, from the slope of the pressure.
     #[inline(always)]
-    unsafe fn velocity<L: Lanes, const STREAM: bool>(&self, j: usize, q: L::V) -> L::V {
+    unsafe fn velocity<L: Lanes>(&self, j: usize, q: L::V) -> L::V {
         let (old, new) = (self.kept_old.wrapping_add(j * WIDEST), self.kept_new.wrapping_add(j * WIDEST));
         // SAFETY: by the caller's promise.
         unsafe {
@@ -85,7 +76,7 @@ impl March<'_> {
             let kept = L::mul(L::splat(self.keep[j]), L::load(old));
             let v = L::fnma(L::splat(self.velocity_rate[j]), q, kept);
             if self.own.contains(&j) {
-                write::<L, STREAM>(new, v);
+                write::<L>(new, v, self.stream);
             }
             v
         }
@@ -116,7 +107,7 @@ struct Held<L: Lanes> {
 /// # Safety
 /// Everything is where it is said to be; the processor has the instructions; so for all below.
 #[inline(always)]
-pub unsafe fn march<L: Lanes, const X_KEPT: bool, const STREAM: bool>(m: &March<'_>) {
+pub unsafe fn march<L: Lanes, const X_KEPT: bool>(m: &March<'_>) {
     // SAFETY: by the caller's promise.
     unsafe {
         let mut held = Held::<L> { p: [L::splat(0.0); HELD], slopes: [L::splat(0.0); HELD] };
@@ -125,31 +116,31 @@ pub unsafe fn march<L: Lanes, const X_KEPT: bool, const STREAM: bool>(m: &March<
         for k in 0..HELD {
             held.p[k] = L::load(before.wrapping_add(k * m.pitch));
         }
-        windows::<L, TOGETHER, X_KEPT, STREAM>(m, m.rows.start - REACH, &mut held);
-        windows::<L, { HELD - TOGETHER }, X_KEPT, STREAM>(m, m.rows.start - REACH + TOGETHER, &mut held);
+        windows::<L, TOGETHER, X_KEPT>(m, m.rows.start - REACH, &mut held);
+        windows::<L, { HELD - TOGETHER }, X_KEPT>(m, m.rows.start - REACH + TOGETHER, &mut held);
         let mut x = m.rows.start;
         while x < m.rows.end {
             let (layer, alike) = if X_KEPT { m.layer(x) } else { (None, usize::MAX) };
             let many = x + TOGETHER <= alike.min(m.rows.end);
             let held = &mut held;
             match (layer, many) {
-                (None, true) => group::<L, TOGETHER, X_KEPT, false, STREAM>(m, x, 0, held),
-                (None, false) => group::<L, 1, X_KEPT, false, STREAM>(m, x, 0, held),
-                (Some(at), true) => group::<L, TOGETHER, X_KEPT, true, STREAM>(m, x, at, held),
-                (Some(at), false) => group::<L, 1, X_KEPT, true, STREAM>(m, x, at, held),
+                (None, true) => group::<L, TOGETHER, X_KEPT, false>(m, x, 0, held),
+                (None, false) => group::<L, 1, X_KEPT, false>(m, x, 0, held),
+                (Some(at), true) => group::<L, TOGETHER, X_KEPT, true>(m, x, at, held),
+                (Some(at), false) => group::<L, 1, X_KEPT, true>(m, x, at, held),
             }
             x += if many { TOGETHER } else { 1 };
         }
     }
 }
 
-/// The slopes from index `first` on, `U` of them, and all pressures and slopes that there are then.
+/// The slopes from index `first` on, `U` of them, after all that there are.
 #[inline(always)]
-unsafe fn windows<L: Lanes, const U: usize, const X_KEPT: bool, const STREAM: bool>(
+unsafe fn windows<L: Lanes, const U: usize, const X_KEPT: bool>(
     m: &March<'_>,
     first: usize,
     held: &mut Held<L>,
-) -> [[L::V; ALL]; 2] {
+) -> [L::V; ALL] {
     // SAFETY: by the caller's promise.
     unsafe {
         let mut p = [L::splat(0.0); ALL];
@@ -169,19 +160,19 @@ unsafe fn windows<L: Lanes, const U: usize, const X_KEPT: bool, const STREAM: bo
             let q = L::mul(L::load(b), slope::<L>(splats::<L>(m.stencil), &p[u..]));
             slopes[HELD + u] = q;
             if X_KEPT {
-                slopes[HELD + u] = if m.moves(j) { m.velocity::<L, STREAM>(j, q) } else { L::splat(0.0) };
+                slopes[HELD + u] = if m.moves(j) { m.velocity::<L>(j, q) } else { L::splat(0.0) };
             }
         }
         for k in 0..HELD {
             (held.p[k], held.slopes[k]) = (p[k + U], slopes[k + U]);
         }
-        [p, slopes]
+        slopes
     }
 }
 
-/// The next pressures of `U` rows, which are `layer` rows into the layers if they are damped.
+/// The terms of `U` rows, which are `layer` rows into the layers if they are damped.
 #[inline(always)]
-unsafe fn group<L: Lanes, const U: usize, const X_KEPT: bool, const DAMPED: bool, const STREAM: bool>(
+unsafe fn group<L: Lanes, const U: usize, const X_KEPT: bool, const DAMPED: bool>(
     m: &March<'_>,
     x: usize,
     layer: usize,
@@ -189,14 +180,8 @@ unsafe fn group<L: Lanes, const U: usize, const X_KEPT: bool, const DAMPED: bool
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
-        let [p, slopes] = windows::<L, U, X_KEPT, STREAM>(m, x + REACH - 1, held);
+        let slopes = windows::<L, U, X_KEPT>(m, x + REACH - 1, held);
         let column = (x - m.rows.start) * WIDEST;
-        let [along_y, along_z, changes] =
-            [m.along_y, m.along_z, m.changes].map(|all| all.wrapping_add(column));
-        let kappa = m.kappa.wrapping_add(m.nearest(x) * m.kappa_step);
-        let (d, new) = (m.d.wrapping_add(x * m.pitch), m.new.wrapping_add(x * m.pitch));
-        let coming_p = m.old.wrapping_add(x * m.pitch).wrapping_add(m.coming[0]);
-        let coming_b = m.b.wrapping_add(m.nearest(x) * m.b_step).wrapping_add(m.coming[1]);
         let split = Split {
             loss: std::array::from_fn(|u| if X_KEPT { m.loss[x + u] } else { 0.0 }),
             rate: std::array::from_fn(|u| if X_KEPT { m.pressure_rate[x + u] } else { 0.0 }),
@@ -206,37 +191,20 @@ unsafe fn group<L: Lanes, const U: usize, const X_KEPT: bool, const DAMPED: bool
         };
         for u in 0..U {
             let s = slope::<L>(splats::<L>(m.stencil), &slopes[u..]);
-            let kappa = if X_KEPT {
-                m.kappa.wrapping_add(m.nearest(x + u) * m.kappa_step)
+            L::prefetch(m.old.wrapping_add((x + u + HELD) * m.pitch + WIDEST));
+            L::prefetch_far(m.d.wrapping_add((x + u) * m.pitch));
+            let kappa = m.kappa.wrapping_add(m.nearest(x + u) * m.kappa_step);
+            L::prefetch_far(kappa);
+            let term = if X_KEPT {
+                change::<L, U, DAMPED>(u, 0, s, L::load(kappa), &split)
             } else {
-                kappa.wrapping_add(u * m.kappa_step)
+                let y = match m.along_y {
+                    Some(y) => L::load(y.wrapping_add(column + u * WIDEST)),
+                    None => L::splat(0.0),
+                };
+                L::fma(L::splat(m.square), s, y)
             };
-            let (d, new) = (d.wrapping_add(u * m.pitch), new.wrapping_add(u * m.pitch));
-            L::prefetch(d.wrapping_add(m.ahead));
-            L::prefetch(kappa.wrapping_add(m.ahead));
-            L::prefetch_far(coming_p.wrapping_add(u * m.pitch));
-            L::prefetch_far(coming_b.wrapping_add(u * m.b_step));
-            let kappa = L::load(kappa);
-            let y = L::load(along_y.wrapping_add(u * WIDEST));
-            let mut a = if m.y_kept { L::splat(0.0) } else { y };
-            if !X_KEPT {
-                a = L::fma(L::splat(m.square), s, a);
-            }
-            a = L::fma(L::load(m.squares), L::load(along_z.wrapping_add(u * WIDEST)), a);
-            let undamped = L::fma(kappa, a, L::load(d));
-            L::store(d, undamped);
-            let mut all = undamped;
-            if m.y_kept {
-                all = L::add(all, y);
-            }
-            if X_KEPT {
-                all = L::add(all, change::<L, U, DAMPED>(u, 0, s, kappa, &split));
-            }
-            if m.z_end {
-                all = L::add(all, L::load(changes.wrapping_add(u * WIDEST)));
-            }
-            let clean = if m.source == Some(x + u) { L::load(m.clean) } else { p[u] };
-            write::<L, STREAM>(new, L::add(clean, all));
+            L::store(m.along_x.wrapping_add(column + u * WIDEST), term);
         }
     }
 }

@@ -13,6 +13,7 @@ mod rows;
 mod scratch;
 mod source;
 mod tiles;
+mod update;
 mod zones;
 
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -82,10 +83,10 @@ impl Steps for OnePass<'_> {
         }
         let poles = self.poles.read().unwrap_or_else(PoisonError::into_inner);
         let poles = value.map(|_| &*poles);
-        let this = Step { c, geometry, fields, from, poles };
+        let this = Step { c, geometry, fields, from, poles, stream: self.large };
         while let Some(tile) = geometry.tiles.get(self.taken.fetch_add(1, Relaxed)) {
             // SAFETY: each tile is taken once a step.
-            unsafe { self.isa.pass(&this, tile, scratch, self.large) };
+            unsafe { self.isa.pass(&this, tile, scratch) };
         }
         member.barrier_then(|| self.taken.store(0, Relaxed))
     }
@@ -98,25 +99,21 @@ impl Steps for OnePass<'_> {
 impl Isa {
     /// # Safety
     /// As for [`sweep`]; and the processor has the instructions.
-    unsafe fn pass(self, step: &Step<'_>, tile: &Tile, scratch: &mut Scratch, large: bool) {
+    unsafe fn pass(self, step: &Step<'_>, tile: &Tile, scratch: &mut Scratch) {
         // SAFETY: by the caller's promise.
         unsafe {
-            match (tile.sides.each_ref().map(|side| side.kept), large) {
-                ([false, false], false) => self.pass_of::<false, false, false>(step, tile, scratch),
-                ([false, false], true) => self.pass_of::<false, false, true>(step, tile, scratch),
-                ([false, true], false) => self.pass_of::<false, true, false>(step, tile, scratch),
-                ([false, true], true) => self.pass_of::<false, true, true>(step, tile, scratch),
-                ([true, false], false) => self.pass_of::<true, false, false>(step, tile, scratch),
-                ([true, false], true) => self.pass_of::<true, false, true>(step, tile, scratch),
-                ([true, true], false) => self.pass_of::<true, true, false>(step, tile, scratch),
-                ([true, true], true) => self.pass_of::<true, true, true>(step, tile, scratch),
+            match tile.sides.each_ref().map(|side| side.kept) {
+                [false, false] => self.pass_of::<false, false>(step, tile, scratch),
+                [false, true] => self.pass_of::<false, true>(step, tile, scratch),
+                [true, false] => self.pass_of::<true, false>(step, tile, scratch),
+                [true, true] => self.pass_of::<true, true>(step, tile, scratch),
             }
         }
     }
 
     /// A function for each kind of tile and of processor: one for all would be more than a compiler likes.
     #[inline(always)]
-    unsafe fn pass_of<const X_KEPT: bool, const Y_KEPT: bool, const STREAM: bool>(
+    unsafe fn pass_of<const X_KEPT: bool, const Y_KEPT: bool>(
         self,
         step: &Step<'_>,
         tile: &Tile,
@@ -124,23 +121,23 @@ impl Isa {
     ) {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
-        unsafe fn avx2<const X_KEPT: bool, const Y_KEPT: bool, const STREAM: bool>(
+        unsafe fn avx2<const X_KEPT: bool, const Y_KEPT: bool>(
             step: &Step<'_>,
             tile: &Tile,
             scratch: &mut Scratch,
         ) {
             // SAFETY: by the caller's promise.
-            unsafe { sweep::<Avx2, X_KEPT, Y_KEPT, STREAM>(step, tile, scratch) }
+            unsafe { sweep::<Avx2, X_KEPT, Y_KEPT>(step, tile, scratch) }
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx512f,avx512vl,fma")]
-        unsafe fn avx512<const X_KEPT: bool, const Y_KEPT: bool, const STREAM: bool>(
+        unsafe fn avx512<const X_KEPT: bool, const Y_KEPT: bool>(
             step: &Step<'_>,
             tile: &Tile,
             scratch: &mut Scratch,
         ) {
             // SAFETY: by the caller's promise.
-            unsafe { sweep::<Avx512, X_KEPT, Y_KEPT, STREAM>(step, tile, scratch) }
+            unsafe { sweep::<Avx512, X_KEPT, Y_KEPT>(step, tile, scratch) }
         }
         #[inline(never)]
         unsafe fn plain<const X_KEPT: bool, const Y_KEPT: bool>(
@@ -148,17 +145,17 @@ impl Isa {
             tile: &Tile,
             scratch: &mut Scratch,
         ) {
-            // SAFETY: by the caller's promise. It has no way past the caches.
-            unsafe { sweep::<Plain, X_KEPT, Y_KEPT, false>(step, tile, scratch) }
+            // SAFETY: by the caller's promise.
+            unsafe { sweep::<Plain, X_KEPT, Y_KEPT>(step, tile, scratch) }
         }
         // SAFETY: by the caller's promise.
         unsafe {
             match self {
                 Isa::Baseline => plain::<X_KEPT, Y_KEPT>(step, tile, scratch),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::<X_KEPT, Y_KEPT, STREAM>(step, tile, scratch),
+                Isa::Avx2 => avx2::<X_KEPT, Y_KEPT>(step, tile, scratch),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::<X_KEPT, Y_KEPT, STREAM>(step, tile, scratch),
+                Isa::Avx512 => avx512::<X_KEPT, Y_KEPT>(step, tile, scratch),
             }
         }
     }

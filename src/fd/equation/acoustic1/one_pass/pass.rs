@@ -29,6 +29,7 @@ use super::rows::{self, TOGETHER, turned};
 use super::scratch::{Parts, Scratch};
 use super::source::Poles;
 use super::tiles::Tile;
+use super::update::{Update, update};
 use crate::fd::stencil::REACH;
 
 /// What a sweep is given.
@@ -41,6 +42,8 @@ pub struct Step<'a> {
     pub from: usize,
     /// If the source is in it.
     pub poles: Option<&'a Poles>,
+    /// What the next step reads is written past the caches.
+    pub stream: bool,
 }
 
 /// Of a tile that has kept velocities as the parameters say.
@@ -49,15 +52,15 @@ pub struct Step<'a> {
 /// The fields have the layout of the coefficients, the scratch room for the tile. Nobody else uses this tile's part of
 /// what is written, nor writes what is read, meanwhile; and the processor has the instructions.
 #[inline(always)]
-pub unsafe fn sweep<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool, const STREAM: bool>(
+pub unsafe fn sweep<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(
     step: &Step<'_>,
     tile: &Tile,
     scratch: &mut Scratch,
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
-        Sweep::new(step, tile, scratch).run::<L, X_KEPT, Y_KEPT, STREAM>();
-        if STREAM {
+        Sweep::new(step, tile, scratch).run::<L, X_KEPT, Y_KEPT>();
+        if step.stream {
             L::fence();
         }
     }
@@ -76,6 +79,7 @@ pub struct Sweep<'a> {
     pub kept_old: [*const f32; 3],
     pub kept_new: [*mut f32; 3],
     pub part: [*mut f32; 3],
+    pub stream: bool,
     /// First index along z, and values of a row.
     first: usize,
     pub len: usize,
@@ -84,7 +88,7 @@ pub struct Sweep<'a> {
 impl<'a> Sweep<'a> {
     #[inline(always)]
     fn new(step: &Step<'a>, tile: &'a Tile, scratch: &mut Scratch) -> Sweep<'a> {
-        let Step { c, geometry, fields, from, poles } = *step;
+        let Step { c, geometry, fields, from, poles, stream } = *step;
         Sweep {
             c,
             geometry,
@@ -97,6 +101,7 @@ impl<'a> Sweep<'a> {
             kept_old: fields.kept.map(|both| both[from].as_ptr().cast_const()),
             kept_new: fields.kept.map(|both| both[1 - from].as_ptr()),
             part: fields.part.map(|part| part.as_ptr()),
+            stream,
             first: c.layout.active(2).start,
             len: geometry.ends.len,
         }
@@ -177,7 +182,7 @@ impl<'a> Sweep<'a> {
     /// # Safety
     /// See [`sweep`]; so for all below.
     #[inline(always)]
-    unsafe fn run<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool, const STREAM: bool>(&self) {
+    unsafe fn run<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(&self) {
         let side = &self.tile.sides[1];
         let mut next = side.slopes().start;
         let mut y = side.cells.start;
@@ -186,11 +191,11 @@ impl<'a> Sweep<'a> {
             // SAFETY: by the caller's promise.
             unsafe {
                 while next < end + REACH - 1 {
-                    next += self.slopes_along_y::<L, Y_KEPT, STREAM>(next);
+                    next += self.slopes_along_y::<L, Y_KEPT>(next);
                 }
                 self.along_y::<L, Y_KEPT>(y..end);
                 for y in y..end {
-                    self.plane::<L, X_KEPT, STREAM>(y);
+                    self.plane::<L, X_KEPT, Y_KEPT>(y);
                 }
             }
             y = end;
@@ -199,27 +204,20 @@ impl<'a> Sweep<'a> {
 
     /// All rows of a plane whose terms along y there are.
     #[inline(always)]
-    unsafe fn plane<L: Lanes, const X_KEPT: bool, const STREAM: bool>(&self, y: usize) {
+    unsafe fn plane<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(&self, y: usize) {
         let Sweep { c, geometry, parts, .. } = self;
-        let (layout, axis, zones, ends) = (&c.layout, &c.axes[0], &geometry.zones[0], &geometry.ends);
+        let (layout, axis, zones) = (&c.layout, &c.axes[0], &geometry.zones[0]);
         let [rows, own] = [&self.tile.sides[0].cells, &self.tile.sides[0].own];
         let slots = zones.kept();
         let layers = 2 * layout.width();
         // Of the kept velocities the index 0 would be so many slots before the first.
         let slot = zones.slot(own.start).unwrap_or(0).wrapping_sub(own.start);
         let begin = self.at(0, y);
-        let plane = (y - self.tile.sides[1].cells.start) % TOGETHER;
-        let coming = self.coming(y);
+        let along_y = self.terms(y);
         // SAFETY: by the caller's promise.
         unsafe {
-            let source = self.clean_source(y);
             let (b, b_step) = self.rows::<L>(&c.b, y, self.tile.sides[0].slopes(), parts.b);
             let (kappa, kappa_step) = self.rows::<L>(&c.kappa, y, rows.clone(), parts.kappa);
-            for (column, x) in rows.clone().enumerate() {
-                let nearest = x.saturating_sub(layout.pml).min(layout.inner[0] - 1);
-                let (b, kappa) = (b.wrapping_add(nearest * b_step), kappa.wrapping_add(nearest * kappa_step));
-                self.row_along_z::<L, STREAM>(column, [x, y], b, kappa);
-            }
             for i in (0..self.len).step_by(L::N) {
                 let (vector, within) = (i / WIDEST, i % WIDEST);
                 let of_slots = (((y - REACH) * self.len + vector * WIDEST) * slots)
@@ -231,72 +229,68 @@ impl<'a> Sweep<'a> {
                     rows,
                     pitch: layout.pitch,
                     old: self.old.wrapping_add(begin + i),
-                    new: self.new.wrapping_add(begin + i),
-                    d: self.d.wrapping_add(begin + i),
                     b: b.wrapping_add(i),
                     b_step,
                     kappa: kappa.wrapping_add(i),
                     kappa_step,
                     pml: layout.pml,
                     last: layout.inner[0] - 1,
-                    along_y: parts.along_y.wrapping_add(plane * parts.turned + of_columns),
-                    along_z: parts.along_z.wrapping_add(of_columns),
-                    changes: parts.changes.wrapping_add(of_columns),
-                    y_kept: self.tile.sides[1].kept,
-                    z_end: ends.kept(0).contains(&i) || ends.kept(1).contains(&i),
+                    along_y: (!Y_KEPT).then_some(along_y.wrapping_add(of_columns).cast_const()),
+                    along_x: parts.along_x.wrapping_add(of_columns),
                     square: geometry.square[0],
-                    squares: geometry.squares.as_ptr().wrapping_add(i),
                     keep: &axis.keep,
                     velocity_rate: &axis.velocity_rate,
                     kept_old: self.kept_old[0].wrapping_add(of_slots),
                     kept_new: self.kept_new[0].wrapping_add(of_slots),
                     own,
+                    stream: self.stream,
                     loss: &axis.loss,
                     pressure_rate: &axis.pressure_rate,
                     part: self.part[0]
                         .wrapping_add(((y - REACH) * self.len + vector * WIDEST) * layers + within),
                     part_rows: layers * WIDEST,
                     kept_rows: slots * WIDEST,
-                    // After the last vector, the next plane's first.
-                    ahead: if i + WIDEST < self.len { WIDEST } else { layout.stride(1).wrapping_sub(i) },
-                    source,
-                    clean: parts.clean.wrapping_add(i),
-                    coming,
+                    d: self.d.wrapping_add(begin + i),
                 };
-                march::<L, X_KEPT, STREAM>(&m);
+                march::<L, X_KEPT>(&m);
+            }
+            let source = self.clean_source(y);
+            let coming = self.coming(y);
+            for (column, x) in rows.clone().enumerate() {
+                let nearest = x.saturating_sub(layout.pml).min(layout.inner[0] - 1);
+                let (b, kappa) = (b.wrapping_add(nearest * b_step), kappa.wrapping_add(nearest * kappa_step));
+                self.finish::<L, X_KEPT, Y_KEPT>(column, [x, y], [b, kappa], source == Some(x), coming);
             }
         }
     }
 
-    /// Slopes and changes along z of a row.
+    /// What a row becomes, whose terms along y and x there are.
     #[inline(always)]
-    unsafe fn row_along_z<L: Lanes, const STREAM: bool>(
+    unsafe fn finish<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(
         &self,
         column: usize,
         [x, y]: [usize; 2],
-        b: *const f32,
-        kappa: *const f32,
+        [b, kappa]: [*const f32; 2],
+        source: bool,
+        coming: [usize; 2],
     ) {
         let Sweep { geometry, parts, .. } = self;
         let ends = &geometry.ends;
         // Counted over the updated rows.
         let row = (y - REACH) * self.c.layout.active(0).len() + x - REACH;
-        let p = self.old.wrapping_add(self.at(x, y));
-        let (q, column) = (parts.slopes, column * WIDEST);
-        let kappa_ahead = self.column_y(&self.c.kappa, y + 1) - self.column_y(&self.c.kappa, y);
+        let place = self.at(x, y);
+        let p = self.old.wrapping_add(place);
+        let q = parts.slopes;
         // SAFETY: by the caller's promise.
         unsafe {
-            let to = parts.along_z.wrapping_add(column);
-            along_z::slopes::<L>(
-                self.c.stencil,
-                &along_z::Row { len: self.len, p, b, q, to, beside: parts.beside },
-            );
+            let coming = [p.wrapping_add(coming[0]), b.wrapping_add(coming[1])];
+            along_z::slopes::<L>(self.c.stencil, &along_z::Row { len: self.len, p, b, q, coming });
             let [apart, apart_damped] = [ends.kept, ends.damped].map(|both| both[0] + both[1]);
             let (mut at, mut at_damped) = (row * apart, row * apart_damped);
             for (end, table) in geometry.near_and_far.iter().enumerate() {
                 let (kept, damped) = (ends.kept(end), ends.damped(end));
                 let begin = kept.start;
-                along_z::end::<L, STREAM>(
+                along_z::end::<L>(
                     self.c.stencil,
                     &along_z::End {
                         keep: &table.keep,
@@ -307,16 +301,42 @@ impl<'a> Sweep<'a> {
                         kappa: kappa.wrapping_add(begin),
                         old: self.kept_old[2].wrapping_add(at),
                         new: self.kept_new[2].wrapping_add(at),
+                        stream: self.stream,
                         part: self.part[2].wrapping_add(at_damped),
                         damped: damped.clone(),
-                        ahead: [TOGETHER * apart, TOGETHER * apart_damped, kappa_ahead],
-                        to: parts.changes.wrapping_add(column + turned(begin, parts.beside)),
-                        beside: parts.beside,
+                        ahead: [TOGETHER * apart, TOGETHER * apart_damped],
+                        to: parts.changes.wrapping_add(begin),
                     },
                 );
                 (at, at_damped) = (at + kept.len(), at_damped + damped.len());
             }
+            update::<L, X_KEPT, Y_KEPT>(
+                self.c.stencil,
+                &Update {
+                    len: self.len,
+                    ends: [ends.kept(0), ends.kept(1)],
+                    changes: parts.changes,
+                    q,
+                    squares: &geometry.squares,
+                    along_y: self.terms(y).wrapping_add(column * WIDEST),
+                    along_x: parts.along_x.wrapping_add(column * WIDEST),
+                    beside: parts.beside,
+                    kappa,
+                    d: self.d.wrapping_add(place),
+                    p: if source { parts.clean } else { p },
+                    new: self.new.wrapping_add(place),
+                    stream: self.stream,
+                    pitch: self.c.layout.pitch,
+                },
+            );
         }
+    }
+
+    /// The terms along y of a plane.
+    #[inline(always)]
+    pub fn terms(&self, y: usize) -> *mut f32 {
+        let plane = (y - self.tile.sides[1].cells.start) % TOGETHER;
+        self.parts.along_y.wrapping_add(plane * self.parts.turned)
     }
 
     /// What the slopes along y of the planes that are done together next read first, so many planes on: values from this

@@ -107,25 +107,22 @@ pub struct Kept<const U: usize> {
     pub apart: usize,
     /// Which of the rows are written for the next step; other tiles write the others.
     pub own: [usize; 2],
+    /// Past the caches.
+    pub stream: bool,
     /// How many values on to ask for `old`.
     pub ahead: usize,
 }
 
-/// For the next step: past the caches if it is not there any more then.
+/// For the next step, past the caches or not.
 #[inline(always)]
-pub unsafe fn write<L: Lanes, const STREAM: bool>(to: *mut f32, v: L::V) {
+pub unsafe fn write<L: Lanes>(to: *mut f32, v: L::V, stream: bool) {
     // SAFETY: by the caller's promise.
-    unsafe { if STREAM { L::stream(to, v) } else { L::store(to, v) } }
+    unsafe { if stream { L::stream(to, v) } else { L::store(to, v) } }
 }
 
 /// Velocities of `U` rows, from the slopes of the pressure.
 #[inline(always)]
-pub unsafe fn kept<L: Lanes, const U: usize, const STREAM: bool>(
-    c: [f32; REACH],
-    row: Flux,
-    b: [*const f32; U],
-    kept: &Kept<U>,
-) {
+pub unsafe fn kept<L: Lanes, const U: usize>(c: [f32; REACH], row: Flux, b: [*const f32; U], kept: &Kept<U>) {
     // SAFETY: by the caller's promise.
     unsafe {
         let c = splats::<L>(c);
@@ -139,7 +136,7 @@ pub unsafe fn kept<L: Lanes, const U: usize, const STREAM: bool>(
                 let v = L::fnma(L::splat(kept.rate[u]), q, old);
                 L::store(row.to.add(u * row.apart + i), v);
                 if kept.own[0] <= u && u < kept.own[1] {
-                    write::<L, STREAM>(kept.new.wrapping_add(at), v);
+                    write::<L>(kept.new.wrapping_add(at), v, kept.stream);
                 }
             }
         }

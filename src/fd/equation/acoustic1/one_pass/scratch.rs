@@ -8,8 +8,8 @@ use crate::backend::cpu::Buffer;
 use crate::error::Result;
 use crate::fd::storage::Storage;
 
-/// Planes of slopes along y: those of the taps of [`TOGETHER`] planes, and those that were done together with the last.
-pub const PLANES: usize = 4 * TOGETHER;
+/// Planes of slopes along y: those of the taps of [`TOGETHER`] planes. As many are done at a time, so it is a multiple.
+pub const PLANES: usize = 3 * TOGETHER;
 
 pub struct Scratch {
     values: Buffer,
@@ -25,16 +25,18 @@ pub struct Parts {
     pub row: usize,
     pub plane: usize,
     pub y: *mut f32,
-    /// Terms along y, `[plane % TOGETHER]`, and of one plane slopes along z and changes at the ends. All of these are
-    /// `[vector of z][column]`, `beside` values from vector to vector.
+    /// Terms along y, `[plane % TOGETHER]`, and of one plane those along x. All of these are `[vector of z][column]`, `beside`
+    /// values from vector to vector.
     pub along_y: *mut f32,
-    pub along_z: *mut f32,
-    pub changes: *mut f32,
+    pub along_x: *mut f32,
     pub beside: usize,
     /// Values from plane to plane of these.
     pub turned: usize,
-    /// A row of slopes along z, and a row of pressures.
+    /// A row of slopes along z, with a vector of zeros before and after it.
     pub slopes: *mut f32,
+    /// A row of changes at the ends.
+    pub changes: *mut f32,
+    /// A row of pressures.
     pub clean: *mut f32,
     /// Only for numbers of 16 bits, what they stand for: in the rows of a plane, and in [`TOGETHER`] rows.
     pub b: *mut f32,
@@ -78,11 +80,11 @@ impl Parts {
             plane,
             y: take(PLANES * plane),
             along_y: take(TOGETHER * turned),
-            along_z: take(turned),
-            changes: take(turned),
+            along_x: take(turned),
             beside,
             turned,
-            slopes: take(row),
+            slopes: take(row + 2 * WIDEST).wrapping_add(WIDEST),
+            changes: take(row),
             clean: take(row),
             b: take(expanded(columns + TAPS - 1)),
             kappa: take(expanded(columns)),

@@ -1,0 +1,74 @@
+//! The last part of a row: what all its terms make of the pressure.
+
+use std::ops::Range;
+
+use super::along_z::slope_before;
+use super::lanes::Lanes;
+use super::rows::{splats, turned, write};
+use crate::fd::stencil::REACH;
+
+/// What a row becomes. Pointers are to its first updated value.
+pub struct Update<'a> {
+    pub len: usize,
+    /// Where vectors of values are changed at the ends, and by how much.
+    pub ends: [Range<usize>; 2],
+    pub changes: *const f32,
+    /// Slopes along z, between vectors of zeros; r² for each value.
+    pub q: *const f32,
+    pub squares: &'a [f32],
+    /// The terms along y and along x, `beside` values from vector to vector.
+    pub along_y: *const f32,
+    pub along_x: *const f32,
+    pub beside: usize,
+    pub kappa: *const f32,
+    pub d: *mut f32,
+    /// This pressure, without a source, and the next, which may go past the caches.
+    pub p: *const f32,
+    pub new: *mut f32,
+    pub stream: bool,
+    /// Values to the next row, which is asked for.
+    pub pitch: usize,
+}
+
+/// The next pressures, and what the undamped terms change.
+///
+/// # Safety
+/// Everything is where it is said to be; the processor has the instructions.
+#[inline(always)]
+pub unsafe fn update<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(c: [f32; REACH], row: &Update<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let c = splats::<L>(c);
+        let (mut before, mut at) = (L::load(row.q.wrapping_sub(L::N)), L::load(row.q));
+        for i in (0..row.len).step_by(L::N) {
+            let after = L::load(row.q.add(i + L::N));
+            let s = slope_before::<L>(c, before, at, after);
+            (before, at) = (at, after);
+            let in_tile = turned(i, row.beside);
+            let x = L::load(row.along_x.wrapping_add(in_tile));
+            let y = if X_KEPT || Y_KEPT { L::load(row.along_y.wrapping_add(in_tile)) } else { x };
+            let others = match (X_KEPT, Y_KEPT) {
+                (false, _) => x,
+                (true, false) => y,
+                (true, true) => L::splat(0.0),
+            };
+            let a = L::fma(L::load(row.squares.as_ptr().wrapping_add(i)), s, others);
+            let d = row.d.wrapping_add(i);
+            L::prefetch(d.wrapping_add(row.pitch));
+            L::prefetch(row.kappa.wrapping_add(i + row.pitch));
+            let undamped = L::fma(L::load(row.kappa.wrapping_add(i)), a, L::load(d));
+            L::store(d, undamped);
+            let mut all = undamped;
+            if Y_KEPT {
+                all = L::add(all, y);
+            }
+            if X_KEPT {
+                all = L::add(all, x);
+            }
+            if row.ends[0].contains(&i) || row.ends[1].contains(&i) {
+                all = L::add(all, L::load(row.changes.wrapping_add(i)));
+            }
+            write::<L>(row.new.wrapping_add(i), L::add(L::load(row.p.wrapping_add(i)), all), row.stream);
+        }
+    }
+}
