@@ -178,7 +178,7 @@
 #define SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL 6
 
 // Flag of a model: 1/rho and rho vp² are kept in 16 bits, between the smallest and the largest value that the model has of each, and
-// not in 32. Shots take a sixth less memory; speeds are off by at most 5e-4 of themselves, nearly always by much less. A model
+// not in 32. Shots take up to a sixth less memory; speeds are off by at most 5e-4 of themselves, nearly always by much less. A model
 // for which that is not enough is refused.
 #define SCHED_FD_MODEL_16_BIT 1
 

@@ -32,7 +32,7 @@ pub const SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL: i32 = 5;
 pub const SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL: i32 = 6;
 
 /// Flag of a model: 1/rho and rho vp² are kept in 16 bits, between the smallest and the largest value that the model has of each, and
-/// not in 32. Shots take a sixth less memory; speeds are off by at most 5e-4 of themselves, nearly always by much less. A model
+/// not in 32. Shots take up to a sixth less memory; speeds are off by at most 5e-4 of themselves, nearly always by much less. A model
 /// for which that is not enough is refused.
 pub const SCHED_FD_MODEL_16_BIT: u32 = 1;
 
