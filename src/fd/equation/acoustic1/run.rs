@@ -61,7 +61,7 @@ pub fn run(
             time_loop(c, shot, &two_sweeps::TwoSweeps::new(c, shot, &mut fields), team, control)
         }
         Form::OnePass => {
-            let geometry = one_pass::Geometry::new(c);
+            let geometry = one_pass::Geometry::new(c, team.threads());
             let mut fields = one_pass::Fields::new(layout, &geometry)?;
             time_loop(c, shot, &one_pass::OnePass::new(c, &geometry, shot, &mut fields), team, control)
         }

@@ -86,7 +86,7 @@ mod tests {
             let grid = Grid { n, h: [10.0; 3] };
             let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
             let c = Coefficients::new(&model, 1e-3, pml).unwrap();
-            let fields = Fields::new(&c.layout, &Geometry::new(&c)).unwrap();
+            let fields = Fields::new(&c.layout, &Geometry::new(&c, 1)).unwrap();
             let Fields { p, d, kept, part } = &fields;
             let buffers = p.iter().chain([d]).chain(kept.iter().flatten()).chain(part);
             assert_eq!(buffers.map(Buffer::bytes).sum::<u64>(), Fields::bytes(&c.layout), "{n:?}");

@@ -25,11 +25,12 @@ pub struct End {
 }
 
 impl Geometry {
-    pub fn new(c: &Coefficients) -> Geometry {
+    /// For so many threads.
+    pub fn new(c: &Coefficients, threads: usize) -> Geometry {
         let layout = &c.layout;
         let zones = [0, 1, 2].map(|axis| Zones::new(layout, axis));
         let ends = Ends::new(layout, &zones[2]);
-        let tiles = tiles(&zones, c.tiles[1]);
+        let tiles = tiles(&zones, c.tiles[1], threads);
         let z = &c.axes[2];
         let square = [0, 1].map(|axis: usize| c.axes[axis].rate * c.axes[axis].rate);
         let active = layout.active(2);

@@ -190,7 +190,7 @@ mod tests {
             snapshot_every: None,
             mute: None,
         };
-        let geometry = Geometry::new(&c);
+        let geometry = Geometry::new(&c, 2);
         let mut fields = Fields::new(&c.layout, &geometry).unwrap();
         let mut steps = OnePass::new(&c, &geometry, &shot, &mut fields);
         (steps.isa, steps.large) = (isa, large);

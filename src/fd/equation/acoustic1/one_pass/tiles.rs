@@ -25,8 +25,23 @@ pub struct Side {
     pub own: Range<usize>,
 }
 
-/// All tiles, of at most so many rows along x and planes along y, the largest first.
-pub fn tiles(zones: &[Zones; 3], most: [usize; 2]) -> Vec<Tile> {
+/// Tiles for each thread, if the grid has as many: threads that take the last ones wait for a small part of a step.
+const ENOUGH: usize = 4;
+/// Planes of a tile that are worth its first slopes.
+const SHORT: usize = 16;
+
+/// All tiles for so many threads, of at most so many rows along x and planes along y, the largest first.
+pub fn tiles(zones: &[Zones; 3], [rows, mut planes]: [usize; 2], threads: usize) -> Vec<Tile> {
+    loop {
+        let tiles = cut_in(zones, [rows, planes]);
+        if tiles.len() >= ENOUGH * threads || planes < 2 * SHORT {
+            return tiles;
+        }
+        planes /= 2;
+    }
+}
+
+fn cut_in(zones: &[Zones; 3], most: [usize; 2]) -> Vec<Tile> {
     let [x, y] = [0, 1].map(|axis| sides(&zones[axis], most[axis]));
     let row = |y: &Side| x.iter().map(|x| Tile { sides: [x.clone(), y.clone()] }).collect::<Vec<_>>();
     let mut tiles: Vec<Tile> = y.iter().flat_map(row).collect();
@@ -65,6 +80,21 @@ mod tests {
     use super::super::super::layout::Layout;
     use super::*;
     use crate::fd::grid::Grid;
+
+    #[test]
+    fn many_threads_have_enough_tiles() {
+        let layout = Layout::new(&Grid { n: [200; 3], h: [1.0; 3] }, 20);
+        let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));
+        for (threads, least) in [(1, 4), (8, 32), (16, 64), (24, 96)] {
+            let tiles = tiles(&zones, [32, 64], threads);
+            assert!(tiles.len() >= least, "{threads} threads: {}", tiles.len());
+            let cells = |tile: &Tile| tile.sides.iter().map(|side| side.cells.len()).product::<usize>();
+            assert_eq!(tiles.iter().map(cells).sum::<usize>(), 232 * 232);
+        }
+        let [few, many] = [2, 1000].map(|threads| tiles(&zones, [32, 64], threads));
+        let longest = |tiles: &[Tile]| tiles.iter().map(|tile| tile.sides[1].cells.len()).max();
+        assert_eq!([longest(&few), longest(&many)], [Some(64), Some(SHORT)]);
+    }
 
     #[test]
     fn every_row_and_every_kept_velocity_has_one_tile() {
