@@ -1,4 +1,6 @@
-//! What only the linker can be told of the shared library.
+//! What only the linker can be told of the shared library; and kernels whose text is large are packed.
+
+use std::path::PathBuf;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -15,4 +17,15 @@ fn main() {
             println!("cargo:rustc-cdylib-link-arg=-Wl,-z,defs");
         }
     }
+    pack("acoustic1_one_pass.ptx");
+}
+
+/// Packs a file of `kernels/ptx`, to a fifth of its size, into the folder for what is built.
+fn pack(name: &str) {
+    let from = PathBuf::from("kernels/ptx").join(name);
+    println!("cargo:rerun-if-changed={}", from.display());
+    let text = std::fs::read(&from).expect("the kernels' text");
+    let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo's folder"));
+    let packed = miniz_oxide::deflate::compress_to_vec_zlib(&text, 9);
+    std::fs::write(folder.join(format!("{name}.z")), packed).expect("room for the packed kernels");
 }

@@ -202,7 +202,7 @@ fn the_committed_ptx_computes_the_same_bits() {
     if !fused() {
         return;
     }
-    let ptx = Interpreted::of(PTX);
+    let ptx = Interpreted::of(&PTX);
     let engines = Engines { step: &ptx, common: &Interpreted::new() };
     let mut random = Random::new(9);
     for (number, (n, pml)) in [([1, 1, 1], 8), ([41, 13, 150], 9), ([9, 6, 7], 10)].into_iter().enumerate() {

@@ -16,7 +16,9 @@ use crate::device::DeviceId;
 use crate::error::Result;
 use crate::fd::survey::Shot;
 
-static KERNELS: Ptx = Ptx { name: "acoustic1_one_pass", text: kernel::PTX };
+fn kernels() -> Ptx {
+    Ptx { name: "acoustic1_one_pass", text: &kernel::PTX }
+}
 
 /// Legs of a shape that a shot does not time: the launches of the first are new, of the second a graph is made.
 const NEW: u32 = 2;
@@ -71,7 +73,7 @@ impl Pass {
         let mut grounds: Vec<_> = shapes.iter().map(|_| None).collect();
         for way in trial.ways() {
             let shape = shapes[way];
-            let function = stream.function(KERNELS, shape.kernel)?;
+            let function = stream.function(kernels(), shape.kernel)?;
             let at_once = function.blocks_at_once(shape.threads() as u32)?;
             let ground = Grounds::new(tables, shape, at_once as usize)?;
             let boxes = stream.uploaded(&ground.boxes.cuts, "the boxes of the model")?;
@@ -154,7 +156,7 @@ impl<'a> OnePass<'a> {
             trial: &pass.trial,
             ways,
             sounding: Sounding::new(c, shot, fields.clean),
-            source: stream.function(KERNELS, "acoustic1_one_pass_source")?,
+            source: stream.function(kernels(), "acoustic1_one_pass_source")?,
             p: fields.p,
             traces: shot.receivers.count(tables.layout.inner) as u64,
             _fields: blocks,
@@ -192,7 +194,7 @@ impl<'a> Way<'a> {
         Ok(Way {
             grounds,
             params: grounds.params(&medium.tables, &plan, fields),
-            function: stream.function(KERNELS, grounds.shape.kernel)?,
+            function: stream.function(kernels(), grounds.shape.kernel)?,
             samples: Samples { first, at, trace, to: 0 },
             _receivers: held,
             legs: Cell::new(0),

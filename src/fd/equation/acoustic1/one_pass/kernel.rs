@@ -4,6 +4,9 @@
 //! source is not yet in the pressure comes [`source`]. Steps read and write two sets of fields in turns.
 
 use std::mem::offset_of;
+use std::sync::LazyLock;
+
+use miniz_oxide::inflate::decompress_to_vec_zlib;
 
 use super::super::coefficients::Coefficients;
 use super::super::kernel::{Address, Axis, Launch, Tables};
@@ -16,8 +19,12 @@ use crate::fd::stencil::REACH;
 use crate::fd::storage::Scale;
 use crate::fd::survey::{Receivers, Shot};
 
-/// The kernels as the driver loads them.
-pub const PTX: &str = include_str!("../../../../../kernels/ptx/acoustic1_one_pass.ptx");
+/// The kernels as the driver loads them. Their text is large, so `build.rs` has packed it.
+pub static PTX: LazyLock<String> = LazyLock::new(|| {
+    let packed = include_bytes!(concat!(env!("OUT_DIR"), "/acoustic1_one_pass.ptx.z"));
+    let text = decompress_to_vec_zlib(packed).ok();
+    text.and_then(|text| String::from_utf8(text).ok()).unwrap_or_default()
+});
 
 /// How a block is cut: so many warps, each with so many rows of a tile along x. All shapes give the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
