@@ -2,6 +2,8 @@
 
 mod along_y;
 mod along_z;
+#[cfg(test)]
+mod any_shape;
 mod boxes;
 mod fields;
 mod geometry;
