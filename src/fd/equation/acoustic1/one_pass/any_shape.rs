@@ -66,7 +66,7 @@ fn swept(c: &mut Coefficients, source: [usize; 3], way: Way, random: &mut Random
         snapshot_every: None,
         mute: None,
     };
-    let geometry = Geometry::new(c);
+    let geometry = Geometry::new(c, way.threads);
     let mut fields = Fields::new(&c.layout, &geometry).unwrap();
     let first = fields.shared().p[0];
     let [x, y, z] = [0, 1, 2].map(|axis| c.layout.active(axis));
