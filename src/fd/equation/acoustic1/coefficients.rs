@@ -259,11 +259,24 @@ impl Columns {
 
     /// The values at the padded indices (x, y) from index `z` on, `len` of them.
     #[inline(always)]
-    pub fn row(&self, layout: &Layout, [x, y, z]: [usize; 3], len: usize) -> Row<'_> {
+    pub fn row(&self, layout: &Layout, cell: [usize; 3], len: usize) -> Row<'_> {
+        self.at(self.place(layout, cell), len)
+    }
+
+    /// The same, and all that lie after them in memory: other rows too.
+    #[inline(always)]
+    pub fn onward(&self, layout: &Layout, cell: [usize; 3]) -> Row<'_> {
+        let at = self.place(layout, cell);
+        let all = if self.scale.is_some() { self.values.halves().len() } else { self.values.len() };
+        self.at(at, all - at)
+    }
+
+    #[inline(always)]
+    fn place(&self, layout: &Layout, [x, y, z]: [usize; 3]) -> usize {
         let column = |axis: usize, index: usize| {
             index.saturating_sub(layout.pml).min(layout.inner[axis] - 1) * self.step[axis]
         };
-        self.at(layout.row(column(0, x) + column(1, y)) + z, len)
+        layout.row(column(0, x) + column(1, y)) + z
     }
 
     #[inline(always)]

@@ -113,7 +113,7 @@ impl<'a> Sweep<'a> {
     /// See [`sweep`].
     #[inline(always)]
     pub unsafe fn row<L: Lanes>(&self, columns: &Columns, [x, y]: [usize; 2], u: usize) -> *const f32 {
-        match columns.row(&self.c.layout, [x, y, self.first], 1) {
+        match columns.onward(&self.c.layout, [x, y, self.first]) {
             Row::Values(values) => values.as_ptr(),
             Row::Numbers(numbers, scale) => {
                 let to = self.parts.few.wrapping_add(u * self.parts.row);
@@ -139,7 +139,7 @@ impl<'a> Sweep<'a> {
     ) -> (*const f32, usize) {
         let layout = &self.c.layout;
         let step = columns.steps(layout.pitch)[0];
-        match columns.row(layout, [0, y, self.first], 1) {
+        match columns.onward(layout, [0, y, self.first]) {
             Row::Values(values) => (values.as_ptr(), step),
             Row::Numbers(numbers, scale) => {
                 let nearest = |x: usize| x.saturating_sub(layout.pml).min(layout.inner[0] - 1);
