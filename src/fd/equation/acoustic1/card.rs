@@ -4,7 +4,9 @@
 //! leg, the host takes in what the one before has left: samples, a snapshot, how large the pressure is. So the
 //! card never waits for the host, what waits on the queue is bounded, and a cancel is heard within two legs.
 
+mod medium;
 mod pass;
+mod size;
 mod sweeps;
 mod trial;
 
@@ -12,23 +14,22 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use self::pass::{OnePass, Pass};
+pub use self::medium::{shape, shared_bytes};
+pub use self::size::{bytes, bytes_of_cube};
+
+use self::medium::Medium;
+use self::pass::OnePass;
 use self::sweeps::Sweeps;
 use super::coefficients::Coefficients;
-use super::fields::part_lens;
 use super::form::Form;
-use super::kernel::{self, Address, PTX, Tables};
+use super::kernel::{self, Address, PTX};
 use super::layout::Layout;
-use super::one_pass::kernel::{Lens, Shape};
+use super::one_pass::kernel::Shape;
 use super::record::host_zeros;
 use super::run::{Clock, PROBE, judge, limit};
-use crate::backend::cuda::{
-    Block, Download, Event, Function, Graphs, Launches, Params, Ptx, Stream, granted,
-};
-use crate::error::{Error, Result};
-use crate::fd::grid::Grid;
+use crate::backend::cuda::{Block, Download, Event, Function, Graphs, Launches, Params, Ptx, Stream};
+use crate::error::Result;
 use crate::fd::shot::Control;
-use crate::fd::storage::Storage;
 use crate::fd::survey::{Gather, Shot};
 
 /// Steps of a leg; the probe comes at the end of one.
@@ -39,69 +40,6 @@ const SMALL: u64 = 8192;
 
 /// One, as contexts know what they have loaded by where its text is.
 static KERNELS: Ptx = Ptx { name: "acoustic1", text: PTX };
-
-/// A field of coefficients as the kernels of a form read it.
-enum Field {
-    Values(Block<f32>),
-    Numbers(Block<u16>),
-}
-
-impl Field {
-    fn address(&self) -> Address {
-        match self {
-            Field::Values(block) => block.address(),
-            Field::Numbers(block) => block.address(),
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        match self {
-            Field::Values(block) => block.bytes(),
-            Field::Numbers(block) => block.bytes(),
-        }
-    }
-}
-
-/// What all shots of a plan share on a card.
-struct Medium {
-    tables: Tables,
-    b: Field,
-    kappa: Field,
-    profiles: Block<f32>,
-    /// Of the form that needs it.
-    pass: Option<Pass>,
-}
-
-impl Medium {
-    fn new(c: &Coefficients, form: Form, shape: Option<Shape>, stream: &Stream) -> Result<Medium> {
-        let tables = Tables::new(c);
-        let names = ["1/rho of the model", "rho vp² of the model"];
-        // One after the other: each is on the host twice meanwhile.
-        let (b, kappa) = if numbers(&tables.layout, form, c.storage) {
-            let field = |values: Vec<u16>, what| stream.uploaded(&values, what).map(Field::Numbers);
-            (field(tables.b_numbers(c)?, names[0])?, field(tables.kappa_numbers(c)?, names[1])?)
-        } else {
-            let field = |values: Vec<f32>, what| stream.uploaded(&values, what).map(Field::Values);
-            (field(tables.b(c)?, names[0])?, field(tables.kappa(c)?, names[1])?)
-        };
-        let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
-        let pass = match possible(&tables.layout, form) {
-            Form::TwoSweeps => None,
-            Form::OnePass => Some(Pass::new(&tables, shape, stream)?),
-        };
-        Ok(Medium { tables, b, kappa, profiles, pass })
-    }
-}
-
-/// One pass tells positions apart by 32 bits; what is larger takes two sweeps.
-fn possible(layout: &Layout, form: Form) -> Form {
-    if u32::try_from(layout.field_len()).is_ok() { form } else { Form::TwoSweeps }
-}
-
-/// Whether a form's kernels take numbers of 16 bits: two sweeps take what these stand for.
-fn numbers(layout: &Layout, form: Form, storage: Storage) -> bool {
-    possible(layout, form) == Form::OnePass && storage == Storage::Bits16
-}
 
 /// A form's steps, which there may be several ways to compute.
 trait Steps {
@@ -125,66 +63,6 @@ trait Steps {
 struct Buffers {
     sounding: Address,
     samples: Address,
-}
-
-/// Bytes of a card that a shot takes at its peak, with what it shares with the others of its plan.
-pub fn bytes(c: &Coefficients, form: Form, shot: &Shot) -> u64 {
-    let layout = c.layout.on_card();
-    let traces = shot.receivers.count(layout.inner) as u64;
-    let shared = [c.b.len_in(&layout), c.kappa.len_in(&layout)];
-    let picture = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product::<usize>());
-    let more = [traces.saturating_mul(rows(shot) as u64), sounding(shot) as u64];
-    let shared = shared.map(|len| coefficients(len, &layout, form, c.storage));
-    taken(&layout, form, shared, picture, traces as usize)
-        .saturating_add(more.map(granted_values).into_iter().fold(0, u64::saturating_add))
-}
-
-/// Values of float32 in whose place so many coefficients are.
-fn coefficients(len: usize, layout: &Layout, form: Form, storage: Storage) -> usize {
-    if numbers(layout, form, storage) { len.div_ceil(2) } else { len }
-}
-
-/// Without the record and the wavelet.
-fn taken(layout: &Layout, form: Form, shared: [usize; 2], picture: usize, traces: usize) -> u64 {
-    let profiles = 4 * layout.padded.iter().sum::<usize>();
-    let fields: Vec<usize> = match possible(layout, form) {
-        Form::TwoSweeps => {
-            let fields = [layout.field_len(); 4].into_iter().chain(part_lens(layout));
-            fields.chain([traces.saturating_mul(2)]).collect()
-        }
-        Form::OnePass => Lens::new(layout).all().chain(pass::tables(layout, traces)).collect(),
-    };
-    let pieces = fields.into_iter().chain([profiles, picture]).chain(shared);
-    pieces.map(|len| granted_values(len as u64)).fold(SMALL, u64::saturating_add)
-}
-
-/// What the card takes for so many numbers.
-fn granted_values(len: u64) -> u64 {
-    granted(len.saturating_mul(4)).unwrap_or(u64::MAX)
-}
-
-/// Bytes of a card that a shot in a model of `n` cells along each axis takes, with few receivers.
-pub fn bytes_of_cube(n: usize, pml: usize, form: Form, storage: Storage) -> u64 {
-    let layout = Layout::new(&Grid { n: [n; 3], h: [1.0; 3] }, pml).on_card();
-    taken(&layout, form, [coefficients(layout.rows(n * n), &layout, form, storage); 2], 0, 1)
-}
-
-/// What the plan's shots share there, if it is there already.
-fn medium(c: &Arc<Coefficients>, stream: &Stream) -> Result<Arc<Medium>> {
-    stream.shared(c, || Err(Error::Internal("nothing is shared there yet".into())))
-}
-
-/// Bytes of the card that the plan's shots share there and that are there already.
-pub fn shared_bytes(c: &Arc<Coefficients>, stream: &Stream) -> u64 {
-    medium(c, stream).map_or(0, |medium| {
-        let pass = medium.pass.as_ref().map_or(0, Pass::bytes);
-        medium.b.bytes() + medium.kappa.bytes() + medium.profiles.bytes() + pass
-    })
-}
-
-/// The shape of blocks that shots of the plan have there, as far as it is known. `None`: none has run, or not in one pass.
-pub fn shape(c: &Arc<Coefficients>, stream: &Stream) -> Option<Shape> {
-    medium(c, stream).ok()?.pass.as_ref().map(Pass::shape)
 }
 
 /// Samples of a trace that a leg leaves, at most.
@@ -409,13 +287,6 @@ mod tests {
     use super::*;
     use crate::fd::survey::Receivers;
     use crate::fd::wavelet::Wavelet;
-
-    #[test]
-    fn what_is_too_large_for_one_pass_takes_two_sweeps() {
-        let [one_pass, sweeps] = [Form::OnePass, Form::TwoSweeps]
-            .map(|form| [1500, 1700].map(|n| bytes_of_cube(n, 20, form, Storage::Bits16)));
-        assert!(one_pass[0] < sweeps[0] && one_pass[1] == sweeps[1], "{one_pass:?}, {sweeps:?}");
-    }
 
     #[test]
     fn legs_cover_all_steps_once_and_end_where_something_is_due() {

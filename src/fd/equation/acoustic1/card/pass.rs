@@ -9,8 +9,9 @@ use super::super::layout::Layout;
 use super::super::one_pass::kernel::{
     self, Cut, Fields, Grounds, Lens, OF_16_BITS, Params, Plan, SHAPES, Samples, Shape, Sounding,
 };
+use super::medium::{Field, Medium};
 use super::trial::Trial;
-use super::{Buffers, Field, Medium, Step, Steps};
+use super::{Buffers, Step, Steps};
 use crate::backend::cuda::{Block, Function, Launches, Params as Arguments, Ptx, Stream};
 use crate::device::DeviceId;
 use crate::error::Result;

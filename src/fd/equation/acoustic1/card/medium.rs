@@ -1,0 +1,83 @@
+//! What all shots of a plan share on a card.
+
+use std::sync::Arc;
+
+use super::super::coefficients::Coefficients;
+use super::super::form::Form;
+use super::super::kernel::{Address, Tables};
+use super::super::one_pass::kernel::Shape;
+use super::pass::Pass;
+use super::size::{numbers, possible};
+use crate::backend::cuda::{Block, Stream};
+use crate::error::{Error, Result};
+
+/// A field of coefficients as the kernels of a form read it.
+pub enum Field {
+    Values(Block<f32>),
+    Numbers(Block<u16>),
+}
+
+impl Field {
+    pub fn address(&self) -> Address {
+        match self {
+            Field::Values(block) => block.address(),
+            Field::Numbers(block) => block.address(),
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Field::Values(block) => block.bytes(),
+            Field::Numbers(block) => block.bytes(),
+        }
+    }
+}
+
+/// What all shots of a plan share on a card.
+pub struct Medium {
+    pub tables: Tables,
+    pub b: Field,
+    pub kappa: Field,
+    pub profiles: Block<f32>,
+    /// Of the form that needs it.
+    pub pass: Option<Pass>,
+}
+
+impl Medium {
+    pub fn new(c: &Coefficients, form: Form, shape: Option<Shape>, stream: &Stream) -> Result<Medium> {
+        let tables = Tables::new(c);
+        let names = ["1/rho of the model", "rho vp² of the model"];
+        // One after the other: each is on the host twice meanwhile.
+        let (b, kappa) = if numbers(&tables.layout, form, c.storage) {
+            let field = |values: Vec<u16>, what| stream.uploaded(&values, what).map(Field::Numbers);
+            (field(tables.b_numbers(c)?, names[0])?, field(tables.kappa_numbers(c)?, names[1])?)
+        } else {
+            let field = |values: Vec<f32>, what| stream.uploaded(&values, what).map(Field::Values);
+            (field(tables.b(c)?, names[0])?, field(tables.kappa(c)?, names[1])?)
+        };
+        let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
+        let pass = match possible(&tables.layout, form) {
+            Form::TwoSweeps => None,
+            Form::OnePass => Some(Pass::new(&tables, shape, stream)?),
+        };
+        Ok(Medium { tables, b, kappa, profiles, pass })
+    }
+}
+
+/// What the plan's shots share there, if it is there already.
+pub fn medium(c: &Arc<Coefficients>, stream: &Stream) -> Result<Arc<Medium>> {
+    stream.shared(c, || Err(Error::Internal("nothing is shared there yet".into())))
+}
+
+/// Bytes of the card that the plan's shots share there and that are there already.
+pub fn shared_bytes(c: &Arc<Coefficients>, stream: &Stream) -> u64 {
+    medium(c, stream).map_or(0, |medium| {
+        let pass = medium.pass.as_ref().map_or(0, Pass::bytes);
+        medium.b.bytes() + medium.kappa.bytes() + medium.profiles.bytes() + pass
+    })
+}
+
+/// The shape of blocks that shots of the plan have there, as far as it is known. `None`: none has run, or not in one pass.
+pub fn shape(c: &Arc<Coefficients>, stream: &Stream) -> Option<Shape> {
+    medium(c, stream).ok()?.pass.as_ref().map(Pass::shape)
+}
