@@ -12,6 +12,7 @@ pub trait Arithmetic {
 /// Once, where the processor can.
 pub struct Fused;
 /// Twice, where it can't: a fused one would be a function call a number.
+#[cfg(not(target_arch = "aarch64"))]
 pub struct Separate;
 
 impl Arithmetic for Fused {
@@ -21,6 +22,7 @@ impl Arithmetic for Fused {
     }
 }
 
+#[cfg(not(target_arch = "aarch64"))]
 impl Arithmetic for Separate {
     #[inline(always)]
     fn fma(x: f32, y: f32, z: f32) -> f32 {

@@ -8,7 +8,7 @@ pub use super::fields::Fields;
 use super::fields::Shared;
 use super::isa::Isa;
 use super::layout::Tile;
-use super::rows::{Fused, Separate};
+use super::rows::Fused;
 use super::run::Steps;
 use super::source::Source;
 use super::{pressure, velocity};
@@ -77,7 +77,7 @@ impl Steps for TwoSweeps<'_> {
 #[cfg(target_arch = "aarch64")]
 type Baseline = Fused;
 #[cfg(not(target_arch = "aarch64"))]
-type Baseline = Separate;
+type Baseline = super::rows::Separate;
 
 /// One method a sweep, that runs it as compiled for the instructions.
 macro_rules! dispatch {
