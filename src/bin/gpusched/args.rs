@@ -84,7 +84,7 @@ pub enum Bench {
         /// How 1/rho and rho vp² are kept.
         #[arg(long, value_parser = storage(), default_value = "float32")]
         storage: Storage,
-        /// Warps of a block on a card, and rows of each, in one pass: the one that shots find best, each of them in turns,
+        /// Warps of a block, and rows of each, on a card, in one pass with float32: the one that shots find best, each of them in turns,
         /// or this one.
         #[arg(long, value_parser = shapes(), default_value = "auto")]
         shape: Shapes,

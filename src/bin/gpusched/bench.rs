@@ -77,11 +77,13 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         let [nx, ny, nz] = n;
         let blocks = shape.map_or_else(String::new, |shape| format!(" in blocks of {shape}"));
         say!(
-            "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps{blocks}: \
+            "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps, {}, {}{blocks}: \
              {:.3} s, {:.1} Mcells/s ({:.1} without the layer), {:.1} bytes a cell; copy {:.2} GB/s",
             equation.name(),
             info.label(),
             info.name,
+            form.name(),
+            storage.name(),
             measured.seconds,
             measured.mcells_per_s,
             measured.interior_mcells_per_s,

@@ -157,7 +157,7 @@ impl Document {
         }
         if accepted.is_empty() {
             // A sentence of our own, from a value that has several forms.
-            return Error::argument(self.place(span.start, &key), text, message);
+            return Error::argument(self.place(span.start, &key), text, in_plain_words(&message));
         }
         Error::argument(self.place(span.start, &key), text, accepted)
     }
@@ -178,6 +178,8 @@ fn in_plain_words(accepted: &str) -> String {
         "usize" | "u64" | "u32" => "a whole number, 0 or more".into(),
         "f64" | "f32" => "a number".into(),
         "a boolean" => "true or false".into(),
+        // What an enum asks for that stands for a word.
+        "wanted string or table" => "one of the words in docs/survey.md, in quotes".into(),
         "an array of length 3" => "three values: [x, y, z]".into(),
         "an array of length 2" => "two values: [x, y]".into(),
         other => other.to_owned(),

@@ -220,7 +220,9 @@ fn time_step(file: &Document, from: Step, dt_max: f64, dt_sure: f64) -> Result<f
         let largest = (dt_max * 1e7).floor() / 1e7;
         return Err(file.refuse(
             "time.dt_s",
-            format!("at most {largest} s, the largest stable step with this model and grid; or \"auto\""),
+            format!(
+                "at most {largest} s, the largest stable step with this model, grid and accuracy; or \"auto\""
+            ),
         ));
     }
     Ok(dt)
