@@ -125,6 +125,10 @@ fn stale(what: &str) -> &'static str {
 fn no_memory(what: &str, needed: u64, place: &str, there: u64) -> String {
     match needed {
         0 => format!("{what} does not fit {place}, which has {there} bytes"),
+        // A limit of the process, or no room in one piece.
+        _ if needed <= there => {
+            format!("{what} needs {needed} bytes, which {place} does not give, though {there} are free")
+        }
         _ => format!("{what} needs {needed} bytes; the most that {place} has is {there} bytes"),
     }
 }

@@ -251,6 +251,23 @@ fn memory_that_is_not_there_is_refused_with_numbers() {
     assert!(matches!(go(&plan, &shot(5)), Err(Error::NoMemory { .. })));
 }
 
+/// What is told to take less is what takes too much.
+#[test]
+fn advice_for_too_little_memory_is_about_what_takes_it() {
+    let plan = plan([37, 29, 31]);
+    let advice = |needed: u64, there: u64| {
+        let (what, place) = ("a shot".into(), "cpu:0".into());
+        plan.advise(Error::NoMemory { what, needed, place, there }).to_string()
+    };
+    let long = advice(56_000_000_000, 24_000_000_000);
+    assert!(long.contains("fewer receivers") && !long.contains("a cube"), "{long}");
+    let large = advice(8_000_000, 5_000_000);
+    assert!(large.contains("a cube of up to") && large.contains("the most that cpu:0 has"), "{large}");
+    // The process may get less than there is.
+    let limited = Error::NoMemory { what: "x".into(), needed: 8, place: "the host".into(), there: 9 };
+    assert_eq!(limited.to_string(), "x needs 8 bytes, which the host does not give, though 9 are free");
+}
+
 #[test]
 fn the_benchmark_measures() {
     let team = Team::new(2).unwrap();

@@ -130,10 +130,14 @@ impl Plan {
     pub fn advise(&self, error: Error) -> Error {
         let Error::NoMemory { what, needed, place, there } = error else { return error };
         let Options { pml, form, storage, .. } = self.options;
-        let fits = |n: usize| acoustic1::card::bytes_of_cube(n, pml, form, storage) <= there;
-        let n = (0..16).rev().fold(0, |n, bit| if fits(n | 1 << bit) { n | 1 << bit } else { n });
+        let fits = |n: [usize; 3]| acoustic1::card::bytes_of_cells(n, pml, form, storage) <= there;
+        let n = (0..16).rev().fold(0, |n, bit| if fits([n | 1 << bit; 3]) { n | 1 << bit } else { n });
         let [nx, ny, nz] = self.model.grid.n;
         let fit = match n {
+            // What it keeps is too much, not what it computes with.
+            _ if fits([nx, ny, nz]) => {
+                "whose record or snapshots take the most: fewer receivers, samples or steps would fit".into()
+            }
             0 => format!("with layers of {pml} not even one cell would fit"),
             _ => format!("with layers of {pml} a cube of up to {n} cells a side would fit"),
         };

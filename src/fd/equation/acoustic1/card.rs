@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub use self::medium::{shape, shared_bytes};
-pub use self::size::{bytes, bytes_of_cube};
+pub use self::size::{bytes, bytes_of_cells};
 
 use self::medium::Medium;
 use self::pass::OnePass;

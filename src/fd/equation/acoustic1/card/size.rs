@@ -57,10 +57,10 @@ fn granted_values(len: u64) -> u64 {
     granted(len.saturating_mul(4)).unwrap_or(u64::MAX)
 }
 
-/// Bytes of a card that a shot in a model of `n` cells along each axis takes, with few receivers.
-pub fn bytes_of_cube(n: usize, pml: usize, form: Form, storage: Storage) -> u64 {
-    let layout = Layout::new(&Grid { n: [n; 3], h: [1.0; 3] }, pml).on_card();
-    taken(&layout, form, [coefficients(layout.rows(n * n), &layout, form, storage); 2], 0, 1)
+/// Bytes of a card that a shot in a model of so many cells along the axes takes, with few receivers.
+pub fn bytes_of_cells(n: [usize; 3], pml: usize, form: Form, storage: Storage) -> u64 {
+    let layout = Layout::new(&Grid { n, h: [1.0; 3] }, pml).on_card();
+    taken(&layout, form, [coefficients(layout.rows(n[0] * n[1]), &layout, form, storage); 2], 0, 1)
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn what_is_too_large_for_one_pass_takes_two_sweeps() {
         let [one_pass, sweeps] = [Form::OnePass, Form::TwoSweeps]
-            .map(|form| [1500, 1700].map(|n| bytes_of_cube(n, 20, form, Storage::Bits16)));
+            .map(|form| [1500, 1700].map(|n| bytes_of_cells([n; 3], 20, form, Storage::Bits16)));
         assert!(one_pass[0] < sweeps[0] && one_pass[1] == sweeps[1], "{one_pass:?}, {sweeps:?}");
     }
 }
