@@ -11,6 +11,7 @@ use crate::devices::{bytes, describe};
 use crate::job::Job;
 use crate::output::decimal;
 use crate::say::say;
+use crate::survey::{Accuracy, Stencil, Storage};
 
 /// Refuses a survey that no device has the memory for, with the numbers.
 pub fn memory(job: &Job, devices: &[DeviceInfo]) -> Result<()> {
@@ -102,6 +103,9 @@ pub fn print(job: &Job, devices: &[DeviceInfo], summary: &Value) {
         100.0 * f64::from(dt) / job.dt_max,
         job.dt_max
     );
+    if let Some(options) = accuracy(job.survey.accuracy) {
+        say!("  accuracy    {options}");
+    }
     say!("  sampling    {:.2} cells per shortest wavelength", job.cells_per_wavelength);
     let takes = job.shot_bytes;
     say!("  memory      {} of a device for a shot, {} of the host", bytes(takes.device), bytes(takes.host));
@@ -119,4 +123,15 @@ pub fn print(job: &Job, devices: &[DeviceInfo], summary: &Value) {
     for warning in &job.warnings {
         say!("warning: {warning}");
     }
+}
+
+/// What was asked for that is not the default.
+fn accuracy(Accuracy { exact_time, stencil, storage }: Accuracy) -> Option<String> {
+    let options = [
+        (exact_time, "exact time"),
+        (matches!(stencil, Stencil::Optimised), "optimised stencil"),
+        (matches!(storage, Storage::Bits16), "16-bit storage"),
+    ];
+    let asked: Vec<_> = options.into_iter().filter(|(is, _)| *is).map(|(_, name)| name).collect();
+    (!asked.is_empty()).then(|| asked.join(", "))
 }
