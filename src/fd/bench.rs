@@ -11,7 +11,7 @@ use super::survey::{Receivers, Shot};
 use super::verify::dt_max;
 use super::wavelet::{self, Wavelet};
 use crate::backend::Lane;
-use crate::backend::cpu::{Buffer, Team};
+use crate::backend::cpu::{Buffer, Team, free_bytes};
 use crate::backend::cuda::{Block, Stream};
 use crate::error::{Error, Result};
 
@@ -82,7 +82,10 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
         let accepted = "none: blocks of one pass on a card, with coefficients of float32, have one";
         return Err(Error::argument("the shape of blocks", shape.name(), accepted));
     }
-    let model = Arc::new(layered(Grid::new(case.n, [10.0; 3])?)?);
+    let grid = Grid::new(case.n, [10.0; 3])?;
+    // Velocity and density, and the two coefficients that are made of them.
+    room("the model that is measured", (8 + 2 * case.storage.bytes()) as u64 * grid.cells() as u64)?;
+    let model = Arc::new(layered(grid)?);
     let dt = (0.9 * dt_max(&model, Stencil::Taylor)) as f32;
     let moduli = moduli(&model, case.pml, case.storage)?;
     drop(model);
@@ -113,6 +116,9 @@ fn measured(
     repeats: usize,
 ) -> Result<Measured> {
     plan.check(shot)?;
+    if let Lane::Cpu(_) = lane {
+        room("the shot that is measured", plan.field_bytes())?;
+    }
     let (mut seconds, mut shot_seconds, mut bandwidth) = (f64::INFINITY, f64::INFINITY, 0.0);
     for _ in 0..repeats {
         bandwidth = copy.bytes_per_second()?.max(bandwidth);
@@ -133,6 +139,15 @@ fn measured(
         bytes_per_cell_resident: bytes as f64 / plan.padded_cells() as f64,
         copy_gb_per_s: bandwidth / 1e9,
     })
+}
+
+/// Looked for before it is taken: systems that promise more memory than they have end a process that uses it.
+fn room(what: &str, needed: u64) -> Result<()> {
+    let there = free_bytes();
+    if needed <= there {
+        return Ok(());
+    }
+    Err(Error::NoMemory { what: what.into(), needed, place: "this machine".into(), there })
 }
 
 /// Velocity and density grow with depth, in steps of ten cells, so that no two rows need be the same.
