@@ -11,11 +11,13 @@ target/cuda. The same source gives the same PTX, byte for byte, anywhere.
 
 import ctypes
 import hashlib
+import os
 import re
 import subprocess
 import sys
 import venv
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 KERNELS = Path(__file__).resolve().parent
@@ -152,30 +154,37 @@ def assembled(name: str) -> bool:
     """Prints what each kernel needs on each architecture; whether all of it is within budget."""
     good = True
     print(f"{'ptxas':6} {'card':7} {'kernel':24} {'registers':>9} {'shared':>7} {'spilled':>7} {'stack':>6}")
-    for what, architectures in ASSEMBLERS.items():
-        (ptxas,) = fetched(what)
-        for architecture in architectures:
-            command = [ptxas, "-v", "-arch", f"sm_{architecture}", KERNELS / "ptx" / f"{name}.ptx", "-o", "/dev/null"]
-            run = subprocess.run(command, capture_output=True, text=True)
-            report = run.stdout + run.stderr
-            if run.returncode != 0:
-                sys.exit(f"{what} refuses it for sm_{architecture}:\n{report}")
-            kernels = re.split(r"Compiling entry function '", report)[1:]
-            for kernel in kernels:
-                entry = kernel[: kernel.index("'")]
-                registers = number(r"Used (\d+) registers", kernel)
-                shared = number(r"(\d+) bytes smem", kernel)
-                stack = number(r"(\d+) bytes stack frame", kernel)
-                spilled = number(r"(\d+) bytes spill stores", kernel) + number(r"(\d+) bytes spill loads", kernel)
-                fits = registers <= REGISTERS.get(entry, SMALL) and shared <= SHARED.get(entry, 0) and stack == spilled == 0
-                good = good and fits
-                version = what.split("==")[1].rpartition(".")[0]
-                print(
-                    f"{version:6} sm_{architecture:<4} {entry:24} {registers:9} {shared:7} {spilled:7} {stack:6}"
-                    + ("" if fits else "  over budget")
-                )
-            if not kernels:
-                sys.exit(f"{what} reports nothing:\n{report}")
+    # Downloaded one after the other, run as many at a time as there are processors.
+    runs = [(what, fetched(what)[0], arch) for what, architectures in ASSEMBLERS.items() for arch in architectures]
+
+    def report(run: tuple[str, Path, int]) -> str:
+        what, ptxas, architecture = run
+        command = [ptxas, "-v", "-arch", f"sm_{architecture}", KERNELS / "ptx" / f"{name}.ptx", "-o", "/dev/null"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        text = done.stdout + done.stderr
+        if done.returncode != 0:
+            sys.exit(f"{what} refuses it for sm_{architecture}:\n{text}")
+        return text
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        reports = list(pool.map(report, runs))
+    for (what, _, architecture), text in zip(runs, reports):
+        kernels = re.split(r"Compiling entry function '", text)[1:]
+        for kernel in kernels:
+            entry = kernel[: kernel.index("'")]
+            registers = number(r"Used (\d+) registers", kernel)
+            shared = number(r"(\d+) bytes smem", kernel)
+            stack = number(r"(\d+) bytes stack frame", kernel)
+            spilled = number(r"(\d+) bytes spill stores", kernel) + number(r"(\d+) bytes spill loads", kernel)
+            fits = registers <= REGISTERS.get(entry, SMALL) and shared <= SHARED.get(entry, 0) and stack == spilled == 0
+            good = good and fits
+            version = what.split("==")[1].rpartition(".")[0]
+            print(
+                f"{version:6} sm_{architecture:<4} {entry:24} {registers:9} {shared:7} {spilled:7} {stack:6}"
+                + ("" if fits else "  over budget")
+            )
+        if not kernels:
+            sys.exit(f"{what} reports nothing:\n{text}")
     return good
 
 
