@@ -6,7 +6,9 @@
 //! counted from 1, `3+` from the third on, `*` always.
 //! What: a status code, known to CUDA or not; `hang` (a launch that never ends); `lost` (the
 //! card falls off the bus); `take=BYTES` (another process takes memory, the call goes on);
-//! `xid=N` (an event for NVML, the call goes on).
+//! `xid=N` (an event for NVML, the call goes on); `nan=SEED` and `flip=SEED` (nobody notices: when the next kernel on the
+//! card has run, one number in the middle half of each of its largest pieces of memory is none, or has one of its nine
+//! upper bits turned over; seed and call say where, and which bit; the call goes on).
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -40,6 +42,37 @@ pub enum Effect {
     Lost,
     Take(u64),
     Xid(u64),
+    Corrupt(Corruption),
+}
+
+/// Numbers that are wrong from now on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Corruption {
+    pub seed: u64,
+    /// To no number; else by a bit.
+    pub nan: bool,
+}
+
+impl Corruption {
+    /// What becomes of a piece of memory that holds float32 numbers.
+    pub fn apply(self, piece: &mut [u8]) {
+        // SplitMix64.
+        let draw = |round: u64| {
+            let mut z = self.seed.wrapping_add(round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ z >> 31
+        };
+        let numbers = piece.len() / 4;
+        if numbers == 0 {
+            return;
+        }
+        let at = numbers / 4 + (draw(1) % (numbers as u64 / 2).max(1)) as usize;
+        let Some(number) = piece.get_mut(4 * at..4 * at + 4) else { return };
+        let before = u32::from_le_bytes([number[0], number[1], number[2], number[3]]);
+        let after = if self.nan { 0x7fff_ffff } else { before ^ 1 << (23 + draw(2) % 9) };
+        number.copy_from_slice(&after.to_le_bytes());
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -100,6 +133,10 @@ impl Faults {
             };
             let effect = match what.split_once('=') {
                 Some(("take", bytes)) => Effect::Take(bytes.parse::<f64>().map_err(|_| wrong())? as u64),
+                Some((kind @ ("nan" | "flip"), seed)) => {
+                    let seed = seed.parse().map_err(|_| wrong())?;
+                    Effect::Corrupt(Corruption { seed, nan: kind == "nan" })
+                }
                 Some(("xid", number)) => Effect::Xid(number.parse().map_err(|_| wrong())?),
                 Some(_) => return Err(wrong()),
                 None if what == "hang" => Effect::Hang,
@@ -122,7 +159,14 @@ impl Faults {
         let hit = |rule: &&Rule| {
             rule.card == card && rule.operation == operation && (rule.first..=rule.last).contains(call)
         };
-        self.rules.iter().filter(hit).map(|rule| rule.effect).collect()
+        let effect = |rule: &Rule| match rule.effect {
+            // Each call its own place.
+            Effect::Corrupt(how) => {
+                Effect::Corrupt(Corruption { seed: how.seed.wrapping_add(*call << 32), ..how })
+            }
+            other => other,
+        };
+        self.rules.iter().filter(hit).map(effect).collect()
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use fakecuda::config::{CardSpec, Config};
 use fakecuda::faults::{Effect, Faults, Operation};
+use fakecuda::node::Node;
 
 pub type Device = usize;
 
@@ -55,7 +56,7 @@ fn driver(name: &CStr) -> Option<*mut c_void> {
     }
 }
 
-/// Bytes in use by this process and by others, whether the card is lost, whether it has a context.
+/// Bytes in use by this process (on a node: by all that share it) and by others, whether the card is lost, whether it has a context.
 fn state(card: usize) -> [u64; 4] {
     let spec = &machine().config.cards[card];
     let mut view = [0, spec.other, spec.lost.into(), 0];
@@ -65,6 +66,9 @@ fn state(card: usize) -> [u64; 4] {
             let ask: unsafe extern "C" fn(usize, *mut [u64; 4]) -> c_int = std::mem::transmute(symbol);
             ask(card, &mut view);
         }
+    }
+    if let Some(node) = Node::get() {
+        view[0] = node.in_use(card);
     }
     view
 }
@@ -196,11 +200,24 @@ fn events() -> std::sync::MutexGuard<'static, Events> {
     EVENTS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This process on a card, if it has a context there.
+/// Those that have a context on a card, and their bytes.
+fn users(card: usize) -> Vec<(u32, u64)> {
+    let [used, _, _, active] = state(card);
+    match Node::get() {
+        Some(node) => {
+            let shares = node.shares(card).into_iter().filter(|share| share.context);
+            shares.map(|share| (share.process, share.bytes)).collect()
+        }
+        None if active != 0 => vec![(std::process::id(), used)],
+        None => Vec::new(),
+    }
+}
+
+/// The processes that have a context on a card.
 ///
 /// # Safety
 /// `count` and as many entries of `list` as it says may be written.
-pub unsafe fn one_process(device: Device, count: *mut c_uint, list: *mut Process, short: c_int) -> c_int {
+pub unsafe fn processes(device: Device, count: *mut c_uint, list: *mut Process, short: c_int) -> c_int {
     let card = match touch(device) {
         Ok(card) => card,
         Err(code) => return code,
@@ -208,23 +225,21 @@ pub unsafe fn one_process(device: Device, count: *mut c_uint, list: *mut Process
     if count.is_null() {
         return INVALID;
     }
-    let [used, _, _, active] = state(card);
+    let users = users(card);
     // SAFETY: the caller vouches.
     unsafe {
-        let room = *count;
-        *count = active as c_uint;
-        if active == 0 {
+        let room = *count as usize;
+        *count = users.len() as c_uint;
+        if users.is_empty() {
             return 0;
         }
-        if room == 0 || list.is_null() {
+        if room < users.len() || list.is_null() {
             return short;
         }
-        list.write(Process {
-            pid: std::process::id(),
-            used,
-            gpu_instance: u32::MAX,
-            compute_instance: u32::MAX,
-        });
+        for (at, (pid, used)) in users.into_iter().enumerate() {
+            let entry = Process { pid, used, gpu_instance: u32::MAX, compute_instance: u32::MAX };
+            list.add(at).write(entry);
+        }
     }
     0
 }
@@ -399,7 +414,7 @@ nvml! {
         out(celsius, 40)
     }
     fn nvmlDeviceGetComputeRunningProcesses_v2(device: Device, count: *mut c_uint, list: *mut Process) {
-        match one_process(device, count, list, INSUFFICIENT_SIZE) { 0 => Ok(()), code => Err(code) }
+        match processes(device, count, list, INSUFFICIENT_SIZE) { 0 => Ok(()), code => Err(code) }
     }
     fn nvmlEventSetCreate(set: *mut usize) {
         let mut all = events();

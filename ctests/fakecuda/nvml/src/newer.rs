@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use crate::base::{Device, INSUFFICIENT_SIZE, INVALID, Process, memory, one_process};
+use crate::base::{Device, INSUFFICIENT_SIZE, INVALID, Process, memory, processes};
 
 #[repr(C)]
 pub struct MemoryV2 {
@@ -40,5 +40,5 @@ pub unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     list: *mut Process,
 ) -> c_int {
     // SAFETY: the caller vouches for `count` entries.
-    unsafe { one_process(device, count, list, INSUFFICIENT_SIZE) }
+    unsafe { processes(device, count, list, INSUFFICIENT_SIZE) }
 }

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use super::{Answer, Context, Driver, code, lock};
 use crate::config::CardSpec;
+use crate::faults::Corruption;
+use crate::node::Node;
 use crate::ptx::{Memory, Region};
 
 /// In every device address, so that a host that follows one crashes at once.
@@ -53,6 +55,8 @@ pub struct State {
     pub instructions: u64,
     pub allocations: u64,
     pub faults: Vec<String>,
+    /// What is to become of its memory when the next kernel has run.
+    pub corruptions: Vec<Corruption>,
 }
 
 /// An allocation: the host's bytes behind it.
@@ -93,12 +97,29 @@ impl Card {
 
     /// Takes `bytes` for a context or an allocation if they are there.
     pub fn take(&self, state: &mut State, bytes: u64) -> Answer {
-        if bytes > self.spec.usable().saturating_sub(state.used + state.other) {
+        let limit = self.spec.usable().saturating_sub(state.other);
+        let fits = match Node::get() {
+            Some(node) => node.take(self.index, bytes, limit),
+            None => bytes <= limit.saturating_sub(state.used),
+        };
+        if !fits {
             return Err(code::OUT_OF_MEMORY);
         }
         state.used += bytes;
         state.peak = state.peak.max(state.used);
         Ok(())
+    }
+
+    pub fn give_back(&self, state: &mut State, bytes: u64) {
+        state.used -= bytes;
+        if let Some(node) = Node::get() {
+            node.give(self.index, bytes);
+        }
+    }
+
+    /// Bytes in use by all.
+    fn in_use(&self, state: &State) -> u64 {
+        Node::get().map_or(state.used, |node| node.in_use(self.index)) + state.other
     }
 
     pub fn alloc(&self, bytes: u64, module: bool) -> Answer<u64> {
@@ -117,7 +138,7 @@ impl Card {
             )
         };
         if host == libc::MAP_FAILED {
-            state.used -= counted;
+            self.give_back(&mut state, counted);
             return Err(code::OUT_OF_MEMORY);
         }
         let (length, ends) = (bytes as usize, POISON.min(bytes as usize));
@@ -136,8 +157,24 @@ impl Card {
     pub fn free(&self, address: u64) -> Answer {
         let mut state = lock(&self.state);
         let piece = state.pieces.remove(&address).ok_or(code::INVALID_VALUE)?;
-        state.used -= counted(piece.bytes);
+        self.give_back(&mut state, counted(piece.bytes));
         Ok(())
+    }
+
+    /// A kernel has run: what was said of its memory comes true.
+    pub fn corrupt(&self) {
+        let mut state = lock(&self.state);
+        let all = std::mem::take(&mut state.corruptions);
+        let pieces = || state.pieces.values().filter(|piece| !piece.module);
+        let largest = pieces().map(|piece| piece.bytes).max();
+        for how in all {
+            for piece in pieces().filter(|piece| Some(piece.bytes) == largest) {
+                // SAFETY: the mapping is that long, and goes only with the piece, which the lock keeps.
+                how.apply(unsafe {
+                    std::slice::from_raw_parts_mut(piece.host as *mut u8, piece.bytes as usize)
+                });
+            }
+        }
     }
 
     /// Start and length of the allocation around an address.
@@ -161,7 +198,7 @@ impl Card {
     pub fn info(&self) -> (u64, u64) {
         let state = lock(&self.state);
         let total = self.spec.usable();
-        (total.saturating_sub(state.used + state.other), total)
+        (total.saturating_sub(self.in_use(&state)), total)
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use super::{Answer, Card, Driver, Object, Stream, code, lock};
 use crate::config::ComputeMode;
 use crate::faults::{Operation, sticky, xid};
+use crate::node::Node;
 
 pub struct Context {
     pub handle: usize,
@@ -114,7 +115,7 @@ impl Driver {
             return Err(code::UNKNOWN);
         }
         let forbidden = card.spec.mode == ComputeMode::Prohibited
-            || card.spec.mode == ComputeMode::Exclusive && card.spec.other > 0;
+            || card.spec.mode == ComputeMode::Exclusive && (card.spec.other > 0 || of_another(card.index));
         if forbidden {
             // Drivers before 11.7 have no code of its own for this.
             return Err(if self.config.driver >= 11070 { 46 } else { code::INVALID_DEVICE });
@@ -125,6 +126,9 @@ impl Driver {
         if state.context.is_none() {
             card.take(&mut state, card.spec.context_bytes)?;
             state.contexts_made += 1;
+            if let Some(node) = Node::get() {
+                node.context(card.index, true);
+            }
             let context = Arc::new_cyclic(|me| Context {
                 handle: card.handle(),
                 card: card.index,
@@ -174,10 +178,20 @@ impl Driver {
         wait_idle(&streams);
         let mut state = lock(&card.state);
         state.pieces.clear();
-        state.used = 0;
+        let all = state.used;
+        card.give_back(&mut state, all);
+        if let Some(node) = Node::get() {
+            node.context(card.index, false);
+        }
         drop(state);
         if card.lost() { Err(code::UNKNOWN) } else { Ok(()) }
     }
+}
+
+/// Whether another process has a context on a card.
+fn of_another(card: usize) -> bool {
+    let us = std::process::id();
+    Node::get().is_some_and(|node| node.shares(card).iter().any(|share| share.context && share.process != us))
 }
 
 /// Until the threads of all streams have done with their job; each looks at `dead` often.

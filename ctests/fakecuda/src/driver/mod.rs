@@ -171,6 +171,7 @@ impl Driver {
                 }
                 Effect::Take(bytes) => lock(&card.state).other += bytes,
                 Effect::Xid(number) => lock(&card.state).xids.push(number),
+                Effect::Corrupt(how) => lock(&card.state).corruptions.push(how),
             }
         }
         Ok(hang)

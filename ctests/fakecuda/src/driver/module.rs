@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::{Answer, Card, Context, Driver, Object, Stream, code, lock};
+use crate::node::Node;
 use crate::ptx::{self, Done, Fault, FaultKind, Kernel, Launch};
 
 pub struct Module {
@@ -204,8 +205,13 @@ impl Function {
             state.at_work += 1;
             state.together = state.together.max(state.at_work);
         }
+        let node = Node::get();
+        let tell = |event: &str| node.inspect(|node| node.run(card.index, event, &self.kernel().name));
+        tell("begin");
         let ran = launch.run();
+        card.corrupt();
         let done = self.after(card, ran, begin);
+        tell("end");
         lock(&card.state).at_work -= 1;
         done
     }

@@ -5,6 +5,7 @@
 mod common;
 
 mod failures;
+mod node;
 mod nvml;
 mod raw;
 mod work;
@@ -50,6 +51,8 @@ fn cases() -> Vec<Case> {
             failures::cards_that_may_not_be_used,
             "dev=mode:prohibited;dev=mode:exclusive,other:1M;dev=mode:exclusive"
         ),
+        case!(node::memory_is_of_all, "dev=mem:64M,ctx:8M;dev=mem:64M,ctx:8M"),
+        case!(node::a_card_of_one_process, "dev=mode:exclusive,mem:64M"),
         case!(nvml::orders_disagree_and_names_agree, MIXED),
         case!(
             nvml::masks_hide_from_the_driver_only,
