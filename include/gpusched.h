@@ -107,6 +107,9 @@
 // A device is there, but another process has it to itself.
 #define SCHED_E_BUSY -20
 
+// What a device computed is wrong, as the task's callback has found.
+#define SCHED_E_RESULT -21
+
 // The binary interface that this header describes; raised when a program that was built against an
 // older header could no longer work.
 #define SCHED_ABI_VERSION 0
@@ -347,6 +350,9 @@ typedef struct sched_exec_t {
 // - SCHED_E_RESOURCES: a launch found too few resources beside what runs. The same.
 // - SCHED_E_DEVICE: the device's context is of no use any more (a sticky error). The context is made
 //   anew, and the task tried elsewhere; the second time it fails with SCHED_E_DEVICE.
+// - SCHED_E_RESULT: what was computed is wrong, and the device may be why. The task is tried once more,
+//   elsewhere if there is another device for it; if that is wrong, too, it fails with SCHED_E_RESULT. If it is
+//   right, the first device was to blame; the second task that this befalls retires the device.
 // - anything else: the task has failed with SCHED_E_CALLBACK, or is tried again if `retries` are left; its
 //   words name the number.
 //
@@ -440,7 +446,7 @@ typedef struct sched_task_info_t {
 // - SCHED_E_MEMORY: the piece did not fit. It is called again with half of it, down to one element, and
 //   what did not fit a device is not tried there again; an element that fits no device fails the range.
 // - SCHED_CANCELLED: the whole range ends as cancelled.
-// - any failure: the whole range fails, and its words name the elements.
+// - SCHED_E_RESULT and any other failure: the whole range fails, and its words name the elements.
 //
 // After either of the last two no piece begins any more; those that run elsewhere end. The device's
 // stream is waited for before the elements count as done. What sched_exec_report
@@ -534,11 +540,11 @@ typedef struct sched_fd_model_desc_t {
   uint64_t ny;
   // Cells along z (depth), likewise.
   uint64_t nz;
-  // Metres between cells along x.
+  // Metres between cells along x, at least 1e-6.
   float dx_m;
-  // Metres between cells along y.
+  // Metres between cells along y, likewise.
   float dy_m;
-  // Metres between cells along z.
+  // Metres between cells along z, likewise.
   float dz_m;
   // SCHED_FD_MODEL_* flags together.
   uint32_t flags;
@@ -905,15 +911,15 @@ sched_status_t sched_fd_model_destroy(struct sched_fd_model_t *model);
 
 // Puts the largest stable time step of a model, in seconds, into `*dt_s`: a number that a float holds
 // exactly, so that `shot.dt_s = (float)dt_s` is accepted; with SCHED_FD_OPTIMISED_STENCIL, 0.9634 of it.
-// Where density jumps from cell to cell, a shot may blow up with less, and then fails with SCHED_E_UNSTABLE: take
-// smaller steps there.
+// Where density jumps from cell to cell, a shot may blow up with less, and then fails with SCHED_E_UNSTABLE: the log
+// warns of the first shot with a step that is not sure to be stable, and says which is; take smaller steps there.
 //
 // Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 sched_status_t sched_fd_dt_max(const struct sched_fd_model_t *model,
                                double *dt_s);
 
 // Fills `samples`, `nt` floats, with a source wavelet of unit amplitude, one sample a time step of
-// `dt_s` seconds from time 0, zero after the wavelet has ended. `wavelet` is one of
+// `dt_s` seconds, the first for the time `dt_s`, zero after the wavelet has ended. `wavelet` is one of
 // SCHED_FD_WAVELET_*, 0 for Ricker; `frequency_hz` its peak frequency.
 //
 // Errors: SCHED_E_ARGUMENT.
@@ -933,8 +939,8 @@ sched_status_t sched_fd_shot_size(const struct sched_fd_model_t *model,
 
 // Hands a shot to a scheduler and returns at once; then as any task: sched_wait, sched_cancel...
 //
-// `task` may be NULL. Its `run` must be NULL; `device_bytes`, `work` and `retries` (2; a shot that has blown up is not
-// tried again) are known without it and taken from it where they are not 0. `*id` may be NULL if the task is detached. The same shot gives the
+// `task` may be NULL. Its `run` must be NULL; `device_bytes`, `work` and `retries` (2; not for a shot that has blown
+// up: that is tried once more, if its steps are stable, and not at all if they are too large) are known without it and taken from it where they are not 0. `*id` may be NULL if the task is detached. The same shot gives the
 // same record, bit for bit, on every device of a kind and after any number of retries. Where a shot takes
 // much longer than its like, or a faster device has nothing else to do, it may be computed a second time there,
 // and the first to finish counts; not if it keeps snapshots, nor if `task` has a `drop` and no

@@ -87,6 +87,23 @@ pub struct DeviceInfo {
 const CONTEXT: u64 = 512 << 20;
 
 impl DeviceInfo {
+    /// A device in good health, without memory, of which nothing more is known.
+    pub fn new(id: &str, backend: BackendKind, ordinal: u32, name: impl Into<String>) -> Self {
+        DeviceInfo {
+            id: DeviceId::new(id),
+            backend,
+            ordinal,
+            name: name.into(),
+            pci_bus_id: None,
+            compute_capability: None,
+            cpu_threads: None,
+            total_bytes: 0,
+            free_bytes: 0,
+            speed: None,
+            health: Health::Good,
+        }
+    }
+
     /// What tasks may have of it in all.
     pub fn room_bytes(&self) -> u64 {
         match self.backend {

@@ -9,7 +9,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// An argument, a field or a key of a file is outside what is accepted.
-    #[error("{what} is {value}; accepted: {accepted}")]
+    #[error("{} is {}; accepted: {}", plain(what), plain(value), plain(accepted))]
     Argument { what: String, value: String, accepted: String },
 
     /// A struct of the C API from a newer header than this library knows.
@@ -33,11 +33,11 @@ pub enum Error {
     NoHostMemory { what: String, bytes: u64 },
 
     /// No device is there, or none that a mask or selection allows.
-    #[error("no device for {what}: {why}")]
+    #[error("no device for {what}: {}", plain(why))]
     NoDevice { what: String, why: String },
 
     /// A file could not be opened, read, written or named.
-    #[error("{action} {}: {why}", path.display())]
+    #[error("{action} {}: {}", plain(&path.to_string_lossy()), plain(why))]
     Io { action: &'static str, path: PathBuf, why: String },
 
     /// The task's own code returned an error.
@@ -83,9 +83,14 @@ pub enum Error {
     )]
     Forked,
 
-    /// A numerical scheme that would blow up, or did.
+    /// A numerical scheme that would blow up, or did. `suspect`: it did, and by all that is known it should not have, so
+    /// that the device may be why.
     #[error("{what} is {value}, which is not stable: {why}")]
-    Unstable { what: String, value: String, why: String },
+    Unstable { what: String, value: String, why: String, suspect: bool },
+
+    /// What a device computed is wrong, as the code that ran there has found.
+    #[error("device {device} computed something wrong: {what}")]
+    WrongResult { device: String, what: String },
 
     /// A device failed.
     #[error("device {device}: {what}")]
@@ -112,6 +117,28 @@ pub enum Error {
     /// Not the caller's fault. Please report it.
     #[error("internal error, please report it: {0}")]
     Internal(String),
+}
+
+/// Text from outside for a sentence that may be shown on a terminal or kept in a log: what would break a line or move a
+/// cursor is written as an escape, and what is endless is cut.
+fn plain(text: &str) -> String {
+    const MOST: usize = 800;
+    // Overrides of the direction of writing make a text look like another.
+    let odd = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if text.len() <= MOST && !text.chars().any(odd) {
+        return text.to_owned();
+    }
+    let mut plain = String::new();
+    for c in text.chars().take(MOST) {
+        if odd(c) { plain.extend(c.escape_default()) } else { plain.push(c) }
+    }
+    if text.chars().nth(MOST).is_some() {
+        plain.push('…');
+    }
+    plain
 }
 
 fn stale(what: &str) -> &'static str {
@@ -155,7 +182,12 @@ impl Error {
 
     /// Whether the same again would end the same, whatever runs it.
     pub fn is_final(&self) -> bool {
-        matches!(self, Error::Argument { .. } | Error::Unstable { .. })
+        matches!(self, Error::Argument { .. } | Error::Unstable { suspect: false, .. })
+    }
+
+    /// Whether a result is wrong, and it may be the device that is to blame: another would tell.
+    pub fn is_suspect(&self) -> bool {
+        matches!(self, Error::WrongResult { .. } | Error::Unstable { suspect: true, .. })
     }
 
     pub fn argument(

@@ -8,6 +8,7 @@
 //! | [`error`] | every failure, in words |
 //! | [`device`] | identity, properties and selection of devices: plain data |
 //! | [`memory`] | who has leased how many bytes of which device |
+//! | [`node`] | what processes of one user share: leases that end with their holder |
 //! | [`backend`] | the devices themselves, behind one trait |
 //! | [`sched`] | tasks, and the workers that run them |
 //! | [`fd`] | finite differences: grids, models, shots, propagators |
@@ -19,6 +20,7 @@ pub mod error;
 
 pub mod device;
 pub mod memory;
+pub mod node;
 
 pub mod backend;
 pub mod sched;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::grid::Grid;
 use super::model::Model;
 use super::plan::{Form, Options, Plan, SHAPES, Shape, Stencil, Storage, moduli};
-use super::shot::Control;
+use super::shot::Silent;
 use super::survey::{Receivers, Shot};
 use super::verify::dt_max;
 use super::wavelet::{self, Wavelet};
@@ -76,10 +76,13 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
         Shapes::Each => SHAPES.map(Some).to_vec(),
         Shapes::One(shape) => vec![Some(shape)],
     };
-    let shaped =
-        matches!(lane, Lane::Cuda(_)) && case.form == Form::OnePass && case.storage == Storage::Float32;
-    if let (Some(shape), false) = (shapes[0], shaped) {
-        let accepted = "none: blocks of one pass on a card, with coefficients of float32, have one";
+    let shapeless = match (lane, case.form, case.storage) {
+        (Lane::Cpu(_), ..) => Some("auto; the CPU computes without blocks"),
+        (_, Form::TwoSweeps, _) => Some("auto; only steps in one pass have a choice of shapes"),
+        (.., Storage::Bits16) => Some("auto; with coefficients in 16 bits there is no choice of shapes"),
+        _ => None,
+    };
+    if let (Some(shape), Some(accepted)) = (shapes[0], shapeless) {
         return Err(Error::argument("the shape of blocks", shape.name(), accepted));
     }
     let grid = Grid::new(case.n, [10.0; 3])?;
@@ -123,7 +126,7 @@ fn measured(
     for _ in 0..repeats {
         bandwidth = copy.bytes_per_second()?.max(bandwidth);
         let begin = Instant::now();
-        let (_, time) = plan.run(shot, lane, &Nothing)?;
+        let (_, time) = plan.run(shot, lane, &Silent)?;
         shot_seconds = begin.elapsed().as_secs_f64().min(shot_seconds);
         seconds = time.as_secs_f64().min(seconds);
     }
@@ -159,18 +162,6 @@ fn layered(grid: Grid) -> Result<Model> {
     };
     let (vp, rho) = (field(1500.0, 125.0), field(1000.0, 70.0));
     Model::new(grid, vp, Some(rho))
-}
-
-struct Nothing;
-
-impl Control for Nothing {
-    fn step(&self, _: usize, _: usize) -> Result<()> {
-        Ok(())
-    }
-
-    fn snapshot(&self, _: usize, _: &[f32]) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// A large copy, by a team or by a card.

@@ -21,7 +21,7 @@ use super::warp::{Times, Warp};
 use super::wavelet::Wavelet;
 use crate::backend::Lane;
 use crate::backend::cpu::{Member, Team};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// What a shot computes beyond its end, at least.
 const MORE_STEPS: usize = 24;
@@ -53,6 +53,18 @@ pub fn foreseen(wavelet: &Wavelet, nt: usize) -> Wavelet {
 /// How many steps a shot takes: the last samples need to know how the record goes on.
 pub fn steps(shot: &Shot) -> usize {
     shot.nt + MORE_STEPS.max(MORE_SAMPLES * shot.record_every)
+}
+
+/// Refuses a shot with so few samples that the steps after its end would be more than its own.
+pub fn check(shot: &Shot) -> Result<()> {
+    let most = shot.nt.max(MORE_STEPS) / MORE_SAMPLES;
+    if shot.record_every <= most {
+        return Ok(());
+    }
+    let accepted = format!(
+        "1 to {most} steps with exact time, which computes {MORE_SAMPLES} samples beyond the record's end; or without it"
+    );
+    Err(Error::argument("record_every", shot.record_every, accepted))
 }
 
 /// Bytes of the host, about, that a shot's wavelet or record takes while it is moved, whichever takes more.

@@ -13,19 +13,22 @@ pub struct Grid {
 
 pub const AXES: [&str; 3] = ["x", "y", "z"];
 
+/// The smallest spacing in metres: with any velocity that a model may have, float32 holds the time step.
+pub const CLOSEST: f32 = 1e-6;
+
 impl Grid {
-    /// Cells from 1 to 100 000 an axis, spacing positive and finite.
+    /// Cells from 1 to 100 000 an axis, spacing of at least [`CLOSEST`] and finite.
     pub fn new(n: [usize; 3], h: [f32; 3]) -> Result<Self> {
         for axis in 0..3 {
             let name = AXES[axis];
             if !(1..=100_000).contains(&n[axis]) {
                 return Err(Error::argument(format!("n{name}"), n[axis], "1 to 100000 cells"));
             }
-            if !(h[axis].is_finite() && h[axis] > 0.0) {
+            if !(h[axis].is_finite() && h[axis] >= CLOSEST) {
                 return Err(Error::argument(
                     format!("d{name}"),
                     h[axis],
-                    "a positive, finite number of metres",
+                    format!("a finite number of metres, at least {CLOSEST}"),
                 ));
             }
         }

@@ -4,10 +4,12 @@
 //! `[iy][ix][iz]`, z fastest, which is Fortran's `(nz,nx,ny)`.
 
 pub mod bench;
+pub mod check;
 pub mod equation;
 pub mod exact_time;
 pub mod grid;
 pub mod model;
+pub mod pause;
 pub mod plan;
 pub mod pml;
 pub mod shot;
@@ -17,3 +19,7 @@ pub mod survey;
 pub mod verify;
 mod warp;
 pub mod wavelet;
+
+/// Raised with every change after which some shot's record or snapshots differ by a bit from what they were.
+/// Who keeps results compares it, to know whether they are still what would be computed.
+pub const NUMERICS: u32 = 1;

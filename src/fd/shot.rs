@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::exact_time;
+use super::pause::State;
 use super::plan::Plan;
 use super::survey::{Gather, Shot};
 use crate::backend::Lane;
@@ -14,10 +15,32 @@ use crate::sched::{Exec, Task};
 pub trait Control {
     /// After step `step` of `nt`; an error ends the shot with it. With exact time the last comes again, for each step
     /// after the end.
-    fn step(&self, step: usize, nt: usize) -> Result<()>;
+    fn step(&self, _step: usize, _nt: usize) -> Result<()> {
+        Ok(())
+    }
     /// The pressure over the model's grid after `step + 1` steps.
-    fn snapshot(&self, step: usize, field: &[f32]) -> Result<()>;
+    fn snapshot(&self, _step: usize, _field: &[f32]) -> Result<()> {
+        Ok(())
+    }
+    /// Before the first step: how many steps are done already, with the state of then taken. Nothing may be taken of one
+    /// that is of another kind or size.
+    fn resume(&self, _state: &mut dyn State) -> Result<usize> {
+        Ok(0)
+    }
+    /// After each step, on a card after each few: whether the shot is to stop.
+    fn pauses(&self) -> bool {
+        false
+    }
+    /// It has stopped after so many steps, and ends with [`Error::Cancelled`].
+    fn pause(&self, _done: usize, _state: &mut dyn State) -> Result<()> {
+        Ok(())
+    }
 }
+
+/// Nobody looks on.
+pub struct Silent;
+
+impl Control for Silent {}
 
 /// Runs a shot on the lane that it is given. Errors: a shot that does not fit the plan, no memory,
 /// a pressure that is not finite any more, and whatever `control` returns.
@@ -55,6 +78,18 @@ impl Control for Within<'_> {
     fn snapshot(&self, step: usize, field: &[f32]) -> Result<()> {
         if step < self.nt { self.control.snapshot(step, field) } else { Ok(()) }
     }
+
+    fn resume(&self, state: &mut dyn State) -> Result<usize> {
+        self.control.resume(state)
+    }
+
+    fn pauses(&self) -> bool {
+        self.control.pauses()
+    }
+
+    fn pause(&self, done: usize, state: &mut dyn State) -> Result<()> {
+        self.control.pause(done, state)
+    }
 }
 
 /// Sets to zero each trace's samples of steps before its mute.
@@ -74,13 +109,26 @@ pub trait Output: Send + Sync {
     fn snapshot(&self, exec: &Exec<'_>, step: usize, field: &[f32]) -> Result<()>;
     /// Called once the result counts: no cancel and no other copy comes between.
     fn finish(&self, exec: &Exec<'_>, gather: Gather) -> Result<()>;
+    /// See [`Control::resume`].
+    fn resume(&self, _exec: &Exec<'_>, _state: &mut dyn State) -> Result<usize> {
+        Ok(0)
+    }
+    /// See [`Control::pauses`].
+    fn pauses(&self) -> bool {
+        false
+    }
+    /// See [`Control::pause`].
+    fn pause(&self, _exec: &Exec<'_>, _done: usize, _state: &mut dyn State) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The class of the tasks that are shots of the first-order acoustic equation; classes from 0xfd000000 up are
 /// the library's own.
 pub const CLASS: u32 = 0xfd00_0001;
 
-/// How often a shot is tried again after a call of a driver has failed for once; one that has blown up is not.
+/// How often a shot is tried again after a call of a driver has failed for once. One that has blown up is not, but once if
+/// its steps are stable: then it may have been the device.
 const RETRIES: u32 = 2;
 
 /// A shot as a task, with its memory and work (padded cells times steps) filled in. It may run twice
@@ -120,5 +168,17 @@ impl Control for Reporter<'_> {
 
     fn snapshot(&self, step: usize, field: &[f32]) -> Result<()> {
         self.output.snapshot(self.exec, step, field)
+    }
+
+    fn resume(&self, state: &mut dyn State) -> Result<usize> {
+        self.output.resume(self.exec, state)
+    }
+
+    fn pauses(&self) -> bool {
+        self.output.pauses()
+    }
+
+    fn pause(&self, done: usize, state: &mut dyn State) -> Result<()> {
+        self.output.pause(self.exec, done, state)
     }
 }

@@ -8,7 +8,8 @@ use super::status::{done, sched_status_t};
 use crate::error::{Error, Result};
 use crate::fd::grid::Grid;
 use crate::fd::model::{Model, Outline};
-use crate::fd::plan::{self, Moduli, Options, Plan, Storage};
+use crate::fd::plan::{self, Moduli, Options, Plan, Stencil, Storage, rounded_down};
+use crate::fd::verify::dt_sure;
 use crate::fd::wavelet::{Shape, Wavelet};
 use crate::sched::Birthplace;
 
@@ -49,11 +50,11 @@ pub struct sched_fd_model_desc_t {
     pub ny: u64,
     /// Cells along z (depth), likewise.
     pub nz: u64,
-    /// Metres between cells along x.
+    /// Metres between cells along x, at least 1e-6.
     pub dx_m: f32,
-    /// Metres between cells along y.
+    /// Metres between cells along y, likewise.
     pub dy_m: f32,
-    /// Metres between cells along z.
+    /// Metres between cells along z, likewise.
     pub dz_m: f32,
     /// SCHED_FD_MODEL_* flags together.
     pub flags: u32,
@@ -72,6 +73,8 @@ unsafe impl Growing for sched_fd_model_desc_t {
 pub(super) struct Medium {
     /// Made of the arrays, which are let go.
     moduli: Moduli,
+    /// Seconds of a step that is stable for certain with [`Stencil::ALL`].
+    sure: [f64; Stencil::ALL.len()],
     plans: Mutex<Vec<Arc<Plan>>>,
     born: Birthplace,
 }
@@ -80,6 +83,12 @@ pub(super) struct Medium {
 const PLANS: usize = 2;
 
 impl Medium {
+    fn new(model: &Model, storage: Storage) -> Result<Medium> {
+        let moduli = plan::moduli(model, Options::default().pml, storage)?;
+        let sure = Stencil::ALL.map(|stencil| dt_sure(model, stencil) * storage.stable());
+        Ok(Medium { moduli, sure, plans: Mutex::default(), born: Birthplace::here() })
+    }
+
     pub(super) fn model(&self) -> &Outline {
         &self.moduli.model
     }
@@ -101,6 +110,14 @@ impl Medium {
             plans.push(plan);
         } else {
             let plan = make()?;
+            let sure = self.sure[options.stencil as usize];
+            if f64::from(dt) > sure {
+                log::warn!(
+                    "density jumps from cell to cell: only up to {:e} s is a step sure to be stable, and dt_s is {dt:e} s; \
+                     a shot that blows up fails",
+                    rounded_down(sure)
+                );
+            }
             if plans.len() == PLANS {
                 plans.remove(0);
             }
@@ -150,8 +167,7 @@ pub unsafe extern "C" fn sched_fd_model_create(
         };
         let storage =
             if desc.flags & SCHED_FD_MODEL_16_BIT != 0 { Storage::Bits16 } else { Storage::Float32 };
-        let moduli = plan::moduli(&Model::new(grid, vp, rho)?, Options::default().pml, storage)?;
-        out.put(MODELS.add(Arc::new(Medium { moduli, plans: Mutex::default(), born: Birthplace::here() })));
+        out.put(MODELS.add(Arc::new(Medium::new(&Model::new(grid, vp, rho)?, storage)?)));
         Ok(())
     })
 }
@@ -167,8 +183,8 @@ pub unsafe extern "C" fn sched_fd_model_destroy(model: *mut sched_fd_model_t) ->
 
 /// Puts the largest stable time step of a model, in seconds, into `*dt_s`: a number that a float holds
 /// exactly, so that `shot.dt_s = (float)dt_s` is accepted; with SCHED_FD_OPTIMISED_STENCIL, 0.9634 of it.
-/// Where density jumps from cell to cell, a shot may blow up with less, and then fails with SCHED_E_UNSTABLE: take
-/// smaller steps there.
+/// Where density jumps from cell to cell, a shot may blow up with less, and then fails with SCHED_E_UNSTABLE: the log
+/// warns of the first shot with a step that is not sure to be stable, and says which is; take smaller steps there.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
@@ -179,10 +195,8 @@ pub unsafe extern "C" fn sched_fd_dt_max(model: *const sched_fd_model_t, dt_s: *
         let medium = medium(model)?;
         let options = Options { storage: medium.moduli.storage, ..Options::default() };
         let limit = options.dt_max(medium.model());
-        // Down to a float, so that the answer is accepted as the `dt_s` of a shot.
-        let nearest = limit as f32;
-        let below = if f64::from(nearest) > limit { nearest.next_down() } else { nearest };
-        out.put(f64::from(below));
+        // So that the answer is accepted as the `dt_s` of a shot.
+        out.put(f64::from(rounded_down(limit)));
         Ok(())
     })
 }
@@ -202,7 +216,7 @@ const _: () = assert!(
 );
 
 /// Fills `samples`, `nt` floats, with a source wavelet of unit amplitude, one sample a time step of
-/// `dt_s` seconds from time 0, zero after the wavelet has ended. `wavelet` is one of
+/// `dt_s` seconds, the first for the time `dt_s`, zero after the wavelet has ended. `wavelet` is one of
 /// SCHED_FD_WAVELET_*, 0 for Ricker; `frequency_hz` its peak frequency.
 ///
 /// Errors: SCHED_E_ARGUMENT.
@@ -235,8 +249,7 @@ mod tests {
         let grid = Grid { n: [3, 4, 5], h: [10.0; 3] };
         let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
         for storage in Storage::ALL {
-            let moduli = plan::moduli(&model, Options::default().pml, storage).unwrap();
-            let medium = Medium { moduli, plans: Mutex::default(), born: Birthplace::here() };
+            let medium = Medium::new(&model, storage).unwrap();
             let plan = |exact_time| medium.plan(1e-3, Options { exact_time, ..Options::default() }).unwrap();
             let first = plan(false);
             assert!(Arc::ptr_eq(&first, &plan(false)), "{storage:?}");

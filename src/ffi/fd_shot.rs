@@ -323,8 +323,8 @@ fn buffers(
 
 /// Hands a shot to a scheduler and returns at once; then as any task: sched_wait, sched_cancel...
 ///
-/// `task` may be NULL. Its `run` must be NULL; `device_bytes`, `work` and `retries` (2; a shot that has blown up is not
-/// tried again) are known without it and taken from it where they are not 0. `*id` may be NULL if the task is detached. The same shot gives the
+/// `task` may be NULL. Its `run` must be NULL; `device_bytes`, `work` and `retries` (2; not for a shot that has blown
+/// up: that is tried once more, if its steps are stable, and not at all if they are too large) are known without it and taken from it where they are not 0. `*id` may be NULL if the task is detached. The same shot gives the
 /// same record, bit for bit, on every device of a kind and after any number of retries. Where a shot takes
 /// much longer than its like, or a faster device has nothing else to do, it may be computed a second time there,
 /// and the first to finish counts; not if it keeps snapshots, nor if `task` has a `drop` and no

@@ -18,6 +18,8 @@ thread_local! {
 pub(super) fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
+        // Its gate is shut after these locks are taken, so nobody who has one of them waits for it in vain.
+        crate::node::watch_forks();
         #[cfg(unix)]
         // SAFETY: the functions stay where they are: the library is never unloaded. They do not unwind.
         // Refused, for want of memory, it leaves things as they would be without.

@@ -20,7 +20,7 @@ use crate::sched::{Range, Task};
 /// - SCHED_E_MEMORY: the piece did not fit. It is called again with half of it, down to one element, and
 ///   what did not fit a device is not tried there again; an element that fits no device fails the range.
 /// - SCHED_CANCELLED: the whole range ends as cancelled.
-/// - any failure: the whole range fails, and its words name the elements.
+/// - SCHED_E_RESULT and any other failure: the whole range fails, and its words name the elements.
 ///
 /// After either of the last two no piece begins any more; those that run elsewhere end. The device's
 /// stream is waited for before the elements count as done. What sched_exec_report

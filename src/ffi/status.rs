@@ -61,12 +61,15 @@ pub const SCHED_E_DRIVER: i32 = -19;
 /// A device is there, but another process has it to itself.
 pub const SCHED_E_BUSY: i32 = -20;
 
+/// What a device computed is wrong, as the task's callback has found.
+pub const SCHED_E_RESULT: i32 = -21;
+
 /// The binary interface that this header describes; raised when a program that was built against an
 /// older header could no longer work.
 pub const SCHED_ABI_VERSION: u32 = 0;
 
 /// Every status and its name.
-const NAMES: [(sched_status_t, &CStr); 23] = [
+const NAMES: [(sched_status_t, &CStr); 24] = [
     (SCHED_OK, c"SCHED_OK"),
     (SCHED_PENDING, c"SCHED_PENDING"),
     (SCHED_CANCELLED, c"SCHED_CANCELLED"),
@@ -90,6 +93,7 @@ const NAMES: [(sched_status_t, &CStr); 23] = [
     (SCHED_E_UNWOUND, c"SCHED_E_UNWOUND"),
     (SCHED_E_DRIVER, c"SCHED_E_DRIVER"),
     (SCHED_E_BUSY, c"SCHED_E_BUSY"),
+    (SCHED_E_RESULT, c"SCHED_E_RESULT"),
 ];
 
 pub(super) fn status_of(error: &Error) -> sched_status_t {
@@ -112,6 +116,7 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
         Error::Device { .. } => SCHED_E_DEVICE,
         Error::Driver { .. } => SCHED_E_DRIVER,
         Error::Busy { .. } => SCHED_E_BUSY,
+        Error::WrongResult { .. } => SCHED_E_RESULT,
         Error::Internal(_) => SCHED_E_INTERNAL,
         Error::Dependency { .. } => SCHED_E_DEPENDENCY,
         Error::Deadline { .. } => SCHED_E_DEADLINE,

@@ -11,8 +11,8 @@ use super::landing;
 use super::leased::Leased;
 use super::running::{self, Running};
 use super::status::{
-    SCHED_CANCELLED, SCHED_E_DEVICE, SCHED_E_MEMORY, SCHED_E_RESOURCES, SCHED_OK, done, sched_status_t,
-    without_arithmetic,
+    SCHED_CANCELLED, SCHED_E_DEVICE, SCHED_E_MEMORY, SCHED_E_RESOURCES, SCHED_E_RESULT, SCHED_OK, done,
+    sched_status_t, without_arithmetic,
 };
 use super::task::sched_task_t;
 use crate::backend::Lane;
@@ -56,6 +56,9 @@ pub struct sched_exec_t {
 /// - SCHED_E_RESOURCES: a launch found too few resources beside what runs. The same.
 /// - SCHED_E_DEVICE: the device's context is of no use any more (a sticky error). The context is made
 ///   anew, and the task tried elsewhere; the second time it fails with SCHED_E_DEVICE.
+/// - SCHED_E_RESULT: what was computed is wrong, and the device may be why. The task is tried once more,
+///   elsewhere if there is another device for it; if that is wrong, too, it fails with SCHED_E_RESULT. If it is
+///   right, the first device was to blame; the second task that this befalls retires the device.
 /// - anything else: the task has failed with SCHED_E_CALLBACK, or is tried again if `retries` are left; its
 ///   words name the number.
 ///
@@ -217,6 +220,10 @@ fn outcome(code: i32, exec: &Exec<'_>) -> Result<()> {
             device: exec.device.label(),
             what: "the callback returned SCHED_E_DEVICE".into(),
             fault: DeviceFault::Poisoned,
+        }),
+        SCHED_E_RESULT => Err(Error::WrongResult {
+            device: exec.device.label(),
+            what: "the callback returned SCHED_E_RESULT".into(),
         }),
         code => Err(Error::Callback { code }),
     }

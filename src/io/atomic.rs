@@ -39,12 +39,15 @@ impl Output {
             let temporary = folder.join(temporary_name());
             match OpenOptions::new().write(true).create_new(true).open(&temporary) {
                 Ok(file) => {
+                    // Tells others that it is being written, until the process ends, however it ends.
+                    // Without locks the file stays where it is if that is a kill.
+                    let _ = file.try_lock();
                     let name = Sealed { target: target.to_owned(), temporary };
                     return Ok(Output { file, name });
                 }
                 // Left by a process that was killed and had the number that this one has now.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(Error::io("create", target, error)),
+                Err(error) => return Err(failed("create", target, &error)),
             }
         }
     }
@@ -83,17 +86,13 @@ impl Seek for Output {
 }
 
 impl Sealed {
-    /// Gives the file its name, in place of what may stand there.
+    /// Gives the file its name, in place of what may stand there. If only the last step fails, to force the
+    /// folder to disk, the whole file has its name all the same.
     pub fn commit(mut self) -> Result<()> {
         check_target(&self.target)?;
-        fs::rename(&self.temporary, &self.target).map_err(|error| Error::io("write", &self.target, error))?;
+        fs::rename(&self.temporary, &self.target).map_err(|error| failed("write", &self.target, &error))?;
         self.temporary = PathBuf::new();
-        let folder = folder_of(&self.target);
-        // The file is whole and in place; a file system that can't sync a folder changes nothing.
-        if let Err(error) = File::open(folder).and_then(|folder| folder.sync_all()) {
-            log::warn!("{}: the folder could not be forced to disk: {error}", folder.display());
-        }
-        Ok(())
+        force_to_disk(folder_of(&self.target)).map_err(|error| Error::io("write", &self.target, error))
     }
 }
 
@@ -155,8 +154,41 @@ pub(crate) fn folder_of(target: &Path) -> &Path {
     }
 }
 
+/// What is not found is not the file, which is only made, but the folder.
+fn failed(action: &'static str, target: &Path, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            Error::io(action, target, format_args!("{error}: its folder is not there"))
+        }
+        _ => Error::io(action, target, error),
+    }
+}
+
+/// So that the names in it outlast a loss of power. Not every system can do that with a folder, and a folder
+/// may be closed to readers: that changes nothing of the files, which are whole and in place.
+fn force_to_disk(folder: &Path) -> io::Result<()> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    let opened = match File::open(folder) {
+        Err(error) if error.kind() == PermissionDenied => return Ok(()),
+        opened => opened?,
+    };
+    match opened.sync_all() {
+        Err(error) if matches!(error.kind(), InvalidInput | Unsupported) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EBADF) => Ok(()),
+        forced => forced,
+    }
+}
+
 /// Unlike any that a living process uses: its number, and a count.
 fn temporary_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!(".gpusched-{}-{}.part", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The process that a file of such a name is of, if the name is such a one.
+pub(super) fn writer_of(name: &str) -> Option<u32> {
+    let number =
+        |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?;
+    let (process, count) = name.strip_prefix(".gpusched-")?.strip_suffix(".part")?.split_once('-')?;
+    number(count).and(number(process)).and_then(|process: u64| process.try_into().ok())
 }

@@ -4,6 +4,7 @@
 
 pub mod atomic;
 pub mod kept;
+pub mod leftovers;
 pub mod npy;
 pub mod raw;
 

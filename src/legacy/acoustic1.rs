@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::device;
 use super::files::{Files, ShotFiles};
+use super::{calls, device};
 use crate::error::{Error, Result};
 use crate::fd::grid::Grid;
 use crate::fd::model::{Model, Outline};
@@ -79,10 +79,12 @@ pub struct Args {
 }
 
 /// Does what `cuda_3dfd_1order` did, on the devices of [`Scheduler::process_default`]: computes
-/// the shots and writes their record, and snapshots if asked for, once all have succeeded.
+/// the shots and writes their record, and snapshots if asked for, once all have succeeded. In a child that was
+/// forked after that one had been made, on those of a scheduler of the child's own; cards are an error there.
 ///
 /// Everything is checked before anything is computed, the outputs for being writable included.
-/// After an error none of the call's files is there. May be called from any number of threads.
+/// After an error none of the call's files is there. May be called from any number of threads; a call that is given
+/// the names of another while that runs is refused.
 ///
 /// A `dt` beyond the stable limit is taken, with a warning in the log, as the old library took it;
 /// but a result that is not finite is an error.
@@ -91,7 +93,7 @@ pub fn acoustic1(args: &Args) -> Result<()> {
     raw::check(&args.vel, call.grid.cells())?;
     raw::check(&args.rho, call.grid.cells())?;
     keep_apart(args)?;
-    let scheduler = Scheduler::process_default()?;
+    let scheduler = calls::scheduler()?;
     let devices = device::allowed(args.device, scheduler.devices())?;
     let files = Arc::new(Files::begin(&args.shot, call.record_stride, &args.snap, args.show_snapshot)?);
 
@@ -101,15 +103,17 @@ pub fn acoustic1(args: &Args) -> Result<()> {
     warn_if_unstable(&model, args.dt);
     let plan = Arc::new(Plan::new(model, args.dt, Options { allow_unstable: true, ..Options::default() })?);
 
-    let task = |index: usize| -> Result<Task> {
+    // The plan goes with the last of its shots: what it keeps on a card should not outlive them.
+    let (shots, written) = (call.shots, files.clone());
+    let task = move |index: usize| -> Result<Task> {
         let shot = call.shot(index, &plan.model);
-        let output = ShotFiles { files: files.clone(), shot: index };
+        let output = ShotFiles { files: written.clone(), shot: index };
         let mut task = shot::task(plan.clone(), shot, output)?;
         task.label = format!("{}, shot {index}", args.shot.display());
         task.devices = devices;
         Ok(task)
     };
-    let outcome = run(scheduler, (0..call.shots).map(task));
+    let outcome = run(scheduler, (0..shots).map(task));
     match outcome {
         Ok(()) => files.commit(),
         Err(error) => {

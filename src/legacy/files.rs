@@ -6,6 +6,7 @@ use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::claims::Claim;
 use crate::error::{Error, Result};
 use crate::fd::shot::Output;
 use crate::fd::survey::Gather;
@@ -22,22 +23,27 @@ pub struct Files {
 }
 
 struct Written {
+    /// To the record and to the first snapshot: two calls share all names of snapshots, or none.
+    claim: Claim,
     record: atomic::Output,
     /// By shot and step: a shot that runs again replaces its own.
     snapshots: BTreeMap<(usize, usize), Sealed>,
 }
 
 impl Files {
-    /// Makes sure that the outputs can be written, before anything is computed.
+    /// Makes sure that the outputs can be written, and by no other call of this process at the same time, before
+    /// anything is computed.
     pub fn begin(record: &Path, stride: u64, snapshot_prefix: &Path, snapshots: bool) -> Result<Files> {
+        let snapshot = snapshots.then(|| snapshot_path(snapshot_prefix, 0, 0));
+        let claim = Claim::new([Some(record), snapshot.as_deref()].into_iter().flatten())?;
         let record = atomic::Output::create(record)?;
-        if snapshots {
-            atomic::Output::create(&snapshot_path(snapshot_prefix, 0, 0))?;
+        if let Some(snapshot) = &snapshot {
+            atomic::Output::create(snapshot)?;
         }
         Ok(Files {
             stride,
             snapshot_prefix: snapshot_prefix.to_owned(),
-            written: Mutex::new(Some(Written { record, snapshots: BTreeMap::new() })),
+            written: Mutex::new(Some(Written { claim, record, snapshots: BTreeMap::new() })),
         })
     }
 
@@ -46,7 +52,15 @@ impl Files {
         let Some(written) = self.take() else { return Err(over()) };
         let record = written.record.seal()?;
         written.snapshots.into_values().try_for_each(Sealed::commit)?;
-        record.commit()
+        record.commit()?;
+        for file in written.claim.written() {
+            log::warn!(
+                "{} was written by an earlier call of this process, too, and is replaced; if both are wanted, give \
+                 each call names of its own",
+                file.display()
+            );
+        }
+        Ok(())
     }
 
     /// Removes all that was written. A shot that still runs can add no more.

@@ -3,6 +3,8 @@
 //! `docs/legacy.md` tells what is kept, what is mended and how an old package is switched.
 
 mod acoustic1;
+mod calls;
+mod claims;
 mod device;
 mod files;
 

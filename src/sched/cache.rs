@@ -233,25 +233,13 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::device::{BackendKind, DeviceId, Health};
+    use crate::device::BackendKind;
     use crate::error::Error;
 
     const NOW: u64 = 1_800_000_000;
 
     fn device(backend: BackendKind, name: &str) -> DeviceInfo {
-        DeviceInfo {
-            id: DeviceId::new("X"),
-            backend,
-            ordinal: 0,
-            name: name.into(),
-            pci_bus_id: None,
-            compute_capability: None,
-            cpu_threads: None,
-            total_bytes: 1,
-            free_bytes: 1,
-            speed: None,
-            health: Health::Good,
-        }
+        DeviceInfo::new("X", backend, 0, name)
     }
 
     fn known(rate: f64, samples: u64, when: u64) -> Known {

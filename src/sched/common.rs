@@ -14,6 +14,8 @@ use super::crew::Crew;
 use super::fork::Birthplace;
 use super::graph::Graph;
 use super::light::{CLOSED, Hand, Item, Light, NO_DEVICE, Parting, Phase, STOPPING, Slot, nanoseconds};
+use super::me::Me;
+use super::neighbours::Neighbours;
 use super::parts::Ended;
 use super::rooms::{ALL, NEEDY, Rooms};
 use super::seen::Seeing;
@@ -21,7 +23,7 @@ use super::state::Core;
 use super::stats::Stats;
 use super::sync::lock;
 use super::task::{DeviceMask, TaskId, Wait};
-use super::worker::{Me, work};
+use super::worker::work;
 use crate::backend::{Backend, thread};
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
@@ -55,7 +57,10 @@ pub struct Shared {
     processors: u64,
     /// Where the thread sleeps that watches the time.
     pub time: Condvar,
+    /// The system gave no such thread: workers without work look after the time.
+    pub unwatched: AtomicBool,
     pub seeing: Seeing,
+    pub neighbours: Option<Neighbours>,
 }
 
 /// What stands under the one lock: the planned tasks.
@@ -98,6 +103,7 @@ impl Shared {
         slots: u32,
         trace_events: usize,
         rates: Option<Arc<dyn Store>>,
+        neighbours: Option<Neighbours>,
     ) -> Self {
         let (devices, backends): (Vec<_>, Vec<_>) = devices.into_iter().unzip();
         let slots = vec![slots; devices.len()];
@@ -120,7 +126,9 @@ impl Shared {
             spinning: AtomicUsize::new(0),
             processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
             time: Condvar::new(),
+            unwatched: AtomicBool::new(false),
             seeing,
+            neighbours,
             devices,
             backends,
         }
@@ -171,10 +179,18 @@ impl Shared {
         lit
     }
 
+    /// Bit i: no light task begins on device i for now.
+    pub fn closed(&self) -> u64 {
+        self.quiet.load(Ordering::SeqCst) | self.taken()
+    }
+
     /// After light work was made visible.
     pub fn call_any(self: &Arc<Self>) {
-        let quiet = self.quiet.load(Ordering::SeqCst);
-        self.crew.call_any(quiet, |seat| self.start(seat, None), || self.light.queues.is_empty());
+        if self.taken() != 0 {
+            // Where nobody can, nothing is taken any more.
+            let _ = self.stand_in_line();
+        }
+        self.crew.call_any(self.closed(), |seat| self.start(seat, None), || self.light.queues.is_empty());
     }
 
     /// After something has become ready, or room: calls a worker of each device where something should begin.
@@ -189,14 +205,21 @@ impl Shared {
                 device.light = self.is_lit(index, None);
             }
         }
-        let quiet = self.quiet.load(Ordering::SeqCst);
+        let closed = self.closed();
         for index in book.core.wanted(self.now()) {
             self.crew.look.fetch_or(1 << index, Ordering::SeqCst);
             if !book.called[index] {
                 let notes = Mutex::new(Vec::new());
                 let start = |seat| self.start(seat, Some(&notes));
-                book.called[index] = self.crew.call_device(index, quiet, start);
+                book.called[index] = self.crew.call_device(index, closed, start);
                 book.core.notes.append(&mut lock(&notes));
+            }
+        }
+        if book.core.desire().is_some() && !self.stand_in_line() {
+            self.forget_others(book);
+            // Nothing is kept from its device any more, so this ends.
+            if book.core.desire().is_none() {
+                self.call_workers(book);
             }
         }
     }
@@ -356,11 +379,22 @@ impl Shared {
             Ok(thread) => {
                 // It looks for itself before it sleeps.
                 book.watched = Some(Duration::ZERO);
+                self.unwatched.store(false, Ordering::Relaxed);
                 self.crew.adopt(thread);
             }
             Err(error) => {
-                book.core.notes.push((Level::Error, format!("no thread to watch deadlines: {error}")));
+                if !self.unwatched.swap(true, Ordering::Relaxed) {
+                    let text = format!("no thread to watch deadlines, workers without work do it: {error}");
+                    book.core.notes.push((Level::Error, text));
+                }
             }
+        }
+    }
+
+    /// Does what is due, where nobody watches the time.
+    pub fn look_after_time(self: &Arc<Self>) {
+        if self.unwatched.load(Ordering::Relaxed) {
+            drop(pass(self, self.lock()));
         }
     }
 

@@ -12,6 +12,10 @@ impl Core {
     /// A copy of something that runs elsewhere and should end earlier here: where that gains the most.
     pub fn second_copy(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
         let index = fitting.index;
+        // What is idle where there are others is for their tasks, and a copy would open a context there.
+        if self.shares(index) && self.neighbours {
+            return None;
+        }
         let mut best: Option<(f64, TaskId)> = None;
         for run in self.devices.iter().flat_map(|device| &device.running) {
             let Ok(entry) = self.tasks.get(run.id) else { continue };
@@ -39,12 +43,13 @@ impl Core {
     /// Seconds that a copy here should gain. As long as one attempt is not yet odd, the others may be on bad devices, and
     /// it takes here what was told. When all are odd it is the task, and takes as much longer everywhere.
     fn gain(&self, now: Duration, index: usize, id: TaskId, entry: &Entry) -> Option<f64> {
-        let told = entry.work.is_some();
+        let (told, seconds) = (entry.work.is_some(), self.rates.worth_of(entry.class).is_some());
         let here = self.rates.seconds(entry.class, index, entry.work)?;
         let runs = self.devices.iter().enumerate().flat_map(|(other, device)| {
             let runs = device.running.iter().filter(|run| run.id == id && run.watched != Watched::Lost);
             runs.map(move |run| {
-                let elapsed = now.saturating_sub(run.since).as_secs_f64();
+                // Priors alone are no seconds: by them each attempt would seem late as soon as it has begun.
+                let elapsed = if seconds { now.saturating_sub(run.since).as_secs_f64() } else { 0.0 };
                 Some((self.expected(other, run)?, elapsed))
             })
         });

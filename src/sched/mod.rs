@@ -5,6 +5,7 @@
 //! through queues of their own (`light/`). The same workers run both (`worker.rs`) and sleep in one
 //! place (`park.rs`).
 
+mod blame;
 #[cfg(test)]
 mod by_hand;
 mod cache;
@@ -16,11 +17,16 @@ mod fork;
 mod graph;
 mod life;
 mod light;
+mod lit;
+mod me;
+mod neighbours;
 mod ordered;
+mod others;
 mod park;
 mod parts;
 mod placement;
 mod plan;
+mod planned;
 mod policy;
 mod process;
 mod progress;
@@ -36,6 +42,7 @@ pub mod simulation;
 mod slots;
 mod state;
 mod stats;
+mod submission;
 mod sync;
 mod tally;
 mod task;
@@ -50,6 +57,7 @@ pub(crate) use light::{Bare, Kind};
 
 pub use cache::{LARGEST as CACHE_LARGEST, Store};
 pub(crate) use fork::Birthplace;
+pub(crate) use me::leave_thread;
 pub use ordered::Line;
 pub(crate) use process::hold_still;
 pub use progress::Progress;
@@ -60,4 +68,3 @@ pub use settings::{AUTO_SLOTS, Builder, discover, look_around};
 pub use stats::{DeviceStats, Stats};
 pub use task::{DeviceMask, Exec, Job, Role, State, Task, TaskId, TaskInfo, Wait};
 pub use trace::{Ending, Span, Trace};
-pub(crate) use worker::leave_thread;

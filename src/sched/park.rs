@@ -27,6 +27,9 @@
 //! argument holds, with the hint as the work. So it does for a seat with one worker too many. **Stopping and retiring** set their flag and then call
 //! all; a worker looks at the flags where it looks for work, so it holds for them, too.
 
+use std::sync::PoisonError;
+use std::time::Duration;
+
 use super::sync::atomic::{AtomicU64, Ordering, fence};
 use super::sync::{Arc, Condvar, Mutex, locked};
 
@@ -83,9 +86,21 @@ impl Bed {
     fn hear(&self) {
         let mut rung = locked(&self.bell.rung);
         while !*rung {
-            rung = self.bell.changed.wait(rung).unwrap_or_else(std::sync::PoisonError::into_inner);
+            rung = self.bell.changed.wait(rung).unwrap_or_else(PoisonError::into_inner);
         }
         *rung = false;
+    }
+
+    /// The same, but for so long. False: it has not been rung.
+    fn hear_within(&self, long: Duration) -> bool {
+        let mut rung = locked(&self.bell.rung);
+        let mut over = false;
+        while !*rung && !over {
+            let woken = self.bell.changed.wait_timeout(rung, long);
+            let (found, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
+            (rung, over) = (found, timeout.timed_out());
+        }
+        std::mem::take(&mut *rung)
     }
 }
 
@@ -164,6 +179,11 @@ impl Lot {
     /// From nearly asleep to asleep, and at last, called, to searching.
     pub fn sleep(&self, bed: &Bed) {
         bed.hear();
+    }
+
+    /// The same, but for so long. False: still asleep, to go on with [`Lot::sleep`].
+    pub fn doze(&self, bed: &Bed, long: Duration) -> bool {
+        bed.hear_within(long)
     }
 
     /// After work that any worker can do was made visible, but for those of the devices in `closed`.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::others::Others;
 use super::policy::Rank;
 use super::settings::AUTO_SLOTS;
 use super::slots::Search;
@@ -43,6 +44,7 @@ pub struct Device {
     /// Slots whose tasks wait for other tasks: as many others may run meanwhile.
     pub waiting: u32,
     pub running: Vec<Running>,
+    pub others: Others,
     /// Tasks that are not planned may run here now; told by who asks for a task.
     pub light: bool,
     /// Nothing but this task starts here, so that it gets its memory at last.
@@ -61,6 +63,8 @@ pub struct Device {
     pub strikes: Vec<TaskId>,
     /// Tasks found guilty here since one ended well.
     pub convictions: u32,
+    /// Names of tasks whose result was wrong here, and right when it was computed again.
+    pub wrong: Vec<String>,
     pub retired: Option<String>,
     /// When a task last began here.
     pub begun: Duration,
@@ -181,6 +185,9 @@ pub struct Entry {
     pub poisoned: u32,
     /// Devices that were lost while it ran there.
     pub lost: u32,
+    /// Attempts whose result was wrong, and the devices where they ran.
+    pub wrong: u32,
+    pub suspects: DeviceMask,
     /// Devices without memory enough for it, lately.
     pub refused: DeviceMask,
     /// Devices where an attempt failed: another is better, if there is one.
@@ -223,6 +230,7 @@ impl Device {
             throttle: None,
             waiting: 0,
             running: Vec::new(),
+            others: Others::default(),
             light: false,
             hold: None,
             short: None,
@@ -232,6 +240,7 @@ impl Device {
             renewing: false,
             strikes: Vec::new(),
             convictions: 0,
+            wrong: Vec::new(),
             retired: None,
             begun: Duration::ZERO,
             done: 0,
@@ -273,6 +282,6 @@ impl Device {
             && !self.poisoned
             && !self.renewing
             && !self.is_one_alone()
-            && self.running.len() < self.capacity(now)
+            && self.running.len() + self.others.ends.len() < self.capacity(now)
     }
 }

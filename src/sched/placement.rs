@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use log::Level;
 
+use super::neighbours::Held;
 use super::parts::{Device, Entry, Running, Short, Watched};
 use super::plan::Plan;
 use super::policy::{
@@ -36,6 +37,8 @@ pub struct Assignment {
     pub signal: Arc<Told>,
     /// A queue that was opened in an older context of the device is of no use any more.
     pub context: u32,
+    /// The slot of the device, if other processes have to know.
+    pub held: Option<Held>,
 }
 
 /// What a worker is told that asks for a task.
@@ -96,7 +99,7 @@ impl<'a> Fitting<'a> {
     }
 
     fn has_company(&self, device: &Device) -> bool {
-        !device.running.is_empty() || self.promised > 0
+        !device.running.is_empty() || self.promised > 0 || device.others.pending_bytes > 0
     }
 
     /// Whether nothing that is ready can fit, however long one looks.
@@ -149,7 +152,8 @@ impl Core {
             return Taken::Nothing;
         }
         self.age(now);
-        let mut fitting = Fitting::new(index, free);
+        let pending = self.devices[index].others.pending_bytes;
+        let mut fitting = Fitting::new(index, free.map(|free| free.saturating_sub(pending)));
         let id = self.choose(now, &mut fitting);
         if fitting.unknown {
             return Taken::Unknown;
@@ -175,7 +179,8 @@ impl Core {
         let mut spoken_for = Vec::new();
         let mut wanted = Vec::new();
         let mut promised = vec![0; self.devices.len()];
-        let mut load: Vec<usize> = self.devices.iter().map(|device| device.running.len()).collect();
+        let mut load: Vec<usize> =
+            self.devices.iter().map(|device| device.running.len() + device.others.ends.len()).collect();
         let mut open: Vec<usize> =
             (0..load.len()).filter(|&index| self.devices[index].has_room(now)).collect();
         // Those that have the least to do first.
@@ -517,7 +522,7 @@ impl Core {
             self.note(Level::Info, index, text + &place);
         }
         self.seen.leased(now, index, &self.devices[index]);
-        Some(Assignment { id, attempt, job, signal, context })
+        Some(Assignment { id, attempt, job, signal, context, held: None })
     }
 
     /// How long an attempt may take here: as its caller says, else much longer than its like.

@@ -32,6 +32,7 @@ impl Plan {
                 return Vec::new();
             }
             let mut lanes: Vec<f64> = device.running.iter().map(|run| core.lane(now, index, run)).collect();
+            lanes.extend(device.others.ends.iter().map(|end| end.saturating_sub(now).as_secs_f64()));
             let held = device.hold.is_some() && device.waiting == 0;
             let closed = device.poisoned || held || device.is_one_alone();
             let open = if closed { lanes.iter().copied().fold(0.0, f64::max) } else { 0.0 };

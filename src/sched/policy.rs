@@ -57,6 +57,11 @@ pub const PROBE_AFTER: Duration = Duration::from_secs(300);
 /// Tasks found guilty in a row, after which it is the device.
 pub const CONVICTIONS: u32 = 3;
 
+/// Attempts of a task whose result was wrong, after which it is the task.
+pub const WRONG_ATTEMPTS: u32 = 2;
+/// Tasks whose result was wrong on a device and right when computed again, after which it is the device.
+pub const WRONG_TASKS: usize = 2;
+
 /// How long fewer tasks at a time start on a device that was short of something.
 pub const THROTTLE: Duration = Duration::from_secs(60);
 

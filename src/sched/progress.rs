@@ -143,25 +143,14 @@ mod tests {
     use super::super::task::{Exec, Task, TaskId};
     use super::super::verdict::Attempt;
     use super::*;
-    use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
+    use crate::device::{BackendKind, DeviceInfo};
 
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     /// A state with so many devices of one slot, all unknown.
     fn core(devices: u32) -> Core {
-        let device = |ordinal| DeviceInfo {
-            id: DeviceId::new(&format!("GPU-{ordinal}")),
-            backend: BackendKind::Cuda,
-            ordinal,
-            name: "paper".into(),
-            pci_bus_id: None,
-            compute_capability: None,
-            cpu_threads: None,
-            total_bytes: 1,
-            free_bytes: 1,
-            speed: None,
-            health: Health::Good,
-        };
+        let device =
+            |ordinal| DeviceInfo::new(&format!("GPU-{ordinal}"), BackendKind::Cuda, ordinal, "paper");
         Core::new((0..devices).map(|ordinal| (device(ordinal), 1)).collect())
     }
 

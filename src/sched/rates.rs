@@ -151,6 +151,19 @@ impl Rates {
         Some(work * each)
     }
 
+    /// The same in units of the devices' priors, which do not depend on what any process has seen; and how many seconds
+    /// such a unit is worth, where that can be told.
+    pub fn cost(&self, class: u32, device: usize, work: Option<f64>) -> Option<f64> {
+        let worth = self.classes.get(&class).map_or(1.0, |class| self.worth(class));
+        Some(self.seconds(class, device, work)? / worth)
+    }
+
+    pub fn worth_of(&self, class: u32) -> Option<f64> {
+        let class = self.classes.get(&class)?;
+        let seen = class.devices.iter().any(|seen| seen.samples > 0 || seen.prior.is_some());
+        seen.then(|| self.worth(class))
+    }
+
     /// By what factor a device may really be faster or slower than [`Rates::seconds`] tells, roughly: tasks
     /// that tell their work scatter by a fifth, others by two thirds, and two devices of which nothing
     /// was known are compared by few such tasks.

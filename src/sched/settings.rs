@@ -1,10 +1,12 @@
 //! What a scheduler is made of, and where that is said: by the caller, else the environment.
 
 use std::env;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::cache::Store;
 use super::common::Shared;
+use super::neighbours::Neighbours;
 use super::process::Holding;
 use super::scheduler::Scheduler;
 use crate::backend::{Backend, cpu::CpuBackend, cuda::CudaBackend};
@@ -31,6 +33,9 @@ pub struct Builder {
     pub trace_events: usize,
     /// Where learned rates are kept between runs. `None`: nowhere.
     pub rates: Option<Arc<dyn Store>>,
+    /// The folder through which processes of a node share their cards. `None`: as `GPUSCHED_LEASE_DIR` says, else the
+    /// user's own; but none with [`Builder::backends`] of the caller's, whose devices nobody else has.
+    pub lease_folder: Option<PathBuf>,
     /// Instead of the backends that are compiled in.
     pub backends: Option<Vec<Arc<dyn Backend>>>,
 }
@@ -46,14 +51,31 @@ impl Builder {
             let threads = self.cpu_threads.unwrap_or(0);
             return Err(Error::argument("cpu_threads", threads, "1 to 4096 threads"));
         }
+        let shared = self.backends.is_none() || self.lease_folder.is_some();
         let backends = self.backends.unwrap_or_else(|| compiled_in(self.cpu_threads));
         let found = found_by(&backends, self.devices.as_deref())?;
         if found.len() > MAX_DEVICES {
             return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
         }
-        let shared = Shared::new(found, slots, self.trace_events, self.rates);
+        let neighbours = if shared { neighbours(self.lease_folder, &found, slots)? } else { None };
+        let shared = Shared::new(found, slots, self.trace_events, self.rates, neighbours);
         Ok(Scheduler::new(Arc::new(shared), Holding::Own))
     }
+}
+
+/// A folder that nobody has named and that will not do is no reason not to work.
+fn neighbours(folder: Option<PathBuf>, found: &[Found], slots: u32) -> Result<Option<Neighbours>> {
+    let devices: Vec<DeviceInfo> = found.iter().map(|(device, _)| device.clone()).collect();
+    let slots = if slots == AUTO_SLOTS { 1 } else { slots };
+    let joined = Neighbours::join(folder.as_deref(), &devices, &vec![slots; devices.len()]);
+    let named = folder.is_some() || env::var_os("GPUSCHED_LEASE_DIR").is_some_and(|named| !named.is_empty());
+    joined.or_else(|error| match named {
+        true => Err(error),
+        false => {
+            log::warn!("other processes are not told which cards are in use here: {error}");
+            Ok(None)
+        }
+    })
 }
 
 /// The devices of this machine that `selection` names (`None`: as `GPUSCHED_DEVICES` says, else all),

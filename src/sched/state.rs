@@ -57,6 +57,8 @@ pub struct Core {
     pub needy: usize,
     /// Tasks that have not ended and are to run alone.
     pub alone: usize,
+    /// There are other processes on the node that share its cards.
+    pub neighbours: bool,
     /// Attempts that were given up, and whose threads nobody waits for any more; with the seconds that each had.
     pub given_up: Vec<(TaskId, u32, f64)>,
     /// What is to be logged once the lock is free: the log may be the caller's code.
@@ -85,6 +87,7 @@ impl Core {
             renewed: Vec::new(),
             needy: 0,
             alone: 0,
+            neighbours: false,
             given_up: Vec::new(),
             notes: Vec::new(),
             seen: Seen::default(),
@@ -181,6 +184,8 @@ impl Core {
             raised: 0,
             poisoned: 0,
             lost: 0,
+            wrong: 0,
+            suspects: DeviceMask::NONE,
             refused: DeviceMask::NONE,
             avoided: DeviceMask::NONE,
             pauses: 0,

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::neighbours::Held;
 use crate::backend::Lane;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
@@ -158,6 +159,7 @@ pub struct Exec<'a> {
     pub attempt: u32,
     pub lane: Lane<'a>,
     pub(super) signal: &'a Signal,
+    pub(super) held: Option<&'a Held>,
 }
 
 impl Exec<'_> {
@@ -167,8 +169,12 @@ impl Exec<'_> {
         self.signal.is_stopped(self.attempt)
     }
 
-    /// Tells how much of this attempt is done, from 0 to 1; NaN tells nothing.
+    /// Tells how much of this attempt is done, from 0 to 1; NaN tells nothing. Whoever reports something has
+    /// allocated what it needs: other processes do not leave room for that any more.
     pub fn report(&self, done: f64) {
+        if let Some(held) = self.held.filter(|_| done > 0.0) {
+            held.is_allocated();
+        }
         self.signal.report(done);
     }
 

@@ -8,6 +8,7 @@
 //! | out of memory, the device's or the host's, or of launch resources, in company | tried again alone | fewer at a time for a minute |
 //! | the same, alone | tried elsewhere, then again after pauses, then failed | |
 //! | it is somebody else's for now | tried elsewhere, then again after pauses, then failed | |
+//! | its result was wrong, and its code saw that | tried once more, elsewhere if possible; failed when that is wrong, too | a strike if it then ends well; retired at the second, by another task. Strikes stay |
 //! | its context was poisoned | tried elsewhere; the second time it is found guilty and fails | nothing more runs in that context; made anew when all have left it; retired at the second task, unless the first was found guilty, and at the third guilty task in a row |
 //! | the device is gone | tried elsewhere; failed when the third goes with it | retired |
 //! | it could not be opened | as if it had not begun | retired |
@@ -19,11 +20,11 @@ use std::time::Duration;
 use log::Level;
 
 use super::parts::{Running, Watched};
-use super::policy::{CONVICTIONS, PAUSES, THROTTLE};
+use super::policy::{PAUSES, THROTTLE, WRONG_ATTEMPTS};
 use super::state::Core;
 use super::task::{DeviceMask, Role, State, TaskId};
 use super::trace::Ending;
-use crate::error::{DeviceFault, Error, Result};
+use crate::error::{Error, Result};
 
 /// How an attempt went.
 pub enum Attempt {
@@ -123,6 +124,7 @@ impl Core {
                 }
                 self.record(now, index, &run, Ending::Done);
                 self.dismiss(now, id);
+                self.clear(index, id);
                 if plain {
                     self.watch_throughput(now, index, class, work, full);
                 }
@@ -134,6 +136,10 @@ impl Core {
         };
         let guilty = self.blame(index, &run, &error, was_poisoned);
         let Ok(entry) = self.tasks.get_mut(id) else { return };
+        if error.is_suspect() {
+            entry.wrong += 1;
+            entry.suspects.add(index);
+        }
         if entry.copies > 0 {
             entry.signal.renew(attempt);
             entry.failure = Some(error);
@@ -268,58 +274,6 @@ impl Core {
         self.counts.guests.queued += guest;
     }
 
-    /// All have left a poisoned context.
-    fn renew(&mut self, index: usize) {
-        let device = &mut self.devices[index];
-        device.context += 1;
-        device.renewed = device.context;
-        device.renewing = true;
-        self.renewed.push(index);
-    }
-
-    /// What the error says of the device. True: the task is found guilty of having poisoned it.
-    fn blame(&mut self, index: usize, run: &Running, error: &Error, was_poisoned: bool) -> bool {
-        let Error::Device { fault, .. } = error else { return false };
-        // Who fails in a context that is known to be poisoned only tells that.
-        if *fault == DeviceFault::Poisoned && was_poisoned {
-            return false;
-        }
-        let guilty = self.tasks.get_mut(run.id).is_ok_and(|entry| {
-            let (count, most) = match fault {
-                DeviceFault::Poisoned => (&mut entry.poisoned, 2),
-                DeviceFault::Lost => (&mut entry.lost, 3),
-            };
-            *count += 1;
-            *count >= most
-        });
-        let why = error.to_string();
-        if *fault == DeviceFault::Lost {
-            self.retire(index, &why);
-            return guilty;
-        }
-        if guilty {
-            for device in &mut self.devices {
-                device.strikes.retain(|&suspect| suspect != run.id);
-            }
-        }
-        let device = &mut self.devices[index];
-        let empty = device.running.is_empty();
-        if empty {
-            self.renew(index);
-        }
-        let device = &mut self.devices[index];
-        device.poisoned = !empty;
-        if guilty {
-            device.convictions += 1;
-        } else if !device.strikes.contains(&run.id) {
-            device.strikes.push(run.id);
-        }
-        if device.strikes.len() >= 2 || device.convictions >= CONVICTIONS {
-            self.retire(index, &why);
-        }
-        guilty
-    }
-
     fn next(
         &mut self,
         now: Duration,
@@ -356,6 +310,11 @@ impl Core {
             error if error.is_shortage() => {
                 entry.refused.add(index);
                 self.elsewhere_or_later(id)
+            }
+            error if error.is_suspect() && entry.wrong >= WRONG_ATTEMPTS => Next::Fail,
+            error if error.is_suspect() => {
+                entry.avoided.add(index);
+                Next::Again
             }
             error if error.is_final() => Next::Fail,
             _ if entry.retries > 0 => {

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use super::common::Shared;
 use super::light::run_light;
+use super::me::{Me, anyone_inside};
 use super::rooms::{Bell, INSIDE};
 use super::sync;
 use super::task::{Role, State, TaskId};
-use super::worker::{Me, anyone_inside};
 use crate::error::{Error, Result};
 
 /// Tasks that may wait for other tasks inside their code at a time; each may cost a worker more.

@@ -144,6 +144,21 @@ impl<'a> Rows<'a> {
         Rows { first: values.as_mut_ptr(), len: values.len(), _buffer: PhantomData }
     }
 
+    /// # Safety
+    /// Nobody writes there while the slice lives.
+    pub unsafe fn all(self) -> &'a [f32] {
+        // SAFETY: by the caller's promise.
+        unsafe { self.read(0, self.len) }
+    }
+
+    /// # Safety
+    /// Nobody reads or writes there while the slice lives.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn all_mut(self) -> &'a mut [f32] {
+        // SAFETY: by the caller's promise.
+        unsafe { self.write(0, self.len) }
+    }
+
     /// The first value.
     #[inline(always)]
     pub fn as_ptr(self) -> *mut f32 {

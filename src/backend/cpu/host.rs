@@ -26,7 +26,7 @@ pub fn total_bytes() -> u64 {
 
 /// Memory that could be allocated now without swapping.
 pub fn free_bytes() -> u64 {
-    let machine = meminfo("MemAvailable:").unwrap_or_else(physical);
+    let machine = meminfo("MemAvailable:").unwrap_or_else(physical).min(addresses());
     groups().into_iter().map(|group| group.limit.saturating_sub(group.used)).fold(machine, u64::min)
 }
 
@@ -41,6 +41,22 @@ pub fn reserve<T>(len: usize) -> Option<Vec<T>> {
     let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
     let mut list = Vec::new();
     (has_room(bytes) && list.try_reserve_exact(len).is_ok()).then_some(list)
+}
+
+/// Addresses that a limit of the process (`ulimit -v`) leaves it.
+fn addresses() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the place is our own.
+    if unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } != 0
+        || limit.rlim_cur == libc::RLIM_INFINITY
+    {
+        return u64::MAX;
+    }
+    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text.split_whitespace().next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    // SAFETY: only looks a number up.
+    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0);
+    limit.rlim_cur.saturating_sub(pages.saturating_mul(page))
 }
 
 /// Where there is no `/proc/meminfo`.

@@ -14,7 +14,7 @@ pub use host::{free_bytes, has_room, reserve};
 pub use team::{Member, Team};
 
 use super::{Backend, Lane, Queue};
-use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
+use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 
 /// One device, `cpu:0`: all threads that the process may use, shared out over its slots.
@@ -40,17 +40,10 @@ impl Backend for CpuBackend {
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
         Ok(vec![DeviceInfo {
-            id: DeviceId::new("CPU-0"),
-            backend: BackendKind::Cpu,
-            ordinal: 0,
-            name: host::name(),
-            pci_bus_id: None,
-            compute_capability: None,
             cpu_threads: Some(self.threads),
             total_bytes: host::total_bytes(),
             free_bytes: host::free_bytes(),
-            speed: None,
-            health: Health::Good,
+            ..DeviceInfo::new("CPU-0", BackendKind::Cpu, 0, host::name())
         }])
     }
 

@@ -7,7 +7,7 @@
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cudarc::driver::sys::{
     self, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
@@ -38,6 +38,18 @@ pub fn forked() -> bool {
     let now = forks();
     let first = FIRST.compare_exchange(u64::MAX, now, Ordering::Relaxed, Ordering::Relaxed);
     first.is_err_and(|first| first != now)
+}
+
+/// A process that has found cards says so, for its children.
+static FOUND: AtomicBool = AtomicBool::new(false);
+
+pub fn found() {
+    FOUND.store(true, Ordering::Relaxed);
+}
+
+/// Whether this is a child of a process that has found cards, and has none itself for that reason.
+pub fn left_behind() -> bool {
+    forked() && FOUND.load(Ordering::Relaxed)
 }
 
 /// A call that did not go well.

@@ -27,6 +27,7 @@ mod stream;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use card::Card;
+pub use driver::left_behind;
 pub use event::{Download, Event};
 pub use graph::{Graphs, Launches};
 pub use memory::{Block, granted};

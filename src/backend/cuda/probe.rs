@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUuuid};
 
-use super::driver::{Answer, Driver, Failure};
+use super::driver::{self, Answer, Driver, Failure};
 use super::nvml::{self, Extent, Listed};
 use crate::backend::cpu;
 use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
@@ -84,7 +84,10 @@ fn ask(driver: &Driver, listed: &[Listed], found: &mut Found) -> Result<(), Stri
     unsafe { driver.device_count(&mut count) }.map_err(unusable)?;
     for ordinal in 0..count {
         match card(driver, ordinal, listed, &mut found.notes) {
-            Ok(card) => found.cards.push(card),
+            Ok(card) => {
+                driver::found();
+                found.cards.push(card);
+            }
             Err(failure) => found.notes.push(format!("cuda:{ordinal} can't be asked: {}", failure.words())),
         }
     }

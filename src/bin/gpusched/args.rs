@@ -1,11 +1,12 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 use gpusched::fd::bench::Shapes;
-use gpusched::fd::plan::{Form, SHAPES, Storage};
+use gpusched::fd::plan::{Form, Options, SHAPES, Storage};
 
 /// Runs seismic surveys on whatever devices this machine has.
 #[derive(Parser)]
@@ -27,9 +28,18 @@ pub enum Command {
     Run {
         /// The survey file; docs/survey.md tells its keys.
         survey: PathBuf,
+        /// Keep the shots that are in the output folder, whole and of the same parameters and model; run the rest.
+        #[arg(long)]
+        resume: bool,
+        /// Stop after this time, such as 2h30m: shots that run leave their state for --resume, as after SIGTERM.
+        #[arg(long, value_name = "TIME", value_parser = crate::stopping::duration)]
+        stop_after: Option<Duration>,
         /// Devices to use: all, none, or a list such as cpu,cuda:0.
         #[arg(long, value_name = "LIST")]
         devices: Option<String>,
+        /// Run a shot with a known answer on each device first, and leave out those that can't compute it.
+        #[arg(long)]
+        check_devices: bool,
         /// Check everything, say what would run, and stop.
         #[arg(long)]
         dry_run: bool,
@@ -91,6 +101,9 @@ pub enum Bench {
         /// Threads on the CPU; without it as many as it has cores.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
         threads: Option<u32>,
+        /// Cells of the absorbing layer on each side.
+        #[arg(long, default_value_t = Options::default().pml)]
+        pml: usize,
         /// Shots of which the fastest counts, each after a copy.
         #[arg(long, default_value_t = 3)]
         repeats: usize,

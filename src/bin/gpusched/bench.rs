@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use gpusched::fd::bench::{self, Case, Shapes};
-use gpusched::fd::plan::{Form, Options, Storage};
+use gpusched::fd::plan::{Form, Storage};
 use gpusched::sched::{Exec, Scheduler, Task};
 use gpusched::{Error, Result};
 use serde_json::json;
@@ -14,6 +14,7 @@ use crate::say::say;
 pub struct Wanted<'a> {
     pub equation: Equation,
     pub n: [usize; 3],
+    pub pml: usize,
     pub nt: usize,
     pub device: &'a str,
     pub form: Form,
@@ -27,8 +28,7 @@ pub struct Wanted<'a> {
 }
 
 pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
-    let Wanted { equation, n, nt, device, form, storage, shapes, threads, repeats, as_json } = wanted;
-    let pml = Options::default().pml;
+    let Wanted { equation, n, pml, nt, device, form, storage, shapes, threads, repeats, as_json } = wanted;
     let mut builder = Scheduler::builder();
     builder.devices = Some(device.into());
     builder.slots = Some(1);

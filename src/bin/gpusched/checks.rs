@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::devices::{bytes, describe};
 use crate::job::Job;
-use crate::output::decimal;
 use crate::say::say;
+use crate::side::decimal;
 use crate::survey::{Accuracy, Stencil, Storage};
 
 /// Refuses a survey that no device has the memory for, with the numbers.
@@ -30,7 +30,17 @@ pub fn memory(job: &Job, devices: &[DeviceInfo]) -> Result<()> {
 /// Makes the output folder if it is not there, claims it for as long as the result lives, and tries a
 /// file in it. Two runs at once would leave records of one beside descriptions of the other.
 pub fn folder(job: &Job) -> Result<Option<File>> {
-    let fail = |why| Error::io("write to the output folder", &job.folder, why);
+    let fail = |why| {
+        let why = format!("it can't be made: {why}; name a folder by output.folder that can");
+        Error::io("write to the output folder", &job.folder, why)
+    };
+    if fs::metadata(&job.folder).is_ok_and(|found| !found.is_dir()) {
+        return Err(Error::io(
+            "write to the output folder",
+            &job.folder,
+            "it is a file; name a folder by output.folder",
+        ));
+    }
     fs::create_dir_all(&job.folder).map_err(fail)?;
     let claim = match File::open(&job.folder) {
         Ok(claim) => match claim.try_lock() {

@@ -1,21 +1,23 @@
 //! A survey that has been read and checked: everything that can be known to be wrong
 //! before anything runs is refused here.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gpusched::backend::Backend;
-use gpusched::backend::cpu::CpuBackend;
+use gpusched::backend::cpu::{self, CpuBackend};
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{self, Options, Plan};
-use gpusched::fd::survey::Shot;
+use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::verify;
 use gpusched::fd::wavelet::{self, Wavelet};
 use gpusched::memory::Bytes;
 use gpusched::{Error, Result};
 
 use crate::document::Document;
+use crate::key::Keys;
 use crate::survey::{Accuracy, Mute, Shape, Spacing, Stencil, Step, Storage, Survey};
 use crate::{model, positions};
 
@@ -25,12 +27,15 @@ const ENOUGH_CELLS: f64 = 3.0;
 const SLOW: f32 = 100.0;
 /// Part of the largest stable step that `dt_s = "auto"` takes, unless density asks for less.
 const AUTO: f64 = 0.9;
+/// Seconds that a shot may be given.
+const DEADLINE: RangeInclusive<f64> = 1e-3..=1e9;
 
 pub struct Job {
     pub survey: Survey,
     pub folder: PathBuf,
     pub plan: Arc<Plan>,
     pub shots: Vec<Shot>,
+    pub keys: Keys,
     pub dt_max: f64,
     pub cells_per_wavelength: f64,
     pub shot_bytes: Bytes,
@@ -50,6 +55,7 @@ impl Job {
 
         let vp = model::velocity(&file, &grid, &survey.model.velocity)?;
         let rho = model::density(&file, &grid, survey.model.density.as_ref(), &vp)?;
+        let keys = Keys::new(&grid, &vp, rho.as_deref());
         let model = Arc::new(Model::new(grid, vp, rho)?);
         let dt_max = options.dt_max(&model);
         let dt_sure = verify::dt_sure(&model, options.stencil) * options.storage.stable();
@@ -60,6 +66,7 @@ impl Job {
             .map_err(|error| file.blame("wavelet.peak_hz", error))?;
         let plan = Arc::new(Plan::new(model.clone(), dt, options)?);
 
+        check_shots_memory(&grid, sources.len(), wavelet.samples.len(), &receivers, survey.mute.is_some())?;
         let mut shots: Vec<Shot> = sources
             .into_iter()
             .map(|source| Shot {
@@ -82,9 +89,19 @@ impl Job {
             shot_bytes = plan.shot_bytes(shot).max(shot_bytes);
         }
 
+        let highest = 2.5 * survey.wavelet.peak_hz;
+        let kept = 0.5 / (f64::from(dt) * survey.time.sample_every as f64);
+        let lossy = survey.accuracy.exact_time && kept < highest;
+
         let cells_per_wavelength = verify::cells_per_wavelength(&model, frequency);
         let mut warnings =
             warnings(&survey, model.vp_range, cells_per_wavelength, f64::from(dt) * nt as f64, nt);
+        if lossy {
+            warnings.push(format!(
+                "with exact time, records lose what is above {kept:.4} Hz, half their samples a second, and the wavelet \
+                 reaches to {highest:.4} Hz, 2.5 times its peak: lower time.sample_every"
+            ));
+        }
         if f64::from(dt) > dt_sure {
             warnings.push(format!(
                 "density jumps from cell to cell: only up to {} s is a step sure to be stable, and time.dt_s is {dt} s; \
@@ -93,7 +110,7 @@ impl Job {
             ));
         }
         let folder = file.resolve(&survey.output.folder);
-        Ok(Job { survey, folder, plan, shots, dt_max, cells_per_wavelength, shot_bytes, warnings })
+        Ok(Job { survey, folder, plan, shots, keys, dt_max, cells_per_wavelength, shot_bytes, warnings })
     }
 
     pub fn grid(&self) -> &Grid {
@@ -191,6 +208,9 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
     if survey.run.slots.is_some_and(|slots| !(1..=64).contains(&slots)) {
         return Err(file.refuse("run.slots", "1 to 64 shots at a time on a device"));
     }
+    if survey.run.deadline_s.is_some_and(|deadline| !DEADLINE.contains(&deadline)) {
+        return Err(file.refuse("run.deadline_s", "0.001 to 1e9 seconds that a shot may take"));
+    }
     Ok(())
 }
 
@@ -204,6 +224,30 @@ fn check_host_memory(grid: &Grid, storage: plan::Storage) -> Result<()> {
         return Ok(());
     }
     let what = format!("a model of {} x {} x {} cells", grid.n[0], grid.n[1], grid.n[2]);
+    Err(Error::NoMemory { what, needed, place: "this machine".into(), there })
+}
+
+/// Before the shots are made, each of which keeps its own wavelet, receivers and mute: a million of them, of a short survey
+/// file, may be more than the machine has.
+fn check_shots_memory(
+    grid: &Grid,
+    shots: usize,
+    samples: usize,
+    receivers: &Receivers,
+    muted: bool,
+) -> Result<()> {
+    // In the list, in the task, and in what writes the files.
+    const COPIES: u64 = 3;
+    const FIXED: u64 = 512;
+    let traces = receivers.count(grid.n) as u64;
+    let list = if matches!(receivers, Receivers::List(_)) { 24 * traces } else { 0 };
+    let one = FIXED + 4 * samples as u64 + list + if muted { 8 * traces } else { 0 };
+    let needed = COPIES.saturating_mul(one).saturating_mul(shots as u64);
+    let there = cpu::free_bytes();
+    if needed <= there {
+        return Ok(());
+    }
+    let what = format!("what {shots} shots of {traces} traces are told of wavelet, receivers and mute");
     Err(Error::NoMemory { what, needed, place: "this machine".into(), there })
 }
 

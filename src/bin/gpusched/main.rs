@@ -8,18 +8,25 @@ mod bench;
 mod checks;
 mod devices;
 mod document;
+mod fitness;
 mod job;
+mod key;
 mod manifest;
 mod model;
+mod names;
 mod output;
+mod paused;
 mod picture;
 mod plot;
 mod positions;
 mod progress;
+mod resume;
 mod run;
 mod say;
 mod scenario;
+mod side;
 mod simulate;
+mod stopping;
 mod summing_up;
 mod survey;
 
@@ -49,9 +56,22 @@ fn main() -> ExitCode {
 fn command(command: Command) -> Result<bool> {
     match command {
         Command::Devices { json } => devices::list(json),
-        Command::Run { survey, devices, dry_run, json, trace, no_rates_cache } => run::run(run::Wanted {
-            survey: &survey,
+        Command::Run {
+            survey,
+            resume,
+            stop_after,
             devices,
+            check_devices,
+            dry_run,
+            json,
+            trace,
+            no_rates_cache,
+        } => run::run(run::Wanted {
+            survey: &survey,
+            resume,
+            stop_after,
+            devices,
+            check_devices,
             dry_run,
             as_json: json,
             trace,
@@ -59,7 +79,7 @@ fn command(command: Command) -> Result<bool> {
         }),
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
         Command::Bench {
-            what: Bench::Fd { equation, n, nt, device, form, storage, shape, threads, repeats, json },
+            what: Bench::Fd { equation, n, nt, device, form, storage, shape, threads, pml, repeats, json },
         } => {
             let n = n.try_into().map_err(|_| Error::argument("--n", "not three numbers", "NX NY NZ"))?;
             bench::fd(bench::Wanted {
@@ -67,6 +87,7 @@ fn command(command: Command) -> Result<bool> {
                 n,
                 nt,
                 device: &device,
+                pml,
                 form,
                 storage,
                 shapes: shape,

@@ -10,8 +10,8 @@ use gpusched::{Error, Result};
 use serde_json::{Value, json};
 
 use crate::job::Job;
-use crate::output::{Report, record_name, side_name};
-use crate::positions;
+use crate::output::Report;
+use crate::{names, positions};
 
 /// While shots end, writing takes at most one part in so many of the time.
 const PART: u32 = 20;
@@ -54,19 +54,37 @@ impl Manifest {
     }
 
     pub fn done(&mut self, number: usize, report: &Report) {
+        let shot = self.whole(number, report.files.clone());
+        shot["device"] = report.device.clone().into();
+        shot["attempt"] = report.attempt.into();
+        shot["seconds"] = report.seconds.into();
+    }
+
+    /// Done by an earlier run, and kept.
+    pub fn kept(&mut self, number: usize, files: Vec<String>) {
+        self.whole(number, files)["kept"] = true.into();
+    }
+
+    fn whole(&mut self, number: usize, files: Vec<String>) -> &mut Value {
         let shot = &mut self.content["shots"][number - 1];
         shot["state"] = "done".into();
-        shot["record"] = record_name(number).into();
-        shot["description"] = side_name(number).into();
-        shot["files"] = report.files.clone().into();
-        shot["device"] = report.device.clone().into();
-        shot["seconds"] = report.seconds.into();
+        shot["record"] = names::record(number).into();
+        shot["description"] = names::side(number).into();
+        shot["files"] = files.into();
+        shot
     }
 
     pub fn failed(&mut self, number: usize, why: &str) {
         let shot = &mut self.content["shots"][number - 1];
         shot["state"] = "failed".into();
         shot["error"] = why.into();
+    }
+
+    /// Stopped on the way, after so many steps.
+    pub fn paused(&mut self, number: usize, done: usize) {
+        let shot = &mut self.content["shots"][number - 1];
+        shot["state"] = "paused".into();
+        shot["steps_done"] = done.into();
     }
 
     pub fn write(&mut self) -> Result<()> {
@@ -86,8 +104,14 @@ impl Manifest {
         self.write()
     }
 
-    pub fn finish(&mut self, failed: usize) -> Result<()> {
-        self.content["state"] = if failed == 0 { "done" } else { "failed" }.into();
+    /// `open`: shots that were not begun, or not ended.
+    pub fn finish(&mut self, failed: usize, open: usize) -> Result<()> {
+        self.content["state"] = match (failed, open) {
+            (0, 0) => "done",
+            (0, _) => "stopped",
+            _ => "failed",
+        }
+        .into();
         self.content["failed"] = failed.into();
         self.write()
     }

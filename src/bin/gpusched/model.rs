@@ -197,7 +197,11 @@ impl Filler<'_> {
                 ));
             }
         }
-        let step: [usize; 3] = std::array::from_fn(|axis| every[axis] * strides[axis]);
+        // Where one cell is wanted nothing is stepped over, however long the step.
+        let step: [usize; 3] = std::array::from_fn(|axis| match self.grid.n[axis] {
+            1 => 0,
+            _ => every[axis] * strides[axis],
+        });
         let start: usize = (0..3).map(|axis| first[axis] * strides[axis]).sum();
         let [nx, ny, nz] = self.grid.n;
         let mut values = Vec::with_capacity(self.grid.cells());

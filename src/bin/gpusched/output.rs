@@ -1,24 +1,28 @@
-//! The files of one shot: the raw record, the snapshots, and a JSON file beside them
-//! that tells all that is needed to read them.
+//! The files of one shot: the record, the snapshots, and last the description beside them.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use gpusched::fd::plan::Plan;
+use gpusched::fd::pause::State as Fields;
 use gpusched::fd::shot;
-use gpusched::fd::survey::{Gather, Receivers, Shot};
-use gpusched::io::{atomic, raw};
+use gpusched::fd::survey::Gather;
+use gpusched::io::atomic::{self, Sealed};
+use gpusched::io::raw;
 use gpusched::sched::{Exec, Task};
 use gpusched::{Error, Result};
-use serde_json::{Value, json};
 
 use crate::job::Job;
+use crate::names;
+use crate::paused::{self, Header, Kept};
 use crate::picture::{Line, Picture, Section};
-use crate::positions;
+use crate::resume;
+use crate::side::{self, About, Sums, Told, time};
+use crate::stopping::Stop;
 
 /// One shot's files. Shared by the task that writes them and the command that tells of them.
 #[derive(Clone)]
@@ -27,84 +31,134 @@ pub struct Files {
 }
 
 struct Inner {
-    number: usize,
+    about: About,
     folder: PathBuf,
-    plan: Arc<Plan>,
-    shot: Shot,
-    wavelet: Value,
     /// Step whose snapshot gets a picture, if this shot gets any.
     section_step: Option<usize>,
     pictured: bool,
+    /// How long an attempt may take.
+    deadline: Option<Duration>,
+    /// Goes on from where an earlier run stopped.
+    resume: bool,
+    stop: Stop,
+    room: Room,
     /// By attempt: two copies of a shot may run at a time.
     attempts: Mutex<BTreeMap<u32, State>>,
+    /// Held by the attempt that gives files their names, or takes them away; whether those of an earlier run are gone.
+    naming: Mutex<bool>,
 }
 
-#[derive(Default)]
 struct State {
     device: String,
-    attempt: u32,
     begun: Option<Instant>,
-    snapshots: Vec<Value>,
-    written: Vec<String>,
+    sums: Sums,
+    /// On disk, and named when the attempt turns out to be the one that counts.
+    snapshots: Vec<Sealed>,
+    /// The shot has ended, and this attempt may not have returned.
+    over: bool,
     seconds: Option<f64>,
     picture: Picture,
+    /// Steps of an earlier run with which it began, or why these were of no use.
+    begun_with: std::result::Result<usize, String>,
+    /// Steps after which it stopped, or why its state could not be kept.
+    paused: Option<std::result::Result<usize, String>>,
+}
+
+impl State {
+    fn new(device: String) -> State {
+        State {
+            device,
+            begun: Some(Instant::now()),
+            sums: Sums::default(),
+            snapshots: Vec::new(),
+            over: false,
+            seconds: None,
+            picture: Picture::default(),
+            begun_with: Ok(0),
+            paused: None,
+        }
+    }
 }
 
 /// What is told of a shot that is written.
 pub struct Report {
     pub device: String,
+    pub attempt: u32,
     pub seconds: Option<f64>,
     pub files: Vec<String>,
+    /// Steps of an earlier run with which it began, or why these were of no use.
+    pub begun_with: std::result::Result<usize, String>,
 }
 
 impl Files {
     /// For the shot with this number, counted from 1.
-    pub fn new(job: &Job, number: usize) -> Files {
-        let shot = job.shots[number - 1].clone();
+    pub fn new(job: &Job, number: usize, resume: bool, stop: &Stop, room: &Room) -> Files {
         let pictured = number <= job.survey.output.pictures;
-        // The wave is well inside the model about half way.
-        let middle = shot.snapshot_every.map(|every| (shot.nt - 1) / every / 2 * every);
-        let wavelet = json!({
-            "shape": job.survey.wavelet.shape,
-            "peak_hz": job.survey.wavelet.peak_hz,
-            "amplitude": job.survey.wavelet.amplitude,
-            "centre_s": 1.0 / job.survey.wavelet.peak_hz,
-        });
+        let about = About::new(job, number);
         let inner = Inner {
-            number,
+            section_step: section_step(&about).filter(|_| pictured),
+            about,
             folder: job.folder.clone(),
-            plan: job.plan.clone(),
-            shot,
-            wavelet,
-            section_step: middle.filter(|_| pictured),
             pictured,
+            deadline: job.survey.run.deadline_s.map(Duration::from_secs_f64),
+            resume,
+            stop: stop.clone(),
+            room: room.clone(),
             attempts: Mutex::default(),
+            naming: Mutex::default(),
         };
         Files { inner: Arc::new(inner) }
     }
 
     /// The shot as a task that writes these files.
     pub fn task(&self) -> Result<Task> {
-        let mut task = shot::task(self.inner.plan.clone(), self.inner.shot.clone(), self.clone())?;
-        task.label = format!("shot {}", self.inner.number);
+        let mut task = shot::task(self.about().plan.clone(), self.about().shot.clone(), self.clone())?;
+        task.label = format!("shot {}", self.about().number);
+        // No attempt touches what another has written.
+        task.idempotent = true;
+        task.deadline = self.inner.deadline;
         let (job, files) = (task.job, self.clone());
         task.job = Box::new(move |exec: &Exec<'_>| {
+            if files.inner.stop.is_asked() {
+                return Err(Error::Cancelled);
+            }
             files.begin(exec)?;
-            job.run(exec)
+            let outcome = job.run(exec);
+            files.inner.room.learn(&outcome);
+            // Those of an attempt that does not count go.
+            drop(files.take_snapshots(exec));
+            outcome
         });
         Ok(task)
+    }
+
+    /// The shot has ended. An attempt that never returns leaves nothing behind.
+    pub fn close(&self) {
+        for state in self.attempts().values_mut() {
+            state.over = true;
+            state.snapshots.clear();
+        }
     }
 
     /// Of the attempt that counts, or else of the last.
     pub fn report(&self) -> Report {
         let attempts = self.attempts();
-        let counts = attempts.values().find(|state| state.seconds.is_some());
-        let state = counts.or_else(|| attempts.values().next_back());
+        let counts = attempts.iter().find(|(_, state)| state.seconds.is_some());
+        let (attempt, state) = counts.or_else(|| attempts.iter().next_back()).unzip();
         Report {
             device: state.map(|state| state.device.clone()).unwrap_or_default(),
+            attempt: attempt.copied().unwrap_or_default(),
             seconds: state.and_then(|state| state.seconds),
-            files: state.map(|state| state.written.clone()).unwrap_or_default(),
+            files: all_files(self.about()),
+            begun_with: state.map_or(Ok(0), |state| state.begun_with.clone()),
         }
+    }
+
+    /// After how many steps it was stopped, or why its state could not be kept. `None`: it was not begun.
+    pub fn paused(&self) -> Option<std::result::Result<usize, String>> {
+        let attempts = self.attempts();
+        let mut paused = attempts.values().filter_map(|state| state.paused.as_ref());
+        paused.clone().find(|paused| paused.is_ok()).or_else(|| paused.next_back()).cloned()
     }
 
     /// What there is to draw; given once.
@@ -118,167 +172,242 @@ impl Files {
         self.inner.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before the first attempt, files of an earlier run go before they could be taken for this one's, the
-    /// description before what it describes.
-    fn begin(&self, exec: &Exec<'_>) -> Result<()> {
-        let fresh = State {
-            device: exec.device.label(),
-            attempt: exec.attempt,
-            begun: Some(Instant::now()),
-            ..State::default()
-        };
-        self.attempts().insert(exec.attempt, fresh);
-        if exec.attempt > 1 {
-            return Ok(());
+    fn naming(&self) -> MutexGuard<'_, bool> {
+        self.inner.naming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_snapshots(&self, exec: &Exec<'_>) -> Vec<Sealed> {
+        let mut attempts = self.attempts();
+        attempts.get_mut(&exec.attempt).map(|state| std::mem::take(&mut state.snapshots)).unwrap_or_default()
+    }
+
+    fn name_snapshots(&self, exec: &Exec<'_>) -> Result<()> {
+        self.take_snapshots(exec).into_iter().try_for_each(Sealed::commit)
+    }
+
+    fn about(&self) -> &About {
+        &self.inner.about
+    }
+
+    fn paused_path(&self) -> PathBuf {
+        self.inner.folder.join(names::paused(self.about().number))
+    }
+
+    /// What an earlier run has left of the shot, if it is of use. `Err`: why it is not.
+    fn left(&self, fields: &dyn Fields) -> std::result::Result<Option<Kept>, String> {
+        if !self.inner.resume {
+            return Ok(None);
         }
-        for name in [side_name(self.inner.number), record_name(self.inner.number)] {
-            let path = self.inner.folder.join(name);
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(Error::io("replace", &path, error));
-                }
-                _ => {}
+        let (about, path) = (self.about(), self.paused_path());
+        let Some(kept) = Kept::open(&path)? else { return Ok(None) };
+        let header = &kept.header;
+        if header.key != about.key || header.done >= about.shot.nt {
+            return Err("it is of other parameters, or of another model".into());
+        }
+        if header.kind != fields.kind() || header.values != fields.values() {
+            return Err(format!(
+                "it is of another kind of device ({}; here: {})",
+                header.kind,
+                fields.kind()
+            ));
+        }
+        for step in about.steps().take_while(|&step| step < header.done) {
+            let name = names::snapshot(about.number, step);
+            let size = 4 * about.plan.model.grid.cells() as u64;
+            let sum = resume::checksum(&self.inner.folder.join(&name), size);
+            if header.snapshots.get(&step) != sum.ok().flatten().as_ref() {
+                return Err(format!("{name}, which was taken before, is not what was written"));
             }
         }
+        Ok(Some(kept))
+    }
+
+    /// Leaves the state after so many steps, and the snapshots that were taken before.
+    fn keep(&self, exec: &Exec<'_>, done: usize, fields: &mut dyn Fields) -> Result<()> {
+        self.name_snapshots(exec)?;
+        let snapshots =
+            self.attempts().get(&exec.attempt).map(|state| state.sums.snapshots.clone()).unwrap_or_default();
+        let key = self.about().key.clone();
+        let header = Header { key, kind: fields.kind(), done, values: fields.values(), snapshots };
+        paused::write(&self.paused_path(), &header, fields)
+    }
+
+    /// A place where nothing can be written is found before anything is computed. Files of an earlier run go
+    /// before they could be taken for this one's, the description first; once, and not when another attempt has ended well.
+    fn begin(&self, exec: &Exec<'_>) -> Result<()> {
+        let mut cleared = self.naming();
+        let mut attempts = self.attempts();
+        // One that took so long to come here, as on a card that hung, that another has done its work.
+        if attempts.values().any(|state| state.over || state.seconds.is_some()) {
+            return Err(Error::Cancelled);
+        }
+        attempts.insert(exec.attempt, State::new(exec.device.label()));
+        drop(attempts);
+        let (folder, number) = (&self.inner.folder, self.about().number);
+        if !*cleared {
+            let side = folder.join(names::side(number));
+            let told = side::read(&side).ok().and_then(|text| Told::parse(&text));
+            remove(&side)?;
+            remove(&folder.join(names::record(number)))?;
+            // One that stays is told of when it is drawn anew.
+            names::PICTURES
+                .iter()
+                .for_each(|what| drop(fs::remove_file(names::picture(folder, number, what))));
+            if !self.inner.resume {
+                remove(&self.paused_path())?;
+            }
+            let listed = told.map(|told| told.snapshots).unwrap_or_default();
+            listed
+                .iter()
+                .filter(|one| names::is_snapshot(number, &one.file))
+                .try_for_each(|one| remove(&folder.join(&one.file)))?;
+            *cleared = true;
+        }
+        let about = self.about();
+        self.inner.room.find(&folder.join(names::record(number)), 4 * about.traces() * about.shot.samples())
+    }
+}
+
+/// Whether records can be written. A survey whose disk is full is not to compute shot after shot for nothing.
+#[derive(Debug, Default, Clone)]
+pub struct Room {
+    /// The last that was to be written could not be.
+    short: Arc<AtomicBool>,
+}
+
+impl Room {
+    fn learn(&self, outcome: &Result<()>) {
+        match outcome {
+            Ok(()) => self.short.store(false, Ordering::Relaxed),
+            Err(Error::Io { .. }) => self.short.store(true, Ordering::Relaxed),
+            Err(_) => {}
+        }
+    }
+
+    /// That the file can be begun; where writing has failed, that there is room for all of it.
+    fn find(&self, path: &Path, bytes: usize) -> Result<()> {
+        // Dropped without a commit, it goes again.
+        let mut output = atomic::Output::create(path)?;
+        if self.short.load(Ordering::Relaxed) {
+            let written = io::copy(&mut io::repeat(0).take(bytes as u64), &mut output);
+            written.map_err(|error| Error::io("write", path, error))?;
+        }
         Ok(())
+    }
+}
+
+/// The wave is well inside the model about half way.
+pub fn section_step(about: &About) -> Option<usize> {
+    about.shot.snapshot_every.map(|every| (about.shot.nt - 1) / every / 2 * every)
+}
+
+/// Of a shot that is whole, but for its pictures.
+pub fn all_files(about: &About) -> Vec<String> {
+    let snapshots = about.steps().map(|step| names::snapshot(about.number, step));
+    [names::record(about.number), names::side(about.number)].into_iter().chain(snapshots).collect()
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("replace", path, error)),
+        _ => Ok(()),
     }
 }
 
 impl shot::Output for Files {
     fn snapshot(&self, exec: &Exec<'_>, step: usize, field: &[f32]) -> Result<()> {
-        let inner = &self.inner;
-        let grid = &inner.plan.model.grid;
-        let name = format!("{}_step_{step:06}.bin", stem(inner.number));
-        raw::write(&inner.folder.join(&name), field)?;
-        let [nx, ny, nz] = grid.n;
+        let about = self.about();
+        let sealed = raw::seal(&self.inner.folder.join(names::snapshot(about.number, step)), field)?;
         let mut attempts = self.attempts();
-        let state = attempts.entry(exec.attempt).or_default();
-        state.snapshots.push(json!({
-            "file": name,
-            "step": step,
-            "time_s": time(step, inner.plan.dt),
-            "dtype": "<f4",
-            "order": "[iy][ix][iz], iz fastest",
-            "shape": [ny, nx, nz],
-            "crc32": checksum(field),
-        }));
-        state.written.push(name);
-        if inner.section_step == Some(step) {
-            let seconds = time(step, inner.plan.dt);
-            state.picture.section = Some(Section::cut(grid, inner.shot.source, seconds, field));
+        let Some(state) = attempts.get_mut(&exec.attempt) else { return Err(unknown()) };
+        if state.over {
+            return Err(Error::Cancelled);
+        }
+        state.snapshots.push(sealed);
+        state.sums.snapshots.insert(step, checksum(field));
+        if self.inner.section_step == Some(step) {
+            let seconds = time(step, about.plan.dt);
+            state.picture.section =
+                Some(Section::cut(&about.plan.model.grid, about.shot.source, seconds, field));
         }
         Ok(())
     }
 
     fn finish(&self, exec: &Exec<'_>, gather: Gather) -> Result<()> {
-        let inner = &self.inner;
-        let record = record_name(inner.number);
-        raw::write(&inner.folder.join(&record), &gather.data)?;
+        let about = self.about();
+        let record = self.inner.folder.join(names::record(about.number));
+        let side = self.inner.folder.join(names::side(about.number));
+        let _naming = self.naming();
+        // What a copy has written is the same, and told already.
+        if self.attempts().values().any(|state| state.seconds.is_some()) {
+            return Ok(());
+        }
+        self.name_snapshots(exec)?;
+        raw::write(&record, &gather.data)?;
         let mut attempts = self.attempts();
-        let state = attempts.entry(exec.attempt).or_default();
-        let seconds = state.begun.map(|begun| begun.elapsed().as_secs_f64());
-        let side = side_name(inner.number);
-        let text = serde_json::to_string_pretty(&inner.describe(state, seconds, &record, &gather))
-            .map_err(|error| Error::Internal(format!("{side}: {error}")))?;
-        if let Err(error) = atomic::write(&inner.folder.join(&side), text.as_bytes()) {
+        let Some(state) = attempts.get_mut(&exec.attempt) else { return Err(unknown()) };
+        state.sums.record = checksum(&gather.data);
+        let described = about.text(&state.sums).and_then(|text| atomic::write(&side, text.as_bytes()));
+        if let Err(error) = described {
             // A record without what tells how to read it is no result.
-            drop(fs::remove_file(inner.folder.join(&record)));
+            for path in [side, record] {
+                drop(fs::remove_file(path));
+            }
             return Err(error);
         }
-        state.seconds = seconds;
-        state.written.splice(0..0, [record, side]);
-        if inner.pictured {
-            state.picture.line = Line::nearest(&inner.plan, &inner.shot, &gather);
+        // What it was stopped with is of no more use, and no harm: the shot is there.
+        remove(&self.paused_path()).unwrap_or_else(|error| log::warn!("{error}"));
+        state.seconds = state.begun.map(|begun| begun.elapsed().as_secs_f64());
+        if self.inner.pictured {
+            state.picture.line = Line::nearest(&about.plan, &about.shot, &gather);
         }
         Ok(())
     }
-}
 
-impl Inner {
-    fn describe(&self, state: &State, seconds: Option<f64>, record: &str, gather: &Gather) -> Value {
-        let (plan, shot) = (&self.plan, &self.shot);
-        let grid = &plan.model.grid;
-        let (receivers, shape, order) = match &shot.receivers {
-            Receivers::Plane { iz, every } => {
-                let [x, y] = [0, 1].map(|axis| {
-                    let step_m = positions::tidy(every[axis] as f64 * f64::from(grid.h[axis]));
-                    (step_m, grid.n[axis].div_ceil(every[axis]))
-                });
-                let receivers = json!({
-                    "kind": "plane",
-                    "depth_m": positions::metres(grid, [0, 0, *iz])[2],
-                    "x": { "first_m": 0.0, "step_m": x.0, "count": x.1 },
-                    "y": { "first_m": 0.0, "step_m": y.0, "count": y.1 },
-                });
-                (receivers, json!([y.1, x.1, gather.samples]), "[iy][ix][sample], sample fastest")
+    fn resume(&self, exec: &Exec<'_>, fields: &mut dyn Fields) -> Result<usize> {
+        let left = self.left(fields);
+        let mut attempts = self.attempts();
+        let Some(state) = attempts.get_mut(&exec.attempt) else { return Err(unknown()) };
+        match left {
+            Ok(None) => Ok(0),
+            Ok(Some(kept)) => {
+                state.sums.snapshots = kept.header.snapshots.clone();
+                state.begun_with = Ok(kept.header.done);
+                drop(attempts);
+                kept.give(&self.paused_path(), fields)
             }
-            Receivers::List(cells) => {
-                let list: Vec<_> = cells.iter().map(|&cell| positions::metres(grid, cell)).collect();
-                let receivers = json!({ "kind": "list", "positions_m": list });
-                (receivers, json!([gather.traces, gather.samples]), "[trace][sample], sample fastest")
+            Err(why) => {
+                state.begun_with = Err(why);
+                Ok(0)
             }
-        };
-        let [x, y, z] = shot.source;
-        json!({
-            "shot": self.number,
-            "record": {
-                "file": record,
-                "dtype": "<f4",
-                "order": order,
-                "shape": shape,
-                "unit": "pressure, in units of the wavelet's amplitude",
-                "first_sample_s": time(0, plan.dt),
-                "dt_s": decimal(plan.dt) * shot.record_every as f64,
-                "muted": shot.mute.is_some(),
-                "crc32": checksum(&gather.data),
-            },
-            "source": {
-                "kind": "vertical dipole",
-                "negative_pole_m": positions::metres(grid, shot.source),
-                "positive_pole_m": positions::metres(grid, [x, y, z + 2]),
-                "cell": [x, y, z],
-            },
-            "receivers": receivers,
-            "wavelet": self.wavelet,
-            "grid": { "n": grid.n, "spacing_m": grid.h.map(decimal) },
-            "time": { "dt_s": decimal(plan.dt), "nt": shot.nt },
-            "snapshots": state.snapshots,
-            "device": state.device,
-            "attempt": state.attempt,
-            "seconds": seconds,
-            "version": env!("CARGO_PKG_VERSION"),
-        })
+        }
+    }
+
+    fn pauses(&self) -> bool {
+        self.inner.stop.is_asked()
+    }
+
+    fn pause(&self, exec: &Exec<'_>, done: usize, fields: &mut dyn Fields) -> Result<()> {
+        let _naming = self.naming();
+        // A copy of the shot has finished, or has left its state: that is enough, and its snapshots are of it.
+        let is_enough = |state: &State| state.seconds.is_some() || matches!(state.paused, Some(Ok(_)));
+        if self.attempts().values().any(is_enough) {
+            return Ok(());
+        }
+        let kept = self.keep(exec, done, fields);
+        if let Some(state) = self.attempts().get_mut(&exec.attempt) {
+            state.paused = Some(kept.as_ref().map(|()| done).map_err(Error::to_string));
+        }
+        kept
     }
 }
 
-fn stem(number: usize) -> String {
-    format!("shot_{number:04}")
-}
-
-pub fn record_name(number: usize) -> String {
-    format!("{}.bin", stem(number))
-}
-
-pub fn side_name(number: usize) -> String {
-    format!("{}.json", stem(number))
-}
-
-pub fn picture_path(folder: &Path, number: usize, what: &str) -> PathBuf {
-    folder.join(format!("{}_{what}.png", stem(number)))
-}
-
-/// The time of what is recorded at a step: after the step, hence one more.
-fn time(step: usize, dt: f32) -> f64 {
-    positions::tidy(decimal(dt) * (step + 1) as f64 * 1e3) / 1e3
-}
-
-/// The shortest decimal that is this float32, as float64: 0.001 stays 0.001 in a JSON file.
-pub fn decimal(value: f32) -> f64 {
-    value.to_string().parse().unwrap_or(f64::from(value))
+fn unknown() -> Error {
+    Error::Internal("an attempt that was not begun".into())
 }
 
 /// CRC-32 of the little-endian bytes, as zlib has it.
-fn checksum(data: &[f32]) -> String {
+fn checksum(data: &[f32]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     let mut bytes = Vec::with_capacity(1 << 16);
     for values in data.chunks(1 << 14) {
@@ -286,5 +415,5 @@ fn checksum(data: &[f32]) -> String {
         bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
         hasher.update(&bytes);
     }
-    format!("{:08x}", hasher.finalize())
+    hasher.finalize()
 }

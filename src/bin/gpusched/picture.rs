@@ -6,10 +6,13 @@ use gpusched::Result;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::plan::Plan;
 use gpusched::fd::survey::{Gather, Receivers, Shot};
+use gpusched::io::raw;
 
-use crate::output::{decimal, picture_path};
+use crate::names;
+use crate::output::section_step;
 use crate::plot::{self, Colours, Image};
 use crate::positions;
+use crate::side::{About, decimal, time};
 
 #[derive(Default)]
 pub struct Picture {
@@ -79,11 +82,25 @@ impl Section {
 }
 
 impl Picture {
+    /// Of a shot whose files are in the folder, and whole.
+    pub fn of_files(folder: &Path, about: &About) -> Result<Picture> {
+        let (plan, shot) = (&about.plan, &about.shot);
+        let (traces, samples) = (about.traces(), shot.samples());
+        let data = raw::read(&folder.join(names::record(about.number)), traces * samples)?;
+        let line = Line::nearest(plan, shot, &Gather { traces, samples, data });
+        let grid = &plan.model.grid;
+        let section = |step| {
+            let field = raw::read(&folder.join(names::snapshot(about.number, step)), grid.cells())?;
+            Ok::<_, gpusched::Error>(Section::cut(grid, shot.source, time(step, plan.dt), &field))
+        };
+        Ok(Picture { line, section: section_step(about).map(section).transpose()? })
+    }
+
     /// Draws what there is, and returns the names of the files.
     pub fn draw(&self, folder: &Path, number: usize, title: &str, percentile: f64) -> Result<Vec<String>> {
         let mut names = Vec::new();
         let mut draw = |what, image: &Image, labels: &plot::Labels, colours, true_scale| {
-            let path = picture_path(folder, number, what);
+            let path = names::picture(folder, number, what);
             plot::draw(&path, image, labels, colours, percentile, true_scale)?;
             names.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
             Ok::<_, gpusched::Error>(())

@@ -23,13 +23,15 @@ enum Form {
 pub struct Progress {
     form: Form,
     shots: usize,
+    /// By an earlier run.
+    kept: usize,
     ended: usize,
     begun: Instant,
     told: Instant,
 }
 
 impl Progress {
-    pub fn new(shots: usize, as_json: bool) -> Progress {
+    pub fn new(shots: usize, kept: usize, as_json: bool) -> Progress {
         let form = if as_json {
             Form::Json
         } else if stderr().is_terminal() && stdout().is_terminal() {
@@ -45,15 +47,17 @@ impl Progress {
             Form::Lines
         };
         let now = Instant::now();
-        Progress { form, shots, ended: 0, begun: now, told: now }
+        Progress { form, shots, kept, ended: kept, begun: now, told: now }
     }
 
     /// As the scheduler tells it; `failed` shots are those that it was not given, too.
     pub fn update(&mut self, now: &sched::Progress, failed: usize) {
-        let done = if now.work_total > 0.0 { now.work_done / now.work_total } else { 0.0 };
+        let part = if now.work_total > 0.0 { now.work_done / now.work_total } else { 0.0 };
+        // All shots of a survey are the same work.
+        let done = (self.kept as f64 + part * (self.shots - self.kept) as f64) / self.shots as f64;
+        let shots_done = self.kept as u64 + now.done;
         let state = format!(
-            "{} of {} shots done, {} running, {failed} failed, {} left",
-            now.done,
+            "{shots_done} of {} shots done, {} running, {failed} failed, {} left",
             self.shots,
             now.running,
             clock(now.eta)
@@ -74,7 +78,8 @@ impl Progress {
                     "done": done,
                     "shots_ended": self.ended,
                     "shots": self.shots,
-                    "shots_done": now.done,
+                    "shots_done": shots_done,
+                    "shots_kept": self.kept,
                     "shots_running": now.running,
                     "shots_failed": failed,
                     "retried": now.retried,

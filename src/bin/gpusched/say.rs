@@ -14,11 +14,24 @@ macro_rules! say {
 pub(crate) use say;
 
 pub fn line(text: Arguments<'_>) {
+    let mut text = text.to_string();
+    // A title or a folder's name that moves the cursor is shown, not obeyed.
+    if text.chars().any(char::is_control) {
+        text = text.chars().flat_map(shown).collect();
+    }
     let mut out = stdout().lock();
     if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush())
         && error.kind() != ErrorKind::BrokenPipe
     {
         LOST.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.to_string());
+    }
+}
+
+fn shown(letter: char) -> Vec<char> {
+    match letter {
+        '\n' | '\t' => vec![letter],
+        letter if letter.is_control() => letter.escape_default().collect(),
+        letter => vec![letter],
     }
 }
 

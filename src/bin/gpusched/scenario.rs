@@ -15,10 +15,10 @@ const LARGEST: u64 = 1 << 30;
 /// Seconds of virtual time that all of it may take on the slowest device: some 30 thousand years.
 const LONGEST: f64 = 1e12;
 
-const SCENARIO: &[&str] = &["seed", "devices", "tasks"];
-const DEVICE: &[&str] = &["name", "speed", "prior", "memory_bytes", "slots", "fail_at_s", "faults"];
-const FAULT: &[&str] = &["at_s", "kind", "seconds", "factor"];
-const TASK: &[&str] = &[
+pub const SCENARIO: &[&str] = &["seed", "devices", "tasks"];
+pub const DEVICE: &[&str] = &["name", "speed", "prior", "memory_bytes", "slots", "fail_at_s", "faults"];
+pub const FAULT: &[&str] = &["at_s", "kind", "seconds", "factor"];
+pub const TASK: &[&str] = &[
     "work",
     "hint",
     "device_bytes",
@@ -127,12 +127,13 @@ fn device(table: &Table<'_>, position: usize) -> Result<SimDevice> {
 }
 
 fn fault(table: &Table<'_>) -> Result<Fault> {
-    const KINDS: &str = "\"out_of_memory\", \"launch_resources\" (both with `seconds`), \"poisoned\", \
+    const KINDS: &str = "\"out_of_memory\", \"launch_resources\", \"wrong\" (these with `seconds`), \"poisoned\", \
                          \"slow\" (with `factor`) or \"hang\"";
     let seconds = || table.needed("seconds", table.seconds("seconds")?, TIME);
     let kind = match table.text("kind")?.as_deref() {
         Some("out_of_memory") => FaultKind::OutOfMemory { seconds: seconds()? },
         Some("launch_resources") => FaultKind::LaunchResources { seconds: seconds()? },
+        Some("wrong") => FaultKind::Wrong { seconds: seconds()? },
         Some("poisoned") => FaultKind::Poisoned,
         Some("hang") => FaultKind::Hang,
         Some("slow") => {

@@ -21,8 +21,8 @@ pub fn lines(stats: &Stats) -> Vec<String> {
         .map(|one| {
             let failed = match one.failed {
                 0 => String::new(),
-                1 => ", 1 attempt failed".into(),
-                many => format!(", {many} attempts failed"),
+                1 => ", 1 attempt failed or stopped".into(),
+                many => format!(", {many} attempts failed or stopped"),
             };
             let retired = one.retired.as_ref().map_or(String::new(), |why| format!(", retired: {why}"));
             format!(

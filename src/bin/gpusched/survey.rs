@@ -200,6 +200,7 @@ impl Default for Output {
 pub struct Run {
     pub devices: Option<String>,
     pub slots: Option<u32>,
+    pub deadline_s: Option<f64>,
 }
 
 fn one() -> usize {

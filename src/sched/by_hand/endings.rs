@@ -26,7 +26,7 @@ fn what_has_committed_and_does_not_return_is_given_up_in_the_end() {
 #[test]
 fn what_would_fail_the_same_again_is_not_tried_again() {
     let unstable =
-        || Error::Unstable { what: "p".into(), value: "NaN".into(), why: "it has blown up".into() };
+        || Error::Unstable { what: "p".into(), value: "NaN".into(), why: "dt".into(), suspect: false };
     for (error, again) in [(Error::Internal("odd".into()), true), (unstable(), false)] {
         let mut hand = hand(2);
         let id = hand.submit(0, Task { retries: 1, ..task() });

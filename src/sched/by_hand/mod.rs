@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
+use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::common::Book;
 use crate::sched::placement::{Assignment, Fitting, Taken};
@@ -13,8 +13,10 @@ use crate::sched::task::{DeviceMask, Exec, State, Task, TaskId};
 use crate::sched::verdict::Attempt;
 
 mod endings;
+mod neighbours;
 mod placing;
 mod time;
+mod wrong;
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 
@@ -28,18 +30,11 @@ pub fn hand(devices: usize) -> Hand {
 /// Devices of one slot and 1000 bytes for tasks, and of these speeds.
 fn hand_of(speeds: &[f64]) -> Hand {
     let device = |(ordinal, &speed): (usize, &f64)| DeviceInfo {
-        id: DeviceId::new(&format!("GPU-{ordinal}")),
-        backend: BackendKind::Cuda,
-        ordinal: ordinal as u32,
-        name: "paper".into(),
-        pci_bus_id: None,
-        compute_capability: None,
-        cpu_threads: None,
         // A sixteenth is left for a card's context.
         total_bytes: 1000 * 16 / 15,
         free_bytes: 1000,
         speed: Some(speed),
-        health: Health::Good,
+        ..DeviceInfo::new(&format!("GPU-{ordinal}"), BackendKind::Cuda, ordinal as u32, "paper")
     };
     Hand(Core::new(speeds.iter().enumerate().map(|speed| (device(speed), 1)).collect()))
 }

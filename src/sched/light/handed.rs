@@ -36,8 +36,8 @@ struct Known {
 
 impl Job for Known {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
-        let Exec { device, device_index, slot, attempt, lane, signal, .. } = *exec;
-        self.code.run(&Exec { task: self.id, device, device_index, slot, attempt, lane, signal })
+        let Exec { device, device_index, slot, attempt, lane, signal, held, .. } = *exec;
+        self.code.run(&Exec { task: self.id, device, device_index, slot, attempt, lane, signal, held })
     }
 }
 

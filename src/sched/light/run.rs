@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use super::{Code, Failed, Frame, Item, Phase, Place};
 use crate::error::{Error, Result};
 use crate::sched::common::Shared;
+use crate::sched::me::Me;
 use crate::sched::task::{Job, TaskId};
 use crate::sched::trace::Ending;
 use crate::sched::verdict::Attempt;
-use crate::sched::worker::Me;
 
 /// Runs one item from the light queues; also on top of a task that waits.
 pub fn run_light(shared: &Arc<Shared>, me: &Me, item: Item) {
@@ -50,7 +50,7 @@ fn run_loose(shared: &Arc<Shared>, me: &Me, code: Code, phase: Phase) {
             }
             retire(shared, me, &why);
         }
-        Attempt::Ran(Err(error)) if error.is_of_device() && ours => {
+        Attempt::Ran(Err(error)) if (error.is_of_device() || error.is_suspect()) && ours => {
             me.frames.borrow_mut().pop();
             shared.hand_over_loose(code, phase, failed(shared, me, TaskId(0), context, begin, error));
         }
@@ -98,7 +98,9 @@ fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId) {
             }
             retire(shared, me, &why);
         }
-        Attempt::Ran(Err(error)) if error.is_of_device() && !slot.signal.is_cancelled() => {
+        Attempt::Ran(Err(error))
+            if (error.is_of_device() || error.is_suspect()) && !slot.signal.is_cancelled() =>
+        {
             me.frames.borrow_mut().pop();
             shared.hand_over(slot, id, begun.code, failed(shared, me, id, context, begin, error));
         }

@@ -12,9 +12,9 @@ use crate::device::BackendKind;
 use crate::error::{DeviceFault, Error, Result};
 use crate::memory::{Lease, Ledger};
 use crate::sched::common::Shared;
+use crate::sched::me::caught;
 use crate::sched::rooms::NEEDY;
 use crate::sched::task::{DeviceMask, Exec, Job, Role, Task, TaskId, Told};
-use crate::sched::worker::caught;
 
 /// So long a guest stays though others wait for its slot.
 const STAY: Duration = Duration::from_millis(10);

@@ -39,6 +39,8 @@ pub enum FaultKind {
     OutOfMemory { seconds: f64 },
     /// Attempts that start in the next so many seconds while another runs there can't be launched.
     LaunchResources { seconds: f64 },
+    /// Attempts that start in the next so many seconds compute something wrong, and see it at their end.
+    Wrong { seconds: f64 },
     /// What runs there now fails, and so would all that follows in the same context.
     Poisoned,
     /// From now on its speed is multiplied by this.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::bound::lower_bound;
 use super::report::{DeviceReport, Event, EventKind, Report};
 use super::scenario::{FaultKind, Scenario};
-use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
+use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::parts::Ended;
 use crate::sched::seen::Timeline;
@@ -78,6 +78,7 @@ struct Place {
     free: Vec<u32>,
     memory_short_until: f64,
     resources_short_until: f64,
+    wrong_until: f64,
     busy: f64,
     tasks: u64,
 }
@@ -103,17 +104,10 @@ impl<'a> World<'a> {
     pub fn new(scenario: &'a Scenario) -> Self {
         let info = |(index, device): (usize, &super::SimDevice)| {
             let info = DeviceInfo {
-                id: DeviceId::new(&format!("SIM-{index}")),
-                backend: BackendKind::Simulated,
-                ordinal: index as u32,
-                name: device.name.clone(),
-                pci_bus_id: None,
-                compute_capability: None,
-                cpu_threads: None,
                 total_bytes: device.memory_bytes,
                 free_bytes: device.memory_bytes,
                 speed: device.prior,
-                health: Health::Good,
+                ..DeviceInfo::new(&format!("SIM-{index}"), BackendKind::Simulated, index as u32, &device.name)
             };
             (info, device.slots)
         };
@@ -123,6 +117,7 @@ impl<'a> World<'a> {
             free: (0..device.slots).rev().collect(),
             memory_short_until: 0.0,
             resources_short_until: 0.0,
+            wrong_until: 0.0,
             busy: 0.0,
             tasks: 0,
         };
@@ -272,6 +267,7 @@ impl<'a> World<'a> {
             FaultKind::LaunchResources { seconds } => {
                 self.places[index].resources_short_until = self.now + seconds;
             }
+            FaultKind::Wrong { seconds } => self.places[index].wrong_until = self.now + seconds,
             FaultKind::Poisoned => self.fail_all(index, DeviceFault::Poisoned, "an illegal address"),
             FaultKind::Hang => {
                 for run in self.attempts.iter_mut().filter(|run| run.device == index && !run.over) {
@@ -445,6 +441,8 @@ impl<'a> World<'a> {
         } else if company && self.now < place.resources_short_until {
             run.fate = Err(Error::Resources { device: label, what: "registers".into() });
             run.left = quick;
+        } else if self.now < place.wrong_until {
+            run.fate = Err(Error::WrongResult { device: label, what: "a bit has turned over".into() });
         } else if task.poison {
             let what = "an illegal address".into();
             run.fate = Err(Error::Device { device: label, what, fault: DeviceFault::Poisoned });

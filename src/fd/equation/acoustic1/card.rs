@@ -20,6 +20,7 @@ pub use self::size::{bytes, bytes_of_cells};
 use self::medium::Medium;
 use self::pass::OnePass;
 use self::sweeps::Sweeps;
+use super::blown;
 use super::coefficients::Coefficients;
 use super::form::Form;
 use super::kernel::{self, Address, PTX};
@@ -28,13 +29,16 @@ use super::one_pass::kernel::Shape;
 use super::record::host_zeros;
 use super::run::{Clock, PROBE, judge, limit};
 use crate::backend::cuda::{Block, Download, Event, Function, Graphs, Launches, Params, Ptx, Stream};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::fd::pause::State;
 use crate::fd::shot::Control;
 use crate::fd::survey::{Gather, Shot};
 
 /// Steps of a leg; the probe comes at the end of one.
 const LEG: usize = 16;
 const _: () = assert!(PROBE.is_multiple_of(LEG));
+/// Values of a state that are on the host at a time.
+const PIECE: usize = 8 << 20;
 /// Bytes of a card for the source and the probe, of a few numbers each.
 const SMALL: u64 = 8192;
 
@@ -56,6 +60,12 @@ trait Steps {
 
     /// What the kernels that look at the pressure after a step are given.
     fn params(&self, step: usize) -> kernel::Params;
+
+    /// All that a step leaves to the next.
+    fn fields(&self) -> &[Block<f32>];
+
+    /// The field that has the pressure after a step.
+    fn pressure(&self, step: usize) -> &Block<f32>;
 }
 
 /// Where a leg has the amplitudes of its steps, and the rows of samples that it leaves.
@@ -88,26 +98,83 @@ pub fn run(
     let card = Card::new(c, &medium, shot, stream)?;
     let mut gather = gather(&c.layout, shot)?;
     stream.finish()?;
+    let begun = control.resume(&mut Between { form, card: &card, gather: &mut gather })?;
     let begin = Instant::now();
     let mut graphs = Graphs::default();
     let mut under_way: Option<Left> = None;
     let limit = limit(shot);
-    for steps in legs(shot) {
+    let mut done = begun;
+    for steps in legs(shot, begun) {
+        done = steps.end;
         let left = card.leg(shot, steps, &mut graphs)?;
         if let Some(earlier) = under_way.replace(left) {
-            earlier.take_in(&*card.steps, shot, limit, &mut gather, control)?;
+            let taken = earlier.take_in(&*card.steps, shot, limit, &mut gather, control);
+            taken.map_err(|error| card.where_blown(error, c, &medium, done))?;
+        }
+        if control.pauses() {
+            break;
         }
     }
     if let Some(last) = under_way {
-        last.take_in(&*card.steps, shot, limit, &mut gather, control)?;
+        let taken = last.take_in(&*card.steps, shot, limit, &mut gather, control);
+        taken.map_err(|error| card.where_blown(error, c, &medium, done))?;
+    }
+    if done < shot.nt {
+        control.pause(done, &mut Between { form, card: &card, gather: &mut gather })?;
+        return Err(Error::Cancelled);
     }
     Ok((gather, begin.elapsed()))
 }
 
-/// The steps in pieces that end at multiples of [`LEG`] and after each snapshot.
-fn legs(shot: &Shot) -> impl Iterator<Item = Range<usize>> {
+/// The state between two legs, when the queue is empty.
+struct Between<'a> {
+    form: Form,
+    card: &'a Card<'a>,
+    gather: &'a mut Gather,
+}
+
+impl Between<'_> {
+    /// The fields in pieces.
+    fn pieces(&self) -> impl Iterator<Item = (&Block<f32>, Range<usize>)> {
+        let pieces = |block: &Block<f32>| {
+            let len = block.len();
+            (0..len).step_by(PIECE).map(move |begin| begin..len.min(begin + PIECE))
+        };
+        self.card.steps.fields().iter().flat_map(move |block| pieces(block).map(move |piece| (block, piece)))
+    }
+}
+
+impl State for Between<'_> {
+    fn kind(&self) -> String {
+        format!("cuda, {}", self.form.name())
+    }
+
+    fn values(&self) -> u64 {
+        let fields: usize = self.card.steps.fields().iter().map(Block::len).sum();
+        (fields + self.gather.data.len()) as u64
+    }
+
+    fn leave(&mut self, to: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
+        for (block, piece) in self.pieces() {
+            to(&self.card.stream.download(block, piece)?.wait()?)?;
+        }
+        to(&self.gather.data)
+    }
+
+    fn take(&mut self, from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()> {
+        let mut values = host_zeros(PIECE, "the state of a shot")?;
+        for (block, piece) in self.pieces() {
+            let values = &mut values[..piece.len()];
+            from(values)?;
+            self.card.stream.upload(block, piece.start, values)?;
+        }
+        from(&mut self.gather.data)
+    }
+}
+
+/// The steps from `begin` on in pieces that end at multiples of [`LEG`] and after each snapshot.
+fn legs(shot: &Shot, mut begin: usize) -> impl Iterator<Item = Range<usize>> {
     let (nt, every) = (shot.nt, shot.snapshot_every);
-    let mut begin = 0;
     std::iter::from_fn(move || {
         let mut end = (begin / LEG + 1) * LEG;
         if let Some(every) = every {
@@ -179,6 +246,18 @@ impl<'a> Card<'a> {
             samples: stream.alloc(rows(shot) * traces, "the record of a shot")?,
             picture,
             largest: stream.alloc(1, "the probe of a shot")?,
+        })
+    }
+
+    /// A shot that has blown up, when so many steps are done: they were on the queue when it was seen.
+    fn where_blown(&self, error: Error, c: &Coefficients, medium: &Medium, done: usize) -> Error {
+        let Error::Unstable { .. } = error else { return error };
+        let (layout, p) = (&medium.tables.layout, self.steps.pressure(done - 1));
+        blown::placed(error, c, layout, Some(done), |y, look| {
+            let first = layout.row(y * layout.padded[0]);
+            let rows = self.stream.download(p, first..first + layout.padded[0] * layout.pitch)?;
+            look(&rows.wait()?);
+            Ok(())
         })
     }
 
@@ -303,7 +382,7 @@ mod tests {
                 mute: None,
             };
             let mut next = 0;
-            for steps in legs(&shot) {
+            for steps in legs(&shot, 0) {
                 assert_eq!(steps.start, next);
                 next = steps.end;
                 for step in steps.clone() {

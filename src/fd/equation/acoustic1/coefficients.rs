@@ -35,6 +35,8 @@ pub struct Coefficients {
     pub stencil: [f32; REACH],
     /// For x, y, z.
     pub axes: [Axis; 3],
+    /// Metres from cell to cell.
+    pub spacing: [f32; 3],
     pub storage: Storage,
     /// How large the tiles of each form are.
     pub tiles: [[usize; 2]; 2],
@@ -131,7 +133,7 @@ impl Moduli {
         let (b, kappa) = (Arc::clone(&self.b), Arc::clone(&self.kappa));
         let stencil = Stencil::Taylor.coefficients();
         let axes = [axis(0), axis(1), axis(2)];
-        Coefficients { layout, b, kappa, stencil, axes, storage, tiles: TILES }
+        Coefficients { layout, b, kappa, stencil, axes, spacing: grid.h, storage, tiles: TILES }
     }
 }
 
@@ -149,14 +151,14 @@ impl Coefficients {
     /// With float32 values in the place of the numbers that stand for them.
     #[cfg(test)]
     pub fn expanded(&self) -> Coefficients {
-        let Coefficients { layout, stencil, tiles, .. } = *self;
+        let Coefficients { layout, stencil, spacing, tiles, .. } = *self;
         let [b, kappa] = [&self.b, &self.kappa].map(|columns| {
             let mut values = Buffer::zeroed(columns.len_in(&layout), "a test").unwrap();
             values.copy_from_slice(&columns.copied(&layout, &layout).unwrap());
             Arc::new(Columns { values, scale: None, step: columns.step })
         });
         let axes = self.axes.clone();
-        Coefficients { layout, b, kappa, stencil, axes, storage: Storage::Float32, tiles }
+        Coefficients { layout, b, kappa, stencil, axes, spacing, storage: Storage::Float32, tiles }
     }
 
     /// Bytes allocated for them.
@@ -178,8 +180,7 @@ impl Columns {
         let step = [1, nx];
         let cells = (0..nx * ny).flat_map(|column| {
             let first = layout.row(column);
-            let nearest = move |z: usize| column * nz + z.saturating_sub(layout.pml).min(nz - 1);
-            layout.active(2).map(move |z| (first + z, nearest(z)))
+            layout.active(2).map(move |z| (first + z, column * nz + layout.nearest(2, z)))
         });
         if storage == Storage::Float32 {
             let to = &mut values[..];
@@ -273,9 +274,7 @@ impl Columns {
 
     #[inline(always)]
     fn place(&self, layout: &Layout, [x, y, z]: [usize; 3]) -> usize {
-        let column = |axis: usize, index: usize| {
-            index.saturating_sub(layout.pml).min(layout.inner[axis] - 1) * self.step[axis]
-        };
+        let column = |axis: usize, index: usize| layout.nearest(axis, index) * self.step[axis];
         layout.row(column(0, x) + column(1, y)) + z
     }
 

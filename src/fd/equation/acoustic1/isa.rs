@@ -12,6 +12,11 @@ pub enum Isa {
 }
 
 impl Isa {
+    /// Whether it multiplies and adds with one rounding.
+    pub fn is_fused(self) -> bool {
+        self != Isa::Baseline || cfg!(target_arch = "aarch64")
+    }
+
     pub fn best() -> Isa {
         #[cfg(target_arch = "x86_64")]
         {

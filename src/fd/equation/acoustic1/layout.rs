@@ -97,6 +97,12 @@ impl Layout {
         self.pml - REACH
     }
 
+    /// The user's index that one of the padded grid takes its medium from.
+    #[inline(always)]
+    pub fn nearest(&self, axis: usize, index: usize) -> usize {
+        index.saturating_sub(self.pml).min(self.inner[axis] - 1)
+    }
+
     /// Where an index lies in a field that is kept in an axis's two absorbing layers only:
     /// the first layer, then the second. `None` between them.
     #[inline(always)]
@@ -166,6 +172,10 @@ mod tests {
             let inside: Vec<_> = layout.active(axis).filter_map(|i| layout.in_layer(axis, i)).collect();
             assert_eq!(inside, (0..32).collect::<Vec<_>>());
             assert_eq!(layout.in_layer(axis, 20), None);
+            let last = layout.inner[axis] - 1;
+            let nearest =
+                [0, 20, 19 + layout.inner[axis], layout.padded[axis] - 1].map(|i| layout.nearest(axis, i));
+            assert_eq!(nearest, [0, 0, last, last]);
             assert_eq!(layout.in_layer(axis, 19 + layout.inner[axis]), None);
         }
     }

@@ -43,6 +43,18 @@ impl Record {
         Ok(Record { gather: Gather { traces, samples, data }, receivers, every, batch })
     }
 
+    /// The gather is that of so many steps: samples of the batch that is under way come back from it.
+    pub fn refill(&mut self, steps: usize) {
+        let taken = steps.div_ceil(self.every);
+        let traces = self.receivers.len();
+        let first = taken.saturating_sub(1) / BATCH * BATCH;
+        for (trace, data) in self.gather.data.chunks_exact(self.gather.samples.max(1)).enumerate() {
+            for (slot, value) in data[first..taken].iter().enumerate() {
+                self.batch[slot * traces + trace] = *value;
+            }
+        }
+    }
+
     /// Bytes that [`Record::new`] allocates.
     pub fn bytes(layout: &Layout, shot: &Shot) -> u64 {
         let traces = shot.receivers.count(layout.inner) as u64;

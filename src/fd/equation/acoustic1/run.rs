@@ -1,22 +1,23 @@
 //! The time loop of a shot on a team of threads.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::coefficients::Coefficients;
 use super::form::Form;
+use super::isa::Isa;
 use super::record::{Record, no_memory, reserved, snapshot};
-use super::{one_pass, two_sweeps};
+use super::{blown, one_pass, two_sweeps};
 use crate::backend::cpu::{Member, Rows, Team, has_room};
 use crate::error::{Error, Result};
+use crate::fd::pause::State;
 use crate::fd::shot::Control;
 use crate::fd::survey::{Gather, Shot};
 
 /// Steps between two looks for a shot that has blown up.
 pub const PROBE: usize = 64;
-/// So many times the source no pressure is while steps are stable: beside the poles it is about as large as the source, and
-/// less elsewhere. What blows up passes this on its way to infinity, and a shot may end in between.
-const FAR_TOO_LARGE: f32 = 1e6;
 
 /// How long the time loop took.
 pub type Clock = Duration;
@@ -34,6 +35,9 @@ pub trait Steps: Sync {
 
     /// The pressure after a step.
     fn pressure(&self, step: usize) -> Rows<'_>;
+
+    /// All that a step leaves to the next.
+    fn fields(&self) -> Vec<Rows<'_>>;
 }
 
 /// Runs a shot that fits the coefficients' grid.
@@ -58,12 +62,12 @@ pub fn run(
     match form {
         Form::TwoSweeps => {
             let mut fields = two_sweeps::Fields::new(layout)?;
-            time_loop(c, shot, &two_sweeps::TwoSweeps::new(c, shot, &mut fields), team, control)
+            time_loop(c, shot, form, &two_sweeps::TwoSweeps::new(c, shot, &mut fields), team, control)
         }
         Form::OnePass => {
             let geometry = one_pass::Geometry::new(c, team.threads());
             let mut fields = one_pass::Fields::new(layout, &geometry)?;
-            time_loop(c, shot, &one_pass::OnePass::new(c, &geometry, shot, &mut fields), team, control)
+            time_loop(c, shot, form, &one_pass::OnePass::new(c, &geometry, shot, &mut fields), team, control)
         }
     }
 }
@@ -71,6 +75,7 @@ pub fn run(
 fn time_loop<S: Steps>(
     c: &Coefficients,
     shot: &Shot,
+    form: Form,
     steps: &S,
     team: &Team,
     control: &dyn Control,
@@ -84,26 +89,39 @@ fn time_loop<S: Steps>(
         room.resize(cells, 0.0);
         *picture.lock().unwrap_or_else(PoisonError::into_inner) = room;
     }
+    let begun = control.resume(&mut Between { form, steps, gather: &mut record.gather })?;
+    record.refill(begun);
+    // The step after which all stop.
+    let stop = AtomicUsize::new(shot.nt - 1);
     let samples = record.shared();
     let limit = limit(shot);
+    let blown_up = OnceLock::new();
     let begin = Instant::now();
-    team.run(control, |member, control| {
+    let ended = team.run(control, |member, control| {
         let mut own = steps.own()?;
         let traces = member.share(samples.traces());
         let rows = member.share(layout.padded[0] * layout.padded[1]);
-        for step in 0..shot.nt {
-            let last = step + 1 == shot.nt;
+        for step in begun..shot.nt {
             steps.step(member, &mut own, step)?;
+            let last = step == stop.load(Relaxed);
             let p = steps.pressure(step);
             // SAFETY: the pressure is only read until the next step; the traces are this member's.
             unsafe { samples.take(p, traces.clone(), step, last) };
             if last || (step + 1).is_multiple_of(PROBE) {
                 for row in rows.clone() {
                     // SAFETY: as above.
-                    probe(unsafe { p.read(layout.row(row), layout.padded[2]) }, limit, step)?;
+                    let found = probe(unsafe { p.read(layout.row(row), layout.padded[2]) }, limit, step);
+                    found.inspect_err(|_| {
+                        blown_up.get_or_init(|| step);
+                    })?;
                 }
             }
-            let Some(control) = control else { continue };
+            let Some(control) = control else {
+                if last {
+                    break;
+                }
+                continue;
+            };
             if shot.snapshot_every.is_some_and(|every| step.is_multiple_of(every)) {
                 let mut to = picture.lock().unwrap_or_else(PoisonError::into_inner);
                 // SAFETY: as above.
@@ -111,36 +129,108 @@ fn time_loop<S: Steps>(
                 control.snapshot(step, &to)?;
             }
             control.step(step, shot.nt)?;
+            if last {
+                break;
+            }
+            if control.pauses() {
+                // All come together in the next step before anybody asks.
+                stop.store(step + 1, Relaxed);
+            }
         }
         Ok(())
-    })?;
+    });
+    match (ended, blown_up.get()) {
+        (Err(error), Some(&step)) => return Err(where_blown(error, c, steps.pressure(step), step)),
+        (ended, _) => ended?,
+    }
+    let done = stop.into_inner() + 1;
+    if done < shot.nt {
+        control.pause(done, &mut Between { form, steps, gather: &mut record.gather })?;
+        return Err(Error::Cancelled);
+    }
     Ok((record.gather, begin.elapsed()))
+}
+
+/// The words of a shot that has blown up do not depend on who has seen it first. Nobody writes the pressure any more.
+fn where_blown(error: Error, c: &Coefficients, p: Rows<'_>, step: usize) -> Error {
+    let layout = &c.layout;
+    let Error::Unstable { .. } = error else { return error };
+    let plane = |y: usize| {
+        let (first, rows) = (layout.row(y * layout.padded[0]), layout.padded[0] * layout.pitch);
+        // SAFETY: a plane of rows is within the field, and all members of the team have returned.
+        unsafe { p.read(first, rows) }
+    };
+    let rows = (0..layout.padded[1]).flat_map(|y| plane(y).chunks(layout.pitch));
+    let largest = rows.map(|row| largest(&row[..layout.padded[2]])).fold(0, u32::max);
+    let error = blown::error(largest, step, sound(step));
+    blown::placed(error, c, layout, None, |y, look| {
+        look(plane(y));
+        Ok(())
+    })
+}
+
+/// Steps after which the pressure was looked at before that, and was in order.
+fn sound(step: usize) -> usize {
+    step / PROBE * PROBE
+}
+
+/// The state between two steps, when nobody computes.
+struct Between<'a, S> {
+    form: Form,
+    steps: &'a S,
+    gather: &'a mut Gather,
+}
+
+impl<S: Steps> State for Between<'_, S> {
+    fn kind(&self) -> String {
+        let fused = if Isa::best().is_fused() { "" } else { ", not fused" };
+        format!("cpu, {}{fused}", self.form.name())
+    }
+
+    fn values(&self) -> u64 {
+        // SAFETY: no member of the team is at work.
+        let len = |field: Rows<'_>| unsafe { field.all() }.len();
+        (self.steps.fields().into_iter().map(len).sum::<usize>() + self.gather.data.len()) as u64
+    }
+
+    fn leave(&mut self, to: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
+        for field in self.steps.fields() {
+            // SAFETY: no member of the team is at work.
+            to(unsafe { field.all() })?;
+        }
+        to(&self.gather.data)
+    }
+
+    fn take(&mut self, from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()> {
+        for field in self.steps.fields() {
+            // SAFETY: as above.
+            from(unsafe { field.all_mut() })?;
+        }
+        from(&mut self.gather.data)
+    }
 }
 
 /// A magnitude that only the pressure of a shot that has blown up reaches.
 pub fn limit(shot: &Shot) -> f32 {
     let samples = shot.wavelet.samples.iter().take(shot.nt);
     let loudest = samples.fold(0.0, |most: f32, sample| most.max((shot.amplitude * sample).abs()));
-    (FAR_TOO_LARGE * loudest).max(f32::MIN_POSITIVE)
+    blown::limit(loudest)
 }
 
 /// Refuses numbers as large as the limit, infinite ones, and what is none.
 fn probe(row: &[f32], limit: f32, step: usize) -> Result<()> {
-    judge(row.iter().fold(0, |most, value| value.abs().to_bits().max(most)), limit, step)
+    judge(largest(row), limit, step)
+}
+
+/// The bits of the largest magnitude.
+fn largest(row: &[f32]) -> u32 {
+    row.iter().fold(0, |most, value| value.abs().to_bits().max(most))
 }
 
 /// The same, of the bits of the largest magnitude: as integers they are in the order of the numbers, and infinity comes
 /// before what is no number.
 pub fn judge(largest: u32, limit: f32, step: usize) -> Result<()> {
-    if largest < limit.to_bits() {
-        return Ok(());
-    }
-    let value = match f32::from_bits(largest) {
-        finite if finite.is_finite() => format!("{finite:e}, more than {FAR_TOO_LARGE:e} times the source"),
-        _ => "not a finite number".into(),
-    };
-    let what = format!("the pressure after step {}", step + 1);
-    Err(Error::Unstable { what, value, why: "the shot has blown up".into() })
+    if largest < limit.to_bits() { Ok(()) } else { Err(blown::error(largest, step, sound(step))) }
 }
 
 #[cfg(test)]
@@ -150,21 +240,10 @@ mod tests {
     use super::*;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
+    use crate::fd::shot::Silent;
     use crate::fd::storage::Storage;
     use crate::fd::survey::Receivers;
     use crate::fd::wavelet::{Shape, Wavelet};
-
-    struct Nothing;
-
-    impl Control for Nothing {
-        fn step(&self, _: usize, _: usize) -> Result<()> {
-            Ok(())
-        }
-
-        fn snapshot(&self, _: usize, _: &[f32]) -> Result<()> {
-            Ok(())
-        }
-    }
 
     fn moduli(n: [usize; 3], storage: Storage) -> Moduli {
         let grid = Grid { n, h: [10.0, 11.0, 9.0] };
@@ -192,7 +271,7 @@ mod tests {
 
     fn bits(c: &Coefficients, shot: &Shot, form: Form, threads: usize) -> Vec<u32> {
         let team = Team::new(threads).unwrap();
-        let (gather, _) = run(c, shot, form, &team, &Nothing).unwrap();
+        let (gather, _) = run(c, shot, form, &team, &Silent).unwrap();
         assert!(gather.data.iter().any(|v| *v != 0.0), "nothing arrived");
         gather.data.iter().map(|v| v.to_bits()).collect()
     }
@@ -235,9 +314,9 @@ mod tests {
     fn a_thinned_record_holds_samples_of_the_full_one() {
         let n = [6, 5, 7];
         let (c, team) = (coefficients(n), Team::new(2).unwrap());
-        let full = run(&c, &shot(n, 75), Form::OnePass, &team, &Nothing).unwrap().0;
+        let full = run(&c, &shot(n, 75), Form::OnePass, &team, &Silent).unwrap().0;
         for every in [2, 3, 16, 75, 100] {
-            let thin = run(&c, &Shot { record_every: every, ..shot(n, 75) }, Form::OnePass, &team, &Nothing)
+            let thin = run(&c, &Shot { record_every: every, ..shot(n, 75) }, Form::OnePass, &team, &Silent)
                 .unwrap()
                 .0;
             assert_eq!((thin.traces, thin.samples), (full.traces, 75usize.div_ceil(every)));

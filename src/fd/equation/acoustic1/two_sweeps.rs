@@ -71,6 +71,11 @@ impl Steps for TwoSweeps<'_> {
     fn pressure(&self, _: usize) -> Rows<'_> {
         self.fields.p
     }
+
+    fn fields(&self) -> Vec<Rows<'_>> {
+        let super::fields::Shared { p, velocity, part } = self.fields;
+        [p].into_iter().chain(velocity).chain(part).collect()
+    }
 }
 
 /// Fused multiply-add is in the baseline of 64-bit Arm.

@@ -120,7 +120,7 @@ pub struct OnePass<'a> {
     source: Function,
     p: [Address; 2],
     traces: u64,
-    _fields: Vec<Block<f32>>,
+    fields: Vec<Block<f32>>,
 }
 
 impl<'a> OnePass<'a> {
@@ -160,7 +160,7 @@ impl<'a> OnePass<'a> {
             source: stream.function(kernels(), "acoustic1_one_pass_source")?,
             p: fields.p,
             traces: shot.receivers.count(tables.layout.inner) as u64,
-            _fields: blocks,
+            fields: blocks,
         })
     }
 
@@ -245,5 +245,13 @@ impl Steps for OnePass<'_> {
         let [b, kappa] = [&self.medium.b, &self.medium.kappa].map(Field::address);
         let profiles = self.medium.profiles.address();
         tables.params(&Addresses { p, velocity: [p; 3], part: [p; 3], b, kappa, profiles }, 1)
+    }
+
+    fn fields(&self) -> &[Block<f32>] {
+        &self.fields
+    }
+
+    fn pressure(&self, step: usize) -> &Block<f32> {
+        &self.fields[1 - step % 2]
     }
 }

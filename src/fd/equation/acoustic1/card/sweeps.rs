@@ -19,8 +19,8 @@ pub struct Sweeps {
     record: Function,
     terms: Block<kernel::Term>,
     receivers: Block<i64>,
-    /// Where `params` point to.
-    _fields: [Block<f32>; 7],
+    /// Where `params` point to, the pressure first.
+    fields: [Block<f32>; 7],
 }
 
 impl Sweeps {
@@ -50,7 +50,7 @@ impl Sweeps {
             record: function("acoustic1_record")?,
             terms: stream.uploaded(&tables.source(c, shot.source), "the source of a shot")?,
             receivers: stream.uploaded(&tables.receivers(&shot.receivers), "the receivers of a shot")?,
-            _fields: fields,
+            fields,
         })
     }
 }
@@ -84,5 +84,13 @@ impl Steps for Sweeps {
 
     fn params(&self, _: usize) -> kernel::Params {
         self.params
+    }
+
+    fn fields(&self) -> &[Block<f32>] {
+        &self.fields
+    }
+
+    fn pressure(&self, _: usize) -> &Block<f32> {
+        &self.fields[0]
     }
 }

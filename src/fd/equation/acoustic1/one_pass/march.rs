@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::super::layout::Layout;
 use super::lanes::{Lanes, WIDEST};
 use super::rows::{ALL, Split, TAPS, TOGETHER, change, slope, splats, write};
 use crate::fd::stencil::REACH;
@@ -17,17 +18,13 @@ pub struct March<'a> {
     pub stencil: [f32; REACH],
     /// The rows that are updated.
     pub rows: &'a Range<usize>,
-    /// Values from row to row.
-    pub pitch: usize,
+    pub layout: Layout,
     pub old: *const f32,
     /// Coefficients: of the user's first row, and values from row to row.
     pub b: *const f32,
     pub b_step: usize,
     pub kappa: *const f32,
     pub kappa_step: usize,
-    /// Where the user's rows begin, and the last of them from there.
-    pub pml: usize,
-    pub last: usize,
     /// Of the first row that is updated, the others follow as vectors: eliminated terms along y, if they are, and where the
     /// terms along x go: the change where velocities are kept, else what is eliminated along x and y.
     pub along_y: Option<*const f32>,
@@ -54,16 +51,10 @@ pub struct March<'a> {
 }
 
 impl March<'_> {
-    /// The user's row that an index takes its coefficients from.
-    #[inline(always)]
-    fn nearest(&self, x: usize) -> usize {
-        x.saturating_sub(self.pml).min(self.last)
-    }
-
     /// Whether a velocity ever moves.
     #[inline(always)]
     fn moves(&self, j: usize) -> bool {
-        (REACH..2 * self.pml + self.last + 1 - REACH).contains(&j)
+        self.layout.active(0).contains(&j)
     }
 
     /// A velocity that is kept, from the slope of the pressure.
@@ -85,14 +76,9 @@ impl March<'_> {
     /// Where a row that is updated is in a layer, and the end of the rows from there on that are in it as well, or as little.
     #[inline(always)]
     fn layer(&self, x: usize) -> (Option<usize>, usize) {
-        let far = self.pml + self.last + 1;
-        if x < self.pml {
-            (Some(x - REACH), self.pml)
-        } else if x < far {
-            (None, far)
-        } else {
-            (Some(self.pml - REACH + x - far), usize::MAX)
-        }
+        let Layout { pml, inner, .. } = self.layout;
+        let end = [pml, pml + inner[0]].into_iter().find(|&end| x < end);
+        (self.layout.in_layer(0, x), end.unwrap_or(usize::MAX))
     }
 }
 
@@ -112,9 +98,9 @@ pub unsafe fn march<L: Lanes, const X_KEPT: bool>(m: &March<'_>) {
     unsafe {
         let mut held = Held::<L> { p: [L::splat(0.0); HELD], slopes: [L::splat(0.0); HELD] };
         // The slopes before the first row take pressures as far before them; the row may be less far from the first of all.
-        let before = m.old.wrapping_add(m.rows.start * m.pitch).wrapping_sub(HELD * m.pitch);
+        let before = m.old.wrapping_add(m.rows.start * m.layout.pitch).wrapping_sub(HELD * m.layout.pitch);
         for k in 0..HELD {
-            held.p[k] = L::load(before.wrapping_add(k * m.pitch));
+            held.p[k] = L::load(before.wrapping_add(k * m.layout.pitch));
         }
         windows::<L, TOGETHER, X_KEPT>(m, m.rows.start - REACH, &mut held);
         windows::<L, { HELD - TOGETHER }, X_KEPT>(m, m.rows.start - REACH + TOGETHER, &mut held);
@@ -148,15 +134,18 @@ unsafe fn windows<L: Lanes, const U: usize, const X_KEPT: bool>(
         for k in 0..HELD {
             (p[k], slopes[k]) = (held.p[k], held.slopes[k]);
         }
-        let next = m.old.wrapping_add((first + REACH) * m.pitch);
+        let next = m.old.wrapping_add((first + REACH) * m.layout.pitch);
         for u in 0..U {
-            p[HELD + u] = L::load(next.wrapping_add(u * m.pitch));
+            p[HELD + u] = L::load(next.wrapping_add(u * m.layout.pitch));
         }
-        let b = m.b.wrapping_add(m.nearest(first) * m.b_step);
+        let b = m.b.wrapping_add(m.layout.nearest(0, first) * m.b_step);
         for u in 0..U {
             let j = first + u;
-            let b =
-                if X_KEPT { m.b.wrapping_add(m.nearest(j) * m.b_step) } else { b.wrapping_add(u * m.b_step) };
+            let b = if X_KEPT {
+                m.b.wrapping_add(m.layout.nearest(0, j) * m.b_step)
+            } else {
+                b.wrapping_add(u * m.b_step)
+            };
             let q = L::mul(L::load(b), slope::<L>(splats::<L>(m.stencil), &p[u..]));
             slopes[HELD + u] = q;
             if X_KEPT {
@@ -191,9 +180,9 @@ unsafe fn group<L: Lanes, const U: usize, const X_KEPT: bool, const DAMPED: bool
         };
         for u in 0..U {
             let s = slope::<L>(splats::<L>(m.stencil), &slopes[u..]);
-            L::prefetch(m.old.wrapping_add((x + u + HELD) * m.pitch + WIDEST));
-            L::prefetch_far(m.d.wrapping_add((x + u) * m.pitch));
-            let kappa = m.kappa.wrapping_add(m.nearest(x + u) * m.kappa_step);
+            L::prefetch(m.old.wrapping_add((x + u + HELD) * m.layout.pitch + WIDEST));
+            L::prefetch_far(m.d.wrapping_add((x + u) * m.layout.pitch));
+            let kappa = m.kappa.wrapping_add(m.layout.nearest(0, x + u) * m.kappa_step);
             L::prefetch_far(kappa);
             let term = if X_KEPT {
                 change::<L, U, DAMPED>(u, 0, s, L::load(kappa), &split)

@@ -96,6 +96,11 @@ impl Steps for OnePass<'_> {
     fn pressure(&self, step: usize) -> Rows<'_> {
         self.fields.p[1 - step % 2]
     }
+
+    fn fields(&self) -> Vec<Rows<'_>> {
+        let fields::Shared { p, d, kept, part } = self.fields;
+        p.into_iter().chain([d]).chain(kept.into_iter().flatten()).chain(part).collect()
+    }
 }
 
 impl Isa {

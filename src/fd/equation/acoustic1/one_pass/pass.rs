@@ -142,8 +142,7 @@ impl<'a> Sweep<'a> {
         match columns.onward(layout, [0, y, self.first]) {
             Row::Values(values) => (values.as_ptr(), step),
             Row::Numbers(numbers, scale) => {
-                let nearest = |x: usize| x.saturating_sub(layout.pml).min(layout.inner[0] - 1);
-                let (begin, end) = (nearest(rows.start), nearest(rows.end - 1) + 1);
+                let (begin, end) = (layout.nearest(0, rows.start), layout.nearest(0, rows.end - 1) + 1);
                 // Where all rows are the same, one is enough.
                 let row = if step == 0 { 0 } else { self.parts.row };
                 let end = if step == 0 { begin + 1 } else { end };
@@ -164,7 +163,7 @@ impl<'a> Sweep<'a> {
         if columns.scale().is_some() {
             return 0;
         }
-        y.saturating_sub(layout.pml).min(layout.inner[1] - 1) * columns.steps(layout.pitch)[1]
+        layout.nearest(1, y) * columns.steps(layout.pitch)[1]
     }
 
     /// Position of a row of a field.
@@ -227,14 +226,12 @@ impl<'a> Sweep<'a> {
                 let m = March {
                     stencil: c.stencil,
                     rows,
-                    pitch: layout.pitch,
+                    layout: *layout,
                     old: self.old.wrapping_add(begin + i),
                     b: b.wrapping_add(i),
                     b_step,
                     kappa: kappa.wrapping_add(i),
                     kappa_step,
-                    pml: layout.pml,
-                    last: layout.inner[0] - 1,
                     along_y: (!Y_KEPT).then_some(along_y.wrapping_add(of_columns).cast_const()),
                     along_x: parts.along_x.wrapping_add(of_columns),
                     square: geometry.square[0],
@@ -257,7 +254,7 @@ impl<'a> Sweep<'a> {
             let source = self.clean_source(y);
             let coming = self.coming(y);
             for (column, x) in rows.clone().enumerate() {
-                let nearest = x.saturating_sub(layout.pml).min(layout.inner[0] - 1);
+                let nearest = layout.nearest(0, x);
                 let (b, kappa) = (b.wrapping_add(nearest * b_step), kappa.wrapping_add(nearest * kappa_step));
                 self.finish::<L, X_KEPT, Y_KEPT>(column, [x, y], [b, kappa], source == Some(x), coming);
             }

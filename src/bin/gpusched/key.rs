@@ -1,0 +1,163 @@
+//! What a shot's result depends on, as one short text: two shots with the same key have the same record and
+//! snapshots, bit for bit, whatever device computes them.
+//!
+//! It is made of what the propagator is given, not of the survey's text: a comment, the name of a model file
+//! or another way to say the same changes nothing, a single value of the model changes every shot's key.
+
+use blake3::Hasher;
+use gpusched::fd::NUMERICS;
+use gpusched::fd::grid::Grid;
+use gpusched::fd::plan::{Form, Options};
+use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::wavelet::Wavelet;
+
+/// Of all shots of one model.
+#[derive(Clone)]
+pub struct Keys(Hasher);
+
+impl Keys {
+    pub fn new(grid: &Grid, vp: &[f32], rho: Option<&[f32]>) -> Keys {
+        let Grid { n, h } = grid;
+        let mut keys = Keys(Hasher::new());
+        keys.number(NUMERICS as usize);
+        keys.numbers(n);
+        keys.floats(h);
+        keys.floats(vp);
+        keys.number(rho.is_some().into());
+        keys.floats(rho.unwrap_or_default());
+        keys
+    }
+
+    /// Every part by its name, so that none that is added later is forgotten.
+    pub fn of(&self, dt: f32, options: &Options, shot: &Shot) -> String {
+        // A shape of blocks changes no bit, and what is unstable is refused or the same.
+        let Options { pml, allow_unstable: _, form, shape: _, stencil, exact_time, storage } = options;
+        let Shot {
+            source,
+            wavelet: Wavelet { samples },
+            amplitude,
+            nt,
+            receivers,
+            record_every,
+            snapshot_every,
+            mute,
+        } = shot;
+        let mut keys = self.clone();
+        keys.floats(&[dt, *amplitude]);
+        keys.numbers(&[*pml, matches!(form, Form::OnePass).into(), (*exact_time).into(), *nt, *record_every]);
+        keys.text(stencil.name());
+        keys.text(storage.name());
+        keys.numbers(source);
+        keys.floats(samples);
+        match receivers {
+            Receivers::Plane { iz, every } => keys.numbers(&[0, *iz, every[0], every[1]]),
+            Receivers::List(cells) => {
+                keys.number(1);
+                keys.numbers(cells.as_flattened());
+            }
+        }
+        keys.numbers(&[snapshot_every.is_some().into(), snapshot_every.unwrap_or(0)]);
+        keys.number(mute.is_some().into());
+        keys.numbers(mute.as_deref().unwrap_or_default());
+        keys.0.finalize().to_hex().to_string()
+    }
+
+    fn number(&mut self, value: usize) {
+        self.0.update(&(value as u64).to_le_bytes());
+    }
+
+    /// Its length goes first: two lists are never taken for others that divide the same values otherwise.
+    fn numbers(&mut self, values: &[usize]) {
+        self.number(values.len());
+        values.iter().for_each(|&value| self.number(value));
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len());
+        self.0.update(text.as_bytes());
+    }
+
+    fn floats(&mut self, values: &[f32]) {
+        self.number(values.len());
+        let mut bytes = Vec::with_capacity(1 << 16);
+        for values in values.chunks(1 << 14) {
+            bytes.clear();
+            bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            self.0.update(&bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use gpusched::fd::plan::Storage;
+    use gpusched::fd::stencil::Stencil;
+
+    use super::*;
+
+    #[test]
+    fn whatever_changes_a_result_changes_its_key() {
+        let grid = Grid { n: [3, 1, 2], h: [10.0; 3] };
+        let (vp, rho) = ([1500.0; 6], [1000.0; 6]);
+        let options = Options::default();
+        let shot = Shot {
+            source: [1, 0, 0],
+            wavelet: Wavelet { samples: vec![1.0, -1.0] },
+            amplitude: 2.0,
+            nt: 7,
+            receivers: Receivers::Plane { iz: 0, every: [1, 1] },
+            record_every: 1,
+            snapshot_every: None,
+            mute: None,
+        };
+        let base = Keys::new(&grid, &vp, None);
+        let plain = base.of(0.001, &options, &shot);
+        assert_eq!(plain, Keys::new(&grid, &vp, None).of(0.001, &options, &shot));
+        let indifferent = Options { allow_unstable: true, ..options };
+        assert_eq!(plain, base.of(0.001, &indifferent, &shot));
+
+        let model = |grid: &Grid, vp: &[f32], rho: Option<&[f32]>| {
+            Keys::new(grid, vp, rho).of(0.001, &options, &shot)
+        };
+        let with = |options: &Options| base.of(0.001, options, &shot);
+        let of = |change: &dyn Fn(&mut Shot)| {
+            let mut shot = shot.clone();
+            change(&mut shot);
+            base.of(0.001, &options, &shot)
+        };
+        let (mut faster, mut heavier) = (vp, rho);
+        faster[5] = f32::from_bits(1500f32.to_bits() + 1);
+        heavier[0] = 1001.0;
+        let keys = [
+            plain,
+            base.of(0.0011, &options, &shot),
+            model(&Grid { n: [1, 3, 2], h: [10.0; 3] }, &vp, None),
+            model(&Grid { n: [3, 1, 2], h: [10.0, 10.0, 11.0] }, &vp, None),
+            model(&grid, &faster, None),
+            model(&grid, &vp, Some(&rho)),
+            model(&grid, &vp, Some(&heavier)),
+            with(&Options { pml: 21, ..options }),
+            with(&Options { form: Form::TwoSweeps, ..options }),
+            with(&Options { stencil: Stencil::Optimised, ..options }),
+            with(&Options { exact_time: true, ..options }),
+            with(&Options { storage: Storage::Bits16, ..options }),
+            of(&|shot| shot.source = [0, 0, 1]),
+            of(&|shot| shot.wavelet.samples = vec![1.0, -1.5]),
+            of(&|shot| shot.wavelet.samples = vec![1.0]),
+            of(&|shot| shot.amplitude = -2.0),
+            of(&|shot| shot.nt = 8),
+            of(&|shot| shot.record_every = 2),
+            of(&|shot| shot.receivers = Receivers::Plane { iz: 1, every: [1, 1] }),
+            of(&|shot| shot.receivers = Receivers::Plane { iz: 0, every: [2, 1] }),
+            of(&|shot| shot.receivers = Receivers::List(vec![[0, 1, 1]])),
+            of(&|shot| shot.receivers = Receivers::List(vec![[0, 1, 1], [1, 0, 0]])),
+            of(&|shot| shot.snapshot_every = Some(1)),
+            of(&|shot| shot.snapshot_every = Some(2)),
+            of(&|shot| shot.mute = Some(vec![])),
+            of(&|shot| shot.mute = Some(vec![0, 3, 0])),
+        ];
+        assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
+    }
+}

@@ -1,0 +1,81 @@
+//! What the files of a shot are called. No two shots of a survey share a name, and no two files of a shot.
+
+use std::path::{Path, PathBuf};
+
+/// Four digits, or as many as the number has.
+fn stem(number: usize) -> String {
+    format!("shot_{number:04}")
+}
+
+pub fn record(number: usize) -> String {
+    format!("{}.bin", stem(number))
+}
+
+/// The description beside the record.
+pub fn side(number: usize) -> String {
+    format!("{}.json", stem(number))
+}
+
+/// The state of one that was stopped on the way.
+pub fn paused(number: usize) -> String {
+    format!("{}.paused", stem(number))
+}
+
+pub fn snapshot(number: usize, step: usize) -> String {
+    format!("{}_step_{step:06}.bin", stem(number))
+}
+
+/// Whether this is the name of one of the shot's snapshots.
+pub fn is_snapshot(number: usize, name: &str) -> bool {
+    let step = name.strip_prefix(&format!("{}_step_", stem(number))).and_then(|end| end.strip_suffix(".bin"));
+    step.and_then(|step| step.parse().ok()).is_some_and(|step| snapshot(number, step) == name)
+}
+
+/// What there are pictures of.
+pub const PICTURES: [&str; 2] = ["gather", "snapshot"];
+
+pub fn picture(folder: &Path, number: usize, what: &str) -> PathBuf {
+    folder.join(format!("{}_{what}.png", stem(number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_files_of_a_survey_share_a_name() {
+        let numbers = [1, 10, 100, 999, 1000, 9999, 10_000, 10_001, 99_999, 100_000, 1_000_000];
+        let steps = [0, 1, 10, 999_999, 1_000_000, 1_000_001, 9_999_999];
+        let mut names = BTreeSet::new();
+        let mut count = 0;
+        for number in numbers {
+            let pictures = PICTURES.map(|what| picture(Path::new(""), number, what));
+            let pictures = pictures.map(|path| path.to_string_lossy().into_owned());
+            let snapshots = steps.map(|step| snapshot(number, step));
+            for name in [record(number), side(number)].into_iter().chain(pictures).chain(snapshots) {
+                assert!(names.insert(name.clone()), "{name} twice");
+                count += 1;
+            }
+        }
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn snapshots_are_told_from_all_else() {
+        assert!(is_snapshot(3, "shot_0003_step_000060.bin"));
+        assert!(is_snapshot(12_345, "shot_12345_step_1000000.bin"));
+        for other in [
+            "shot_0004_step_000060.bin",
+            "shot_0003.bin",
+            "shot_0003_step_60.bin",
+            "shot_0003_step_+00060.bin",
+            "shot_0003_step_../../x.bin",
+            "shot_0003_step_.bin",
+            "../shot_0003_step_000060.bin",
+        ] {
+            assert!(!is_snapshot(3, other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! `shot_0001.paused`: the state of a shot that was stopped on the way.
+//!
+//! One line of JSON that says what it is the state of, float32 values, and a CRC-32 of both, as zlib has it, in four bytes;
+//! all numbers with their lowest byte first.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::path::Path;
+
+use gpusched::fd::pause::State;
+use gpusched::io::atomic;
+use gpusched::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// The longest line that is read: far more snapshots than a disk holds.
+const LINE: u64 = 64 << 20;
+const SUM: u64 = 4;
+/// Values that are turned into bytes at a time.
+const PIECE: usize = 1 << 14;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// Of the shot, see `key.rs`.
+    pub key: String,
+    /// Of the state, as it tells it.
+    pub kind: String,
+    /// Steps that are done.
+    pub done: usize,
+    pub values: u64,
+    /// CRC-32 of the snapshots that were taken, by step.
+    pub snapshots: BTreeMap<usize, u32>,
+}
+
+/// Writes a whole file, or none.
+pub fn write(path: &Path, header: &Header, state: &mut dyn State) -> Result<()> {
+    // What the state itself refuses is no failure to write.
+    let mut refused = None;
+    let written = atomic::write_with(path, |out| {
+        let mut out = Summed { out, sum: crc32fast::Hasher::new() };
+        serde_json::to_writer(&mut out, header)?;
+        out.write_all(b"\n")?;
+        let left = state.leave(&mut |values| {
+            let mut bytes = Vec::with_capacity(4 * PIECE);
+            for values in values.chunks(PIECE) {
+                bytes.clear();
+                bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+                out.write_all(&bytes).map_err(|error| Error::io("write", path, error))?;
+            }
+            Ok(())
+        });
+        if let Err(error) = left {
+            refused = Some(error);
+            return Err(io::Error::other("the state could not be read"));
+        }
+        let sum = out.sum.finalize();
+        out.out.write_all(&sum.to_le_bytes())
+    });
+    written.map_err(|error| refused.unwrap_or(error))
+}
+
+struct Summed<'a> {
+    out: &'a mut dyn Write,
+    sum: crc32fast::Hasher,
+}
+
+impl Write for Summed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.out.write(bytes)?;
+        self.sum.update(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// A state that is whole, before its first value.
+pub struct Kept {
+    pub header: Header,
+    file: BufReader<File>,
+}
+
+impl Kept {
+    /// `Ok(None)`: there is none. `Err`: why it is of no use.
+    pub fn open(path: &Path) -> std::result::Result<Option<Kept>, String> {
+        match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+            Ok(found) if !found.is_file() => return Err("it is not a plain file".into()),
+            Ok(_) => {}
+        }
+        let told = |error: io::Error| format!("it can't be read: {error}");
+        let file = File::open(path).map_err(told)?;
+        let size = file.metadata().map_err(told)?.len();
+        let mut file = BufReader::with_capacity(1 << 18, file);
+        let mut line = Vec::new();
+        file.by_ref().take(LINE).read_until(b'\n', &mut line).map_err(told)?;
+        let header: Header =
+            serde_json::from_slice(&line).map_err(|_| "it is damaged, or not of this program".to_string())?;
+        let bytes = header.values.checked_mul(4).and_then(|bytes| bytes.checked_add(line.len() as u64 + SUM));
+        if bytes != Some(size) {
+            return Err(format!("it is {size} bytes long, and should be others"));
+        }
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&line);
+        let mut left = 4 * header.values;
+        let mut block = vec![0; 1 << 18];
+        while left > 0 {
+            let most = block.len().min(left as usize);
+            file.read_exact(&mut block[..most]).map_err(told)?;
+            sum.update(&block[..most]);
+            left -= most as u64;
+        }
+        let mut told_sum = [0; SUM as usize];
+        file.read_exact(&mut told_sum).map_err(told)?;
+        if sum.finalize() != u32::from_le_bytes(told_sum) {
+            return Err("it is not what was written: its checksum differs".into());
+        }
+        io::Seek::seek(&mut file, io::SeekFrom::Start(line.len() as u64)).map_err(told)?;
+        Ok(Some(Kept { header, file }))
+    }
+
+    /// Gives all values to a state of the same kind and size.
+    pub fn give(mut self, path: &Path, state: &mut dyn State) -> Result<usize> {
+        state.take(&mut |values| {
+            let mut bytes = vec![0; 4 * PIECE];
+            for values in values.chunks_mut(PIECE) {
+                let bytes = &mut bytes[..4 * values.len()];
+                self.file.read_exact(bytes).map_err(|error| Error::io("read", path, error))?;
+                for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
+                    *value = f32::from_le_bytes(*bytes);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(self.header.done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Values(Vec<f32>);
+
+    impl State for Values {
+        fn kind(&self) -> String {
+            "of a test".into()
+        }
+
+        fn values(&self) -> u64 {
+            self.0.len() as u64
+        }
+
+        fn leave(&mut self, to: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
+            self.0.chunks(7).try_for_each(to)
+        }
+
+        fn take(&mut self, from: &mut dyn FnMut(&mut [f32]) -> Result<()>) -> Result<()> {
+            self.0.chunks_mut(11).try_for_each(from)
+        }
+    }
+
+    #[test]
+    fn a_state_comes_back_as_it_was_left_or_not_at_all() {
+        let folder = std::env::temp_dir().join(format!("gpusched-paused-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("shot_0001.paused");
+        assert!(Kept::open(&path).unwrap().is_none());
+        let mut values: Vec<f32> = (0..40_000).map(|i| (i as f32).sin()).collect();
+        values[3] = f32::NAN;
+        let header = Header {
+            key: "k".into(),
+            kind: "of a test".into(),
+            done: 17,
+            values: 40_000,
+            snapshots: BTreeMap::from([(3, 9)]),
+        };
+        write(&path, &header, &mut Values(values.clone())).unwrap();
+        let kept = Kept::open(&path).unwrap().unwrap();
+        assert_eq!(kept.header, header);
+        let mut back = Values(vec![0.0; 40_000]);
+        assert_eq!(kept.give(&path, &mut back).unwrap(), 17);
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&back.0), bits(&values));
+
+        let whole = fs::read(&path).unwrap();
+        for (what, bytes) in [
+            ("cut", whole[..whole.len() - 1].to_vec()),
+            ("longer", [&whole[..], b"x"].concat()),
+            ("empty", Vec::new()),
+            ("no header", whole[40..].to_vec()),
+        ] {
+            fs::write(&path, bytes).unwrap();
+            assert!(Kept::open(&path).is_err(), "{what}");
+        }
+        for at in [1, 60, 200, 5000, whole.len() - 2] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            fs::write(&path, bytes).unwrap();
+            assert!(Kept::open(&path).is_err(), "byte {at} is another");
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,198 @@
+//! The description of a shot, a JSON file beside its record: all that is needed to read the files, their
+//! checksums, and the key that tells what they were computed from.
+//!
+//! It is written last, once the files that it tells of are on disk, and says nothing of who computed them or
+//! when: so it is the journal, too, and the same whenever the shot is computed again.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use gpusched::fd::plan::Plan;
+use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::{Error, Result};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::job::Job;
+use crate::{names, positions};
+
+/// What is known of a shot before it is computed.
+pub struct About {
+    pub number: usize,
+    pub plan: Arc<Plan>,
+    pub shot: Shot,
+    pub key: String,
+    wavelet: Value,
+}
+
+/// CRC-32 of each file, of the snapshots by step.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Sums {
+    pub record: u32,
+    pub snapshots: BTreeMap<usize, u32>,
+}
+
+impl About {
+    /// Of the shot with this number, counted from 1.
+    pub fn new(job: &Job, number: usize) -> About {
+        let shot = job.shots[number - 1].clone();
+        let wavelet = json!({
+            "shape": job.survey.wavelet.shape,
+            "peak_hz": job.survey.wavelet.peak_hz,
+            "amplitude": job.survey.wavelet.amplitude,
+            "centre_s": 1.0 / job.survey.wavelet.peak_hz,
+        });
+        let key = job.keys.of(job.plan.dt, &job.plan.options, &shot);
+        About { number, plan: job.plan.clone(), shot, key, wavelet }
+    }
+
+    pub fn traces(&self) -> usize {
+        self.shot.receivers.count(self.plan.model.grid.n)
+    }
+
+    /// Of the snapshots.
+    pub fn steps(&self) -> impl Iterator<Item = usize> {
+        let every = self.shot.snapshot_every;
+        (0..if every.is_some() { self.shot.nt } else { 0 }).step_by(every.unwrap_or(1))
+    }
+
+    /// The whole file.
+    pub fn text(&self, sums: &Sums) -> Result<String> {
+        serde_json::to_string_pretty(&self.describe(sums))
+            .map_err(|error| Error::Internal(format!("{}: {error}", names::side(self.number))))
+    }
+
+    fn describe(&self, sums: &Sums) -> Value {
+        let (plan, shot) = (&self.plan, &self.shot);
+        let grid = &plan.model.grid;
+        let [nx, ny, nz] = grid.n;
+        let samples = shot.samples();
+        let (receivers, shape, order) = match &shot.receivers {
+            Receivers::Plane { iz, every } => {
+                let [x, y] = [0, 1].map(|axis| {
+                    let step_m = positions::tidy(every[axis] as f64 * f64::from(grid.h[axis]));
+                    (step_m, grid.n[axis].div_ceil(every[axis]))
+                });
+                let receivers = json!({
+                    "kind": "plane",
+                    "depth_m": positions::metres(grid, [0, 0, *iz])[2],
+                    "x": { "first_m": 0.0, "step_m": x.0, "count": x.1 },
+                    "y": { "first_m": 0.0, "step_m": y.0, "count": y.1 },
+                });
+                (receivers, json!([y.1, x.1, samples]), "[iy][ix][sample], sample fastest")
+            }
+            Receivers::List(cells) => {
+                let list: Vec<_> = cells.iter().map(|&cell| positions::metres(grid, cell)).collect();
+                let receivers = json!({ "kind": "list", "positions_m": list });
+                (receivers, json!([self.traces(), samples]), "[trace][sample], sample fastest")
+            }
+        };
+        let snapshots: Vec<_> = sums
+            .snapshots
+            .iter()
+            .map(|(&step, &sum)| {
+                json!({
+                    "file": names::snapshot(self.number, step),
+                    "step": step,
+                    "time_s": time(step, plan.dt),
+                    "dtype": "<f4",
+                    "order": "[iy][ix][iz], iz fastest",
+                    "shape": [ny, nx, nz],
+                    "crc32": hex(sum),
+                })
+            })
+            .collect();
+        let [x, y, z] = shot.source;
+        json!({
+            "shot": self.number,
+            "record": {
+                "file": names::record(self.number),
+                "dtype": "<f4",
+                "order": order,
+                "shape": shape,
+                "unit": "pressure, in units of the wavelet's amplitude",
+                "first_sample_s": time(0, plan.dt),
+                "dt_s": decimal(plan.dt) * shot.record_every as f64,
+                "muted": shot.mute.is_some(),
+                "crc32": hex(sums.record),
+            },
+            "source": {
+                "kind": "vertical dipole",
+                "negative_pole_m": positions::metres(grid, shot.source),
+                "positive_pole_m": positions::metres(grid, [x, y, z + 2]),
+                "cell": [x, y, z],
+            },
+            "receivers": receivers,
+            "wavelet": self.wavelet,
+            "grid": { "n": grid.n, "spacing_m": grid.h.map(decimal) },
+            "time": { "dt_s": decimal(plan.dt), "nt": shot.nt },
+            "snapshots": snapshots,
+            "key": self.key,
+            "version": env!("CARGO_PKG_VERSION"),
+        })
+    }
+}
+
+/// What is read of a description again.
+#[derive(Deserialize)]
+pub struct Told {
+    pub key: String,
+    record: Summed,
+    #[serde(default)]
+    pub snapshots: Vec<Snapshot>,
+}
+
+#[derive(Deserialize)]
+struct Summed {
+    crc32: String,
+}
+
+#[derive(Deserialize)]
+pub struct Snapshot {
+    pub file: String,
+    step: usize,
+    crc32: String,
+}
+
+impl Told {
+    /// `None`: it is none that this program has written.
+    pub fn parse(text: &[u8]) -> Option<Told> {
+        serde_json::from_slice(text).ok()
+    }
+
+    pub fn sums(&self) -> Option<Sums> {
+        let sum = |text: &str| u32::from_str_radix(text, 16).ok();
+        let snapshots =
+            self.snapshots.iter().map(|one| Some((one.step, sum(&one.crc32)?))).collect::<Option<_>>();
+        Some(Sums { record: sum(&self.record.crc32)?, snapshots: snapshots? })
+    }
+}
+
+/// The bytes of a description. Nothing else than a plain file is opened, and no more is read than any has.
+pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    const LARGEST: u64 = 1 << 30;
+    let found = fs::symlink_metadata(path)?;
+    if !found.is_file() || found.len() > LARGEST {
+        return Err(std::io::Error::other("not a plain file of at most 1 GiB"));
+    }
+    let mut text = Vec::new();
+    File::open(path)?.take(LARGEST).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// The time of what is recorded at a step: after the step, hence one more.
+pub fn time(step: usize, dt: f32) -> f64 {
+    positions::tidy(decimal(dt) * (step + 1) as f64 * 1e3) / 1e3
+}
+
+/// The shortest decimal that is this float32, as float64: 0.001 stays 0.001 in a JSON file.
+pub fn decimal(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or(f64::from(value))
+}
+
+fn hex(sum: u32) -> String {
+    format!("{sum:08x}")
+}

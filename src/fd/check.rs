@@ -1,0 +1,124 @@
+//! Shots whose answer is known, to find a device that computes something wrong before a survey does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::grid::Grid;
+use super::model::Model;
+use super::plan::{Form, Options, Plan, Storage};
+use super::shot::{self, CLASS, Control};
+use super::survey::{Receivers, Shot};
+use super::wavelet::{Shape, Wavelet};
+use crate::backend::Lane;
+use crate::error::{Error, Result};
+use crate::sched::{DeviceMask, Exec, Scheduler, Task, TaskId};
+
+/// Relative L2 difference from the answer, at most: that of float32 from double precision is 6e-7.
+pub const TOLERANCE: f64 = 1e-5;
+
+/// `[trace][sample]`, float32, little-endian. Neither the propagator nor a device has made it: it is what the
+/// straightforward program of the tests computes in double precision (`tests/numerics/check.rs`).
+const ANSWER: &[u8] = include_bytes!("check.f32");
+
+const N: [usize; 3] = [12, 9, 14];
+const DT: f32 = 1e-3;
+const STEPS: usize = 48;
+/// Cells of the absorbing layer.
+pub const PML: usize = 8;
+
+/// After so long a device that answers nothing is taken to hang: a card takes milliseconds, but may have to compile its
+/// kernels first.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A medium of many velocities and densities, its time step, and a shot with receivers throughout it.
+pub fn question() -> Result<(Arc<Model>, f32, Shot)> {
+    let grid = Grid::new(N, [10.0, 12.5, 8.0])?;
+    let drawn = |i: usize, times: usize| (i * times % 257) as f32;
+    let vp = (0..grid.cells()).map(|i| 1500.0 + 6.0 * drawn(i, 97)).collect();
+    let rho = (0..grid.cells()).map(|i| 1000.0 + 4.0 * drawn(i, 61)).collect();
+    let model = Arc::new(Model::new(grid, vp, Some(rho))?);
+    let spread = |i: usize| [i * 5 % N[0], i * 7 % N[1], i * 3 % N[2]];
+    let shot = Shot {
+        source: [5, 4, 6],
+        wavelet: Wavelet::new(Shape::Ricker, 40.0, DT, STEPS)?,
+        amplitude: 10_000.0,
+        nt: STEPS,
+        receivers: Receivers::List((0..12).map(spread).collect()),
+        record_every: 2,
+        snapshot_every: None,
+        mute: None,
+    };
+    Ok((model, DT, shot))
+}
+
+/// Computes the shot there, in every form. An error: what it is off by, or why it could not be computed.
+pub fn run(lane: Lane<'_>, device: &str, control: &dyn Control) -> Result<()> {
+    let (model, dt, shot) = question()?;
+    for form in Form::ALL {
+        let options = Options { pml: PML, form, storage: Storage::Float32, ..Options::default() };
+        let plan = Plan::new(model.clone(), dt, options)?;
+        let found = shot::run(&plan, &shot, lane, control)?.data;
+        let off = off(&found);
+        // What is no number is wrong, too.
+        if off.is_nan() || off > TOLERANCE {
+            let what = format!(
+                "the check shot, {}, is off by {off:.1e} of the known answer; at most {TOLERANCE:e} is rounding",
+                form.name()
+            );
+            return Err(Error::WrongResult { device: device.into(), what });
+        }
+    }
+    Ok(())
+}
+
+/// Relative L2 difference of a record from the answer.
+fn off(found: &[f32]) -> f64 {
+    let answer = ANSWER.as_chunks().0.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes)));
+    let (mut apart, mut norm) = (0.0, 0.0);
+    for (found, truth) in found.iter().zip(answer) {
+        apart += (f64::from(*found) - truth).powi(2);
+        norm += truth.powi(2);
+    }
+    if found.len() == ANSWER.len() / 4 { (apart / norm).sqrt() } else { f64::INFINITY }
+}
+
+/// A check shot for one device.
+fn task(device: usize, label: String) -> Result<Task> {
+    let (model, dt, shot) = question()?;
+    let bytes = Form::ALL.map(|form| {
+        let options = Options { pml: PML, form, ..Options::default() };
+        Plan::new(model.clone(), dt, options).map(|plan| plan.shot_bytes(&shot).device)
+    });
+    let [two_sweeps, one_pass] = bytes;
+    let mut task = Task::new(|exec: &Exec<'_>| run(exec.lane, &exec.device.label(), &Heard(exec)));
+    task.label = format!("check of {label}");
+    task.device_bytes = two_sweeps?.max(one_pass?);
+    task.devices = DeviceMask::only(device);
+    task.class = CLASS + 1;
+    task.deadline = Some(PATIENCE);
+    Ok(task)
+}
+
+struct Heard<'a>(&'a Exec<'a>);
+
+impl Control for Heard<'_> {
+    fn step(&self, _: usize, _: usize) -> Result<()> {
+        if self.0.cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+}
+
+/// Runs the check shot on every device of a scheduler, all at a time. In the order of the devices: whether it can compute it.
+/// What can't is best taken out of use ([`Scheduler::retire`]). One that is wrong once and right the next time has
+/// passed, and has a strike, as after any shot. Not possible from inside a task of the same scheduler.
+pub fn devices(scheduler: &Scheduler) -> Result<Vec<Result<()>>> {
+    let labels = scheduler.devices().iter().map(|device| device.label());
+    let tasks: Result<Vec<_>> = labels.enumerate().map(|(device, label)| task(device, label)).collect();
+    let ids: Vec<_> = tasks?.into_iter().map(|task| scheduler.submit(task)).collect();
+    let outcome = |id: Result<TaskId>| {
+        let id = id?;
+        let waited = scheduler.wait(id, None);
+        scheduler.release(id)?;
+        waited.map(|_| ())
+    };
+    Ok(ids.into_iter().map(outcome).collect())
+}

@@ -1,0 +1,54 @@
+//! What the calls of one process share. A child that was forked begins anew: of what it has inherited nothing is
+//! touched, since threads of its parent may have held the locks and are not here to open them.
+
+use std::sync::{Mutex, OnceLock};
+
+use super::claims::Names;
+use crate::backend::{cpu, cuda};
+use crate::error::{Error, Result};
+use crate::sched::Scheduler;
+
+/// The calls of one process.
+pub struct Calls {
+    pub names: Mutex<Names>,
+    /// Where the process's own is that of a parent.
+    scheduler: OnceLock<Scheduler>,
+}
+
+impl Calls {
+    const fn new() -> Calls {
+        Calls { names: Mutex::new(Names::new()), scheduler: OnceLock::new() }
+    }
+}
+
+/// A process, its child, the child's child and so on.
+static GENERATIONS: [Calls; 8] = [const { Calls::new() }; 8];
+
+/// Those of this process.
+pub fn here() -> Result<&'static Calls> {
+    let generation = usize::try_from(cpu::forks()).ok();
+    generation.and_then(|generation| GENERATIONS.get(generation)).ok_or(Error::Forked)
+}
+
+/// The scheduler that they use: the process's, and in a child of a process that has one, one of the child's own.
+pub fn scheduler() -> Result<&'static Scheduler> {
+    if cuda::left_behind() && std::env::var_os("GPUSCHED_DEVICES").is_none_or(|devices| devices != "cpu") {
+        return Err(Error::NoDevice {
+            what: "a call of cuda_3dfd_1order in a forked process".into(),
+            why: "its parent had used cards when it was forked, and NVIDIA's driver does not survive that; make the \
+                  pool before the first call, or start its processes anew (spawn); GPUSCHED_DEVICES=cpu does \
+                  without cards"
+                .into(),
+        });
+    }
+    match Scheduler::process_default() {
+        Err(Error::Forked) => {}
+        known => return known,
+    }
+    let own = &here()?.scheduler;
+    match own.get() {
+        Some(own) => Ok(own),
+        // Of two that come at once, one is dropped.
+        None => Scheduler::builder().build().map(|made| own.get_or_init(|| made)),
+    }
+}
