@@ -228,6 +228,8 @@ static void models(void) {
   row("longer struct, tail zero", (m.desc.size = sizeof m, create_model()), SCHED_OK, "");
   row("shorter struct", (m.desc.size = offsetof(sched_fd_model_desc_t, rho_kg_m3), create_model()), SCHED_OK, "");
   row("unknown flags", (m.desc.flags = 2, create_model()), SCHED_E_ARGUMENT, "flags of a model is 0x2");
+  row("values too far apart for 16 bits",
+      (m.desc.flags = SCHED_FD_MODEL_16_BIT, vp[0] = 10.0f, vp[1] = 15.0f, create_model()), SCHED_E_ARGUMENT, "in 16 bits");
   row("nx zero", (m.desc.nx = 0, create_model()), SCHED_E_ARGUMENT, "nx is 0");
   row("ny beyond the limit", (m.desc.ny = 100001, create_model()), SCHED_E_ARGUMENT, "ny is 100001");
   row("nz negative in 64 bits", (m.desc.nz = (uint64_t)-1, create_model()), SCHED_E_ARGUMENT, "nz is");
@@ -236,6 +238,7 @@ static void models(void) {
   row("10^15 cells", (m.desc.nx = m.desc.ny = m.desc.nz = 100000, create_model()), SCHED_E_MEMORY,
       "4000000000000000 bytes");
   row("dx zero", (m.desc.dx_m = 0.0f, create_model()), SCHED_E_ARGUMENT, "dx is 0");
+  row("dx next to nothing", (m.desc.dx_m = 1e-45f, create_model()), SCHED_E_ARGUMENT, "dx is 0.0");
   row("dy negative", (m.desc.dy_m = -10.0f, create_model()), SCHED_E_ARGUMENT, "dy is -10");
   row("dz not a number", (m.desc.dz_m = NAN, create_model()), SCHED_E_ARGUMENT, "dz is NaN");
   row("dx infinite", (m.desc.dx_m = INFINITY, create_model()), SCHED_E_ARGUMENT, "dx is inf");
@@ -295,6 +298,12 @@ static void shots(void) {
   row("source negative", (f.desc.source.iz = (uint64_t)-1, shot_size()), SCHED_E_ARGUMENT, "source");
   row("source beyond 32 bits", (f.desc.source.iy = ((uint64_t)1 << 32) + 1, shot_size()), SCHED_E_ARGUMENT,
       "4294967297");
+  row("exact time of too few samples",
+      (f.desc.flags = SCHED_FD_EXACT_TIME, f.desc.record_every = 6, shot_size()), SCHED_E_ARGUMENT,
+      "record_every is 6; accepted: 1 to 5 steps");
+  row("dt too large for the optimised stencil",
+      (f.desc.flags = SCHED_FD_OPTIMISED_STENCIL, f.desc.dt_s = 0.01f, shot_size()), SCHED_E_UNSTABLE,
+      "without the optimised stencil");
   row("receiver outside", (f.desc.receivers = &outside, f.desc.receiver_count = 1, shot_size()), SCHED_E_ARGUMENT,
       "receiver 0");
   row("receivers of no number", (f.desc.receivers = &outside, shot_size()), SCHED_E_ARGUMENT, "receiver_count is 0");

@@ -38,8 +38,7 @@ def floats(path):
 
 def main(library, case, out):
     truth = floats(os.path.join(case, "shot.bin"))
-    # The package runs shots in a pool of forked processes. A process that has called can't be forked any
-    # more, so that comes first.
+    # The package runs shots in a pool of forked processes.
     with multiprocessing.get_context("fork").Pool(2) as pool:
         pool.starmap(shoot, [(library, case, out, name) for name in ("first", "second")])
     shoot(library, case, out, "alone")

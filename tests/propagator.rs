@@ -142,7 +142,7 @@ impl Output for Nowhere {
 
 #[test]
 fn a_shot_states_all_steps_that_it_computes() {
-    for (exact_time, every, steps) in [(false, 1, 200), (true, 1, 224), (true, 100, 1000)] {
+    for (exact_time, every, steps) in [(false, 1, 200), (true, 1, 224), (true, 25, 400)] {
         let options = Options { exact_time, ..Options::default() };
         let plan = Arc::new(Plan::new(model([3, 4, 5]), DT, options).unwrap());
         let task = task(plan.clone(), Shot { record_every: every, ..shot(200) }, Nowhere).unwrap();
@@ -162,7 +162,48 @@ fn a_shot_that_blows_up_says_so() {
         for words in ["after step ", value, "dt is 0.005 s", "may be at most 0.00224"] {
             assert!(error.to_string().contains(words), "{error}");
         }
+        assert!(!error.is_suspect(), "{error}");
     }
+}
+
+/// A fast cell in a slow medium, for which the step is too large: there it begins. The words do not depend on threads.
+#[test]
+fn a_shot_that_blows_up_says_where() {
+    let grid = Grid::new([12, 11, 13], [10.0, 10.0, 8.0]).unwrap();
+    let mut vp = vec![1500.0; grid.cells()];
+    vp[grid.index([7, 3, 9])] = 4000.0;
+    // A single cell takes more than a medium of its velocity would.
+    let dt = 1.6 * dt_max(&Model::new(grid, vp.clone(), None).unwrap(), Stencil::Taylor) as f32;
+    for form in Form::ALL {
+        let options = Options { allow_unstable: true, pml: 8, form, ..Options::default() };
+        let plan = Plan::new(Arc::new(Model::new(grid, vp.clone(), None).unwrap()), dt, options).unwrap();
+        let shot = Shot {
+            source: [7, 3, 7],
+            wavelet: Wavelet::new(Shape::Ricker, 30.0, dt, 50).unwrap(),
+            ..shot(5000)
+        };
+        let told = [1, 2, 3].map(|threads| {
+            let team = Team::new(threads).unwrap();
+            run(&plan, &shot, Lane::Cpu(&team), &Watch::default()).unwrap_err().to_string()
+        });
+        assert!(told.iter().all(|words| *words == told[0]), "{told:?}");
+        for words in [
+            "after step 64 (zero at the start)",
+            "more than 1e6 times the source",
+            "worst at cell [7, 3, 9] (70 m, 30 m, 72 m), where vp is 4000.0 m/s, rho 1000.0 kg/m³",
+            "the CFL number 1.600 (stable: up to 1)",
+        ] {
+            assert!(told[0].contains(words), "{}", told[0]);
+        }
+    }
+}
+
+/// Not if the step is stable: then it may be the device.
+#[test]
+fn a_stable_shot_that_blows_up_is_suspect() {
+    let plan = plan([5, 5, 5]);
+    let error = go(&plan, &Shot { amplitude: f32::MAX, ..shot(100) }).unwrap_err();
+    assert!(error.is_suspect() && !error.is_final(), "{error}");
 }
 
 #[test]
@@ -282,7 +323,7 @@ fn the_benchmark_measures() {
     };
     let shaped = bench::Case { shapes: bench::Shapes::Each, ..case };
     let refused = bench::run(Lane::Cpu(&team), &shaped).unwrap_err().to_string();
-    assert!(refused.contains("the shape of blocks is 4x2"), "{refused}");
+    assert!(refused.contains("the shape of blocks is 4x2; accepted: auto; the CPU"), "{refused}");
     let measured = &bench::run(Lane::Cpu(&team), &case).unwrap()[0];
     assert!(measured.seconds > 0.0 && measured.copy_gb_per_s > 0.0);
     let ratio = measured.mcells_per_s / measured.interior_mcells_per_s;

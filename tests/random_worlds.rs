@@ -54,11 +54,12 @@ fn device(random: &mut Random, number: usize, quiet: bool) -> SimDevice {
     }
     while chance(random, 0.3) {
         let seconds = spread(random, 1.0, 200.0);
-        let kind = match random.below(5) {
+        let kind = match random.below(6) {
             0 => FaultKind::OutOfMemory { seconds },
             1 => FaultKind::LaunchResources { seconds },
             2 => FaultKind::Poisoned,
             3 => FaultKind::Slow { factor: spread(random, 0.02, 5.0) },
+            4 => FaultKind::Wrong { seconds },
             _ => FaultKind::Hang,
         };
         device.faults.push(Fault { at: 200.0 * random.unit(), kind });
@@ -304,7 +305,8 @@ impl<'a> Reader<'a> {
         let hang = faults.contains(&&FaultKind::Hang);
         // A device may be gone by the time it is asked for.
         let poison = world.tasks.iter().any(|task| task.poison) || faults.contains(&&FaultKind::Poisoned);
-        let gone = lost || hang || poison;
+        let wrong = faults.iter().any(|fault| matches!(fault, FaultKind::Wrong { .. }));
+        let gone = lost || hang || poison || wrong;
         let fits = |(index, device): (usize, &SimDevice)| {
             told.devices.contains(index) && told.device_bytes <= device.memory_bytes
         };
@@ -320,6 +322,7 @@ impl<'a> Reader<'a> {
                 faults.iter().any(|fault| matches!(fault, FaultKind::LaunchResources { .. }))
             }
             Error::Device { .. } => lost || poison,
+            Error::WrongResult { .. } => wrong,
             Error::Deadline { .. } => told.deadline.is_some() || hang,
             Error::Dependency { .. } => before(State::Failed) || before(State::Cancelled),
             Error::Stale { .. } => before(State::Failed),

@@ -57,6 +57,8 @@ const FILES: &[Case] = &[
     ("pictures = 2", "clip_percentile = 120", &["output.clip_percentile is 120", "50 to 100"]),
     ("pictures = 2", "[run]\nslots = 0", &["run.slots is 0", "1 to 64"]),
     ("pictures = 2", "[run]\nslots = 65", &["run.slots is 65", "1 to 64"]),
+    ("pictures = 2", "[run]\ndeadline_s = 0", &["run.deadline_s is 0", "0.001 to 1e9 seconds"]),
+    ("pictures = 2", "[run]\ndeadline_s = nan", &["run.deadline_s is nan", "0.001 to 1e9 seconds"]),
     ("pictures = 2", "[run]\ndevices = \"abacus\"", &["abacus"]),
     ("pictures = 2", "[mute]\nvelocity_m_s = 0", &["mute.velocity_m_s is 0", "positive"]),
     ("top_m = 80.0, value = 2000.0", "top_m = 80.0, value = 2.0e6", &["model.velocity.layers.1.value is 2.0e6", "1 to 20000 m/s"]),

@@ -1,10 +1,12 @@
 //! A folder that goes again, a survey in it, and the command run on it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use fakecuda::harness::output;
 use serde_json::Value;
 
 /// Four shots over a step in velocity, as small as it goes.
@@ -65,17 +67,30 @@ impl Folder {
         serde_json::from_slice(&fs::read(self.at(name)).unwrap()).unwrap()
     }
 
-    /// Runs the command in this folder, on the CPU whatever the environment says.
-    pub fn gpusched(&self, args: &[&str]) -> Ended {
-        let output = Command::new(env!("CARGO_BIN_EXE_gpusched"))
+    /// The command in this folder, on the CPU whatever the environment says.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpusched"));
+        command
             .args(args)
             .current_dir(&self.path)
             .env_remove("GPUSCHED_DEVICES")
             .env_remove("GPUSCHED_SLOTS")
-            .env("XDG_CACHE_HOME", self.at("cache"))
-            .output()
-            .unwrap();
-        Ended::from(output)
+            .env("XDG_CACHE_HOME", self.at("cache"));
+        command
+    }
+
+    pub fn gpusched(&self, args: &[&str]) -> Ended {
+        Ended::from(output(&mut self.command(args)).unwrap())
+    }
+
+    /// All files in `out`, by name, but for what tells of the run and not of the shots.
+    pub fn results(&self) -> BTreeMap<String, Vec<u8>> {
+        let all = fs::read_dir(self.at("out")).into_iter().flatten().map(|entry| {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let bytes = fs::read(self.at("out").join(&name)).unwrap();
+            (name, bytes)
+        });
+        all.filter(|(name, _)| name != "survey.json").collect()
     }
 }
 
@@ -103,5 +118,17 @@ impl From<Output> for Ended {
 impl Ended {
     pub fn events(&self) -> Vec<Value> {
         self.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Numbers of the shots that the events say to be in this state.
+    pub fn shots(&self, state: &str) -> Vec<u64> {
+        let events = self.events();
+        let mut shots: Vec<_> = events
+            .iter()
+            .filter(|event| event["event"] == "shot" && event["state"] == state)
+            .map(|event| event["shot"].as_u64().unwrap())
+            .collect();
+        shots.sort_unstable();
+        shots
     }
 }

@@ -199,6 +199,18 @@ fn coarse_sampling_is_warned_of_with_the_number() {
 }
 
 #[test]
+fn exact_time_with_too_few_samples_for_the_wavelet_is_warned_of() {
+    let warned = |every: &str| {
+        let survey = SURVEY.replace("sample_every = 2", every) + "\n[accuracy]\nexact_time = true\n";
+        let ended = Folder::with_survey(&survey).gpusched(&["run", "survey.toml", "--dry-run"]);
+        assert_eq!(ended.status, 0, "{ended:?}");
+        ended.out.contains("lower time.sample_every")
+    };
+    // 62.5 Hz and 41.7 Hz; the wavelet has 50 Hz.
+    assert_eq!(["sample_every = 4", "sample_every = 6"].map(warned), [false, true]);
+}
+
+#[test]
 fn an_automatic_step_is_stable_and_short() {
     let folder = Folder::with_survey(&SURVEY.replace("dt_s = 0.002", "dt_s = \"auto\""));
     let events = folder.gpusched(&["run", "survey.toml", "--dry-run", "--json"]).events();

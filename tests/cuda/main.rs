@@ -8,6 +8,9 @@ mod failures;
 mod graphs;
 #[path = "../support/on_card.rs"]
 mod on_card;
+#[path = "../command/scratch.rs"]
+#[allow(dead_code)]
+mod scratch;
 mod scripts;
 mod shapes;
 mod shots;
@@ -15,6 +18,7 @@ mod shots;
 #[allow(dead_code)]
 mod support;
 mod work;
+mod wrong;
 
 use std::process::ExitCode;
 
@@ -150,6 +154,16 @@ fn cases() -> Vec<Case> {
             ONE,
             "FAKECUDA_FAULTS" = "0:module:1:304;0:module:2:1;0:module:3:917"
         ),
+        case!(wrong::a_card_whose_results_go_wrong_is_retired, TWO, "FAKECUDA_FAULTS" = "0:launch:*:nan=1"),
+        case!(wrong::where_it_went_wrong_is_told, ONE, "FAKECUDA_FAULTS" = "0:launch:*:nan=1"),
+        case!(wrong::a_check_finds_it_first, THREE, "FAKECUDA_FAULTS" = "0:launch:*:nan=1;2:launch:*:flip=1"),
+        case!(
+            wrong::once_is_a_strike,
+            ONE,
+            "FAKECUDA_FAULTS" = "0:launch:9:nan=1;0:launch:10:nan=2;0:launch:11:nan=3"
+        ),
+        case!(wrong::a_survey_leaves_it_out, TWO, "FAKECUDA_FAULTS" = "0:launch:*:flip=2"),
+        case!(wrong::no_card_is_left, TWO, "FAKECUDA_FAULTS" = "0:launch:*:flip=2;1:launch:*:nan=2"),
         case!(failures::a_hang, TWO, "FAKECUDA_FAULTS" = "0:launch:1:hang"),
         case!(
             failures::codes_that_nobody_knows,
@@ -161,6 +175,8 @@ fn cases() -> Vec<Case> {
             failures::an_old_driver_says_it_otherwise,
             "driver=11040;dev=mode:exclusive,other:1M,speed:2;dev=mem:1G"
         ),
+        case!(shots::a_shot_goes_on_after_a_pause, ONE),
+        case!(shots::a_process_that_sleeps_keeps_no_memory, ONE),
         case!(shots::shots_have_the_bits_of_the_cpu, ONE),
         case!(shots::numbers_that_are_none_are_found, ONE),
         case!(shots::a_shot_that_blows_up_is_found, ONE),

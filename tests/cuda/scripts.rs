@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use fakecuda::harness::output;
 use gpusched::backend::cuda::Stream;
 use gpusched::sched::{Exec, Task, Wait};
 use gpusched::{Error, Result};
@@ -13,7 +14,7 @@ use gpusched::{Error, Result};
 use crate::cards::*;
 use crate::support::random::Random;
 
-const SCRIPTS: u64 = 200;
+const SCRIPTS: u64 = 100;
 /// Scripts at a time: most of their time is waiting before another attempt.
 const AT_ONCE: usize = 24;
 /// Memory and resources that stay short are asked for again for minutes.
@@ -64,12 +65,12 @@ pub fn nothing_is_lost_whatever_fails() {
                         return;
                     }
                     let (machine, faults) = script(seed);
-                    let output = Command::new(std::env::current_exe().unwrap())
+                    let mut command = Command::new(std::env::current_exe().unwrap());
+                    command
                         .envs([("CASE", "one_script"), ("FAKECUDA", &machine), ("FAKECUDA_FAULTS", &faults)])
                         .env("FAKECUDA_QUIET", "1")
-                        .env("GPUSCHED_TEST_SEED", seed.to_string())
-                        .output()
-                        .unwrap();
+                        .env("GPUSCHED_TEST_SEED", seed.to_string());
+                    let output = output(&mut command).unwrap();
                     if !output.status.success() {
                         let said = String::from_utf8_lossy(&output.stderr).into_owned();
                         let status = output.status;

@@ -1,9 +1,11 @@
 //! Shots on cards: the same bits as on the CPU, whichever card has them and whatever befalls it.
 
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use gpusched::fd::plan::{Form, Options, Plan, Stencil, Storage};
-use gpusched::fd::shot::{self, Control, Output};
+use gpusched::fd::shot::{self, Output, Silent};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::sched::{AUTO_SLOTS, Exec, Scheduler, Task, TaskId};
 use gpusched::{Error, Result};
@@ -14,8 +16,9 @@ use crate::support::bits::{fused, same};
 use crate::support::gate;
 use crate::support::golden::Case;
 use crate::support::norms::relative_l2;
+use crate::support::pausing::in_parts;
 use crate::support::random::{Random, rough, shot as random_shot, time_step};
-use crate::support::shooting::{Shots, fire_with};
+use crate::support::shooting::{Shots, fire_with, try_fire};
 
 /// Odd sizes; legs that end for their length, for snapshots, and with the shot; samples that fill a leg and that don't.
 pub fn shots_have_the_bits_of_the_cpu() {
@@ -28,7 +31,7 @@ pub fn shots_have_the_bits_of_the_cpu() {
         ([1, 1, 1], 8, 20, 1, None),
         ([5, 7, 17], 8, 33, 3, Some(9)),
         ([2, 3, 40], 9, 17, 1, Some(1)),
-        ([9, 6, 3], 8, 40, 7, Some(16)),
+        ([9, 6, 3], 8, 40, 5, Some(16)),
         ([3, 4, 5], 8, 70, 40, None),
     ];
     for (number, (n, pml, nt, record_every, snapshot_every)) in cases.into_iter().enumerate() {
@@ -82,9 +85,13 @@ pub fn a_shot_that_blows_up_is_found() {
         let options = Options { pml: 8, form, allow_unstable: true, ..Options::default() };
         let plan = Arc::new(Plan::new(model.clone(), 2.5 * time_step(&model), options).unwrap());
         let error = fire_on(&scheduler, plan, shot.clone()).err().expect("numbers that are far too large");
-        assert!(matches!(error, Error::Unstable { .. }), "{error}");
-        for words in ["after step 20 ", "times the source", "may be at most"] {
+        assert!(matches!(error, Error::Unstable { .. }) && !error.is_suspect(), "{error}");
+        for words in ["after step 20 ", "times the source", "worst at ", "CFL number", "may be at most"] {
             assert!(error.to_string().contains(words), "{error}");
+        }
+        if fused() {
+            let here = try_fire(&model, 2.5 * time_step(&model), &shot, options, 2).err().expect("the same");
+            assert_eq!(error.to_string().replace("blown up, after step 20 ", "blown up, "), here.to_string());
         }
     }
 }
@@ -166,17 +173,60 @@ pub fn small_shots_share_a_large_card() {
     assert_nothing_is_left();
 }
 
-/// Nobody looks on.
-struct Silent;
-
-impl Control for Silent {
-    fn step(&self, _: usize, _: usize) -> Result<()> {
-        Ok(())
+/// It stops at the ends of legs, and what it leaves is all that the next part needs.
+pub fn a_shot_goes_on_after_a_pause() {
+    if !fused() {
+        return;
     }
-
-    fn snapshot(&self, _: usize, _: &[f32]) -> Result<()> {
-        Ok(())
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let mut random = Random::new(29);
+    for (form, snapshot_every) in [(Form::OnePass, Some(9)), (Form::OnePass, None), (Form::TwoSweeps, None)] {
+        let n = [5, 4, 17];
+        let model = rough(n, [10.0, 12.5, 8.0], &mut random);
+        let shot = random_shot(&mut random, n, 90, Receivers::Plane { iz: 2, every: [1, 2] });
+        let shot = Shot { record_every: 3, snapshot_every, ..shot };
+        let options = Options { pml: 8, form, ..Options::default() };
+        let expected = fire_with(&model, time_step(&model), &shot, options, 2);
+        let plan = Plan::new(model.clone(), time_step(&model), options).unwrap();
+        let parts = asked(&scheduler, move |exec| in_parts(&plan, &shot, &[1, 40], |_| exec.lane));
+        let (found, ends) = parts.unwrap();
+        assert!(ends.len() == 2 && ends[0] <= 32 && ends[1] > 40, "{ends:?}");
+        same(&found, &expected, &format!("{form:?}, stopped after {ends:?}"));
     }
+    drop(scheduler);
+    assert_nothing_is_left();
+}
+
+/// Others who come later find the card's memory free.
+pub fn a_process_that_sleeps_keeps_no_memory() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let mut random = Random::new(31);
+    let model = rough([5, 4, 17], [10.0; 3], &mut random);
+    let shot = random_shot(&mut random, [5, 4, 17], 20, Receivers::List(vec![[0; 3]]));
+    let options = Options { pml: 8, ..Options::default() };
+    let plan = Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
+    fire_on(&scheduler, plan, shot).unwrap();
+    let begun = Instant::now();
+    while told(0, "allocations") > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", report());
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(told(0, "contexts"), 1, "{}", report());
+}
+
+/// What code says on a card. Its task ends well.
+fn asked<T: Send + 'static>(
+    scheduler: &Scheduler,
+    code: impl Fn(&Exec<'_>) -> Result<T> + Send + Sync + 'static,
+) -> Result<T> {
+    let told = Arc::new(Mutex::new(None));
+    let place = told.clone();
+    let task = Task::new(move |exec: &Exec<'_>| {
+        *place.lock().unwrap() = Some(code(exec));
+        Ok(())
+    });
+    run(scheduler, task).unwrap();
+    told.lock().unwrap().take().expect("a task that has run")
 }
 
 /// It is not the card that has too little: the task may be tried again when others of the host have ended.
@@ -189,14 +239,8 @@ pub fn a_record_that_the_host_has_no_memory_for() {
     let shot = Shot { nt: 10_000_000, ..shot };
     let options = Options { pml: 8, ..Options::default() };
     let plan = Plan::new(model.clone(), time_step(&model), options).unwrap();
-    let told = Arc::new(Mutex::new(None));
-    let place = told.clone();
-    let code = Task::new(move |exec: &Exec<'_>| {
-        *place.lock().unwrap() = shot::run(&plan, &shot, exec.lane, &Silent).err();
-        Ok(())
-    });
-    run(&scheduler, code).unwrap();
-    let error = told.lock().unwrap().take().expect("too little memory");
+    let error = asked(&scheduler, move |exec| shot::run(&plan, &shot, exec.lane, &Silent));
+    let error = error.expect_err("too little memory");
     assert!(matches!(&error, Error::NoHostMemory { bytes: 4_000_000_000_000, .. }), "{error}");
 }
 

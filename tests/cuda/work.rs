@@ -146,9 +146,8 @@ pub fn what_is_shared_is_made_once() {
         stream.shared(&owner, || stream.uploaded(&[2.5_f32; 5000], "a model")).map(|_| ())
     });
     run(&scheduler, code).unwrap();
-    // In the same memory if it came to the queue that had made the first, else in new.
-    let allocations = (told(0, "allocations_made"), told(0, "allocations"));
-    assert!(matches!(allocations, (1, 1) | (2, 2)), "{allocations:?}");
+    // In the same memory if it came to the queue that had made the first before that gave it back, else in new.
+    assert!(told(0, "allocations_made") <= 2, "{}", report());
     drop(scheduler);
     assert_nothing_is_left();
 }

@@ -68,9 +68,12 @@ const TABLE: &[(Change, &[&str])] = &[
         &["the size of the record file", "at most 2^63 - 1 bytes"],
     ),
     // spacings and steps
-    (|_, args| args.dx = f32::NAN, &["dx is NaN; accepted: a positive, finite number"]),
-    (|_, args| args.dy = 0.0, &["dy is 0; accepted: a positive, finite number"]),
-    (|_, args| args.dz = f32::INFINITY, &["dz is inf; accepted: a positive, finite number"]),
+    (|_, args| args.dx = f32::NAN, &["dx is NaN; accepted: a finite number of metres, at least 0.000001"]),
+    (|_, args| args.dy = 0.0, &["dy is 0; accepted: a finite number of metres, at least 0.000001"]),
+    (
+        |_, args| args.dz = f32::INFINITY,
+        &["dz is inf; accepted: a finite number of metres, at least 0.000001"],
+    ),
     (|_, args| args.dt = 0.0, &["dt is 0", "accepted:"]),
     (|_, args| args.dt = -0.001, &["dt is -1e-3", "accepted:"]),
     (|_, args| args.dt = f32::NAN, &["dt is NaN", "accepted:"]),

@@ -7,6 +7,7 @@ mod support;
 
 mod accuracy;
 mod analytic;
+mod check;
 mod forms;
 mod golden;
 mod physics;

@@ -35,6 +35,62 @@ fn an_error_is_the_tasks_outcome() {
     assert_eq!(scheduler.stats().unwrap().failed, 1);
 }
 
+/// Also of tasks that state nothing. A device of two that computes wrongly is found out, and all tasks end well.
+#[test]
+fn a_device_that_computes_wrongly_is_retired() {
+    for work in [Some(1.0), None] {
+        let scheduler = Scripted::new(2).scheduler(1);
+        let job = |exec: &Exec<'_>| match exec.device_index {
+            0 => Err(Error::WrongResult { device: exec.device.label(), what: "it is odd".into() }),
+            // Long enough that the other has its turn, too.
+            _ => {
+                std::thread::sleep(Duration::from_millis(5));
+                Ok(())
+            }
+        };
+        for _ in 0..100 {
+            let ids = [(); 8].map(|()| scheduler.submit(Task { work, ..Task::new(job) }).unwrap());
+            ids.into_iter().for_each(|id| assert_eq!(wait(&scheduler, id), Ok(Wait::Done)));
+            if scheduler.stats().unwrap().devices[0].device.health == Health::Retired {
+                break;
+            }
+        }
+        let devices = scheduler.stats().unwrap().devices;
+        let why = devices[0].retired.clone().expect("it was never retired");
+        assert!(why.starts_with("what it computed was wrong for"), "{why}");
+        assert_eq!(devices[1].device.health, Health::Good);
+    }
+}
+
+#[test]
+fn a_device_may_be_taken_out_of_use() {
+    let scheduler = Scripted::new(2).scheduler(1);
+    assert!(matches!(scheduler.retire(2, "odd"), Err(Error::Argument { .. })));
+    scheduler.retire(0, "it is warm").unwrap();
+    for work in [Some(1.0), None] {
+        let elsewhere = |exec: &Exec<'_>| if exec.device_index == 1 { Ok(()) } else { Err(Error::Cancelled) };
+        let id = scheduler.submit(Task { work, ..Task::new(elsewhere) }).unwrap();
+        assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    }
+    let id = scheduler.submit(Task { devices: DeviceMask::only(0), ..Task::new(|_: &Exec<'_>| Ok(())) });
+    let error = id.and_then(|id| wait(&scheduler, id)).unwrap_err();
+    assert!(error.to_string().contains("retired: it is warm"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_everywhere_is_the_tasks_error() {
+    let scheduler = Scripted::new(2).scheduler(1);
+    let wrong = |_: &Exec<'_>| Error::WrongResult { device: "x".into(), what: "it is odd".into() };
+    for work in [Some(1.0), None] {
+        let (task, calls) = failing(9, wrong);
+        let id = scheduler.submit(Task { work, retries: 2, ..task }).unwrap();
+        assert!(matches!(wait(&scheduler, id), Err(Error::WrongResult { .. })));
+        assert_eq!(calls.load(Ordering::Relaxed), 2, "retries are for what may go well the next time");
+    }
+    let devices = scheduler.stats().unwrap().devices;
+    assert!(devices.iter().all(|device| device.device.health == Health::Good));
+}
+
 #[test]
 fn retries_are_counted() {
     let scheduler = Scripted::new(1).scheduler(1);

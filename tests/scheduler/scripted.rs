@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gpusched::backend::cpu::Team;
 use gpusched::backend::{Backend, Lane, Queue};
-use gpusched::device::{BackendKind, DeviceId, DeviceInfo, Health};
+use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::error::DeviceFault;
 use gpusched::sched::{Exec, Scheduler, Task, TaskId, Wait};
 use gpusched::{Error, Result};
@@ -71,18 +71,10 @@ impl Backend for Scripted {
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
         let device = |ordinal| DeviceInfo {
-            id: DeviceId::new(&format!("GPU-{ordinal}")),
-            backend: BackendKind::Cuda,
-            ordinal,
-            name: "scripted".into(),
-            pci_bus_id: None,
-            compute_capability: None,
-            cpu_threads: None,
             // A sixteenth is left for a card's context.
             total_bytes: self.total * 16 / 15,
             free_bytes: self.free[ordinal as usize].load(Ordering::Relaxed),
-            speed: None,
-            health: Health::Good,
+            ..DeviceInfo::new(&format!("GPU-{ordinal}"), BackendKind::Cuda, ordinal, "scripted")
         };
         Ok((0..self.devices).map(device).collect())
     }

@@ -50,7 +50,8 @@ pub fn program(name: &str) -> PathBuf {
         .arg("-L")
         .arg(&folder)
         .arg(format!("-Wl,-rpath,{}", folder.display()))
-        .args(["-lgpusched", "-lm"])
+        // A program that opens the library itself is not linked with it.
+        .args(["-Wl,--as-needed", "-lgpusched", "-lm", "-ldl"])
         .status();
     assert!(status.expect("a C compiler").success(), "ctests/{name}.c does not compile");
     out
@@ -58,6 +59,11 @@ pub fn program(name: &str) -> PathBuf {
 
 /// Runs a program, under valgrind where that is installed; returns what it printed.
 pub fn run(program: &Path) -> String {
+    run_with(program, &[])
+}
+
+/// The same, with arguments.
+pub fn run_with(program: &Path, args: &[&str]) -> String {
     let mut command = if there("valgrind") {
         let mut valgrind = Command::new("valgrind");
         valgrind.args([
@@ -75,11 +81,23 @@ pub fn run(program: &Path) -> String {
         eprintln!("valgrind is not installed: {} runs without", program.display());
         Command::new(program)
     };
+    command.args(args);
+    said(command, program)
+}
+
+/// Runs a program as it is.
+pub fn run_plain(program: &Path, args: &[&str]) -> String {
+    let mut command = Command::new(program);
+    command.args(args);
+    said(command, program)
+}
+
+fn said(mut command: Command, program: &Path) -> String {
     // Cargo's own value has the folder of the last `cargo build` in front.
     command.env("LD_LIBRARY_PATH", built());
     // Neither this machine's cards nor the tests' own environment must decide what is printed.
     command.env("GPUSCHED_DEVICES", "cpu").env_remove("GPUSCHED_SLOTS").env_remove("GPUSCHED_LOG");
-    let out = command.output().expect("the program");
+    let out = fakecuda::harness::output(&mut command).expect("the program");
     let (said, errors) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(out.status.success(), "{}: {}\n{said}\n{errors}", program.display(), out.status);
     said.into_owned()

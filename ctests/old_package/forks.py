@@ -1,0 +1,107 @@
+"""Old calls in forked processes: whether they give the recorded result or say why not, and never hang.
+
+    forks.py LIBRARY VIRTUAL
+
+A process calls before it forks, or while another of its threads is in a call, or not; and its children call, and their
+children. Without cards all of that works. With cards a child of a process that has used them is told so, as NVIDIA's driver
+does not survive a fork.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import node
+import shots
+
+SENTENCE = "NVIDIA's driver does not survive that"
+LIMIT = 120
+
+
+def call(library, name, number=0):
+    """What is wrong with a call: a sentence of the library, or its record."""
+    shot = shots.all_shots()[number]
+    record = f"out/{name}.bin"
+    said = shot.call(library, record)
+    if said and os.path.exists(record):
+        return f"{said}; and its record is there"
+    return said or shot.wrong(record)
+
+
+def in_child(work):
+    """What `work` says, in a child that has LIMIT seconds."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(LIMIT)
+        os.write(writer, (work() or "").encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        said = file.read()
+    status = os.waitpid(child, 0)[1]
+    return said if status == 0 else f"a child ended with {os.waitstatus_to_exitcode(status)} (-14: it hung)"
+
+
+def expect(problems, what, said, sentence=None):
+    """`sentence`: what has to be said; else nothing may be wrong."""
+    good = sentence in (said or "") if sentence else not said
+    if not good:
+        problems.append(f"{what}: {said or 'nothing was said'}")
+
+
+def family(cards):
+    sentence = SENTENCE if cards else None
+    problems = []
+    library = shots.load()
+
+    expect(problems, "a child, before", in_child(lambda: call(library, "before")))
+    expect(problems, "a child's child", in_child(lambda: in_child(lambda: call(library, "grandchild", 3))))
+
+    expect(problems, "the parent", call(library, "parent", 1))
+    expect(problems, "a child, after", in_child(lambda: call(library, "after", 2)), sentence)
+    twice = lambda: call(library, "twice-1", 4) or call(library, "twice-2", 5)
+    expect(problems, "two calls of a child", in_child(twice), sentence)
+    deep = lambda: in_child(lambda: call(library, "deep", 6))
+    expect(problems, "a child's child, after", in_child(deep), sentence)
+    both = lambda: call(library, "above", 7) or in_child(lambda: call(library, "below", 8))
+    expect(problems, "a child that calls and its child", in_child(both), sentence)
+
+    # In the middle: a child must not wait for what a thread of its parent holds, wherever that thread is.
+    over = threading.Event()
+    said = []
+
+    def busy():
+        while not over.is_set():
+            said.append(call(library, "busy", 9))
+
+    threads = [threading.Thread(target=busy)]
+    [thread.start() for thread in threads]
+    for number in range(4 if cards else 12):
+        time.sleep(0.013 * number)
+        expect(problems, f"child {number}, meanwhile", in_child(lambda: call(library, f"meanwhile-{number}")), sentence)
+    over.set()
+    [thread.join() for thread in threads]
+    expect(problems, "the parent, meanwhile", next(filter(None, said), None))
+    expect(problems, "the parent, afterwards", call(library, "afterwards", 2))
+    shots.check(problems)
+
+
+def main():
+    if sys.argv[1] == "family":
+        return family(sys.argv[2] == "cards")
+    library, virtual = sys.argv[1:]
+    problems = []
+    for kind in ("cpu", "cards"):
+        variables = {"GPUSCHED_DEVICES": "cpu"} if kind == "cpu" else {}
+        with node.Node(library, virtual, **variables) as place:
+            status = place.start("forks.py", "family", kind).wait(5 * LIMIT)
+            problems += [f"{kind}: ended with {status}"] if status else []
+            halves = [name for name in place.records() if name.endswith(".part")]
+            problems += [f"{kind}: {halves} are left"] if halves else []
+    shots.check(problems)
+
+
+main()

@@ -1,0 +1,247 @@
+"""Twelve processes that call `cuda_3dfd_1order` at the same moment on a node with four virtual cards.
+
+    twelve.py LIBRARY VIRTUAL [--kill | --foreign | --measure [--rounds N] [--pace N]]
+
+Never two work on a card at a time, no card is asked for memory that it has not, each process makes one context, and each
+record is the recorded one. `--kill`: three are killed in the middle. `--foreign`: a process that knows of no leases takes most
+of a card's memory before. `--measure`: how much longer it takes than one process with the twelve shots. Slow cards: the
+time of a launch is a pause, beside which the interpreter's should not count; and nothing else should run on the machine.
+"""
+
+import argparse
+import collections
+import ctypes
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import node
+import shots
+
+PROCESSES = 12
+
+
+def child(number, moved):
+    """One call, once it is told to; then a line of what happened."""
+    library = shots.load()
+    shot = line_of_shots() if moved else shots.all_shots()[number % len(shots.all_shots())]
+    if moved:
+        shot.set(ns=1, sxbeg=shot.value("sxbeg") + number)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    copies = 0
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p)
+    def log(_, line, __):
+        nonlocal copies
+        copies += b"is started once more" in line
+
+    library.sched_log_callback(log, None, 3)
+    begin = time.monotonic_ns()
+    said = shot.call(library, f"out/{number:02}.bin", number % len(node.SPEEDS))
+    end = time.monotonic_ns()
+    library.sched_log_callback(None, None, 3)
+    print(json.dumps({"begin": begin, "end": end, "said": said, "copies": copies}), flush=True)
+
+
+def line_of_shots():
+    """Twelve shots in one call, alike but for their place."""
+    shot = shots.Shot("iso1_multishot", 0)
+    shot.set(ns=PROCESSES, jsx=1)
+    return shot
+
+
+def together():
+    """One process with all the shots."""
+    library = shots.load()
+    shot = line_of_shots()
+    begin = time.monotonic_ns()
+    said = shot.call(library, "out/together.bin")
+    print(json.dumps({"begin": begin, "end": time.monotonic_ns(), "said": said}), flush=True)
+
+
+def foreign(card, bytes_):
+    """Takes memory of a card, by the driver alone, until its input ends."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+    calls = [
+        cuda.cuInit(0),
+        cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), card),
+        cuda.cuCtxSetCurrent(context),
+        cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(bytes_)),
+    ]
+    print("ready" if calls == [0, 0, 0, 0] else calls, flush=True)
+    sys.stdin.readline()
+
+
+def start(place, *arguments):
+    started = place.start("twelve.py", *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    said = started.stdout.readline().strip()
+    if said != "ready":
+        sys.exit(f"{arguments}: {said!r}")
+    return started
+
+
+def go(process):
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+def at_the_same_moment(place, moved=False, meanwhile=lambda processes: set()):
+    """What each process tells at its end, by its number; those that `meanwhile` has killed are not waited for."""
+    processes = [start(place, "child", number, int(moved)) for number in range(PROCESSES)]
+    for process in processes:
+        go(process)
+    killed = meanwhile(processes)
+    told = {}
+    for number, process in enumerate(processes):
+        said = process.stdout.readline()
+        process.wait()
+        if number not in killed:
+            told[number] = json.loads(said or "null") or {"begin": 0, "end": 0, "said": "it died", "copies": 0}
+            told[number]["process"] = process.pid
+    return told
+
+
+def look(place, told, strangers=()):
+    """What is wrong on the node; how often a card was used. Who comes to a card of `strangers` may find no memory there."""
+    events = place.events()
+    calls = [(one["process"], one["begin"], one["end"]) for one in told.values()]
+    found = node.spans(events, calls)
+    problems = node.overlaps(found)
+    if not strangers:
+        problems += node.refused(events)
+    problems += [f"process {number}: {one['said']}" for number, one in told.items() if one["said"]]
+    made = node.contexts(events)
+    for one in told.values():
+        # The last one that is left may begin its shot a second time on a card that is faster and idle.
+        used = [number for card, number in enumerate(made[one["process"]]) if card not in strangers]
+        if sum(used) > 1 + one["copies"]:
+            problems.append(f"process {one['process']} made contexts: {made[one['process']]}, copies: {one['copies']}")
+    counted = collections.Counter(span.card for span in found)
+    by_card = [counted[card] for card in range(len(node.SPEEDS))]
+    print(f"shots by card: {by_card}; bytes at most: {node.fullest(events)} of {node.MEMORY}")
+    return problems, by_card
+
+
+def records(place, numbers):
+    known = shots.all_shots()
+    problems = [known[number % len(known)].wrong(place.path("out", f"{number:02}.bin")) for number in numbers]
+    expected = [f"{number:02}.bin" for number in sorted(numbers)]
+    if place.records() != expected:
+        problems.append(f"files: {place.records()}, expected {expected}")
+    return [problem for problem in problems if problem]
+
+
+def twelve(library, virtual):
+    with node.Node(library, virtual, pace=PACE) as place:
+        told = at_the_same_moment(place)
+        problems, by_card = look(place, told)
+        if 0 in by_card:
+            problems.append(f"shots by card: {by_card}")
+        return problems + records(place, told)
+
+
+def kill(library, virtual):
+    """Two of those that work and one that waits, as soon as all cards are at work."""
+    with node.Node(library, virtual, pace=PACE) as place:
+        def meanwhile(processes):
+            working = []
+            while len(working) < len(node.SPEEDS):
+                if all(process.poll() is not None for process in processes):
+                    sys.exit(f"{len(working)} of {PROCESSES} processes have worked on a card, and all have ended")
+                time.sleep(0.02)
+                working = list({event.process: 0 for event in place.events() if event.what == "begin"})
+            numbers = {process.pid: number for number, process in enumerate(processes)}
+            waiting = next(process for process in numbers if process not in working)
+            chosen = [working[0], working[-1], waiting]
+            for process in chosen:
+                os.kill(process, signal.SIGKILL)
+            return {numbers[process] for process in chosen}
+
+        told = at_the_same_moment(place, meanwhile=meanwhile)
+        problems, _ = look(place, told)
+        if len(told) != PROCESSES - 3:
+            problems.append(f"{len(told)} processes came to their end")
+        halves = [name for name in place.records() if name.endswith(".part")]
+        for name in halves:
+            os.remove(place.path("out", name))
+        return problems + records(place, told)
+
+
+def beside_a_foreign_one(library, virtual):
+    """It leaves no room for a shot on one of the fast cards."""
+    with node.Node(library, virtual, pace=PACE) as place:
+        other = start(place, "foreign", 0, node.MEMORY * 3 // 4)
+        told = at_the_same_moment(place)
+        go(other)
+        other.wait()
+        problems, by_card = look(place, told, strangers=[0])
+        if by_card[0] != 0:
+            problems.append(f"{by_card[0]} shots on a card that had no room")
+        return problems + records(place, told)
+
+
+def measure(library, virtual, rounds, pace):
+    ratios = []
+    for _ in range(rounds):
+        seconds = []
+        with node.Node(library, virtual, pace=pace) as place:
+            one = place.start("twelve.py", "together", stdout=subprocess.PIPE)
+            said = json.loads(one.communicate()[0])
+            whole = shots.floats(place.path("out", "together.bin"))
+            seconds.append((said["end"] - said["begin"]) / 1e9)
+        with node.Node(library, virtual, pace=pace) as place:
+            told = at_the_same_moment(place, moved=True)
+            problems, _ = look(place, told)
+            seconds.append((max(one["end"] for one in told.values()) - min(one["begin"] for one in told.values())) / 1e9)
+            for number in told:
+                record = shots.floats(place.path("out", f"{number:02}.bin"))
+                at = number * record_stride()
+                if whole[at : at + len(record)] != record:
+                    problems.append(f"shot {number} differs from that of one process")
+            if problems:
+                return problems
+        ratios.append(seconds[1] / seconds[0])
+        print(f"one process {seconds[0]:.2f} s, twelve {seconds[1]:.2f} s, ratio {ratios[-1]:.4f}", flush=True)
+    print(f"median of {rounds}: {statistics.median(ratios):.4f}")
+    return []
+
+
+def record_stride():
+    shot = line_of_shots()
+    return shot.value("nt") * shot.value("nx") * shot.value("ny")
+
+
+# Million instructions a second: some two seconds a shot on a slow card, which takes less than one to interpret.
+PACE = 60
+
+
+def main():
+    roles = {"child": lambda number, moved: child(int(number), int(moved)), "together": together,
+             "foreign": lambda card, bytes_: foreign(int(card), int(bytes_))}
+    if sys.argv[1] in roles:
+        return roles[sys.argv[1]](*sys.argv[2:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ours", metavar="library")
+    parser.add_argument("virtual")
+    parser.add_argument("--kill", action="store_true")
+    parser.add_argument("--foreign", action="store_true")
+    parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--pace", type=float, default=15)
+    given = parser.parse_args()
+    if given.measure:
+        problems = measure(given.ours, given.virtual, given.rounds, given.pace)
+    else:
+        run = kill if given.kill else beside_a_foreign_one if given.foreign else twelve
+        problems = run(given.ours, given.virtual)
+    shots.check(problems)
+
+
+main()

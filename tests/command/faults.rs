@@ -1,0 +1,291 @@
+//! Output that fails: each call that writes into the output folder fails in turn, by `ctests/faults/inject.c`,
+//! and a disk that is really full. No half-written file is left, each shot that is not whole is told with the
+//! cause, and a resume without the fault gives what an undisturbed run gives.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use crate::scratch::{Ended, Folder, SURVEY};
+
+#[path = "../support/c.rs"]
+mod c;
+
+const SHOTS: u64 = 2;
+const RUN: &[&str] = &["run", "survey.toml", "--json", "--no-rates-cache"];
+const RESUME: &[&str] = &["run", "survey.toml", "--json", "--no-rates-cache", "--resume"];
+
+/// Errors and their words.
+const ERRORS: [(i32, &str); 6] = [
+    (libc::ENOSPC, "No space left on device"),
+    (libc::EDQUOT, "Disk quota exceeded"),
+    (libc::EROFS, "Read-only file system"),
+    (libc::EACCES, "Permission denied"),
+    (libc::EIO, "Input/output error"),
+    (libc::ENOENT, "No such file or directory"),
+];
+
+/// Where and how writing fails.
+#[derive(Debug)]
+struct Fault {
+    /// The call, counted from 1.
+    at: u32,
+    how: String,
+    lasts: bool,
+}
+
+impl Fault {
+    /// Runs with it, and gives the calls that it hit, too. `None`: the run has fewer calls. An end by a signal has
+    /// the status -1.
+    fn run(&self, folder: &Folder) -> Option<(Ended, String)> {
+        let mark = folder.at("mark");
+        let mut command = folder.command(RUN);
+        command
+            .env("LD_PRELOAD", injector())
+            .env("FAULT_FOLDER", fs::canonicalize(folder.at(".")).unwrap().join("out"))
+            .env("FAULT_AT", self.at.to_string())
+            .env("FAULT_HOW", &self.how)
+            .env("FAULT_MARK", &mark);
+        if self.lasts {
+            command.env("FAULT_LASTS", "1");
+        }
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let status = output.status.code().unwrap_or(-1);
+        let hit = fs::read_to_string(&mark).ok()?;
+        fs::remove_file(mark).unwrap();
+        Some((Ended { status, out: text(output.stdout), err: text(output.stderr) }, hit))
+    }
+}
+
+fn injector() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let out = c::scratch("faults").join("inject.so");
+        let status = Command::new(c::compiler())
+            .args(["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
+            .arg(&out)
+            .arg(c::root().join("ctests/faults/inject.c"))
+            .arg("-ldl")
+            .status();
+        assert!(status.expect("a C compiler").success(), "ctests/faults/inject.c does not compile");
+        out
+    })
+}
+
+/// The output folder by its whole path, as the injector compares it.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    let out = fs::canonicalize(folder.at(".")).unwrap().join("out");
+    let survey = SURVEY
+        .replace("[24, 8, 16]", "[12, 8, 10]")
+        .replace("[4, 1]", &format!("[{SHOTS}, 1]"))
+        .replace("nt = 60", "nt = 4")
+        .replace("every = 30", "every = 4")
+        .replace("pictures = 2", &format!("pictures = 0\nfolder = {out:?}"));
+    fs::write(folder.at("survey.toml"), survey).unwrap();
+    folder
+}
+
+fn whole(folder: &Folder) -> BTreeSet<u64> {
+    let dry = folder.gpusched(&[RESUME, &["--dry-run"]].concat());
+    dry.shots("kept").into_iter().collect()
+}
+
+/// Each shot is whole, or told to have failed, and nothing is half-written.
+fn check(folder: &Folder, fault: &Fault, ended: &Ended, words: &str) {
+    let names: Vec<_> = folder.results().into_keys().collect();
+    assert!(!names.iter().any(|name| name.ends_with(".part")), "{fault:?}: {names:?}, {ended:?}");
+    let whole = whole(folder);
+    match ended.status {
+        0 => {
+            // It was for once, and a second attempt did it, or it was of survey.json.
+            assert!(!fault.lasts, "{fault:?}: {ended:?}");
+            let events = ended.events();
+            let noticed = |event: &Value| event["event"] == "warning" || event["schedule"]["retried"] == 1;
+            assert!(events.iter().any(noticed), "{fault:?}: {ended:?}");
+            assert_eq!(whole.len() as u64, SHOTS, "{fault:?}: {ended:?}");
+            assert_eq!(folder.json("out/survey.json")["state"], "done");
+        }
+        1 => {
+            let all = [ended.shots("done"), ended.shots("failed")].concat();
+            assert_eq!(BTreeSet::from_iter(all), (1..=SHOTS).collect(), "{fault:?}: {ended:?}");
+            assert!(ended.shots("done").iter().all(|shot| whole.contains(shot)), "{fault:?}: {ended:?}");
+            let events = ended.events();
+            let mut errors = events.iter().filter_map(|event| event["error"].as_str());
+            let names_it = |error: &str| error.contains(words) && error.contains("/out/");
+            assert!(errors.clone().next().is_some() && errors.all(names_it), "{fault:?}: {ended:?}");
+        }
+        status => {
+            assert_eq!(status, 2, "{fault:?}: {ended:?}");
+            assert!(ended.err.contains(words) && names.is_empty(), "{fault:?}: {names:?}, {ended:?}");
+        }
+    }
+}
+
+fn resumes(folder: &Folder, undisturbed: &Folder, fault: &Fault) {
+    let ended = folder.gpusched(RESUME);
+    assert_eq!(ended.status, 0, "{fault:?}: {ended:?}");
+    assert!(folder.results() == undisturbed.results(), "{fault:?}: other files than of one run");
+    assert_eq!(folder.json("out/survey.json")["state"], "done");
+}
+
+fn undisturbed() -> Folder {
+    let folder = folder();
+    assert_eq!(folder.gpusched(RUN).status, 0);
+    folder
+}
+
+/// Calls of a run: the first file, survey.json, and of each shot a probe and three files of five calls at least.
+const AT_LEAST: u32 = 1 + 5 + SHOTS as u32 * 16;
+
+/// Created under another name, written, forced to disk, named, the name forced to disk.
+#[test]
+fn every_file_is_on_disk_before_it_has_its_name() {
+    let folder = folder();
+    let fault = Fault { at: 1, how: "watch".into(), lasts: true };
+    let (ended, calls) = fault.run(&folder).unwrap();
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let mut files: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for line in calls.lines() {
+        let (call, path) = line.split_once(' ').unwrap();
+        files.entry(path).or_default().push(call);
+    }
+    let forced = files.remove(fs::canonicalize(folder.at("out")).unwrap().to_str().unwrap()).unwrap();
+    assert!(forced.iter().all(|call| *call == "fsync"), "{forced:?}");
+    let mut named = 0;
+    for (path, mut calls) in files {
+        assert!(path.contains("/.gpusched-") && path.ends_with(".part"), "{path}");
+        calls.dedup();
+        // The first of a run, and of each shot, only tries the place.
+        if calls != ["create"] {
+            assert_eq!(calls, ["create", "write", "fsync", "rename"], "{path}");
+            named += 1;
+        }
+    }
+    assert_eq!(forced.len(), named);
+    assert!(named > 3 * SHOTS as usize, "{named}");
+}
+
+#[test]
+fn a_call_that_fails_once_costs_no_more_than_its_shot() {
+    let undisturbed = undisturbed();
+    for at in 1.. {
+        let folder = folder();
+        let (error, words) = ERRORS[at as usize % ERRORS.len()];
+        let fault = Fault { at, how: error.to_string(), lasts: false };
+        let Some((ended, _)) = fault.run(&folder) else {
+            assert!(at > AT_LEAST, "{at} calls");
+            return;
+        };
+        check(&folder, &fault, &ended, words);
+        resumes(&folder, &undisturbed, &fault);
+    }
+}
+
+#[test]
+fn a_fault_that_lasts_is_told_of_each_shot_and_mended_by_a_resume() {
+    let undisturbed = undisturbed();
+    // In steps of 5, the calls of a file, it would be the same call of each.
+    for at in (1..).step_by(3) {
+        let folder = folder();
+        let (error, words) = ERRORS[at as usize / 3 % ERRORS.len()];
+        let fault = Fault { at, how: error.to_string(), lasts: true };
+        let Some((ended, _)) = fault.run(&folder) else { return };
+        check(&folder, &fault, &ended, words);
+        resumes(&folder, &undisturbed, &fault);
+    }
+}
+
+#[test]
+fn a_process_that_dies_in_any_call_is_resumed() {
+    let undisturbed = undisturbed();
+    for at in 1.. {
+        let folder = folder();
+        let fault = Fault { at, how: "kill".into(), lasts: false };
+        let Some((ended, _)) = fault.run(&folder) else {
+            assert!(at > AT_LEAST, "{at} calls");
+            return;
+        };
+        assert_eq!(ended.status, -1, "{fault:?}: {ended:?}");
+        // What has a description is whole. One slot: at most one shot that was begun is not.
+        let described = folder.results().keys().filter(|name| name.ends_with(".json")).count();
+        assert_eq!(described, whole(&folder).len(), "{fault:?}");
+        let begun = (1..=SHOTS).filter(|shot| {
+            let stem = format!("shot_{shot:04}");
+            folder.results().keys().any(|name| name.starts_with(&stem))
+        });
+        assert!(begun.count() <= whole(&folder).len() + 1, "{fault:?}");
+        resumes(&folder, &undisturbed, &fault);
+    }
+}
+
+/// So that no description is beside files that it is not of.
+#[test]
+fn what_an_earlier_run_left_of_a_shot_goes_before_the_shot_writes() {
+    let folder = undisturbed();
+    // The place is tried, survey.json written, the shot's place tried, its first snapshot created.
+    let fault = Fault { at: 1 + 5 + 1 + 1, how: "kill".into(), lasts: false };
+    let (_, hit) = fault.run(&folder).unwrap();
+    assert!(hit.starts_with("create "), "{hit}");
+    let left = folder.results();
+    let expected = ["shot_0002.bin", "shot_0002.json", "shot_0002_step_000000.bin"];
+    assert!(left.keys().filter(|name| !name.ends_with(".part")).eq(expected), "{:?}", left.keys());
+}
+
+#[test]
+fn a_folder_that_vanishes_fails_what_is_left_of_the_survey() {
+    let undisturbed = undisturbed();
+    for at in [7, 9, 12, 20, 24, 30] {
+        let folder = folder();
+        let fault = Fault { at, how: "vanish".into(), lasts: true };
+        let (ended, _) = fault.run(&folder).expect("a run has more calls");
+        assert!(!folder.at("out").exists(), "{fault:?}: {ended:?}");
+        assert_eq!(ended.status, 1, "{fault:?}: {ended:?}");
+        let failed = ended.shots("failed");
+        assert_eq!(failed.len() + ended.shots("done").len(), SHOTS as usize, "{fault:?}: {ended:?}");
+        assert!(ended.out.contains("its folder is not there"), "{fault:?}: {ended:?}");
+        resumes(&folder, &undisturbed, &fault);
+    }
+}
+
+/// In a file system of its own, in memory, where the system lets anybody have one.
+#[test]
+fn a_disk_that_is_full_fails_the_shots_that_have_no_room() {
+    let (folder, undisturbed) = (folder(), undisturbed());
+    fs::create_dir(folder.at("out")).unwrap();
+    let script = r#"
+        mount -t tmpfs -o size=20k tmpfs out || exit 99
+        "$GPUSCHED" run survey.toml --json --no-rates-cache >first; echo $? >status
+        ls -A out >names
+        mount -o remount,size=1m out
+        "$GPUSCHED" run survey.toml --json --no-rates-cache --resume >second || exit 1
+        cp -r out copy
+    "#;
+    let mut shell = Command::new("unshare");
+    shell.args(["-rm", "sh", "-c", script]).current_dir(folder.at("."));
+    shell.env("GPUSCHED", env!("CARGO_BIN_EXE_gpusched")).env("GPUSCHED_DEVICES", "cpu");
+    let ended = match shell.output() {
+        Ok(ended) if ended.status.code() != Some(99) && folder.at("status").exists() => ended,
+        other => return eprintln!("no file system of one's own here: {other:?}"),
+    };
+    // Room for survey.json, the three files of a shot, and one more.
+    let text = |name| fs::read_to_string(folder.at(name)).unwrap();
+    let first =
+        Ended { status: text("status").trim().parse().unwrap(), out: text("first"), err: String::new() };
+    assert_eq!(
+        (first.status, first.shots("done"), first.shots("failed")),
+        (1, vec![1], vec![2]),
+        "{first:?}"
+    );
+    assert!(first.out.contains("shot_0002") && first.out.contains("No space left on device"), "{first:?}");
+    assert!(!text("names").contains(".part"), "{}", text("names"));
+    assert!(ended.status.success(), "{ended:?}");
+    fs::remove_dir(folder.at("out")).unwrap();
+    fs::rename(folder.at("copy"), folder.at("out")).unwrap();
+    assert!(folder.results() == undisturbed.results());
+}

@@ -1,0 +1,314 @@
+//! `run --resume`: what is kept, what is computed again and why, and that the result is what one run gives.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::scratch::{Folder, SURVEY};
+
+const RUN: &[&str] = &["run", "survey.toml", "--json"];
+const RESUME: &[&str] = &["run", "survey.toml", "--json", "--resume"];
+
+fn finished(survey: &str) -> Folder {
+    let folder = Folder::with_survey(survey);
+    let ended = folder.gpusched(RUN);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    folder
+}
+
+fn flip_a_bit(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    fs::write(path, bytes).unwrap();
+}
+
+fn cut(path: &Path) {
+    let bytes = fs::read(path).unwrap();
+    fs::write(path, &bytes[..bytes.len() - 1]).unwrap();
+}
+
+fn replace(path: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{} lacks {from}", path.display());
+    fs::write(path, text.replace(from, to)).unwrap();
+}
+
+/// What is done to shot 2, and a part of the reason that is given for computing it again; "" if it is only missing.
+type Harm = (&'static str, fn(&Path), &'static str);
+
+#[test]
+fn only_what_is_missing_or_harmed_is_computed_again() {
+    let harms: [Harm; 12] = [
+        (
+            "all lost",
+            |out| {
+                for name in ["shot_0002.bin", "shot_0002.json", "shot_0002_step_000000.bin"] {
+                    fs::remove_file(out.join(name)).unwrap();
+                }
+            },
+            "",
+        ),
+        (
+            "killed",
+            |out| fs::remove_file(out.join("shot_0002.json")).unwrap(),
+            "shot_0002.bin is there without",
+        ),
+        (
+            "no record",
+            |out| fs::remove_file(out.join("shot_0002.bin")).unwrap(),
+            "shot_0002.bin: No such file",
+        ),
+        ("bit", |out| flip_a_bit(&out.join("shot_0002.bin")), "shot_0002.bin is not what was written"),
+        ("cut", |out| cut(&out.join("shot_0002.bin")), "shot_0002.bin is not 2880 bytes long"),
+        (
+            "no snapshot",
+            |out| fs::remove_file(out.join("shot_0002_step_000030.bin")).unwrap(),
+            "shot_0002_step_000030.bin: No such file",
+        ),
+        (
+            "bit of a snapshot",
+            |out| flip_a_bit(&out.join("shot_0002_step_000000.bin")),
+            "shot_0002_step_000000.bin is not what was written",
+        ),
+        ("cut description", |out| cut(&out.join("shot_0002.json")), "shot_0002.json is damaged"),
+        (
+            "garbage",
+            |out| fs::write(out.join("shot_0002.json"), b"\xff\0[[[").unwrap(),
+            "damaged, or not of this",
+        ),
+        (
+            "fewer snapshots told",
+            |out| replace(&out.join("shot_0002.json"), "\"step\": 30", "\"step\": 31"),
+            "shot_0002_step_000030.bin is not described",
+        ),
+        (
+            "another key",
+            |out| replace(&out.join("shot_0002.json"), "\"key\": \"", "\"key\": \"0"),
+            "computed from other parameters, or from another model",
+        ),
+        (
+            "a link",
+            |out| {
+                fs::rename(out.join("shot_0002.bin"), out.join("../elsewhere.bin")).unwrap();
+                std::os::unix::fs::symlink("../elsewhere.bin", out.join("shot_0002.bin")).unwrap();
+            },
+            "shot_0002.bin: not a plain file",
+        ),
+    ];
+    let folder = finished(SURVEY);
+    let whole = folder.results();
+    for (name, harm, why) in harms {
+        harm(&folder.at("out"));
+        let ended = folder.gpusched(RESUME);
+        assert_eq!(ended.status, 0, "{name}: {ended:?}");
+        assert_eq!((ended.shots("kept"), ended.shots("done")), (vec![1, 3, 4], vec![2]), "{name}: {ended:?}");
+        let events = ended.events();
+        let reasons: Vec<_> = events.iter().filter(|event| event["event"] == "redo").collect();
+        if why.is_empty() {
+            assert!(reasons.is_empty(), "{name}: {reasons:?}");
+        } else {
+            assert_eq!((reasons.len(), &reasons[0]["shot"]), (1, &2.into()), "{name}: {reasons:?}");
+            assert!(reasons[0]["why"].as_str().unwrap().contains(why), "{name}: {reasons:?}");
+        }
+        assert!(folder.results() == whole, "{name}: other files than of one run");
+    }
+    // What was behind the link is as it was.
+    assert_eq!(fs::read(folder.at("elsewhere.bin")).unwrap(), whole["shot_0002.bin"]);
+}
+
+#[test]
+fn a_whole_survey_is_kept_and_told_of_truly() {
+    let folder = finished(SURVEY);
+    let whole = folder.results();
+    let ended = folder.gpusched(RESUME);
+    assert_eq!((ended.status, ended.shots("kept"), ended.shots("done")), (0, vec![1, 2, 3, 4], vec![]));
+    let events = ended.events();
+    let end = events.last().unwrap();
+    assert_eq!((&end["done"], &end["kept"], &end["failed"]), (&4.into(), &4.into(), &0.into()));
+    let manifest = folder.json("out/survey.json");
+    assert_eq!(manifest["state"], "done");
+    for shot in manifest["shots"].as_array().unwrap() {
+        assert_eq!((&shot["state"], &shot["kept"]), (&"done".into(), &true.into()), "{shot}");
+        assert!(shot.get("device").is_none(), "nobody knows any more: {shot}");
+    }
+    let files = &manifest["shots"][0]["files"];
+    let expected = [
+        "shot_0001.bin",
+        "shot_0001.json",
+        "shot_0001_step_000000.bin",
+        "shot_0001_step_000030.bin",
+        "shot_0001_gather.png",
+        "shot_0001_snapshot.png",
+    ];
+    assert_eq!(*files, json!(expected));
+    assert!(folder.results() == whole);
+
+    fs::remove_file(folder.at("out/shot_0003.json")).unwrap();
+    let words = folder.gpusched(&["run", "survey.toml", "--resume"]).out;
+    for part in [
+        "not kept: shot 3: shot_0003.bin is there without shot_0003.json",
+        "resume: 3 of 4 shots kept, 1 computed again, 0 missing",
+        "4 of 4 shots written, 3 kept and 1 computed in ",
+    ] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+    let shots = &folder.json("out/survey.json")["shots"];
+    assert_eq!((&shots[1]["kept"], &shots[2]["device"]), (&true.into(), &"cpu:0".into()));
+    assert!(shots[2].get("kept").is_none());
+}
+
+/// A change of the survey, and whether its shots are still what was asked for.
+#[test]
+fn parameters_decide_and_not_how_they_are_written() {
+    let indifferent = [
+        ("title = \"Test\"", "# Once more.\ntitle = \"Another\""),
+        ("spacing_m = 10.0", "spacing_m = [10, 10, 10]"),
+        ("every = [2, 4]", "every = [2, 4]\ndepth_m = 0"),
+        ("pictures = 2", "pictures = 1\nclip_percentile = 98"),
+        ("pictures = 2", "pictures = 2\n[run]\nslots = 2"),
+    ];
+    for (from, to) in indifferent {
+        let folder = finished(SURVEY);
+        replace(&folder.at("survey.toml"), from, to);
+        assert_eq!(folder.gpusched(RESUME).shots("kept"), [1, 2, 3, 4], "{to}");
+    }
+    let different = [
+        ("value = 2000.0", "value = 2000.001"),
+        ("density = \"gardner\"", "density = 1000"),
+        ("dt_s = 0.002", "dt_s = 0.0019"),
+        ("nt = 60", "nt = 61"),
+        ("sample_every = 2", "sample_every = 3"),
+        ("peak_hz = 20.0", "peak_hz = 20.5"),
+        ("peak_hz = 20.0", "peak_hz = 20.0\nshape = \"gaussian\""),
+        ("peak_hz = 20.0", "peak_hz = 20.0\namplitude = 9999"),
+        ("first_m = [60.0,", "first_m = [70.0,"),
+        ("every = [2, 4]", "every = [2, 3]"),
+        ("every = 30", "every = 20"),
+        ("pictures = 2", "pictures = 2\n[mute]\nvelocity_m_s = 1500"),
+        ("[output]", "[accuracy]\nstencil = \"optimised\"\n[output]"),
+    ];
+    let folder = finished(SURVEY);
+    for (from, to) in different {
+        fs::write(folder.at("survey.toml"), SURVEY.replace(from, to)).unwrap();
+        let events = folder.gpusched(&[RESUME, &["--dry-run"]].concat()).events();
+        let end = events.last().unwrap();
+        assert_eq!((&end["kept"], &end["redone"]), (&0.into(), &4.into()), "{to}: {end}");
+    }
+}
+
+/// Of the files, the content counts: here one value of one cell.
+#[test]
+fn another_model_in_the_same_file_is_another_survey() {
+    let survey = SURVEY.replace("density = \"gardner\"", "density = \"rho.bin\"");
+    let folder = Folder::with_survey(&survey);
+    let rho: Vec<u8> = [1000f32; 24 * 8 * 16].iter().flat_map(|value| value.to_le_bytes()).collect();
+    fs::write(folder.at("rho.bin"), &rho).unwrap();
+    assert_eq!(folder.gpusched(RUN).status, 0);
+    fs::write(folder.at("rho.bin"), &rho).unwrap();
+    assert_eq!(folder.gpusched(RESUME).shots("kept"), [1, 2, 3, 4]);
+    flip_a_bit(&folder.at("rho.bin"));
+    assert_eq!(folder.gpusched(RESUME).shots("done"), [1, 2, 3, 4]);
+}
+
+#[test]
+fn what_other_parameters_left_is_gone_once_a_shot_is_computed_again() {
+    let folder = finished(SURVEY);
+    let fewer = SURVEY.replace("every = 30", "every = 40");
+    replace(&folder.at("survey.toml"), "every = 30", "every = 40");
+    assert_eq!(folder.gpusched(RESUME).status, 0);
+    assert!(folder.results() == finished(&fewer).results());
+}
+
+/// A description may say what it likes: nothing outside the shot's own names is removed.
+#[test]
+fn a_description_can_not_have_other_files_removed() {
+    let folder = finished(SURVEY);
+    fs::write(folder.at("precious"), "x").unwrap();
+    for file in ["../precious", "shot_0001.bin", "shot_0003_step_000000.bin"] {
+        replace(&folder.at("out/shot_0002.json"), "\"shot_0002_step_000000.bin\"", &format!("{file:?}"));
+        replace(&folder.at("out/shot_0002.json"), "\"key\": \"", "\"key\": \"0");
+        assert_eq!(folder.gpusched(RESUME).shots("kept"), [1, 3, 4], "{file}");
+        assert!(folder.at("precious").exists());
+    }
+}
+
+#[test]
+fn a_dry_run_tells_what_would_be_kept_and_writes_nothing() {
+    let folder = finished(SURVEY);
+    fs::remove_file(folder.at("out/shot_0004.json")).unwrap();
+    fs::write(folder.at("out/.gpusched-4294967295-0.part"), "x").unwrap();
+    let before = folder.results();
+    let ended = folder.gpusched(&["run", "survey.toml", "--resume", "--dry-run"]);
+    assert!(ended.out.contains("resume: 3 of 4 shots kept, 1 computed again, 0 missing"), "{ended:?}");
+    assert!(folder.results() == before);
+    let unborn = Folder::with_survey(SURVEY);
+    let ended = unborn.gpusched(&["run", "survey.toml", "--resume", "--dry-run"]);
+    assert!(ended.out.contains("resume: 0 of 4 shots kept, 0 computed again, 4 missing"), "{ended:?}");
+    assert!(!unborn.at("out").exists());
+}
+
+#[test]
+fn without_the_option_all_is_computed_again() {
+    let folder = finished(SURVEY);
+    assert_eq!(folder.gpusched(RUN).shots("done"), [1, 2, 3, 4]);
+}
+
+/// What a version writes beside what decides the result is brought up to date without computing anything.
+#[test]
+fn a_description_of_another_version_is_renewed() {
+    let folder = finished(SURVEY);
+    let whole = folder.results();
+    replace(&folder.at("out/shot_0002.json"), "\"version\": \"", "\"version\": \"0.0.");
+    assert_eq!(folder.gpusched(RESUME).shots("kept"), [1, 2, 3, 4]);
+    assert!(folder.results() == whole);
+}
+
+/// Who changes a bit of a result has to raise the number that the keys of shots are made with; else a resume
+/// would keep what would not be computed any more.
+#[test]
+fn results_have_the_bits_that_belong_to_the_number_of_the_numerics() {
+    #[cfg(target_arch = "x86_64")]
+    if !(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")) {
+        return eprintln!("other bits without fused multiply-add");
+    }
+    let with = |keys: &str| SURVEY.replace("[output]", &format!("[accuracy]\n{keys}\n[output]"));
+    let surveys = [
+        SURVEY.to_owned(),
+        SURVEY.replace("density = \"gardner\"", ""),
+        with("stencil = \"optimised\""),
+        with("storage = \"16-bit\"")
+            .replace("{ top_m = 80.0", "{ top_m = 30.0, value = 1888.8 }, { top_m = 80.0"),
+        with("exact_time = true"),
+    ];
+    let sums = surveys.map(|survey| {
+        let side = finished(&survey.replace("count = [4, 1]", "")).json("out/shot_0001.json");
+        [&side["record"], &side["snapshots"][1]].map(|file| file["crc32"].as_str().unwrap().to_owned())
+    });
+    let known = (
+        1,
+        [
+            ["5606195a", "ec8916f4"],
+            ["2452b598", "93c941c9"],
+            ["056b4ca2", "cea74c4f"],
+            ["4b603aaa", "088125b6"],
+            ["824a6e02", "ac268754"],
+        ],
+    );
+    assert!(
+        (gpusched::fd::NUMERICS, &sums) == (known.0, &known.1.map(|of| of.map(str::to_owned))),
+        "results have other bits than those of {}: raise gpusched::fd::NUMERICS, and put it and these sums here: {sums:?}",
+        known.0
+    );
+}
+
+#[test]
+fn a_shot_that_begins_takes_the_pictures_of_other_parameters_away() {
+    let folder = finished(SURVEY);
+    let picture = folder.at("out/shot_0001_gather.png");
+    assert!(picture.exists());
+    replace(&folder.at("survey.toml"), "pictures = 2", "pictures = 0");
+    assert_eq!(folder.gpusched(RUN).status, 0);
+    assert!(!picture.exists());
+}

@@ -1,0 +1,207 @@
+//! A process that is a member of a node, and does what it is told.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use gpusched::node::{Device, Hold, Node, Want};
+
+pub type Case = (&'static str, fn());
+
+/// Long enough for a machine that stops processes now and then.
+pub const LONG: Duration = Duration::from_secs(60);
+
+pub const UUIDS: [&str; 4] = ["GPU-0", "GPU-1", "GPU-2", "GPU-3"];
+
+/// A folder that is gone with it.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("gpusched-node-{}-{count}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).expect("a folder");
+        Folder(path)
+    }
+
+    /// One in it that is not there yet.
+    pub fn leases(&self) -> PathBuf {
+        self.0.join("leases")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Joins with so many devices of so many slots.
+pub fn join(folder: &Path, devices: usize, slots: u32) -> gpusched::Result<Node> {
+    let devices: Vec<_> = UUIDS[..devices].iter().map(|uuid| Some(Device { uuid, slots })).collect();
+    Node::join(Some(folder), &devices).map(|node| node.expect("leases"))
+}
+
+/// Begins on a device if that is allowed.
+pub fn begin(
+    node: &Node,
+    device: usize,
+    own: usize,
+    slots: usize,
+    cost: f64,
+    bytes: u64,
+) -> gpusched::Result<Option<Hold>> {
+    let mut inside = node.inside()?;
+    match own + inside.outlook()[device].lanes.len() < slots {
+        true => inside.hold(device, Some(cost), bytes).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// The process's end of a [`Member`]. Of one device, of one slot.
+pub fn play(arguments: &[String]) -> ExitCode {
+    let node = join(Path::new(&arguments[0]), 1, 1).expect("to join");
+    let mut holds = Vec::new();
+    for line in std::io::stdin().lines() {
+        let line = line.expect("a line");
+        let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        let number: u64 = rest.parse().unwrap_or(0);
+        let answer = match word {
+            "want" => {
+                let want = Want { priority: number as i32, costs: vec![Some(1.0)], bytes: vec![0] };
+                node.inside().expect("inside").want(Some(want));
+                "ok".into()
+            }
+            "begin" => match begin(&node, 0, holds.len(), 1, 1.0, number).expect("inside") {
+                Some(hold) => {
+                    holds.push(hold);
+                    "yes".into()
+                }
+                None => "no".to_owned(),
+            },
+            "look" => {
+                let look = node.inside().expect("inside").outlook().remove(0);
+                format!("{} {} {}", look.lanes.len(), look.pending_bytes, look.waiting)
+            }
+            "use" => {
+                holds[0].in_use(number);
+                "ok".into()
+            }
+            "drop" => {
+                holds.clear();
+                "ok".into()
+            }
+            "wait" => format!("{:?}", node.wait(Some(Duration::from_millis(number)))),
+            // Answers when it could begin.
+            "turn" => {
+                while holds.is_empty() {
+                    holds.extend(begin(&node, 0, 0, 1, 1.0, number).expect("inside"));
+                    if holds.is_empty() {
+                        node.wait(None);
+                    }
+                }
+                "yes".into()
+            }
+            // A child that lives on, whatever becomes of this process.
+            "fork" => {
+                // SAFETY: the child sleeps, and ends by its alarm at the latest.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    // SAFETY: as above.
+                    unsafe {
+                        libc::alarm(120);
+                        loop {
+                            libc::pause();
+                        }
+                    }
+                }
+                child.to_string()
+            }
+            "inside" => match node.inside() {
+                Ok(_) => "ok".into(),
+                Err(error) => error.to_string(),
+            },
+            // Is stopped while nobody else gets in.
+            "stop-inside" => {
+                let _inside = node.inside().expect("inside");
+                // SAFETY: stops this process, which is what it is told to do.
+                unsafe { libc::raise(libc::SIGSTOP) };
+                "ok".into()
+            }
+            _ => panic!("what is {line}?"),
+        };
+        println!("{answer}");
+    }
+    ExitCode::SUCCESS
+}
+
+pub struct Member {
+    pub child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Member {
+    pub fn new(folder: &Path) -> Member {
+        let this = std::env::current_exe().expect("this program");
+        let mut command = Command::new(this);
+        command.arg("--member").arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a process");
+        let to = child.stdin.take().expect("a pipe");
+        let from = BufReader::new(child.stdout.take().expect("a pipe"));
+        Member { child, to, from }
+    }
+
+    pub fn tell(&mut self, what: &str) {
+        writeln!(self.to, "{what}").expect("a process that listens");
+    }
+
+    pub fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.from.read_line(&mut line).expect("an answer");
+        line.trim_end().to_owned()
+    }
+
+    pub fn ask(&mut self, what: &str) -> String {
+        self.tell(what);
+        self.hear()
+    }
+
+    pub fn id(&self) -> libc::pid_t {
+        self.child.id() as libc::pid_t
+    }
+
+    pub fn signal(&self, signal: libc::c_int) {
+        // SAFETY: the process is ours and has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.id(), signal) }, 0);
+    }
+
+    /// As the system kills for want of memory.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("to kill");
+        self.child.wait().expect("its end");
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether it comes true.
+pub fn soon(mut what: impl FnMut() -> bool) -> bool {
+    let begin = Instant::now();
+    while !what() {
+        if begin.elapsed() > LONG {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}

@@ -1,0 +1,50 @@
+//! The answer that the library carries to its check shot is that of the reference.
+
+use std::path::Path;
+
+use gpusched::Error;
+use gpusched::backend::Lane;
+use gpusched::backend::cpu::Team;
+use gpusched::fd::check::{PML, TOLERANCE, question, run};
+use gpusched::fd::shot::Silent;
+
+use crate::support::norms::relative_l2;
+use crate::support::reference;
+
+/// `UPDATE=1` writes it anew.
+#[test]
+fn the_known_answer_is_the_references() {
+    let (model, dt, shot) = question().unwrap();
+    let truth = reference::run(&model, dt, PML, &shot).record_f32();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/fd/check.f32");
+    if std::env::var_os("UPDATE").is_some() {
+        let bytes: Vec<u8> = truth.iter().flat_map(|value| value.to_le_bytes()).collect();
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let bytes = std::fs::read(&path).unwrap();
+    let carried: Vec<f32> =
+        bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
+    // Double precision, rounded: what compilers may do to it is far less than float32 resolves.
+    assert!(carried.len() == truth.len() && relative_l2(&carried, &truth) < 1e-7);
+    let silent = carried.chunks(shot.samples()).filter(|trace| trace.iter().all(|value| *value == 0.0));
+    assert_eq!(silent.count(), 0, "every receiver hears something");
+}
+
+#[test]
+fn the_cpu_passes_its_check() {
+    for threads in [1, 3] {
+        let team = Team::new(threads).unwrap();
+        run(Lane::Cpu(&team), "cpu", &Silent).unwrap();
+    }
+}
+
+/// A thousandth of a step off is far more than rounding.
+#[test]
+fn the_check_sees_small_mistakes() {
+    let (model, dt, shot) = question().unwrap();
+    let record = |dt: f32| reference::run(&model, dt, PML, &shot).record_f32();
+    let off = relative_l2(&record(1.001 * dt), &record(dt));
+    assert!(off > 10.0 * TOLERANCE, "{off:e}");
+    let refused = Error::WrongResult { device: "cpu".into(), what: String::new() };
+    assert!(refused.is_suspect() && !refused.is_final());
+}
