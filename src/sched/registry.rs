@@ -49,16 +49,16 @@ impl<T> Registry<T> {
         Registry { tag: tag(), slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Whether one more can be kept.
-    pub fn check_room(&self) -> Result<()> {
-        if self.free.is_empty() && self.slots.len() >= POSITIONS {
+    /// Whether so many more can be kept.
+    pub fn check_room(&self, more: usize) -> Result<()> {
+        if self.free.len() + (POSITIONS - self.slots.len()) < more {
             return Err(Error::argument("tasks kept", self.slots.len(), "release those that have ended"));
         }
         Ok(())
     }
 
     pub fn insert(&mut self, value: T) -> Result<TaskId> {
-        self.check_room()?;
+        self.check_room(1)?;
         let position = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, value: None });
             self.slots.len() - 1

@@ -1,10 +1,9 @@
 //! How tasks are taken: all that can be known to be wrong with one is said here, and nothing of one that is refused is left.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use super::common::Book;
-use super::light::{Bare, Code, Hand, Item, NO_DEVICE, STOPPING, Slots};
+use super::light::{Bare, Code, Hand, Item, NO_DEVICE, STOPPING, Slot, Slots};
 use super::scheduler::Scheduler;
 use super::task::{Task, TaskId};
 use crate::error::{Error, Result};
@@ -18,7 +17,8 @@ impl Scheduler {
         let ordered = task.ordered;
         let mut book = self.lock()?;
         self.check(&book, &task)?;
-        if let Err(error) = self.prepare(&mut book, &mut task) {
+        let one = std::slice::from_mut(&mut task);
+        if let Err(error) = self.reserve(&mut book, one, &mut Vec::new()) {
             // What it has put into the plan for others may have ended.
             self.shared.settle(book);
             return Err(error);
@@ -33,94 +33,55 @@ impl Scheduler {
     }
 
     /// Takes all of the tasks, or none: then the error is that of the first that can't be taken.
-    pub fn submit_many(&self, tasks: Vec<Task>) -> Result<Vec<TaskId>> {
-        // What is refused is dropped after the book is open again: that is code of the caller's.
-        let mut refused = Vec::new();
-        let mut left;
+    pub fn submit_many(&self, mut tasks: Vec<Task>) -> Result<Vec<TaskId>> {
         let mut book = self.lock()?;
         for task in &tasks {
             self.check(&book, task)?;
         }
         let me = self.shared.me();
         let hand = me.as_ref().map(|me| &me.hand);
-        let light = tasks.iter().filter(|task| task.is_light()).count() as u64;
-        let phase = match self.shared.light.accept(hand, light) {
+        let light = &self.shared.light;
+        let count = tasks.iter().filter(|task| task.is_light()).count() as u64;
+        let phase = match light.accept(hand, count) {
             Ok(phase) => phase,
             Err(refused) => {
                 // Why is read in the book.
                 drop(book);
-                return Err(self.refused(refused, light));
+                return Err(self.refused(refused, count));
             }
         };
+        let mut slots = Vec::with_capacity(count as usize);
+        if let Err(error) = self.reserve(&mut book, &mut tasks, &mut slots) {
+            self.shared.settle(book);
+            slots.into_iter().for_each(|(_, position)| light.slots.give(position));
+            self.refuse(phase, count);
+            return Err(error);
+        }
         let now = self.shared.clock();
         let mut ids = Vec::with_capacity(tasks.len());
-        let mut items = Vec::with_capacity(light as usize);
-        let mut ordered = Vec::new();
-        let mut failed = None;
-        left = tasks.into_iter();
-        for mut task in left.by_ref() {
-            let in_line = task.ordered;
-            let taken = if task.is_light() {
-                self.shared.light.slots.take().map(|(slot, position)| {
+        let mut items = Vec::with_capacity(slots.len());
+        for task in tasks {
+            let ordered = task.ordered;
+            let slot = if task.is_light() { slots.pop() } else { None };
+            let id = match slot {
+                Some((slot, position)) => {
                     let generation = slot.fill(Some(Code::Boxed(task.job)), task.detached, phase, now);
-                    let id = self.shared.light.slots.id(position, generation);
-                    items.push(id);
-                    id
-                })
-            } else if let Err(error) = self.prepare(&mut book, &mut task) {
-                refused.push(task);
-                Err(error)
-            } else {
-                book.core.admit(self.shared.now(), task)
+                    items.push(light.slots.id(position, generation));
+                    light.slots.id(position, generation)
+                }
+                None => book.core.admit(self.shared.now(), task)?,
             };
-            match taken {
-                Ok(id) => {
-                    ids.push(id);
-                    ordered.extend(in_line.then_some(id));
-                }
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
+            if ordered {
+                self.line.push(id);
             }
+            ids.push(id);
         }
-        if let Some(error) = failed {
-            return Err(self.withdraw(book, ids, light, phase, error));
-        }
-        ordered.into_iter().for_each(|id| self.line.push(id));
         for id in items {
-            self.shared.light.queues.push(hand, Item::Known(id));
+            light.queues.push(hand, Item::Known(id));
         }
         self.shared.settle(book);
         self.after_push();
         Ok(ids)
-    }
-
-    /// Takes back what a half-way refused list has left; nothing of it has begun.
-    fn withdraw(
-        &self,
-        mut book: MutexGuard<'_, Book>,
-        ids: Vec<TaskId>,
-        light: u64,
-        phase: u8,
-        error: Error,
-    ) -> Error {
-        for &id in ids.iter().filter(|id| !Slots::is_light(**id)) {
-            let _ = book.core.cancel(id);
-        }
-        self.shared.settle(book);
-        let mut left = light;
-        for id in ids {
-            if let Ok((slot, generation)) = self.shared.light.slots.find(id)
-                && self.shared.end_queued(None, slot, generation, id, &Error::Cancelled)
-            {
-                left -= 1;
-            }
-            let _ = self.release(id);
-        }
-        self.shared.light.refuse(left);
-        self.shared.count_ended(None, phase, left);
-        error
     }
 
     /// Takes a task of which nothing is stated, and that nobody will ask for: it has no id.
@@ -200,6 +161,23 @@ impl Scheduler {
         for before in &mut task.after {
             *before = self.shared.in_plan(book, *before)?;
         }
-        book.core.tasks.check_room()
+        Ok(())
+    }
+
+    /// All that could keep checked tasks from being taken, before one of them is: what is refused was never submitted.
+    fn reserve<'a>(
+        &'a self,
+        book: &mut Book,
+        tasks: &mut [Task],
+        slots: &mut Vec<(&'a Slot, u32)>,
+    ) -> Result<()> {
+        for task in tasks.iter_mut() {
+            if task.is_light() {
+                slots.push(self.shared.light.slots.take()?);
+            } else {
+                self.prepare(book, task)?;
+            }
+        }
+        book.core.tasks.check_room(tasks.len() - slots.len())
     }
 }

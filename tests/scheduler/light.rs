@@ -1,7 +1,7 @@
 //! Tasks that state nothing.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use gpusched::error::DeviceFault;
@@ -331,6 +331,36 @@ fn all_of_a_list_are_taken_or_none() {
     assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
     assert_eq!(Arc::strong_count(&count), 1, "the refused are gone");
     assert_eq!((count.load(Ordering::Relaxed), scheduler.stats().unwrap().submitted), (3, 3));
+}
+
+/// What the last of a list comes after goes while the list is being taken.
+#[test]
+fn a_list_that_is_refused_half_way_was_never_submitted() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let mut taken = 0;
+    for round in 0..1000 {
+        let before = scheduler.submit(quick()).unwrap();
+        assert_eq!(wait(&scheduler, before), Ok(Wait::Done));
+        let mut list: Vec<Task> = (0..100).map(|_| Task { priority: 1, detached: true, ..quick() }).collect();
+        list.push(Task { after: vec![before], detached: true, ..quick() });
+        list.push(Task { detached: true, ..quick() });
+        let (begin, count) = (Barrier::new(2), list.len() as u64);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                begin.wait();
+                (0..100 * (round % 40)).for_each(|_| std::hint::spin_loop());
+                scheduler.release(before).unwrap();
+            });
+            begin.wait();
+            match scheduler.submit_many(list) {
+                Ok(_) => taken += count,
+                Err(error) => assert!(matches!(error, Error::Stale { .. }), "{error}"),
+            }
+        });
+        assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+        taken += 1;
+        assert_eq!(scheduler.stats().unwrap().submitted, taken);
+    }
 }
 
 /// A task that poisons its device the first time, and then ends so.
