@@ -501,6 +501,9 @@ impl Shared {
             device.failed += books.failed.load(Ordering::Relaxed);
             device.busy_ns += books.busy_ns.load(Ordering::Relaxed);
         });
+        let taken = self.taken();
+        let devices = stats.devices.iter_mut().enumerate();
+        devices.for_each(|(index, device)| device.taken = taken >> index & 1 == 1);
         let ended = stats.done + stats.failed + stats.cancelled;
         stats.queued = stats.submitted.saturating_sub(ended + stats.running);
         stats

@@ -36,6 +36,8 @@ pub struct DeviceStats {
     pub device: DeviceInfo,
     /// Why nothing runs on it any more.
     pub retired: Option<String>,
+    /// Other processes of the node have all of it, or will have it first.
+    pub taken: bool,
     pub slots: u32,
     pub done: u64,
     pub failed: u64,
@@ -72,6 +74,7 @@ impl Core {
         let devices = self.devices.iter().map(|device| DeviceStats {
             device: device.info.clone(),
             retired: device.retired.clone(),
+            taken: false,
             slots: device.slots,
             done: device.done,
             failed: device.failed,

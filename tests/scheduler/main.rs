@@ -17,5 +17,6 @@ mod order;
 mod ranges;
 mod seats;
 mod seeing;
+mod shared;
 mod storm;
 mod storms;

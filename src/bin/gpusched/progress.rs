@@ -50,14 +50,19 @@ impl Progress {
         Progress { form, shots, kept, ended: kept, begun: now, told: now }
     }
 
-    /// As the scheduler tells it; `failed` shots are those that it was not given, too.
-    pub fn update(&mut self, now: &sched::Progress, failed: usize) {
+    /// As the scheduler tells it; `failed` shots are those that it was not given, too. `held`: devices that other processes
+    /// keep it from.
+    pub fn update(&mut self, now: &sched::Progress, failed: usize, held: &[String]) {
         let part = if now.work_total > 0.0 { now.work_done / now.work_total } else { 0.0 };
         // All shots of a survey are the same work.
         let done = (self.kept as f64 + part * (self.shots - self.kept) as f64) / self.shots as f64;
         let shots_done = self.kept as u64 + now.done;
+        let waits = match (now.running, held) {
+            (1.., _) | (_, []) => String::new(),
+            _ => format!(" (other processes have {})", held.join(", ")),
+        };
         let state = format!(
-            "{shots_done} of {} shots done, {} running, {failed} failed, {} left",
+            "{shots_done} of {} shots done, {} running{waits}, {failed} failed, {} left",
             self.shots,
             now.running,
             clock(now.eta)
@@ -82,6 +87,7 @@ impl Progress {
                     "shots_kept": self.kept,
                     "shots_running": now.running,
                     "shots_failed": failed,
+                    "held_by_others": held,
                     "retried": now.retried,
                     "seconds": self.begun.elapsed().as_secs_f64(),
                     "eta_s": now.eta.map(|eta| eta.as_secs_f64()),

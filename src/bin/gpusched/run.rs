@@ -197,7 +197,7 @@ impl Survey<'_> {
             }
             self.tell_retired(&mut retired, &progress);
             if let Ok(now) = self.scheduler.progress() {
-                progress.update(&now, self.failed);
+                progress.update(&now, self.failed, &self.held_by_others());
             }
         }
         progress.finish();
@@ -249,6 +249,11 @@ impl Survey<'_> {
     fn retired(&self) -> Vec<(String, String)> {
         let devices = self.scheduler.stats().map(|stats| stats.devices).unwrap_or_default();
         devices.into_iter().filter_map(|one| Some((one.device.label(), one.retired?))).collect()
+    }
+
+    fn held_by_others(&self) -> Vec<String> {
+        let devices = self.scheduler.stats().map(|stats| stats.devices).unwrap_or_default();
+        devices.into_iter().filter(|one| one.taken).map(|one| one.device.label()).collect()
     }
 
     fn tell_retired(&self, told: &mut BTreeSet<String>, progress: &Progress) {

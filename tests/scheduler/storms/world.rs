@@ -443,8 +443,14 @@ impl World {
                     Patience::Little => Some(Duration::from_micros(300)),
                     Patience::Endless => None,
                 };
+                let known = child.outcome();
                 match scheduler.wait(Self::id(&child), limit) {
-                    Err(error @ Error::Deadlock { .. }) if child.outcome().is_none() => return Err(error),
+                    // Of this wait, not of what is waited for, which may have ended in another way meanwhile.
+                    Err(error @ Error::Deadlock { .. })
+                        if known.is_none() && child.outcome() != Some(Err(error.clone())) =>
+                    {
+                        return Err(error);
+                    }
                     seen => child.saw(self, seen),
                 }
             }
