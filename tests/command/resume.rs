@@ -221,6 +221,22 @@ fn what_other_parameters_left_is_gone_once_a_shot_is_computed_again() {
     assert!(folder.results() == finished(&fewer).results());
 }
 
+/// It was killed when its snapshots had their names and its description had not.
+#[test]
+fn snapshots_that_nothing_tells_of_go() {
+    let fewer = finished(&SURVEY.replace("every = 30", "every = 40"));
+    for left in [&[][..], &["shot_0003.paused"]] {
+        let folder = finished(SURVEY);
+        for name in ["shot_0002.bin", "shot_0002.json", "shot_0003.bin", "shot_0003.json"] {
+            fs::remove_file(folder.at("out").join(name)).unwrap();
+        }
+        left.iter().for_each(|name| fs::write(folder.at("out").join(name), "x").unwrap());
+        replace(&folder.at("survey.toml"), "every = 30", "every = 40");
+        assert_eq!(folder.gpusched(RUN).status, 0);
+        assert!(folder.results() == fewer.results(), "{left:?}");
+    }
+}
+
 /// A description may say what it likes: nothing outside the shot's own names is removed.
 #[test]
 fn a_description_can_not_have_other_files_removed() {

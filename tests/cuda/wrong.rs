@@ -83,6 +83,9 @@ pub fn a_check_finds_it_first() {
         assert_eq!(*passed, ["cpu:0", "cuda:1"].contains(&label.as_str()), "{label}: {found:?}");
         let suspect = found.as_ref().err().is_none_or(Error::is_suspect);
         assert!(suspect, "{label}: {found:?}");
+        let told = found.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        assert!(*passed || told.contains("the check shot, "), "{told}");
+        assert!(!told.contains("CFL"), "no advice for a model that is not the caller's: {told}");
     }
 }
 

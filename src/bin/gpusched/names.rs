@@ -25,10 +25,11 @@ pub fn snapshot(number: usize, step: usize) -> String {
     format!("{}_step_{step:06}.bin", stem(number))
 }
 
-/// Whether this is the name of one of the shot's snapshots.
-pub fn is_snapshot(number: usize, name: &str) -> bool {
-    let step = name.strip_prefix(&format!("{}_step_", stem(number))).and_then(|end| end.strip_suffix(".bin"));
-    step.and_then(|step| step.parse().ok()).is_some_and(|step| snapshot(number, step) == name)
+/// The shot of which this is the name of a snapshot.
+pub fn snapshot_of(name: &str) -> Option<usize> {
+    let (number, step) = name.strip_prefix("shot_")?.strip_suffix(".bin")?.split_once("_step_")?;
+    let (number, step) = (number.parse().ok()?, step.parse().ok()?);
+    (snapshot(number, step) == name).then_some(number)
 }
 
 /// What there are pictures of.
@@ -64,10 +65,9 @@ mod tests {
 
     #[test]
     fn snapshots_are_told_from_all_else() {
-        assert!(is_snapshot(3, "shot_0003_step_000060.bin"));
-        assert!(is_snapshot(12_345, "shot_12345_step_1000000.bin"));
+        assert_eq!(snapshot_of("shot_0003_step_000060.bin"), Some(3));
+        assert_eq!(snapshot_of("shot_12345_step_1000000.bin"), Some(12_345));
         for other in [
-            "shot_0004_step_000060.bin",
             "shot_0003.bin",
             "shot_0003_step_60.bin",
             "shot_0003_step_+00060.bin",
@@ -75,7 +75,7 @@ mod tests {
             "shot_0003_step_.bin",
             "../shot_0003_step_000060.bin",
         ] {
-            assert!(!is_snapshot(3, other), "{other}");
+            assert_eq!(snapshot_of(other), None, "{other}");
         }
     }
 }

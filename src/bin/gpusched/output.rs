@@ -259,7 +259,7 @@ impl Files {
             let listed = told.map(|told| told.snapshots).unwrap_or_default();
             listed
                 .iter()
-                .filter(|one| names::is_snapshot(number, &one.file))
+                .filter(|one| names::snapshot_of(&one.file) == Some(number))
                 .try_for_each(|one| remove(&folder.join(&one.file)))?;
             *cleared = true;
         }

@@ -60,6 +60,23 @@ pub fn look(job: &Job, renew: bool) -> Vec<Found> {
     all.into_iter().map(|(_, found)| found).collect()
 }
 
+/// Removes snapshots that a killed run has named of shots that it neither described nor left a state of: nothing tells
+/// what they are of, and a survey that takes others would leave them there. That one can't be removed is no reason
+/// not to run. A state is of no use `anew`.
+pub fn remove_strays(job: &Job, anew: bool) -> io::Result<()> {
+    for entry in fs::read_dir(&job.folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(number) = name.to_str().and_then(names::snapshot_of) else { continue };
+        let is_there = |name: String| job.folder.join(name).symlink_metadata().is_ok();
+        let told = is_there(names::side(number)) || !anew && is_there(names::paused(number));
+        if !told && number <= job.shots.len() && entry.file_type()?.is_file() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 fn shot(folder: &Path, about: &About, renew: bool) -> Found {
     let (record, side) = (names::record(about.number), names::side(about.number));
     let text = match side::read(&folder.join(&side)) {

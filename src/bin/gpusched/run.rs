@@ -98,6 +98,14 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
         }
         return Ok(true);
     }
+    if claim.is_some()
+        && let Err(error) = resume::remove_strays(&job, !wanted.resume)
+    {
+        log::warn!(
+            "{}: not looked through for snapshots of shots that are not there: {error}",
+            job.folder.display()
+        );
+    }
     let whole = (1..).zip(found).filter(|(_, found)| *found == Found::Whole);
     let kept: BTreeSet<usize> = whole.map(|(number, _)| number).collect();
     let mut manifest = Manifest::new(&job, summary);
