@@ -118,8 +118,8 @@ fn install(target: Target, level: LevelFilter) -> bool {
 }
 
 /// Looks at `GPUSCHED_LOG` on the first call into the library: `LEVEL`, which writes to standard error,
-/// or `LEVEL:FILE`, which appends to a file.
-pub(super) fn start() {
+/// or `LEVEL:FILE`, which appends to a file. A Rust program that has a logger of its own has no use for it.
+pub fn start_logging() {
     START.call_once(|| {
         SINK.born.get_or_init(Birthplace::here);
         let Some(wish) = std::env::var_os("GPUSCHED_LOG") else { return };

@@ -1,5 +1,7 @@
 //! `devices` and `bench`.
 
+use fakecuda::harness::output;
+
 use crate::scratch::Folder;
 
 #[test]
@@ -39,4 +41,16 @@ fn a_card_that_is_not_there_is_an_error() {
     let ended = Folder::new().gpusched(&["bench", "fd", "--device", "cuda:99", "--nt", "1"]);
     assert_eq!(ended.status, 2, "{ended:?}");
     assert!(ended.err.contains("'cuda:99' names none of what is there: cpu:0"), "{ended:?}");
+}
+
+#[test]
+fn the_log_is_told_where_the_environment_asks_for_it() {
+    let folder = Folder::new();
+    let devices = |wish: &str| output(&mut folder.command(&["devices"]).env("GPUSCHED_LOG", wish)).unwrap();
+    let loud = devices("loud");
+    assert!(loud.status.success());
+    let told = String::from_utf8(loud.stderr).unwrap();
+    assert!(told.contains("GPUSCHED_LOG is loud"), "{told}");
+    let off = devices("");
+    assert!(off.status.success() && off.stderr.is_empty(), "{off:?}");
 }

@@ -38,6 +38,7 @@ use clap::Parser;
 use gpusched::{Error, Result};
 
 fn main() -> ExitCode {
+    gpusched::ffi::start_logging();
     let (status, why) = match command(Args::parse().command) {
         Ok(all) => {
             let lost = say::lost().map(|why| format!("standard output could not be written: {why}"));
