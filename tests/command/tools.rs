@@ -46,7 +46,7 @@ fn a_card_that_is_not_there_is_an_error() {
 #[test]
 fn the_log_is_told_where_the_environment_asks_for_it() {
     let folder = Folder::new();
-    let devices = |wish: &str| output(&mut folder.command(&["devices"]).env("GPUSCHED_LOG", wish)).unwrap();
+    let devices = |wish: &str| output(folder.command(&["devices"]).env("GPUSCHED_LOG", wish)).unwrap();
     let loud = devices("loud");
     assert!(loud.status.success());
     let told = String::from_utf8(loud.stderr).unwrap();
