@@ -29,7 +29,7 @@ one pass: the ends of rows not damped;  src/fd/equation/acoustic1/one_pass/along
 exact time: a step aside;                   src/fd/exact_time.rs; s/first: 1, every/first: 0, every/;         --test numerics accuracy
 exact time: the wavelet as it is;           src/fd/shot.rs;      s/wavelet: exact_time::foreseen.*, nt, /nt, /; --test numerics accuracy
 mute: a step short;                         src/fd/verify.rs;    s/saturating_add(60)/saturating_add(59)/;            --test numerics mute
-leases: the dead are taken for alive;       src/node/linux/door.rs;    s/let mut living = \[0; /let mut living = [if but < MEMBERS { !1u64.checked_shl(but as u32).unwrap_or(0) } else { 0 }; /; --test node killed
+leases: the dead are taken for alive;       src/node/linux/door.rs;    s/for id in from\.\.to/for id in begin..end/; --test node killed
 leases: the door is always open;            src/node/linux/door.rs;    s/file.lock(DOOR, 1 + id as u64)/file.lock(DOOR * (2 + id as u64), 1 + id as u64)/; --test node eight
 leases: a child keeps what its parent had;  src/node/linux/sys.rs;     s/if descriptor >= 0 {/if descriptor >= 1_000_000 {/; --test node child
 leases: a death is not heard;               src/node/linux/sys.rs;     s/libc::IN_MODIFY | libc::IN_CLOSE_WRITE/libc::IN_MODIFY/; --test node inotify
@@ -48,10 +48,10 @@ copies: tasks that may not run twice;       src/sched/copies.rs; s/entry.idempot
 copies: more than three;                    src/sched/policy.rs; s/COPIES: u32 = 3/COPIES: u32 = 9/;     --lib by_hand
 retire: queued tasks are left behind;       src/sched/state.rs;  s/if homeless {/if homeless \&\& false {/; --test random_worlds
 after: what comes before is not waited for; src/sched/state.rs;  s/_ if behind.insert(before) =>/_ if false =>/; --test random_worlds
-poison: the guilty is not found;            src/sched/verdict.rs; s/DeviceFault::Poisoned => (\&mut entry.poisoned, 2)/DeviceFault::Poisoned => (\&mut entry.poisoned, 9)/; --test failure_classes
-poison: a card that poisons is kept;        src/sched/verdict.rs; s/device.strikes.len() >= 2/false/;    --test failure_classes
-poison: all are found guilty;               src/sched/verdict.rs; s/device.convictions >= CONVICTIONS/false/; --lib by_hand
-lost: a task may lose every card;           src/sched/verdict.rs; s/(\&mut entry.lost, 3)/(\&mut entry.lost, 9)/; --lib by_hand
+poison: the guilty is not found;            src/sched/blame.rs;   s/DeviceFault::Poisoned => (\&mut entry.poisoned, 2)/DeviceFault::Poisoned => (\&mut entry.poisoned, 9)/; --test failure_classes
+poison: a card that poisons is kept;        src/sched/blame.rs;   s/device.strikes.len() >= 2/false/;    --test failure_classes
+poison: all are found guilty;               src/sched/blame.rs;   s/device.convictions >= CONVICTIONS/false/; --lib by_hand
+lost: a task may lose every card;           src/sched/blame.rs;   s/(\&mut entry.lost, 3)/(\&mut entry.lost, 9)/; --lib by_hand
 short: again in company;                    src/sched/verdict.rs; s/self.devices\[index\].hold = Some(id)/_ = 0/; --lib by_hand
 retry: on the same device;                  src/sched/verdict.rs; s/entry.avoided = DeviceMask::only(index)/_ = 0/; --test failure_classes
 cancel: a task that ends well is done;      src/sched/verdict.rs; s/  Ok(()) if entry.signal.commit(attempt).is_ok() =>/  Ok(()) =>/; --lib by_hand
@@ -124,7 +124,7 @@ while IFS=';' read -r name file edit tests; do
     elif ! grep -q '^test result: FAILED' "$work/log"; then
         result='noticed, the tests break off'
     else
-        result="noticed, failed tests: $(grep -c '^    [a-z_0-9:]*$' "$work/log")"
+        result="noticed, failed tests: $(grep -cE '^    [a-z_0-9:]*$|^test .* [.]{3} FAILED$' "$work/log" || :)"
     fi
     [[ $result == noticed* ]] || unnoticed=1
     printf '%-45s %s\n' "$name" "$result"
