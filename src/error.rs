@@ -222,6 +222,11 @@ impl Error {
     }
 
     pub fn io(action: &'static str, path: &Path, why: impl std::fmt::Display) -> Self {
-        Error::Io { action, path: path.to_owned(), why: why.to_string() }
+        let mut why = why.to_string();
+        // The system's own words do not say whose limit, nor where it is set.
+        if cfg!(unix) && why.ends_with("Too many open files (os error 24)") {
+            why += ": the limit on open files (ulimit -n) is reached";
+        }
+        Error::Io { action, path: path.to_owned(), why }
     }
 }

@@ -1,22 +1,26 @@
-//! Random calls of the C API from several threads; and what is left of many schedulers, and of many loads of the library.
+//! Random calls of the C API from several threads; what is left of many schedulers, and of many loads of the library; and programs
+//! in C that have hundreds of schedulers at a time, destroy what others wait for, leave from inside, use what they have at
+//! their very end, or find that results are wrong.
 //!
 //! `FUZZ_SEED=1000 FUZZ_RUNS=500 cargo test --release --test hostile_calls random_calls` plays other calls than these.
 
 #[path = "support/c.rs"]
 mod c;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Compiled once, and its folder, where it may write.
 fn fuzz_calls() -> (&'static Path, &'static str) {
-    static PROGRAM: OnceLock<std::path::PathBuf> = OnceLock::new();
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| c::program("fuzz_calls"));
     (program, program.parent().and_then(Path::to_str).expect("a folder in UTF-8"))
 }
 
 fn lifetimes() -> &'static Path {
-    static PROGRAM: OnceLock<std::path::PathBuf> = OnceLock::new();
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| c::program("lifetimes"))
 }
 
@@ -52,4 +56,149 @@ fn ten_thousand_schedulers_leave_nothing_behind() {
 #[cfg(target_os = "linux")]
 fn a_hundred_loads_leave_nothing_behind() {
     print!("{}", c::run_plain(lifetimes(), &["loads", "100"]));
+}
+
+/// Everybody waits for it in some way when it is destroyed, from several sides and from inside, too.
+#[test]
+fn a_scheduler_is_destroyed_while_others_wait() {
+    c::run_plain(destroys(), &["60"]);
+}
+
+#[test]
+fn a_scheduler_is_destroyed_while_others_wait_under_valgrind() {
+    c::run_with(destroys(), &["2"]);
+}
+
+fn destroys() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| c::program("destroys"))
+}
+
+/// `exit` and `pthread_exit`, wherever the library calls the program's code. Of these all that may be told is that the process ends.
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn code_of_the_program_ends_the_process_or_its_thread() {
+    let program = c::program("exits");
+    for case in ["in_tasks", "on_top", "in_a_piece", "in_a_drop", "in_progress", "in_a_log", "of_main"] {
+        c::run_plain(&program, &[case]);
+        c::run_plain(&program, &[&format!("thread_{case}")]);
+    }
+}
+
+/// Handlers of `exit`, destructors, and what runs when a thread ends: of the program's threads and of the library's.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_scheduler_is_used_at_the_very_end() {
+    let program = c::program("late");
+    for case in [
+        "made_in_atexit",
+        "used_in_atexit",
+        "used_in_a_destructor",
+        "made_in_a_key",
+        "used_in_a_key",
+        "used_in_a_key_of_a_worker",
+        "destroyed_in_a_key_of_a_worker",
+        "destroyed_in_a_key_of_progress",
+        "destroyed_while_a_worker_has_a_key",
+    ] {
+        c::run_plain(&program, &[case]);
+    }
+}
+
+/// Where code says that a result is wrong: on one device, and on two cards.
+#[test]
+#[cfg(target_os = "linux")]
+fn results_that_are_wrong() {
+    let program = c::program("wrong");
+    assert_eq!(c::run_plain(&program, &[]), "1 devices\n");
+    assert_eq!(said(on_two_cards(&mut Command::new(program))), "2 devices\n");
+}
+
+/// All at once, with many files and threads and with few.
+#[cfg(target_os = "linux")]
+mod crowds {
+    use super::*;
+
+    fn crowd() -> &'static Path {
+        static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+        PROGRAM.get_or_init(|| c::program("crowd"))
+    }
+
+    /// With a limit on open files.
+    fn with_files(limit: u32, arguments: &[&str]) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {limit}; exec \"$@\""), "sh"]).arg(crowd()).args(arguments);
+        shell
+    }
+
+    #[test]
+    fn three_hundred_schedulers_at_a_time() {
+        c::run_plain(crowd(), &["300", "3", "all"]);
+        said(on_the_cpu(&mut with_files(256, &["300", "3", "all"])));
+    }
+
+    /// Those that are too many for the leases, or for the files, are told so.
+    #[test]
+    fn three_hundred_schedulers_with_cards() {
+        let told = said(on_two_cards(Command::new(crowd()).args(["300", "0"])));
+        assert!(told.contains("create 256: SCHED_E_IO: ") && told.contains("GPUSCHED_LEASE_DIR"), "{told}");
+        assert!(told.contains("of 300 schedulers 256 and 256 were made"), "{told}");
+        let told = said(on_two_cards(&mut with_files(60, &["100", "0"])));
+        assert!(told.contains("SCHED_E_IO: ") && told.contains("(ulimit -n)"), "{told}");
+    }
+
+    /// The system gives no thread from one on, or just one of them not: a device with fewer threads than it might have works.
+    #[test]
+    fn schedulers_that_get_few_threads() {
+        let preload = crowd().with_file_name("no_thread.so");
+        let mut compiler = Command::new(c::compiler());
+        compiler.args(["-std=c11", "-O1", "-shared", "-fPIC", "-o"]).arg(&preload);
+        compiler.arg(c::root().join("ctests/faults/no_thread.c")).arg("-ldl");
+        assert!(compiler.status().expect("a C compiler").success());
+        let told = |at: u32, count: u32, schedulers: &str| {
+            let mut command = Command::new(crowd());
+            command.args([schedulers, "3"]).env("LD_PRELOAD", &preload);
+            command.envs([("FAULT_AT", at.to_string()), ("FAULT_COUNT", count.to_string())]);
+            said(on_the_cpu(&mut command))
+        };
+        for at in [1, 2, 100, 400] {
+            let told = told(at, 1_000_000, "300");
+            assert!(told.contains("SCHED_E_RESOURCES: ") && told.contains("(ulimit -u)"), "{told}");
+            assert!(!told.contains("SCHED_E_NO_DEVICE"), "{told}");
+        }
+        for at in 1..30 {
+            let told = told(at, 1, "6");
+            assert!(!told.contains("SCHED_E_NO_DEVICE"), "{at}: {told}");
+        }
+    }
+}
+
+fn on_the_cpu(command: &mut Command) -> &mut Command {
+    command.env("LD_LIBRARY_PATH", c::built()).env("GPUSCHED_DEVICES", "cpu").env_remove("GPUSCHED_SLOTS")
+}
+
+/// Virtual ones, with leases that nobody shares.
+fn on_two_cards(command: &mut Command) -> &mut Command {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let folder = c::scratch("virtual").join(COUNT.fetch_add(1, Ordering::Relaxed).to_string());
+    std::fs::create_dir_all(&folder).expect("a folder in target");
+    for (name, library) in [
+        ("libcuda.so", "libfakecuda_driver.so"),
+        ("libcuda.so.1", "libfakecuda_driver.so"),
+        ("libnvidia-ml.so.1", "libfakecuda_nvml.so"),
+    ] {
+        let _ = std::fs::remove_file(folder.join(name));
+        std::os::unix::fs::symlink(c::built().join(library), folder.join(name)).expect("a link");
+    }
+    let path = format!("{}:{}", folder.display(), c::built().display());
+    command.env("LD_LIBRARY_PATH", path).env("GPUSCHED_LEASE_DIR", folder.join("leases"));
+    command.env("FAKECUDA", "dev=name:A,mem:2G,speed:2;dev=name:B,mem:2G");
+    command.env("GPUSCHED_DEVICES", "cuda").env_remove("GPUSCHED_SLOTS").env_remove("FAKECUDA_FAULTS")
+}
+
+fn said(command: &mut Command) -> String {
+    let out = fakecuda::harness::output(command).expect("the program");
+    let (said, errors) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{command:?}: {}\n{said}\n{errors}", out.status);
+    said.into_owned()
 }

@@ -33,6 +33,21 @@ pub fn spawn(
     })
 }
 
+/// Whether it is the calling thread that this would wait for: code of the caller may run at a thread's very end, too
+/// (a destructor of what the thread had), and end the scheduler whose thread it is.
+pub fn is_this(thread: &JoinHandle<()>) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::thread::JoinHandleExt;
+        // SAFETY: asks for the calling thread, and compares two threads that have not been joined.
+        unsafe { libc::pthread_equal(thread.as_pthread_t(), libc::pthread_self()) != 0 }
+    }
+    #[cfg(not(unix))]
+    {
+        thread.thread().id() == std::thread::current().id()
+    }
+}
+
 /// To be called when code of the caller has returned. If that code has forked, and this is the child, a
 /// thread of the library has nothing to go on with: its frames hold what threads share that are not there. It ends as if it had
 /// returned from its first function, and with it, as its last thread, the child. A thread of the caller

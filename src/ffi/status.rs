@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr;
 
 use super::{fork, logging};
 use crate::backend::cpu::FloatMode;
@@ -146,7 +146,19 @@ impl Returned for usize {
 }
 
 thread_local! {
-    static LAST_ERROR: RefCell<CString> = RefCell::default();
+    /// Outlives the thread's other locals: handlers of `exit` and destructors of the caller's run after those are gone, and
+    /// ask what was wrong, too.
+    static LAST_ERROR: ManuallyDrop<RefCell<Option<CString>>> = const { ManuallyDrop::new(RefCell::new(None)) };
+    static FORGETS: Forgets = const { Forgets };
+}
+
+/// Ends with its thread, and the words with it. What is remembered after that, once a thread at the most, is not freed.
+struct Forgets;
+
+impl Drop for Forgets {
+    fn drop(&mut self) {
+        forget();
+    }
 }
 
 /// The landing pad: nothing unwinds past it, and every failure leaves its words
@@ -193,18 +205,18 @@ pub(super) fn words(payload: &(dyn Any + Send)) -> String {
 }
 
 fn remember(error: &Error) {
-    let text = c_text(error.to_string());
-    // A thread that is ending may have lost its store already: then nobody can ask any more.
-    let _ = LAST_ERROR.try_with(|last| {
-        if let Ok(mut last) = last.try_borrow_mut() {
-            *last = text;
-        }
-    });
+    // To be there, it has to be used.
+    let _ = FORGETS.try_with(|_| ());
+    keep(Some(c_text(error.to_string())));
+}
+
+fn keep(text: Option<CString>) {
+    let _ = LAST_ERROR.try_with(|last| last.try_borrow_mut().map(|mut last| *last = text));
 }
 
 /// For a function that has no status to return: "" is how its caller sees that it succeeded.
 pub(super) fn forget() {
-    let _ = LAST_ERROR.try_with(|last| last.try_borrow_mut().map(|mut last| *last = CString::default()));
+    keep(None);
 }
 
 /// A text that may come from anywhere, as C can read it: a NUL inside becomes a space.
@@ -245,9 +257,6 @@ pub extern "C" fn sched_status_name(status: sched_status_t) -> *const c_char {
 /// until the thread's next failing call or its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_last_error() -> *const c_char {
-    let text = LAST_ERROR.try_with(|last| last.try_borrow().map_or(ptr::null(), |last| last.as_ptr()));
-    match text {
-        Ok(text) if !text.is_null() => text,
-        _ => c"".as_ptr(),
-    }
+    let text = LAST_ERROR.try_with(|last| last.try_borrow().ok()?.as_ref().map(|last| last.as_ptr()));
+    text.ok().flatten().unwrap_or(c"".as_ptr())
 }

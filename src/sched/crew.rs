@@ -238,9 +238,11 @@ impl Crew {
         lock(&self.threads).push(thread);
     }
 
-    /// Joins all threads, each of which is past its last act or about to be; but not those that were given up.
+    /// Joins all threads, each of which is past its last act or about to be; but not those that were given up, nor the
+    /// caller, which is left to end.
     pub fn join(&self) {
         let mut threads = std::mem::take(&mut *lock(&self.threads));
+        threads.retain(|other| !thread::is_this(other));
         while !threads.is_empty() {
             if self.lost() > 0 {
                 let running = threads.iter().filter(|thread| !thread.is_finished()).count();

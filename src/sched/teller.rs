@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
-use crate::backend::thread::spawn;
+use crate::backend::thread::{is_this, spawn};
 use crate::error::{Error, Result};
 
 /// Called with whatever there is to tell.
@@ -76,7 +76,9 @@ impl Teller {
         }
         let handle = state.handle.take();
         drop(state);
-        if let Some(handle) = handle {
+        if let Some(handle) = handle
+            && !is_this(&handle)
+        {
             let _ = handle.join();
         }
     }

@@ -12,7 +12,7 @@ const SPINS: usize = 2048;
 const FEWEST_SPINS: usize = 16;
 
 pub struct Barrier {
-    count: usize,
+    count: AtomicUsize,
     arrived: AtomicUsize,
     /// Counts how often the barrier has opened.
     opened: AtomicUsize,
@@ -30,7 +30,7 @@ pub struct Broken;
 impl Barrier {
     pub fn new(count: usize) -> Self {
         Barrier {
-            count,
+            count: AtomicUsize::new(count),
             arrived: AtomicUsize::new(0),
             opened: AtomicUsize::new(0),
             left: AtomicUsize::new(0),
@@ -44,7 +44,7 @@ impl Barrier {
     pub fn wait(&self, alone: impl FnOnce()) -> Result<(), Broken> {
         // Read before arriving: the barrier can't open without this member.
         let before = self.opened.load(Acquire);
-        if self.arrived.fetch_add(1, AcqRel) + 1 == self.count {
+        if self.arrived.fetch_add(1, AcqRel) + 1 == self.count.load(Relaxed) {
             alone();
             self.arrived.store(0, Relaxed);
             self.opened.store(before.wrapping_add(1), SeqCst);
@@ -69,8 +69,9 @@ impl Barrier {
         self.rouse();
     }
 
-    /// As new, for the next work. Only while nobody uses it.
-    pub fn reset(&self) {
+    /// As new, for the next work and so many members. Only while nobody uses it.
+    pub fn reset(&self, count: usize) {
+        self.count.store(count, SeqCst);
         self.arrived.store(0, SeqCst);
         self.left.store(0, SeqCst);
     }

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use super::barrier::Barrier;
 use super::float_mode::FloatMode;
 use crate::backend::thread;
-use crate::error::{DeviceFault, Error, Result};
+use crate::error::{Error, Result};
 
 /// Threads of one slot, the worker's own included.
 pub struct Team {
@@ -59,7 +59,7 @@ unsafe impl Send for Posted {}
 
 impl Team {
     /// A team of `threads`, at least one: the caller of [`Team::run`] is the first, the others are started here.
-    /// Fails if the system gives no more threads.
+    /// If the system gives fewer threads, the team is smaller, and the log says so: what it computes does not depend on that.
     pub fn new(threads: usize) -> Result<Self> {
         let count = threads.max(1);
         let shared = Arc::new(Shared {
@@ -72,13 +72,15 @@ impl Team {
         for index in 1..count {
             let shared = Arc::clone(&team.shared);
             let name = format!("gpusched-cpu-{index}");
-            let thread =
-                thread::spawn(name, None, move || shared.serve(index)).map_err(|why| Error::Device {
-                    device: "cpu:0".into(),
-                    what: format!("thread {index} of {count} could not be started: {why}"),
-                    fault: DeviceFault::Lost,
-                })?;
-            team.threads.push(thread);
+            match thread::spawn(name, None, move || shared.serve(index)) {
+                Ok(thread) => team.threads.push(thread),
+                Err(why) => {
+                    log::warn!(
+                        "cpu:0 works with {index} of {count} threads, as the system gives no more: {why}"
+                    );
+                    break;
+                }
+            }
         }
         Ok(team)
     }
@@ -100,7 +102,7 @@ impl Team {
         let _turn = lock(&self.turn);
         let barrier = &self.shared.barrier;
         let count = self.threads();
-        barrier.reset();
+        barrier.reset(count);
         let member = |index, own: Option<&T>| {
             let _mode = FloatMode::standard();
             let done = catch_unwind(AssertUnwindSafe(|| work(&Member { index, count, barrier }, own)))

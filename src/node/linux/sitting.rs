@@ -183,9 +183,10 @@ fn sit(file: &Descriptor, boot: Boot, devices: &[Option<Device<'_>>]) -> std::re
     }
     let mut free = (0..MEMBERS).filter(|id| living[id / 64] >> (id % 64) & 1 == 0);
     let id = loop {
-        let id = free
-            .next()
-            .ok_or_else(|| format!("{MEMBERS} schedulers use it, and there is room for no more"))?;
+        let id = free.next().ok_or_else(|| {
+            let then = "end some, or name another folder by GPUSCHED_LEASE_DIR";
+            format!("{MEMBERS} schedulers use it, and there is room for no more: {then}")
+        })?;
         if file.lock(id as u64, 1)? {
             break id;
         }
