@@ -20,7 +20,7 @@ static int thread_only;
 
 static void check(int right, const char *what) {
   if (!right) fprintf(stderr, "not as promised: %s (%s)\n", what, sched_last_error());
-  failures += !right;
+  __atomic_fetch_add(&failures, !right, __ATOMIC_SEQ_CST);
 }
 
 /* One of several threads that come here at a time leaves first. */

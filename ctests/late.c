@@ -1,7 +1,8 @@
 /* A scheduler is used where a program or a thread is about to end: by handlers of exit, by a destructor of the program, and by what a
  * thread has of its own (pthread_key_create), on threads of the program and on those of the library.
  *
- *   late CASE          each in a process of its own, which ends with 0, or with 1 and words
+ *   late CASE [first]    each in a process of its own, which ends with 0, or with 1 and words; with `first` the key is made before
+ *                        the library has any, and so its destructor may be called before or after those of the library
  *
  * A call that hangs ends the program by its alarm. */
 #define _GNU_SOURCE
@@ -21,7 +22,7 @@ static void (*at_the_end)(void);
 
 static void check(int right, const char *what) {
   if (!right) fprintf(stderr, "not as promised: %s (%s)\n", what, sched_last_error());
-  failures += !right;
+  __atomic_fetch_add(&failures, !right, __ATOMIC_SEQ_CST);
 }
 
 static int32_t counts(const sched_exec_t *exec, void *user) {
@@ -118,6 +119,12 @@ static void of_a_thread(void *what) {
   at_the_end();
 }
 
+static void make_key(void) {
+  static int made;
+  if (!made) pthread_key_create(&key, of_a_thread);
+  made = 1;
+}
+
 static void *thread(void *what) {
   early();
   pthread_setspecific(key, what);
@@ -127,7 +134,7 @@ static void *thread(void *what) {
 /* Twice, so that the second finds what the first has left. */
 static void threads(void (*end)(void)) {
   at_the_end = end;
-  pthread_key_create(&key, of_a_thread);
+  make_key();
   for (int i = 0; i < 2; i++) {
     pthread_t one;
     pthread_create(&one, NULL, thread, &late);
@@ -156,7 +163,7 @@ static void until_late(void) {
 static void mine(sched_run_fn run, sched_status_t status) {
   sched_task_desc_t desc = {.size = sizeof desc, .run = run, .user = &late};
   sched_task_t id = 0;
-  pthread_key_create(&key, of_a_thread);
+  make_key();
   check(sched_submit(s, &desc, &id) == SCHED_OK, "submit");
   check(sched_wait(s, id, SCHED_FOREVER) == status, "a task that leaves something to its thread");
   __atomic_store_n(&told, 1, __ATOMIC_SEQ_CST);
@@ -197,9 +204,10 @@ static void uses_what_ends(void) {
 }
 
 int main(int argc, char **argv) {
-  const char *name = argc == 2 ? argv[1] : "";
+  const char *name = argc >= 2 ? argv[1] : "";
   alarm(60);
   atexit(leave);
+  if (argc == 3) make_key();
   if (strcmp(name, "made_in_atexit") == 0) {
     atexit(made_late);
   } else if (strcmp(name, "used_in_atexit") == 0) {
@@ -226,9 +234,9 @@ int main(int argc, char **argv) {
   } else if (strcmp(name, "destroyed_in_a_key_of_progress") == 0) {
     early();
     at_the_end = destroys_once;
-    pthread_key_create(&key, of_a_thread);
-    check(sched_progress_callback(s, owns_progress, &late, 1000000) == SCHED_OK, "progress");
-    told = 1;
+    make_key();
+      check(sched_progress_callback(s, owns_progress, &late, 1000000) == SCHED_OK, "progress");
+    __atomic_store_n(&told, 1, __ATOMIC_SEQ_CST);
     until_late();
   } else if (strcmp(name, "destroyed_while_a_worker_has_a_key") == 0) {
     early();

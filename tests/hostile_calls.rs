@@ -102,6 +102,7 @@ fn a_scheduler_is_used_at_the_very_end() {
         "destroyed_while_a_worker_has_a_key",
     ] {
         c::run_plain(&program, &[case]);
+        c::run_plain(&program, &[case, "first"]);
     }
 }
 

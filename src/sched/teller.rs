@@ -4,9 +4,10 @@
 //! calls. Who changes the listener waits until a call of the earlier one has returned, unless the
 //! change comes from inside that call.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::backend::thread::{is_this, spawn};
@@ -14,6 +15,11 @@ use crate::error::{Error, Result};
 
 /// Called with whatever there is to tell.
 pub type Listener = Arc<dyn Fn() + Send + Sync>;
+
+thread_local! {
+    /// Whose thread this is. It can be asked where the thread's other locals are gone, as its own name can't.
+    static TELLING: Cell<*const Teller> = const { Cell::new(std::ptr::null()) };
+}
 
 #[derive(Default)]
 pub struct Teller {
@@ -29,7 +35,8 @@ struct State {
     version: u64,
     /// The version that is being called.
     calling: Option<u64>,
-    thread: Option<ThreadId>,
+    /// There is a thread that tells.
+    there: bool,
     handle: Option<JoinHandle<()>>,
 }
 
@@ -38,19 +45,19 @@ impl Teller {
     /// called again, and is not running any more unless this is called from inside it.
     pub fn set(self: &Arc<Self>, listener: Option<(Listener, Duration)>) -> Result<()> {
         let mut state = self.lock();
-        if listener.is_some() && state.thread.is_none() {
+        if listener.is_some() && !state.there {
             let teller = self.clone();
             let thread = spawn("gpusched progress".into(), None, move || teller.work());
             let thread = thread
                 .map_err(|error| Error::NoThread { purpose: "to tell progress", why: error.to_string() })?;
-            state.thread = Some(thread.thread().id());
+            state.there = true;
             state.handle = Some(thread);
         }
         let earlier = std::mem::replace(&mut state.listener, listener);
         state.version += 1;
         let version = state.version;
         self.changed.notify_all();
-        if !state.is_this_thread() {
+        if !self.is_inside() {
             while state.calling.is_some_and(|called| called < version) {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
@@ -63,17 +70,17 @@ impl Teller {
 
     /// Whether the calling thread is the one that tells.
     pub fn is_inside(&self) -> bool {
-        self.lock().is_this_thread()
+        std::ptr::eq(TELLING.get(), self)
     }
 
     /// Calls nobody any more, and ends the thread.
     pub fn stop(self: &Arc<Self>) {
         // Only to begin a thread can fail.
         let _ = self.set(None);
-        let mut state = self.lock();
-        if state.is_this_thread() {
+        if self.is_inside() {
             return;
         }
+        let mut state = self.lock();
         let handle = state.handle.take();
         drop(state);
         if let Some(handle) = handle
@@ -84,6 +91,7 @@ impl Teller {
     }
 
     fn work(&self) {
+        TELLING.set(self);
         let mut state = self.lock();
         // When the next call of which version is due.
         let mut next: Option<(u64, Option<Instant>)> = None;
@@ -124,8 +132,9 @@ impl Teller {
             }
             self.changed.notify_all();
         }
-        state.thread = None;
+        state.there = false;
         self.changed.notify_all();
+        TELLING.set(std::ptr::null());
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -133,16 +142,11 @@ impl Teller {
     }
 }
 
-impl State {
-    fn is_this_thread(&self) -> bool {
-        self.thread == Some(thread::current().id())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::sync::mpsc::channel;
+    use std::thread;
 
     use super::*;
 
