@@ -24,7 +24,7 @@ use std::sync::{Arc, LazyLock};
 
 use gpusched::fd::equation::acoustic1::Coefficients;
 use gpusched::fd::equation::acoustic1::kernel::Tables;
-use gpusched::fd::equation::acoustic1::one_pass::kernel::{Grounds, OF_16_BITS, PTX, SHAPES, Shape};
+use gpusched::fd::equation::acoustic1::one_pass::kernel::{Grounds, OF_16_BITS, SHAPES, Shape, alone, ptx};
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options};
 use gpusched::fd::survey::{Receivers, Shot};
@@ -75,21 +75,25 @@ fn compare(model: &Arc<Model>, shot: &Shot, pml: usize, cut: (Shape, usize), ord
 #[test]
 fn the_ptx_is_of_the_source_beside_it() {
     let sum = hostcuda::sum(&source(), &["acoustic1.cuh", "one_pass_march.cuh"]);
-    let recorded = PTX.lines().find_map(|line| line.strip_prefix("// sha256 of the source: "));
+    let ptx = ptx();
+    let recorded = ptx.lines().find_map(|line| line.strip_prefix("// sha256 of the source: "));
     assert_eq!(recorded, Some(sum.as_str()), "a kernel has changed: python3 kernels/generate.py");
     for line in [".version 6.0", ".target sm_35", ".address_size 64"] {
-        assert!(PTX.lines().any(|found| found == line), "{line}");
+        assert!(ptx.lines().any(|found| found == line), "{line}");
     }
     // Arithmetic is that of IEEE, each operation rounded once: `add.f32` without `.rn` might be fused.
     let moves = ["ld.param", "ld.global", "st.global", "ld.shared", "st.shared", "mov", "selp"];
     let exact = ["add.rn.f32", "sub.rn.f32", "mul.rn.f32", "fma.rn.f32", "neg.f32", "cvt.rn.f32.u16"];
-    for word in PTX.lines().filter_map(|line| line.split_whitespace().next()) {
+    for word in ptx.lines().filter_map(|line| line.split_whitespace().next()) {
         let floats = word.contains(".f32") && !word.starts_with('.');
         let known = exact.contains(&word) || moves.iter().any(|start| word.starts_with(start));
         assert!(!floats || known, "{word}");
     }
     for shape in [SHAPES.as_slice(), &[OF_16_BITS]].concat() {
-        assert!(PTX.contains(&format!(".visible .entry {}(", shape.kernel)), "{shape:?}");
+        let named = format!(".visible .entry {}(", shape.kernel);
+        let alone = alone(shape.kernel);
+        assert!(ptx.contains(&named) && alone.contains(&named), "{shape:?}");
+        assert_eq!((alone.matches(".entry").count(), alone.matches(".version").count()), (1, 1), "{shape:?}");
     }
 }
 
@@ -202,7 +206,7 @@ fn the_committed_ptx_computes_the_same_bits() {
     if !fused() {
         return;
     }
-    let ptx = Interpreted::of(&PTX);
+    let ptx = Interpreted::of(&ptx());
     let engines = Engines { step: &ptx, common: &Interpreted::new() };
     let mut random = Random::new(9);
     for (number, (n, pml)) in [([1, 1, 1], 8), ([41, 13, 150], 9), ([9, 6, 7], 10)].into_iter().enumerate() {

@@ -281,7 +281,7 @@ pub fn the_old_cases_on_four_cards() {
     let used = (0..4).filter(|&card| told(card, "contexts_made") > 0).count();
     assert!(used >= 3, "{used} of 4 cards have worked");
     for card in 0..4 {
-        assert!(told(card, "module_loads") <= 2);
+        assert!(told(card, "module_loads") <= 4);
     }
     drop(scheduler);
     assert_nothing_is_left();

@@ -17,8 +17,8 @@ use crate::device::DeviceId;
 use crate::error::Result;
 use crate::fd::survey::Shot;
 
-fn kernels() -> Ptx {
-    Ptx { name: "acoustic1_one_pass", text: &kernel::PTX }
+fn function(stream: &Stream, kernel: &'static str) -> Result<Function> {
+    stream.function(Ptx { name: kernel, text: kernel::alone(kernel) }, kernel)
 }
 
 /// Legs of a shape that a shot does not time: the launches of the first are new, of the second a graph is made.
@@ -74,7 +74,7 @@ impl Pass {
         let mut grounds: Vec<_> = shapes.iter().map(|_| None).collect();
         for way in trial.ways() {
             let shape = shapes[way];
-            let function = stream.function(kernels(), shape.kernel)?;
+            let function = function(stream, shape.kernel)?;
             let at_once = function.blocks_at_once(shape.threads() as u32)?;
             let ground = Grounds::new(tables, shape, at_once as usize)?;
             let boxes = stream.uploaded(&ground.boxes.cuts, "the boxes of the model")?;
@@ -157,7 +157,7 @@ impl<'a> OnePass<'a> {
             trial: &pass.trial,
             ways,
             sounding: Sounding::new(c, shot, fields.clean),
-            source: stream.function(kernels(), "acoustic1_one_pass_source")?,
+            source: function(stream, "acoustic1_one_pass_source")?,
             p: fields.p,
             traces: shot.receivers.count(tables.layout.inner) as u64,
             fields: blocks,
@@ -195,7 +195,7 @@ impl<'a> Way<'a> {
         Ok(Way {
             grounds,
             params: grounds.params(&medium.tables, &plan, fields),
-            function: stream.function(kernels(), grounds.shape.kernel)?,
+            function: function(stream, grounds.shape.kernel)?,
             samples: Samples { first, at, trace, to: 0 },
             _receivers: held,
             legs: Cell::new(0),

@@ -3,6 +3,7 @@
 //! As in [`kernel`](super::super::kernel), nothing here knows a card. Each step is one launch of [`step`]; before a step whose
 //! source is not yet in the pressure comes [`source`]. Steps read and write two sets of fields in turns.
 
+use std::collections::HashMap;
 use std::mem::offset_of;
 use std::sync::LazyLock;
 
@@ -19,12 +20,27 @@ use crate::fd::stencil::REACH;
 use crate::fd::storage::Scale;
 use crate::fd::survey::{Receivers, Shot};
 
-/// The kernels as the driver loads them. Their text is large, so `build.rs` has packed it.
-pub static PTX: LazyLock<String> = LazyLock::new(|| {
+/// All kernels. Their text is large, so `build.rs` has packed it.
+pub fn ptx() -> String {
     let packed = include_bytes!(concat!(env!("OUT_DIR"), "/acoustic1_one_pass.ptx.z"));
     let text = decompress_to_vec_zlib(packed).ok();
     text.and_then(|text| String::from_utf8(text).ok()).unwrap_or_default()
-});
+}
+
+/// A kernel as the driver loads it: by itself, as a driver compiles all that it is given.
+pub fn alone(kernel: &str) -> &'static str {
+    static TEXTS: LazyLock<HashMap<String, String>> = LazyLock::new(|| split(&ptx()));
+    TEXTS.get(kernel).map_or("", String::as_str)
+}
+
+/// Each kernel's text, by name: what stands before the first, and the kernel.
+fn split(ptx: &str) -> HashMap<String, String> {
+    const ENTRY: &str = "\n.visible .entry ";
+    let mut parts = ptx.split(ENTRY);
+    let head = parts.next().unwrap_or_default();
+    let named = |part: &str| Some((part.split_once('(')?.0.to_owned(), [head, ENTRY, part].concat()));
+    parts.filter_map(named).collect()
+}
 
 /// How a block is cut: so many warps, each with so many rows of a tile along x. All shapes give the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
