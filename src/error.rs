@@ -85,7 +85,7 @@ pub enum Error {
 
     /// A numerical scheme that would blow up, or did. `suspect`: it did, and by all that is known it should not have, so
     /// that the device may be why.
-    #[error("{what} is {value}, which is not stable: {why}")]
+    #[error("{what} is {value}: {why}")]
     Unstable { what: String, value: String, why: String, suspect: bool },
 
     /// What a device computed is wrong, as the code that ran there has found.

@@ -264,7 +264,8 @@ impl Plan {
             ),
             false => format!(
                 "{why}: dt is {dt} s, of {most} s that are stable in a medium whose density does not jump from cell to \
-                 cell; take a smaller dt, a smaller amplitude, or look at the model"
+                 cell; take a smaller dt, a smaller amplitude, or look at the model; if that is in order, the device may be to \
+                 blame, and a check shot tells (gpusched run --check-devices)"
             ),
         };
         Error::Unstable { what, value, why, suspect: !beyond }
@@ -306,7 +307,7 @@ fn check_step(model: &Outline, dt: f32, options: &Options) -> Result<()> {
             what: "dt".into(),
             value: format!("{dt} s"),
             why: format!(
-                "with this grid and a fastest velocity of {} m/s, dt may be at most {} s{}",
+                "with this grid and a fastest velocity of {} m/s, dt may be at most {} s to be stable{}",
                 model.vp_range[1],
                 rounded_down(limit),
                 options.lowered(model)

@@ -118,11 +118,17 @@ fn install(target: Target, level: LevelFilter) -> bool {
 }
 
 /// Looks at `GPUSCHED_LOG` on the first call into the library: `LEVEL`, which writes to standard error,
-/// or `LEVEL:FILE`, which appends to a file. A Rust program that has a logger of its own has no use for it.
-pub fn start_logging() {
+/// or `LEVEL:FILE`, which appends to a file.
+pub(super) fn start() {
+    start_or("");
+}
+
+/// The same for a program of its own, which tells `otherwise` where nobody has asked for anything. One that has a logger
+/// has no use for it.
+pub fn start_or(otherwise: &str) {
     START.call_once(|| {
         SINK.born.get_or_init(Birthplace::here);
-        let Some(wish) = std::env::var_os("GPUSCHED_LOG") else { return };
+        let wish = std::env::var_os("GPUSCHED_LOG").unwrap_or_else(|| otherwise.into());
         let _whole = Uncancelled::here();
         match asked_for(&wish.to_string_lossy()) {
             Ok((Target::Off, _)) => {}

@@ -20,7 +20,7 @@ mod input;
 mod landing;
 mod leased;
 mod legacy;
-mod logging;
+pub mod logging;
 mod range;
 mod running;
 mod scheduler;

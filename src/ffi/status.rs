@@ -175,7 +175,7 @@ pub(super) fn guard<R: Returned>(body: impl FnOnce() -> Result<R>) -> R {
 pub(super) fn without_arithmetic<R: Returned>(body: impl FnOnce() -> Result<R>) -> R {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         fork::watch();
-        logging::start_logging();
+        logging::start();
         body()
     }));
     match outcome {

@@ -253,6 +253,20 @@ fn a_folder_that_vanishes_fails_what_is_left_of_the_survey() {
     }
 }
 
+/// The system would end the process.
+#[test]
+#[cfg(unix)]
+fn a_limit_on_the_size_of_files_is_an_error_of_the_file() {
+    let folder = folder();
+    let script = r#"ulimit -f 1; exec "$0" run survey.toml --json --no-rates-cache"#;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_gpusched")]).current_dir(folder.at("."));
+    let ended = Ended::from(shell.env("GPUSCHED_DEVICES", "cpu").output().unwrap());
+    assert!([1, 2].contains(&ended.status), "{ended:?}");
+    assert!(format!("{}{}", ended.out, ended.err).contains("File too large"), "{ended:?}");
+    assert!(!folder.results().keys().any(|name| name.ends_with(".part")), "{:?}", folder.results().keys());
+}
+
 /// In a file system of its own, in memory, where the system lets anybody have one.
 #[test]
 fn a_disk_that_is_full_fails_the_shots_that_have_no_room() {
@@ -283,7 +297,11 @@ fn a_disk_that_is_full_fails_the_shots_that_have_no_room() {
         "{first:?}"
     );
     assert!(first.out.contains("shot_0002") && first.out.contains("No space left on device"), "{first:?}");
-    assert!(!text("names").contains(".part"), "{}", text("names"));
+    let names = text("names");
+    assert!(
+        !names.contains(".part") && !names.contains("shot_0002"),
+        "nothing of a shot that is not there: {names}"
+    );
     assert!(ended.status.success(), "{ended:?}");
     fs::remove_dir(folder.at("out")).unwrap();
     fs::rename(folder.at("copy"), folder.at("out")).unwrap();

@@ -87,6 +87,8 @@ fn a_run_that_is_told_to_stop_goes_on_from_there() {
             .filter(|&s| s > 0)
             .collect();
         assert_eq!(went_on.len(), left.len() - usize::from(harmed), "{events:?}");
+        let resumed = events.iter().find(|event| event["event"] == "resume").unwrap();
+        assert_eq!(resumed["paused"], left.len(), "{resumed}");
         for shot in &left {
             let steps = shot["steps_done"].as_u64().unwrap();
             assert!(harmed || went_on.contains(&steps), "{shot}: {went_on:?}");

@@ -137,3 +137,17 @@ fn bad_command_lines_are_refused_in_words() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Who reads objects has one more, beside the words for people.
+#[test]
+fn a_refusal_is_an_object_too() {
+    let folder = Folder::with_survey(&SURVEY.replace("nt = 60", "nt = 0"));
+    let ended = folder.gpusched(&["run", "survey.toml", "--json"]);
+    assert!(ended.status == 2 && ended.err.contains("time.nt is 0"), "{ended:?}");
+    let events = ended.events();
+    let [event] = events.as_slice() else { panic!("{events:?}") };
+    assert!(
+        event["event"] == "error" && event["error"].as_str().unwrap().contains("time.nt is 0"),
+        "{event}"
+    );
+}

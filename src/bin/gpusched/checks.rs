@@ -120,8 +120,12 @@ pub fn print(job: &Job, devices: &[DeviceInfo], summary: &Value) {
     let takes = job.shot_bytes;
     say!("  memory      {} of a device for a shot, {} of the host", bytes(takes.device), bytes(takes.host));
     for device in devices {
+        let small = match takes.on(device.backend) > device.room_bytes() {
+            true => ", too little for a shot: not used",
+            false => "",
+        };
         say!(
-            "  device      {}, {}: {} free of {}",
+            "  device      {}, {}: {} free of {}{small}",
             device.label(),
             device.name,
             bytes(device.free_bytes),

@@ -142,7 +142,7 @@ fn warnings(
     let centre = 1.0 / peak_hz;
     if centre > seconds {
         warnings.push(format!(
-            "the wavelet has its centre at {centre} s, after the end of the records at {seconds:.4} s: \
+            "the wavelet has its centre at {centre:.4} s, after the end of the records at {seconds:.4} s: \
              raise wavelet.peak_hz (in Hz) or compute longer"
         ));
     }

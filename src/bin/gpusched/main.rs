@@ -38,7 +38,8 @@ use clap::Parser;
 use gpusched::{Error, Result};
 
 fn main() -> ExitCode {
-    gpusched::ffi::start_logging();
+    gpusched::ffi::logging::start_or("warn");
+    stopping::take_limits_for_errors();
     let (status, why) = match command(Args::parse().command) {
         Ok(all) => {
             let lost = say::lost().map(|why| format!("standard output could not be written: {why}"));
@@ -51,6 +52,15 @@ fn main() -> ExitCode {
         let _ = writeln!(stderr(), "gpusched: {why}");
     }
     ExitCode::from(status)
+}
+
+/// Who reads objects gets one, too, beside the words.
+fn refusals_as_json(as_json: bool, outcome: Result<bool>) -> Result<bool> {
+    outcome.inspect_err(|error| {
+        if as_json {
+            say::say!("{}", serde_json::json!({ "event": "error", "error": error.to_string() }));
+        }
+    })
 }
 
 /// `false`: it was begun, and not all of it succeeded.
@@ -67,17 +77,20 @@ fn command(command: Command) -> Result<bool> {
             json,
             trace,
             no_rates_cache,
-        } => run::run(run::Wanted {
-            survey: &survey,
-            resume,
-            stop_after,
-            devices,
-            check_devices,
-            dry_run,
-            as_json: json,
-            trace,
-            remember: !no_rates_cache,
-        }),
+        } => refusals_as_json(
+            json,
+            run::run(run::Wanted {
+                survey: &survey,
+                resume,
+                stop_after,
+                devices,
+                check_devices,
+                dry_run,
+                as_json: json,
+                trace,
+                remember: !no_rates_cache,
+            }),
+        ),
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
         Command::Bench {
             what: Bench::Fd { equation, n, nt, device, form, storage, shape, threads, pml, repeats, json },

@@ -222,6 +222,17 @@ impl Files {
         Ok(Some(kept))
     }
 
+    /// A record without what tells how to read it is no result, nor are snapshots; but those of a state that was left
+    /// are still its.
+    fn unname(&self) {
+        let is_left = self.paused_path().exists();
+        for name in all_files(self.about()) {
+            if !is_left || names::snapshot_of(&name).is_none() {
+                drop(fs::remove_file(self.inner.folder.join(name)));
+            }
+        }
+    }
+
     /// Leaves the state after so many steps, and the snapshots that were taken before.
     fn keep(&self, exec: &Exec<'_>, done: usize, fields: &mut dyn Fields) -> Result<()> {
         self.name_snapshots(exec)?;
@@ -342,19 +353,13 @@ impl shot::Output for Files {
         if self.attempts().values().any(|state| state.seconds.is_some()) {
             return Ok(());
         }
-        self.name_snapshots(exec)?;
-        raw::write(&record, &gather.data)?;
+        let written = self.name_snapshots(exec).and_then(|()| raw::write(&record, &gather.data));
+        written.inspect_err(|_| self.unname())?;
         let mut attempts = self.attempts();
         let Some(state) = attempts.get_mut(&exec.attempt) else { return Err(unknown()) };
         state.sums.record = checksum(&gather.data);
         let described = about.text(&state.sums).and_then(|text| atomic::write(&side, text.as_bytes()));
-        if let Err(error) = described {
-            // A record without what tells how to read it is no result.
-            for path in [side, record] {
-                drop(fs::remove_file(path));
-            }
-            return Err(error);
-        }
+        described.inspect_err(|_| self.unname())?;
         // What it was stopped with is of no more use, and no harm: the shot is there.
         remove(&self.paused_path()).unwrap_or_else(|error| log::warn!("{error}"));
         state.seconds = state.begun.map(|begun| begun.elapsed().as_secs_f64());

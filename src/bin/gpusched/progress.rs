@@ -57,8 +57,8 @@ impl Progress {
         // All shots of a survey are the same work.
         let done = (self.kept as f64 + part * (self.shots - self.kept) as f64) / self.shots as f64;
         let shots_done = self.kept as u64 + now.done;
-        let waits = match (now.running, held) {
-            (1.., _) | (_, []) => String::new(),
+        let waits = match (now.queued, held) {
+            (0, _) | (_, []) => String::new(),
             _ => format!(" (other processes have {})", held.join(", ")),
         };
         let state = format!(

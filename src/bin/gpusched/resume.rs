@@ -158,7 +158,7 @@ pub fn checksum(path: &Path, size: u64) -> io::Result<Option<u32>> {
 const NAMED: usize = 8;
 
 /// Says what is kept, and of what is there and is not, why.
-pub fn tell(found: &[Found], as_json: bool) {
+pub fn tell(job: &Job, found: &[Found], as_json: bool) {
     let mut reasons: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     let mut kept = 0;
     for (number, found) in (1..).zip(found) {
@@ -179,8 +179,20 @@ pub fn tell(found: &[Found], as_json: bool) {
     }
     let redone = reasons.values().map(Vec::len).sum::<usize>();
     let missing = found.len() - kept - redone;
+    let is_paused = |number: &usize| job.folder.join(names::paused(*number)).is_file();
+    let paused = (1..).zip(found).filter(|(_, found)| **found != Found::Whole).map(|(number, _)| number);
+    let paused = paused.filter(is_paused).count();
     if as_json {
-        say!("{}", json!({ "event": "resume", "kept": kept, "redone": redone, "missing": missing }));
+        say!(
+            "{}",
+            json!({
+                "event": "resume",
+                "kept": kept,
+                "redone": redone,
+                "missing": missing,
+                "paused": paused,
+            })
+        );
         return;
     }
     for (why, numbers) in reasons {
@@ -191,5 +203,10 @@ pub fn tell(found: &[Found], as_json: bool) {
         };
         say!("not kept: shot {}{more}: {why}", named.join(", "));
     }
-    say!("resume: {kept} of {} shots kept, {redone} computed again, {missing} missing", found.len());
+    let states = if paused == 0 {
+        String::new()
+    } else {
+        format!("; {paused} of these have left a state to go on from")
+    };
+    say!("resume: {kept} of {} shots kept, {redone} computed again, {missing} missing{states}", found.len());
 }

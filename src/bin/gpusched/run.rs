@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::io::kept::Kept;
 use gpusched::io::{atomic, leftovers};
-use gpusched::sched::{Scheduler, State, TaskId, Wait};
+use gpusched::sched::{Scheduler, State, TaskId, Wait, look_around};
 use gpusched::{Error, Result};
 use serde_json::json;
 
@@ -82,6 +83,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     } else {
         checks::print(&job, devices, &summary);
     }
+    tell_of_cards(devices, wanted.as_json)?;
     if wanted.check_devices && !leave_out_unfit(&scheduler, selection.as_deref(), wanted.as_json)? {
         return Ok(false);
     }
@@ -90,11 +92,13 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     }
     let found = if wanted.resume { resume::look(&job, !wanted.dry_run) } else { Vec::new() };
     if wanted.resume {
-        resume::tell(&found, wanted.as_json);
+        resume::tell(&job, &found, wanted.as_json);
     }
     if wanted.dry_run {
         if !wanted.as_json {
-            say!("dry run: all checks passed, nothing was computed or written");
+            say!(
+                "dry run: the survey is in order and fits; nothing was computed or written, the output folder was not tried"
+            );
         }
         return Ok(true);
     }
@@ -124,6 +128,20 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
         limit,
     };
     Ok(survey.run(wanted.as_json, wanted.trace.as_deref()))
+}
+
+/// What there is to know of the machine's cards where some are used: one that is lost or hidden is missed.
+fn tell_of_cards(used: &[DeviceInfo], as_json: bool) -> Result<()> {
+    if used.iter().all(|device| device.backend != BackendKind::Cuda) {
+        return Ok(());
+    }
+    for note in look_around()?.1 {
+        match as_json {
+            true => say!("{}", json!({ "event": "warning", "warning": note })),
+            false => say!("note: {note}"),
+        }
+    }
+    Ok(())
 }
 
 /// False: none is left.

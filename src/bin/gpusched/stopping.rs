@@ -34,6 +34,13 @@ impl Stop {
     }
 }
 
+/// A file that is larger than the process may write (`ulimit -f`) is an error of that file, not the process's end.
+pub fn take_limits_for_errors() {
+    // Where that can't be had, it is as it was.
+    #[cfg(unix)]
+    drop(signal_hook::flag::register(libc::SIGXFSZ, Arc::default()));
+}
+
 /// A moment after which nothing goes on.
 pub struct Limit(Option<Instant>);
 
