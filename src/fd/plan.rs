@@ -307,7 +307,7 @@ fn check_step(model: &Outline, dt: f32, options: &Options) -> Result<()> {
             what: "dt".into(),
             value: format!("{dt} s"),
             why: format!(
-                "with this grid and a fastest velocity of {} m/s, dt may be at most {} s to be stable{}",
+                "to be stable with this grid and a fastest velocity of {} m/s, dt may be at most {} s{}",
                 model.vp_range[1],
                 rounded_down(limit),
                 options.lowered(model)

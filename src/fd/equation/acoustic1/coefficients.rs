@@ -78,7 +78,7 @@ pub enum Row<'a> {
 /// Rows along x and planes along y that a thread takes at most at a time, in two sweeps and in one pass: planes of such a
 /// tile stay in a core's own cache while the sweep along y needs them. In one pass the first seven planes of a tile are
 /// slopes only, so it goes further, if there are tiles enough for all threads.
-const TILES: [[usize; 2]; 2] = [[32, 16], [32, 64]];
+const TILES: [[usize; 2]; 2] = [[32, 16], [48, 512]];
 
 impl Moduli {
     /// With layers of `pml` cells. Refused: values that 16 bits are not enough for.
