@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpusched::sched::{Exec, Scheduler, Task, Wait};
+use gpusched::sched::{Scheduler, Task, Wait};
 
 use crate::scripted::*;
 
@@ -50,12 +50,7 @@ fn what_others_hold_is_waited_for_and_told() {
     let [first, second] = [(); 2].map(|()| sharing(&folder.0, 1));
     assert_eq!((taken(&first), taken(&second)), (vec![false], vec![false]));
     let gate = Gate::new();
-    let door = gate.clone();
-    let holds = Task::new(move |_: &Exec<'_>| {
-        door.pass();
-        Ok(())
-    });
-    let holds = first.submit(Task { work: Some(1.0), ..holds }).unwrap();
+    let holds = first.submit(Task { work: Some(1.0), ..gated(&gate) }).unwrap();
     gate.came(1);
     let waits = second.submit(Task { work: Some(1.0), ..quick() }).unwrap();
     comes_to_be(|| taken(&second) == [true]);
@@ -76,12 +71,7 @@ fn what_is_free_is_used() {
     let folder = Folder::new("free");
     let [first, second] = [(); 2].map(|()| sharing(&folder.0, 2));
     let gate = Gate::new();
-    let door = gate.clone();
-    let holds = Task::new(move |_: &Exec<'_>| {
-        door.pass();
-        Ok(())
-    });
-    let holds = first.submit(Task { work: Some(1.0), ..holds }).unwrap();
+    let holds = first.submit(Task { work: Some(1.0), ..gated(&gate) }).unwrap();
     gate.came(1);
     let held = first.info(holds).unwrap().device.expect("it runs");
     let next = second.submit(Task { work: Some(1.0), ..quick() }).unwrap();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::io::kept::Kept;
 use gpusched::io::{atomic, leftovers};
-use gpusched::sched::{Scheduler, State, TaskId, Wait, look_around};
+use gpusched::sched::{DeviceStats, Scheduler, State, TaskId, Wait, look_around};
 use gpusched::{Error, Result};
 use serde_json::json;
 
@@ -144,6 +144,21 @@ fn tell_of_cards(used: &[DeviceInfo], as_json: bool) -> Result<()> {
     Ok(())
 }
 
+/// Devices that are out of use, and why.
+fn tell_retired(devices: &[DeviceStats], told: &mut BTreeSet<String>, progress: &Progress) {
+    for one in devices {
+        let device = one.device.label();
+        if let Some(why) = &one.retired
+            && told.insert(device.clone())
+        {
+            progress.say(
+                &format!("{device} is not used any more: {why}"),
+                &json!({ "event": "retired", "device": device, "why": why }),
+            );
+        }
+    }
+}
+
 /// False: none is left.
 fn leave_out_unfit(scheduler: &Scheduler, selection: Option<&str>, as_json: bool) -> Result<bool> {
     let unfit = fitness::look(selection, as_json)?;
@@ -202,7 +217,12 @@ impl Survey<'_> {
         let mut running = self.submit(&mut progress);
         self.draw_kept(&progress);
         let mut stopped = false;
-        let mut retired = self.retired().into_iter().map(|(device, _)| device).collect();
+        let mut retired = self
+            .devices()
+            .into_iter()
+            .filter(|one| one.retired.is_some())
+            .map(|one| one.device.label())
+            .collect();
         while !running.is_empty() {
             if !stopped && (self.stop.is_asked() || self.limit.is_over()) {
                 stopped = true;
@@ -221,9 +241,11 @@ impl Survey<'_> {
                     }
                 }
             }
-            self.tell_retired(&mut retired, &progress);
+            let devices = self.devices();
+            tell_retired(&devices, &mut retired, &progress);
             if let Ok(now) = self.scheduler.progress() {
-                progress.update(&now, self.failed, &self.held_by_others());
+                let held = devices.iter().filter(|one| one.taken).map(|one| one.device.label());
+                progress.update(&now, self.failed, &held.collect::<Vec<_>>());
             }
         }
         progress.finish();
@@ -271,26 +293,8 @@ impl Survey<'_> {
         self.failed + self.open == 0 && listed.is_ok() && traced
     }
 
-    /// Devices that are out of use, and why.
-    fn retired(&self) -> Vec<(String, String)> {
-        let devices = self.scheduler.stats().map(|stats| stats.devices).unwrap_or_default();
-        devices.into_iter().filter_map(|one| Some((one.device.label(), one.retired?))).collect()
-    }
-
-    fn held_by_others(&self) -> Vec<String> {
-        let devices = self.scheduler.stats().map(|stats| stats.devices).unwrap_or_default();
-        devices.into_iter().filter(|one| one.taken).map(|one| one.device.label()).collect()
-    }
-
-    fn tell_retired(&self, told: &mut BTreeSet<String>, progress: &Progress) {
-        for (device, why) in self.retired() {
-            if told.insert(device.clone()) {
-                progress.say(
-                    &format!("{device} is not used any more: {why}"),
-                    &json!({ "event": "retired", "device": device, "why": why }),
-                );
-            }
-        }
+    fn devices(&self) -> Vec<DeviceStats> {
+        self.scheduler.stats().map(|stats| stats.devices).unwrap_or_default()
     }
 
     /// What has not begun does not begin any more; what runs leaves its state.
