@@ -229,7 +229,7 @@ typedef struct sched_config_t {
   uint32_t trace_events;
   // Zero.
   uint32_t reserved;
-  // File that keeps what is learned of the devices' speeds between runs, for programs whose task classes
+  // File that keeps between runs what is learned of the devices, their speeds above all, for programs whose task classes
   // and units of work mean the same. It need not be there, and need not be sound; folders are made.
   // NULL: none. Copied.
   const char *rates_path;

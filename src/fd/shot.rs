@@ -31,6 +31,12 @@ pub trait Control {
     fn pauses(&self) -> bool {
         false
     }
+    /// What earlier shots have found out about something on devices like this one. It may be any text.
+    fn finding(&self, _subject: &str) -> Option<String> {
+        None
+    }
+    /// What this shot has found out, for those after it.
+    fn found(&self, _subject: &str, _finding: &str) {}
     /// It has stopped after so many steps, and ends with [`Error::Cancelled`].
     fn pause(&self, _done: usize, _state: &mut dyn State) -> Result<()> {
         Ok(())
@@ -85,6 +91,14 @@ impl Control for Within<'_> {
 
     fn pauses(&self) -> bool {
         self.control.pauses()
+    }
+
+    fn finding(&self, subject: &str) -> Option<String> {
+        self.control.finding(subject)
+    }
+
+    fn found(&self, subject: &str, finding: &str) {
+        self.control.found(subject, finding);
     }
 
     fn pause(&self, done: usize, state: &mut dyn State) -> Result<()> {
@@ -176,6 +190,14 @@ impl Control for Reporter<'_> {
 
     fn pauses(&self) -> bool {
         self.output.pauses()
+    }
+
+    fn finding(&self, subject: &str) -> Option<String> {
+        self.exec.finding(subject)
+    }
+
+    fn found(&self, subject: &str, finding: &str) {
+        self.exec.found(subject, finding);
     }
 
     fn pause(&self, done: usize, state: &mut dyn State) -> Result<()> {

@@ -44,7 +44,7 @@ pub struct sched_config_t {
     pub trace_events: u32,
     /// Zero.
     pub reserved: u32,
-    /// File that keeps what is learned of the devices' speeds between runs, for programs whose task classes
+    /// File that keeps between runs what is learned of the devices, their speeds above all, for programs whose task classes
     /// and units of work mean the same. It need not be there, and need not be sound; folders are made.
     /// NULL: none. Copied.
     pub rates_path: *const c_char,

@@ -1,16 +1,19 @@
-//! Rates that are remembered between runs: a small text, which is believed only where it is sound.
+//! What is remembered between runs: rates, and what tasks have found out about devices. A small text, which is believed
+//! only where it is sound.
 //!
 //! ```text
-//! gpusched rates 1 0.1.0
+//! gpusched rates 2 0.1.0
 //! cuda   0   1.25e10   57   1764000000   NVIDIA H200
-//! end 1
+//! found   cuda   1764000000   a subject   a finding   NVIDIA H200
+//! end 2
 //! ```
-//! Between the first and the last line (tabs between the columns): backend, task class, work a second, samples,
-//! when they were taken (seconds since 1970), and the device's name, which may hold blanks. The first line names
+//! Between the first and the last line (tabs between the columns) rates: backend, task class, work a second, samples,
+//! when they were taken (seconds since 1970), and the device's name, which may hold blanks. And findings, for which only
+//! those who found them have a use: backend, when, what it is about, what was found, and the device's name. The first line names
 //! the format and the version of the library, as new kernels have other rates; the last one counts
 //! the entries, so that a text that was cut is known. A text with anything wrong in it is not believed
 //! at all. Entries older than 90 days are left out. What is believed is still no more than a first guess: see
-//! [`Rates::remember`](super::rates::Rates).
+//! [`Rates::remember`](super::rates::Rates), and whoever reads a finding has to bear that it is any text.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
@@ -20,7 +23,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::device::DeviceInfo;
 use crate::error::Result;
 
-const FORMAT: &str = concat!("gpusched rates 1 ", env!("CARGO_PKG_VERSION"));
+const FORMAT: &str = concat!("gpusched rates 2 ", env!("CARGO_PKG_VERSION"));
 /// Seconds: 90 days, after which drivers and clocks may have changed.
 const STALE: u64 = 90 * DAY;
 /// Seconds that the clock of another machine with the same home may be ahead.
@@ -28,6 +31,10 @@ const AHEAD: u64 = DAY;
 const DAY: u64 = 86_400;
 /// The newest are kept.
 const ENTRIES: usize = 1000;
+/// Letters of a device's name, and of what a finding is about and of itself, at most.
+const NAME: usize = 200;
+const SUBJECT: usize = 160;
+const FINDING: usize = 40;
 /// Bytes of a text of so many entries with long names, and more than that.
 pub const LARGEST: usize = 1 << 20;
 /// Rates beyond these come from no device and no unit of work.
@@ -52,17 +59,44 @@ pub struct Known {
     pub when: u64,
 }
 
-/// Alike devices share what is known of them.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    backend: String,
-    name: String,
-    class: u32,
+/// What was found out about something on a kind of device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    pub text: String,
+    /// Seconds since 1970.
+    pub when: u64,
 }
 
-/// What the text says.
+/// What ages.
+trait Dated {
+    fn when(&self) -> u64;
+}
+
+impl Dated for Known {
+    fn when(&self) -> u64 {
+        self.when
+    }
+}
+
+impl Dated for Finding {
+    fn when(&self) -> u64 {
+        self.when
+    }
+}
+
+/// Alike devices share what is known of them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Like {
+    backend: String,
+    name: String,
+}
+
+/// What the text says: by kind of device, rates by class and findings by what they are about.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Entries(BTreeMap<Key, Known>);
+pub struct Entries {
+    rates: BTreeMap<(Like, u32), Known>,
+    findings: BTreeMap<(Like, String), Finding>,
+}
 
 impl Entries {
     /// `now`: seconds since 1970. `Err`: what is wrong with the text.
@@ -88,35 +122,50 @@ impl Entries {
                 return if whole { Ok(entries) } else { Err("its last line does not fit the others".into()) };
             }
             count += 1;
-            let (key, known) = entry(line, now).ok_or_else(|| format!("line {} is no entry", count + 1))?;
-            if now.saturating_sub(known.when) <= STALE {
-                entries.0.insert(key, known);
-            }
+            let taken = match line.strip_prefix("found\t") {
+                Some(line) => {
+                    finding(line, now).map(|(key, value)| put(&mut entries.findings, key, value, now))
+                }
+                None => rate(line, now).map(|(key, value)| put(&mut entries.rates, key, value, now)),
+            };
+            taken.ok_or_else(|| format!("line {} is no entry", count + 1))?;
         }
     }
 
     pub fn print(&self) -> String {
-        let mut newest: Vec<_> = self.0.iter().collect();
-        newest.sort_by_key(|(_, known)| std::cmp::Reverse(known.when));
+        let rates = self.rates.iter().map(|((like, class), known)| {
+            let (Like { backend, name }, Known { rate, samples, when }) = (like, known);
+            (*when, format!("{backend}\t{class}\t{rate:e}\t{samples}\t{when}\t{name}"))
+        });
+        let findings = self.findings.iter().map(|((like, subject), finding)| {
+            let (Like { backend, name }, Finding { text, when }) = (like, finding);
+            (*when, format!("found\t{backend}\t{when}\t{subject}\t{text}\t{name}"))
+        });
+        let mut newest: Vec<_> = rates.chain(findings).collect();
+        newest.sort_by_key(|(when, _)| std::cmp::Reverse(*when));
         newest.truncate(ENTRIES);
         let mut text = format!("{FORMAT}\n");
         let count = newest.len();
-        for (Key { backend, name, class }, Known { rate, samples, when }) in newest {
+        for (_, line) in newest {
             // Writing into a string does not fail.
-            let _ = writeln!(text, "{backend}\t{class}\t{rate:e}\t{samples}\t{when}\t{name}");
+            let _ = writeln!(text, "{line}");
         }
         let _ = writeln!(text, "end {count}");
         text
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.rates.is_empty() && self.findings.is_empty()
+    }
+
     /// Work a second of such a device, as it was when it was last measured.
     pub fn prior(&self, device: &DeviceInfo, class: u32) -> Option<f64> {
-        self.0.get(&key(device, class)).map(|known| known.rate)
+        self.rates.get(&(like(device), class)).map(|known| known.rate)
     }
 
     /// The classes of which something is known.
     pub fn classes(&self) -> Vec<u32> {
-        let mut classes: Vec<u32> = self.0.keys().map(|key| key.class).collect();
+        let mut classes: Vec<u32> = self.rates.keys().map(|(_, class)| *class).collect();
         classes.sort_unstable();
         classes.dedup();
         classes
@@ -127,7 +176,7 @@ impl Entries {
         if !SANE.contains(&known.rate) || known.samples == 0 {
             return;
         }
-        let entry = self.0.entry(key(device, class));
+        let entry = self.rates.entry((like(device), class));
         entry
             .and_modify(|there| {
                 let (a, b) = (there.samples as f64, known.samples as f64);
@@ -137,35 +186,81 @@ impl Entries {
             .or_insert(known);
     }
 
+    /// What was found out about something on such a device.
+    pub fn finding(&self, device: &DeviceInfo, subject: &str) -> Option<&str> {
+        self.findings.get(&(like(device), subject.to_owned())).map(|finding| finding.text.as_str())
+    }
+
+    /// What has been found out now. What is no short, plain text is left out; the same once more is no news.
+    pub fn found(&mut self, device: &DeviceInfo, subject: &str, finding: Finding) {
+        if is_plain(subject, SUBJECT)
+            && is_plain(&finding.text, FINDING)
+            && self.finding(device, subject) != Some(&finding.text)
+        {
+            self.findings.insert((like(device), subject.to_owned()), finding);
+        }
+    }
+
     /// Takes over what the other knows and this does not, or knows from earlier.
     pub fn merge(&mut self, other: Entries) {
-        for (key, known) in other.0 {
-            match self.0.get(&key) {
-                Some(own) if own.when >= known.when => {}
-                _ => {
-                    self.0.insert(key, known);
-                }
+        merge(&mut self.rates, other.rates);
+        merge(&mut self.findings, other.findings);
+    }
+}
+
+fn put<K: Ord, V: Dated>(entries: &mut BTreeMap<K, V>, key: K, value: V, now: u64) {
+    if now.saturating_sub(value.when()) <= STALE {
+        entries.insert(key, value);
+    }
+}
+
+fn merge<K: Ord, V: Dated>(entries: &mut BTreeMap<K, V>, other: BTreeMap<K, V>) {
+    for (key, value) in other {
+        match entries.get(&key) {
+            Some(own) if own.when() >= value.when() => {}
+            _ => {
+                entries.insert(key, value);
             }
         }
     }
 }
 
-fn entry(line: &str, now: u64) -> Option<(Key, Known)> {
+fn rate(line: &str, now: u64) -> Option<((Like, u32), Known)> {
     let mut columns = line.splitn(6, '\t');
     let mut column = || columns.next();
     let backend = column()?.to_owned();
     let class = column()?.parse().ok()?;
     let rate = column()?.parse().ok().filter(|rate| SANE.contains(rate))?;
     let samples = column()?.parse().ok().filter(|&samples| samples > 0)?;
-    let when = column()?.parse().ok().filter(|&when: &u64| when <= now.saturating_add(AHEAD))?;
+    let when = time(column()?, now)?;
     let name = column()?.to_owned();
-    Some((Key { backend, name, class }, Known { rate, samples, when }))
+    Some(((Like { backend, name }, class), Known { rate, samples, when }))
 }
 
-fn key(device: &DeviceInfo, class: u32) -> Key {
+fn finding(line: &str, now: u64) -> Option<((Like, String), Finding)> {
+    let mut columns = line.splitn(5, '\t');
+    let mut column = || columns.next();
+    let backend = column()?.to_owned();
+    let when = time(column()?, now)?;
+    let subject = column().filter(|subject| is_plain(subject, SUBJECT))?.to_owned();
+    let text = column().filter(|text| is_plain(text, FINDING))?.to_owned();
+    let name = column()?.to_owned();
+    Some(((Like { backend, name }, subject), Finding { text, when }))
+}
+
+fn time(column: &str, now: u64) -> Option<u64> {
+    column.parse().ok().filter(|&when: &u64| when <= now.saturating_add(AHEAD))
+}
+
+/// Letters that are on any keyboard, and blanks.
+fn is_plain(text: &str, most: usize) -> bool {
+    (1..=most).contains(&text.len()) && text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+}
+
+fn like(device: &DeviceInfo) -> Like {
     let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
-    let name = device.name.chars().take(200).map(plain).collect();
-    Key { backend: device.backend.name().to_owned(), name, class }
+    let name = device.name.chars().take(NAME).map(plain).collect();
+    Like { backend: device.backend.name().to_owned(), name }
 }
 
 /// Seconds since 1970, by the machine's clock.
@@ -214,7 +309,7 @@ impl Cache {
 
 /// Saves what was learned, beside what others may have saved meanwhile; where that fails, one line in the log.
 pub fn save(store: &dyn Store, learned: &Entries) {
-    if learned.0.is_empty() {
+    if learned.is_empty() {
         return;
     }
     let renew = |text: Option<&[u8]>| {
@@ -246,12 +341,18 @@ mod tests {
         Known { rate, samples, when }
     }
 
+    fn is(text: &str, when: u64) -> Finding {
+        Finding { text: text.into(), when }
+    }
+
     fn some() -> (Entries, [DeviceInfo; 2]) {
         let devices = [device(BackendKind::Cuda, "H 200\tNVL"), device(BackendKind::Cpu, "")];
         let mut entries = Entries::default();
         entries.learned(&devices[0], 7, known(1.25e10, 57, NOW));
         entries.learned(&devices[0], u32::MAX, known(1e-9, 1, NOW - 5));
         entries.learned(&devices[1], 0, known(0.1 + 0.2, u64::MAX, NOW - STALE));
+        entries.found(&devices[0], "blocks, 3x2x5+8", is("4x2", NOW));
+        entries.found(&devices[1], "~", is(" ", NOW - STALE));
         (entries, devices)
     }
 
@@ -264,6 +365,12 @@ mod tests {
         assert_eq!(read.prior(&devices[1], 0), Some(0.1 + 0.2));
         assert_eq!(read.prior(&devices[1], 7), None);
         assert_eq!(read.classes(), [0, 7, u32::MAX]);
+        assert_eq!(read.finding(&devices[0], "blocks, 3x2x5+8"), Some("4x2"));
+        assert_eq!(read.finding(&devices[1], "~"), Some(" "));
+        assert_eq!(
+            (read.finding(&devices[1], "blocks, 3x2x5+8"), read.finding(&devices[0], "~")),
+            (None, None)
+        );
         let none = Entries::default();
         assert_eq!(Entries::parse(none.print().as_bytes(), NOW), Ok(none));
     }
@@ -272,9 +379,9 @@ mod tests {
     fn what_is_old_is_left_out() {
         let (entries, _) = some();
         let text = entries.print();
-        assert_eq!(Entries::parse(text.as_bytes(), NOW).unwrap().0.len(), 3);
-        assert_eq!(Entries::parse(text.as_bytes(), NOW + 1).unwrap().0.len(), 2);
-        assert_eq!(Entries::parse(text.as_bytes(), NOW + 2 * STALE).unwrap().0.len(), 0);
+        let lens =
+            |now| Entries::parse(text.as_bytes(), now).map(|all| (all.rates.len(), all.findings.len()));
+        assert_eq!((lens(NOW), lens(NOW + 1), lens(NOW + 2 * STALE)), (Ok((3, 2)), Ok((2, 1)), Ok((0, 0))));
         // A clock that is a little behind is no matter; one that is far behind knows that something is wrong.
         assert!(Entries::parse(text.as_bytes(), NOW - AHEAD).is_ok());
         assert!(Entries::parse(text.as_bytes(), NOW - AHEAD - 1).is_err());
@@ -294,9 +401,39 @@ mod tests {
         assert_eq!(entries.prior(&card, 1), None);
     }
 
+    #[test]
+    fn findings_are_short_plain_text_and_the_same_is_no_news() {
+        let card = device(BackendKind::Cuda, "card");
+        let mut entries = Entries::default();
+        for (subject, found) in [
+            ("", "4x2"),
+            ("blocks", ""),
+            ("blocks", "4x2\nend 1"),
+            ("blocks\tof", "4x2"),
+            ("blocks", "4 × 2"),
+            (&"b".repeat(SUBJECT + 1), "4x2"),
+            ("blocks", &"4".repeat(FINDING + 1)),
+        ] {
+            entries.found(&card, subject, is(found, NOW));
+            assert!(entries.is_empty(), "{subject}, {found}");
+        }
+        for (found, when, then) in [("4x2", NOW, NOW), ("4x2", NOW + 1, NOW), ("4x4", NOW + 2, NOW + 2)] {
+            entries.found(&card, "blocks", is(found, when));
+            assert_eq!(entries.findings.values().collect::<Vec<_>>(), [&is(found, then)]);
+        }
+    }
+
     /// Entry line with one column replaced.
     fn with(column: usize, value: &str) -> String {
-        let mut columns = ["cuda", "0", "1e10", "5", "1800000000", "card"];
+        line(["cuda", "0", "1e10", "5", "1800000000", "card"], column, value)
+    }
+
+    /// That of a finding.
+    fn with_found(column: usize, value: &str) -> String {
+        line(["found", "cuda", "1800000000", "blocks", "4x2", "card"], column, value)
+    }
+
+    fn line<'a>(mut columns: [&'a str; 6], column: usize, value: &'a str) -> String {
         columns[column] = value;
         format!("{FORMAT}\n{}\nend 1\n", columns.join("\t"))
     }
@@ -316,9 +453,25 @@ mod tests {
                 assert!(Entries::parse(text.as_bytes(), NOW).is_err(), "{text}");
             }
         }
+        assert!(Entries::parse(with_found(0, "found").as_bytes(), NOW).is_ok());
+        for (column, values) in [
+            (0, ["", "foun", "FOUND", "found "]),
+            (2, ["", "-1", "99999999999", "soon"]),
+            (3, ["", "\u{7f}", "\r", "blöcke"]),
+            (4, ["", "\u{1b}[2J", "ü", "4x2\u{0}"]),
+        ] {
+            for value in values {
+                let text = with_found(column, value);
+                assert!(Entries::parse(text.as_bytes(), NOW).is_err(), "{text}");
+            }
+        }
+        for (column, most) in [(3, SUBJECT), (4, FINDING)] {
+            let parsed = |len| Entries::parse(with_found(column, &"x".repeat(len)).as_bytes(), NOW);
+            assert!(parsed(most).is_ok() && parsed(most + 1).is_err());
+        }
         for (text, why) in [
             ("", "first line"),
-            ("gpusched rates 1 0.0.0\nend 0\n", "another version"),
+            ("gpusched rates 2 0.0.0\nend 0\n", "another version"),
             (&format!("{FORMAT}\n"), "end is missing"),
             (&format!("{FORMAT}\nend 1\n"), "last line"),
             (&format!("{FORMAT}\nend 0"), "last line"),
@@ -362,8 +515,12 @@ mod tests {
             }
             if let Ok(read) = Entries::parse(&bytes, NOW) {
                 believed += 1;
-                assert!(read.0.values().all(|known| SANE.contains(&known.rate) && known.samples > 0));
-                assert!(read.0.values().all(|known| known.when <= NOW + AHEAD));
+                assert!(read.rates.values().all(|known| SANE.contains(&known.rate) && known.samples > 0));
+                assert!(read.rates.values().all(|known| known.when <= NOW + AHEAD));
+                assert!(read.findings.values().all(|found| found.when <= NOW + AHEAD));
+                assert!(read.findings.iter().all(|((_, subject), Finding { text, .. })| {
+                    is_plain(subject, SUBJECT) && is_plain(text, FINDING)
+                }));
             }
         }
         // A digit of a rate or a letter of a name can change unnoticed, and no more than the policy shrinks.
@@ -394,14 +551,21 @@ mod tests {
         let mut first = Entries::default();
         first.learned(&a, 0, known(1.0, 1, time));
         first.learned(&b, 0, known(2.0, 1, time - 10));
+        first.found(&a, "x", is("newer", time));
+        first.found(&b, "x", is("older", time - 10));
         save(&*store, &first);
         let mut second = Entries::default();
         second.learned(&a, 0, known(9.0, 1, time - 10));
         second.learned(&b, 0, known(8.0, 1, time));
+        second.found(&a, "x", is("older", time - 10));
+        second.found(&b, "x", is("newer", time));
+        second.found(&b, "y", is("alone", time));
         save(&*store, &second);
         let cache = Cache::new(store.clone());
         let all = cache.load();
         assert_eq!((all.prior(&a, 0), all.prior(&b, 0)), (Some(1.0), Some(8.0)));
+        let found = [all.finding(&a, "x"), all.finding(&b, "x"), all.finding(&b, "y")];
+        assert_eq!(found, [Some("newer"), Some("newer"), Some("alone")]);
         // Nothing learned changes nothing, and what is not sound is replaced.
         *store.0.lock().unwrap() = Some(b"nonsense".to_vec());
         save(&*store, &Entries::default());
@@ -421,7 +585,17 @@ mod tests {
         let text = entries.print();
         assert!(text.len() < LARGEST);
         let read = Entries::parse(text.as_bytes(), NOW).unwrap();
-        assert_eq!((read.0.len(), read.prior(&card, 0)), (ENTRIES, None));
+        assert_eq!((read.rates.len(), read.prior(&card, 0)), (ENTRIES, None));
+        // As long as lines get.
+        let mut entries = Entries::default();
+        let card = device(BackendKind::Cuda, &"\u{1f30d}".repeat(1000));
+        for number in 0..ENTRIES + 10 {
+            let subject = format!("{number:0SUBJECT$}");
+            entries.found(&card, &subject, is(&"f".repeat(FINDING), NOW - 20 + number.min(10) as u64));
+        }
+        let text = entries.print();
+        let read = Entries::parse(text.as_bytes(), NOW).unwrap();
+        assert_eq!((read.findings.len(), read.finding(&card, &format!("{:0SUBJECT$}", 0))), (ENTRIES, None));
     }
 
     #[derive(Debug)]

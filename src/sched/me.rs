@@ -246,6 +246,7 @@ impl Me {
                 lane: opened.queue.lane(),
                 signal,
                 held: None,
+                findings: shared.seeing.findings.as_ref(),
             })
         });
         // Even after a failure: what the task left on the queue must be done before its memory is free.

@@ -13,6 +13,7 @@ mod common;
 mod copies;
 mod crew;
 mod eta;
+mod findings;
 mod fork;
 mod graph;
 mod life;

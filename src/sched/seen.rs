@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::cache::{self, Cache, Entries, Known, Store};
+use super::cache::{self, Cache, Known, Store};
 use super::common::Shared;
+use super::findings::Findings;
 use super::parts::{Device, Running, Watched};
 use super::progress::{Progress, Underway};
 use super::scheduler::Scheduler;
@@ -32,6 +33,8 @@ pub struct Seeing {
     pub teller: Arc<Teller>,
     trace: Option<Arc<Trace>>,
     cache: Option<Mutex<Cache>>,
+    /// `None`: they are not kept.
+    pub findings: Option<Findings>,
 }
 
 impl Seen {
@@ -134,7 +137,9 @@ impl Seeing {
                 log::info!("remembered rates of class {class} do not fit each other, and are not used");
             }
         }
-        Seeing { teller: Arc::default(), trace: core.seen.trace.clone(), cache: cache.map(Mutex::new) }
+        let findings = cache.is_some().then(|| Findings::new(remembered));
+        let (trace, cache) = (core.seen.trace.clone(), cache.map(Mutex::new));
+        Seeing { teller: Arc::default(), trace, cache, findings }
     }
 }
 
@@ -163,7 +168,7 @@ impl Shared {
     pub fn save_rates(&self) {
         let Some(cache) = &self.seeing.cache else { return };
         let when = cache::now();
-        let mut learned = Entries::default();
+        let mut learned = self.seeing.findings.as_ref().map(Findings::own).unwrap_or_default();
         let core = self.lock();
         for (class, device, rate, samples) in core.rates.learned() {
             learned.learned(&self.devices[device], class, Known { rate, samples, when });

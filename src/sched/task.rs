@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::findings::Findings;
 use super::neighbours::Held;
 use crate::backend::Lane;
 use crate::device::{BackendKind, DeviceInfo};
@@ -160,6 +161,7 @@ pub struct Exec<'a> {
     pub lane: Lane<'a>,
     pub(super) signal: &'a Signal,
     pub(super) held: Option<&'a Held>,
+    pub(super) findings: Option<&'a Findings>,
 }
 
 impl Exec<'_> {
@@ -176,6 +178,20 @@ impl Exec<'_> {
             held.is_allocated();
         }
         self.signal.report(done);
+    }
+
+    /// What was found out about something on devices like this one, by an earlier task, also of an earlier process. It comes
+    /// from a file, so it may be any text. `None`: nothing is known, or kept.
+    pub fn finding(&self, subject: &str) -> Option<String> {
+        self.findings?.of(self.device, subject)
+    }
+
+    /// What this task has found out, for later ones: short, plain text, no more than a few on each kind of device. A subject names
+    /// all that it depends on but the device and the library's version.
+    pub fn found(&self, subject: &str, finding: &str) {
+        if let Some(findings) = self.findings {
+            findings.found(self.device, subject, finding);
+        }
     }
 
     /// Called before a result is put where others see it: from here on the task can't be

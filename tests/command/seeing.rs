@@ -71,7 +71,7 @@ fn speeds_are_kept_for_the_next_run_unless_told_otherwise() {
     assert_eq!(folder.gpusched(&["run", "survey.toml"]).status, 0);
     let text = fs::read_to_string(&rates).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].starts_with("gpusched rates 1 ") && lines[1].starts_with("cpu\t"), "{text}");
+    assert!(lines[0].starts_with("gpusched rates 2 ") && lines[1].starts_with("cpu\t"), "{text}");
     assert_eq!(lines[2..], ["end 1"], "{text}");
 
     // What is no such file is replaced, and what can't be replaced is left alone.

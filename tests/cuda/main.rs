@@ -192,6 +192,8 @@ fn cases() -> Vec<Case> {
         case!(shapes::the_one_that_is_wanted_is_taken, ONE),
         case!(shapes::shots_find_the_best, ONE),
         case!(shapes::short_shots_find_nothing, ONE),
+        case!(shapes::the_next_process_does_not_try_again, ONE),
+        case!(shapes::what_is_named_is_not_kept, ONE),
         case!(graphs::what_comes_again_is_one_launch, ONE),
         case!(graphs::a_graph_in_flight_is_waited_for, "pace=100;dev=mem:1G"),
         case!(graphs::a_shots_legs_are_graphs, ONE),

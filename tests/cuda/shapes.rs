@@ -1,14 +1,20 @@
 //! The shapes of blocks of steps in one pass: all have the same bits, also where a shot changes them, and shots find the best.
 
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Options, Plan, SHAPES, Shape};
+use gpusched::fd::shot;
 use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::io::kept::Kept;
 use gpusched::sched::{Exec, Scheduler, Task};
 
 use crate::cards::*;
 use crate::on_card::fire_on;
+use crate::shots::Nowhere;
 use crate::support::bits::{fused, same};
 use crate::support::random::{Random, rough, shot as random_shot, time_step};
 use crate::support::shooting::fire_with;
@@ -94,6 +100,98 @@ pub fn shots_find_the_best() {
     }
     drop(scheduler);
     assert_nothing_is_left();
+}
+
+/// Where a process keeps what it finds out.
+const KEPT: &str = "CASE_KEPT";
+
+/// The shape that a process finds for a shot, with what is kept in a file, and the runs of each shape's kernel.
+fn found_with(file: &Path) -> (Shape, Vec<u64>) {
+    let mut builder = Scheduler::builder();
+    (builder.devices, builder.slots) = (Some("cuda".into()), Some(1));
+    builder.rates = Some(Arc::new(Kept::new(file)));
+    let scheduler = builder.build().unwrap();
+    let (model, shot) = world(16 * (7 * SHAPES.len() + 2));
+    let plan = plan(&model, None);
+    run(&scheduler, shot::task(plan.clone(), shot, Nowhere).unwrap()).unwrap();
+    let shape = best(&scheduler, &plan).unwrap();
+    drop(scheduler);
+    (shape, runs())
+}
+
+/// A process that does as `the_next_process_does_not_try_again` has prepared it.
+fn in_another_process(file: &Path) -> (Shape, Vec<u64>) {
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    let ended = program.env(KEPT, file).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let mut words = said.split_whitespace();
+    let name = words.next().unwrap();
+    let shape = SHAPES.into_iter().find(|shape| shape.name() == name).unwrap();
+    (shape, words.map(|word| word.parse().unwrap()).collect())
+}
+
+fn are_tried(runs: &[u64]) -> bool {
+    runs.iter().all(|&runs| runs >= 4 * 16)
+}
+
+/// What one process has found, the next one takes, whichever it is; and tries itself where that is none or of other kernels.
+pub fn the_next_process_does_not_try_again() {
+    if let Some(file) = std::env::var_os(KEPT) {
+        let (shape, runs) = found_with(Path::new(&file));
+        print!("{}", shape.name());
+        runs.iter().for_each(|runs| print!(" {runs}"));
+        return;
+    }
+    let file = std::env::temp_dir().join(format!("gpusched-found-{}", std::process::id()));
+    let (found, runs) = in_another_process(&file);
+    assert!(are_tried(&runs), "{runs:?}");
+    let text = fs::read_to_string(&file).unwrap();
+    let lines: Vec<_> = text.lines().filter(|line| line.starts_with("found\tcuda\t")).collect();
+    let [line] = lines[..] else { panic!("{text}") };
+    assert!(line.contains(&format!("\t{}\t", found.name())), "{line}");
+
+    let other = SHAPES.into_iter().find(|shape| *shape != found).unwrap();
+    for shape in [found, other] {
+        let said = format!("\t{}\t", shape.name());
+        fs::write(&file, text.replace(&format!("\t{}\t", found.name()), &said)).unwrap();
+        let (taken, runs) = in_another_process(&file);
+        assert_eq!(taken, shape);
+        for (way, other) in SHAPES.iter().enumerate() {
+            assert_eq!(runs[way] > 0, *other == shape, "{other:?}: {runs:?}");
+        }
+        // It has learned nothing of the shapes that would make the line any younger.
+        assert!(
+            fs::read_to_string(&file)
+                .unwrap()
+                .contains(&line.replace(&format!("\t{}\t", found.name()), &said))
+        );
+    }
+
+    let kernels = line.split("kernels ").nth(1).unwrap().split('\t').next().unwrap();
+    for (what, by) in [(found.name(), "9x9"), (kernels, "0123456789abcdef")] {
+        let changed = line.replace(&format!("{what}\t"), &format!("{by}\t"));
+        assert_ne!(changed, line);
+        fs::write(&file, text.replace(line, &changed)).unwrap();
+        let (_, runs) = in_another_process(&file);
+        assert!(are_tried(&runs), "{by}: {runs:?}");
+    }
+    fs::remove_file(file).unwrap();
+}
+
+/// A shape that is named is no finding.
+pub fn what_is_named_is_not_kept() {
+    let file = std::env::temp_dir().join(format!("gpusched-named-{}", std::process::id()));
+    let mut builder = Scheduler::builder();
+    builder.devices = Some("cuda".into());
+    builder.rates = Some(Arc::new(Kept::new(&file)));
+    let scheduler = builder.build().unwrap();
+    let (model, shot) = world(33);
+    run(&scheduler, shot::task(plan(&model, Some(SHAPES[1])), shot, Nowhere).unwrap()).unwrap();
+    drop(scheduler);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.lines().any(|line| line.starts_with("cuda\t")) && !text.contains("found\t"), "{text}");
+    fs::remove_file(file).unwrap();
 }
 
 /// Legs that end for a snapshot are not timed, and what is not known is the first.

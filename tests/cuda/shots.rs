@@ -112,7 +112,7 @@ fn submit((plan, shot): (Arc<Plan>, Shot), scheduler: &Scheduler) -> gpusched::R
 }
 
 /// Where a gather goes that nobody looks at.
-struct Nowhere;
+pub struct Nowhere;
 
 impl Output for Nowhere {
     fn snapshot(&self, _: &Exec<'_>, _: usize, _: &[f32]) -> gpusched::Result<()> {

@@ -183,7 +183,8 @@ fn rates_cache() {
         name: "rates",
         seeds: Vec::new,
         words: &[
-            "gpusched rates 1 0.1.0",
+            "gpusched rates 2 0.1.0",
+            "found\t",
             "end ",
             "cuda",
             "cpu",

@@ -71,6 +71,11 @@ impl Stream {
         self.context.card()
     }
 
+    /// The newest CUDA that the card's driver knows: `12.9`.
+    pub fn driver(&self) -> String {
+        self.context.driver().version()
+    }
+
     /// The `CUstream`, for code that is not ours. It stays this queue's.
     pub fn handle(&self) -> *mut c_void {
         self.handle.cast()

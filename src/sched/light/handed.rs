@@ -36,8 +36,18 @@ struct Known {
 
 impl Job for Known {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
-        let Exec { device, device_index, slot, attempt, lane, signal, held, .. } = *exec;
-        self.code.run(&Exec { task: self.id, device, device_index, slot, attempt, lane, signal, held })
+        let Exec { device, device_index, slot, attempt, lane, signal, held, findings, .. } = *exec;
+        self.code.run(&Exec {
+            task: self.id,
+            device,
+            device_index,
+            slot,
+            attempt,
+            lane,
+            signal,
+            held,
+            findings,
+        })
     }
 }
 

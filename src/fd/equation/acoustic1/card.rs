@@ -94,7 +94,7 @@ pub fn run(
     stream: &Stream,
     control: &dyn Control,
 ) -> Result<(Gather, Clock)> {
-    let medium = stream.shared(c, || Medium::new(c, form, shape, stream))?;
+    let medium = stream.shared(c, || Medium::new(c, form, shape, stream, control))?;
     let card = Card::new(c, &medium, shot, stream)?;
     let mut gather = gather(&c.layout, shot)?;
     stream.finish()?;
@@ -118,6 +118,9 @@ pub fn run(
     if let Some(last) = under_way {
         let taken = last.take_in(&*card.steps, shot, limit, &mut gather, control);
         taken.map_err(|error| card.where_blown(error, c, &medium, done))?;
+    }
+    if let Some(pass) = &medium.pass {
+        pass.tell(control);
     }
     if done < shot.nt {
         control.pause(done, &mut Between { form, card: &card, gather: &mut gather })?;

@@ -10,6 +10,7 @@ use super::pass::Pass;
 use super::size::{numbers, possible};
 use crate::backend::cuda::{Block, Stream};
 use crate::error::{Error, Result};
+use crate::fd::shot::Control;
 
 /// A field of coefficients as the kernels of a form read it.
 pub enum Field {
@@ -44,7 +45,14 @@ pub struct Medium {
 }
 
 impl Medium {
-    pub fn new(c: &Coefficients, form: Form, shape: Option<Shape>, stream: &Stream) -> Result<Medium> {
+    /// `control`: of the shot that is the first.
+    pub fn new(
+        c: &Coefficients,
+        form: Form,
+        shape: Option<Shape>,
+        stream: &Stream,
+        control: &dyn Control,
+    ) -> Result<Medium> {
         let tables = Tables::new(c);
         let names = ["1/rho of the model", "rho vp² of the model"];
         // One after the other: each is on the host twice meanwhile.
@@ -58,7 +66,7 @@ impl Medium {
         let profiles = stream.uploaded(&tables.profiles, "the absorbing layer of the model")?;
         let pass = match possible(&tables.layout, form) {
             Form::TwoSweeps => None,
-            Form::OnePass => Some(Pass::new(&tables, shape, stream)?),
+            Form::OnePass => Some(Pass::new(&tables, shape, stream, control)?),
         };
         Ok(Medium { tables, b, kappa, profiles, pass })
     }

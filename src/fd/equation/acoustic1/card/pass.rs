@@ -1,7 +1,7 @@
 //! A step in one pass. Which shape a block has is found by a [`Trial`], whose ways are the shapes that there are kernels for.
 
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use super::super::coefficients::Coefficients;
 use super::super::kernel::{self as common, Address, Addresses, Launch, Tables};
@@ -15,6 +15,7 @@ use super::{Buffers, Step, Steps};
 use crate::backend::cuda::{Block, Function, Launches, Params as Arguments, Ptx, Stream};
 use crate::device::DeviceId;
 use crate::error::Result;
+use crate::fd::shot::Control;
 use crate::fd::survey::Shot;
 
 fn function(stream: &Stream, kernel: &'static str) -> Result<Function> {
@@ -34,14 +35,15 @@ struct Kind {
     steps: [[usize; 2]; 2],
 }
 
-/// The trial of a kind of step, as long as the process lives.
-fn trial(kind: Kind) -> Arc<Trial> {
+/// The trial of a kind of step, as long as the process lives. `known`: the way that an earlier process has found best.
+fn trial(kind: Kind, known: impl FnOnce() -> Option<usize>) -> Arc<Trial> {
     static TRIALS: Mutex<Vec<(Kind, Arc<Trial>)>> = Mutex::new(Vec::new());
     let mut trials = TRIALS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, there)) = trials.iter().find(|(other, _)| *other == kind) {
         return there.clone();
     }
-    let trial = Arc::new(Trial::new(SHAPES.len()));
+    let trial = known().map_or_else(|| Trial::new(SHAPES.len()), |way| Trial::settled(way, SHAPES.len()));
+    let trial = Arc::new(trial);
     if trials.len() == KNOWN {
         trials.remove(0);
     }
@@ -49,9 +51,30 @@ fn trial(kind: Kind) -> Arc<Trial> {
     trial
 }
 
+/// What a trial is about: all that its outcome may depend on, but the card and the library's version.
+fn subject(tables: &Tables, stream: &Stream) -> String {
+    let Layout { inner: [nx, ny, nz], pml, .. } = tables.layout;
+    let [[b, b_z], [kappa, kappa_z]] = tables.steps();
+    let (driver, kernels) = (stream.driver(), kernels());
+    format!(
+        "acoustic1 one-pass, {nx}x{ny}x{nz}+{pml}, {b} {b_z} {kappa} {kappa_z}, driver {driver}, kernels {kernels:016x}"
+    )
+}
+
+/// A number that others are very unlikely to have than the kernels of all shapes, by FNV-1a.
+fn kernels() -> u64 {
+    static NUMBER: LazyLock<u64> = LazyLock::new(|| {
+        let texts = SHAPES.iter().flat_map(|shape| kernel::alone(shape.kernel).bytes());
+        texts.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    });
+    *NUMBER
+}
+
 /// What all shots of a plan share for this form.
 pub struct Pass {
     trial: Arc<Trial>,
+    /// What that is about, where there is a choice.
+    subject: Option<String>,
     /// Its ways.
     shapes: &'static [Shape],
     /// Of the shapes that may be taken.
@@ -60,15 +83,24 @@ pub struct Pass {
 
 impl Pass {
     /// `wanted`: the one shape to take.
-    pub fn new(tables: &Tables, wanted: Option<Shape>, stream: &Stream) -> Result<Pass> {
+    pub fn new(
+        tables: &Tables,
+        wanted: Option<Shape>,
+        stream: &Stream,
+        control: &dyn Control,
+    ) -> Result<Pass> {
         let shapes: &'static [Shape] = if tables.scales.is_some() { &[OF_16_BITS] } else { &SHAPES };
         let wanted = wanted.and_then(|shape| shapes.iter().position(|other| *other == shape));
+        let subject = (wanted.is_none() && shapes.len() > 1).then(|| subject(tables, stream));
         let trial = match wanted {
             Some(way) => Arc::new(Trial::settled(way, shapes.len())),
             None if shapes.len() == 1 => Arc::new(Trial::new(1)),
             None => {
                 let card = stream.card().info().id.clone();
-                trial(Kind { card, layout: tables.layout, steps: tables.steps() })
+                trial(Kind { card, layout: tables.layout, steps: tables.steps() }, || {
+                    let name = control.finding(subject.as_ref()?)?;
+                    shapes.iter().position(|shape| shape.name() == name)
+                })
             }
         };
         let mut grounds: Vec<_> = shapes.iter().map(|_| None).collect();
@@ -80,7 +112,14 @@ impl Pass {
             let boxes = stream.uploaded(&ground.boxes.cuts, "the boxes of the model")?;
             grounds[way] = Some((ground, boxes));
         }
-        Ok(Pass { trial, shapes, grounds })
+        Ok(Pass { trial, subject, shapes, grounds })
+    }
+
+    /// Tells what shots have found, so that other processes need not try.
+    pub fn tell(&self, control: &dyn Control) {
+        if let (Some(subject), Some(way)) = (&self.subject, self.trial.found()) {
+            control.found(subject, self.shapes[way].name());
+        }
     }
 
     pub fn bytes(&self) -> u64 {

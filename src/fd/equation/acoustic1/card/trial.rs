@@ -54,17 +54,24 @@ impl Trial {
     /// A leg took so many seconds. All that are told are of the same number of steps.
     pub fn took(&self, way: usize, seconds: f64) {
         let mut state = self.state();
+        if state.best.is_some() {
+            return;
+        }
         if state.laps[way].len() < ROUNDS {
             state.laps[way].push(seconds);
         }
-        if state.best.is_none() {
-            state.judge();
-        }
+        state.judge();
     }
 
     /// What has been found; the first as long as nothing is.
     pub fn best(&self) -> usize {
         self.state().best.unwrap_or(0)
+    }
+
+    /// What laps have shown to be the best.
+    pub fn found(&self) -> Option<usize> {
+        let state = self.state();
+        state.best.filter(|_| !state.laps[0].is_empty())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -185,6 +192,7 @@ mod tests {
         let trial = Trial::settled(1, 3);
         trial.took(0, 1.0);
         assert_eq!((trial.next(), trial.ways(), trial.best()), ((1, false), vec![1], 1));
+        assert_eq!(trial.found(), None);
     }
 
     /// Laps of ways that are out come in late, and change nothing.
@@ -195,7 +203,7 @@ mod tests {
             trial.took(0, 1.0);
             trial.took(1, 2.0);
         }
-        assert_eq!(trial.next(), (0, false));
+        assert_eq!((trial.next(), trial.found()), ((0, false), Some(0)));
         for _ in 0..9 {
             trial.took(0, 1.0);
             trial.took(1, 0.1);
