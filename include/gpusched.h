@@ -629,7 +629,8 @@ typedef struct sched_fd_shot_size_t {
   uint64_t snapshots;
   // Floats of all snapshots together.
   uint64_t snapshots_len;
-  // Memory of the device that the shot takes at its peak, in bytes.
+  // Memory of the device that the shot takes at its peak, in bytes; on the CPU with as many threads as the process may
+  // run at once.
   uint64_t device_bytes;
   // Memory of the host that it takes besides, wherever it runs: its record.
   uint64_t host_bytes;

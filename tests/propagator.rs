@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gpusched::backend::Lane;
 use gpusched::backend::cpu::Team;
+use gpusched::device::BackendKind;
 use gpusched::fd::bench;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
@@ -13,7 +14,7 @@ use gpusched::fd::shot::{Control, Output, run, task};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::fd::verify::{cells_per_wavelength, direct_wave_mute, dt_max};
 use gpusched::fd::wavelet::{Shape, Wavelet};
-use gpusched::sched::Exec;
+use gpusched::sched::{Exec, Scheduler};
 use gpusched::{Error, Result};
 
 const DT: f32 = 1e-3;
@@ -145,7 +146,7 @@ fn a_shot_states_all_steps_that_it_computes() {
     for (exact_time, every, steps) in [(false, 1, 200), (true, 1, 224), (true, 25, 400)] {
         let options = Options { exact_time, ..Options::default() };
         let plan = Arc::new(Plan::new(model([3, 4, 5]), DT, options).unwrap());
-        let task = task(plan.clone(), Shot { record_every: every, ..shot(200) }, Nowhere).unwrap();
+        let task = task(plan.clone(), Shot { record_every: every, ..shot(200) }, 0, Nowhere).unwrap();
         assert_eq!(task.work, Some((plan.padded_cells() * steps) as f64));
     }
 }
@@ -288,8 +289,33 @@ fn memory_that_is_not_there_is_refused_with_numbers() {
     // One column is 20 MB of model and 1.6 TB of fields.
     let options = Options { pml: 1000, ..Options::default() };
     let plan = Plan::new(model([1, 1, 100_000]), DT, options).unwrap();
-    assert!(plan.shot_bytes(&shot(5)).device > 6_000_000_000_000);
+    assert!(plan.shot_bytes(&shot(5), 1).device > 6_000_000_000_000);
     assert!(matches!(go(&plan, &shot(5)), Err(Error::NoMemory { .. })));
+}
+
+/// A shot on the CPU leases what it has allocated at its peak, also what each of its threads computes with.
+#[test]
+fn what_threads_compute_with_is_leased() {
+    let plan = Arc::new(plan([20, 20, 60]));
+    let bytes = |threads| plan.shot_bytes(&shot(3), threads).on(BackendKind::Cpu);
+    // 59 threads are 20, 20 and 19.
+    for (threads, slots, most) in [(20, 1, 20), (40, 1, 40), (59, 3, 20), (1, 3, 1)] {
+        let mut builder = Scheduler::builder();
+        (builder.devices, builder.cpu_threads, builder.slots) =
+            (Some("cpu".into()), Some(threads), Some(slots));
+        let scheduler = builder.build().unwrap();
+        assert_eq!(scheduler.cpu_threads(), most);
+        let task = task(plan.clone(), shot(3), scheduler.cpu_threads(), Nowhere).unwrap();
+        let id = scheduler.submit(task).unwrap();
+        scheduler.wait(id, None).unwrap();
+        let leased = scheduler.stats().unwrap().devices[0].peak_bytes;
+        assert_eq!(leased, bytes(most), "{threads} threads, {slots} slots");
+    }
+    // By so many threads the CPU needs more than a card.
+    assert!(bytes(40) > bytes(0) && bytes(1001) - bytes(1000) > 100_000);
+    let other = Options { form: Form::TwoSweeps, ..Options::default() };
+    let sweeps = Plan::new(model([20, 20, 60]), DT, other).unwrap();
+    assert_eq!(sweeps.shot_bytes(&shot(3), 100), sweeps.shot_bytes(&shot(3), 0));
 }
 
 /// What is told to take less is what takes too much.

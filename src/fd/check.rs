@@ -92,11 +92,11 @@ fn off(found: &[f32]) -> f64 {
 }
 
 /// A check shot for one device.
-fn task(device: usize, label: String) -> Result<Task> {
+fn task(device: usize, label: String, threads: u32) -> Result<Task> {
     let (model, dt, shot) = question()?;
     let bytes = Form::ALL.map(|form| {
         let options = Options { pml: PML, form, ..Options::default() };
-        Plan::new(model.clone(), dt, options).map(|plan| plan.shot_bytes(&shot).device)
+        Plan::new(model.clone(), dt, options).map(|plan| plan.shot_bytes(&shot, threads).device)
     });
     let [two_sweeps, one_pass] = bytes;
     let mut task = Task::new(|exec: &Exec<'_>| run(exec.lane, &exec.device.label(), &Heard(exec)));
@@ -120,8 +120,10 @@ impl Control for Heard<'_> {
 /// What can't is best taken out of use ([`Scheduler::retire`]). One that is wrong once and right the next time has
 /// passed, and has a strike, as after any shot. Not possible from inside a task of the same scheduler.
 pub fn devices(scheduler: &Scheduler) -> Result<Vec<Result<()>>> {
+    let threads = scheduler.cpu_threads();
     let labels = scheduler.devices().iter().map(|device| device.label());
-    let tasks: Result<Vec<_>> = labels.enumerate().map(|(device, label)| task(device, label)).collect();
+    let tasks: Result<Vec<_>> =
+        labels.enumerate().map(|(device, label)| task(device, label, threads)).collect();
     let ids: Vec<_> = tasks?.into_iter().map(|task| scheduler.submit(task)).collect();
     let outcome = |id: Result<TaskId>| {
         let id = id?;

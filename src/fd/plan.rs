@@ -117,9 +117,8 @@ impl Plan {
 
     /// What one shot takes at its peak, on whichever kind of device takes more: fields, samples on their way,
     /// a snapshot, and the coefficients that all shots on a device share; and of the host, its record, with what correcting
-    /// it takes. Not counted, as the threads are not known: what each thread of the CPU computes with, 2.2 kB for each cell
-    /// of a padded row along z (2.5 kB with 16 bits), 0.6 MB with 240 cells and layers of 20.
-    pub fn shot_bytes(&self, shot: &Shot) -> Bytes {
+    /// it takes. `threads`: those that a shot has on the CPU, each of which computes with memory of its own; 0: it runs on no CPU.
+    pub fn shot_bytes(&self, shot: &Shot, threads: u32) -> Bytes {
         let longer;
         let (shot, moving) = match self.options.exact_time {
             true => {
@@ -130,7 +129,8 @@ impl Plan {
         };
         let record = Record::gather_bytes(self.layout(), shot);
         let picture = shot.snapshot_every.map_or(0, |_| 4 * self.model.grid.cells() as u64);
-        let parts = [self.field_bytes(), Record::bytes(self.layout(), shot) - record, picture];
+        let own = self.options.form.threads_bytes(&self.coefficients, threads as usize);
+        let parts = [self.field_bytes(), own, Record::bytes(self.layout(), shot) - record, picture];
         let on_cpu = parts.into_iter().fold(self.coefficients.bytes(), u64::saturating_add);
         Bytes {
             device: on_cpu.max(acoustic1::card::bytes(&self.coefficients, self.options.form, shot)),
@@ -163,7 +163,7 @@ impl Plan {
         let (Error::NoMemory { place, .. }, Lane::Cuda(stream)) = (&error, lane) else { return error };
         lane.relieve();
         let shared = acoustic1::card::shared_bytes(&self.coefficients, stream);
-        let (needed, there) = (self.shot_bytes(shot).device, stream.card().free_bytes() + shared);
+        let (needed, there) = (self.shot_bytes(shot, 0).device, stream.card().free_bytes() + shared);
         // Too little in one piece, or no more than for a moment: its own words are better.
         if *place != stream.card().label() || needed <= there {
             return error;

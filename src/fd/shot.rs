@@ -145,12 +145,13 @@ pub const CLASS: u32 = 0xfd00_0001;
 /// its steps are stable: then it may have been the device.
 const RETRIES: u32 = 2;
 
-/// A shot as a task, with its memory and work (padded cells times steps) filled in. It may run twice
+/// A shot as a task, with its memory and work (padded cells times steps) filled in. `threads`: those that it has on the CPU
+/// device of its scheduler ([`Scheduler::cpu_threads`](crate::sched::Scheduler::cpu_threads)). It may run twice
 /// if its gather is all that it gives: that is handed over by one attempt alone. A shot that does not
 /// fit the plan is refused here.
-pub fn task(plan: Arc<Plan>, shot: Shot, output: impl Output + 'static) -> Result<Task> {
+pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl Output + 'static) -> Result<Task> {
     plan.check(&shot)?;
-    let bytes = plan.shot_bytes(&shot);
+    let bytes = plan.shot_bytes(&shot, threads);
     let idempotent = shot.snapshot_every.is_none();
     let work = plan.padded_cells() as f64 * plan.steps(&shot) as f64;
     let mut task = Task::new(move |exec: &Exec<'_>| {

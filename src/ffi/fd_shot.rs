@@ -8,6 +8,7 @@ use super::scheduler::{sched_t, scheduler};
 use super::status::{done, sched_status_t};
 use super::task::{SCHED_TASK_IDEMPOTENT, describe, id_place, sched_task_desc_t, sched_task_t};
 use super::task_run::User;
+use crate::backend::cpu::threads;
 use crate::error::{Error, Result};
 use crate::fd::plan::{Options, Plan, Stencil};
 use crate::fd::shot::{Output, task as shot_task};
@@ -110,7 +111,8 @@ pub struct sched_fd_shot_size_t {
     pub snapshots: u64,
     /// Floats of all snapshots together.
     pub snapshots_len: u64,
-    /// Memory of the device that the shot takes at its peak, in bytes.
+    /// Memory of the device that the shot takes at its peak, in bytes; on the CPU with as many threads as the process may
+    /// run at once.
     pub device_bytes: u64,
     /// Memory of the host that it takes besides, wherever it runs: its record.
     pub host_bytes: u64,
@@ -256,7 +258,7 @@ pub unsafe extern "C" fn sched_fd_shot_size(
         let medium = medium(model)?;
         // SAFETY: as above.
         let (plan, shot) = unsafe { planned(&medium, &desc)? };
-        out.with(size_of_shot(&medium, &shot, plan.shot_bytes(&shot)));
+        out.with(size_of_shot(&medium, &shot, plan.shot_bytes(&shot, threads())));
         Ok(())
     })
 }
@@ -359,8 +361,10 @@ pub unsafe extern "C" fn sched_fd_submit(
         // SAFETY: as above.
         let (plan, shot) = unsafe { planned(&medium, &desc)? };
         let need = size_of_shot(&medium, &shot, Bytes::default());
-        let mut task =
-            shot_task(plan.clone(), shot, buffers(&desc, &need, medium.model().grid.cells(), user)?)?;
+        let buffers = buffers(&desc, &need, medium.model().grid.cells(), user)?;
+        let scheduler = scheduler(s);
+        let threads = scheduler.as_ref().map_or(0, |there| there.cpu_threads());
+        let mut task = shot_task(plan.clone(), shot, threads, buffers)?;
         let idempotent = std::mem::take(&mut task.idempotent);
         // SAFETY: as above.
         unsafe { describe(&mut task, &about)? };
@@ -368,7 +372,7 @@ pub unsafe extern "C" fn sched_fd_submit(
         // wants to be told when `user` is free is told before the wait, unless it allows otherwise.
         let twice = idempotent && (about.drop.is_none() || task.idempotent);
         task.idempotent = twice;
-        let id = scheduler(s)?.submit(task).map_err(|error| plan.advise(error))?;
+        let id = scheduler?.submit(task).map_err(|error| plan.advise(error))?;
         if let Some(out) = out {
             out.put(id.0);
         }

@@ -108,7 +108,7 @@ pub fn acoustic1(args: &Args) -> Result<()> {
     let task = move |index: usize| -> Result<Task> {
         let shot = call.shot(index, &plan.model);
         let output = ShotFiles { files: written.clone(), shot: index };
-        let mut task = shot::task(plan.clone(), shot, output)?;
+        let mut task = shot::task(plan.clone(), shot, scheduler.cpu_threads(), output)?;
         task.label = format!("{}, shot {index}", args.shot.display());
         task.devices = devices;
         Ok(task)

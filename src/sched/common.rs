@@ -19,6 +19,7 @@ use super::neighbours::Neighbours;
 use super::parts::Ended;
 use super::rooms::{ALL, NEEDY, Rooms};
 use super::seen::Seeing;
+use super::settings::AUTO_SLOTS;
 use super::state::Core;
 use super::stats::Stats;
 use super::sync::lock;
@@ -55,6 +56,8 @@ pub struct Shared {
     /// Threads that look around before they sleep.
     pub spinning: AtomicUsize,
     processors: u64,
+    /// That a task has on the CPU device, at most.
+    pub cpu_threads: u32,
     /// Where the thread sleeps that watches the time.
     pub time: Condvar,
     /// The system gave no such thread: workers without work look after the time.
@@ -106,6 +109,9 @@ impl Shared {
         neighbours: Option<Neighbours>,
     ) -> Self {
         let (devices, backends): (Vec<_>, Vec<_>) = devices.into_iter().unzip();
+        let threads = devices.iter().filter_map(|device| device.cpu_threads).max().unwrap_or(0);
+        // The slots share them evenly, and each has one.
+        let cpu_threads = threads.div_ceil(if slots == AUTO_SLOTS { 1 } else { slots });
         let slots = vec![slots; devices.len()];
         let mut core = Core::new(devices.iter().cloned().zip(slots.iter().copied()).collect());
         let seeing = Seeing::new(&mut core, trace_events, rates);
@@ -125,6 +131,7 @@ impl Shared {
             alone: AtomicBool::new(false),
             spinning: AtomicUsize::new(0),
             processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
+            cpu_threads,
             time: Condvar::new(),
             unwatched: AtomicBool::new(false),
             seeing,

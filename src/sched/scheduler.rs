@@ -87,6 +87,11 @@ impl Scheduler {
         &self.shared.devices
     }
 
+    /// Threads that a task has on the CPU device, at most; 0 if there is none.
+    pub fn cpu_threads(&self) -> u32 {
+        self.shared.cpu_threads
+    }
+
     /// `Err` if the task failed (with the task's own error) or can't be waited for: it is detached,
     /// released, of another scheduler, or the very task that the caller is in. `None` waits for ever;
     /// zero looks and returns. Any number of threads may wait for a task, any number of times.

@@ -36,7 +36,7 @@ impl Output for Place {
 fn survey(scheduler: &Scheduler, plan: &Arc<Plan>, shots: &[Shot]) -> Vec<Vec<f32>> {
     let records: Records = Arc::new(Mutex::new(vec![Vec::new(); shots.len()]));
     let submit = |(number, shot): (usize, &Shot)| {
-        let task = shot::task(plan.clone(), shot.clone(), Place(records.clone(), number)).unwrap();
+        let task = shot::task(plan.clone(), shot.clone(), 0, Place(records.clone(), number)).unwrap();
         scheduler.submit(task).unwrap()
     };
     for id in shots.iter().enumerate().map(submit).collect::<Vec<_>>() {
@@ -73,7 +73,7 @@ pub fn small_shots_overlap_and_share_their_plan() {
     // What was promised to shots at a time is more than they took, also when others come after them: what they share
     // is in each promise. The pages into which two legs of each come are few.
     survey(&scheduler, &plan, &shots);
-    let promised = plan.shot_bytes(&shots[0]).device;
+    let promised = plan.shot_bytes(&shots[0], 0).device;
     let (used, context) = (told(0, "peak_bytes"), 8 << 20);
     assert!(used <= context + u64::from(SLOTS) * promised, "{used} bytes, {promised} a shot");
     assert!(report()["pinned"].as_u64() <= Some(6 * u64::from(SLOTS)), "{}", report());

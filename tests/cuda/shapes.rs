@@ -113,7 +113,7 @@ fn found_with(file: &Path) -> (Shape, Vec<u64>) {
     let scheduler = builder.build().unwrap();
     let (model, shot) = world(16 * (7 * SHAPES.len() + 2));
     let plan = plan(&model, None);
-    run(&scheduler, shot::task(plan.clone(), shot, Nowhere).unwrap()).unwrap();
+    run(&scheduler, shot::task(plan.clone(), shot, 0, Nowhere).unwrap()).unwrap();
     let shape = best(&scheduler, &plan).unwrap();
     drop(scheduler);
     (shape, runs())
@@ -187,7 +187,7 @@ pub fn what_is_named_is_not_kept() {
     builder.rates = Some(Arc::new(Kept::new(&file)));
     let scheduler = builder.build().unwrap();
     let (model, shot) = world(33);
-    run(&scheduler, shot::task(plan(&model, Some(SHAPES[1])), shot, Nowhere).unwrap()).unwrap();
+    run(&scheduler, shot::task(plan(&model, Some(SHAPES[1])), shot, 0, Nowhere).unwrap()).unwrap();
     drop(scheduler);
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.lines().any(|line| line.starts_with("cuda\t")) && !text.contains("found\t"), "{text}");

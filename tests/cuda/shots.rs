@@ -107,7 +107,7 @@ fn cube(n: usize) -> (Arc<Plan>, Shot) {
 
 /// Submits it as any client does.
 fn submit((plan, shot): (Arc<Plan>, Shot), scheduler: &Scheduler) -> gpusched::Result<TaskId> {
-    let task = shot::task(plan.clone(), shot, Nowhere)?;
+    let task = shot::task(plan.clone(), shot, scheduler.cpu_threads(), Nowhere)?;
     scheduler.submit(task).map_err(|error| plan.advise(error))
 }
 

@@ -74,7 +74,8 @@ pub fn fire_all(scheduler: &Scheduler, survey: &Survey) -> Vec<Shots> {
     let place = Arc::new(Mutex::new(vec![None; survey.len()]));
     let ids = survey.iter().enumerate().map(|(number, (model, dt, shot))| {
         let plan = Arc::new(Plan::new(model.clone(), *dt, Options::default()).unwrap());
-        let task = shot::task(plan, shot.clone(), Gathers(place.clone(), number)).unwrap();
+        let task =
+            shot::task(plan, shot.clone(), scheduler.cpu_threads(), Gathers(place.clone(), number)).unwrap();
         scheduler.submit(task).unwrap()
     });
     for id in ids.collect::<Vec<_>>() {

@@ -10,7 +10,7 @@ mod team;
 pub use buffer::{ALIGN, Buffer, Rows};
 pub use float_mode::FloatMode;
 pub use forked::forks;
-pub use host::{free_bytes, has_room, reserve};
+pub use host::{free_bytes, has_room, reserve, threads};
 pub use team::{Member, Team};
 
 use super::{Backend, Lane, Queue};

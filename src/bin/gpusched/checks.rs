@@ -4,6 +4,7 @@ use std::fs::{self, File, TryLockError};
 
 use gpusched::device::DeviceInfo;
 use gpusched::io::atomic;
+use gpusched::memory::Bytes;
 use gpusched::{Error, Result};
 use serde_json::{Value, json};
 
@@ -14,12 +15,12 @@ use crate::side::decimal;
 use crate::survey::{Accuracy, Stencil, Storage};
 
 /// Refuses a survey that no device has the memory for, with the numbers.
-pub fn memory(job: &Job, devices: &[DeviceInfo]) -> Result<()> {
+pub fn memory(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
     let Some(largest) = devices.iter().max_by_key(|device| device.room_bytes()) else {
         let why = "none is there, or none is selected".into();
         return Err(Error::NoDevice { what: "the survey".into(), why });
     };
-    let needed = |device: &DeviceInfo| job.shot_bytes.on(device.backend);
+    let needed = |device: &DeviceInfo| takes.on(device.backend);
     if devices.iter().any(|device| needed(device) <= device.room_bytes()) {
         return Ok(());
     }
@@ -59,7 +60,7 @@ pub fn folder(job: &Job) -> Result<Option<File>> {
     Ok(claim)
 }
 
-pub fn summary(job: &Job, devices: &[DeviceInfo]) -> Value {
+pub fn summary(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Value {
     let grid = job.grid();
     let model = &job.plan.model;
     let shot = &job.shots[0];
@@ -81,8 +82,8 @@ pub fn summary(job: &Job, devices: &[DeviceInfo]) -> Value {
         "cells_per_wavelength": job.cells_per_wavelength,
         "traces": traces,
         "snapshots": snapshots,
-        "shot_bytes": job.shot_bytes.device,
-        "shot_host_bytes": job.shot_bytes.host,
+        "shot_bytes": takes.device,
+        "shot_host_bytes": takes.host,
         "output_bytes": 4 * floats as u64 * job.shots.len() as u64,
         "folder": job.folder,
         "devices": devices.iter().map(describe).collect::<Vec<_>>(),
@@ -90,7 +91,7 @@ pub fn summary(job: &Job, devices: &[DeviceInfo]) -> Value {
     })
 }
 
-pub fn print(job: &Job, devices: &[DeviceInfo], summary: &Value) {
+pub fn print(job: &Job, takes: Bytes, devices: &[DeviceInfo], summary: &Value) {
     let grid = job.grid();
     let ([nx, ny, nz], [dx, dy, dz]) = (grid.n, grid.h);
     let shot = &job.shots[0];
@@ -117,7 +118,6 @@ pub fn print(job: &Job, devices: &[DeviceInfo], summary: &Value) {
         say!("  accuracy    {options}");
     }
     say!("  sampling    {:.2} cells per shortest wavelength", job.cells_per_wavelength);
-    let takes = job.shot_bytes;
     say!("  memory      {} of a device for a shot, {} of the host", bytes(takes.device), bytes(takes.host));
     for device in devices {
         let small = match takes.on(device.backend) > device.room_bytes() {

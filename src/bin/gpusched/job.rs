@@ -38,7 +38,6 @@ pub struct Job {
     pub keys: Keys,
     pub dt_max: f64,
     pub cells_per_wavelength: f64,
-    pub shot_bytes: Bytes,
     pub warnings: Vec<String>,
 }
 
@@ -83,10 +82,8 @@ impl Job {
         if let Some(mute) = &survey.mute {
             shots.iter_mut().for_each(|shot| shot.mute = Some(mute_steps(shot, mute, &grid, dt)));
         }
-        let mut shot_bytes = Bytes::default();
         for (at, shot) in shots.iter().enumerate() {
             plan.check(shot).map_err(|error| name_shot(at + 1, error))?;
-            shot_bytes = plan.shot_bytes(shot).max(shot_bytes);
         }
 
         let highest = 2.5 * survey.wavelet.peak_hz;
@@ -110,7 +107,13 @@ impl Job {
             ));
         }
         let folder = file.resolve(&survey.output.folder);
-        Ok(Job { survey, folder, plan, shots, keys, dt_max, cells_per_wavelength, shot_bytes, warnings })
+        Ok(Job { survey, folder, plan, shots, keys, dt_max, cells_per_wavelength, warnings })
+    }
+
+    /// What the shot takes that takes the most, with so many threads on the CPU.
+    pub fn shot_bytes(&self, threads: u32) -> Bytes {
+        let each = self.shots.iter().map(|shot| self.plan.shot_bytes(shot, threads));
+        each.fold(Bytes::default(), Bytes::max)
     }
 
     pub fn grid(&self) -> &Grid {

@@ -111,8 +111,10 @@ impl Files {
     }
 
     /// The shot as a task that writes these files.
-    pub fn task(&self) -> Result<Task> {
-        let mut task = shot::task(self.about().plan.clone(), self.about().shot.clone(), self.clone())?;
+    /// `threads`: see [`shot::task`].
+    pub fn task(&self, threads: u32) -> Result<Task> {
+        let About { plan, shot, .. } = self.about();
+        let mut task = shot::task(plan.clone(), shot.clone(), threads, self.clone())?;
         task.label = format!("shot {}", self.about().number);
         // No attempt touches what another has written.
         task.idempotent = true;

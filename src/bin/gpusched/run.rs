@@ -71,17 +71,18 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
         builder.build()?
     };
     let devices = scheduler.devices();
-    checks::memory(&job, devices)?;
+    let takes = job.shot_bytes(scheduler.cpu_threads());
+    checks::memory(&job, takes, devices)?;
     let claim = if wanted.dry_run { None } else { checks::folder(&job)? };
     if let Some(trace) = wanted.trace.as_ref().filter(|_| !wanted.dry_run) {
         // Dropped without a commit, it goes again.
         atomic::Output::create(trace)?;
     }
-    let summary = checks::summary(&job, devices);
+    let summary = checks::summary(&job, takes, devices);
     if wanted.as_json {
         say!("{}", json!({ "event": "survey", "dry_run": wanted.dry_run, "survey": summary }));
     } else {
-        checks::print(&job, devices, &summary);
+        checks::print(&job, takes, devices, &summary);
     }
     tell_of_cards(devices, wanted.as_json)?;
     if wanted.check_devices && !leave_out_unfit(&scheduler, selection.as_deref(), wanted.as_json)? {
@@ -336,7 +337,7 @@ impl Survey<'_> {
                 continue;
             }
             let files = Files::new(self.job, number, self.resume, &self.stop, &room);
-            match files.task().and_then(|task| self.scheduler.submit(task)) {
+            match files.task(self.scheduler.cpu_threads()).and_then(|task| self.scheduler.submit(task)) {
                 Ok(id) => running.push(Running { number, id, files }),
                 Err(error) => self.fail(number, &error.to_string(), progress),
             }

@@ -1,5 +1,6 @@
 //! How a step is computed.
 
+use super::coefficients::Coefficients;
 use super::layout::Layout;
 use super::{one_pass, two_sweeps};
 
@@ -27,6 +28,14 @@ impl Form {
         match self {
             Form::TwoSweeps => two_sweeps::Fields::bytes(layout),
             Form::OnePass => one_pass::Fields::bytes(layout),
+        }
+    }
+
+    /// Bytes of what so many threads of the CPU compute with, besides.
+    pub fn threads_bytes(self, c: &Coefficients, threads: usize) -> u64 {
+        match self {
+            Form::TwoSweeps => 0,
+            Form::OnePass => one_pass::thread_bytes(c).saturating_mul(threads as u64),
         }
     }
 }

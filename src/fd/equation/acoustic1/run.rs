@@ -54,7 +54,8 @@ pub fn run(
     let layout = &c.layout;
     // All together, because memory that is not yet written to still counts as free.
     let picture = shot.snapshot_every.map_or(0, |_| 4 * layout.inner.iter().product::<usize>() as u64);
-    let parts = [form.field_bytes(layout), Record::bytes(layout, shot), picture];
+    let own = form.threads_bytes(c, team.threads());
+    let parts = [form.field_bytes(layout), own, Record::bytes(layout, shot), picture];
     let needed = parts.into_iter().fold(0, u64::saturating_add);
     if !has_room(needed) {
         return Err(no_memory("a shot", needed));

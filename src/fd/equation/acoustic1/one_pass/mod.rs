@@ -42,6 +42,13 @@ use crate::fd::survey::Shot;
 /// Fields from this size on go past the caches when they are written: they are not there any more when they are read again.
 const LARGE: u64 = 16 << 20;
 
+/// Bytes of what each thread of a shot computes with.
+pub fn thread_bytes(c: &Coefficients) -> u64 {
+    // Tiles for more threads are shorter, and as wide.
+    let geometry = Geometry::new(c, 1);
+    Scratch::bytes(&geometry.ends, &geometry.tiles, c.storage)
+}
+
 pub struct OnePass<'a> {
     c: &'a Coefficients,
     geometry: &'a Geometry,

@@ -93,3 +93,37 @@ impl Parts {
         (parts, taken)
     }
 }
+
+impl Scratch {
+    /// Bytes that [`Scratch::new`] allocates.
+    pub fn bytes(ends: &Ends, tiles: &[Tile], storage: Storage) -> u64 {
+        let columns = tiles.iter().map(|tile| tile.sides[0].cells.len()).max().unwrap_or(0);
+        Buffer::bytes_of(Parts::cut(columns, ends.len, storage, std::ptr::null_mut()).1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::coefficients::Moduli;
+    use super::super::{Geometry, thread_bytes};
+    use super::*;
+    use crate::fd::grid::Grid;
+    use crate::fd::model::Model;
+
+    /// Whatever the number of threads by which the tiles are cut.
+    #[test]
+    fn bytes_are_what_is_allocated() {
+        for (n, pml) in [([1, 1, 1], 8), ([40, 9, 70], 13), ([7, 150, 31], 20)] {
+            let grid = Grid { n, h: [10.0; 3] };
+            let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
+            for storage in Storage::ALL {
+                let c = Moduli::new(&model, pml, storage).unwrap().coefficients(1e-3);
+                for threads in [1, 2, 7, 64] {
+                    let geometry = Geometry::new(&c, threads);
+                    let scratch = Scratch::new(&geometry.ends, &geometry.tiles, storage).unwrap();
+                    assert_eq!(scratch.values.bytes(), thread_bytes(&c), "{n:?}, {storage:?}, {threads}");
+                }
+            }
+        }
+    }
+}
