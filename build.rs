@@ -18,6 +18,7 @@ fn main() {
         }
     }
     pack("acoustic1_one_pass.ptx");
+    pack("acoustic1_one_pass_80.ptx");
 }
 
 /// Packs a file of `kernels/ptx`, to a fifth of its size, into the folder for what is built.

@@ -13,12 +13,14 @@
 //
 // The table is made so that most boxes lie in the middle of all three axes: no velocity is kept there, no index is
 // beyond the grid, and the march has no branch. What else there may be is in the march's template parameter, the
-// same for a whole block; all threads of a block come to the same barriers.
+// same for a whole block; all threads of a block come to the same barriers. For newer cards there is a shape whose march through the
+// middle has what it needs copied into shared memory some planes ahead, so that more is on its way at a time.
 //
 // Assumed of the arrays: as in acoustic1.cu; and that an array has fewer than 2^32 values: positions are `unsigned`, which
 // need half the registers and a third of the instructions of 64 bits. Compiled with --fmad=false: only `fmaf` is fused.
 
 #include "acoustic1.cuh"
+#include "copies.cuh"
 
 // Cells of a tile along z, kinds of boxes, and how far the poles of the source are apart.
 enum { Z = 64, X_KEPT = 1, Y_KEPT = 2, Z_KEPT = 4, APART = 2 };
@@ -83,11 +85,14 @@ struct Receivers {
 static_assert(sizeof(Zone) == 16 && sizeof(Box) == 32 && sizeof(OnePass) == 384, "layout of the parameters");
 static_assert(sizeof(Poles) == 48 && sizeof(Receivers) == 32, "layout of the parameters");
 
-// How a block is cut: so many warps, each with so many rows along x.
-template <int WARPS_, int ROWS_> struct Shape {
+// How a block is cut: so many warps, each with so many rows along x; and how many planes of what the plain march needs are on
+// their way into shared memory: none, if a plane's is loaded into registers while the one before is computed.
+template <int WARPS_, int ROWS_, int AHEAD_ = 0> struct Shape {
     enum {
         WARPS = WARPS_,
         ROWS = ROWS_,
+        AHEAD = AHEAD_,
+        PLACES = AHEAD > 0 ? AHEAD : 1, // of planes that are on their way
         X = WARPS * ROWS,
         FLUX = (X + 7 + WARPS - 1) / WARPS, // slopes along x of a thread: seven rows more than the tile has
         HALO = (7 + WARPS - 1) / WARPS      // rows that a warp fetches before the tile, and after it
@@ -95,13 +100,28 @@ template <int WARPS_, int ROWS_> struct Shape {
     static_assert(X % 4 == 0 && 4 * X <= 32 * WARPS, "");
 };
 
+// What the plain march needs at a plane for a thread's own columns, and no other thread looks at: the p of seven planes on, the b of
+// three planes on, kappa and d.
+template <class S, class Pair> struct Own {
+    enum { THREADS = S::AHEAD > 0 ? 32 * S::WARPS : 1 };
+    float2 p[S::ROWS][THREADS], d[S::ROWS][THREADS];
+    Pair b[S::ROWS][THREADS], kappa[S::ROWS][THREADS];
+};
+
+// What boxes beside the layers need beside the slopes, at the same places.
+template <class S> struct Velocity {
+    float x[S::X + 7][Z], z[S::X][Z + 8];
+};
+
 // What the threads of a block share of the plane that they are at.
-template <class S> struct __align__(16) Plane {
+template <class S, class Pair> struct __align__(16) Plane {
     float p[S::X + 14][Z + 16]; // from seven rows and eight cells before the tile on
-    float slope_x[S::X + 7][Z];  // from four rows before it on: b times the slope, and the velocity
-    float velocity_x[S::X + 7][Z];
+    float slope_x[S::X + 7][Z]; // from four rows before it on: b times the slope
     float slope_z[S::X][Z + 8]; // from four cells before it on
-    float velocity_z[S::X][Z + 8];
+    union {
+        Velocity<S> velocity;
+        Own<S, Pair> coming[S::PLACES]; // of the plain march, which has no velocities
+    };
 };
 
 #include "one_pass_march.cuh"
@@ -133,7 +153,7 @@ __device__ __forceinline__ void take(const OnePass &k, const Poles &poles, const
 
 // `Pair` is two neighbours of the coefficients.
 template <class S, class Pair>
-__device__ __forceinline__ void step(const OnePass &k, const Poles &poles, const Receivers &receivers, Plane<S> &plane)
+__device__ __forceinline__ void step(const OnePass &k, const Poles &poles, const Receivers &receivers, Plane<S, Pair> &plane)
 {
     const Box box = k.boxes[blockIdx.x];
     // The march through the middle knows of no source.
@@ -151,16 +171,18 @@ __device__ __forceinline__ void step(const OnePass &k, const Poles &poles, const
 }
 
 // One thread for each cell of a tile's column of warps; `blocks` of them are to be on a multiprocessor at once.
-#define ONE_PASS(name, Pair, warps, rows, blocks)                                                                      \
-    extern "C" __global__ void __launch_bounds__(32 * warps, blocks)                                                   \
+#define ONE_PASS(name, Pair, blocks, ...)                                                                              \
+    extern "C" __global__ void __launch_bounds__(32 * Shape<__VA_ARGS__>::WARPS, blocks)                              \
         acoustic1_one_pass_##name(const OnePass k, const Poles poles, const Receivers receivers)                      \
     {                                                                                                                  \
-        __shared__ Plane<Shape<warps, rows>> plane;                                                                    \
-        step<Shape<warps, rows>, Pair>(k, poles, receivers, plane);                                                    \
+        __shared__ Plane<Shape<__VA_ARGS__>, Pair> plane;                                                              \
+        step<Shape<__VA_ARGS__>, Pair>(k, poles, receivers, plane);                                                    \
     }
-ONE_PASS(4x2, float2, 4, 2, 3)
-ONE_PASS(4x4, float2, 4, 4, 2)
-ONE_PASS(4x2_16_bit, ushort2, 4, 2, 3)
+// A text of PTX has those of its architecture, the host's build all.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
+ONE_PASS(4x2, float2, 3, 4, 2)
+ONE_PASS(4x4, float2, 2, 4, 4)
+ONE_PASS(4x2_16_bit, ushort2, 3, 4, 2)
 
 // Puts the source into a pressure that a step has left without it: two threads.
 extern "C" __global__ void acoustic1_one_pass_source(const OnePass k, const Poles poles)
@@ -170,4 +192,7 @@ extern "C" __global__ void acoustic1_one_pass_source(const OnePass k, const Pole
     poles.next_clean[pole] = *p;
     *p = sounding(*p, pole, *poles.value);
 }
-
+#endif
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+ONE_PASS(4x2_async, float2, 3, 4, 2, 2)
+#endif

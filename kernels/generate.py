@@ -24,11 +24,15 @@ from pathlib import Path
 KERNELS = Path(__file__).resolve().parent
 CACHE = KERNELS.parent / "target/cuda"
 
-# The oldest card, and the oldest PTX that says all we need: drivers from 470 on, the last for Kepler, load it.
-ARCHITECTURE, ISA = 35, "6.0"
-OPTIONS = [f"--gpu-architecture=compute_{ARCHITECTURE}", "--std=c++14", "--fmad=false"]
-SOURCES = ["acoustic1", "acoustic1_one_pass"]
-HEADERS = ["acoustic1.cuh", "one_pass_march.cuh"]
+# Of each text: its source, the oldest card, and the oldest PTX that says all we need. Drivers from 470 on, the last for Kepler,
+# load 6.0; every driver that knows a card of 8.0 loads 7.0.
+TEXTS = {
+    "acoustic1": ("acoustic1", 35, "6.0"),
+    "acoustic1_one_pass": ("acoustic1_one_pass", 35, "6.0"),
+    "acoustic1_one_pass_80": ("acoustic1_one_pass", 80, "7.0"),
+}
+OPTIONS = ["--std=c++14", "--fmad=false"]
+HEADERS = ["acoustic1.cuh", "copies.cuh", "one_pass_march.cuh"]
 
 COMPILER = "nvidia-cuda-nvrtc-cu11==11.8.89"
 WHEELS = {  # what: (sha256, files wanted)
@@ -62,6 +66,7 @@ REGISTERS = {
     "acoustic1_one_pass_4x2": 176,
     "acoustic1_one_pass_4x4": 255,
     "acoustic1_one_pass_4x2_16_bit": 176,
+    "acoustic1_one_pass_4x2_async": 168,
 }
 SMALL = 32
 SHARED = {name: 32 << 10 for name in REGISTERS if "one_pass" in name}
@@ -72,14 +77,14 @@ def main() -> None:
     check = every or sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         sys.exit(__doc__)
-    for name in SOURCES:
+    for name in TEXTS:
         fresh, path = compiled(name), KERNELS / "ptx" / f"{name}.ptx"
         if not check:
             path.parent.mkdir(exist_ok=True)
             path.write_text(fresh)
         elif not path.exists() or path.read_text() != fresh:
             sys.exit(f"{path} is not what its source gives; repair with: python3 kernels/generate.py")
-    if check and not all([assembled(name, every) for name in SOURCES]):
+    if check and not all([assembled(name, every) for name in TEXTS]):
         sys.exit("the kernels need more than they may")
 
 
@@ -116,11 +121,12 @@ def pip() -> str:
 
 
 def compiled(name: str) -> str:
-    """The PTX of kernels/NAME.cu, with the hash of its source."""
+    """A text of PTX, with the hash of its source."""
+    of, oldest, isa = TEXTS[name]
     builtins, library = fetched(COMPILER)
     ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
     nvrtc = ctypes.CDLL(str(library))
-    source = (KERNELS / f"{name}.cu").read_bytes()
+    source = (KERNELS / f"{of}.cu").read_bytes()
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
 
     def text(get_size: str, get: str) -> str:
@@ -133,32 +139,34 @@ def compiled(name: str) -> str:
     texts = [(KERNELS / header).read_bytes() for header in wanted]
     headers = (ctypes.c_char_p * len(wanted))(*texts)
     names = (ctypes.c_char_p * len(wanted))(*map(str.encode, wanted))
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, f"{name}.cu".encode(), len(wanted), headers, names)
-    options = (ctypes.c_char_p * len(OPTIONS))(*map(str.encode, OPTIONS))
-    status = nvrtc.nvrtcCompileProgram(program, len(OPTIONS), options)
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, f"{of}.cu".encode(), len(wanted), headers, names)
+    flags = [f"--gpu-architecture=compute_{oldest}", *OPTIONS]
+    options = (ctypes.c_char_p * len(flags))(*map(str.encode, flags))
+    status = nvrtc.nvrtcCompileProgram(program, len(flags), options)
     log = text("nvrtcGetProgramLogSize", "nvrtcGetProgramLog").strip()
     if log:
         print(log, file=sys.stderr)
     if status != 0:
-        sys.exit(f"kernels/{name}.cu does not compile")
+        sys.exit(f"kernels/{of}.cu does not compile for sm_{oldest}")
     body = text("nvrtcGetPTXSize", "nvrtcGetPTX")
     # ptxas holds the text to the version that it names, so an older one is safe if it assembles.
     _, rest = re.split(r"(?m)^\.version .*$", body, maxsplit=1)
     return (
-        f"// Made from kernels/{name}.cu by kernels/generate.py. Do not edit.\n"
-        f"// compiler: {COMPILER} {' '.join(OPTIONS)}\n"
+        f"// Made from kernels/{of}.cu by kernels/generate.py. Do not edit.\n"
+        f"// compiler: {COMPILER} {' '.join(flags)}\n"
         f"// sha256 of the source: {hashlib.sha256(b''.join([source, *texts])).hexdigest()}\n"
-        f".version {ISA}{rest.rstrip()}\n"
+        f".version {isa}{rest.rstrip()}\n"
     )
 
 
 def assembled(name: str, every: bool) -> bool:
     """Prints what each kernel needs on each architecture; whether all of it is within budget."""
     good = True
-    print(f"{'ptxas':6} {'card':7} {'kernel':24} {'registers':>9} {'shared':>7} {'spilled':>7} {'stack':>6}")
+    print(f"{'ptxas':6} {'card':7} {'kernel':30} {'registers':>9} {'shared':>7} {'spilled':>7} {'stack':>6}")
     # Downloaded one after the other, run as many at a time as there are processors.
     newest = {arch: what for what, architectures in ASSEMBLERS.items() for arch in architectures}
-    pairs = [(what, arch) for what, architectures in ASSEMBLERS.items() for arch in architectures]
+    oldest = TEXTS[name][1]
+    pairs = [(what, arch) for what, architectures in ASSEMBLERS.items() for arch in architectures if arch >= oldest]
     runs = [(what, fetched(what)[0], arch) for what, arch in pairs if every or newest[arch] == what]
 
     def report(run: tuple[str, Path, int]) -> str:
@@ -184,7 +192,7 @@ def assembled(name: str, every: bool) -> bool:
             good = good and fits
             version = what.split("==")[1].rpartition(".")[0]
             print(
-                f"{version:6} sm_{architecture:<4} {entry:24} {registers:9} {shared:7} {spilled:7} {stack:6}"
+                f"{version:6} sm_{architecture:<4} {entry:30} {registers:9} {shared:7} {spilled:7} {stack:6}"
                 + ("" if fits else "  over budget")
             )
         if not kernels:

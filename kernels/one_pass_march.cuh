@@ -84,10 +84,10 @@ __device__ __forceinline__ float change(const Axis &axis, int index, float kappa
 }
 
 template <class S, class Pair, int KIND>
-__device__ __forceinline__ void march(const OnePass &k, const Box &box, const Poles &poles, Plane<S> &s)
+__device__ __forceinline__ void march(const OnePass &k, const Box &box, const Poles &poles, Plane<S, Pair> &s)
 {
     enum { ROWS = S::ROWS };
-    const bool late = KIND != 0;
+    const bool late = KIND != 0, ahead = S::AHEAD > 0 && !late;
     const bool kept_x = KIND & X_KEPT, kept_y = KIND & Y_KEPT, kept_z = KIND & Z_KEPT;
     const int lane = threadIdx.x, warp = threadIdx.y, thread = 32 * warp + lane;
     const int nx = k.axis[0].n, ny = k.axis[1].n, nz = k.axis[2].n;
@@ -184,6 +184,28 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         const bool there = (!kept_x || box_x + beside_its < nx) && (!kept_z || unsigned(box_z + beside_cell) < k.pitch);
         cells = fetch(k.p, position(k, box_x + beside_its, y, box_z + beside_cell), warp < S::X / 4 && there);
     };
+    // Or some planes are: each thread copies for itself what it alone needs, so it has nobody to wait for. The copies of
+    // a plane are a group, empty beyond the box, so that the count of groups that may be on their way stays the same.
+    const auto own = [&](int y) -> Own<S, Pair> & { return s.coming[unsigned(y) % S::PLACES]; };
+    const auto begin_copies = [&](int y) {
+        if (y < box.end) {
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                const unsigned b = depth(y + 3) * k.b_step[1] + column(x + r) * k.b_step[0] + z;
+                const unsigned kappa = depth(y) * k.kappa_step[1] + column(x + r) * k.kappa_step[0] + z;
+                begin_copy(own(y).p[r][thread], reinterpret_cast<const float2 *>(k.p + position(k, x + r, y + 7, z)));
+                begin_copy(own(y).b[r][thread], static_cast<const Pair *>(k.b) + b / 2);
+                begin_copy(own(y).kappa[r][thread], static_cast<const Pair *>(k.kappa) + kappa / 2);
+                begin_copy(own(y).d[r][thread], reinterpret_cast<const float2 *>(k.d + position(k, x + r, y, z)));
+            }
+        }
+        end_group();
+    };
+    if (ahead) {
+#pragma unroll
+        for (int i = 0; i < S::AHEAD; i++)
+            begin_copies(box.y + i);
+    }
     // The first slopes, from fourteen planes.
     ask_p(coming, box.y - 7);
 #pragma unroll 1
@@ -200,6 +222,18 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
 #pragma unroll 1
     for (int y = box.y; y < box.end; y++) {
         if (KIND) asm volatile("" : "+r"(x), "+r"(z));
+        Pair b[ROWS], b_x[S::FLUX], b_beside, kappa[ROWS];
+        float2 d[ROWS];
+        if (ahead) {
+            // Read at once, so that the place is free for a later plane.
+            wait_for_copies<S::PLACES - 1>();
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                coming[r] = own(y).p[r][thread], coming_b[r] = own(y).b[r][thread];
+                kappa[r] = own(y).kappa[r][thread], d[r] = own(y).d[r][thread];
+            }
+            begin_copies(y + S::AHEAD);
+        }
         enter(coming);
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
@@ -213,8 +247,6 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
         if (warp < S::X / 4)
             pair(s.p[beside_its + 7][beside_cell + 8]) = cells;
         along_y(y + 3, coming_b);
-        Pair b[ROWS], b_x[S::FLUX], b_beside, kappa[ROWS];
-        float2 d[ROWS];
         ask_b(b, y);
 #pragma unroll
         for (int i = 0; i < S::FLUX; i++)
@@ -249,12 +281,12 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
                     if (j >= box_x && j < box_x + S::X)
                         pair(k.kept[0][to]) = v;
                 }
-                pair(s.velocity_x[row][2 * lane]) = v;
+                pair(s.velocity.x[row][2 * lane]) = v;
             }
         }
 
         // What is needed after the next barrier, and for the next plane.
-        if (!late) {
+        if (!late && !ahead) {
             ask_p(coming, y + 8);
             ask_b(coming_b, y + 4);
         }
@@ -263,7 +295,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
             kappa[r] = fetch<Pair>(k.kappa, of, in_row);
             d[r] = in_row && (!kept_x || x + r < nx) ? pair(k.d[position(k, x + r, y, z)]) : make_float2(0.0f, 0.0f);
         };
-        if (!late) {
+        if (!late && !ahead) {
 #pragma unroll
             for (int r = 0; r < ROWS; r++)
                 ask_own(r);
@@ -292,7 +324,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
                             k.kept[2][to] = v[c];
                     }
                 }
-                pair(s.velocity_z[row][cell + 4]) = make_float2(v[0], v[1]);
+                pair(s.velocity.z[row][cell + 4]) = make_float2(v[0], v[1]);
             }
         };
 #pragma unroll
@@ -318,7 +350,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
 #pragma unroll
             for (int m = 0; m < 8; m++) {
                 const int row = first_row + r + m;
-                const float2 taps = pair(middle_x ? s.slope_x[row][2 * lane] : s.velocity_x[row][2 * lane]);
+                const float2 taps = pair(middle_x ? s.slope_x[row][2 * lane] : s.velocity.x[row][2 * lane]);
                 x_taps[0][m] = taps.x, x_taps[1][m] = taps.y;
             }
 #pragma unroll
@@ -360,7 +392,7 @@ __device__ __forceinline__ void march(const OnePass &k, const Box &box, const Po
                     float taps[8];
 #pragma unroll
                     for (int m = 0; m < 8; m++)
-                        taps[m] = s.velocity_z[first_row + r][2 * lane + c + m];
+                        taps[m] = s.velocity.z[first_row + r][2 * lane + c + m];
                     float *part = k.part[2] + ((y * nx + x + r) * both + layer);
                     all += change(k.axis[2], z + c, kappa_here, slope(k, taps), layer < 0 ? nullptr : part);
                 }

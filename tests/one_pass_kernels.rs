@@ -24,7 +24,7 @@ use std::sync::{Arc, LazyLock};
 
 use gpusched::fd::equation::acoustic1::Coefficients;
 use gpusched::fd::equation::acoustic1::kernel::Tables;
-use gpusched::fd::equation::acoustic1::one_pass::kernel::{Grounds, OF_16_BITS, SHAPES, Shape, alone, ptx};
+use gpusched::fd::equation::acoustic1::one_pass::kernel::{Grounds, OF_16_BITS, SHAPES, Shape, alone, texts};
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options};
 use gpusched::fd::survey::{Receivers, Shot};
@@ -74,13 +74,18 @@ fn compare(model: &Arc<Model>, shot: &Shot, pml: usize, cut: (Shape, usize), ord
 
 #[test]
 fn the_ptx_is_of_the_source_beside_it() {
-    let sum = hostcuda::sum(&source(), &["acoustic1.cuh", "one_pass_march.cuh"]);
-    let ptx = ptx();
-    let recorded = ptx.lines().find_map(|line| line.strip_prefix("// sha256 of the source: "));
-    assert_eq!(recorded, Some(sum.as_str()), "a kernel has changed: python3 kernels/generate.py");
-    for line in [".version 6.0", ".target sm_35", ".address_size 64"] {
-        assert!(ptx.lines().any(|found| found == line), "{line}");
+    let sum = hostcuda::sum(&source(), &["acoustic1.cuh", "copies.cuh", "one_pass_march.cuh"]);
+    let texts = texts();
+    for (ptx, first) in
+        texts.iter().zip([[".version 6.0", ".target sm_35"], [".version 7.0", ".target sm_80"]])
+    {
+        let recorded = ptx.lines().find_map(|line| line.strip_prefix("// sha256 of the source: "));
+        assert_eq!(recorded, Some(sum.as_str()), "a kernel has changed: python3 kernels/generate.py");
+        for line in [first[0], first[1], ".address_size 64"] {
+            assert!(ptx.lines().any(|found| found == line), "{line}");
+        }
     }
+    let ptx = texts.concat();
     // Arithmetic is that of IEEE, each operation rounded once: `add.f32` without `.rn` might be fused.
     let moves = ["ld.param", "ld.global", "st.global", "ld.shared", "st.shared", "mov", "selp"];
     let exact = ["add.rn.f32", "sub.rn.f32", "mul.rn.f32", "fma.rn.f32", "neg.f32", "cvt.rn.f32.u16"];
@@ -94,6 +99,9 @@ fn the_ptx_is_of_the_source_beside_it() {
         let alone = alone(shape.kernel);
         assert!(ptx.contains(&named) && alone.contains(&named), "{shape:?}");
         assert_eq!((alone.matches(".entry").count(), alone.matches(".version").count()), (1, 1), "{shape:?}");
+        // For no newer card than it is said to need.
+        let (major, minor) = shape.since;
+        assert!(alone.contains(&format!("\n.target sm_{}\n", 10 * major + minor)), "{shape:?}");
     }
 }
 
@@ -145,6 +153,8 @@ fn every_kind_of_box_is_among_them() {
         let cuts = Grounds::new(&tables, shape, 264).unwrap().boxes.cuts;
         let kinds: BTreeSet<_> = cuts.iter().map(|cut| cut.kind).collect();
         assert_eq!(kinds.into_iter().collect::<Vec<_>>(), (0..8).collect::<Vec<_>>(), "{shape:?}");
+        // And some plain ones have more planes than are ever on their way.
+        assert!(cuts.iter().any(|cut| cut.kind == 0 && cut.end - cut.y > 4), "{shape:?}");
     }
 }
 
@@ -199,6 +209,10 @@ fn the_old_kernels_cases_come_out_bit_for_bit() {
     }
 }
 
+fn interpreted([all, newer]: &[String; 2]) -> Interpreted {
+    Interpreted::of_all(&[all, newer])
+}
+
 /// Rust, the source on the host and the PTX agree. The interpreter is slow, so shots are few and short. It tells of
 /// shared memory that nobody wrote, of races, and of barriers that not all threads come to.
 #[test]
@@ -206,7 +220,7 @@ fn the_committed_ptx_computes_the_same_bits() {
     if !fused() {
         return;
     }
-    let ptx = Interpreted::of(&ptx());
+    let ptx = interpreted(&texts());
     let engines = Engines { step: &ptx, common: &Interpreted::new() };
     let mut random = Random::new(9);
     for (number, (n, pml)) in [([1, 1, 1], 8), ([41, 13, 150], 9), ([9, 6, 7], 10)].into_iter().enumerate() {
@@ -229,22 +243,9 @@ fn a_broken_kernel_is_noticed() {
     if !fused() {
         return;
     }
-    // One shape is enough, and quicker to compile.
-    let arguments = "(const OnePass, const Poles, const Receivers)";
-    let empty = |shape: &Shape| format!("extern \"C\" __global__ void {}{arguments} {{}}", shape.kernel);
-    let others = [&SHAPES[1..], &[OF_16_BITS]].concat();
-    let text = others.iter().fold(hostcuda::whole(&source()), |text, shape| {
-        let (before, rest) = text.split_once(&format!("\nONE_PASS({}, ", shape.name())).unwrap();
-        format!("{before}\n{}{}", empty(shape), &rest[rest.find('\n').unwrap()..])
-    });
-    let mut random = Random::new(8);
-    let n = [41, 13, 150];
-    let model = rough(n, [10.0; 3], &mut random);
-    // Near the layer, where all kinds of boxes hear it soon.
-    let centre = [20, 6, 75];
-    let plain = shot(&mut random, n, 26, Receivers::List(vec![centre; 1]));
-    let shot = Shot { source: centre, snapshot_every: Some(5), ..plain };
+    let (model, shot) = heard_everywhere(26);
     let truth = by_rust(&model, &shot, 9, SHAPES[0]);
+    let text = only(SHAPES[0]);
     for (number, (from, to)) in [
         ("fmaf(k.stencil[3], f[7] - f[0], s)", "k.stencil[3] * (f[7] - f[0]) + s"),
         ("a = fmaf(square_x, slope_x, a);", "a = square_x * slope_x + a;"),
@@ -263,11 +264,66 @@ fn a_broken_kernel_is_noticed() {
     .into_iter()
     .enumerate()
     {
-        assert_eq!(text.matches(from).count(), 1, "{from}");
-        let path = c::scratch("hostcuda").join(format!("one_pass{number}.cu"));
-        std::fs::write(&path, text.replace(from, to)).unwrap();
-        let broken = compiled(&path, &format!("one_pass{number}"), &["-O1"]);
+        let broken = broken(&text, from, to, &format!("one_pass{number}"));
         let found = by_host(&broken, Order::Ascending, &model, &shot, 9, (SHAPES[0], 264));
         assert!(found != truth, "{to} goes unnoticed");
+    }
+}
+
+/// The source with one shape's kernel alone, which is quicker to compile.
+fn only(wanted: Shape) -> String {
+    let arguments = "(const OnePass, const Poles, const Receivers)";
+    let empty = |shape: &Shape| format!("extern \"C\" __global__ void {}{arguments} {{}}", shape.kernel);
+    let others = SHAPES.into_iter().chain([OF_16_BITS]).filter(|shape| *shape != wanted);
+    others.fold(hostcuda::whole(&source()), |text, shape| {
+        let (before, rest) = text.split_once(&format!("\nONE_PASS({}, ", shape.name())).unwrap();
+        format!("{before}\n{}{}", empty(&shape), &rest[rest.find('\n').unwrap()..])
+    })
+}
+
+fn broken(text: &str, from: &str, to: &str, name: &str) -> Host {
+    assert_eq!(text.matches(from).count(), 1, "{from}");
+    let path = c::scratch("hostcuda").join(format!("{name}.cu"));
+    std::fs::write(&path, text.replace(from, to)).unwrap();
+    compiled(&path, name, &["-O1"])
+}
+
+/// A shot near the layer, which all kinds of boxes hear soon.
+fn heard_everywhere(nt: usize) -> (Arc<Model>, Shot) {
+    let mut random = Random::new(8);
+    let n = [41, 13, 150];
+    let model = rough(n, [10.0; 3], &mut random);
+    let centre = [20, 6, 75];
+    let plain = shot(&mut random, n, nt, Receivers::List(vec![centre; 1]));
+    (model, Shot { source: centre, snapshot_every: Some(5), ..plain })
+}
+
+/// On the host there are no numbers until a copy is waited for; the interpreter names the access that comes too early.
+#[test]
+fn copies_that_are_not_waited_for_are_noticed() {
+    if !fused() {
+        return;
+    }
+    let (model, shot) = heard_everywhere(3);
+    let ahead = SHAPES[2];
+    let truth = by_rust(&model, &shot, 9, ahead);
+    let text = only(ahead);
+    let from = "wait_for_copies<S::PLACES - 1>();";
+    for (number, to) in ["", "wait_for_copies<S::PLACES>();"].into_iter().enumerate() {
+        let broken = broken(&text, from, to, &format!("ahead{number}"));
+        let found = by_host(&broken, Order::Ascending, &model, &shot, 9, (ahead, 264));
+        assert!(found != truth, "{to} goes unnoticed");
+    }
+    let [all, newer] = texts();
+    for (from, to) in
+        [("cp.async.wait_group 1;", ""), ("wait_group 1;", "wait_group 2;"), ("cp.async.commit_group;", "")]
+    {
+        assert!(newer.contains(from), "{from}");
+        let broken = interpreted(&[all.clone(), newer.replace(from, to)]);
+        let engines = Engines { step: &broken, common: &Interpreted::new() };
+        let run = || fire(&engines, &model, time_step(&model), &shot, 9, ahead, 264);
+        let payload = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).err();
+        let why = payload.and_then(|payload| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+        assert!(why.contains("Copying") && why.contains("has not waited for"), "{from} to {to}: {why}");
     }
 }

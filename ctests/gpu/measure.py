@@ -130,6 +130,12 @@ class Driver:
         self.call(name, ctypes.byref(number), *values)
         return number.value
 
+    def capability(self, ordinal):
+        """Of a card, as PTX has it: 80."""
+        device = ctypes.c_int()
+        self.call("cuDeviceGet", ctypes.byref(device), ordinal)
+        return 10 * self.number("cuDeviceGetAttribute", 75, device) + self.number("cuDeviceGetAttribute", 76, device)
+
     def kernels(self, ordinal, text, names):
         """Of each kernel, with the threads of its blocks: registers, local and shared memory, share of a
         multiprocessor's threads that can be there; and the seconds that the driver's compiler took."""
@@ -182,7 +188,10 @@ def all_kernels(here, ordinals):
     for file in sorted(Path(here).glob("*.ptx")):
         text = file.read_text()
         names = [(name, threads(name)) for name in re.findall(r"\.entry (\w+)\(", text) if threads(name)]
+        oldest = int(re.search(r"\.target sm_(\d+)", text)[1])
         for of_card, n in zip(found, ordinals):
+            if driver.capability(n) < oldest:
+                continue
             of_card.update(driver.kernels(n, text.encode() + b"\0", names))
     return found
 
@@ -191,7 +200,7 @@ def threads(kernel):
     """Of a block of a kernel that computes steps; 0 of the small ones."""
     if kernel in ("acoustic1_velocity", "acoustic1_pressure"):
         return 256
-    shape = re.fullmatch(r"acoustic1_one_pass_(\d+)x\d+", kernel)
+    shape = re.fullmatch(r"acoustic1_one_pass_(\d+)x\d+(_async)?", kernel)
     return 32 * int(shape[1]) if shape else 0
 
 

@@ -6,5 +6,6 @@ static_assert(offsetof(OnePass, slots) == 336 && offsetof(OnePass, stencil) == 3
 #define ALL_KERNELS(KERNEL)                                                                                            \
     KERNEL(acoustic1_one_pass_4x2)                                                                                     \
     KERNEL(acoustic1_one_pass_4x4)                                                                                     \
+    KERNEL(acoustic1_one_pass_4x2_async)                                                                               \
     KERNEL(acoustic1_one_pass_4x2_16_bit)                                                                              \
     KERNEL(acoustic1_one_pass_source)

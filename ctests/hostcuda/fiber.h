@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <vector>
@@ -85,6 +86,14 @@ inline void __sanitizer_start_switch_fiber(void **, const void *, std::size_t) {
 inline void __sanitizer_finish_switch_fiber(void *, const void **, std::size_t *) {}
 #endif
 
+// A copy that is on its way.
+struct Copy {
+    void *to;
+    const void *from;
+    unsigned bytes;
+    int group;
+};
+
 // A stack with what is left of its thread on it.
 struct Fiber {
     enum : std::size_t { PAGE = 4096, BYTES = 16 * PAGE };
@@ -92,6 +101,8 @@ struct Fiber {
     void *top = nullptr, *fake = nullptr;
     Dim3 thread{};
     int line = 0; // of the barrier that it waits at; 0 if it doesn't
+    std::vector<Copy> copies;
+    int groups = 0; // that have ended
 
     explicit Fiber(void (*entry)())
     {
@@ -160,6 +171,29 @@ public:
         host.thread = fiber.thread;
     }
 
+    // Of the thread that runs.
+    void begin_copy(void *to, const void *from, unsigned bytes)
+    {
+        std::memset(to, 0xff, bytes);
+        current->copies.push_back({to, from, bytes, current->groups});
+    }
+
+    void end_group()
+    {
+        current->groups++;
+    }
+
+    // All but those of the last groups, and what belongs to none yet.
+    void wait_for_copies(int last)
+    {
+        const auto due = [&](const Copy &copy) { return copy.group < current->groups - last; };
+        auto &copies = current->copies;
+        for (const Copy &copy : copies)
+            if (due(copy))
+                std::memcpy(copy.to, copy.from, copy.bytes);
+        copies.erase(std::remove_if(copies.begin(), copies.end(), due), copies.end());
+    }
+
     char defect[160] = "";
 
 private:
@@ -190,8 +224,10 @@ private:
         Fibers *all = host.fibers;
         __sanitizer_finish_switch_fiber(nullptr, &all->bottom, &all->size);
         for (;;) {
-            while (all->next < all->threads->size())
+            while (all->next < all->threads->size()) {
+                all->current->copies.clear();
                 all->body(all->kernel, (*all->threads)[all->next++]);
+            }
             all->leave(*all->current);
             all = host.fibers;
         }

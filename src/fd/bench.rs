@@ -36,7 +36,7 @@ pub struct Case {
 pub enum Shapes {
     /// That which shots find best.
     Auto,
-    /// All of them, one after the other.
+    /// All that the card runs, one after the other.
     Each,
     One(Shape),
 }
@@ -73,7 +73,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
     }
     let shapes = match case.shapes {
         Shapes::Auto => vec![None],
-        Shapes::Each => SHAPES.map(Some).to_vec(),
+        Shapes::Each => offered(lane).iter().copied().map(Some).collect(),
         Shapes::One(shape) => vec![Some(shape)],
     };
     let shapeless = match (lane, case.form, case.storage) {
@@ -109,6 +109,14 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
     let options = Options { pml: case.pml, form: case.form, storage: case.storage, ..Options::default() };
     let plan = |shape| Plan::of(&moduli, dt, Options { shape, ..options });
     shapes.into_iter().map(|shape| measured(&plan(shape)?, &shot, lane, &mut copy, case.repeats)).collect()
+}
+
+/// The shapes that there are on a device, or would be on a card.
+fn offered(lane: Lane<'_>) -> &'static [Shape] {
+    match lane {
+        Lane::Cpu(_) => &SHAPES,
+        Lane::Cuda(stream) => Shape::on(stream.card().info().compute_capability),
+    }
 }
 
 fn measured(

@@ -38,7 +38,7 @@ pub struct Options {
     pub allow_unstable: bool,
     /// How steps are computed.
     pub form: Form,
-    /// Of a block on a card, one of [`SHAPES`], for steps in one pass. `None`: shots try them and take the fastest.
+    /// Of a block on a card, one of [`Shape::on`] it, for steps in one pass. `None`: shots try them and take the fastest.
     pub shape: Option<Shape>,
     /// Of the derivatives in space.
     pub stencil: Stencil,

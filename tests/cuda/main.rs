@@ -27,6 +27,8 @@ use fakecuda::harness::{self, Case};
 
 /// A card of the size of a test.
 const ONE: &str = "dev=mem:1G";
+/// One that runs all shapes.
+const AMPERE: &str = "dev=cc:8.0,mem:1G";
 const TWO: &str = "dev=name:GTX 1080 Ti,cc:6.1,mem:2G,speed:2.2;dev=name:Tesla K40,cc:3.5,mem:1G,speed:1";
 /// Two of the one generation beside two of the other.
 const FOUR: &str = "dev=name:GTX 1080 Ti,cc:6.1,mem:2G,speed:2.2;dev=name:GTX 1080 Ti,cc:6.1,mem:2G,speed:2.2;\
@@ -190,7 +192,10 @@ fn cases() -> Vec<Case> {
         case!(at_once::small_shots_overlap_and_share_their_plan, "pace=100;dev=mem:1G,ctx:8M"),
         case!(shots::a_record_that_the_host_has_no_memory_for, ONE),
         case!(shapes::the_one_that_is_wanted_is_taken, ONE),
+        case!(shapes::the_one_that_is_wanted_is_taken, AMPERE),
         case!(shapes::shots_find_the_best, ONE),
+        case!(shapes::shots_find_the_best, AMPERE),
+        case!(shapes::what_a_card_does_not_run, "dev=cc:7.5,mem:1G"),
         case!(shapes::short_shots_find_nothing, ONE),
         case!(shapes::the_next_process_does_not_try_again, ONE),
         case!(shapes::what_is_named_is_not_kept, ONE),

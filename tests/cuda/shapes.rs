@@ -19,10 +19,15 @@ use crate::support::bits::{fused, same};
 use crate::support::random::{Random, rough, shot as random_shot, time_step};
 use crate::support::shooting::fire_with;
 
-/// Runs of the shapes' kernels on the card.
+/// Those that the card runs.
+fn offered() -> &'static [Shape] {
+    Shape::on(found().0[0].compute_capability)
+}
+
+/// Runs of their kernels on it.
 fn runs() -> Vec<u64> {
     let report = report();
-    SHAPES.iter().map(|shape| report["cards"][0]["runs"][shape.kernel].as_u64().unwrap_or(0)).collect()
+    offered().iter().map(|shape| report["cards"][0]["runs"][shape.kernel].as_u64().unwrap_or(0)).collect()
 }
 
 fn world(nt: usize) -> (Arc<Model>, Shot) {
@@ -51,11 +56,11 @@ fn fire(scheduler: &Scheduler, plan: &Arc<Plan>, model: &Arc<Model>, shot: &Shot
 pub fn the_one_that_is_wanted_is_taken() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let (model, shot) = world(20);
-    for (way, shape) in SHAPES.into_iter().enumerate() {
+    for (way, &shape) in offered().iter().enumerate() {
         let before = runs();
         fire(&scheduler, &plan(&model, Some(shape)), &model, &shot);
         let now = runs();
-        for other in 0..SHAPES.len() {
+        for other in 0..offered().len() {
             assert_eq!(now[other] - before[other], if other == way { 20 } else { 0 }, "{shape:?}");
         }
     }
@@ -82,7 +87,7 @@ fn best(scheduler: &Scheduler, plan: &Arc<Plan>) -> Option<Shape> {
 pub fn shots_find_the_best() {
     let scheduler = scheduler("cuda", 1).unwrap();
     // Some 20 legs are timed at most, after two of each shape that are not.
-    let legs = 2 * SHAPES.len() + 5 * SHAPES.len() + 2;
+    let legs = 7 * offered().len() + 2;
     let (model, shot) = world(16 * legs);
     let tried = plan(&model, None);
     assert_eq!(best(&scheduler, &tried), None);
@@ -94,7 +99,7 @@ pub fn shots_find_the_best() {
         let short = Shot { nt: 33, ..shot.clone() };
         fire(&scheduler, &plan, &model, &short);
         assert_eq!(best(&scheduler, &plan), Some(found));
-        for (way, shape) in SHAPES.iter().enumerate() {
+        for (way, shape) in offered().iter().enumerate() {
             assert_eq!(runs()[way] - before[way], if *shape == found { 33 } else { 0 }, "{shape:?}");
         }
     }
@@ -157,8 +162,8 @@ pub fn the_next_process_does_not_try_again() {
         fs::write(&file, text.replace(&format!("\t{}\t", found.name()), &said)).unwrap();
         let (taken, runs) = in_another_process(&file);
         assert_eq!(taken, shape);
-        for (way, other) in SHAPES.iter().enumerate() {
-            assert_eq!(runs[way] > 0, *other == shape, "{other:?}: {runs:?}");
+        for (other, &ran) in SHAPES.iter().zip(&runs) {
+            assert_eq!(ran > 0, *other == shape, "{other:?}: {runs:?}");
         }
         // It has learned nothing of the shapes that would make the line any younger.
         assert!(
@@ -192,6 +197,20 @@ pub fn what_is_named_is_not_kept() {
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.lines().any(|line| line.starts_with("cuda\t")) && !text.contains("found\t"), "{text}");
     fs::remove_file(file).unwrap();
+}
+
+/// A card that is too old for a shape does without, and says so when it is named.
+pub fn what_a_card_does_not_run() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let (model, shot) = world(20);
+    let names: Vec<_> = offered().iter().map(|shape| shape.name()).collect();
+    assert_eq!(names, ["4x2", "4x4"]);
+    let refused = fire_on(&scheduler, plan(&model, Some(SHAPES[2])), shot).err().unwrap().to_string();
+    let words = "the shape of blocks is 4x2_async; accepted: auto, 4x2, 4x4 on cuda:0, whose compute capability is 7.5; \
+                 4x2_async takes one of 8.0 or higher";
+    assert!(refused.contains(words), "{refused}");
+    drop(scheduler);
+    assert_nothing_is_left();
 }
 
 /// Legs that end for a snapshot are not timed, and what is not known is the first.

@@ -9,7 +9,7 @@ use gpusched::fd::equation::acoustic1::kernel::{Launch, PTX};
 use super::card::{Engine, Memory};
 
 pub struct Interpreted {
-    module: Module,
+    modules: Vec<Module>,
 }
 
 /// Instructions that a block may spend in loops.
@@ -21,7 +21,12 @@ impl Interpreted {
     }
 
     pub fn of(text: &str) -> Self {
-        Interpreted { module: ptx::parse(text).unwrap_or_else(|why| panic!("{why}")) }
+        Interpreted::of_all(&[text])
+    }
+
+    pub fn of_all(texts: &[&str]) -> Self {
+        let parsed = |text: &&str| ptx::parse(text).unwrap_or_else(|why| panic!("{why}"));
+        Interpreted { modules: texts.iter().map(parsed).collect() }
     }
 }
 
@@ -36,7 +41,8 @@ impl ptx::Memory for Memory {
 impl Interpreted {
     /// Or what the threads did wrong.
     pub fn try_launch(&self, memory: &Memory, launch: Launch, arguments: &[&[u8]]) -> Result<(), Fault> {
-        let kernel = self.module.kernel(launch.kernel).expect("a kernel of the text");
+        let kernel = self.modules.iter().find_map(|module| module.kernel(launch.kernel));
+        let kernel = kernel.expect("a kernel of the texts");
         assert_eq!(kernel.params.len(), arguments.len(), "{}", launch.kernel);
         let mut params = vec![0; kernel.param_bytes];
         for (param, argument) in kernel.params.iter().zip(arguments) {

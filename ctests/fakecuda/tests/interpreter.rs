@@ -349,3 +349,65 @@ fn a_kernel_in_a_loop_can_be_cancelled() {
         assert_eq!(run.join().expect("no panic").map_err(|f| f.kind), Err(FaultKind::Cancelled));
     });
 }
+
+const COPIES: &str = include_str!("../fixtures/copies.ptx");
+
+/// Of two blocks, one after the other in the same shared memory: what they leave, or what they did wrong.
+fn copied(text: &str, offset: u64) -> Result<Vec<f32>, fakecuda::ptx::Fault> {
+    let module = parse(text).unwrap_or_else(|e| panic!("copies.ptx: {e}"));
+    let mut host = Host::default();
+    let [a, b, c] = [64, 128, 256].map(|n| host.put(&noise(n, n as u64)));
+    let out = host.put(&[0f32; 64]);
+    let args = [P(a + offset), P(b), P(c), P(out)];
+    common::run_on(1, &module, &mut host, "ahead", [2, 1, 1], [64, 1, 1], 0, &args)?;
+    Ok(host.get(out))
+}
+
+#[test]
+fn copies_are_there_when_they_are_waited_for() {
+    let [a, b, c] = [64, 128, 256].map(|n| noise(n, n as u64));
+    let expected: Vec<f32> = (0..64).map(|t| a[t] + b[(t + 1) % 64 * 2 + 1] + c[4 * t + 3]).collect();
+    assert_eq!(copied(COPIES, 0).unwrap_or_else(|e| panic!("{e}")), expected);
+}
+
+/// On a card a copy may be there sooner, or not: who counts on either is told.
+#[test]
+fn what_is_wrong_about_copies_is_told() {
+    let wrong = |from: &str, to: &str, kind: FaultKind, at: &str| {
+        assert_eq!(COPIES.matches(from).count(), 1, "{from}");
+        let text = COPIES.replace(from, to);
+        let fault = copied(&text, 0).expect_err(from);
+        let found = line(&text, fault.line);
+        assert!(fault.kind == kind && found.starts_with(at), "{from} to {to}: {fault}: {found}");
+    };
+    // Not waited for: at all, of too few groups, and what is of no group is in none of them.
+    wrong("cp.async.wait_group 1;", "", FaultKind::Copying, "ld.shared.f32 %f1");
+    wrong("cp.async.wait_group 1;", "cp.async.wait_group 2;", FaultKind::Copying, "ld.shared.f32 %f1");
+    wrong("cp.async.wait_group 0;", "", FaultKind::Copying, "ld.shared.f32 %f2");
+    wrong("cp.async.wait_all;", "", FaultKind::Copying, "ld.shared.f32 %f4");
+    wrong("cp.async.wait_all;", "cp.async.wait_group 0;", FaultKind::Copying, "ld.shared.f32 %f4");
+    // Another thread has not waited for it, and no barrier says that it has.
+    let race = "ld.shared.f32 %f2";
+    let barrier = COPIES.replace("bar.sync 0;", "");
+    let fault = copied(&barrier, 0).expect_err("no barrier");
+    assert!(matches!(fault.kind, FaultKind::Race | FaultKind::Copying), "{fault}");
+    assert!(line(&barrier, fault.line).starts_with(race), "{fault}");
+    // Written meanwhile, or begun into what another thread may still read.
+    wrong("cp.async.wait_group 1;", "st.shared.f32 [%r4], 0f00000000;", FaultKind::Copying, "st.shared");
+    let late = "ld.shared.f32 %f2, [%r14+4];\n\tcp.async.ca.shared.global [%r7], [%rd9], 8;";
+    wrong("ld.shared.f32 %f2, [%r14+4];", late, FaultKind::Race, "cp.async");
+    // Nobody needs it, so nobody has to wait; the next block begins anew.
+    let left = COPIES.replace("cp.async.wait_all;", "mov.f32 %f4, %f2;").replace("ld.shared.f32 %f4", "//");
+    copied(&left, 0).unwrap_or_else(|e| panic!("{e}"));
+    // The addresses.
+    let fault = copied(COPIES, 2).expect_err("misaligned");
+    assert_eq!(fault.kind, FaultKind::Misaligned, "{fault}");
+    let fault = copied(COPIES, 4).expect_err("beyond the end");
+    assert_eq!(fault.kind, FaultKind::OutOfBounds, "{fault}");
+    wrong("mov.u32 %r8, fours;", "mov.u32 %r8, 16384;", FaultKind::OutOfBounds, "cp.async.cg");
+    // What a card has not.
+    let refused = |from: &str, to: &str| parse(&COPIES.replacen(from, to, 1)).expect_err(to);
+    assert!(refused("[%rd9], 8;", "[%rd9], 6;").why.contains("6 bytes"));
+    assert!(refused("ca.shared.global [%r7]", "cg.shared.global [%r7]").why.contains("8 bytes by .cg"));
+    assert!(refused("cp.async.ca.shared", "cp.async.bulk.shared").why.contains("not known"));
+}

@@ -94,8 +94,8 @@ pub enum Bench {
         /// How 1/rho and rho vp² are kept.
         #[arg(long, value_parser = storage(), default_value = "float32")]
         storage: Storage,
-        /// Warps of a block, and rows of each, on a card, in one pass with float32: the one that shots find best, each of them in turns,
-        /// or this one.
+        /// Warps of a block, and rows of each, on a card, in one pass with float32: the one that shots find best, each that the card runs
+        /// in turns, or this one. 4x2_async, whose copies run ahead, takes a card of compute capability 8.0 or higher.
         #[arg(long, value_parser = shapes(), default_value = "auto")]
         shape: Shapes,
         /// Threads on the CPU; without it as many as it has cores.

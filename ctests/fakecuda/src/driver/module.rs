@@ -241,6 +241,7 @@ impl Function {
                     FaultKind::Endless | FaultKind::Cancelled => code::TIMEOUT,
                     FaultKind::DivergentBarrier
                     | FaultKind::Unwritten
+                    | FaultKind::Copying
                     | FaultKind::Race
                     | FaultKind::Trap => code::LAUNCH_FAILED,
                 })

@@ -221,6 +221,12 @@ pub(super) enum Op {
     LdParam(Access),
     Ld(Access),
     St(Access),
+    /// So many bytes from global memory at `b` into shared memory at `a`, both with nothing added, some time before it is waited for.
+    Copy(u8),
+    /// The copies of a thread since its last one are a group.
+    EndGroup,
+    /// Until all groups but the last `imm` are there; negative: all copies.
+    WaitCopies,
     /// Reads, changes and writes; `d` may be [`NONE`] (red). `b`, `c` are the operands.
     Atom(LaneFn, Access),
     Bra,

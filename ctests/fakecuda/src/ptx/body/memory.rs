@@ -1,4 +1,4 @@
-//! Loads, stores and atomics.
+//! Loads, stores, copies and atomics.
 
 use super::*;
 
@@ -23,27 +23,7 @@ impl<'a> Body<'_, 'a, '_> {
             }
         }
         let Arg::Address(base, offset) = address else { return self.fail("an address expected") };
-        let (a, imm) = match base {
-            Base::Absolute => (self.constant(true, Source::Constant(0))?, *offset),
-            Base::Word(name) => match self.lookup(name) {
-                Some(Symbol::Reg(Reg::Wide(r))) => (r, *offset),
-                Some(Symbol::Reg(Reg::Narrow(r, _))) => {
-                    let Reg::Wide(full) = self.allocate(Ty::U64, 1)? else { return Ok(false) };
-                    self.emit(Op::ZeroExtend, guard, [full, r, 0, 0], 0);
-                    (full, *offset)
-                }
-                _ => {
-                    let (slot, found) = self.address_of(name, *offset, true)?;
-                    if space == Space::Param || space == Space::Generic {
-                        space = found;
-                    }
-                    if found != space {
-                        return self.fail(format!("'{name}' is not in that memory"));
-                    }
-                    (slot, 0)
-                }
-            },
-        };
+        let (a, imm) = self.place(*base, *offset, guard, &mut space)?;
         let values: Vec<Arg<'a>> = match value {
             Arg::List(list) => list.clone(),
             one => vec![one.clone()],
@@ -79,6 +59,64 @@ impl<'a> Body<'_, 'a, '_> {
             (false, _) => Op::Ld(access),
         };
         self.emit(op, guard, [d, a, 0, 0], imm);
+        Ok(true)
+    }
+
+    /// The register that an address begins with, and what is added. The space may become that of a variable.
+    fn place(&mut self, base: Base<'a>, offset: i64, guard: u16, space: &mut Space) -> Result<(u16, i64)> {
+        let Base::Word(name) = base else { return Ok((self.constant(true, Source::Constant(0))?, offset)) };
+        match self.lookup(name) {
+            Some(Symbol::Reg(Reg::Wide(r))) => Ok((r, offset)),
+            Some(Symbol::Reg(Reg::Narrow(r, _))) => {
+                let Reg::Wide(full) = self.allocate(Ty::U64, 1)? else {
+                    return self.fail("an address has 64 bits");
+                };
+                self.emit(Op::ZeroExtend, guard, [full, r, 0, 0], 0);
+                Ok((full, offset))
+            }
+            _ => {
+                let (slot, found) = self.address_of(name, offset, true)?;
+                if *space == Space::Param || *space == Space::Generic {
+                    *space = found;
+                }
+                if found != *space {
+                    return self.fail(format!("'{name}' is not in that memory"));
+                }
+                Ok((slot, 0))
+            }
+        }
+    }
+
+    /// Copies that go on while their thread does.
+    pub(super) fn copy(&mut self, parts: &[&str], guard: u16, args: &[Arg<'a>]) -> Result<bool> {
+        match (parts, args) {
+            (["cp", "async", "commit_group"], []) => self.emit(Op::EndGroup, guard, [0; 4], 0),
+            (["cp", "async", "wait_all"], []) => self.emit(Op::WaitCopies, guard, [0; 4], -1),
+            (["cp", "async", "wait_group"], [Arg::Number(last, false)]) => {
+                let Ok(last) = last.parse() else { return Ok(false) };
+                self.emit(Op::WaitCopies, guard, [0; 4], last);
+            }
+            (
+                ["cp", "async", cache @ ("ca" | "cg"), "shared", "global"],
+                [Arg::Address(to, more), Arg::Address(from, further), Arg::Number(bytes, false)],
+            ) => {
+                let bytes = match (*bytes, *cache) {
+                    ("4", "ca") => 4,
+                    ("8", "ca") => 8,
+                    ("16", _) => 16,
+                    _ => return self.fail(format!("a copy of {bytes} bytes by .{cache}")),
+                };
+                let (mut shared, mut global) = (Space::Shared, Space::Global);
+                let (a, imm) = self.place(*to, *more, guard, &mut shared)?;
+                let (b, other) = self.place(*from, *further, guard, &mut global)?;
+                if imm != 0 || other != 0 {
+                    return self
+                        .fail("a copy's addresses with something added are not known to this interpreter");
+                }
+                self.emit(Op::Copy(bytes), guard, [0, a, b, 0], 0);
+            }
+            _ => return Ok(false),
+        }
         Ok(true)
     }
 

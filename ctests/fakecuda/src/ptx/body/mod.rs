@@ -463,6 +463,7 @@ impl<'t, 'a, 'k> Body<'t, 'a, 'k> {
         let parts: Vec<&str> = opcode.split('.').collect();
         let done = match parts[0] {
             "ld" | "ldu" | "st" => self.memory(&parts, guard, &args)?,
+            "cp" => self.copy(&parts, guard, &args)?,
             "atom" | "red" => self.atomic(&parts, guard, &args)?,
             "setp" => self.compare(&parts, guard, &args)?,
             "cvt" => self.convert(&parts, guard, &args)?,

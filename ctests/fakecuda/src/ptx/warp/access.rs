@@ -99,7 +99,7 @@ impl Warp {
     }
 
     /// The host's bytes of one lane's access.
-    fn locate(
+    pub(super) fn locate(
         &mut self,
         shared: &mut Shared,
         lane: usize,
@@ -158,7 +158,7 @@ impl Warp {
 
     /// Asks of an access to shared memory, if the host's bytes are of that, whether it may be.
     #[inline(always)]
-    fn watched(
+    pub(super) fn watched(
         &self,
         shared: &mut Shared,
         lane: usize,
@@ -177,6 +177,10 @@ impl Warp {
     fn wrong(&self, shared: &Shared, lane: usize, at: usize, wrong: &Wrong) -> Fault {
         let (kind, detail) = match wrong {
             Wrong::Unwritten => (FaultKind::Unwritten, "was never written".to_string()),
+            Wrong::Copying(by) => (
+                FaultKind::Copying,
+                format!("is where a copy of thread {by} goes that it has not waited for"),
+            ),
             Wrong::Written(by) => {
                 (FaultKind::Race, format!("was written by thread {by} since the last barrier"))
             }

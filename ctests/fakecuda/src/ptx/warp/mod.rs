@@ -8,9 +8,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 mod access;
+mod copies;
 mod watch;
 
 use access::extended;
+use copies::Copies;
 use watch::{Watch, Wrong};
 
 use crate::ptx::program::*;
@@ -57,6 +59,8 @@ pub enum FaultKind {
     DivergentBarrier,
     /// Shared memory that the block has not written is read.
     Unwritten,
+    /// Shared memory is touched into which a copy is on its way that its thread has not waited for.
+    Copying,
     /// Two threads touch a word of shared memory without a barrier in between, and not both only read it.
     Race,
     /// More instructions than the launch was given.
@@ -105,6 +109,7 @@ pub(in crate::ptx) struct Warp {
     next: usize,
     block: [u32; 3],
     dim: [u32; 3],
+    copies: Copies,
 }
 
 /// What the warps of a block, and all blocks of one host thread, share.
@@ -192,6 +197,7 @@ impl Warp {
             next: usize::MAX,
             block: [0; 3],
             dim,
+            copies: Copies::default(),
         };
         for (slot, source) in &kernel.init {
             let value = match *source {
@@ -226,6 +232,7 @@ impl Warp {
         self.rest.clear();
         self.next = usize::MAX;
         self.block = block;
+        self.copies = Copies::default();
         for (slot, source) in &kernel.init {
             let Source::Special(special) = source else { continue };
             let values = match *special {
@@ -552,6 +559,9 @@ impl Warp {
                         self.touch(shared, ins, m, access, true)?;
                     }
                 }
+                Op::Copy(bytes) => self.begin_copy(shared, ins, m, bytes.into())?,
+                Op::EndGroup => self.copies.end_group(m),
+                Op::WaitCopies => self.wait_for_copies(shared, ins, m)?,
                 Op::Atom(f, access) => self.atomic(shared, ins, m, f, access)?,
                 Op::Bra => {
                     let target = ins.imm as usize;

@@ -3,6 +3,9 @@
 /// No single thread: several readers, or a write that others may meet (an atomic, or one of less than a word).
 const ANY: u32 = u32::MAX;
 
+/// The phase in which a word is written into which a copy is on its way.
+const COPYING: u32 = u32::MAX;
+
 /// Four bytes. Phases are counted from one barrier to the next, over all blocks of a host thread.
 #[derive(Clone, Copy, Default)]
 struct Word {
@@ -15,6 +18,8 @@ struct Word {
 /// What is wrong about an access.
 pub(super) enum Wrong {
     Unwritten,
+    /// This thread has begun a copy into it, and has not waited for that.
+    Copying(u32),
     /// This thread has written the word since the last barrier.
     Written(u32),
     /// Another thread, this one if it was only one, has read it since.
@@ -29,6 +34,8 @@ pub(in crate::ptx) struct Watch {
     begin: u32,
     /// Threads of a warp keep to an order of their own.
     warps_meet: bool,
+    /// Words into which copies are on their way.
+    copying: usize,
 }
 
 impl Watch {
@@ -39,6 +46,11 @@ impl Watch {
     pub fn block(&mut self) {
         self.phase += 1;
         self.begin = self.phase;
+        if self.copying > 0 {
+            self.copying = 0;
+            let left = self.words.iter_mut().filter(|word| word.written == COPYING);
+            left.for_each(|word| *word = Word::default());
+        }
     }
 
     pub fn barrier(&mut self) {
@@ -52,6 +64,9 @@ impl Watch {
         let whole = bytes >= 4;
         let meets = |other: u32| other == thread || self.warps_meet && other / 32 == thread / 32;
         for word in &mut self.words[at / 4..(at + bytes).div_ceil(4)] {
+            if word.written == COPYING {
+                return Err(Wrong::Copying(word.writer));
+            }
             let others = word.written == phase && word.writer != ANY && !meets(word.writer);
             if store {
                 if whole && others {
@@ -75,9 +90,28 @@ impl Watch {
         Ok(())
     }
 
+    /// Thread `thread` begins a copy into `bytes` from `at` on, which may write them at any time from now on.
+    pub(super) fn begin_copy(&mut self, at: usize, bytes: usize, thread: u32) -> Result<(), Wrong> {
+        self.touch(at, bytes, thread, true)?;
+        let words = &mut self.words[at / 4..(at + bytes).div_ceil(4)];
+        self.copying += words.len();
+        words.iter_mut().for_each(|word| word.written = COPYING);
+        Ok(())
+    }
+
+    /// It is there, for the thread that has waited for it; for others after the next barrier.
+    pub(super) fn end_copy(&mut self, at: usize, bytes: usize) {
+        let words = &mut self.words[at / 4..(at + bytes).div_ceil(4)];
+        self.copying -= words.len();
+        words.iter_mut().for_each(|word| word.written = self.phase);
+    }
+
     /// An atomic, which other threads' atomics may meet.
     pub(super) fn atomic(&mut self, at: usize, bytes: usize) -> Result<(), Wrong> {
         for word in &mut self.words[at / 4..(at + bytes).div_ceil(4)] {
+            if word.written == COPYING {
+                return Err(Wrong::Copying(word.writer));
+            }
             if word.written < self.begin {
                 return Err(Wrong::Unwritten);
             }

@@ -14,7 +14,7 @@ use super::trial::Trial;
 use super::{Buffers, Step, Steps};
 use crate::backend::cuda::{Block, Function, Launches, Params as Arguments, Ptx, Stream};
 use crate::device::DeviceId;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fd::shot::Control;
 use crate::fd::survey::Shot;
 
@@ -36,13 +36,13 @@ struct Kind {
 }
 
 /// The trial of a kind of step, as long as the process lives. `known`: the way that an earlier process has found best.
-fn trial(kind: Kind, known: impl FnOnce() -> Option<usize>) -> Arc<Trial> {
+fn trial(kind: Kind, ways: usize, known: impl FnOnce() -> Option<usize>) -> Arc<Trial> {
     static TRIALS: Mutex<Vec<(Kind, Arc<Trial>)>> = Mutex::new(Vec::new());
     let mut trials = TRIALS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, there)) = trials.iter().find(|(other, _)| *other == kind) {
         return there.clone();
     }
-    let trial = known().map_or_else(|| Trial::new(SHAPES.len()), |way| Trial::settled(way, SHAPES.len()));
+    let trial = known().map_or_else(|| Trial::new(ways), |way| Trial::settled(way, ways));
     let trial = Arc::new(trial);
     if trials.len() == KNOWN {
         trials.remove(0);
@@ -70,6 +70,22 @@ fn kernels() -> u64 {
     *NUMBER
 }
 
+/// The shapes that the card runs, if the one that is wanted is among them.
+fn runnable(wanted: Option<Shape>, stream: &Stream) -> Result<&'static [Shape]> {
+    let capability = stream.card().info().compute_capability;
+    let shapes = Shape::on(capability);
+    let Some(wanted) = wanted.filter(|wanted| !shapes.contains(wanted)) else { return Ok(shapes) };
+    let names: Vec<_> = shapes.iter().map(|shape| shape.name()).collect();
+    let ((major, minor), (least, more)) = (capability.unwrap_or_default(), wanted.since);
+    let accepted = format!(
+        "auto, {} on {}, whose compute capability is {major}.{minor}; {} takes one of {least}.{more} or higher",
+        names.join(", "),
+        stream.card().label(),
+        wanted.name()
+    );
+    Err(Error::argument("the shape of blocks", wanted.name(), accepted))
+}
+
 /// What all shots of a plan share for this form.
 pub struct Pass {
     trial: Arc<Trial>,
@@ -83,13 +99,18 @@ pub struct Pass {
 
 impl Pass {
     /// `wanted`: the one shape to take.
+    ///
+    /// Refused: one that the card does not run.
     pub fn new(
         tables: &Tables,
         wanted: Option<Shape>,
         stream: &Stream,
         control: &dyn Control,
     ) -> Result<Pass> {
-        let shapes: &'static [Shape] = if tables.scales.is_some() { &[OF_16_BITS] } else { &SHAPES };
+        let shapes = match tables.scales {
+            Some(_) => &[OF_16_BITS],
+            None => runnable(wanted, stream)?,
+        };
         let wanted = wanted.and_then(|shape| shapes.iter().position(|other| *other == shape));
         let subject = (wanted.is_none() && shapes.len() > 1).then(|| subject(tables, stream));
         let trial = match wanted {
@@ -97,7 +118,7 @@ impl Pass {
             None if shapes.len() == 1 => Arc::new(Trial::new(1)),
             None => {
                 let card = stream.card().info().id.clone();
-                trial(Kind { card, layout: tables.layout, steps: tables.steps() }, || {
+                trial(Kind { card, layout: tables.layout, steps: tables.steps() }, shapes.len(), || {
                     let name = control.finding(subject.as_ref()?)?;
                     shapes.iter().position(|shape| shape.name() == name)
                 })

@@ -20,16 +20,23 @@ use crate::fd::stencil::REACH;
 use crate::fd::storage::Scale;
 use crate::fd::survey::{Receivers, Shot};
 
-/// All kernels. Their text is large, so `build.rs` has packed it.
-pub fn ptx() -> String {
-    let packed = include_bytes!(concat!(env!("OUT_DIR"), "/acoustic1_one_pass.ptx.z"));
-    let text = decompress_to_vec_zlib(packed).ok();
-    text.and_then(|text| String::from_utf8(text).ok()).unwrap_or_default()
+/// All kernels: those for all cards, and those for cards of compute capability 8.0 and higher. Their texts are large, so
+/// `build.rs` has packed them.
+pub fn texts() -> [String; 2] {
+    let packed: [&[u8]; 2] = [
+        include_bytes!(concat!(env!("OUT_DIR"), "/acoustic1_one_pass.ptx.z")),
+        include_bytes!(concat!(env!("OUT_DIR"), "/acoustic1_one_pass_80.ptx.z")),
+    ];
+    packed.map(|packed| {
+        let text = decompress_to_vec_zlib(packed).ok();
+        text.and_then(|text| String::from_utf8(text).ok()).unwrap_or_default()
+    })
 }
 
 /// A kernel as the driver loads it: by itself, as a driver compiles all that it is given.
 pub fn alone(kernel: &str) -> &'static str {
-    static TEXTS: LazyLock<HashMap<String, String>> = LazyLock::new(|| split(&ptx()));
+    static TEXTS: LazyLock<HashMap<String, String>> =
+        LazyLock::new(|| texts().iter().flat_map(|text| split(text)).collect());
     TEXTS.get(kernel).map_or("", String::as_str)
 }
 
@@ -42,25 +49,39 @@ fn split(ptx: &str) -> HashMap<String, String> {
     parts.filter_map(named).collect()
 }
 
-/// How a block is cut: so many warps, each with so many rows of a tile along x. All shapes give the same bits.
+/// How a block is cut: so many warps, each with so many rows of a tile along x; and how it comes by what it computes with.
+/// All shapes give the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub kernel: &'static str,
     pub warps: usize,
     pub rows: usize,
+    /// The lowest compute capability of cards that run it.
+    pub since: (u32, u32),
 }
 
-/// Those that there are kernels for, first the one that is taken if nothing is known of a card.
-pub const SHAPES: [Shape; 2] = [
-    Shape { kernel: "acoustic1_one_pass_4x2", warps: 4, rows: 2 },
-    Shape { kernel: "acoustic1_one_pass_4x4", warps: 4, rows: 4 },
+/// As old as any card that is used.
+const ANY: (u32, u32) = (3, 5);
+
+/// Those that there are kernels for, first the one that is taken if nothing is known of a card, last those for newer cards.
+pub const SHAPES: [Shape; 3] = [
+    Shape { kernel: "acoustic1_one_pass_4x2", warps: 4, rows: 2, since: ANY },
+    Shape { kernel: "acoustic1_one_pass_4x4", warps: 4, rows: 4, since: ANY },
+    Shape { kernel: "acoustic1_one_pass_4x2_async", warps: 4, rows: 2, since: (8, 0) },
 ];
 
 /// That of coefficients of 16 bits.
-pub const OF_16_BITS: Shape = Shape { kernel: "acoustic1_one_pass_4x2_16_bit", warps: 4, rows: 2 };
+pub const OF_16_BITS: Shape =
+    Shape { kernel: "acoustic1_one_pass_4x2_16_bit", warps: 4, rows: 2, since: ANY };
 
 impl Shape {
-    /// As users call it: warps and rows.
+    /// Those of [`SHAPES`] that a card of a compute capability runs.
+    pub fn on(capability: Option<(u32, u32)>) -> &'static [Shape] {
+        let runs = |shape: &Shape| shape.since <= capability.unwrap_or(ANY);
+        &SHAPES[..SHAPES.partition_point(runs)]
+    }
+
+    /// As users call it: warps and rows, and what is special about it.
     pub fn name(self) -> &'static str {
         self.kernel.trim_start_matches("acoustic1_one_pass_")
     }
