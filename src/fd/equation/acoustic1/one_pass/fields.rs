@@ -11,9 +11,9 @@ pub struct Fields {
     p: [Buffer; 2],
     /// What the undamped terms of the last step added to the pressure.
     d: Buffer,
-    /// Velocities that are kept, of even and of odd steps, of the updated planes and rows: `[iy][vector of z][slot]`, `[slot][ix][z]`, `[iy][ix][end]`.
+    /// Velocities that are kept, of even and of odd steps, of the updated planes and rows: `[iy][slot][z]`, `[slot][ix][z]`, `[iy][ix][end]`.
     kept: [[Buffer; 2]; 3],
-    /// The part of the pressure that the absorbing layers damp: `[iy][vector of z][layer]`, `[layer][ix][z]`, `[iy][ix][end]`.
+    /// The part of the pressure that the absorbing layers damp: `[iy][layer][z]`, `[layer][ix][z]`, `[iy][ix][end]`.
     part: [Buffer; 3],
 }
 
@@ -30,11 +30,12 @@ fn lens(layout: &Layout, zones: &[Zones; 3], ends: &Ends) -> ([usize; 3], [usize
     let [nx, ny] = [0, 1].map(|axis| layout.active(axis).len());
     let [plane, both] = [layout.padded[0], 2 * layout.width()];
     let kept = [
-        ny * ends.len * zones[0].kept(),
+        layout.rows(ny * zones[0].kept()),
         layout.rows(zones[1].kept() * plane),
         ny * nx * (ends.kept[0] + ends.kept[1]),
     ];
-    let part = [ny * ends.len * both, layout.rows(both * plane), ny * nx * (ends.damped[0] + ends.damped[1])];
+    let part =
+        [layout.rows(ny * both), layout.rows(both * plane), ny * nx * (ends.damped[0] + ends.damped[1])];
     (kept, part)
 }
 

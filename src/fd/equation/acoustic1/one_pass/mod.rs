@@ -1,6 +1,7 @@
 //! A step in one pass over the grid: the pressure alone, its velocities eliminated where nothing is damped.
 
-mod along_y;
+mod ahead;
+mod along;
 mod along_z;
 #[cfg(test)]
 mod any_shape;
@@ -9,7 +10,6 @@ mod fields;
 mod geometry;
 pub mod kernel;
 mod lanes;
-mod march;
 mod pass;
 mod rows;
 mod scratch;

@@ -20,17 +20,20 @@
 use std::ops::Range;
 
 use super::super::coefficients::{Coefficients, Columns, Row};
+use super::along::Line;
 use super::along_z;
 use super::fields::Shared;
 use super::geometry::Geometry;
-use super::lanes::{Lanes, WIDEST};
-use super::march::{March, march};
-use super::rows::{self, TOGETHER, turned};
+use super::lanes::Lanes;
+use super::rows::{self, TOGETHER};
 use super::scratch::{Parts, Scratch};
 use super::source::Poles;
 use super::tiles::Tile;
 use super::update::{Update, update};
 use crate::fd::stencil::REACH;
+
+/// Rows on that are asked for, of what is read row after row.
+const AHEAD: usize = 2;
 
 /// What a sweep is given.
 #[derive(Clone, Copy)]
@@ -75,13 +78,13 @@ pub struct Sweep<'a> {
     pub parts: Parts,
     pub old: *const f32,
     new: *mut f32,
-    d: *mut f32,
+    pub d: *mut f32,
     pub kept_old: [*const f32; 3],
     pub kept_new: [*mut f32; 3],
     pub part: [*mut f32; 3],
     pub stream: bool,
     /// First index along z, and values of a row.
-    first: usize,
+    pub first: usize,
     pub len: usize,
 }
 
@@ -156,16 +159,6 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Where a plane of coefficients lies after the first; those that are expanded lie where they did.
-    #[inline(always)]
-    fn column_y(&self, columns: &Columns, y: usize) -> usize {
-        let layout = &self.c.layout;
-        if columns.scale().is_some() {
-            return 0;
-        }
-        layout.nearest(1, y) * columns.steps(layout.pitch)[1]
-    }
-
     /// Position of a row of a field.
     #[inline(always)]
     pub fn at(&self, x: usize, y: usize) -> usize {
@@ -182,81 +175,76 @@ impl<'a> Sweep<'a> {
     /// See [`sweep`]; so for all below.
     #[inline(always)]
     unsafe fn run<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(&self) {
-        let side = &self.tile.sides[1];
-        let mut next = side.slopes().start;
-        let mut y = side.cells.start;
-        while y < side.cells.end {
-            let end = (y + TOGETHER).min(side.cells.end);
-            // SAFETY: by the caller's promise.
-            unsafe {
-                while next < end + REACH - 1 {
-                    next += self.slopes_along_y::<L, Y_KEPT>(next);
-                }
-                self.along_y::<L, Y_KEPT>(y..end);
-                for y in y..end {
-                    self.plane::<L, X_KEPT, Y_KEPT>(y);
-                }
+        let [columns, planes] = self.tile.sides.each_ref().map(|side| side.cells.clone());
+        let line = |(column, x): (usize, usize)| Line {
+            other: x,
+            slopes: self.parts.y.wrapping_add(column * self.parts.row),
+            apart: self.parts.plane,
+            to: self.parts.along_y.wrapping_add(column * self.parts.row),
+            to_apart: self.parts.plane,
+            onto: None,
+            b: (std::ptr::null(), 0),
+            kappa: (std::ptr::null(), 0),
+        };
+        let lines = || columns.clone().enumerate().map(line);
+        // SAFETY: by the caller's promise.
+        unsafe {
+            for line in lines() {
+                self.begin_along::<L, 1, Y_KEPT>(&line);
             }
-            y = end;
+            let mut y = planes.start;
+            while y < planes.end {
+                let together = self.together::<1, Y_KEPT>(y);
+                for line in lines() {
+                    self.along::<L, 1, Y_KEPT>(&line, y, together);
+                }
+                for u in 0..together {
+                    self.plane::<L, X_KEPT, Y_KEPT>(
+                        y + u,
+                        self.parts.along_y.wrapping_add(u * self.parts.plane),
+                    );
+                }
+                y += together;
+            }
         }
     }
 
     /// All rows of a plane whose terms along y there are.
     #[inline(always)]
-    unsafe fn plane<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(&self, y: usize) {
-        let Sweep { c, geometry, parts, .. } = self;
-        let (layout, axis, zones) = (&c.layout, &c.axes[0], &geometry.zones[0]);
-        let [rows, own] = [&self.tile.sides[0].cells, &self.tile.sides[0].own];
-        let slots = zones.kept();
-        let layers = 2 * layout.width();
-        // Of the kept velocities the index 0 would be so many slots before the first.
-        let slot = zones.slot(own.start).unwrap_or(0).wrapping_sub(own.start);
-        let begin = self.at(0, y);
-        let along_y = self.terms(y);
+    unsafe fn plane<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(&self, y: usize, along_y: *const f32) {
+        let (layout, parts) = (&self.c.layout, &self.parts);
+        let side = &self.tile.sides[0];
         // SAFETY: by the caller's promise.
         unsafe {
-            let (b, b_step) = self.rows::<L>(&c.b, y, self.tile.sides[0].slopes(), parts.b);
-            let (kappa, kappa_step) = self.rows::<L>(&c.kappa, y, rows.clone(), parts.kappa);
-            for i in (0..self.len).step_by(L::N) {
-                let (vector, within) = (i / WIDEST, i % WIDEST);
-                let of_slots = (((y - REACH) * self.len + vector * WIDEST) * slots)
-                    .wrapping_add(slot.wrapping_mul(WIDEST))
-                    .wrapping_add(within);
-                let of_columns = turned(i, parts.beside);
-                let m = March {
-                    stencil: c.stencil,
-                    rows,
-                    layout: *layout,
-                    old: self.old.wrapping_add(begin + i),
-                    b: b.wrapping_add(i),
-                    b_step,
-                    kappa: kappa.wrapping_add(i),
-                    kappa_step,
-                    along_y: (!Y_KEPT).then_some(along_y.wrapping_add(of_columns).cast_const()),
-                    along_x: parts.along_x.wrapping_add(of_columns),
-                    square: geometry.square[0],
-                    keep: &axis.keep,
-                    velocity_rate: &axis.velocity_rate,
-                    kept_old: self.kept_old[0].wrapping_add(of_slots),
-                    kept_new: self.kept_new[0].wrapping_add(of_slots),
-                    own,
-                    stream: self.stream,
-                    loss: &axis.loss,
-                    pressure_rate: &axis.pressure_rate,
-                    part: self.part[0]
-                        .wrapping_add(((y - REACH) * self.len + vector * WIDEST) * layers + within),
-                    part_rows: layers * WIDEST,
-                    kept_rows: slots * WIDEST,
-                    d: self.d.wrapping_add(begin + i),
-                };
-                march::<L, X_KEPT>(&m);
-            }
+            let b = self.rows::<L>(&self.c.b, y, side.slopes(), parts.b);
+            let kappa = self.rows::<L>(&self.c.kappa, y, side.cells.clone(), parts.kappa);
             let source = self.clean_source(y);
-            let coming = self.coming(y);
-            for (column, x) in rows.clone().enumerate() {
-                let nearest = layout.nearest(0, x);
-                let (b, kappa) = (b.wrapping_add(nearest * b_step), kappa.wrapping_add(nearest * kappa_step));
-                self.finish::<L, X_KEPT, Y_KEPT>(column, [x, y], [b, kappa], source == Some(x), coming);
+            let mut line = Line {
+                other: y,
+                slopes: parts.x,
+                apart: parts.row,
+                to: parts.along_x,
+                to_apart: parts.row,
+                onto: None,
+                b,
+                kappa,
+            };
+            self.begin_along::<L, 0, X_KEPT>(&line);
+            let mut x = side.cells.start;
+            while x < side.cells.end {
+                let along_y = along_y.wrapping_add((x - side.cells.start) * parts.row);
+                line.onto = (!Y_KEPT).then_some(along_y);
+                let together = self.together::<0, X_KEPT>(x);
+                self.along::<L, 0, X_KEPT>(&line, x, together);
+                for u in 0..together {
+                    let x = x + u;
+                    let nearest = layout.nearest(0, x);
+                    let terms =
+                        [parts.along_x.cast_const(), along_y].map(|first| first.wrapping_add(u * parts.row));
+                    let c = [b, kappa].map(|(first, step)| first.wrapping_add(nearest * step));
+                    self.finish::<L, X_KEPT, Y_KEPT>([x, y], terms, c, source == Some(x));
+                }
+                x += together;
             }
         }
     }
@@ -265,25 +253,25 @@ impl<'a> Sweep<'a> {
     #[inline(always)]
     unsafe fn finish<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(
         &self,
-        column: usize,
         [x, y]: [usize; 2],
+        [along_x, along_y]: [*const f32; 2],
         [b, kappa]: [*const f32; 2],
         source: bool,
-        coming: [usize; 2],
     ) {
         let Sweep { geometry, parts, .. } = self;
         let ends = &geometry.ends;
         // Counted over the updated rows.
-        let row = (y - REACH) * self.c.layout.active(0).len() + x - REACH;
+        let nth = (y - REACH) * self.c.layout.active(0).len() + x - REACH;
         let place = self.at(x, y);
         let p = self.old.wrapping_add(place);
         let q = parts.slopes;
         // SAFETY: by the caller's promise.
         unsafe {
-            let coming = [p.wrapping_add(coming[0]), b.wrapping_add(coming[1])];
-            along_z::slopes::<L>(self.c.stencil, &along_z::Row { len: self.len, p, b, q, coming });
+            let coming = self.coming([x, y]);
+            let row = along_z::Row { len: self.len, p, b, q, coming: [coming.p, coming.beside] };
+            along_z::slopes::<L>(self.c.stencil, &row);
             let [apart, apart_damped] = [ends.kept, ends.damped].map(|both| both[0] + both[1]);
-            let (mut at, mut at_damped) = (row * apart, row * apart_damped);
+            let (mut at, mut at_damped) = (nth * apart, nth * apart_damped);
             for (end, table) in geometry.near_and_far.iter().enumerate() {
                 let (kept, damped) = (ends.kept(end), ends.damped(end));
                 let begin = kept.start;
@@ -315,38 +303,18 @@ impl<'a> Sweep<'a> {
                     changes: parts.changes,
                     q,
                     squares: &geometry.squares,
-                    along_y: self.terms(y).wrapping_add(column * WIDEST),
-                    along_x: parts.along_x.wrapping_add(column * WIDEST),
-                    beside: parts.beside,
+                    along_y,
+                    along_x,
                     kappa,
                     d: self.d.wrapping_add(place),
                     p: if source { parts.clean } else { p },
                     new: self.new.wrapping_add(place),
                     stream: self.stream,
-                    pitch: self.c.layout.pitch,
+                    ahead: AHEAD * self.c.layout.pitch,
+                    coming: coming.b,
                 },
             );
         }
-    }
-
-    /// The terms along y of a plane.
-    #[inline(always)]
-    pub fn terms(&self, y: usize) -> *mut f32 {
-        let plane = (y - self.tile.sides[1].cells.start) % TOGETHER;
-        self.parts.along_y.wrapping_add(plane * self.parts.turned)
-    }
-
-    /// What the slopes along y of the planes that are done together next read first, so many planes on: values from this
-    /// plane's pressure and `b`. Beyond what the tile needs it is this plane once more.
-    #[inline(always)]
-    fn coming(&self, y: usize) -> [usize; 2] {
-        let layout = &self.c.layout;
-        let end = self.tile.sides[1].slopes().end;
-        let (p, b) = (y + 3 * TOGETHER + REACH - 1, y + 2 * TOGETHER + REACH - 1);
-        [
-            if p < end + REACH { (p - y) * layout.stride(1) } else { 0 },
-            if b < end { self.column_y(&self.c.b, b) - self.column_y(&self.c.b, y) } else { 0 },
-        ]
     }
 
     /// The row of this tile and plane that has the source; its pressure goes on without it, from the scratch.

@@ -1,7 +1,7 @@
 //! What is done to rows of cells, a vector at a time. Each function is inlined into sweeps that are compiled once for
 //! each kind of processor. Where several rows lie side by side, they are done together, as they share taps.
 
-use super::lanes::{Lanes, WIDEST};
+use super::lanes::Lanes;
 use crate::fd::stencil::REACH;
 use crate::fd::storage::Scale;
 
@@ -9,8 +9,10 @@ use crate::fd::storage::Scale;
 pub const TAPS: usize = 2 * REACH;
 /// Rows that are done together, at most.
 pub const TOGETHER: usize = 4;
+/// Slopes that a term needs before its last.
+pub const HELD: usize = TAPS - 1;
 /// Taps of so many.
-pub const ALL: usize = TAPS + TOGETHER - 1;
+pub const ALL: usize = HELD + TOGETHER;
 
 /// The coefficients of the derivative, as vectors.
 ///
@@ -69,33 +71,6 @@ pub unsafe fn expanded<L: Lanes>(numbers: *const u16, scale: Scale, len: usize, 
     }
 }
 
-/// Where slopes are taken, and where they go: rows of `len` values.
-#[derive(Clone, Copy)]
-pub struct Flux {
-    pub len: usize,
-    /// Of the first row's first value, and values from tap to tap, which is from row to row.
-    pub first_tap: *const f32,
-    pub stride: usize,
-    pub to: *mut f32,
-    /// From row to row there.
-    pub apart: usize,
-}
-
-/// Slopes of the pressure times b, of `U` rows.
-#[inline(always)]
-pub unsafe fn flux<L: Lanes, const U: usize>(c: [f32; REACH], row: Flux, b: [*const f32; U]) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let c = splats::<L>(c);
-        for i in (0..row.len).step_by(L::N) {
-            let s = slopes::<L, U>(c, |k| row.first_tap.add(k * row.stride + i));
-            for u in 0..U {
-                L::store(row.to.add(u * row.apart + i), L::mul(L::load(b[u].add(i)), s[u]));
-            }
-        }
-    }
-}
-
 /// How velocities of `U` rows move: `keep` and dt/h.
 #[derive(Clone, Copy)]
 pub struct Kept<const U: usize> {
@@ -113,34 +88,40 @@ pub struct Kept<const U: usize> {
     pub ahead: usize,
 }
 
+impl<const U: usize> Kept<U> {
+    pub const NONE: Self = Kept {
+        keep: [0.0; U],
+        rate: [0.0; U],
+        old: std::ptr::null(),
+        new: std::ptr::null_mut(),
+        apart: 0,
+        own: [0; 2],
+        stream: false,
+        ahead: 0,
+    };
+
+    /// A velocity, from b times the slope of the pressure.
+    #[inline(always)]
+    unsafe fn moved<L: Lanes>(&self, u: usize, i: usize, q: L::V) -> L::V {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let at = u * self.apart + i;
+            let old = L::mul(L::splat(self.keep[u]), L::load(self.old.wrapping_add(at)));
+            L::prefetch(self.old.wrapping_add(at + self.ahead));
+            let v = L::fnma(L::splat(self.rate[u]), q, old);
+            if self.own[0] <= u && u < self.own[1] {
+                write::<L>(self.new.wrapping_add(at), v, self.stream);
+            }
+            v
+        }
+    }
+}
+
 /// For the next step, past the caches or not.
 #[inline(always)]
 pub unsafe fn write<L: Lanes>(to: *mut f32, v: L::V, stream: bool) {
     // SAFETY: by the caller's promise.
     unsafe { if stream { L::stream(to, v) } else { L::store(to, v) } }
-}
-
-/// Velocities of `U` rows, from the slopes of the pressure.
-#[inline(always)]
-pub unsafe fn kept<L: Lanes, const U: usize>(c: [f32; REACH], row: Flux, b: [*const f32; U], kept: &Kept<U>) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let c = splats::<L>(c);
-        for i in (0..row.len).step_by(L::N) {
-            let s = slopes::<L, U>(c, |k| row.first_tap.add(k * row.stride + i));
-            for u in 0..U {
-                let q = L::mul(L::load(b[u].add(i)), s[u]);
-                let at = u * kept.apart + i;
-                let old = L::mul(L::splat(kept.keep[u]), L::load(kept.old.wrapping_add(at)));
-                L::prefetch(kept.old.wrapping_add(at + kept.ahead));
-                let v = L::fnma(L::splat(kept.rate[u]), q, old);
-                L::store(row.to.add(u * row.apart + i), v);
-                if kept.own[0] <= u && u < kept.own[1] {
-                    write::<L>(kept.new.wrapping_add(at), v, kept.stream);
-                }
-            }
-        }
-    }
 }
 
 /// What damps the pressure of `U` rows, or does not.
@@ -153,6 +134,11 @@ pub struct Split<const U: usize> {
     pub apart: usize,
     /// How many values on to ask for `part`.
     pub ahead: usize,
+}
+
+impl<const U: usize> Split<U> {
+    pub const NONE: Self =
+        Split { loss: [0.0; U], rate: [0.0; U], part: std::ptr::null_mut(), apart: 0, ahead: 0 };
 }
 
 /// What the term of row `u` changes, from the slope of the velocities.
@@ -179,66 +165,82 @@ pub unsafe fn change<L: Lanes, const U: usize, const DAMPED: bool>(
     }
 }
 
-/// Where the terms along y of `U` rows go, which lie side by side along y: `[vector of z]` from each of `to` on.
-#[derive(Clone, Copy)]
-pub struct Turned<const U: usize> {
-    pub to: [*mut f32; U],
-    pub beside: usize,
+/// `U` rows beside each other along an axis. Pointers are to a row's first value.
+pub struct Along<'a, const U: usize> {
+    pub len: usize,
+    /// The first slope's first tap, and values from tap to tap, which is from row to row.
+    pub p: *const f32,
+    pub stride: usize,
+    pub b: [*const f32; U],
+    /// Slopes of the pressure times b, or velocities where they are kept: those that are there, and of these rows.
+    pub slopes: [*mut f32; ALL],
+    /// r², if the terms are eliminated, and what they are added to.
+    pub square: f32,
+    pub onto: Option<*const f32>,
+    /// Where terms go; and from row to row there.
+    pub to: *mut f32,
+    pub to_apart: usize,
+    /// If they are not eliminated.
+    pub kappa: [*const f32; U],
+    /// Rows that are asked for meanwhile.
+    pub asked: &'a [*const f32],
 }
 
-impl<const U: usize> Turned<U> {
-    /// Where the value `i` of row `u` is.
-    #[inline(always)]
-    pub fn at(&self, u: usize, i: usize) -> *mut f32 {
-        self.to[u].wrapping_add(turned(i, self.beside))
-    }
-}
-
-/// Where the `i`th value of a row is in `[vector of z][row]`.
+/// Slopes if they are `NEW`, and the `TERMS` that they complete.
 #[inline(always)]
-pub fn turned(i: usize, beside: usize) -> usize {
-    i / WIDEST * beside + i % WIDEST
-}
-
-/// The eliminated terms: r² times the slope of what [`flux`] left.
-#[inline(always)]
-pub unsafe fn eliminated<L: Lanes, const U: usize>(
+pub unsafe fn along<
+    L: Lanes,
+    const U: usize,
+    const KEPT: bool,
+    const DAMPED: bool,
+    const NEW: bool,
+    const TERMS: bool,
+>(
     c: [f32; REACH],
-    len: usize,
-    taps: &[*const f32; ALL],
-    square: f32,
-    turned: Turned<U>,
-) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let c = splats::<L>(c);
-        for i in (0..len).step_by(L::N) {
-            let s = slopes::<L, U>(c, |k| taps[k].add(i));
-            for (u, s) in s.into_iter().enumerate() {
-                L::store(turned.at(u, i), L::mul(L::splat(square), s));
-            }
-        }
-    }
-}
-
-/// The terms that are not eliminated.
-#[inline(always)]
-pub unsafe fn split<L: Lanes, const U: usize, const DAMPED: bool>(
-    c: [f32; REACH],
-    len: usize,
-    taps: &[*const f32; ALL],
-    kappa: [*const f32; U],
+    rows: &Along<'_, U>,
+    kept: &Kept<U>,
     split: &Split<U>,
-    turned: Turned<U>,
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
         let c = splats::<L>(c);
-        for i in (0..len).step_by(L::N) {
-            let s = slopes::<L, U>(c, |k| taps[k].add(i));
-            for (u, s) in s.into_iter().enumerate() {
-                let c = change::<L, U, DAMPED>(u, i, s, L::load(kappa[u].add(i)), split);
-                L::store(turned.at(u, i), c);
+        for i in (0..rows.len).step_by(L::N) {
+            let mut s = [L::splat(0.0); ALL];
+            for row in rows.asked {
+                L::prefetch_far(row.wrapping_add(i));
+            }
+            if NEW {
+                let q = slopes::<L, U>(c, |k| rows.p.wrapping_add(k * rows.stride + i));
+                for u in 0..U {
+                    let q = L::mul(L::load(rows.b[u].wrapping_add(i)), q[u]);
+                    s[HELD + u] = if KEPT { kept.moved::<L>(u, i, q) } else { q };
+                }
+            }
+            if TERMS {
+                let there = if NEW { HELD } else { HELD + U };
+                for (s, from) in s.iter_mut().zip(rows.slopes).take(there) {
+                    *s = L::load(from.wrapping_add(i));
+                }
+            }
+            // Now that those are read which the new ones replace.
+            if NEW {
+                for (to, s) in rows.slopes.iter().zip(s).skip(HELD).take(U) {
+                    L::store(to.wrapping_add(i), s);
+                }
+            }
+            if TERMS {
+                for u in 0..U {
+                    let slope = slope::<L>(c, &s[u..]);
+                    let to = u * rows.to_apart + i;
+                    let term = match rows.onto {
+                        _ if KEPT => {
+                            change::<L, U, DAMPED>(u, i, slope, L::load(rows.kappa[u].wrapping_add(i)), split)
+                        }
+                        Some(onto) => L::fma(L::splat(rows.square), slope, L::load(onto.wrapping_add(to))),
+                        None => L::mul(L::splat(rows.square), slope),
+                    };
+                    L::store(rows.to.wrapping_add(to), term);
+                }
             }
         }
     }

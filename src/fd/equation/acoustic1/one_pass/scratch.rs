@@ -8,8 +8,8 @@ use crate::backend::cpu::Buffer;
 use crate::error::Result;
 use crate::fd::storage::Storage;
 
-/// Planes of slopes along y: those of the taps of [`TOGETHER`] planes. As many are done at a time, so it is a multiple.
-pub const PLANES: usize = 3 * TOGETHER;
+/// Places for slopes along an axis: of those before the last that a term takes, and one more, so that new ones replace old ones.
+pub const PLACES: usize = TAPS;
 
 pub struct Scratch {
     values: Buffer,
@@ -21,24 +21,22 @@ pub struct Scratch {
 /// Where its parts begin.
 #[derive(Clone, Copy)]
 pub struct Parts {
-    /// From row to row, and from plane to plane, of the slopes along y: `[index % PLANES][column][z]`.
+    /// From row to row, and from plane to plane, of the slopes along y: `[index % PLACES][column][z]`.
     pub row: usize,
     pub plane: usize,
     pub y: *mut f32,
-    /// Terms along y, `[plane % TOGETHER]`, and of one plane those along x. All of these are `[vector of z][column]`, `beside`
-    /// values from vector to vector.
+    /// Terms along y of a few planes, `[plane][column][z]`.
     pub along_y: *mut f32,
+    /// Of a plane, slopes along x: `[index % PLACES][z]`; and terms along x of a few rows.
+    pub x: *mut f32,
     pub along_x: *mut f32,
-    pub beside: usize,
-    /// Values from plane to plane of these.
-    pub turned: usize,
     /// A row of slopes along z, with a vector of zeros before and after it.
     pub slopes: *mut f32,
     /// A row of changes at the ends.
     pub changes: *mut f32,
     /// A row of pressures.
     pub clean: *mut f32,
-    /// Only for numbers of 16 bits, what they stand for: in the rows of a plane, and in [`TOGETHER`] rows.
+    /// Only for numbers of 16 bits, what they stand for: in the rows of a plane, and in a few rows.
     pub b: *mut f32,
     pub kappa: *mut f32,
     pub few: *mut f32,
@@ -67,8 +65,7 @@ impl Parts {
     fn cut(columns: usize, len: usize, storage: Storage, first: *mut f32) -> (Parts, usize) {
         // Odd numbers of lines: neighbours in other sets of a cache.
         let row = ((len / WIDEST) | 1) * WIDEST;
-        let beside = (columns | 1) * WIDEST;
-        let (plane, turned) = (columns * row, len / WIDEST * beside);
+        let plane = columns * row;
         let expanded = |rows: usize| if storage == Storage::Bits16 { rows * row } else { 0 };
         let mut taken = 0;
         let mut take = |len: usize| {
@@ -78,17 +75,16 @@ impl Parts {
         let parts = Parts {
             row,
             plane,
-            y: take(PLANES * plane),
-            along_y: take(TOGETHER * turned),
-            along_x: take(turned),
-            beside,
-            turned,
+            y: take(PLACES * plane),
+            along_y: take(TOGETHER * plane),
+            x: take(PLACES * row),
+            along_x: take(TOGETHER * row),
             slopes: take(row + 2 * WIDEST).wrapping_add(WIDEST),
             changes: take(row),
             clean: take(row),
             b: take(expanded(columns + TAPS - 1)),
             kappa: take(expanded(columns)),
-            few: take(expanded(TOGETHER)),
+            few: take(expanded(2 * TOGETHER)),
         };
         (parts, taken)
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::along_z::slope_before;
 use super::lanes::Lanes;
-use super::rows::{splats, turned, write};
+use super::rows::{splats, write};
 use crate::fd::stencil::REACH;
 
 /// What a row becomes. Pointers are to its first updated value.
@@ -16,18 +16,18 @@ pub struct Update<'a> {
     /// Slopes along z, between vectors of zeros; r² for each value.
     pub q: *const f32,
     pub squares: &'a [f32],
-    /// The terms along y and along x, `beside` values from vector to vector.
+    /// The terms along y and along x.
     pub along_y: *const f32,
     pub along_x: *const f32,
-    pub beside: usize,
     pub kappa: *const f32,
     pub d: *mut f32,
     /// This pressure, without a source, and the next, which may go past the caches.
     pub p: *const f32,
     pub new: *mut f32,
     pub stream: bool,
-    /// Values to the next row, which is asked for.
-    pub pitch: usize,
+    /// How many values on to ask for kappa and `d`; and a row to ask for.
+    pub ahead: usize,
+    pub coming: *const f32,
 }
 
 /// The next pressures, and what the undamped terms change.
@@ -44,9 +44,8 @@ pub unsafe fn update<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(c: [f32; 
             let after = L::load(row.q.add(i + L::N));
             let s = slope_before::<L>(c, before, at, after);
             (before, at) = (at, after);
-            let in_tile = turned(i, row.beside);
-            let x = L::load(row.along_x.wrapping_add(in_tile));
-            let y = if X_KEPT || Y_KEPT { L::load(row.along_y.wrapping_add(in_tile)) } else { x };
+            let x = L::load(row.along_x.wrapping_add(i));
+            let y = if X_KEPT || Y_KEPT { L::load(row.along_y.wrapping_add(i)) } else { x };
             let others = match (X_KEPT, Y_KEPT) {
                 (false, _) => x,
                 (true, false) => y,
@@ -54,8 +53,9 @@ pub unsafe fn update<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(c: [f32; 
             };
             let a = L::fma(L::load(row.squares.as_ptr().wrapping_add(i)), s, others);
             let d = row.d.wrapping_add(i);
-            L::prefetch(d.wrapping_add(row.pitch));
-            L::prefetch(row.kappa.wrapping_add(i + row.pitch));
+            L::prefetch_far(row.coming.wrapping_add(i));
+            L::prefetch(d.wrapping_add(row.ahead));
+            L::prefetch(row.kappa.wrapping_add(i + row.ahead));
             let undamped = L::fma(L::load(row.kappa.wrapping_add(i)), a, L::load(d));
             L::store(d, undamped);
             let mut all = undamped;
