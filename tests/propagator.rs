@@ -299,7 +299,7 @@ fn what_threads_compute_with_is_leased() {
     let plan = Arc::new(plan([20, 20, 60]));
     let bytes = |threads| plan.shot_bytes(&shot(3), threads).on(BackendKind::Cpu);
     // 59 threads are 20, 20 and 19.
-    for (threads, slots, most) in [(20, 1, 20), (40, 1, 40), (59, 3, 20), (1, 3, 1)] {
+    for (threads, slots, most) in [(20, 1, 20), (64, 1, 64), (59, 3, 20), (1, 3, 1)] {
         let mut builder = Scheduler::builder();
         (builder.devices, builder.cpu_threads, builder.slots) =
             (Some("cpu".into()), Some(threads), Some(slots));
@@ -312,7 +312,7 @@ fn what_threads_compute_with_is_leased() {
         assert_eq!(leased, bytes(most), "{threads} threads, {slots} slots");
     }
     // By so many threads the CPU needs more than a card.
-    assert!(bytes(40) > bytes(0) && bytes(1001) - bytes(1000) > 40_000);
+    assert!(bytes(64) > bytes(0) && bytes(1001) - bytes(1000) > 40_000);
     let other = Options { form: Form::TwoSweeps, ..Options::default() };
     let sweeps = Plan::new(model([20, 20, 60]), DT, other).unwrap();
     assert_eq!(sweeps.shot_bytes(&shot(3), 100), sweeps.shot_bytes(&shot(3), 0));

@@ -165,6 +165,23 @@ impl<'a> Rows<'a> {
         self.first
     }
 
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Has the system find memory for values that are all zero, instead of when each is first used.
+    ///
+    /// # Safety
+    /// They are within the buffer and zero, and nobody else uses them meanwhile.
+    pub unsafe fn settle(self, values: std::ops::Range<usize>) {
+        /// Values of a page, or fewer.
+        const PAGE: usize = 1024;
+        for at in values.step_by(PAGE) {
+            // SAFETY: by the caller's promise. Volatile, because it changes nothing that a compiler knows of.
+            unsafe { self.first.add(at).write_volatile(0.0) };
+        }
+    }
+
     /// # Safety
     /// `at + len` is within the buffer, and nobody writes there while the slice lives.
     #[inline(always)]

@@ -19,7 +19,7 @@ use crate::fd::survey::{Gather, Shot};
 /// Steps between two looks for a shot that has blown up.
 pub const PROBE: usize = 64;
 
-/// How long the time loop took.
+/// How long the time loop took, from when its fields were there.
 pub type Clock = Duration;
 
 /// A way to compute steps, which the members of a team share.
@@ -97,9 +97,16 @@ fn time_loop<S: Steps>(
     let samples = record.shared();
     let limit = limit(shot);
     let blown_up = OnceLock::new();
-    let begin = Instant::now();
+    let begin = OnceLock::new();
     let ended = team.run(control, |member, control| {
         let mut own = steps.own()?;
+        if begun == 0 {
+            for field in steps.fields() {
+                // SAFETY: nothing has happened yet, and shares are disjoint.
+                unsafe { field.settle(member.share(field.len())) };
+            }
+        }
+        member.barrier_then(|| _ = begin.set(Instant::now()))?;
         let traces = member.share(samples.traces());
         let rows = member.share(layout.padded[0] * layout.padded[1]);
         for step in begun..shot.nt {
@@ -149,7 +156,7 @@ fn time_loop<S: Steps>(
         control.pause(done, &mut Between { form, steps, gather: &mut record.gather })?;
         return Err(Error::Cancelled);
     }
-    Ok((record.gather, begin.elapsed()))
+    Ok((record.gather, begin.get().map(Instant::elapsed).unwrap_or_default()))
 }
 
 /// The words of a shot that has blown up do not depend on who has seen it first. Nobody writes the pressure any more.
@@ -189,9 +196,7 @@ impl<S: Steps> State for Between<'_, S> {
     }
 
     fn values(&self) -> u64 {
-        // SAFETY: no member of the team is at work.
-        let len = |field: Rows<'_>| unsafe { field.all() }.len();
-        (self.steps.fields().into_iter().map(len).sum::<usize>() + self.gather.data.len()) as u64
+        (self.steps.fields().into_iter().map(Rows::len).sum::<usize>() + self.gather.data.len()) as u64
     }
 
     fn leave(&mut self, to: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
