@@ -83,7 +83,8 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
         _ => None,
     };
     if let (Some(shape), Some(accepted)) = (shapes[0], shapeless) {
-        return Err(Error::argument("the shape of blocks", shape.name(), accepted));
+        let asked = if case.shapes == Shapes::Each { "each" } else { shape.name() };
+        return Err(Error::argument("the shape of blocks", asked, accepted));
     }
     let grid = Grid::new(case.n, [10.0; 3])?;
     // Velocity and density, and the two coefficients that are made of them.

@@ -34,7 +34,10 @@ const FILES: &[Case] = &[
     ("[time]\ndt_s = 0.002", "[accuracy]\nstencil = \"optimised\"\n[time]\ndt_s = 0.0022", &["time.dt_s is 0.0022", "at most 0.0021622 s"]),
     ("[wavelet]", "[accuracy]\nstorage = \"8-bit\"\n[wavelet]", &["line 13: accuracy.storage is \"8-bit\"", "`16-bit`"]),
     ("[time]\ndt_s = 0.002", "[accuracy]\nstorage = \"16-bit\"\n[time]\ndt_s = 0.002243", &["time.dt_s is 0.002243", "at most 0.0022419 s"]),
-    ("2000.0 }] }\ndensity = \"gardner\"", "20.0 }, { top_m = 110.0, value = 21.0 }] }\n[accuracy]\nstorage = \"16-bit\"", &["rho vp² of the model in 16 bits", "at most 1e-3; or float32"]),
+    ("2000.0 }] }\ndensity = \"gardner\"", "20.0 }, { top_m = 110.0, value = 21.0 }] }\n[accuracy]\nstorage = \"16-bit\"", &["accuracy.storage (rho vp² of the model in 16 bits) is off", "at most 1e-3; or float32"]),
+    ("dt_s = 0.002", "dt_s = 1e-9", &["line 9: time.dt_s (dt) is 1e-9 s", "for a wavelet of 20 Hz"]),
+    ("sample_every = 2", "sample_every = 50\n[accuracy]\nexact_time = true", &["line 11: time.sample_every (record_every) is 50", "with exact time"]),
+    ("every = 30", "every = 20000000", &["snapshots.every (snapshot_every) is 20000000", "1 to 10000000 steps"]),
     ("sample_every = 2", "sample_every = 0", &["time.sample_every is 0", "1 step or more"]),
     ("peak_hz = 20.0", "peak_hz = 0", &["wavelet.peak_hz is 0", "positive"]),
     ("peak_hz = 20.0", "peak_hz = 1e-30", &["wavelet.peak_hz", "1e-6 to 1e12 Hz"]),
@@ -102,6 +105,21 @@ fn bad_surveys_are_refused_in_words() {
     assert!(!folder.at("out/shot_0001.bin").exists());
 }
 
+/// On the finest grid that is accepted a step is some trillionths of a second long, and zero is none.
+#[test]
+fn the_largest_step_of_a_fine_grid_is_told_to_five_digits() {
+    let survey = "[grid]\nn = [3, 3, 3]\nspacing_m = 1e-6\n[model]\nvelocity = 20000\n[time]\ndt_s = 1\nnt = 3\n\
+                  [wavelet]\npeak_hz = 1e9\n[sources]\nfirst_m = [0, 0, 0]\n";
+    let said = |survey: &str| {
+        let ended = Folder::with_survey(survey).gpusched(&["run", "survey.toml", "--dry-run"]);
+        (ended.status, ended.err)
+    };
+    let (status, err) = said(survey);
+    assert!(status == 2 && err.contains("time.dt_s is 1; accepted: at most 0.000000000022442 s"), "{err}");
+    let (status, err) = said(&survey.replace("dt_s = 1", "dt_s = 0.000000000022442"));
+    assert_eq!(status, 0, "{err}");
+}
+
 #[rustfmt::skip]
 const LINES: &[(&[&str], &str)] = &[
     (&[], "Usage"),
@@ -119,6 +137,7 @@ const LINES: &[(&[&str], &str)] = &[
     (&["bench", "fd", "--nt", "0", "--n", "8", "8", "8"], "nt is 0"),
     (&["bench", "fd", "--shape", "3x3"], "4x2"),
     (&["bench", "fd", "--shape", "4x2", "--n", "8", "8", "8"], "the shape of blocks is 4x2"),
+    (&["bench", "fd", "--shape", "each", "--n", "8", "8", "8"], "the shape of blocks is each; accepted: auto"),
     (&["bench", "fd", "--threads", "0"], "0 is not in 1..=4096"),
     (&["bench", "fd", "--repeats", "0", "--n", "8", "8", "8"], "the number of repeats is 0"),
     (&["bench", "fd", "--equation", "heat"], "acoustic1"),

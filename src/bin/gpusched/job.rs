@@ -61,9 +61,14 @@ impl Job {
         let dt = time_step(&file, survey.time.dt_s, dt_max, dt_sure)?;
         let nt = steps(&file, &survey, dt)?;
         let frequency = survey.wavelet.peak_hz as f32;
-        let wavelet = Wavelet::new(library_shape(survey.wavelet.shape), frequency, dt, nt)
-            .map_err(|error| file.blame("wavelet.peak_hz", error))?;
-        let plan = Arc::new(Plan::new(model.clone(), dt, options)?);
+        let wavelet =
+            Wavelet::new(library_shape(survey.wavelet.shape), frequency, dt, nt).map_err(|error| {
+                file.blame(if is_about(&error, "dt") { "time.dt_s" } else { "wavelet.peak_hz" }, error)
+            })?;
+        // Of what the plan refuses, only 16 bits have not been looked at by now.
+        let plan =
+            Plan::new(model.clone(), dt, options).map_err(|error| file.blame("accuracy.storage", error))?;
+        let plan = Arc::new(plan);
 
         check_shots_memory(&grid, sources.len(), wavelet.samples.len(), &receivers, survey.mute.is_some())?;
         let mut shots: Vec<Shot> = sources
@@ -83,7 +88,7 @@ impl Job {
             shots.iter_mut().for_each(|shot| shot.mute = Some(mute_steps(shot, mute, &grid, dt)));
         }
         for (at, shot) in shots.iter().enumerate() {
-            plan.check(shot).map_err(|error| name_shot(at + 1, error))?;
+            plan.check(shot).map_err(|error| name_shot(&file, at + 1, error))?;
         }
 
         let highest = 2.5 * survey.wavelet.peak_hz;
@@ -103,7 +108,7 @@ impl Job {
             warnings.push(format!(
                 "density jumps from cell to cell: only up to {} s is a step sure to be stable, and time.dt_s is {dt} s; \
                  a shot that blows up fails",
-                rounded_down(dt_sure)
+                rounded_down(dt_sure, 2)
             ));
         }
         let folder = file.resolve(&survey.output.folder);
@@ -160,7 +165,18 @@ fn warnings(
     warnings
 }
 
-fn name_shot(number: usize, error: Error) -> Error {
+/// Whether a refusal is about what the library calls by this name.
+fn is_about(error: &Error, name: &str) -> bool {
+    matches!(error, Error::Argument { what, .. } if what == name)
+}
+
+/// Says which shot was refused; or, of what all shots have, by which key.
+fn name_shot(file: &Document, number: usize, error: Error) -> Error {
+    for (name, key) in [("record_every", "time.sample_every"), ("snapshot_every", "snapshots.every")] {
+        if is_about(&error, name) {
+            return file.blame(key, error);
+        }
+    }
     match error {
         Error::Argument { what, value, accepted } => {
             Error::Argument { what: format!("shot {number}: {what}"), value, accepted }
@@ -256,7 +272,7 @@ fn check_shots_memory(
 
 fn time_step(file: &Document, from: Step, dt_max: f64, dt_sure: f64) -> Result<f32> {
     let seconds = match from {
-        Step::Auto => rounded_down(dt_sure.min(AUTO * dt_max)),
+        Step::Auto => rounded_down(dt_sure.min(AUTO * dt_max), 2),
         Step::Seconds(seconds) => seconds,
     };
     let dt = seconds as f32;
@@ -264,7 +280,7 @@ fn time_step(file: &Document, from: Step, dt_max: f64, dt_sure: f64) -> Result<f
         return Err(file.refuse("time.dt_s", "a positive, finite number of seconds, or \"auto\""));
     }
     if f64::from(dt) > dt_max {
-        let largest = (dt_max * 1e7).floor() / 1e7;
+        let largest = rounded_down(dt_max, 5);
         return Err(file.refuse(
             "time.dt_s",
             format!(
@@ -275,12 +291,13 @@ fn time_step(file: &Document, from: Step, dt_max: f64, dt_sure: f64) -> Result<f
     Ok(dt)
 }
 
-/// To two digits, so that the step reads well: 0.00168 becomes 0.0016.
-fn rounded_down(seconds: f64) -> f64 {
-    let unit = 10f64.powi(seconds.log10().floor() as i32 - 1);
+/// To so many digits, so that the step reads well: to two, 0.00168 becomes 0.0016.
+fn rounded_down(seconds: f64, digits: i32) -> f64 {
+    let power = seconds.log10().floor() as i32 + 1 - digits;
+    let unit = 10f64.powi(power);
     let digits = (seconds / unit).floor();
     // Through text: 16 times 1e-4 is not the number nearest to 0.0016.
-    format!("{digits}e{}", unit.log10().round()).parse().unwrap_or(digits * unit)
+    format!("{digits}e{power}").parse().unwrap_or(digits * unit)
 }
 
 fn steps(file: &Document, survey: &Survey, dt: f32) -> Result<usize> {

@@ -111,12 +111,18 @@ fn place(c: &Coefficients, padded: [usize; 3]) -> String {
     let rates: f64 = c.axes.iter().map(|axis| f64::from(axis.rate).powi(2)).sum();
     let [x, y, z] = std::array::from_fn(|axis| cell[axis] as f64 * f64::from(c.spacing[axis]));
     format!(
-        "{}cell {cell:?} ({x} m, {y} m, {z} m), where vp is {vp:.1} m/s, rho {:.1} kg/m³ and the CFL number {:.3} \
+        "{}cell {cell:?} ({x} m, {y} m, {z} m), where vp is {} m/s, rho {} kg/m³ and the CFL number {:.3} \
          (stable: up to 1)",
         if beside { "the absorbing layer beside " } else { "" },
-        1.0 / b,
+        readable(vp),
+        readable(1.0 / b),
         vp * weights * rates.sqrt(),
     )
+}
+
+/// To a tenth, or as a power of ten where that would be next to nothing, or a row of digits.
+fn readable(value: f64) -> String {
+    if (1.0..1e7).contains(&value) { format!("{value:.1}") } else { format!("{value:.3e}") }
 }
 
 #[cfg(test)]
@@ -173,6 +179,13 @@ mod tests {
         let cells: Vec<_> = [(0, 1), (2, 1), (1, 0), (1, 2), (1, 1)].into_iter().map(cross).collect();
         holds(&told(&cells, None), &["not a finite number", "in 5 cells around cell [1, 2, 3]"]);
         holds(&told(&[([9, 10, 11], f32::INFINITY)], None), &["in 1 cell: cell [1, 2, 3]"]);
+    }
+
+    #[test]
+    fn what_is_next_to_nothing_is_told_all_the_same() {
+        let values = [1000.0, 0.1, 1e-38, 9.99e6, 1e30];
+        let told = ["1000.0", "1.000e-1", "1.000e-38", "9990000.0", "1.000e30"];
+        assert_eq!(values.map(readable), told);
     }
 
     #[test]
