@@ -42,7 +42,7 @@ impl Sweep<'_> {
         unsafe {
             while j < first + HELD {
                 if !active.contains(&j) {
-                    self.at_rest::<AXIS>(line, j);
+                    self.few::<L, AXIS, 1, KEPT, false, false, false>(line, j);
                     j += 1;
                 } else if j + TOGETHER <= active.end.min(first + HELD) {
                     self.few::<L, AXIS, TOGETHER, KEPT, false, true, false>(line, j);
@@ -85,19 +85,9 @@ impl Sweep<'_> {
                 (false, true) if j < self.c.layout.active(AXIS).end => {
                     self.few::<L, AXIS, 1, KEPT, true, true, true>(line, j)
                 }
-                (false, true) => {
-                    self.at_rest::<AXIS>(line, j);
-                    self.few::<L, AXIS, 1, KEPT, true, false, true>(line, j)
-                }
+                (false, true) => self.few::<L, AXIS, 1, KEPT, true, false, true>(line, j),
             }
         }
-    }
-
-    /// A slope of an index that is never updated.
-    #[inline(always)]
-    unsafe fn at_rest<const AXIS: usize>(&self, line: &Line, j: usize) {
-        // SAFETY: by the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.place::<AXIS>(line, j), self.len).fill(0.0) };
     }
 
     #[inline(always)]
@@ -105,7 +95,7 @@ impl Sweep<'_> {
         line.slopes.wrapping_add((j - self.tile.sides[AXIS].slopes().start) % PLACES * line.apart)
     }
 
-    /// Slopes from index `j` on if they are `NEW`, and the `TERMS` that they complete.
+    /// Slopes from index `j` on, at rest if they do not `MOVE`, and the `TERMS` that they complete.
     #[inline(always)]
     unsafe fn few<
         L: Lanes,
@@ -113,7 +103,7 @@ impl Sweep<'_> {
         const U: usize,
         const KEPT: bool,
         const DAMPED: bool,
-        const NEW: bool,
+        const MOVE: bool,
         const TERMS: bool,
     >(
         &self,
@@ -151,7 +141,7 @@ impl Sweep<'_> {
                 }
             }
             for u in 0..U {
-                if NEW {
+                if MOVE {
                     this.b[u] = if AXIS == 0 {
                         line.b.0.wrapping_add(layout.nearest(0, j + u) * line.b.1)
                     } else {
@@ -168,7 +158,7 @@ impl Sweep<'_> {
             }
             let (mut kept, mut split) = (Kept::<U>::NONE, Split::<U>::NONE);
             let ahead = if AXIS == 0 { TOGETHER } else { AHEAD } * layout.pitch;
-            if KEPT && NEW {
+            if KEPT && MOVE {
                 let own = &self.tile.sides[AXIS].own;
                 let first = nth(zones.slot(j).unwrap_or(0), zones.kept());
                 kept = Kept {
@@ -203,7 +193,7 @@ impl Sweep<'_> {
             if AXIS == 1 && TERMS {
                 this.asked = coming.as_flattened();
             }
-            rows::along::<L, U, KEPT, DAMPED, NEW, TERMS>(self.c.stencil, &this, &kept, &split);
+            rows::along::<L, U, KEPT, DAMPED, MOVE, TERMS>(self.c.stencil, &this, &kept, &split);
         }
     }
 }

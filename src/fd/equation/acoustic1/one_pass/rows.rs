@@ -186,14 +186,14 @@ pub struct Along<'a, const U: usize> {
     pub asked: &'a [*const f32],
 }
 
-/// Slopes if they are `NEW`, and the `TERMS` that they complete.
+/// Slopes, at rest if they do not `MOVE`, and the `TERMS` that they complete.
 #[inline(always)]
 pub unsafe fn along<
     L: Lanes,
     const U: usize,
     const KEPT: bool,
     const DAMPED: bool,
-    const NEW: bool,
+    const MOVE: bool,
     const TERMS: bool,
 >(
     c: [f32; REACH],
@@ -209,7 +209,7 @@ pub unsafe fn along<
             for row in rows.asked {
                 L::prefetch_far(row.wrapping_add(i));
             }
-            if NEW {
+            if MOVE {
                 let q = slopes::<L, U>(c, |k| rows.p.wrapping_add(k * rows.stride + i));
                 for u in 0..U {
                     let q = L::mul(L::load(rows.b[u].wrapping_add(i)), q[u]);
@@ -217,16 +217,13 @@ pub unsafe fn along<
                 }
             }
             if TERMS {
-                let there = if NEW { HELD } else { HELD + U };
-                for (s, from) in s.iter_mut().zip(rows.slopes).take(there) {
+                for (s, from) in s.iter_mut().zip(rows.slopes).take(HELD) {
                     *s = L::load(from.wrapping_add(i));
                 }
             }
             // Now that those are read which the new ones replace.
-            if NEW {
-                for (to, s) in rows.slopes.iter().zip(s).skip(HELD).take(U) {
-                    L::store(to.wrapping_add(i), s);
-                }
+            for (to, s) in rows.slopes.iter().zip(s).skip(HELD).take(U) {
+                L::store(to.wrapping_add(i), s);
             }
             if TERMS {
                 for u in 0..U {

@@ -1,15 +1,15 @@
 //! What one thread computes with: slopes that the next planes need, too, and what is collected of a plane.
 
 use super::lanes::WIDEST;
-use super::rows::{TAPS, TOGETHER};
+use super::rows::{HELD, TAPS, TOGETHER};
 use super::tiles::Tile;
 use super::zones::Ends;
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
 use crate::fd::storage::Storage;
 
-/// Places for slopes along an axis: of those before the last that a term takes, and one more, so that new ones replace old ones.
-pub const PLACES: usize = TAPS;
+/// Places for slopes along an axis: of those before its last that a term takes. New ones replace the oldest, once these are read.
+pub const PLACES: usize = HELD;
 
 pub struct Scratch {
     values: Buffer,
