@@ -200,7 +200,7 @@ def threads(kernel):
     """Of a block of a kernel that computes steps; 0 of the small ones."""
     if kernel in ("acoustic1_velocity", "acoustic1_pressure"):
         return 256
-    shape = re.fullmatch(r"acoustic1_one_pass_(\d+)x\d+(_async)?", kernel)
+    shape = re.fullmatch(r"acoustic1_one_pass_(\d+)x\d+(_async|_16_bit)?", kernel)
     return 32 * int(shape[1]) if shape else 0
 
 
@@ -247,16 +247,16 @@ def own_kernel(report, here):
     report.row("a callback's own kernel", last_words(out + err), status == 0)
 
 
-def bench(report, here, card, size, nt, shape="auto"):
+def bench(report, here, card, size, nt, shape="auto", more=()):
     """The lines of `bench fd`: one, or one for each shape of blocks. None of them where it does not run."""
-    # The shot, and the two sides of the copy.
-    what, needed = f"{card['device']} {size} cubed, {nt} steps", 32 * (size + 40) ** 3 + (512 << 20)
+    # The shot, its record, and the two sides of the copy.
+    what, needed = f"{card['device']} {size} cubed, {nt} steps", 32 * (size + 40) ** 3 + 4 * size**2 * nt + (512 << 20)
     if needed > min(card["free_bytes"] or card["total_bytes"], 2 * host_memory() / 3):
         report.without(what, f"it takes about {needed / 2**30:.1f} GiB on the card and on the host")
         return []
     grid = [str(size)] * 3
     command = [here / "gpusched", "bench", "fd", "--json", "--device", card["device"], "--n", *grid, "--nt", str(nt)]
-    status, out, err = report.run([*command, "--shape", shape])
+    status, out, err = report.run([*command, "--shape", shape, *more])
     if status != 0:
         report.row(what, last_words(err), False)
         return []
@@ -305,6 +305,9 @@ def speeds(report, here, card, options):
         good = None if options.slow else found["mcells_per_s"] >= FOUND * best
         value = f"{found['shape']}, {found['mcells_per_s']:.0f} Mcells/s; the best shape by itself: {best:.0f}"
         report.row(f"{card['device']} shape that shots find", value, good)
+    for found in bench(report, here, card, size, 50, more=["--storage", "16-bit"]) if not options.slow else []:
+        value = f"{found['mcells_per_s']:.0f} Mcells/s, {found['bytes_per_cell_resident']:.1f} bytes a cell"
+        report.row(f"{card['device']} {size} cubed in 16 bits", value, None)
     size, nt = options.small
     for found in bench(report, here, card, size, nt):
         judged = FAST_CARD in card["name"] and not options.slow

@@ -65,7 +65,8 @@ const COPY: usize = 64 << 20;
 /// Copies of which the fastest counts, each repeat.
 const COPIES: usize = 5;
 
-/// Runs a shot in a layered model with density, with a line of receivers at the surface: with each shape of blocks.
+/// Runs a shot in a layered model with density, with receivers at the surface, on the CPU a line, on a card one on every cell:
+/// with each shape of blocks.
 pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
     let repeats = case.repeats;
     if !(1..=1000).contains(&repeats) {
@@ -98,7 +99,10 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
         wavelet: Wavelet::new(wavelet::Shape::Ricker, 15.0, dt, case.nt)?,
         amplitude: 10_000.0,
         nt: case.nt,
-        receivers: Receivers::Plane { iz: 0, every: [1, case.n[1]] },
+        receivers: match lane {
+            Lane::Cpu(_) => Receivers::Plane { iz: 0, every: [1, case.n[1]] },
+            Lane::Cuda(_) => Receivers::Plane { iz: 0, every: [1, 1] },
+        },
         record_every: 1,
         snapshot_every: None,
         mute: None,
