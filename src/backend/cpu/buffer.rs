@@ -165,7 +165,7 @@ impl<'a> Rows<'a> {
         self.first
     }
 
-    pub fn len(self) -> usize {
+    pub fn values(self) -> usize {
         self.len
     }
 

@@ -103,7 +103,7 @@ fn time_loop<S: Steps>(
         if begun == 0 {
             for field in steps.fields() {
                 // SAFETY: nothing has happened yet, and shares are disjoint.
-                unsafe { field.settle(member.share(field.len())) };
+                unsafe { field.settle(member.share(field.values())) };
             }
         }
         member.barrier_then(|| _ = begin.set(Instant::now()))?;
@@ -196,7 +196,7 @@ impl<S: Steps> State for Between<'_, S> {
     }
 
     fn values(&self) -> u64 {
-        (self.steps.fields().into_iter().map(Rows::len).sum::<usize>() + self.gather.data.len()) as u64
+        (self.steps.fields().into_iter().map(Rows::values).sum::<usize>() + self.gather.data.len()) as u64
     }
 
     fn leave(&mut self, to: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
