@@ -1,15 +1,6 @@
 /* What the log says of time steps in a model whose density jumps from cell to cell. Prints each case and the lines that
  * are logged in it. */
-#include <gpusched.h>
-#include <stdio.h>
-
-#define CHECK(what)                                                       \
-  do {                                                                    \
-    if (!(what)) {                                                        \
-      fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #what, sched_last_error()); \
-      return 1;                                                           \
-    }                                                                     \
-  } while (0)
+#include "check.h"
 
 enum { NX = 9, NY = 8, NZ = 16, CELLS = NX * NY * NZ };
 static float vp[CELLS], rho[CELLS], record[1];

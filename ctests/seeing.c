@@ -6,14 +6,7 @@
 #include <unistd.h>
 
 #include "gpusched.h"
-
-#define CHECK(what)                                                       \
-  do {                                                                    \
-    if (!(what)) {                                                        \
-      fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #what, sched_last_error()); \
-      return 1;                                                           \
-    }                                                                     \
-  } while (0)
+#include "check.h"
 
 static atomic_int calls, inside, together, refused, go;
 

@@ -7,6 +7,8 @@ use super::pass::Sweep;
 use super::rows::{HELD, TOGETHER};
 use crate::fd::stencil::REACH;
 
+/// Rows on that are asked for, of what is read row after row.
+pub const AHEAD: usize = 2;
 /// Planes from the one that is worked on to that whose slopes along y come next.
 const NEXT: usize = REACH - 1 + TOGETHER;
 /// Rows beside a tile whose pressures its slopes along x take, on each side; and whose `b`, before it and after it.

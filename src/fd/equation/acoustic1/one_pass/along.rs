@@ -1,14 +1,12 @@
 //! What is done along x and along y: slopes, and the terms that they complete, of a few rows beside each other at a time. As many slopes
 //! are kept as the next rows need.
 
+use super::ahead::AHEAD;
 use super::lanes::Lanes;
 use super::pass::Sweep;
 use super::rows::{self, Along, HELD, Kept, Split, TOGETHER};
 use super::scratch::PLACES;
 use crate::fd::stencil::REACH;
-
-/// Rows on that are asked for meanwhile.
-const AHEAD: usize = 2;
 
 /// A line of rows along an axis: where its slopes and terms are, and its coefficients.
 #[derive(Clone, Copy)]

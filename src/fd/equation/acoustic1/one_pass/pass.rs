@@ -20,6 +20,7 @@
 use std::ops::Range;
 
 use super::super::coefficients::{Coefficients, Columns, Row};
+use super::ahead::AHEAD;
 use super::along::Line;
 use super::along_z;
 use super::fields::Shared;
@@ -31,9 +32,6 @@ use super::source::Poles;
 use super::tiles::Tile;
 use super::update::{Update, update};
 use crate::fd::stencil::REACH;
-
-/// Rows on that are asked for, of what is read row after row.
-const AHEAD: usize = 2;
 
 /// What a sweep is given.
 #[derive(Clone, Copy)]
