@@ -31,7 +31,7 @@
 #ifndef GPUSCHED_H
 #define GPUSCHED_H
 
-/* Generated from src/ffi by `UPDATE=1 cargo test --test header`; not to be edited. */
+/* Generated from src/ffi by `UPDATE=1 cargo test --test it header`; not to be edited. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -211,7 +211,8 @@ typedef int32_t sched_status_t;
 // 5 (trace), `message` valid during the call. The scheduler warns of tasks that failed for good or take
 // far too long and of devices that are retired, and informs of attempts that are tried again and of second copies. Called from any thread, several at a time.
 // It must not log through the library, nor destroy a scheduler (it may be called from a thread that ends
-// with that one), nor let an exception out.
+// with that one), nor let an exception out. It runs in the floating-point mode of the thread that called
+// sched_log_callback, see sched_run_fn.
 typedef void (*sched_log_fn)(int32_t level, const char *message, void *user);
 
 // What a scheduler is made of. Zero in every field is the default.
@@ -233,6 +234,9 @@ typedef struct sched_config_t {
   // and units of work mean the same. It need not be there, and need not be sound; folders are made.
   // NULL: none. Copied.
   const char *rates_path;
+  // Bytes of stack for the code of each task, 1048576 to 68719476736 (1 MiB to 64 GiB). 0: 8 MiB.
+  // Each worker reserves 4 MiB more; only pages that are touched take memory.
+  uint64_t stack_bytes;
 } sched_config_t;
 
 // Numbers of tasks of a scheduler since it was made.
@@ -358,14 +362,22 @@ typedef struct sched_exec_t {
 //
 // Where it was asked to stop by its deadline, the first and the last of these are SCHED_E_DEADLINE.
 //
-// Called on a thread of the library with a stack of 8 MiB, so `user` is used from there. It may call any
-// function of the library, also wait for other tasks. It should return. On Linux on x86-64 an exception,
-// pthread_exit or pthread_cancel that leaves it fails the task (SCHED_E_UNWOUND), and what it has on the
-// stack is destroyed; elsewhere that ends the process with a message. No longjmp may leave it.
+// Called on a thread of the library with `stack_bytes` of stack (sched_config_t; 8 MiB by default), so
+// `user` is used from there. It may call any function of the library, also wait for other tasks: a task
+// that it has submitted may then run on the same thread, with as much stack of its own.
+//
+// It should return. On Linux on x86-64 an exception, pthread_exit or pthread_cancel that leaves it fails
+// the task (SCHED_E_UNWOUND), and what it has on the stack is destroyed; elsewhere that ends the process
+// with a message. No longjmp may leave it.
+//
+// It runs in the floating-point mode of the thread that submitted the task, as that was at the
+// submission: rounding direction, flush-to-zero, denormals-are-zero and trap masks, but not the
+// exception flags, which are clear. This holds for every attempt, on every slot. A change that it makes
+// to the mode ends when it returns.
 typedef int32_t (*sched_run_fn)(const struct sched_exec_t *exec, void *user);
 
 // Gives `user` back to its owner. Called once, on any thread; must not wait for a task. An exception that
-// leaves it goes to the log.
+// leaves it goes to the log. It runs in the floating-point mode of its task, see sched_run_fn.
 typedef void (*sched_drop_fn)(void *user);
 
 // What is to be run, and what the scheduler is told of it. Zero in every field but `size` and `run`
@@ -401,7 +413,7 @@ typedef struct sched_task_desc_t {
   // SCHED_TASK_* together.
   uint32_t flags;
   // Tasks of a class are alike: for each, the speed of every device and the time that a task may
-  // take are learned. 0 is a class, too.
+  // take are learned. 0 is a class, too; in sched_fd_submit it means the class that all shots share.
   uint32_t task_class;
   // Zero.
   uint32_t reserved;
@@ -451,6 +463,7 @@ typedef struct sched_task_info_t {
 // After either of the last two no piece begins any more; those that run elsewhere end. The device's
 // stream is waited for before the elements count as done. What sched_exec_report
 // tells here lasts until the next piece ends: the range's progress is the part of the elements that is done.
+// Every piece runs in the floating-point mode of the thread that submitted the range, see sched_run_fn.
 typedef int32_t (*sched_range_fn)(const struct sched_exec_t *exec,
                                   uint64_t begin,
                                   uint64_t end,
@@ -526,7 +539,8 @@ typedef struct sched_progress_t {
 
 // Takes the progress of a scheduler; `progress` is valid during the call. Called on a thread of the
 // library, never twice at once for one scheduler. It may call any function of the library except
-// sched_destroy for this scheduler, must return, and must not let an exception out.
+// sched_destroy for this scheduler, must return, and must not let an exception out. It runs in the
+// floating-point mode of the thread that called sched_progress_callback, see sched_run_fn.
 typedef void (*sched_progress_fn)(const struct sched_progress_t *progress, void *user);
 
 // A medium on a regular grid. Fields lie in memory as [iy][ix][iz], z fastest, which is Fortran's
@@ -940,7 +954,7 @@ sched_status_t sched_fd_shot_size(const struct sched_fd_model_t *model,
 
 // Hands a shot to a scheduler and returns at once; then as any task: sched_wait, sched_cancel...
 //
-// `task` may be NULL. Its `run` must be NULL; `device_bytes`, `work` and `retries` (2; not for a shot that has blown
+// `task` may be NULL. Its `run` must be NULL; `device_bytes`, `work`, `task_class` and `retries` (2; not for a shot that has blown
 // up: that is tried once more, if its steps are stable, and not at all if they are too large) are known without it and taken from it where they are not 0. `*id` may be NULL if the task is detached. The same shot gives the
 // same record, bit for bit, on every device of a kind and after any number of retries. Where a shot takes
 // much longer than its like, or a faster device has nothing else to do, it may be computed a second time there,

@@ -13,7 +13,8 @@
  * Lifetimes   a callable is moved or copied in, and destroyed when the library needs it no more. A task
  *             outlives its scheduler harmlessly; dropping a task lets it run on, unobserved.
  * Threads     as in gpusched.h: any thread may use any object's const functions and the scheduler; one task
- *             object is for one thread at a time, as a std::future is.
+ *             object is for one thread at a time, as a std::future is. Callables run in the floating-point mode
+ *             of the thread that submits them (sched_run_fn).
  */
 #ifndef GPUSCHED_HPP
 #define GPUSCHED_HPP
@@ -82,6 +83,9 @@ class config {
   /* File that keeps what is learned of the devices' speeds between runs. */
   config &rates_path(std::string path) { return rates_path_ = std::move(path), *this; }
 
+  /* Bytes of stack for the code of each task, 1 MiB to 64 GiB; 0: 8 MiB. */
+  config &stack_bytes(std::uint64_t bytes) { return stack_bytes_ = bytes, *this; }
+
   sched_config_t native() const noexcept {
     sched_config_t c = sched_config_t();
     c.size = sizeof c;
@@ -90,6 +94,7 @@ class config {
     c.cpu_threads = cpu_threads_;
     c.trace_events = trace_events_;
     c.rates_path = rates_path_.empty() ? nullptr : rates_path_.c_str();
+    c.stack_bytes = stack_bytes_;
     return c;
   }
 
@@ -99,6 +104,7 @@ class config {
   std::uint32_t cpu_threads_ = 0;
   std::uint32_t trace_events_ = 0;
   std::string rates_path_;
+  std::uint64_t stack_bytes_ = 0;
 };
 
 /* What wait_any tells when its time is up. */

@@ -2,6 +2,7 @@
 """Makes kernels/ptx/*.ptx from kernels/*.cu, and checks that every card that is claimed can run it.
 
     python3 kernels/generate.py            # compile, write
+    python3 kernels/generate.py --compare  # compile, compare
     python3 kernels/generate.py --check    # compile, compare; assemble for every architecture; a table
     python3 kernels/generate.py --check-all    # with every assembler that knows the architecture, not only the newest
 
@@ -31,7 +32,7 @@ TEXTS = {
     "acoustic1_one_pass": ("acoustic1_one_pass", 35, "6.0"),
     "acoustic1_one_pass_80": ("acoustic1_one_pass", 80, "7.0"),
 }
-OPTIONS = ["--std=c++14", "--fmad=false"]
+OPTIONS = ["--std=c++14", "--fmad=false", "--ftz=true"]
 HEADERS = ["acoustic1.cuh", "copies.cuh", "one_pass_march.cuh"]
 
 COMPILER = "nvidia-cuda-nvrtc-cu11==11.8.89"
@@ -73,18 +74,18 @@ SHARED = {name: 32 << 10 for name in REGISTERS if "one_pass" in name}
 
 
 def main() -> None:
-    every = sys.argv[1:] == ["--check-all"]
-    check = every or sys.argv[1:] == ["--check"]
-    if sys.argv[1:] and not check:
+    option = " ".join(sys.argv[1:])
+    if option not in ("", "--compare", "--check", "--check-all"):
         sys.exit(__doc__)
     for name in TEXTS:
         fresh, path = compiled(name), KERNELS / "ptx" / f"{name}.ptx"
-        if not check:
+        if not option:
             path.parent.mkdir(exist_ok=True)
             path.write_text(fresh)
         elif not path.exists() or path.read_text() != fresh:
             sys.exit(f"{path} is not what its source gives; repair with: python3 kernels/generate.py")
-    if check and not all([assembled(name, every) for name in TEXTS]):
+    assembles = option in ("--check", "--check-all")
+    if assembles and not all([assembled(name, option == "--check-all") for name in TEXTS]):
         sys.exit("the kernels need more than they may")
 
 

@@ -1,11 +1,12 @@
 //! Runs many independent GPU jobs on whatever cards a machine has.
 //!
 //! The map, from the ground up. A module uses only what stands above it here;
-//! `tests/floors.rs` keeps this.
+//! `tests/it/layers.rs` keeps this.
 //!
-//! | floor | what it is |
+//! | layer | what it is |
 //! |---|---|
 //! | [`error`] | every failure, in words |
+//! | [`descriptor`] | opens files on descriptors above the standard streams |
 //! | [`device`] | identity, properties and selection of devices: plain data |
 //! | [`memory`] | who has leased how many bytes of which device |
 //! | [`node`] | what processes of one user share: leases that end with their holder |
@@ -17,6 +18,8 @@
 //! | [`ffi`] | the C ABI |
 
 pub mod error;
+
+pub mod descriptor;
 
 pub mod device;
 pub mod memory;

@@ -1,12 +1,13 @@
 //! What a forked child may and may not do. Each case runs in a process of its own, with one thread.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use gpusched::Error;
 use gpusched::sched::{Exec, Range, Scheduler, Task, Wait};
+use testkit::process::isolated;
 
 const LONG: Option<Duration> = Some(Duration::from_secs(30));
 
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
     let (mut passed, mut failed) = (0, 0);
     for (number, (name, _)) in CASES.iter().enumerate() {
         let this = std::env::current_exe().expect("this program");
-        let ended = Command::new(this).arg("--case").arg(number.to_string()).status();
+        let ended = isolated(this).arg("--case").arg(number.to_string()).status();
         let well = ended.is_ok_and(|status| status.success());
         println!("test {name} ... {}", if well { "ok" } else { "FAILED" });
         *(if well { &mut passed } else { &mut failed }) += 1;

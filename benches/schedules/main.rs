@@ -6,18 +6,11 @@
 //! cargo bench --bench schedules -- 20 20:1x4     20 seeds, worlds with this in their name
 //! ```
 
-mod compare;
-#[allow(dead_code, reason = "its media are for the propagator's tests")]
-#[path = "../../tests/support/random.rs"]
-mod random;
-mod rivals;
-mod worlds;
-
 use std::fs;
 
-use compare::{Case, POLICIES, Ratios, ratios};
 use serde_json::json;
-use worlds::{Mishap, NODES, Shots};
+use testmodels::schedules::compare::{Case, POLICIES, Ratios, ratios};
+use testmodels::schedules::worlds::{Mishap, NODES, Shots};
 
 /// Of the larger surveys fewer seeds are enough: they scatter less.
 const LARGE: usize = 1000;

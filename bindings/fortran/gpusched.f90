@@ -12,6 +12,9 @@
 !> Cells are counted from 0, as everywhere in gpusched. Fields are (nz, nx, ny), z
 !> fastest; a record is (sample, trace).
 !>
+!> Callbacks run in the floating-point mode (rounding, underflow, halting) that the thread had
+!> when it submitted the task, labelled or not. Changes that a callback makes end with it.
+!>
 !> A `scheduler` or `fd_model` is not to be copied by assignment. Both are closed when
 !> they go out of scope, but Fortran does not do this for variables of the main
 !> program: say `call it%close()` there.
@@ -94,6 +97,7 @@ module gpusched
   type :: fd_model
     private
     type(c_ptr) :: handle = c_null_ptr
+    integer(i8) :: cells(3) = 0  !< nz, nx, ny
   contains
     procedure :: create => model_create
     procedure :: close => model_close
@@ -142,7 +146,7 @@ contains
 
   !> `progress(told, user)`, a bind(c) module procedure, is called as `on_progress` tells.
   subroutine scheduler_open(self, devices, slots, cpu_threads, trace_events, rates_path, progress, &
-      progress_user, progress_ns, stat, errmsg)
+      progress_user, progress_ns, stat, errmsg, stack_bytes)
     class(scheduler), intent(inout) :: self
     character(len=*), intent(in), optional :: devices    !< as in GPUSCHED_DEVICES
     integer, intent(in), optional :: slots, cpu_threads
@@ -153,6 +157,7 @@ contains
     integer(i8), intent(in), optional :: progress_ns
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
+    integer(i8), intent(in), optional :: stack_bytes     !< of each task, 1 MiB to 64 GiB; 0: 8 MiB
     type(sched_config_t), target :: config
     character(kind=c_char), allocatable, target :: list(:), rates(:)
     type(c_ptr), target :: made
@@ -166,6 +171,7 @@ contains
     if (present(slots)) config%slots = int(slots, c_int32_t)
     if (present(cpu_threads)) config%cpu_threads = int(cpu_threads, c_int32_t)
     if (present(trace_events)) config%trace_events = int(trace_events, c_int32_t)
+    if (present(stack_bytes)) config%stack_bytes = stack_bytes
     if (present(rates_path)) then
       rates = c_string(rates_path)
       config%rates_path = c_loc(rates)
@@ -371,28 +377,50 @@ contains
     if (exec_cancelled(exec) .and. end < size(job%x, kind=i8)) answer = SCHED_CANCELLED
   end function
 
-  !> Has a shot computed. `record` (samples, traces) and `snapshots` are filled by the
-  !> time that `wait` says 0 for `id`; until then they are lent: give them the attributes
-  !> `target` and `asynchronous`, and leave them alone.
+  !> Submits a shot. `record` (samples, traces) and `snapshots` (nz, nx, ny, snapshots) are filled
+  !> when `wait` returns 0 for `id`. Until then the library writes to them: give them the attributes
+  !> `target` and `asynchronous`, and do not touch them. Both have to be contiguous and of the shape
+  !> that `shot_size` reports; otherwise SCHED_E_ARGUMENT.
   subroutine scheduler_submit_shot(self, model, shot, record, id, snapshots, options, stat, errmsg)
     class(scheduler), intent(in) :: self
     type(fd_model), intent(in) :: model
     type(fd_shot), intent(in) :: shot
-    real(sp), intent(inout), contiguous, target, asynchronous :: record(:, :)
+    ! Without the attribute `contiguous`, for which the compiler would pass a copy of a section. The
+    ! copy would be gone when the shot is computed.
+    real(sp), intent(inout), target, asynchronous :: record(:, :)
     integer(i8), intent(out), target :: id
-    real(sp), intent(inout), contiguous, optional, target, asynchronous :: snapshots(:, :, :, :)
+    real(sp), intent(inout), optional, target, asynchronous :: snapshots(:, :, :, :)
     type(task_options), intent(in), optional :: options
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     type(sched_fd_shot_desc_t), target :: desc
     type(sched_task_desc_t), target :: task
+    type(sched_fd_shot_size_t), target :: sizes
     type(sched_fd_cell_t), allocatable, target :: receivers(:)
     real(sp), allocatable, target :: samples(:)
     character(kind=c_char), allocatable, target :: label(:)
     integer(i8), allocatable, target :: after(:)
+    character(len=:), allocatable :: wrong
+    integer(c_int32_t) :: status
     id = 0
     call describe_shot(shot, desc, receivers, samples)
     call describe(options, task, label, after)
+    sizes%size = c_sizeof(sizes)
+    status = sched_fd_shot_size(model%handle, c_loc(desc), c_loc(sizes))
+    if (status /= SCHED_OK) then
+      call conclude(status, stat, errmsg)
+      return
+    end if
+    wrong = misfit("record", shape(record, kind=i8), is_contiguous(record), &
+      [sizes%samples, sizes%traces], "(samples, traces)")
+    if (present(snapshots) .and. len(wrong) == 0) then
+      wrong = misfit("snapshots", shape(snapshots, kind=i8), is_contiguous(snapshots), &
+        [model%cells, sizes%snapshots], "(nz, nx, ny, snapshots)")
+    end if
+    if (len(wrong) > 0) then
+      call refuse(wrong, stat, errmsg)
+      return
+    end if
     if (size(record) > 0) desc%record = c_loc(record(1, 1))
     desc%record_len = size(record, kind=c_size_t)
     if (present(snapshots)) then
@@ -598,6 +626,7 @@ contains
     if (present(sixteen_bit)) then
       if (sixteen_bit) desc%flags = ior(desc%flags, SCHED_FD_MODEL_16_BIT)
     end if
+    self%cells = shape(vp, kind=i8)
     made = c_null_ptr
     call conclude(sched_fd_model_create(c_loc(desc), c_loc(made)), stat, errmsg)
     self%handle = made
@@ -729,6 +758,32 @@ contains
     write (error_unit, "(4a)") "gpusched: ", text, " ", "("//status_name(int(status))//")"
     error stop 1
   end subroutine
+
+  !> Returns why a shot can't write to the array `name`; an empty text if it can.
+  function misfit(name, found, is_whole, wanted, dimensions) result(text)
+    character(len=*), intent(in) :: name, dimensions
+    integer(i8), intent(in) :: found(:), wanted(:)
+    logical, intent(in) :: is_whole
+    character(len=:), allocatable :: text
+    if (any(found /= wanted)) then
+      text = name//" has the shape "//shape_text(found)//"; accepted: "//shape_text(wanted)// &
+        ", which is "//dimensions
+    else if (.not. is_whole) then
+      text = name//" is not contiguous; accepted: an array without gaps, for the shot writes to it "// &
+        "after the call"
+    else
+      text = ""
+    end if
+  end function
+
+  !> Such as "(5, 64)".
+  function shape_text(extents) result(text)
+    integer(i8), intent(in) :: extents(:)
+    character(len=:), allocatable :: text
+    character(len=100) :: buffer
+    write (buffer, "(a, *(i0, :, ', '))") "(", extents
+    text = trim(buffer)//")"
+  end function
 
   !> As `conclude`, for what is found wrong on this side of the C ABI.
   subroutine refuse(text, stat, errmsg)

@@ -352,6 +352,8 @@ class Callables(unittest.TestCase):
         for name in ("slots", "cpu_threads", "trace_events"):
             with self.assertRaisesRegex(ValueError, f"^{name} is -1; accepted: 0 to 4294967295"):
                 gpusched.Scheduler(**{name: -1})
+        with self.assertRaisesRegex(gpusched.GpuschedError, "^stack_bytes is 4096; accepted: 1048576 to 68719476736"):
+            gpusched.Scheduler(stack_bytes=4096)
         with self.assertRaisesRegex(ValueError, "size is -1"):
             self.scheduler.submit(lambda exec: exec.memory(-1)).wait()
         self.assertEqual(self.scheduler.submit(nothing, priority=np.int64(3), label="näme").wait(timeout=np.inf), None)

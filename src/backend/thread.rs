@@ -6,14 +6,39 @@ use std::cell::Cell;
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-use super::cpu::forks;
+use super::cpu::{begin_thread, forks};
 
 thread_local! {
     /// Of a thread of the library: the process in which it began.
     static BORN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Starts a thread; `stack` bytes of stack, or as many as the system gives by default.
+/// Returns the bytes that static thread-local variables of the program and its libraries take from
+/// the stack of each thread, and some more. glibc puts them there; other C libraries add them to it.
+fn static_locals() -> usize {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        type MinStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> libc::size_t;
+        let mut attributes = std::mem::MaybeUninit::uninit();
+        // SAFETY: the name ends with NUL. glibc has had this function, of this type, since 2.15.
+        // `pthread_attr_init` makes `attributes` valid.
+        unsafe {
+            let found = libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr());
+            if found.is_null() || libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
+                return 0;
+            }
+            let min_stack: MinStack = std::mem::transmute(found);
+            let bytes = min_stack(attributes.as_ptr());
+            libc::pthread_attr_destroy(attributes.as_mut_ptr());
+            bytes
+        }
+    }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    0
+}
+
+/// Starts a thread in the standard floating-point mode, with at least `stack` bytes of stack, or as
+/// many as the system gives by default.
 pub fn spawn(
     name: String,
     stack: Option<usize>,
@@ -21,7 +46,7 @@ pub fn spawn(
 ) -> io::Result<JoinHandle<()>> {
     let builder = Builder::new().name(name);
     let builder = match stack {
-        Some(bytes) => builder.stack_size(bytes),
+        Some(bytes) => builder.stack_size(bytes.saturating_add(static_locals())),
         None => builder,
     };
     // A thread begins with the mask of who starts it.
@@ -29,6 +54,7 @@ pub fn spawn(
     let born = forks();
     builder.spawn(move || {
         BORN.set(Some(born));
+        begin_thread();
         code();
     })
 }

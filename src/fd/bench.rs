@@ -27,7 +27,8 @@ pub struct Case {
     /// Of blocks on a card.
     pub shapes: Shapes,
     pub nt: usize,
-    /// Copy and shot take turns this often, and the best of each counts: others on the machine only ever slow them down.
+    /// Copy, shot and silent shot take turns this often, and the best of each counts: others on the
+    /// machine only ever slow them down.
     pub repeats: usize,
 }
 
@@ -54,6 +55,9 @@ pub struct Measured {
     pub mcells_per_s: f64,
     /// Millions of the user's cells times steps a second.
     pub interior_mcells_per_s: f64,
+    /// `mcells_per_s` over that of the same shot without a source, whose fields stay zero. It is 1 where
+    /// the speed does not depend on the values. Denormal numbers at the edge of a wave would lower it.
+    pub rate_to_silent: f64,
     /// All that is allocated on the device for coefficients and fields, a padded cell.
     pub bytes_per_cell_resident: f64,
     /// 10⁹ bytes a second, read and written ones both counted, of a copy by the same threads.
@@ -135,13 +139,17 @@ fn measured(
     if let Lane::Cpu(_) = lane {
         room("the shot that is measured", plan.field_bytes())?;
     }
+    let silent = Shot { amplitude: 0.0, ..shot.clone() };
     let (mut seconds, mut shot_seconds, mut bandwidth) = (f64::INFINITY, f64::INFINITY, 0.0);
+    let mut silent_seconds = f64::INFINITY;
     for _ in 0..repeats {
         bandwidth = copy.bytes_per_second()?.max(bandwidth);
         let begin = Instant::now();
         let (_, time) = plan.run(shot, lane, &Silent)?;
         shot_seconds = begin.elapsed().as_secs_f64().min(shot_seconds);
         seconds = time.as_secs_f64().min(seconds);
+        let (_, time) = plan.run(&silent, lane, &Silent)?;
+        silent_seconds = time.as_secs_f64().min(silent_seconds);
     }
     bandwidth = copy.bytes_per_second()?.max(bandwidth);
     let rate = |cells: usize| cells as f64 * shot.nt as f64 / seconds / 1e6;
@@ -152,6 +160,7 @@ fn measured(
         shot_seconds,
         mcells_per_s: rate(plan.padded_cells()),
         interior_mcells_per_s: rate(plan.model.grid.cells()),
+        rate_to_silent: silent_seconds / seconds,
         bytes_per_cell_resident: bytes as f64 / plan.padded_cells() as f64,
         copy_gb_per_s: bandwidth / 1e9,
     })

@@ -109,6 +109,17 @@ mod tests {
         }
     }
 
+    /// Waves along the axis with the widest cells have the fewest cells per wavelength.
+    #[test]
+    fn widest_cells_count_for_the_sampling_of_the_shortest_wavelength() {
+        for h in [[20.0, 5.0, 10.0], [5.0, 10.0, 20.0], [10.0, 20.0, 5.0]] {
+            let model = Model::new(Grid { n: [2, 1, 1], h }, vec![2000.0, 1500.0], None).unwrap();
+            // 1500 m/s at 2.5 * 10 Hz is 60 m: three cells of 20 m.
+            let cells = cells_per_wavelength(&model, 10.0);
+            assert!((cells - 3.0).abs() < 1e-9, "{cells} cells with a spacing of {h:?} m");
+        }
+    }
+
     #[test]
     fn a_direct_wave_that_never_arrives_mutes_all() {
         let model = Model::new(Grid { n: [2, 1, 1], h: [1e30; 3] }, vec![1.0; 2], None).unwrap();

@@ -8,7 +8,7 @@ use super::scheduler::{sched_t, scheduler};
 use super::status::{done, sched_status_t};
 use super::task::{SCHED_TASK_IDEMPOTENT, describe, id_place, sched_task_desc_t, sched_task_t};
 use super::task_run::User;
-use crate::backend::cpu::threads;
+use crate::backend::cpu::{CallbackMode, threads};
 use crate::error::{Error, Result};
 use crate::fd::plan::{Options, Plan, Stencil};
 use crate::fd::shot::{Output, task as shot_task};
@@ -16,7 +16,7 @@ use crate::fd::survey::{Gather, Receivers, Shot};
 use crate::fd::verify::direct_wave_mute;
 use crate::fd::wavelet::Wavelet;
 use crate::memory::Bytes;
-use crate::sched::Exec;
+use crate::sched::{Exec, Task};
 
 /// Flag of a shot: samples are zero until the direct wave has passed, as the old library mutes.
 pub const SCHED_FD_MUTE_DIRECT: u32 = 1;
@@ -325,7 +325,7 @@ fn buffers(
 
 /// Hands a shot to a scheduler and returns at once; then as any task: sched_wait, sched_cancel...
 ///
-/// `task` may be NULL. Its `run` must be NULL; `device_bytes`, `work` and `retries` (2; not for a shot that has blown
+/// `task` may be NULL. Its `run` must be NULL; `device_bytes`, `work`, `task_class` and `retries` (2; not for a shot that has blown
 /// up: that is tried once more, if its steps are stable, and not at all if they are too large) are known without it and taken from it where they are not 0. `*id` may be NULL if the task is detached. The same shot gives the
 /// same record, bit for bit, on every device of a kind and after any number of retries. Where a shot takes
 /// much longer than its like, or a faster device has nothing else to do, it may be computed a second time there,
@@ -343,10 +343,11 @@ pub unsafe extern "C" fn sched_fd_submit(
     task: *const sched_task_desc_t,
     id: *mut sched_task_t,
 ) -> sched_status_t {
+    let mode = CallbackMode::of_this_thread();
     done(|| {
         // SAFETY: pointers as the header asks for them; `input` looks at each.
         let about = unsafe { read_or_default(task)? };
-        let user = User::new(about.user, about.drop);
+        let user = User::new(about.user, about.drop, mode);
         if about.run.is_some() {
             return Err(Error::argument("run", "set", "NULL: the library brings the code of a shot"));
         }
@@ -364,18 +365,65 @@ pub unsafe extern "C" fn sched_fd_submit(
         let buffers = buffers(&desc, &need, medium.model().grid.cells(), user)?;
         let scheduler = scheduler(s);
         let threads = scheduler.as_ref().map_or(0, |there| there.cpu_threads());
-        let mut task = shot_task(plan.clone(), shot, threads, buffers)?;
-        let idempotent = std::mem::take(&mut task.idempotent);
         // SAFETY: as above.
-        unsafe { describe(&mut task, &about)? };
-        // Snapshots go to the caller's memory while the shot runs, so one attempt at a time; and a caller who
-        // wants to be told when `user` is free is told before the wait, unless it allows otherwise.
-        let twice = idempotent && (about.drop.is_none() || task.idempotent);
-        task.idempotent = twice;
+        let task = unsafe { described(shot_task(plan.clone(), shot, threads, buffers)?, &about)? };
         let id = scheduler?.submit(task).map_err(|error| plan.advise(error))?;
         if let Some(out) = out {
             out.put(id.0);
         }
         Ok(())
     })
+}
+
+/// Applies the caller's description to the task of a shot.
+///
+/// # Safety
+/// As for [`describe`].
+unsafe fn described(mut task: Task, about: &sched_task_desc_t) -> Result<Task> {
+    let idempotent = std::mem::take(&mut task.idempotent);
+    // SAFETY: as promised by the caller.
+    unsafe { describe(&mut task, about)? };
+    // Snapshots go to the caller's memory while the shot runs, so one attempt at a time. A second copy may
+    // outlive the wait, so a caller with a `drop` function has to allow it.
+    task.idempotent = idempotent && (about.drop.is_none() || task.idempotent);
+    Ok(task)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::shot::CLASS;
+
+    unsafe extern "C-unwind" fn ignore(_: *mut std::ffi::c_void) {}
+
+    /// The task of a shot, described by `change` of a description of zeros.
+    fn task_of(snapshots: bool, change: impl FnOnce(&mut sched_task_desc_t)) -> Task {
+        // SAFETY: NULL is a description of zeros.
+        let mut about: sched_task_desc_t = unsafe { read_or_default(std::ptr::null()).unwrap() };
+        change(&mut about);
+        let task = Task { class: CLASS, idempotent: !snapshots, ..Task::new(|_: &Exec<'_>| Ok(())) };
+        // SAFETY: the description has no pointers.
+        unsafe { described(task, &about).unwrap() }
+    }
+
+    #[test]
+    fn shot_keeps_its_class_unless_the_caller_names_another() {
+        assert_eq!(task_of(false, |_| {}).class, CLASS);
+        assert_eq!(task_of(false, |about| about.task_class = 7).class, 7);
+    }
+
+    #[test]
+    fn shot_with_a_drop_function_has_copies_only_if_the_caller_allows_them() {
+        let copies = |snapshots, drop: bool, flags| {
+            task_of(snapshots, |about| {
+                about.drop = drop.then_some(ignore);
+                about.flags = flags;
+            })
+            .idempotent
+        };
+        assert!(copies(false, false, 0));
+        assert!(!copies(false, true, 0), "the caller frees `user` before the second copy ends");
+        assert!(copies(false, true, SCHED_TASK_IDEMPOTENT));
+        assert!(!copies(true, false, 0), "two copies would write the same snapshots");
+    }
 }

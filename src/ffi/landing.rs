@@ -19,6 +19,7 @@
 
 use std::ffi::c_void;
 
+use crate::backend::cpu::CallbackScope;
 use crate::backend::thread::end_in_child;
 use crate::error::Error;
 
@@ -34,11 +35,13 @@ struct Left {
     kind: usize,
 }
 
-/// Calls a function of the caller, whatever it does. `Err`: it did not return.
+/// Calls a function of the caller, whatever it does, and then leaves the mode that it runs in.
+/// `Err`: it did not return.
 ///
 /// # Safety
 /// The function may be called with these arguments on this thread.
 pub(super) unsafe fn call<const WORDS: usize>(
+    mode: CallbackScope,
     function: Function,
     arguments: [*mut c_void; WORDS],
 ) -> Result<i32, Error> {
@@ -47,6 +50,7 @@ pub(super) unsafe fn call<const WORDS: usize>(
     let word = |place: usize| arguments.get(place).copied().unwrap_or_default();
     // SAFETY: as promised by the caller; `left` outlives the call.
     let code = unsafe { frame::call(function, word(0), word(1), word(2), word(3), &mut left) };
+    drop(mode);
     end_in_child();
     let how = match left.kind {
         0 => return Ok(code),

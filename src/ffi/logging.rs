@@ -11,7 +11,9 @@ use log::{LevelFilter, Log, Metadata, Record};
 
 use super::status::{c_text, done, sched_status_t};
 use super::{input, landing};
+use crate::backend::cpu::CallbackMode;
 use crate::backend::thread::Uncancelled;
+use crate::descriptor;
 use crate::error::{Error, Result};
 use crate::sched::Birthplace;
 
@@ -19,7 +21,8 @@ use crate::sched::Birthplace;
 /// 5 (trace), `message` valid during the call. The scheduler warns of tasks that failed for good or take
 /// far too long and of devices that are retired, and informs of attempts that are tried again and of second copies. Called from any thread, several at a time.
 /// It must not log through the library, nor destroy a scheduler (it may be called from a thread that ends
-/// with that one), nor let an exception out.
+/// with that one), nor let an exception out. It runs in the floating-point mode of the thread that called
+/// sched_log_callback, see sched_run_fn.
 pub type sched_log_fn =
     Option<unsafe extern "C-unwind" fn(level: i32, message: *const c_char, user: *mut c_void)>;
 
@@ -30,6 +33,7 @@ enum Target {
     Callback {
         function: unsafe extern "C-unwind" fn(i32, *const c_char, *mut c_void),
         user: input::Lent<c_void>,
+        mode: CallbackMode,
     },
 }
 
@@ -89,14 +93,15 @@ impl Log for Sink {
             Target::File(file) => {
                 let _ = writeln!(&*file, "[{:5} {line}]", record.level());
             }
-            Target::Callback { function, user } => {
+            Target::Callback { function, user, mode } => {
                 let text = c_text(line);
                 let level = std::ptr::without_provenance_mut(record.level() as usize);
                 // SAFETY: the caller gave a function and said that it may be called from any thread. What
                 // leaves it has nowhere to be told.
                 let _ = unsafe {
                     let function: landing::Function = std::mem::transmute(*function);
-                    landing::call(function, [level, text.as_ptr().cast_mut().cast(), user.pointer()])
+                    let words = [level, text.as_ptr().cast_mut().cast(), user.pointer()];
+                    landing::call(mode.enter(), function, words)
                 };
             }
         }
@@ -115,6 +120,16 @@ fn install(target: Target, level: LevelFilter) -> bool {
         log::set_max_level(level);
     }
     set
+}
+
+/// Returns the log to standard error, or to nowhere where that is closed: descriptor 2 may later be a file that the
+/// program opens.
+fn standard_error() -> Target {
+    // SAFETY: takes numbers only.
+    match unsafe { libc::fcntl(2, libc::F_GETFD) } {
+        0.. => Target::Stderr,
+        _ => Target::Off,
+    }
 }
 
 /// Looks at `GPUSCHED_LOG` on the first call into the library: `LEVEL`, which writes to standard error,
@@ -136,7 +151,7 @@ pub fn start_or(otherwise: &str) {
                 install(target, level);
             }
             Err(error) => {
-                if install(Target::Stderr, LevelFilter::Warn) {
+                if install(standard_error(), LevelFilter::Warn) {
                     log::warn!("{error}");
                 }
             }
@@ -152,9 +167,9 @@ fn asked_for(wish: &str) -> Result<(Target, LevelFilter)> {
     };
     let target = match file {
         _ if level == LevelFilter::Off => Target::Off,
-        None => Target::Stderr,
+        None => standard_error(),
         Some(file) => {
-            let opened = OpenOptions::new().create(true).append(true).open(file);
+            let opened = descriptor::open(OpenOptions::new().create(true).append(true), file.as_ref());
             Target::File(opened.map_err(|why| Error::io("cannot open the log file", file.as_ref(), why))?)
         }
     };
@@ -174,6 +189,7 @@ pub unsafe extern "C" fn sched_log_callback(
     user: *mut c_void,
     max_level: i32,
 ) -> sched_status_t {
+    let mode = CallbackMode::of_this_thread();
     done(|| {
         if INSIDE.try_with(Cell::get).unwrap_or(false) {
             let why = "it was called from inside the log function that it would have to wait for".into();
@@ -191,7 +207,7 @@ pub unsafe extern "C" fn sched_log_callback(
             5 => LevelFilter::Trace,
             _ => return Err(Error::argument("max_level", max_level, "1 (error) to 5 (trace)")),
         };
-        install(Target::Callback { function, user: input::Lent::new(user) }, level);
+        install(Target::Callback { function, user: input::Lent::new(user), mode }, level);
         Ok(())
     })
 }

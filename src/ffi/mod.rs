@@ -1,6 +1,6 @@
 //! The C ABI: the only floor that knows C.
 //!
-//! `include/gpusched.h` is generated from these files by `tests/header.rs`; its rules, which hold
+//! `include/gpusched.h` is generated from these files by `tests/it/header.rs`; its rules, which hold
 //! for every function, stand once at its top (`cbindgen.toml`). In short:
 //!
 //! - a function's body is one call of `guard`, which turns errors and panics into a status;

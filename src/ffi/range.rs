@@ -10,6 +10,7 @@ use super::task::{
     SCHED_TASK_DETACHED, SCHED_TASK_ORDERED, describe, id_place, sched_task_desc_t, sched_task_t,
 };
 use super::task_run::{User, piece, sched_drop_fn, sched_exec_t};
+use crate::backend::cpu::CallbackMode;
 use crate::error::{Error, Result};
 use crate::sched::{Range, Task};
 
@@ -25,6 +26,7 @@ use crate::sched::{Range, Task};
 /// After either of the last two no piece begins any more; those that run elsewhere end. The device's
 /// stream is waited for before the elements count as done. What sched_exec_report
 /// tells here lasts until the next piece ends: the range's progress is the part of the elements that is done.
+/// Every piece runs in the floating-point mode of the thread that submitted the range, see sched_run_fn.
 pub type sched_range_fn = Option<
     unsafe extern "C-unwind" fn(exec: *const sched_exec_t, begin: u64, end: u64, user: *mut c_void) -> i32,
 >;
@@ -135,10 +137,11 @@ pub unsafe extern "C" fn sched_submit_range(
     desc: *const sched_range_desc_t,
     id: *mut sched_task_t,
 ) -> sched_status_t {
+    let mode = CallbackMode::of_this_thread();
     done(|| {
         // SAFETY: pointers as the header asks for them; `input` looks at each.
         let desc = unsafe { read(desc)? };
-        let user = User::new(desc.user, desc.drop);
+        let user = User::new(desc.user, desc.drop, mode);
         // SAFETY: as above.
         let (range, out) = unsafe { (range_of(&desc, user)?, id_place(id, desc.flags)?) };
         let id = scheduler(s)?.submit_range(range)?;

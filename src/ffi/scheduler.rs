@@ -48,6 +48,9 @@ pub struct sched_config_t {
     /// and units of work mean the same. It need not be there, and need not be sound; folders are made.
     /// NULL: none. Copied.
     pub rates_path: *const c_char,
+    /// Bytes of stack for the code of each task, 1048576 to 68719476736 (1 MiB to 64 GiB). 0: 8 MiB.
+    /// Each worker reserves 4 MiB more; only pages that are touched take memory.
+    pub stack_bytes: u64,
 }
 
 /// Numbers of tasks of a scheduler since it was made.
@@ -184,6 +187,7 @@ pub unsafe extern "C" fn sched_create(
         builder.devices = devices.map(|text| text.into_owned());
         builder.slots = (config.slots != 0).then_some(config.slots);
         builder.cpu_threads = (config.cpu_threads != 0).then_some(config.cpu_threads);
+        builder.stack_bytes = (config.stack_bytes != 0).then_some(config.stack_bytes);
         builder.trace_events = config.trace_events as usize;
         builder.rates = rates.map(|path| Arc::new(Kept::new(path)) as _);
         out.put(SCHEDULERS.add(Arc::new(builder.build()?)));

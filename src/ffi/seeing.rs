@@ -9,6 +9,7 @@ use super::input::{self, Filled, Growing, path};
 use super::landing;
 use super::scheduler::{sched_t, scheduler};
 use super::status::{done, sched_status_t};
+use crate::backend::cpu::CallbackMode;
 use crate::error::{Error, Result};
 use crate::io::atomic;
 use crate::sched::Progress;
@@ -49,7 +50,8 @@ unsafe impl Growing for sched_progress_t {
 
 /// Takes the progress of a scheduler; `progress` is valid during the call. Called on a thread of the
 /// library, never twice at once for one scheduler. It may call any function of the library except
-/// sched_destroy for this scheduler, must return, and must not let an exception out.
+/// sched_destroy for this scheduler, must return, and must not let an exception out. It runs in the
+/// floating-point mode of the thread that called sched_progress_callback, see sched_run_fn.
 pub type sched_progress_fn =
     Option<unsafe extern "C-unwind" fn(progress: *const sched_progress_t, user: *mut c_void)>;
 
@@ -102,6 +104,7 @@ pub unsafe extern "C" fn sched_progress_callback(
     user: *mut c_void,
     interval_ns: u64,
 ) -> sched_status_t {
+    let mode = CallbackMode::of_this_thread();
     done(|| {
         let every = interval(interval_ns)?;
         let user = input::Lent::new(user);
@@ -113,6 +116,7 @@ pub unsafe extern "C" fn sched_progress_callback(
                 let left = unsafe {
                     let function: landing::Function = std::mem::transmute(function);
                     landing::call(
+                        mode.enter(),
                         function,
                         [(&raw const progress).cast_mut().cast(), user.pointer(), null_mut()],
                     )
@@ -150,4 +154,21 @@ pub unsafe extern "C" fn sched_trace_write(s: *mut sched_t, path: *const c_char)
         let timeline = scheduler(s)?.timeline()?;
         atomic::write_with(&path, |out| timeline.write(out))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interval_of_progress_calls_is_a_second_unless_it_is_set() {
+        assert_eq!(interval(0), Ok(Duration::from_secs(1)));
+        for ns in [1_000_000, 7_000_000, u64::MAX] {
+            assert_eq!(interval(ns), Ok(Duration::from_nanos(ns)));
+        }
+        for ns in [1, 999_999] {
+            let refused = interval(ns).unwrap_err().to_string();
+            assert!(refused.contains(&format!("interval_ns is {ns}")), "{refused}");
+        }
+    }
 }

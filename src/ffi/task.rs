@@ -11,7 +11,7 @@ use super::status::{
     without_arithmetic,
 };
 use super::task_run::{Callback, User, sched_drop_fn, sched_run_fn};
-use crate::backend::cpu::FloatMode;
+use crate::backend::cpu::{CallbackMode, FloatMode};
 use crate::backend::thread::Uncancelled;
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
@@ -76,7 +76,7 @@ pub struct sched_task_desc_t {
     /// SCHED_TASK_* together.
     pub flags: u32,
     /// Tasks of a class are alike: for each, the speed of every device and the time that a task may
-    /// take are learned. 0 is a class, too.
+    /// take are learned. 0 is a class, too; in sched_fd_submit it means the class that all shots share.
     pub task_class: u32,
     /// Zero.
     pub reserved: u32,
@@ -188,7 +188,9 @@ pub(super) unsafe fn describe(task: &mut Task, desc: &sched_task_desc_t) -> Resu
     task.detached = desc.flags & SCHED_TASK_DETACHED != 0;
     task.idempotent = desc.flags & SCHED_TASK_IDEMPOTENT != 0;
     task.ordered = desc.flags & SCHED_TASK_ORDERED != 0;
-    task.class = desc.task_class;
+    if desc.task_class != 0 {
+        task.class = desc.task_class;
+    }
     task.deadline = (desc.deadline_ns > 0).then(|| Duration::from_nanos(desc.deadline_ns.unsigned_abs()));
     Ok(())
 }
@@ -244,10 +246,11 @@ pub unsafe extern "C" fn sched_submit(
     desc: *const sched_task_desc_t,
     id: *mut sched_task_t,
 ) -> sched_status_t {
+    let mode = CallbackMode::of_this_thread();
     without_arithmetic(|| {
         // SAFETY: pointers as the header asks for them; `input` looks at each.
         let desc = unsafe { read(desc)? };
-        let user = User::new(desc.user, desc.drop);
+        let user = User::new(desc.user, desc.drop, mode);
         if let Some(run) = desc.run
             && states_nothing(&desc)
         {
@@ -287,11 +290,12 @@ pub unsafe extern "C" fn sched_submit_many(
     count: usize,
     ids: *mut sched_task_t,
 ) -> sched_status_t {
+    let mode = CallbackMode::of_this_thread();
     done(|| {
         // SAFETY: pointers as the header asks for them; `input` looks at each.
         let descs = unsafe { read_all(descs, count)? };
         let mut users: Vec<_> = room("the tasks", count)?;
-        users.extend(descs.iter().map(|desc| User::new(desc.user, desc.drop)));
+        users.extend(descs.iter().map(|desc| User::new(desc.user, desc.drop, mode)));
         let scheduler = scheduler(s)?;
         if count == 0 {
             return Ok(());

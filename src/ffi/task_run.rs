@@ -16,6 +16,7 @@ use super::status::{
 };
 use super::task::sched_task_t;
 use crate::backend::Lane;
+use crate::backend::cpu::CallbackMode;
 use crate::backend::thread::Uncancelled;
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::{Bare, Exec, Job, Kind};
@@ -64,26 +65,35 @@ pub struct sched_exec_t {
 ///
 /// Where it was asked to stop by its deadline, the first and the last of these are SCHED_E_DEADLINE.
 ///
-/// Called on a thread of the library with a stack of 8 MiB, so `user` is used from there. It may call any
-/// function of the library, also wait for other tasks. It should return. On Linux on x86-64 an exception,
-/// pthread_exit or pthread_cancel that leaves it fails the task (SCHED_E_UNWOUND), and what it has on the
-/// stack is destroyed; elsewhere that ends the process with a message. No longjmp may leave it.
+/// Called on a thread of the library with `stack_bytes` of stack (sched_config_t; 8 MiB by default), so
+/// `user` is used from there. It may call any function of the library, also wait for other tasks: a task
+/// that it has submitted may then run on the same thread, with as much stack of its own.
+///
+/// It should return. On Linux on x86-64 an exception, pthread_exit or pthread_cancel that leaves it fails
+/// the task (SCHED_E_UNWOUND), and what it has on the stack is destroyed; elsewhere that ends the process
+/// with a message. No longjmp may leave it.
+///
+/// It runs in the floating-point mode of the thread that submitted the task, as that was at the
+/// submission: rounding direction, flush-to-zero, denormals-are-zero and trap masks, but not the
+/// exception flags, which are clear. This holds for every attempt, on every slot. A change that it makes
+/// to the mode ends when it returns.
 pub type sched_run_fn =
     Option<unsafe extern "C-unwind" fn(exec: *const sched_exec_t, user: *mut c_void) -> i32>;
 
 /// Gives `user` back to its owner. Called once, on any thread; must not wait for a task. An exception that
-/// leaves it goes to the log.
+/// leaves it goes to the log. It runs in the floating-point mode of its task, see sched_run_fn.
 pub type sched_drop_fn = Option<unsafe extern "C-unwind" fn(user: *mut c_void)>;
 
-/// The caller's pointer, and what is to be done when it is needed no more.
+/// The caller's pointer, its drop callback, and the mode in which that and the task's code run.
 pub(super) struct User {
     pointer: Lent<c_void>,
     drop: sched_drop_fn,
+    mode: CallbackMode,
 }
 
 impl User {
-    pub(super) fn new(pointer: *mut c_void, drop: sched_drop_fn) -> Self {
-        User { pointer: Lent::new(pointer), drop }
+    pub(super) fn new(pointer: *mut c_void, drop: sched_drop_fn, mode: CallbackMode) -> Self {
+        User { pointer: Lent::new(pointer), drop, mode }
     }
 }
 
@@ -96,7 +106,7 @@ impl Drop for User {
             // where a number would be is not looked at here.
             let left = unsafe {
                 let drop: landing::Function = std::mem::transmute(drop);
-                landing::call(drop, [self.pointer.pointer(), null_mut(), null_mut()])
+                landing::call(self.mode.enter(), drop, [self.pointer.pointer(), null_mut(), null_mut()])
             };
             if let Err(error) = left {
                 log::error!("in a drop callback: {error}");
@@ -118,7 +128,8 @@ impl Callback {
     }
 }
 
-/// A callback as words, for which nothing is allocated: its function, the caller's pointer, its drop (0: none).
+/// A callback as words, for which nothing is allocated: its function, the caller's pointer, its drop (0: none),
+/// the mode.
 static KIND: Kind = Kind {
     run: |words, exec| {
         // SAFETY: `bare` is the only place where words of this kind are made, and the scheduler drops them
@@ -134,13 +145,14 @@ impl Callback {
     pub(super) fn bare(self) -> Bare {
         let this = ManuallyDrop::new(self);
         let drop = this.user.drop.map_or(0, |drop| drop as usize);
-        Bare::new([this.run as usize, this.user.pointer.pointer().expose_provenance(), drop], &KIND)
+        let pointer = this.user.pointer.pointer().expose_provenance();
+        Bare::new([this.run as usize, pointer, drop, this.user.mode.to_word()], &KIND)
     }
 
     /// # Safety
     /// The words are of [`Callback::bare`], and of the callbacks made of them one is dropped at most.
-    unsafe fn of(words: [usize; 3]) -> Self {
-        let [run, pointer, drop] = words;
+    unsafe fn of(words: [usize; 4]) -> Self {
+        let [run, pointer, drop, mode] = words;
         // SAFETY: they were functions of these types; NULL is `None` of the second.
         let (run, drop) = unsafe {
             let function = std::ptr::with_exposed_provenance::<()>;
@@ -149,7 +161,8 @@ impl Callback {
                 std::mem::transmute::<*const (), sched_drop_fn>(function(drop)),
             )
         };
-        Callback { run, user: User::new(std::ptr::with_exposed_provenance_mut(pointer), drop) }
+        let pointer = std::ptr::with_exposed_provenance_mut(pointer);
+        Callback { run, user: User::new(pointer, drop, CallbackMode::from_word(mode)) }
     }
 }
 
@@ -164,6 +177,7 @@ impl Job for Callback {
             unsafe {
                 let run: landing::Function = std::mem::transmute(self.run);
                 landing::call(
+                    self.user.mode.enter_on_worker(),
                     run,
                     [(&raw const told).cast_mut().cast(), self.user.pointer.pointer(), null_mut()],
                 )?
@@ -185,6 +199,7 @@ pub(super) fn piece(
         let _leased = Leased::enter(&told);
         let _running = Running::enter(&told, exec);
         let Range { start, end } = elements;
+        let mode = user.mode.enter_on_worker();
         let word = |number: u64| std::ptr::without_provenance_mut(number as usize);
         // SAFETY: the caller gave the two together and allowed the call from this thread; `told` outlives
         // the call. Where a number of 64 bits is a word, it goes the way of one.
@@ -192,7 +207,7 @@ pub(super) fn piece(
             if size_of::<usize>() == size_of::<u64>() {
                 let run: landing::Function = std::mem::transmute(run);
                 let told = (&raw const told).cast_mut().cast();
-                landing::call(run, [told, word(start), word(end), user.pointer.pointer()])?
+                landing::call(mode, run, [told, word(start), word(end), user.pointer.pointer()])?
             } else {
                 run(&told, start, end, user.pointer.pointer())
             }

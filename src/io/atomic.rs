@@ -5,11 +5,12 @@
 //! name that others look for. [`Output::commit`] forces the content to disk and gives
 //! it its name in one step; an `Output` that is dropped before takes its file with it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::descriptor;
 use crate::error::{Error, Result};
 
 /// A file on its way, not yet under its own name. Written and positioned like a file;
@@ -37,7 +38,7 @@ impl Output {
         let folder = folder_of(target);
         loop {
             let temporary = folder.join(temporary_name());
-            match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+            match descriptor::create_new(&temporary) {
                 Ok(file) => {
                     // Tells others that it is being written, until the process ends, however it ends.
                     // Without locks the file stays where it is if that is a kill.
@@ -92,7 +93,8 @@ impl Sealed {
         check_target(&self.target)?;
         fs::rename(&self.temporary, &self.target).map_err(|error| failed("write", &self.target, &error))?;
         self.temporary = PathBuf::new();
-        force_to_disk(folder_of(&self.target)).map_err(|error| Error::io("write", &self.target, error))
+        force_to_disk(descriptor::open_read(folder_of(&self.target)))
+            .map_err(|error| Error::io("write", &self.target, error))
     }
 }
 
@@ -166,9 +168,9 @@ fn failed(action: &'static str, target: &Path, error: &io::Error) -> Error {
 
 /// So that the names in it outlast a loss of power. Not every system can do that with a folder, and a folder
 /// may be closed to readers: that changes nothing of the files, which are whole and in place.
-fn force_to_disk(folder: &Path) -> io::Result<()> {
+fn force_to_disk(folder: io::Result<File>) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
-    let opened = match File::open(folder) {
+    let opened = match folder {
         Err(error) if error.kind() == PermissionDenied => return Ok(()),
         opened => opened?,
     };
@@ -191,4 +193,18 @@ pub(super) fn writer_of(name: &str) -> Option<u32> {
         |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?;
     let (process, count) = name.strip_prefix(".gpusched-")?.strip_suffix(".part")?.split_once('-')?;
     number(count).and(number(process)).and_then(|process: u64| process.try_into().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_that_may_not_be_read_is_no_error_of_the_file_in_it() {
+        let opened = |kind: io::ErrorKind| force_to_disk(Err(kind.into())).map_err(|error| error.kind());
+        assert_eq!(opened(io::ErrorKind::PermissionDenied), Ok(()));
+        for kind in [io::ErrorKind::NotFound, io::ErrorKind::Interrupted, io::ErrorKind::Other] {
+            assert_eq!(opened(kind), Err(kind));
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use crate::backend::cpu;
+use crate::descriptor;
 use crate::error::{Error, Result};
 
 /// Bytes of a block; a multiple of every element size.
@@ -17,7 +18,7 @@ pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     if !found.is_file() {
         return Err(Error::io("read", path, "not a plain file"));
     }
-    let file = File::open(path).map_err(fail)?;
+    let file = descriptor::open_read(path).map_err(fail)?;
     let size = file.metadata().map_err(fail)?.len();
     Ok((file, size))
 }

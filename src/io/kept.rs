@@ -4,14 +4,16 @@ use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::atomic;
+use crate::descriptor;
 use crate::error::{Error, Result};
 use crate::sched::{CACHE_LARGEST, Store};
 
-/// How often, and after which pauses, a lock is tried that another process holds for moments.
-const TRIES: u32 = 20;
+/// How long a lock is waited for. Another process holds it while it forces a small file to disk, which takes a busy
+/// disk tenths of a second; several may do so at once. A process that is stopped meanwhile costs no more than this.
+const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The file of that name. It is whole or absent, and read only if it is a plain file of no more than
@@ -28,16 +30,25 @@ impl Kept {
 
     /// So that no other process renews it meanwhile. Without it, as on file systems that have no locks,
     /// what another wrote in the same moment may be lost, and no more.
-    fn lock(&self) -> Option<File> {
-        let folder = File::open(atomic::folder_of(&self.path)).ok()?;
-        for _ in 0..TRIES {
+    fn lock(&self, patience: Duration) -> Option<File> {
+        let folder = descriptor::open_read(atomic::folder_of(&self.path)).ok()?;
+        let end = Instant::now() + patience;
+        loop {
             match folder.try_lock() {
                 Ok(()) => return Some(folder),
-                Err(TryLockError::WouldBlock) => sleep(PAUSE),
-                Err(TryLockError::Error(_)) => return None,
+                Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(PAUSE),
+                Err(_) => return None,
             }
         }
-        None
+    }
+
+    fn replace_within(&self, patience: Duration, renew: &dyn Fn(Option<&[u8]>) -> String) -> Result<()> {
+        let folder = atomic::folder_of(&self.path);
+        fs::create_dir_all(folder).map_err(|error| Error::io("make the folder", folder, error))?;
+        let _lock = self.lock(patience);
+        // A file that can't be read is replaced, if that is possible.
+        let there = self.load().unwrap_or_default();
+        atomic::write(&self.path, renew(there.as_deref()).as_bytes())
     }
 }
 
@@ -51,7 +62,7 @@ impl Store for Kept {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(fail(&error)),
         }
-        let file = File::open(&self.path).map_err(|error| fail(&error))?;
+        let file = descriptor::open_read(&self.path).map_err(|error| fail(&error))?;
         let mut bytes = Vec::new();
         let most = CACHE_LARGEST as u64 + 1;
         file.take(most).read_to_end(&mut bytes).map_err(|error| fail(&error))?;
@@ -59,12 +70,7 @@ impl Store for Kept {
     }
 
     fn replace(&self, renew: &dyn Fn(Option<&[u8]>) -> String) -> Result<()> {
-        let folder = atomic::folder_of(&self.path);
-        fs::create_dir_all(folder).map_err(|error| Error::io("make the folder", folder, error))?;
-        let _lock = self.lock();
-        // What can't be read is replaced, if that is possible.
-        let there = self.load().unwrap_or_default();
-        atomic::write(&self.path, renew(there.as_deref()).as_bytes())
+        self.replace_within(PATIENCE, renew)
     }
 }
 
@@ -79,8 +85,17 @@ mod tests {
         folder
     }
 
+    /// Longer than any disk takes.
+    const LONG: Duration = Duration::from_secs(600);
+
     fn append(kept: &Kept, text: &str) -> Result<()> {
-        kept.replace(&|there| format!("{}{text}", String::from_utf8_lossy(there.unwrap_or_default())))
+        append_within(LONG, kept, text)
+    }
+
+    fn append_within(patience: Duration, kept: &Kept, text: &str) -> Result<()> {
+        kept.replace_within(patience, &|there| {
+            format!("{}{text}", String::from_utf8_lossy(there.unwrap_or_default()))
+        })
     }
 
     #[test]
@@ -99,17 +114,26 @@ mod tests {
     fn several_that_renew_it_at_once_lose_nothing() {
         let folder = folder("many");
         let path = folder.join("rates");
-        let threads: Vec<_> = (0..4)
-            .map(|_| {
+        let has_locks = Kept::new(path.clone()).lock(LONG).is_some();
+        assert!(has_locks, "the folder for temporary files has to be on a file system with locks");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
                 let kept = Kept::new(path.clone());
-                // A lock is given up after a while; there is none where the system has no locks.
-                std::thread::spawn(move || append(&kept, "x").map(|()| kept.lock().is_some()))
-            })
-            .collect();
-        let locked: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect();
-        if locked.iter().all(|&locked| locked) {
-            assert_eq!(fs::read(&path).unwrap(), b"xxxx");
-        }
+                scope.spawn(move || append(&kept, "x").unwrap());
+            }
+        });
+        assert_eq!(fs::read(&path).unwrap(), b"xxxx");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn lock_that_is_never_released_is_not_waited_for_without_end() {
+        let folder = folder("held");
+        let kept = Kept::new(folder.join("rates"));
+        let held = kept.lock(LONG).unwrap();
+        append_within(Duration::from_millis(1), &kept, "x").unwrap();
+        drop(held);
+        assert_eq!(fs::read(folder.join("rates")).unwrap(), b"x");
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::atomic::writer_of;
+use crate::descriptor;
 
 /// Removes from a folder the files that [`super::atomic`] began in processes that are no more, and tells how
 /// many. What is no plain file stays, and what has another name; and a file that somebody holds locked, as
@@ -42,7 +43,7 @@ fn open(path: &Path) -> io::Result<File> {
     options.write(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    options.open(path)
+    descriptor::open(&options, path)
 }
 
 #[cfg(test)]

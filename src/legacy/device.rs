@@ -41,3 +41,31 @@ fn only(number: i32, devices: &[DeviceInfo]) -> Result<DeviceMask> {
     }
     Ok(DeviceMask(bits))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn devices(labels: &[(BackendKind, u32)]) -> Vec<DeviceInfo> {
+        let device =
+            |&(backend, ordinal)| DeviceInfo::new(&format!("{backend}-{ordinal}"), backend, ordinal, "");
+        labels.iter().map(device).collect()
+    }
+
+    #[test]
+    fn strict_number_names_a_gpu_where_there_are_gpus_and_the_cpu_elsewhere() {
+        use BackendKind::{Cpu, Cuda};
+        // In the order in which a selection names them.
+        let mixed = devices(&[(Cpu, 0), (Cuda, 1), (Cuda, 0)]);
+        assert_eq!(only(0, &mixed), Ok(DeviceMask(0b100)));
+        assert_eq!(only(1, &mixed), Ok(DeviceMask(0b010)));
+        for number in [2, -1, i32::MIN, i32::MAX] {
+            let refused = only(number, &mixed).unwrap_err().to_string();
+            assert!(refused.contains(&format!("it asks for device {number} and")), "{refused}");
+            assert!(refused.ends_with("there are: cpu:0, cuda:1, cuda:0"), "{refused}");
+        }
+        let host = devices(&[(Cpu, 0)]);
+        assert_eq!(only(0, &host), Ok(DeviceMask(0b1)));
+        assert!(matches!(only(1, &host), Err(Error::NoDevice { .. })));
+    }
+}

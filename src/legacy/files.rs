@@ -117,3 +117,26 @@ impl Output for ShotFiles {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs take the record for the sign that the call is complete.
+    #[test]
+    fn record_is_not_named_before_every_snapshot_is() {
+        let folder = testkit::Folder::new();
+        let (record, prefix) = (folder.at("record.bin"), folder.at("snap_"));
+        let files = Files::begin(&record, 4, &prefix, true).unwrap();
+        for step in [0, 60] {
+            let output = atomic::Output::create(&snapshot_path(&prefix, 0, step)).unwrap();
+            let sealed = output.seal().unwrap();
+            files.written.lock().unwrap().as_mut().unwrap().snapshots.insert((0, step), sealed);
+        }
+        // A folder takes the name of the second snapshot.
+        std::fs::create_dir(snapshot_path(&prefix, 0, 60)).unwrap();
+        assert!(matches!(files.commit(), Err(Error::Io { .. })));
+        assert!(snapshot_path(&prefix, 0, 0).is_file());
+        assert!(!record.exists(), "a record beside snapshots that are not complete");
+    }
+}

@@ -104,6 +104,7 @@ impl Shared {
     pub fn new(
         devices: Vec<(DeviceInfo, Arc<dyn Backend>)>,
         slots: u32,
+        stack: usize,
         trace_events: usize,
         rates: Option<Arc<dyn Store>>,
         neighbours: Option<Neighbours>,
@@ -120,7 +121,7 @@ impl Shared {
             begin: Instant::now(),
             book: Mutex::new(Book { core, called: vec![false; devices.len()], watched: None }),
             light: Light::new(!devices.is_empty()),
-            crew: Crew::new(&slots),
+            crew: Crew::new(&slots, stack),
             rooms: Rooms::default(),
             graph: Graph::default(),
             ending: AtomicUsize::new(0),

@@ -4,6 +4,7 @@
 //! more. A worker that finds no room on its seat between two tasks goes. Threads are started when
 //! there is work for them and nobody sleeps who could do it.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -15,14 +16,31 @@ use super::slots::MOST;
 use super::sync::lock;
 use crate::backend::thread;
 
-/// Bytes of a worker's stack: what the main thread of a program has, for the caller's code expects it.
-pub const STACK: usize = 8 << 20;
+/// Default bytes of stack for each task: what the main thread of a program usually has.
+pub const DEFAULT_STACK: u64 = 8 << 20;
+
+/// Accepted bytes of stack for each task. Less than 1 MiB would save nothing beside [`NESTING`], and
+/// shots and the GPU driver's compiler run on this stack, too. 64 GiB for each of 64 slots take 4 of
+/// the 128 TiB of addresses that a process has on x86-64, so a larger value is a mistake.
+pub const STACKS: RangeInclusive<u64> = 1 << 20..=64 << 30;
+
+/// Bytes that the tasks below a nested task may use. A worker's stack is this much larger than the
+/// stack of a task, so a nested task has as much as any other. A waiting task that has used more is
+/// not nested on: it leaves its slot to another worker. A level of nesting takes 3.8 KiB beside the
+/// caller's frames (measured in a test build on x86-64), so 4 MiB hold about 1000 levels.
+/// Only pages that are touched take memory: 32 workers reserve 32 * 12 MiB = 384 MiB of addresses.
+pub const NESTING: usize = 4 << 20;
+
+/// Bytes for the library's own frames between a wait and the nested task's code.
+const OWN_FRAMES: usize = 64 << 10;
 
 /// How long somebody who would start a worker waits for one that is there.
 const BEFORE_START: Duration = Duration::from_micros(50);
 
 pub struct Crew {
     pub lot: Lot,
+    /// Bytes of stack for each task.
+    stack: usize,
     /// Slot by slot, each for all devices: so the first workers are on different devices.
     seats: Vec<Seat>,
     /// By device: how many it has now.
@@ -53,7 +71,7 @@ pub struct Seat {
 }
 
 impl Crew {
-    pub fn new(slots: &[u32]) -> Self {
+    pub fn new(slots: &[u32], stack: usize) -> Self {
         let limit = |slots: u32| if slots == AUTO_SLOTS { MOST } else { slots };
         let most = slots.iter().map(|&slots| limit(slots)).max().unwrap_or(0);
         let seats = (0..most).flat_map(|slot| {
@@ -62,6 +80,7 @@ impl Crew {
         });
         Crew {
             lot: Lot::new(),
+            stack,
             seats: seats.collect(),
             slots: slots
                 .iter()
@@ -169,7 +188,8 @@ impl Crew {
         work: impl FnOnce() + Send + 'static,
     ) -> Result<(), Option<std::io::Error>> {
         *lock(&self.alive) += 1;
-        match thread::spawn(name, Some(STACK), work) {
+        let stack = self.stack.saturating_add(NESTING + OWN_FRAMES);
+        match thread::spawn(name, Some(stack), work) {
             Ok(thread) => {
                 let mut threads = lock(&self.threads);
                 threads.retain(|thread| !thread.is_finished());

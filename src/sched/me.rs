@@ -136,10 +136,10 @@ impl Me {
         self.clock.set(self.shared.clock());
     }
 
-    /// Whether enough of the stack is left for one task on top of another.
+    /// Returns true if the stack that is left suffices for a nested task.
     pub fn may_nest(&self) -> bool {
         let here = 0_u8;
-        self.base.abs_diff((&raw const here).addr()) < super::crew::STACK / 2
+        self.base.abs_diff((&raw const here).addr()) < super::crew::NESTING
     }
 
     /// Another task has run on top of this one, and may have changed what is current on the thread.

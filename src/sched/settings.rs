@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::cache::Store;
 use super::common::Shared;
+use super::crew::{DEFAULT_STACK, STACKS};
 use super::neighbours::Neighbours;
 use super::process::Holding;
 use super::scheduler::Scheduler;
@@ -29,6 +30,8 @@ pub struct Builder {
     pub slots: Option<u32>,
     /// Threads of the CPU device, over all its slots. `None`: all that the process may use.
     pub cpu_threads: Option<u32>,
+    /// Bytes of stack for each task, 1 MiB to 64 GiB. `None`: 8 MiB.
+    pub stack_bytes: Option<u64>,
     /// Events that a trace keeps at most (about 150 bytes each); 0: no trace. See [`Scheduler::timeline`].
     pub trace_events: usize,
     /// Where learned rates are kept between runs. `None`: nowhere.
@@ -45,12 +48,13 @@ impl Builder {
     pub fn build(self) -> Result<Scheduler> {
         let slots = match self.slots {
             Some(slots) => in_range("slots", slots)?,
-            None => slots_of_environment()?,
+            None => slots_of(&of_environment("GPUSCHED_SLOTS"))?,
         };
         if self.cpu_threads == Some(0) || self.cpu_threads.is_some_and(|threads| threads > 4096) {
             let threads = self.cpu_threads.unwrap_or(0);
             return Err(Error::argument("cpu_threads", threads, "1 to 4096 threads"));
         }
+        let stack = stack_in_range(self.stack_bytes.unwrap_or(DEFAULT_STACK))?;
         let shared = self.backends.is_none() || self.lease_folder.is_some();
         let backends = self.backends.unwrap_or_else(|| compiled_in(self.cpu_threads));
         let found = found_by(&backends, self.devices.as_deref())?;
@@ -58,7 +62,7 @@ impl Builder {
             return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
         }
         let neighbours = if shared { neighbours(self.lease_folder, &found, slots)? } else { None };
-        let shared = Shared::new(found, slots, self.trace_events, self.rates, neighbours);
+        let shared = Shared::new(found, slots, stack, self.trace_events, self.rates, neighbours);
         Ok(Scheduler::new(Arc::new(shared), Holding::Own))
     }
 }
@@ -133,17 +137,15 @@ fn of_environment(name: &str) -> String {
     env::var_os(name).map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-fn slots_of_environment() -> Result<u32> {
-    let text = of_environment("GPUSCHED_SLOTS");
-    if text.is_empty() {
-        return Ok(1);
-    }
-    if text.trim() == "auto" {
-        return Ok(AUTO_SLOTS);
-    }
-    match text.trim().parse() {
-        Ok(slots) => in_range("GPUSCHED_SLOTS", slots),
-        Err(_) => Err(Error::argument("GPUSCHED_SLOTS", text, format!("1 to {MAX_SLOTS}, or auto"))),
+/// The number of slots that a value of `GPUSCHED_SLOTS` means.
+fn slots_of(text: &str) -> Result<u32> {
+    match text.trim() {
+        "" => Ok(1),
+        "auto" => Ok(AUTO_SLOTS),
+        number => match number.parse() {
+            Ok(slots @ 1..=MAX_SLOTS) => Ok(slots),
+            _ => Err(Error::argument("GPUSCHED_SLOTS", text, format!("1 to {MAX_SLOTS}, or auto"))),
+        },
     }
 }
 
@@ -151,5 +153,31 @@ fn in_range(what: &str, slots: u32) -> Result<u32> {
     match slots {
         1..=MAX_SLOTS | AUTO_SLOTS => Ok(slots),
         _ => Err(Error::argument(what, slots, format!("1 to {MAX_SLOTS} tasks at a time on a device"))),
+    }
+}
+
+fn stack_in_range(bytes: u64) -> Result<usize> {
+    usize::try_from(bytes).ok().filter(|_| STACKS.contains(&bytes)).ok_or_else(|| {
+        let (least, most) = (STACKS.start(), STACKS.end());
+        Error::argument("stack_bytes", bytes, format!("{least} to {most} bytes (1 MiB to 64 GiB)"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_variable_is_a_number_or_auto() {
+        let expected =
+            [("", 1), ("1", 1), (" 3 ", 3), ("64", 64), ("auto", AUTO_SLOTS), (" auto\n", AUTO_SLOTS)];
+        for (text, slots) in expected {
+            assert_eq!(slots_of(text), Ok(slots), "{text:?}");
+        }
+        // The last is the number that stands for `auto` in the interface.
+        for text in ["0", "65", "-1", "many", "2.0", "4294967295"] {
+            let refused = slots_of(text).unwrap_err().to_string();
+            assert_eq!(refused, format!("GPUSCHED_SLOTS is {text}; accepted: 1 to 64, or auto"));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Output that fails: each call that writes into the output folder fails in turn, by `ctests/faults/inject.c`,
+//! Output that fails: each call that writes into the output folder fails in turn, by `ctests/doubles/faults/inject.c`,
 //! and a disk that is really full. No half-written file is left, each shot that is not whole is told with the
 //! cause, and a resume without the fault gives what an undisturbed run gives.
 
@@ -9,11 +9,9 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use serde_json::Value;
-
-use crate::scratch::{Ended, Folder, SURVEY};
-
-#[path = "../support/c.rs"]
-mod c;
+use testkit::command::{Ended, SURVEY, Workspace};
+use testkit::process::isolated;
+use testkit::{c, skip};
 
 const SHOTS: u64 = 2;
 const RUN: &[&str] = &["run", "survey.toml", "--json", "--no-rates-cache"];
@@ -39,21 +37,24 @@ struct Fault {
 }
 
 impl Fault {
-    /// Runs with it, and gives the calls that it hit, too. `None`: the run has fewer calls. An end by a signal has
-    /// the status -1.
-    fn run(&self, folder: &Folder) -> Option<(Ended, String)> {
-        let mark = folder.at("mark");
-        let mut command = folder.command(RUN);
+    /// Sets the variables of the injector, which notes the calls that it hits in the file `mark`.
+    fn set<'a>(&self, folder: &Workspace, command: &'a mut Command) -> &'a mut Command {
+        if self.lasts {
+            command.env("FAULT_LASTS", "1");
+        }
         command
             .env("LD_PRELOAD", injector())
             .env("FAULT_FOLDER", fs::canonicalize(folder.at(".")).unwrap().join("out"))
             .env("FAULT_AT", self.at.to_string())
             .env("FAULT_HOW", &self.how)
-            .env("FAULT_MARK", &mark);
-        if self.lasts {
-            command.env("FAULT_LASTS", "1");
-        }
-        let output = command.output().unwrap();
+            .env("FAULT_MARK", folder.at("mark"))
+    }
+
+    /// Runs with it, and gives the calls that it hit, too. `None`: the run has fewer calls. An end by a signal has
+    /// the status -1.
+    fn run(&self, folder: &Workspace) -> Option<(Ended, String)> {
+        let mark = folder.at("mark");
+        let output = self.set(folder, &mut folder.command(RUN)).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         let status = output.status.code().unwrap_or(-1);
         let hit = fs::read_to_string(&mark).ok()?;
@@ -64,22 +65,12 @@ impl Fault {
 
 fn injector() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let out = c::scratch("faults").join("inject.so");
-        let status = Command::new(c::compiler())
-            .args(["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
-            .arg(&out)
-            .arg(c::root().join("ctests/faults/inject.c"))
-            .arg("-ldl")
-            .status();
-        assert!(status.expect("a C compiler").success(), "ctests/faults/inject.c does not compile");
-        out
-    })
+    BUILT.get_or_init(|| c::preload("inject", &c::scratch("faults")))
 }
 
 /// The output folder by its whole path, as the injector compares it.
-fn folder() -> Folder {
-    let folder = Folder::new();
+fn folder() -> Workspace {
+    let folder = Workspace::new();
     let out = fs::canonicalize(folder.at(".")).unwrap().join("out");
     let survey = SURVEY
         .replace("[24, 8, 16]", "[12, 8, 10]")
@@ -91,13 +82,13 @@ fn folder() -> Folder {
     folder
 }
 
-fn whole(folder: &Folder) -> BTreeSet<u64> {
+fn whole(folder: &Workspace) -> BTreeSet<u64> {
     let dry = folder.gpusched(&[RESUME, &["--dry-run"]].concat());
     dry.shots("kept").into_iter().collect()
 }
 
 /// Each shot is whole, or told to have failed, and nothing is half-written.
-fn check(folder: &Folder, fault: &Fault, ended: &Ended, words: &str) {
+fn check(folder: &Workspace, fault: &Fault, ended: &Ended, words: &str) {
     let names: Vec<_> = folder.results().into_keys().collect();
     assert!(!names.iter().any(|name| name.ends_with(".part")), "{fault:?}: {names:?}, {ended:?}");
     let whole = whole(folder);
@@ -127,14 +118,14 @@ fn check(folder: &Folder, fault: &Fault, ended: &Ended, words: &str) {
     }
 }
 
-fn resumes(folder: &Folder, undisturbed: &Folder, fault: &Fault) {
+fn resumes(folder: &Workspace, undisturbed: &Workspace, fault: &Fault) {
     let ended = folder.gpusched(RESUME);
     assert_eq!(ended.status, 0, "{fault:?}: {ended:?}");
     assert!(folder.results() == undisturbed.results(), "{fault:?}: other files than of one run");
     assert_eq!(folder.json("out/survey.json")["state"], "done");
 }
 
-fn undisturbed() -> Folder {
+fn undisturbed() -> Workspace {
     let folder = folder();
     assert_eq!(folder.gpusched(RUN).status, 0);
     folder
@@ -259,12 +250,42 @@ fn a_folder_that_vanishes_fails_what_is_left_of_the_survey() {
 fn a_limit_on_the_size_of_files_is_an_error_of_the_file() {
     let folder = folder();
     let script = r#"ulimit -f 1; exec "$0" run survey.toml --json --no-rates-cache"#;
-    let mut shell = Command::new("sh");
-    shell.args(["-c", script, env!("CARGO_BIN_EXE_gpusched")]).current_dir(folder.at("."));
-    let ended = Ended::from(shell.env("GPUSCHED_DEVICES", "cpu").output().unwrap());
+    let mut shell = isolated("sh");
+    shell.args(["-c", script]).arg(testkit::command::executable()).current_dir(folder.at("."));
+    let ended = Ended::from(shell.output().unwrap());
     assert!([1, 2].contains(&ended.status), "{ended:?}");
     assert!(format!("{}{}", ended.out, ended.err).contains("File too large"), "{ended:?}");
     assert!(!folder.results().keys().any(|name| name.ends_with(".part")), "{:?}", folder.results().keys());
+}
+
+/// Where writing has failed, room for the whole record is looked for before a shot is computed. A computed shot
+/// writes its snapshots, which have room here; records have not.
+#[test]
+#[cfg(unix)]
+fn shots_are_not_computed_for_a_disk_without_room_for_their_records() {
+    let folder = folder();
+    let survey = fs::read_to_string(folder.at("survey.toml")).unwrap();
+    // 4000 traces of 10 samples are 160 kB; a snapshot is 4 kB.
+    let receivers = vec!["[0, 0, 0]"; 4000].join(", ");
+    let survey = survey
+        .replace("nt = 4", "nt = 10")
+        .replace("every = 4", "every = 1")
+        .replace("sample_every = 2", "sample_every = 1")
+        .replace("every = [2, 4]", &format!("positions_m = [{receivers}]"));
+    fs::write(folder.at("survey.toml"), survey).unwrap();
+    let fault = Fault { at: 1, how: "watch".into(), lasts: true };
+    // Blocks of 512 bytes, or of 1024 in some shells.
+    let script = r#"ulimit -f 128; exec "$0" "$@""#;
+    let mut shell = isolated("sh");
+    shell.args(["-c", script]).arg(testkit::command::executable()).args(RUN).current_dir(folder.path());
+    shell.env("GPUSCHED_SLOTS", "1");
+    let ended = Ended::from(fault.set(&folder, &mut shell).output().unwrap());
+    assert_eq!((ended.status, ended.shots("failed")), (1, vec![1, 2]), "{ended:?}");
+    let calls = fs::read_to_string(folder.at("mark")).unwrap();
+    let whole: BTreeSet<&str> =
+        calls.lines().filter(|line| line.starts_with("fsync ") && line.ends_with(".part")).collect();
+    // The ten snapshots of the one attempt that was computed, and survey.json a few times.
+    assert!((10..20).contains(&whole.len()), "{calls}");
 }
 
 /// In a file system of its own, in memory, where the system lets anybody have one.
@@ -280,12 +301,12 @@ fn a_disk_that_is_full_fails_the_shots_that_have_no_room() {
         "$GPUSCHED" run survey.toml --json --no-rates-cache --resume >second || exit 1
         cp -r out copy
     "#;
-    let mut shell = Command::new("unshare");
+    let mut shell = isolated("unshare");
     shell.args(["-rm", "sh", "-c", script]).current_dir(folder.at("."));
-    shell.env("GPUSCHED", env!("CARGO_BIN_EXE_gpusched")).env("GPUSCHED_DEVICES", "cpu");
+    shell.env("GPUSCHED", testkit::command::executable());
     let ended = match shell.output() {
         Ok(ended) if ended.status.code() != Some(99) && folder.at("status").exists() => ended,
-        other => return eprintln!("no file system of one's own here: {other:?}"),
+        other => return skip(&format!("no file system can be mounted: {other:?}")),
     };
     // Room for survey.json, the three files of a shot, and one more.
     let text = |name| fs::read_to_string(folder.at(name)).unwrap();

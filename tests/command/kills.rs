@@ -11,12 +11,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-#[path = "../support/random.rs"]
-#[allow(dead_code)]
-mod random;
-
-use crate::scratch::{Folder, SURVEY};
-use random::Random;
+use testkit::Random;
+use testkit::command::{SURVEY, Workspace};
 
 const SLOTS: usize = 2;
 const RESUME: &[&str] = &["run", "survey.toml", "--json", "--resume"];
@@ -25,7 +21,7 @@ const RESUME: &[&str] = &["run", "survey.toml", "--json", "--resume"];
 type Shots = BTreeSet<u64>;
 
 /// As far as a run came to tell: a line may be cut.
-fn events(folder: &Folder) -> Vec<Value> {
+fn events(folder: &Workspace) -> Vec<Value> {
     let text = fs::read_to_string(folder.at("events")).unwrap();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
@@ -36,13 +32,13 @@ fn shots(events: &[Value], state: &str) -> Shots {
 }
 
 /// Shots of which there is any file.
-fn begun(folder: &Folder) -> Shots {
+fn begun(folder: &Workspace) -> Shots {
     let names = folder.results().into_keys();
     names.filter_map(|name| name.strip_prefix("shot_")?.get(..4)?.parse().ok()).collect()
 }
 
 /// Runs, and kills what runs after that time. `true`: it had not come to its end.
-fn killed(folder: &Folder, after: Duration) -> bool {
+fn killed(folder: &Workspace, after: Duration) -> bool {
     let out = File::create(folder.at("events")).unwrap();
     let mut run = folder.command(RESUME).stdout(out).stderr(Stdio::null()).spawn().unwrap();
     sleep(after);
@@ -58,7 +54,7 @@ fn kills_at_random_moments_cost_a_shot_a_slot_and_no_bit() {
     let survey = SURVEY
         .replace("[4, 1]", "[4, 2]")
         .replace("pictures = 2", &format!("pictures = 1\n[run]\nslots = {SLOTS}"));
-    let undisturbed = Folder::with_survey(&survey);
+    let undisturbed = Workspace::with_survey(&survey);
     let begin = Instant::now();
     assert_eq!(undisturbed.gpusched(&["run", "survey.toml"]).status, 0);
     let took = begin.elapsed();
@@ -66,7 +62,7 @@ fn kills_at_random_moments_cost_a_shot_a_slot_and_no_bit() {
 
     let mut random = Random::new(seed);
     let (mut kills, mut recomputed, mut runs) = (0, 0, 0);
-    let mut folder = Folder::with_survey(&survey);
+    let mut folder = Workspace::with_survey(&survey);
     let mut done = Shots::new();
     while kills < count {
         runs += 1;
@@ -94,7 +90,7 @@ fn kills_at_random_moments_cost_a_shot_a_slot_and_no_bit() {
         let manifest = folder.json("out/survey.json");
         assert_eq!(manifest["state"], "done");
         assert!(manifest["shots"].as_array().unwrap().iter().all(|shot| shot["state"] == "done"));
-        folder = Folder::with_survey(&survey);
+        folder = Workspace::with_survey(&survey);
         done.clear();
     }
     println!(

@@ -2,32 +2,37 @@
 //! run in one go, bit for bit.
 
 use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::scratch::{Ended, Folder, SURVEY};
+use testkit::c;
+use testkit::command::{Ended, SURVEY, Workspace};
 
+/// Longer than any run takes to come to a state on a busy machine.
+const LONG: Duration = Duration::from_secs(120);
 const RESUME: &[&str] = &["run", "survey.toml", "--json", "--resume"];
 
-/// Three shots of a second or so each, two at a time.
+/// Six shots, two at a time.
 fn survey() -> String {
     SURVEY
         .replace("n = [24, 8, 16]", "n = [30, 20, 20]")
-        .replace("nt = 60", "nt = 700")
-        .replace("[snapshots]\nevery = 30\n", "[snapshots]\nevery = 200\n")
-        .replace("count = [4, 1]", "count = [3, 1]")
+        .replace("nt = 60", "nt = 300")
+        .replace("[snapshots]\nevery = 30\n", "[snapshots]\nevery = 100\n")
+        .replace("step_m = [40.0, 10.0]", "step_m = [20.0, 10.0]")
+        .replace("count = [4, 1]", "count = [6, 1]")
         .replace("pictures = 2", "pictures = 2\n[run]\nslots = 2")
 }
 
-fn begin(folder: &Folder, args: &[&str]) -> Child {
+fn begin(folder: &Workspace, args: &[&str]) -> Child {
     let out = File::create(folder.at("events")).unwrap();
     folder.command(args).stdout(out).stderr(Stdio::null()).spawn().unwrap()
 }
 
-fn told(folder: &Folder) -> Vec<Value> {
+fn told(folder: &Workspace) -> Vec<Value> {
     let text = fs::read_to_string(folder.at("events")).unwrap();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
@@ -41,21 +46,58 @@ fn of<'a>(events: &'a [Value], state: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["event"] == "shot" && event["state"] == state).collect()
 }
 
-fn paused(folder: &Folder) -> Vec<String> {
+/// Six shots that no test waits for.
+fn endless_survey() -> String {
+    survey().replace("nt = 300", "nt = 200000")
+}
+
+/// Runs with a time limit, and with longer ones until `count` shots had begun and have left their state.
+fn stopped_with(folder: &Workspace, args: &[&str], count: usize) -> Vec<Value> {
+    let mut seconds = 1;
+    loop {
+        let ended = folder.gpusched(&[args, &["--json", "--stop-after", &format!("{seconds}s")]].concat());
+        assert_eq!(ended.status, 1, "{ended:?}");
+        let left = of(&ended.events(), "paused").len();
+        if left == count || seconds > 60 {
+            assert_eq!(left, count, "{ended:?}");
+            return ended.events();
+        }
+        assert!(left < count, "{ended:?}");
+        seconds *= 4;
+    }
+}
+
+/// Returns true if the run has a handler for that signal. It registers those for SIGTERM before the one for SIGINT.
+fn catches(run: &Child, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", run.id())).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    caught >> (signal - 1) & 1 == 1
+}
+
+/// Waits for a state of a run.
+fn until(mut state: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !state() {
+        assert!(begun.elapsed() < LONG, "the run hangs");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn paused(folder: &Workspace) -> Vec<String> {
     folder.results().into_keys().filter(|name| name.ends_with(".paused")).collect()
 }
 
 #[test]
 fn a_run_that_is_told_to_stop_goes_on_from_there() {
-    let whole = Folder::with_survey(&survey());
-    let begun = Instant::now();
+    let whole = Workspace::with_survey(&survey());
     assert_eq!(whole.gpusched(&["run", "survey.toml"]).status, 0);
-    let took = begun.elapsed();
     let expected = whole.results();
     for (number, stop) in [libc::SIGTERM, libc::SIGINT].into_iter().enumerate() {
-        let folder = Folder::with_survey(&survey());
+        let folder = Workspace::with_survey(&survey());
         let mut run = begin(&folder, &["run", "survey.toml", "--json"]);
-        sleep(took.mul_f64(0.4));
+        // Others run then, and most have not begun.
+        until(|| !of(&told(&folder), "done").is_empty() || run.try_wait().unwrap().is_some());
         signal(&run, stop);
         let status = run.wait().unwrap();
         assert_eq!(status.code(), Some(1), "not every shot is written, {:?}", told(&folder));
@@ -65,7 +107,7 @@ fn a_run_that_is_told_to_stop_goes_on_from_there() {
         assert_eq!(left.len(), paused(&folder).len());
         let end = events.last().unwrap();
         let (done, open) = (end["done"].as_u64().unwrap(), end["open"].as_u64().unwrap());
-        assert!(end["failed"] == 0 && done + open == 3 && open > 0, "{end}");
+        assert!(end["failed"] == 0 && done + open == 6 && open > 0, "{end}");
         let manifest = folder.json("out/survey.json");
         assert_eq!(manifest["state"], "stopped");
 
@@ -106,16 +148,12 @@ fn a_run_that_is_told_to_stop_goes_on_from_there() {
 
 #[test]
 fn a_limit_of_time_stops_a_run_as_a_signal_does() {
-    let folder = Folder::with_survey(&survey().replace("nt = 700", "nt = 200000"));
-    let begun = Instant::now();
-    let ended = folder.gpusched(&["run", "survey.toml", "--json", "--stop-after", "1s"]);
-    assert_eq!(ended.status, 1, "{ended:?}");
-    assert!(begun.elapsed() < Duration::from_secs(60));
-    assert_eq!(of(&ended.events(), "paused").len(), 2, "{ended:?}");
+    let folder = Workspace::with_survey(&endless_survey());
+    stopped_with(&folder, &["run", "survey.toml"], 2);
     assert_eq!(paused(&folder).len(), 2);
-    // What stands there is of no use without the option, and goes.
-    let ended = folder.gpusched(&["run", "survey.toml", "--json", "--stop-after", "1s"]);
-    assert_eq!(of(&ended.events(), "paused").len(), 2, "{ended:?}");
+    // Without `--resume` the states that are there are removed.
+    stopped_with(&folder, &["run", "survey.toml"], 2);
+    assert_eq!(paused(&folder).len(), 2);
     let refused = folder.gpusched(&["run", "survey.toml", "--stop-after", "soon"]);
     assert!(refused.status == 2 && refused.err.contains("2h30m"), "{refused:?}");
 }
@@ -123,9 +161,9 @@ fn a_limit_of_time_stops_a_run_as_a_signal_does() {
 /// The state of another model, or of other parameters.
 #[test]
 fn a_state_of_something_else_is_left_alone() {
-    let folder = Folder::with_survey(&survey().replace("nt = 700", "nt = 200000"));
-    assert_eq!(folder.gpusched(&["run", "survey.toml", "--stop-after", "1s"]).status, 1);
-    fs::write(folder.at("survey.toml"), survey().replace("nt = 700", "nt = 200")).unwrap();
+    let folder = Workspace::with_survey(&endless_survey());
+    stopped_with(&folder, &["run", "survey.toml"], 2);
+    fs::write(folder.at("survey.toml"), survey().replace("nt = 300", "nt = 200")).unwrap();
     let ended: Ended = folder.gpusched(RESUME);
     assert_eq!(ended.status, 0, "{ended:?}");
     let events = ended.events();
@@ -139,41 +177,51 @@ fn a_state_of_something_else_is_left_alone() {
 /// As on a disk that is full by then: it is told, and costs no more than the steps.
 #[test]
 fn a_state_that_can_not_be_left_is_told() {
-    let folder = Folder::with_survey(&survey().replace("nt = 700", "nt = 200000"));
+    let folder = Workspace::with_survey(&endless_survey());
     let in_its_place = folder.at("out/shot_0001.paused");
     fs::create_dir_all(in_its_place.join("something")).unwrap();
-    let ended = folder.gpusched(&[RESUME, &["--stop-after", "1s"]].concat());
-    assert_eq!(ended.status, 1, "{ended:?}");
-    let events = ended.events();
+    let events = stopped_with(&folder, &["run", "survey.toml", "--resume"], 1);
     let told = |event: &&Value| {
         event["event"] == "warning" && event["warning"].as_str().unwrap().starts_with("its state is lost: ")
     };
     let told: Vec<_> = events.iter().filter(told).collect();
     assert!(told.len() == 1 && told[0]["shot"] == 1, "{events:?}");
     assert!(told[0]["warning"].as_str().unwrap().contains("shot_0001.paused: a folder"), "{told:?}");
-    assert_eq!(of(&events, "paused").len(), 1, "the other shot's is there: {events:?}");
     assert!(of(&events, "failed").is_empty(), "{events:?}");
     let left = fs::read_dir(folder.at("out")).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(!left.into_iter().any(|name| name.to_string_lossy().ends_with(".part")));
 
     // Nor does it fail the shot once that is written.
-    fs::write(folder.at("survey.toml"), survey().replace("nt = 700", "nt = 20")).unwrap();
+    fs::write(folder.at("survey.toml"), survey().replace("nt = 300", "nt = 20")).unwrap();
     let ended = folder.gpusched(RESUME);
     assert_eq!(ended.status, 0, "{ended:?}");
     let end = ended.events().pop().unwrap();
-    assert!(end["done"] == 3 && end["schedule"]["retried"] == 0, "{end}");
+    assert!(end["done"] == 6 && end["schedule"]["retried"] == 0, "{end}");
 }
 
+/// The first signal alone never ends the run: the state of its shots can't be forced to disk.
 #[test]
-fn a_second_signal_ends_it_at_once() {
-    let folder = Folder::with_survey(&survey().replace("nt = 700", "nt = 200000"));
-    let mut run = begin(&folder, &["run", "survey.toml", "--json"]);
-    sleep(Duration::from_millis(700));
+fn second_signal_ends_the_run_at_once() {
+    let folder = Workspace::with_survey(&endless_survey().replace("[snapshots]\nevery = 100\n", ""));
+    let (armed, stuck) = (folder.at("armed"), folder.at("stuck"));
+    let mut command = folder.command(&["run", "survey.toml", "--json", "--no-rates-cache"]);
+    command.env("LD_PRELOAD", c::preload("stuck_fsync", &folder.at(".")));
+    command.envs([("FAULT_ARMED", &armed), ("FAULT_STUCK", &stuck)]);
+    let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // From then on only states of shots are forced to disk, and at the end the description of the survey.
+    until(|| catches(&run, libc::SIGINT) || run.try_wait().unwrap().is_some());
+    fs::write(&armed, "").unwrap();
     signal(&run, libc::SIGTERM);
+    until(|| stuck.exists() || run.try_wait().unwrap().is_some());
+    assert!(run.try_wait().unwrap().is_none(), "the first signal leaves it time");
     signal(&run, libc::SIGTERM);
-    sleep(Duration::from_millis(5));
-    signal(&run, libc::SIGTERM);
+    let begun = Instant::now();
+    while run.try_wait().unwrap().is_none() && begun.elapsed() < LONG {
+        sleep(Duration::from_millis(5));
+    }
+    let ended = run.try_wait().unwrap();
+    run.kill().unwrap();
     run.wait().unwrap();
-    let ended = folder.gpusched(&["run", "survey.toml", "--resume", "--stop-after", "1s"]);
-    assert_eq!(ended.status, 1, "the folder is free again: {ended:?}");
+    assert_eq!(ended.and_then(|status| status.signal()), Some(libc::SIGTERM), "{ended:?}");
+    stopped_with(&folder, &["run", "survey.toml", "--resume"], 2);
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::scratch::{Folder, SURVEY};
+use testkit::command::{SURVEY, Workspace};
 
 /// A change to the survey, and what must be said about it.
 type Case = (&'static str, &'static str, &'static [&'static str]);
@@ -50,6 +50,7 @@ const FILES: &[Case] = &[
     ("step_m = [40.0, 10.0]", "step_m = [45.0, 10.0]", &["sources.step_m", "multiples of the spacing"]),
     ("step_m = [40.0, 10.0]", "", &["sources.step_m is missing", "more than one shot"]),
     ("count = [4, 1]", "count = [6, 1]", &["line 17: sources.count is [6, 1]", "at most 5 in x"]),
+    ("count = [4, 1]", "count = [4, 5]", &["line 17: sources.count is [4, 5]", "at most 4 in y"]),
     ("count = [4, 1]", "count = [0, 1]", &["sources.count is [0, 1]", "1 to 1000000 shots"]),
     ("count = [4, 1]", "count = [4, 1]\npositions_m = [[0, 0, 0]]", &["sources", "either `first_m`"]),
     ("every = [2, 4]", "every = [2, 0]", &["receivers.every is [2, 0]", "1 or more"]),
@@ -81,7 +82,7 @@ const FILES: &[Case] = &[
 
 #[test]
 fn bad_surveys_are_refused_in_words() {
-    let folder = Folder::new();
+    let folder = Workspace::new();
     fs::write(folder.at("short.bin"), [0; 12]).unwrap();
     fs::write(folder.at("short.npy"), [0; 12]).unwrap();
     fs::write(folder.at("nan.bin"), [0xff; 24 * 8 * 16 * 4]).unwrap();
@@ -111,7 +112,7 @@ fn the_largest_step_of_a_fine_grid_is_told_to_five_digits() {
     let survey = "[grid]\nn = [3, 3, 3]\nspacing_m = 1e-6\n[model]\nvelocity = 20000\n[time]\ndt_s = 1\nnt = 3\n\
                   [wavelet]\npeak_hz = 1e9\n[sources]\nfirst_m = [0, 0, 0]\n";
     let said = |survey: &str| {
-        let ended = Folder::with_survey(survey).gpusched(&["run", "survey.toml", "--dry-run"]);
+        let ended = Workspace::with_survey(survey).gpusched(&["run", "survey.toml", "--dry-run"]);
         (ended.status, ended.err)
     };
     let (status, err) = said(survey);
@@ -146,7 +147,7 @@ const LINES: &[(&[&str], &str)] = &[
 
 #[test]
 fn bad_command_lines_are_refused_in_words() {
-    let folder = Folder::with_survey(SURVEY);
+    let folder = Workspace::with_survey(SURVEY);
     let mut wrong = Vec::new();
     for (args, words) in LINES {
         let ended = folder.gpusched(args);
@@ -160,7 +161,7 @@ fn bad_command_lines_are_refused_in_words() {
 /// Who reads objects has one more, beside the words for people.
 #[test]
 fn a_refusal_is_an_object_too() {
-    let folder = Folder::with_survey(&SURVEY.replace("nt = 60", "nt = 0"));
+    let folder = Workspace::with_survey(&SURVEY.replace("nt = 60", "nt = 0"));
     let ended = folder.gpusched(&["run", "survey.toml", "--json"]);
     assert!(ended.status == 2 && ended.err.contains("time.nt is 0"), "{ended:?}");
     let events = ended.events();

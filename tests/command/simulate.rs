@@ -4,14 +4,14 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::scratch::{Ended, Folder};
+use testkit::command::{Ended, Workspace};
 
 const SCENARIO: &str = r#"{"seed":1,"devices":[{"name":"1080Ti","speed":2.2,"prior":2.0,"memory_bytes":11e9,"slots":1,
 "fail_at_s":null},{"name":"780Ti","speed":1,"memory_bytes":3e9}],
 "tasks":[{"work":60.0,"hint":55.0,"device_bytes":1e9},{"work":44.0,"hint":null,"device_bytes":4000000000},{"work":10.5}]}"#;
 
 fn simulate(text: &str, more: &[&str]) -> Ended {
-    let folder = Folder::new();
+    let folder = Workspace::new();
     fs::write(folder.at("world.json"), text).unwrap();
     folder.gpusched(&[&["simulate", "world.json"], more].concat())
 }
@@ -114,7 +114,7 @@ fn every_sentence_names_a_device_alike() {
 
 #[test]
 fn a_trace_has_the_schedule_in_virtual_time() {
-    let folder = Folder::new();
+    let folder = Workspace::new();
     let text = r#"{"devices":[{"name":"a","speed":2,"slots":2},{"speed":1,"faults":[{"at_s":3,"kind":"poisoned"}]}],
         "tasks":[{"work":8},{"work":8,"failures":1,"retries":1},{"work":6},{"work":4},{"work":2},{"work":2}]}"#;
     fs::write(folder.at("world.json"), text).unwrap();
@@ -226,10 +226,10 @@ fn no_devices_no_tasks_and_no_file_are_refused() {
     let many = simulate(&many, &["--json"]);
     assert_eq!(many.status, 2);
     assert!(many.err.contains("devices is a list of 65; accepted: at most 64"), "{many:?}");
-    let missing = Folder::new().gpusched(&["simulate", "nowhere.json", "--json"]);
+    let missing = Workspace::new().gpusched(&["simulate", "nowhere.json", "--json"]);
     assert_eq!(missing.status, 2);
     assert!(missing.err.contains("read nowhere.json: No such file"), "{missing:?}");
-    let binary = Folder::new();
+    let binary = Workspace::new();
     fs::write(binary.at("b.json"), [0xff, 0xfe, 0x00]).unwrap();
     assert_eq!(binary.gpusched(&["simulate", "b.json"]).status, 2);
 }

@@ -1,14 +1,22 @@
 //! Surveys that run: what is written, what is told, and what a failure does to the rest.
 
 use std::fs;
+use std::sync::Arc;
 
+use gpusched::backend::Lane;
+use gpusched::backend::cpu::Team;
+use gpusched::fd::grid::Grid;
+use gpusched::fd::model::Model;
+use gpusched::fd::plan::{Options, Plan};
+use gpusched::fd::shot::{self, Silent};
+use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::wavelet::{self, Wavelet};
 use serde_json::json;
-
-use crate::scratch::{Folder, SURVEY};
+use testkit::command::{SURVEY, Workspace};
 
 #[test]
 fn every_shot_is_written_with_all_that_is_needed_to_read_it() {
-    let folder = Folder::with_survey(SURVEY);
+    let folder = Workspace::with_survey(SURVEY);
     let ended = folder.gpusched(&["run", "survey.toml"]);
     assert_eq!(ended.status, 0, "{ended:?}");
     assert!(ended.out.contains("4 of 4 shots written"), "{ended:?}");
@@ -63,8 +71,8 @@ fn every_shot_is_written_with_all_that_is_needed_to_read_it() {
 /// receivers picks the same traces.
 #[test]
 fn lists_of_positions_give_what_grids_give() {
-    let grid = Folder::with_survey(SURVEY);
-    let list = Folder::with_survey(
+    let grid = Workspace::with_survey(SURVEY);
+    let list = Workspace::with_survey(
         &SURVEY
             .replace(
                 "first_m = [60.0, 40.0, 10.0]\nstep_m = [40.0, 10.0]\ncount = [4, 1]",
@@ -85,7 +93,7 @@ fn lists_of_positions_give_what_grids_give() {
 fn options_of_accuracy_change_the_record_and_are_told() {
     let with = |keys: &str| SURVEY.replace("[wavelet]", &format!("[accuracy]\n{keys}\n[wavelet]"));
     let record = |survey: &str| {
-        let folder = Folder::with_survey(survey);
+        let folder = Workspace::with_survey(survey);
         let ended = folder.gpusched(&["run", "survey.toml", "--devices", "cpu"]);
         assert_eq!(ended.status, 0, "{ended:?}");
         (folder.floats("out/shot_0001.bin"), folder.json("out/survey.json")["accuracy"].clone())
@@ -112,9 +120,9 @@ fn options_of_accuracy_change_the_record_and_are_told() {
 
 #[test]
 fn model_files_give_what_layers_give() {
-    let layers = Folder::with_survey(SURVEY);
-    let raw = Folder::with_survey(&SURVEY.replace(LAYERS, r#"velocity = "vp.bin""#));
-    let npy = Folder::with_survey(&SURVEY.replace(LAYERS, NPY));
+    let layers = Workspace::with_survey(SURVEY);
+    let raw = Workspace::with_survey(&SURVEY.replace(LAYERS, r#"velocity = "vp.bin""#));
+    let npy = Workspace::with_survey(&SURVEY.replace(LAYERS, NPY));
     let column: Vec<f32> = (0..16).map(|iz| if iz < 8 { 1500.0 } else { 2000.0 }).collect();
     fs::write(raw.at("vp.bin"), bytes(column.iter().copied().cycle().take(24 * 8 * 16))).unwrap();
     // Twice as many cells and three more in front; those that are not to be taken are far too fast.
@@ -143,7 +151,7 @@ const NPY: &str =
 
 #[test]
 fn a_shot_that_fails_does_not_stop_the_others() {
-    let folder = Folder::with_survey(SURVEY);
+    let folder = Workspace::with_survey(SURVEY);
     // No record can take the place of a folder.
     fs::create_dir_all(folder.at("out/shot_0002.bin")).unwrap();
     let ended = folder.gpusched(&["run", "survey.toml", "--json"]);
@@ -166,7 +174,7 @@ fn a_shot_that_fails_does_not_stop_the_others() {
 
 #[test]
 fn a_picture_that_fails_does_not_fail_its_shot() {
-    let folder = Folder::with_survey(SURVEY);
+    let folder = Workspace::with_survey(SURVEY);
     fs::create_dir_all(folder.at("out/shot_0001_gather.png")).unwrap();
     let ended = folder.gpusched(&["run", "survey.toml"]);
     assert_eq!(ended.status, 0, "{ended:?}");
@@ -176,7 +184,7 @@ fn a_picture_that_fails_does_not_fail_its_shot() {
 
 #[test]
 fn a_dry_run_tells_and_writes_nothing() {
-    let folder = Folder::with_survey(SURVEY);
+    let folder = Workspace::with_survey(SURVEY);
     let ended = folder.gpusched(&["run", "survey.toml", "--dry-run"]);
     assert_eq!(ended.status, 0, "{ended:?}");
     for part in ["24 x 8 x 16 cells", "4, of 24 traces with 30 samples", "60 steps of 0.002 s", "cpu:0"] {
@@ -192,7 +200,7 @@ fn a_dry_run_tells_and_writes_nothing() {
 
 #[test]
 fn coarse_sampling_is_warned_of_with_the_number() {
-    let folder = Folder::with_survey(&SURVEY.replace("peak_hz = 20.0", "peak_hz = 40.0"));
+    let folder = Workspace::with_survey(&SURVEY.replace("peak_hz = 20.0", "peak_hz = 40.0"));
     let ended = folder.gpusched(&["run", "survey.toml", "--dry-run"]);
     // 1500 / (2.5 * 40 * 10)
     assert!(ended.out.contains("warning: 1.50 cells per shortest wavelength"), "{ended:?}");
@@ -202,7 +210,7 @@ fn coarse_sampling_is_warned_of_with_the_number() {
 fn exact_time_with_too_few_samples_for_the_wavelet_is_warned_of() {
     let warned = |every: &str| {
         let survey = SURVEY.replace("sample_every = 2", every) + "\n[accuracy]\nexact_time = true\n";
-        let ended = Folder::with_survey(&survey).gpusched(&["run", "survey.toml", "--dry-run"]);
+        let ended = Workspace::with_survey(&survey).gpusched(&["run", "survey.toml", "--dry-run"]);
         assert_eq!(ended.status, 0, "{ended:?}");
         ended.out.contains("lower time.sample_every")
     };
@@ -212,7 +220,7 @@ fn exact_time_with_too_few_samples_for_the_wavelet_is_warned_of() {
 
 #[test]
 fn an_automatic_step_is_stable_and_short() {
-    let folder = Folder::with_survey(&SURVEY.replace("dt_s = 0.002", "dt_s = \"auto\""));
+    let folder = Workspace::with_survey(&SURVEY.replace("dt_s = 0.002", "dt_s = \"auto\""));
     let events = folder.gpusched(&["run", "survey.toml", "--dry-run", "--json"]).events();
     let time = &events[0]["survey"]["time"];
     // 0.9 / (1.28631 * 2000 * sqrt(3) / 10) = 0.00201979
@@ -225,7 +233,7 @@ fn a_density_that_jumps_makes_the_step_shorter_or_warns() {
     let density = "density = { layers = [{ value = 800.0 }, { top_m = 80.0, value = 2400.0 }] }";
     let survey = SURVEY.replace("density = \"gardner\"", density);
     let warned = |survey: &str| {
-        let ended = Folder::with_survey(survey).gpusched(&["run", "survey.toml", "--dry-run", "--json"]);
+        let ended = Workspace::with_survey(survey).gpusched(&["run", "survey.toml", "--dry-run", "--json"]);
         let summary = ended.events()[0]["survey"].clone();
         let warnings = summary["warnings"].to_string();
         (summary["time"]["dt_s"].as_f64().unwrap(), warnings.contains("only up to 0.0019 s"))
@@ -238,8 +246,8 @@ fn a_density_that_jumps_makes_the_step_shorter_or_warns() {
 
 #[test]
 fn samples_before_the_mute_are_zero_and_no_others() {
-    let plain = Folder::with_survey(SURVEY);
-    let muted = Folder::with_survey(&format!("{SURVEY}[mute]\nvelocity_m_s = 1500.0\nafter_s = 0.02\n"));
+    let plain = Workspace::with_survey(SURVEY);
+    let muted = Workspace::with_survey(&format!("{SURVEY}[mute]\nvelocity_m_s = 1500.0\nafter_s = 0.02\n"));
     assert_eq!(plain.gpusched(&["run", "survey.toml"]).status, 0);
     assert_eq!(muted.gpusched(&["run", "survey.toml"]).status, 0);
     let (plain, muted) = (plain.floats("out/shot_0001.bin"), muted.floats("out/shot_0001.bin"));
@@ -286,4 +294,127 @@ fn crc32(bytes: &[u8]) -> String {
     let crc =
         bytes.iter().fold(u32::MAX, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| step(crc)));
     format!("{:08x}", !crc)
+}
+
+/// Sources along x come first, then the next row along y.
+#[test]
+fn sources_form_a_grid_in_x_and_y() {
+    let survey = SURVEY
+        .replace("step_m = [40.0, 10.0]", "step_m = [40.0, 20.0]")
+        .replace("first_m = [60.0, 40.0, 10.0]", "first_m = [60.0, 10.0, 30.0]")
+        .replace("count = [4, 1]", "count = [2, 3]");
+    let folder = Workspace::with_survey(&survey);
+    assert_eq!(folder.gpusched(&["run", "survey.toml"]).status, 0);
+    let place = |number: usize| {
+        let side = folder.json(&format!("out/shot_{number:04}.json"));
+        let axis = |axis: usize| side["source"]["negative_pole_m"][axis].as_f64().unwrap();
+        [0, 1, 2].map(axis)
+    };
+    let expected = [[60.0, 10.0], [100.0, 10.0], [60.0, 30.0], [100.0, 30.0], [60.0, 50.0], [100.0, 50.0]];
+    assert_eq!([1, 2, 3, 4, 5, 6].map(place), expected.map(|[x, y]| [x, y, 30.0]));
+    assert!(!folder.at("out/shot_0007.json").exists());
+    // The shot stands where its description says.
+    let alone = SURVEY
+        .replace("first_m = [60.0, 40.0, 10.0]", "first_m = [100.0, 50.0, 30.0]")
+        .replace("count = [4, 1]", "count = [1, 1]");
+    let alone = Workspace::with_survey(&alone);
+    assert_eq!(alone.gpusched(&["run", "survey.toml"]).status, 0);
+    assert_eq!(folder.floats("out/shot_0006.bin"), alone.floats("out/shot_0001.bin"));
+}
+
+#[test]
+fn duration_is_rounded_to_whole_steps() {
+    let steps = |duration: &str| {
+        let survey = SURVEY.replace("nt = 60", &format!("duration_s = {duration}"));
+        let ended = Workspace::with_survey(&survey).gpusched(&["run", "survey.toml", "--dry-run", "--json"]);
+        assert_eq!(ended.status, 0, "{ended:?}");
+        ended.events()[0]["survey"]["time"]["nt"].as_u64().unwrap()
+    };
+    // Steps of 2 ms.
+    assert_eq!(["0.12", "0.1209", "0.1211", "0.0011"].map(steps), [60, 60, 61, 1]);
+}
+
+/// Each name stands for the shape of that name in the library.
+#[test]
+fn wavelet_shape_of_the_survey_is_the_one_that_is_computed() {
+    use wavelet::Shape;
+
+    let names = [
+        ("ricker", Shape::Ricker),
+        ("gaussian-derivative", Shape::GaussianDerivative),
+        ("gaussian", Shape::Gaussian),
+        ("ricker-integral", Shape::RickerIntegral),
+        ("ricker-double-integral", Shape::RickerDoubleIntegral),
+        ("ricker-triple-integral", Shape::RickerTripleIntegral),
+    ];
+    let n = [12, 8, 10];
+    let grid = Grid { n, h: [10.0; 3] };
+    let model = Arc::new(Model::new(grid, vec![1500.0; grid.cells()], None).unwrap());
+    let plan = Plan::new(model, 0.002, Options::default()).unwrap();
+    for (name, shape) in names {
+        let survey = SURVEY
+            .replace("[24, 8, 16]", "[12, 8, 10]")
+            .replace(LAYERS, "velocity = 1500.0")
+            .replace("density = \"gardner\"\n", "")
+            .replace("peak_hz = 20.0", &format!("peak_hz = 20.0\nshape = \"{name}\""))
+            .replace("count = [4, 1]", "count = [1, 1]")
+            .replace("[snapshots]\nevery = 30\n", "");
+        let folder = Workspace::with_survey(&survey);
+        let ended = folder.gpusched(&["run", "survey.toml"]);
+        assert_eq!(ended.status, 0, "{ended:?}");
+        let shot = Shot {
+            source: [6, 4, 1],
+            wavelet: Wavelet::new(shape, 20.0, 0.002, 60).unwrap(),
+            amplitude: 10_000.0,
+            nt: 60,
+            receivers: Receivers::Plane { iz: 0, every: [2, 4] },
+            record_every: 2,
+            snapshot_every: None,
+            mute: None,
+        };
+        let team = Team::new(1).unwrap();
+        let gather = shot::run(&plan, &shot, Lane::Cpu(&team), &Silent).unwrap();
+        assert!(gather.data.iter().any(|value| *value != 0.0));
+        assert!(folder.floats("out/shot_0001.bin") == gather.data, "{name}");
+        assert_eq!(folder.json("out/shot_0001.json")["wavelet"]["shape"], name);
+    }
+}
+
+/// Returns whether a dry run of the survey warns in these words.
+fn warns(survey: &str, words: &str) -> bool {
+    let ended = Workspace::with_survey(survey).gpusched(&["run", "survey.toml", "--dry-run"]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    ended.out.lines().any(|line| line.starts_with("warning: ") && line.contains(words))
+}
+
+#[test]
+fn velocities_below_100_metres_a_second_cause_a_warning() {
+    let with = |velocity: &str| {
+        let survey =
+            SURVEY.replace(LAYERS, &format!("velocity = {velocity}")).replace("density = \"gardner\"\n", "");
+        warns(&survey, "m/s; model.velocity is not in m/s, perhaps?")
+    };
+    assert_eq!(["1.5", "99.9", "100.0", "1500.0"].map(with), [true, true, false, false]);
+}
+
+#[test]
+fn wavelet_that_is_centred_after_the_end_of_the_records_causes_a_warning() {
+    let with = |hertz: &str| {
+        let survey = SURVEY.replace("peak_hz = 20.0", &format!("peak_hz = {hertz}"));
+        warns(&survey, "after the end of the records at 0.1200 s: raise wavelet.peak_hz")
+    };
+    // 60 steps of 2 ms: 0.125 s and 0.118 s.
+    assert_eq!(["8.0", "8.5"].map(with), [true, false]);
+}
+
+#[test]
+fn snapshot_of_step_0_alone_causes_a_warning() {
+    let with = |every: &str| {
+        let survey = SURVEY.replace("every = 30", &format!("every = {every}"));
+        warns(
+            &survey,
+            &format!("snapshots.every is {every} of 60 steps: the only snapshot is that of step 0"),
+        )
+    };
+    assert_eq!(["59", "60", "61"].map(with), [false, true, true]);
 }

@@ -1,12 +1,12 @@
 //! `devices` and `bench`.
 
-use fakecuda::harness::output;
+use testkit::process::output;
 
-use crate::scratch::Folder;
+use testkit::command::Workspace;
 
 #[test]
 fn devices_are_listed_for_people_and_programs() {
-    let folder = Folder::new();
+    let folder = Workspace::new();
     let plain = folder.gpusched(&["devices"]);
     assert_eq!(plain.status, 0, "{plain:?}");
     assert!(plain.out.contains("cpu:0"), "{plain:?}");
@@ -22,15 +22,21 @@ fn devices_are_listed_for_people_and_programs() {
 fn the_benchmark_prints_one_line_with_the_agreed_names() {
     let args = "bench fd --equation acoustic1 --n 20 18 16 --nt 3 --threads 1 --repeats 1 --json";
     let args: Vec<_> = args.split(' ').collect();
-    let ended = Folder::new().gpusched(&args);
+    let ended = Workspace::new().gpusched(&args);
     assert_eq!(ended.status, 0, "{ended:?}");
     let events = ended.events();
     assert_eq!(events.len(), 1, "{ended:?}");
     let line = &events[0];
     assert_eq!(line["n"], serde_json::json!([20, 18, 16]));
     assert_eq!((&line["device"], &line["pml"], &line["nt"]), (&"cpu:0".into(), &20.into(), &3.into()));
-    let names =
-        ["seconds", "mcells_per_s", "interior_mcells_per_s", "bytes_per_cell_resident", "copy_gb_per_s"];
+    let names = [
+        "seconds",
+        "mcells_per_s",
+        "interior_mcells_per_s",
+        "rate_to_silent",
+        "bytes_per_cell_resident",
+        "copy_gb_per_s",
+    ];
     for name in names {
         assert!(line[name].as_f64().is_some_and(|value| value > 0.0), "{name} in {line}");
     }
@@ -38,14 +44,14 @@ fn the_benchmark_prints_one_line_with_the_agreed_names() {
 
 #[test]
 fn a_card_that_is_not_there_is_an_error() {
-    let ended = Folder::new().gpusched(&["bench", "fd", "--device", "cuda:99", "--nt", "1"]);
+    let ended = Workspace::new().gpusched(&["bench", "fd", "--device", "cuda:99", "--nt", "1"]);
     assert_eq!(ended.status, 2, "{ended:?}");
     assert!(ended.err.contains("'cuda:99' names none of what is there: cpu:0"), "{ended:?}");
 }
 
 #[test]
 fn the_log_is_told_where_the_environment_asks_for_it() {
-    let folder = Folder::new();
+    let folder = Workspace::new();
     let devices = |wish: &str| output(folder.command(&["devices"]).env("GPUSCHED_LOG", wish)).unwrap();
     let loud = devices("loud");
     assert!(loud.status.success());

@@ -6,7 +6,7 @@ use std::ptr;
 use gpusched::ffi::*;
 use libloading::Library;
 
-use crate::cards::{assert_nothing_is_left, told};
+use crate::fixtures::{assert_nothing_is_left, told};
 
 /// `cuMemsetD8Async`, `cuMemcpyDtoHAsync_v2`, `cuCtxGetCurrent`, `cuMemAlloc_v2`.
 struct Driver {

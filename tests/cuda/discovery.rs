@@ -1,9 +1,10 @@
 //! Which cards are found, under which number, and what is said of the others.
 
 use gpusched::Error;
-use gpusched::device::Health;
+use gpusched::device::{DeviceInfo, Health};
+use gpusched::sched::{Builder, Scheduler};
 
-use crate::cards::*;
+use crate::fixtures::*;
 
 /// Names by the driver's numbers, and whether what NVML and the driver tell is of the same card.
 fn names() -> Vec<String> {
@@ -250,4 +251,35 @@ pub fn who_names_no_card_loads_no_driver() {
     assert_eq!(scheduler.devices().len(), 1);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     assert!(!maps.contains("libcuda") && !maps.contains("libnvidia-ml"));
+}
+
+/// The labels of the devices of a scheduler that takes what the environment says.
+fn labels() -> Vec<String> {
+    let scheduler = Scheduler::builder().build().unwrap();
+    scheduler.devices().iter().map(DeviceInfo::label).collect()
+}
+
+pub fn cpu_fallback_is_on_unless_the_variable_is_0() {
+    assert_eq!(labels(), ["cpu:0"]);
+}
+
+pub fn cpu_fallback_that_is_off_leaves_no_device_where_there_is_no_gpu() {
+    assert_eq!(labels(), [""; 0]);
+    let scheduler = scheduler("all", 1).unwrap();
+    let refused = scheduler.submit(task(|_| Ok(()))).unwrap_err();
+    assert!(matches!(refused, Error::NoDevice { .. }), "{refused}");
+    assert_eq!(self::scheduler("cpu", 1).unwrap().devices().len(), 1, "a CPU that is named is no fallback");
+}
+
+pub fn cpu_fallback_is_not_needed_where_there_are_gpus() {
+    assert_eq!(labels(), ["cuda:0", "cuda:1"]);
+}
+
+pub fn slots_variable_counts_where_the_caller_names_no_number() {
+    let slots = |slots: Option<u32>| {
+        let scheduler = Builder { slots, ..Builder::default() }.build().unwrap();
+        scheduler.stats().unwrap().devices.iter().map(|device| device.slots).collect::<Vec<_>>()
+    };
+    assert_eq!(slots(None), [3, 3]);
+    assert_eq!(slots(Some(2)), [2, 2]);
 }

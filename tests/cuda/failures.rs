@@ -10,7 +10,7 @@ use gpusched::error::DeviceFault;
 use gpusched::sched::{DeviceMask, Exec, Scheduler, Task, Wait};
 use gpusched::{Error, Result};
 
-use crate::cards::*;
+use crate::fixtures::*;
 
 /// On one card only.
 fn on(card: usize, task: Task) -> Task {
@@ -40,7 +40,7 @@ fn health(scheduler: &Scheduler) -> Vec<Health> {
 /// A kernel that writes where it must not.
 fn wild(stream: &Stream) -> Result<()> {
     let block = stream.zeroed::<f32>(64, "a test's values")?;
-    let kernel = stream.function(FEATURES, "out_of_bounds")?;
+    let kernel = stream.function(SMALL, "out_of_bounds")?;
     stream.launch(&kernel, [1; 3], [32, 1, 1], Params::new().with(block.address()).with(1_i64 << 30))
 }
 
@@ -339,7 +339,7 @@ pub fn a_load_that_says_nothing_of_the_kernels() {
     {
         let error = run(&scheduler, good()).unwrap_err();
         assert!(matches!(error, Error::Driver { .. }), "{error}");
-        assert!(error.to_string().contains(code) && error.to_string().contains("features"), "{error}");
+        assert!(error.to_string().contains(code) && error.to_string().contains("small"), "{error}");
     }
     run(&scheduler, good()).unwrap();
     assert_eq!((health(&scheduler), told(0, "module_loads")), (vec![Health::Good], 1));

@@ -10,16 +10,17 @@ use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
 use gpusched::sched::Scheduler;
 
-use crate::cards::*;
-use crate::on_card::fire_on;
-use crate::support::bits::{fused, same};
-use crate::support::random::{Random, rough, time_step};
-use crate::support::shooting::fire_with;
+use crate::fixtures::*;
+use testkit::Random;
+use testmodels::bits::{fused_or_skip, same};
+use testmodels::media::{rough, time_step};
+use testmodels::scheduled_shots::fire_on;
+use testmodels::shots::fire_with;
 
 /// Four launches, each of which needs the one before: twice `y = a x + y; x = a y + x`. Key by key, some times.
 fn grow(stream: &Stream, factors: &[f32], rounds: usize) -> Result<()> {
     const VALUES: usize = 64;
-    let kernel = stream.function(FEATURES, "saxpy")?;
+    let kernel = stream.function(SMALL, "saxpy")?;
     let [x, y] = [1.0_f32, 2.0].map(|value| stream.uploaded(&[value; VALUES], "a test's values"));
     let (x, y) = (x?, y?);
     let mut graphs = Graphs::default();
@@ -70,7 +71,7 @@ pub fn what_comes_again_is_one_launch() {
 pub fn a_graph_in_flight_is_waited_for() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let code = task(|stream| {
-        let kernel = stream.function(FEATURES, "fill")?;
+        let kernel = stream.function(SMALL, "fill")?;
         let block = stream.zeroed::<f32>(1 << 16, "a test's values")?;
         let mut graphs = Graphs::default();
         for _ in 0..6 {
@@ -112,7 +113,7 @@ fn fire(scheduler: &Scheduler, nt: usize) {
     let options = Options { pml: 8, shape: Some(SHAPES[0]), ..Options::default() };
     let plan = Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
     let found = fire_on(scheduler, plan, shot.clone()).unwrap();
-    if fused() {
+    if fused_or_skip() {
         same(&found, &fire_with(&model, time_step(&model), &shot, options, 2), "a shot of graphs");
     }
 }

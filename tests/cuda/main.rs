@@ -1,29 +1,21 @@
-//! The CUDA backend on virtual cards (`ctests/fakecuda`), through the real nvml-wrapper: discovery, queues, failures.
+//! The CUDA backend on virtual cards (`ctests/doubles/fakecuda`), through the real nvml-wrapper: discovery, queues, failures.
 
 mod at_once;
 mod callbacks;
-mod cards;
 mod discovery;
 mod failures;
+mod fixtures;
 mod graphs;
-#[path = "../support/on_card.rs"]
-mod on_card;
-#[path = "../command/scratch.rs"]
-#[allow(dead_code)]
-mod scratch;
 mod scripts;
 mod shapes;
 mod shots;
-#[path = "../support/mod.rs"]
-#[allow(dead_code)]
-mod support;
 mod work;
-mod wrong;
+mod wrong_results;
 
 use std::process::ExitCode;
 
-use fakecuda::case;
-use fakecuda::harness::{self, Case};
+use testkit::case;
+use testkit::virtual_gpus::{self, Case};
 
 /// A card of the size of a test.
 const ONE: &str = "dev=mem:1G";
@@ -87,15 +79,20 @@ fn cases() -> Vec<Case> {
         case!(discovery::driver_alone, MIXED, "CASE_NVML" = "none"),
         case!(discovery::nvml_not_loaded, "nvml=notloaded;dev=name:A,mem:1G"),
         case!(discovery::nvml_of_another_driver, "nvml=mismatch;dev=name:A,mem:1G"),
-        case!(
-            discovery::nvml_of_470,
-            "driver=11040;dev=name:K40,cc:3.5,mem:3G,other:1G",
-            "CASE_NVML" = "470"
-        ),
+        case!(discovery::nvml_of_470, "driver=11040;nvml=470;dev=name:K40,cc:3.5,mem:3G,other:1G"),
         case!(discovery::a_card_that_nvml_cant_ask, TWO, "FAKECUDA_FAULTS" = "0:nvml:*:999"),
         case!(discovery::lost_card, "dev=name:A,speed:2,mem:1G,lost:1;dev=name:B,mem:1G"),
         case!(discovery::no_driver, "", "CASE_NVML" = "nothing"),
         case!(discovery::no_cards, ""),
+        case!(discovery::cpu_fallback_is_on_unless_the_variable_is_0, ""),
+        case!(discovery::cpu_fallback_is_on_unless_the_variable_is_0, "", "GPUSCHED_CPU_FALLBACK" = "1"),
+        case!(
+            discovery::cpu_fallback_that_is_off_leaves_no_device_where_there_is_no_gpu,
+            "",
+            "GPUSCHED_CPU_FALLBACK" = "0"
+        ),
+        case!(discovery::cpu_fallback_is_not_needed_where_there_are_gpus, TWO, "GPUSCHED_CPU_FALLBACK" = "0"),
+        case!(discovery::slots_variable_counts_where_the_caller_names_no_number, TWO, "GPUSCHED_SLOTS" = "3"),
         case!(discovery::a_toolkits_stub, "init=34;dev=mem:1G"),
         case!(discovery::a_driver_that_does_not_begin, "init=803;dev=mem:1G"),
         case!(discovery::memory_of_the_host, "dev=name:GB10,cc:12.1,mem:64T,ctx:1M,integrated:1"),
@@ -156,16 +153,24 @@ fn cases() -> Vec<Case> {
             ONE,
             "FAKECUDA_FAULTS" = "0:module:1:304;0:module:2:1;0:module:3:917"
         ),
-        case!(wrong::a_card_whose_results_go_wrong_is_retired, TWO, "FAKECUDA_FAULTS" = "0:launch:*:nan=1"),
-        case!(wrong::where_it_went_wrong_is_told, ONE, "FAKECUDA_FAULTS" = "0:launch:*:nan=1"),
-        case!(wrong::a_check_finds_it_first, THREE, "FAKECUDA_FAULTS" = "0:launch:*:nan=1;2:launch:*:flip=1"),
         case!(
-            wrong::once_is_a_strike,
+            wrong_results::a_card_whose_results_go_wrong_is_retired,
+            TWO,
+            "FAKECUDA_FAULTS" = "0:launch:*:nan=1"
+        ),
+        case!(wrong_results::where_it_went_wrong_is_told, ONE, "FAKECUDA_FAULTS" = "0:launch:*:nan=1"),
+        case!(
+            wrong_results::a_check_finds_it_first,
+            THREE,
+            "FAKECUDA_FAULTS" = "0:launch:*:nan=1;2:launch:*:flip=1"
+        ),
+        case!(
+            wrong_results::once_is_a_strike,
             ONE,
             "FAKECUDA_FAULTS" = "0:launch:9:nan=1;0:launch:10:nan=2;0:launch:11:nan=3"
         ),
-        case!(wrong::a_survey_leaves_it_out, TWO, "FAKECUDA_FAULTS" = "0:launch:*:flip=2"),
-        case!(wrong::no_card_is_left, TWO, "FAKECUDA_FAULTS" = "0:launch:*:flip=2;1:launch:*:nan=2"),
+        case!(wrong_results::a_survey_leaves_it_out, TWO, "FAKECUDA_FAULTS" = "0:launch:*:flip=2"),
+        case!(wrong_results::no_card_is_left, TWO, "FAKECUDA_FAULTS" = "0:launch:*:flip=2;1:launch:*:nan=2"),
         case!(failures::a_hang, TWO, "FAKECUDA_FAULTS" = "0:launch:1:hang"),
         case!(
             failures::codes_that_nobody_knows,
@@ -214,5 +219,5 @@ fn cases() -> Vec<Case> {
 }
 
 fn main() -> ExitCode {
-    harness::main(&cases(), env!("CARGO_TARGET_TMPDIR"))
+    virtual_gpus::main(&cases())
 }

@@ -6,21 +6,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fakecuda::harness::output;
 use gpusched::backend::cuda::Stream;
 use gpusched::sched::{Exec, Task, Wait};
 use gpusched::{Error, Result};
+use testkit::process::output;
 
-use crate::cards::*;
-use crate::support::random::Random;
+use crate::fixtures::*;
+use testkit::virtual_gpus::attach;
+use testkit::{Folder, Random};
 
 const SCRIPTS: u64 = 100;
 /// Scripts at a time: most of their time is waiting before another attempt.
 const AT_ONCE: usize = 24;
+/// Tasks of a script.
+const TASKS: usize = 12;
 /// Memory and resources that stay short are asked for again for minutes.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(300));
 /// Codes that leave the context alone, that poison it, and some that nobody knows.
 const CODES: [u32; 15] = [2, 701, 700, 716, 719, 702, 214, 1, 999, 46, 917, 1234, 304, 3, 201];
+/// Those of them that end a context, and the loss of a card.
+const LOSES_CONTEXT: [&str; 8] = ["700", "716", "719", "702", "214", "201", "999", "lost"];
 const OPERATIONS: [&str; 11] =
     ["ctx", "alloc", "free", "host", "copy", "module", "function", "stream", "event", "launch", "sync"];
 
@@ -55,7 +60,8 @@ fn script(seed: u64) -> (String, String) {
 pub fn nothing_is_lost_whatever_fails() {
     let first = std::env::var("GPUSCHED_TEST_SCRIPTS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let next = AtomicUsize::new(0);
-    let bad = std::sync::Mutex::new(Vec::new());
+    let (bad, done) = (std::sync::Mutex::new(Vec::new()), AtomicUsize::new(0));
+    let leases = Folder::new();
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
@@ -65,12 +71,16 @@ pub fn nothing_is_lost_whatever_fails() {
                         return;
                     }
                     let (machine, faults) = script(seed);
+                    // Leases of its own: the GPUs of all scripts have the same names.
                     let mut command = Command::new(std::env::current_exe().unwrap());
+                    attach(&mut command, &machine, &leases.at(seed.to_string()));
                     command
-                        .envs([("CASE", "one_script"), ("FAKECUDA", &machine), ("FAKECUDA_FAULTS", &faults)])
+                        .envs([("CASE", "one_script"), ("FAKECUDA_FAULTS", &faults)])
                         .env("FAKECUDA_QUIET", "1")
                         .env("GPUSCHED_TEST_SEED", seed.to_string());
                     let output = output(&mut command).unwrap();
+                    let count = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or(0);
+                    done.fetch_add(count, Ordering::Relaxed);
                     if !output.status.success() {
                         let said = String::from_utf8_lossy(&output.stderr).into_owned();
                         let status = output.status;
@@ -84,6 +94,8 @@ pub fn nothing_is_lost_whatever_fails() {
     });
     let bad = bad.into_inner().unwrap();
     assert!(bad.is_empty(), "{} scripts failed\n{}", bad.len(), bad.join("\n\n"));
+    let (done, all) = (done.into_inner(), SCRIPTS as usize * TASKS);
+    assert!(2 * done > all, "{done} of {all} tasks are done");
 }
 
 /// Counts how often it is dropped.
@@ -100,6 +112,43 @@ fn work(stream: &Stream, value: f32, size: usize) -> Result<()> {
     filled(stream, value)
 }
 
+/// How tasks of a script may end.
+struct Expected {
+    /// A card on which nothing fails.
+    has_good_card: bool,
+    has_faults: bool,
+    /// Contexts that one task could lose.
+    lost_contexts: usize,
+    most_failures: usize,
+}
+
+impl Expected {
+    fn of_this_script() -> Expected {
+        let read = |name| std::env::var(name).unwrap_or_default();
+        let (machine, faults) = (read("FAKECUDA"), read("FAKECUDA_FAULTS"));
+        let faults: Vec<&str> = faults.split(';').filter(|fault| !fault.is_empty()).collect();
+        let is_good = |card: usize| !faults.iter().any(|fault| fault.starts_with(&format!("{card}:")));
+        let has_good_card = (0..machine.matches("dev=").count()).any(is_good);
+        // A call that fails once ends one task at most.
+        let repeats = faults.iter().any(|fault| fault.contains('+'));
+        let most_failures = if has_good_card && !repeats { faults.len() } else { TASKS };
+        let loses = |fault: &&&str| fault.rsplit(':').next().is_some_and(|how| LOSES_CONTEXT.contains(&how));
+        let lost_contexts = faults.iter().filter(loses).map(|fault| 1 + fault.matches('+').count()).sum();
+        Expected { has_good_card, has_faults: !faults.is_empty(), lost_contexts, most_failures }
+    }
+
+    /// Tasks go from a card that fails to a good one. A driver's refusal ends a task wherever it is, and so do two
+    /// contexts that it has poisoned.
+    fn allows(&self, error: &Error) -> bool {
+        match error {
+            Error::Driver { .. } => self.has_faults,
+            Error::Device { .. } => !self.has_good_card || self.lost_contexts > 1,
+            Error::NoDevice { .. } | Error::NoMemory { .. } | Error::Busy { .. } => !self.has_good_card,
+            _ => false,
+        }
+    }
+}
+
 pub fn one_script() {
     let seed: u64 = match std::env::var("GPUSCHED_TEST_SEED") {
         Ok(seed) => seed.parse().unwrap(),
@@ -108,11 +157,11 @@ pub fn one_script() {
     };
     let mut random = Random::new(seed ^ 0x5eed);
     let scheduler = scheduler("cuda", 1 + random.below(2) as u32).unwrap();
-    let tasks = 12;
-    let dropped: Vec<_> = (0..tasks).map(|_| Arc::new(AtomicU32::new(0))).collect();
-    let good: Vec<_> = (0..tasks).map(|_| Arc::new(AtomicU32::new(0))).collect();
-    let mut ids = Vec::new();
-    for number in 0..tasks {
+    let dropped: Vec<_> = (0..TASKS).map(|_| Arc::new(AtomicU32::new(0))).collect();
+    let good: Vec<_> = (0..TASKS).map(|_| Arc::new(AtomicU32::new(0))).collect();
+    let expected = Expected::of_this_script();
+    let (mut ids, mut failed) = (Vec::new(), 0);
+    for number in 0..TASKS {
         let (once, good) = (Once(dropped[number].clone()), good[number].clone());
         let size = 1 << (10 + random.below(12));
         let mut task = Task::new(move |exec: &Exec<'_>| {
@@ -130,7 +179,8 @@ pub fn one_script() {
         match scheduler.submit(task) {
             Ok(id) => ids.push((number, id)),
             Err(error) => {
-                assert!(matches!(error, Error::NoDevice { .. } | Error::NoMemory { .. }), "{error}")
+                assert!(matches!(error, Error::NoDevice { .. } | Error::NoMemory { .. }), "{error}");
+                failed += 1;
             }
         }
     }
@@ -142,12 +192,14 @@ pub fn one_script() {
             Ok(Wait::Done) => assert!(runs >= 1, "task {number} is done and did nothing"),
             Ok(other) => panic!("task {number}: {other:?}"),
             // A copy may have ended well after a failure that counted; not the other way round.
-            Err(error) => assert!(
-                !matches!(error, Error::Internal(_) | Error::Panic { .. }),
-                "task {number} failed in a way that is nobody's: {error}"
-            ),
+            Err(error) => {
+                assert!(expected.allows(&error), "task {number}: {error}");
+                failed += 1;
+            }
         }
     }
+    assert!(failed <= expected.most_failures, "{failed} tasks failed; accepted: {}", expected.most_failures);
+    println!("{}", TASKS - failed);
     let stats = scheduler.stats().unwrap();
     assert_eq!((stats.queued, stats.running), (0, 0), "{stats:?}");
     assert_eq!(stats.done + stats.failed, stats.submitted, "{stats:?}");

@@ -10,19 +10,20 @@ use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::sched::{AUTO_SLOTS, Exec, Scheduler, Task, TaskId};
 use gpusched::{Error, Result};
 
-use crate::cards::*;
-use crate::on_card::{Survey, fire_all, fire_on};
-use crate::support::bits::{fused, same};
-use crate::support::gate;
-use crate::support::golden::Case;
-use crate::support::norms::relative_l2;
-use crate::support::pausing::in_parts;
-use crate::support::random::{Random, rough, shot as random_shot, time_step};
-use crate::support::shooting::{Shots, fire_with, try_fire};
+use crate::fixtures::*;
+use testkit::Random;
+use testmodels::bits::{fused_or_skip, same};
+use testmodels::gate;
+use testmodels::golden::Case;
+use testmodels::media::{rough, shot as random_shot, time_step};
+use testmodels::norms::relative_l2;
+use testmodels::pausing::in_parts;
+use testmodels::scheduled_shots::{Survey, fire_all, fire_on};
+use testmodels::shots::{Shots, fire_with, try_fire};
 
 /// Odd sizes; legs that end for their length, for snapshots, and with the shot; samples that fill a leg and that don't.
 pub fn shots_have_the_bits_of_the_cpu() {
-    if !fused() {
+    if !fused_or_skip() {
         return;
     }
     let scheduler = scheduler("cuda", 1).unwrap();
@@ -89,7 +90,7 @@ pub fn a_shot_that_blows_up_is_found() {
         for words in ["after step 20 ", "times the source", "worst at ", "CFL number", "may be at most"] {
             assert!(error.to_string().contains(words), "{error}");
         }
-        if fused() {
+        if fused_or_skip() {
             let here = try_fire(&model, 2.5 * time_step(&model), &shot, options, 2).err().expect("the same");
             assert_eq!(error.to_string().replace("blown up, after step 20 ", "blown up, "), here.to_string());
         }
@@ -175,7 +176,7 @@ pub fn small_shots_share_a_large_card() {
 
 /// It stops at the ends of legs, and what it leaves is all that the next part needs.
 pub fn a_shot_goes_on_after_a_pause() {
-    if !fused() {
+    if !fused_or_skip() {
         return;
     }
     let scheduler = scheduler("cuda", 1).unwrap();
@@ -269,7 +270,7 @@ fn shoot(scheduler: &Scheduler) {
     for (found, (name, case, number, shot)) in fire_all(scheduler, &survey).iter().zip(&shots) {
         let what = format!("{name}, shot {number}");
         begins_as_recorded(found, &case.records()[*number], &what);
-        if fused() {
+        if fused_or_skip() {
             same(found, &fire_with(&case.model, case.dt, shot, Options::default(), 2), &what);
         }
     }

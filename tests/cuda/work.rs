@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use crate::cards::*;
-use crate::support::random::Random;
+use crate::fixtures::*;
+use testkit::Random;
 
 pub fn the_used_card_alone_has_a_context() {
     let scheduler = scheduler("cuda:1", 2).unwrap();
@@ -220,8 +220,8 @@ pub fn mistakes_are_told() {
             words(stream.upload(&block, 1, &[0.0; 8]).unwrap_err()).contains("values 1 to 9 of a block of 8")
         );
         assert!(stream.download(&block, 5..9).is_err());
-        let kernel = stream.function(FEATURES, "fill")?;
-        assert!(words(stream.function(FEATURES, "nosuch").err().unwrap()).contains("nosuch"));
+        let kernel = stream.function(SMALL, "fill")?;
+        assert!(words(stream.function(SMALL, "nosuch").err().unwrap()).contains("nosuch"));
         // Too few parameters: refused by the driver, which compares their sizes.
         assert!(stream.launch(&kernel, [1; 3], [1; 3], Params::new().with(1_u64)).is_err());
         assert!(stream.launch(&kernel, [1; 3], [1; 3], Params::new().with([0_u8; 513])).is_err());

@@ -1,57 +1,188 @@
-//! Hostile input: whatever is read from a file, a variable or a caller is changed at random, and must be
+//! Hostile input: whatever the library reads from a file, a variable or a caller is changed at random, and must be
 //! read or refused in a sentence: no panic, no abort, no hang, no memory beyond what the input deserves.
 //!
 //! ```text
 //! cargo test --test fuzz                              a few seconds for each target, always the same inputs
-//! FUZZ_RUNS=1000000 FUZZ_SEED=7 cargo test --release --test fuzz survey -- --nocapture
-//! FUZZ_FILE=path cargo test --test fuzz survey        one input, as it is
+//! FUZZ_RUNS=1000000 FUZZ_SEED=7 cargo test --release --test fuzz npy -- --nocapture
+//! FUZZ_FILE=path cargo test --test fuzz npy        one input, as it is
 //! ```
 //! Inputs begin as the files in `corpus/TARGET`; one whose answer has not been heard before is changed further.
 //! What fails is left in the folder that the message names; once it is understood, it belongs into the corpus, which
 //! is tried first, unchanged, every time.
+//! The inputs of the command are fuzzed by `cargo test --bin gpusched fuzz`.
 
-// The command's own files: it is a program, and its parts are nobody's API.
-#[allow(dead_code)]
-#[path = "../../src/bin/gpusched/document.rs"]
-mod document;
-#[allow(dead_code)]
-#[path = "../../src/bin/gpusched/job.rs"]
-mod job;
-#[allow(dead_code)]
-#[path = "../../src/bin/gpusched/model.rs"]
-mod model;
-#[allow(dead_code)]
-#[path = "../../src/bin/gpusched/positions.rs"]
-mod positions;
-#[allow(dead_code)]
-#[path = "../../src/bin/gpusched/scenario.rs"]
-mod scenario;
-#[allow(dead_code)]
-#[path = "../../src/bin/gpusched/survey.rs"]
-mod survey;
+mod leases;
 
-#[allow(dead_code)]
-#[path = "../../src/bin/gpusched/key.rs"]
-mod key;
-#[allow(dead_code)]
-#[path = "../../src/bin/gpusched/names.rs"]
-mod names;
-#[allow(dead_code)]
-#[path = "../../src/bin/gpusched/paused.rs"]
-mod paused;
-#[allow(dead_code)]
-#[path = "../../src/bin/gpusched/resume.rs"]
-mod resume;
-#[allow(dead_code)]
-#[path = "../../src/bin/gpusched/say.rs"]
-mod say;
-#[allow(dead_code)]
-#[path = "../../src/bin/gpusched/side.rs"]
-mod side;
+use std::cell::RefCell;
+use std::sync::{Arc, Once};
 
-mod harness;
-mod left;
-mod memory;
-mod mutate;
-mod places;
-mod targets;
+use gpusched::device::{BackendKind, DeviceInfo, Health, Selection};
+use gpusched::io::kept::Kept;
+use gpusched::io::npy;
+use gpusched::sched::Scheduler;
+use testkit::fuzz::{Target, memory, run};
+
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;
+
+#[test]
+fn npy_header() {
+    run(&Target {
+        name: "npy",
+        seeds: Vec::new,
+        words: &[
+            "descr",
+            "fortran_order",
+            "shape",
+            "True",
+            "False",
+            "<f4",
+            ">f4",
+            "<f8",
+            ">f8",
+            "|O",
+            "<i4",
+            "(",
+            ")",
+            "L",
+            "(2, 3)",
+            "(0,)",
+            "()",
+            "(3,)",
+            "(1, 1, 1, 1, 6)",
+            "(18446744073709551615, 0)",
+            "'",
+            "\"",
+        ],
+        runs: 6000,
+        most: 200_000,
+        memory: |length| (256 << 10) + 32 * length,
+        give: |file, bytes| match npy::read(file) {
+            Err(error) => {
+                let sentence = error.to_string();
+                assert!(sentence.contains("input"), "does not name the file: {sentence}");
+                Some(sentence)
+            }
+            Ok(array) => {
+                assert_eq!(array.shape.iter().product::<usize>(), array.data.len());
+                assert!(array.data.len() <= bytes.len());
+                None
+            }
+        },
+    });
+}
+
+#[test]
+fn rates_cache() {
+    run(&Target {
+        name: "rates",
+        seeds: Vec::new,
+        words: &[
+            "gpusched rates 2 0.1.0",
+            "found\t",
+            "end ",
+            "cuda",
+            "cpu",
+            "\t",
+            "NaN",
+            "-1e10",
+            "1e300",
+            "inf",
+            "0",
+            "18446744073709551615",
+        ],
+        runs: 1000,
+        most: 4000,
+        memory: |length| (4 << 20) + 32 * length,
+        give: |file, _| {
+            static LISTEN: Once = Once::new();
+            LISTEN.call_once(|| {
+                log::set_logger(&Ear).expect("the only logger");
+                log::set_max_level(log::LevelFilter::Info);
+            });
+            let mut builder = Scheduler::builder();
+            builder.devices = Some("cpu".into());
+            builder.rates = Some(Arc::new(Kept::new(file)));
+            let scheduler = builder.build().expect("a cache that is not believed is no error");
+            scheduler.progress().expect("progress");
+            HEARD.take()
+        },
+    });
+}
+
+thread_local! { static HEARD: RefCell<Option<String>> = RefCell::default(); }
+
+/// Only the log tells that rates are ignored; what counts as sound is tested where they are read.
+struct Ear;
+
+impl log::Log for Ear {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let line = record.args().to_string();
+        if line.contains("rates are ignored") {
+            HEARD.set(Some(line));
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+#[test]
+fn selection() {
+    run(&Target {
+        name: "selection",
+        seeds: Vec::new,
+        words: &[
+            "all",
+            "none",
+            "cpu",
+            "cuda",
+            "sim",
+            ":",
+            ",",
+            "GPU-",
+            "MIG-",
+            "GPU-5b1c",
+            "4294967296",
+            "cuda:0",
+            "cpu:0",
+            " ",
+        ],
+        runs: 6000,
+        most: 20_000,
+        memory: |length| (64 << 10) + 64 * length,
+        give: |_, bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            let there = there();
+            let list: Vec<&DeviceInfo> = there.iter().collect();
+            let chosen = Selection::parse(&text).and_then(|selection| selection.choose(&list, true));
+            match chosen {
+                Err(error) => Some(error.to_string()),
+                Ok(chosen) => {
+                    let mut once = chosen.clone();
+                    once.sort_unstable();
+                    once.dedup();
+                    assert_eq!(once.len(), chosen.len(), "a device twice");
+                    assert!(chosen.iter().all(|&at| there[at].health == Health::Good));
+                    None
+                }
+            }
+        },
+    });
+}
+
+fn there() -> [DeviceInfo; 4] {
+    let device = |uuid, backend, ordinal, health| DeviceInfo {
+        health,
+        ..DeviceInfo::new(uuid, backend, ordinal, "card")
+    };
+    [
+        device("CPU-0", BackendKind::Cpu, 0, Health::Good),
+        device("GPU-5b1c", BackendKind::Cuda, 0, Health::Good),
+        device("GPU-5b22", BackendKind::Cuda, 1, Health::Good),
+        device("GPU-7777", BackendKind::Cuda, 2, Health::Retired),
+    ]
+}

@@ -1,15 +1,14 @@
 //! What is left of a process that was killed, stopped, or forked.
 
-use std::time::{Duration, Instant};
-
-use super::member::{Case, Folder, Member, join, soon};
+use super::member::{Case, Folder, LONG, Member, join, leases, soon};
 
 pub const CASES: &[Case] = &[
     ("a holder that is killed wakes who waits, and leaves slot and bytes", a_holder_is_killed),
-    ("who waits hears of it by inotify, not by looking each second", it_is_heard),
+    ("inotify wakes who waits, without a timer", it_is_heard),
     ("a waiter that is killed is not waited for", a_waiter_is_killed),
     ("first come, first served; priority first", in_line),
-    ("a stopped waiter is passed, and comes again", a_waiter_is_stopped),
+    ("stopped_waiter_is_passed_and_gets_its_place_back", a_waiter_is_stopped),
+    ("member_without_inotify_says_so_and_still_sees_changes", no_inotify),
     ("one who is stopped inside is named", stopped_inside),
     ("a child that lives on keeps nothing of its parent's", a_child_lives_on),
     ("bytes in use are not pending", bytes_in_use),
@@ -17,7 +16,7 @@ pub const CASES: &[Case] = &[
 
 fn a_holder_is_killed() {
     let folder = Folder::new();
-    let (mut a, mut b) = (Member::new(&folder.leases()), Member::new(&folder.leases()));
+    let (mut a, mut b) = (Member::new(&leases(&folder)), Member::new(&leases(&folder)));
     assert_eq!(a.ask("begin 100"), "yes");
     assert_eq!(b.ask("want"), "ok");
     assert_eq!(b.ask("begin"), "no");
@@ -25,33 +24,33 @@ fn a_holder_is_killed() {
     b.tell("turn 7");
     a.kill();
     assert_eq!(b.hear(), "yes");
-    assert_eq!(Member::new(&folder.leases()).ask("look"), "1 7 0");
+    assert_eq!(Member::new(&leases(&folder)).ask("look"), "1 7 0");
 }
 
-/// The median of several: this machine may stop a process for a while. Who only looks each second would be
-/// later than a fifth of it four times out of five.
+/// The waiter has no timer: its `poll` waits for events without end. So a wake-up by inotify is the only one.
 fn it_is_heard() {
-    let mut took: Vec<Duration> = (0..9)
-        .map(|_| {
-            let folder = Folder::new();
-            let (mut a, mut b) = (Member::new(&folder.leases()), Member::new(&folder.leases()));
-            assert_eq!((a.ask("begin"), b.ask("want")), ("yes".into(), "ok".into()));
-            b.tell("turn");
-            std::thread::sleep(Duration::from_millis(30));
-            let begin = Instant::now();
-            a.kill();
-            assert_eq!(b.hear(), "yes");
-            begin.elapsed()
-        })
-        .collect();
-    took.sort();
-    println!("from kill -9 to the next one's beginning: {:?}, at most {:?}", took[4], took[8]);
-    assert!(took[4] < Duration::from_millis(200), "{took:?}");
+    let folder = Folder::new();
+    let preload = testkit::c::preload("endless_poll", folder.path());
+    let mut a = Member::new(&leases(&folder));
+    let waits = folder.at("waits");
+    let mut b = Member::with(&leases(&folder), |command| {
+        command.env("LD_PRELOAD", preload).env("POLL_MARK", &waits);
+    });
+    for _ in 0..3 {
+        assert_eq!((a.ask("begin"), b.ask("want")), ("yes".into(), "ok".into()));
+        b.tell("turn");
+        assert!(soon(|| waits.exists()), "it waits for events");
+        a.kill();
+        assert!(b.answers(LONG), "inotify has not woken it");
+        assert_eq!((b.hear(), b.ask("drop")), ("yes".into(), "ok".into()));
+        std::fs::remove_file(&waits).expect("a mark");
+        a = Member::new(&leases(&folder));
+    }
 }
 
 fn a_waiter_is_killed() {
     let folder = Folder::new();
-    let [mut a, mut b, mut c] = [(); 3].map(|()| Member::new(&folder.leases()));
+    let [mut a, mut b, mut c] = [(); 3].map(|()| Member::new(&leases(&folder)));
     assert_eq!(a.ask("begin"), "yes");
     assert_eq!(b.ask("want"), "ok");
     assert_eq!(c.ask("want"), "ok");
@@ -62,7 +61,7 @@ fn a_waiter_is_killed() {
 
 fn in_line() {
     let folder = Folder::new();
-    let [mut a, mut b, mut c, mut d] = [(); 4].map(|()| Member::new(&folder.leases()));
+    let [mut a, mut b, mut c, mut d] = [(); 4].map(|()| Member::new(&leases(&folder)));
     assert_eq!(a.ask("begin"), "yes");
     for (member, want) in [(&mut b, "want 0"), (&mut c, "want 0"), (&mut d, "want 5")] {
         assert_eq!(member.ask(want), "ok");
@@ -83,7 +82,7 @@ fn in_line() {
 
 fn a_waiter_is_stopped() {
     let folder = Folder::new();
-    let [mut a, mut b, mut c] = [(); 3].map(|()| Member::new(&folder.leases()));
+    let [mut a, mut b, mut c] = [(); 3].map(|()| Member::new(&leases(&folder)));
     assert_eq!(a.ask("begin"), "yes");
     assert_eq!(b.ask("want"), "ok");
     assert_eq!(c.ask("want"), "ok");
@@ -94,16 +93,41 @@ fn a_waiter_is_stopped() {
     assert_eq!(c.hear(), "yes");
     b.signal(libc::SIGCONT);
     assert_eq!(b.ask("begin"), "no");
-    b.tell("turn");
+    // B was stopped for little more than C has waited for it, and is before C from now on.
     assert_eq!(c.ask("want"), "ok");
     assert_eq!(c.ask("drop"), "ok");
+    assert_eq!(c.ask("begin"), "no");
+    b.tell("turn");
     assert_eq!(b.hear(), "yes");
     assert_eq!(c.ask("begin"), "no");
 }
 
+/// `inotify_init` fails where the process has no descriptor left, or the user no further instance.
+fn no_inotify() {
+    let folder = Folder::new();
+    let log = folder.at("log");
+    let mut a = Member::new(&folder.at("leases"));
+    let mut b = Member::with(&folder.at("leases"), |command| {
+        command.env("GPUSCHED_LOG", format!("warn:{}", log.display()));
+    });
+    assert_eq!((a.ask("begin"), b.ask("want")), ("yes".into(), "ok".into()));
+    assert_eq!(b.ask("no-descriptors"), "ok");
+    b.tell("turn");
+    let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+    assert!(soon(|| logged().contains("leases: no inotify (Too many open files")), "{}", logged());
+    assert_eq!(a.ask("drop"), "ok");
+    assert_eq!(b.hear(), "yes");
+    // A member that waits for no slot looks, too.
+    while b.ask("wait 0") == "Changed" {}
+    b.tell("wait 20000");
+    assert_eq!(a.ask("want"), "ok");
+    assert_eq!(b.hear(), "Changed");
+    assert_eq!(logged().matches("no inotify").count(), 1, "{}", logged());
+}
+
 fn stopped_inside() {
     let folder = Folder::new();
-    let [mut a, mut b] = [(); 2].map(|()| Member::new(&folder.leases()));
+    let [mut a, mut b] = [(); 2].map(|()| Member::new(&leases(&folder)));
     assert_eq!(b.ask("inside"), "ok");
     a.tell("stop-inside");
     let path = format!("/proc/{}/stat", a.id());
@@ -117,7 +141,7 @@ fn stopped_inside() {
 
 fn a_child_lives_on() {
     let folder = Folder::new();
-    let (mut a, mut b) = (Member::new(&folder.leases()), Member::new(&folder.leases()));
+    let (mut a, mut b) = (Member::new(&leases(&folder)), Member::new(&leases(&folder)));
     assert_eq!(a.ask("begin 5"), "yes");
     let child: libc::pid_t = a.ask("fork").parse().expect("a process");
     assert_eq!(b.ask("look"), "1 5 0");
@@ -137,8 +161,8 @@ fn a_child_lives_on() {
 
 fn bytes_in_use() {
     let folder = Folder::new();
-    let node = join(&folder.leases(), 1, 1).expect("to join");
-    let mut a = Member::new(&folder.leases());
+    let node = join(&leases(&folder), 1, 1).expect("to join");
+    let mut a = Member::new(&leases(&folder));
     assert_eq!(a.ask("begin 1000"), "yes");
     let pending = || node.inside().expect("inside").outlook()[0].pending_bytes;
     assert_eq!(pending(), 1000);

@@ -1,10 +1,14 @@
 //! Many processes that take and give back as fast as they can, with a witness of their own.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode};
+use std::process::{Child, ExitCode};
 
 use gpusched::node::{Hold, Node, Want};
+
+use testkit::Random;
+use testkit::process::isolated;
 
 use super::member::{Case, Folder, join};
 
@@ -15,35 +19,45 @@ pub const CASES: &[Case] = &[
 
 const SLOTS: usize = 2;
 
-/// Random numbers: xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % end
-    }
-}
-
 /// A file for each slot, locked by who has it in a way that has nothing to do with the leases.
 struct Witnesses(Vec<[File; SLOTS]>);
 
 impl Witnesses {
     fn new(folder: &Path) -> Witnesses {
         let file = |device: usize, slot: usize| {
-            File::create(folder.join(format!("witness-{device}-{slot}"))).expect("a file")
+            let path = folder.join(format!("witness-{device}-{slot}"));
+            File::options().read(true).write(true).create(true).truncate(false).open(path).expect("a file")
         };
         Witnesses((0..4).map(|device| std::array::from_fn(|slot| file(device, slot))).collect())
     }
 
-    /// A slot of the device that nobody has.
+    /// Locks a slot of the device that nobody has, and writes this process's number into its file.
     fn take(&self, device: usize, held: &[Taken<'_>]) -> Option<(usize, &File)> {
         let ours = |slot| held.iter().any(|taken| (taken.device, taken.slot) == (device, slot));
-        let mut slots = self.0[device].iter().enumerate();
-        slots.find(|&(slot, witness)| !ours(slot) && witness.try_lock().is_ok())
+        let others = || self.0[device].iter().enumerate().filter(|&(slot, _)| !ours(slot));
+        loop {
+            if let Some((slot, witness)) = others().find(|(_, witness)| witness.try_lock().is_ok()) {
+                witness.write_all_at(&std::process::id().to_ne_bytes(), 0).expect("room for a number");
+                return Some((slot, witness));
+            }
+            // The kernel closes the files of a killed process in any order, the lease's perhaps first.
+            if !others().any(|(_, witness)| is_exiting(witness)) {
+                return None;
+            }
+        }
     }
+}
+
+/// Returns true if the process that wrote its number into the file is dead or about to be, or has not written it yet.
+fn is_exiting(witness: &File) -> bool {
+    const PF_EXITING: u32 = 4;
+    let mut number = [0; 4];
+    let read = witness.read_exact_at(&mut number, 0);
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", u32::from_ne_bytes(number)));
+    let (Ok(()), Ok(status)) = (read, status) else { return true };
+    // After the name, which ends with `)`: the state, five numbers, the flags.
+    let mut fields = status.rsplit(')').next().expect("fields").split_whitespace();
+    fields.nth(6).and_then(|flags| flags.parse::<u32>().ok()).is_none_or(|flags| flags & PF_EXITING != 0)
 }
 
 struct Taken<'a> {
@@ -64,8 +78,7 @@ impl Drop for Taken<'_> {
 pub fn play(arguments: &[String]) -> ExitCode {
     let folder = Path::new(&arguments[0]);
     let (seed, rounds): (u64, u64) = (arguments[1].parse().unwrap(), arguments[2].parse().unwrap());
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    // Opened first: of a process that is killed, they are closed before its leases.
+    let mut random = Random::new(seed);
     let witnesses = Witnesses::new(folder);
     let mut node = join(&folder.join("leases"), 4, SLOTS as u32).expect("to join");
     let mut held: Vec<Taken<'_>> = Vec::new();
@@ -80,18 +93,18 @@ pub fn play(arguments: &[String]) -> ExitCode {
         }
         let costs: Vec<_> =
             (0..4).map(|_| (random.below(4) > 0).then(|| 1.0 + random.below(9) as f64)).collect();
-        let want = Want { priority: random.below(3) as i32, bytes: vec![random.below(100); 4], costs };
+        let want = Want { priority: random.below(3) as i32, bytes: vec![random.below(100) as u64; 4], costs };
         if let Some((device, hold)) = turn(&node, want, &held) {
             let Some((slot, witness)) = witnesses.take(device, &held) else {
                 println!("process {seed}: device {device} has more holders than slots");
                 return ExitCode::FAILURE;
             };
-            hold.in_use(random.below(50));
+            hold.in_use(random.below(50) as u64);
             held.push(Taken { device, slot, witness, _hold: hold });
             done += 1;
         }
         if held.len() == 3 || random.below(2) == 0 && !held.is_empty() {
-            drop(held.swap_remove(random.below(held.len() as u64) as usize));
+            drop(held.swap_remove(random.below(held.len())));
         }
     }
     ExitCode::SUCCESS
@@ -119,8 +132,8 @@ fn turn(node: &Node, want: Want, held: &[Taken<'_>]) -> Option<(usize, Hold)> {
 
 fn start(folder: &Folder, seed: u64, rounds: u64) -> Child {
     let this = std::env::current_exe().expect("this program");
-    let mut command = Command::new(this);
-    command.arg("--hammer").arg(&folder.0).arg(seed.to_string()).arg(rounds.to_string());
+    let mut command = isolated(this);
+    command.arg("--hammer").arg(folder.path()).arg(seed.to_string()).arg(rounds.to_string());
     command.spawn().expect("a process")
 }
 
@@ -136,10 +149,10 @@ fn hammered() {
 fn hammered_and_killed() {
     let folder = Folder::new();
     let workers: Vec<Child> = (1..=4).map(|seed| start(&folder, seed, 100)).collect();
-    let mut random = Random(99);
+    let mut random = Random::new(99);
     for seed in 100..112 {
         let mut victim = start(&folder, seed, u64::MAX);
-        std::thread::sleep(std::time::Duration::from_millis(5 + random.below(20)));
+        std::thread::sleep(std::time::Duration::from_millis(5 + random.below(20) as u64));
         victim.kill().expect("to kill");
         let ended = victim.wait().expect("its end");
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(libc::SIGKILL));

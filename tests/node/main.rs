@@ -9,7 +9,7 @@ mod hammer;
 #[cfg(target_os = "linux")]
 mod member;
 #[cfg(target_os = "linux")]
-mod within;
+mod one_process;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
@@ -21,19 +21,23 @@ fn main() -> std::process::ExitCode {
     use std::panic::catch_unwind;
 
     let arguments: Vec<String> = std::env::args().collect();
-    if arguments.get(1).is_some_and(|word| ["--member", "--join", "--hammer"].contains(&word.as_str())) {
+    if arguments
+        .get(1)
+        .is_some_and(|word| ["--member", "--join", "--full-disk", "--hammer"].contains(&word.as_str()))
+    {
         // SAFETY: arms a clock that ends this process if it hangs.
         unsafe { libc::alarm(300) };
     }
     match arguments.get(1).map(String::as_str) {
         Some("--member") => return member::play(&arguments[2..]),
         Some("--join") => return folders::play(),
+        Some("--full-disk") => return folders::fill_disk(arguments[2].as_ref()),
         Some("--hammer") => return hammer::play(&arguments[2..]),
         _ => {}
     }
     // A name chooses, as with the usual harness; its other options mean nothing here.
     let chosen: Vec<&String> = arguments[1..].iter().filter(|name| !name.starts_with('-')).collect();
-    let cases = [deaths::CASES, folders::CASES, hammer::CASES, within::CASES].concat();
+    let cases = [deaths::CASES, folders::CASES, hammer::CASES, one_process::CASES].concat();
     let lists = arguments.iter().any(|word| word == "--list");
     let (mut passed, mut failed) = (0, 0);
     for (name, case) in cases {

@@ -1,12 +1,15 @@
 //! A process that is a member of a node, and does what it is told.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use gpusched::node::{Device, Hold, Node, Want};
+pub use testkit::Folder;
+use testkit::process::isolated;
 
 pub type Case = (&'static str, fn());
 
@@ -15,29 +18,9 @@ pub const LONG: Duration = Duration::from_secs(60);
 
 pub const UUIDS: [&str; 4] = ["GPU-0", "GPU-1", "GPU-2", "GPU-3"];
 
-/// A folder that is gone with it.
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    pub fn new() -> Folder {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("gpusched-node-{}-{count}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir(&path).expect("a folder");
-        Folder(path)
-    }
-
-    /// One in it that is not there yet.
-    pub fn leases(&self) -> PathBuf {
-        self.0.join("leases")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Returns a folder in `folder` that does not exist yet.
+pub fn leases(folder: &Folder) -> PathBuf {
+    folder.at("leases")
 }
 
 /// Joins with so many devices of so many slots.
@@ -64,6 +47,7 @@ pub fn begin(
 
 /// The process's end of a [`Member`]. Of one device, of one slot.
 pub fn play(arguments: &[String]) -> ExitCode {
+    gpusched::ffi::logging::start_or("off");
     let node = join(Path::new(&arguments[0]), 1, 1).expect("to join");
     let mut holds = Vec::new();
     for line in std::io::stdin().lines() {
@@ -96,6 +80,14 @@ pub fn play(arguments: &[String]) -> ExitCode {
                 "ok".into()
             }
             "wait" => format!("{:?}", node.wait(Some(Duration::from_millis(number)))),
+            // From now on the process gets no further descriptor.
+            "no-descriptors" => {
+                let next = File::open("/dev/null").expect("a descriptor").as_raw_fd();
+                let limit = libc::rlimit { rlim_cur: next as libc::rlim_t, rlim_max: next as libc::rlim_t };
+                // SAFETY: sets a limit of this process.
+                assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+                "ok".into()
+            }
             // Answers when it could begin.
             "turn" => {
                 while holds.is_empty() {
@@ -147,8 +139,14 @@ pub struct Member {
 
 impl Member {
     pub fn new(folder: &Path) -> Member {
+        Member::with(folder, |_| ())
+    }
+
+    /// Starts a member whose command `change` has changed.
+    pub fn with(folder: &Path, change: impl FnOnce(&mut Command)) -> Member {
         let this = std::env::current_exe().expect("this program");
-        let mut command = Command::new(this);
+        let mut command = isolated(this);
+        change(&mut command);
         command.arg("--member").arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("a process");
         let to = child.stdin.take().expect("a pipe");
@@ -164,6 +162,14 @@ impl Member {
         let mut line = String::new();
         self.from.read_line(&mut line).expect("an answer");
         line.trim_end().to_owned()
+    }
+
+    /// Returns true if an answer comes within that time.
+    pub fn answers(&self, within: Duration) -> bool {
+        let mut asked =
+            libc::pollfd { fd: self.from.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one struct of ours.
+        unsafe { libc::poll(&raw mut asked, 1, within.as_millis() as libc::c_int) == 1 }
     }
 
     pub fn ask(&mut self, what: &str) -> String {

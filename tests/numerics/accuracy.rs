@@ -7,10 +7,10 @@ use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options, Stencil};
 use gpusched::fd::survey::Shot;
 
-use crate::support::dipole::{Bell, samples};
-use crate::support::norms::relative_l2;
-use crate::support::random::Random;
-use crate::support::shooting::{fire_with, homogeneous, plain_shot};
+use testkit::Random;
+use testmodels::dipole::{Bell, samples};
+use testmodels::norms::relative_l2;
+use testmodels::shots::{fire_with, homogeneous, plain_shot};
 
 /// Cells per wavelength at 2.5 times the peak frequency, and how many of them the wave travels, nearly.
 const CELLS: f64 = 3.5;

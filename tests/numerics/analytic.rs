@@ -4,9 +4,9 @@ use std::f64::consts::{PI, TAU};
 
 use gpusched::fd::plan::Options;
 
-use crate::support::dipole::{Bell, exact, poles, samples, stepped};
-use crate::support::norms::relative_l2;
-use crate::support::shooting::{fire, fire_with, homogeneous, plain_shot};
+use testmodels::dipole::{Bell, exact, poles, samples, stepped};
+use testmodels::norms::relative_l2;
+use testmodels::shots::{fire, fire_with, homogeneous, plain_shot};
 
 const SPEED: f32 = 2000.0;
 const FREQUENCY: f64 = 10.0;

@@ -8,8 +8,8 @@ use gpusched::backend::cpu::Team;
 use gpusched::fd::check::{PML, TOLERANCE, question, run};
 use gpusched::fd::shot::Silent;
 
-use crate::support::norms::relative_l2;
-use crate::support::reference;
+use testmodels::norms::relative_l2;
+use testmodels::reference;
 
 /// `UPDATE=1` writes it anew.
 #[test]

@@ -10,11 +10,12 @@ use gpusched::fd::survey::Shot;
 use gpusched::fd::verify::dt_max;
 use gpusched::fd::wavelet::{Shape, Wavelet};
 
-use crate::support::eliminated::Eliminated;
-use crate::support::norms::{peak, peak_between, relative_l2};
-use crate::support::random::{Random, rough, time_step};
-use crate::support::reference;
-use crate::support::shooting::{fire_with, plain_shot};
+use testkit::Random;
+use testmodels::media::{rough, time_step};
+use testmodels::norms::{peak, peak_between, relative_l2};
+use testmodels::reference;
+use testmodels::shots::{fire_with, plain_shot};
+use testmodels::without_velocities::Eliminated;
 
 /// Peak frequency times time step.
 const PEAK: f32 = 0.04;

@@ -2,9 +2,9 @@
 
 use gpusched::fd::plan::Form;
 
-use crate::support::gate;
-use crate::support::golden::{Case, names};
-use crate::support::shooting::fire_as;
+use testmodels::gate;
+use testmodels::golden::{Case, names};
+use testmodels::shots::fire_as;
 
 fn check(name: &str) {
     let case = Case::load(name);

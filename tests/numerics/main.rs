@@ -1,16 +1,15 @@
 //! That the numbers are right: against the old kernel's results, against its formulas in
 //! double precision, and against physics. `docs/numerics.md` gives the reason of every tolerance.
 
-#[path = "../support/mod.rs"]
-#[allow(dead_code)]
-mod support;
-
 mod accuracy;
 mod analytic;
 mod check;
+mod flushing;
 mod forms;
 mod golden;
+mod pausing;
 mod physics;
+mod propagator;
 mod random;
 mod reference;
 mod stability;

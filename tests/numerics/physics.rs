@@ -9,9 +9,10 @@ use gpusched::fd::plan::Options;
 use gpusched::fd::survey::Receivers;
 use gpusched::fd::wavelet::{Shape, Wavelet};
 
-use crate::support::norms::{peak, relative_l2};
-use crate::support::random::{Random, rough, time_step};
-use crate::support::shooting::{fire, fire_with, homogeneous, plain_shot};
+use testkit::Random;
+use testmodels::media::{rough, time_step};
+use testmodels::norms::{peak, relative_l2};
+use testmodels::shots::{fire, fire_with, homogeneous, plain_shot};
 
 fn ricker(f: f32, dt: f32) -> Vec<f32> {
     Wavelet::new(Shape::Ricker, f, dt, 10_000).unwrap().samples

@@ -5,10 +5,11 @@ use gpusched::fd::plan::Form;
 use gpusched::fd::survey::Receivers;
 use gpusched::fd::wavelet::{Shape, Wavelet};
 
-use crate::support::norms::{peak, peak_between, relative_l2};
-use crate::support::random::{Random, rough, time_step};
-use crate::support::reference::{self, narrow};
-use crate::support::shooting::{fire, fire_as, plain_shot};
+use testkit::Random;
+use testmodels::media::{rough, time_step};
+use testmodels::norms::{peak, peak_between, relative_l2};
+use testmodels::reference::{self, narrow};
+use testmodels::shots::{fire, fire_as, plain_shot};
 
 /// Pure rounding; the largest measured is 1.3e-6.
 const ROUNDING: f64 = 3e-6;

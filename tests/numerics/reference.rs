@@ -1,9 +1,9 @@
 //! The double-precision reference against the old kernel's results, which shows that
 //! the equations are the right ones and how much of a difference is rounding.
 
-use crate::support::golden::Case;
-use crate::support::norms::relative_l2;
-use crate::support::reference;
+use testmodels::golden::Case;
+use testmodels::norms::relative_l2;
+use testmodels::reference;
 
 /// Float32 fields against double ones; the largest that was measured is in `docs/numerics.md`.
 const ROUNDING: f64 = 5e-6;

@@ -10,9 +10,9 @@ use gpusched::fd::survey::Shot;
 use gpusched::fd::verify::{dt_max, dt_sure};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 
-use crate::support::norms::peak;
-use crate::support::random::Random;
-use crate::support::shooting::{plain_shot, try_fire};
+use testkit::Random;
+use testmodels::norms::peak;
+use testmodels::shots::{plain_shot, try_fire};
 
 /// Every cell its own velocity, and a density that may be twenty times its neighbour's.
 fn jumps(n: [usize; 3]) -> Arc<Model> {

@@ -7,9 +7,10 @@ use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Options, Storage};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 
-use crate::support::norms::relative_l2;
-use crate::support::random::{Random, rough};
-use crate::support::shooting::{fire_with, plain_shot};
+use testkit::Random;
+use testmodels::media::rough;
+use testmodels::norms::relative_l2;
+use testmodels::shots::{fire_with, plain_shot};
 
 const N: [usize; 3] = [40, 30, 80];
 

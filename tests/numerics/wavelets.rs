@@ -2,8 +2,8 @@
 
 use gpusched::fd::wavelet::{Shape, Wavelet};
 
-use crate::support::golden::{count, float, floats, folder, json, list};
-use crate::support::norms::ulps;
+use testmodels::golden::{count, float, floats, folder, json, list};
+use testmodels::norms::ulps;
 
 #[test]
 fn samples_are_those_of_the_old_kernel() {

@@ -1,22 +1,19 @@
 //! What the scheduler promises, on devices that are scripted.
 
-#[allow(dead_code)]
-#[path = "../support/random.rs"]
-mod random;
 mod scripted;
 
+mod detached;
 mod failures;
-mod free;
 mod hang;
-mod life;
+mod lifecycle;
 mod light;
-mod loose;
+mod many_threads;
 mod memory;
 mod nested;
+mod observability;
 mod order;
 mod ranges;
-mod seats;
-mod seeing;
-mod shared;
-mod storm;
-mod storms;
+mod shared_devices;
+mod slot_reuse;
+mod slot_tuning;
+mod stress;

@@ -10,8 +10,8 @@ use gpusched::error::DeviceFault;
 use gpusched::sched::{DeviceMask, Exec, Range, Scheduler, State, Task, Wait};
 use gpusched::{Error, Result};
 
-use crate::random::Random;
 use crate::scripted::*;
+use testkit::Random;
 
 /// How often each element has ended well, and how often code and drop were called.
 struct Counted {
@@ -102,6 +102,15 @@ fn every_element_is_done_once_whatever_grain_and_slots() {
             assert!(counted.largest.load(Ordering::Relaxed) <= grain);
         }
     }
+}
+
+#[test]
+fn range_has_the_label_that_it_was_given() {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let range = Range { label: "stack".into(), ..Counted::new(3).range(|_, _| Ok(())) };
+    let id = scheduler.submit_range(range).unwrap();
+    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    assert_eq!(scheduler.info(id).unwrap().label, "stack");
 }
 
 #[test]

@@ -127,6 +127,21 @@ impl Queue for Slot {
     }
 }
 
+/// A pause that makes two sides of a race win about equally often, on any machine: a test lengthens it when the one
+/// side has won and shortens it when the other has.
+#[derive(Default)]
+pub struct Pause(u32);
+
+impl Pause {
+    pub fn pass(&self) {
+        (0..self.0).for_each(|_| std::hint::spin_loop());
+    }
+
+    pub fn adapt(&mut self, longer: bool) {
+        self.0 = if longer { (self.0 + self.0 / 4 + 16).min(1 << 26) } else { self.0 / 4 * 3 };
+    }
+}
+
 /// A door that tasks wait at until the test opens it, and that counts who is there.
 #[derive(Default)]
 pub struct Gate {

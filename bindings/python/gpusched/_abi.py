@@ -86,6 +86,7 @@ class sched_config_t(Structure):
     trace_events: int
     reserved: int
     rates_path: bytes | None
+    stack_bytes: int
     _fields_ = [
         ("size", c_size_t),
         ("devices", c_char_p),
@@ -94,6 +95,7 @@ class sched_config_t(Structure):
         ("trace_events", c_uint32),
         ("reserved", c_uint32),
         ("rates_path", c_char_p),
+        ("stack_bytes", c_uint64),
     ]
 
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 from ctypes import CDLL
 from pathlib import Path
+from typing import Any
 
 from . import _abi
 
 NAMES = ("libgpusched.so", "libgpusched.so.0")
+
+
+def _restore(kind: type[Exception], *args: object) -> Exception:
+    """An exception of that kind that was pickled; its attributes are set by the caller."""
+    return kind.__new__(kind, *args)
 
 
 class GpuschedError(Exception):
@@ -19,6 +25,11 @@ class GpuschedError(Exception):
         self.name = status_name(status)
         self.message = message
         super().__init__(f"{message} ({self.name})")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default `type(self)(*self.args)` rebuilds an exception, which is not how these are constructed.
+        # multiprocessing.Pool waits for ever for a result that it can't unpickle.
+        return _restore, (type(self), *self.args), vars(self)
 
 
 class Cancelled(GpuschedError):

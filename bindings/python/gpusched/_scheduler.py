@@ -104,7 +104,7 @@ class Scheduler:
 
     `devices` as in GPUSCHED_DEVICES, which counts without it; `slots`: tasks at a time on a device;
     `trace_events`: how many events are kept for `write_trace`; `rates_path`: a file that keeps what is learned of
-    the devices' speeds between runs.
+    the devices' speeds between runs; `stack_bytes`: stack for the code of each task, 1 MiB to 64 GiB (0: 8 MiB).
     """
 
     def __init__(
@@ -114,12 +114,15 @@ class Scheduler:
         cpu_threads: int = 0,
         trace_events: int = 0,
         rates_path: str | os.PathLike[str] | None = None,
+        stack_bytes: int = 0,
     ) -> None:
         self._handle: int | None = None
         self._pid = os.getpid()
         config = _abi.sched_config_t(size=sizeof(_abi.sched_config_t))
-        for name, value in (("slots", slots), ("cpu_threads", cpu_threads), ("trace_events", trace_events)):
-            put(config, name, value)
+        put(config, "slots", slots)
+        put(config, "cpu_threads", cpu_threads)
+        put(config, "trace_events", trace_events)
+        put(config, "stack_bytes", stack_bytes)
         if devices is not None:
             config.devices = text("devices", devices)
         if rates_path is not None:
@@ -164,6 +167,9 @@ class Scheduler:
 
         Raising Cancelled ends the task as cancelled; a MemoryError has it tried again, alone on its device and
         elsewhere, before it comes out of `wait`.
+
+        The callable runs in the floating-point mode (rounding, flushing of denormal numbers, traps) that the
+        submitting thread has now, and leaves no change of it behind.
         """
         return self.submit_many([call], **options)[0]
 

@@ -13,8 +13,19 @@ impl FloatMode {
     /// To read the register waits for the arithmetic before it, 9 ns on Zen 4; to write what is there
     /// already costs nothing. So it is read once, and written whether or not it has to be.
     pub fn standard() -> Self {
+        FloatMode::of(STANDARD)
+    }
+
+    /// Sets the standard mode, but with denormal operands and results replaced by zeros of their sign,
+    /// until dropped. The propagator computes its steps in it. Processors other than x86-64 and 64-bit
+    /// Arm keep denormal numbers.
+    pub fn flushing() -> Self {
+        FloatMode::of(FLUSHING)
+    }
+
+    fn of(mode: Control) -> Self {
         let before = read();
-        write(STANDARD);
+        write(mode);
         FloatMode { before }
     }
 }
@@ -32,6 +43,8 @@ mod register {
     pub type Control = u32;
     /// Round to nearest, keep denormal numbers, trap on nothing.
     pub const STANDARD: Control = 0x1f80;
+    /// `STANDARD` with flush-to-zero (bit 15) and denormals-are-zeros (bit 6).
+    pub const FLUSHING: Control = STANDARD | 0x8040;
 
     pub fn read() -> Control {
         let mut control = 0;
@@ -41,7 +54,7 @@ mod register {
     }
 
     pub fn write(control: Control) {
-        // SAFETY: either the standard mode or what `read` gave.
+        // SAFETY: a mode of this module or what `read` gave.
         unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, preserves_flags)) };
     }
 }
@@ -53,6 +66,8 @@ mod register {
     pub type Control = u64;
     /// Round to nearest, keep denormal numbers, trap on nothing.
     pub const STANDARD: Control = 0;
+    /// `STANDARD` with flush-to-zero (FZ, bit 24), which also treats denormal operands as zeros.
+    pub const FLUSHING: Control = 1 << 24;
 
     pub fn read() -> Control {
         let control;
@@ -62,8 +77,9 @@ mod register {
     }
 
     pub fn write(control: Control) {
-        // SAFETY: either the standard mode or what `read` gave.
-        unsafe { asm!("msr fpcr, {}", in(reg) control, options(nomem, nostack, preserves_flags)) };
+        // Without `nomem`, so that the compiler moves no load or store across it.
+        // SAFETY: a mode of this module or what `read` gave.
+        unsafe { asm!("msr fpcr, {}", in(reg) control, options(nostack, preserves_flags)) };
     }
 }
 
@@ -71,11 +87,12 @@ mod register {
 mod register {
     pub type Control = ();
     pub const STANDARD: Control = ();
+    pub const FLUSHING: Control = ();
     pub fn read() -> Control {}
     pub fn write(_: Control) {}
 }
 
-use register::{Control, STANDARD, read, write};
+use register::{Control, FLUSHING, STANDARD, read, write};
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
@@ -98,5 +115,55 @@ mod tests {
         let after = read() & MODES;
         write(ours);
         assert_eq!((ended, after), (Ok(()), ODD));
+    }
+
+    #[test]
+    fn flushing_ends_with_its_guard_and_nests() {
+        let ours = read();
+        {
+            let _outer = FloatMode::flushing();
+            let _inner = FloatMode::standard();
+            assert_eq!(read() & 0x8040, 0);
+            drop(_inner);
+            assert_eq!(read() & 0x8040, 0x8040);
+        }
+        assert_eq!(read() & 0x8040, ours & 0x8040);
+    }
+}
+
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod boundary {
+    use std::hint::black_box;
+
+    use super::*;
+
+    /// The bits of the product in the mode.
+    fn product(mode: fn() -> FloatMode, a: f32, b: f32) -> u32 {
+        let _mode = mode();
+        let [a, b] = black_box([a, b]);
+        black_box(a * b).to_bits()
+    }
+
+    #[test]
+    fn denormal_operands_and_results_are_flushed_with_their_sign() {
+        let ulp = f32::EPSILON;
+        let least = f32::MIN_POSITIVE;
+        // Arm flushes what is below 2^-126 before it is rounded.
+        let rounded = if cfg!(target_arch = "aarch64") { 0.0 } else { least };
+        for (a, b, standard, flushing) in [
+            (1e-40, 1e30, 1e-40 * 1e30, 0.0),
+            (1e-20, 1e-20, 1e-40, 0.0),
+            (least, 1.0, least, least),
+            // 2^-126 - 2^-150 needs no rounding; denormal numbers are too coarse for it.
+            (least, 1.0 - ulp / 2.0, least, 0.0),
+            // 2^-126 (1 - 2^-46).
+            (2f32.powi(-100) * (1.0 - ulp), 2f32.powi(-26) * (1.0 + ulp), least, rounded),
+        ] {
+            for sign in [1.0, -1.0] {
+                let expected = [standard, flushing].map(|product: f32| (sign * product).to_bits());
+                let found = [FloatMode::standard, FloatMode::flushing].map(|mode| product(mode, sign * a, b));
+                assert_eq!(found, expected, "{a:e} times {b:e}");
+            }
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! What the operating system tells of the host: its name, its threads, its memory.
 
-use std::fs;
 use std::path::Path;
+
+use crate::descriptor;
 
 /// The processor's name, as the system has it.
 pub fn name() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let text = descriptor::read_to_string(Path::new("/proc/cpuinfo")).unwrap_or_default();
     let model = text.lines().find(|line| line.starts_with("model name"));
     match model.and_then(|line| line.split_once(':')) {
         Some((_, name)) => name.trim().into(),
@@ -20,14 +21,23 @@ pub fn threads() -> u32 {
 
 /// Memory that this process could ever have: the machine's, or its control group's limit.
 pub fn total_bytes() -> u64 {
-    let machine = meminfo("MemTotal:").unwrap_or_else(physical);
-    groups().into_iter().map(|group| group.limit).fold(machine, u64::min)
+    total_below(Path::new("/"))
 }
 
 /// Memory that could be allocated now without swapping.
 pub fn free_bytes() -> u64 {
-    let machine = meminfo("MemAvailable:").unwrap_or_else(physical).min(addresses());
-    groups().into_iter().map(|group| group.limit.saturating_sub(group.used)).fold(machine, u64::min)
+    free_below(Path::new("/")).min(addresses())
+}
+
+/// As [`total_bytes`], with the folders `proc` and `sys` below `root`.
+fn total_below(root: &Path) -> u64 {
+    let machine = meminfo(root, "MemTotal:").unwrap_or_else(physical);
+    groups(root).into_iter().map(|group| group.limit).fold(machine, u64::min)
+}
+
+fn free_below(root: &Path) -> u64 {
+    let machine = meminfo(root, "MemAvailable:").unwrap_or_else(physical);
+    groups(root).into_iter().map(|group| group.limit.saturating_sub(group.used)).fold(machine, u64::min)
 }
 
 /// Whether so much may be allocated now. The system grants more than there is and kills who uses it,
@@ -52,7 +62,7 @@ fn addresses() -> u64 {
     {
         return u64::MAX;
     }
-    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let text = descriptor::read_to_string(Path::new("/proc/self/statm")).unwrap_or_default();
     let pages: u64 = text.split_whitespace().next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
     // SAFETY: only looks a number up.
     let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0);
@@ -67,8 +77,8 @@ fn physical() -> u64 {
 }
 
 /// A line of `/proc/meminfo`, in bytes.
-fn meminfo(key: &str) -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
+fn meminfo(root: &Path, key: &str) -> Option<u64> {
+    let text = descriptor::read_to_string(&root.join("proc/meminfo")).ok()?;
     let line = text.lines().find(|line| line.starts_with(key))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
 }
@@ -80,23 +90,24 @@ struct Group {
 }
 
 /// The control groups of this process that limit its memory, of either version.
-fn groups() -> Vec<Group> {
-    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+fn groups(root: &Path) -> Vec<Group> {
+    let text = descriptor::read_to_string(&root.join("proc/self/cgroup")).unwrap_or_default();
     let mut found = Vec::new();
     for line in text.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-        let (root, limit, used) = match controllers {
-            "" => ("/sys/fs/cgroup", "memory.max", "memory.current"),
+        let (mount, limit, used) = match controllers {
+            "" => ("sys/fs/cgroup", "memory.max", "memory.current"),
             c if c.split(',').any(|c| c == "memory") => {
-                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+                ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
             }
             _ => continue,
         };
         // From the innermost group to the root; inside a container the path may be the outer one,
         // and then only the root is there.
-        let inner = Path::new(root).join(path.trim_start_matches('/'));
-        for folder in inner.ancestors().take_while(|folder| folder.starts_with(root)) {
+        let mount = root.join(mount);
+        let inner = mount.join(path.trim_start_matches('/'));
+        for folder in inner.ancestors().take_while(|folder| folder.starts_with(&mount)) {
             // An absent limit, or the word `max`, is none.
             if let Some(limit) = number(&folder.join(limit)) {
                 let used = number(&folder.join(used)).unwrap_or(0).saturating_sub(cached(folder));
@@ -109,7 +120,7 @@ fn groups() -> Vec<Group> {
 
 /// Bytes of cached files, which the system gives back when they are needed.
 fn cached(folder: &Path) -> u64 {
-    let text = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+    let text = descriptor::read_to_string(&folder.join("memory.stat")).unwrap_or_default();
     let old = text.contains("total_inactive_file");
     let keys =
         if old { ["total_inactive_file", "total_active_file"] } else { ["inactive_file", "active_file"] };
@@ -121,12 +132,87 @@ fn cached(folder: &Path) -> u64 {
 }
 
 fn number(path: &Path) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    descriptor::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use testkit::Folder;
+
+    /// Returns all memory and what of it is free, by these files in place of the system's.
+    fn bytes(files: &[(&str, &str)]) -> (u64, u64) {
+        let root = Folder::new();
+        let meminfo = "MemTotal:  8000000 kB\nMemFree:  100 kB\nMemAvailable:  5000000 kB\n";
+        for (path, text) in files.iter().chain(&[("proc/meminfo", meminfo)]) {
+            let path = root.at(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        (total_below(root.path()), free_below(root.path()))
+    }
+
+    #[test]
+    fn memory_is_that_of_the_machine_where_no_group_limits_it() {
+        let machine = (8_000_000 * 1024, 5_000_000 * 1024);
+        assert_eq!(bytes(&[]), machine);
+        let unlimited = [
+            ("proc/self/cgroup", "0::/user\n"),
+            ("sys/fs/cgroup/user/memory.max", "max\n"),
+            ("sys/fs/cgroup/user/memory.current", "123456789\n"),
+        ];
+        assert_eq!(bytes(&unlimited), machine);
+    }
+
+    #[test]
+    fn memory_is_limited_by_a_control_group_of_version_2_and_by_those_above_it() {
+        let inner = [
+            ("proc/self/cgroup", "0::/job/step\n"),
+            ("sys/fs/cgroup/job/step/memory.max", "3000000000\n"),
+            ("sys/fs/cgroup/job/step/memory.current", "1000000000\n"),
+            // Cached files are given back when memory is needed.
+            (
+                "sys/fs/cgroup/job/step/memory.stat",
+                "anon 7\ninactive_file 300000000\nactive_file 100000000\n",
+            ),
+        ];
+        assert_eq!(bytes(&inner), (3_000_000_000, 2_400_000_000));
+        let outer = [
+            ("sys/fs/cgroup/job/memory.max", "2000000000\n"),
+            ("sys/fs/cgroup/job/memory.current", "1900000000\n"),
+        ];
+        let both = [&inner[..], &outer].concat();
+        assert_eq!(bytes(&both), (2_000_000_000, 100_000_000));
+        // A group may use more than its limit for a moment.
+        let over = [("sys/fs/cgroup/job/memory.current", "2000000001\n")];
+        assert_eq!(bytes(&[&both[..], &over].concat()), (2_000_000_000, 0));
+        // A container has its own group at the root, while the path is that of the machine.
+        let container = [
+            ("proc/self/cgroup", "0::/docker/abc\n"),
+            ("sys/fs/cgroup/memory.max", "4000000000\n"),
+            ("sys/fs/cgroup/memory.current", "1000000000\n"),
+        ];
+        assert_eq!(bytes(&container), (4_000_000_000, 3_000_000_000));
+    }
+
+    #[test]
+    fn memory_is_limited_by_a_control_group_of_version_1() {
+        let files = [
+            ("proc/self/cgroup", "5:cpu,cpuacct:/other\n4:hugetlb,memory:/slurm/job_7\n0::/unified\n"),
+            ("sys/fs/cgroup/memory/slurm/job_7/memory.limit_in_bytes", "3000000000\n"),
+            ("sys/fs/cgroup/memory/slurm/job_7/memory.usage_in_bytes", "2500000000\n"),
+            (
+                "sys/fs/cgroup/memory/slurm/job_7/memory.stat",
+                "inactive_file 1\nactive_file 1\ntotal_inactive_file 500000000\ntotal_active_file 200000000\n",
+            ),
+            // No limit is a number that no machine has.
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/memory/other/memory.limit_in_bytes", "1\n"),
+        ];
+        assert_eq!(bytes(&files), (3_000_000_000, 1_200_000_000));
+    }
 
     #[test]
     fn the_host_has_a_name_threads_and_memory() {

@@ -2,12 +2,14 @@
 
 mod barrier;
 mod buffer;
+mod callback_mode;
 mod float_mode;
 mod forked;
 mod host;
 mod team;
 
 pub use buffer::{ALIGN, Buffer, Rows};
+pub use callback_mode::{CallbackMode, CallbackScope, begin_thread};
 pub use float_mode::FloatMode;
 pub use forked::forks;
 pub use host::{free_bytes, has_room, reserve, threads};
@@ -80,5 +82,33 @@ impl Queue for CpuQueue {
 
     fn lane(&self) -> Lane<'_> {
         Lane::Cpu(&self.team)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_share_all_threads_evenly_and_have_one_at_least() {
+        let of_slots = |threads, slots| -> Vec<usize> {
+            let backend = CpuBackend::new(Some(threads));
+            let threads_of = |slot| {
+                let queue = backend.open(0, slot, slots).unwrap();
+                let Lane::Cpu(team) = queue.lane() else { panic!("not the CPU's lane") };
+                team.threads()
+            };
+            (0..slots).map(threads_of).collect()
+        };
+        assert_eq!(of_slots(7, 3), [3, 2, 2]);
+        assert_eq!(of_slots(6, 2), [3, 3]);
+        assert_eq!(of_slots(1, 2), [1, 1]);
+    }
+
+    #[test]
+    fn list_larger_than_memory_is_refused() {
+        assert!(reserve::<u64>(1 << 60).is_none());
+        assert!(reserve::<u64>(1 << 44).is_none());
+        assert!(reserve::<u64>(1000).is_some_and(|list| list.is_empty() && list.capacity() >= 1000));
     }
 }

@@ -22,7 +22,7 @@ pub struct Wanted<'a> {
     pub shapes: Shapes,
     /// Of the CPU.
     pub threads: Option<u32>,
-    /// Shot and copy take turns this often; the best of each counts.
+    /// Shot, silent shot and copy take turns this often; the best of each counts.
     pub repeats: usize,
     pub as_json: bool,
 }
@@ -68,6 +68,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
                 "shot_seconds": measured.shot_seconds,
                 "mcells_per_s": measured.mcells_per_s,
                 "interior_mcells_per_s": measured.interior_mcells_per_s,
+                "rate_to_silent": measured.rate_to_silent,
                 "bytes_per_cell_resident": measured.bytes_per_cell_resident,
                 "copy_gb_per_s": measured.copy_gb_per_s,
             });
@@ -78,7 +79,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         let blocks = shape.map_or_else(String::new, |shape| format!(" in blocks of {shape}"));
         say!(
             "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps, {}, {}{blocks}: \
-             {:.3} s, {:.1} Mcells/s ({:.1} without the layer), {:.1} bytes a cell; copy {:.2} GB/s",
+             {:.3} s, {:.1} Mcells/s ({:.1} without the layer, {:.2} of a silent shot's), {:.1} bytes a cell; copy {:.2} GB/s",
             equation.name(),
             info.label(),
             info.name,
@@ -87,6 +88,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
             measured.seconds,
             measured.mcells_per_s,
             measured.interior_mcells_per_s,
+            measured.rate_to_silent,
             measured.bytes_per_cell_resident,
             measured.copy_gb_per_s,
         );

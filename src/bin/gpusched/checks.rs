@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 
+use gpusched::descriptor;
 use gpusched::device::DeviceInfo;
 use gpusched::io::atomic;
 use gpusched::memory::Bytes;
@@ -43,7 +44,7 @@ pub fn folder(job: &Job) -> Result<Option<File>> {
         ));
     }
     fs::create_dir_all(&job.folder).map_err(fail)?;
-    let claim = match File::open(&job.folder) {
+    let claim = match descriptor::open_read(&job.folder) {
         Ok(claim) => match claim.try_lock() {
             Ok(()) => Some(claim),
             Err(TryLockError::WouldBlock) => {

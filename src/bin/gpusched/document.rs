@@ -1,12 +1,11 @@
 //! The survey file as text: what is read from it, and errors that name the line, the
 //! key, the value that stands there and what would have been accepted.
 
-use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use gpusched::{Error, Result};
+use gpusched::{Error, Result, descriptor};
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 
@@ -28,7 +27,8 @@ struct Found {
 impl Document {
     pub fn open(path: &Path) -> Result<Document> {
         let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
+        let read =
+            descriptor::open_read(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
         if read.map_err(|why| Error::io("read", path, why))? as u64 > LARGEST {
             return Err(Error::io("read", path, "larger than any survey file, 64 MiB"));
         }

@@ -9,6 +9,8 @@ mod checks;
 mod devices;
 mod document;
 mod fitness;
+#[cfg(test)]
+mod fuzz;
 mod job;
 mod key;
 mod manifest;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use gpusched::fd::pause::State;
 use gpusched::io::atomic;
-use gpusched::{Error, Result};
+use gpusched::{Error, Result, descriptor};
 use serde::{Deserialize, Serialize};
 
 /// The longest line that is read: far more snapshots than a disk holds.
@@ -92,7 +92,7 @@ impl Kept {
             Ok(_) => {}
         }
         let told = |error: io::Error| format!("it can't be read: {error}");
-        let file = File::open(path).map_err(told)?;
+        let file = descriptor::open_read(path).map_err(told)?;
         let size = file.metadata().map_err(told)?.len();
         let mut file = BufReader::with_capacity(1 << 18, file);
         let mut line = Vec::new();

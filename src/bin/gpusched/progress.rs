@@ -50,51 +50,68 @@ impl Progress {
         Progress { form, shots, kept, ended: kept, begun: now, told: now }
     }
 
-    /// As the scheduler tells it; `failed` shots are those that it was not given, too. `held`: devices that other processes
-    /// keep it from.
+    /// Shows how far the scheduler is: on the bar, or in a line every [`PAUSE`]. `failed` counts all shots that failed, also
+    /// those that the scheduler was not given. `held`: the devices that other processes have.
     pub fn update(&mut self, now: &sched::Progress, failed: usize, held: &[String]) {
+        let done = self.part(now);
+        match &self.form {
+            Form::Bar(bar) => {
+                bar.set_position((done * FINE) as u64);
+                bar.set_message(self.state(now, failed, held));
+            }
+            Form::Lines | Form::Json => {
+                if let Some(line) = self.next_line(now, failed, held) {
+                    say!("{line}");
+                }
+            }
+        }
+    }
+
+    /// Returns the part of the survey that is done, from 0 to 1. All shots are the same work.
+    fn part(&self, now: &sched::Progress) -> f64 {
         let part = if now.work_total > 0.0 { now.work_done / now.work_total } else { 0.0 };
-        // All shots of a survey are the same work.
-        let done = (self.kept as f64 + part * (self.shots - self.kept) as f64) / self.shots as f64;
-        let shots_done = self.kept as u64 + now.done;
+        (self.kept as f64 + part * (self.shots - self.kept) as f64) / self.shots as f64
+    }
+
+    fn state(&self, now: &sched::Progress, failed: usize, held: &[String]) -> String {
         let waits = match (now.queued, held) {
             (0, _) | (_, []) => String::new(),
             _ => format!(" (other processes have {})", held.join(", ")),
         };
-        let state = format!(
-            "{shots_done} of {} shots done, {} running{waits}, {failed} failed, {} left",
+        format!(
+            "{} of {} shots done, {} running{waits}, {failed} failed, {} left",
+            self.kept as u64 + now.done,
             self.shots,
             now.running,
             clock(now.eta)
-        );
-        match &self.form {
-            Form::Bar(bar) => {
-                bar.set_position((done * FINE) as u64);
-                bar.set_message(state);
-            }
-            _ if self.told.elapsed() < PAUSE => return,
-            Form::Lines => {
-                say!("{:5.1} %  {state}", 100.0 * done);
-            }
-            Form::Json => say!(
-                "{}",
-                json!({
-                    "event": "progress",
-                    "done": done,
-                    "shots_ended": self.ended,
-                    "shots": self.shots,
-                    "shots_done": shots_done,
-                    "shots_kept": self.kept,
-                    "shots_running": now.running,
-                    "shots_failed": failed,
-                    "held_by_others": held,
-                    "retried": now.retried,
-                    "seconds": self.begun.elapsed().as_secs_f64(),
-                    "eta_s": now.eta.map(|eta| eta.as_secs_f64()),
-                })
-            ),
+        )
+    }
+
+    /// Returns the next line that is due, at most one in a [`PAUSE`].
+    fn next_line(&mut self, now: &sched::Progress, failed: usize, held: &[String]) -> Option<String> {
+        if self.told.elapsed() < PAUSE {
+            return None;
         }
         self.told = Instant::now();
+        let done = self.part(now);
+        Some(match &self.form {
+            Form::Json => json!({
+                "event": "progress",
+                "done": done,
+                "shots_ended": self.ended,
+                "shots": self.shots,
+                "shots_done": self.kept as u64 + now.done,
+                "shots_kept": self.kept,
+                "shots_running": now.running,
+                "shots_failed": failed,
+                "held_by_others": held,
+                "retried": now.retried,
+                "seconds": self.begun.elapsed().as_secs_f64(),
+                "eta_s": now.eta.map(|eta| eta.as_secs_f64()),
+            })
+            .to_string(),
+            _ => format!("{:5.1} %  {}", 100.0 * done, self.state(now, failed, held)),
+        })
     }
 
     /// A shot has ended: a sentence for people, an object for programs.
@@ -133,5 +150,89 @@ fn clock(left: Option<Duration>) -> String {
         (0, 0, s) => format!("{s} s"),
         (0, m, s) => format!("{m} min {s:02} s"),
         (h, m, _) => format!("{h} h {m:02} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten shots, two of which an earlier run computed.
+    fn progress(form: Form) -> Progress {
+        let now = Instant::now();
+        Progress { form, shots: 10, kept: 2, ended: 4, begun: now, told: now - PAUSE }
+    }
+
+    /// One of the eight shots is done, another half.
+    fn now(queued: u64, eta: Option<Duration>) -> sched::Progress {
+        sched::Progress {
+            queued,
+            running: 1,
+            done: 1,
+            failed: 0,
+            cancelled: 0,
+            retried: 3,
+            elapsed: Duration::from_secs(60),
+            eta,
+            work_total: 16.0,
+            work_done: 3.0,
+        }
+    }
+
+    fn gpus() -> Vec<String> {
+        vec!["cuda:0".into(), "cuda:2".into()]
+    }
+
+    #[test]
+    fn progress_line_counts_kept_shots_and_names_devices_of_other_processes() {
+        let line = |queued, eta, held: &[String]| {
+            progress(Form::Lines).next_line(&now(queued, eta), 1, held).unwrap()
+        };
+        let eta = Some(Duration::from_millis(64_200));
+        let expected = " 35.0 %  3 of 10 shots done, 1 running (other processes have cuda:0, cuda:2), 1 failed, \
+                        1 min 05 s left";
+        assert_eq!(line(6, eta, &gpus()), expected);
+        let alone = " 35.0 %  3 of 10 shots done, 1 running, 1 failed, time unknown left";
+        assert_eq!(line(6, None, &[]), alone);
+        assert_eq!(line(0, None, &gpus()), alone, "nothing waits for them");
+    }
+
+    #[test]
+    fn progress_event_has_all_counts() {
+        let event = |eta| {
+            let line = progress(Form::Json).next_line(&now(6, eta), 1, &gpus()).unwrap();
+            serde_json::from_str::<Value>(&line).unwrap()
+        };
+        let mut found = event(Some(Duration::from_millis(1500)));
+        assert!((0.0..60.0).contains(&found["seconds"].take().as_f64().unwrap()));
+        let expected = json!({
+            "event": "progress",
+            "done": 0.35,
+            "shots_ended": 4,
+            "shots": 10,
+            "shots_done": 3,
+            "shots_kept": 2,
+            "shots_running": 1,
+            "shots_failed": 1,
+            "held_by_others": ["cuda:0", "cuda:2"],
+            "retried": 3,
+            "seconds": null,
+            "eta_s": 1.5,
+        });
+        assert_eq!(found, expected);
+        assert_eq!(event(None)["eta_s"], Value::Null);
+    }
+
+    #[test]
+    fn progress_is_printed_once_in_ten_seconds() {
+        for form in [Form::Lines, Form::Json] {
+            let mut progress = progress(form);
+            assert!(progress.next_line(&now(0, None), 0, &[]).is_some());
+            assert_eq!(progress.next_line(&now(0, None), 0, &[]), None);
+            progress.told -= PAUSE - Duration::from_secs(5);
+            assert_eq!(progress.next_line(&now(0, None), 0, &[]), None);
+            progress.told -= Duration::from_secs(5);
+            assert!(progress.next_line(&now(0, None), 0, &[]).is_some());
+        }
     }
 }

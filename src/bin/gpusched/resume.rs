@@ -2,7 +2,7 @@
 //! which are kept, and all else, which is computed again.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::num::NonZero;
 use std::path::Path;
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use gpusched::descriptor;
 use gpusched::io::atomic;
 use serde_json::json;
 
@@ -141,7 +142,7 @@ pub fn checksum(path: &Path, size: u64) -> io::Result<Option<u32>> {
     if found.len() != size {
         return Ok(None);
     }
-    let mut file = File::open(path)?;
+    let mut file = descriptor::open_read(path)?;
     let mut hasher = crc32fast::Hasher::new();
     let mut block = vec![0; 1 << 18];
     loop {

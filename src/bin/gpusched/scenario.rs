@@ -1,13 +1,12 @@
 //! The scenario file of `gpusched simulate`: JSON, read by hand so that every refusal names the
 //! file, the key, the value that stands there and what would have been accepted.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use gpusched::sched::DeviceMask;
 use gpusched::sched::simulation::{Fault, FaultKind, Scenario, SimDevice, SimTask};
-use gpusched::{Error, Result};
+use gpusched::{Error, Result, descriptor};
 use serde_json::{Map, Value};
 
 /// Bytes. A million tasks have about a tenth.
@@ -41,7 +40,7 @@ const TIME: &str = "a finite number of seconds, 0 or more";
 
 pub fn read(path: &Path) -> Result<Scenario> {
     let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
+    let read = descriptor::open_read(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
     if read.map_err(|why| Error::io("read", path, why))? as u64 > LARGEST {
         return Err(Error::io("read", path, "larger than any scenario, 1 GiB"));
     }

@@ -5,14 +5,14 @@
 //! when: so it is the journal, too, and the same whenever the shot is computed again.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use gpusched::fd::plan::Plan;
 use gpusched::fd::survey::{Receivers, Shot};
-use gpusched::{Error, Result};
+use gpusched::{Error, Result, descriptor};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -179,7 +179,7 @@ pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
         return Err(std::io::Error::other("not a plain file of at most 1 GiB"));
     }
     let mut text = Vec::new();
-    File::open(path)?.take(LARGEST).read_to_end(&mut text)?;
+    descriptor::open_read(path)?.take(LARGEST).read_to_end(&mut text)?;
     Ok(text)
 }
 

@@ -13,10 +13,13 @@ use super::door::Living;
 use super::member::Seat;
 use super::sys::{self, Descriptor};
 use crate::error::{Error, Result};
-use crate::node::Woken;
+use crate::node::{Woken, line};
 
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLISECOND;
+/// Nanoseconds after which a member that waits looks though nothing has changed: so often that only one whose
+/// process was stopped misses as much as others wait for it.
+const NUDGE: u64 = line::PATIENCE / 2;
 /// After somebody has closed the file.
 const ECHOES: [u64; 3] = [MILLISECOND, 10 * MILLISECOND, 100 * MILLISECOND];
 
@@ -115,7 +118,7 @@ impl Heard {
     fn until(&self, seat: &Seat, end: Option<u64>) -> u64 {
         let due = Some(seat.due.load(Ordering::Relaxed)).filter(|due| *due != 0);
         let echo = self.echoes.last().copied();
-        let nudge = seat.book().member.waits().then(|| self.nudged.saturating_add(SECOND));
+        let nudge = seat.book().member.waits().then(|| self.nudged.saturating_add(NUDGE));
         let look = self.looked.saturating_add(self.pause());
         [end, due, echo, nudge].into_iter().flatten().fold(look, u64::min)
     }
@@ -159,8 +162,8 @@ impl Heard {
         if look && self.buried(seat) {
             return Some(Woken::Changed);
         }
-        // Who waits looks each second, and who finds that he has not, was stopped.
-        if now.saturating_sub(self.nudged) >= SECOND && seat.book().member.waits() {
+        // A waiter that has not looked for longer knows by that that its process was stopped.
+        if now.saturating_sub(self.nudged) >= NUDGE && seat.book().member.waits() {
             self.nudged = now;
             return Some(Woken::Changed);
         }

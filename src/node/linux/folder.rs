@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::sys::{self, Descriptor};
+use crate::descriptor;
 use crate::error::{Error, Result};
 
 /// The version is in the name: libraries that write it otherwise take another file.
@@ -75,16 +76,18 @@ fn enter(path: &Path) -> Result<Descriptor> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(no(path, error)),
         _ => {}
     }
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path);
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let opened = descriptor::open(OpenOptions::new().read(true).custom_flags(flags), path);
     let opened = opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP | libc::ENOTDIR) => no(path, "it is a link or a file; it has to be a folder"),
         _ => no(path, error),
     })?;
-    check(&opened).map_err(|why| no(path, why))?;
+    check(&opened, sys::file_system).map_err(|why| no(path, why))?;
     file(&opened).map_err(|why| no(&path.join("leases-1"), why))
 }
 
-fn check(folder: &File) -> std::result::Result<(), String> {
+/// Says why a folder will not do. `file_system` returns the type of the file system that a folder is on.
+fn check(folder: &File, file_system: impl Fn(&File) -> io::Result<u32>) -> std::result::Result<(), String> {
     let found = folder.metadata().map_err(|error| error.to_string())?;
     if found.uid() != sys::user() {
         return Err(format!("user {} owns it, not user {}, who runs this", found.uid(), sys::user()));
@@ -95,7 +98,7 @@ fn check(folder: &File) -> std::result::Result<(), String> {
             found.mode() & 0o7777
         ));
     }
-    let system = sys::file_system(folder).map_err(|error| error.to_string())?;
+    let system = file_system(folder).map_err(|error| error.to_string())?;
     if let Some((_, name)) = SHARED.iter().find(|(number, _)| *number == system) {
         return Err(format!(
             "it is on a network file system ({name}), which other machines see, too; \
@@ -136,4 +139,28 @@ fn file(folder: &File) -> std::result::Result<Descriptor, String> {
 
 fn no(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::io("keep leases in", path, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_on_a_network_file_system_is_refused_with_its_name() {
+        let folder = testkit::Folder::new();
+        let path = folder.at("leases");
+        DirBuilder::new().mode(0o700).create(&path).unwrap();
+        let folder = File::open(&path).unwrap();
+        for (number, name) in SHARED {
+            let refused = check(&folder, |_| Ok(number)).unwrap_err();
+            assert!(refused.starts_with(&format!("it is on a network file system ({name})")), "{refused}");
+            assert!(refused.contains("GPUSCHED_LEASE_DIR"), "{refused}");
+        }
+        // ext4, XFS, Btrfs, tmpfs, overlay.
+        for number in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630] {
+            assert_eq!(check(&folder, |_| Ok(number)), Ok(()));
+        }
+        let unknown = check(&folder, |_| Err(io::Error::from_raw_os_error(libc::EIO)));
+        assert!(unknown.unwrap_err().contains("Input/output error"));
+    }
 }

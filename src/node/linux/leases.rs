@@ -12,8 +12,9 @@ use crate::error::{Error, Result};
 use crate::node::line::{self, Held, Outlook};
 use crate::node::{Device, Want, Woken};
 
-/// Longer than this without a look, and a member that waits knows that it was stopped.
-const MISSED: u64 = 2 * line::PATIENCE;
+/// Nanoseconds without a look after which a member that waits knows that it was stopped. Others pass a waiter that
+/// has not taken its turn for [`line::PATIENCE`], so one that they have passed has missed as much.
+const MISSED: u64 = line::PATIENCE;
 
 /// A scheduler's membership of its node. Dropping it ends its wait, and it leaves when the last [`Hold`] is
 /// dropped, too. In a forked child it is of no use: every call is [`Error::Forked`] or does nothing.
@@ -58,7 +59,7 @@ impl Node {
     }
 
     /// Sleeps until another member has changed something or is gone, the time is up, or [`Node::wake`] was called. A member that
-    /// waits for its turn is told to look each second, though nothing has changed. For one thread at a time.
+    /// waits for its turn is told to look twice a second, though nothing has changed. For one thread at a time.
     pub fn wait(&self, timeout: Option<Duration>) -> Woken {
         self.ear.wait(&self.seat, timeout)
     }

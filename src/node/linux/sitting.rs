@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::door::{self, Living, PATIENCE};
 use super::layout::{self, HEAD, Head, MEMBERS, RECORD, RECORDS};
 use super::sys::Descriptor;
+use crate::descriptor;
 use crate::error::{Error, Result};
 use crate::node::Device;
 use crate::node::line::{Member, Place};
@@ -205,7 +206,7 @@ fn sit(file: &Descriptor, boot: Boot, devices: &[Option<Device<'_>>]) -> std::re
 
 /// What names the running kernel: the same in all containers of a machine, another on each machine.
 pub(super) fn boot() -> Boot {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let text = descriptor::read_to_string(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
     let digits: Vec<u8> =
         text.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
     let mut boot = [0; 16];

@@ -7,7 +7,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Once;
@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use libc::c_int;
+
+use crate::descriptor;
 
 /// Three for each member that a node can have.
 const MOST: usize = 768;
@@ -87,17 +89,11 @@ impl Descriptor {
     fn placed(open: impl FnOnce() -> RawFd) -> io::Result<Descriptor> {
         let place = TABLE.iter().position(|place| place.load(Ordering::Relaxed) < 0);
         let place = place.ok_or_else(|| io::Error::other("too many leases in this process"))?;
-        let mut descriptor = checked(open())?;
-        if descriptor < 3 {
-            // Somebody has closed his standard streams, and would write to ours.
-            // SAFETY: the descriptor was opened just now.
-            let higher = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3) };
-            let higher = checked(higher);
-            // SAFETY: as above, and nobody else has it.
-            unsafe { libc::close(descriptor) };
-            descriptor = higher?;
-        }
-        TABLE[place].store(descriptor, Ordering::Relaxed);
+        let raw = checked(open())?;
+        // SAFETY: it was opened just now, and nobody else has it.
+        let opened = unsafe { OwnedFd::from_raw_fd(raw) };
+        let raw = descriptor::above_standard(opened)?.into_raw_fd();
+        TABLE[place].store(raw, Ordering::Relaxed);
         Ok(Descriptor { place, born: forks() })
     }
 

@@ -1,5 +1,7 @@
 //! What is looked at when time passes, and how often.
 
+use log::Level;
+
 use super::*;
 
 #[test]
@@ -19,6 +21,64 @@ fn somebody_looks_when_a_device_may_run_as_many_as_before() {
     hand.pass(61);
     assert_eq!(hand.0.alarm(S(61)), None);
     assert_eq!(hand.0.wanted(S(61)), [0]);
+}
+
+/// The attempts that ran beside the one that was short of memory fitted together.
+#[test]
+fn shortage_limits_a_device_to_the_attempts_that_had_room() {
+    for slots in 2..=4 {
+        let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), slots)]));
+        let runs: Vec<Assignment> = (0..slots)
+            .map(|_| {
+                hand.submit(0, task());
+                hand.take(0, 0).unwrap()
+            })
+            .collect();
+        for _ in 0..slots {
+            hand.submit(0, task());
+        }
+        let full = Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
+        hand.ends(1, 0, &runs[0], Err(full));
+        for run in &runs[1..] {
+            hand.ends(2, 0, run, Ok(()));
+        }
+        let alone = hand.take(2, 0).unwrap();
+        assert_eq!(alone.id, runs[0].id);
+        assert!(hand.take(2, 0).is_none(), "nothing starts beside the task that was short");
+        hand.ends(3, 0, &alone, Ok(()));
+        let begun = (0..slots).filter(|_| hand.take(3, 0).is_some()).count();
+        assert_eq!(begun as u32, slots - 1, "of {slots} slots");
+    }
+}
+
+#[test]
+fn late_attempt_is_logged_with_its_time_and_its_device() {
+    let mut hand = hand(1).seasoned();
+    hand.0.notes.clear();
+    hand.submit(10, Task { label: "slow".into(), ..task() });
+    hand.take(10, 0).unwrap();
+    hand.pass(14);
+    assert!(hand.0.notes.is_empty(), "{:?}", hand.0.notes);
+    hand.pass(16);
+    let text = "task 'slow' has run for 6.00s on cuda:0, five times as long as its like";
+    assert_eq!(hand.0.notes, [(Level::Warn, text.to_owned())]);
+    hand.pass(60);
+    assert_eq!(hand.0.notes.len(), 1, "an attempt is late once");
+}
+
+#[test]
+fn log_of_a_late_attempt_says_what_becomes_of_its_task() {
+    let second = |idempotent: bool, speeds: &[f64]| {
+        let mut hand = hand_of(speeds).seasoned();
+        hand.0.notes.clear();
+        hand.submit(10, Task { idempotent, ..task() });
+        hand.take(10, 0).unwrap();
+        hand.pass(16);
+        let [(Level::Warn, text)] = &hand.0.notes[..] else { panic!("{:?}", hand.0.notes) };
+        text.split_once("its like").unwrap().1.to_owned()
+    };
+    assert_eq!(second(false, &[1.0, 1.0]), "");
+    assert_eq!(second(true, &[1.0, 1.0]), ", and is started elsewhere, too");
 }
 
 #[test]

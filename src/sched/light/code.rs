@@ -9,20 +9,20 @@ pub enum Code {
     Bare(Bare),
 }
 
-/// Three words, and what is to be done with them.
+/// Four words, and what is to be done with them.
 pub struct Bare {
-    words: [usize; 3],
+    words: [usize; 4],
     kind: &'static Kind,
 }
 
 /// What the words of a [`Bare`] mean. `drop` is called once, after the last `run`.
 pub struct Kind {
-    pub run: fn([usize; 3], &Exec<'_>) -> Result<()>,
-    pub drop: fn([usize; 3]),
+    pub run: fn([usize; 4], &Exec<'_>) -> Result<()>,
+    pub drop: fn([usize; 4]),
 }
 
 impl Bare {
-    pub fn new(words: [usize; 3], kind: &'static Kind) -> Self {
+    pub fn new(words: [usize; 4], kind: &'static Kind) -> Self {
         Bare { words, kind }
     }
 }

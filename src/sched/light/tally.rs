@@ -249,6 +249,31 @@ fn left_of(phase: Phase, all: &dyn Counts) -> u64 {
     begun.saturating_sub(ended)
 }
 
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    impl Counts for Count {
+        fn each(&self, see: &mut dyn FnMut(&Count)) {
+            see(self);
+        }
+    }
+
+    #[test]
+    fn end_of_a_closed_phase_is_announced_only_while_somebody_waits() {
+        for waits in [true, false] {
+            let (tally, count) = (Tally::new(), Count::new());
+            let phase = tally.begin(&count, 1);
+            let waiting = tally.start_waiting(&count);
+            assert!(!tally.look(waiting.mark, &count).done);
+            if !waits {
+                tally.stop_waiting();
+            }
+            assert_eq!(tally.end(&count, phase, 1, &count), waits);
+        }
+    }
+}
+
 #[cfg(all(test, loom))]
 mod models {
     //! Small worlds: a waiter whose tasks have ended is woken, and is not told so before they have.

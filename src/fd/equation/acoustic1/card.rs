@@ -230,8 +230,6 @@ impl<'a> Card<'a> {
             None => Box::new(Sweeps::new(c, medium, shot, stream)?),
             Some(pass) => Box::new(OnePass::new(c, medium, pass, shot, stream)?),
         };
-        let wavelet = &shot.wavelet.samples[..sounding(shot)];
-        let wavelet: Vec<_> = wavelet.iter().map(|sample| shot.amplitude * sample).collect();
         let picture = match shot.snapshot_every {
             Some(_) => Some(stream.alloc(tables.layout.inner.iter().product(), "a snapshot of a shot")?),
             None => None,
@@ -243,7 +241,7 @@ impl<'a> Card<'a> {
             steps,
             snapshot: function("acoustic1_snapshot")?,
             peak: function("acoustic1_peak")?,
-            wavelet: stream.uploaded(&wavelet, "the wavelet of a shot")?,
+            wavelet: stream.uploaded(&kernel::source_pressures(shot), "the wavelet of a shot")?,
             sounding: stream.alloc(LEG, "the wavelet of a leg")?,
             traces,
             samples: stream.alloc(rows(shot) * traces, "the record of a shot")?,

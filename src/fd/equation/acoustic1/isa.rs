@@ -17,6 +17,20 @@ impl Isa {
         self != Isa::Baseline || cfg!(target_arch = "aarch64")
     }
 
+    /// Returns all instruction sets that this processor has.
+    #[cfg(test)]
+    pub fn all() -> Vec<Isa> {
+        let mut all = vec![Isa::Baseline];
+        #[cfg(target_arch = "x86_64")]
+        if Isa::best() == Isa::Avx512 {
+            all.push(Isa::Avx2);
+        }
+        if Isa::best() != Isa::Baseline {
+            all.push(Isa::best());
+        }
+        all
+    }
+
     pub fn best() -> Isa {
         #[cfg(target_arch = "x86_64")]
         {

@@ -11,10 +11,11 @@ use super::coefficients::Coefficients;
 use super::fields::part_lens;
 use super::layout::Layout;
 use super::source::Source;
+use crate::backend::cpu::FloatMode;
 use crate::error::Result;
 use crate::fd::stencil::REACH;
 use crate::fd::storage::Scale;
-use crate::fd::survey::Receivers;
+use crate::fd::survey::{Receivers, Shot};
 
 /// The kernels as the driver loads them: PTX that any driver from 470 on takes, for any card from Kepler on.
 pub const PTX: &str = include_str!("../../../../kernels/ptx/acoustic1.ptx");
@@ -257,6 +258,14 @@ impl Tables {
     }
 }
 
+/// Returns the amplitude times the wavelet for the steps of a shot that have a source. Denormal numbers
+/// are flushed, as in a step on the CPU, which multiplies the two itself.
+pub fn source_pressures(shot: &Shot) -> Vec<f32> {
+    let _mode = FloatMode::flushing();
+    let samples = shot.wavelet.samples.iter().take(shot.nt);
+    samples.map(|sample| shot.amplitude * sample).collect()
+}
+
 fn blocks(cells: usize, each: usize) -> u32 {
     cells.div_ceil(each.max(1)) as u32
 }
@@ -314,10 +323,28 @@ mod tests {
     use super::*;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
+    use crate::fd::wavelet::Wavelet;
 
     fn coefficients(n: [usize; 3], pml: usize) -> Coefficients {
         let grid = Grid { n, h: [10.0; 3] };
         Coefficients::new(&Model::new(grid, vec![2000.0; grid.cells()], None).unwrap(), 1e-3, pml).unwrap()
+    }
+
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[test]
+    fn source_pressures_are_flushed() {
+        let shot = Shot {
+            source: [0; 3],
+            wavelet: Wavelet { samples: vec![1e-20, -1e-20, 1e-40, 0.5, 1.0] },
+            amplitude: 1e-20,
+            nt: 4,
+            receivers: Receivers::List(Vec::new()),
+            record_every: 1,
+            snapshot_every: None,
+            mute: None,
+        };
+        let found: Vec<u32> = source_pressures(&shot).into_iter().map(f32::to_bits).collect();
+        assert_eq!(found, [0.0, -0.0, 0.0, 0.5e-20].map(f32::to_bits));
     }
 
     #[test]

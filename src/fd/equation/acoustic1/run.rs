@@ -29,8 +29,8 @@ pub trait Steps: Sync {
 
     fn own(&self) -> Result<Self::Own>;
 
-    /// A member's share of a step. Begins and ends with all of them; a member that has returned from it may read the
-    /// pressure until it calls it again.
+    /// Computes a member's share of a step, with denormal numbers flushed. Begins and ends with all
+    /// members. A member that has returned from it may read the pressure until it calls it again.
     fn step(&self, member: &Member<'_>, own: &mut Self::Own, step: usize) -> Result<()>;
 
     /// The pressure after a step.

@@ -12,7 +12,7 @@ use super::rows::Fused;
 use super::run::Steps;
 use super::source::Source;
 use super::{pressure, velocity};
-use crate::backend::cpu::{Member, Rows};
+use crate::backend::cpu::{FloatMode, Member, Rows};
 use crate::error::Result;
 use crate::fd::survey::Shot;
 
@@ -49,6 +49,7 @@ impl Steps for TwoSweeps<'_> {
     }
 
     fn step(&self, member: &Member<'_>, (): &mut (), step: usize) -> Result<()> {
+        let _mode = FloatMode::flushing();
         let TwoSweeps { c, shot, fields, source, isa, taken, .. } = self;
         while let Some(tile) = self.next(0) {
             // SAFETY: each tile is taken once a sweep, and the pressure is only read.
@@ -125,14 +126,48 @@ dispatch!(velocity, pressure);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::cpu::Team;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
+    use crate::fd::survey::Receivers;
+    use crate::fd::wavelet::Wavelet;
 
     fn coefficients(n: [usize; 3]) -> Coefficients {
         let grid = Grid { n, h: [10.0, 11.0, 9.0] };
         let vp = (0..grid.cells()).map(|i| 1500.0 + (i * 37 % 1000) as f32).collect();
         let rho = (0..grid.cells()).map(|i| 1000.0 + (i * 53 % 800) as f32).collect();
         Coefficients::new(&Model::new(grid, vp, Some(rho)).unwrap(), 1e-3, 9).unwrap()
+    }
+
+    /// The velocities of a source of 1e-36 are denormal.
+    #[test]
+    fn denormal_numbers_are_flushed_with_all_instructions() {
+        let n = [9, 4, 33];
+        let c = coefficients(n);
+        for isa in Isa::all() {
+            for (amplitude, silent) in [(1e-36, true), (1.0, false)] {
+                let shot = Shot {
+                    source: [4, 2, 16],
+                    wavelet: Wavelet { samples: vec![1.0; 5] },
+                    amplitude,
+                    nt: 10,
+                    receivers: Receivers::List(Vec::new()),
+                    record_every: 1,
+                    snapshot_every: None,
+                    mute: None,
+                };
+                let mut fields = Fields::new(&c.layout).unwrap();
+                let steps = TwoSweeps { isa, ..TwoSweeps::new(&c, &shot, &mut fields) };
+                let run = |member: &Member<'_>, _: Option<&()>| {
+                    (0..shot.nt).try_for_each(|step| steps.step(member, &mut (), step))
+                };
+                Team::new(2).unwrap().run(&(), run).unwrap();
+                // SAFETY: nobody writes any more.
+                let zeros =
+                    steps.fields().into_iter().all(|field| unsafe { field.all() }.iter().all(|v| *v == 0.0));
+                assert_eq!(zeros, silent, "{isa:?}, amplitude {amplitude}");
+            }
+        }
     }
 
     #[test]

@@ -1,20 +1,6 @@
+use testkit::Random;
+
 use super::*;
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) {
-        bytes.iter_mut().for_each(|byte| *byte = (self.next() >> 32) as u8);
-    }
-}
 
 fn head() -> Head {
     Head { boot: [7; 16], changes: 5, next_ticket: 100, worth: Some(2.5), devices: 3 }
@@ -108,10 +94,10 @@ fn what_a_member_can_not_have_is_left_out() {
 /// Whatever the bytes are: no panic, and nothing that can't be reckoned with.
 #[test]
 fn garbage_is_read_as_little_or_nothing() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let sound = record(&full(), 1);
     for round in 0..4000 {
-        let mut bytes = vec![0; random.next() as usize % RECORD];
+        let mut bytes = vec![0; random.below(RECORD)];
         random.fill(&mut bytes);
         // Half of them look like records, some are records that were cut or changed.
         match round % 4 {

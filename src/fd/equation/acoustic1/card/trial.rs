@@ -178,11 +178,8 @@ mod tests {
     /// Laps of ways that are alike, any of which takes twice as long with a chance of one in two.
     #[test]
     fn noise_alone_seldom_makes_a_winner() {
-        let mut word = 1_u64;
-        let mut noisy = |_| {
-            word = word.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            if word >> 63 == 0 { 1.0 } else { 2.0 }
-        };
+        let mut random = testkit::Random::new(1);
+        let mut noisy = |_| if random.below(2) == 0 { 1.0 } else { 2.0 };
         let wrong = (0..1000).filter(|_| found(2, 1, &mut noisy).0 != 0).count();
         assert!(wrong <= 30, "{wrong} of 1000");
     }

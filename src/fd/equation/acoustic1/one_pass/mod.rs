@@ -35,7 +35,7 @@ use self::tiles::Tile;
 use super::coefficients::Coefficients;
 use super::isa::Isa;
 use super::run::Steps;
-use crate::backend::cpu::{Member, Rows};
+use crate::backend::cpu::{FloatMode, Member, Rows};
 use crate::error::Result;
 use crate::fd::survey::Shot;
 
@@ -79,6 +79,7 @@ impl Steps for OnePass<'_> {
     }
 
     fn step(&self, member: &Member<'_>, scratch: &mut Scratch, step: usize) -> Result<()> {
+        let _mode = FloatMode::flushing();
         let OnePass { c, geometry, shot, fields, .. } = *self;
         let from = step % 2;
         let value = shot.wavelet.samples.get(step);
@@ -188,6 +189,10 @@ mod tests {
 
     /// The pressure after some steps in a small rough medium, all of it.
     fn field(isa: Isa, large: bool, storage: Storage) -> Vec<f32> {
+        field_of(1.0, isa, large, storage)
+    }
+
+    fn field_of(amplitude: f32, isa: Isa, large: bool, storage: Storage) -> Vec<f32> {
         let n = [19, 14, 33];
         let grid = Grid { n, h: [10.0, 11.0, 9.0] };
         let vp = (0..grid.cells()).map(|i| 1500.0 + (i * 37 % 1000) as f32).collect();
@@ -197,7 +202,7 @@ mod tests {
         let shot = Shot {
             source: [4, 2, 16],
             wavelet: Wavelet::new(Shape::Ricker, 30.0, 1e-3, 40).unwrap(),
-            amplitude: 1.0,
+            amplitude,
             nt: 40,
             receivers: Receivers::Plane { iz: 0, every: [1, 1] },
             record_every: 1,
@@ -218,6 +223,19 @@ mod tests {
         let begin = c.layout.row(0);
         // SAFETY: nobody writes any more.
         unsafe { p.read(begin, c.layout.field_len() - begin) }.to_vec()
+    }
+
+    /// The velocities of a source of 1e-36 are denormal.
+    #[test]
+    fn denormal_numbers_are_flushed_with_all_instructions() {
+        for (isa, storage) in
+            Isa::all().into_iter().flat_map(|isa| Storage::ALL.map(|storage| (isa, storage)))
+        {
+            for large in [false, true] {
+                let field = field_of(1e-36, isa, large, storage);
+                assert!(field.iter().all(|p| *p == 0.0), "{isa:?}, {storage:?}, {large}");
+            }
+        }
     }
 
     #[test]

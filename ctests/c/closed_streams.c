@@ -1,0 +1,84 @@
+/* A program without standard streams, as daemons are: descriptors 0 to 2 are closed before the first call of the library.
+ *
+ *   closed_streams files CASE_FOLDER OUT_FOLDER   no file of the library takes one of them, while the program still
+ *                                                 writes to standard output and standard error
+ *   closed_streams log CASE_FOLDER OUT_FOLDER     a log on standard error does not go to a file that the program opens
+ *
+ * Exit status: 0 as promised; 1 not, with a sentence on what was standard error. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "gpusched.h"
+
+/* A copy of the standard error that the program was started with. */
+enum { REPORT = 100 };
+static int failures, files_forced, counting;
+
+static void check(int right, const char *what, long number) {
+  if (!right) dprintf(REPORT, "not as promised: %s (%ld)\n", what, number);
+  failures += !right;
+}
+
+/* Takes the place of the system's function in the library, too, which calls it with files that it has written and not
+ * closed yet. */
+int fsync(int file) {
+  if (counting) {
+    __atomic_fetch_add(&files_forced, 1, __ATOMIC_SEQ_CST);
+    for (int low = 0; low < 3; low++) {
+      check(fcntl(low, F_GETFD) < 0, "a descriptor below 3 is open", low);
+      check(write(low, "a line of the program\n", 22) < 0, "a line of the program went to a file", low);
+    }
+  }
+  return (int)syscall(SYS_fsync, file);
+}
+
+static void close_streams(void) {
+  check(dup2(2, REPORT) == REPORT, "dup2", 0);
+  for (int low = 0; low < 3; low++) close(low);
+}
+
+/* Six steps of a shot on the model in `folder`, with a device number that is not there, which the library logs. */
+static void call(const char *folder, const char *out) {
+  char vel[4096], rho[4096], snap[4096], shot[4096];
+  snprintf(vel, sizeof vel, "%s/vel.bin", folder);
+  snprintf(rho, sizeof rho, "%s/rho.bin", folder);
+  snprintf(snap, sizeof snap, "%s/", out);
+  snprintf(shot, sizeof shot, "%s/shot.bin", out);
+  cuda_3dfd_1order(vel, rho, snap, shot, 0, 1, 24, 20, 18, 12, 10, 10, 4, 7, 6, 7, 3, 2, 24, 20, 0.002f, 6, 0.001f, 1,
+                   30, true, false, 3, 7);
+  if (*sched_last_error()) dprintf(REPORT, "%s\n", sched_last_error());
+  check(!*sched_last_error(), "the call succeeds", 0);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 4) return 2;
+  close_streams();
+  if (strcmp(argv[1], "files") == 0) {
+    counting = 1;
+    call(argv[2], argv[3]);
+    /* The record, two snapshots, and the folder after each. */
+    check(files_forced >= 6, "files are forced to disk", files_forced);
+  } else {
+    sched_version();
+    call(argv[2], argv[3]);
+    char path[4096];
+    for (int low = 0; low < 3; low++) {
+      snprintf(path, sizeof path, "%s/host%d", argv[3], low);
+      check(open(path, O_RDWR | O_CREAT | O_TRUNC, 0600) == low, "the program has the lowest descriptors", low);
+    }
+    call(argv[2], argv[3]);
+    for (int low = 0; low < 3; low++) {
+      struct stat found;
+      check(fstat(low, &found) == 0 && found.st_size == 0, "the library wrote to a file of the program", low);
+    }
+  }
+  return failures != 0;
+}

@@ -1,0 +1,219 @@
+//! `libcuda.so.1`: the C symbols of CUDA's driver API that the library, its tests and its examples use, over
+//! [`fakecuda::driver`].
+
+#![allow(non_snake_case)] // the names are CUDA's
+
+mod attributes;
+mod copies;
+mod graphs;
+mod launches;
+mod memory;
+
+use std::ffi::{c_char, c_int, c_uint};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fakecuda::driver::{Answer, Context, Current, Driver, Event, Object, Stream, code, lock};
+use fakecuda::faults::Operation;
+
+/// Writes a result through a pointer that a caller gave.
+///
+/// # Safety
+/// `to` is null or may be written.
+pub(crate) unsafe fn out<T>(to: *mut T, value: T) -> Answer {
+    if to.is_null() {
+        return Err(code::INVALID_VALUE);
+    }
+    // SAFETY: not null, and the caller vouches for the rest.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// The end of every call. `Err(0)` is a call that fails later.
+pub(crate) fn status(answer: Answer) -> c_int {
+    match answer {
+        Ok(()) => 0,
+        Err(code) => code,
+    }
+}
+
+/// Counts a call.
+pub(crate) fn called() {
+    Driver::get().calls.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Exports functions of the driver API; each body is an `Answer`.
+macro_rules! cuda {
+    ($( $(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block )*) => { $(
+        $(#[$doc])*
+        /// # Safety
+        /// As CUDA's driver API asks of its callers.
+        #[allow(clippy::too_many_arguments)] // CUDA's own
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> std::ffi::c_int {
+            // SAFETY: what the caller gives is as the driver API asks; handles are looked up
+            // and not followed.
+            #[allow(unused_unsafe)]
+            let run = || -> fakecuda::driver::Answer { unsafe { $body } };
+            crate::called();
+            crate::status(run())
+        }
+    )* };
+}
+pub(crate) use cuda;
+
+/// The current context for a call, and what the script says of it counted.
+pub(crate) fn enter(operation: Operation) -> Answer<Arc<Context>> {
+    Current::enter(operation).map(|(context, _)| context)
+}
+
+type Handle = usize;
+
+cuda! {
+    fn cuInit(flags: c_uint) {
+        if flags != 0 { return Err(code::INVALID_VALUE) }
+        Driver::get().init()
+    }
+    fn cuDriverGetVersion(version: *mut c_int) {
+        let config = &Driver::get().config;
+        if config.init == code::STUB_LIBRARY { Err(config.init) } else { out(version, config.driver) }
+    }
+    fn cuDeviceGetCount(count: *mut c_int) { out(count, Driver::get().visible()?.len() as c_int) }
+    fn cuDeviceGet(device: *mut c_int, ordinal: c_int) {
+        Driver::get().card(ordinal)?;
+        out(device, ordinal)
+    }
+    fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) {
+        let driver = Driver::get();
+        out(context, driver.retain(driver.card(device)?)?)
+    }
+    fn cuDevicePrimaryCtxRelease_v2(device: c_int) {
+        let driver = Driver::get();
+        driver.release(driver.card(device)?)
+    }
+    fn cuDevicePrimaryCtxReset_v2(device: c_int) {
+        let driver = Driver::get();
+        driver.reset(driver.card(device)?)
+    }
+    fn cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int) {
+        let card = Driver::get().card(device)?;
+        let state = lock(&card.state);
+        out(flags, state.flags)?;
+        out(active, state.context.is_some().into())
+    }
+    fn cuDevicePrimaryCtxSetFlags_v2(device: c_int, flags: c_uint) {
+        let card = Driver::get().card(device)?;
+        lock(&card.state).flags = flags;
+        Ok(())
+    }
+    fn cuCtxGetCurrent(context: *mut Handle) {
+        Driver::get().visible()?;
+        out(context, Current::get())
+    }
+    fn cuCtxSetCurrent(context: Handle) {
+        Driver::get().visible()?;
+        if context != 0 { Driver::get().context(context)?; }
+        Current::set(context);
+        Ok(())
+    }
+    fn cuCtxPushCurrent_v2(context: Handle) {
+        Driver::get().visible()?;
+        Driver::get().context(context)?;
+        Current::push(context);
+        Ok(())
+    }
+    fn cuCtxPopCurrent_v2(context: *mut Handle) {
+        let old = Current::pop()?;
+        if context.is_null() { Ok(()) } else { out(context, old) }
+    }
+
+    fn cuStreamCreate(stream: *mut Handle, flags: c_uint) {
+        let _ = flags;
+        let context = enter(Operation::Stream)?;
+        let handle = Driver::get().handle();
+        let made = Stream::start(handle, context.clone())?;
+        lock(&context.streams).push(Arc::downgrade(&made));
+        Driver::get().insert(handle, Object::Stream(made));
+        out(stream, handle)
+    }
+    fn cuStreamDestroy_v2(stream: Handle) {
+        let driver = Driver::get();
+        driver.visible()?;
+        let stream = driver.stream(stream)?;
+        stream.close();
+        driver.remove(stream.handle);
+        stream.context.check()
+    }
+    fn cuStreamSynchronize(stream: Handle) {
+        enter(Operation::Sync)?;
+        Driver::get().stream(stream)?.synchronize()
+    }
+    fn cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) {
+        let _ = mode;
+        enter(Operation::Stream)?;
+        Driver::get().stream(stream)?.captured.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn cuEventCreate(event: *mut Handle, flags: c_uint) {
+        let context = enter(Operation::Event)?;
+        let handle = Driver::get().handle();
+        Driver::get().insert(handle, Object::Event(Arc::new(Event::new(context, flags))));
+        out(event, handle)
+    }
+    fn cuEventDestroy_v2(event: Handle) {
+        Driver::get().visible()?;
+        Driver::get().event(event)?;
+        Driver::get().remove(event);
+        Ok(())
+    }
+    fn cuEventRecord(event: Handle, stream: Handle) {
+        enter(Operation::Event)?;
+        let (event, stream) = (Driver::get().event(event)?, Driver::get().stream(stream)?);
+        if event.context.handle != stream.context.handle { return Err(code::INVALID_HANDLE) }
+        event.record(&stream);
+        Ok(())
+    }
+    fn cuEventSynchronize(event: Handle) {
+        enter(Operation::Sync)?;
+        Driver::get().event(event)?.synchronize()
+    }
+    fn cuEventElapsedTime(milliseconds: *mut f32, start: Handle, end: Handle) {
+        Driver::get().visible()?;
+        let elapsed = Driver::get().event(start)?.elapsed(&*Driver::get().event(end)?)?;
+        out(milliseconds, elapsed)
+    }
+}
+
+/// What was made and what is left, as JSON: writes at most `capacity` bytes with the final
+/// zero, returns the length of the whole text without it.
+///
+/// # Safety
+/// `text` has room for `capacity` bytes, or `capacity` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fakecuda_report(text: *mut c_char, capacity: usize) -> usize {
+    let report = Driver::get().report();
+    if capacity > 0 {
+        let length = report.len().min(capacity - 1);
+        // SAFETY: the caller vouches for `capacity` bytes; length + 1 <= capacity.
+        unsafe {
+            text.cast::<u8>().copy_from_nonoverlapping(report.as_ptr(), length);
+            text.add(length).write(0);
+        }
+    }
+    report.len()
+}
+
+/// What NVML asks of a card, by its place in `FAKECUDA`: bytes in use by this process and by
+/// others, whether it is lost. Returns 0, or 1 for no such card.
+///
+/// # Safety
+/// `view` has room for three numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fakecuda_card(index: usize, view: *mut [u64; 3]) -> c_int {
+    let Some(card) = Driver::get().cards.get(index) else { return 1 };
+    let state = lock(&card.state);
+    // SAFETY: the caller vouches for it.
+    unsafe { view.write([state.used, state.other, card.lost().into()]) };
+    0
+}

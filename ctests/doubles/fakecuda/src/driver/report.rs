@@ -1,0 +1,45 @@
+//! What was made and what is left, as JSON.
+
+use std::sync::atomic::Ordering;
+
+use super::{Driver, lock};
+
+pub fn text(driver: &Driver) -> String {
+    let cards: Vec<String> = driver
+        .cards
+        .iter()
+        .map(|card| {
+            let [contexts, streams, events, modules, graphs] = driver.census(card.index);
+            let state = lock(&card.state);
+            let allocations = state.pieces.len();
+            let runs: Vec<String> =
+                state.runs.iter().map(|(kernel, runs)| format!("\"{kernel}\":{runs}")).collect();
+            format!(
+                "{{\"contexts_made\":{},\"contexts\":{contexts},\"retained\":{},\
+                 \"allocations_made\":{},\"allocations\":{allocations},\"used_bytes\":{},\"peak_bytes\":{},\
+                 \"streams\":{streams},\"events\":{events},\"modules\":{modules},\"graphs\":{graphs},\
+                 \"module_loads\":{},\"launches\":{},\"graph_launches\":{},\"graph_nodes\":{},\
+                 \"runs\":{{{}}},\"together\":{}}}",
+                state.contexts_made,
+                state.retained,
+                state.allocations,
+                state.used,
+                state.peak,
+                state.loads,
+                state.launches,
+                state.graph_launches,
+                state.graph_nodes,
+                runs.join(","),
+                state.together,
+            )
+        })
+        .collect();
+    let pinned = lock(&driver.pinned);
+    let (pieces, bytes) = (pinned.len(), pinned.values().map(|piece| piece.bytes).sum::<usize>());
+    format!(
+        "{{\"calls\":{},\"graphs\":{},\"pinned\":{pieces},\"pinned_bytes\":{bytes},\"cards\":[{}]}}\n",
+        driver.calls.load(Ordering::Relaxed),
+        driver.graphs(),
+        cards.join(",")
+    )
+}

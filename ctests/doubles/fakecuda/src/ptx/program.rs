@@ -1,0 +1,202 @@
+//! What a PTX text is once it is decoded.
+
+use std::fmt;
+
+/// A text that the assembler refuses: the line and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refused {
+    pub line: u32,
+    pub why: String,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.why)
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Module {
+    /// `.version`, as (major, minor).
+    pub version: (u32, u32),
+    /// The number of `.target sm_NN`.
+    pub target: u32,
+    pub kernels: Vec<Kernel>,
+}
+
+impl Module {
+    pub fn kernel(&self, name: &str) -> Option<&Kernel> {
+        self.kernels.iter().find(|kernel| kernel.name == name)
+    }
+}
+
+/// Where a parameter lies in the parameter block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Param {
+    pub offset: usize,
+    pub size: usize,
+}
+
+#[derive(Debug, Default)]
+pub struct Kernel {
+    pub name: String,
+    pub params: Vec<Param>,
+    pub param_bytes: usize,
+    /// Most threads of a block by `.maxntid`.
+    pub max_threads: Option<u32>,
+    pub shared_bytes: usize,
+    pub(super) code: Vec<Ins>,
+    pub(super) lines: Vec<u32>,
+    /// Registers of each file: 32 bits (16 too), 64 bits, predicates.
+    pub(super) files: [usize; 3],
+    pub(super) init: Vec<(Reg, Source)>,
+}
+
+impl Kernel {
+    /// Registers by the PTX: virtual ones, an upper bound of what an assembler would need.
+    pub fn registers(&self) -> usize {
+        (self.files[0] + 2 * self.files[1]).clamp(8, 64)
+    }
+}
+
+/// A register: its number in its file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Reg {
+    Narrow(u16),
+    Wide(u16),
+    Pred(u16),
+}
+
+/// What a register holds before the first instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    Constant(u64),
+    Special(Special, usize),
+}
+
+/// A register of the hardware, with its axis in a [`Source`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Special {
+    Tid,
+    Ntid,
+    Ctaid,
+    Nctaid,
+}
+
+/// No guard, no register.
+pub(super) const NONE: u16 = u16::MAX;
+
+/// One instruction. `d` is written, `a`, `b`, `c` are read; which file each belongs to
+/// follows from `op`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ins {
+    pub op: Op,
+    /// Predicate, shifted left by one, plus one if it must be false; or [`NONE`].
+    pub guard: u16,
+    pub d: u16,
+    pub a: u16,
+    pub b: u16,
+    pub c: u16,
+    /// Offset of an address, target of a branch.
+    pub imm: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Cmp {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Space {
+    Global,
+    Shared,
+    Param,
+}
+
+/// How a load or store touches memory: the address is in `a`, the value in `d`, a pair's second in `c`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Access {
+    pub space: Space,
+    /// Bytes of one element: 2, 4 or 8.
+    pub width: u8,
+    pub pair: bool,
+}
+
+impl Access {
+    /// One element of 32 bits.
+    pub fn word(space: Space) -> Self {
+        Access { space, width: 4, pair: false }
+    }
+
+    /// Whether its registers are of the 64-bit file.
+    pub fn wide(self) -> bool {
+        self.width == 8
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Op {
+    Mov32,
+    Mov64,
+    AddF32,
+    SubF32,
+    MulF32,
+    FmaF32,
+    NegF32,
+    /// With `.ftz`, as the next four.
+    AddFtz,
+    SubFtz,
+    MulFtz,
+    FmaFtz,
+    NegFtz,
+    Add32,
+    Sub32,
+    Mul32,
+    Mad32,
+    MinS32,
+    MaxS32,
+    MaxU32,
+    And32,
+    Or32,
+    Not32,
+    Shl32,
+    ShrS32,
+    ShrU32,
+    Add64,
+    Sub64,
+    Mul64,
+    And64,
+    Shl64,
+    MulWideS,
+    MulWideU,
+    Extend,
+    ZeroExtend,
+    Truncate,
+    FloatU16,
+    Sel32,
+    Sel64,
+    CmpS32(Cmp),
+    CmpU32(Cmp),
+    CmpS64(Cmp),
+    AndPred,
+    OrPred,
+    NotPred,
+    Ld(Access),
+    St(Access),
+    /// Copies `imm` bytes from global memory at `b` to shared memory at `a`, before the copy is waited for.
+    Copy,
+    /// The copies of a thread since its last one are a group.
+    EndGroup,
+    /// Waits for all groups but the last `imm`.
+    WaitCopies,
+    /// `d` gets what was in global memory at `a`, which becomes the greater of that and `b`, unsigned.
+    AtomicMax,
+    Bra,
+    Bar,
+    Exit,
+}

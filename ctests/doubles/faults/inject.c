@@ -1,0 +1,133 @@
+/* Preloaded into a process, fails its writing below one folder, to see what the process makes of it.
+ *
+ * The calls that create, write, force to disk or rename a file below FAULT_FOLDER, or force that folder to disk,
+ * are counted. The one with the number FAULT_AT does what FAULT_HOW says:
+ *
+ *   a number   fails with this errno; a write puts half of its bytes down before
+ *   kill       ends the process by SIGKILL before the call
+ *   vanish     renames the folder to FAULT_FOLDER.gone before the call
+ *   watch      does what it should
+ *
+ * With FAULT_LASTS set so does every call after it. What was hit, the call and the path, is appended to the file
+ * FAULT_MARK, a line each, which must lie elsewhere. FAULT_FOLDER must be absolute and without links. */
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static atomic_int calls;
+
+/* Looked up where it is called: a constructor may run after the first call. */
+#define REAL(type, name) ((type)dlsym(RTLD_NEXT, name))
+
+typedef int (*open_function)(const char *, int, ...);
+typedef ssize_t (*write_function)(int, const void *, size_t);
+typedef int (*fsync_function)(int);
+typedef int (*rename_function)(const char *, const char *);
+
+static int inside(const char *path)
+{
+    const char *folder = getenv("FAULT_FOLDER");
+    size_t length = folder ? strlen(folder) : 0;
+    return length && !strncmp(path, folder, length) && (!path[length] || path[length] == '/');
+}
+
+/* Its path, if it is inside; else NULL. */
+static const char *inside_fd(int fd, char path[PATH_MAX])
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, PATH_MAX - 1);
+    if (length < 0)
+        return NULL;
+    path[length] = 0;
+    return inside(path) ? path : NULL;
+}
+
+static void mark(const char *call, const char *path)
+{
+    char line[PATH_MAX + 64];
+    int length = snprintf(line, sizeof line, "%s %s\n", call, path);
+    int fd = REAL(open_function, "open")(getenv("FAULT_MARK"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0 || REAL(write_function, "write")(fd, line, length) != length)
+        abort();
+    close(fd);
+}
+
+/* Whether this call is to fail; errno tells with what. */
+static int hit(const char *call, const char *path)
+{
+    int number = atomic_fetch_add(&calls, 1) + 1, at = atoi(getenv("FAULT_AT"));
+    const char *how = getenv("FAULT_HOW");
+    if (number < at || (number > at && !getenv("FAULT_LASTS")))
+        return 0;
+    mark(call, path);
+    if (!strcmp(how, "watch"))
+        return 0;
+    if (!strcmp(how, "kill")) {
+        kill(getpid(), SIGKILL);
+        pause();
+    }
+    if (!strcmp(how, "vanish")) {
+        char gone[PATH_MAX];
+        snprintf(gone, sizeof gone, "%s.gone", getenv("FAULT_FOLDER"));
+        REAL(rename_function, "rename")(getenv("FAULT_FOLDER"), gone);
+        return 0;
+    }
+    errno = atoi(how);
+    return 1;
+}
+
+static int opened(const char *name, const char *path, int flags, mode_t mode)
+{
+    if (flags & O_CREAT && inside(path) && hit("create", path))
+        return -1;
+    return REAL(open_function, name)(path, flags, mode);
+}
+
+/* The C library's two names of one function. */
+#define OPEN(name)                                                                                                     \
+    int name(const char *path, int flags, ...)                                                                         \
+    {                                                                                                                  \
+        va_list more;                                                                                                  \
+        va_start(more, flags);                                                                                         \
+        mode_t mode = flags & O_CREAT ? va_arg(more, int) : 0;                                                         \
+        va_end(more);                                                                                                  \
+        return opened(#name, path, flags, mode);                                                                       \
+    }
+OPEN(open)
+OPEN(open64)
+
+ssize_t write(int fd, const void *bytes, size_t count)
+{
+    write_function real = REAL(write_function, "write");
+    char path[PATH_MAX];
+    if (inside_fd(fd, path) && hit("write", path)) {
+        int why = errno;
+        if (real(fd, bytes, count / 2) < 0)
+            abort();
+        errno = why;
+        return -1;
+    }
+    return real(fd, bytes, count);
+}
+
+int fsync(int fd)
+{
+    char path[PATH_MAX];
+    return inside_fd(fd, path) && hit("fsync", path) ? -1 : REAL(fsync_function, "fsync")(fd);
+}
+
+int rename(const char *from, const char *to)
+{
+    return inside(to) && hit("rename", from) ? -1 : REAL(rename_function, "rename")(from, to);
+}

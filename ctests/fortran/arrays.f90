@@ -1,0 +1,80 @@
+! A shot refuses arrays that it keeps after the call unless they are contiguous and of its shape.
+program arrays
+  use, intrinsic :: iso_c_binding
+  use gpusched
+  implicit none
+  type(scheduler) :: sched
+  type(fd_model) :: model
+  type(fd_shot) :: shot
+  integer(c_int64_t) :: id
+  integer :: stat
+  character(len=300) :: message
+  real, target, asynchronous :: vp(7, 8, 9), record(5, 72), snapshots(7, 8, 9, 2)
+  real, target, asynchronous :: records(5, 144), flat(5 * 72)
+  real, target :: lent(5, 144), wide(10, 72), many(7, 8, 9, 4)
+  real, pointer :: view(:, :)
+
+  call sched%open(devices="cpu", slots=1)
+  vp = 2000.0
+  call model%create(vp, spacing=[10.0, 10.0, 10.0])
+  shot = fd_shot(nt=10, dt_s=1e-3, frequency_hz=30.0, record_every=2, source=[4, 4, 2], plane_iz=1)
+
+  lent = 7.0
+  call sched%submit_shot(model, shot, lent(:, 1::2), id, stat=stat, errmsg=message)
+  call refused("record", "record is not contiguous; accepted: ")
+  call expect(all(abs(lent - 7.0) <= 0.0), "a refused record is left alone")
+  call sched%submit_shot(model, shot, wide(1::2, :), id, stat=stat, errmsg=message)
+  call refused("record", "record is not contiguous; accepted: ")
+  call sched%submit_shot(model, shot, wide(:5, :), id, stat=stat, errmsg=message)
+  call refused("record", "record is not contiguous; accepted: ")
+
+  call sched%submit_shot(model, shot, records(:, 73:), id)
+  call sched%wait(id)
+  call sched%submit_shot(model, shot, record, id)
+  call sched%wait(id)
+  call expect(all(abs(record - records(:, 73:)) <= 0.0), "a contiguous section is a record")
+  view(1:5, 1:72) => flat
+  call sched%submit_shot(model, shot, view, id)
+  call sched%wait(id)
+  call expect(all(abs(record - view) <= 0.0), "a pointer to a contiguous array is a record")
+
+  call sched%submit_shot(model, shot, records, id, stat=stat, errmsg=message)
+  call refused("record", "record has the shape (5, 144); accepted: (5, 72)")
+  view(1:72, 1:5) => flat
+  call sched%submit_shot(model, shot, view, id, stat=stat, errmsg=message)
+  call refused("record", &
+    "record has the shape (72, 5); accepted: (5, 72), which is (samples, traces)")
+  call sched%submit_shot(model, shot, record(:, :0), id, stat=stat, errmsg=message)
+  call refused("record", "record has the shape (5, 0); accepted: (5, 72)")
+
+  shot%snapshot_every = 5
+  call sched%submit_shot(model, shot, record, id, snapshots)
+  call sched%wait(id)
+  call sched%submit_shot(model, shot, record, id, many(:, :, :, 1::2), stat=stat, errmsg=message)
+  call refused("snapshots", "snapshots is not contiguous; accepted: ")
+  call sched%submit_shot(model, shot, record, id, many, stat=stat, errmsg=message)
+  call refused("snapshots", &
+    "snapshots has the shape (7, 8, 9, 4); accepted: (7, 8, 9, 2), which is (nz, nx, ny, snapshots)")
+
+  shot%nt = 0
+  call sched%submit_shot(model, shot, record, id, snapshots, stat=stat, errmsg=message)
+  call refused("nt", "nt is 0")
+
+  call sched%close()
+  call model%close()
+contains
+  subroutine refused(what, words)
+    character(len=*), intent(in) :: what, words
+    call expect(stat == SCHED_E_ARGUMENT, what//" is refused")
+    call expect(id == 0, what//" starts no task")
+    call expect(index(message, words) > 0, words//" is not in: "//trim(message))
+  end subroutine
+
+  subroutine expect(right, what)
+    logical, intent(in) :: right
+    character(len=*), intent(in) :: what
+    if (right) return
+    print "(2a)", "wrong: ", what
+    error stop 1
+  end subroutine
+end program

@@ -1,0 +1,149 @@
+//! Nodes with cards of unlike speed, and surveys of unlike shots, as they are compared.
+
+use gpusched::sched::simulation::{Scenario, SimDevice, SimTask};
+
+use testkit::Random;
+
+pub struct Node {
+    pub name: &'static str,
+    /// A shot of a second's work takes `1 / speed` seconds. Fastest first, as CUDA counts cards.
+    pub speeds: &'static [f64],
+    /// GB of memory of each.
+    pub memory: &'static [f64],
+}
+
+pub const NODES: [Node; 4] = [
+    Node { name: "2.2:2.2:1:1", speeds: &[2.2, 2.2, 1.0, 1.0], memory: &[11.0, 11.0, 3.0, 3.0] },
+    Node { name: "8 equal", speeds: &[1.0; 8], memory: &[11.0; 8] },
+    Node {
+        name: "10:1x7",
+        speeds: &[10.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+        memory: &[24.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0],
+    },
+    Node { name: "20:1x4", speeds: &[20.0, 1.0, 1.0, 1.0, 1.0], memory: &[141.0, 16.0, 16.0, 16.0, 16.0] },
+];
+
+/// How long the shots take on a card of speed 1; a minute on average.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Shots {
+    Lognormal,
+    Uniform,
+    Equal,
+}
+
+impl Shots {
+    pub const ALL: [Shots; 3] = [Shots::Lognormal, Shots::Uniform, Shots::Equal];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Shots::Lognormal => "lognormal",
+            Shots::Uniform => "uniform",
+            Shots::Equal => "equal",
+        }
+    }
+
+    fn seconds(self, random: &mut Random) -> f64 {
+        match self {
+            Shots::Lognormal => {
+                const SIGMA: f64 = 0.6;
+                (60_f64.ln() - SIGMA * SIGMA / 2.0 + SIGMA * normal(random)).exp()
+            }
+            Shots::Uniform => 20.0 + 80.0 * random.unit(),
+            Shots::Equal => 60.0 * (1.0 + 0.03 * normal(random)),
+        }
+    }
+}
+
+/// Box and Muller's.
+fn normal(random: &mut Random) -> f64 {
+    let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random.unit()).cos()
+}
+
+/// What happens beside the work.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Mishap {
+    None,
+    /// One card, any of them, is lost when half of the time is over that the survey should take.
+    Lost,
+    /// One shot, any of them, is 30 times more work than it tells.
+    Slow,
+    /// The first attempt of one shot, any of them, takes 30 times as long; another would not.
+    Stumble,
+}
+
+impl Mishap {
+    pub const ALL: [Mishap; 3] = [Mishap::Lost, Mishap::Slow, Mishap::Stumble];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Mishap::None => "",
+            Mishap::Lost => ", a card lost",
+            Mishap::Slow => ", a shot 30x",
+            Mishap::Stumble => ", a first attempt 30x",
+        }
+    }
+}
+
+/// How well work and speeds are known: as the caller tells them, each within 20 %. What is
+/// not to be told is taken out by [`untold`].
+pub fn world(node: &Node, count: usize, shots: Shots, mishap: Mishap, seed: u64) -> Scenario {
+    let mut random = Random::new(seed + 1);
+    for _ in 0..8 {
+        random.unit();
+    }
+    let device = |(speed, gigabytes): (&f64, &f64), random: &mut Random| SimDevice {
+        prior: Some(speed * within_a_fifth(random)),
+        memory_bytes: (gigabytes * 1e9) as u64,
+        ..SimDevice::new(&format!("{speed}"), *speed)
+    };
+    let devices = node.speeds.iter().zip(node.memory).map(|card| device(card, &mut random)).collect();
+    let task = |random: &mut Random| {
+        let work = shots.seconds(random);
+        let hint = Some(work * within_a_fifth(random));
+        SimTask { hint, device_bytes: SHOT_BYTES, ..SimTask::new(work) }
+    };
+    let tasks: Vec<SimTask> = (0..count).map(|_| task(&mut random)).collect();
+    let mut world = Scenario { seed, devices, tasks };
+    let (card, shot) = (random.below(node.speeds.len()), random.below(count));
+    match mishap {
+        Mishap::None => {}
+        Mishap::Lost => {
+            let work: f64 = world.tasks.iter().map(|task| task.work).sum();
+            world.devices[card].fail_at = Some(0.5 * work / node.speeds.iter().sum::<f64>());
+        }
+        Mishap::Slow => world.tasks[shot].work *= 30.0,
+        Mishap::Stumble => world.tasks[shot].stumble = 30.0,
+    }
+    world
+}
+
+/// Device memory of a shot.
+pub const SHOT_BYTES: u64 = 1_200_000_000;
+
+fn within_a_fifth(random: &mut Random) -> f64 {
+    0.8 + 0.4 * random.unit()
+}
+
+pub fn untold(world: &Scenario, hints: bool, priors: bool) -> Scenario {
+    let mut world = world.clone();
+    for task in world.tasks.iter_mut().filter(|_| !hints) {
+        task.hint = None;
+    }
+    for device in world.devices.iter_mut().filter(|_| !priors) {
+        device.prior = None;
+    }
+    world
+}
+
+/// The truth is told.
+pub fn clairvoyant(world: &Scenario) -> Scenario {
+    let mut world = world.clone();
+    for task in &mut world.tasks {
+        task.hint = Some(task.work);
+    }
+    for device in &mut world.devices {
+        device.prior = Some(device.speed);
+    }
+    world
+}

@@ -1,0 +1,122 @@
+//! Programs in C that use the shared library.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::process::{isolate, isolated, output};
+use crate::{built, root};
+
+/// Returns true if `program --version` can be run.
+pub fn has(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|out| out.status.success())
+}
+
+/// Returns a folder in `target` that belongs to this process alone. It stays for a look at what
+/// is in it.
+pub fn scratch(name: &str) -> PathBuf {
+    let folder = built().with_file_name("ctests").join(format!("{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder in target");
+    folder
+}
+
+/// Returns the C compiler.
+pub fn compiler() -> String {
+    std::env::var("CC").unwrap_or_else(|_| "gcc".into())
+}
+
+/// Compiles `ctests/c/NAME.c` against the header and the library.
+pub fn program(name: &str) -> PathBuf {
+    program_with(name, name, &[])
+}
+
+/// Compiles `ctests/c/NAME.c` to a program called `out`, with more options of the compiler.
+pub fn program_with(name: &str, out: &str, options: &[&str]) -> PathBuf {
+    let out = scratch(out).join(out);
+    let folder = built();
+    let status = Command::new(compiler())
+        .args(["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-pedantic", "-Werror", "-pthread", "-o"])
+        .arg(&out)
+        .arg(root().join("ctests/c").join(name).with_extension("c"))
+        .arg("-I")
+        .arg(root().join("include"))
+        .arg("-L")
+        .arg(&folder)
+        .arg(format!("-Wl,-rpath,{}", folder.display()))
+        // A program that opens the library itself is not linked with it.
+        .args(["-Wl,--as-needed", "-lgpusched", "-lm", "-ldl"])
+        .args(options)
+        .status();
+    assert!(status.expect("a C compiler").success(), "ctests/c/{name}.c does not compile");
+    out
+}
+
+/// Returns the C++ compiler.
+pub fn cpp_compiler() -> String {
+    std::env::var("CXX").unwrap_or_else(|_| "g++".into())
+}
+
+/// Compiles `ctests/doubles/faults/NAME.c`, to be preloaded into a program.
+pub fn preload(name: &str, folder: &Path) -> PathBuf {
+    let library = folder.join(name).with_extension("so");
+    let status = Command::new(compiler())
+        .args(["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(root().join("ctests/doubles/faults").join(name).with_extension("c"))
+        .arg("-ldl")
+        .status();
+    assert!(status.expect("a C compiler").success(), "ctests/doubles/faults/{name}.c does not compile");
+    library
+}
+
+/// Runs a program, under valgrind where that is installed; returns what it printed.
+pub fn run(program: &Path) -> String {
+    run_with(program, &[])
+}
+
+/// The same, with arguments.
+pub fn run_with(program: &Path, args: &[&str]) -> String {
+    let mut command = if has("valgrind") {
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args([
+            "-q",
+            "--error-exitcode=99",
+            "--leak-check=full",
+            "--show-leak-kinds=definite",
+            "--errors-for-leak-kinds=definite",
+            // A function with more than 2 MiB of its own is taken for a change of stacks otherwise.
+            "--max-stackframe=8388608",
+        ]);
+        valgrind.arg("--fair-sched=try").arg(program);
+        isolate(&mut valgrind);
+        valgrind
+    } else {
+        crate::skip(&format!("valgrind is not installed: {} runs without it", program.display()));
+        isolated(program)
+    };
+    command.args(args);
+    said(command, program)
+}
+
+/// Runs a program as it is.
+pub fn run_plain(program: &Path, args: &[&str]) -> String {
+    let mut command = isolated(program);
+    command.args(args);
+    said(command, program)
+}
+
+fn said(mut command: Command, program: &Path) -> String {
+    // Cargo's own value has the folder of the last `cargo build` in front.
+    command.env("LD_LIBRARY_PATH", built());
+    succeeds(&mut command, &program.display().to_string())
+}
+
+/// Runs a command and returns its standard output.
+///
+/// # Panics
+/// If it does not end with status 0, with all that it has printed.
+pub fn succeeds(command: &mut Command, name: &str) -> String {
+    let Output { status, stdout, stderr } = output(command).expect(name);
+    let (said, errors) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{name}: {status}\n{said}\n{errors}");
+    said.into_owned()
+}

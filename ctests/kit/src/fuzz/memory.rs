@@ -1,0 +1,86 @@
+//! How much memory a thread has asked for, at most at one time.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The system's allocator, which counts. A binary that fuzzes makes it its `#[global_allocator]`.
+pub struct Counting;
+
+thread_local! {
+    static NOW: Cell<isize> = const { Cell::new(0) };
+    static MOST: Cell<isize> = const { Cell::new(0) };
+}
+
+fn count(bytes: isize) {
+    // A thread at its very end is not counted.
+    let _ = NOW.try_with(|now| {
+        now.set(now.get() + bytes);
+        let _ = MOST.try_with(|most| most.set(most.get().max(now.get())));
+    });
+}
+
+// SAFETY: all is done by the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: as promised by the caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: as promised by the caller.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: as promised by the caller.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as isize - layout.size() as isize);
+        // SAFETY: as promised by the caller.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+/// Bytes that this thread had at most while `code` ran, beyond what it had before.
+pub fn most_of<T>(code: impl FnOnce() -> T) -> (T, usize) {
+    let before = NOW.get();
+    MOST.set(before);
+    let result = code();
+    (result, (MOST.get() - before).max(0) as usize)
+}
+
+/// The process may have so many bytes of addresses more than now: a request beyond that is refused, as on a
+/// machine that has no more.
+pub fn limit(more: u64) {
+    #[cfg(target_os = "linux")]
+    {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let pages: u64 = text.split_whitespace().next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
+        // SAFETY: a limit of the process's own, lowered; the page size is looked up.
+        unsafe {
+            let most = pages * libc::sysconf(libc::_SC_PAGESIZE) as u64 + more;
+            let limit = libc::rlimit { rlim_cur: most, rlim_max: libc::RLIM_INFINITY };
+            libc::setrlimit(libc::RLIMIT_AS, &raw const limit);
+        }
+    }
+}
+
+/// A program that is started has no such limit: each of its threads reserves much that it never uses.
+#[cfg(unix)]
+pub fn unlimited(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+
+    let lift = || {
+        let none = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: the limit of the new process; where that may not be, it keeps the one that it has.
+        unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const none) };
+        Ok(())
+    };
+    // SAFETY: one system call, which a forked child may make.
+    unsafe { command.pre_exec(lift) };
+}

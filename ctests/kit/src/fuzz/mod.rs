@@ -1,0 +1,200 @@
+//! Fuzzing: runs a target on the inputs of its corpus, and on random changes of them.
+
+pub mod memory;
+mod mutate;
+
+use std::any::Any;
+use std::collections::HashSet;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use self::mutate::mutate;
+use crate::{Random, built, root};
+
+/// Addresses that the process may take beyond what it has, in all: a machine of modest size.
+const ROOM: u64 = 2 << 30;
+/// Processor time of one input after which it hangs, and the time by the clock, which a busy machine also takes.
+const LONGEST: Duration = Duration::from_secs(20);
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+/// Characters of a sentence that somebody will read.
+const LONGEST_SENTENCE: usize = 4000;
+
+/// What is fuzzed.
+pub struct Target {
+    pub name: &'static str,
+    /// What its texts are made of.
+    pub words: &'static [&'static str],
+    /// Inputs, unless `FUZZ_RUNS` says otherwise.
+    pub runs: usize,
+    /// Bytes of an input.
+    pub most: usize,
+    /// Bytes of memory that an input of such a length may take.
+    pub memory: fn(usize) -> usize,
+    /// Gives the input, which also is in the file, to the code. The answer: a sentence if it was refused, `None` if it was
+    /// taken. A property that does not hold is a panic.
+    pub give: fn(file: &Path, bytes: &[u8]) -> Option<String>,
+    /// Inputs to begin with beside the corpus: those that hold what changes from version to version.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// The folder of a target's inputs, which holds nothing else.
+pub fn folder(name: &str) -> PathBuf {
+    let folder = built().with_file_name("fuzz").join(format!("{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder for inputs");
+    folder
+}
+
+pub fn run(target: &Target) {
+    static LIMITED: Once = Once::new();
+    LIMITED.call_once(|| memory::limit(ROOM));
+    let (_, counted) = memory::most_of(|| std::hint::black_box(vec![0_u8; 1000]));
+    assert!(counted >= 1000, "the binary lacks the global allocator that counts");
+    let folder = folder(target.name);
+    let file = folder.join("input");
+    let watch = Watch::begin(target.name, &file);
+    let give = |bytes: &[u8]| -> String {
+        fs::write(&file, bytes).expect("the input's file");
+        watch.next();
+        let (answer, most) =
+            memory::most_of(|| catch_unwind(AssertUnwindSafe(|| (target.give)(&file, bytes))));
+        let allowed = (target.memory)(bytes.len());
+        let wrong = match &answer {
+            Err(panic) => Some(words_of(&**panic)),
+            Ok(_) if most > allowed => Some(format!("{most} bytes of memory, {allowed} are enough")),
+            Ok(Some(sentence)) => unfit(sentence),
+            Ok(None) => None,
+        };
+        if let Some(wrong) = wrong {
+            let kept = folder.with_file_name(format!("{}-failed", target.name));
+            fs::copy(&file, &kept).expect("a copy of the input");
+            panic!("{}: {wrong}\nthe input: {}", target.name, kept.display());
+        }
+        answer.ok().flatten().map_or("taken".into(), |sentence| shape(&sentence))
+    };
+
+    if let Some(path) = std::env::var_os("FUZZ_FILE") {
+        println!("{}", give(&fs::read(path).expect("FUZZ_FILE")));
+        return;
+    }
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let runs = number("FUZZ_RUNS").map_or(target.runs, |runs| runs as usize);
+    let seed = number("FUZZ_SEED").unwrap_or(1);
+    let mut seeds = corpus(target.name);
+    seeds.extend((target.seeds)());
+    let mut heard: HashSet<String> = seeds.iter().map(|bytes| give(bytes)).collect();
+    let mut pool = seeds.clone();
+    let mut random = Random::new(seed);
+    let (begun, mut taken) = (Instant::now(), 0);
+    for _ in 0..runs {
+        // What has been changed often is seldom near to anything that is taken.
+        let from = if random.below(2) == 0 { &seeds } else { &pool };
+        let bytes = mutate(&mut random, from, target.words, target.most);
+        let answer = give(&bytes);
+        taken += usize::from(answer == "taken");
+        if heard.insert(answer) {
+            pool.push(bytes);
+        }
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    println!(
+        "{}: {runs} inputs of seed {seed} in {seconds:.1} s, {taken} taken, {} answers",
+        target.name,
+        heard.len()
+    );
+    // Else the changes are so rough, or so fine, that they test nothing.
+    assert!(runs < target.runs || (taken > 0 && heard.len() > 2), "{}: too few answers", target.name);
+    fs::remove_dir_all(folder).expect("the folder of inputs");
+}
+
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let folder = root().join("tests/fuzz/corpus").join(name);
+    let files = fs::read_dir(&folder).unwrap_or_else(|why| panic!("{}: {why}", folder.display()));
+    let mut paths: Vec<PathBuf> = files.map(|file| file.expect("a file of the corpus").path()).collect();
+    paths.sort();
+    let all: Vec<_> = paths.iter().map(|path| fs::read(path).expect("a file of the corpus")).collect();
+    assert!(!all.is_empty(), "{} is empty", folder.display());
+    all
+}
+
+/// What is wrong with a sentence for people.
+fn unfit(sentence: &str) -> Option<String> {
+    let what = if sentence.trim().is_empty() {
+        "is empty"
+    } else if sentence.chars().any(char::is_control) {
+        "holds control characters"
+    } else if sentence.chars().count() > LONGEST_SENTENCE {
+        "is too long"
+    } else if sentence.contains("please report") {
+        "takes the blame"
+    } else {
+        return None;
+    };
+    Some(format!("the sentence {what}: {sentence:?}"))
+}
+
+/// The sentence without what it quotes: alike ones come from one place in the code.
+fn shape(sentence: &str) -> String {
+    let ours = sentence.split_once("; accepted: ").map_or(sentence, |(_, accepted)| accepted);
+    let is_plain = |word: &&str| word.len() < 14 && word.chars().all(|letter| letter.is_ascii_lowercase());
+    ours.split(' ').filter(is_plain).take(6).collect::<Vec<_>>().join(" ")
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    format!("panic: {}", text.unwrap_or("of no text"))
+}
+
+/// Ends the process, loudly, when one input takes too long.
+struct Watch(Arc<Mutex<Option<(Instant, Duration)>>>, Clock);
+
+impl Watch {
+    fn begin(name: &'static str, file: &Path) -> Watch {
+        let clock = Clock::of_this_thread();
+        let begun = Arc::new(Mutex::new(None::<(Instant, Duration)>));
+        let (file, weak) = (file.to_owned(), Arc::downgrade(&begun));
+        thread::spawn(move || {
+            while let Some(begun) = weak.upgrade() {
+                if let Some((wall, cpu)) = *begun.lock().unwrap_or_else(PoisonError::into_inner)
+                    && (clock.now().saturating_sub(cpu) > LONGEST || wall.elapsed() > LONGEST_WAIT)
+                {
+                    eprintln!("{name} hangs: {}", file.display());
+                    std::process::abort();
+                }
+                drop(begun);
+                thread::sleep(Duration::from_millis(200));
+            }
+        });
+        Watch(begun, clock)
+    }
+
+    fn next(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), self.1.now()));
+    }
+}
+
+/// The processor time of a thread, as another thread reads it, too.
+#[derive(Clone, Copy)]
+struct Clock(libc::clockid_t);
+
+impl Clock {
+    fn of_this_thread() -> Clock {
+        let mut id = 0;
+        // SAFETY: the thread is this one, the place our own.
+        assert_eq!(unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut id) }, 0);
+        Clock(id)
+    }
+
+    /// Nothing for a thread that has ended.
+    fn now(self) -> Duration {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the place is our own.
+        match unsafe { libc::clock_gettime(self.0, &raw mut time) } {
+            0 => Duration::new(time.tv_sec as u64, time.tv_nsec as u32),
+            _ => Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Shared tools of the tests: temporary folders, random numbers, child processes, C programs,
+//! virtual GPUs, fuzzing. The crate `testmodels` holds the part that needs the propagator.
+
+pub mod c;
+pub mod command;
+pub mod folder;
+pub mod fuzz;
+pub mod process;
+pub mod random;
+pub mod skip;
+pub mod virtual_gpus;
+
+use std::path::{Path, PathBuf};
+
+pub use folder::Folder;
+pub use random::Random;
+pub use skip::skip;
+
+/// Returns the root folder of the repository.
+pub fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Returns the folder `target/PROFILE/deps` that holds the libraries built for this test.
+/// (The folder above holds those of the last `cargo build`.)
+pub fn built() -> PathBuf {
+    let test = std::env::current_exe().expect("this test's own path");
+    let folder = test.parent().expect("a folder");
+    // An example or the command itself lies one folder higher.
+    let deps = folder.join("deps");
+    if deps.exists() { deps } else { folder.to_owned() }
+}
+
+/// Returns the path of `libgpusched.so` as it was built for this test.
+pub fn library() -> PathBuf {
+    let path = built().join("libgpusched.so");
+    assert!(path.exists(), "{} does not exist: cargo build", path.display());
+    path
+}

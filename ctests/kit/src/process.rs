@@ -1,0 +1,113 @@
+//! Child processes with a time limit, and with an environment that does not depend on the machine.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A program that takes longer hangs.
+const LONGEST: Duration = Duration::from_secs(600);
+/// The children of a program that has ended get so long to end, too.
+const LEFT: Duration = Duration::from_secs(20);
+
+/// Returns a command that runs `program` in the environment of [`isolate`].
+pub fn isolated(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    isolate(&mut command);
+    command
+}
+
+/// Removes this machine's settings of the library, of CUDA and of the virtual GPUs from a command's environment.
+/// The CPU is the only device, and the lease folder is the command's own. Variables that tests read
+/// (`GPUSCHED_TEST_*`) stay.
+pub fn isolate(command: &mut Command) -> &mut Command {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_setting(name)) {
+        command.env_remove(name);
+    }
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let leases = format!("gpusched-test-leases-{}-{number}", std::process::id());
+    command.env("GPUSCHED_DEVICES", "cpu").env("GPUSCHED_LEASE_DIR", std::env::temp_dir().join(leases))
+}
+
+fn is_setting(name: &OsString) -> bool {
+    let name = name.to_string_lossy();
+    let begins = |with: &str| name.starts_with(with);
+    !begins("GPUSCHED_TEST_") && ["GPUSCHED_", "FAKECUDA", "CUDA_"].into_iter().any(begins)
+}
+
+/// Returns a program's output and exit status; kills it, and its children, if it hangs.
+pub fn output(command: &mut Command) -> std::io::Result<Output> {
+    output_within(command, LONGEST)
+}
+
+/// The same with another limit.
+pub fn output_within(command: &mut Command, longest: Duration) -> std::io::Result<Output> {
+    // A group of its own, as whoever is left of it could keep the pipes open for ever.
+    command.process_group(0).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let readers = [reader(child.stdout.take()), reader(child.stderr.take())];
+    let status = wait(&mut child, longest)?;
+    let end = Instant::now() + LEFT.min(longest);
+    while !readers.iter().all(JoinHandle::is_finished) {
+        if Instant::now() > end {
+            eprintln!("killed: what is left of process {}", child.id());
+            kill_group(&child);
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let [stdout, stderr] = readers.map(|reader| reader.join().expect("no panic there"));
+    Ok(Output { status, stdout: stdout?, stderr: stderr? })
+}
+
+fn reader(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<std::io::Result<Vec<u8>>> {
+    let mut pipe = pipe.expect("a pipe");
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        pipe.read_to_end(&mut text).map(|_| text)
+    })
+}
+
+fn wait(child: &mut Child, longest: Duration) -> std::io::Result<std::process::ExitStatus> {
+    let begun = Instant::now();
+    loop {
+        match child.try_wait()? {
+            Some(status) => return Ok(status),
+            None if begun.elapsed() > longest => {
+                eprintln!("killed after {} s: process {}", longest.as_secs(), child.id());
+                kill_group(child);
+                return child.wait();
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+fn kill_group(child: &Child) {
+    // SAFETY: takes numbers only. The group is of the child, and keeps its number while anybody is in it.
+    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(text: &str) -> Output {
+        output_within(Command::new("sh").args(["-c", text]), Duration::from_millis(500)).expect("sh")
+    }
+
+    #[test]
+    fn what_hangs_is_killed_with_all_that_it_has_started() {
+        let begun = Instant::now();
+        let ended = shell("echo begun; sleep 1000 & sleep 1000");
+        assert!(!ended.status.success() && ended.stdout == b"begun\n");
+        // The program has ended, and a child still holds its pipes.
+        let ended = shell("echo ended; echo well >&2; sleep 1000 &");
+        assert!(ended.status.success() && ended.stdout == b"ended\n" && ended.stderr == b"well\n");
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+}

@@ -1,0 +1,70 @@
+//! Tests that this machine can't run.
+
+use std::io::Write;
+use std::os::fd::FromRawFd;
+
+/// The beginning of a line of [`skip`].
+pub const SKIPPED: &str = "SKIPPED: ";
+
+/// Reports that the calling test, or a part of it, does not run on this machine; the test then
+/// returns.
+///
+/// Appends the line `SKIPPED: test: reason` to the file that `GPUSCHED_TEST_SKIPS` names, in one
+/// write, so that lines of several processes do not mix: the lines of that file are the skips of a
+/// run. Without the variable the line goes to the process's standard error, which the test
+/// harness does not capture.
+///
+/// # Panics
+/// If `GPUSCHED_TEST_STRICT` is 1: a machine that has all that the tests need skips nothing.
+#[track_caller]
+pub fn skip(reason: &str) {
+    let name = std::env::var("CASE").ok().or_else(|| std::thread::current().name().map(str::to_owned));
+    let place = std::panic::Location::caller();
+    let name = name.filter(|name| name != "main").unwrap_or_else(|| place.to_string());
+    let line = format!("{SKIPPED}{name}: {reason}\n");
+    match std::env::var_os("GPUSCHED_TEST_SKIPS") {
+        Some(path) => {
+            let mut file =
+                std::fs::File::options().append(true).create(true).open(&path).expect("GPUSCHED_TEST_SKIPS");
+            file.write_all(line.as_bytes()).expect("GPUSCHED_TEST_SKIPS");
+        }
+        None => {
+            // SAFETY: the descriptor stays open, because the file is never dropped.
+            let mut stderr = std::mem::ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(2) });
+            let _ = stderr.write_all(line.as_bytes());
+        }
+    }
+    let strict = std::env::var_os("GPUSCHED_TEST_STRICT").is_some_and(|value| value == "1");
+    assert!(!strict, "GPUSCHED_TEST_STRICT is 1, and this test is skipped: {reason}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::Folder;
+
+    /// Runs itself in processes with their own variables; in them it skips.
+    #[test]
+    fn skip_appends_a_line_and_fails_where_skips_are_forbidden() {
+        const INSIDE: &str = "GPUSCHED_TEST_SKIP_INSIDE";
+        if std::env::var_os(INSIDE).is_some() {
+            return skip("no reason");
+        }
+        let name = "skip::tests::skip_appends_a_line_and_fails_where_skips_are_forbidden";
+        let folder = Folder::new();
+        let file = folder.at("skips");
+        let run = |strict: &str| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", name, "--test-threads=2"]).env(INSIDE, "1");
+            let variables =
+                [("GPUSCHED_TEST_SKIPS", file.as_os_str()), ("GPUSCHED_TEST_STRICT", strict.as_ref())];
+            command.envs(variables).output().unwrap().status.success()
+        };
+        assert!(run("0"));
+        assert!(!run("1"));
+        let line = format!("SKIPPED: {name}: no reason\n");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), line.repeat(2));
+    }
+}

@@ -1,0 +1,444 @@
+#!/usr/bin/env python3
+"""Tests and measures gpusched on the cards of this machine, with what `ctests/night/gpu/run --build` has put into a folder.
+
+Writes report.json and report.txt. Ends with 0 if everything was right and fast enough, else 1, also where there is a card that can't be used; 77
+without a card.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# Bytes of memory that a cell takes a step, and how much of the copy's bandwidth a large grid has to reach with them.
+BYTES_A_CELL, SHARE, SHARE_SIZE = 56, 0.70, 400
+# On an H200: millions of the user's cells a second, and seconds of a small shot from end to end.
+FAST_CARD, FAST_SIZE, FAST_MCELLS, FAST_SHOT = "H200", 600, 65e3, 0.15
+# What shots find best may be so much slower than the best of the table.
+FOUND = 0.95
+# Of the wall time of a shot, outside its time loop.
+OUTSIDE = 0.02
+NO_CARD = 77
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binaries", type=Path, help="the folder that --build has made")
+    parser.add_argument("--report", type=Path, default=Path("."), help="the folder for report.json and report.txt")
+    parser.add_argument("--seconds", type=float, default=470, help="what is not done by then has failed")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 200, 300, 400, 500, 600], help="of bench fd")
+    parser.add_argument("--nt", type=int, default=50, help="steps of bench fd")
+    parser.add_argument("--shot", type=int, nargs=2, default=[300, 1000], help="size and steps of the shot end to end")
+    parser.add_argument("--small", type=int, nargs=2, default=[128, 2000], help="size and steps of small shots")
+    parser.add_argument("--at-once", type=int, nargs="+", default=[1, 2, 4, 8], help="small shots at a time on a card")
+    parser.add_argument("--survey", type=int, nargs=2, default=[200, 500], help="size and steps of the survey's shots")
+    parser.add_argument("--cases", nargs="+", default=[], help="parts of the names of recorded cases; all, if none")
+    parser.add_argument("--steps", type=int, help="cut the recorded cases to so many steps")
+    parser.add_argument("--slow", action="store_true", help="speeds are not judged: for virtual cards")
+    return parser.parse_args()
+
+
+class Report:
+    """What was found, as rows of a table; and what was not right."""
+
+    def __init__(self, seconds):
+        self.begin, self.end = time.monotonic(), time.monotonic() + seconds
+        self.rows, self.failures, self.left_out, self.found = [], [], [], {}
+
+    def row(self, what, value, good=None):
+        self.rows.append({"what": what, "value": value, "good": good})
+        if good is False:
+            self.failures.append(f"{what}: {value}")
+        mark = {None: "", True: "ok", False: "FAILED"}[good]
+        print(f"{what:44} {mark:7} {value}", flush=True)
+
+    def without(self, what, why):
+        self.left_out.append(f"{what}: {why}")
+        print(f"{what:44} {'-':7} left out: {why}", flush=True)
+
+    def shapes(self, device, table):
+        """Mcells/s of each shape and size."""
+        sizes = sorted({size for row in table.values() for size in row})
+        cell = lambda value: f"{value:.0f}".rjust(8) if value is not None else "-".rjust(8)
+        self.row(f"{device} Mcells/s, shape by size", "".join(cell(size) for size in sizes))
+        for shape, row in table.items():
+            self.row(f"{device} {shape}", "".join(cell(row.get(size)) for size in sizes))
+
+    def run(self, command, **variables):
+        """Exit status (None where the time was up), standard output, standard error."""
+        left = self.end - time.monotonic()
+        if left <= 1:
+            return None, "", "the time was up"
+        environment = dict(os.environ, **variables)
+        try:
+            done = subprocess.run([str(c) for c in command], env=environment, capture_output=True, text=True, timeout=left)
+        except subprocess.TimeoutExpired:
+            return None, "", "the time was up"
+        return done.returncode, done.stdout, done.stderr
+
+
+def last_words(text):
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "nothing was said"
+
+
+def objects(text):
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def devices(report, here):
+    """The cards that can be used."""
+    status, out, err = report.run([here / "gpusched", "devices", "--json"])
+    if status != 0:
+        report.row("gpusched devices", last_words(err), False)
+        return []
+    listed = json.loads(out)
+    report.found["devices"] = listed
+    for note in listed["notes"]:
+        report.row("note", note)
+    cards = [d for d in listed["devices"] if d["backend"] == "cuda" and d["health"] == "good"]
+    for card in cards:
+        size = card["total_bytes"] / 2**30
+        report.row(card["device"], f"{card['name']}, {card['compute_capability']}, {size:.0f} GiB, {card['uuid']}")
+    return cards
+
+
+class Driver:
+    """The few calls of the driver that tell what a card makes of the kernels."""
+
+    REGISTERS, LOCAL, SHARED = 4, 3, 1
+
+    def __init__(self):
+        self.cu = ctypes.CDLL("libcuda.so.1")
+        self.call("cuInit", 0)
+
+    def call(self, name, *values):
+        status = getattr(self.cu, name)(*values)
+        if status != 0:
+            raise OSError(f"{name} gives {status}")
+
+    def number(self, name, *values):
+        number = ctypes.c_int()
+        self.call(name, ctypes.byref(number), *values)
+        return number.value
+
+    def capability(self, ordinal):
+        """Of a card, as PTX has it: 80."""
+        device = ctypes.c_int()
+        self.call("cuDeviceGet", ctypes.byref(device), ordinal)
+        return 10 * self.number("cuDeviceGetAttribute", 75, device) + self.number("cuDeviceGetAttribute", 76, device)
+
+    def kernels(self, ordinal, text, names):
+        """Of each kernel, with the threads of its blocks: registers, local and shared memory, share of a
+        multiprocessor's threads that can be there; and the seconds that the driver's compiler took."""
+        device, context, module, function = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuDeviceGet", ctypes.byref(device), ordinal)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+        most = self.number("cuDeviceGetAttribute", 39, device)  # threads of a multiprocessor
+        begin = time.monotonic()
+        self.call("cuModuleLoadData", ctypes.byref(module), text)
+        seconds = time.monotonic() - begin
+        found = {}
+        for name, threads in names:
+            self.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
+            blocks = ctypes.c_int()
+            self.call(
+                "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+                ctypes.byref(blocks), function, threads, ctypes.c_size_t(0),
+            )
+            found[name] = {
+                "registers": self.number("cuFuncGetAttribute", self.REGISTERS, function),
+                "local_bytes": self.number("cuFuncGetAttribute", self.LOCAL, function),
+                "shared_bytes": self.number("cuFuncGetAttribute", self.SHARED, function),
+                "occupancy": blocks.value * threads / most,
+                "load_seconds": seconds,
+            }
+        self.call("cuModuleUnload", module)
+        self.call("cuDevicePrimaryCtxRelease_v2", device)
+        return found
+
+
+def kernels(report, here, cards):
+    """What the driver's compiler has made of the kernels; run in a process of its own."""
+    ordinals = [card["ordinal"] for card in cards]
+    code = f"import measure, json; print(json.dumps(measure.all_kernels({str(here)!r}, {ordinals})))"
+    status, out, err = report.run([sys.executable, "-c", code], PYTHONPATH=str(Path(__file__).parent))
+    if status != 0:
+        report.row("kernels", last_words(err), False)
+        return
+    report.found["kernels"] = json.loads(out)
+    for card, found in zip(cards, report.found["kernels"]):
+        for name, one in found.items():
+            value = f"{one['registers']} registers, {one['occupancy']:.0%} of the threads that a multiprocessor can have"
+            good = one["local_bytes"] == 0 and one["occupancy"] > 0
+            report.row(f"{card['device']} {name}", value + ("" if good else f", {one['local_bytes']} bytes spilled"), good)
+
+
+def all_kernels(here, ordinals):
+    driver, found = Driver(), [{} for _ in ordinals]
+    for file in sorted(Path(here).glob("*.ptx")):
+        text = file.read_text()
+        names = [(name, threads(name)) for name in re.findall(r"\.entry (\w+)\(", text) if threads(name)]
+        oldest = int(re.search(r"\.target sm_(\d+)", text)[1])
+        for of_card, n in zip(found, ordinals):
+            if driver.capability(n) < oldest:
+                continue
+            of_card.update(driver.kernels(n, text.encode() + b"\0", names))
+    return found
+
+
+def threads(kernel):
+    """Of a block of a kernel that computes steps; 0 of the small ones."""
+    if kernel in ("acoustic1_velocity", "acoustic1_pressure"):
+        return 256
+    shape = re.fullmatch(r"acoustic1_one_pass_(\d+)x\d+(_async|_16_bit)?", kernel)
+    return 32 * int(shape[1]) if shape else 0
+
+
+def golden(report, here, options):
+    """The recorded cases on each card, and on all at once."""
+    variables = {"GPUSCHED_GOLDEN": str(here / "golden")}
+    if options.steps:
+        variables["GPUSCHED_GPU_STEPS"] = str(options.steps)
+    status, out, err = report.run([here / "gpu-tests", *options.cases], RUST_BACKTRACE="0", **variables)
+    found = objects(out)
+    report.found["golden"] = found
+    for device in sorted({one["device"] for one in found}):
+        mine = [one for one in found if one["device"] == device]
+        bad = [f"{one['case']}: {one.get('why')}" for one in mine if not one["ok"]]
+        shots = sum(one.get("shots", 0) for one in mine)
+        worst = max((one.get("record", 0.0) for one in mine), default=0.0)
+        bits = "bits as on the CPU" if all(one.get("bits") for one in mine) else "as on the CPU, which does not fuse"
+        told = f"{shots} shots, {bits}" + (f"; record off by {worst:.1e} at most" if worst else "")
+        name = "recorded cases on all cards at once" if device == "cuda" else f"recorded cases on {device}"
+        report.row(name, "; ".join(bad) or told, not bad)
+    # Also where it has not got as far as to say what failed.
+    if (status != 0 and all(one["ok"] for one in found)) or not found:
+        report.row("recorded cases", last_words(err), False)
+
+
+def memcheck(report, here):
+    tool = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    if not tool:
+        return report.without("compute-sanitizer", "it is not installed; it comes with the CUDA toolkit")
+    # A call that a driver refuses is no fault of a kernel's.
+    options = ["--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", "9"]
+    command = [tool, *options, here / "gpu-tests", "iso1_corner"]
+    variables = {"GPUSCHED_GOLDEN": str(here / "golden"), "GPUSCHED_GPU_STEPS": "40"}
+    status, out, err = report.run(command, **variables)
+    summary = [line.strip("= ") for line in (out + err).splitlines() if "ERROR SUMMARY" in line]
+    report.row("compute-sanitizer memcheck", summary[-1] if summary else last_words(out + err), status == 0)
+
+
+def own_kernel(report, here):
+    """A callback with a kernel of its own."""
+    if not (here / "kernel").exists():
+        return report.without("a callback's own kernel", "there was no C compiler when the folder was made")
+    status, out, err = report.run([here / "kernel"])
+    report.row("a callback's own kernel", last_words(out + err), status == 0)
+
+
+def bench(report, here, card, size, nt, shape="auto", more=()):
+    """The lines of `bench fd`: one, or one for each shape of blocks. None of them where it does not run."""
+    # The shot, its record, and the two sides of the copy.
+    what, needed = f"{card['device']} {size} cubed, {nt} steps", 32 * (size + 40) ** 3 + 4 * size**2 * nt + (512 << 20)
+    if needed > min(card["free_bytes"] or card["total_bytes"], 2 * host_memory() / 3):
+        report.without(what, f"it takes about {needed / 2**30:.1f} GiB on the card and on the host")
+        return []
+    grid = [str(size)] * 3
+    command = [here / "gpusched", "bench", "fd", "--json", "--device", card["device"], "--n", *grid, "--nt", str(nt)]
+    status, out, err = report.run([*command, "--shape", shape, *more])
+    if status != 0:
+        report.row(what, last_words(err), False)
+        return []
+    lines = objects(out)
+    for found in lines:
+        found["copy_share"] = found["mcells_per_s"] * 1e6 * BYTES_A_CELL / (found["copy_gb_per_s"] * 1e9)
+        found["outside_share"] = 1 - found["seconds"] / found["shot_seconds"]
+    report.found.setdefault("bench", []).extend(lines)
+    return lines
+
+
+def host_memory():
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return 1 << 62
+
+
+def speeds(report, here, card, options):
+    table = {}
+    for size in options.sizes:
+        lines = bench(report, here, card, size, options.nt, "each")
+        best = max((found["copy_share"] for found in lines), default=0)
+        for found in lines:
+            table.setdefault(found["shape"], {})[size] = found["mcells_per_s"]
+            share = found["copy_share"]
+            value = (
+                f"{found['shape']}: {found['mcells_per_s']:.0f} Mcells/s, {found['interior_mcells_per_s']:.0f} of the "
+                f"user's; {share:.0%} of the copy's {found['copy_gb_per_s']:.0f} GB/s at {BYTES_A_CELL} bytes"
+            )
+            good = None
+            if share == best and not options.slow:
+                good = share >= SHARE if size >= SHARE_SIZE else None
+                if size == FAST_SIZE and FAST_CARD in card["name"]:
+                    good = good and found["interior_mcells_per_s"] >= FAST_MCELLS
+            report.row(f"{card['device']} {size} cubed, {options.nt} steps", value, good)
+    report.shapes(card["device"], table)
+    size, nt = options.shot
+    each = bench(report, here, card, size, 50, "each") if not options.slow else []
+    for found in bench(report, here, card, size, nt):
+        outside = found["outside_share"]
+        value = f"{found['shot_seconds']:.3f} s a shot, {outside:.2%} of it outside the time loop"
+        report.row(f"{card['device']} {size} cubed, {nt} steps", value, None if options.slow else outside < OUTSIDE)
+        best = max((one["mcells_per_s"] for one in each), default=0)
+        good = None if options.slow else found["mcells_per_s"] >= FOUND * best
+        value = f"{found['shape']}, {found['mcells_per_s']:.0f} Mcells/s; the best shape by itself: {best:.0f}"
+        report.row(f"{card['device']} shape that shots find", value, good)
+    for found in bench(report, here, card, size, 50, more=["--storage", "16-bit"]) if not options.slow else []:
+        value = f"{found['mcells_per_s']:.0f} Mcells/s, {found['bytes_per_cell_resident']:.1f} bytes a cell"
+        report.row(f"{card['device']} {size} cubed in 16 bits", value, None)
+    size, nt = options.small
+    for found in bench(report, here, card, size, nt):
+        judged = FAST_CARD in card["name"] and not options.slow
+        good = found["shot_seconds"] <= FAST_SHOT if judged else None
+        value = f"{found['shot_seconds']:.3f} s a shot, {found['seconds']:.3f} of it the time loop, {found['shape']}"
+        report.row(f"{card['device']} {size} cubed, {nt} steps", value, good)
+
+
+def small_shots(report, here, card, options):
+    """Small shots, some at a time: how many a second."""
+    size, nt = options.small
+    first = None
+    for slots in options.at_once:
+        shots = min(4 * max(options.at_once), size)
+        end, why = surveyed(report, here, card["device"], size, nt, shots, slots)
+        what = f"{card['device']} {slots} shots at once, {size} cubed"
+        if end is None:
+            report.row(what, why, False)
+            continue
+        seconds = end["schedule"]["devices"][0]["busy_s"] / slots / shots
+        first = first or seconds
+        report.found.setdefault("at_once", []).append({"device": card["device"], "slots": slots, "seconds": seconds})
+        report.row(what, f"{seconds:.3f} s for each of {shots}, {first / seconds:.2f} times as many a second as the first line")
+
+
+SURVEY = """
+[grid]
+n = [{n}, {n}, {n}]
+spacing_m = 10.0
+[model]
+density = "gardner"
+[model.velocity]
+layers = [{{ value = 1500.0 }}, {{ top_m = {middle}.0, value = 2500.0, gradient = 0.2 }}]
+[time]
+dt_s = "auto"
+nt = {nt}
+[wavelet]
+peak_hz = 15.0
+[sources]
+first_m = [0.0, {middle}.0, 0.0]
+step_m = [10.0, 0.0]
+count = [{shots}, 1]
+[receivers]
+depth_m = 10.0
+every = [{every}, {every}]
+[run]
+slots = {slots}
+[output]
+pictures = 0
+"""
+
+
+def surveyed(report, here, devices, n, nt, shots, slots=1, every=16):
+    """What `gpusched run` tells at the end of a survey, or None and why."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "survey.toml"
+        file.write_text(SURVEY.format(n=n, nt=nt, shots=shots, middle=n // 2 * 10, slots=slots, every=every))
+        command = [here / "gpusched", "run", file, "--devices", devices, "--json", "--no-rates-cache"]
+        status, out, err = report.run(command)
+    events = objects(out)
+    ends = [event for event in events if event.get("event") == "end"]
+    if status != 0 or not ends or ends[-1]["done"] != shots:
+        why = [event["error"] for event in events if "error" in event]
+        return None, why[0] if why else last_words(out + err)
+    return ends[-1], ""
+
+
+def survey(report, here, cards, options):
+    """Files in, files out, on all cards."""
+    n, nt = options.survey
+    shots = min(4 * len(cards), n)
+    end, why = surveyed(report, here, "cuda", n, nt, shots, every=4)
+    what = f"survey of {shots} shots, {n} cubed, {nt} steps"
+    if end is None:
+        return report.row(what, why, False)
+    report.found["survey"] = end
+    schedule = end["schedule"]
+    busy = ", ".join(f"{d['device']} {d['done']} shots" for d in schedule["devices"])
+    report.row(what, f"{end['seconds']:.2f} s, no schedule could take less than {schedule['lower_bound_s']:.2f}: {busy}", True)
+
+
+def main():
+    options = arguments()
+    here = options.binaries.resolve()
+    report = Report(options.seconds)
+    report.found["machine"] = {"host": platform.node(), "kernel": platform.release(), "processors": os.cpu_count()}
+    cards = devices(report, here)
+    if not cards and not report.failures:
+        # The test of the cards tells a machine without any from one whose cards can't be used.
+        status, out, err = report.run([here / "gpu-tests"])
+        if status == 0:
+            print("no card that could be measured")
+            return NO_CARD
+        bad = [one["why"] for one in objects(out) if not one["ok"]]
+        report.row("cards", bad[0] if bad else last_words(err), False)
+    if cards:
+        kernels(report, here, cards)
+        golden(report, here, options)
+        memcheck(report, here)
+        own_kernel(report, here)
+        # Cards of one name are alike.
+        alike = {card["name"]: card for card in reversed(cards)}
+        for card in reversed(alike.values()):
+            speeds(report, here, card, options)
+            small_shots(report, here, card, options)
+        survey(report, here, cards, options)
+    seconds = time.monotonic() - report.begin
+    report.row("all of it", f"{seconds:.0f} s")
+    write(report, options.report, seconds)
+    return 1 if report.failures else 0
+
+
+def write(report, folder, seconds):
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = {
+        **report.found,
+        "rows": report.rows,
+        "left_out": report.left_out,
+        "failures": report.failures,
+        "seconds": seconds,
+    }
+    (folder / "report.json").write_text(json.dumps(whole, indent=1) + "\n")
+    mark = {None: "", True: "ok", False: "FAILED"}
+    lines = [f"{row['what']:44} {mark[row['good']]:7} {row['value']}" for row in report.rows]
+    lines += [f"left out: {what}" for what in report.left_out]
+    lines += [f"FAILED: {what}" for what in report.failures]
+    (folder / "report.txt").write_text("\n".join(lines) + "\n")
+    for failure in report.failures:
+        print(f"FAILED: {failure}")
+    print(f"written: {folder / 'report.json'}, {folder / 'report.txt'}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

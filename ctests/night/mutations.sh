@@ -1,0 +1,198 @@
+#!/bin/bash
+# Proves that the tests can fail: breaks one thing at a time in a copy of the sources, runs the tests that
+# should notice, and says whether they did. Ends with 1 if a mutation goes unnoticed.
+#
+#   ctests/night/mutations.sh          all of them, some minutes
+#   ctests/night/mutations.sh WORD     those with WORD in their name; WORD is a regular expression
+#
+# The copy and its build are in target/mutations.
+set -eu
+cd "$(dirname "$0")/../.."
+work=$PWD/target/mutations
+export CARGO_TARGET_DIR=$work/build
+
+# name; file; sed expression; tests to run
+mutations='
+stencil: a coefficient is off by 1e-5;      src/fd/stencil.rs;   s/-0.0797526/-0.0797626/;                  --test numerics golden::iso1_h
+layer: velocity profile not staggered;      src/fd/pml.rs;       s/profile(0.5)/profile(0.0)/;              --test numerics golden::iso1_h
+layer: a tenth less damping;                src/fd/pml.rs;       s/(10.0 \* f64/(9.0 * f64/;                --test numerics golden::iso1_h
+layer: damping from the centre cell;        src/fd/pml.rs;       s|ny \* nx \* nz / 2|(ny / 2 * nx + nx / 2) * nz + nz / 2|; --test numerics golden::iso1_h
+source: poles one cell apart;               src/fd/equation/acoustic1/source.rs; s/APART: usize = 2/APART: usize = 1/; --test numerics golden::iso1_w
+source: one cell aside;                     src/fd/equation/acoustic1/source.rs; s/\[at\[0\], at\[1\]/[at[0] + 1, at[1]/; --test numerics golden::iso1_w
+source: amplitude turned over;              src/fd/equation/acoustic1/source.rs; s/(0, -1.0), (APART, 1.0)/(0, 1.0), (APART, -1.0)/; --test numerics analytic::a_record
+wavelet: time begins at 0;                  src/fd/wavelet.rs;   s/successors(Some(dt)/successors(Some(0.0)/; --test numerics golden::iso1_w
+wavelet: exact time, not summed;            src/fd/wavelet.rs;   s/t <= end/t < end + 0.5 * dt/;            --test numerics wavelets::
+medium: velocity of another cell;           src/fd/equation/acoustic1/coefficients.rs; s/rho\[i\] \* vp\[i\] \* vp\[i\]/rho[i] * vp[i] * vp[0]/; --test numerics random::
+one pass: a velocity beside the middle lost; src/fd/equation/acoustic1/one_pass/tiles.rs; s/middle.start + REACH - 1).min/middle.start).min/; --test numerics golden::iso1_h
+one pass: the source stays in the pressure; src/fd/equation/acoustic1/one_pass/pass.rs; s/source == Some(x)/source == Some(x + 1)/; --test numerics golden::iso1_h
+one pass: the ends of rows not damped;  src/fd/equation/acoustic1/one_pass/along_z.rs; s/end.damped.contains(&i)/false/; --test numerics golden::iso1_h
+one pass: too few slopes are held;  src/fd/equation/acoustic1/one_pass/scratch.rs; s/PLACES: usize = HELD/PLACES: usize = HELD - 1/; --test numerics golden::iso1_h
+one pass: slopes that are at rest move; src/fd/equation/acoustic1/one_pass/along.rs; s/j < self.c.layout.active(AXIS).end/j < self.c.layout.active(AXIS).end + 1/; --test kernels one_pass_of_odd_sizes
+one pass: rows of two kinds are done together; src/fd/equation/acoustic1/one_pass/along.rs; s/(1..TOGETHER).all(/(1..1).all(/; --lib any_shape
+exact time: a step aside;                   src/fd/exact_time.rs; s/first: 1, every/first: 0, every/;         --test numerics accuracy
+exact time: the wavelet as it is;           src/fd/shot.rs;      s/wavelet: exact_time::foreseen.*, nt, /nt, /; --test numerics accuracy
+mute: a step short;                         src/fd/verify.rs;    s/saturating_add(60)/saturating_add(59)/;            --test numerics mute
+leases: the dead are taken for alive;       src/node/linux/door.rs;    s/for id in from\.\.to/for id in begin..end/; --test node killed
+leases: the door is always open;            src/node/linux/door.rs;    s/Ok(false) => {}/Ok(false) => return Ok(()),/; --test node eight
+leases: a child keeps what its parent had;  src/node/linux/sys.rs;     s/if descriptor >= 0 {/if descriptor >= 1_000_000 {/; --test node child
+leases: a death is not heard;               src/node/linux/sys.rs;     s/libc::IN_MODIFY | libc::IN_CLOSE_WRITE/libc::IN_MODIFY/; --test node inotify
+leases: links are followed;                 src/node/linux/sys.rs;     s/| libc::O_NOFOLLOW//;                     --test node file
+leases: tickets are not looked at;          src/node/line.rs;    s/\.then(a.ticket.cmp(&b.ticket))//;     --lib node::line
+leases: who is stopped is waited for;       src/node/line.rs;    s/now.saturating_sub(\*since) > PATIENCE/*since == u64::MAX/; --lib node::line
+leases: who allows fewer never begins;      src/node/line.rs;    s/is_none_or(|(narrowest, _)| slots < narrowest)/is_some()/; --lib node::line
+place: a mask is not looked at;               src/sched/state.rs;  s/  if task.devices.contains(index)$/  if true/; --test it random_worlds::
+place: memory is not asked for;             src/sched/placement.rs; s/bytes <= self.room(device)/bytes <= device.ledger.limit()/; --test it random_worlds::
+place: the first device, not the best;      src/sched/plan.rs;   s/(end, load) < (best.end, best.load)/false/; --test it schedules::
+place: a large task is passed for ever;     src/sched/policy.rs; s/PATIENCE: u32 = 8/PATIENCE: u32 = 8000/; --test it failure_classes::a_large_task
+place: a slow device never comes back;      src/sched/policy.rs; s/PROBE_TIMES: f64 = 10.0/PROBE_TIMES: f64 = 1e9/; --lib by_hand
+place: an unknown device gets the largest;  src/sched/placement.rs; s/work < least/work > least/;          --test it failure_classes::an_unknown_card
+copies: none is ever started;               src/sched/copies.rs; s/entry.idempotent$/false/;             --test it schedules::
+copies: tasks that may not run twice;       src/sched/copies.rs; s/entry.idempotent$/true/;              --test it random_worlds::
+copies: more than three;                    src/sched/policy.rs; s/COPIES: u32 = 3/COPIES: u32 = 9/;     --lib by_hand
+retire: queued tasks are left behind;       src/sched/state.rs;  s/if homeless {/if homeless \&\& false {/; --test it random_worlds::
+after: what comes before is not waited for; src/sched/state.rs;  s/_ if behind.insert(before) =>/_ if false =>/; --test it random_worlds::
+poison: the guilty is not found;            src/sched/blame.rs;   s/DeviceFault::Poisoned => (\&mut entry.poisoned, 2)/DeviceFault::Poisoned => (\&mut entry.poisoned, 9)/; --test it failure_classes::
+poison: a card that poisons is kept;        src/sched/blame.rs;   s/device.strikes.len() >= 2/false/;    --test it failure_classes::
+poison: all are found guilty;               src/sched/blame.rs;   s/device.convictions >= CONVICTIONS/false/; --lib by_hand
+lost: a task may lose every card;           src/sched/blame.rs;   s/(\&mut entry.lost, 3)/(\&mut entry.lost, 9)/; --lib by_hand
+short: again in company;                    src/sched/verdict.rs; s/self.devices\[index\].hold = Some(id)/_ = 0/; --lib by_hand
+retry: on the same device;                  src/sched/verdict.rs; s/entry.avoided = DeviceMask::only(index)/_ = 0/; --test it failure_classes::
+cancel: a task that ends well is done;      src/sched/verdict.rs; s/  Ok(()) if entry.signal.commit(attempt).is_ok() =>/  Ok(()) =>/; --lib by_hand
+late: nothing ever is;                      src/sched/policy.rs; s/LATE: f64 = 5.0/LATE: f64 = 1e9/;     --test it failure_classes::
+late: nothing begins anew;                  src/sched/watch.rs;  s/soonest.is_some_and(|soonest| soonest > ran)/false/; --test it failure_classes::
+late: what hangs is waited for;             src/sched/watch.rs;  s/_) => run.watched = Watched::Lost/_) => return run.watched = Watched::Late/; --test it failure_classes::
+pause: short memory is not waited for;      src/sched/policy.rs; s/from_secs(1), Duration::from_secs(4), Duration::from_secs(16)/from_millis(1), Duration::from_millis(1), Duration::from_millis(1)/; --test it failure_classes::
+ageing: none;                               src/sched/policy.rs; s/AGEING: f64 = 10.0/AGEING: f64 = 1e9/;  --test it failure_classes::
+rates: nothing is learned;                  src/sched/rates.rs;  s/seen.samples += 1/seen.samples += 0/;   --lib rates
+rates: an odd sample is believed;           src/sched/rates.rs;  s/SURPRISE: f64 = 4.0/SURPRISE: f64 = 1e9/; --lib rates
+rates: a warm-up is believed;               src/sched/rates.rs;  s/WARM_UP: f64 = 1.5/WARM_UP: f64 = 1e9/; --lib rates
+rates: nothing fades;                       src/sched/rates.rs;  s/FADE: f64 = 0.95/FADE: f64 = 1.0/;    --lib rates
+ids: a released one means another task;     src/sched/registry.rs; s/| slot.generation => Ok/| high \& (GENERATIONS - 1) => Ok/; --lib registry
+ranges: a piece is in two hands;            src/sched/range/field.rs; s/rest.end = stolen.start/_ = \&rest/; --lib field
+ranges: what failed is not done again;      src/sched/range/work.rs; s/table.field.give_back(piece.clone())/_ = \&piece/; --test scheduler ranges
+wait: no other worker has the slot;         src/sched/parts.rs;  s/(slots + self.waiting) as usize/slots as usize/; --test scheduler nested
+wait: a circle is not found;                src/sched/graph.rs;  s/is_some_and(|\&missing| missing > 0)/is_none()/; --lib graph
+wait: for all, without the planned;         src/sched/scheduler.rs; s/shared.lock().core.all_ended_before(planned)/true/; --test scheduler a_wait_ends
+order: any that has ended;                  src/sched/ordered.rs; s/ids.pop_front()/ids.pop_back()/; --test scheduler ordered_tasks
+sleep: the second look comes too early;     src/sched/park.rs;   /pub fn prepare/,/^    }/s/fence(Ordering::SeqCst)/()/; models
+sleep: a call looks too early;              src/sched/park.rs;   /pub fn call_any/,/^    }/s/fence(Ordering::SeqCst)/()/; models
+tally: a closed phase is not put back;      src/sched/light/tally.rs; s/if self.current.load(Ordering::SeqCst) != phase {/if false {/; models
+tally: a drained phase is not told;         src/sched/light/tally.rs; s/let drained = open.len() < before/let drained = false/; models
+tally: who joins is overlooked;             src/sched/light/mod.rs;   s/self.tally.joined()/_ = \&self.tally/; --test scheduler workers_that_come
+shortage: one attempt at a time after it; src/sched/verdict.rs; s/running\.len() as u32).max(1)/running.len() as u32).clamp(1, 1)/; --lib shortage_limits
+late: the log says nothing; src/sched/watch.rs; s/^        self.note(Level::Warn, index, text)/        _ = text/; --lib late_attempt
+late: the log does not name the copy; src/sched/watch.rs; s/(_, true) => ", and is started elsewhere, too"/(_, true) => ""/; --lib late_attempt
+late: an attempt is late again and again; src/sched/watch.rs; s/run.watched = Watched::Late\x3b/run.watched = Watched::InTime(Some(until))\x3b/; --lib late_attempt
+devices: the CPU replaces GPUs against the variable; src/sched/settings.rs; s/map_or(true, |value| value != "0")/map_or(true, |_| true)/; --test cuda cpu_fallback
+devices: a 65th device has no bit in a mask; src/sched/settings.rs; s/found.len() > MAX_DEVICES/found.len() > 1000/; --test scheduler scheduler_of_more_than
+slots: auto means one; src/sched/settings.rs; s/"auto" => Ok(AUTO_SLOTS)/"auto" => Ok(1)/; --lib slots_variable
+slots: the variable is not read; src/sched/settings.rs; s/slots_of(&of_environment("GPUSCHED_SLOTS"))/slots_of("")/; --test cuda slots_variable
+host: limits of control groups are ignored; src/backend/cpu/host.rs; s/"memory.max"/"memory.high"/; --lib memory_is
+host: limits of outer control groups are ignored; src/backend/cpu/host.rs; s/\.take_while(|folder| folder.starts_with(&mount))/.take(1)/; --lib memory_is
+host: cached files are not free memory; src/backend/cpu/host.rs; s/saturating_sub(cached(folder))/saturating_sub(0 * cached(folder))/; --lib memory_is
+host: shared controllers of version 1 are ignored; src/backend/cpu/host.rs; s/any(|c| c == "memory")/all(|c| c == "memory")/; --lib memory_is
+leases: network file systems are accepted; src/node/linux/folder.rs; s/\*number == system)/*number == system \&\& false)/; --lib network_file_system
+leases: a stopped waiter loses its place; src/node/linux/leases.rs; s/MISSED: u64 = line::PATIENCE/MISSED: u64 = 2 * line::PATIENCE/; --test node stopped_waiter
+leases: without inotify nobody looks; src/node/linux/ear.rs; s|SECOND / 4 }|u64::MAX }|; --test node member_without_inotify
+sampling: the narrowest cells count; src/fd/verify.rs; s/fold(0.0, f32::max)/fold(f32::INFINITY, f32::min)/; --lib widest_cells
+C shots: a shot with a drop function has copies; src/ffi/fd_shot.rs; s/idempotent && (about.drop.is_none() || task.idempotent)/idempotent/; --lib shot_with_a_drop
+C shots: shots share the class 0 of the caller; src/ffi/task.rs; s/if desc.task_class != 0/if true/; --lib shot_keeps_its_class
+C progress: the default interval is a minute; src/ffi/seeing.rs; s/INTERVAL: Duration = Duration::from_secs(1)/INTERVAL: Duration = Duration::from_secs(60)/; --lib interval_of_progress
+files: a folder that may not be read is an error; src/io/atomic.rs; s/PermissionDenied => return Ok(())/PermissionDenied => return Err(error)/; --lib folder_that_may_not_be_read
+legacy: the record is named without a snapshot; src/legacy/files.rs; s/try_for_each(Sealed::commit)?/try_for_each(Sealed::commit).or(Ok::<(), Error>(()))?/; --lib record_is_not_named
+legacy: a strict number names the CPU beside GPUs; src/legacy/device.rs; s/cards == (device.backend != BackendKind::Cpu)/true/; --lib strict_number
+survey: all sources stand in one row; src/bin/gpusched/positions.rs; s/first\[1\] + iy \* step\[1\]/first[1] + 0 * iy * step[1]/; --features cli --test command sources_form
+survey: a duration is rounded down; src/bin/gpusched/job.rs; s/(duration \/ f64::from(dt)).round()/(duration \/ f64::from(dt)).floor()/; --features cli --test command duration_is
+survey: a Gaussian is its derivative; src/bin/gpusched/job.rs; s/Shape::Gaussian => wavelet::Shape::Gaussian,/Shape::Gaussian => wavelet::Shape::GaussianDerivative,/; --features cli --test command wavelet_shape
+survey: no warning of slow velocities; src/bin/gpusched/job.rs; s/if fastest < SLOW {/if false {/; --features cli --test command velocities_below
+survey: no warning of a late wavelet; src/bin/gpusched/job.rs; s/if centre > seconds {/if false {/; --features cli --test command wavelet_that_is_centred
+survey: no warning of a single snapshot; src/bin/gpusched/job.rs; s/filter(|&every| every >= nt)/filter(|\&every| every > nt)/; --features cli --test command snapshot_of_step_0
+command: shots are computed for a full disk; src/bin/gpusched/output.rs; s/if self.short.load(Ordering::Relaxed) {/if false {/; --features cli --test command not_computed
+command: held devices are named to runs that do not wait; src/bin/gpusched/progress.rs; s/(0, _) | (_, \[\]) => /(_, []) => /; --features cli --bin gpusched progress_line
+command: events do not name held devices; src/bin/gpusched/progress.rs; s/"held_by_others": held,/"held_by_others": [],/; --features cli --bin gpusched progress_event
+kernels: snapshots are indexed with 32 bits; kernels/ptx/acoustic1.ptx; /entry acoustic1_snapshot/,/^}/s/shl.b64 \t%rd27, %rd26, 2/cvt.u32.u64 \t%r19, %rd26\x3b mul.wide.s32 \t%rd27, %r19, 4/; --test kernels snapshot_of_a_grid
+kernels: a product is rounded before it is added; kernels/acoustic1.cuh; s/fmaf(k.stencil\[3\], f\[7\] - f\[0\], s)/k.stencil[3] * (f[7] - f[0]) + s/; --test kernels two_sweeps_of_odd_sizes
+kernels: a velocity is rounded twice; kernels/acoustic1.cu; s/fmaf(-(rate \* b), slope, keep \* u)/-(rate * b) * slope + keep * u/; --test kernels two_sweeps_of_odd_sizes
+kernels: a derivative along x is one row aside; kernels/acoustic1.cu; s/k.p + at - 3 \* k.pitch, k.pitch/k.p + at - 4 * k.pitch, k.pitch/; --test kernels two_sweeps_of_odd_sizes
+kernels: the last cell of the model is not used; kernels/acoustic1.cuh; s/min(max(index - k.pml, 0), k.axis\[axis\].inner - 1)/min(max(index - k.pml, 0), max(k.axis[axis].inner - 2, 0))/; --test kernels two_sweeps_of_odd_sizes
+kernels: a layer begins one cell too far; kernels/acoustic1.cuh; s/index < far ? -1/index <= far ? -1/; --test kernels two_sweeps_of_odd_sizes
+kernels: a split pressure is subtracted; kernels/acoustic1.cu; s/\*part = old + change/*part = old - change/; --test kernels two_sweeps_of_odd_sizes
+kernels: the second term of a source is lost; kernels/acoustic1.cu; s/if (term.count > 1)/if (term.count > 2)/; --test kernels two_sweeps_of_odd_sizes
+kernels: a snapshot is one cell aside; kernels/acoustic1.cu; s/y + k.pml, z + k.pml/y + k.pml, z + k.pml + 1/; --test kernels two_sweeps_of_odd_sizes
+kernels: a receiver is one cell aside; kernels/acoustic1.cu; s/k.p\[receivers\[trace\]\]/k.p[receivers[trace] + 1]/; --test kernels two_sweeps_of_odd_sizes
+kernels: a plane is loaded twice; kernels/acoustic1.cu; s/__ldg(k.p + next + 4 \* k.plane)/__ldg(k.p + next + 3 * k.plane)/; --test kernels two_sweeps_of_odd_sizes
+kernels: a cell reads the new value beside it; kernels/acoustic1.cu; s/k.p\[at\] = p\x3b/k.p[at] = p + 1e-3f * k.p[at - 1]\x3b/; --test kernels neither_the_order
+kernels: one pass rounds a product before it is added; kernels/one_pass_march.cuh; s/a = fmaf(square_x, slope_x, a)/a = square_x * slope_x + a/; --test kernels one_pass_of_odd_sizes
+kernels: one pass rounds a change twice; kernels/one_pass_march.cuh; s/fmaf(kappa_here, a, changed\[c\])/kappa_here * a + changed[c]/; --test kernels one_pass_of_odd_sizes
+kernels: one pass subtracts a split pressure; kernels/one_pass_march.cuh; s/\*part = old + c\x3b/*part = old - c\x3b/; --test kernels one_pass_of_odd_sizes
+kernels: one pass loses a pole of the source; kernels/one_pass_march.cuh; s/if (sounds \&\& poles.there)/if (sounds \&\& poles.there \&\& pole)/; --test kernels one_pass_of_odd_sizes
+kernels: one pass has a source of one sign; kernels/one_pass_march.cuh; s/(pole ? value : -value)/(pole ? value : value)/; --test kernels one_pass_of_odd_sizes
+kernels: one pass keeps too few planes; kernels/one_pass_march.cuh; s/if (y >= box.keep \&\& y < box.keep_end)/if (y >= box.keep \&\& y + 1 < box.keep_end)/; --test kernels one_pass_of_odd_sizes
+kernels: one pass has the far zone one cell aside; kernels/one_pass_march.cuh; s/zone.near_end - REACH + index - zone.far_begin/zone.near_end - REACH - 1 + index - zone.far_begin/; --test kernels one_pass_of_odd_sizes
+kernels: one pass loads a plane twice; kernels/one_pass_march.cuh; /if (!late)$/,+1s/ask_around(y + 1)/ask_around(y)/; --test kernels one_pass_of_odd_sizes
+kernels: one pass records a source twice; kernels/acoustic1_one_pass.cu; s/= hidden ?/= hidden \&\& !pole ?/; --test kernels one_pass_of_odd_sizes
+kernels: copies are not waited for; kernels/one_pass_march.cuh; s/wait_for_copies<S::PLACES - 1>()\x3b//; --test kernels one_pass_of_odd_sizes
+kernels: one copy too few is waited for; kernels/one_pass_march.cuh; s/wait_for_copies<S::PLACES - 1>/wait_for_copies<S::PLACES>/; --test kernels one_pass_of_odd_sizes
+kernels: the PTX adds where it should subtract; kernels/ptx/acoustic1.ptx; 0,/sub.rn.ftz.f32/s//add.rn.ftz.f32/; --test kernels committed_ptx
+kernels: the PTX takes another coefficient; kernels/ptx/acoustic1.ptx; 0,/+272\]/s//+280]/; --test kernels committed_ptx
+kernels: the PTX loses a sign; kernels/ptx/acoustic1.ptx; 0,/neg.ftz.f32/s//mov.f32/; --test kernels committed_ptx
+kernels: the PTX does not wait for copies; kernels/ptx/acoustic1_one_pass_80.ptx; s/cp.async.wait_group 1\x3b//; --test kernels committed_ptx
+kernels: the PTX waits for one group too few; kernels/ptx/acoustic1_one_pass_80.ptx; s/wait_group 1/wait_group 2/; --test kernels committed_ptx
+kernels: the PTX loses the end of a group; kernels/ptx/acoustic1_one_pass_80.ptx; s/cp.async.commit_group\x3b//; --test kernels committed_ptx
+'
+
+mkdir -p "$work/tree"
+git ls-files -z --cached --others --exclude-standard | sort -z >"$work/files"
+# What differs gets the time of now, for cargo goes by that: a file may be older than the build of its mutation.
+while read -r -d '' file; do
+    cmp -s "$file" "$work/tree/$file" || cp --parents "$file" "$work/tree"
+done <"$work/files"
+(cd "$work/tree" && find . -type f -printf '%P\0' | sort -z | comm -z -23 - "$work/files" | xargs -0r rm)
+cd "$work/tree"
+# What cargo test is asked for; `models`: the protocols, under the model checker.
+run() {
+    if [ "$1" = models ]; then
+        CARGO_TARGET_DIR=$work/loom cargo rustc --profile test --no-default-features --lib \
+            --message-format=json-render-diagnostics -- --cfg loom >"$work/loom.json" &&
+            "$(sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$work/loom.json" | tail -1)" models
+    else
+        # What does not compute for long is built quickly.
+        local level=3
+        [[ $1 == *--lib* || $1 == *--bin* || $1 == *failure_classes* || $1 == *scheduler* || $1 == *node* ]] && level=0
+        # shellcheck disable=SC2086
+        timeout 900 cargo --config "profile.dev.package.gpusched.opt-level=$level" test --quiet --no-default-features $1
+    fi </dev/null >"$work/log" 2>&1
+}
+
+chosen=$(sed 's/; */;/' <<<"$mutations" | awk -F';' -v word="${1-}" 'NF && $1 ~ word')
+echo "unchanged: building and testing"
+while read -r tests; do
+    run "$tests" || { echo "without any mutation this fails: $tests; see $work/log"; exit 1; }
+    grep -qE '^test result: ok\. [1-9]' "$work/log" || { echo "no such test: $tests"; exit 1; }
+done < <(cut -d';' -f4 <<<"$chosen" | sort -u)
+
+unnoticed=0
+while IFS=';' read -r name file edit tests; do
+    file=${file// /} tests=${tests# } # the columns' blanks
+    cp -p "$file" "$work/kept"
+    sed -i "$edit" "$file"
+    status=0
+    cmp -s "$file" "$work/kept" || run "$tests" || status=$?
+    if cmp -s "$file" "$work/kept"; then
+        result='NOT APPLIED: the line has changed'
+    elif ((status == 0)); then
+        result='NOT NOTICED'
+    elif ((status == 124)); then
+        result='noticed, the tests hang'
+    elif grep -q '^error: could not compile' "$work/log"; then
+        result="DID NOT BUILD"
+    elif ! grep -q '^test result: FAILED' "$work/log"; then
+        result='noticed, the tests break off'
+    else
+        result="noticed, failed tests: $(grep -cE '^    [a-z_0-9:]*$|^test .* [.]{3} FAILED$' "$work/log" || :)"
+    fi
+    [[ $result == noticed* ]] || unnoticed=1
+    printf '%-45s %s\n' "$name" "$result"
+    cp "$work/kept" "$file"
+done <<<"$chosen"
+exit $unnoticed

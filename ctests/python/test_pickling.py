@@ -1,0 +1,98 @@
+"""Errors of the package cross process boundaries and survive copies."""
+
+import copy
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+import gpusched
+from gpusched import abi
+
+# A worker whose error can't be unpickled leaves `Pool.map` waiting for ever.
+LIMIT_S = 60
+
+
+class OfAShot(gpusched.GpuschedError):
+    """A user's subclass, whose constructor takes other arguments."""
+
+    def __init__(self, shot: int) -> None:
+        super().__init__(abi.SCHED_E_UNSTABLE, f"shot {shot} blows up")
+        self.shot = shot
+
+
+def errors() -> list[gpusched.GpuschedError]:
+    return [
+        gpusched.GpuschedError(abi.SCHED_E_MEMORY, "too little memory"),
+        gpusched.Cancelled(),
+        gpusched.Cancelled("the survey was stopped"),
+        OfAShot(7),
+    ]
+
+
+def raised_by_worker(pool: str, method: str, case: str) -> str:
+    """What `pool_errors.py` prints. A hang ends the program and its workers, and the test."""
+    code = [sys.executable, str(Path(__file__).with_name("pool_errors.py")), pool, method, case]
+    # Output goes to pipes, which workers that outlive the program would keep open.
+    with subprocess.Popen(
+        code, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            printed, complaints = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    assert process.returncode == 0, complaints
+    return printed.strip()
+
+
+class Pickling(unittest.TestCase):
+    def assert_same(self, found: gpusched.GpuschedError, error: gpusched.GpuschedError) -> None:
+        self.assertIs(type(found), type(error))
+        self.assertEqual(str(found), str(error))
+        self.assertEqual(found.args, error.args)
+        self.assertEqual(vars(found), vars(error))
+
+    def test_pickled_error_keeps_its_type_and_attributes(self) -> None:
+        for error in errors():
+            for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+                with self.subTest(error=error, protocol=protocol):
+                    self.assert_same(pickle.loads(pickle.dumps(error, protocol)), error)
+
+    def test_attribute_that_a_caller_adds_is_pickled(self) -> None:
+        error = errors()[0]
+        error.shot = 12  # type: ignore[attr-defined]
+        self.assertEqual(pickle.loads(pickle.dumps(error)).shot, 12)
+
+    def test_copied_error_keeps_its_type_and_attributes(self) -> None:
+        for error in errors():
+            with self.subTest(error=error):
+                self.assert_same(copy.copy(error), error)
+                self.assert_same(copy.deepcopy(error), error)
+
+    def test_pool_hands_on_the_error_of_a_spawned_worker(self) -> None:
+        for pool in ("pool", "executor"):
+            with self.subTest(pool=pool):
+                printed = raised_by_worker(pool, "spawn", "memory")
+                self.assertRegex(printed, r"^GpuschedError\|SCHED_E_MEMORY\|.+ \(SCHED_E_MEMORY\)$")
+
+    @unittest.skipUnless(hasattr(os, "fork"), "needs fork")
+    def test_pool_hands_on_the_error_of_a_forked_worker(self) -> None:
+        for pool in ("pool", "executor"):
+            with self.subTest(pool=pool):
+                printed = raised_by_worker(pool, "fork", "forked")
+                self.assertRegex(printed, r"^GpuschedError\|SCHED_E_FORKED\|.+ \(SCHED_E_FORKED\)$")
+
+    def test_pool_hands_on_a_cancel(self) -> None:
+        for pool in ("pool", "executor"):
+            with self.subTest(pool=pool):
+                printed = raised_by_worker(pool, "spawn", "cancelled")
+                message = "the survey was stopped (SCHED_CANCELLED)"
+                self.assertEqual(printed, f"Cancelled|SCHED_CANCELLED|{message}")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,161 @@
+"""The Rust test programs: finds what cargo built, and divides it into steps."""
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schedule import ROOT, Step
+
+
+@dataclass
+class Part:
+    """A share of a test program's tests, as one step.
+
+    `words`: names of tests or modules to choose; none of them chooses the tests that no other part
+    with a level in common chooses. Other fields as in `Step`.
+    """
+
+    suffix: str = ""
+    words: tuple[str, ...] = ()
+    minimum: int = 1
+    limit: float = 1800
+    levels: str = "quick full night"
+
+    def arguments(self, parts: "list[Part]") -> list[str]:
+        """Returns the arguments of the test program; `parts` are those of the program."""
+        if self.words:
+            return list(self.words)
+        others = [
+            word
+            for part in parts
+            if set(part.levels.split()) & set(self.levels.split())
+            for word in part.words
+        ]
+        return [argument for word in others for argument in ("--skip", word)]
+
+
+FULL = "full night"
+# Programs in C and C++, most of them under valgrind.
+C_PROGRAMS = (
+    *("bad_calls::", "cpp::", "hostile_calls::", "legacy_callers::", "manners::", "ranges::"),
+    "reentry::",
+)
+# One or two cases of each file.
+FEW_GPU_CASES = (
+    *("visible_numbers", "visible_names", "the_used_card_alone_has_a_context"),
+    *("memory_is_used_again", "what_a_callback_answers", "a_poisoned_context"),
+    *("a_card_falls_off_at_a_launch", "shots_have_the_bits_of_the_cpu"),
+    *("a_graph_in_flight_is_waited_for", "one_script"),
+)
+OLD_PACKAGE = (
+    *("a_pool_by_spawn", "calls_in_children_of_a_process", "twelve_processes_at_the_same_moment"),
+    *("three_of_twelve_are_killed", "who_gets_no_thread_to_"),
+)
+# Long tests that have shorter siblings, or that test another test.
+NIGHT_OLD_PACKAGE = ("a_pool_by_fork_with_sleeps", "twelve_beside_a_process")
+NIGHT_NUMERICS = (
+    *("thin_grids_in_layers_of_any_width", "nothing_grows_in_20000_steps"),
+    "sixteen_bits_cost_no_more_than_their_phase",
+)
+NIGHT_KERNELS = ("the_sanitizers_find_nothing",)
+
+# The longest first, so that none is left over at the end. A program that is built and not listed
+# runs whole.
+PARTS: dict[str, list[Part]] = {
+    "cuda": [
+        Part(minimum=100, levels=FULL),
+        Part("-few", FEW_GPU_CASES, minimum=10, levels="quick"),
+    ],
+    "numerics": [
+        Part(minimum=65, levels=FULL),
+        Part("-night", NIGHT_NUMERICS, minimum=3, levels="night"),
+    ],
+    "kernels": [
+        Part(minimum=15, levels=FULL),
+        Part("-night", NIGHT_KERNELS, levels="night"),
+    ],
+    "command": [Part(minimum=60)],
+    "it": [
+        Part("-c-programs", C_PROGRAMS, minimum=18, levels=FULL),
+        Part("-old-package", OLD_PACKAGE, minimum=6, levels=FULL),
+        Part("-night", NIGHT_OLD_PACKAGE, minimum=2, levels="night"),
+        Part(minimum=90),
+    ],
+    "fuzz": [Part(minimum=4)],
+    "node": [Part(minimum=27)],
+    "scheduler": [Part(minimum=115)],
+    "lib": [Part(minimum=180)],
+    "bin": [Part(minimum=9)],
+    "fakecuda-interpreter": [Part(minimum=7)],
+    "fakecuda-libraries": [Part(minimum=11)],
+}
+
+# Programs that other steps start.
+ELSEWHERE = {"gpu": "gpu-script starts it on virtual GPUs"}
+
+
+def program_name(artifact: dict[str, Any]) -> str:
+    """Returns `NAME` of `tests/NAME`, `lib` or `bin`; of another package, FOLDER-`NAME`."""
+    target = artifact["target"]
+    kind = target["kind"][0]
+    name = target["name"] if kind == "test" else "bin" if kind == "bin" else "lib"
+    package = Path(artifact["manifest_path"]).parent
+    return name if package == ROOT else f"{package.name}-{name}"
+
+
+def test_programs(messages: Path) -> dict[str, tuple[str, Path]]:
+    """Returns path and folder of every test program in cargo's messages."""
+    programs = {}
+    for line in messages.read_text().splitlines():
+        artifact = json.loads(line)
+        if (
+            artifact["reason"] == "compiler-artifact"
+            and artifact["executable"]
+            and artifact["profile"]["test"]
+        ):
+            folder = Path(artifact["manifest_path"]).parent
+            programs[program_name(artifact)] = artifact["executable"], folder
+    return programs
+
+
+def steps(messages: Path, level: str, wanted: set[str]) -> list[Step]:
+    """Returns a step for each part of each program that cargo built.
+
+    # Raises
+    ValueError if cargo did not build one of the programs in `wanted`.
+    """
+    programs = test_programs(messages)
+    missing = wanted - programs.keys()
+    if missing:
+        raise ValueError(f"cargo built no test program {', '.join(sorted(missing))}")
+    found = []
+    for name in sorted(
+        programs, key=lambda name: list(PARTS).index(name) if name in PARTS else len(PARTS)
+    ):
+        if name in ELSEWHERE:
+            continue
+        path, folder = programs[name]
+        parts = PARTS.get(name, [Part()])
+        for part in parts:
+            if level in part.levels.split():
+                found.append(
+                    Step(
+                        f"test-{name}{part.suffix}",
+                        shlex.join([path, *part.arguments(parts)]),
+                        counts="libtest",
+                        minimum=part.minimum,
+                        limit=part.limit,
+                        folder=folder,
+                    )
+                )
+    return found
+
+
+def model_steps(messages: Path) -> list[Step]:
+    """Returns the step that runs the unit tests which the model checker explores."""
+    path, folder = test_programs(messages)["lib"]
+    return [
+        Step("models", shlex.join([path, "models"]), counts="libtest", minimum=15, folder=folder)
+    ]

@@ -1,0 +1,91 @@
+"""Counts the tests that a step executed, from its log, its list of skips and its exit status."""
+
+import re
+from dataclasses import dataclass
+
+SKIPPED_STATUS = 77
+
+LIBTEST = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed(?:; (\d+) ignored)?", re.M)
+CTEST = re.compile(
+    r"^ *\d+/\d+ Test +#\d+: \S+ \.*(?: +(Passed)|\*\*\*(Skipped|Not Run|[A-Z]\w*))", re.M
+)
+UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(?: \((.*)\))?$", re.M)
+
+
+@dataclass
+class Counts:
+    """Numbers of tests. `executed` leaves out the skipped ones."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    @property
+    def executed(self) -> int:
+        return self.passed + self.failed
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
+        )
+
+
+def libtest(log: str) -> Counts:
+    """Sums the summary lines of Rust test programs."""
+    total = Counts()
+    for passed, failed, ignored in LIBTEST.findall(log):
+        total += Counts(int(passed), int(failed), int(ignored or 0))
+    return total
+
+
+def ctest(log: str) -> Counts:
+    """Counts CTest's line of each test; a test that CTest did not start is a skipped one."""
+    total = Counts()
+    for passed, other in CTEST.findall(log):
+        skipped = other in ("Skipped", "Not Run")
+        total += Counts(bool(passed), not passed and not skipped, skipped)
+    return total
+
+
+def unittest(log: str) -> Counts:
+    """Reads Python's `Ran N tests` and the details after it."""
+    total = Counts()
+    for ran, details in UNITTEST.findall(log):
+        numbers = {name: int(number) for name, number in re.findall(r"([a-z ]+)=(\d+)", details)}
+        numbers = {name.strip(): number for name, number in numbers.items()}
+        failed = sum(
+            numbers.get(name, 0) for name in ("failures", "errors", "unexpected successes")
+        )
+        skipped = numbers.get("skipped", 0)
+        total += Counts(int(ran) - failed - skipped, failed, skipped)
+    return total
+
+
+FORMATS = {"libtest": libtest, "ctest": ctest, "unittest": unittest}
+
+
+def skipped_tests(skips: str) -> set[str]:
+    """Returns the names in the lines `SKIPPED: test: reason` that tests wrote."""
+    return {line.removeprefix("SKIPPED: ").split(": ")[0] for line in skips.splitlines() if line}
+
+
+def count(form: str, log: str, skips: str, status: int, strict: bool = False) -> Counts:
+    """Returns the counts of one step.
+
+    `form` names one of FORMATS; "" stands for a step that is one test. A status other than 0 and
+    77 is at least one failure. A Rust test that reported a skip returned normally, and libtest
+    counted it as passed; in strict mode it panicked, and libtest counted it as failed.
+    """
+    if form == "":
+        counts = Counts(status == 0, status not in (0, SKIPPED_STATUS), status == SKIPPED_STATUS)
+    else:
+        counts = FORMATS[form](log)
+        if status == SKIPPED_STATUS and counts.executed == 0:
+            counts.skipped = max(counts.skipped, 1)
+        elif status != 0:
+            counts.failed = max(counts.failed, 1)
+    reported = len(skipped_tests(skips))
+    if not strict:
+        counts.passed = max(0, counts.passed - reported)
+    counts.skipped += reported
+    return counts

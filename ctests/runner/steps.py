@@ -1,0 +1,156 @@
+"""The table of steps: the earlier a step stands, the earlier it starts."""
+
+import re
+import sys
+from shlex import quote
+
+import binaries
+from install import python_with_modules
+from schedule import ALL, HALF, ROOT, Step
+
+LEVELS = ("quick", "full", "night")
+FULL = "full night"
+TARGET = ROOT / "target" / "ctests"
+LOGS = TARGET / "logs"
+VENV = quote(str(TARGET / "venv"))
+BUILD = quote(str(TARGET / "cmake"))
+GPU = quote(str(TARGET / "gpu"))
+RUNNER = "ctests/runner"
+THIS_PYTHON = quote(sys.executable)
+JSON = "--message-format=json-render-diagnostics"
+HOUR = 3600.0
+
+# Targets that cargo builds for the tests of a level, and the test programs that must be among them.
+TESTS = {
+    "quick": "--lib --test it --test scheduler --test cuda",
+    "full": "--workspace --tests",
+    "night": "--workspace --tests",
+}
+QUICK_PROGRAMS = {"lib", "it", "scheduler", "cuda"}
+PROGRAMS = QUICK_PROGRAMS | {
+    *("bin", "command", "fork", "fuzz", "kernels", "no_allocation", "node", "numerics"),
+    *("fakecuda-interpreter", "fakecuda-libraries", "kit-lib"),
+}
+
+
+def soname() -> str:
+    """Returns the name that programs look for at run time; CMake builds the library with it."""
+    version = re.search(r'^version = "(\d+)\.', (ROOT / "Cargo.toml").read_text(), re.M)
+    assert version, "Cargo.toml has a version"
+    return f"libgpusched.so.{version[1]}"
+
+
+def install_steps() -> list[Step]:
+    """Downloads, beside the first compilation."""
+    install = f"{THIS_PYTHON} -B {RUNNER}/install.py"
+    kernels = f"{THIS_PYTHON} kernels/generate.py"
+    return [
+        Step("packages", f"{install} packages", FULL, cores=0),
+        Step("rust-parts", f"{install} rust", cores=0),
+        Step("python-packages", f"{install} python {VENV}", FULL, cores=0, needs=("packages",)),
+        # Assembling for every architecture takes two CPU minutes, and changes with the text only.
+        Step("kernels", f"{kernels} --compare", "full", cores=0),
+        Step("kernels-assembled", f"{kernels} --check-all", "night", cores=0),
+    ]
+
+
+def build_steps(level: str, jobs: int) -> list[Step]:
+    """Compiles the tests; then, beside them, the release library and the model checker."""
+    tests, models = LOGS / "cargo.json", LOGS / "models.json"
+    programs = QUICK_PROGRAMS if level == "quick" else PROGRAMS
+    # Options after `--` and not RUSTFLAGS, with which cargo builds all dependencies again.
+    loom = f"cargo rustc --locked -j{jobs} --lib --profile test {JSON} -- --cfg loom -C opt-level=0"
+    return [
+        Step("build", f"cargo test --locked --no-run {JSON} {TESTS[level]}", cores=ALL, limit=HOUR,
+             output=tests.name, exclusive="cargo",
+             expands=lambda: binaries.steps(tests, level, programs)),
+        # With the name and the features that CMake gives it: one build for both.
+        Step("build-release", f"cargo build --release --locked -j{jobs}", FULL, cores=HALF,
+             limit=HOUR, needs=("build",), environment={"GPUSCHED_SONAME": soname()}),
+        Step("build-models", loom, FULL, cores=HALF, needs=("build",), output=models.name,
+             exclusive="cargo", expands=lambda: binaries.model_steps(models)),
+    ]
+
+
+def cmake_steps(python: str, jobs: int) -> list[Step]:
+    """The CMake project: programs in four languages, and consumers of the installed library."""
+    configure = (
+        f"cmake -S . -B {BUILD} -DPython3_EXECUTABLE={python}"
+        f" -DGPUSCHED_CARGO_TARGET_DIR={quote(str(ROOT / 'target'))}"
+        " '-DGPUSCHED_CARGO_FLAGS=--features default'"
+    )
+    ctest = f"ctest --test-dir {BUILD} --output-on-failure -j2"
+    return [
+        Step("cmake-configure", configure, FULL, needs=("packages", "python-packages")),
+        Step("cmake-build", f"cmake --build {BUILD} -j{jobs}", FULL,
+             needs=("cmake-configure", "build-release")),
+        Step("ctest", f"{ctest} -LE gpu", FULL, needs=("cmake-build",), counts="ctest", minimum=39),
+        # kernel_python: CuPy needs a real GPU.
+        Step("ctest-gpu", f"{ctest} -L gpu", "night", needs=("cmake-build",), counts="ctest"),
+    ]
+
+
+def python_steps(python: str) -> list[Step]:
+    """The Python package, with the library of the Rust tests."""
+    library = {"GPUSCHED_LIBRARY": str(ROOT / "target/debug/deps/libgpusched.so"),
+               "PYTHONPATH": str(ROOT / "bindings/python")}
+    cache = quote(str(TARGET / "mypy"))
+    checked = "bindings/python/gpusched examples/python/survey.py ctests/runner"
+    return [
+        Step("python", f"{python} -m unittest discover -v -s ctests/python", FULL,
+             needs=("build", "python-packages"), counts="unittest", minimum=50,
+             environment=library),
+        Step("python-types", f"{python} -m mypy --strict --cache-dir {cache} {checked}", FULL,
+             needs=("python-packages",)),
+    ]
+
+
+def check_steps() -> list[Step]:
+    """Checks of sources and of generated files."""
+    return [
+        Step("format", "cargo fmt --all --check", needs=("rust-parts",)),
+        Step("bindings-fresh", f"{THIS_PYTHON} scripts/bindings.py --check"),
+        Step("readme-snippets", f"{THIS_PYTHON} scripts/readme.py --check"),
+        Step("versions-agree", f"{THIS_PYTHON} ctests/python/versions.py"),
+        Step("runner", f"{THIS_PYTHON} -m unittest discover -v -s {RUNNER}", counts="unittest",
+             minimum=17),
+    ]
+
+
+def night_steps() -> list[Step]:
+    """Further steps of `night`; the test programs read GPUSCHED_TEST_LEVEL themselves."""
+    needs = ("build",)
+    return [
+        Step("storms", "cargo test --locked --test scheduler stress", "night", needs=needs,
+             exclusive="cargo", counts="libtest", limit=2 * HOUR,
+             environment={"GPUSCHED_TEST_STRESS": "1000,5000"}),
+        Step("asan", "ctests/night/asan.sh 50", "night", cores=ALL, needs=needs, limit=2 * HOUR),
+        Step("tsan", "ctests/night/tsan.sh", "night", cores=ALL, needs=needs, counts="libtest",
+             minimum=115, limit=2 * HOUR),
+        Step("mutations", "ctests/night/mutations.sh", "night", cores=ALL, needs=needs,
+             limit=12 * HOUR),
+    ]
+
+
+def steps(level: str, jobs: int) -> list[Step]:
+    """Returns the steps of a level. `jobs` is half the number of cores, the value of HALF."""
+    python = quote(python_with_modules(str(TARGET / "venv")))
+    needs = ("build",)
+    drills = f"{THIS_PYTHON} ctests/night/drills --count {1000 if level == 'night' else 20}"
+    clippy = f"cargo clippy --locked -j{jobs} --workspace --all-targets -- -D warnings"
+    table = [
+        *install_steps(),
+        *build_steps(level, jobs),
+        *cmake_steps(python, jobs),
+        *check_steps(),
+        Step("drills", drills, FULL, needs=needs, exclusive="cargo", limit=4 * HOUR),
+        Step("clippy", clippy, FULL, cores=HALF, limit=HOUR, needs=("build", "rust-parts"),
+             exclusive="cargo"),
+        Step("gpu-script", f"ctests/night/gpu/check-on-virtual-gpus {GPU}", FULL, needs=needs,
+             exclusive="cargo"),
+        Step("quickstart", "target/release/gpusched run examples/quickstart/survey.toml", FULL,
+             needs=("build-release",)),
+        *python_steps(python),
+        *night_steps(),
+    ]
+    return [step for step in table if level in step.levels.split()]

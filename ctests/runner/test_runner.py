@@ -1,0 +1,204 @@
+"""Tests of the test runner."""
+
+import os
+import shlex
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from binaries import Part, program_name
+from counting import Counts, count
+from schedule import ALL, ROOT, Result, Schedule, Step, session_members
+
+LIBTEST = """
+test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+"""
+CTEST = """
+ 1/5 Test  #1: first_c ......................   Passed    0.10 sec
+ 2/5 Test  #2: kernel_python ................***Skipped   0.20 sec
+ 3/5 Test #13: crashes ......................***Exception: SegFault  0.20 sec
+ 4/5 Test  #4: slow .........................***Timeout   9.20 sec
+ 5/5 Test  #5: absent .......................***Not Run   0.00 sec
+"""
+UNITTEST = "Ran 9 tests in 0.1s\n\nFAILED (failures=1, errors=2, skipped=3)\n"
+
+
+def shell(name: str, text: str, **fields: object) -> Step:
+    return Step(name, shlex.join(["sh", "-c", text]), **fields)  # type: ignore[arg-type]
+
+
+class Counting(unittest.TestCase):
+    def test_libtest_summaries_are_added(self) -> None:
+        self.assertEqual(count("libtest", LIBTEST, "", 101), Counts(5, 1, 1))
+
+    def test_ctest_lines_are_counted(self) -> None:
+        self.assertEqual(count("ctest", CTEST, "", 8), Counts(1, 2, 2))
+
+    def test_unittest_details_are_counted(self) -> None:
+        self.assertEqual(count("unittest", UNITTEST, "", 1), Counts(3, 3, 3))
+        self.assertEqual(
+            count("unittest", "Ran 4 tests in 1.0s\n\nOK (skipped=1)\n", "", 0), Counts(3, 0, 1)
+        )
+
+    def test_exit_status_is_a_failure_whatever_was_counted(self) -> None:
+        self.assertEqual(
+            count("libtest", "test result: ok. 3 passed; 0 failed; 0 ignored", "", -11).failed, 1
+        )
+        self.assertEqual(count("", "", "", 1), Counts(0, 1, 0))
+
+    def test_status_77_is_a_skip(self) -> None:
+        self.assertEqual(count("", "", "", 77), Counts(0, 0, 1))
+        self.assertEqual(count("libtest", "", "", 77), Counts(0, 0, 1))
+
+    def test_reported_skips_are_not_passed(self) -> None:
+        skips = "SKIPPED: io::a: no room\nSKIPPED: io::a: no links\nSKIPPED: io::b: no room\n"
+        log = "test result: ok. 3 passed; 0 failed; 0 ignored"
+        self.assertEqual(count("libtest", log, skips, 0), Counts(1, 0, 2))
+
+
+class Scheduling(unittest.TestCase):
+    def run_steps(self, *steps: Step, capacity: int = 2, strict: bool = False) -> dict[str, Result]:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        schedule = Schedule(
+            steps, capacity, Path(folder.name), dict(os.environ), strict, lambda _: None
+        )
+        return {result.name: result for result in schedule.run()}
+
+    def test_step_below_its_minimum_fails(self) -> None:
+        text = "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'"
+        results = self.run_steps(
+            shell("few", text, counts="libtest", minimum=3),
+            shell("enough", text, counts="libtest", minimum=2),
+        )
+        self.assertEqual(results["few"].counts.failed, 1)
+        self.assertEqual(results["few"].wrong, ["2 tests executed; the minimum is 3"])
+        self.assertEqual(results["enough"].wrong, [])
+
+    def test_strict_run_fails_on_a_skip(self) -> None:
+        skips = [
+            shell("exits", "echo no GPU; exit 77"),
+            shell(
+                "reports",
+                "echo SKIPPED: a: b >>$GPUSCHED_TEST_SKIPS; "
+                "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'",
+                counts="libtest",
+            ),
+        ]
+        self.assertEqual(
+            [bool(result.wrong) for result in self.run_steps(*skips).values()], [False, False]
+        )
+        self.assertEqual(
+            [bool(result.wrong) for result in self.run_steps(*skips, strict=True).values()],
+            [True, True],
+        )
+
+    def test_hanging_step_is_killed_with_all_its_processes(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            pids = Path(folder) / "pids"
+            # One child in the group of the shell, one in a group of its own.
+            grouped = f"bash -mc 'sleep 1000 & echo $! >>{pids}; wait'"
+            text = f"sleep 1000 & echo $! >{pids}; {grouped} & sleep 1000"
+            begun = time.monotonic()
+            result = self.run_steps(shell("hangs", text, limit=2))["hangs"]
+            self.assertLess(time.monotonic() - begun, 500)
+            self.assertEqual(result.wrong, ["still running after 2 s: killed"])
+            self.assertEqual(result.counts, Counts(failed=1))
+            left = [int(pid) for pid in pids.read_text().split()]
+            self.assertEqual(len(left), 2)
+            for pid in left:
+                stat = Path(f"/proc/{pid}/stat")
+                self.assertTrue(
+                    not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX", pid
+                )
+
+    def test_interrupt_kills_the_running_steps(self) -> None:
+        started: list[int] = []
+
+        def interrupt() -> list[Step]:
+            started.extend(running.process.pid for running in schedule.running)
+            raise KeyboardInterrupt
+
+        with tempfile.TemporaryDirectory() as folder:
+            steps = [shell("long", "sleep 1000"), shell("ends", "true", expands=interrupt)]
+            schedule = Schedule(steps, 2, Path(folder), dict(os.environ), False, lambda _: None)
+            self.assertRaises(KeyboardInterrupt, schedule.run)
+        self.assertEqual(len(started), 1)
+        self.assertEqual(session_members(started[0]), [])
+
+    def test_step_runs_after_those_that_it_needs(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / "made"
+            results = self.run_steps(
+                shell("second", f"test -e {made}", needs=("first",)),
+                shell("first", f"sleep 0.3; touch {made}"),
+            )
+        self.assertEqual([result.wrong for result in results.values()], [[], []])
+
+    def test_step_whose_need_failed_is_not_started(self) -> None:
+        results = self.run_steps(
+            shell("bad", "exit 1"),
+            shell("next", "true", needs=("bad",)),
+            shell("absent", "exit 77"),
+            shell("after", "true", needs=("absent",)),
+        )
+        self.assertEqual(results["next"].counts, Counts(failed=1))
+        self.assertEqual(results["after"].counts, Counts(skipped=1))
+
+    def test_steps_together_take_no_more_cores_than_there_are(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            text = f"mkdir {folder}/lock && sleep 0.2 && rmdir {folder}/lock"
+            results = self.run_steps(
+                *(shell(f"wide{i}", text, cores=ALL) for i in range(3)), capacity=3
+            )
+            self.assertEqual([result.wrong for result in results.values()], [[]] * 3)
+            results = self.run_steps(*(shell(f"one{i}", text) for i in range(3)), capacity=1)
+            self.assertEqual([result.wrong for result in results.values()], [[]] * 3)
+            results = self.run_steps(
+                *(shell(f"alone{i}", text, exclusive="lock") for i in range(3)), capacity=3
+            )
+            self.assertEqual([result.wrong for result in results.values()], [[]] * 3)
+
+    def test_processor_time_of_grandchildren_is_measured(self) -> None:
+        text = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+        step = Step("burns", shlex.join(["sh", "-c", '"$0" -c "$1"; true', sys.executable, text]))
+        self.assertGreater(self.run_steps(step)["burns"].cpu, 0.25)
+
+    def test_step_that_can_not_be_started_fails(self) -> None:
+        results = self.run_steps(Step("absent", "/nowhere/program"), shell("other", "true"))
+        self.assertEqual(results["absent"].counts, Counts(failed=1))
+        self.assertEqual(results["other"].wrong, [])
+
+
+class Binaries(unittest.TestCase):
+    def test_parts_divide_a_program(self) -> None:
+        long, night = Part("-long", ("a", "b"), levels="full night"), Part(
+            "-night", ("c",), levels="night"
+        )
+        few, rest = Part("-few", ("d",), levels="quick"), Part(levels="full night")
+        parts = [long, night, few, rest]
+        self.assertEqual(long.arguments(parts), ["a", "b"])
+        self.assertEqual(rest.arguments(parts), ["--skip", "a", "--skip", "b", "--skip", "c"])
+
+    def test_programs_are_named_after_package_and_kind(self) -> None:
+        def name(folder: Path, kind: str, target: str) -> str:
+            return program_name(
+                {
+                    "target": {"kind": [kind], "name": target},
+                    "manifest_path": f"{folder}/Cargo.toml",
+                }
+            )
+
+        self.assertEqual(name(ROOT, "cdylib", "gpusched"), "lib")
+        self.assertEqual(name(ROOT, "bin", "gpusched"), "bin")
+        self.assertEqual(name(ROOT, "test", "scheduler"), "scheduler")
+        self.assertEqual(
+            name(ROOT / "ctests/doubles/fakecuda", "test", "interpreter"), "fakecuda-interpreter"
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

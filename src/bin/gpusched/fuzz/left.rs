@@ -1,0 +1,142 @@
+//! Files that earlier runs have left: descriptions of shots, checkpoints.
+
+use std::cell::OnceCell;
+use std::fs;
+use std::path::PathBuf;
+
+use gpusched::fd::pause::State;
+use testkit::fuzz::{Target, folder, run};
+
+use crate::job::Job;
+use crate::paused::{self, Header, Kept};
+use crate::resume::{Found, look};
+use crate::run::{self as command, Wanted};
+
+const SURVEY: &str = "[grid]\nn = [6, 6, 6]\nspacing_m = 10\n[model]\nvelocity = 2000\n[time]\ndt_s = 0.001\nnt = 3\n\
+                      [wavelet]\npeak_hz = 40\n[sources]\nfirst_m = [0, 0, 0]\n[snapshots]\nevery = 2\n";
+
+/// A survey that has been run: its description is read again by a run that goes on.
+#[test]
+fn resumed_descriptions() {
+    run(&Target {
+        name: "resume",
+        words: &[
+            "key",
+            "record",
+            "crc32",
+            "snapshots",
+            "file",
+            "step",
+            "shot",
+            "null",
+            "true",
+            "[]",
+            "{}",
+            "00000000",
+            "ffffffff",
+            "fffffffff",
+            "-1",
+            "../../precious",
+        ],
+        runs: 2000,
+        most: 10_000,
+        memory: |length| (8 << 20) + 100 * length,
+        give: |_, bytes| {
+            thread_local! { static JOB: OnceCell<Job> = const { OnceCell::new() }; }
+            JOB.with(|job| {
+                let job = job.get_or_init(|| Job::load(&survey().join("survey.toml")).expect("a survey"));
+                fs::write(job.folder.join("shot_0001.json"), bytes).expect("a description");
+                match look(job, false).as_slice() {
+                    [Found::Whole] => None,
+                    [Found::Unfit(why)] => Some(why.clone()),
+                    other => panic!("one shot, whose description is there: {other:?}"),
+                }
+            })
+        },
+        seeds: || vec![fs::read(survey().join("out/shot_0001.json")).expect("a description")],
+    });
+    fs::remove_dir_all(survey()).expect("the survey's folder");
+}
+
+/// Run once; the folder.
+fn survey() -> PathBuf {
+    let folder = folder("resumed");
+    if !folder.join("out").exists() {
+        fs::write(folder.join("survey.toml"), SURVEY).expect("a survey");
+        let wanted = Wanted {
+            survey: &folder.join("survey.toml"),
+            resume: false,
+            stop_after: None,
+            devices: Some("cpu".into()),
+            check_devices: false,
+            dry_run: false,
+            as_json: false,
+            trace: None,
+            remember: false,
+        };
+        assert_eq!(command::run(wanted), Ok(true));
+    }
+    folder
+}
+
+/// What a shot that was stopped has left.
+#[test]
+fn paused_states() {
+    struct Values(Vec<f32>);
+
+    impl State for Values {
+        fn kind(&self) -> String {
+            "of a test".into()
+        }
+
+        fn values(&self) -> u64 {
+            self.0.len() as u64
+        }
+
+        fn leave(&mut self, to: &mut dyn FnMut(&[f32]) -> gpusched::Result<()>) -> gpusched::Result<()> {
+            to(&self.0)
+        }
+
+        fn take(&mut self, from: &mut dyn FnMut(&mut [f32]) -> gpusched::Result<()>) -> gpusched::Result<()> {
+            from(&mut self.0)
+        }
+    }
+
+    run(&Target {
+        name: "paused",
+        words: &[
+            "key",
+            "kind",
+            "done",
+            "values",
+            "snapshots",
+            "{",
+            "}",
+            "null",
+            "-1",
+            "18446744073709551615",
+            "\n",
+        ],
+        runs: 3000,
+        most: 10_000,
+        memory: |length| (2 << 20) + 100 * length,
+        give: |path, _| match Kept::open(path) {
+            Err(why) => Some(why),
+            Ok(kept) => {
+                let kept = kept.expect("a state that is there");
+                let mut state = Values(vec![0.0; kept.header.values as usize]);
+                kept.give(path, &mut state).expect("what was checked");
+                None
+            }
+        },
+        seeds: || {
+            let path = folder("paused").join("shot_0001.paused");
+            let snapshots = [(10, 7), (20, 1)].into();
+            let header =
+                Header { key: "k".into(), kind: "of a test".into(), done: 20, values: 50, snapshots };
+            paused::write(&path, &header, &mut Values(vec![0.5; 50])).expect("a state");
+            vec![fs::read(&path).expect("a state")]
+        },
+    });
+    fs::remove_dir_all(folder("paused")).expect("the folder of the state");
+}

@@ -1,0 +1,63 @@
+//! Opens files on descriptors above 2.
+//!
+//! A daemon may run with its standard streams closed. The system gives the lowest free descriptor to the
+//! next file that is opened, and the program still writes to descriptors 1 and 2. So each file of the library is
+//! opened here; `tests/it/layers.rs` checks that. (A folder that is listed may have any descriptor: nothing can be
+//! written to it.)
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// Opens a file.
+pub fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    above_standard(options.open(path)?)
+}
+
+/// Opens a file for reading.
+pub fn open_read(path: &Path) -> io::Result<File> {
+    open(OpenOptions::new().read(true), path)
+}
+
+/// Creates a file for writing. Fails if the name exists.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    let created = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let moved = emptied_above_standard(created);
+    if moved.is_err() {
+        let _ = fs::remove_file(path);
+    }
+    moved
+}
+
+/// Reads a text file to its end.
+pub fn read_to_string(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    open_read(path)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Moves a new file, and removes what another thread wrote to the standard stream in whose place it was.
+fn emptied_above_standard(created: File) -> io::Result<File> {
+    if !is_standard(&created) {
+        return Ok(created);
+    }
+    let mut file = above_standard(created)?;
+    file.set_len(0)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+fn is_standard(opened: &impl AsFd) -> bool {
+    opened.as_fd().as_raw_fd() <= 2
+}
+
+/// Moves an open file, an event or the like to a descriptor above 2, unless it has one. Its position and its locks
+/// stay as they are.
+pub fn above_standard<T: AsFd + From<OwnedFd>>(opened: T) -> io::Result<T> {
+    match is_standard(&opened) {
+        // The standard library asks for a duplicate from 3 on (F_DUPFD_CLOEXEC).
+        true => Ok(opened.as_fd().try_clone_to_owned()?.into()),
+        false => Ok(opened),
+    }
+}

@@ -1,0 +1,75 @@
+//! What is around the command: pipes that break, disks that are full, a second run.
+
+use std::fs::{self, File, OpenOptions};
+use std::process::Stdio;
+
+use testkit::command::{Ended, SURVEY, Workspace};
+
+fn run_into(folder: &Workspace, out: Stdio) -> Ended {
+    let mut command = folder.command(&["run", "survey.toml"]);
+    Ended::from(command.stdout(out).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap())
+}
+
+fn all_shots_are_there(folder: &Workspace) {
+    for number in 1..=4 {
+        assert!(folder.at(format!("out/shot_{number:04}.json")).exists(), "shot {number}");
+    }
+}
+
+#[test]
+fn a_survey_goes_on_when_nobody_reads_what_it_says() {
+    let folder = Workspace::with_survey(SURVEY);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ended = run_into(&folder, writer.into());
+    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+    all_shots_are_there(&folder);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_survey_goes_on_when_what_it_says_can_not_be_written() {
+    let folder = Workspace::with_survey(SURVEY);
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ended = run_into(&folder, full.into());
+    assert_eq!(ended.status, 1, "{ended:?}");
+    assert!(ended.err.starts_with("gpusched: standard output could not be written: "), "{ended:?}");
+    all_shots_are_there(&folder);
+}
+
+#[test]
+fn two_runs_do_not_write_into_one_folder() {
+    let folder = Workspace::with_survey(SURVEY);
+    fs::create_dir(folder.at("out")).unwrap();
+    let other = File::open(folder.at("out")).unwrap();
+    other.try_lock().unwrap();
+    let refused = folder.gpusched(&["run", "survey.toml"]);
+    assert_eq!(refused.status, 2, "{refused:?}");
+    assert!(refused.err.contains("out: another run writes to it"), "{refused:?}");
+    assert_eq!(fs::read_dir(folder.at("out")).unwrap().count(), 0);
+    drop(other);
+    assert_eq!(folder.gpusched(&["run", "survey.toml"]).status, 0);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_survey_file_without_end_is_refused() {
+    let folder = Workspace::new();
+    let refused = folder.gpusched(&["run", "/dev/zero"]);
+    assert_eq!(refused.status, 2, "{refused:?}");
+    assert!(refused.err.contains("larger than any survey file"), "{refused:?}");
+}
+
+#[test]
+#[cfg(unix)]
+fn settings_that_are_no_text_are_refused_and_not_ignored() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let folder = Workspace::with_survey(SURVEY);
+    for name in ["GPUSCHED_DEVICES", "GPUSCHED_SLOTS"] {
+        let mut command = folder.command(&["run", "--dry-run", "survey.toml"]);
+        let value = std::ffi::OsStr::from_bytes(b"\xff1");
+        let refused = Ended::from(command.env(name, value).output().unwrap());
+        assert_eq!(refused.status, 2, "{name}: {refused:?}");
+    }
+}

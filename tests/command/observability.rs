@@ -1,0 +1,86 @@
+//! What is told of a run while it goes on and at its end, and what is kept for the next one.
+
+use std::fs;
+
+use serde_json::Value;
+
+use testkit::command::{SURVEY, Workspace};
+
+#[test]
+fn a_trace_has_a_bar_for_every_shot_on_a_row_of_its_slot() {
+    let folder = Workspace::with_survey(&format!("{SURVEY}[run]\nslots = 2\n"));
+    let ended = folder.gpusched(&["run", "--trace", "trace.json", "survey.toml"]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let trace = folder.json("trace.json");
+    let events = trace["traceEvents"].as_array().unwrap();
+    let bars: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
+    let mut names: Vec<&str> = bars.iter().map(|bar| bar["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["shot 1", "shot 2", "shot 3", "shot 4"]);
+    let rows: Vec<&Value> = events.iter().filter(|event| event["name"] == "thread_name").collect();
+    for bar in bars {
+        assert_eq!(bar["args"]["ended"], "done");
+        assert!(bar["dur"].as_f64().unwrap() > 0.0);
+        let row = rows.iter().find(|row| row["tid"] == bar["tid"] && row["pid"] == bar["pid"]).unwrap();
+        assert!(row["args"]["name"].as_str().unwrap().starts_with("slot "), "{row}");
+    }
+    assert_eq!(trace["otherData"]["left_out"], 0);
+}
+
+#[test]
+fn a_trace_that_can_not_be_written_is_refused_before_anything_runs() {
+    let folder = Workspace::with_survey(SURVEY);
+    for place in ["no/such/folder/trace.json", "."] {
+        let refused = folder.gpusched(&["run", "--trace", place, "survey.toml"]);
+        assert_eq!(refused.status, 2, "{refused:?}");
+        assert!(!folder.at("out/shot_0001.bin").exists());
+    }
+    let dry = folder.gpusched(&["run", "--dry-run", "--trace", "trace.json", "survey.toml"]);
+    assert_eq!(dry.status, 0, "{dry:?}");
+    assert!(!folder.at("trace.json").exists());
+}
+
+#[test]
+fn the_end_tells_of_each_device_and_of_the_best_possible() {
+    let folder = Workspace::with_survey(SURVEY);
+    let ended = folder.gpusched(&["run", "survey.toml"]);
+    assert!(
+        ended.out.contains("4 shots in ") && ended.out.contains(" on 1 device; no schedule could"),
+        "{ended:?}"
+    );
+    assert!(ended.out.contains("cpu:0") && ended.out.contains(", 4 shots\n"), "{ended:?}");
+
+    let events = folder.gpusched(&["run", "--json", "survey.toml"]).events();
+    let end = &events.last().unwrap()["schedule"];
+    let number = |value: &Value| value.as_f64().unwrap();
+    assert!(number(&end["lower_bound_s"]) > 0.0);
+    // The bound is a bound, but for the rounding of sums of durations.
+    assert!(number(&end["lower_bound_s"]) <= number(&end["makespan_s"]) * 1.000_001, "{end}");
+    let device = &end["devices"][0];
+    assert_eq!((&device["device"], &device["done"]), (&"cpu:0".into(), &4.into()));
+    assert!((0.0..=1.000_001).contains(&number(&device["busy_share"])), "{device}");
+}
+
+#[test]
+fn speeds_are_kept_for_the_next_run_unless_told_otherwise() {
+    let folder = Workspace::with_survey(SURVEY);
+    assert_eq!(folder.gpusched(&["run", "--no-rates-cache", "survey.toml"]).status, 0);
+    assert_eq!(folder.gpusched(&["run", "--dry-run", "survey.toml"]).status, 0);
+    let rates = folder.at("cache/gpusched/rates");
+    assert!(!rates.exists());
+    assert_eq!(folder.gpusched(&["run", "survey.toml"]).status, 0);
+    let text = fs::read_to_string(&rates).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("gpusched rates 2 ") && lines[1].starts_with("cpu\t"), "{text}");
+    assert_eq!(lines[2..], ["end 1"], "{text}");
+
+    // What is no such file is replaced, and what can't be replaced is left alone.
+    fs::write(&rates, b"\xff\x00 no rates").unwrap();
+    assert_eq!(folder.gpusched(&["run", "survey.toml"]).status, 0);
+    assert_eq!(fs::read_to_string(&rates).unwrap().lines().count(), 3);
+    fs::remove_file(&rates).unwrap();
+    fs::create_dir(&rates).unwrap();
+    let ended = folder.gpusched(&["run", "survey.toml"]);
+    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+    assert!(rates.is_dir());
+}

@@ -1,0 +1,169 @@
+//! Where files are made: only in the folders that the caller named, whatever the survey is called and whatever lies there.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use testkit::Folder;
+use testkit::process::isolated;
+
+const SURVEY: &str = "[grid]\nn = [6, 6, 6]\nspacing_m = 10\n[model]\nvelocity = 2000\n[time]\ndt_s = 0.001\nnt = 3\n\
+                      [wavelet]\npeak_hz = 40\n[sources]\nfirst_m = [0, 0, 0]\n[snapshots]\nevery = 2\n";
+
+/// Everything below a folder, links not followed: its kind and content.
+fn tree(folder: &Path) -> BTreeMap<OsString, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(here) = open.pop() {
+        for entry in fs::read_dir(&here).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let kind = fs::symlink_metadata(&path).expect("an entry").file_type();
+            let content = if kind.is_dir() {
+                open.push(path.clone());
+                b"folder".to_vec()
+            } else if kind.is_symlink() {
+                fs::read_link(&path).expect("a link").into_os_string().as_bytes().to_vec()
+            } else {
+                fs::read(&path).expect("a file")
+            };
+            found.insert(path.into_os_string(), content);
+        }
+    }
+    found
+}
+
+/// Runs the command in `work`; gives its status and what it said on standard error.
+fn gpusched(work: &Path, args: &[&OsStr]) -> (i32, String) {
+    let mut command = isolated(testkit::command::executable());
+    command.args(args).current_dir(work).env("XDG_CACHE_HOME", work.join("cache"));
+    let output = command.output().expect("the command");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().unwrap_or_else(|| panic!("killed by a signal: {said}")), said)
+}
+
+/// What is made of a survey whose `output.folder` is this TOML, and where: `Some(folder)`, below the folder `work/survey`
+/// that the survey lies in, or `None` where it is refused.
+type Case = (&'static str, Option<&'static str>);
+
+const FOLDERS: &[Case] = &[
+    ("'out'", Some("out")),
+    ("'./a/../b'", Some("")),
+    ("'../beside'", Some("../beside")),
+    ("'deep/er'", Some("deep")),
+    ("'with\ttab'", Some("with\ttab")),
+    ("\"with\\nnewline \\u001b[2J\"", Some("with\nnewline \u{1b}[2J")),
+    ("\"nul\\u0000in it\"", None),
+    ("'link'", Some("../elsewhere")),
+    ("'dangling'", None),
+    ("'file'", None),
+    ("'file/below'", None),
+    ("'locked/below'", None),
+    ("'/proc/none'", None),
+    ("'/dev/null'", None),
+];
+
+#[test]
+fn files_are_made_only_in_the_folders_that_are_named() {
+    let folder = Folder::new();
+    let root = folder.path().to_owned();
+    let work = root.join("work");
+    for &(named, allowed) in FOLDERS {
+        let _ = fs::remove_dir_all(&work);
+        fs::create_dir_all(work.join("survey/locked")).expect("a folder");
+        fs::create_dir(work.join("elsewhere")).expect("a folder");
+        fs::write(work.join("survey/file"), "kept").expect("a file");
+        symlink("../elsewhere", work.join("survey/link")).expect("a link");
+        symlink("nowhere", work.join("survey/dangling")).expect("a link");
+        // Root may write into any folder: a file of the name serves as well.
+        fs::write(work.join("survey/locked/below"), "kept").expect("a file");
+        fs::write(work.join("survey/survey.toml"), format!("{SURVEY}[output]\nfolder = {named}\n"))
+            .expect("a survey");
+        let before = tree(&root);
+        let (status, said) = gpusched(&work, &["run".as_ref(), "survey/survey.toml".as_ref()]);
+        assert_eq!(status, if allowed.is_some() { 0 } else { 2 }, "{named}: {said}");
+        assert!(!said.trim_end().chars().any(char::is_control), "{named}: {said:?}");
+        let after = tree(&root);
+        let home = allowed.map(|allowed| work.join("survey").join(allowed));
+        for (path, content) in &after {
+            let path = Path::new(path);
+            let inside = path.starts_with(work.join("cache"))
+                || home
+                    .as_ref()
+                    .is_some_and(|home| path.starts_with(home) || resolved(home) == resolved(path))
+                || home.as_ref().is_some_and(|home| path.starts_with(resolved(home)));
+            assert!(
+                inside || before.get(path.as_os_str()) == Some(content),
+                "{named}: {} is new",
+                path.display()
+            );
+        }
+        for path in before.keys() {
+            assert!(after.contains_key(path), "{named}: {} is gone", path.display());
+        }
+    }
+}
+
+fn resolved(path: &Path) -> std::path::PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// What waits in the output folder under the names that the command uses must not lead anywhere.
+#[test]
+fn links_in_the_output_folder_are_not_followed() {
+    let folder = Folder::new();
+    let root = folder.path().to_owned();
+    fs::write(root.join("survey.toml"), SURVEY).expect("a survey");
+    let names = [
+        "shot_0001.bin",
+        "shot_0001.json",
+        "shot_0001_step_000000.bin",
+        "shot_0001_record.png",
+        "survey.json",
+    ];
+    for name in names {
+        let _ = fs::remove_dir_all(root.join("out"));
+        fs::create_dir(root.join("out")).expect("a folder");
+        fs::write(root.join("precious"), "kept").expect("a file");
+        symlink("../precious", root.join("out").join(name)).expect("a link");
+        let (status, said) = gpusched(&root, &["run".as_ref(), "survey.toml".as_ref()]);
+        assert!((0..=2).contains(&status), "{name}: {said}");
+        assert_eq!(fs::read(root.join("precious")).expect("a file"), b"kept", "{name}: {said}");
+    }
+}
+
+/// The survey's own path, and a trace's, are as hostile as their caller likes.
+#[test]
+fn odd_paths_on_the_command_line_are_read_or_refused_in_a_sentence() {
+    let folder = Folder::new();
+    let root = folder.path().to_owned();
+    let long = "x".repeat(10_000);
+    fs::write(root.join("survey.toml"), SURVEY).expect("a survey");
+    symlink("loop", root.join("loop")).expect("a link");
+    let odd: [&[u8]; 10] = [
+        b"",
+        b"/",
+        b"..",
+        b"no/such/survey.toml",
+        b"survey.toml/",
+        b"line\nbreak",
+        b"\xff\xfe",
+        b"\x1b[2J",
+        b"loop",
+        long.as_bytes(),
+    ];
+    let before = tree(&root);
+    for path in odd.map(OsStr::from_bytes) {
+        let (status, said) = gpusched(&root, &["run".as_ref(), path]);
+        let shown = || format!("{:?}: {said:?}", path.to_string_lossy().chars().take(20).collect::<String>());
+        assert_eq!(status, 2, "{}", shown());
+        // The command line's own parser takes some lines to say it.
+        assert!(!said.chars().any(|letter| letter.is_control() && letter != '\n'), "{}", shown());
+        let traced = ["run".as_ref(), "survey.toml".as_ref(), "--dry-run".as_ref(), "--trace".as_ref(), path];
+        assert!(gpusched(&root, &traced).0 >= 0);
+        assert!(gpusched(&root, &["simulate".as_ref(), path]).0 == 2);
+    }
+    assert_eq!(tree(&root), before);
+}

@@ -1,0 +1,138 @@
+//! Cards that compute something wrong and do not notice.
+
+use std::sync::Arc;
+
+use gpusched::Error;
+use gpusched::device::Health;
+use gpusched::fd::check;
+use gpusched::fd::plan::{Form, Options, Plan};
+use gpusched::fd::survey::Receivers;
+
+use crate::fixtures::*;
+use testkit::Random;
+use testkit::command::{Ended, SURVEY, Workspace};
+use testkit::process::output;
+use testmodels::bits::{fused_or_skip, same};
+use testmodels::media::{rough, shot as random_shot, time_step};
+use testmodels::scheduled_shots::{Survey, fire_all, fire_on};
+use testmodels::shots::fire;
+
+/// The shots end well, on the other card. The bad one is retired at the second.
+pub fn a_card_whose_results_go_wrong_is_retired() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let mut random = Random::new(41);
+    let survey: Survey = (0..4)
+        .map(|_| {
+            let model = rough([4, 5, 6], [10.0; 3], &mut random);
+            let shot = random_shot(&mut random, [4, 5, 6], 30, Receivers::Plane { iz: 2, every: [1, 1] });
+            let dt = time_step(&model);
+            (model, dt, shot)
+        })
+        .collect();
+    let found = fire_all(&scheduler, &survey);
+    if fused_or_skip() {
+        for (found, (model, dt, shot)) in found.iter().zip(&survey) {
+            same(found, &fire(model, *dt, shot), "a shot that was tried again");
+        }
+    }
+    let devices = scheduler.stats().unwrap().devices;
+    let why = devices[0].retired.clone().expect("the bad card is retired");
+    assert!(why.starts_with("what it computed was wrong for task"), "{why}");
+    // It may have begun more before two had ended elsewhere.
+    assert!(devices[0].failed >= 2 && devices[0].done == 0, "{devices:?}");
+    assert_eq!((devices[1].done, devices[1].device.health), (4, Health::Good));
+}
+
+/// The card is the only one, and as bad the second time.
+pub fn where_it_went_wrong_is_told() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let mut random = Random::new(42);
+    let model = rough([9, 8, 7], [10.0; 3], &mut random);
+    let shot = random_shot(&mut random, [9, 8, 7], 100, Receivers::List(vec![[0; 3]]));
+    for form in Form::ALL {
+        let options = Options { pml: 8, form, ..Options::default() };
+        let plan = Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
+        let error =
+            fire_on(&scheduler, plan, shot.clone()).err().expect("a field with numbers that are none");
+        assert!(error.is_suspect(), "{error}");
+        // When it was seen the next leg was on its way.
+        for words in [
+            "after step 64 (zero at the start)",
+            "not a finite number",
+            "after step 80 in ",
+            " cells around ",
+        ] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        for words in ["vp is ", "rho ", "the CFL number ", "that are stable"] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+    let devices = scheduler.stats().unwrap().devices;
+    assert_eq!(
+        (devices[0].device.health, devices[0].failed),
+        (Health::Good, 4),
+        "shots that fail twice are no strikes"
+    );
+}
+
+pub fn a_check_finds_it_first() {
+    let scheduler = scheduler("cpu,cuda", 1).unwrap();
+    let found = check::devices(&scheduler).unwrap();
+    let passed: Vec<_> = found.iter().map(Result::is_ok).collect();
+    let labels: Vec<_> = scheduler.devices().iter().map(|device| device.label()).collect();
+    for (label, (passed, found)) in labels.iter().zip(passed.iter().zip(&found)) {
+        assert_eq!(*passed, ["cpu:0", "cuda:1"].contains(&label.as_str()), "{label}: {found:?}");
+        let suspect = found.as_ref().err().is_none_or(Error::is_suspect);
+        assert!(suspect, "{label}: {found:?}");
+        let told = found.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        assert!(*passed || told.contains("the check shot, "), "{told}");
+        assert!(!told.contains("CFL"), "no advice for a model that is not the caller's: {told}");
+    }
+}
+
+/// It passes its check the second time, and has one strike.
+pub fn once_is_a_strike() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    assert_eq!(check::devices(&scheduler).unwrap(), [Ok(())]);
+    let stats = scheduler.stats().unwrap();
+    assert_eq!(
+        (stats.retried, stats.devices[0].failed, stats.devices[0].device.health),
+        (1, 1, Health::Good)
+    );
+}
+
+/// Runs the survey of `folder` on the virtual GPUs of the calling case.
+fn check_devices(folder: &Workspace, options: &[&str]) -> Ended {
+    let mut command = folder.command(&["run", "survey.toml", "--check-devices", "--devices", "cuda"]);
+    let machine = std::env::vars().filter(|(name, _)| name.starts_with("FAKECUDA"));
+    command.args(options).envs(machine);
+    Ended::from(output(&mut command).expect("the command runs"))
+}
+
+pub fn a_survey_leaves_it_out() {
+    let folder = Workspace::with_survey(SURVEY);
+    let ended = check_devices(&folder, &["--json"]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let lines: Vec<&str> = ended.out.lines().collect();
+    let events: Vec<serde_json::Value> =
+        lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).collect::<Vec<_>>();
+    let checks = of("check");
+    assert_eq!(checks.len(), 2, "{ended:?}");
+    assert_eq!((&checks[0]["device"], &checks[0]["passed"]), (&"cuda:0".into(), &false.into()), "{ended:?}");
+    assert_eq!((&checks[1]["device"], &checks[1]["passed"]), (&"cuda:1".into(), &true.into()), "{ended:?}");
+    assert!(checks[0]["error"].is_string() && checks[1]["error"].is_null());
+    let shots = of("shot");
+    assert_eq!(shots.len(), 4);
+    assert!(shots.iter().all(|shot| shot["state"] == "done" && shot["device"] == "cuda:1"), "{ended:?}");
+}
+
+pub fn no_card_is_left() {
+    let folder = Workspace::with_survey(SURVEY);
+    let ended = check_devices(&folder, &[]);
+    assert_eq!(ended.status, 1, "{ended:?}");
+    assert_eq!(ended.out.matches("NOT USED: ").count(), 2, "{ended:?}");
+    assert!(ended.out.contains("no device has computed the check shot"), "{ended:?}");
+    assert!(folder.results().is_empty(), "{:?}", folder.results().keys());
+}

@@ -1,0 +1,167 @@
+//! Every recorded case of the old kernel on every card that the driver of this machine has: against the record, and
+//! against the CPU bit for bit; then all of them on all cards at once. Without a card it says so and ends well; a card
+//! that can't be used has failed.
+//!
+//! A line of JSON for each. Arguments are parts of names of cases, none for all; `GPUSCHED_GPU_STEPS` cuts the shots to
+//! so many steps, which are then held against the CPU only. `ctests/night/gpu/run` runs this where there is a card.
+
+mod detect;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use gpusched::device::Health;
+use gpusched::fd::plan::{Options, Plan};
+use gpusched::fd::survey::Shot;
+use gpusched::sched::{Scheduler, discover, look_around};
+use gpusched::{Error, Result};
+use serde_json::{Value, json};
+
+use testmodels::bits::{fused, same};
+use testmodels::gate;
+use testmodels::golden::{self, Case};
+use testmodels::norms::relative_l2;
+use testmodels::scheduled_shots::{Survey, fire_all, fire_on};
+use testmodels::shots::{Shots, fire_with};
+
+/// Where the CPU rounds otherwise than a card: as far as both may be from the old kernel.
+const UNFUSED: f64 = 1e-5;
+
+fn main() -> ExitCode {
+    let cards = match discover(Some("cuda")) {
+        Ok(cards) => cards,
+        Err(Error::NoDevice { why, .. }) => match detect::sign() {
+            None => {
+                println!("nothing to test: {why}");
+                return ended(&[]);
+            }
+            Some(sign) => {
+                let what = json!({ "case": "cards", "device": "cuda" });
+                return ended(&[told(what, || panic!("no card can be used, and yet {sign}: {why}"))]);
+            }
+        },
+        Err(error) => panic!("{error}"),
+    };
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let steps = std::env::var("GPUSCHED_GPU_STEPS").ok().map(|text| text.parse().expect("a number of steps"));
+    let names = golden::names();
+    let chosen =
+        names.iter().filter(|name| wanted.is_empty() || wanted.iter().any(|part| name.contains(part)));
+    let runs: Vec<Run> = chosen.map(|name| Run::new(name, steps)).collect();
+
+    let mut results = Vec::new();
+    let (devices, notes) = look_around().expect("a look at the machine");
+    for lost in devices.iter().filter(|device| device.health == Health::Retired) {
+        let what = json!({ "case": "cards", "device": lost.label() });
+        results.push(told(what, || panic!("{}", notes.join("; "))));
+    }
+    for card in cards.iter().map(|card| card.label()) {
+        let scheduler = scheduler(&card).expect("a scheduler with the card");
+        for run in &runs {
+            let what = json!({ "case": run.name, "device": card });
+            results.push(told(what, || run.on(&scheduler, steps.is_none())));
+        }
+    }
+    let what = json!({ "case": "all at once", "device": "cuda", "cards": cards.len() });
+    results.push(told(what, || at_once(&runs)));
+    ended(&results)
+}
+
+fn ended(results: &[bool]) -> ExitCode {
+    let passed = results.iter().filter(|ok| **ok).count();
+    let failed = results.len() - passed;
+    let word = if failed == 0 { "ok" } else { "FAILED" };
+    println!("test result: {word}. {passed} passed; {failed} failed; 0 ignored");
+    ExitCode::from(u8::from(failed > 0))
+}
+
+fn scheduler(devices: &str) -> Result<Scheduler> {
+    let mut builder = Scheduler::builder();
+    (builder.devices, builder.slots) = (Some(devices.into()), Some(1));
+    builder.build()
+}
+
+/// Prints what was tested with what was found, as one line; whether it was right.
+fn told(mut what: Value, test: impl FnOnce() -> Value) -> bool {
+    let found = catch_unwind(AssertUnwindSafe(test));
+    what["ok"] = found.is_ok().into();
+    let found = found.unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().cloned();
+        json!({ "why": text.or_else(|| payload.downcast_ref::<&str>().map(|&text| text.into())) })
+    });
+    for (key, value) in found.as_object().into_iter().flatten() {
+        what[key] = value.clone();
+    }
+    println!("{what}");
+    what["ok"] == true
+}
+
+/// A case, and what the CPU makes of it.
+struct Run {
+    name: String,
+    case: Case,
+    shots: Vec<Shot>,
+    on_cpu: Vec<Shots>,
+}
+
+impl Run {
+    fn new(name: &str, steps: Option<usize>) -> Run {
+        let case = Case::load(name);
+        let mut shots = gate::shots(&case);
+        for shot in &mut shots {
+            shot.nt = steps.map_or(shot.nt, |steps| steps.min(shot.nt));
+            // What is silent from its beginning shows nothing.
+            shot.mute = shot.mute.take().filter(|_| steps.is_none());
+        }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let fire = |shot| fire_with(&case.model, case.dt, shot, Options::default(), threads);
+        let on_cpu = shots.iter().map(fire).collect();
+        Run { name: name.into(), case, shots, on_cpu }
+    }
+
+    /// On one card. Panics if a result is not what it has to be.
+    fn on(&self, scheduler: &Scheduler, whole: bool) -> Value {
+        let plan = Arc::new(Plan::new(self.case.model.clone(), self.case.dt, Options::default()).unwrap());
+        let fire = |shot: &Shot| {
+            fire_on(scheduler, plan.clone(), shot.clone()).unwrap_or_else(|why| panic!("{why}"))
+        };
+        let found: Vec<Shots> = self.shots.iter().map(fire).collect();
+        for (shot, (found, expected)) in found.iter().zip(&self.on_cpu).enumerate() {
+            agree(found, expected, &format!("shot {shot}"));
+        }
+        if !whole {
+            return json!({ "shots": found.len(), "bits": fused() });
+        }
+        let [record, trace, snapshot] = gate::pass(&self.name, &self.case, &found);
+        json!({ "shots": found.len(), "bits": fused(), "record": record, "trace": trace, "snapshot": snapshot })
+    }
+}
+
+/// All shots of all cases, wherever there is room. Panics as [`Run::on`].
+fn at_once(runs: &[Run]) -> Value {
+    let mut survey = Survey::new();
+    for run in runs {
+        let without = |shot: &Shot| Shot { snapshot_every: None, ..shot.clone() };
+        survey.extend(run.shots.iter().map(|shot| (run.case.model.clone(), run.case.dt, without(shot))));
+    }
+    let scheduler = scheduler("cuda").unwrap_or_else(|why| panic!("{why}"));
+    let found = fire_all(&scheduler, &survey);
+    let expected = runs.iter().flat_map(|run| &run.on_cpu);
+    for (shot, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let expected =
+            Shots { record: expected.record.clone(), samples: expected.samples, snapshots: Vec::new() };
+        agree(found, &expected, &format!("shot {shot}"));
+    }
+    let busy: Vec<u64> = scheduler.stats().unwrap().devices.iter().map(|device| device.done).collect();
+    json!({ "shots": found.len(), "bits": fused(), "shots_of_cards": busy })
+}
+
+/// Bit for bit, where the CPU fuses products and sums as a card does.
+fn agree(found: &Shots, expected: &Shots, what: &str) {
+    if fused() {
+        return same(found, expected, what);
+    }
+    let off = relative_l2(&found.record, &expected.record);
+    assert!(off <= UNFUSED, "{what}: the record is {off:e} away from the CPU's");
+}

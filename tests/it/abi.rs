@@ -1,0 +1,59 @@
+//! What the shared library shows to a linker and a loader, looked at in the binary itself.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use testkit::{library, root};
+
+fn output(program: &str, args: &[&str]) -> String {
+    let out = Command::new(program).args(args).output().unwrap_or_else(|why| {
+        panic!("{program} (package binutils) does not run: {why}");
+    });
+    assert!(out.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).expect("UTF-8")
+}
+
+fn dynamic(tag: &str) -> Vec<String> {
+    let so = library();
+    let table = output("readelf", &["-dW", so.to_str().expect("UTF-8")]);
+    let lines = table.lines().filter(|line| line.contains(&format!("({tag})")));
+    lines.map(|line| line.rsplit_once("  ").map_or(line, |(_, value)| value).trim().to_owned()).collect()
+}
+
+#[test]
+fn exports_are_exactly_the_listed_symbols() {
+    let so = library();
+    let table = output("nm", &["-D", "--defined-only", so.to_str().expect("UTF-8")]);
+    let there: BTreeSet<&str> = table.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+    let text = std::fs::read_to_string(root().join("abi/symbols.txt")).expect("abi/symbols.txt");
+    let listed: BTreeSet<&str> = text.lines().collect();
+    let (extra, missing) = (there.difference(&listed), listed.difference(&there));
+    assert!(
+        there == listed,
+        "not listed in abi/symbols.txt: {:?}; listed but not exported: {:?}",
+        extra.collect::<Vec<_>>(),
+        missing.collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn soname_is_what_was_asked_for() {
+    let wanted = option_env!("GPUSCHED_SONAME").unwrap_or("libgpusched.so");
+    assert_eq!(dynamic("SONAME"), [format!("Library soname: [{wanted}]")]);
+}
+
+#[test]
+fn needs_the_c_runtime_and_nothing_else() {
+    // Whoever has no card, and no driver, must be able to load the library.
+    const RUNTIME: [&str; 6] = ["libc.so", "libm.so", "libgcc_s.so", "libdl.so", "libpthread.so", "ld-linux"];
+    for needed in dynamic("NEEDED") {
+        let name = needed.split('[').nth(1).unwrap_or_default();
+        assert!(RUNTIME.iter().any(|known| name.starts_with(known)), "unexpected: {needed}");
+    }
+}
+
+#[test]
+fn stays_in_the_process_that_loaded_it() {
+    let flags = dynamic("FLAGS_1");
+    assert!(flags.iter().any(|line| line.contains("NODELETE")), "{flags:?}");
+}

@@ -1,0 +1,68 @@
+//! The floating-point mode of callbacks: that of the thread that submitted them.
+#![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use testkit::c;
+
+fn passes(case: &str) {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    c::run_plain(PROGRAM.get_or_init(|| c::program("callback_mode")), &[case]);
+}
+
+fn host_passes(case: &str) {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    c::run_plain(PROGRAM.get_or_init(|| c::program("host_mode")), &[case]);
+}
+
+#[test]
+fn labelled_and_unlabelled_tasks_run_in_the_submitters_mode_on_every_slot() {
+    passes("single");
+}
+
+#[test]
+fn lists_of_tasks_followers_and_retries_run_in_the_submitters_mode() {
+    passes("many");
+}
+
+#[test]
+fn every_piece_of_a_range_runs_in_the_submitters_mode() {
+    passes("range");
+}
+
+#[test]
+fn task_on_top_of_its_waiter_runs_in_its_own_mode() {
+    passes("nesting");
+}
+
+#[test]
+fn two_submitters_keep_their_modes_apart() {
+    passes("submitters");
+}
+
+#[test]
+fn drop_callback_runs_in_the_mode_of_its_task() {
+    passes("drops");
+}
+
+#[test]
+fn progress_and_log_callbacks_run_in_the_mode_of_their_registration() {
+    host_passes("watchers");
+}
+
+#[test]
+fn traps_of_the_submitter_are_armed_in_its_callbacks_only() {
+    host_passes("traps");
+}
+
+#[test]
+fn arithmetic_of_the_library_ignores_modes_and_traps_of_the_host() {
+    host_passes("arithmetic");
+}
+
+#[test]
+fn callbacks_of_a_fast_math_host_flush_denormal_numbers() {
+    let program = c::program_with("callback_mode", "callback_mode_fast", &["-ffast-math"]);
+    c::run_plain(&program, &["fast_math"]);
+}

@@ -1,0 +1,38 @@
+//! A C program whose standard streams are closed, as a daemon's are.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use testkit::{Folder, c, root, virtual_gpus};
+
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| c::program("closed_streams"));
+
+/// Runs a case with a log, on the CPU or on a virtual GPU.
+fn run(case: &str, log: &str, devices: &str) {
+    let out = Folder::new();
+    let mut command = Command::new(&*PROGRAM);
+    command.arg(case).arg(root().join("tests/golden/iso1_multishot")).arg(out.path());
+    virtual_gpus::attach(&mut command, "dev=mem:2G", &out.at("leases"));
+    command.env("GPUSCHED_DEVICES", devices);
+    command.env("GPUSCHED_LOG", log.replace("OUT", &out.path().display().to_string()));
+    c::succeeds(&mut command, &format!("closed_streams {case} on {devices}, GPUSCHED_LOG={log}"));
+}
+
+#[test]
+fn files_of_the_library_leave_the_standard_descriptors_free() {
+    for log in ["off", "debug", "debug:OUT/log"] {
+        run("files", log, "cpu");
+    }
+}
+
+#[test]
+fn leases_leave_the_standard_descriptors_free() {
+    run("files", "off", "cuda");
+}
+
+#[test]
+fn log_without_standard_error_goes_to_no_file_of_the_program() {
+    run("log", "debug", "cpu");
+    run("log", "no level", "cpu");
+}

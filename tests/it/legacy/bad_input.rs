@@ -1,0 +1,146 @@
+//! Bad calls: each an error with a sentence, and no file.
+
+use std::fs;
+use std::path::PathBuf;
+
+use gpusched::io::raw;
+use gpusched::legacy::{Args, acoustic1};
+
+use testkit::Folder;
+
+use super::call::small_call;
+
+type Change = fn(&Folder, &mut Args);
+
+/// What is changed in a call that works, and what the error must say.
+const TABLE: &[(Change, &[&str])] = &[
+    // models
+    (|out, args| args.vel = out.at("none.bin"), &["none.bin", "No such file"]),
+    (|out, args| args.rho = out.at("none.bin"), &["none.bin", "No such file"]),
+    (|_, args| args.vel = PathBuf::new(), &["read", "No such file"]),
+    (|out, args| args.vel = out.at(""), &["not a plain file"]),
+    (|out, args| args.vel = out.at("short.bin"), &["short.bin", "expected 5280 bytes", "found 5276 bytes"]),
+    (|out, args| args.rho = out.at("long.bin"), &["long.bin", "expected 5280 bytes", "found 5284 bytes"]),
+    (|out, args| args.vel = out.at("empty.bin"), &["empty.bin", "expected 5280 bytes", "found 0 bytes"]),
+    (|out, args| args.vel = out.at("nan.bin"), &["NaN"]),
+    (|out, args| args.vel = out.at("zero.bin"), &["0"]),
+    (|out, args| args.rho = out.at("negative.bin"), &["-1"]),
+    // outputs
+    (|out, args| args.shot = out.at("none/shot.bin"), &["create", "none/shot.bin", "No such file"]),
+    (|out, args| args.shot = out.at("folder"), &["create", "folder", "a folder of that name"]),
+    (|_, args| args.shot = "/proc/shot.bin".into(), &["create", "/proc/shot.bin"]),
+    (|_, args| args.shot = "/dev/null".into(), &["/dev/null", "only a plain file"]),
+    (|out, args| args.shot = out.at("record/"), &["create", "record/", "names no file"]),
+    (|_, args| args.shot = args.vel.clone(), &["shot is", "another file than vel and rho"]),
+    (|_, args| args.shot = args.rho.clone(), &["shot is", "another file than vel and rho"]),
+    (|_, args| args.shot = PathBuf::new(), &["create", "names no file"]),
+    (|out, args| args.shot = out.at("n".repeat(256)), &["create", "too long"]),
+    (
+        |out, args| {
+            args.snap = out.at("none/");
+            (args.show_snapshot, args.snap_interval) = (true, 10);
+        },
+        &["create", "none/ishot_0it_0.bin", "No such file"],
+    ),
+    // sizes
+    (|_, args| args.nx = 0, &["nx is 0; accepted: 1 to 100000 cells"]),
+    (|_, args| args.ny = -11, &["ny is -11; accepted: 1 to 100000 cells"]),
+    (|_, args| args.nz = i32::MIN, &["nz is -2147483648; accepted: 1 to 100000 cells"]),
+    (|_, args| args.nx = i32::MAX, &["nx is 2147483647; accepted: 1 to 100000 cells"]),
+    // 3000^3 cells: beyond 2^31, and 4 times as many bytes beyond 2^32
+    (
+        |_, args| (args.nx, args.ny, args.nz) = (3000, 3000, 3000),
+        &["vel.bin", "expected 108000000000 bytes", "found 5280 bytes"],
+    ),
+    (
+        |_, args| (args.nx, args.ny, args.nz) = (100_000, 100_000, 100_000),
+        &["vel.bin", "expected 4000000000000000 bytes"],
+    ),
+    (|_, args| args.ns = 0, &["ns is 0; accepted: 1 to 100000 shots"]),
+    (|_, args| args.ns = -1, &["ns is -1; accepted: 1 to 100000 shots"]),
+    (|_, args| args.ns = i32::MAX, &["ns is 2147483647; accepted: 1 to 100000 shots"]),
+    (|_, args| args.nt = 0, &["nt is 0; accepted: 1 to"]),
+    (|_, args| args.nt = i32::MAX, &["nt is 2147483647; accepted: 1 to 10000000 steps"]),
+    (|_, args| args.nt = -5, &["nt is -5; accepted: 1 to"]),
+    (
+        |_, args| {
+            (args.nt, args.ns) = (10_000_000, 100_000);
+            (args.nx, args.ny) = (100_000, 100_000);
+        },
+        &["the size of the record file", "at most 2^63 - 1 bytes"],
+    ),
+    // spacings and steps
+    (|_, args| args.dx = f32::NAN, &["dx is NaN; accepted: a finite number of metres, at least 0.000001"]),
+    (|_, args| args.dy = 0.0, &["dy is 0; accepted: a finite number of metres, at least 0.000001"]),
+    (
+        |_, args| args.dz = f32::INFINITY,
+        &["dz is inf; accepted: a finite number of metres, at least 0.000001"],
+    ),
+    (|_, args| args.dt = 0.0, &["dt is 0", "accepted:"]),
+    (|_, args| args.dt = -0.001, &["dt is -1e-3", "accepted:"]),
+    (|_, args| args.dt = f32::NAN, &["dt is NaN", "accepted:"]),
+    (|_, args| args.dgx = 9.0, &["dgx is 9; accepted: a finite number, at least dx, which is 10"]),
+    (|_, args| args.dgy = -10.0, &["dgy is -10; accepted: a finite number, at least dy"]),
+    (|_, args| args.dgt = 0.0005, &["dgt is 0.0005; accepted: a finite number, at least dt"]),
+    (|_, args| args.dgt = f32::INFINITY, &["dgt is inf; accepted: a finite number"]),
+    (|_, args| args.dgx = f32::NAN, &["dgx is NaN; accepted: a finite number"]),
+    // source
+    (|_, args| args.wtype = 9, &["number is 9; accepted: 1 Ricker"]),
+    (|_, args| args.wtype = 0, &["number is 0; accepted: 1 Ricker"]),
+    (|_, args| args.fm = 0.0, &["frequency is 0 Hz"]),
+    (|_, args| args.fm = f32::NAN, &["frequency is NaN Hz"]),
+    (|_, args| args.sxbeg = 0, &["sxbeg is 0; accepted: 1 to nx, which is 12"]),
+    (|_, args| args.sybeg = 12, &["sybeg is 12; accepted: 1 to ny, which is 11"]),
+    (|_, args| args.szbeg = -7, &["szbeg is -7; accepted: 1 to nz, which is 10"]),
+    (|_, args| (args.ns, args.jsx) = (3, 4), &["sxbeg + (ns - 1) jsx is 13; accepted: 1 to nx, which is 12"]),
+    (|_, args| (args.ns, args.jsx) = (2, i32::MIN), &["sxbeg + (ns - 1) jsx is -2147483643"]),
+    // snapshots
+    (|_, args| args.show_snapshot = true, &["snap_interval is 0; accepted: 1 to"]),
+    (
+        |_, args| (args.show_snapshot, args.snap_interval) = (true, -10),
+        &["snap_interval is -10; accepted: 1 to"],
+    ),
+];
+
+#[test]
+fn each_bad_call_is_an_error_with_its_sentence_and_leaves_no_file() {
+    let out = Folder::new();
+    let args = small_call(&out);
+    fs::create_dir(out.at("folder")).unwrap();
+    let mut model = raw::read(&args.vel, 1320).unwrap();
+    raw::write(&out.at("short.bin"), &model[1..]).unwrap();
+    raw::write(&out.at("empty.bin"), &[]).unwrap();
+    for (name, value) in [("nan.bin", f32::NAN), ("zero.bin", 0.0), ("negative.bin", -1.0)] {
+        model[1319] = value;
+        raw::write(&out.at(name), &model).unwrap();
+    }
+    model.push(1.0);
+    raw::write(&out.at("long.bin"), &model).unwrap();
+    let before = out.names();
+
+    for (row, (change, sentence)) in TABLE.iter().enumerate() {
+        let mut args = args.clone();
+        change(&out, &mut args);
+        let error = match acoustic1(&args) {
+            Ok(()) => panic!("row {row} was accepted; it should have said {sentence:?}"),
+            Err(error) => error.to_string(),
+        };
+        for part in *sentence {
+            assert!(error.contains(part), "row {row}: {error:?} lacks {part:?}");
+        }
+        assert_eq!(out.names(), before, "row {row} left something: {error}");
+    }
+
+    acoustic1(&args).unwrap();
+}
+
+#[test]
+fn a_record_of_an_earlier_call_survives_a_bad_one() {
+    let out = Folder::new();
+    let args = small_call(&out);
+    fs::write(&args.shot, "earlier").unwrap();
+    acoustic1(&Args { rho: out.at("none.bin"), ..args.clone() }).unwrap_err();
+    assert_eq!(fs::read(&args.shot).unwrap(), b"earlier");
+    acoustic1(&args).unwrap();
+    assert_eq!(fs::metadata(&args.shot).unwrap().len(), 40 * 12 * 11 * 4);
+}

@@ -1,0 +1,91 @@
+//! Calls of the old entry point, and the folders that they write to.
+
+use gpusched::legacy::Args;
+use testkit::Folder;
+use testmodels::golden;
+
+/// The call that made a golden case, with its results going to `shot.bin` and `snap/` of a folder.
+pub fn golden_call(case: &str, out: &Folder) -> Args {
+    let inputs = golden::folder().join(case);
+    let index = golden::json(&inputs.join("case.json"));
+    let value = |name: &str| {
+        let mut found = golden::list(&index["args"]).iter().filter(|argument| argument[0] == name);
+        found.next().unwrap_or_else(|| panic!("{case} has no argument {name}"))[2].clone()
+    };
+    let int = |name| i32::try_from(value(name).as_i64().unwrap()).unwrap();
+    let float = |name| golden::float(&value(name));
+    let flag = |name| value(name).as_bool().unwrap();
+    let input = |name| inputs.join(value(name).as_str().unwrap());
+    Args {
+        vel: input("FNvel"),
+        rho: input("FNrho"),
+        snap: out.at("snap/"),
+        shot: out.at("shot.bin"),
+        is: int("is"),
+        ns: int("ns"),
+        nx: int("nx"),
+        ny: int("ny"),
+        nz: int("nz"),
+        dx: float("dx"),
+        dy: float("dy"),
+        dz: float("dz"),
+        sxbeg: int("sxbeg"),
+        sybeg: int("sybeg"),
+        szbeg: int("szbeg"),
+        jsx: int("jsx"),
+        jsy: int("jsy"),
+        jsz: int("jsz"),
+        dgx: float("dgx"),
+        dgy: float("dgy"),
+        dgt: float("dgt"),
+        nt: int("nt"),
+        dt: float("dt"),
+        wtype: int("wtype"),
+        fm: float("fm"),
+        show_snapshot: flag("show_snapshot"),
+        cut_directwave: flag("cut_directwave"),
+        snap_interval: int("snap_interval"),
+        device: int("cudaDevicei"),
+    }
+}
+
+/// A call that is done in a moment: 12 x 11 x 10 cells, 40 steps, one shot, models in `out`.
+pub fn small_call(out: &Folder) -> Args {
+    let [nx, ny, nz] = [12, 11, 10];
+    let cells = nx * ny * nz;
+    let vel: Vec<f32> = (0..cells).map(|cell| 1500.0 + (cell % 10) as f32 * 100.0).collect();
+    let rho: Vec<f32> = (0..cells).map(|cell| 1000.0 + (cell % 7) as f32 * 50.0).collect();
+    gpusched::io::raw::write(&out.at("vel.bin"), &vel).unwrap();
+    gpusched::io::raw::write(&out.at("rho.bin"), &rho).unwrap();
+    Args {
+        vel: out.at("vel.bin"),
+        rho: out.at("rho.bin"),
+        snap: out.at("snap_"),
+        shot: out.at("shot.bin"),
+        is: 0,
+        ns: 1,
+        nx,
+        ny,
+        nz,
+        dx: 10.0,
+        dy: 10.0,
+        dz: 10.0,
+        sxbeg: 5,
+        sybeg: 6,
+        szbeg: 3,
+        jsx: 0,
+        jsy: 0,
+        jsz: 0,
+        dgx: 10.0,
+        dgy: 10.0,
+        dgt: 0.001,
+        nt: 40,
+        dt: 0.001,
+        wtype: 1,
+        fm: 50.0,
+        show_snapshot: false,
+        cut_directwave: false,
+        snap_interval: 0,
+        device: 0,
+    }
+}

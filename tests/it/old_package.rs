@@ -1,0 +1,129 @@
+//! The old package and its many processes, on a node of four virtual cards that all of them share: the programs of
+//! `ctests/python/old_package`, each of which says on standard error what is wrong.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use testkit::process::{isolated, output, output_within};
+use testkit::virtual_gpus::{Driver, attach, libraries};
+use testkit::{Folder, c};
+
+fn passes(script: &str, arguments: &[&str]) {
+    let folder = testkit::root().join("ctests/python/old_package");
+    let mut python = isolated("python3");
+    python
+        .arg("-B")
+        .arg(folder.join(script))
+        .args([testkit::library().as_path(), libraries(Driver::Both)])
+        .args(arguments);
+    let ended = output(&mut python).expect("python3");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    print!("{}", String::from_utf8_lossy(&ended.stdout));
+    assert!(ended.status.success() && said.is_empty(), "{}\n{said}", ended.status);
+}
+
+#[test]
+fn a_pool_by_fork_with_sleeps_through_a_link() {
+    passes("pool.py", &["fork", "--pause", "0.02"]);
+}
+
+#[test]
+fn a_pool_by_spawn_without_sleeps_through_a_copy_and_two_shots_that_fail() {
+    passes("pool.py", &["spawn", "--copy", "--shots", "16", "--bad", "7"]);
+}
+
+#[test]
+fn calls_in_children_of_a_process_that_calls() {
+    passes("forks.py", &[]);
+}
+
+#[test]
+fn twelve_processes_at_the_same_moment() {
+    passes("twelve.py", &[]);
+}
+
+#[test]
+fn three_of_twelve_are_killed() {
+    passes("twelve.py", &["--kill"]);
+}
+
+#[test]
+fn twelve_beside_a_process_that_knows_of_no_leases() {
+    passes("twelve.py", &["--foreign"]);
+}
+
+const SURVEY: &str = "[grid]
+n = [1, 6, 3]
+spacing_m = 10.0
+[model]
+velocity = 1500.0
+density = \"gardner\"
+[time]
+dt_s = 0.002
+nt = 4
+[wavelet]
+peak_hz = 20.0
+[sources]
+first_m = [0.0, 0.0, 0.0]
+step_m = [10.0, 10.0]
+count = [1, 6]
+";
+
+/// Returns the command that runs a survey on the only virtual GPU of a node.
+fn survey(folder: &Path, name: &str, text: &str) -> Command {
+    std::fs::create_dir_all(folder.join(name)).unwrap();
+    std::fs::write(folder.join(name).join("survey.toml"), text).unwrap();
+    let mut command = Command::new(testkit::command::executable());
+    attach(&mut command, "pace=60;dev=name:A,mem:2G", &folder.join("leases"));
+    command
+        .args(["run", "survey.toml"])
+        .current_dir(folder.join(name))
+        .env("FAKECUDA_NODE", folder.join("node"))
+        .env("XDG_CACHE_HOME", folder.join("cache"));
+    command
+}
+
+/// Its first thread is the worker. So many after that it does not get.
+fn without_threads(command: &mut Command, folder: &Path, count: u32) {
+    let preload = c::preload("no_thread", folder);
+    command.env("LD_PRELOAD", preload).envs([("FAULT_AT", "2".into()), ("FAULT_COUNT", count.to_string())]);
+}
+
+/// Its shots are tried again after a while, when memory was short.
+#[test]
+fn who_gets_no_thread_to_watch_the_time_goes_on() {
+    let temporary = Folder::new();
+    let folder = temporary.path().to_owned();
+    let mut command = survey(&folder, "survey", SURVEY);
+    without_threads(&mut command, &folder, 1000);
+    let faults: Vec<String> = (1..=6).map(|call| format!("0:alloc:{call}:2")).collect();
+    let ended =
+        output_within(command.env("FAKECUDA_FAULTS", faults.join(";")), Duration::from_secs(120)).unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("refused") && ended.status.success(), "{}: {said}", ended.status);
+}
+
+/// Nobody would tell it that the card is free again, so it begins beside the other, and does not wait for ever.
+#[test]
+fn who_gets_no_thread_to_stand_in_line_goes_on() {
+    let temporary = Folder::new();
+    let folder = temporary.path().to_owned();
+    // The first runs until it is killed: the second finds the GPU taken, however late it comes.
+    let endless = SURVEY.replace("nt = 4", "nt = 10000000");
+    let mut first = survey(&folder, "first", &endless).stdout(Stdio::null()).spawn().unwrap();
+    let works = || std::fs::read_to_string(folder.join("node.log")).is_ok_and(|log| log.contains(" begin "));
+    while !works() && first.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut second = survey(&folder, "second", SURVEY);
+    without_threads(&mut second, &folder, 3);
+    let ended = output_within(&mut second, Duration::from_secs(120)).unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    let has_first_ended = first.try_wait().unwrap();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(has_first_ended.is_none(), "the first run holds the GPU: {has_first_ended:?}");
+    assert!(said.contains("refused"), "the second asked for no thread: {said}");
+    assert!(ended.status.success(), "{}: {said}", ended.status);
+}

@@ -1,0 +1,401 @@
+//! Thousands of random worlds in virtual time: whatever goes wrong, every task ends exactly once, and no rule is broken.
+//!
+//! The number of the first world and how many there are come from `GPUSCHED_TEST_WORLDS=FIRST,COUNT`; a failure prints
+//! the number of its world, so `GPUSCHED_TEST_WORLDS=NUMBER,1` shows it again.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use gpusched::Error;
+use gpusched::sched::simulation::{
+    DeviceReport, EventKind, Fault, FaultKind, Report, Scenario, SimDevice, SimTask, lower_bound, run,
+};
+use gpusched::sched::{DeviceMask, State};
+use testkit::Random;
+
+const WORLDS: (u64, u64) = (0, 6000);
+
+/// No world takes longer than this in real time, however busy the machine is: one that does is without end.
+const LONGEST: Duration = Duration::from_secs(120);
+
+fn chance(random: &mut Random, share: f64) -> bool {
+    random.unit() < share
+}
+
+/// From `low` to `high`, as many below their geometric mean as above.
+fn spread(random: &mut Random, low: f64, high: f64) -> f64 {
+    low * (high / low).powf(random.unit())
+}
+
+fn device(random: &mut Random, number: usize, quiet: bool) -> SimDevice {
+    let speed = spread(random, 0.5, 20.0);
+    let prior = match random.below(4) {
+        0 => None,
+        1 => Some(spread(random, 0.1, 100.0)),
+        _ => Some(speed * (0.8 + 0.4 * random.unit())),
+    };
+    let mut device = SimDevice {
+        prior,
+        memory_bytes: 1 + random.below(1000) as u64,
+        slots: 1 + random.below(3) as u32,
+        ..SimDevice::new(&format!("{number}"), speed)
+    };
+    if quiet {
+        return device;
+    }
+    if chance(random, 0.2) {
+        device.fail_at = Some(300.0 * random.unit());
+    }
+    while chance(random, 0.3) {
+        let seconds = spread(random, 1.0, 200.0);
+        let kind = match random.below(6) {
+            0 => FaultKind::OutOfMemory { seconds },
+            1 => FaultKind::LaunchResources { seconds },
+            2 => FaultKind::Poisoned,
+            3 => FaultKind::Slow { factor: spread(random, 0.02, 5.0) },
+            4 => FaultKind::Wrong { seconds },
+            _ => FaultKind::Hang,
+        };
+        device.faults.push(Fault { at: 200.0 * random.unit(), kind });
+    }
+    device
+}
+
+fn task(random: &mut Random, number: usize, devices: &[SimDevice], quiet: bool) -> SimTask {
+    let work = spread(random, 1.0, 200.0);
+    let hint = match random.below(5) {
+        0 => None,
+        1 => Some(spread(random, 0.1, 1000.0)),
+        _ => Some(work * (0.8 + 0.4 * random.unit())),
+    };
+    let most = devices.iter().map(|device| device.memory_bytes).max().unwrap_or(0);
+    let mut task = SimTask { hint, idempotent: chance(random, 0.5), ..SimTask::new(work) };
+    if chance(random, 0.5) {
+        task.device_bytes = random.below(most as usize + 20) as u64;
+    }
+    if chance(random, 0.3) {
+        task.devices = DeviceMask(random.below(1 << (devices.len() + 1)) as u64);
+    }
+    if chance(random, 0.3) {
+        task.priority = random.below(5) as i32 - 2;
+    }
+    if chance(random, 0.3) {
+        task.retries = random.below(3) as u32;
+    }
+    if chance(random, 0.2) {
+        task.failures = random.below(4) as u32;
+    }
+    while number > 0 && chance(random, 0.2) {
+        task.after.push(random.below(number));
+    }
+    if chance(random, 0.4) {
+        task.submit_at = 100.0 * random.unit();
+    }
+    if quiet {
+        return task;
+    }
+    if chance(random, 0.15) {
+        task.cancel_at = Some(300.0 * random.unit());
+    }
+    if chance(random, 0.1) {
+        task.deadline = Some(spread(random, 1.0, 300.0));
+    }
+    if chance(random, 0.05) {
+        task.stumble = spread(random, 0.2, 100.0);
+    }
+    task.poison = chance(random, 0.03);
+    task
+}
+
+/// A fifth of the worlds are quiet: nothing goes wrong in them but what the tasks' own code does.
+fn world(seed: u64) -> (Scenario, bool) {
+    let mut random = Random::new(seed + 1);
+    for _ in 0..8 {
+        random.unit();
+    }
+    let quiet = random.below(5) == 0;
+    let devices: Vec<SimDevice> =
+        (0..1 + random.below(5)).map(|number| device(&mut random, number, quiet)).collect();
+    let mut world = Scenario { seed, devices, tasks: Vec::new() };
+    for number in 0..1 + random.below(40) {
+        let mut task = task(&mut random, number, &world.devices, quiet);
+        // Comes after is: submitted later.
+        let before = task.after.iter().map(|&before| world.tasks[before].submit_at);
+        task.submit_at = before.fold(task.submit_at, f64::max);
+        world.tasks.push(task);
+    }
+    (world, quiet)
+}
+
+/// What runs on a device, by slot.
+type Slots = BTreeMap<u32, (usize, u32)>;
+
+/// Reads the diary of a run, and keeps book of it.
+struct Reader<'a> {
+    world: &'a Scenario,
+    report: &'a Report,
+    slots: Vec<Slots>,
+    /// The last attempt of each task that began.
+    attempts: Vec<u32>,
+    ended: Vec<Option<State>>,
+    /// When the loss of a device was first felt.
+    lost: Vec<f64>,
+    time: f64,
+}
+
+impl<'a> Reader<'a> {
+    fn read(world: &'a Scenario, report: &'a Report) -> Self {
+        let (devices, tasks) = (world.devices.len(), world.tasks.len());
+        let mut reader = Reader {
+            world,
+            report,
+            slots: vec![Slots::new(); devices],
+            attempts: vec![0; tasks],
+            ended: vec![None; tasks],
+            lost: vec![f64::INFINITY; devices],
+            time: 0.0,
+        };
+        for event in &report.events {
+            assert!(event.time >= reader.time, "time goes back: {event:?}");
+            reader.time = event.time;
+            match event.kind {
+                EventKind::Begin => reader.begin(event.task, event.device, event.slot, event.attempt),
+                EventKind::Return => {
+                    let left = reader.slots[event.device].remove(&event.slot);
+                    assert_eq!(
+                        left,
+                        Some((event.task, event.attempt)),
+                        "who returns has begun there: {event:?}"
+                    );
+                    reader.feel(event.task, event.device);
+                }
+                EventKind::End(state) => {
+                    assert!(state.is_ended(), "{event:?}");
+                    assert_eq!(reader.ended[event.task].replace(state), None, "it ends twice: {event:?}");
+                }
+            }
+        }
+        reader
+    }
+
+    /// An attempt has returned: the scheduler knows of a lost device then, unless the attempt had been asked to stop.
+    fn feel(&mut self, task: usize, device: usize) {
+        let now = self.time;
+        let over = |at: Option<f64>| at.is_some_and(|at| at <= now);
+        let stopped = self.ended[task].is_some() || over(self.world.tasks[task].cancel_at);
+        if over(self.world.devices[device].fail_at) && !stopped {
+            self.lost[device] = self.lost[device].min(now);
+        }
+    }
+
+    fn begin(&mut self, task: usize, device: usize, slot: u32, attempt: u32) {
+        let (now, told, card) = (self.time, &self.world.tasks[task], &self.world.devices[device]);
+        let at = format!("attempt {attempt} of task {task} on {device}.{slot} at {now}");
+        assert!(slot < card.slots, "no such slot: {at}");
+        let runs_here = |slots: &Slots| slots.values().any(|run| run.0 == task);
+        assert!(!runs_here(&self.slots[device]), "twice on one device: {at}");
+        assert!(told.idempotent || !self.slots.iter().any(runs_here), "it may not run twice: {at}");
+        assert_eq!(self.slots[device].insert(slot, (task, attempt)), None, "the slot is taken: {at}");
+        let bytes: u64 = self.slots[device].values().map(|run| self.world.tasks[run.0].device_bytes).sum();
+        assert!(bytes <= card.memory_bytes, "{bytes} of {} bytes: {at}", card.memory_bytes);
+        assert!(told.devices.contains(device), "masked: {at}");
+        assert!(now <= self.lost[device], "the device is lost: {at}");
+        assert!(now >= told.submit_at, "not yet submitted: {at}");
+        assert!(
+            told.cancel_at.is_none_or(|cancel_at| now <= cancel_at.max(told.submit_at)),
+            "cancelled: {at}"
+        );
+        assert_eq!(self.ended[task], None, "it has ended: {at}");
+        assert_eq!(attempt, self.attempts[task] + 1, "attempts are counted: {at}");
+        self.attempts[task] = attempt;
+        for &before in &told.after {
+            assert_eq!(self.ended[before], Some(State::Done), "task {before} comes first: {at}");
+        }
+    }
+
+    /// What is known when all is over.
+    fn conclude(&self, quiet: bool) {
+        let Reader { world, report, .. } = self;
+        assert_eq!(report.outcomes.len(), world.tasks.len());
+        for (task, (state, error)) in report.outcomes.iter().enumerate() {
+            if !state.is_ended() {
+                assert!(self.is_held_up(task), "task {task} has not ended: {state:?}");
+                continue;
+            }
+            match self.ended[task] {
+                Some(ended) => assert_eq!(ended, *state, "task {task}"),
+                None => assert_eq!((*state, self.attempts[task]), (State::Failed, 0), "refused: task {task}"),
+            }
+            let told = &world.tasks[task];
+            match (state, error) {
+                (State::Done, None) => {
+                    assert!(self.attempts[task] > 0, "task {task} is done and never began")
+                }
+                (State::Cancelled, Some(Error::Cancelled)) => {
+                    assert!(told.cancel_at.is_some(), "nobody cancelled task {task}");
+                }
+                (State::Failed, Some(error)) => self.explains(task, error),
+                other => panic!("task {task}: {other:?}"),
+            }
+            let first = |before: &usize| report.outcomes[*before].0 == State::Done;
+            if quiet
+                && self.ended[task].is_some()
+                && told.after.iter().all(first)
+                && told.failures <= told.retries
+            {
+                assert_eq!(*state, State::Done, "nothing stood against task {task}: {error:?}");
+            }
+        }
+        let count = |state| report.outcomes.iter().filter(|outcome| outcome.0 == state).count() as u64;
+        let counts = [State::Done, State::Failed, State::Cancelled].map(count);
+        assert_eq!([report.done, report.failed, report.cancelled], counts);
+        assert_eq!(report.devices.iter().map(|device| device.tasks).sum::<u64>(), report.done);
+        for (told, device) in world.devices.iter().zip(&report.devices) {
+            assert!(device.peak_bytes <= told.memory_bytes, "{device:?}");
+            assert!(device.busy <= f64::from(told.slots) * self.time + 1e-6, "{device:?} in {} s", self.time);
+            assert!(!quiet || device.retired.is_none(), "{device:?}");
+        }
+        let faster = |fault: &Fault| matches!(fault.kind, FaultKind::Slow { factor } if factor > 1.0);
+        let as_told = world.tasks.iter().all(|task| task.stumble >= 1.0)
+            && !world.devices.iter().any(|device| device.faults.iter().any(faster));
+        if report.done as usize == world.tasks.len() && as_told {
+            let bound = lower_bound(world);
+            assert!(report.makespan >= bound * (1.0 - 1e-6), "{} < {bound}", report.makespan);
+        }
+    }
+
+    /// An attempt that hangs and has no deadline may go on for ever, and holds up what comes after it and
+    /// what can run nowhere else, or has failed elsewhere.
+    fn is_held_up(&self, task: usize) -> bool {
+        let told = &self.world.tasks[task];
+        let hangs = |run: &(usize, u32)| self.world.tasks[run.0].deadline.is_none();
+        let hung = |device: usize| self.slots[device].values().any(hangs);
+        let avoids = self.attempts[task] > 0;
+        let runs = |slots: &Slots| slots.values().any(|run| run.0 == task);
+        let unended = |before: &usize| !self.report.outcomes[*before].0.is_ended();
+        let may = |index: usize, device: &DeviceReport| {
+            told.devices.contains(index)
+                && device.retired.is_none()
+                && told.device_bytes <= self.world.devices[index].memory_bytes
+        };
+        let mut places = self
+            .report
+            .devices
+            .iter()
+            .enumerate()
+            .filter(|&(index, device)| may(index, device))
+            .map(|(index, _)| index);
+        told.deadline.is_none() && self.slots.iter().any(runs)
+            || told.after.iter().any(unended)
+            || if avoids { places.any(hung) } else { places.all(hung) }
+    }
+
+    /// A task fails only for what was against it.
+    fn explains(&self, task: usize, error: &Error) {
+        let (world, told) = (self.world, &self.world.tasks[task]);
+        let faults: Vec<&FaultKind> =
+            world.devices.iter().flat_map(|device| &device.faults).map(|fault| &fault.kind).collect();
+        let lost = world.devices.iter().any(|device| device.fail_at.is_some());
+        let hang = faults.contains(&&FaultKind::Hang);
+        // A device may be gone by the time it is asked for.
+        let poison = world.tasks.iter().any(|task| task.poison) || faults.contains(&&FaultKind::Poisoned);
+        let wrong = faults.iter().any(|fault| matches!(fault, FaultKind::Wrong { .. }));
+        let gone = lost || hang || poison || wrong;
+        let fits = |(index, device): (usize, &SimDevice)| {
+            told.devices.contains(index) && told.device_bytes <= device.memory_bytes
+        };
+        let fits = world.devices.iter().enumerate().any(fits);
+        let before = |state| told.after.iter().any(|&before| state == self.report.outcomes[before].0);
+        let reason = match error {
+            Error::Callback { .. } => told.failures > told.retries,
+            Error::NoDevice { .. } => !fits || gone,
+            Error::NoMemory { .. } => {
+                !fits || gone || faults.iter().any(|fault| matches!(fault, FaultKind::OutOfMemory { .. }))
+            }
+            Error::Resources { .. } => {
+                faults.iter().any(|fault| matches!(fault, FaultKind::LaunchResources { .. }))
+            }
+            Error::Device { .. } => lost || poison,
+            Error::WrongResult { .. } => wrong,
+            Error::Deadline { .. } => told.deadline.is_some() || hang,
+            Error::Dependency { .. } => before(State::Failed) || before(State::Cancelled),
+            Error::Stale { .. } => before(State::Failed),
+            _ => false,
+        };
+        assert!(reason, "task {task} had no reason to fail with: {error}");
+    }
+}
+
+fn worlds() -> (u64, u64) {
+    let Ok(text) = std::env::var("GPUSCHED_TEST_WORLDS") else { return WORLDS };
+    let numbers =
+        text.split_once(',').and_then(|(first, count)| Some((first.parse().ok()?, count.parse().ok()?)));
+    numbers.expect("GPUSCHED_TEST_WORLDS=FIRST,COUNT")
+}
+
+/// Tells which world is without end, and ends it.
+fn watch(current: &'static AtomicU64) {
+    std::thread::spawn(|| {
+        let mut seen = u64::MAX;
+        loop {
+            let now = current.load(Ordering::Relaxed);
+            if now == seen {
+                // Not eprintln!, whose text the test's end would have to show.
+                let _ = writeln!(std::io::stderr(), "world {now} does not end");
+                std::process::abort();
+            }
+            seen = now;
+            std::thread::sleep(LONGEST);
+        }
+    });
+}
+
+#[test]
+fn no_rule_is_broken_in_any_world() {
+    static CURRENT: AtomicU64 = AtomicU64::new(0);
+    watch(&CURRENT);
+    let (first, count) = worlds();
+    let mut ends = [0; 3];
+    for seed in first..first + count {
+        CURRENT.store(seed, Ordering::Relaxed);
+        let (world, quiet) = world(seed);
+        let checked = std::panic::catch_unwind(|| {
+            let report = run(&world);
+            Reader::read(&world, &report).conclude(quiet);
+            assert_eq!(report, run(&world), "the same world, another run");
+            [report.done, report.failed, report.cancelled]
+        });
+        match checked {
+            Ok(ended) => ends = [0, 1, 2].map(|at| ends[at] + ended[at]),
+            Err(_) => panic!("in world {seed}; GPUSCHED_TEST_WORLDS={seed},1 shows it again:\n{world:#?}"),
+        }
+    }
+    // The worlds are neither too kind nor too cruel to show anything.
+    let all = ends.iter().sum::<u64>();
+    assert!(count < 1000 || ends.iter().all(|&ended| 50 * ended > all), "{ends:?}");
+}
+
+/// On one card with one slot nothing can be left to another: the order is that of priority, and of length within one.
+#[test]
+fn priority_is_kept_where_nothing_else_counts() {
+    for seed in 0..500 {
+        let mut random = Random::new(seed + 1);
+        let task = |random: &mut Random| SimTask {
+            priority: random.below(4) as i32,
+            hint: Some(10.0 + random.unit()),
+            ..SimTask::new(10.0)
+        };
+        let tasks: Vec<SimTask> = (0..8).map(|_| task(&mut random)).collect();
+        let world = Scenario { seed, devices: vec![SimDevice::new("", 1.0)], tasks };
+        let report = run(&world);
+        let began = report.events.iter().filter(|event| event.kind == EventKind::Begin);
+        let ranks: Vec<(i32, f64)> = began
+            .map(|event| &world.tasks[event.task])
+            .map(|task| (-task.priority, -task.hint.unwrap()))
+            .collect();
+        assert!(ranks.is_sorted_by(|a, b| a <= b), "world {seed}: {ranks:?}");
+        assert_eq!((report.done, report.makespan), (8, 80.0), "world {seed}");
+    }
+}

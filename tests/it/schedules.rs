@@ -1,0 +1,88 @@
+//! How good the schedules are: the numbers that docs/scheduling.md promises, in virtual time, so that they
+//! are the same on every machine. `cargo bench --bench schedules` prints the whole table.
+
+use testmodels::schedules::compare::{Case, POLICIES, Policy, Ratios, ratios as ratios_of};
+use testmodels::schedules::worlds::{Mishap, NODES, Node, Shots};
+
+const SEEDS: u64 = 200;
+
+fn policy(name: &str) -> &'static Policy {
+    POLICIES.iter().find(|policy| policy.name == name).expect("one of the policies")
+}
+
+fn node(name: &str) -> &'static Node {
+    NODES.iter().find(|node| node.name == name).expect("one of the nodes")
+}
+
+fn ratios(node: &'static Node, count: usize, shots: Shots, mishap: Mishap, name: &str) -> (String, Ratios) {
+    let case = Case { node, count, shots, mishap };
+    let ratios = ratios_of(&case, policy(name), SEEDS);
+    (format!("{}, {name}: {ratios:?}", case.name()), ratios)
+}
+
+#[test]
+fn a_hundred_shots_with_hints_come_near_the_bound() {
+    for node in &NODES {
+        let (text, ratios) = ratios(node, 100, Shots::Lognormal, Mishap::None, "ours");
+        assert!(ratios.mean <= 1.02 && ratios.p95 <= 1.04, "{text}");
+        assert!(ratios.mean >= 1.0, "a bound that is beaten is none: {text}");
+    }
+}
+
+#[test]
+fn few_shots_with_hints_go_to_the_right_cards() {
+    let (text, ratios_40) = ratios(node("2.2:2.2:1:1"), 40, Shots::Lognormal, Mishap::None, "ours");
+    assert!(ratios_40.mean <= 1.03, "{text}");
+    let (text, ratios_10) = ratios(node("20:1x4"), 10, Shots::Lognormal, Mishap::None, "ours");
+    assert!(ratios_10.mean <= 1.25, "{text}");
+}
+
+#[test]
+fn without_hints_ours_is_nowhere_worse_than_greedy() {
+    for node in &NODES {
+        for count in [10, 40, 100] {
+            for shots in Shots::ALL {
+                let (_, greedy) = ratios(node, count, shots, Mishap::None, "greedy");
+                for told in ["ours, no hints", "ours, told nothing"] {
+                    let (text, ours) = ratios(node, count, shots, Mishap::None, told);
+                    assert!(ours.mean <= 1.01 * greedy.mean, "{text}; greedy {greedy:?}");
+                }
+            }
+        }
+    }
+    let (text, ratios) = ratios(node("20:1x4"), 100, Shots::Lognormal, Mishap::None, "ours, no hints");
+    assert!(ratios.mean <= 1.08, "{text}");
+}
+
+#[test]
+fn a_card_that_is_lost_half_way_costs_little_more_than_its_work() {
+    for node in &NODES {
+        let (text, ratios) = ratios(node, 100, Shots::Lognormal, Mishap::Lost, "ours");
+        assert!(ratios.mean <= 1.03, "{text}");
+    }
+}
+
+#[test]
+fn a_shot_thirty_times_slower_than_told_does_not_hold_up_the_rest() {
+    for node in &NODES {
+        for mishap in [Mishap::Slow, Mishap::Stumble] {
+            let (text, ratios) = ratios(node, 40, Shots::Lognormal, mishap, "ours");
+            assert!(ratios.mean <= 1.6, "{text}");
+        }
+    }
+}
+
+/// The rivals are what they are said to be.
+#[test]
+fn the_rivals_are_played_fairly() {
+    let (text, greedy) = ratios(node("2.2:2.2:1:1"), 40, Shots::Lognormal, Mishap::None, "greedy");
+    assert!((1.05..1.2).contains(&greedy.mean), "{text}");
+    for node in &NODES {
+        let (text, oracle) = ratios(node, 100, Shots::Uniform, Mishap::None, "oracle");
+        assert!((1.0..1.02).contains(&oracle.mean), "{text}");
+        let (text, old) = ratios(node, 100, Shots::Uniform, Mishap::None, "old");
+        assert!((1.0..2.0).contains(&old.mean), "{text}");
+    }
+    let (text, wrong) = ratios(node("20:1x4"), 100, Shots::Lognormal, Mishap::None, "old, order differs");
+    assert!(wrong.mean > 5.0, "every late shot goes to a slow card: {text}");
+}

@@ -1,0 +1,48 @@
+//! The committed PTX belongs to the source beside it and uses no instruction that may compute other numbers.
+
+use gpusched::fd::equation::acoustic1::kernel::PTX;
+use gpusched::fd::equation::acoustic1::one_pass::kernel::{OF_16_BITS, SHAPES, alone, texts};
+use testmodels::hostcuda;
+
+/// Float operations that are rounded once, as IEEE says, and flush denormal numbers: `add.f32` without `.rn` might be
+/// fused. And the conversion from 16 bits, which is exact.
+const EXACT: [&str; 6] =
+    ["add.rn.ftz.f32", "sub.rn.ftz.f32", "mul.rn.ftz.f32", "fma.rn.ftz.f32", "neg.ftz.f32", "cvt.rn.f32.u16"];
+const MOVES: [&str; 7] = ["ld.param", "ld.global", "st.global", "ld.shared", "st.shared", "mov", "selp"];
+
+#[test]
+fn the_ptx_is_of_the_source_beside_it() {
+    let headers = ["acoustic1.cuh", "copies.cuh", "one_pass_march.cuh"];
+    let [all, newer] = texts();
+    // What drivers from 470 on take, for GPUs from Kepler on; and for those from Ampere on.
+    for (source, headers, text, [version, target]) in [
+        ("acoustic1.cu", &headers[..1], PTX, [".version 6.0", ".target sm_35"]),
+        ("acoustic1_one_pass.cu", &headers[..], &all, [".version 6.0", ".target sm_35"]),
+        ("acoustic1_one_pass.cu", &headers[..], &newer, [".version 7.0", ".target sm_80"]),
+    ] {
+        let sum = hostcuda::sum(&testkit::root().join("kernels").join(source), headers);
+        let recorded = text.lines().find_map(|line| line.strip_prefix("// sha256 of the source: "));
+        assert_eq!(recorded, Some(sum.as_str()), "{source} has changed: python3 kernels/generate.py");
+        for line in [version, target, ".address_size 64"] {
+            assert!(text.lines().any(|found| found == line), "{line}");
+        }
+        for word in text.lines().filter_map(|line| line.split_whitespace().next()) {
+            let floats = word.contains(".f32") && !word.starts_with('.');
+            let known = EXACT.contains(&word) || MOVES.iter().any(|start| word.starts_with(start));
+            assert!(!floats || known, "{word}");
+        }
+    }
+    for launch in ["velocity", "pressure", "source", "record", "snapshot", "peak"] {
+        assert!(PTX.contains(&format!(".visible .entry acoustic1_{launch}(")), "{launch}");
+    }
+    let both = [all, newer].concat();
+    for shape in SHAPES.into_iter().chain([OF_16_BITS]) {
+        let named = format!(".visible .entry {}(", shape.kernel);
+        let alone = alone(shape.kernel);
+        assert!(both.contains(&named) && alone.contains(&named), "{shape:?}");
+        assert_eq!((alone.matches(".entry").count(), alone.matches(".version").count()), (1, 1), "{shape:?}");
+        // For no newer GPU than it is said to need.
+        let (major, minor) = shape.since;
+        assert!(alone.contains(&format!("\n.target sm_{}\n", 10 * major + minor)), "{shape:?}");
+    }
+}

@@ -1,0 +1,76 @@
+//! A shot that stops between two steps and goes on later gives the bits of one that does not stop.
+
+use gpusched::backend::Lane;
+use gpusched::backend::cpu::Team;
+use gpusched::fd::plan::{Form, Options, Plan, Stencil, Storage};
+use gpusched::fd::survey::{Receivers, Shot};
+
+use testkit::Random;
+use testmodels::bits::same;
+use testmodels::media::{rough, shot as random_shot, time_step};
+use testmodels::pausing::in_parts;
+use testmodels::shots::fire_with;
+
+/// Whatever it records, however it computes, with other threads after each pause.
+#[test]
+fn a_shot_in_parts_has_the_bits_of_one_in_one_go() {
+    let teams: Vec<Team> = [2, 1, 3, 2].map(|threads| Team::new(threads).unwrap()).into();
+    let mut random = Random::new(77);
+    let cases = [
+        (1, None, vec![1, 2, 50]),
+        (3, Some(9), vec![16, 17, 18, 90]),
+        (7, Some(16), vec![15, 63, 64]),
+        (1, Some(1), vec![33]),
+        (40, None, vec![39, 40, 41, 80]),
+        (1, None, vec![15, 31, 47, 63, 64, 65]),
+    ];
+    for (number, (record_every, snapshot_every, pauses)) in cases.into_iter().enumerate() {
+        let n = [5 + number, 7, 20 - number];
+        let model = rough(n, [10.0, 12.5, 8.0], &mut random);
+        let shot = random_shot(&mut random, n, 100, Receivers::Plane { iz: 1, every: [1, 2] });
+        let shot = Shot { record_every, snapshot_every, ..shot };
+        for form in Form::ALL {
+            let stencil = if number % 2 == 1 { Stencil::Optimised } else { Stencil::Taylor };
+            let storage = Storage::ALL[number % 2];
+            let options = Options { pml: 9, form, stencil, storage, ..Options::default() };
+            let plan = Plan::new(model.clone(), time_step(&model), options).unwrap();
+            let what = format!("case {number}, {form:?}");
+            let (found, ends) =
+                in_parts(&plan, &shot, &pauses, |part| Lane::Cpu(&teams[part % teams.len()])).unwrap();
+            // One step is computed after the question is answered.
+            let expected: Vec<usize> = pauses.iter().map(|after| after + 1).collect();
+            let apart = pauses.windows(2).all(|pair| pair[1] > pair[0] + 1);
+            assert!(!apart || ends == expected, "{what}: {ends:?}");
+            assert_eq!(ends.len(), pauses.len(), "{what}");
+            same(&found, &fire_with(&model, time_step(&model), &shot, options, 2), &what);
+        }
+    }
+}
+
+#[test]
+fn exact_time_goes_on_too() {
+    let team = Team::new(2).unwrap();
+    let mut random = Random::new(78);
+    let n = [6, 5, 9];
+    let model = rough(n, [10.0; 3], &mut random);
+    let shot = random_shot(&mut random, n, 60, Receivers::Plane { iz: 0, every: [1, 1] });
+    let options = Options { pml: 8, exact_time: true, ..Options::default() };
+    let plan = Plan::new(model.clone(), time_step(&model), options).unwrap();
+    let (found, ends) = in_parts(&plan, &shot, &[20, 40], |_| Lane::Cpu(&team)).unwrap();
+    assert_eq!(ends, [21, 41]);
+    same(&found, &fire_with(&model, time_step(&model), &shot, options, 2), "exact time");
+}
+
+/// A pause that comes too late changes nothing.
+#[test]
+fn a_shot_that_is_about_to_end_ends() {
+    let team = Team::new(2).unwrap();
+    let mut random = Random::new(79);
+    let model = rough([4, 4, 4], [10.0; 3], &mut random);
+    let shot = random_shot(&mut random, [4; 3], 30, Receivers::Plane { iz: 0, every: [1, 1] });
+    let plan = Plan::new(model.clone(), time_step(&model), Options { pml: 8, ..Options::default() }).unwrap();
+    for after in [29, 30] {
+        let (_, ends) = in_parts(&plan, &shot, &[after], |_| Lane::Cpu(&team)).unwrap();
+        assert!(ends.is_empty(), "{ends:?}");
+    }
+}
