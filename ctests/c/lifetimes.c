@@ -29,19 +29,28 @@ static void check(int right, const char *what, long number) {
   failures += !right;
 }
 
+/* The library's functions, each under its own name. */
+#define FUNCTIONS(F)                                                                    \
+  F(sched_create) F(sched_submit) F(sched_wait) F(sched_release) F(sched_destroy)       \
+  F(sched_progress_callback) F(sched_fd_model_create) F(sched_fd_model_destroy)         \
+  F(sched_fd_submit)
+#define DECLARE(function) __typeof__(function) *function;
+#define FIND(function)                                   \
+  *(void **)&lib.function = dlsym(library, #function);   \
+  check(lib.function != NULL, #function, 0);
+
+static struct {
+  FUNCTIONS(DECLARE)
+} lib;
+
 static void open_library(void) {
   library = dlopen(NAME, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
     fprintf(stderr, "%s\n", dlerror());
     exit(2);
   }
+  FUNCTIONS(FIND)
 }
-
-/* A function of the library, under its own name. */
-#define FIND(function) \
-  __typeof__(function) *function = NULL; \
-  *(void **)&function = dlsym(library, #function); \
-  check(function != NULL, #function, 0)
 
 /* --- what a process has --- */
 
@@ -128,6 +137,8 @@ static void same(struct has before, struct has after, int rounds) {
 
 /* --- schedulers --- */
 
+static long ran;
+
 static int32_t quickly(const sched_exec_t *exec, void *user) {
   (void)exec;
   __atomic_fetch_add((long *)user, 1, __ATOMIC_SEQ_CST);
@@ -135,140 +146,130 @@ static int32_t quickly(const sched_exec_t *exec, void *user) {
 }
 
 static int32_t slowly(const sched_exec_t *exec, void *user) {
-  (void)exec;
   usleep(500);
-  __atomic_fetch_add((long *)user, 1, __ATOMIC_SEQ_CST);
-  return 0;
+  return quickly(exec, user);
 }
-
-static long ran;
 
 static void progress(const sched_progress_t *told, void *user) { (void)told, (void)user; }
 
-/* One life; `round` decides what happens in it. */
-static void live(int round) {
-  FIND(sched_create);
-  FIND(sched_submit);
-  FIND(sched_wait);
-  FIND(sched_release);
-  FIND(sched_progress_callback);
-  FIND(sched_destroy);
-  sched_config_t config = {.size = sizeof config, .devices = "cpu", .slots = 1 + (uint32_t)round % 3, .cpu_threads = 1 + (uint32_t)round % 2};
-  sched_task_desc_t desc = {.size = sizeof desc, .run = round % 7 == 0 ? slowly : quickly, .user = &ran, .label = "a life"};
-  sched_t *s = NULL;
+static sched_task_t submit(sched_t *s, const sched_task_desc_t *desc, int round) {
   sched_task_t id = 0;
-  if (round % 11 == 0) config.trace_events = 100;
-  check(sched_create(&config, &s) == SCHED_OK, "create", round);
-  if (round % 5 == 0) sched_progress_callback(s, progress, NULL, 1000000);
-  if (round % 2 == 0) {
-    desc.work = round % 4 == 0 ? 1.0 : 0.0;
-    check(sched_submit(s, &desc, &id) == SCHED_OK, "submit", round);
-    check(sched_wait(s, id, SCHED_FOREVER) == SCHED_OK, "wait", round);
-    if (round % 3 == 0) check(sched_release(s, id) == SCHED_OK, "release", round);
-  }
-  if (round % 7 == 0)
-    for (int i = 0; i < 5; i++) sched_submit(s, &desc, &id);
-  check(sched_destroy(s) == SCHED_OK, "destroy", round);
+  check(lib.sched_submit(s, desc, &id) == SCHED_OK, "submit", round);
+  return id;
 }
 
-/* A shot on a model that goes before it has ended. */
+/* One life; `round` decides what happens in it. */
+static void live(int round) {
+  sched_config_t config = {.size = sizeof config, .devices = "cpu"};
+  config.slots = 1 + (uint32_t)round % 3;
+  config.cpu_threads = 1 + (uint32_t)round % 2;
+  sched_task_desc_t desc = {.size = sizeof desc, .user = &ran, .label = "a life"};
+  desc.run = round % 7 == 0 ? slowly : quickly;
+  sched_t *s = NULL;
+  if (round % 11 == 0) config.trace_events = 100;
+  check(lib.sched_create(&config, &s) == SCHED_OK, "create", round);
+  if (round % 5 == 0) lib.sched_progress_callback(s, progress, NULL, 1000000);
+  if (round % 2 == 0) {
+    desc.work = round % 4 == 0 ? 1.0 : 0.0;
+    sched_task_t id = submit(s, &desc, round);
+    check(lib.sched_wait(s, id, SCHED_FOREVER) == SCHED_OK, "wait", round);
+    if (round % 3 == 0) check(lib.sched_release(s, id) == SCHED_OK, "release", round);
+  }
+  for (int i = 0; round % 7 == 0 && i < 5; i++) submit(s, &desc, round);
+  check(lib.sched_destroy(s) == SCHED_OK, "destroy", round);
+}
+
+/* A shot on a model that is destroyed before the shot ends. */
 static void shoot(void) {
-  static float vp[8 * 8 * 8], record[8 * 8 * 10];
-  FIND(sched_create);
-  FIND(sched_fd_model_create);
-  FIND(sched_fd_model_destroy);
-  FIND(sched_fd_submit);
-  FIND(sched_wait);
-  FIND(sched_destroy);
-  for (int i = 0; i < 8 * 8 * 8; i++) vp[i] = 2000.0f;
+  enum { N = 8, NT = 10 };
+  static float vp[N * N * N], record[N * N * NT];
+  for (int i = 0; i < N * N * N; i++) vp[i] = 2000.0f;
   sched_config_t config = {.size = sizeof config, .devices = "cpu", .cpu_threads = 2};
-  sched_fd_model_desc_t desc = {.size = sizeof desc, .nx = 8, .ny = 8, .nz = 8, .dx_m = 10, .dy_m = 10, .dz_m = 10, .vp_m_s = vp};
-  sched_fd_shot_desc_t shot = {.size = sizeof shot, .dt_s = 0.001f, .frequency_hz = 30, .nt = 10, .record = record, .record_len = 640};
+  sched_fd_model_desc_t desc = {.size = sizeof desc, .nx = N, .ny = N, .nz = N,
+                                .dx_m = 10, .dy_m = 10, .dz_m = 10, .vp_m_s = vp};
+  sched_fd_shot_desc_t shot = {.size = sizeof shot, .dt_s = 0.001f, .frequency_hz = 30, .nt = NT,
+                               .record = record, .record_len = N * N * NT};
   sched_t *s = NULL;
   sched_fd_model_t *model = NULL;
   sched_task_t id = 0;
-  check(sched_create(&config, &s) == SCHED_OK, "create", 0);
-  check(sched_fd_model_create(&desc, &model) == SCHED_OK, "a model", 0);
-  check(sched_fd_submit(s, model, &shot, NULL, &id) == SCHED_OK, "a shot", 0);
-  check(sched_fd_model_destroy(model) == SCHED_OK, "the model's end", 0);
-  check(sched_wait(s, id, SCHED_FOREVER) == SCHED_OK, "the shot's end", 0);
-  check(sched_destroy(s) == SCHED_OK, "destroy", 0);
+  check(lib.sched_create(&config, &s) == SCHED_OK, "create", 0);
+  check(lib.sched_fd_model_create(&desc, &model) == SCHED_OK, "a model", 0);
+  check(lib.sched_fd_submit(s, model, &shot, NULL, &id) == SCHED_OK, "a shot", 0);
+  check(lib.sched_fd_model_destroy(model) == SCHED_OK, "the model's end", 0);
+  check(lib.sched_wait(s, id, SCHED_FOREVER) == SCHED_OK, "the shot's end", 0);
+  check(lib.sched_destroy(s) == SCHED_OK, "destroy", 0);
+}
+
+static void live_and_shoot(int rounds) {
+  for (int round = 0; round < rounds; round++) {
+    live(round);
+    if (round % 100 == 0) shoot();
+  }
+}
+
+static struct has start(void) {
+  struct has has = now(-1);
+  has.threads = 2 + 1; /* "." and "..", and this one */
+  return has;
 }
 
 static void schedulers(int count) {
-  int warm = 500;
   open_library();
-  for (int round = 0; round < warm; round++) {
-    live(round);
-    if (round % 100 == 0) shoot();
-  }
-  struct has before = now(-1);
-  before.threads = 2 + 1; /* "." and "..", and this one */
-  for (int round = 0; round < count; round++) {
-    live(round);
-    if (round % 100 == 0) shoot();
-  }
-  struct has after = now(before.threads);
+  live_and_shoot(500);
+  struct has before = start();
+  live_and_shoot(count);
   printf("%d schedulers, %ld tasks: ", count, ran);
   /* Of 10,000 schedulers, the limit of the heap is 26 bytes each: less than the smallest block. */
-  same(before, after, count);
+  same(before, now(before.threads), count);
 }
 
 /* --- loading and unloading --- */
 
+static void until_ran(long wanted) {
+  while (__atomic_load_n(&ran, __ATOMIC_SEQ_CST) < wanted) usleep(100);
+}
+
 static void loads(int count) {
-  sched_t *kept = NULL;
   struct has before = {0, 0, 0, 0, 0, 0};
   /* Before anything else could hold it. */
   open_library();
   check(dlclose(library) == 0, "dlclose", 0);
-  check(dlopen(NAME, RTLD_NOW | RTLD_NOLOAD) != NULL, "the library is linked so that it can be unloaded", 0);
+  check(dlopen(NAME, RTLD_NOW | RTLD_NOLOAD) != NULL, "the library can't be unloaded", 0);
   if (failures) return;
   dlclose(library);
   for (int round = -100; round < count; round++) {
-    if (round == 0) {
-      before = now(-1);
-      before.threads = 2 + 1;
-    }
+    if (round == 0) before = start();
     open_library();
     live(4 * round + 400);
     if (round % 10 == 0) shoot();
-    /* Closed while workers of a scheduler sleep; found again, with the same handle, at the next opening. */
-    FIND(sched_create);
-    FIND(sched_submit);
-    FIND(sched_wait);
+    /* Closed while workers run tasks, or sleep; the handle is good at the next opening. */
     sched_config_t config = {.size = sizeof config, .devices = "cpu", .slots = 2};
-    sched_task_desc_t desc = {.size = sizeof desc, .run = quickly, .user = &ran};
-    sched_task_t id = 0;
-    check(sched_create(&config, &kept) == SCHED_OK, "create", round);
-    check(sched_submit(kept, &desc, &id) == SCHED_OK, "submit", round);
-    check(sched_wait(kept, id, SCHED_FOREVER) == SCHED_OK, "wait", round);
+    sched_task_desc_t desc = {.size = sizeof desc, .run = slowly, .user = &ran};
+    sched_t *kept = NULL;
+    check(lib.sched_create(&config, &kept) == SCHED_OK, "create", round);
+    const int queued = round % 10 == 0 ? 20 : 1;
+    const long wanted = __atomic_load_n(&ran, __ATOMIC_SEQ_CST) + queued;
+    for (int i = 0; i < queued; i++) submit(kept, &desc, round);
+    if (queued == 1) until_ran(wanted);
     check(dlclose(library) == 0, "dlclose", round);
-    check(dlopen(NAME, RTLD_NOW | RTLD_NOLOAD) != NULL, "the library is gone, and its threads run on", round);
+    check(dlopen(NAME, RTLD_NOW | RTLD_NOLOAD) != NULL, "the library is gone", round);
     if (failures) return;
     dlclose(library);
+    until_ran(wanted);
     usleep(100);
     open_library();
-    FIND(sched_destroy);
-    check(sched_submit(kept, &desc, &id) == SCHED_OK, "the handle after the next opening", round);
-    check(sched_destroy(kept) == SCHED_OK, "destroy", round);
+    submit(kept, &desc, round);
+    check(lib.sched_destroy(kept) == SCHED_OK, "destroy", round);
     check(dlclose(library) == 0, "dlclose", round);
   }
-  struct has after = now(before.threads);
   printf("%d loads: ", count);
-  same(before, after, count);
+  same(before, now(before.threads), count);
 }
 
 int main(int argc, char **argv) {
-  int count = argc == 3 ? atoi(argv[2]) : 0;
+  const int count = argc == 3 ? atoi(argv[2]) : 0;
   without_caches(argv);
-  if (count > 0 && strcmp(argv[1], "schedulers") == 0) {
-    schedulers(count);
-  } else if (count > 0 && strcmp(argv[1], "loads") == 0) {
-    loads(count);
-  } else {
-    fprintf(stderr, "usage: %s schedulers|loads COUNT\n", argv[0]);
-    return 2;
-  }
+  if (count > 0) strcmp(argv[1], "loads") == 0 ? loads(count) : schedulers(count);
+  check(count > 0, "a number of rounds", count);
   return failures != 0;
 }

@@ -9,13 +9,9 @@
  *     task_stack chain DEPTH KIB
  *
  * A chain of DEPTH tasks, each of which uses KIB of stack and waits for the next one. */
-#define _DEFAULT_SOURCE
+#define _GNU_SOURCE
 #include <alloca.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "check.h"
 
@@ -23,7 +19,6 @@ typedef struct {
   size_t bytes;
   int left; /* Tasks that still have to be submitted, each by the one before it. */
   pthread_t thread;
-  sched_status_t status;
 } step_t;
 
 /* glibc puts thread-local variables on each thread's stack: they must not count against a task. */
@@ -31,7 +26,7 @@ static _Thread_local volatile char locals[6 << 20];
 
 static sched_t *s;
 static step_t *steps;
-static atomic_int runs;
+static int runs;
 
 /* Writes to every page of `bytes` of stack, then submits the next task and waits for it. */
 static int32_t use_stack(const sched_exec_t *exec, void *user) {
@@ -42,45 +37,38 @@ static int32_t use_stack(const sched_exec_t *exec, void *user) {
   room[step->bytes] = 1;
   locals[0] = 1;
   step->thread = pthread_self();
-  runs++;
+  add(&runs);
   if (step->left == 0) return 0;
-  sched_task_t id = 0;
-  sched_task_desc_t desc = {.size = sizeof desc, .run = use_stack, .user = step + 1};
-  step->status = sched_submit(s, &desc, &id);
-  if (step->status == SCHED_OK) step->status = sched_wait(s, id, SCHED_FOREVER);
-  if (id) sched_release(s, id);
-  return step->status == SCHED_OK && room[step->bytes] == 1 ? 0 : 1;
+  sched_task_t id = submitted(s, use_stack, step + 1);
+  const int has_ended = OK(wait_for(s, id));
+  sched_release(s, id);
+  return has_ended && room[step->bytes] == 1 ? 0 : 1;
 }
 
-static int run_chain(int count, uint64_t stack_bytes) {
+static void run_chain(int count, uint64_t stack_bytes) {
   sched_config_t config = {.size = sizeof config, .slots = 1, .cpu_threads = 1};
   config.stack_bytes = stack_bytes;
-  CHECK(sched_create(&config, &s) == SCHED_OK);
-  sched_task_t id = 0;
-  sched_task_desc_t desc = {.size = sizeof desc, .run = use_stack, .user = steps};
-  CHECK(sched_submit(s, &desc, &id) == SCHED_OK);
-  CHECK(sched_wait(s, id, SCHED_FOREVER) == SCHED_OK);
+  OK(sched_create(&config, &s));
+  OK(wait_for(s, submitted(s, use_stack, steps)));
   CHECK(runs == count);
-  CHECK(sched_destroy(s) == SCHED_OK);
-  return 0;
+  OK(sched_destroy(s));
 }
 
 int main(int argc, char **argv) {
-  alarm(100);
+  within(100);
   CHECK(argc == 4 || argc == 5);
   const int is_chain = strcmp(argv[1], "chain") == 0;
   const int count = is_chain ? atoi(argv[2]) : 2;
   steps = calloc((size_t)count, sizeof *steps);
-  CHECK(steps);
   for (int i = 0; i < count; i++) {
     steps[i].left = count - 1 - i;
     steps[i].bytes = strtoul(argv[is_chain ? 3 : 1 + i], NULL, 10) << 10;
   }
-  if (run_chain(count, is_chain ? 0 : strtoull(argv[3], NULL, 10) << 10)) return 1;
+  run_chain(count, is_chain ? 0 : strtoull(argv[3], NULL, 10) << 10);
   if (!is_chain) {
     const int nested = atoi(argv[4]);
     CHECK(nested < 0 || pthread_equal(steps[0].thread, steps[1].thread) == nested);
   }
   free(steps);
-  return 0;
+  return failures != 0;
 }

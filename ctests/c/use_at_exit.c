@@ -1,138 +1,121 @@
-/* A scheduler is used where a program or a thread is about to end: by handlers of exit, by a destructor of the program, and by what a
- * thread has of its own (pthread_key_create), on threads of the program and on those of the library.
+/* A scheduler is used while a program or a thread ends: in handlers of exit, in a destructor of the
+ * program, and in destructors of thread-specific data, on threads of the program and the library.
  *
- *   use_at_exit CASE [first]    each in a process of its own, which ends with 0, or with 1 and words; with `first` the key is made before
- *                               the library has any, and so its destructor may be called before or after those of the library
- *
- * A call that hangs ends the program by its alarm. */
+ *   use_at_exit CASE [first]    with `first` the key of the data is older than the library's, so its
+ *                               destructor may run before or after the library's */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "gpusched.h"
+#include "check.h"
 
 static sched_t *s;
 static sched_task_t before;
 static pthread_key_t key;
-static int failures, ran, late, told, in_destructor;
+static int ran, late, has_key, in_destructor;
 static void (*at_the_end)(void);
 
-static void check(int right, const char *what) {
-  if (!right) fprintf(stderr, "not as promised: %s (%s)\n", what, sched_last_error());
-  __atomic_fetch_add(&failures, !right, __ATOMIC_SEQ_CST);
-}
-
-static int32_t counts(const sched_exec_t *exec, void *user) {
-  (void)exec, (void)user;
-  __atomic_fetch_add(&ran, 1, __ATOMIC_SEQ_CST);
+static int32_t count_piece(const sched_exec_t *exec, uint64_t begin, uint64_t end, void *user) {
+  (void)exec;
+  __atomic_fetch_add((int *)user, (int)(end - begin), __ATOMIC_SEQ_CST);
   return 0;
 }
 
-static int32_t fails(const sched_exec_t *exec, void *user) {
-  (void)exec, (void)user;
-  return 77;
-}
-
-static int32_t twice(const sched_exec_t *exec, uint64_t begin, uint64_t end, void *user) {
-  (void)exec, (void)user;
-  __atomic_fetch_add(&ran, (int)(end - begin), __ATOMIC_SEQ_CST);
-  return 0;
-}
-
-static sched_t *scheduler(void) {
-  sched_config_t config = {.size = sizeof config, .devices = "cpu", .slots = 2, .cpu_threads = 2};
-  sched_t *made = NULL;
-  check(sched_create(&config, &made) == SCHED_OK, "create");
-  return made;
-}
-
-static sched_task_t submitted(sched_t *to, sched_run_fn run, double work) {
-  sched_task_desc_t desc = {.size = sizeof desc, .run = run, .work = work, .label = "late"};
-  sched_task_t id = 0;
-  check(sched_submit(to, &desc, &id) == SCHED_OK, "submit");
-  return id;
-}
-
-/* Everything that a scheduler is for. */
-static void use(sched_t *to, int all) {
-  ran = 0;
-  for (int i = 0; i < 3; i++) check(sched_wait(to, submitted(to, counts, i), SCHED_FOREVER) == SCHED_OK, "wait");
-  sched_task_t ids[2] = {submitted(to, counts, 0), submitted(to, counts, 1)};
+/* Calls everything that a scheduler is for. */
+static void use(sched_t *to) {
+  sched_task_t ids[2], id = 0;
   size_t index = 9;
-  check(sched_wait_any(to, ids, 2, SCHED_FOREVER, &index) == SCHED_OK && index < 2, "wait_any");
-  sched_range_desc_t range = {.size = sizeof range, .end = 100, .run = twice};
-  sched_task_t id = 0;
-  check(sched_submit_range(to, &range, &id) == SCHED_OK && sched_wait(to, id, SCHED_FOREVER) == SCHED_OK, "a range");
-  /* Not where it would wait for itself. */
-  if (all) check(sched_wait_all(to, SCHED_FOREVER) == SCHED_OK && ran == 105, "wait_all");
-  /* What goes wrong has its words, here, too. */
-  check(sched_wait(to, submitted(to, fails, 0), SCHED_FOREVER) == SCHED_E_CALLBACK, "a task that fails");
-  check(strstr(sched_last_error(), "77") != NULL, "the words of a task that failed");
-  check(sched_submit(to, NULL, &id) == SCHED_E_ARGUMENT, "submit nothing");
-  check(strstr(sched_last_error(), "sched_task_desc_t is NULL") != NULL, "the words of a call that failed");
+  ran = 0;
+  for (int i = 0; i < 5; i++) {
+    sched_task_desc_t desc = task(counts, &ran);
+    desc.work = i;
+    id = ids[i % 2] = submit(to, desc);
+    if (i < 3) OK(wait_for(to, id));
+  }
+  OK(sched_wait_any(to, ids, 2, SCHED_FOREVER, &index));
+  CHECK(index < 2);
+  sched_range_desc_t range = {.size = sizeof range, .end = 100, .run = count_piece, .user = &ran};
+  OK(sched_submit_range(to, &range, &id));
+  OK(wait_for(to, id));
+  OK(sched_wait_all(to, SCHED_FOREVER));
+  CHECK(ran == 105);
+  EXPECT(SCHED_E_CALLBACK, wait_for(to, submitted(to, fails, NULL)));
+  SAYS("77");
+  EXPECT(SCHED_E_ARGUMENT, sched_submit(to, NULL, &id));
+  SAYS("sched_task_desc_t is NULL");
 }
 
-static void made_late(void) {
-  sched_t *other = scheduler();
-  use(other, 1);
-  check(sched_destroy(other) == SCHED_OK, "destroy");
-  check(sched_destroy(other) == SCHED_E_STALE, "destroy twice");
-  late++;
+static void destroy(sched_t *to) {
+  OK(sched_destroy(to));
+  EXPECT(SCHED_E_STALE, sched_destroy(to));
 }
 
-static void used_late(void) {
-  check(sched_wait(s, before, SCHED_FOREVER) == SCHED_OK, "a task of before");
-  use(s, 1);
-  late++;
+static void create_late(void) {
+  sched_t *other = scheduler(2);
+  use(other);
+  destroy(other);
+  add(&late);
 }
 
-static void ended_late(void) {
-  used_late();
-  check(sched_destroy(s) == SCHED_OK, "destroy");
-  check(sched_destroy(s) == SCHED_E_STALE, "destroy twice");
+static void use_late(void) {
+  OK(wait_for(s, before));
+  use(s);
+  destroy(s);
+  add(&late);
 }
 
-static void early(void) {
-  s = scheduler();
-  before = submitted(s, counts, 0);
-  check(sched_wait(s, before, SCHED_FOREVER) == SCHED_OK, "a task");
-  check(sched_submit(s, NULL, NULL) == SCHED_E_ARGUMENT, "words are kept for this thread");
+static void create_early(void) {
+  s = scheduler(2);
+  before = submitted(s, counts, &ran);
+  OK(wait_for(s, before));
+  /* A message is kept for this thread. */
+  EXPECT(SCHED_E_ARGUMENT, sched_submit(s, NULL, NULL));
 }
 
-/* Called after everything else, if it was registered first. */
-static void leave(void) {
-  if (!in_destructor) _exit(failures == 0 && late > 0 ? 0 : 1);
+static void leave(void) { _exit(failures || !late); }
+
+/* The first handler is called last. */
+static void first_handler(void) {
+  if (!in_destructor) leave();
 }
 
-/* The last of all. */
 __attribute__((destructor)) static void destructor(void) {
   if (!in_destructor) return;
-  ended_late();
-  _exit(failures == 0 && late > 0 ? 0 : 1);
+  use_late();
+  leave();
 }
 
-static void of_a_thread(void *what) {
-  (void)what;
+static void created_in_atexit(void) { atexit(create_late); }
+
+static void used_in_atexit(void) {
+  create_early();
+  atexit(use_late);
+}
+
+static void used_in_a_destructor(void) {
+  create_early();
+  in_destructor = 1;
+}
+
+/* --- thread-specific data --- */
+
+static void end_of_thread(void *data) {
+  (void)data;
   at_the_end();
 }
 
 static void make_key(void) {
-  static int made;
-  if (!made) pthread_key_create(&key, of_a_thread);
-  made = 1;
+  if (!has_key) pthread_key_create(&key, end_of_thread);
+  has_key = 1;
 }
 
-static void *thread(void *what) {
-  early();
-  pthread_setspecific(key, what);
+static void *thread(void *data) {
+  create_early();
+  pthread_setspecific(key, data);
   return NULL;
 }
 
-/* Twice, so that the second finds what the first has left. */
-static void threads(void (*end)(void)) {
+/* Two threads, so that the second finds what the first has left. */
+static void run_threads(void (*end)(void)) {
   at_the_end = end;
   make_key();
   for (int i = 0; i < 2; i++) {
@@ -140,113 +123,107 @@ static void threads(void (*end)(void)) {
     pthread_create(&one, NULL, thread, &late);
     pthread_join(one, NULL);
   }
-  check(late == 2, "two threads");
+  CHECK(late == 2);
 }
 
-/* From now on the worker's thread has something of its own. */
-static int32_t owns(const sched_exec_t *exec, void *user) {
+static void created_in_a_key(void) { run_threads(create_late); }
+
+static void used_in_a_key(void) { run_threads(use_late); }
+
+/* Gives the worker's thread data of its own. */
+static int32_t own(const sched_exec_t *exec, void *user) {
   (void)exec;
   pthread_setspecific(key, user);
   return 0;
 }
 
-/* And ends. */
-static int32_t owns_and_leaves(const sched_exec_t *exec, void *user) {
-  owns(exec, user);
+static int32_t own_and_leave(const sched_exec_t *exec, void *user) {
+  own(exec, user);
   pthread_exit(NULL);
 }
 
-static void until_late(void) {
-  while (__atomic_load_n(&late, __ATOMIC_SEQ_CST) == 0) usleep(1000);
-}
+static int known; /* The program knows how the task ended. */
 
-static void mine(sched_run_fn run, sched_status_t status) {
-  sched_task_desc_t desc = {.size = sizeof desc, .run = run, .user = &late};
-  sched_task_t id = 0;
+static void run_on_worker(sched_run_fn code, sched_status_t status, void (*end)(void)) {
+  create_early();
+  at_the_end = end;
   make_key();
-  check(sched_submit(s, &desc, &id) == SCHED_OK, "submit");
-  check(sched_wait(s, id, SCHED_FOREVER) == status, "a task that leaves something to its thread");
-  __atomic_store_n(&told, 1, __ATOMIC_SEQ_CST);
+  EXPECT(status, wait_for(s, submitted(s, code, &late)));
+  add(&known);
 }
 
-static void uses_once(void) {
-  if (__atomic_load_n(&late, __ATOMIC_SEQ_CST) > 0) return;
-  use(s, 1);
-  __atomic_fetch_add(&late, 1, __ATOMIC_SEQ_CST);
+static void use_once(void) {
+  if (get(&late) > 0) return;
+  use(s);
+  add(&late);
 }
 
-static void destroys_once(void) {
-  if (__atomic_load_n(&late, __ATOMIC_SEQ_CST) > 0) return;
-  while (__atomic_load_n(&told, __ATOMIC_SEQ_CST) == 0) usleep(100);
-  check(sched_destroy(s) == SCHED_OK, "destroy where a thread of its own ends");
-  check(sched_destroy(s) == SCHED_E_STALE, "destroy twice");
-  __atomic_fetch_add(&late, 1, __ATOMIC_SEQ_CST);
+static void used_in_a_key_of_a_worker(void) {
+  run_on_worker(own_and_leave, SCHED_E_UNWOUND, use_once);
+  until(&late, 1);
+  OK(sched_destroy(s));
 }
 
-static void owns_progress(const sched_progress_t *progress, void *user) {
+static void destroy_once(void) {
+  if (get(&late) > 0) return;
+  until(&known, 1);
+  destroy(s);
+  add(&late);
+}
+
+static void destroyed_in_a_key_of_a_worker(void) {
+  run_on_worker(own_and_leave, SCHED_E_UNWOUND, destroy_once);
+  until(&late, 1);
+}
+
+static void own_progress(const sched_progress_t *progress, void *user) {
   (void)progress;
   pthread_setspecific(key, user);
   /* Its thread has nothing more to do. */
-  check(sched_progress_callback(s, NULL, NULL, 0) == SCHED_OK, "no progress any more");
+  OK(sched_progress_callback(s, NULL, NULL, 0));
 }
 
-/* The scheduler ends meanwhile, and the thread may not be waited for by itself. */
-static void uses_what_ends(void) {
-  sched_task_desc_t desc = {.size = sizeof desc, .run = counts};
+static void destroyed_in_a_key_of_progress(void) {
+  create_early();
+  at_the_end = destroy_once;
+  make_key();
+  OK(sched_progress_callback(s, own_progress, &late, 1000000));
+  add(&known);
+  until(&late, 1);
+}
+
+/* The scheduler is being destroyed, and its thread can't wait for itself. */
+static void use_while_destroyed(void) {
+  sched_task_desc_t desc = task(counts, &ran);
   sched_task_t id = 0;
   sched_status_t status = sched_submit(s, &desc, &id);
-  check(status == SCHED_E_SHUTDOWN || status == SCHED_E_STALE, "submit to what ends");
-  status = sched_wait(s, before, SCHED_FOREVER);
-  check(status == SCHED_OK || status == SCHED_E_STALE, "wait for a task of what ends");
+  CHECK(status == SCHED_E_SHUTDOWN || status == SCHED_E_STALE);
+  status = wait_for(s, before);
+  CHECK(status == SCHED_OK || status == SCHED_E_STALE);
   status = sched_wait_all(s, SCHED_FOREVER);
-  check(status == SCHED_OK || status == SCHED_E_STALE, "wait for all of what ends");
-  __atomic_fetch_add(&late, 1, __ATOMIC_SEQ_CST);
+  CHECK(status == SCHED_OK || status == SCHED_E_STALE);
+  add(&late);
+}
+
+static void destroyed_while_a_worker_has_a_key(void) {
+  run_on_worker(own, SCHED_OK, use_while_destroyed);
+  OK(sched_destroy(s));
+  CHECK(late == 1);
 }
 
 int main(int argc, char **argv) {
-  const char *name = argc >= 2 ? argv[1] : "";
-  alarm(60);
-  atexit(leave);
+  static const struct test_case cases[] = {
+      {"created_in_atexit", created_in_atexit},
+      {"used_in_atexit", used_in_atexit},
+      {"used_in_a_destructor", used_in_a_destructor},
+      {"created_in_a_key", created_in_a_key},
+      {"used_in_a_key", used_in_a_key},
+      {"used_in_a_key_of_a_worker", used_in_a_key_of_a_worker},
+      {"destroyed_in_a_key_of_a_worker", destroyed_in_a_key_of_a_worker},
+      {"destroyed_in_a_key_of_progress", destroyed_in_a_key_of_progress},
+      {"destroyed_while_a_worker_has_a_key", destroyed_while_a_worker_has_a_key},
+      {NULL, NULL}};
+  atexit(first_handler);
   if (argc == 3) make_key();
-  if (strcmp(name, "made_in_atexit") == 0) {
-    atexit(made_late);
-  } else if (strcmp(name, "used_in_atexit") == 0) {
-    early();
-    atexit(ended_late);
-  } else if (strcmp(name, "used_in_a_destructor") == 0) {
-    early();
-    in_destructor = 1;
-  } else if (strcmp(name, "made_in_a_key") == 0) {
-    threads(made_late);
-  } else if (strcmp(name, "used_in_a_key") == 0) {
-    threads(ended_late);
-  } else if (strcmp(name, "used_in_a_key_of_a_worker") == 0) {
-    early();
-    at_the_end = uses_once;
-    mine(owns_and_leaves, SCHED_E_UNWOUND);
-    until_late();
-    check(sched_destroy(s) == SCHED_OK, "destroy");
-  } else if (strcmp(name, "destroyed_in_a_key_of_a_worker") == 0) {
-    early();
-    at_the_end = destroys_once;
-    mine(owns_and_leaves, SCHED_E_UNWOUND);
-    until_late();
-  } else if (strcmp(name, "destroyed_in_a_key_of_progress") == 0) {
-    early();
-    at_the_end = destroys_once;
-    make_key();
-      check(sched_progress_callback(s, owns_progress, &late, 1000000) == SCHED_OK, "progress");
-    __atomic_store_n(&told, 1, __ATOMIC_SEQ_CST);
-    until_late();
-  } else if (strcmp(name, "destroyed_while_a_worker_has_a_key") == 0) {
-    early();
-    at_the_end = uses_what_ends;
-    mine(owns, SCHED_OK);
-    check(sched_destroy(s) == SCHED_OK, "destroy");
-    check(late == 1, "destroy waits for the ends of its threads");
-  } else {
-    fprintf(stderr, "usage: %s CASE\n", argv[0]);
-    _exit(2);
-  }
-  return failures != 0;
+  return run_case(argv, cases);
 }

@@ -1,34 +1,57 @@
-// include/gpusched.hpp, compiled as C++11 and as C++17: what goes in, what comes out, and what is destroyed when.
+// include/gpusched.hpp, compiled as C++11 and as C++17: what goes in, what comes out, and what is
+// destroyed when.
 #include <gpusched.hpp>
 
 #include <atomic>
 #include <cfenv>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
 
+#include "check.h"
+
 namespace {
 
-int failures = 0;
-
-void check(bool right, const char *what) {
-  if (!right) std::fprintf(stderr, "%s\n", what);
-  failures += !right;
+gpusched::scheduler small() {
+  return gpusched::scheduler(gpusched::config().devices("cpu").slots(2).cpu_threads(1));
 }
 
-gpusched::scheduler small() { return gpusched::scheduler(gpusched::config().devices("cpu").slots(2).cpu_threads(1)); }
+// The words of the exception of type `E` that `call` throws.
+template <class E, class F>
+std::string thrown(F call) {
+  try {
+    call();
+  } catch (const E &e) {
+    return e.what();
+  }
+  CHECK(!"thrown");
+  return "";
+}
+
+// The status that `call` throws.
+template <class F>
+int32_t status_of(F call) {
+  try {
+    call();
+  } catch (const gpusched::error &e) {
+    CHECK(std::strlen(e.what()) > 10 && std::string(e.name()) == sched_status_name(e.status()));
+    return e.status();
+  }
+  return SCHED_OK;
+}
 
 void results() {
   gpusched::scheduler s = small();
   std::unique_ptr<int> moved(new int(7));
 #if __cplusplus >= 201402L
-  check(s.submit([p = std::move(moved)] { return *p; }).get() == 7, "a callable that can only be moved");
+  CHECK(s.submit([p = std::move(moved)] { return *p; }).get() == 7);
 #endif
-  check(s.submit([](const gpusched::exec &e) { return e.cpu_threads(); }).get() >= 1, "one that takes an exec");
-  auto fills = [](const gpusched::exec &e) { return *static_cast<char *>(std::memset(e.memory(1000), 7, 1000)); };
-  check(s.submit(fills).get() == 7, "memory for a task");
+  CHECK(s.submit([](const gpusched::exec &e) { return e.cpu_threads(); }).get() >= 1);
+  auto fills = [](const gpusched::exec &e) {
+    return *static_cast<char *>(std::memset(e.memory(1000), 7, 1000));
+  };
+  CHECK(s.submit(fills).get() == 7);
   auto greedy = [](const gpusched::exec &e) {
     try {
       return e.memory(std::uint64_t(1) << 60) == nullptr;
@@ -36,18 +59,13 @@ void results() {
       return true;
     }
   };
-  check(s.submit(greedy).get(), "memory that is not there");
-  check(s.submit([] { return std::string("text"); }).get() == "text", "a result that owns memory");
-  check(s.submit([] { return std::unique_ptr<int>(new int(3)); }).get() != nullptr, "one that can only be moved");
+  CHECK(s.submit(greedy).get());
+  CHECK(s.submit([] { return std::string("text"); }).get() == "text");
+  CHECK(s.submit([] { return std::unique_ptr<int>(new int(3)); }).get() != nullptr);
   s.submit([] {}).get();
   auto once = s.submit([] { return 1; });
   once.get();
-  try {
-    once.get();
-    check(false, "a result taken twice");
-  } catch (const gpusched::error &e) {
-    check(e.status() == SCHED_E_STALE, "its error");
-  }
+  EXPECT(SCHED_E_STALE, status_of([&] { once.get(); }));
 }
 
 struct Tracked {
@@ -64,57 +82,38 @@ void lifetimes() {
     gpusched::scheduler s = small();
     Tracked tracked(&alive);
     auto kept = s.submit([tracked] { return tracked.alive->load(); });
-    check(kept.get() > 0 && alive == 1, "what a callable captures is gone when a wait has told its end");
+    CHECK(kept.get() > 0 && alive == 1);
     s.submit([tracked] {});  // dropped at once: runs on, unobserved
     gpusched::options nowhere;
     nowhere.device_bytes = UINT64_MAX;
-    try {
-      s.submit(nowhere, [tracked] {});
-      check(false, "a task that fits nowhere");
-    } catch (const gpusched::error &e) {
-      check(e.status() == SCHED_E_MEMORY && std::strlen(e.what()) > 20, "its error");
-    }
+    EXPECT(SCHED_E_MEMORY, status_of([&] { s.submit(nowhere, [tracked] {}); }));
   }
-  check(alive == 0, "every callable is destroyed");
+  CHECK(alive == 0);
 }
 
 void failing() {
   gpusched::scheduler s = small();
   auto bad = s.submit([]() -> int { throw std::out_of_range("over there"); });
   for (int i = 0; i < 2; i++) {
-    try {
-      bad.get();
-      check(false, "an exception");
-    } catch (const std::out_of_range &e) {
-      check(std::string(e.what()) == "over there", "its own words");
-    }
+    CHECK(thrown<std::out_of_range>([&] { bad.get(); }) == "over there");
   }
   gpusched::options later;
   later.after.push_back(bad.id());
-  try {
-    s.submit(later, [] {}).wait();
-    check(false, "a task after one that fails");
-  } catch (const gpusched::error &e) {
-    check(e.status() == SCHED_E_DEPENDENCY && std::string(e.name()) == "SCHED_E_DEPENDENCY", "its error");
-  }
+  EXPECT(SCHED_E_DEPENDENCY, status_of([&] { s.submit(later, [] {}).wait(); }));
   gpusched::options again;
   again.retries = 2;
   auto lucky = s.submit(again, [](const gpusched::exec &e) {
     if (e.attempt() < 3) throw 1;
     return e.attempt();
   });
-  check(lucky.get() == 3, "the third attempt");
+  CHECK(lucky.get() == 3);
   auto endless = s.submit([](const gpusched::exec &e) {
     while (!e.is_cancelled()) std::this_thread::yield();
   });
-  check(!endless.wait(std::chrono::milliseconds(1)), "a wait with a time limit");
+  CHECK(!endless.wait(std::chrono::milliseconds(1)));
   endless.cancel();
-  try {
-    endless.wait();
-    check(false, "a task that was cancelled");
-  } catch (const gpusched::cancelled &e) {
-    check(e.status() == SCHED_CANCELLED, "its status");
-  }
+  EXPECT(SCHED_CANCELLED, status_of([&] { endless.wait(); }));
+  thrown<gpusched::cancelled>([&] { endless.wait(); });
 }
 
 void in_order() {
@@ -125,8 +124,8 @@ void in_order() {
   for (int i = 0; i < 10; i++) {
     tasks.push_back(s.submit(o, [i] { return i; }));
   }
-  for (auto &task : tasks) check(s.wait_next() == task.id() && task.has_ended(), "in the order of submission");
-  check(s.wait_all() && s.stats().done == 10 && s.shutdown(gpusched::forever()), "the end");
+  for (auto &task : tasks) CHECK(s.wait_next() == task.id() && task.has_ended());
+  CHECK(s.wait_all() && s.stats().done == 10 && s.shutdown(gpusched::forever()));
 }
 
 void many() {
@@ -145,23 +144,17 @@ void many() {
     for (int i = 0; i < 8; i++) calls.push_back(Square{Tracked(&alive), i});
     std::vector<gpusched::task<int>> tasks = s.submit_many(std::move(calls));
     for (int i = 0; i < 8; i++) {
-      try {
-        check(tasks[i].get() == i * i && i != 3, "each gives its own result");
-      } catch (const std::out_of_range &e) {
-        check(i == 3 && std::string(e.what()) == "three", "its own exception");
-      }
+      if (i != 3) CHECK(tasks[i].get() == i * i);
+      if (i == 3) CHECK(thrown<std::out_of_range>([&] { tasks[i].get(); }) == "three");
     }
   }
-  check(s.wait_all() && alive == 0, "what they captured is gone");
-  check(s.submit_many(std::vector<Square>()).empty(), "none at all");
+  CHECK(s.wait_all() && alive == 0);
+  CHECK(s.submit_many(std::vector<Square>()).empty());
   gpusched::options bad;
   bad.work = -1;
-  try {
-    s.submit_many(bad, std::vector<Square>(3, Square{Tracked(&alive), 0}));
-    check(false, "options that are refused");
-  } catch (const gpusched::error &e) {
-    check(e.status() == SCHED_E_ARGUMENT && alive == 0, "refused as one, and nothing is kept");
-  }
+  auto refused = [&] { s.submit_many(bad, std::vector<Square>(3, Square{Tracked(&alive), 0})); };
+  EXPECT(SCHED_E_ARGUMENT, status_of(refused));
+  CHECK(alive == 0);
 }
 
 void any() {
@@ -171,19 +164,14 @@ void any() {
   tasks.push_back(s.submit([&go] {
     while (!go) std::this_thread::yield();
   }));
-  check(s.wait_any(tasks, std::chrono::milliseconds(1)) == gpusched::none, "none in time");
+  CHECK(s.wait_any(tasks, std::chrono::milliseconds(1)) == gpusched::none);
   tasks.push_back(s.submit([] { throw 1; }));
-  check(s.wait_any(tasks) == 1, "the one that has ended, though badly");
+  CHECK(s.wait_any(tasks) == 1);
   go = true;
   tasks.pop_back();
-  check(s.wait_any(tasks) == 0, "the other");
+  CHECK(s.wait_any(tasks) == 0);
   tasks.clear();
-  try {
-    s.wait_any(tasks);
-    check(false, "an empty list");
-  } catch (const gpusched::error &e) {
-    check(e.status() == SCHED_E_ARGUMENT, "its error");
-  }
+  EXPECT(SCHED_E_ARGUMENT, status_of([&] { s.wait_any(tasks); }));
 }
 
 void ranges() {
@@ -197,15 +185,16 @@ void ranges() {
     o.grain = 7;
     o.label = "sevens";
     std::atomic<bool> small_enough(true);
-    s.run_range(o, 10, count, [&times, &small_enough, tracked](std::uint64_t begin, std::uint64_t end) {
+    auto visit = [&times, &small_enough, tracked](std::uint64_t begin, std::uint64_t end) {
       if (end - begin > 7) small_enough = false;
       for (std::uint64_t i = begin; i < end; i++) times[i]++;
-    });
-    check(small_enough, "no piece is larger than the grain");
+    };
+    s.run_range(o, 10, count, std::move(visit));
+    CHECK(small_enough);
   }
   bool once = true;
   for (std::uint64_t i = 0; i < count; i++) once = once && times[i] == (i >= 10);
-  check(once && alive == 0, "each element once, and what was captured is gone");
+  CHECK(once && alive == 0);
 
   std::atomic<std::uint64_t> sum(0);
   auto add = [&sum](const gpusched::exec &e, std::uint64_t begin, std::uint64_t end) {
@@ -213,16 +202,12 @@ void ranges() {
   };
   gpusched::task<void> range = s.submit_range(0, count, add);
   range.get();
-  check(sum == count && range.info().progress == 1.0, "one that takes an exec");
+  CHECK(sum == count && range.info().progress == 1.0);
 
-  try {
-    s.run_range(0, count, [](std::uint64_t begin, std::uint64_t end) {
-      if (begin <= 500 && 500 < end) throw std::out_of_range("500");
-    });
-    check(false, "an exception in a range");
-  } catch (const std::out_of_range &e) {
-    check(std::string(e.what()) == "500", "its own words");
-  }
+  auto throws = [](std::uint64_t begin, std::uint64_t end) {
+    if (begin <= 500 && 500 < end) throw std::out_of_range("500");
+  };
+  CHECK(thrown<std::out_of_range>([&] { s.run_range(0, count, throws); }) == "500");
   gpusched::range_options pieces;
   pieces.grain = 64;
   std::atomic<int> largest(0);
@@ -232,23 +217,13 @@ void ranges() {
     for (int seen = largest; seen < size && !largest.compare_exchange_weak(seen, size);) {
     }
   });
-  check(largest > 0 && largest <= 5, "what does not fit is halved");
-  try {
-    s.run_range(0, 4, [](std::uint64_t, std::uint64_t) { throw std::bad_alloc(); });
-    check(false, "an element that fits nowhere");
-  } catch (const std::bad_alloc &) {
-  }
-  try {
-    s.run_range(0, count, [](std::uint64_t, std::uint64_t) { throw gpusched::cancelled(); });
-    check(false, "a range that cancels itself");
-  } catch (const gpusched::cancelled &) {
-  }
-  try {
-    s.run_range(5, 4, [](std::uint64_t, std::uint64_t) {});
-    check(false, "a range that ends before it begins");
-  } catch (const gpusched::error &e) {
-    check(e.status() == SCHED_E_ARGUMENT && std::strstr(e.what(), "begin") != nullptr, "its error");
-  }
+  CHECK(largest > 0 && largest <= 5);
+  auto too_large = [](std::uint64_t, std::uint64_t) { throw std::bad_alloc(); };
+  thrown<std::bad_alloc>([&] { s.run_range(0, 4, too_large); });
+  auto cancels = [](std::uint64_t, std::uint64_t) { throw gpusched::cancelled(); };
+  thrown<gpusched::cancelled>([&] { s.run_range(0, count, cancels); });
+  auto reversed = [&] { s.run_range(5, 4, [](std::uint64_t, std::uint64_t) {}); };
+  CHECK(thrown<gpusched::error>(reversed).find("begin is 5") != std::string::npos);
 }
 
 bool comes(const std::atomic<int> &calls, int count) {
@@ -276,44 +251,42 @@ void progress() {
     auto task = s.submit([&go] {
       while (!go) std::this_thread::yield();
     });
-    check(comes(calls, 3) && right, "it is called, though it throws");
-    check(s.progress().done == 0, "asked once");
+    CHECK(comes(calls, 3) && right);
+    CHECK(s.progress().done == 0);
     s.on_progress([&others](const sched_progress_t &) { others++; }, often);
-    check(alive == 1 && comes(others, 2), "another takes its place, and it is gone");
+    CHECK(alive == 1 && comes(others, 2));
     s.silence();
     const int before = others, earlier = calls;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    check(others == before && calls == earlier, "silence");
+    CHECK(others == before && calls == earlier);
     /* From inside, by itself. */
     std::atomic<int> last(0);
     s.on_progress(
         [&s, &last, tracked, often](const sched_progress_t &) {
-          s.on_progress([&last](const sched_progress_t &) { last++; }, std::chrono::milliseconds(2));
+          s.on_progress([&last](const sched_progress_t &) { last++; }, 2 * often);
           std::this_thread::sleep_for(often);
           last += tracked.alive->load() > 0;
         },
         often);
-    check(comes(last, 3), "it puts another in its own place");
+    CHECK(comes(last, 3));
     go = true;
     task.wait();
-    try {
+    auto hasty = [&] {
       s.on_progress([](const sched_progress_t &) {}, std::chrono::nanoseconds(5));
-      check(false, "too often");
-    } catch (const gpusched::error &e) {
-      check(e.status() == SCHED_E_ARGUMENT && std::strstr(e.what(), "interval_ns is 5") != nullptr, "its error");
-    }
+    };
+    CHECK(thrown<gpusched::error>(hasty).find("interval_ns is 5") != std::string::npos);
   }
-  check(alive == 0, "it is gone with the scheduler");
+  CHECK(alive == 0);
   gpusched::scheduler other = gpusched::scheduler::shared();
   std::atomic<int> shares(0);
   {
     gpusched::scheduler share = gpusched::scheduler::shared();
     share.on_progress([&shares](const sched_progress_t &) { shares++; }, often);
-    check(comes(shares, 1), "one that is shared");
+    CHECK(comes(shares, 1));
   }
   const int then = shares;
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  check(shares == then, "goes with its share");
+  CHECK(shares == then);
 }
 
 // Callables run in the floating-point mode of the thread that submits them.
@@ -326,8 +299,8 @@ void rounding() {
   auto plain = s.submit([] { return std::fegetround(); });
   auto labelled = s.submit(named, [] { return std::fegetround(); });
   std::fesetround(FE_TONEAREST);
-  check(plain.get() == FE_UPWARD && labelled.get() == FE_UPWARD, "a callable rounds as its submitter");
-  check(std::fegetround() == FE_TONEAREST, "the waiting thread keeps its rounding direction");
+  CHECK(plain.get() == FE_UPWARD && labelled.get() == FE_UPWARD);
+  CHECK(std::fegetround() == FE_TONEAREST);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 program arrays
   use, intrinsic :: iso_c_binding
   use gpusched
+  use expectations
   implicit none
   type(scheduler) :: sched
   type(fd_model) :: model
@@ -68,13 +69,5 @@ contains
     call expect(stat == SCHED_E_ARGUMENT, what//" is refused")
     call expect(id == 0, what//" starts no task")
     call expect(index(message, words) > 0, words//" is not in: "//trim(message))
-  end subroutine
-
-  subroutine expect(right, what)
-    logical, intent(in) :: right
-    character(len=*), intent(in) :: what
-    if (right) return
-    print "(2a)", "wrong: ", what
-    error stop 1
   end subroutine
 end program

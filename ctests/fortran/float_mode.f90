@@ -50,6 +50,7 @@ end module
 
 program float_mode
   use float_mode_tasks
+  use expectations
   implicit none
   type(results) :: start
 
@@ -90,13 +91,5 @@ contains
     do i = 1, 12
       call expect(same(found(i), wanted), "a callback runs in the mode of the program")
     end do
-  end subroutine
-
-  subroutine expect(right, what)
-    logical, intent(in) :: right
-    character(len=*), intent(in) :: what
-    if (right) return
-    print "(2a)", "not as promised: ", what
-    stop 1
   end subroutine
 end program

@@ -11,7 +11,8 @@ contains
     type(sched_exec_t), intent(in), target :: exec
     type(c_ptr), value :: user
     integer(c_int32_t) :: status
-    do while (go == 0 .and. .not. exec_cancelled(exec))
+    do while (.not. exec_cancelled(exec))
+      if (go /= 0) exit
     end do
     status = merge(0, 1, .not. c_associated(user))
   end function
@@ -29,6 +30,7 @@ end module
 
 program seeing
   use seeing_tasks
+  use expectations
   implicit none
   type(scheduler) :: sched
   type(task_options) :: options
@@ -58,6 +60,7 @@ program seeing
   call sched%progress(progress)
   call expect(progress%done == 1 .and. abs(progress%work_done - 2.5_c_double) < 1e-9_c_double, "its work is done")
   call sched%stats(stats)
+  call expect(stats%lower_bound_ns > 0 .and. stats%lower_bound_ns <= stats%makespan_ns, "a bound")
   call expect(calls == before, "nothing is called any more")
   call sched%on_progress(listens, c_loc(number), 1000000_c_int64_t)
   call come(before + 1)
@@ -108,13 +111,5 @@ contains
     end do
     close (unit)
     call expect(found, name//" holds "//text)
-  end subroutine
-
-  subroutine expect(right, what)
-    logical, intent(in) :: right
-    character(len=*), intent(in) :: what
-    if (right) return
-    print "(2a)", "not as promised: ", what
-    error stop 1
   end subroutine
 end program

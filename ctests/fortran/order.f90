@@ -20,6 +20,7 @@ end module
 
 program order
   use order_tasks
+  use expectations
   implicit none
   type(scheduler) :: sched
   type(task_options) :: options
@@ -50,14 +51,4 @@ program order
   call sched%wait(next, stat=stat)
   call expect(stat == SCHED_E_DEPENDENCY .and. numbers(4) == 42, "after one that failed")
   call sched%close()
-
-contains
-
-  subroutine expect(right, what)
-    logical, intent(in) :: right
-    character(len=*), intent(in) :: what
-    if (right) return
-    print "(2a)", "not as promised: ", what
-    error stop 1
-  end subroutine
 end program

@@ -45,7 +45,7 @@ place: memory is not asked for;             src/sched/placement.rs; s/bytes <= s
 place: the first device, not the best;      src/sched/plan.rs;   s/(end, load) < (best.end, best.load)/false/; --test it schedules::
 place: a large task is passed for ever;     src/sched/policy.rs; s/PATIENCE: u32 = 8/PATIENCE: u32 = 8000/; --test it failure_classes::a_large_task
 place: a slow device never comes back;      src/sched/policy.rs; s/PROBE_TIMES: f64 = 10.0/PROBE_TIMES: f64 = 1e9/; --lib by_hand
-place: an unknown device gets the largest;  src/sched/placement.rs; s/work < least/work > least/;          --test it failure_classes::an_unknown_card
+place: an unknown device gets the largest;  src/sched/placement.rs; s/work < least/work > least/;          --test it failure_classes::an_unknown_device
 copies: none is ever started;               src/sched/copies.rs; s/entry.idempotent$/false/;             --test it schedules::
 copies: tasks that may not run twice;       src/sched/copies.rs; s/entry.idempotent$/true/;              --test it random_worlds::
 copies: more than three;                    src/sched/policy.rs; s/COPIES: u32 = 3/COPIES: u32 = 9/;     --lib by_hand

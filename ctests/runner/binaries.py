@@ -38,10 +38,7 @@ class Part:
 
 FULL = "full night"
 # Programs in C and C++, most of them under valgrind.
-C_PROGRAMS = (
-    *("bad_calls::", "cpp::", "hostile_calls::", "legacy_callers::", "manners::", "ranges::"),
-    "reentry::",
-)
+C_PROGRAMS = ("bad_calls::", "c_programs::", "legacy_callers::")
 # One or two cases of each file.
 FEW_GPU_CASES = (
     *("visible_numbers", "visible_names", "the_used_card_alone_has_a_context"),
@@ -78,7 +75,7 @@ PARTS: dict[str, list[Part]] = {
     ],
     "command": [Part(minimum=60)],
     "it": [
-        Part("-c-programs", C_PROGRAMS, minimum=18, levels=FULL),
+        Part("-c-programs", C_PROGRAMS, minimum=19, levels=FULL),
         Part("-old-package", OLD_PACKAGE, minimum=6, levels=FULL),
         Part("-night", NIGHT_OLD_PACKAGE, minimum=2, levels="night"),
         Part(minimum=90),

@@ -1,19 +1,10 @@
 //! The floating-point mode of callbacks: that of the thread that submitted them.
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
-use std::path::PathBuf;
-use std::sync::OnceLock;
-
 use testkit::c;
 
 fn passes(case: &str) {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    c::run_plain(PROGRAM.get_or_init(|| c::program("callback_mode")), &[case]);
-}
-
-fn host_passes(case: &str) {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    c::run_plain(PROGRAM.get_or_init(|| c::program("host_mode")), &[case]);
+    c::run_plain(&c::program("callback_mode"), &[case]);
 }
 
 #[test]
@@ -48,21 +39,20 @@ fn drop_callback_runs_in_the_mode_of_its_task() {
 
 #[test]
 fn progress_and_log_callbacks_run_in_the_mode_of_their_registration() {
-    host_passes("watchers");
+    passes("watchers");
 }
 
 #[test]
 fn traps_of_the_submitter_are_armed_in_its_callbacks_only() {
-    host_passes("traps");
+    passes("traps");
 }
 
 #[test]
 fn arithmetic_of_the_library_ignores_modes_and_traps_of_the_host() {
-    host_passes("arithmetic");
+    passes("arithmetic");
 }
 
 #[test]
 fn callbacks_of_a_fast_math_host_flush_denormal_numbers() {
-    let program = c::program_with("callback_mode", "callback_mode_fast", &["-ffast-math"]);
-    c::run_plain(&program, &["fast_math"]);
+    c::run_plain(&c::program_with("callback_mode", &["-ffast-math"]), &["fast_math"]);
 }

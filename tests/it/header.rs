@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use gpusched::ffi::*;
-use testkit::c::{compiler, cpp_compiler, has, scratch};
-use testkit::{root, skip};
+use testkit::c::{compiler, cpp_compiler, has};
+use testkit::{Folder, root, skip};
 
 /// In the order in which a reader meets them.
 const FILES: [&str; 12] = [
@@ -66,23 +66,23 @@ fn compiles(compiler: &str, language: &str, standard: &str, source: &Path) {
 
 #[test]
 fn header_compiles_alone_twice_and_beside_the_systems_own() {
-    let alone = scratch("header").join("alone.c");
-    std::fs::write(&alone, "#include \"gpusched.h\"\nint nothing;\n").expect("a file");
-    let behind = alone.with_file_name("behind.c");
-    let text = "#include <sched.h>\n#include <pthread.h>\n#include \"gpusched.h\"\nint nothing;\n";
-    std::fs::write(&behind, text).expect("a file");
-    let program = root().join("ctests/c/header.c");
-    for source in [&alone, &behind, &program] {
+    let folder = Folder::new();
+    for (name, text) in [
+        ("alone.c", "#include \"gpusched.h\"\nint nothing;\n"),
+        ("behind.c", "#include <sched.h>\n#include <pthread.h>\n#include \"gpusched.h\"\nint nothing;\n"),
+    ] {
+        std::fs::write(folder.at(name), text).expect("a file");
+    }
+    let cpp = cpp_compiler();
+    if !has(&cpp) {
+        return skip(&format!("{cpp} is not installed: the header is not compiled as C++"));
+    }
+    for source in [folder.at("alone.c"), folder.at("behind.c"), root().join("ctests/c/header.c")] {
         for standard in ["c99", "c11", "c17"] {
-            compiles(&compiler(), "c", standard, source);
-        }
-        let cpp = cpp_compiler();
-        if !has(&cpp) {
-            skip(&format!("{cpp} is not installed: the header is not compiled as C++"));
-            continue;
+            compiles(&compiler(), "c", standard, &source);
         }
         for standard in ["c++11", "c++20"] {
-            compiles(&cpp, "c++", standard, source);
+            compiles(&cpp, "c++", standard, &source);
         }
     }
 }
@@ -149,37 +149,30 @@ fn layouts() -> impl IntoIterator<Item = Layout> {
 /// `abi/layout.txt` is what programs that are already built rely on: lines may be added, none may change.
 #[test]
 #[cfg(target_pointer_width = "64")]
-fn layout_is_as_promised_and_without_holes() {
+fn layout_is_as_promised_without_holes_and_the_same_in_c() {
     let mut text = String::new();
+    let mut source = String::from("#include \"gpusched.h\"\n");
     for Layout { name, size, fields } in layouts() {
         writeln!(text, "{name} {size}").expect("a string");
+        writeln!(source, "_Static_assert(sizeof({name}) == {size}, \"{name}\");").expect("a string");
         let mut end = 0;
         for (field, offset, width) in fields {
             writeln!(text, "{name}.{field} {offset} {width}").expect("a string");
-            assert_eq!(offset, end, "a hole before {name}.{field}: its bytes would be of nobody's making");
+            writeln!(
+                source,
+                "_Static_assert(offsetof({name}, {field}) == {offset} && \
+                 sizeof((({name} *)0)->{field}) == {width}, \"{name}.{field}\");"
+            )
+            .expect("a string");
+            assert_eq!(offset, end, "a hole before {name}.{field}");
             end = offset + width;
         }
         assert_eq!(end, size, "a hole at the end of {name}, or a field that this test does not know");
     }
     committed("abi/layout.txt", &text);
-}
-
-#[test]
-fn c_sees_the_layout_that_rust_sees() {
-    let mut text = String::from("#include \"gpusched.h\"\n");
-    for Layout { name, size, fields } in layouts() {
-        writeln!(text, "_Static_assert(sizeof({name}) == {size}, \"{name}\");").expect("a string");
-        for (field, offset, width) in fields {
-            let words = format!("\"{name}.{field}\"");
-            writeln!(text, "_Static_assert(offsetof({name}, {field}) == {offset}, {words});")
-                .expect("a string");
-            writeln!(text, "_Static_assert(sizeof((({name} *)0)->{field}) == {width}, {words});")
-                .expect("a string");
-        }
-    }
-    let source = scratch("layout").join("layout.c");
-    std::fs::write(&source, text).expect("a file");
-    compiles(&compiler(), "c", "c11", &source);
+    let folder = Folder::new();
+    std::fs::write(folder.at("layout.c"), source).expect("a file");
+    compiles(&compiler(), "c", "c11", &folder.at("layout.c"));
 }
 
 /// The statuses of the header, as `(name, number)`.

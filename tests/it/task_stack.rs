@@ -1,19 +1,11 @@
 //! The stack of a task: what the scheduler promises, also on top of a waiting task.
 
-use std::path::PathBuf;
-use std::sync::OnceLock;
-
 use testkit::c;
-
-fn program() -> &'static PathBuf {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| c::program("task_stack"))
-}
 
 /// An outer task uses `outer` KiB of stack and waits for an inner one, which uses `inner` KiB.
 fn run(outer: u32, inner: u32, stack: u32, nested: i32) {
     let args = [outer.to_string(), inner.to_string(), stack.to_string(), nested.to_string()];
-    c::run_plain(program(), &args.each_ref().map(String::as_str));
+    c::run_plain(&c::program("task_stack"), &args.each_ref().map(String::as_str));
 }
 
 const MIB: u32 = 1 << 10;
@@ -48,11 +40,12 @@ fn configured_stack_is_given_to_outer_and_nested_tasks() {
 
 #[test]
 fn task_on_a_configured_stack_is_clean_under_valgrind() {
-    c::run_with(program(), &["4095", "7000", "0", "-1"]);
-    c::run_with(program(), &["1", "7000", "16384", "1"]);
+    let program = c::program("task_stack");
+    c::run_with(&program, &["4095", "7000", "0", "-1"]);
+    c::run_with(&program, &["1", "7000", "16384", "1"]);
 }
 
 #[test]
 fn chain_of_ten_thousand_waiting_tasks_ends() {
-    c::run_plain(program(), &["chain", "10000", "0"]);
+    c::run_plain(&c::program("task_stack"), &["chain", "10000", "0"]);
 }

@@ -1,7 +1,9 @@
 //! Programs in C that use the shared library.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use crate::process::{isolate, isolated, output};
 use crate::{built, root};
@@ -24,35 +26,51 @@ pub fn compiler() -> String {
     std::env::var("CC").unwrap_or_else(|_| "gcc".into())
 }
 
-/// Compiles `ctests/c/NAME.c` against the header and the library.
-pub fn program(name: &str) -> PathBuf {
-    program_with(name, name, &[])
+/// Returns the C++ compiler.
+pub fn cpp_compiler() -> String {
+    std::env::var("CXX").unwrap_or_else(|_| "g++".into())
 }
 
-/// Compiles `ctests/c/NAME.c` to a program called `out`, with more options of the compiler.
-pub fn program_with(name: &str, out: &str, options: &[&str]) -> PathBuf {
-    let out = scratch(out).join(out);
-    let folder = built();
-    let status = Command::new(compiler())
-        .args(["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-pedantic", "-Werror", "-pthread", "-o"])
+/// Compiles `ctests/c/NAME.c` against the header and the library.
+pub fn program(name: &str) -> PathBuf {
+    program_with(name, &[])
+}
+
+/// Compiles `ctests/c/NAME.c` with more options of the compiler.
+pub fn program_with(name: &str, options: &[&str]) -> PathBuf {
+    compile(&compiler(), &format!("c/{name}.c"), &[&["-std=c11"], options].concat())
+}
+
+/// Compiles `ctests/cpp/NAME.cpp` as `standard`.
+pub fn cpp_program(name: &str, standard: &str) -> PathBuf {
+    compile(&cpp_compiler(), &format!("cpp/{name}.cpp"), &[&format!("-std={standard}")])
+}
+
+/// Compiles a file of `ctests`, once per process.
+fn compile(compiler: &str, file: &str, options: &[&str]) -> PathBuf {
+    static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let source = root().join("ctests").join(file);
+    let name = source.file_stem().and_then(|name| name.to_str()).expect("UTF-8");
+    let out = scratch(&format!("{name}{}", options.concat())).join(name);
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if built.contains(&out) {
+        return out;
+    }
+    let folder = crate::built().display().to_string();
+    let status = Command::new(compiler)
+        .args(["-g", "-O1", "-Wall", "-Wextra", "-pedantic", "-Werror", "-pthread", "-o"])
         .arg(&out)
-        .arg(root().join("ctests/c").join(name).with_extension("c"))
-        .arg("-I")
-        .arg(root().join("include"))
-        .arg("-L")
-        .arg(&folder)
-        .arg(format!("-Wl,-rpath,{}", folder.display()))
+        .arg(&source)
+        .args(["include", "ctests/c"].map(|folder| format!("-I{}", root().join(folder).display())))
+        .arg(format!("-L{folder}"))
+        .arg(format!("-Wl,-rpath,{folder}"))
         // A program that opens the library itself is not linked with it.
         .args(["-Wl,--as-needed", "-lgpusched", "-lm", "-ldl"])
         .args(options)
         .status();
-    assert!(status.expect("a C compiler").success(), "ctests/c/{name}.c does not compile");
+    assert!(status.expect("a compiler").success(), "ctests/{file} does not compile");
+    built.insert(out.clone());
     out
-}
-
-/// Returns the C++ compiler.
-pub fn cpp_compiler() -> String {
-    std::env::var("CXX").unwrap_or_else(|_| "g++".into())
 }
 
 /// Compiles `ctests/doubles/faults/NAME.c`, to be preloaded into a program.

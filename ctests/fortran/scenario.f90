@@ -1,4 +1,4 @@
-! How the library behaves, told line by line, as scenario.c tells it.
+! How the library behaves, line by line; the output has to be that of expected.txt.
 module scenario_tasks
   use, intrinsic :: iso_c_binding
   use gpusched

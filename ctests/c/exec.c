@@ -1,0 +1,102 @@
+/* Any thread may use what a callback was given until the callback returns; from then on it is
+ * stale. */
+#define _GNU_SOURCE
+#include <pthread.h>
+
+#include "check.h"
+
+typedef const sched_exec_t *shown_t;
+
+static void show(shown_t *place, shown_t exec) { __atomic_store_n(place, exec, __ATOMIC_SEQ_CST); }
+
+static shown_t see(shown_t *place) { return __atomic_load_n(place, __ATOMIC_SEQ_CST); }
+
+struct stay {
+  shown_t exec;
+  int begun, go;
+};
+
+static int32_t stays(const sched_exec_t *exec, void *user) {
+  struct stay *stay = user;
+  show(&stay->exec, exec);
+  add(&stay->begun);
+  until(&stay->go, 1);
+  return sched_exec_cancelled(exec);
+}
+
+static void used_by_another_thread(void) {
+  sched_t *s = scheduler(2);
+  struct stay both[2] = {{0}, {0}};
+  sched_task_t ids[2];
+  sched_task_info_t info = {.size = sizeof info};
+  for (int i = 0; i < 2; i++) ids[i] = submitted(s, stays, &both[i]);
+  for (int i = 0; i < 2; i++) until(&both[i].begun, 1);
+  shown_t exec = see(&both[0].exec), other = see(&both[1].exec);
+  CHECK(sched_exec_cancelled(exec) == 0);
+  OK(sched_exec_report(exec, 0.25));
+  OK(sched_task_info(s, ids[0], &info));
+  CHECK(info.progress == 0.25);
+  OK(sched_cancel(s, ids[0]));
+  CHECK(sched_exec_cancelled(exec) == 1 && sched_exec_cancelled(other) == 0);
+  add(&both[0].go);
+  EXPECT(SCHED_CANCELLED, wait_for(s, ids[0]));
+  EXPECT(SCHED_E_STALE, sched_exec_cancelled(exec));
+  CHECK(sched_exec_cancelled(other) == 0);
+  add(&both[1].go);
+  OK(wait_for(s, ids[1]));
+  OK(sched_destroy(s));
+}
+
+static int32_t shows(const sched_exec_t *exec, void *user) {
+  show(user, exec);
+  return 0;
+}
+
+static shown_t last;
+static int asked, over;
+
+static void *asks(void *user) {
+  while (!get(&over)) {
+    shown_t exec = see(&last);
+    int32_t answer = sched_exec_cancelled(exec);
+    CHECK(answer == 0 || answer == (exec ? SCHED_E_STALE : SCHED_E_ARGUMENT));
+    add(&asked);
+  }
+  return user;
+}
+
+static void used_while_it_returns(void) {
+  sched_t *s = scheduler(2);
+  pthread_t threads[2];
+  for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, asks, NULL);
+  for (int round = 0; round < 2000 || get(&asked) < 2000; round++) {
+    sched_task_t id = submitted(s, shows, &last);
+    OK(wait_for(s, id));
+    OK(sched_release(s, id));
+  }
+  add(&over);
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  OK(sched_destroy(s));
+}
+
+static int32_t waits(const sched_exec_t *exec, void *user) {
+  shown_t inner = NULL;
+  OK(wait_for(user, submitted(user, shows, &inner)));
+  EXPECT(SCHED_E_STALE, sched_exec_cancelled(inner));
+  return sched_exec_cancelled(exec);
+}
+
+static void used_after_an_inner_one(void) {
+  sched_t *s = scheduler(2);
+  OK(wait_for(s, submitted(s, waits, s)));
+  OK(sched_destroy(s));
+}
+
+int main(int argc, char **argv) {
+  static const struct test_case cases[] = {{"used_by_another_thread", used_by_another_thread},
+                                           {"used_while_it_returns", used_while_it_returns},
+                                           {"used_after_an_inner_one", used_after_an_inner_one},
+                                           {NULL, NULL}};
+  (void)argc;
+  return run_case(argv, cases);
+}

@@ -1,0 +1,265 @@
+//! Programs in C and C++ that use the library in every way that the header allows, and in others.
+//!
+//! `FUZZ_SEED=1000 FUZZ_RUNS=500 cargo test --release --test it random_calls` makes other calls.
+
+use std::process::Command;
+
+use testkit::process::{isolate, isolated, output};
+use testkit::{Folder, c, skip, virtual_gpus};
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+#[test]
+fn random_calls_from_several_threads_do_no_harm() {
+    let folder = Folder::new();
+    let first = number("FUZZ_SEED", 1);
+    for seed in first..first + number("FUZZ_RUNS", 12) {
+        let args = [&seed.to_string(), "3000", "4", folder.path().to_str().expect("UTF-8")];
+        print!("{}", c::run_plain(&c::program("fuzz_calls"), &args));
+    }
+}
+
+#[test]
+fn random_calls_under_valgrind() {
+    let folder = Folder::new();
+    let seed = number("FUZZ_SEED", 1).to_string();
+    let args = [&seed, "400", "3", folder.path().to_str().expect("UTF-8")];
+    print!("{}", c::run_with(&c::program("fuzz_calls"), &args));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn ten_thousand_schedulers_leave_nothing_behind() {
+    let count = number("FUZZ_RUNS", 10_000).max(10_000).to_string();
+    print!("{}", c::run_plain(&c::program("lifetimes"), &["schedulers", &count]));
+}
+
+/// A program loads the library as a plugin and closes it, also while tasks run: the library and its
+/// threads stay, and the next load finds them.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_thousand_loads_leave_nothing_behind() {
+    print!("{}", c::run_plain(&c::program("lifetimes"), &["loads", "900"]));
+}
+
+#[test]
+fn a_scheduler_is_destroyed_while_others_wait() {
+    c::run_plain(&c::program("destroy_while_waiting"), &["60"]);
+}
+
+#[test]
+fn a_scheduler_is_destroyed_while_others_wait_under_valgrind() {
+    c::run_with(&c::program("destroy_while_waiting"), &["2"]);
+}
+
+#[test]
+fn callbacks_may_call_the_library() {
+    c::run(&c::program("reentry"));
+}
+
+#[test]
+fn exec_is_stale_when_its_callback_has_returned() {
+    for case in ["used_by_another_thread", "used_while_it_returns", "used_after_an_inner_one"] {
+        c::run_plain(&c::program("exec"), &[case]);
+    }
+}
+
+fn wrapper_works(standard: &str) {
+    if c::has(&c::cpp_compiler()) {
+        c::run(&c::cpp_program("wrapper", standard));
+    } else {
+        skip("there is no C++ compiler");
+    }
+}
+
+#[test]
+fn the_wrapper_in_cpp11() {
+    wrapper_works("c++11");
+}
+
+#[test]
+fn the_wrapper_in_cpp17() {
+    wrapper_works("c++17");
+}
+
+/// Program and case, the exit status, and the answer in `docs/embedding.md`.
+const MANNERS: [(&str, &str, i32, &str); 16] = [
+    (
+        "manners",
+        "fork_and_submit",
+        0,
+        "the child's calls are SCHED_E_FORKED; it may create its own; the parent goes on as before",
+    ),
+    ("manners", "fork_and_exit", 0, "the child ends"),
+    ("manners", "fork_in_task", 0, "the child ends, with 0, when the task's code returns"),
+    ("manners", "waits_across_schedulers", 0, "runs, where tasks wait for those of another scheduler"),
+    ("manners", "two_libraries", 0, "each has a handle; giving one back leaves the other"),
+    ("manners", "signals_on_host_threads", 0, "the host's handlers run on the host's threads"),
+    ("manners", "pthread_cancel_in_a_call", 0, "the calls are done to their end; the thread ends afterwards"),
+    ("unwinding", "pthread_exit_in_task", 0, "the task fails with SCHED_E_UNWOUND; another thread goes on"),
+    ("unwinding", "pthread_cancel_in_task", 0, "the task fails with SCHED_E_UNWOUND; another thread goes on"),
+    ("unwinding", "cxx_exception_without_wrapper", 0, "the task fails with SCHED_E_UNWOUND"),
+    ("unwinding", "cxx_exception_in_drop", 0, "logged; the task's outcome stays"),
+    ("leaving", "while_running", 42, "the process ends"),
+    ("leaving", "while_hanging", 42, "SCHED_PENDING; one can ask what hangs, and the process can end"),
+    ("leaving", "after_giving_up", 42, "the scheduler ends; the thread that hangs is left alone"),
+    (
+        "leaving",
+        "destroy_in_handler",
+        42,
+        "a handler of exit that destroys inside a task gets SCHED_E_DEADLOCK; the process ends",
+    ),
+    ("leaving", "destroy_in_drop", 42, "SCHED_E_DEADLOCK"),
+];
+
+/// Runs a case of a program in a folder of its own; returns what is wrong.
+fn wrong(program: &str, args: &[&str], status: i32) -> Option<String> {
+    let folder = Folder::new();
+    let path = match program {
+        "unwinding" => c::cpp_program(program, "c++11"),
+        _ => c::program(program),
+    };
+    let mut command = isolated(path);
+    command.args(args).current_dir(folder.path()).env("LD_LIBRARY_PATH", testkit::built());
+    let ended = output(&mut command).expect(program);
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    (ended.status.code() != Some(status)).then(|| format!("{program} {args:?}: {}: {errors}", ended.status))
+}
+
+#[test]
+fn every_case_has_its_documented_answer() {
+    let docs = std::fs::read_to_string(testkit::root().join("docs/embedding.md")).expect("docs/embedding.md");
+    for (program, case, status, answer) in MANNERS {
+        assert_eq!(wrong(program, &[case], status), None);
+        let row = format!("| `{case}` | {answer} |");
+        assert!(docs.contains(&row), "docs/embedding.md lacks {row}");
+    }
+}
+
+/// With a second argument the case ends its thread only. `after_main` ends the first thread itself.
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn callbacks_end_the_process_or_their_thread() {
+    for case in ["in_tasks", "on_top", "in_a_piece", "in_a_drop", "in_progress", "in_a_log"] {
+        assert_eq!(wrong("leaving", &[case], 42), None);
+        assert_eq!(wrong("leaving", &[case, "thread"], 0), None);
+    }
+    assert_eq!(wrong("leaving", &["after_main"], 42), None);
+}
+
+/// Handlers of `exit`, destructors, and destructors of thread-specific data.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_scheduler_is_used_at_the_very_end() {
+    for case in [
+        "created_in_atexit",
+        "used_in_atexit",
+        "used_in_a_destructor",
+        "created_in_a_key",
+        "used_in_a_key",
+        "used_in_a_key_of_a_worker",
+        "destroyed_in_a_key_of_a_worker",
+        "destroyed_in_a_key_of_progress",
+        "destroyed_while_a_worker_has_a_key",
+    ] {
+        assert_eq!(wrong("use_at_exit", &[case], 0), None);
+        assert_eq!(wrong("use_at_exit", &[case, "first"], 0), None);
+    }
+}
+
+/// Many schedulers at a time, with many files and threads and with few.
+#[cfg(target_os = "linux")]
+mod many_schedulers {
+    use super::*;
+
+    /// Returns the command that runs the program; `limit` is a command of the shell before it.
+    fn program(limit: &str, args: &[&str]) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{limit} exec \"$@\""), "sh"]);
+        shell.arg(c::program("many_schedulers")).args(args);
+        shell
+    }
+
+    fn on_the_cpu(mut command: Command) -> String {
+        isolate(&mut command).env("LD_LIBRARY_PATH", testkit::built());
+        c::succeeds(&mut command, "many_schedulers")
+    }
+
+    /// Two virtual GPUs, whose leases nobody shares.
+    fn on_gpus(mut command: Command) -> String {
+        let leases = Folder::new();
+        virtual_gpus::attach(
+            &mut command,
+            "dev=name:A,mem:2G,speed:2;dev=name:B,mem:2G",
+            &leases.at("leases"),
+        );
+        c::succeeds(command.env("GPUSCHED_DEVICES", "cuda"), "many_schedulers")
+    }
+
+    #[test]
+    fn three_hundred_at_a_time() {
+        on_the_cpu(program("", &["300", "3", "all"]));
+        on_the_cpu(program("ulimit -n 256;", &["300", "3", "all"]));
+    }
+
+    /// Schedulers that find no lease or no file are refused with the reason.
+    #[test]
+    fn three_hundred_with_gpus() {
+        let said = on_gpus(program("", &["300", "0"]));
+        assert!(said.contains("create 256: SCHED_E_IO: ") && said.contains("GPUSCHED_LEASE_DIR"), "{said}");
+        assert!(said.contains("of 300 schedulers 256 and 256 were made"), "{said}");
+        let said = on_gpus(program("ulimit -n 60;", &["100", "0"]));
+        assert!(said.contains("SCHED_E_IO: ") && said.contains("(ulimit -n)"), "{said}");
+    }
+
+    /// The system refuses all threads from one on, or just one: a device that has fewer threads works.
+    #[test]
+    fn few_threads() {
+        let folder = Folder::new();
+        let preload = c::preload("no_thread", folder.path()).display().to_string();
+        let printed = |at: u32, count: u32, schedulers: &str| {
+            let faults = format!("export LD_PRELOAD={preload} FAULT_AT={at} FAULT_COUNT={count};");
+            let said = on_the_cpu(program(&faults, &[schedulers, "3"]));
+            assert!(!said.contains("SCHED_E_NO_DEVICE"), "{at}: {said}");
+            said
+        };
+        for at in [1, 2, 100, 400] {
+            let said = printed(at, 1_000_000, "300");
+            assert!(said.contains("SCHED_E_RESOURCES: ") && said.contains("(ulimit -u)"), "{said}");
+        }
+        for at in 1..30 {
+            printed(at, 1, "6");
+        }
+    }
+}
+
+/// One line for the first shot with a step that is not sure to be stable, with the largest that is.
+#[test]
+fn the_log_warns_of_a_step_that_jumps_of_density_make_unsure() {
+    let said = c::run_plain(&c::program("density_contrast"), &[]);
+    let mut told = Vec::new();
+    let mut numbers = Vec::new();
+    for line in said.lines() {
+        let Some((start, rest)) = line.split_once("only up to ") else {
+            let mut words = line.split(' ');
+            told.push((words.next().unwrap(), 0));
+            numbers = words.map(|word| word.parse::<f64>().unwrap()).collect();
+            continue;
+        };
+        assert!(start.starts_with("2 ") && start.ends_with(": density jumps from cell to cell: "), "{line}");
+        let (name, lines) = told.last_mut().unwrap();
+        *lines += 1;
+        let [most, dt] = numbers[..] else { panic!("{said}") };
+        // Half of the derivative along z meets a density a third as large.
+        let courant = if *name == "optimised" { 0.9634 } else { 1.0 };
+        let sure: f64 = rest.split(' ').next().unwrap().parse().unwrap();
+        assert!((sure / (courant * most * 0.75_f64.sqrt()) - 1.0).abs() < 1e-4, "{said}");
+        let (_, rest) = rest.split_once(" s is a step sure to be stable, and dt_s is ").unwrap();
+        let (found, rest) = rest.split_once(' ').unwrap();
+        assert!((found.parse::<f64>().unwrap() / dt - 1.0).abs() < 1e-6, "{said}");
+        assert_eq!(rest, "s; a shot that blows up fails");
+    }
+    assert_eq!(told, [("even", 0), ("sure", 0), ("unsure", 1), ("again", 0), ("optimised", 1)], "{said}");
+}
