@@ -50,6 +50,9 @@ OLD_PACKAGE = (
     *("a_pool_by_spawn", "calls_in_children_of_a_process", "twelve_processes_at_the_same_moment"),
     *("three_of_twelve_are_killed", "who_gets_no_thread_to_"),
 )
+# The C and C++ bindings, and the golden cases, after an edit.
+SMOKE = ("cpp::the_wrapper_in_cpp17", "reentry::")
+FEW_GOLDEN_CASES = ("golden::iso1_homog", "golden::iso1_hetero", "golden::iso1_wtype1")
 # Long tests that have shorter siblings, or that test another test.
 NIGHT_OLD_PACKAGE = ("a_pool_by_fork_with_sleeps", "twelve_beside_a_process")
 NIGHT_NUMERICS = (
@@ -67,6 +70,7 @@ PARTS: dict[str, list[Part]] = {
     ],
     "numerics": [
         Part(minimum=65, levels=FULL),
+        Part("-golden", FEW_GOLDEN_CASES, minimum=3, levels="quick"),
         Part("-night", NIGHT_NUMERICS, minimum=3, levels="night"),
     ],
     "kernels": [
@@ -76,6 +80,7 @@ PARTS: dict[str, list[Part]] = {
     "command": [Part(minimum=60)],
     "it": [
         Part("-c-programs", C_PROGRAMS, minimum=19, levels=FULL),
+        Part("-smoke", SMOKE, minimum=2, levels="quick"),
         Part("-old-package", OLD_PACKAGE, minimum=6, levels=FULL),
         Part("-night", NIGHT_OLD_PACKAGE, minimum=2, levels="night"),
         Part(minimum=90),

@@ -22,14 +22,14 @@ HOUR = 3600.0
 
 # Targets that cargo builds for the tests of a level, and the test programs that must be among them.
 TESTS = {
-    "quick": "--lib --test it --test scheduler --test cuda",
+    "quick": "--lib --bin gpusched --test it --test scheduler --test cuda --test numerics",
     "full": "--workspace --tests",
     "night": "--workspace --tests",
 }
-QUICK_PROGRAMS = {"lib", "it", "scheduler", "cuda"}
+QUICK_PROGRAMS = {"lib", "bin", "it", "scheduler", "cuda", "numerics"}
 PROGRAMS = QUICK_PROGRAMS | {
-    *("bin", "command", "fork", "fuzz", "kernels", "no_allocation", "node", "numerics"),
-    *("fakecuda-interpreter", "fakecuda-libraries", "kit-lib"),
+    *("command", "fork", "fuzz", "kernels", "no_allocation", "node", "fakecuda-interpreter"),
+    *("fakecuda-libraries", "kit-lib"),
 }
 
 
@@ -97,6 +97,9 @@ def python_steps(python: str) -> list[Step]:
     cache = quote(str(TARGET / "mypy"))
     checked = "bindings/python/gpusched examples/python/survey.py ctests/runner"
     return [
+        Step("python-smoke", f"{THIS_PYTHON} -m unittest discover -v -s ctests/python"
+             " -p test_without_numpy.py", "quick", needs=("build",), counts="unittest", minimum=2,
+             environment=library),
         Step("python", f"{python} -m unittest discover -v -s ctests/python", FULL,
              needs=("build", "python-packages"), counts="unittest", minimum=48,
              environment=library),
