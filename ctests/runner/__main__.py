@@ -26,9 +26,8 @@ def lock() -> TextIO:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
-        print(
-            f"waiting for process {file.read().strip()}, which runs the tests in {ROOT}", flush=True
-        )
+        other = file.read().strip()
+        print(f"waiting for process {other}, which runs the tests in {ROOT}", flush=True)
         fcntl.flock(file, fcntl.LOCK_EX)
     file.truncate(0)
     file.write(str(os.getpid()))
@@ -36,21 +35,15 @@ def lock() -> TextIO:
     return file
 
 
-def row(result: Result) -> str:
-    counts = result.counts
-    return ROW.format(
-        result.name,
-        counts.passed,
-        counts.failed,
-        counts.skipped,
-        f"{result.wall:.1f}",
-        f"{result.cpu:.1f}",
-    )
+def print_row(result: Result) -> None:
+    c = result.counts
+    times = f"{result.wall:.1f}", f"{result.cpu:.1f}"
+    print(ROW.format(result.name, c.passed, c.failed, c.skipped, *times), flush=True)
 
 
 def report(result: Result) -> None:
     """Prints the line of a finished step, and the end of its log if it failed."""
-    print(row(result), flush=True)
+    print_row(result)
     if result.wrong:
         print("---", result.name + ":", "; ".join(result.wrong))
         if result.log:
@@ -62,50 +55,44 @@ def print_summary(results: list[Result], wall: float, strict: bool) -> int:
     """Prints the slowest steps and the sums; returns the exit status."""
     print("\nsteps by CPU time:")
     for result in sorted(results, key=lambda result: -result.cpu):
-        print(row(result))
+        print_row(result)
     failed = [result for result in results if result.wrong]
     for result in failed:
         print(f"FAILED {result.name}: {'; '.join(result.wrong)}")
     total = sum((result.counts for result in results), Counts())
     if strict and total.skipped:
         print("skipped tests, and GPUSCHED_TEST_STRICT is 1")
-    cpu = sum(result.cpu for result in results)
-    print(f"{wall:.0f} s, {cpu:.0f} CPU seconds")
+    print(f"{wall:.0f} s, {sum(result.cpu for result in results):.0f} CPU seconds")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
     return 1 if failed or total.failed or (strict and total.skipped) else 0
 
 
-def level() -> str:
-    """Returns the level that the command line names."""
-    parser = argparse.ArgumentParser(
-        prog="ctests/run", description="Runs the tests of every language."
-    )
-    parser.add_argument("level", nargs="?", default="full", choices=table.LEVELS)
-    return str(parser.parse_args().level)
-
-
-def test_environment(wanted: str) -> dict[str, str]:
+def test_environment(level: str) -> dict[str, str]:
     """Returns the environment of all steps: the caller's, without its settings of the library."""
-    kept = {
+    own = ("GPUSCHED_", "FAKECUDA")
+    return {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("GPUSCHED_", "FAKECUDA")) or name.startswith("GPUSCHED_TEST_")
-    }
-    return kept | {
-        "GPUSCHED_TEST_LEVEL": wanted,
+        if not name.startswith(own) or name.startswith("GPUSCHED_TEST_")
+    } | {
+        "GPUSCHED_TEST_LEVEL": level,
         "CARGO_TERM_COLOR": "never",
         "PYTHONDONTWRITEBYTECODE": "1",
         # After an edit of one file an incremental build takes a third of the time; a build from
         # nothing takes longer, and its code is slower.
-        "CARGO_INCREMENTAL": "1" if wanted == "quick" else "0",
+        "CARGO_INCREMENTAL": "1" if level == "quick" else "0",
         "RUST_TEST_THREADS": "2",
     }
 
 
 def main() -> int:
-    wanted = level()
+    parser = argparse.ArgumentParser(
+        prog="ctests/run", description="Runs the tests of every language."
+    )
+    parser.add_argument("level", nargs="?", default="full", choices=table.LEVELS)
+    level = str(parser.parse_args().level)
     capacity = len(os.sched_getaffinity(0))
-    steps = table.steps(wanted, max(1, capacity // 2))
+    steps = table.steps(level, max(1, capacity // 2))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     strict = os.environ.get("GPUSCHED_TEST_STRICT") == "1"
@@ -114,14 +101,11 @@ def main() -> int:
         shutil.rmtree(table.LOGS, ignore_errors=True)
         Path(table.LOGS).mkdir()
         begun = time.monotonic()
-        print(
-            f"{wanted}: {len(steps)} steps and the test programs on {capacity} cores;"
-            f" logs: {table.LOGS}"
-        )
+        print(f"{level}: {len(steps)} steps and the test programs on {capacity} cores;", end=" ")
+        print(f"logs: {table.LOGS}")
         print(ROW.format("step", "passed", "failed", "skipped", "s", "CPU s"), flush=True)
-        results = Schedule(
-            steps, capacity, table.LOGS, test_environment(wanted), strict, report
-        ).run()
+        environment = test_environment(level)
+        results = Schedule(steps, capacity, table.LOGS, environment, strict, report).run()
         held.close()
     except KeyboardInterrupt:
         print("interrupted: all steps were killed")

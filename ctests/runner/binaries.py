@@ -25,15 +25,8 @@ class Part:
 
     def arguments(self, parts: "list[Part]") -> list[str]:
         """Returns the arguments of the test program; `parts` are those of the program."""
-        if self.words:
-            return list(self.words)
-        others = [
-            word
-            for part in parts
-            if set(part.levels.split()) & set(self.levels.split())
-            for word in part.words
-        ]
-        return [argument for word in others for argument in ("--skip", word)]
+        beside = (part for part in parts if {*part.levels.split()} & {*self.levels.split()})
+        return [*self.words] or [word for part in beside for w in part.words for word in ("--skip", w)]
 
 
 FULL = "full night"
@@ -86,8 +79,9 @@ PARTS: dict[str, list[Part]] = {
         Part(minimum=90),
     ],
     "fuzz": [Part(minimum=4)],
-    "node": [Part(minimum=27)],
-    "scheduler": [Part(minimum=115)],
+    "fork": [Part(minimum=6)],
+    "node": [Part(minimum=28)],
+    "scheduler": [Part(minimum=100)],
     "lib": [Part(minimum=180)],
     "bin": [Part(minimum=9)],
     "fakecuda-interpreter": [Part(minimum=7)],
@@ -100,26 +94,22 @@ ELSEWHERE = {"gpu": "gpu-script starts it on virtual GPUs"}
 
 def program_name(artifact: dict[str, Any]) -> str:
     """Returns `NAME` of `tests/NAME`, `lib` or `bin`; of another package, FOLDER-`NAME`."""
-    target = artifact["target"]
+    target, package = artifact["target"], Path(artifact["manifest_path"]).parent
     kind = target["kind"][0]
     name = target["name"] if kind == "test" else "bin" if kind == "bin" else "lib"
-    package = Path(artifact["manifest_path"]).parent
-    return name if package == ROOT else f"{package.name}-{name}"
+    return str(name) if package == ROOT else f"{package.name}-{name}"
 
 
 def test_programs(messages: Path) -> dict[str, tuple[str, Path]]:
     """Returns path and folder of every test program in cargo's messages."""
-    programs = {}
-    for line in messages.read_text().splitlines():
-        artifact = json.loads(line)
-        if (
-            artifact["reason"] == "compiler-artifact"
-            and artifact["executable"]
-            and artifact["profile"]["test"]
-        ):
-            folder = Path(artifact["manifest_path"]).parent
-            programs[program_name(artifact)] = artifact["executable"], folder
-    return programs
+    artifacts = (json.loads(line) for line in messages.read_text().splitlines())
+    return {
+        program_name(artifact): (artifact["executable"], Path(artifact["manifest_path"]).parent)
+        for artifact in artifacts
+        if artifact["reason"] == "compiler-artifact"
+        and artifact["executable"]
+        and artifact["profile"]["test"]
+    }
 
 
 def steps(messages: Path, level: str, wanted: set[str]) -> list[Step]:
@@ -132,32 +122,20 @@ def steps(messages: Path, level: str, wanted: set[str]) -> list[Step]:
     missing = wanted - programs.keys()
     if missing:
         raise ValueError(f"cargo built no test program {', '.join(sorted(missing))}")
+    order = [*PARTS, *(programs.keys() - PARTS.keys() - ELSEWHERE.keys())]
     found = []
-    for name in sorted(
-        programs, key=lambda name: list(PARTS).index(name) if name in PARTS else len(PARTS)
-    ):
-        if name in ELSEWHERE:
-            continue
+    for name in (name for name in order if name in programs):
         path, folder = programs[name]
         parts = PARTS.get(name, [Part()])
-        for part in parts:
-            if level in part.levels.split():
-                found.append(
-                    Step(
-                        f"test-{name}{part.suffix}",
-                        shlex.join([path, *part.arguments(parts)]),
-                        counts="libtest",
-                        minimum=part.minimum,
-                        limit=part.limit,
-                        folder=folder,
-                    )
-                )
+        for part in (part for part in parts if level in part.levels.split()):
+            command = shlex.join([path, *part.arguments(parts)])
+            found.append(Step(f"test-{name}{part.suffix}", command, counts="libtest", folder=folder,
+                              minimum=part.minimum, limit=part.limit))
     return found
 
 
 def model_steps(messages: Path) -> list[Step]:
     """Returns the step that runs the unit tests which the model checker explores."""
     path, folder = test_programs(messages)["lib"]
-    return [
-        Step("models", shlex.join([path, "models"]), counts="libtest", minimum=15, folder=folder)
-    ]
+    command = shlex.join([path, "models"])
+    return [Step("models", command, counts="libtest", minimum=15, folder=folder)]

@@ -30,61 +30,48 @@ class Counts:
         )
 
 
-def libtest(log: str) -> Counts:
-    """Sums the summary lines of Rust test programs."""
-    total = Counts()
-    for passed, failed, ignored in LIBTEST.findall(log):
-        total += Counts(int(passed), int(failed), int(ignored or 0))
-    return total
+def libtest(log: str) -> list[Counts]:
+    """Reads the summary lines of Rust test programs."""
+    return [Counts(*(int(number or 0) for number in line)) for line in LIBTEST.findall(log)]
 
 
-def ctest(log: str) -> Counts:
-    """Counts CTest's line of each test; a test that CTest did not start is a skipped one."""
-    total = Counts()
-    for passed, other in CTEST.findall(log):
-        skipped = other in ("Skipped", "Not Run")
-        total += Counts(bool(passed), not passed and not skipped, skipped)
-    return total
+def ctest(log: str) -> list[Counts]:
+    """Reads CTest's line of each test; a test that CTest did not start is a skipped one."""
+    skips = ("Skipped", "Not Run")
+    return [
+        Counts(bool(passed), not passed and other not in skips, other in skips)
+        for passed, other in CTEST.findall(log)
+    ]
 
 
-def unittest(log: str) -> Counts:
+def unittest(log: str) -> list[Counts]:
     """Reads Python's `Ran N tests` and the details after it."""
-    total = Counts()
+    found = []
     for ran, details in UNITTEST.findall(log):
-        numbers = {name: int(number) for name, number in re.findall(r"([a-z ]+)=(\d+)", details)}
-        numbers = {name.strip(): number for name, number in numbers.items()}
-        failed = sum(
-            numbers.get(name, 0) for name in ("failures", "errors", "unexpected successes")
-        )
+        numbers = {name: int(number) for name, number in re.findall(r"([a-z][a-z ]*)=(\d+)", details)}
+        failed = sum(numbers.get(name, 0) for name in ("failures", "errors", "unexpected successes"))
         skipped = numbers.get("skipped", 0)
-        total += Counts(int(ran) - failed - skipped, failed, skipped)
-    return total
+        found.append(Counts(int(ran) - failed - skipped, failed, skipped))
+    return found
 
 
 FORMATS = {"libtest": libtest, "ctest": ctest, "unittest": unittest}
 
 
-def skipped_tests(skips: str) -> set[str]:
-    """Returns the names in the lines `SKIPPED: test: reason` that tests wrote."""
-    return {line.removeprefix("SKIPPED: ").split(": ")[0] for line in skips.splitlines() if line}
-
-
 def count(form: str, log: str, skips: str, status: int, strict: bool = False) -> Counts:
     """Returns the counts of one step.
 
-    `form` names one of FORMATS; "" stands for a step that is one test. A status other than 0 and
-    77 is at least one failure. A Rust test that reported a skip returned normally, and libtest
-    counted it as passed; in strict mode it panicked, and libtest counted it as failed.
+    `form` names one of FORMATS; "" stands for a step that is one test. `skips` has a line
+    `SKIPPED: test: reason` for each skip. A status other than 0 and 77 is at least one failure. A
+    Rust test that reported a skip returned normally, and libtest counted it as passed; in strict
+    mode it panicked, and libtest counted it as failed.
     """
-    if form == "":
-        counts = Counts(status == 0, status not in (0, SKIPPED_STATUS), status == SKIPPED_STATUS)
-    else:
-        counts = FORMATS[form](log)
-        if status == SKIPPED_STATUS and counts.executed == 0:
-            counts.skipped = max(counts.skipped, 1)
-        elif status != 0:
-            counts.failed = max(counts.failed, 1)
-    reported = len(skipped_tests(skips))
+    counts = sum(FORMATS[form](log), Counts()) if form else Counts(status == 0)
+    if status == SKIPPED_STATUS and counts.executed == 0:
+        counts.skipped = max(counts.skipped, 1)
+    elif status != 0:
+        counts.failed = max(counts.failed, 1)
+    reported = len({line.split(": ")[1] for line in skips.splitlines() if line})
     if not strict:
         counts.passed = max(0, counts.passed - reported)
     counts.skipped += reported

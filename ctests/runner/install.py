@@ -11,16 +11,18 @@ import shutil
 import subprocess
 import sys
 
+# Programs and the packages that contain them.
 REQUIRED = {
-    "cc": "gcc",
-    "c++": "g++",
-    "make": "make",
-    "cmake": "cmake",
-    "pkg-config": "pkg-config",
+    "cc": "gcc", "c++": "g++", "make": "make", "cmake": "cmake", "pkg-config": "pkg-config",
     "readelf": "binutils",
-}
+}  # fmt: skip
 OPTIONAL = {"gfortran": "gfortran", "valgrind": "valgrind"}
 MODULES = ["numpy", "mypy"]
+
+
+def succeeds(*words: str) -> bool:
+    """Returns true if the program exists and ends with 0."""
+    return bool(shutil.which(words[0])) and subprocess.run(words).returncode == 0
 
 
 def absent(programs: dict[str, str]) -> list[str]:
@@ -30,10 +32,8 @@ def absent(programs: dict[str, str]) -> list[str]:
 
 def imports(python: str, modules: list[str]) -> bool:
     """Returns true if the interpreter exists and has the modules."""
-    if not shutil.which(python):
-        return False
-    code = "import " + ", ".join(modules)
-    return subprocess.run([python, "-c", code], stderr=subprocess.DEVNULL).returncode == 0
+    words = [python, "-c", "import " + ", ".join(modules)]
+    return bool(shutil.which(python)) and not subprocess.run(words, stderr=subprocess.DEVNULL).returncode
 
 
 def missing_packages() -> list[str]:
@@ -44,63 +44,48 @@ def missing_packages() -> list[str]:
     return packages
 
 
-def install_packages() -> int:
+def install_packages() -> bool:
     packages = missing_packages()
     if not packages:
-        return 0
+        return True
     print("installing:", *packages, flush=True)
     root = [] if os.getuid() == 0 else ["sudo", "-n"]
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    try:
-        for words in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
-            subprocess.run([*root, "apt-get", *words], check=True, env=environment)
-    except (OSError, subprocess.CalledProcessError) as error:
-        print(error)
-    packages = missing_packages()
-    if packages:
-        print("missing; please run: sudo apt-get install", *packages)
-    return 1 if absent(REQUIRED) else 0
+    os.environ["DEBIAN_FRONTEND"] = "noninteractive"
+    install = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
+    if not (succeeds(*root, "apt-get", "update") and succeeds(*root, *install)):
+        print("missing; please run: sudo apt-get install", *missing_packages())
+    return not absent(REQUIRED)
 
 
-def install_rust() -> int:
+def install_rust() -> bool:
     for component, program in (("rustfmt", "fmt"), ("clippy", "clippy")):
-        version = ["cargo", program, "--version"]
-        if subprocess.run(version, stdout=subprocess.DEVNULL).returncode == 0:
-            continue
-        if (
-            not shutil.which("rustup")
-            or subprocess.run(["rustup", "component", "add", component]).returncode != 0
-        ):
-            print(f"missing: {component}; please run: rustup component add {component}")
-            return 1
-    return 0
+        add = ("rustup", "component", "add", component)
+        if not (succeeds("cargo", program, "--version") or succeeds(*add)):
+            print("missing; please run:", *add)
+            return False
+    return True
 
 
 def python_with_modules(folder: str) -> str:
     """Returns this interpreter if it has the modules, else the one in `folder`."""
-    return (
-        sys.executable
-        if imports(sys.executable, MODULES)
-        else os.path.join(folder, "bin", "python")
-    )
+    own = imports(sys.executable, MODULES)
+    return sys.executable if own else os.path.join(folder, "bin", "python")
 
 
-def install_python(folder: str) -> int:
+def install_python(folder: str) -> bool:
     python = python_with_modules(folder)
     if imports(python, MODULES):
-        return 0
-    for words in (
-        [sys.executable, "-m", "venv", folder],
-        [python, "-m", "pip", "install", "--disable-pip-version-check", "-q", *MODULES],
-    ):
-        if subprocess.run(words).returncode != 0:
-            print("missing:", *MODULES)
-            print("please run:", *words)
-            return 1
-    return 0
+        return True
+    environment = (sys.executable, "-m", "venv", folder)
+    modules = (python, "-m", "pip", "install", "--disable-pip-version-check", "-q", *MODULES)
+    if not (succeeds(*environment) and succeeds(*modules)):
+        print("missing:", *MODULES)
+        print("please run:", *environment, "&&", *modules)
+        return False
+    return True
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "python":
-        sys.exit(install_python(sys.argv[2]))
-    sys.exit(install_packages() if sys.argv[1] == "packages" else install_rust())
+    chosen = {"packages": install_packages, "rust": install_rust}
+    done = install_python(sys.argv[2]) if sys.argv[1] == "python" else chosen[sys.argv[1]]()
+    sys.exit(0 if done else 1)

@@ -1,5 +1,6 @@
 """Runs steps beside each other, each in a process group with a time limit and a log."""
 
+import contextlib
 import os
 import re
 import shlex
@@ -68,22 +69,16 @@ class Running:
         self.begun = time.monotonic()
         own = step.environment | {"GPUSCHED_TEST_SKIPS": str(self.skips)}
         variables = shlex.join(f"{name}={value}" for name, value in own.items())
-        self.log.write_text(
-            f"cd {shlex.quote(str(step.folder))} && env {variables} {step.command}\n"
-        )
-        with open(self.log, "ab") as log, open(
-            logs / step.output if step.output else os.devnull, "wb"
-        ) as output:
+        folder = shlex.quote(str(step.folder))
+        self.log.write_text(f"cd {folder} && env {variables} {step.command}\n")
+        other = logs / step.output if step.output else os.devnull
+        with open(self.log, "ab") as log, open(other, "wb") as output:
             # A session of its own: all processes of the step are found by it.
             self.process = subprocess.Popen(
-                shlex.split(step.command),
-                cwd=step.folder,
-                env=environment | own,
-                stdin=subprocess.DEVNULL,
-                stdout=output if step.output else log,
-                stderr=log,
+                shlex.split(step.command), cwd=step.folder, env=environment | own,
+                stdin=subprocess.DEVNULL, stdout=output if step.output else log, stderr=log,
                 start_new_session=True,
-            )
+            )  # fmt: skip
 
     def kill(self) -> None:
         """Kills all processes of the step, also those that have a process group of their own."""
@@ -92,10 +87,8 @@ class Running:
             if not members:
                 break
             for pid in members:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
             time.sleep(0.01)
 
     def poll(self, strict: bool) -> "Result | None":
@@ -149,24 +142,11 @@ def read(path: Path) -> str:
     return path.read_text(errors="replace")
 
 
-def not_started(step: Step, needed: str, failed: bool) -> Result:
-    """The result of a step whose `needs` did not pass."""
-    counts = Counts(failed=1) if failed else Counts(skipped=1)
-    return Result(step.name, counts, [f"not started: {needed} did not pass"] if failed else [])
-
-
 class Schedule:
     """Keeps `capacity` cores busy with steps; earlier steps of the list start first."""
 
-    def __init__(
-        self,
-        steps: Iterable[Step],
-        capacity: int,
-        logs: Path,
-        environment: dict[str, str],
-        strict: bool,
-        report: Callable[[Result], None],
-    ):
+    def __init__(self, steps: Iterable[Step], capacity: int, logs: Path, environment: dict[str, str],
+                 strict: bool, report: Callable[[Result], None]):
         self.waiting = list(steps)
         self.running: list[Running] = []
         self.results: dict[str, Result] = {}
@@ -213,19 +193,19 @@ class Schedule:
         free = self.capacity - sum(running.cores for running in self.running)
         busy = {running.step.exclusive for running in self.running} - {""}
         for step in list(self.waiting):
-            blocked = self.blocked(step)
-            if blocked:
-                self.waiting.remove(step)
-                self.finish(blocked)
-                continue
+            needed = [self.results.get(name) for name in step.needs]
+            bad = next((result for result in needed if result and not result.counts.passed), None)
+            bad = next((result for result in needed if result and result.wrong), bad)
             cores = self.cores(step)
-            if (
-                cores > free
-                or step.exclusive in busy
-                or any(name not in self.results for name in step.needs)
-            ):
+            if not bad and (cores > free or step.exclusive in busy or not all(needed)):
                 continue
             self.waiting.remove(step)
+            if bad:
+                # A step that needs a skipped one is skipped, too.
+                wrong = [f"not started: {bad.name} did not pass"] if bad.wrong else []
+                counts = Counts(failed=1) if bad.wrong else Counts(skipped=1)
+                self.finish(Result(step.name, counts, wrong))
+                continue
             try:
                 self.running.append(Running(step, cores, self.logs, self.environment))
             except OSError as error:
@@ -234,25 +214,11 @@ class Schedule:
             free -= cores
             busy |= {step.exclusive} - {""}
 
-    def blocked(self, step: Step) -> "Result | None":
-        """Returns the result of a step that can't run because of a step that it needs."""
-        for name in step.needs:
-            result = self.results.get(name)
-            if result and result.wrong:
-                return not_started(step, name, failed=True)
-            if result and not result.counts.passed:
-                return not_started(step, name, failed=False)
-        return None
-
 
 def excerpt(log: str, lines: int = 60) -> str:
     """Returns the last lines of a log, after the panics of the lines before them."""
-    before = "\n".join(log.splitlines()[:-lines])
-    panics = re.findall(r"^.*panicked at.*\n(?:.*\n){0,6}", before, re.M)
-    kept = [
-        line[:600]
-        for panic in panics
-        for line in panic.splitlines()
-        if not re.match(r" *\d+: ", line)
-    ]
-    return "\n".join([*kept[:60], *log.splitlines()[-lines:]])
+    before, last = log.splitlines()[:-lines], log.splitlines()[-lines:]
+    panics = re.findall(r"^.*panicked at.*\n(?:.*\n){0,6}", "\n".join(before), re.M)
+    frame = re.compile(r" *\d+: ")
+    kept = [line[:600] for line in "".join(panics).splitlines() if not frame.match(line)]
+    return "\n".join([*kept[:60], *last])

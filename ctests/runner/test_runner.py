@@ -39,14 +39,12 @@ class Counting(unittest.TestCase):
 
     def test_unittest_details_are_counted(self) -> None:
         self.assertEqual(count("unittest", UNITTEST, "", 1), Counts(3, 3, 3))
-        self.assertEqual(
-            count("unittest", "Ran 4 tests in 1.0s\n\nOK (skipped=1)\n", "", 0), Counts(3, 0, 1)
-        )
+        skipped = "Ran 4 tests in 1.0s\n\nOK (skipped=1)\n"
+        self.assertEqual(count("unittest", skipped, "", 0), Counts(3, 0, 1))
 
     def test_exit_status_is_a_failure_whatever_was_counted(self) -> None:
-        self.assertEqual(
-            count("libtest", "test result: ok. 3 passed; 0 failed; 0 ignored", "", -11).failed, 1
-        )
+        log = "test result: ok. 3 passed; 0 failed; 0 ignored"
+        self.assertEqual(count("libtest", log, "", -11).failed, 1)
         self.assertEqual(count("", "", "", 1), Counts(0, 1, 0))
 
     def test_status_77_is_a_skip(self) -> None:
@@ -63,9 +61,8 @@ class Scheduling(unittest.TestCase):
     def run_steps(self, *steps: Step, capacity: int = 2, strict: bool = False) -> dict[str, Result]:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        schedule = Schedule(
-            steps, capacity, Path(folder.name), dict(os.environ), strict, lambda _: None
-        )
+        logs = Path(folder.name)
+        schedule = Schedule(steps, capacity, logs, dict(os.environ), strict, lambda _: None)
         return {result.name: result for result in schedule.run()}
 
     def test_step_below_its_minimum_fails(self) -> None:
@@ -79,22 +76,15 @@ class Scheduling(unittest.TestCase):
         self.assertEqual(results["enough"].wrong, [])
 
     def test_strict_run_fails_on_a_skip(self) -> None:
+        reported = "echo SKIPPED: a: b >>$GPUSCHED_TEST_SKIPS"
+        log = "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'"
         skips = [
             shell("exits", "echo no GPU; exit 77"),
-            shell(
-                "reports",
-                "echo SKIPPED: a: b >>$GPUSCHED_TEST_SKIPS; "
-                "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'",
-                counts="libtest",
-            ),
+            shell("reports", f"{reported}; {log}", counts="libtest"),
         ]
-        self.assertEqual(
-            [bool(result.wrong) for result in self.run_steps(*skips).values()], [False, False]
-        )
-        self.assertEqual(
-            [bool(result.wrong) for result in self.run_steps(*skips, strict=True).values()],
-            [True, True],
-        )
+        for strict in (False, True):
+            results = self.run_steps(*skips, strict=strict).values()
+            self.assertEqual([bool(result.wrong) for result in results], [strict, strict])
 
     def test_hanging_step_is_killed_with_all_its_processes(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -109,11 +99,9 @@ class Scheduling(unittest.TestCase):
             self.assertEqual(result.counts, Counts(failed=1))
             left = [int(pid) for pid in pids.read_text().split()]
             self.assertEqual(len(left), 2)
-            for pid in left:
-                stat = Path(f"/proc/{pid}/stat")
-                self.assertTrue(
-                    not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX", pid
-                )
+            for stat in (Path(f"/proc/{pid}/stat") for pid in left):
+                ended = not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX"
+                self.assertTrue(ended, stat)
 
     def test_interrupt_kills_the_running_steps(self) -> None:
         started: list[int] = []
@@ -151,16 +139,10 @@ class Scheduling(unittest.TestCase):
     def test_steps_together_take_no_more_cores_than_there_are(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             text = f"mkdir {folder}/lock && sleep 0.2 && rmdir {folder}/lock"
-            results = self.run_steps(
-                *(shell(f"wide{i}", text, cores=ALL) for i in range(3)), capacity=3
-            )
-            self.assertEqual([result.wrong for result in results.values()], [[]] * 3)
-            results = self.run_steps(*(shell(f"one{i}", text) for i in range(3)), capacity=1)
-            self.assertEqual([result.wrong for result in results.values()], [[]] * 3)
-            results = self.run_steps(
-                *(shell(f"alone{i}", text, exclusive="lock") for i in range(3)), capacity=3
-            )
-            self.assertEqual([result.wrong for result in results.values()], [[]] * 3)
+            for capacity, fields in ((3, {"cores": ALL}), (1, {}), (3, {"exclusive": "lock"})):
+                steps = (shell(f"step{i}", text, **fields) for i in range(3))
+                results = self.run_steps(*steps, capacity=capacity).values()
+                self.assertEqual([result.wrong for result in results], [[]] * 3, fields)
 
     def test_processor_time_of_grandchildren_is_measured(self) -> None:
         text = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
@@ -175,29 +157,23 @@ class Scheduling(unittest.TestCase):
 
 class Binaries(unittest.TestCase):
     def test_parts_divide_a_program(self) -> None:
-        long, night = Part("-long", ("a", "b"), levels="full night"), Part(
-            "-night", ("c",), levels="night"
-        )
+        long = Part("-long", ("a", "b"), levels="full night")
+        night = Part("-night", ("c",), levels="night")
         few, rest = Part("-few", ("d",), levels="quick"), Part(levels="full night")
         parts = [long, night, few, rest]
         self.assertEqual(long.arguments(parts), ["a", "b"])
         self.assertEqual(rest.arguments(parts), ["--skip", "a", "--skip", "b", "--skip", "c"])
 
     def test_programs_are_named_after_package_and_kind(self) -> None:
-        def name(folder: Path, kind: str, target: str) -> str:
-            return program_name(
-                {
-                    "target": {"kind": [kind], "name": target},
-                    "manifest_path": f"{folder}/Cargo.toml",
-                }
-            )
-
-        self.assertEqual(name(ROOT, "cdylib", "gpusched"), "lib")
-        self.assertEqual(name(ROOT, "bin", "gpusched"), "bin")
-        self.assertEqual(name(ROOT, "test", "scheduler"), "scheduler")
-        self.assertEqual(
-            name(ROOT / "ctests/doubles/fakecuda", "test", "interpreter"), "fakecuda-interpreter"
-        )
+        for folder, kind, target, name in (
+            (ROOT, "cdylib", "gpusched", "lib"),
+            (ROOT, "bin", "gpusched", "bin"),
+            (ROOT, "test", "scheduler", "scheduler"),
+            (ROOT / "ctests/doubles/fakecuda", "test", "interpreter", "fakecuda-interpreter"),
+        ):
+            built = {"kind": [kind], "name": target}
+            artifact = {"target": built, "manifest_path": f"{folder}/Cargo.toml"}
+            self.assertEqual(program_name(artifact), name)
 
 
 if __name__ == "__main__":

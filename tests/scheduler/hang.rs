@@ -1,100 +1,90 @@
-//! Code that does not return.
+//! Code that does not return. Each test takes the ten seconds that an attempt is given to return after it was asked to stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use gpusched::Error;
 use gpusched::device::Health;
-use gpusched::sched::{Exec, Task, Wait};
+use gpusched::sched::{Scheduler, Task, Wait};
+use gpusched::{Error, Result};
 
 use crate::scripted::*;
 
-/// It takes the ten seconds that an attempt is given to return after it was asked to stop.
+fn has_missed_its_deadline(ended: Result<Wait>, words: &str) {
+    match ended {
+        Err(error @ Error::Deadline { .. }) => assert!(error.to_string().contains(words), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ends_without_the_thread_that_was_given_up(scheduler: &Scheduler) {
+    let begin = Instant::now();
+    scheduler.shutdown().unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(5), "nobody waits for a thread that was given up");
+}
+
 #[test]
 fn a_hang_is_reported_and_costs_its_device_and_nothing_else() {
-    let scheduler = Arc::new(Scripted::new(2).scheduler(1));
-    let gate = Gate::new();
-    gate.open();
+    let scheduler = Scripted::new(2).scheduler(1);
+    let gate = Gate::opened();
     // A gate would let it go after a while.
     let back = Arc::new(AtomicBool::new(false));
     let (door, over) = (Arc::clone(&gate), Arc::clone(&back));
-    let deaf = Task::new(move |_: &Exec<'_>| {
+    let deaf = effect(move || {
         door.pass();
         while !over.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
         }
-        Ok(())
     });
     let hung = Task { deadline: Some(Duration::from_millis(50)), label: "deaf".into(), ..deaf };
     let hung = scheduler.submit(hung).unwrap();
     gate.came(1);
-    let others: Vec<_> =
-        (0..50).map(|_| scheduler.submit(Task { priority: 1, ..quick() }).unwrap()).collect();
+    let planned = || Task { priority: 1, ..quick() };
+    let others: Vec<_> = (0..50).map(|_| scheduler.submit(planned()).unwrap()).collect();
     for id in others {
         assert_eq!(wait(&scheduler, id), Ok(Wait::Done), "the other device goes on");
     }
-    match wait(&scheduler, hung) {
-        Err(error @ Error::Deadline { .. }) => assert!(error.to_string().contains("deaf"), "{error}"),
-        other => panic!("{other:?}"),
-    }
-    let health: Vec<_> =
-        scheduler.stats().unwrap().devices.iter().map(|device| device.device.health).collect();
-    assert_eq!(health.iter().filter(|&&health| health == Health::Retired).count(), 1, "{health:?}");
-    let id = scheduler.submit(Task { priority: 1, ..quick() }).unwrap();
-    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
-    let own = Arc::downgrade(&scheduler);
-    let hopeless = Task::new(move |_: &Exec<'_>| {
-        let scheduler = own.upgrade().ok_or(Error::Cancelled)?;
-        let child = scheduler.submit(Task { device_bytes: 600, ..quick() })?;
-        scheduler.wait(child, None).map(|_| ())
+    has_missed_its_deadline(wait(&scheduler, hung), "deaf");
+    let devices = scheduler.stats().unwrap().devices;
+    let retired = devices.iter().filter(|device| device.device.health == Health::Retired);
+    assert_eq!(retired.count(), 1, "{devices:?}");
+    assert_eq!(run(&scheduler, planned()), Ok(Wait::Done));
+    let large = |task| Task { device_bytes: 600, ..task };
+    let hopeless = nested(&scheduler, move |scheduler, _| {
+        scheduler.wait(scheduler.submit(large(quick()))?, None).map(drop)
     });
-    let id = scheduler.submit(Task { device_bytes: 600, ..hopeless }).unwrap();
-    assert!(
-        matches!(wait(&scheduler, id), Err(Error::Deadlock { .. })),
-        "the thread that was given up is nobody who could go on"
-    );
-    let begin = Instant::now();
-    scheduler.shutdown().unwrap();
-    assert!(begin.elapsed() < Duration::from_secs(5), "nobody waits for a thread that was given up");
+    let hopeless = run(&scheduler, large(hopeless));
+    assert!(matches!(hopeless, Err(Error::Deadlock { .. })), "the thread that was given up can't go on");
+    ends_without_the_thread_that_was_given_up(&scheduler);
     back.store(true, Ordering::SeqCst);
 }
 
-/// Ten seconds, too.
 #[test]
 fn what_runs_on_top_of_a_task_that_is_given_up_fails_with_it() {
-    let scheduler = Arc::new(Scripted::new(1).scheduler(1));
+    let scheduler = Scripted::new(1).scheduler(1);
     let gate = Gate::new();
-    let (weak, door, child) = (Arc::downgrade(&scheduler), Arc::clone(&gate), Arc::new(Mutex::new(None)));
+    let (door, child) = (Arc::clone(&gate), Arc::new(Mutex::new(None)));
     let place = Arc::clone(&child);
-    let job = move |_: &Exec<'_>| {
-        let own = weak.upgrade().ok_or(Error::Cancelled)?.submit(gated(&door))?;
+    let parent = nested(&scheduler, move |scheduler, _| {
+        let own = scheduler.submit(gated(&door))?;
         *place.lock().unwrap() = Some(own);
-        let scheduler = weak.upgrade().ok_or(Error::Cancelled)?;
-        scheduler.wait(own, None).map(|_| ())
-    };
+        scheduler.wait(own, None).map(drop)
+    });
     let deadline = Some(Duration::from_millis(50));
-    let parent = scheduler.submit(Task { deadline, ..Task::new(job) }).unwrap();
+    let parent = scheduler.submit(Task { deadline, ..parent }).unwrap();
     gate.came(1);
     let child = child.lock().unwrap().unwrap();
-    assert!(matches!(wait(&scheduler, parent), Err(Error::Deadline { .. })));
-    match wait(&scheduler, child) {
-        Err(error @ Error::Deadline { .. }) => assert!(error.to_string().contains("on top"), "{error}"),
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    has_missed_its_deadline(wait(&scheduler, parent), "");
+    has_missed_its_deadline(wait(&scheduler, child), "on top");
+    wait_all(&scheduler);
     let stats = scheduler.stats().unwrap();
     assert_eq!((stats.submitted, stats.failed, stats.running), (2, 2, 0));
-    let begin = Instant::now();
-    scheduler.shutdown().unwrap();
-    assert!(begin.elapsed() < Duration::from_secs(5), "nobody waits for a thread that was given up");
+    ends_without_the_thread_that_was_given_up(&scheduler);
     // The thread returns after all, and changes nothing.
     assert_eq!(Arc::strong_count(&gate), 3, "their code is held by the thread that is in it");
     gate.open();
-    while Arc::strong_count(&gate) > 1 {
-        assert!(begin.elapsed() < LONG.unwrap(), "the thread has not come back");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert!(matches!(wait(&scheduler, child), Err(Error::Deadline { .. })));
+    until(|| Arc::strong_count(&gate) == 1);
+    has_missed_its_deadline(wait(&scheduler, child), "on top");
     assert_eq!(scheduler.stats().unwrap().failed, 2);
 }

@@ -7,7 +7,6 @@ mod failures;
 mod hang;
 mod lifecycle;
 mod light;
-mod many_threads;
 mod memory;
 mod nested;
 mod observability;

@@ -1,10 +1,11 @@
 //! Calls from inside a task.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 use std::time::Duration;
 
-use gpusched::sched::{DeviceMask, Exec, Scheduler, Task, TaskId, Wait};
+use gpusched::error::DeviceFault;
+use gpusched::sched::{DeviceMask, Scheduler, State, Task, TaskId, Wait};
 use gpusched::{Error, Result};
 
 use crate::scripted::*;
@@ -13,50 +14,16 @@ fn deadlock<T: std::fmt::Debug>(result: Result<T>) -> bool {
     matches!(result, Err(Error::Deadlock { .. }))
 }
 
-/// Runs `code` in a task of the scheduler.
-fn inside(
-    scheduler: &Arc<Scheduler>,
-    task: Task,
-    code: impl Fn(&Scheduler, TaskId) -> Result<()> + Send + Sync + 'static,
-) -> TaskId {
-    let weak = Arc::downgrade(scheduler);
-    let job = move |exec: &Exec<'_>| {
-        let scheduler = weak.upgrade().ok_or(Error::Cancelled)?;
-        code(&scheduler, exec.task)
-    };
-    scheduler.submit(Task { job: Box::new(job), ..task }).unwrap()
-}
-
-#[test]
-fn a_task_waits_for_tasks_that_it_submitted_on_the_only_slot() {
-    fn tree(scheduler: &Arc<Scheduler>, depth: u32) -> TaskId {
-        let again = Arc::downgrade(scheduler);
-        inside(scheduler, quick(), move |scheduler, _| {
-            if depth > 0 {
-                let own = again.upgrade().ok_or(Error::Cancelled)?;
-                let children = [tree(&own, depth - 1), tree(&own, depth - 1)];
-                for child in children {
-                    assert_eq!(scheduler.wait(child, LONG)?, Wait::Done);
-                }
-            }
-            Ok(())
-        })
-    }
-    let device = Scripted::new(1);
-    let inside = device.inside.clone();
-    let scheduler = Arc::new(device.scheduler(1));
-    let root = tree(&scheduler, 4);
-    assert_eq!(wait(&scheduler, root), Ok(Wait::Done));
-    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
-    assert_eq!(scheduler.stats().unwrap().done, 31);
-    drop(scheduler);
-    assert_eq!(inside.load(Ordering::Relaxed), 0, "each has left the queue as often as it has entered it");
+/// Planned, for a light task runs its children on top of itself.
+fn planned(task: Task) -> Task {
+    Task { priority: 1, ..task }
 }
 
 #[test]
 fn waiting_for_oneself_or_for_all_is_an_error() {
-    let scheduler = Arc::new(Scripted::new(1).scheduler(1));
-    let id = inside(&scheduler, quick(), |scheduler, own| {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let task = nested(&scheduler, |scheduler, exec| {
+        let own = exec.task;
         assert!(deadlock(scheduler.wait(own, None)));
         assert!(deadlock(scheduler.wait_any(&[own, own], None)));
         assert!(deadlock(scheduler.wait_all(None)));
@@ -66,66 +33,67 @@ fn waiting_for_oneself_or_for_all_is_an_error() {
         assert_eq!(scheduler.wait_any(&[own, other], LONG)?, Some(1));
         Ok(())
     });
-    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    assert_eq!(run(&scheduler, task), Ok(Wait::Done));
 }
 
 #[test]
-fn two_tasks_that_wait_for_each_other_are_told() {
-    let scheduler = Arc::new(Scripted::new(2).scheduler(1));
-    let ids = Arc::new(Mutex::new(Vec::new()));
-    let both = Gate::new();
-    let one = |which: usize| {
-        let (ids, both) = (Arc::clone(&ids), Arc::clone(&both));
-        inside(&scheduler, quick(), move |scheduler, _| {
-            both.pass();
-            let other = ids.lock().unwrap()[1 - which];
-            scheduler.wait(other, None).map(|_| ())
-        })
-    };
-    let (a, b) = (one(0), one(1));
-    ids.lock().unwrap().extend([a, b]);
-    both.came(2);
-    both.open();
-    let ends = [wait(&scheduler, a), wait(&scheduler, b)];
-    assert!(ends.iter().any(|end| matches!(end, Err(Error::Deadlock { .. }))), "{ends:?}");
+fn two_tasks_that_wait_for_each_other_are_told_also_while_others_run() {
+    for (devices, slots) in [(2, 1), (1, 3)] {
+        let scheduler = Scripted::new(devices).scheduler(slots);
+        let busy = (slots > 1).then(|| occupy(&scheduler));
+        let (ids, both) = (Arc::new(Mutex::new(Vec::new())), Gate::new());
+        let one = |which: usize| {
+            let (ids, both) = (Arc::clone(&ids), Arc::clone(&both));
+            let task = nested(&scheduler, move |scheduler, _| {
+                both.pass();
+                let other = ids.lock().unwrap()[1 - which];
+                scheduler.wait(other, None).map(drop)
+            });
+            scheduler.submit(task).unwrap()
+        };
+        let pair = [one(0), one(1)];
+        ids.lock().unwrap().extend(pair);
+        both.came(2);
+        both.open();
+        let ends = pair.map(|id| wait(&scheduler, id));
+        assert!(ends.iter().any(|end| deadlock(end.clone())), "{ends:?}");
+        busy.iter().for_each(|gate| gate.open());
+    }
 }
 
 #[test]
 fn waiting_for_memory_that_one_holds_oneself_is_an_error() {
-    let scheduler = Arc::new(Scripted::new(1).scheduler(1));
-    let id = inside(&scheduler, Task { device_bytes: 600, ..quick() }, |scheduler, _| {
+    let scheduler = Scripted::new(1).scheduler(1);
+    let task = nested(&scheduler, |scheduler, _| {
         let child = scheduler.submit(Task { device_bytes: 600, ..quick() })?;
         assert!(deadlock(scheduler.wait(child, None)));
-        let small = scheduler.submit(Task { device_bytes: 400, ..quick() })?;
-        assert_eq!(scheduler.wait(small, LONG)?, Wait::Done);
+        assert_eq!(run(scheduler, Task { device_bytes: 400, ..quick() })?, Wait::Done);
         Ok(())
     });
-    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
-    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done), "the child runs afterwards");
+    assert_eq!(run(&scheduler, Task { device_bytes: 600, ..task }), Ok(Wait::Done));
+    wait_all(&scheduler);
 }
 
-/// The last that could go on is a thread of the caller's, which is about to tell the end that is waited for.
+/// The last thread that could go on is one of the caller's, which is about to publish the awaited end.
 #[test]
 fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
-    let scheduler = Arc::new(Scripted::new(2).scheduler(1));
-    let (busy, gate, told) = (Gate::new(), Gate::new(), Gate::new());
-    let other = scheduler.submit(Task { devices: DeviceMask(2), ..gated(&busy) }).unwrap();
-    busy.came(1);
-    let here = Task { devices: DeviceMask(1), device_bytes: 600, ..quick() };
+    let scheduler = Scripted::new(2).scheduler(1);
+    let (gate, told) = (Gate::new(), Gate::opened());
+    let (other, busy) = occupy_as(&scheduler, |task| Task { devices: DeviceMask(2), ..task });
+    let here = |task| Task { devices: DeviceMask(1), device_bytes: 600, ..task };
     let (drops, door, child) = (Arc::clone(&gate), Arc::clone(&told), Arc::new(Mutex::new(None)));
     let place = Arc::clone(&child);
-    let waits = inside(&scheduler, here, move |scheduler, _| {
-        let child = Task { devices: DeviceMask(1), device_bytes: 600, ..kept(&drops) };
-        let child = scheduler.submit(child)?;
+    let waits = nested(&scheduler, move |scheduler, _| {
+        let child = scheduler.submit(here(kept(&drops)))?;
         *place.lock().unwrap() = Some(child);
         door.pass();
         assert_eq!(scheduler.wait(child, None)?, Wait::Cancelled);
         Ok(())
     });
-    told.open();
+    let waits = scheduler.submit(here(waits)).unwrap();
     told.came(1);
     let child = child.lock().unwrap().unwrap();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(|| scheduler.cancel(child));
         gate.came(1);
         busy.open();
@@ -136,81 +104,67 @@ fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
     assert_eq!(wait(&scheduler, waits), Ok(Wait::Done));
 }
 
-/// Nothing more begins in a poisoned context, and it is only made anew when all have left the old one: what
-/// waits in there for a task that is to run is in its own way, though there is work for everybody.
+/// No task starts in a poisoned context, and it is renewed when all have left it. A task in it that waits for another
+/// to run keeps it from that, though there is work for everybody.
 #[test]
 fn waiting_in_a_poisoned_context_for_what_could_only_run_in_another_is_an_error() {
-    let scheduler = Arc::new(Scripted::new(1).scheduler(2));
-    let (poisoned, ends) = (Gate::new(), Gate::new());
+    let scheduler = Scripted::new(1).scheduler(2);
+    let (poisoned, ends) = (Gate::new(), Gate::opened());
     let (door, gate) = (Arc::clone(&poisoned), Arc::clone(&ends));
-    let waits = inside(&scheduler, Task { priority: 1, ..quick() }, move |scheduler, _| {
+    let waits = nested(&scheduler, move |scheduler, _| {
         door.pass();
-        let child = scheduler.submit(Task { priority: 1, ..quick() })?;
+        let child = scheduler.submit(planned(quick()))?;
         for _ in 0..3 {
             scheduler.submit(Task { detached: true, ..quick() })?;
         }
         gate.pass();
-        scheduler.wait(child, None).map(|_| ())
+        scheduler.wait(child, None).map(drop)
     });
+    let waits = scheduler.submit(planned(waits)).unwrap();
     poisoned.came(1);
-    let poisons = scheduler.submit(Task::new(|exec: &Exec<'_>| match exec.attempt {
-        1 => Err(Error::Device {
-            device: exec.device.label(),
-            what: "illegal address".into(),
-            fault: gpusched::error::DeviceFault::Poisoned,
-        }),
+    let poisons = code(|exec| match exec.attempt {
+        1 => Err(device_fault(exec.device.label(), DeviceFault::Poisoned)),
         _ => Ok(()),
-    }));
-    let poisons = poisons.unwrap();
-    while scheduler.info(poisons).unwrap().attempts == 0
-        || scheduler.info(poisons).unwrap().state == gpusched::sched::State::Running
-    {
-        std::thread::yield_now();
-    }
+    });
+    let poisons = scheduler.submit(poisons).unwrap();
+    until(|| scheduler.info(poisons).is_ok_and(|info| info.attempts > 0 && info.state != State::Running));
     poisoned.open();
-    ends.came(1);
-    ends.open();
     assert!(deadlock(wait(&scheduler, waits)));
-    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    wait_all(&scheduler);
     assert_eq!(scheduler.stats().unwrap().done, 5);
 }
 
 #[test]
 fn too_many_waiting_at_once_is_an_error_and_not_a_hang() {
     fn chain(scheduler: &Arc<Scheduler>, depth: u32) -> TaskId {
-        let again = Arc::downgrade(scheduler);
-        // Planned, for a light task would run its children on top of itself.
-        inside(scheduler, Task { priority: 1, ..quick() }, move |scheduler, _| {
+        let task = nested(scheduler, move |scheduler, _| {
             if depth > 0 {
-                let child = chain(&again.upgrade().ok_or(Error::Cancelled)?, depth - 1);
-                scheduler.wait(child, LONG)?;
+                scheduler.wait(chain(scheduler, depth - 1), LONG)?;
             }
             Ok(())
-        })
+        });
+        scheduler.submit(planned(task)).unwrap()
     }
-    let scheduler = Arc::new(Scripted::new(1).scheduler(1));
+    let scheduler = Scripted::new(1).scheduler(1);
     let deep = chain(&scheduler, 80);
     assert!(deadlock(wait(&scheduler, deep)));
-    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    wait_all(&scheduler);
     let fine = chain(&scheduler, 60);
     assert_eq!(wait(&scheduler, fine), Ok(Wait::Done));
 }
 
 #[test]
 fn a_task_may_drop_the_last_handle() {
-    let scheduler = Arc::new(Scripted::new(1).scheduler(1));
-    let (gate, gone) = (Gate::new(), Gate::new());
-    gone.open();
+    let scheduler = Scripted::new(1).scheduler(1);
+    let (gate, gone) = (Gate::new(), Gate::opened());
     let hold = Mutex::new(Some(Arc::clone(&scheduler)));
     let (door, end) = (Arc::clone(&gate), Arc::clone(&gone));
-    scheduler
-        .submit(Task::new(move |_: &Exec<'_>| {
-            door.pass();
-            drop(hold.lock().unwrap().take());
-            end.pass();
-            Ok(())
-        }))
-        .unwrap();
+    let task = effect(move || {
+        door.pass();
+        drop(hold.lock().unwrap().take());
+        end.pass();
+    });
+    scheduler.submit(task).unwrap();
     gate.came(1);
     drop(scheduler);
     gate.open();
@@ -220,23 +174,17 @@ fn a_task_may_drop_the_last_handle() {
 #[test]
 fn another_comes_for_the_plan_if_who_is_called_begins_what_waits_for_it() {
     for _ in 0..5 {
-        let scheduler = Arc::new(Scripted::new(1).scheduler(1));
-        let planned = |task| Task { work: Some(1.0), ..task };
+        let scheduler = Scripted::new(1).scheduler(1);
         // After one that takes so long, light tasks come first for some milliseconds.
-        let long = Task::new(|_: &Exec<'_>| {
-            std::thread::sleep(Duration::from_millis(101));
-            Ok(())
-        });
-        let long = scheduler.submit(planned(long)).unwrap();
-        assert_eq!(wait(&scheduler, long), Ok(Wait::Done));
+        let long = effect(|| thread::sleep(Duration::from_millis(101)));
+        assert_eq!(run(&scheduler, planned(long)), Ok(Wait::Done));
         // Its worker falls asleep.
-        std::thread::sleep(Duration::from_millis(1));
-        let (tell, told) = std::sync::mpsc::channel();
-        let (weak, told) = (Arc::downgrade(&scheduler), Mutex::new(told));
-        let waits = Task::new(move |_: &Exec<'_>| {
-            let scheduler = weak.upgrade().ok_or(Error::Cancelled)?;
+        thread::sleep(Duration::from_millis(1));
+        let (tell, told) = mpsc::channel();
+        let told = Mutex::new(told);
+        let waits = nested(&scheduler, move |scheduler, _| {
             let awaited: TaskId = told.lock().unwrap().recv().map_err(|_| Error::Cancelled)?;
-            scheduler.wait(awaited, None).map(|_| ())
+            scheduler.wait(awaited, None).map(drop)
         });
         let ids = scheduler.submit_many(vec![planned(quick()), waits]).unwrap();
         tell.send(ids[0]).unwrap();

@@ -1,31 +1,26 @@
 //! Progress, traces, bounds and remembered rates of schedulers that run.
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
-use gpusched::sched::{Builder, Exec, Progress, Scheduler, Store, Task, Wait};
+use gpusched::sched::{Builder, Progress, Scheduler, Store, Task, Wait};
 use gpusched::{Error, Result};
 use serde_json::Value;
 
 use crate::scripted::*;
 
-fn builder(devices: u32, slots: u32) -> Builder {
-    let mut builder = Scheduler::builder();
-    builder.devices = Some("all".into());
-    builder.slots = Some(slots);
-    builder.backends = Some(vec![Arc::new(Scripted::new(devices))]);
-    builder
+fn of_one_slot() -> Builder {
+    builder(Arc::new(Scripted::new(1)), 1)
 }
 
-fn trace(scheduler: &Scheduler) -> (Vec<u8>, Vec<Value>) {
+fn trace(scheduler: &Scheduler) -> Vec<Value> {
     let mut text = Vec::new();
     scheduler.timeline().unwrap().write(&mut text).unwrap();
     let value: Value = serde_json::from_slice(&text).unwrap();
-    let events = value["traceEvents"].as_array().unwrap().clone();
-    (text, events)
+    value["traceEvents"].as_array().unwrap().clone()
 }
 
 fn of<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -36,35 +31,30 @@ const NASTY: &str = "a \"b\" \\ \n\t\u{1} é 漢 \u{2028} \u{7f} 🦀 {}";
 
 #[test]
 fn a_trace_tells_every_attempt_and_how_it_ended() {
-    let scheduler = Builder { trace_events: 1000, ..builder(1, 1) }.build().unwrap();
+    let scheduler = Builder { trace_events: 1000, ..of_one_slot() }.build().unwrap();
     let label = |label: &str, task: Task| Task { label: label.into(), ..task };
     let well = Task { work: Some(1e99), device_bytes: 7, class: 3, ..quick() };
     let well = scheduler.submit(label(NASTY, well)).unwrap();
-    let badly = || Task::new(|_: &Exec<'_>| Err(Error::Callback { code: 4 }));
-    let badly = scheduler.submit(label("bad", Task { retries: 1, ..badly() })).unwrap();
-    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
-    let gate = Gate::new();
-    let waiting = scheduler.submit(label("waits", gated(&gate))).unwrap();
-    gate.came(1);
-    let (text, events) = trace(&scheduler);
-    let bars: BTreeMap<String, Vec<&Value>> =
-        of(&events, "X").into_iter().fold(BTreeMap::new(), |mut map, bar| {
-            map.entry(bar["name"].as_str().unwrap().to_owned()).or_default().push(bar);
-            map
-        });
-    let ends = |name: &str| -> Vec<&str> {
-        bars[name].iter().map(|bar| bar["args"]["ended"].as_str().unwrap()).collect()
+    let badly = Task { retries: 1, ..code(|_| Err(Error::Callback { code: 4 })) };
+    let badly = scheduler.submit(label("bad", badly)).unwrap();
+    wait_all(&scheduler);
+    let (waiting, gate) = occupy_as(&scheduler, |task| label("waits", task));
+    let events = trace(&scheduler);
+    let bars = |name: &str| -> Vec<&Value> {
+        of(&events, "X").into_iter().filter(|bar| bar["name"] == name).map(|bar| &bar["args"]).collect()
     };
+    let ends =
+        |name: &str| -> Vec<&str> { bars(name).iter().map(|bar| bar["ended"].as_str().unwrap()).collect() };
     assert_eq!(ends(NASTY), ["done"]);
     assert_eq!(ends("bad"), ["retried", "failed"]);
     assert_eq!(ends("waits"), ["running"]);
-    let args = &bars[NASTY][0]["args"];
+    let args = bars(NASTY)[0];
     assert_eq!(args["task"], format!("{:#018x}", well.0));
     assert_eq!(
         (args["work"].as_f64(), args["bytes"].as_u64(), args["class"].as_u64()),
         (Some(1e99), Some(7), Some(3))
     );
-    assert_eq!(bars["bad"][1]["args"]["attempt"], 2);
+    assert_eq!(bars("bad")[1]["attempt"], 2);
     let leased: Vec<u64> =
         of(&events, "C").iter().map(|event| event["args"]["bytes"].as_u64().unwrap()).collect();
     assert_eq!(leased[..2], [7, 0]);
@@ -73,35 +63,26 @@ fn a_trace_tells_every_attempt_and_how_it_ended() {
     let names: Vec<&Value> = of(&events, "M").iter().map(|event| &event["args"]["name"]).collect();
     assert!(names.contains(&&"cuda:0 scripted".into()) && names.contains(&&"slot 0".into()), "{names:?}");
 
-    // Another reader of JSON, where there is one.
-    let python =
-        Command::new("python3").args(["-m", "json.tool"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
-    if let Ok(mut python) = python {
-        std::io::Write::write_all(&mut python.stdin.take().unwrap(), &text).unwrap();
-        assert!(python.wait().unwrap().success());
-    }
     gate.open();
     assert_eq!(wait(&scheduler, waiting), Ok(Wait::Done));
     assert!(wait(&scheduler, badly).is_err());
-    let (_, events) = trace(&scheduler);
+    let events = trace(&scheduler);
     assert!(of(&events, "X").iter().all(|bar| bar["args"]["ended"] != "running"));
 }
 
-/// Of one row: begin and end in microseconds. The trace tells nanoseconds, so there is nothing to forgive.
 #[test]
 fn nothing_overlaps_on_a_row_even_where_tasks_wait_for_others() {
-    let scheduler = Arc::new(Builder { trace_events: 1000, ..builder(2, 2) }.build().unwrap());
+    let scheduler =
+        Arc::new(Builder { trace_events: 1000, ..builder(Arc::new(Scripted::new(2)), 2) }.build().unwrap());
     for _ in 0..20 {
-        let weak = Arc::downgrade(&scheduler);
-        let nested = Task::new(move |_: &Exec<'_>| {
-            let scheduler = weak.upgrade().unwrap();
-            let inner = scheduler.submit(Task { work: Some(1.0), ..quick() }).unwrap();
-            scheduler.wait(inner, None).map(drop)
+        let inner = || Task { work: Some(1.0), ..quick() };
+        let outer = nested(&scheduler, move |scheduler, _| {
+            scheduler.wait(scheduler.submit(inner())?, None).map(drop)
         });
-        scheduler.submit(Task { work: Some(1.0), ..nested }).unwrap();
+        scheduler.submit(Task { work: Some(1.0), ..outer }).unwrap();
     }
-    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
-    let (_, events) = trace(&scheduler);
+    wait_all(&scheduler);
+    let events = trace(&scheduler);
     let bars = of(&events, "X");
     assert_eq!(bars.len(), 40);
     let mut rows: BTreeMap<(u64, u64), Vec<(f64, f64)>> = BTreeMap::new();
@@ -119,35 +100,33 @@ fn nothing_overlaps_on_a_row_even_where_tasks_wait_for_others() {
 
 #[test]
 fn a_trace_keeps_no_more_than_it_was_told_to() {
-    let scheduler = Builder { trace_events: 5, ..builder(1, 1) }.build().unwrap();
+    let scheduler = Builder { trace_events: 5, ..of_one_slot() }.build().unwrap();
     for _ in 0..20 {
         scheduler.submit(Task { work: Some(1.0), ..quick() }).unwrap();
     }
-    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    wait_all(&scheduler);
     let timeline = scheduler.timeline().unwrap();
-    let (_, events) = trace(&scheduler);
+    let events = trace(&scheduler);
     assert_eq!(events.iter().filter(|event| event["ph"] != "M").count(), 5);
     assert!(timeline.left_out() >= 15, "{}", timeline.left_out());
-    assert!(matches!(builder(1, 1).build().unwrap().timeline(), Err(Error::Argument { .. })));
+    assert!(matches!(of_one_slot().build().unwrap().timeline(), Err(Error::Argument { .. })));
 }
 
 #[test]
 fn progress_counts_tasks_and_work() {
-    let scheduler = builder(1, 1).build().unwrap();
+    let scheduler = of_one_slot().build().unwrap();
     let told = scheduler.progress().unwrap();
     assert_eq!((told.elapsed, told.eta), (Duration::ZERO, Some(Duration::ZERO)));
     let gate = Gate::new();
-    let half = {
-        let gate = gate.clone();
-        Task::new(move |exec: &Exec<'_>| {
-            exec.report(0.5);
-            gate.pass();
-            Ok(())
-        })
-    };
+    let door = gate.clone();
+    let half = code(move |exec| {
+        exec.report(0.5);
+        door.pass();
+        Ok(())
+    });
     scheduler.submit(Task { work: Some(8.0), ..half }).unwrap();
     gate.came(1);
-    let bad = Task::new(|_: &Exec<'_>| Err(Error::Callback { code: 1 }));
+    let bad = code(|_| Err(Error::Callback { code: 1 }));
     scheduler.submit(Task { work: Some(2.0), ..bad }).unwrap();
     let told = scheduler.progress().unwrap();
     assert_eq!((told.queued, told.running, told.done), (1, 1, 0));
@@ -155,7 +134,7 @@ fn progress_counts_tasks_and_work() {
     // By what the running task reports of itself: as long as it took for the first half, and a quarter more.
     assert!(told.eta.is_some_and(|eta| !eta.is_zero()), "{told:?}");
     gate.open();
-    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    wait_all(&scheduler);
     let told = scheduler.progress().unwrap();
     assert_eq!((told.queued, told.running, told.done, told.failed), (0, 0, 1, 1));
     assert_eq!((told.work_total, told.work_done, told.eta), (10.0, 10.0, Some(Duration::ZERO)));
@@ -166,15 +145,13 @@ fn progress_counts_tasks_and_work() {
 /// As many are done and left as were submitted, whichever way they run; and each has its bar.
 #[test]
 fn tasks_that_state_nothing_are_seen_like_the_others() {
-    let scheduler = Builder { trace_events: 1000, ..builder(1, 1) }.build().unwrap();
+    let scheduler = Builder { trace_events: 1000, ..of_one_slot() }.build().unwrap();
     for _ in 0..50 {
         scheduler.submit(quick()).unwrap();
     }
-    scheduler.submit(Task::new(|_: &Exec<'_>| Err(Error::Callback { code: 1 }))).unwrap();
-    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
-    let gate = Gate::new();
-    scheduler.submit(gated(&gate)).unwrap();
-    gate.came(1);
+    scheduler.submit(code(|_| Err(Error::Callback { code: 1 }))).unwrap();
+    wait_all(&scheduler);
+    let gate = occupy(&scheduler);
     for _ in 0..9 {
         scheduler.submit(Task { detached: true, ..quick() }).unwrap();
     }
@@ -182,19 +159,17 @@ fn tasks_that_state_nothing_are_seen_like_the_others() {
     assert_eq!((told.done, told.failed, told.queued, told.running), (50, 1, 9, 1));
     assert!(told.eta.is_some_and(|eta| !eta.is_zero()), "{told:?}");
     gate.open();
-    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    wait_all(&scheduler);
     assert_eq!(scheduler.progress().unwrap().eta, Some(Duration::ZERO));
-    let (_, events) = trace(&scheduler);
+    let events = trace(&scheduler);
     let ended = |how: &str| of(&events, "X").iter().filter(|bar| bar["args"]["ended"] == how).count();
     assert_eq!((ended("done"), ended("failed")), (60, 1));
 }
 
 #[test]
 fn progress_is_told_while_somebody_listens_and_the_listener_may_ask_back() {
-    let scheduler = Arc::new(builder(1, 1).build().unwrap());
-    let gate = Gate::new();
-    let id = scheduler.submit(gated(&gate)).unwrap();
-    gate.came(1);
+    let scheduler = Arc::new(of_one_slot().build().unwrap());
+    let (id, gate) = occupy_as(&scheduler, |task| task);
     let (tell, told) = channel();
     let inside = Arc::downgrade(&scheduler);
     let listener = move |progress: &Progress| {
@@ -216,7 +191,7 @@ fn progress_is_told_while_somebody_listens_and_the_listener_may_ask_back() {
 #[test]
 fn a_scheduler_that_ends_tells_nothing_any_more() {
     for end_it in [|scheduler: Scheduler| drop(scheduler.shutdown()), drop::<Scheduler>] {
-        let scheduler = builder(1, 1).build().unwrap();
+        let scheduler = of_one_slot().build().unwrap();
         let (tell, told) = channel();
         let listener = move |_: &Progress| {
             let _ = tell.send(());
@@ -249,7 +224,7 @@ impl Store for Memory {
 fn a_later_scheduler_knows_the_rates_of_an_earlier_one() {
     let store = Arc::new(Memory::default());
     let work = |class, task| Task { work: Some(5.0), class, ..task };
-    let first = Builder { rates: Some(store.clone()), ..builder(1, 1) }.build().unwrap();
+    let first = Builder { rates: Some(store.clone()), ..of_one_slot() }.build().unwrap();
     first.submit(work(3, quick())).unwrap();
     assert_eq!(first.wait_all(LONG), Ok(Wait::Done));
     assert_eq!(store.load(), Ok(None));
@@ -260,10 +235,8 @@ fn a_later_scheduler_knows_the_rates_of_an_earlier_one() {
     // So it can tell a time before any task has ended; without, or for another class, it can't.
     for (rates, class, knows) in [(Some(store.clone()), 3, true), (Some(store), 4, false), (None, 3, false)] {
         let rates = rates.map(|store| store as _);
-        let later = Builder { rates, ..builder(1, 1) }.build().unwrap();
-        let gate = Gate::new();
-        later.submit(work(class, gated(&gate))).unwrap();
-        gate.came(1);
+        let later = Builder { rates, ..of_one_slot() }.build().unwrap();
+        let (_, gate) = occupy_as(&later, |task| work(class, task));
         assert_eq!(later.progress().unwrap().eta.is_some(), knows, "class {class}");
         gate.open();
     }
@@ -272,13 +245,12 @@ fn a_later_scheduler_knows_the_rates_of_an_earlier_one() {
 #[test]
 fn a_task_on_top_of_another_begins_when_it_does() {
     const LATER: u64 = 20;
-    let scheduler = Arc::new(Builder { trace_events: 100, ..builder(1, 1) }.build().unwrap());
+    let scheduler = Arc::new(Builder { trace_events: 100, ..of_one_slot() }.build().unwrap());
     let gate = Gate::new();
-    let (weak, door) = (Arc::downgrade(&scheduler), Arc::clone(&gate));
-    let below = Task::new(move |_: &Exec<'_>| {
-        let scheduler = weak.upgrade().ok_or(Error::Cancelled)?;
+    let door = Arc::clone(&gate);
+    let below = nested(&scheduler, move |scheduler, _| {
         let child = scheduler.submit(quick())?;
-        std::thread::sleep(Duration::from_millis(LATER));
+        thread::sleep(Duration::from_millis(LATER));
         scheduler.wait(child, None)?;
         door.pass();
         Ok(())
@@ -288,7 +260,7 @@ fn a_task_on_top_of_another_begins_when_it_does() {
     assert_eq!(scheduler.stats().unwrap().running, 1, "the one below still runs");
     gate.open();
     assert_eq!(wait(&scheduler, below), Ok(Wait::Done));
-    let (_, events) = trace(&scheduler);
+    let events = trace(&scheduler);
     let begins = |own: bool| {
         let id = format!("{:#018x}", below.0);
         let bars = of(&events, "X");

@@ -1,32 +1,47 @@
-//! Devices whose memory and failures a test writes down.
+//! Devices whose memory and failures a test writes down, and tasks for them.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use gpusched::backend::cpu::Team;
 use gpusched::backend::{Backend, Lane, Queue};
 use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::error::DeviceFault;
-use gpusched::sched::{Exec, Scheduler, Task, TaskId, Wait};
+use gpusched::sched::{Builder, Exec, Scheduler, Task, TaskId, Wait};
 use gpusched::{Error, Result};
 
 /// Longer than any test may take on a busy machine: a wait that reaches it has hung.
 pub const LONG: Option<Duration> = Some(Duration::from_secs(20));
 
+/// Calls that a device answers before it fails.
+pub struct Fate {
+    pub open: AtomicI64,
+    pub enter: AtomicI64,
+    /// After so many calls one fails with `fault`; later ones succeed.
+    pub finish: AtomicI64,
+    pub fault: DeviceFault,
+}
+
+const NEVER: i64 = i64::MAX / 2;
+
+impl Default for Fate {
+    fn default() -> Self {
+        let [open, enter, finish] = [(); 3].map(|()| AtomicI64::new(NEVER));
+        Fate { open, enter, finish, fault: DeviceFault::Lost }
+    }
+}
+
 pub struct Scripted {
     pub devices: u32,
-    /// Memory of each device that tasks may have.
-    pub total: u64,
-    /// Memory of each device that nobody has taken, as the device tells it.
+    /// Free memory of each device as the backend reports it, of 1000 bytes.
     pub free: Vec<AtomicU64>,
-    /// Bit i: device i can't be opened.
-    pub broken: AtomicU64,
+    pub fates: Vec<Arc<Fate>>,
     pub opened: AtomicU32,
-    /// Tasks that are inside queues, as those count them.
+    /// Tasks that have entered a queue and not left it.
     pub inside: Arc<AtomicI64>,
-    /// Where the backend waits when a queue is opened, when it is asked what is free, and when a context is to be
-    /// made anew.
+    /// Gates at which the backend waits in `open`, `free_bytes` and `renew`.
     pub slow_open: Option<Arc<Gate>>,
     pub slow_free: Option<Arc<Gate>>,
     pub slow_renew: Option<Arc<Gate>>,
@@ -36,32 +51,51 @@ impl Scripted {
     pub fn new(devices: u32) -> Self {
         Scripted {
             devices,
-            total: 1000,
             free: (0..devices).map(|_| AtomicU64::new(1000)).collect(),
-            broken: AtomicU64::new(0),
+            fates: (0..devices).map(|_| Arc::default()).collect(),
             opened: AtomicU32::new(0),
-            slow_open: None,
             inside: Arc::default(),
+            slow_open: None,
             slow_free: None,
             slow_renew: None,
         }
     }
 
+    /// Devices of which those in the mask `which` can't be opened.
     pub fn broken(devices: u32, which: u64) -> Self {
-        Scripted { broken: AtomicU64::new(which), ..Scripted::new(devices) }
+        let scripted = Scripted::new(devices);
+        let broken = scripted.fates.iter().enumerate().filter(|(device, _)| which >> device & 1 == 1);
+        broken.for_each(|(_, fate)| fate.open.store(0, Ordering::Relaxed));
+        scripted
     }
 
-    pub fn scheduler(self, slots: u32) -> Scheduler {
+    pub fn scheduler(self, slots: u32) -> Arc<Scheduler> {
         scheduler(Arc::new(self), slots)
     }
 }
 
-pub fn scheduler(backend: Arc<Scripted>, slots: u32) -> Scheduler {
+pub fn builder(backend: Arc<Scripted>, slots: u32) -> Builder {
     let mut builder = Scheduler::builder();
     builder.devices = Some("all".into());
     builder.slots = Some(slots);
     builder.backends = Some(vec![backend]);
-    builder.build().unwrap()
+    builder
+}
+
+pub fn scheduler(backend: Arc<Scripted>, slots: u32) -> Arc<Scheduler> {
+    Arc::new(builder(backend, slots).build().unwrap())
+}
+
+fn wait_at(gate: &Option<Arc<Gate>>) {
+    gate.iter().for_each(|gate| gate.pass());
+}
+
+pub fn device_fault(device: impl Into<String>, fault: DeviceFault) -> Error {
+    Error::Device { device: device.into(), what: "scripted to fail".into(), fault }
+}
+
+pub fn no_memory(exec: &Exec<'_>, needed: u64) -> Error {
+    Error::NoMemory { what: "the task".into(), needed, place: exec.device.label(), there: 0 }
 }
 
 impl Backend for Scripted {
@@ -71,8 +105,8 @@ impl Backend for Scripted {
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
         let device = |ordinal| DeviceInfo {
-            // A sixteenth is left for a card's context.
-            total_bytes: self.total * 16 / 15,
+            // The scheduler leaves a sixteenth for the context.
+            total_bytes: 1000 * 16 / 15,
             free_bytes: self.free[ordinal as usize].load(Ordering::Relaxed),
             ..DeviceInfo::new(&format!("GPU-{ordinal}"), BackendKind::Cuda, ordinal, "scripted")
         };
@@ -80,55 +114,56 @@ impl Backend for Scripted {
     }
 
     fn renew(&self, _: u32) {
-        if let Some(door) = &self.slow_renew {
-            door.pass();
-        }
+        wait_at(&self.slow_renew);
     }
 
     fn free_bytes(&self, ordinal: u32) -> Result<u64> {
-        if let Some(door) = &self.slow_free {
-            door.pass();
-        }
+        wait_at(&self.slow_free);
         Ok(self.free[ordinal as usize].load(Ordering::Relaxed))
     }
 
     fn open(&self, ordinal: u32, slot: u32, slots: u32) -> Result<Box<dyn Queue>> {
         assert!(slot < slots);
         self.opened.fetch_add(1, Ordering::Relaxed);
-        if let Some(door) = &self.slow_open {
-            door.pass();
+        wait_at(&self.slow_open);
+        let fate = self.fates[ordinal as usize].clone();
+        if fate.open.fetch_sub(1, Ordering::Relaxed) <= 0 {
+            return Err(device_fault(format!("cuda:{ordinal}"), DeviceFault::Lost));
         }
-        if self.broken.load(Ordering::Relaxed) >> ordinal & 1 == 1 {
-            return Err(Error::Device {
-                device: format!("cuda:{ordinal}"),
-                what: "scripted to fail".into(),
-                fault: DeviceFault::Lost,
-            });
-        }
-        Ok(Box::new(Slot(Team::new(1)?, self.inside.clone())))
+        Ok(Box::new(Slot { team: Team::new(1)?, ordinal, fate, inside: self.inside.clone() }))
     }
 }
 
-struct Slot(Team, Arc<AtomicI64>);
+struct Slot {
+    team: Team,
+    ordinal: u32,
+    fate: Arc<Fate>,
+    inside: Arc<AtomicI64>,
+}
 
 impl Queue for Slot {
     fn enter(&self) -> Result<()> {
-        self.1.fetch_add(1, Ordering::Relaxed);
+        if self.fate.enter.fetch_sub(1, Ordering::Relaxed) <= 0 {
+            return Err(device_fault(format!("cuda:{}", self.ordinal), DeviceFault::Lost));
+        }
+        self.inside.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     fn finish(&self) -> Result<()> {
-        self.1.fetch_sub(1, Ordering::Relaxed);
+        if self.fate.finish.fetch_sub(1, Ordering::Relaxed) == 0 {
+            return Err(device_fault(format!("cuda:{}", self.ordinal), self.fate.fault));
+        }
+        self.inside.fetch_sub(1, Ordering::Relaxed);
         Ok(())
     }
 
     fn lane(&self) -> Lane<'_> {
-        Lane::Cpu(&self.0)
+        Lane::Cpu(&self.team)
     }
 }
 
-/// A pause that makes two sides of a race win about equally often, on any machine: a test lengthens it when the one
-/// side has won and shortens it when the other has.
+/// A pause that makes both sides of a race win, on any machine: longer after one has won, shorter after the other.
 #[derive(Default)]
 pub struct Pause(u32);
 
@@ -140,9 +175,23 @@ impl Pause {
     pub fn adapt(&mut self, longer: bool) {
         self.0 = if longer { (self.0 + self.0 / 4 + 16).min(1 << 26) } else { self.0 / 4 * 3 };
     }
+
+    /// Runs `first`, and `other` after the pause, on two threads that begin together.
+    pub fn race<T>(&self, first: impl FnOnce() -> T, other: impl FnOnce() + Send) -> T {
+        let begin = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                begin.wait();
+                self.pass();
+                other();
+            });
+            begin.wait();
+            first()
+        })
+    }
 }
 
-/// A door that tasks wait at until the test opens it, and that counts who is there.
+/// A door at which tasks wait until the test opens it, with the number of those that came.
 #[derive(Default)]
 pub struct Gate {
     state: Mutex<(bool, u32)>,
@@ -154,60 +203,142 @@ impl Gate {
         Arc::default()
     }
 
+    /// A gate that only counts.
+    pub fn opened() -> Arc<Self> {
+        let gate = Gate::new();
+        gate.open();
+        gate
+    }
+
     pub fn open(&self) {
         self.state.lock().unwrap().0 = true;
         self.changed.notify_all();
     }
 
-    /// Goes in when the door is open.
     pub fn pass(&self) {
         let mut state = self.state.lock().unwrap();
         state.1 += 1;
         self.changed.notify_all();
-        // Not for ever: a test that failed with its door closed must end.
+        // A test that failed with its gate closed must end, too.
         let _ = self.changed.wait_timeout_while(state, LONG.unwrap(), |state| !state.0).unwrap();
     }
 
-    /// Waits until `count` have come to the door.
+    /// Waits until `count` have come.
     pub fn came(&self, count: u32) {
         let state = self.state.lock().unwrap();
         let waited = self.changed.wait_timeout_while(state, LONG.unwrap(), |state| state.1 < count);
-        let late = waited.unwrap().1;
-        assert!(!late.timed_out(), "{count} tasks did not start");
+        assert!(!waited.unwrap().1.timed_out(), "{count} tasks did not start");
     }
+}
+
+pub fn code(run: impl Fn(&Exec<'_>) -> Result<()> + Send + Sync + 'static) -> Task {
+    Task::new(run)
+}
+
+/// A task that calls `run` and succeeds.
+pub fn effect(run: impl Fn() + Send + Sync + 'static) -> Task {
+    code(move |_| {
+        run();
+        Ok(())
+    })
+}
+
+/// A task whose code calls its scheduler.
+pub fn nested(
+    scheduler: &Arc<Scheduler>,
+    run: impl Fn(&Arc<Scheduler>, &Exec<'_>) -> Result<()> + Send + Sync + 'static,
+) -> Task {
+    let weak = Arc::downgrade(scheduler);
+    code(move |exec| run(&weak.upgrade().ok_or(Error::Cancelled)?, exec))
 }
 
 /// A task that waits at a gate.
 pub fn gated(gate: &Arc<Gate>) -> Task {
     let gate = Arc::clone(gate);
-    Task::new(move |_: &Exec<'_>| {
-        gate.pass();
-        Ok(())
-    })
-}
-
-/// A task that is done at once, and whose job waits at a gate when it is dropped.
-pub fn kept(gate: &Arc<Gate>) -> Task {
-    struct Kept(Arc<Gate>);
-    impl Drop for Kept {
-        fn drop(&mut self) {
-            self.0.pass();
-        }
-    }
-    let kept = Kept(Arc::clone(gate));
-    Task::new(move |_: &Exec<'_>| {
-        let _ = &kept;
-        Ok(())
-    })
+    effect(move || gate.pass())
 }
 
 /// A task that is done at once.
 pub fn quick() -> Task {
-    Task::new(|_: &Exec<'_>| Ok(()))
+    effect(|| ())
+}
+
+/// A task that is done at once and counts its calls.
+pub fn counting(count: &Arc<AtomicU64>) -> Task {
+    let count = Arc::clone(count);
+    effect(move || _ = count.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A task that is done at once, whose code calls `end` when it is dropped.
+pub fn dropping(end: impl Fn() + Send + Sync + 'static) -> Task {
+    let held = OnDrop(end);
+    effect(move || _ = &held)
+}
+
+pub struct OnDrop<F: Fn()>(pub F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
+}
+
+/// A task that is done at once, whose code waits at a gate when it is dropped.
+pub fn kept(gate: &Arc<Gate>) -> Task {
+    let gate = Arc::clone(gate);
+    dropping(move || gate.pass())
+}
+
+/// Light tasks without end: each submits the next as `as_what` makes it, until `over`.
+pub fn endless(
+    scheduler: &Arc<Scheduler>,
+    over: &Arc<AtomicBool>,
+    as_what: fn(Task) -> Task,
+    each: impl Fn() + Clone + Send + Sync + 'static,
+) {
+    let stop = Arc::clone(over);
+    let task = nested(scheduler, move |scheduler, _| {
+        each();
+        if !stop.load(Ordering::SeqCst) {
+            endless(scheduler, &stop, as_what, each.clone());
+        }
+        Ok(())
+    });
+    let _ = scheduler.submit(as_what(Task { detached: true, ..task }));
+}
+
+/// Submits a task that keeps a slot until the returned gate opens, and waits until it runs.
+pub fn occupy(scheduler: &Scheduler) -> Arc<Gate> {
+    occupy_as(scheduler, |task| task).1
+}
+
+pub fn occupy_as(scheduler: &Scheduler, as_what: impl Fn(Task) -> Task) -> (TaskId, Arc<Gate>) {
+    let gate = Gate::new();
+    let id = scheduler.submit(as_what(gated(&gate))).unwrap();
+    gate.came(1);
+    (id, gate)
 }
 
 pub fn wait(scheduler: &Scheduler, id: TaskId) -> Result<Wait> {
     let waited = scheduler.wait(id, LONG);
     assert_ne!(waited, Ok(Wait::Pending), "the task hangs");
     waited
+}
+
+pub fn wait_all(scheduler: &Scheduler) {
+    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+}
+
+/// Submits a task and waits for its end.
+pub fn run(scheduler: &Scheduler, task: Task) -> Result<Wait> {
+    wait(scheduler, scheduler.submit(task)?)
+}
+
+/// Waits until it is so.
+pub fn until(mut so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < LONG.unwrap(), "it never came to be");
+        thread::sleep(Duration::from_micros(200));
+    }
 }

@@ -1,68 +1,58 @@
 //! Two schedulers that share devices through a folder of leases.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gpusched::sched::{Scheduler, Task, Wait};
 use testkit::Folder;
 
 use crate::scripted::*;
 
-fn sharing(folder: &Path, devices: u32) -> Scheduler {
-    let mut builder = Scheduler::builder();
-    builder.devices = Some("all".into());
-    builder.slots = Some(1);
-    builder.backends = Some(vec![Arc::new(Scripted::new(devices))]);
-    builder.lease_folder = Some(folder.into());
-    builder.build().unwrap()
+/// Two schedulers with one slot on each of the same devices.
+fn sharing(folder: &Folder, devices: u32) -> [Scheduler; 2] {
+    [(); 2].map(|()| {
+        let mut builder = builder(Arc::new(Scripted::new(devices)), 1);
+        builder.lease_folder = Some(folder.at("leases"));
+        builder.build().unwrap()
+    })
+}
+
+fn planned(task: Task) -> Task {
+    Task { work: Some(1.0), ..task }
 }
 
 fn taken(scheduler: &Scheduler) -> Vec<bool> {
     scheduler.stats().unwrap().devices.iter().map(|device| device.taken).collect()
 }
 
-fn comes_to_be(mut so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !so() {
-        assert!(begun.elapsed() < LONG.unwrap(), "never");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 #[test]
 fn what_others_hold_is_waited_for_and_told() {
     let folder = Folder::new();
-    let [first, second] = [(); 2].map(|()| sharing(&folder.at("leases"), 1));
+    let [first, second] = sharing(&folder, 1);
     assert_eq!((taken(&first), taken(&second)), (vec![false], vec![false]));
-    let gate = Gate::new();
-    let holds = first.submit(Task { work: Some(1.0), ..gated(&gate) }).unwrap();
-    gate.came(1);
-    let waits = second.submit(Task { work: Some(1.0), ..quick() }).unwrap();
-    comes_to_be(|| taken(&second) == [true]);
+    let (holds, gate) = occupy_as(&first, planned);
+    let waits = second.submit(planned(quick())).unwrap();
+    until(|| taken(&second) == [true]);
     assert_eq!(second.wait(waits, Some(Duration::from_millis(50))), Ok(Wait::Pending));
-    assert_eq!(taken(&first), [false], "what it holds itself is not of others");
+    assert_eq!(taken(&first), [false], "a scheduler's own lease is not of others");
     gate.open();
-    assert_eq!(second.wait(waits, LONG), Ok(Wait::Done));
-    assert_eq!(first.wait(holds, LONG), Ok(Wait::Done));
-    // It is looked up when something is to begin.
-    let next = second.submit(Task { work: Some(1.0), ..quick() }).unwrap();
-    assert_eq!(second.wait(next, LONG), Ok(Wait::Done));
-    comes_to_be(|| taken(&second) == [false]);
+    assert_eq!(wait(&second, waits), Ok(Wait::Done));
+    assert_eq!(wait(&first, holds), Ok(Wait::Done));
+    // The leases are read when a task is to begin.
+    assert_eq!(run(&second, planned(quick())), Ok(Wait::Done));
+    until(|| taken(&second) == [false]);
 }
 
-/// One that waits for the first device goes to the second when that is what is left.
+/// A task that waits for the first device goes to the second when that is what is left.
 #[test]
 fn what_is_free_is_used() {
     let folder = Folder::new();
-    let [first, second] = [(); 2].map(|()| sharing(&folder.at("leases"), 2));
-    let gate = Gate::new();
-    let holds = first.submit(Task { work: Some(1.0), ..gated(&gate) }).unwrap();
-    gate.came(1);
+    let [first, second] = sharing(&folder, 2);
+    let (holds, gate) = occupy_as(&first, planned);
     let held = first.info(holds).unwrap().device.expect("it runs");
-    let next = second.submit(Task { work: Some(1.0), ..quick() }).unwrap();
-    assert_eq!(second.wait(next, LONG), Ok(Wait::Done));
+    let next = second.submit(planned(quick())).unwrap();
+    assert_eq!(wait(&second, next), Ok(Wait::Done));
     assert_eq!(second.info(next).unwrap().device, Some(1 - held));
     gate.open();
-    assert_eq!(first.wait(holds, LONG), Ok(Wait::Done));
+    assert_eq!(wait(&first, holds), Ok(Wait::Done));
 }

@@ -1,43 +1,33 @@
 //! What a task is, and what its code does.
 
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gpusched::error::DeviceFault;
 use gpusched::sched::{DeviceMask, Exec};
 use gpusched::{Error, Result};
 
+use crate::scripted::{device_fault, no_memory};
 use testkit::Random;
 
-/// What an attempt that fails says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How an attempt fails.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Fault {
+    #[default]
     Code,
     Panic,
-    /// As if it had been cancelled, though nobody has.
+    /// As if the task had been cancelled, though nobody has.
     Cancelled,
     Memory,
     Resources,
-    Poisoned,
-    Lost,
+    Device(DeviceFault),
 }
 
-/// How a task waits for one that it has submitted, or for any other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
-    None,
-    Little,
-    Endless,
-}
-
-#[derive(Debug, Clone)]
-pub struct Child {
-    pub job: Job,
-    pub patience: Patience,
-}
-
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 pub struct Job {
-    /// Elements, if it is a range.
+    /// Elements and grain, if it is a range.
     pub elements: Option<(u64, Option<u64>)>,
     pub detached: bool,
     pub ordered: bool,
@@ -47,7 +37,8 @@ pub struct Job {
     pub priority: i32,
     pub retries: u32,
     pub device_bytes: u64,
-    pub devices: DeviceMask,
+    /// `None`: all.
+    pub mask: Option<DeviceMask>,
     pub deadline: Option<Duration>,
     /// How many tasks it comes after.
     pub after: usize,
@@ -59,89 +50,63 @@ pub struct Job {
     /// So many attempts fail.
     pub fails: u32,
     pub fault: Fault,
-    pub children: Vec<Child>,
-    /// Waits for some task that another thread has submitted.
+    /// Tasks that it submits, and how long it waits for each.
+    pub children: Vec<(Arc<Job>, Option<Duration>)>,
+    /// Waits for a task that any thread has submitted.
     pub stranger: bool,
 }
 
 impl Job {
-    /// One that states nothing.
-    fn light(random: &mut Random) -> Self {
-        Job {
-            elements: None,
-            detached: false,
-            ordered: false,
-            idempotent: false,
-            work: None,
-            class: 0,
-            priority: 0,
-            retries: 0,
-            device_bytes: 0,
-            devices: DeviceMask::ALL,
-            deadline: None,
-            after: 0,
-            takes: Duration::from_micros((3000.0 * random.unit().powi(8)) as u64),
-            sleeps: random.below(3) == 0,
-            polite: random.below(2) == 0,
-            commits: false,
-            fails: 0,
-            fault: Fault::Code,
-            children: Vec::new(),
-            stranger: false,
-        }
-    }
-
     pub fn random(random: &mut Random, devices: u32, bad: bool, depth: u32) -> Self {
-        let mut job = Job::light(random);
+        let takes = Duration::from_micros((3000.0 * random.unit().powi(8)) as u64);
         let mut chance = |of_ten: usize| random.below(10) < of_ten;
-        let (light, range) = (chance(5), chance(1));
-        job.detached = chance(1);
-        job.commits = chance(1);
-        let (nests, fails) = (depth > 0 && chance(2), chance(2));
-        job.stranger = depth > 0 && chance(1) && chance(3);
+        let (light, range, nests, fails) = (chance(5), chance(1), depth > 0 && chance(2), chance(2));
+        let mut job = Job {
+            takes,
+            sleeps: chance(3),
+            polite: chance(5),
+            detached: chance(1),
+            commits: chance(1),
+            stranger: depth > 0 && chance(1) && chance(3),
+            ..Job::default()
+        };
         if range {
             let grain = if chance(5) { None } else { Some(1 + random.below(20) as u64) };
             job.elements = Some((random.below(100) as u64, grain));
             job.takes /= 8;
         }
         if range || !light {
-            job.state(random, devices, range);
+            job.state(random, devices);
         }
         if fails {
             job.fail(random, bad);
         }
         if nests && !range {
+            let limits = [Some(Duration::ZERO), Some(Duration::from_micros(300)), None, None];
             for _ in 0..1 + random.below(3) {
-                let mut child = Job::random(random, devices, bad, depth - 1);
-                // What it waits for must be able to run beside it.
-                child.device_bytes = 0;
-                child.devices = DeviceMask::ALL;
-                let patience = [Patience::None, Patience::Little, Patience::Endless, Patience::Endless];
-                job.children.push(Child { job: child, patience: patience[random.below(4)] });
+                // A child must be able to run beside its parent.
+                let child = Job::random(random, devices, bad, depth - 1);
+                let child = Job { device_bytes: 0, mask: None, ..child };
+                job.children.push((Arc::new(child), limits[random.below(4)]));
             }
         }
         job
     }
 
-    fn state(&mut self, random: &mut Random, devices: u32, range: bool) {
+    fn state(&mut self, random: &mut Random, devices: u32) {
+        let range = self.is_range();
         let mut chance = |of_ten: usize| random.below(10) < of_ten;
         self.ordered = chance(3);
-        let (bytes, mask, deadline) = (chance(3), chance(2), chance(1));
-        let (after, retries, work) = (chance(3), chance(3), chance(5));
+        let (bytes, mask, deadline, after) = (chance(3), chance(2), chance(1), chance(3));
+        let (retries, work) = (chance(3), chance(5));
         self.idempotent = chance(2) && !range;
         self.priority = random.below(4) as i32 - 1;
         if bytes {
             self.device_bytes = random.below(if range { 200 } else { 1001 }) as u64;
         }
-        if mask {
-            self.devices = DeviceMask(1 + random.below((1 << devices) - 1) as u64);
-        }
-        if deadline {
-            self.deadline = Some(Duration::from_micros(200 + random.below(5000) as u64));
-        }
-        if after {
-            self.after = 1 + random.below(3);
-        }
+        self.mask = mask.then(|| DeviceMask(1 + random.below((1 << devices) - 1) as u64));
+        self.deadline = deadline.then(|| Duration::from_micros(200 + random.below(5000) as u64));
+        self.after = if after { 1 + random.below(3) } else { 0 };
         if !range {
             self.class = random.below(3) as u32;
             self.retries = if retries { random.below(3) as u32 } else { 0 };
@@ -151,49 +116,48 @@ impl Job {
 
     fn fail(&mut self, random: &mut Random, bad: bool) {
         const OWN: [Fault; 4] = [Fault::Code, Fault::Code, Fault::Panic, Fault::Cancelled];
-        const OF_DEVICE: [Fault; 5] =
-            [Fault::Memory, Fault::Memory, Fault::Resources, Fault::Poisoned, Fault::Lost];
+        let [lost, poisoned] = [DeviceFault::Lost, DeviceFault::Poisoned].map(Fault::Device);
         self.fails = 1 + random.below(3) as u32;
         self.fault = OWN[random.below(4)];
         if bad && random.below(3) == 0 {
-            self.fault = OF_DEVICE[random.below(5)];
-            if random.below(4) > 0 {
+            self.fault = [Fault::Memory, Fault::Memory, Fault::Resources, poisoned, lost][random.below(5)];
+            // Where memory is short and there is no other device, a task waits for seconds: once at most.
+            let short = matches!(self.fault, Fault::Memory | Fault::Resources);
+            if short || random.below(4) > 0 {
                 self.fails = 1;
             }
-            // Where memory is short and there is no other device, it waits for seconds: not in each of these.
-            if matches!(self.fault, Fault::Memory | Fault::Resources) {
-                self.fails = 1;
-                self.devices = DeviceMask::ALL;
-            }
+            self.mask = self.mask.filter(|_| !short);
         }
     }
 
-    /// What is not as it mostly is.
+    /// Returns the fields that differ from those of a light task.
     pub fn describe(&self) -> String {
-        let quiet = Job { children: Vec::new(), ..Job::light(&mut Random::new(0)) };
-        let (told, quiet) = (format!("{self:#?}"), format!("{quiet:#?}"));
-        let told = told.lines().filter(|line| !quiet.contains(line.trim()));
-        told.map(str::trim).collect::<Vec<_>>().join(" ")
+        let (own, usual) = (format!("{self:#?}"), format!("{:#?}", Job::default()));
+        let own = own.lines().map(str::trim).filter(|line| !usual.contains(line));
+        own.collect::<Vec<_>>().join(" ")
+    }
+
+    pub fn devices(&self) -> DeviceMask {
+        self.mask.unwrap_or(DeviceMask::ALL)
     }
 
     pub fn is_range(&self) -> bool {
         self.elements.is_some()
     }
 
-    /// A range without elements, whose code is never called.
+    /// Returns true for a range without elements, whose code is never called.
     pub fn is_empty(&self) -> bool {
         self.elements.is_some_and(|(end, _)| end == 0)
     }
 
-    /// Nothing in it can make it end badly.
+    /// Returns true if nothing in the job can make it fail.
     pub fn is_harmless(&self) -> bool {
         self.fails <= if self.fault == Fault::Cancelled { 0 } else { self.retries }
             && self.deadline.is_none()
-            && self.children.is_empty()
-            && !self.stranger
+            && !self.may_deadlock()
     }
 
-    /// It may wait for what can't start before it ends, or be told that a child could not wait.
+    /// Returns true if it may wait for a task that can't start before it ends, or be told that a child could not wait.
     pub fn may_deadlock(&self) -> bool {
         self.stranger || !self.children.is_empty()
     }
@@ -207,27 +171,24 @@ impl Job {
             }
             exec.report(begin.elapsed().as_secs_f64() / self.takes.as_secs_f64());
             match self.sleeps {
-                true => std::thread::sleep(self.takes / 4),
+                true => thread::sleep(self.takes / 4),
                 false => (0..20).for_each(|_| std::hint::spin_loop()),
             }
         }
         if self.commits { exec.commit() } else { Ok(()) }
     }
 
-    /// What an attempt that is to fail does instead of returning well.
+    /// Ends an attempt that is to fail.
     pub fn blow(&self, exec: &Exec<'_>) -> Result<()> {
-        let device = |fault| Error::Device { device: exec.device.label(), what: "stress".into(), fault };
+        let device = exec.device.label();
         Err(match self.fault {
             Fault::Code => Error::Callback { code: 7 },
-            // Not panic!, which tells of it.
-            Fault::Panic => std::panic::resume_unwind(Box::new("stress")),
+            // Not panic!, which prints.
+            Fault::Panic => resume_unwind(Box::new("stress")),
             Fault::Cancelled => Error::Cancelled,
-            Fault::Memory => {
-                Error::NoMemory { what: "stress".into(), needed: 0, place: exec.device.label(), there: 0 }
-            }
-            Fault::Resources => Error::Resources { device: exec.device.label(), what: "stress".into() },
-            Fault::Poisoned => device(DeviceFault::Poisoned),
-            Fault::Lost => device(DeviceFault::Lost),
+            Fault::Memory => no_memory(exec, 0),
+            Fault::Resources => Error::Resources { device, what: "stress".into() },
+            Fault::Device(fault) => device_fault(device, fault),
         })
     }
 }

@@ -1,18 +1,20 @@
 //! A run: devices, threads, and what they do to a scheduler.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::ops;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, Weak};
+use std::thread;
 use std::time::Duration;
 
+use gpusched::error::DeviceFault;
 use gpusched::sched::{Exec, Range, Scheduler, Stats, Task, TaskId, Wait};
 use gpusched::{Error, Result};
 
-use super::faults::FaultyDevices;
-use super::job::{Job, Patience};
-use super::record::{Held, Record};
-use crate::scripted::LONG;
+use super::job::Job;
+use super::record::Record;
+use crate::scripted::{Fate, LONG, OnDrop, Scripted, builder};
 use testkit::Random;
 
 /// How a run ends.
@@ -25,6 +27,8 @@ enum End {
     Impatient,
 }
 
+const NOW: Option<Duration> = Some(Duration::ZERO);
+
 pub struct World {
     pub seed: u64,
     /// Devices and tasks may fail for no reason of the caller's.
@@ -36,7 +40,7 @@ pub struct World {
     end: End,
     scheduler: Mutex<Weak<Scheduler>>,
     records: Mutex<Vec<Arc<Record>>>,
-    /// Those that were submitted as ordered, in that order; the lock is held while one is submitted.
+    /// The ordered tasks in the order of submission; the lock is held while one is submitted.
     line: Mutex<Vec<Arc<Record>>>,
     accepted: AtomicU64,
     stopping: AtomicBool,
@@ -46,25 +50,33 @@ pub struct World {
     wrong: Mutex<Vec<String>>,
 }
 
-/// A client counts itself out even if it panics: that is no hang.
-struct Leaving<'a>(&'a AtomicUsize);
+/// What goes wrong on a device of a bad world at some moment.
+fn fate(random: &mut Random) -> Arc<Fate> {
+    let usual = Fate::default();
+    let mut moment = |chance: f64, within: usize, never: AtomicI64| {
+        let moment = random.below(within) as i64;
+        if random.unit() < chance { AtomicI64::new(moment) } else { never }
+    };
+    let open = moment(0.1, 3, usual.open);
+    let enter = moment(0.15, 80, usual.enter);
+    let finish = moment(0.3, 80, usual.finish);
+    let fault = if random.unit() < 0.3 { DeviceFault::Lost } else { DeviceFault::Poisoned };
+    Arc::new(Fate { open, enter, finish, fault })
+}
 
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
+fn id(record: &Record) -> TaskId {
+    *record.id.get().expect("only tasks that were accepted")
 }
 
 impl World {
     pub fn new(seed: u64) -> Arc<Self> {
         let mut random = Random::new(seed + 1);
         (0..8).for_each(|_| _ = random.unit());
-        let bad = random.below(2) == 0;
         let devices = 1 + random.below(4) as u32;
         let ends = [End::Calm, End::Calm, End::Drain, End::Shutdown, End::Impatient];
         Arc::new(World {
             seed,
-            bad,
+            bad: random.below(2) == 0,
             devices,
             slots: 1 + random.below(3) as u32,
             threads: 1 + random.below(4),
@@ -82,11 +94,17 @@ impl World {
     }
 
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
+        self.stopping.load(SeqCst)
     }
 
-    pub fn complain(&self, record: &Record, what: &str) {
-        self.wrong.lock().unwrap().push(format!("{what}: {}", record.describe()));
+    fn is_destroyed(&self) -> bool {
+        matches!(self.end, End::Shutdown | End::Impatient)
+    }
+
+    pub fn check(&self, right: bool, record: &Record, what: &str) {
+        if !right {
+            self.object(format!("{what}: {}", record.describe()));
+        }
     }
 
     fn object(&self, what: String) {
@@ -97,18 +115,17 @@ impl World {
         self.wrong.lock().unwrap().clone()
     }
 
-    /// How many are known to be done, failed and cancelled.
-    pub fn told(&self) -> [u64; 3] {
-        let mut told = [0; 3];
-        for record in self.records() {
-            match record.outcome() {
-                Some(Ok(Wait::Done)) => told[0] += 1,
-                Some(Err(_)) => told[1] += 1,
-                Some(Ok(_)) => told[2] += 1,
-                None => {}
-            }
+    /// Returns how many tasks are known to be done, failed and cancelled.
+    pub fn known(&self) -> [u64; 3] {
+        let mut known = [0; 3];
+        for outcome in self.records().iter().filter_map(|record| record.outcome()) {
+            known[match outcome {
+                Ok(Wait::Done) => 0,
+                Err(_) => 1,
+                Ok(_) => 2,
+            }] += 1;
         }
-        told
+        known
     }
 
     fn records(&self) -> Vec<Arc<Record>> {
@@ -123,10 +140,8 @@ impl World {
         if let Some(scheduler) = self.scheduler.lock().unwrap().upgrade() {
             text += &format!("{:?}\n", scheduler.stats());
             for record in self.records().iter().filter(|record| record.outcome().is_none()) {
-                if let Some(&id) = record.id.get()
-                    && let Ok(info) = scheduler.info(id)
-                    && !info.state.is_ended()
-                {
+                let info = record.id.get().and_then(|&id| scheduler.info(id).ok());
+                if let Some(info) = info.filter(|info| !info.state.is_ended()) {
                     text += &format!("{}: {info:?}\n", record.describe());
                 }
             }
@@ -136,79 +151,78 @@ impl World {
 
     pub fn play(self: &Arc<Self>) {
         let mut random = Random::new(self.seed + 1_000_003);
-        let mut builder = Scheduler::builder();
-        builder.devices = Some("all".into());
-        builder.slots = Some(self.slots);
+        let mut backend = Scripted::new(self.devices);
+        if self.bad {
+            backend.fates = (0..self.devices).map(|_| fate(&mut random)).collect();
+        }
+        let mut builder = builder(Arc::new(backend), self.slots);
         builder.trace_events = if random.below(4) == 0 { 500 } else { 0 };
-        builder.backends = Some(vec![Arc::new(FaultyDevices::new(self.devices, self.bad, &mut random))]);
         let scheduler = Arc::new(builder.build().unwrap());
         *self.scheduler.lock().unwrap() = Arc::downgrade(&scheduler);
-        self.clients.store(self.threads, Ordering::SeqCst);
-        std::thread::scope(|scope| {
+        self.clients.store(self.threads, SeqCst);
+        thread::scope(|scope| {
+            let scheduler = &scheduler;
             for thread in 0..self.threads {
                 let mut random = Random::new(self.seed * 64 + thread as u64 + 7);
-                let scheduler = &scheduler;
                 scope.spawn(move || self.client(scheduler, &mut random));
             }
             for _ in 0..1 + random.below(2) {
-                scope.spawn(|| self.stack(&scheduler));
+                scope.spawn(|| self.take_in_order(scheduler));
             }
             let moment = Duration::from_micros(random.below(20_000) as u64);
-            if self.end == End::Shutdown || self.end == End::Impatient {
-                for _ in 0..1 + random.below(2) {
-                    let scheduler = &scheduler;
-                    scope.spawn(move || {
-                        std::thread::sleep(moment);
-                        self.destroy(scheduler);
-                    });
-                }
+            for _ in 0..if self.is_destroyed() { 1 + random.below(2) } else { 0 } {
+                scope.spawn(move || {
+                    thread::sleep(moment);
+                    self.destroy(scheduler);
+                });
             }
         });
         self.conclude(&scheduler);
     }
 
     fn destroy(&self, scheduler: &Scheduler) {
-        self.stopping.store(true, Ordering::SeqCst);
+        self.stopping.store(true, SeqCst);
         if self.end == End::Impatient {
             while scheduler.shutdown_within(Some(Duration::from_micros(300))).unwrap().is_none() {}
         }
         scheduler.shutdown().unwrap();
     }
 
-    /// Hands out in order what was submitted as ordered, until nobody submits any more.
-    fn stack(&self, scheduler: &Scheduler) {
+    /// Takes the ordered tasks, until no thread submits any more.
+    fn take_in_order(&self, scheduler: &Scheduler) {
         let mut last = None;
         loop {
-            let idle = self.clients.load(Ordering::SeqCst) == 0;
+            let idle = self.clients.load(SeqCst) == 0;
             match scheduler.wait_next(Some(Duration::from_millis(if idle { 20_000 } else { 2 }))) {
                 Ok(Some(id)) => {
                     let line = self.line.lock().unwrap();
-                    let place = line.iter().position(|record| record.id.get() == Some(&id));
-                    let Some(record) = place.map(|place| line[place].clone()) else {
+                    let Some(place) = line.iter().position(|record| record.id.get() == Some(&id)) else {
                         return self.object(format!("{id:x?} was not submitted as ordered"));
                     };
+                    let record = line[place].clone();
                     drop(line);
-                    if last >= place {
-                        self.complain(&record, &format!("comes out of order: {place:?} after {last:?}"));
-                    }
-                    last = place;
-                    let outcome = scheduler.wait(id, Some(Duration::ZERO));
-                    if outcome == Ok(Wait::Pending) {
-                        self.complain(&record, "is handed out before its end");
-                    }
+                    self.check(
+                        last < Some(place),
+                        &record,
+                        &format!("comes out of order: {place} after {last:?}"),
+                    );
+                    last = Some(place);
+                    let outcome = scheduler.wait(id, NOW);
+                    self.check(outcome != Ok(Wait::Pending), &record, "is handed out before its end");
                     record.saw(self, outcome);
                 }
-                Ok(None) if idle => return self.object("the line does not end".into()),
+                Ok(None) if idle => return self.object("the ordered tasks do not end".into()),
                 Ok(None) => {}
                 Err(Error::Argument { .. }) if idle => return,
-                Err(Error::Argument { .. }) => std::thread::sleep(Duration::from_micros(200)),
+                Err(Error::Argument { .. }) => thread::sleep(Duration::from_micros(200)),
                 Err(error) => return self.object(format!("wait_next: {error}")),
             }
         }
     }
 
     fn client(self: &Arc<Self>, scheduler: &Arc<Scheduler>, random: &mut Random) {
-        let _leaving = Leaving(&self.clients);
+        // Also if it panics: that is no hang.
+        let _leaving = OnDrop(|| _ = self.clients.fetch_sub(1, SeqCst));
         let mut own: Vec<Arc<Record>> = Vec::new();
         for _ in 0..self.steps {
             let any = self.any(random);
@@ -216,7 +230,7 @@ impl World {
             match (random.below(20), any, mine) {
                 (0, Some(any), _) => self.cancel(scheduler, &any),
                 (1, _, Some(mine)) => self.cancel(scheduler, &mine),
-                (2, Some(any), _) => self.wait(scheduler, &any, Some(Duration::ZERO)),
+                (2, Some(any), _) => self.wait(scheduler, &any, NOW),
                 (3, Some(any), _) => self.wait(scheduler, &any, Some(Duration::from_micros(500))),
                 (4, _, Some(mine)) => self.wait(scheduler, &mine, LONG),
                 (5, Some(any), _) => self.wait(scheduler, &any, None),
@@ -228,13 +242,18 @@ impl World {
                 }
                 (9, Some(any), _) => self.look(scheduler, &any),
                 (10, _, _) if random.below(4) == 0 => self.map(scheduler),
-                (11, _, _) => own.extend(self.submit_many(scheduler, random)),
-                _ => {
-                    let job = Job::random(random, self.devices, self.bad, 2);
-                    own.extend(self.submit(scheduler, job, random).ok());
+                (11, _, _) => {
+                    let mut jobs = self.jobs(1 + random.below(8), random);
+                    jobs.retain(|job| !job.is_range());
+                    own.extend(self.submit(scheduler, jobs, random));
                 }
+                _ => own.extend(self.submit(scheduler, self.jobs(1, random), random)),
             }
         }
+    }
+
+    fn jobs(&self, count: usize, random: &mut Random) -> Vec<Arc<Job>> {
+        (0..count).map(|_| Arc::new(Job::random(random, self.devices, self.bad, 2))).collect()
     }
 
     fn any(&self, random: &mut Random) -> Option<Arc<Record>> {
@@ -243,52 +262,41 @@ impl World {
         any.id.get().map(|_| any.clone())
     }
 
-    fn id(record: &Record) -> TaskId {
-        *record.id.get().expect("only those that were accepted")
-    }
-
     fn cancel(&self, scheduler: &Scheduler, record: &Record) {
-        record.cancelled.store(true, Ordering::SeqCst);
-        match scheduler.cancel(Self::id(record)) {
-            Ok(()) => {}
-            Err(Error::Stale { .. }) if record.is_loose() => {}
-            Err(error) => self.complain(record, &format!("cancel: {error}")),
-        }
+        record.cancelled.store(true, SeqCst);
+        let cancelled = scheduler.cancel(id(record));
+        let right = cancelled.is_ok() || matches!(cancelled, Err(Error::Stale { .. })) && record.is_loose();
+        self.check(right, record, &format!("cancel: {cancelled:?}"));
     }
 
     fn release(&self, scheduler: &Scheduler, record: &Record) {
-        if !record.released.swap(true, Ordering::SeqCst) {
-            match scheduler.release(Self::id(record)) {
-                Err(error) if !record.job.detached => self.complain(record, &format!("release: {error}")),
-                _ => {}
-            }
+        if !record.released.swap(true, SeqCst) {
+            let released = scheduler.release(id(record));
+            self.check(released.is_ok() || record.job.detached, record, &format!("release: {released:?}"));
         }
     }
 
     fn wait(&self, scheduler: &Scheduler, record: &Record, limit: Option<Duration>) {
-        let seen = scheduler.wait(Self::id(record), limit);
-        if limit == LONG && seen == Ok(Wait::Pending) {
-            self.complain(record, "does not end");
-        }
+        let seen = scheduler.wait(id(record), limit);
+        self.check(limit != LONG || seen != Ok(Wait::Pending), record, "does not end");
         record.saw(self, seen);
     }
 
-    fn wait_any(&self, scheduler: &Scheduler, records: &[Arc<Record>]) {
-        let ids: Vec<TaskId> = records.iter().map(|record| Self::id(record)).collect();
-        match scheduler.wait_any(&ids, LONG) {
-            Ok(Some(which)) => self.wait(scheduler, &records[which], Some(Duration::ZERO)),
-            Err(Error::Stale { .. } | Error::Argument { .. })
-                if records.iter().any(|record| record.is_loose()) => {}
-            other => self.complain(&records[0], &format!("wait_any: {other:?}")),
+    fn wait_any(&self, scheduler: &Scheduler, records: &[Arc<Record>; 2]) {
+        let loose = records.iter().any(|record| record.is_loose());
+        match scheduler.wait_any(&records.each_ref().map(|record| id(record)), LONG) {
+            Ok(Some(which)) => self.wait(scheduler, &records[which], NOW),
+            Err(Error::Stale { .. } | Error::Argument { .. }) if loose => {}
+            other => self.check(false, &records[0], &format!("wait_any: {other:?}")),
         }
     }
 
     fn look(&self, scheduler: &Scheduler, record: &Record) {
-        match scheduler.info(Self::id(record)) {
-            Ok(info) if info.state.is_ended() => self.wait(scheduler, record, Some(Duration::ZERO)),
+        match scheduler.info(id(record)) {
+            Ok(info) if info.state.is_ended() => self.wait(scheduler, record, NOW),
             Ok(_) => {}
             Err(Error::Stale { .. }) if record.is_loose() => {}
-            Err(error) => self.complain(record, &format!("info: {error}")),
+            Err(error) => self.check(false, record, &format!("info: {error}")),
         }
         let stats = scheduler.stats().unwrap();
         if stats.done + stats.failed + stats.cancelled > stats.submitted + 64 {
@@ -298,19 +306,17 @@ impl World {
     }
 
     fn map(&self, scheduler: &Scheduler) {
-        self.accepted.fetch_add(1, Ordering::SeqCst);
+        self.accepted.fetch_add(1, SeqCst);
         match scheduler.map_range(3..40, |_, element| Ok(element * element)) {
             Ok(squares) if squares.iter().copied().eq((3..40).map(|element: u64| element * element)) => {}
-            Err(Error::Shutdown { .. }) if self.is_stopping() => {
-                _ = self.accepted.fetch_sub(1, Ordering::SeqCst)
-            }
-            // Refused, or ended: nobody can tell here, so it is not counted below either.
+            Err(Error::Shutdown { .. }) if self.is_stopping() => _ = self.accepted.fetch_sub(1, SeqCst),
+            // Refused, or ended: the caller can't tell, so it is not counted below either.
             Err(_) if self.bad || self.is_stopping() => {}
             other => self.object(format!("map_range: {other:?}")),
         }
     }
 
-    /// Whether the scheduler may say so instead of taking a task.
+    /// Returns true if the scheduler may refuse a task with this error.
     fn may_refuse(&self, record: &Record, error: &Error) -> bool {
         match error {
             Error::Shutdown { .. } => self.is_stopping() || self.end == End::Drain,
@@ -320,86 +326,75 @@ impl World {
         }
     }
 
-    fn record(&self, job: Job, random: &mut Random) -> Arc<Record> {
+    fn record(&self, job: Arc<Job>, random: &mut Random) -> Arc<Record> {
         let after = (0..job.after).filter_map(|_| self.any(random)).collect();
         let mut records = self.records.lock().unwrap();
-        let record = Record::new(records.len(), job, after);
+        let record = Arc::new(Record::new(records.len(), job, after));
         records.push(record.clone());
         record
     }
 
+    /// Submits a task, a range, or a list of tasks; returns those that were accepted.
     fn submit(
         self: &Arc<Self>,
         scheduler: &Arc<Scheduler>,
-        job: Job,
+        jobs: Vec<Arc<Job>>,
         random: &mut Random,
-    ) -> Result<Arc<Record>> {
-        let record = self.record(job, random);
-        let mut line = record.job.ordered.then(|| self.line.lock().unwrap());
-        let id = match record.job.elements {
-            Some(_) => scheduler.submit_range(self.range(&record)),
-            None => scheduler.submit(self.task(scheduler, &record)),
+    ) -> Vec<Arc<Record>> {
+        let records: Vec<_> = jobs.into_iter().map(|job| self.record(job, random)).collect();
+        let ordered = records.iter().any(|record| record.job.ordered);
+        let mut line = ordered.then(|| self.line.lock().unwrap());
+        let task = |record: &Arc<Record>| self.task(scheduler, record);
+        let ids = match &records[..] {
+            [range] if range.job.is_range() => scheduler.submit_range(self.range(range)).map(|id| vec![id]),
+            [one] => scheduler.submit(task(one)).map(|id| vec![id]),
+            list => scheduler.submit_many(list.iter().map(task).collect()),
         };
-        if let Ok(id) = id {
-            self.accept(&record, id);
-            line.iter_mut().for_each(|line| line.push(record.clone()));
-        }
-        drop(line);
-        match id {
-            Ok(_) => Ok(record),
-            Err(error) => {
-                if !self.may_refuse(&record, &error) {
-                    self.complain(&record, &format!("refused: {error}"));
-                }
-                Err(error)
-            }
-        }
-    }
-
-    fn submit_many(self: &Arc<Self>, scheduler: &Arc<Scheduler>, random: &mut Random) -> Vec<Arc<Record>> {
-        let jobs = (0..1 + random.below(8)).map(|_| Job::random(random, self.devices, self.bad, 2));
-        let jobs: Vec<Job> = jobs.filter(|job| !job.is_range()).collect();
-        let records: Vec<Arc<Record>> = jobs.into_iter().map(|job| self.record(job, random)).collect();
-        let mut line = self.line.lock().unwrap();
-        match scheduler.submit_many(records.iter().map(|record| self.task(scheduler, record)).collect()) {
+        match ids {
             Ok(ids) => {
                 for (record, id) in records.iter().zip(ids) {
-                    self.accept(record, id);
-                    if record.job.ordered {
-                        line.push(record.clone());
-                    }
+                    self.accepted.fetch_add(1, SeqCst);
+                    let _ = record.id.set(id);
+                    let line = line.iter_mut().filter(|_| record.job.ordered);
+                    line.for_each(|line| line.push(record.clone()));
                 }
                 records
             }
             Err(error) => {
                 if !records.is_empty() && !records.iter().any(|record| self.may_refuse(record, &error)) {
-                    self.object(format!("a list refused: {error}"));
+                    self.check(false, &records[0], &format!("refused: {error}"));
                 }
                 Vec::new()
             }
         }
     }
 
-    fn accept(&self, record: &Record, id: TaskId) {
-        self.accepted.fetch_add(1, Ordering::SeqCst);
-        let _ = record.id.set(id);
+    /// Returns code that runs `code` and records each call and the drop. `code` is told which call it is.
+    fn recorded<T, F: Fn(&Exec<'_>, T, u32) -> Result<()>>(
+        self: &Arc<Self>,
+        record: &Arc<Record>,
+        code: F,
+    ) -> impl Fn(&Exec<'_>, T) -> Result<()> + use<T, F> {
+        let (world, record, held) = (self.clone(), record.clone(), record.clone());
+        let on_drop = OnDrop(move || _ = held.drops.fetch_add(1, SeqCst));
+        move |exec: &Exec<'_>, what: T| {
+            let _ = &on_drop;
+            let began = record.begin(&world, exec);
+            let outcome = catch_unwind(AssertUnwindSafe(|| code(exec, what, began)));
+            record.end(matches!(outcome, Ok(Ok(()))));
+            outcome.unwrap_or_else(|panic| resume_unwind(panic))
+        }
     }
 
     fn task(self: &Arc<Self>, scheduler: &Arc<Scheduler>, record: &Arc<Record>) -> Task {
-        let (held, weak, world) = (Held(record.clone()), Arc::downgrade(scheduler), self.clone());
-        let code = move |exec: &Exec<'_>| {
-            let record = &held.0;
-            let began = record.begin(&world, exec);
-            let mine = &world.leased[exec.device_index];
-            let bytes = record.job.device_bytes;
-            if mine.fetch_add(bytes, Ordering::SeqCst) + bytes > 1000 {
-                world.complain(record, "runs without its memory");
-            }
-            let outcome = caught(|| world.code(&weak, record, exec, began));
-            mine.fetch_sub(bytes, Ordering::SeqCst);
-            record.end(matches!(outcome, Ok(Ok(()))));
-            outcome.unwrap_or_else(|panic| resume_unwind(panic))
-        };
+        let (weak, world, own) = (Arc::downgrade(scheduler), self.clone(), record.clone());
+        let code = self.recorded(record, move |exec, (), began| {
+            let (mine, bytes) = (&world.leased[exec.device_index], own.job.device_bytes);
+            let before = mine.fetch_add(bytes, SeqCst);
+            let _returned = OnDrop(|| _ = mine.fetch_sub(bytes, SeqCst));
+            world.check(before + bytes <= 1000, &own, "runs without its memory");
+            world.run(&weak, &own, exec, began)
+        });
         let job = &record.job;
         Task {
             detached: job.detached,
@@ -410,14 +405,14 @@ impl World {
             priority: job.priority,
             retries: job.retries,
             device_bytes: job.device_bytes,
-            devices: job.devices,
+            devices: job.devices(),
             deadline: job.deadline,
-            after: record.after.iter().map(|before| Self::id(before)).collect(),
-            ..Task::new(code)
+            after: record.after.iter().map(|before| id(before)).collect(),
+            ..Task::new(move |exec: &Exec<'_>| code(exec, ()))
         }
     }
 
-    fn code(
+    fn run(
         self: &Arc<Self>,
         weak: &Weak<Scheduler>,
         record: &Record,
@@ -426,32 +421,27 @@ impl World {
     ) -> Result<()> {
         let job = &record.job;
         job.pass(exec)?;
-        let mut random = Random::new(self.seed * 4096 + record.number as u64 * 8 + u64::from(began));
-        if !job.children.is_empty() || job.stranger {
+        if job.may_deadlock() {
             let scheduler = weak.upgrade().ok_or(Error::Cancelled)?;
-            let mut children = Vec::new();
-            for child in &job.children {
-                let taken = self.submit(&scheduler, child.job.clone(), &mut random).ok();
-                children.extend(taken.map(|record| (record, child.patience)));
+            let mut random = Random::new(self.seed * 4096 + record.number as u64 * 8 + u64::from(began));
+            let mut awaited = Vec::new();
+            for (child, limit) in &job.children {
+                let taken = self.submit(&scheduler, vec![child.clone()], &mut random);
+                awaited.extend(taken.into_iter().map(|record| (record, *limit)));
             }
             if job.stranger {
-                children.extend(self.any(&mut random).map(|any| (any, Patience::Endless)));
+                awaited.extend(self.any(&mut random).map(|any| (any, None)));
             }
-            for (child, patience) in children {
-                let limit = match patience {
-                    Patience::None => continue,
-                    Patience::Little => Some(Duration::from_micros(300)),
-                    Patience::Endless => None,
-                };
-                let known = child.outcome();
-                match scheduler.wait(Self::id(&child), limit) {
-                    // Of this wait, not of what is waited for, which may have ended in another way meanwhile.
+            for (task, limit) in awaited {
+                let known = task.outcome();
+                match scheduler.wait(id(&task), limit) {
+                    // The outcome of this wait, unless it is that of the awaited task, which may have ended meanwhile.
                     Err(error @ Error::Deadlock { .. })
-                        if known.is_none() && child.outcome() != Some(Err(error.clone())) =>
+                        if known.is_none() && task.outcome() != Some(Err(error.clone())) =>
                     {
                         return Err(error);
                     }
-                    seen => child.saw(self, seen),
+                    seen => task.saw(self, seen),
                 }
             }
         }
@@ -459,45 +449,31 @@ impl World {
     }
 
     fn range(self: &Arc<Self>, record: &Arc<Record>) -> Range {
-        let (held, world) = (Held(record.clone()), self.clone());
-        let (end, grain) = record.job.elements.unwrap_or_default();
-        let times: Vec<AtomicU32> = (0..end).map(|_| AtomicU32::new(0)).collect();
-        let blows = AtomicU32::new(0);
-        let code = move |exec: &Exec<'_>, piece: std::ops::Range<u64>| {
-            let record = &held.0;
-            record.begin(&world, exec);
-            let outcome = caught(|| {
-                record.job.pass(exec)?;
-                let blows = piece.start == 0 && blows.fetch_add(1, Ordering::SeqCst) < record.job.fails;
-                if blows { record.job.blow(exec) } else { Ok(()) }
-            });
-            if matches!(outcome, Ok(Ok(()))) {
-                for element in piece {
-                    let before = times[element as usize].fetch_add(1, Ordering::SeqCst);
-                    // A piece that did well counts unless its device failed as it ended.
-                    if before > 0 && !world.bad {
-                        world.complain(record, &format!("element {element} is done twice"));
-                    }
-                }
+        let (world, own, blows) = (self.clone(), record.clone(), AtomicU32::new(0));
+        let code = self.recorded(record, move |exec, piece: ops::Range<u64>, _| {
+            own.job.pass(exec)?;
+            if piece.start == 0 && blows.fetch_add(1, SeqCst) < own.job.fails {
+                own.job.blow(exec)?;
             }
-            record.end(matches!(outcome, Ok(Ok(()))));
-            outcome.unwrap_or_else(|panic| resume_unwind(panic))
-        };
+            piece.for_each(|element| own.element(&world, element));
+            Ok(())
+        });
         let job = &record.job;
+        let (end, grain) = job.elements.unwrap_or_default();
         Range {
             grain,
             device_bytes: job.device_bytes,
             priority: job.priority,
-            devices: job.devices,
+            devices: job.devices(),
             deadline: job.deadline,
             detached: job.detached,
-            after: record.after.iter().map(|before| Self::id(before)).collect(),
+            after: record.after.iter().map(|before| id(before)).collect(),
             ordered: job.ordered,
             ..Range::new(0..end, code)
         }
     }
 
-    /// When nobody submits any more.
+    /// When no thread submits any more.
     fn conclude(&self, scheduler: &Arc<Scheduler>) {
         let waited = match self.end {
             End::Calm => scheduler.wait_all(LONG),
@@ -507,65 +483,51 @@ impl World {
         if waited != Ok(Wait::Done) {
             self.object(format!("all do not end: {waited:?}"));
         }
-        for record in self.records().iter().filter(|record| record.id.get().is_some()) {
-            if !record.is_loose() {
-                for _ in 0..2 {
-                    self.wait(scheduler, record, LONG);
-                }
-            }
+        for record in self.records().iter().filter(|record| record.id.get().is_some() && !record.is_loose()) {
+            (0..2).for_each(|_| self.wait(scheduler, record, LONG));
+        }
+        if !self.wrong().is_empty() {
+            return;
         }
         let known = self.records().into_iter().filter(|record| record.outcome().is_some());
         let known: HashSet<usize> = known.map(|record| record.number).collect();
-        if self.wrong().is_empty() {
-            self.stopping.store(true, Ordering::SeqCst);
-            scheduler.shutdown().unwrap();
-            // A copy that was too late may have gone on submitting meanwhile.
-            for record in self.records().into_iter().filter(|record| !known.contains(&record.number)) {
-                record.cancelled.store(true, Ordering::SeqCst);
-                if record.id.get().is_some() {
-                    self.wait(scheduler, &record, Some(Duration::ZERO));
-                }
+        self.stopping.store(true, SeqCst);
+        scheduler.shutdown().unwrap();
+        // A copy that was too late may have gone on submitting meanwhile.
+        for record in self.records().into_iter().filter(|record| !known.contains(&record.number)) {
+            record.cancelled.store(true, SeqCst);
+            if record.id.get().is_some() {
+                self.wait(scheduler, &record, NOW);
             }
-            self.stopping.store(matches!(self.end, End::Shutdown | End::Impatient), Ordering::SeqCst);
-            self.records().iter().for_each(|record| record.conclude(self));
-            self.count(&scheduler.stats().unwrap());
         }
+        self.stopping.store(self.is_destroyed(), SeqCst);
+        self.records().iter().for_each(|record| record.conclude(self));
+        self.count(&scheduler.stats().unwrap());
     }
 
     fn count(&self, stats: &Stats) {
-        let told = self.told();
+        let known = self.known();
         let ended = [stats.done, stats.failed, stats.cancelled];
-        let accepted = self.accepted.load(Ordering::SeqCst);
+        let accepted = self.accepted.load(SeqCst);
         let all = ended.iter().sum::<u64>();
         if stats.submitted != all || (stats.queued, stats.running) != (0, 0) {
             self.object(format!("the counts do not add up: {stats:?}"));
         }
-        // Of ranges by map_range nobody knows whether they were refused.
-        if all > accepted
-            || !self.bad && !matches!(self.end, End::Shutdown | End::Impatient) && all != accepted
-        {
+        // Of the ranges of map_range it is not known whether they were refused.
+        if all > accepted || !self.bad && !self.is_destroyed() && all != accepted {
             self.object(format!("{accepted} were accepted, {all} have ended: {stats:?}"));
         }
-        let loose = accepted - told.iter().sum::<u64>().min(accepted);
-        if ended.iter().zip(told).any(|(&ended, told)| ended < told || ended > told + loose) {
-            self.object(format!("{told:?} and {loose} others have ended: {stats:?}"));
+        let loose = accepted - known.iter().sum::<u64>().min(accepted);
+        if ended.iter().zip(known).any(|(&ended, known)| ended < known || ended > known + loose) {
+            self.object(format!("{known:?} and {loose} others have ended: {stats:?}"));
         }
-        for device in &stats.devices {
-            if device.leased_bytes != 0 || device.peak_bytes > 1000 {
-                self.object(format!("memory is lent: {device:?}"));
-            }
+        if stats.devices.iter().any(|device| device.leased_bytes != 0 || device.peak_bytes > 1000) {
+            self.object(format!("memory is still lent, or was more than there is: {stats:?}"));
         }
-        let mut twice = HashMap::new();
+        let mut ids = HashSet::new();
         for record in self.records() {
-            if let Some(&id) = record.id.get()
-                && let Some(other) = twice.insert(id, record.number)
-            {
-                self.complain(&record, &format!("has the id of task {other}"));
-            }
+            let fresh = record.id.get().is_none_or(|&id| ids.insert(id));
+            self.check(fresh, &record, "has the id of another");
         }
     }
-}
-
-fn caught(code: impl FnOnce() -> Result<()>) -> std::thread::Result<Result<()>> {
-    catch_unwind(AssertUnwindSafe(code))
 }
