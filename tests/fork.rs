@@ -7,47 +7,24 @@ use std::time::Duration;
 
 use gpusched::Error;
 use gpusched::sched::{Exec, Range, Scheduler, Task, Wait};
-use testkit::process::isolated;
+use testkit::{case, virtual_gpus};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(30));
 
-type Case = (&'static str, fn() -> bool);
-
-const CASES: [Case; 6] = [
-    ("every call in the child is an error, and dropping there ends", calls_in_the_child),
-    ("no call in the child waits for a lock that the parent held", calls_while_others_call),
-    ("the parent goes on after its child has ended", parent_goes_on),
-    ("the child makes a scheduler of its own", child_makes_its_own),
-    ("the process-wide scheduler of the parent is none of the child's", default_after_use),
-    ("the process-wide scheduler is the child's if the parent had none", default_before_use),
-];
-
 /// Without the test harness, whose threads would make each fork a fork of a process with many.
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().collect();
-    if let [_, flag, number] = &arguments[..]
-        && flag == "--case"
-    {
-        let number: usize = number.parse().expect("a number");
-        return if CASES[number].1() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    }
-    let (mut passed, mut failed) = (0, 0);
-    for (number, (name, _)) in CASES.iter().enumerate() {
-        let this = std::env::current_exe().expect("this program");
-        let ended = isolated(this).arg("--case").arg(number.to_string()).status();
-        let well = ended.is_ok_and(|status| status.success());
-        println!("test {name} ... {}", if well { "ok" } else { "FAILED" });
-        *(if well { &mut passed } else { &mut failed }) += 1;
-    }
-    let word = if failed == 0 { "ok" } else { "FAILED" };
-    println!(
-        "\ntest result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
-    );
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    virtual_gpus::main(&[
+        case!(self::every_call_in_the_child_is_an_error_and_dropping_there_ends),
+        case!(self::no_call_in_the_child_waits_for_a_lock_that_the_parent_held),
+        case!(self::the_parent_goes_on_after_its_child_has_ended),
+        case!(self::the_child_makes_a_scheduler_of_its_own),
+        case!(self::the_process_wide_scheduler_of_the_parent_is_none_of_the_childs),
+        case!(self::the_process_wide_scheduler_is_the_childs_if_the_parent_had_none),
+    ])
 }
 
-/// Runs `code` in a child; whether it came to its end, in time, with `true`.
-fn in_child(mut code: impl FnMut() -> bool) -> bool {
+/// Runs `code` in a child; returns true if it returned true there in time.
+fn in_child(code: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child only runs `code` and ends; it touches nothing that a thread of the parent holds,
     // which is what these tests are about.
     let child = unsafe { libc::fork() };
@@ -62,7 +39,7 @@ fn in_child(mut code: impl FnMut() -> bool) -> bool {
     let mut status = 0;
     // SAFETY: `child` is ours and `status` is valid.
     let ended = unsafe { libc::waitpid(child, &mut status, 0) };
-    ended == child && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+    (ended, status) == (child, 0)
 }
 
 fn quick() -> Task {
@@ -88,39 +65,41 @@ fn works(scheduler: &Scheduler) -> bool {
 fn busy() -> Task {
     Task::new(|exec: &Exec<'_>| {
         while !exec.cancelled() {
-            std::thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
         }
         Err(Error::Cancelled)
     })
 }
 
-fn calls_in_the_child() -> bool {
+fn every_call_in_the_child_is_an_error_and_dropping_there_ends() {
     let mut held = Some(own());
     let id = held.as_ref().and_then(|scheduler| scheduler.submit(busy()).ok()).expect("a task");
-    let child = in_child(|| {
+    let well = in_child(|| {
         let Some(scheduler) = held.take() else { return false };
-        let forked = |error: Option<Error>| error == Some(Error::Forked);
-        let all = forked(scheduler.submit(quick()).err())
-            && forked(scheduler.submit_range(loop_of_three()).err())
-            && forked(scheduler.wait(id, None).err())
-            && forked(scheduler.wait_all(None).err())
-            && forked(scheduler.wait_any(&[id], None).err())
-            && forked(scheduler.cancel(id).err())
-            && forked(scheduler.release(id).err())
-            && forked(scheduler.info(id).err())
-            && forked(scheduler.stats().err())
-            && forked(scheduler.drain(None).err())
-            && forked(scheduler.shutdown().err());
+        let errors = [
+            scheduler.submit(quick()).err(),
+            scheduler.submit_range(loop_of_three()).err(),
+            scheduler.wait(id, None).err(),
+            scheduler.wait_all(None).err(),
+            scheduler.wait_any(&[id], None).err(),
+            scheduler.cancel(id).err(),
+            scheduler.release(id).err(),
+            scheduler.info(id).err(),
+            scheduler.stats().err(),
+            scheduler.drain(None).err(),
+            scheduler.shutdown().err(),
+        ];
         drop(scheduler);
-        all
+        errors.iter().all(|error| *error == Some(Error::Forked))
     });
+    assert!(well);
     // The child took its copy; ours is still here.
-    let Some(scheduler) = held else { return false };
-    child && scheduler.cancel(id).is_ok() && scheduler.wait(id, LONG) == Ok(Wait::Cancelled)
+    let scheduler = held.expect("the parent's");
+    scheduler.cancel(id).expect("to cancel");
+    assert_eq!(scheduler.wait(id, LONG), Ok(Wait::Cancelled));
 }
 
-/// Whatever lock a thread of the parent holds when it forks.
-fn calls_while_others_call() -> bool {
+fn no_call_in_the_child_waits_for_a_lock_that_the_parent_held() {
     let scheduler = own();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -131,37 +110,41 @@ fn calls_while_others_call() -> bool {
                 }
             });
         }
-        let all = (0..8).all(|_| {
+        let forks = || {
             in_child(|| {
                 matches!(scheduler.submit(quick()), Err(Error::Forked))
                     && matches!(scheduler.submit_range(loop_of_three()), Err(Error::Forked))
             })
-        });
+        };
+        let well = (0..8).all(|_| forks());
         over.store(true, Ordering::Relaxed);
-        all
-    })
+        assert!(well);
+    });
 }
 
-fn parent_goes_on() -> bool {
+fn the_parent_goes_on_after_its_child_has_ended() {
     let scheduler = own();
-    let before = works(&scheduler);
-    before && (0..20).all(|_| in_child(|| true) && works(&scheduler))
+    for _ in 0..20 {
+        assert!(works(&scheduler));
+        assert!(in_child(|| true));
+    }
+    assert!(works(&scheduler));
 }
 
-fn child_makes_its_own() -> bool {
+fn the_child_makes_a_scheduler_of_its_own() {
     let scheduler = own();
     let id = scheduler.submit(busy()).expect("a task");
-    let child = in_child(|| works(&own()));
-    child && scheduler.cancel(id).is_ok() && scheduler.shutdown().is_ok()
+    assert!(in_child(|| works(&own())));
+    assert!(scheduler.cancel(id).is_ok() && scheduler.shutdown().is_ok());
 }
 
-fn default_after_use() -> bool {
-    let used = Scheduler::process_default().is_ok_and(works);
-    used && in_child(|| matches!(Scheduler::process_default(), Err(Error::Forked)))
-        && Scheduler::process_default().is_ok_and(works)
+fn the_process_wide_scheduler_of_the_parent_is_none_of_the_childs() {
+    assert!(Scheduler::process_default().is_ok_and(works));
+    assert!(in_child(|| matches!(Scheduler::process_default(), Err(Error::Forked))));
+    assert!(Scheduler::process_default().is_ok_and(works));
 }
 
-fn default_before_use() -> bool {
-    in_child(|| Scheduler::process_default().is_ok_and(works))
-        && Scheduler::process_default().is_ok_and(works)
+fn the_process_wide_scheduler_is_the_childs_if_the_parent_had_none() {
+    assert!(in_child(|| Scheduler::process_default().is_ok_and(works)));
+    assert!(Scheduler::process_default().is_ok_and(works));
 }

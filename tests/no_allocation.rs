@@ -1,5 +1,5 @@
-//! The time loop of a shot on the CPU allocates nothing: a long shot asks for memory as often as a short one. A file of its own, because
-//! it counts for the whole process.
+//! The time loop of a shot on the CPU allocates nothing: a long shot requests memory as often as a short one. A program
+//! of its own, because the requests of the whole process are counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;

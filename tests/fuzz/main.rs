@@ -25,35 +25,30 @@ use testkit::fuzz::{Target, memory, run};
 #[global_allocator]
 static ALLOCATOR: memory::Counting = memory::Counting;
 
+#[rustfmt::skip]
+const NPY_WORDS: &[&str] = &[
+    "descr", "fortran_order", "shape", "True", "False", "<f4", ">f4", "<f8", ">f8", "|O", "<i4", "(", ")",
+    "L", "(2, 3)", "(0,)", "()", "(3,)", "(1, 1, 1, 1, 6)", "(18446744073709551615, 0)", "'", "\"",
+];
+
+#[rustfmt::skip]
+const RATES_WORDS: &[&str] = &[
+    "gpusched rates 2 0.1.0", "found\t", "end ", "cuda", "cpu", "\t", "NaN", "-1e10", "1e300", "inf", "0",
+    "18446744073709551615",
+];
+
+#[rustfmt::skip]
+const SELECTION_WORDS: &[&str] = &[
+    "all", "none", "cpu", "cuda", "sim", ":", ",", "GPU-", "MIG-", "GPU-5b1c", "4294967296", "cuda:0",
+    "cpu:0", " ",
+];
+
 #[test]
 fn npy_header() {
     run(&Target {
         name: "npy",
         seeds: Vec::new,
-        words: &[
-            "descr",
-            "fortran_order",
-            "shape",
-            "True",
-            "False",
-            "<f4",
-            ">f4",
-            "<f8",
-            ">f8",
-            "|O",
-            "<i4",
-            "(",
-            ")",
-            "L",
-            "(2, 3)",
-            "(0,)",
-            "()",
-            "(3,)",
-            "(1, 1, 1, 1, 6)",
-            "(18446744073709551615, 0)",
-            "'",
-            "\"",
-        ],
+        words: NPY_WORDS,
         runs: 6000,
         most: 200_000,
         memory: |length| (256 << 10) + 32 * length,
@@ -77,20 +72,7 @@ fn rates_cache() {
     run(&Target {
         name: "rates",
         seeds: Vec::new,
-        words: &[
-            "gpusched rates 2 0.1.0",
-            "found\t",
-            "end ",
-            "cuda",
-            "cpu",
-            "\t",
-            "NaN",
-            "-1e10",
-            "1e300",
-            "inf",
-            "0",
-            "18446744073709551615",
-        ],
+        words: RATES_WORDS,
         runs: 1000,
         most: 4000,
         memory: |length| (4 << 20) + 32 * length,
@@ -135,22 +117,7 @@ fn selection() {
     run(&Target {
         name: "selection",
         seeds: Vec::new,
-        words: &[
-            "all",
-            "none",
-            "cpu",
-            "cuda",
-            "sim",
-            ":",
-            ",",
-            "GPU-",
-            "MIG-",
-            "GPU-5b1c",
-            "4294967296",
-            "cuda:0",
-            "cpu:0",
-            " ",
-        ],
+        words: SELECTION_WORDS,
         runs: 6000,
         most: 20_000,
         memory: |length| (64 << 10) + 64 * length,
@@ -177,7 +144,7 @@ fn selection() {
 fn there() -> [DeviceInfo; 4] {
     let device = |uuid, backend, ordinal, health| DeviceInfo {
         health,
-        ..DeviceInfo::new(uuid, backend, ordinal, "card")
+        ..DeviceInfo::new(uuid, backend, ordinal, "device")
     };
     [
         device("CPU-0", BackendKind::Cpu, 0, Health::Good),

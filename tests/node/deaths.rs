@@ -1,22 +1,15 @@
 //! What is left of a process that was killed, stopped, or forked.
 
-use super::member::{Case, Folder, LONG, Member, join, leases, soon};
+use super::member::{Folder, LONG, Member, join, leases, soon};
 
-pub const CASES: &[Case] = &[
-    ("a holder that is killed wakes who waits, and leaves slot and bytes", a_holder_is_killed),
-    ("inotify wakes who waits, without a timer", it_is_heard),
-    ("a waiter that is killed is not waited for", a_waiter_is_killed),
-    ("first come, first served; priority first", in_line),
-    ("stopped_waiter_is_passed_and_gets_its_place_back", a_waiter_is_stopped),
-    ("member_without_inotify_says_so_and_still_sees_changes", no_inotify),
-    ("one who is stopped inside is named", stopped_inside),
-    ("a child that lives on keeps nothing of its parent's", a_child_lives_on),
-    ("bytes in use are not pending", bytes_in_use),
-];
-
-fn a_holder_is_killed() {
+fn members<const COUNT: usize>() -> (Folder, [Member; COUNT]) {
     let folder = Folder::new();
-    let (mut a, mut b) = (Member::new(&leases(&folder)), Member::new(&leases(&folder)));
+    let members = [(); COUNT].map(|()| Member::new(&leases(&folder)));
+    (folder, members)
+}
+
+pub fn killed_holder_wakes_the_waiter_and_leaves_slot_and_bytes() {
+    let (folder, [mut a, mut b]) = members();
     assert_eq!(a.ask("begin 100"), "yes");
     assert_eq!(b.ask("want"), "ok");
     assert_eq!(b.ask("begin"), "no");
@@ -28,7 +21,7 @@ fn a_holder_is_killed() {
 }
 
 /// The waiter has no timer: its `poll` waits for events without end. So a wake-up by inotify is the only one.
-fn it_is_heard() {
+pub fn waiter_is_woken_by_inotify_without_a_timer() {
     let folder = Folder::new();
     let preload = testkit::c::preload("endless_poll", folder.path());
     let mut a = Member::new(&leases(&folder));
@@ -48,9 +41,8 @@ fn it_is_heard() {
     }
 }
 
-fn a_waiter_is_killed() {
-    let folder = Folder::new();
-    let [mut a, mut b, mut c] = [(); 3].map(|()| Member::new(&leases(&folder)));
+pub fn killed_waiter_is_not_waited_for() {
+    let (_folder, [mut a, mut b, mut c]) = members();
     assert_eq!(a.ask("begin"), "yes");
     assert_eq!(b.ask("want"), "ok");
     assert_eq!(c.ask("want"), "ok");
@@ -59,9 +51,8 @@ fn a_waiter_is_killed() {
     assert_eq!(c.ask("begin"), "yes");
 }
 
-fn in_line() {
-    let folder = Folder::new();
-    let [mut a, mut b, mut c, mut d] = [(); 4].map(|()| Member::new(&leases(&folder)));
+pub fn first_come_first_served_and_priority_first() {
+    let (_folder, [mut a, mut b, mut c, mut d]) = members();
     assert_eq!(a.ask("begin"), "yes");
     for (member, want) in [(&mut b, "want 0"), (&mut c, "want 0"), (&mut d, "want 5")] {
         assert_eq!(member.ask(want), "ok");
@@ -80,9 +71,8 @@ fn in_line() {
     assert_eq!(a.ask("begin"), "yes");
 }
 
-fn a_waiter_is_stopped() {
-    let folder = Folder::new();
-    let [mut a, mut b, mut c] = [(); 3].map(|()| Member::new(&leases(&folder)));
+pub fn stopped_waiter_is_passed_and_gets_its_place_back() {
+    let (_folder, [mut a, mut b, mut c]) = members();
     assert_eq!(a.ask("begin"), "yes");
     assert_eq!(b.ask("want"), "ok");
     assert_eq!(c.ask("want"), "ok");
@@ -103,7 +93,7 @@ fn a_waiter_is_stopped() {
 }
 
 /// `inotify_init` fails where the process has no descriptor left, or the user no further instance.
-fn no_inotify() {
+pub fn member_without_inotify_says_so_and_still_sees_changes() {
     let folder = Folder::new();
     let log = folder.at("log");
     let mut a = Member::new(&folder.at("leases"));
@@ -125,9 +115,8 @@ fn no_inotify() {
     assert_eq!(logged().matches("no inotify").count(), 1, "{}", logged());
 }
 
-fn stopped_inside() {
-    let folder = Folder::new();
-    let [mut a, mut b] = [(); 2].map(|()| Member::new(&leases(&folder)));
+pub fn member_that_is_stopped_inside_is_named() {
+    let (_folder, [mut a, mut b]) = members();
     assert_eq!(b.ask("inside"), "ok");
     a.tell("stop-inside");
     let path = format!("/proc/{}/stat", a.id());
@@ -139,9 +128,8 @@ fn stopped_inside() {
     assert_eq!(b.ask("inside"), "ok");
 }
 
-fn a_child_lives_on() {
-    let folder = Folder::new();
-    let (mut a, mut b) = (Member::new(&leases(&folder)), Member::new(&leases(&folder)));
+pub fn child_that_lives_on_keeps_nothing_of_its_parent() {
+    let (_folder, [mut a, mut b]) = members();
     assert_eq!(a.ask("begin 5"), "yes");
     let child: libc::pid_t = a.ask("fork").parse().expect("a process");
     assert_eq!(b.ask("look"), "1 5 0");
@@ -159,7 +147,7 @@ fn a_child_lives_on() {
     assert_eq!(b.ask("begin"), "yes");
 }
 
-fn bytes_in_use() {
+pub fn bytes_in_use_are_not_pending() {
     let folder = Folder::new();
     let node = join(&leases(&folder), 1, 1).expect("to join");
     let mut a = Member::new(&leases(&folder));

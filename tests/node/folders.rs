@@ -10,21 +10,9 @@ use std::process::{Command, ExitCode};
 use gpusched::node::{Device, Node, Want};
 
 use testkit::process::output;
-use testkit::{Random, skip};
+use testkit::skip;
 
-use super::member::{Case, Folder, begin, join, leases};
-
-pub const CASES: &[Case] = &[
-    ("a folder is made, for the user alone", it_is_made),
-    ("a folder that will not do is refused in words", refused_folders),
-    ("so is a file, and none of them hangs", refused_files),
-    ("which folder: the caller's, the variable's, the session's, a temporary one", which_folder),
-    ("a folder that may not be written to is an error", no_permission),
-    ("a full disk is an error, and what has its room works on", full_disk),
-    ("garbage that nobody uses is written anew, else it is an error", garbage),
-    ("a file that is deleted or cut while it is in use", deleted),
-    ("random bytes in a file in use are an error or harmless", random_bytes),
-];
+use super::member::{Folder, begin, join, leases};
 
 const NOBODY: u32 = 65534;
 
@@ -69,96 +57,84 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
 }
 
-fn it_is_made() {
+/// Asserts that the folder is refused with these words and the name of what will not do.
+fn refuses(folder: &Path, culprit: &Path, words: &str) {
+    let said = refusal(folder);
+    assert!(said.contains(words) && said.contains(culprit.to_str().unwrap()), "{said}");
+}
+
+/// The same while another user owns it.
+fn refuses_to_another_owner(folder: &Path, culprit: &Path) {
+    if is_root() {
+        chown(culprit, Some(NOBODY), None).unwrap();
+        refuses(folder, culprit, "user 65534 owns it, not user 0");
+        chown(culprit, Some(0), None).unwrap();
+    } else {
+        skip("only root can give a file to another user");
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("what is there").permissions().mode() & 0o7777
+}
+
+pub fn folder_is_made_for_the_user_alone() {
     let folder = Folder::new();
     let node = join(&leases(&folder), 1, 1).expect("to join");
     assert_eq!(node.folder(), leases(&folder));
-    let mode = |path: &Path| fs::metadata(path).expect("what is there").permissions().mode() & 0o7777;
-    assert_eq!(mode(&leases(&folder)), 0o700);
-    assert_eq!(mode(&leases(&folder).join("leases-1")), 0o600);
+    assert_eq!((mode(node.folder()), mode(&node.folder().join("leases-1"))), (0o700, 0o600));
 }
 
-fn refused_folders() {
+pub fn folder_that_will_not_do_is_refused_in_words() {
     let folder = Folder::new();
     let path = leases(&folder);
-    let says = |what: &str| {
-        let said = refusal(&path);
-        assert!(said.contains(what) && said.contains(path.to_str().unwrap()), "{said}");
-    };
     assert!(refusal(&path.join("below")).contains("the folder above it is not there"));
     assert!(!path.exists(), "only the last folder is made");
-    fs::create_dir(folder.at("good")).unwrap();
-    symlink(folder.at("good"), &path).unwrap();
-    says("it is a link or a file");
+    symlink(folder.make("good"), &path).unwrap();
+    refuses(&path, &path, "it is a link or a file");
     fs::remove_file(&path).unwrap();
     fs::write(&path, "").unwrap();
-    says("it is a link or a file");
+    refuses(&path, &path, "it is a link or a file");
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     for mode in [0o770, 0o722, 0o1777] {
         set_mode(&path, mode);
-        says("others may write to it");
+        refuses(&path, &path, "others may write to it");
     }
     set_mode(&path, 0o755);
-    if is_root() {
-        chown(&path, Some(NOBODY), None).unwrap();
-        says("user 65534 owns it, not user 0");
-        chown(&path, Some(0), None).unwrap();
-    } else {
-        skip("only root can give a file to another user");
-    }
+    refuses_to_another_owner(&path, &path);
     assert!(!path.join("leases-1").exists(), "nothing is made in a folder that is refused");
     drop(join(&path, 1, 1).expect("now it will do"));
 }
 
-fn refused_files() {
+pub fn file_that_will_not_do_is_refused_in_words() {
     let folder = Folder::new();
-    fs::create_dir(leases(&folder)).unwrap();
-    let path = leases(&folder).join("leases-1");
-    let says = |what: &str| {
-        let said = refusal(&leases(&folder));
-        assert!(said.contains(what) && said.contains(path.to_str().unwrap()), "{said}");
-    };
-    let elsewhere = folder.at("elsewhere");
+    let leases = folder.make("leases");
+    let (path, elsewhere) = (leases.join("leases-1"), folder.at("elsewhere"));
     fs::write(&elsewhere, "mine").unwrap();
-    symlink(&elsewhere, &path).unwrap();
-    says("it is a link; delete it");
-    fs::remove_file(&path).unwrap();
-    fs::hard_link(&elsewhere, &path).unwrap();
-    says("it has 2 names; delete it");
-    assert_eq!(fs::read(&elsewhere).unwrap(), b"mine");
-    fs::remove_file(&path).unwrap();
-    assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo").success());
-    says("it is no plain file; delete it");
-    fs::remove_file(&path).unwrap();
-    let socket = UnixListener::bind(&path).unwrap();
-    says("it is a device or a socket; delete it");
-    drop(socket);
-    fs::remove_file(&path).unwrap();
-    fs::create_dir(&path).unwrap();
-    says("it is a folder; delete it");
-    fs::remove_dir(&path).unwrap();
-    fs::write(&path, "").unwrap();
-    if is_root() {
-        chown(&path, Some(NOBODY), None).unwrap();
-        says("user 65534 owns it, not user 0");
-        chown(&path, Some(0), None).unwrap();
-    } else {
-        skip("only root can give a file to another user");
+    let kinds: [(&dyn Fn(), &str); 5] = [
+        (&|| symlink(&elsewhere, &path).unwrap(), "it is a link; delete it"),
+        (&|| fs::hard_link(&elsewhere, &path).unwrap(), "it has 2 names; delete it"),
+        (&|| assert!(Command::new("mkfifo").arg(&path).status().unwrap().success()), "it is no plain file"),
+        (&|| drop(UnixListener::bind(&path).unwrap()), "it is a device or a socket; delete it"),
+        (&|| fs::create_dir(&path).unwrap(), "it is a folder; delete it"),
+    ];
+    for (make, words) in kinds {
+        make();
+        refuses(&leases, &path, words);
+        fs::remove_file(&path).or_else(|_| fs::remove_dir(&path)).unwrap();
     }
+    assert_eq!(fs::read(&elsewhere).unwrap(), b"mine");
+    fs::write(&path, "").unwrap();
+    refuses_to_another_owner(&leases, &path);
     set_mode(&path, 0o666);
-    let _node = join(&leases(&folder), 1, 1).expect("now it will do");
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let _node = join(&leases, 1, 1).expect("now it will do");
+    assert_eq!(mode(&path), 0o600);
 }
 
-fn which_folder() {
+pub fn folder_is_the_callers_the_variables_the_sessions_or_a_temporary_one() {
     let folder = Folder::new();
-    let path = |name: &str| {
-        let path = folder.at(name);
-        let _ = fs::create_dir(&path);
-        path
-    };
-    let (named, session, temporary) = (path("named"), path("session"), path("temporary"));
+    let [named, session, temporary] = ["named", "session", "temporary"].map(|name| folder.make(name));
     // SAFETY: takes nothing.
     let last = temporary.join(format!("gpusched-{}", unsafe { libc::geteuid() }));
     let within = |path: PathBuf| format!("in {}", path.display());
@@ -172,8 +148,9 @@ fn which_folder() {
     set_mode(&named, 0o777);
     assert!(with(&named).contains("others may write to it"));
     assert_eq!(told(&[usual[1]]), within(last.clone()));
-    assert_eq!(told(&[("XDG_RUNTIME_DIR", Path::new("relative")), usual[1]]), within(last.clone()));
-    assert_eq!(told(&[("XDG_RUNTIME_DIR", &folder.at("absent")), usual[1]]), within(last.clone()));
+    for session in [Path::new("relative"), &folder.at("absent")] {
+        assert_eq!(told(&[("XDG_RUNTIME_DIR", session), usual[1]]), within(last.clone()));
+    }
     set_mode(&session.join("gpusched"), 0o777);
     assert_eq!(told(&usual), within(last.clone()));
     fs::remove_dir_all(&last).unwrap();
@@ -182,7 +159,7 @@ fn which_folder() {
 }
 
 /// Root, whom modes do not stop, joins as another user.
-fn no_permission() {
+pub fn folder_that_may_not_be_written_to_is_an_error() {
     let folder = Folder::new();
     let path = leases(&folder);
     fs::create_dir(&path).unwrap();
@@ -201,7 +178,7 @@ fn no_permission() {
 }
 
 /// Fills a small file system that only the process which mounts it sees.
-fn full_disk() {
+pub fn full_disk_is_an_error_and_a_file_with_room_works_on() {
     let folder = Folder::new();
     let this = std::env::current_exe().expect("this program");
     let mut command = Command::new("unshare");
@@ -216,7 +193,7 @@ fn full_disk() {
 
 const NO_MOUNT: &str = "mount fails";
 
-/// The process of [`full_disk`].
+/// The process of the test above.
 pub fn fill_disk(folder: &Path) -> ExitCode {
     let small = folder.join("small");
     fs::create_dir(&small).unwrap();
@@ -237,7 +214,7 @@ pub fn fill_disk(folder: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn garbage() {
+pub fn garbage_that_nobody_uses_is_replaced_and_else_an_error() {
     let folder = Folder::new();
     fs::create_dir(leases(&folder)).unwrap();
     let path = leases(&folder).join("leases-1");
@@ -265,7 +242,7 @@ fn garbage() {
     drop(hold);
 }
 
-fn deleted() {
+pub fn file_that_is_deleted_or_cut_in_use_is_made_again() {
     let folder = Folder::new();
     let path = leases(&folder).join("leases-1");
     let (a, b) = (join(&leases(&folder), 3, 1).unwrap(), join(&leases(&folder), 2, 1).unwrap());
@@ -303,28 +280,4 @@ fn deleted() {
     assert!(why.contains("the folder above it is not there"), "{why}");
     fs::rename(&away, folder.path()).unwrap();
     assert!(a.inside().is_ok());
-}
-
-fn random_bytes() {
-    let folder = Folder::new();
-    let mut random = Random::new(1);
-    let nodes: Vec<Node> = (0..4).map(|_| join(&leases(&folder), 4, 2).expect("to join")).collect();
-    let file = fs::File::options().write(true).open(leases(&folder).join("leases-1")).unwrap();
-    let good = fs::read(leases(&folder).join("leases-1")).unwrap();
-    for round in 0..2000 {
-        // Into the records, and into the head now and then.
-        let at = if round % 5 == 0 { random.next() % 128 } else { 8192 + random.next() % (4 * 8192) };
-        let bytes: Vec<u8> = (0..random.below(200)).map(|_| random.next() as u8).collect();
-        file.write_all_at(&bytes, at).unwrap();
-        let node = &nodes[random.below(4)];
-        if let Ok(mut inside) = node.inside() {
-            let looks = inside.outlook();
-            assert!(looks.iter().flat_map(|look| &look.lanes).all(|lane| lane.is_finite() && *lane >= 0.0));
-            inside.want(Some(Want { costs: vec![Some(1.0); 4], ..Want::default() }));
-            drop(inside.hold(random.below(4), None, 1));
-        }
-        if round % 50 == 0 {
-            file.write_all_at(&good, 0).unwrap();
-        }
-    }
 }

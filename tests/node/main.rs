@@ -1,4 +1,4 @@
-//! Leases between processes: each of them is this program once more, told what to do line by line.
+//! Leases between processes: a member of a node is this program once more, told what to do line by line.
 
 #[cfg(target_os = "linux")]
 mod deaths;
@@ -18,46 +18,49 @@ fn main() {
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
-    use std::panic::catch_unwind;
+    use testkit::{case, virtual_gpus};
 
     let arguments: Vec<String> = std::env::args().collect();
-    if arguments
-        .get(1)
-        .is_some_and(|word| ["--member", "--join", "--full-disk", "--hammer"].contains(&word.as_str()))
-    {
+    let role = arguments.get(1).map(String::as_str);
+    if role.is_some_and(|word| ["--member", "--join", "--full-disk", "--hammer"].contains(&word)) {
         // SAFETY: arms a clock that ends this process if it hangs.
         unsafe { libc::alarm(300) };
     }
-    match arguments.get(1).map(String::as_str) {
+    match role {
         Some("--member") => return member::play(&arguments[2..]),
         Some("--join") => return folders::play(),
         Some("--full-disk") => return folders::fill_disk(arguments[2].as_ref()),
         Some("--hammer") => return hammer::play(&arguments[2..]),
         _ => {}
     }
-    // A name chooses, as with the usual harness; its other options mean nothing here.
-    let chosen: Vec<&String> = arguments[1..].iter().filter(|name| !name.starts_with('-')).collect();
-    let cases = [deaths::CASES, folders::CASES, hammer::CASES, one_process::CASES].concat();
-    let lists = arguments.iter().any(|word| word == "--list");
-    let (mut passed, mut failed) = (0, 0);
-    for (name, case) in cases {
-        if !chosen.is_empty() && !chosen.iter().any(|part| name.contains(part.as_str())) {
-            continue;
-        }
-        if lists {
-            println!("{name}: test");
-            continue;
-        }
-        let well = catch_unwind(case).is_ok();
-        println!("test {name} ... {}", if well { "ok" } else { "FAILED" });
-        *(if well { &mut passed } else { &mut failed }) += 1;
-    }
-    if lists {
-        return std::process::ExitCode::SUCCESS;
-    }
-    let word = if failed == 0 { "ok" } else { "FAILED" };
-    println!(
-        "\ntest result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
-    );
-    if failed == 0 { std::process::ExitCode::SUCCESS } else { std::process::ExitCode::FAILURE }
+    virtual_gpus::main(&[
+        case!(deaths::killed_holder_wakes_the_waiter_and_leaves_slot_and_bytes),
+        case!(deaths::waiter_is_woken_by_inotify_without_a_timer),
+        case!(deaths::killed_waiter_is_not_waited_for),
+        case!(deaths::first_come_first_served_and_priority_first),
+        case!(deaths::stopped_waiter_is_passed_and_gets_its_place_back),
+        case!(deaths::member_without_inotify_says_so_and_still_sees_changes),
+        case!(deaths::member_that_is_stopped_inside_is_named),
+        case!(deaths::child_that_lives_on_keeps_nothing_of_its_parent),
+        case!(deaths::bytes_in_use_are_not_pending),
+        case!(folders::folder_is_made_for_the_user_alone),
+        case!(folders::folder_that_will_not_do_is_refused_in_words),
+        case!(folders::file_that_will_not_do_is_refused_in_words),
+        case!(folders::folder_is_the_callers_the_variables_the_sessions_or_a_temporary_one),
+        case!(folders::folder_that_may_not_be_written_to_is_an_error),
+        case!(folders::full_disk_is_an_error_and_a_file_with_room_works_on),
+        case!(folders::garbage_that_nobody_uses_is_replaced_and_else_an_error),
+        case!(folders::file_that_is_deleted_or_cut_in_use_is_made_again),
+        case!(hammer::eight_processes_never_exceed_slots_while_others_are_killed),
+        case!(one_process::two_members_exclude_each_other),
+        case!(one_process::lease_is_given_back_also_by_a_thread_that_is_inside),
+        case!(one_process::lease_outlives_its_node),
+        case!(one_process::devices_that_are_not_shared_are_leased_to_all),
+        case!(one_process::the_257th_member_is_refused),
+        case!(one_process::joining_and_leaving_leaves_no_descriptor_and_no_lock),
+        case!(one_process::wait_ends_with_a_change_a_wake_or_its_time),
+        case!(one_process::own_writes_wake_no_thread_of_the_member),
+        case!(one_process::seconds_per_cost_are_shared_and_stay),
+        case!(one_process::calls_in_a_child_are_errors_and_it_may_join_itself),
+    ])
 }

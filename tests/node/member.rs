@@ -11,8 +11,6 @@ use gpusched::node::{Device, Hold, Node, Want};
 pub use testkit::Folder;
 use testkit::process::isolated;
 
-pub type Case = (&'static str, fn());
-
 /// Long enough for a machine that stops processes now and then.
 pub const LONG: Duration = Duration::from_secs(60);
 

@@ -3,60 +3,58 @@
 use std::time::Duration;
 
 use gpusched::Error;
-use gpusched::node::{Device, Node, Want, Woken};
+use gpusched::node::{Device, Hold, Node, Want, Woken};
 
-use super::member::{Case, Folder, begin, join, leases};
+use super::member::{Folder, begin, join, leases};
 
-pub const CASES: &[Case] = &[
-    ("two members of one process exclude each other", two_in_one),
-    ("a lease is given back also by a thread that is inside", given_back_inside),
-    ("a lease outlives its node", a_hold_outlives_its_node),
-    ("a failing hold goes nowhere: devices that are not shared, not there", not_shared),
-    ("the 257th member is told", the_257th),
-    ("joining and leaving leaves no descriptor and no lock", nothing_is_left),
-    ("a wait ends as it should", waits),
-    ("one's own writes wake nobody of one's own", own_writes),
-    ("what is worth to know is told to all, and stays", worth),
-    ("in a child all calls say so, and it may join itself", in_a_child),
-];
-
-fn two_in_one() {
+fn two_members(devices: usize) -> (Folder, Node, Node) {
     let folder = Folder::new();
-    let (a, b) = (join(&leases(&folder), 2, 1).unwrap(), join(&leases(&folder), 2, 1).unwrap());
-    let hold = begin(&a, 1, 0, 1, 1.0, 10).unwrap().expect("a free slot");
-    assert!(begin(&b, 1, 0, 1, 1.0, 10).unwrap().is_none());
-    assert!(begin(&b, 0, 0, 1, 1.0, 10).unwrap().is_some());
-    drop(hold);
-    assert!(begin(&b, 1, 0, 1, 1.0, 10).unwrap().is_some());
-    a.set_slots(0, 3);
-    let mut inside = a.inside().unwrap();
-    assert_eq!(inside.outlook()[0].lanes.len(), 0);
+    let [a, b] = [(); 2].map(|()| join(&leases(&folder), devices, 1).expect("to join"));
+    (folder, a, b)
 }
 
-fn given_back_inside() {
-    let folder = Folder::new();
-    let (a, b) = (join(&leases(&folder), 1, 1).unwrap(), join(&leases(&folder), 1, 1).unwrap());
-    let hold = begin(&a, 0, 0, 1, 1.0, 10).unwrap().expect("a free slot");
+/// Leases 10 bytes of a device, of which another member may have its only slot.
+fn lease(node: &Node, device: usize) -> Option<Hold> {
+    begin(node, device, 0, 1, 1.0, 10).unwrap()
+}
+
+fn leased(node: &Node) -> usize {
+    node.inside().unwrap().outlook()[0].lanes.len()
+}
+
+pub fn two_members_exclude_each_other() {
+    let (_folder, a, b) = two_members(2);
+    let hold = lease(&a, 1).expect("a free slot");
+    assert!(lease(&b, 1).is_none());
+    assert!(lease(&b, 0).is_some());
+    drop(hold);
+    assert!(lease(&b, 1).is_some());
+    a.set_slots(0, 3);
+    assert_eq!(leased(&a), 0);
+}
+
+pub fn lease_is_given_back_also_by_a_thread_that_is_inside() {
+    let (_folder, a, b) = two_members(1);
+    let hold = lease(&a, 0).expect("a free slot");
     let inside = a.inside().unwrap();
     drop(hold);
     drop(inside);
-    assert!(b.inside().unwrap().outlook()[0].lanes.is_empty());
+    assert_eq!(leased(&b), 0);
 }
 
-fn a_hold_outlives_its_node() {
-    let folder = Folder::new();
-    let (a, b) = (join(&leases(&folder), 1, 1).unwrap(), join(&leases(&folder), 1, 1).unwrap());
-    let hold = begin(&a, 0, 0, 1, 1.0, 10).unwrap().expect("a free slot");
+pub fn lease_outlives_its_node() {
+    let (_folder, a, b) = two_members(1);
+    let hold = lease(&a, 0).expect("a free slot");
     a.inside().unwrap().want(Some(Want { costs: vec![Some(1.0)], ..Want::default() }));
     assert_eq!(b.inside().unwrap().outlook()[0].waiting, 1);
     drop(a);
     let look = b.inside().unwrap().outlook().remove(0);
     assert_eq!((look.lanes.len(), look.waiting, look.pending_bytes), (1, 0, 10));
     drop(hold);
-    assert!(b.inside().unwrap().outlook()[0].lanes.is_empty());
+    assert_eq!(leased(&b), 0);
 }
 
-fn not_shared() {
+pub fn devices_that_are_not_shared_are_leased_to_all() {
     let folder = Folder::new();
     let devices = [None, Some(Device { uuid: "GPU-0", slots: 1 })];
     let (a, b) = (Node::join(Some(&leases(&folder)), &devices), join(&leases(&folder), 1, 1).unwrap());
@@ -73,22 +71,22 @@ fn not_shared() {
     let most: Vec<_> = (0..1000).map_while(|_| inside.hold(1, None, 2).ok()).collect();
     assert!((170..300).contains(&most.len()), "{}", most.len());
     drop(inside);
-    assert_eq!(b.inside().unwrap().outlook()[0].lanes.len(), most.len());
+    assert_eq!(leased(&b), most.len());
     drop(most);
-    assert!(b.inside().unwrap().outlook()[0].lanes.is_empty());
+    assert_eq!(leased(&b), 0);
     for uuid in ["", "two words", &"x".repeat(96)] {
         let refused = Node::join(Some(&leases(&folder)), &[Some(Device { uuid, slots: 1 })]);
         assert!(matches!(refused, Err(Error::Argument { .. })), "{refused:?}");
     }
 }
 
-fn the_257th() {
+pub fn the_257th_member_is_refused() {
     let folder = Folder::new();
     let mut nodes: Vec<Node> = (0..256).map(|_| join(&leases(&folder), 1, 1).expect("to join")).collect();
     let error = join(&leases(&folder), 1, 1).expect_err("no room");
     assert!(error.to_string().contains("256 schedulers use it"), "{error}");
-    let hold = begin(&nodes[255], 0, 0, 1, 1.0, 1).unwrap();
-    assert!(hold.is_some() && begin(&nodes[0], 0, 0, 1, 1.0, 1).unwrap().is_none());
+    let hold = lease(&nodes[255], 0);
+    assert!(hold.is_some() && lease(&nodes[0], 0).is_none());
     nodes.swap_remove(17);
     nodes.push(join(&leases(&folder), 1, 1).expect("the place of the one that has left"));
 }
@@ -97,12 +95,12 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("the descriptors").count()
 }
 
-fn nothing_is_left() {
+pub fn joining_and_leaving_leaves_no_descriptor_and_no_lock() {
     let folder = Folder::new();
     let before = descriptors();
     for round in 0..300 {
         let node = join(&leases(&folder), 4, 1).expect("to join");
-        let hold = begin(&node, round % 4, 0, 1, 1.0, 10).unwrap();
+        let hold = lease(&node, round % 4);
         assert!(hold.is_some(), "round {round}");
         if round % 3 == 0 {
             assert_eq!(node.wait(Some(Duration::ZERO)), Woken::Timeout);
@@ -115,15 +113,14 @@ fn nothing_is_left() {
     assert!(!locks.contains(&inode), "{locks}");
 }
 
-fn waits() {
-    let folder = Folder::new();
-    let (a, b) = (join(&leases(&folder), 1, 1).unwrap(), join(&leases(&folder), 1, 1).unwrap());
+pub fn wait_ends_with_a_change_a_wake_or_its_time() {
+    let (_folder, a, b) = two_members(1);
     assert_eq!(a.wait(None), Woken::Changed, "the other has joined");
     assert_eq!(a.wait(Some(Duration::from_millis(1))), Woken::Timeout);
     a.wake();
     a.wake();
     assert_eq!(a.wait(None), Woken::Woken);
-    let hold = begin(&b, 0, 0, 1, 1.0, 10).unwrap();
+    let hold = lease(&b, 0);
     assert_eq!(a.wait(None), Woken::Changed);
     assert_eq!(a.wait(Some(Duration::from_millis(1))), Woken::Timeout);
     drop(hold);
@@ -140,19 +137,18 @@ fn waits() {
     });
 }
 
-fn own_writes() {
+pub fn own_writes_wake_no_thread_of_the_member() {
     let folder = Folder::new();
     let a = join(&leases(&folder), 1, 1).unwrap();
     assert_eq!(a.wait(Some(Duration::ZERO)), Woken::Timeout);
     for _ in 0..10 {
-        drop(begin(&a, 0, 0, 1, 1.0, 10).unwrap());
+        drop(lease(&a, 0));
         assert_eq!(a.wait(Some(Duration::from_millis(2))), Woken::Timeout);
     }
 }
 
-fn worth() {
-    let folder = Folder::new();
-    let (a, b) = (join(&leases(&folder), 1, 1).unwrap(), join(&leases(&folder), 1, 1).unwrap());
+pub fn seconds_per_cost_are_shared_and_stay() {
+    let (folder, a, b) = two_members(1);
     for wrong in [f64::NAN, -1.0, 0.0, f64::INFINITY] {
         a.inside().unwrap().learned(wrong);
         assert_eq!(b.inside().unwrap().worth(), None);
@@ -166,10 +162,9 @@ fn worth() {
     assert_eq!(join(&leases(&folder), 1, 1).unwrap().inside().unwrap().worth(), Some(3.5));
 }
 
-fn in_a_child() {
-    let folder = Folder::new();
-    let (a, b) = (join(&leases(&folder), 1, 1).unwrap(), join(&leases(&folder), 1, 1).unwrap());
-    let mut hold = begin(&a, 0, 0, 1, 1.0, 10).unwrap();
+pub fn calls_in_a_child_are_errors_and_it_may_join_itself() {
+    let (folder, a, b) = two_members(1);
+    let mut hold = lease(&a, 0);
     let mut node = Some(a);
     // SAFETY: the child calls a few functions of the library, which is what this test is about, and ends.
     let child = unsafe { libc::fork() };
@@ -191,8 +186,8 @@ fn in_a_child() {
     // SAFETY: the child is ours and the place valid.
     unsafe { libc::waitpid(child, &mut status, 0) };
     assert_eq!(status, 0);
-    assert_eq!(b.inside().unwrap().outlook()[0].lanes.len(), 1, "it is still the parent's");
+    assert_eq!(leased(&b), 1, "it is still the parent's");
     drop(hold);
-    assert!(b.inside().unwrap().outlook()[0].lanes.is_empty());
+    assert_eq!(leased(&b), 0);
     assert!(node.is_some_and(|node| node.inside().is_ok()));
 }

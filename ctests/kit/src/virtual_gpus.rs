@@ -24,9 +24,10 @@ pub struct Case {
     pub run: fn(),
 }
 
-/// A case by its function's name.
+/// A case by its function's name; without a machine there is no driver.
 #[macro_export]
 macro_rules! case {
+    ($module:ident :: $f:ident) => { $crate::case!($module::$f, "", "CASE_NVML" = "nothing") };
     ($module:ident :: $f:ident, $machine:expr $(, $key:literal = $value:expr)*) => {
         $crate::virtual_gpus::Case {
             name: stringify!($f), machine: $machine, variables: &[$(($key, $value)),*], run: $module::$f,
