@@ -70,7 +70,7 @@ PARTS: dict[str, list[Part]] = {
         Part(minimum=15, levels=FULL),
         Part("-night", NIGHT_KERNELS, levels="night"),
     ],
-    "command": [Part(minimum=60)],
+    "command": [Part(minimum=70)],
     "it": [
         Part("-c-programs", C_PROGRAMS, minimum=19, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),
@@ -81,7 +81,7 @@ PARTS: dict[str, list[Part]] = {
     "fuzz": [Part(minimum=4)],
     "fork": [Part(minimum=6)],
     "node": [Part(minimum=28)],
-    "scheduler": [Part(minimum=100)],
+    "scheduler": [Part(minimum=98)],
     "lib": [Part(minimum=180)],
     "bin": [Part(minimum=9)],
     "fakecuda-interpreter": [Part(minimum=7)],

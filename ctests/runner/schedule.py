@@ -194,8 +194,7 @@ class Schedule:
         busy = {running.step.exclusive for running in self.running} - {""}
         for step in list(self.waiting):
             needed = [self.results.get(name) for name in step.needs]
-            bad = next((result for result in needed if result and not result.counts.passed), None)
-            bad = next((result for result in needed if result and result.wrong), bad)
+            bad = next((r for r in needed if r and (r.wrong or not r.counts.passed)), None)
             cores = self.cores(step)
             if not bad and (cores > free or step.exclusive in busy or not all(needed)):
                 continue

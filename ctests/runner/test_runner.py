@@ -127,13 +127,17 @@ class Scheduling(unittest.TestCase):
         self.assertEqual([result.wrong for result in results.values()], [[], []])
 
     def test_step_whose_need_failed_is_not_started(self) -> None:
+        log = "echo 'test result: FAILED. 1 passed; 1 failed'; exit 1"
         results = self.run_steps(
             shell("bad", "exit 1"),
             shell("next", "true", needs=("bad",)),
+            shell("partly", log, counts="libtest"),
+            shell("behind", "true", needs=("partly",)),
             shell("absent", "exit 77"),
             shell("after", "true", needs=("absent",)),
         )
         self.assertEqual(results["next"].counts, Counts(failed=1))
+        self.assertEqual(results["behind"].counts, Counts(failed=1))
         self.assertEqual(results["after"].counts, Counts(skipped=1))
 
     def test_steps_together_take_no_more_cores_than_there_are(self) -> None:

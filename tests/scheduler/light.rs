@@ -126,27 +126,6 @@ fn wait_all_waits_for_what_came_before_and_not_for_what_comes_after() {
 }
 
 #[test]
-fn wait_all_from_many_threads_while_others_submit() {
-    let scheduler = Scripted::new(1).scheduler(2);
-    let count = Arc::default();
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                for round in 0..300 {
-                    let before = Arc::default();
-                    for _ in 0..round % 17 + 1 {
-                        scheduler.submit(detached(counting(&before))).unwrap();
-                        scheduler.submit(detached(counting(&count))).unwrap();
-                    }
-                    wait_all(&scheduler);
-                    assert_eq!(before.load(Ordering::Relaxed), round % 17 + 1);
-                }
-            });
-        }
-    });
-}
-
-#[test]
 fn neither_tier_starves_the_other() {
     let scheduler = Scripted::new(1).scheduler(1);
     let planned = |task| Task { work: Some(1.0), priority: 9, ..task };

@@ -288,24 +288,6 @@ fn the_first_error_ends_it_and_names_the_elements() {
 }
 
 #[test]
-fn pieces_are_halved_until_they_fit() {
-    let scheduler = Scripted::new(2).scheduler(1);
-    let (counted, failed) = (Counted::new(1000), Arc::new(AtomicU32::new(0)));
-    let seen = failed.clone();
-    let range = counted.range(move |exec, piece| {
-        if size(&piece) > [5, 1][exec.device_index] {
-            seen.fetch_add(1, Ordering::Relaxed);
-            return Err(no_memory(exec, size(&piece)));
-        }
-        Ok(())
-    });
-    assert_eq!(go(&scheduler, Some(64), range), Ok(Wait::Done));
-    assert!(counted.each(1));
-    let failed = failed.load(Ordering::Relaxed);
-    assert!(failed <= 4 + 6, "the size that fits is remembered, not looked for again: {failed}");
-}
-
-#[test]
 fn what_fits_one_device_only_is_done_there() {
     let scheduler = Scripted::new(2).scheduler(1);
     for large in [0, 1] {
