@@ -28,8 +28,7 @@ TESTS = {
 }
 QUICK_PROGRAMS = {"lib", "bin", "it", "scheduler", "cuda", "numerics"}
 PROGRAMS = QUICK_PROGRAMS | {
-    *("command", "fork", "fuzz", "kernels", "no_allocation", "node", "fakecuda-interpreter"),
-    *("fakecuda-libraries", "kit-lib"),
+    *("command", "fork", "fuzz", "kernels", "no_allocation", "node", "kit-lib"),
 }
 
 
@@ -149,7 +148,7 @@ def steps(level: str, jobs: int) -> list[Step]:
         Step("drills", drills, FULL, needs=needs, exclusive="cargo", limit=4 * HOUR),
         Step("clippy", clippy, FULL, cores=HALF, limit=HOUR, needs=("build", "rust-parts"),
              exclusive="cargo"),
-        Step("gpu-script", f"ctests/night/gpu/check-on-virtual-gpus {GPU}", FULL, needs=needs,
+        Step("gpu-script", f"ctests/night/gpu-script {GPU}", FULL, needs=needs,
              exclusive="cargo"),
         Step("quickstart", "target/release/gpusched run examples/quickstart/survey.toml", FULL,
              needs=("build-release",)),

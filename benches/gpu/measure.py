@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Tests and measures gpusched on the cards of this machine, with what `ctests/night/gpu/run --build` has put into a folder.
+"""Tests and measures gpusched on the GPUs of this machine, with the folder that `benches/gpu/run --build` has filled.
 
-Writes report.json and report.txt. Ends with 0 if everything was right and fast enough, else 1, also where there is a card that can't be used; 77
-without a card.
+Writes report.json and report.txt. Ends with 0 if everything was right and fast enough, 77 without a GPU, else 1,
+also for a GPU that cannot be used.
 """
 
 import argparse
