@@ -126,6 +126,7 @@ kernels: one pass rounds a product before it is added; kernels/one_pass_march.cu
 kernels: one pass rounds a change twice; kernels/one_pass_march.cuh; s/fmaf(kappa_here, a, changed\[c\])/kappa_here * a + changed[c]/; --test kernels one_pass_of_odd_sizes
 kernels: one pass subtracts a split pressure; kernels/one_pass_march.cuh; s/\*part = old + c\x3b/*part = old - c\x3b/; --test kernels one_pass_of_odd_sizes
 kernels: one pass loses a pole of the source; kernels/one_pass_march.cuh; s/if (sounds \&\& poles.there)/if (sounds \&\& poles.there \&\& pole)/; --test kernels one_pass_of_odd_sizes
+kernels: one pass loses a pole in another tile; kernels/one_pass_march.cuh; s/z + c == poles.z + APART ? 1/z + c == poles.z + APART \&\& poles.z >= box.z ? 1/; --test kernels dipole_across
 kernels: one pass has a source of one sign; kernels/one_pass_march.cuh; s/(pole ? value : -value)/(pole ? value : value)/; --test kernels one_pass_of_odd_sizes
 kernels: one pass keeps too few planes; kernels/one_pass_march.cuh; s/if (y >= box.keep \&\& y < box.keep_end)/if (y >= box.keep \&\& y + 1 < box.keep_end)/; --test kernels one_pass_of_odd_sizes
 kernels: one pass has the far zone one cell aside; kernels/one_pass_march.cuh; s/zone.near_end - REACH + index - zone.far_begin/zone.near_end - REACH - 1 + index - zone.far_begin/; --test kernels one_pass_of_odd_sizes
@@ -133,6 +134,9 @@ kernels: one pass loads a plane twice; kernels/one_pass_march.cuh; /if (!late)$/
 kernels: one pass records a source twice; kernels/acoustic1_one_pass.cu; s/= hidden ?/= hidden \&\& !pole ?/; --test kernels one_pass_of_odd_sizes
 kernels: copies are not waited for; kernels/one_pass_march.cuh; s/wait_for_copies<S::PLACES - 1>()\x3b//; --test kernels one_pass_of_odd_sizes
 kernels: one copy too few is waited for; kernels/one_pass_march.cuh; s/wait_for_copies<S::PLACES - 1>/wait_for_copies<S::PLACES>/; --test kernels one_pass_of_odd_sizes
+interpreter: a difference is a sum; ctests/doubles/fakecuda/src/ptx/warp/mod.rs; s/Op::Sub32 => op!(n u32, |a, b| a.wrapping_sub(b))/Op::Sub32 => op!(n u32, |a, b| a.wrapping_add(b))/; --test kernels committed_ptx
+interpreter: numbers are compared without their sign; ctests/doubles/fakecuda/src/ptx/warp/mod.rs; s/compare!(n i32, cmp)/compare!(n u32, cmp)/; --test kernels committed_ptx
+interpreter: a race is not seen; ctests/doubles/fakecuda/src/ptx/warp/watch.rs; s/let others = /let others = false \&\& /; --test kernels races_are_seen
 kernels: the PTX adds where it should subtract; kernels/ptx/acoustic1.ptx; 0,/sub.rn.ftz.f32/s//add.rn.ftz.f32/; --test kernels committed_ptx
 kernels: the PTX takes another coefficient; kernels/ptx/acoustic1.ptx; 0,/+272\]/s//+280]/; --test kernels committed_ptx
 kernels: the PTX loses a sign; kernels/ptx/acoustic1.ptx; 0,/neg.ftz.f32/s//mov.f32/; --test kernels committed_ptx

@@ -173,7 +173,7 @@ class Binaries(unittest.TestCase):
             (ROOT, "cdylib", "gpusched", "lib"),
             (ROOT, "bin", "gpusched", "bin"),
             (ROOT, "test", "scheduler", "scheduler"),
-            (ROOT / "ctests/doubles/fakecuda", "test", "interpreter", "fakecuda-interpreter"),
+            (ROOT / "ctests/kit", "test", "folders", "kit-folders"),
         ):
             built = {"kind": [kind], "name": target}
             artifact = {"target": built, "manifest_path": f"{folder}/Cargo.toml"}

@@ -1,36 +1,10 @@
-//! The C API on cards: what code of others is given, and what it may answer.
+//! Callbacks of the C API on GPUs: what they receive, and what they may return.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
 
+use crate::fixtures::{cu, told};
 use gpusched::ffi::*;
-use libloading::Library;
-
-use crate::fixtures::{assert_nothing_is_left, told};
-
-/// `cuMemsetD8Async`, `cuMemcpyDtoHAsync_v2`, `cuCtxGetCurrent`, `cuMemAlloc_v2`.
-struct Driver {
-    fill: unsafe extern "C" fn(u64, u8, usize, *mut c_void) -> u32,
-    read: unsafe extern "C" fn(*mut u8, u64, usize, *mut c_void) -> u32,
-    current: unsafe extern "C" fn(*mut *mut c_void) -> u32,
-    alloc: unsafe extern "C" fn(*mut u64, usize) -> u32,
-    free: unsafe extern "C" fn(u64) -> u32,
-}
-
-/// As a program has it that brings kernels of its own.
-fn driver() -> Driver {
-    // SAFETY: the test driver, whose functions have these types.
-    unsafe {
-        let library = Box::leak(Box::new(Library::new("libcuda.so.1").unwrap()));
-        Driver {
-            fill: *library.get(b"cuMemsetD8Async").unwrap(),
-            read: *library.get(b"cuMemcpyDtoHAsync_v2").unwrap(),
-            current: *library.get(b"cuCtxGetCurrent").unwrap(),
-            alloc: *library.get(b"cuMemAlloc_v2").unwrap(),
-            free: *library.get(b"cuMemFree_v2").unwrap(),
-        }
-    }
-}
 
 fn create(devices: &CStr, slots: u32) -> *mut sched_t {
     // SAFETY: zeros are the defaults.
@@ -52,22 +26,27 @@ fn run(scheduler: *mut sched_t, run: sched_run_fn, device_bytes: u64) -> sched_s
 
 fn destroy(scheduler: *mut sched_t) {
     assert_eq!(unsafe { sched_destroy(scheduler) }, SCHED_OK);
-    assert_nothing_is_left();
 }
 
 const BYTES: usize = 100_000;
 
 unsafe extern "C-unwind" fn fills(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
     let told = unsafe { &*exec };
-    let (driver, mut memory, mut context) = (driver(), ptr::null_mut(), ptr::null_mut());
+    let (mut memory, mut context) = (ptr::null_mut(), 0_usize);
     assert!(told.backend == SCHED_BACKEND_CUDA && told.cpu_threads == 0 && !told.stream.is_null());
     let mut bytes = vec![0_u8; BYTES];
     unsafe {
-        assert_eq!(((driver.current)(&mut context), context.is_null()), (0, false));
+        assert_eq!((cu!(cuCtxGetCurrent(&mut context => &mut usize)), context == 0), (0, false));
         assert_eq!(sched_exec_memory(exec, BYTES as u64, &mut memory), SCHED_OK);
         let address = memory.addr() as u64;
-        assert_eq!((driver.fill)(address, told.attempt as u8, BYTES, told.stream), 0);
-        assert_eq!((driver.read)(bytes.as_mut_ptr(), address, BYTES, told.stream), 0);
+        let (to, value, stream) = (bytes.as_mut_ptr(), told.attempt as u8, told.stream);
+        assert_eq!(
+            cu!(cuMemsetD8Async(address => u64, value => u8, BYTES => usize, stream => *mut c_void)),
+            0
+        );
+        let read =
+            cu!(cuMemcpyDtoHAsync_v2(to => *mut u8, address => u64, BYTES => usize, stream => *mut c_void));
+        assert_eq!(read, 0);
         let mut other = ptr::null_mut();
         assert_eq!((sched_exec_memory(exec, 1, &mut other), other == memory), (SCHED_OK, false));
         assert_eq!(sched_exec_memory(exec, 0, &mut other), SCHED_E_ARGUMENT);
@@ -103,18 +82,16 @@ unsafe extern "C-unwind" fn fills_host(exec: *const sched_exec_t, _: *mut c_void
 pub fn on_a_processor_it_is_memory_of_the_host() {
     let scheduler = create(c"cpu", 1);
     assert_eq!(run(scheduler, Some(fills_host), 0), SCHED_OK);
-    assert_eq!(unsafe { sched_destroy(scheduler) }, SCHED_OK);
+    destroy(scheduler);
 }
 
 /// Allocates by itself, and finds what the library keeps for reuse in the way the first time.
 unsafe extern "C-unwind" fn allocates(_: *const sched_exec_t, _: *mut c_void) -> i32 {
-    let (driver, mut address) = (driver(), 0);
-    unsafe {
-        if (driver.alloc)(&mut address, 40 << 20) != 0 {
-            return SCHED_E_MEMORY;
-        }
-        assert_eq!((driver.free)(address), 0);
+    let mut address = 0_u64;
+    if cu!(cuMemAlloc_v2(&mut address => &mut u64, 40 << 20 => usize)) != 0 {
+        return SCHED_E_MEMORY;
     }
+    assert_eq!(cu!(cuMemFree_v2(address => u64)), 0);
     SCHED_OK
 }
 
@@ -153,13 +130,9 @@ unsafe extern "C-unwind" fn says_resources(exec: *const sched_exec_t, _: *mut c_
 
 /// Throws the current context away, as a careless library does.
 unsafe extern "C-unwind" fn leaves_no_context(exec: *const sched_exec_t, user: *mut c_void) -> i32 {
-    unsafe {
-        let done = fills(exec, user);
-        let library = Library::new("libcuda.so.1").unwrap();
-        let set = library.get::<unsafe extern "C" fn(*mut c_void) -> u32>(b"cuCtxSetCurrent").unwrap();
-        assert_eq!(set(ptr::null_mut()), 0);
-        done
-    }
+    let done = unsafe { fills(exec, user) };
+    assert_eq!(cu!(cuCtxSetCurrent(0 => usize)), 0);
+    done
 }
 
 pub fn what_a_callback_answers() {
@@ -176,11 +149,8 @@ pub fn what_a_callback_answers() {
 
 /// As one does whose recording of a graph has failed half-way.
 unsafe extern "C-unwind" fn leaves_a_recording(exec: *const sched_exec_t, _: *mut c_void) -> i32 {
-    unsafe {
-        let library = Library::new("libcuda.so.1").unwrap();
-        let begin = library.get::<unsafe extern "C" fn(*mut c_void, u32) -> u32>(b"cuStreamBeginCapture_v2");
-        assert_eq!(begin.unwrap()((*exec).stream, 0), 0);
-    }
+    let stream = unsafe { (*exec).stream };
+    assert_eq!(cu!(cuStreamBeginCapture_v2(stream => *mut c_void, 0 => u32)), 0);
     SCHED_OK
 }
 

@@ -2,7 +2,7 @@
 
 use gpusched::Error;
 use gpusched::device::{DeviceInfo, Health};
-use gpusched::sched::{Builder, Scheduler};
+use gpusched::sched::Builder;
 
 use crate::fixtures::*;
 
@@ -36,6 +36,17 @@ fn refused(devices: &str) -> String {
         Some(error @ Error::NoDevice { .. }) => error.to_string(),
         other => panic!("{devices}: {other:?}"),
     }
+}
+
+/// Runs a kernel on one of these devices.
+fn compute(devices: &str) {
+    let scheduler = scheduler(devices, 1).unwrap();
+    run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
+}
+
+/// Returns the labels of the devices that a scheduler takes.
+fn labels(devices: &str) -> Vec<String> {
+    scheduler(devices, 1).unwrap().devices().iter().map(DeviceInfo::label).collect()
 }
 
 pub fn orders_that_differ() {
@@ -77,7 +88,7 @@ pub fn visible_none() {
     assert!(notes.contains("CUDA_VISIBLE_DEVICES= hides every card"), "{notes}");
     assert!(refused("cuda:0").contains("hides every card"));
     // Nobody asked for a card: the processor will do.
-    assert_eq!(scheduler("all", 1).unwrap().devices()[0].label(), "cpu:0");
+    assert_eq!(labels("all"), ["cpu:0"]);
 }
 
 fn one_part(free: u64) {
@@ -85,8 +96,7 @@ fn one_part(free: u64) {
     assert_eq!(cards.len(), 1);
     assert_eq!(cards[0].id.as_str(), "MIG-69000000-0000-0000-0000-000000000001");
     assert_eq!((cards[0].total_bytes, cards[0].free_bytes), (40 << 30, free));
-    let scheduler = scheduler("cuda:MIG-69", 1).unwrap();
-    run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
+    compute("cuda:MIG-69");
 }
 
 pub fn mig() {
@@ -95,22 +105,12 @@ pub fn mig() {
     assert_eq!(found().0[0].speed, Some(64e9));
 }
 
-pub fn mig_by_the_driver_alone() {
-    one_part(40 << 30);
-}
-
-/// What the whole card has is not told to everybody. Of its parts all that is needed is.
-pub fn mig_whose_card_is_closed_to_us() {
+/// Nobody reports the memory of the whole GPU: the part is not taken for it, and its share is unknown.
+pub fn mig_without_its_gpu() {
     one_part(40 << 30);
     let (cards, notes) = found();
-    assert_eq!((cards[0].speed, notes.as_str()), (None, ""));
-}
-
-/// A part is not taken for the card that it is of, whose memory is not its own.
-pub fn mig_that_nvml_does_not_list() {
-    one_part(40 << 30);
-    let (cards, notes) = found();
-    assert_eq!((cards[0].speed, notes.as_str()), (None, ""));
+    assert_eq!(cards[0].speed, None);
+    assert!(notes.is_empty() || notes.starts_with("NVML can't be used"), "{notes}");
 }
 
 pub fn mig_by_its_name() {
@@ -123,29 +123,22 @@ pub fn mig_by_its_name() {
         "GPU-dd000000-0000-0000-0000-000000000002 (A100)",
     ];
     assert_eq!(hidden, parts.join(", "));
-    let scheduler = scheduler("all", 1).unwrap();
-    run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
+    compute("all");
 }
 
 pub fn closed_cards() {
     let (cards, notes) = found();
     assert_eq!(cards.iter().map(|card| card.health).collect::<Vec<_>>(), [Health::Barred, Health::Good]);
     assert!(notes.contains("cuda:0") && notes.contains("compute mode prohibited"), "{notes}");
-    let scheduler = scheduler("all", 1).unwrap();
-    assert_eq!(scheduler.devices().len(), 1);
-    assert_eq!(scheduler.devices()[0].label(), "cuda:1");
-    run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
+    assert_eq!(labels("all"), ["cuda:1"]);
+    compute("all");
     let why = refused("cuda:0");
     assert!(why.contains("can't be used") && why.contains("compute mode prohibited"), "{why}");
     assert_eq!(told(0, "contexts_made"), 0);
 }
 
-pub fn closed_cards_by_the_driver_alone() {
-    closed_cards();
-}
-
 pub fn nothing_but_closed_cards() {
-    assert_eq!(scheduler("all", 1).unwrap().devices()[0].label(), "cpu:0");
+    assert_eq!(labels("all"), ["cpu:0"]);
     assert!(refused("cuda").contains("compute mode prohibited"));
 }
 
@@ -153,24 +146,14 @@ pub fn driver_alone() {
     assert_eq!(names(), ["B", "C", "A"]);
     let (_, notes) = found();
     assert!(notes.contains("NVML can't be used") && notes.contains("libnvidia-ml.so"), "{notes}");
-    let scheduler = scheduler("cuda", 1).unwrap();
-    run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
+    compute("cuda");
 }
 
-fn without_nvml(words: &str) {
+pub fn nvml_that_fails() {
     let (cards, notes) = found();
     assert_eq!((cards.len(), cards[0].name.as_str(), cards[0].free_bytes), (1, "A", 1 << 30));
-    assert!(notes.contains("NVML can't be used") && notes.contains(words), "{notes}");
-    let scheduler = scheduler("cuda", 1).unwrap();
-    run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
-}
-
-pub fn nvml_not_loaded() {
-    without_nvml("driver");
-}
-
-pub fn nvml_of_another_driver() {
-    without_nvml("");
+    assert!(notes.contains("NVML can't be used") && notes.contains("driver"), "{notes}");
+    compute("cuda");
 }
 
 pub fn nvml_of_470() {
@@ -190,7 +173,7 @@ pub fn lost_card() {
     let (cards, notes) = found();
     assert_eq!(cards.iter().map(|card| card.health).collect::<Vec<_>>(), [Health::Retired, Health::Good]);
     assert!(notes.contains("fallen off the bus"), "{notes}");
-    assert_eq!(scheduler("all", 1).unwrap().devices()[0].label(), "cuda:1");
+    assert_eq!(labels("all"), ["cuda:1"]);
 }
 
 pub fn a_toolkits_stub() {
@@ -204,7 +187,7 @@ pub fn a_driver_that_does_not_begin() {
     let why = refused("cuda");
     assert!(why.contains("NVIDIA's driver can't be used: cuInit: status 803"), "{why}");
     assert!(why.contains("restart the machine"), "{why}");
-    assert_eq!(scheduler("all", 1).unwrap().devices()[0].label(), "cpu:0");
+    assert_eq!(labels("all"), ["cpu:0"]);
 }
 
 /// Of a card that has no memory of its own no more is promised than the host has.
@@ -227,7 +210,7 @@ pub fn no_driver() {
     assert_eq!(cards, []);
     assert!(notes.contains("libcuda.so.1 was not found") && notes.contains("install"), "{notes}");
     assert!(refused("cuda:0").contains("libcuda.so.1 was not found"));
-    assert_eq!(scheduler("all", 1).unwrap().devices()[0].label(), "cpu:0");
+    assert_eq!(labels("all"), ["cpu:0"]);
 }
 
 pub fn no_cards() {
@@ -250,21 +233,15 @@ pub fn who_names_no_card_loads_no_driver() {
     let scheduler = scheduler("cpu", 1).unwrap();
     assert_eq!(scheduler.devices().len(), 1);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    assert!(!maps.contains("libcuda") && !maps.contains("libnvidia-ml"));
-}
-
-/// The labels of the devices of a scheduler that takes what the environment says.
-fn labels() -> Vec<String> {
-    let scheduler = Scheduler::builder().build().unwrap();
-    scheduler.devices().iter().map(DeviceInfo::label).collect()
+    assert!(!maps.contains("libfakecuda"), "{maps}");
 }
 
 pub fn cpu_fallback_is_on_unless_the_variable_is_0() {
-    assert_eq!(labels(), ["cpu:0"]);
+    assert_eq!(labels("all"), ["cpu:0"]);
 }
 
 pub fn cpu_fallback_that_is_off_leaves_no_device_where_there_is_no_gpu() {
-    assert_eq!(labels(), [""; 0]);
+    assert_eq!(labels("all"), [""; 0]);
     let scheduler = scheduler("all", 1).unwrap();
     let refused = scheduler.submit(task(|_| Ok(()))).unwrap_err();
     assert!(matches!(refused, Error::NoDevice { .. }), "{refused}");
@@ -272,7 +249,7 @@ pub fn cpu_fallback_that_is_off_leaves_no_device_where_there_is_no_gpu() {
 }
 
 pub fn cpu_fallback_is_not_needed_where_there_are_gpus() {
-    assert_eq!(labels(), ["cuda:0", "cuda:1"]);
+    assert_eq!(labels("all"), ["cuda:0", "cuda:1"]);
 }
 
 pub fn slots_variable_counts_where_the_caller_names_no_number() {

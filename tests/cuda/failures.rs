@@ -21,20 +21,17 @@ fn good() -> Task {
     task(|stream| filled(stream, 1.0))
 }
 
-/// The same, and where its attempts began.
-fn followed() -> (Task, Arc<Mutex<Vec<usize>>>) {
-    let places = Arc::<Mutex<Vec<usize>>>::default();
-    let told = places.clone();
+/// Runs a task that begins on the faster GPU. Returns the devices of its attempts.
+fn attempts(scheduler: &Scheduler, change: impl FnOnce(Task) -> Task) -> Vec<usize> {
+    let devices = Arc::<Mutex<Vec<usize>>>::default();
+    let seen = devices.clone();
     let task = Task::new(move |exec: &Exec<'_>| {
-        told.lock().unwrap().push(exec.device_index);
+        seen.lock().unwrap().push(exec.device_index);
         filled(stream(exec), 1.0)
     });
-    // Stated, so that it begins on the faster card.
-    (Task { work: Some(1.0), ..task }, places)
-}
-
-fn health(scheduler: &Scheduler) -> Vec<Health> {
-    scheduler.stats().unwrap().devices.into_iter().map(|device| device.device.health).collect()
+    run(scheduler, change(Task { work: Some(1.0), ..task })).unwrap();
+    let devices = devices.lock().unwrap();
+    devices.clone()
 }
 
 /// A kernel that writes where it must not.
@@ -62,35 +59,27 @@ pub fn no_memory_has_numbers() {
 /// Between what the ledger knows and the allocation another process takes what is left.
 pub fn memory_taken_meanwhile() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let (task, places) = followed();
-    run(&scheduler, Task { device_bytes: 500 << 20, ..task }).unwrap();
-    assert_eq!((places.lock().unwrap().clone(), health(&scheduler)), (vec![0, 1], vec![Health::Good; 2]));
+    assert_eq!(attempts(&scheduler, |task| Task { device_bytes: 500 << 20, ..task }), [0, 1]);
+    assert_eq!(health(&scheduler), [Health::Good; 2]);
 }
 
 pub fn too_few_resources() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let (task, places) = followed();
-    run(&scheduler, task).unwrap();
-    assert_eq!((places.lock().unwrap().clone(), health(&scheduler)), (vec![0, 1], vec![Health::Good; 2]));
+    assert_eq!(attempts(&scheduler, |task| task), [0, 1]);
+    assert_eq!(health(&scheduler), [Health::Good; 2]);
 }
 
 /// Requeued elsewhere; the context is made anew once, and the second time the card is retired.
 pub fn a_poisoned_context() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let (task, places) = followed();
-    run(&scheduler, task).unwrap();
-    assert_eq!(*places.lock().unwrap(), [0, 1]);
+    assert_eq!(attempts(&scheduler, |task| task), [0, 1]);
     assert_eq!(told(0, "contexts_made"), 1, "nobody has asked for another yet");
     run(&scheduler, on(0, good())).unwrap();
     assert_eq!((told(0, "contexts_made"), told(0, "retained")), (2, 1));
     // The second time.
-    let (task, places) = followed();
-    run(&scheduler, Task { devices: DeviceMask(3), ..task }).unwrap();
-    assert_eq!(places.lock().unwrap().last(), Some(&1));
+    assert_eq!(attempts(&scheduler, |task| Task { devices: DeviceMask(3), ..task }).last(), Some(&1));
     assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
     assert!(scheduler.submit(on(0, good())).unwrap_err().to_string().contains("retired"));
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 /// Every code after which a context is gone, each on a card of its own.
@@ -101,8 +90,6 @@ pub fn every_code_that_poisons() {
         assert_eq!(told(card, "contexts_made"), 2, "card {card}");
     }
     assert!(health(&scheduler).iter().all(|health| *health == Health::Good));
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 pub fn a_task_that_poisons_two_cards() {
@@ -116,8 +103,6 @@ pub fn a_task_that_poisons_two_cards() {
     }
     assert_eq!(health(&scheduler), [Health::Good; 3]);
     assert_eq!((0..3).map(|card| told(card, "contexts_made")).sum::<u64>(), 5);
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 /// Those beside it in the same context are not to blame, stated or not.
@@ -125,33 +110,26 @@ pub fn who_is_beside_it_is_not_to_blame() {
     for stated in [false, true] {
         let scheduler = scheduler("cuda:0", 4).unwrap();
         let (door, wildly) = (Arc::new(Barrier::new(4)), Arc::new(AtomicU32::new(0)));
-        let ids: Vec<_> = (0..4)
-            .map(|place| {
-                let (door, wildly) = (door.clone(), wildly.clone());
-                let code = task(move |stream| {
-                    let first = place == 0 && wildly.fetch_add(1, Ordering::SeqCst) == 0;
-                    let all = wildly.load(Ordering::SeqCst) < 4;
-                    if all && stream.card().free_bytes() > 0 {
-                        // The first time all four are inside, and again only those that are tried again.
-                        if wildly.fetch_add(if first { 0 } else { 1 }, Ordering::SeqCst) < 4 {
-                            door.wait();
-                        }
+        let tasks = (0..4).map(|place| {
+            let (door, wildly) = (door.clone(), wildly.clone());
+            let code = task(move |stream| {
+                let first = place == 0 && wildly.fetch_add(1, Ordering::SeqCst) == 0;
+                let all = wildly.load(Ordering::SeqCst) < 4;
+                if all && stream.card().free_bytes() > 0 {
+                    // The first time all four are inside, and again only those that are tried again.
+                    if wildly.fetch_add(if first { 0 } else { 1 }, Ordering::SeqCst) < 4 {
+                        door.wait();
                     }
-                    if first {
-                        wild(stream)?;
-                    }
-                    filled(stream, 2.0)
-                });
-                let work = stated.then_some(1.0);
-                scheduler.submit(Task { work, ..code }).unwrap()
-            })
-            .collect();
-        for id in ids {
-            wait(&scheduler, id).unwrap();
-        }
+                }
+                if first {
+                    wild(stream)?;
+                }
+                filled(stream, 2.0)
+            });
+            Task { work: stated.then_some(1.0), ..code }
+        });
+        run_all(&scheduler, tasks);
         assert_eq!(health(&scheduler), [Health::Good]);
-        drop(scheduler);
-        assert_nothing_is_left();
     }
 }
 
@@ -166,8 +144,6 @@ pub fn two_schedulers_on_a_card() {
     run(&one, good()).unwrap();
     drop(one);
     run(&other, good()).unwrap();
-    drop(other);
-    assert_nothing_is_left();
 }
 
 /// A task waits for one of its own that runs on top of it and poisons the context: nobody makes that anew while the
@@ -203,34 +179,24 @@ pub fn who_waits_for_the_task_that_poisons_is_still_inside() {
     wait(&one, inner).unwrap();
     wait(&other, next).unwrap();
     assert_eq!((told(0, "contexts_made"), told(0, "retained")), (2, 1));
-    drop((one, other));
-    assert_nothing_is_left();
 }
 
 /// It has retained the primary context, too, which lives on when we make ours anew, and then end.
 pub fn nothing_of_ours_stays_in_the_context_of_another_library() {
-    // SAFETY: the test driver, whose functions have these types.
-    let (retain, release) = unsafe {
-        let library = Box::leak(Box::new(libloading::Library::new("libcuda.so.1").unwrap()));
-        let retain = library.get::<unsafe extern "C" fn(*mut usize, i32) -> u32>(b"cuDevicePrimaryCtxRetain");
-        let release = library.get::<unsafe extern "C" fn(i32) -> u32>(b"cuDevicePrimaryCtxRelease_v2");
-        (retain.unwrap(), release.unwrap())
-    };
     let scheduler = scheduler("cuda", 2).unwrap();
-    let mut theirs = 0;
-    assert_eq!(unsafe { retain(&mut theirs, 0) }, 0);
+    let mut theirs = 0usize;
+    assert_eq!(cu!(cuDevicePrimaryCtxRetain(&mut theirs => &mut usize, 0 => i32)), 0);
     // Something shared, and a queue that is idle when the other one's task fails.
     let (owner, door) = (Arc::new(1_u32), Arc::new(Barrier::new(2)));
     let both = [0, 1].map(|_| {
         let (owner, door) = (owner.clone(), door.clone());
-        let code = task(move |stream| {
+        task(move |stream| {
             door.wait();
             stream.shared(&owner, || stream.uploaded(&[1.5_f32; 5000], "a model"))?;
             filled(stream, 1.0)
-        });
-        scheduler.submit(code).unwrap()
+        })
     });
-    both.into_iter().for_each(|id| assert!(wait(&scheduler, id).is_ok()));
+    run_all(&scheduler, both);
     assert_eq!((told(0, "streams"), told(0, "modules"), told(0, "allocations") > 1), (2, 1, true));
     run(&scheduler, wrong_at_first()).unwrap();
     // The queue of the second attempt is all that there is.
@@ -240,16 +206,14 @@ pub fn nothing_of_ours_stays_in_the_context_of_another_library() {
     drop(scheduler);
     let there = ["contexts", "retained", "streams", "modules", "allocations"].map(|what| told(0, what));
     assert_eq!(there, [1, 1, 0, 0, 0]);
-    assert_eq!(unsafe { release(0) }, 0);
-    assert_nothing_is_left();
+    assert_eq!(cu!(cuDevicePrimaryCtxRelease_v2(0 => i32)), 0);
 }
 
 /// The driver takes it back neither way: the card is of no more use to this process, and what is pinned stays.
 pub fn a_context_that_can_not_be_ended() {
+    keeps_objects();
     let scheduler = scheduler("cuda", 1).unwrap();
-    let (task, places) = followed();
-    run(&scheduler, task).unwrap();
-    assert_eq!(*places.lock().unwrap(), [0, 1]);
+    assert_eq!(attempts(&scheduler, |task| task), [0, 1]);
     let error = run(&scheduler, on(0, good())).unwrap_err();
     assert!(error.to_string().contains("the process has to be started again"), "{error}");
     assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
@@ -276,59 +240,29 @@ pub fn a_context_that_the_task_calls_poisoned() {
     let door = Arc::new(Barrier::new(2));
     let both = [0, 1].map(|_| {
         let door = door.clone();
-        let code = task(move |stream| {
+        task(move |stream| {
             door.wait();
             filled(stream, 1.0)
-        });
-        scheduler.submit(code).unwrap()
+        })
     });
-    both.into_iter().for_each(|id| assert!(wait(&scheduler, id).is_ok()));
+    run_all(&scheduler, both);
     assert_eq!((told(0, "contexts_made"), told(0, "streams")), (1, 2));
     run(&scheduler, wrong_at_first()).unwrap();
     assert_eq!((told(0, "contexts_made"), told(0, "retained")), (2, 1));
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
-fn the_first_is_lost() {
+/// It falls off the bus at a launch or a wait, or its driver does not take the kernels.
+pub fn gpu_that_is_lost_is_retired() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let (task, places) = followed();
-    run(&scheduler, task).unwrap();
-    assert_eq!(*places.lock().unwrap(), [0, 1]);
+    assert_eq!(attempts(&scheduler, |task| task), [0, 1]);
     assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
-}
-
-pub fn a_card_falls_off_at_a_launch() {
-    the_first_is_lost();
-}
-
-pub fn a_card_falls_off_at_a_wait() {
-    the_first_is_lost();
-}
-
-pub fn a_card_that_falls_off_and_is_unknown_to_nvml() {
-    the_first_is_lost();
-}
-
-pub fn a_card_that_falls_off_and_would_be_reset() {
-    the_first_is_lost();
 }
 
 /// Drivers that have a code of its own for a card that is taken mean another thing by this one.
 pub fn a_card_that_a_new_driver_does_not_know() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let (task, places) = followed();
-    run(&scheduler, task).unwrap();
-    assert_eq!(*places.lock().unwrap(), [1]);
+    assert_eq!(attempts(&scheduler, |task| task), [1]);
     assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
-}
-
-pub fn kernels_that_a_driver_does_not_take() {
-    the_first_is_lost();
-}
-
-pub fn corrupt_kernels() {
-    the_first_is_lost();
 }
 
 /// The driver has trouble of its own: the task's, and not the card's.
@@ -347,12 +281,11 @@ pub fn a_load_that_says_nothing_of_the_kernels() {
 
 /// A kernel that never ends: its task goes on elsewhere, its card is retired.
 pub fn a_hang() {
+    keeps_objects();
     let scheduler = scheduler("cuda", 1).unwrap();
-    let (task, places) = followed();
     // Long enough for its code to begin on a busy machine.
     let (deadline, idempotent) = (Some(Duration::from_secs(3)), true);
-    run(&scheduler, Task { deadline, idempotent, ..task }).unwrap();
-    assert_eq!(*places.lock().unwrap(), [0, 1]);
+    assert_eq!(attempts(&scheduler, |task| Task { deadline, idempotent, ..task }), [0, 1]);
     let begin = std::time::Instant::now();
     while health(&scheduler)[0] == Health::Good && Some(begin.elapsed()) < LONG {
         std::thread::sleep(Duration::from_millis(20));
@@ -376,24 +309,12 @@ pub fn codes_that_nobody_knows() {
     assert_eq!((health(&scheduler), told(0, "contexts_made")), (vec![Health::Good], 1));
 }
 
-/// It is told as such, and not retired: it may be free later.
+/// It is busy, which old drivers report by another code, and not retired: it may be free later.
 pub fn a_card_that_another_process_has() {
-    let scheduler = the_first_is_taken();
+    let scheduler = scheduler("cuda", 1).unwrap();
+    assert_eq!(attempts(&scheduler, |task| task), [1]);
     let error = run(&scheduler, on(0, good())).unwrap_err();
     assert!(matches!(error, Error::Busy { .. }), "{error}");
     assert!(error.to_string().contains("cuda:0 can't be used now"), "{error}");
     assert_eq!(health(&scheduler), [Health::Good; 2]);
-}
-
-pub fn an_old_driver_says_it_otherwise() {
-    the_first_is_taken();
-}
-
-fn the_first_is_taken() -> Scheduler {
-    let scheduler = scheduler("cuda", 1).unwrap();
-    let (task, places) = followed();
-    run(&scheduler, task).unwrap();
-    assert_eq!(*places.lock().unwrap(), [1]);
-    assert_eq!(health(&scheduler), [Health::Good; 2]);
-    scheduler
 }

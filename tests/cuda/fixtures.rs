@@ -1,10 +1,11 @@
-//! What the cases share: schedulers, small kernels, the driver's report.
+//! Schedulers, small kernels, and the report of the virtual driver.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gpusched::backend::Lane;
 use gpusched::backend::cuda::{Block, Params, Ptx, Stream};
-use gpusched::device::DeviceInfo;
+use gpusched::device::{DeviceInfo, Health};
 use gpusched::sched::{Exec, Scheduler, Task, TaskId, Wait, look_around};
 use gpusched::{Error, Result};
 use serde_json::Value;
@@ -22,7 +23,7 @@ pub fn scheduler(devices: &str, slots: u32) -> Result<Scheduler> {
     builder.build()
 }
 
-/// The cards that are found, and the notes, one a line.
+/// Returns the GPUs that are found, and the notes, one a line.
 pub fn found() -> (Vec<DeviceInfo>, String) {
     let (devices, notes) = look_around().unwrap();
     let cards = devices.into_iter().filter(|device| device.cpu_threads.is_none());
@@ -53,6 +54,16 @@ pub fn run(scheduler: &Scheduler, task: Task) -> Result<()> {
     wait(scheduler, id).map(|_| ())
 }
 
+pub fn health(scheduler: &Scheduler) -> Vec<Health> {
+    scheduler.stats().unwrap().devices.into_iter().map(|device| device.device.health).collect()
+}
+
+/// Submits tasks and waits until all are done.
+pub fn run_all(scheduler: &Scheduler, tasks: impl IntoIterator<Item = Task>) {
+    let ids: Vec<_> = tasks.into_iter().map(|task| scheduler.submit(task).unwrap()).collect();
+    ids.into_iter().for_each(|id| assert_eq!(wait(scheduler, id), Ok(Wait::Done)));
+}
+
 /// Launches a kernel that fills a block.
 pub fn fill(stream: &Stream, block: &Block<f32>, value: f32) -> Result<()> {
     let kernel = stream.function(SMALL, "fill")?;
@@ -60,7 +71,7 @@ pub fn fill(stream: &Stream, block: &Block<f32>, value: f32) -> Result<()> {
     stream.launch(&kernel, [block.len().div_ceil(64) as u32, 1, 1], [64, 1, 1], params)
 }
 
-/// The whole way: memory, kernel, values on the host.
+/// Allocates memory, fills it by a kernel and checks the values on the host.
 pub fn filled(stream: &Stream, value: f32) -> Result<()> {
     let block = stream.zeroed(1000, "a test's values")?;
     fill(stream, &block, value)?;
@@ -71,20 +82,27 @@ pub fn filled(stream: &Stream, value: f32) -> Result<()> {
     }
 }
 
-/// What the driver says of itself; nothing was loaded: null.
+/// Calls a function of libcuda by name and type; returns its status.
+macro_rules! cu {
+    ($name:ident($($arg:expr => $ty:ty),* $(,)?)) => {{
+        // SAFETY: the name has this type in CUDA's driver API, and the arguments suit it.
+        #[allow(unused_unsafe)]
+        unsafe {
+            let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW);
+            let symbol = libc::dlsym(library, concat!(stringify!($name), "\0").as_ptr().cast());
+            assert!(!symbol.is_null(), "no {}", stringify!($name));
+            let f: unsafe extern "C" fn($($ty),*) -> i32 = std::mem::transmute(symbol);
+            f($($arg),*)
+        }
+    }};
+}
+pub(crate) use cu;
+
+/// Returns the report of the virtual driver.
 pub fn report() -> Value {
-    type Report = unsafe extern "C" fn(*mut u8, usize) -> usize;
     let mut text = vec![0_u8; 1 << 16];
-    // SAFETY: the test driver, which is there already; its function has this type, and writes as much as there is
-    // room for.
-    unsafe {
-        let library = libloading::Library::new("libcuda.so.1").expect("the test driver");
-        let report = library.get::<Report>(b"fakecuda_report").expect("its report");
-        let length = report(text.as_mut_ptr(), text.len());
-        text.truncate(length);
-        std::mem::forget(library);
-    }
-    serde_json::from_slice(&text).expect("JSON")
+    let length = cu!(fakecuda_report(text.as_mut_ptr() => *mut u8, text.len() => usize));
+    serde_json::from_slice(&text[..length as usize]).expect("JSON")
 }
 
 /// A number of the report on a card, by its place in `FAKECUDA`.
@@ -92,15 +110,43 @@ pub fn told(card: usize, what: &str) -> u64 {
     report()["cards"][card][what].as_u64().unwrap_or_else(|| panic!("no {what} in the report"))
 }
 
-/// Nothing of ours is left anywhere.
+static KEEPS_OBJECTS: AtomicBool = AtomicBool::new(false);
+
+/// Excludes the calling case from the check of [`assert_nothing_is_left`].
+pub fn keeps_objects() {
+    KEEPS_OBJECTS.store(true, Ordering::Relaxed);
+}
+
+/// Checks that no object is left on any GPU. Every case ends with this.
 pub fn assert_nothing_is_left() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    if KEEPS_OBJECTS.load(Ordering::Relaxed) || !maps.contains("libfakecuda") {
+        return;
+    }
     let report = report();
     assert_eq!((&report["pinned"], &report["graphs"]), (&0.into(), &0.into()), "{report}");
+    let kinds =
+        ["contexts", "retained", "allocations", "streams", "events", "modules", "graphs", "used_bytes"];
     for card in report["cards"].as_array().unwrap() {
-        for what in
-            ["contexts", "retained", "allocations", "streams", "events", "modules", "graphs", "used_bytes"]
-        {
+        for what in kinds {
             assert_eq!(card[what], 0, "{what} in {report}");
         }
     }
+}
+
+/// Returns what `look` finds in a forked child of this process; false if the child hangs.
+pub fn in_a_child(look: impl FnOnce() -> bool) -> bool {
+    // SAFETY: either the other threads hold no lock that `look` needs, or that is the subject of the test.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: the alarm ends a child that hangs; `_exit` skips the rest of the test.
+        unsafe {
+            libc::alarm(20);
+            libc::_exit(if look() { 0 } else { 1 })
+        };
+    }
+    let mut status = -1;
+    // SAFETY: our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    status == 0
 }

@@ -1,21 +1,18 @@
 //! Launches that come again are graphs: with the same numbers, and whatever befalls them they stand in no shot's way.
 
-use std::sync::Arc;
-
 use gpusched::Result;
 use gpusched::backend::cuda::{Graphs, Launches, Params, Stream};
 use gpusched::device::Health;
-use gpusched::fd::plan::{Options, Plan, SHAPES};
-use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::plan::SHAPES;
+use gpusched::fd::survey::Receivers;
 use gpusched::fd::wavelet::Wavelet;
 use gpusched::sched::Scheduler;
 
 use crate::fixtures::*;
 use testkit::Random;
+use testkit::random::noise;
 use testmodels::bits::{fused_or_skip, same};
-use testmodels::media::{rough, time_step};
-use testmodels::scheduled_shots::fire_on;
-use testmodels::shots::fire_with;
+use testmodels::shots::World;
 
 /// Four launches, each of which needs the one before: twice `y = a x + y; x = a y + x`. Key by key, some times.
 fn grow(stream: &Stream, factors: &[f32], rounds: usize) -> Result<()> {
@@ -41,12 +38,7 @@ fn grow(stream: &Stream, factors: &[f32], rounds: usize) -> Result<()> {
         }
     }
     for (block, expected) in [(&x, expected[0]), (&y, expected[1])] {
-        let found = stream.download(block, 0..VALUES)?.wait()?;
-        assert!(
-            found.iter().all(|value| value.to_bits() == expected.to_bits()),
-            "{expected}: {:?}",
-            &found[..4]
-        );
+        assert_eq!(stream.download(block, 0..VALUES)?.wait()?[..], [expected; VALUES]);
     }
     Ok(())
 }
@@ -63,8 +55,6 @@ pub fn what_comes_again_is_one_launch() {
     run(&scheduler, task(move |stream| grow(stream, &many, 3))).unwrap();
     let graphs = (told(0, "graph_launches") - 8) / 2;
     assert_eq!((graphs, told(0, "launches")), (32, 8 + 160 + 2 * 4 * (40 - 32)));
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 /// A graph that is still at work when its task gives up.
@@ -86,40 +76,18 @@ pub fn a_graph_in_flight_is_waited_for() {
     });
     assert!(run(&scheduler, code).is_err());
     assert_eq!((told(0, "graph_launches"), told(0, "graphs")), (5, 0));
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
-/// A wavelet of two legs of 16 steps and a half, a sample every step.
-fn shot(random: &mut Random, nt: usize) -> Shot {
-    let samples = (0..40).map(|_| random.between(-1.0, 1.0)).collect();
-    Shot {
-        source: [2, 1, 3],
-        wavelet: Wavelet::from_samples(samples).unwrap(),
-        amplitude: 10_000.0,
-        nt,
-        receivers: Receivers::Plane { iz: 1, every: [1, 2] },
-        record_every: 1,
-        snapshot_every: None,
-        mute: None,
-    }
-}
-
-/// Fires it: the bits are those of the CPU.
+/// Runs a shot whose wavelet lasts two batches of 16 steps and a half, and compares it with the CPU.
 fn fire(scheduler: &Scheduler, nt: usize) {
     let mut random = Random::new(31);
-    let model = rough([4, 3, 5], [10.0, 12.5, 8.0], &mut random);
-    let shot = shot(&mut random, nt);
-    let options = Options { pml: 8, shape: Some(SHAPES[0]), ..Options::default() };
-    let plan = Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
-    let found = fire_on(scheduler, plan, shot.clone()).unwrap();
+    let mut world = World::rough([4, 3, 5], nt, Receivers::Plane { iz: 1, every: [1, 2] }, &mut random);
+    world.shot.wavelet = Wavelet::from_samples(noise(40, 31)).unwrap();
+    world.options.shape = Some(SHAPES[0]);
+    let found = world.fire_on(scheduler).unwrap();
     if fused_or_skip() {
-        same(&found, &fire_with(&model, time_step(&model), &shot, options, 2), "a shot of graphs");
+        same(&found, &world.fire(), "a shot of graphs");
     }
-}
-
-fn health(scheduler: &Scheduler) -> Vec<Health> {
-    scheduler.stats().unwrap().devices.into_iter().map(|device| device.device.health).collect()
 }
 
 /// All legs that come again, and so a step costs few calls of the driver. Each call makes the context current first.
@@ -138,8 +106,6 @@ pub fn a_shots_legs_are_graphs() {
     let long = calls() - begin;
     // 160 steps: two of velocity, pressure and record each by themselves are more than six calls a step.
     assert!(long - short <= 160 * 3 / 2, "{} calls for 160 steps", long - short);
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 /// By a driver that makes none, or does not take the first: the launches come one by one.
@@ -148,8 +114,6 @@ pub fn no_graphs_are_no_harm() {
     fire(&scheduler, 100);
     assert!(told(0, "launches") > 100, "{}", report());
     assert_eq!((health(&scheduler), told(0, "contexts_made")), (vec![Health::Good], 1));
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 /// In the middle of a shot; it goes on elsewhere, and the card that is still there is used again.
@@ -159,8 +123,6 @@ pub fn a_graph_that_poisons() {
     assert_eq!(health(&scheduler), [Health::Good; 2]);
     assert_eq!((0..2).map(|card| told(card, "contexts_made")).sum::<u64>(), 2);
     fire(&scheduler, 100);
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 pub fn a_card_falls_off_at_a_graph() {

@@ -1,8 +1,8 @@
 //! The CUDA backend on virtual cards (`ctests/doubles/fakecuda`), through the real nvml-wrapper: discovery, queues, failures.
 
-mod at_once;
 mod callbacks;
 mod discovery;
+mod driver;
 mod failures;
 mod fixtures;
 mod graphs;
@@ -30,6 +30,11 @@ const MIXED: &str = "dev=name:A,speed:1,pci:0000:01:00.0,mem:1G,uuid:aa000000-00
                      dev=name:B,speed:3,pci:0000:03:00.0,mem:2G,uuid:aa100000-0000-0000-0000-000000000002;\
                      dev=name:C,speed:2,pci:0000:02:00.0,mem:3G,uuid:bb000000-0000-0000-0000-000000000003";
 
+const MIG: &str = "dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001";
+/// NVML reports the memory of the whole GPU to its administrator only.
+const MIG_OF_AN_ADMINISTRATOR: &str =
+    "root=0;dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001";
+const CLOSED: &str = "dev=name:A,speed:2,mode:prohibited,mem:1G;dev=name:B,mem:1G";
 const THREE: &str = "dev=mem:1G;dev=mem:1G;dev=mem:1G";
 const TAKEN: &str = "dev=mode:exclusive,other:1M,mem:1G,speed:2;dev=mode:exclusive,mem:1G";
 /// A card for each code that poisons, told at the first wait.
@@ -40,6 +45,13 @@ const STICKY: &str = "0:sync:1:214;1:sync:1:220;2:sync:1:226;3:sync:1:700;4:sync
                       7:sync:1:714;8:sync:1:715;9:sync:1:716;10:sync:1:717;11:sync:1:718;12:sync:1:719;\
                       13:sync:1:721;14:sync:1:810;15:sync:1:911;16:sync:1:999;17:sync:1:201";
 
+/// A case whose driver fails as the last argument says, in the form of `FAKECUDA_FAULTS`.
+macro_rules! faulty {
+    ($module:ident :: $f:ident, $machine:expr, $faults:expr) => {
+        case!($module::$f, $machine, "FAKECUDA_FAULTS" = $faults)
+    };
+}
+
 fn cases() -> Vec<Case> {
     vec![
         case!(discovery::orders_that_differ, MIXED),
@@ -48,39 +60,24 @@ fn cases() -> Vec<Case> {
         case!(discovery::visible_names, MIXED, "CUDA_VISIBLE_DEVICES" = "GPU-bb,GPU-aa1"),
         case!(discovery::visible_until_the_mistake, MIXED, "CUDA_VISIBLE_DEVICES" = "1,9,0"),
         case!(discovery::visible_none, MIXED, "CUDA_VISIBLE_DEVICES" = ""),
-        case!(discovery::mig, "dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001"),
-        case!(
-            discovery::mig_by_the_driver_alone,
-            "dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001",
-            "CASE_NVML" = "none"
-        ),
-        case!(
-            discovery::mig_whose_card_is_closed_to_us,
-            "root=0;dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001"
-        ),
-        case!(
-            discovery::mig_that_nvml_does_not_list,
-            "dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001",
-            "FAKECUDA_FAULTS" = "0:mig:*:4"
-        ),
+        case!(discovery::mig, MIG),
+        case!(discovery::mig_without_its_gpu, MIG, "CASE_NVML" = "none"),
+        case!(discovery::mig_without_its_gpu, MIG_OF_AN_ADMINISTRATOR),
+        faulty!(discovery::mig_without_its_gpu, MIG, "0:mig:*:4"),
         case!(
             discovery::mig_by_its_name,
             "dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001;\
              dev=name:A100,cc:8.0,mem:40G,uuid:dd000000-0000-0000-0000-000000000002",
             "CUDA_VISIBLE_DEVICES" = "MIG-69000000-0000-0000-0000-000000000001"
         ),
-        case!(discovery::closed_cards, "dev=name:A,speed:2,mode:prohibited,mem:1G;dev=name:B,mem:1G"),
-        case!(
-            discovery::closed_cards_by_the_driver_alone,
-            "dev=name:A,speed:2,mode:prohibited,mem:1G;dev=name:B,mem:1G",
-            "CASE_NVML" = "none"
-        ),
+        case!(discovery::closed_cards, CLOSED),
+        case!(discovery::closed_cards, CLOSED, "CASE_NVML" = "none"),
         case!(discovery::nothing_but_closed_cards, "dev=mode:prohibited,mem:1G"),
         case!(discovery::driver_alone, MIXED, "CASE_NVML" = "none"),
-        case!(discovery::nvml_not_loaded, "nvml=notloaded;dev=name:A,mem:1G"),
-        case!(discovery::nvml_of_another_driver, "nvml=mismatch;dev=name:A,mem:1G"),
+        case!(discovery::nvml_that_fails, "nvml=notloaded;dev=name:A,mem:1G"),
+        case!(discovery::nvml_that_fails, "nvml=mismatch;dev=name:A,mem:1G"),
         case!(discovery::nvml_of_470, "driver=11040;nvml=470;dev=name:K40,cc:3.5,mem:3G,other:1G"),
-        case!(discovery::a_card_that_nvml_cant_ask, TWO, "FAKECUDA_FAULTS" = "0:nvml:*:999"),
+        faulty!(discovery::a_card_that_nvml_cant_ask, TWO, "0:nvml:*:999"),
         case!(discovery::lost_card, "dev=name:A,speed:2,mem:1G,lost:1;dev=name:B,mem:1G"),
         case!(discovery::no_driver, "", "CASE_NVML" = "nothing"),
         case!(discovery::no_cards, ""),
@@ -99,12 +96,22 @@ fn cases() -> Vec<Case> {
         case!(discovery::old_driver, "driver=9010;dev=mem:1G"),
         case!(discovery::old_card, "dev=name:K10,cc:3.0,mem:1G"),
         case!(discovery::who_names_no_card_loads_no_driver, ONE),
+        case!(driver::launches_are_asynchronous_and_take_their_time, "pace=20;dev=cc:7.0,mem:1G"),
+        case!(driver::memory_is_counted, "dev=mem:64M,ctx:8M"),
+        case!(driver::fresh_memory_is_poisoned_and_no_host_memory, ONE),
+        case!(driver::modules_are_checked, "driver=11040;dev=cc:3.5,mem:1G;dev=cc:3.0,mem:1G"),
+        case!(driver::launch_limits, ONE),
+        case!(driver::report_counts_what_is_left, TWO),
+        case!(driver::child_of_a_fork_gets_nothing, ONE),
+        faulty!(driver::poisoned_gpu_poisons_no_other, TWO, "0:launch:2:719"),
+        case!(driver::kernels_that_go_wrong, "fuel=1e6;dev=mem:1G;dev=mem:1G"),
+        case!(driver::memory_of_a_node_is_of_all_its_processes, "dev=mem:64M,ctx:8M;dev=mem:64M,ctx:8M"),
         case!(work::the_used_card_alone_has_a_context, TWO),
         case!(work::memory_is_used_again, ONE),
         case!(work::kernels_are_loaded_once_a_card, TWO),
         case!(work::pinned_memory_does_not_grow_with_the_tasks, ONE),
-        case!(work::memory_that_is_short_to_pin, ONE, "FAKECUDA_FAULTS" = "0:host:2:2"),
-        case!(work::memory_that_cant_be_pinned, ONE, "FAKECUDA_FAULTS" = "0:host:*:304"),
+        faulty!(work::memory_that_is_short_to_pin, ONE, "0:host:2:2"),
+        faulty!(work::memory_that_cant_be_pinned, ONE, "0:host:*:304"),
         case!(work::what_is_shared_is_made_once, ONE),
         case!(work::memory_stays_with_its_slot_until_the_work_is_done, ONE),
         case!(work::a_task_ends_when_its_work_has, ONE),
@@ -118,83 +125,63 @@ fn cases() -> Vec<Case> {
         case!(callbacks::a_stream_that_is_left_in_no_state_to_be_used, ONE),
         case!(callbacks::what_is_told_of_a_card, TWO),
         case!(failures::no_memory_has_numbers, "dev=mem:64M,ctx:8M"),
-        case!(failures::memory_taken_meanwhile, TWO, "FAKECUDA_FAULTS" = "0:alloc:1:take=2100e6"),
-        case!(failures::too_few_resources, TWO, "FAKECUDA_FAULTS" = "0:launch:1:701"),
-        case!(failures::a_poisoned_context, TWO, "FAKECUDA_FAULTS" = "0:launch:1:700;0:launch:3:719"),
-        case!(failures::every_code_that_poisons, EIGHTEEN, "FAKECUDA_FAULTS" = STICKY),
-        case!(failures::a_task_that_poisons_two_cards, THREE, "FAKECUDA_QUIET" = "1"),
-        case!(failures::who_is_beside_it_is_not_to_blame, ONE, "FAKECUDA_QUIET" = "1"),
-        case!(failures::two_schedulers_on_a_card, ONE, "FAKECUDA_QUIET" = "1"),
-        case!(failures::who_waits_for_the_task_that_poisons_is_still_inside, ONE, "FAKECUDA_QUIET" = "1"),
+        faulty!(failures::memory_taken_meanwhile, TWO, "0:alloc:1:take=2100e6"),
+        faulty!(failures::too_few_resources, TWO, "0:launch:1:701"),
+        faulty!(failures::a_poisoned_context, TWO, "0:launch:1:700;0:launch:3:719"),
+        faulty!(failures::every_code_that_poisons, EIGHTEEN, STICKY),
+        case!(failures::a_task_that_poisons_two_cards, THREE),
+        case!(failures::who_is_beside_it_is_not_to_blame, ONE),
+        case!(failures::two_schedulers_on_a_card, ONE),
+        case!(failures::who_waits_for_the_task_that_poisons_is_still_inside, ONE),
         case!(failures::a_context_that_the_task_calls_poisoned, ONE),
         case!(failures::nothing_of_ours_stays_in_the_context_of_another_library, ONE),
-        case!(
+        faulty!(
             failures::a_context_that_can_not_be_ended,
             TWO,
-            "FAKECUDA_FAULTS" = "0:launch:1:700;0:release:*:700;0:reset:*:700"
+            "0:launch:1:700;0:release:*:700;0:reset:*:700"
         ),
-        case!(failures::a_card_falls_off_at_a_launch, TWO, "FAKECUDA_FAULTS" = "0:launch:1:lost"),
-        case!(failures::a_card_falls_off_at_a_wait, TWO, "FAKECUDA_FAULTS" = "0:sync:1:lost"),
-        case!(
-            failures::a_card_that_falls_off_and_is_unknown_to_nvml,
+        faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:launch:1:lost"),
+        faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:sync:1:lost"),
+        faulty!(
+            failures::gpu_that_is_lost_is_retired,
             "dev=speed:2,mem:1G,gone:999;dev=mem:1G",
-            "FAKECUDA_FAULTS" = "0:launch:1:lost"
+            "0:launch:1:lost"
         ),
-        case!(
-            failures::a_card_that_falls_off_and_would_be_reset,
+        faulty!(
+            failures::gpu_that_is_lost_is_retired,
             "dev=speed:2,mem:1G,gone:16;dev=mem:1G",
-            "FAKECUDA_FAULTS" = "0:launch:1:lost"
+            "0:launch:1:lost"
         ),
-        case!(failures::a_card_that_a_new_driver_does_not_know, TWO, "FAKECUDA_FAULTS" = "0:ctx:1:101"),
-        case!(failures::kernels_that_a_driver_does_not_take, TWO, "FAKECUDA_FAULTS" = "0:module:*:222"),
-        case!(failures::corrupt_kernels, TWO, "FAKECUDA_FAULTS" = "0:module:*:218"),
-        case!(
+        faulty!(failures::a_card_that_a_new_driver_does_not_know, TWO, "0:ctx:1:101"),
+        faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:module:*:222"),
+        faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:module:*:218"),
+        faulty!(
             failures::a_load_that_says_nothing_of_the_kernels,
             ONE,
-            "FAKECUDA_FAULTS" = "0:module:1:304;0:module:2:1;0:module:3:917"
+            "0:module:1:304;0:module:2:1;0:module:3:917"
         ),
-        case!(
-            wrong_results::a_card_whose_results_go_wrong_is_retired,
-            TWO,
-            "FAKECUDA_FAULTS" = "0:launch:*:nan=1"
-        ),
-        case!(wrong_results::where_it_went_wrong_is_told, ONE, "FAKECUDA_FAULTS" = "0:launch:*:nan=1"),
-        case!(
-            wrong_results::a_check_finds_it_first,
-            THREE,
-            "FAKECUDA_FAULTS" = "0:launch:*:nan=1;2:launch:*:flip=1"
-        ),
-        case!(
-            wrong_results::once_is_a_strike,
-            ONE,
-            "FAKECUDA_FAULTS" = "0:launch:9:nan=1;0:launch:10:nan=2;0:launch:11:nan=3"
-        ),
-        case!(wrong_results::a_survey_leaves_it_out, TWO, "FAKECUDA_FAULTS" = "0:launch:*:flip=2"),
-        case!(wrong_results::no_card_is_left, TWO, "FAKECUDA_FAULTS" = "0:launch:*:flip=2;1:launch:*:nan=2"),
-        case!(failures::a_hang, TWO, "FAKECUDA_FAULTS" = "0:launch:1:hang"),
-        case!(
-            failures::codes_that_nobody_knows,
-            ONE,
-            "FAKECUDA_FAULTS" = "0:ctx:1:46;0:alloc:1:917;0:launch:1:1234"
-        ),
+        faulty!(wrong_results::a_card_whose_results_go_wrong_is_retired, TWO, "0:launch:*:nan=1"),
+        faulty!(wrong_results::where_it_went_wrong_is_told, ONE, "0:launch:*:nan=1"),
+        faulty!(wrong_results::a_check_finds_it_first, THREE, "0:launch:*:nan=1;2:launch:*:flip=1"),
+        faulty!(wrong_results::once_is_a_strike, ONE, "0:launch:9:nan=1;0:launch:10:nan=2;0:launch:11:nan=3"),
+        faulty!(wrong_results::a_survey_leaves_it_out, TWO, "0:launch:*:flip=2"),
+        faulty!(wrong_results::no_card_is_left, TWO, "0:launch:*:flip=2;1:launch:*:nan=2"),
+        faulty!(failures::a_hang, TWO, "0:launch:1:hang"),
+        faulty!(failures::codes_that_nobody_knows, ONE, "0:ctx:1:46;0:alloc:1:917;0:launch:1:1234"),
         case!(failures::a_card_that_another_process_has, TAKEN),
         case!(
-            failures::an_old_driver_says_it_otherwise,
+            failures::a_card_that_another_process_has,
             "driver=11040;dev=mode:exclusive,other:1M,speed:2;dev=mem:1G"
         ),
         case!(shots::a_shot_goes_on_after_a_pause, ONE),
         case!(shots::a_process_that_sleeps_keeps_no_memory, ONE),
         case!(shots::shots_have_the_bits_of_the_cpu, ONE),
-        case!(shots::numbers_that_are_none_are_found, ONE),
+        case!(shots::values_that_overflow_are_found, ONE),
         case!(shots::a_shot_that_blows_up_is_found, ONE),
         case!(shots::what_would_fit_does, "dev=mem:32M,ctx:2M"),
-        case!(
-            shots::a_card_that_gives_less_than_it_promised,
-            "dev=mem:32M,ctx:2M",
-            "FAKECUDA_FAULTS" = "0:alloc:3:take=8e6"
-        ),
+        faulty!(shots::a_card_that_gives_less_than_it_promised, "dev=mem:32M,ctx:2M", "0:alloc:3:take=8e6"),
         case!(shots::small_shots_share_a_large_card, "pace=10;dev=mem:80G,sms:132"),
-        case!(at_once::small_shots_overlap_and_share_their_plan, "pace=100;dev=mem:1G,ctx:8M"),
+        case!(shots::small_shots_overlap_and_share_their_plan, "pace=100;dev=mem:1G,ctx:8M"),
         case!(shots::a_record_that_the_host_has_no_memory_for, ONE),
         case!(shapes::the_one_that_is_wanted_is_taken, ONE),
         case!(shapes::the_one_that_is_wanted_is_taken, AMPERE),
@@ -207,11 +194,11 @@ fn cases() -> Vec<Case> {
         case!(graphs::what_comes_again_is_one_launch, ONE),
         case!(graphs::a_graph_in_flight_is_waited_for, "pace=100;dev=mem:1G"),
         case!(graphs::a_shots_legs_are_graphs, ONE),
-        case!(graphs::no_graphs_are_no_harm, ONE, "FAKECUDA_FAULTS" = "0:graph:*:801"),
-        case!(graphs::no_graphs_are_no_harm, ONE, "FAKECUDA_FAULTS" = "0:graph:30:2;0:graphlaunch:1:701"),
-        case!(graphs::a_graph_that_poisons, TWO, "FAKECUDA_FAULTS" = "0:graphlaunch:2:719"),
-        case!(graphs::a_graph_that_poisons, TWO, "FAKECUDA_FAULTS" = "0:graph:20:700"),
-        case!(graphs::a_card_falls_off_at_a_graph, TWO, "FAKECUDA_FAULTS" = "0:graphlaunch:2:lost"),
+        faulty!(graphs::no_graphs_are_no_harm, ONE, "0:graph:*:801"),
+        faulty!(graphs::no_graphs_are_no_harm, ONE, "0:graph:30:2;0:graphlaunch:1:701"),
+        faulty!(graphs::a_graph_that_poisons, TWO, "0:graphlaunch:2:719"),
+        faulty!(graphs::a_graph_that_poisons, TWO, "0:graph:20:700"),
+        faulty!(graphs::a_card_falls_off_at_a_graph, TWO, "0:graphlaunch:2:lost"),
         case!(scripts::one_script, TWO),
         case!(scripts::nothing_is_lost_whatever_fails, ONE),
         case!(shots::the_old_cases_on_four_cards, FOUR),
@@ -219,5 +206,9 @@ fn cases() -> Vec<Case> {
 }
 
 fn main() -> ExitCode {
-    virtual_gpus::main(&cases())
+    let status = virtual_gpus::main(&cases());
+    if std::env::var_os("CASE").is_some() {
+        fixtures::assert_nothing_is_left();
+    }
+    status
 }

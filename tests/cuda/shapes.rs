@@ -3,22 +3,18 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Options, Plan, SHAPES, Shape};
 use gpusched::fd::shot;
-use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::survey::Receivers;
 use gpusched::io::kept::Kept;
-use gpusched::sched::{Exec, Scheduler, Task};
+use gpusched::sched::Scheduler;
 
 use crate::fixtures::*;
-use crate::shots::Nowhere;
-use testkit::Random;
+use testkit::{Folder, Random};
 use testmodels::bits::{fused_or_skip, same};
-use testmodels::media::{rough, shot as random_shot, time_step};
-use testmodels::scheduled_shots::fire_on;
-use testmodels::shots::fire_with;
+use testmodels::shots::{NOWHERE, World, fire_on, on_device};
 
 /// Those that the card runs.
 fn offered() -> &'static [Shape] {
@@ -31,57 +27,38 @@ fn runs() -> Vec<u64> {
     offered().iter().map(|shape| report["cards"][0]["runs"][shape.kernel].as_u64().unwrap_or(0)).collect()
 }
 
-fn world(nt: usize) -> (Arc<Model>, Shot) {
-    let (n, mut random) = ([3, 2, 5], Random::new(41));
-    let model = rough(n, [10.0, 12.5, 8.0], &mut random);
-    let shot = random_shot(&mut random, n, nt, Receivers::Plane { iz: 2, every: [1, 2] });
-    (model, shot)
+fn world(nt: usize, shape: Option<Shape>) -> World {
+    let receivers = Receivers::Plane { iz: 2, every: [1, 2] };
+    let mut world = World::rough([3, 2, 5], nt, receivers, &mut Random::new(41));
+    world.options.shape = shape;
+    world
 }
 
-fn options(shape: Option<Shape>) -> Options {
-    Options { pml: 8, shape, ..Options::default() }
-}
-
-fn plan(model: &Arc<Model>, shape: Option<Shape>) -> Arc<Plan> {
-    Arc::new(Plan::new(model.clone(), time_step(model), options(shape)).unwrap())
-}
-
-/// Fires it: the bits are those of the CPU.
-fn fire(scheduler: &Scheduler, plan: &Arc<Plan>, model: &Arc<Model>, shot: &Shot) {
-    let found = fire_on(scheduler, plan.clone(), shot.clone()).unwrap();
+/// Runs a shot and compares it with the CPU.
+fn fire(scheduler: &Scheduler, plan: &Arc<Plan>, world: &World) {
+    let found = fire_on(scheduler, plan.clone(), world.shot.clone()).unwrap();
     if fused_or_skip() {
-        same(&found, &fire_with(model, time_step(model), shot, options(None), 2), "shapes");
+        let options = Options { shape: None, ..world.options };
+        same(&found, &World { options, ..world.clone() }.fire(), "shapes");
     }
 }
 
 pub fn the_one_that_is_wanted_is_taken() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let (model, shot) = world(20);
     for (way, &shape) in offered().iter().enumerate() {
-        let before = runs();
-        fire(&scheduler, &plan(&model, Some(shape)), &model, &shot);
+        let (before, world) = (runs(), world(20, Some(shape)));
+        fire(&scheduler, &world.plan(), &world);
         let now = runs();
         for other in 0..offered().len() {
             assert_eq!(now[other] - before[other], if other == way { 20 } else { 0 }, "{shape:?}");
         }
     }
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
-/// What the plan has found on the card.
+/// Returns the shape that the plan has found on the GPU.
 fn best(scheduler: &Scheduler, plan: &Arc<Plan>) -> Option<Shape> {
-    let place = Arc::new(Mutex::new(None));
-    let (to, plan) = (place.clone(), plan.clone());
-    run(
-        scheduler,
-        Task::new(move |exec: &Exec<'_>| {
-            *to.lock().unwrap() = plan.shape(exec.lane);
-            Ok(())
-        }),
-    )
-    .unwrap();
-    *place.lock().unwrap()
+    let plan = plan.clone();
+    on_device(scheduler, move |exec| Ok(plan.shape(exec.lane))).unwrap()
 }
 
 /// Shots try all shapes in their legs, and then take one: the same plan's, and those of another plan of the same size.
@@ -89,37 +66,39 @@ pub fn shots_find_the_best() {
     let scheduler = scheduler("cuda", 1).unwrap();
     // Some 20 legs are timed at most, after two of each shape that are not.
     let legs = 7 * offered().len() + 2;
-    let (model, shot) = world(16 * legs);
-    let tried = plan(&model, None);
+    let mut world = world(16 * legs, None);
+    let tried = world.plan();
     assert_eq!(best(&scheduler, &tried), None);
-    fire(&scheduler, &tried, &model, &shot);
+    fire(&scheduler, &tried, &world);
     assert!(runs().iter().all(|&runs| runs >= 4 * 16), "{:?}", runs());
     let found = best(&scheduler, &tried).unwrap();
-    for plan in [tried, plan(&model, None)] {
+    world.shot.nt = 33;
+    for plan in [tried, world.plan()] {
         let before = runs();
-        let short = Shot { nt: 33, ..shot.clone() };
-        fire(&scheduler, &plan, &model, &short);
+        fire(&scheduler, &plan, &world);
         assert_eq!(best(&scheduler, &plan), Some(found));
         for (way, shape) in offered().iter().enumerate() {
             assert_eq!(runs()[way] - before[way], if *shape == found { 33 } else { 0 }, "{shape:?}");
         }
     }
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 /// Where a process keeps what it finds out.
 const KEPT: &str = "CASE_KEPT";
 
-/// The shape that a process finds for a shot, with what is kept in a file, and the runs of each shape's kernel.
-fn found_with(file: &Path) -> (Shape, Vec<u64>) {
+fn that_caches_in(file: &Path) -> Scheduler {
     let mut builder = Scheduler::builder();
     (builder.devices, builder.slots) = (Some("cuda".into()), Some(1));
     builder.rates = Some(Arc::new(Kept::new(file)));
-    let scheduler = builder.build().unwrap();
-    let (model, shot) = world(16 * (7 * SHAPES.len() + 2));
-    let plan = plan(&model, None);
-    run(&scheduler, shot::task(plan.clone(), shot, 0, Nowhere).unwrap()).unwrap();
+    builder.build().unwrap()
+}
+
+/// Returns the shape that a process finds for a shot with the cache in a file, and the runs of each shape's kernel.
+fn found_with(file: &Path) -> (Shape, Vec<u64>) {
+    let scheduler = that_caches_in(file);
+    let world = world(16 * (7 * SHAPES.len() + 2), None);
+    let plan = world.plan();
+    run(&scheduler, shot::task(plan.clone(), world.shot, 0, NOWHERE).unwrap()).unwrap();
     let shape = best(&scheduler, &plan).unwrap();
     drop(scheduler);
     (shape, runs())
@@ -149,7 +128,8 @@ pub fn the_next_process_does_not_try_again() {
         runs.iter().for_each(|runs| print!(" {runs}"));
         return;
     }
-    let file = std::env::temp_dir().join(format!("gpusched-found-{}", std::process::id()));
+    let folder = Folder::new();
+    let file = folder.at("cache");
     let (found, runs) = in_another_process(&file);
     assert!(are_tried(&runs), "{runs:?}");
     let text = fs::read_to_string(&file).unwrap();
@@ -166,12 +146,9 @@ pub fn the_next_process_does_not_try_again() {
         for (other, &ran) in SHAPES.iter().zip(&runs) {
             assert_eq!(ran > 0, *other == shape, "{other:?}: {runs:?}");
         }
-        // It has learned nothing of the shapes that would make the line any younger.
-        assert!(
-            fs::read_to_string(&file)
-                .unwrap()
-                .contains(&line.replace(&format!("\t{}\t", found.name()), &said))
-        );
+        // It has measured nothing that would make the line any younger.
+        let line = line.replace(&format!("\t{}\t", found.name()), &said);
+        assert!(fs::read_to_string(&file).unwrap().contains(&line));
     }
 
     let kernels = line.split("kernels ").nth(1).unwrap().split('\t').next().unwrap();
@@ -186,45 +163,36 @@ pub fn the_next_process_does_not_try_again() {
         let (_, runs) = in_another_process(&file);
         assert!(are_tried(&runs), "{by}: {runs:?}");
     }
-    fs::remove_file(file).unwrap();
 }
 
 /// A shape that is named is no finding.
 pub fn what_is_named_is_not_kept() {
-    let file = std::env::temp_dir().join(format!("gpusched-named-{}", std::process::id()));
-    let mut builder = Scheduler::builder();
-    builder.devices = Some("cuda".into());
-    builder.rates = Some(Arc::new(Kept::new(&file)));
-    let scheduler = builder.build().unwrap();
-    let (model, shot) = world(33);
-    run(&scheduler, shot::task(plan(&model, Some(SHAPES[1])), shot, 0, Nowhere).unwrap()).unwrap();
+    let folder = Folder::new();
+    let scheduler = that_caches_in(&folder.at("cache"));
+    let world = world(33, Some(SHAPES[1]));
+    run(&scheduler, shot::task(world.plan(), world.shot, 0, NOWHERE).unwrap()).unwrap();
     drop(scheduler);
-    let text = fs::read_to_string(&file).unwrap();
+    let text = fs::read_to_string(folder.at("cache")).unwrap();
     assert!(text.lines().any(|line| line.starts_with("cuda\t")) && !text.contains("found\t"), "{text}");
-    fs::remove_file(file).unwrap();
 }
 
 /// A card that is too old for a shape does without, and says so when it is named.
 pub fn what_a_card_does_not_run() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let (model, shot) = world(20);
     let names: Vec<_> = offered().iter().map(|shape| shape.name()).collect();
     assert_eq!(names, ["4x2", "4x4"]);
-    let refused = fire_on(&scheduler, plan(&model, Some(SHAPES[2])), shot).err().unwrap().to_string();
+    let refused = world(20, Some(SHAPES[2])).fire_on(&scheduler).err().unwrap().to_string();
     let words = "the shape of blocks is 4x2_async; accepted: auto, 4x2, 4x4 on cuda:0, whose compute capability is 7.5; \
                  4x2_async takes one of 8.0 or higher";
     assert!(refused.contains(words), "{refused}");
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 /// Legs that end for a snapshot are not timed, and what is not known is the first.
 pub fn short_shots_find_nothing() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let (model, shot) = world(48);
-    let plan = plan(&model, None);
-    fire(&scheduler, &plan, &model, &Shot { snapshot_every: Some(5), ..shot });
+    let mut world = world(48, None);
+    world.shot.snapshot_every = Some(5);
+    let plan = world.plan();
+    fire(&scheduler, &plan, &world);
     assert_eq!(best(&scheduler, &plan), Some(SHAPES[0]));
-    drop(scheduler);
-    assert_nothing_is_left();
 }

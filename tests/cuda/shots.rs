@@ -1,27 +1,29 @@
-//! Shots on cards: the same bits as on the CPU, whichever card has them and whatever befalls it.
+//! Shots on GPUs: the same bits as on the CPU on every GPU and after every failure.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gpusched::Error;
 use gpusched::fd::plan::{Form, Options, Plan, Stencil, Storage};
-use gpusched::fd::shot::{self, Output, Silent};
-use gpusched::fd::survey::{Gather, Receivers, Shot};
-use gpusched::sched::{AUTO_SLOTS, Exec, Scheduler, Task, TaskId};
-use gpusched::{Error, Result};
+use gpusched::fd::shot::{self, Silent};
+use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::sched::{AUTO_SLOTS, Scheduler, TaskId};
 
 use crate::fixtures::*;
 use testkit::Random;
 use testmodels::bits::{fused_or_skip, same};
 use testmodels::gate;
 use testmodels::golden::Case;
-use testmodels::media::{rough, shot as random_shot, time_step};
 use testmodels::norms::relative_l2;
-use testmodels::pausing::in_parts;
-use testmodels::scheduled_shots::{Survey, fire_all, fire_on};
-use testmodels::shots::{Shots, fire_with, try_fire};
+use testmodels::shots::{NOWHERE, Shots, Survey, World, fire_all, in_parts, on_device, try_fire};
 
-/// Odd sizes; legs that end for their length, for snapshots, and with the shot; samples that fill a leg and that don't.
+/// A shot with one receiver in a corner.
+fn one_trace(n: [usize; 3], nt: usize, seed: u64) -> World {
+    World::rough(n, nt, Receivers::List(vec![[0; 3]]), &mut Random::new(seed))
+}
+
+/// Odd sizes; batches that end for their length, for snapshots, and with the shot; samples that fill a batch or don't.
 pub fn shots_have_the_bits_of_the_cpu() {
     if !fused_or_skip() {
         return;
@@ -36,103 +38,76 @@ pub fn shots_have_the_bits_of_the_cpu() {
         ([3, 4, 5], 8, 70, 40, None),
     ];
     for (number, (n, pml, nt, record_every, snapshot_every)) in cases.into_iter().enumerate() {
-        let model = rough(n, [10.0, 12.5, 8.0], &mut random);
         let receivers = match number {
             0 => Receivers::List(vec![[0; 3]; 3]),
             4 => Receivers::List((0..7).map(|_| random.cell(n)).collect()),
             _ => Receivers::Plane { iz: n[2] / 2, every: [1, 2] },
         };
-        let shot = random_shot(&mut random, n, nt, receivers);
-        let shot = Shot { record_every, snapshot_every, ..shot };
+        let mut world = World::rough(n, nt, receivers, &mut random);
+        world.shot = Shot { record_every, snapshot_every, ..world.shot };
         for form in Form::ALL {
             let stencil = if number % 2 == 1 { Stencil::Optimised } else { Stencil::Taylor };
             let storage = Storage::ALL[number / 2 % 2];
-            let options =
-                Options { pml, form, stencil, exact_time: number == 3, storage, ..Options::default() };
-            let expected = fire_with(&model, time_step(&model), &shot, options, 2);
-            let plan = Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
-            same(&fire_on(&scheduler, plan, shot.clone()).unwrap(), &expected, &format!("{n:?}, {form:?}"));
+            let options = Options::default();
+            world.options = Options { pml, form, stencil, exact_time: number == 3, storage, ..options };
+            same(&world.fire_on(&scheduler).unwrap(), &world.fire(), &format!("{n:?}, {form:?}"));
         }
     }
-    // A shot that nobody listens to.
-    let model = rough([3, 3, 3], [10.0; 3], &mut random);
-    let deaf = random_shot(&mut random, [3; 3], 20, Receivers::List(Vec::new()));
-    let options = Options { pml: 8, ..Options::default() };
-    let plan = Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
-    assert!(fire_on(&scheduler, plan, deaf).unwrap().record.is_empty());
-    drop(scheduler);
-    assert_nothing_is_left();
+    let without_receivers = World::rough([3; 3], 20, Receivers::List(Vec::new()), &mut random);
+    assert!(without_receivers.fire_on(&scheduler).unwrap().record.is_empty());
 }
 
-pub fn numbers_that_are_none_are_found() {
+pub fn values_that_overflow_are_found() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let mut random = Random::new(22);
-    let model = rough([4, 4, 4], [10.0; 3], &mut random);
-    let mut shot = random_shot(&mut random, [4; 3], 80, Receivers::List(vec![[0; 3]]));
-    shot.amplitude = f32::MAX;
-    let options = Options { pml: 8, ..Options::default() };
-    let plan = Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
-    let error = fire_on(&scheduler, plan, shot).err().expect("an overflow");
+    let mut world = one_trace([4; 3], 80, 22);
+    world.shot.amplitude = f32::MAX;
+    let error = world.fire_on(&scheduler).err().expect("an overflow");
     assert!(matches!(&error, Error::Unstable { what, .. } if what.contains("after step 64")), "{error}");
 }
 
-/// A shot that ends while its pressure is on its way to infinity.
+/// The shot ends while its pressure is on its way to infinity.
 pub fn a_shot_that_blows_up_is_found() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let mut random = Random::new(24);
-    let model = rough([4, 4, 4], [10.0; 3], &mut random);
-    let shot = random_shot(&mut random, [4; 3], 20, Receivers::List(vec![[0; 3]]));
+    let mut world = one_trace([4; 3], 20, 24);
+    world.dt *= 2.5;
     for form in Form::ALL {
-        let options = Options { pml: 8, form, allow_unstable: true, ..Options::default() };
-        let plan = Arc::new(Plan::new(model.clone(), 2.5 * time_step(&model), options).unwrap());
-        let error = fire_on(&scheduler, plan, shot.clone()).err().expect("numbers that are far too large");
+        world.options = Options { pml: 8, form, allow_unstable: true, ..Options::default() };
+        let error = world.fire_on(&scheduler).err().expect("numbers that are far too large");
         assert!(matches!(error, Error::Unstable { .. }) && !error.is_suspect(), "{error}");
         for words in ["after step 20 ", "times the source", "worst at ", "CFL number", "may be at most"] {
             assert!(error.to_string().contains(words), "{error}");
         }
         if fused_or_skip() {
-            let here = try_fire(&model, 2.5 * time_step(&model), &shot, options, 2).err().expect("the same");
-            assert_eq!(error.to_string().replace("blown up, after step 20 ", "blown up, "), here.to_string());
+            let on_cpu =
+                try_fire(&world.model, world.dt, &world.shot, world.options, 2).err().expect("the same");
+            assert_eq!(
+                error.to_string().replace("blown up, after step 20 ", "blown up, "),
+                on_cpu.to_string()
+            );
         }
     }
 }
 
 /// A shot of two steps in a cube, and its plan.
 fn cube(n: usize) -> (Arc<Plan>, Shot) {
-    let mut random = Random::new(23);
-    let model = rough([n; 3], [10.0; 3], &mut random);
-    let options = Options { pml: 8, ..Options::default() };
-    let plan = Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
-    (plan, random_shot(&mut random, [n; 3], 2, Receivers::List(vec![[0; 3]])))
+    let world = one_trace([n; 3], 2, 23);
+    (world.plan(), world.shot)
 }
 
 /// Submits it as any client does.
 fn submit((plan, shot): (Arc<Plan>, Shot), scheduler: &Scheduler) -> gpusched::Result<TaskId> {
-    let task = shot::task(plan.clone(), shot, scheduler.cpu_threads(), Nowhere)?;
+    let task = shot::task(plan.clone(), shot, scheduler.cpu_threads(), NOWHERE)?;
     scheduler.submit(task).map_err(|error| plan.advise(error))
 }
 
-/// Where a gather goes that nobody looks at.
-pub struct Nowhere;
-
-impl Output for Nowhere {
-    fn snapshot(&self, _: &Exec<'_>, _: usize, _: &[f32]) -> gpusched::Result<()> {
-        Ok(())
-    }
-
-    fn finish(&self, _: &Exec<'_>, _: Gather) -> gpusched::Result<()> {
-        Ok(())
-    }
-}
-
-/// The size of the cube that is said to fit.
+/// Returns the size of the cube that is said to fit.
 fn advised(error: &Error) -> usize {
     let words = error.to_string();
     let number = words.split("a cube of up to ").nth(1).and_then(|rest| rest.split(' ').next());
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{words}"))
 }
 
-/// Whoever follows the advice has a shot that runs, and one cell more is refused before it does.
+/// A shot of the advised size runs, and one cell more is refused.
 pub fn what_would_fit_does() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let error = submit(cube(200), &scheduler).unwrap_err();
@@ -144,13 +119,13 @@ pub fn what_would_fit_does() {
     assert_eq!(advised(&submit(cube(n + 1), &scheduler).unwrap_err()), n);
 }
 
-/// Another process takes memory while a shot allocates its own: what is said in the end is of the whole shot.
+/// Another process takes memory while a shot allocates its own. The message counts the whole shot.
 pub fn a_card_that_gives_less_than_it_promised() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let n = advised(&submit(cube(200), &scheduler).unwrap_err());
     let id = submit(cube(n), &scheduler).unwrap();
     let error = wait(&scheduler, id).unwrap_err();
-    // The card's, without its context's 2 MiB and what the other has.
+    // The GPU's, without its context's 2 MiB and what the other has.
     assert!(matches!(error, Error::NoMemory { there, .. } if there == (30 << 20) - 8_000_000), "{error}");
     let smaller = advised(&error);
     assert!(smaller < n, "{error}");
@@ -158,7 +133,7 @@ pub fn a_card_that_gives_less_than_it_promised() {
     wait(&scheduler, id).unwrap();
 }
 
-/// A card that has room for many runs several at a time, if each by itself leaves it idle: a virtual card's time is a
+/// A GPU with room for many shots runs several at a time, if each by itself leaves it idle: a virtual GPU's time is a
 /// pause of a launch, which those of other slots do not share.
 pub fn small_shots_share_a_large_card() {
     let scheduler = scheduler("cuda", AUTO_SLOTS).unwrap();
@@ -170,11 +145,38 @@ pub fn small_shots_share_a_large_card() {
     assert!((2..=8).contains(&slots), "{slots} slots");
     // Every change of their number makes other queues, and the context stays.
     assert!(told(0, "contexts_made") == 1 && told(0, "streams") > 1, "{}", report());
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
-/// It stops at the ends of legs, and what it leaves is all that the next part needs.
+/// Shots on one plan, each on a stream of its own, share what the plan uploads.
+pub fn small_shots_overlap_and_share_their_plan() {
+    const SLOTS: u32 = 4;
+    let scheduler = scheduler("cuda", SLOTS).unwrap();
+    let mut random = Random::new(51);
+    let world = World::rough([3, 2, 4], 40, Receivers::Plane { iz: 1, every: [1, 1] }, &mut random);
+    let plan = world.plan();
+    // Of one size, so that a later one may have the memory of an earlier.
+    let mut elsewhere = || Shot { source: random.cell([3, 2, 4]), ..world.shot.clone() };
+    let survey: Survey = (0..8).map(|_| (plan.clone(), elsewhere())).collect();
+    for (found, (_, shot)) in fire_all(&scheduler, &survey).iter().zip(&survey) {
+        let expected = World { shot: shot.clone(), ..world.clone() }.fire();
+        assert!(!fused_or_skip() || *found == expected, "the bits of {:?}", shot.source);
+    }
+
+    // A kernel of each slot's shot at a time, and none of a stream that others wait for.
+    // Modules: what the forms have in common, a step in each of two shapes, the source.
+    assert_eq!(told(0, "together"), u64::from(SLOTS), "{}", report());
+    let made = ["contexts_made", "streams", "module_loads"].map(|what| told(0, what));
+    assert_eq!(made, [1, u64::from(SLOTS), 4]);
+    // The promise to each shot counts what they share, so together they take less. Two batches of each in flight use
+    // few pinned pages.
+    fire_all(&scheduler, &survey);
+    let promised = plan.shot_bytes(&survey[0].1, 0).device;
+    let (used, context) = (told(0, "peak_bytes"), 8 << 20);
+    assert!(used <= context + u64::from(SLOTS) * promised, "{used} bytes, {promised} a shot");
+    assert!(report()["pinned"].as_u64() <= Some(6 * u64::from(SLOTS)), "{}", report());
+}
+
+/// It stops at the ends of batches and leaves all that the next part needs.
 pub fn a_shot_goes_on_after_a_pause() {
     if !fused_or_skip() {
         return;
@@ -182,31 +184,21 @@ pub fn a_shot_goes_on_after_a_pause() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let mut random = Random::new(29);
     for (form, snapshot_every) in [(Form::OnePass, Some(9)), (Form::OnePass, None), (Form::TwoSweeps, None)] {
-        let n = [5, 4, 17];
-        let model = rough(n, [10.0, 12.5, 8.0], &mut random);
-        let shot = random_shot(&mut random, n, 90, Receivers::Plane { iz: 2, every: [1, 2] });
-        let shot = Shot { record_every: 3, snapshot_every, ..shot };
-        let options = Options { pml: 8, form, ..Options::default() };
-        let expected = fire_with(&model, time_step(&model), &shot, options, 2);
-        let plan = Plan::new(model.clone(), time_step(&model), options).unwrap();
-        let parts = asked(&scheduler, move |exec| in_parts(&plan, &shot, &[1, 40], |_| exec.lane));
+        let mut world = World::rough([5, 4, 17], 90, Receivers::Plane { iz: 2, every: [1, 2] }, &mut random);
+        world.shot = Shot { record_every: 3, snapshot_every, ..world.shot };
+        world.options.form = form;
+        let (plan, shot) = (world.plan(), world.shot.clone());
+        let parts = on_device(&scheduler, move |exec| in_parts(&plan, &shot, &[1, 40], |_| exec.lane));
         let (found, ends) = parts.unwrap();
         assert!(ends.len() == 2 && ends[0] <= 32 && ends[1] > 40, "{ends:?}");
-        same(&found, &expected, &format!("{form:?}, stopped after {ends:?}"));
+        same(&found, &world.fire(), &format!("{form:?}, stopped after {ends:?}"));
     }
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
-/// Others who come later find the card's memory free.
+/// Processes that come later find the GPU's memory free.
 pub fn a_process_that_sleeps_keeps_no_memory() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let mut random = Random::new(31);
-    let model = rough([5, 4, 17], [10.0; 3], &mut random);
-    let shot = random_shot(&mut random, [5, 4, 17], 20, Receivers::List(vec![[0; 3]]));
-    let options = Options { pml: 8, ..Options::default() };
-    let plan = Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
-    fire_on(&scheduler, plan, shot).unwrap();
+    one_trace([5, 4, 17], 20, 31).fire_on(&scheduler).unwrap();
     let begun = Instant::now();
     while told(0, "allocations") > 0 {
         assert!(begun.elapsed() < Duration::from_secs(60), "{}", report());
@@ -215,33 +207,17 @@ pub fn a_process_that_sleeps_keeps_no_memory() {
     assert_eq!(told(0, "contexts"), 1, "{}", report());
 }
 
-/// What code says on a card. Its task ends well.
-fn asked<T: Send + 'static>(
-    scheduler: &Scheduler,
-    code: impl Fn(&Exec<'_>) -> Result<T> + Send + Sync + 'static,
-) -> Result<T> {
-    let told = Arc::new(Mutex::new(None));
-    let place = told.clone();
-    let task = Task::new(move |exec: &Exec<'_>| {
-        *place.lock().unwrap() = Some(code(exec));
-        Ok(())
-    });
-    run(scheduler, task).unwrap();
-    told.lock().unwrap().take().expect("a task that has run")
-}
-
-/// It is not the card that has too little: the task may be tried again when others of the host have ended.
+/// The GPU has enough: the task may be tried again when others of the host have ended.
 pub fn a_record_that_the_host_has_no_memory_for() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let mut random = Random::new(23);
-    let model = rough([3, 3, 3], [10.0; 3], &mut random);
+    let mut world = one_trace([3; 3], 30, 23);
     // 4 TB.
-    let shot = random_shot(&mut random, [3; 3], 30, Receivers::List(vec![[0; 3]; 100_000]));
-    let shot = Shot { nt: 10_000_000, ..shot };
-    let options = Options { pml: 8, ..Options::default() };
-    let plan = Plan::new(model.clone(), time_step(&model), options).unwrap();
-    let error = asked(&scheduler, move |exec| shot::run(&plan, &shot, exec.lane, &Silent));
-    let error = error.expect_err("too little memory");
+    let receivers = Receivers::List(vec![[0; 3]; 100_000]);
+    world.shot = Shot { nt: 10_000_000, receivers, ..world.shot };
+    let plan = world.plan();
+    let result =
+        on_device(&scheduler, move |exec| Ok(shot::run(&plan, &world.shot, exec.lane, &Silent))).unwrap();
+    let error = result.expect_err("too little memory");
     assert!(matches!(&error, Error::NoHostMemory { bytes: 4_000_000_000_000, .. }), "{error}");
 }
 
@@ -254,7 +230,7 @@ const CASES: [(&str, [usize; 2]); 4] = [
     ("iso1_wtype1", [8, 24]),
 ];
 
-/// The samples of a shot that ran for some of its steps, against the first of its record.
+/// Compares the samples of a shot of fewer steps with the first samples of its record.
 fn begins_as_recorded(found: &Shots, record: &[f32], what: &str) {
     let samples = record.len() * found.samples / found.record.len();
     let first: Vec<f32> = record.chunks(samples).flat_map(|trace| &trace[..found.samples]).copied().collect();
@@ -262,34 +238,28 @@ fn begins_as_recorded(found: &Shots, record: &[f32], what: &str) {
     assert!(off <= gate::RECORD, "{what}: the first {} samples are off by {off:e}", found.samples);
 }
 
-/// Runs them on all cards: the records are the old kernel's, and those of the CPU to the last bit.
-fn shoot(scheduler: &Scheduler) {
-    let night = std::env::var("GPUSCHED_TEST_LEVEL").is_ok_and(|level| level == "night");
-    let cases: Vec<_> = CASES.map(|(name, nt)| (name, nt[usize::from(night)], Case::load(name))).into();
-    let shots = cases.iter().flat_map(|(name, nt, case)| {
-        let cut = |shot| Shot { nt: *nt, snapshot_every: None, ..shot };
-        case.shots().into_iter().map(cut).enumerate().map(move |(number, shot)| (*name, case, number, shot))
-    });
-    let shots: Vec<_> = shots.collect();
-    let survey: Survey =
-        shots.iter().map(|(_, case, _, shot)| (case.model.clone(), case.dt, shot.clone())).collect();
-    for (found, (name, case, number, shot)) in fire_all(scheduler, &survey).iter().zip(&shots) {
-        let what = format!("{name}, shot {number}");
-        begins_as_recorded(found, &case.records()[*number], &what);
-        if fused_or_skip() {
-            same(found, &fire_with(&case.model, case.dt, shot, Options::default(), 2), &what);
-        }
-    }
-}
-
 pub fn the_old_cases_on_four_cards() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    shoot(&scheduler);
+    let night = std::env::var("GPUSCHED_TEST_LEVEL").is_ok_and(|level| level == "night");
+    let mut worlds = Vec::new();
+    for (name, steps) in CASES {
+        let (case, nt) = (Case::load(name), steps[usize::from(night)]);
+        for (number, (shot, record)) in case.shots().into_iter().zip(case.records()).enumerate() {
+            let shot = Shot { nt, snapshot_every: None, ..shot };
+            let world = World { model: case.model.clone(), dt: case.dt, options: Options::default(), shot };
+            worlds.push((format!("{name}, shot {number}"), record, world));
+        }
+    }
+    let survey: Survey = worlds.iter().map(|(.., world)| (world.plan(), world.shot.clone())).collect();
+    for (found, (what, record, world)) in fire_all(&scheduler, &survey).iter().zip(&worlds) {
+        begins_as_recorded(found, record, what);
+        if fused_or_skip() {
+            same(found, &world.fire(), what);
+        }
+    }
     let used = (0..4).filter(|&card| told(card, "contexts_made") > 0).count();
-    assert!(used >= 3, "{used} of 4 cards have worked");
+    assert!(used >= 3, "{used} of 4 GPUs have worked");
     for card in 0..4 {
         assert!(told(card, "module_loads") <= 4);
     }
-    drop(scheduler);
-    assert_nothing_is_left();
 }

@@ -15,8 +15,6 @@ pub fn the_used_card_alone_has_a_context() {
     }
     assert_eq!((told(0, "contexts_made"), told(1, "contexts_made")), (0, 1));
     assert_eq!((told(1, "retained"), told(1, "module_loads")), (1, 1));
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 pub fn memory_is_used_again() {
@@ -25,8 +23,6 @@ pub fn memory_is_used_again() {
         run(&scheduler, task(|stream| filled(stream, 3.0))).unwrap();
     }
     assert_eq!((told(0, "allocations_made"), report()["pinned"].as_u64()), (1, Some(1)));
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 /// Each asks for more than the one before, as when every shot has other receivers: what was kept is too small.
@@ -59,8 +55,6 @@ pub fn pinned_memory_does_not_grow_with_the_tasks() {
         run(&scheduler, code).unwrap();
     }
     assert!(pinned() <= before + 1);
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 /// The values come all the same, with nothing pinned.
@@ -70,8 +64,6 @@ pub fn memory_that_cant_be_pinned() {
         run(&scheduler, task(move |stream| filled(stream, value as f32))).unwrap();
     }
     assert_eq!(report()["pinned"].as_u64(), Some(0));
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 /// What is kept makes room.
@@ -85,58 +77,44 @@ pub fn memory_that_is_short_to_pin() {
     run(&scheduler, code).unwrap();
     // Of whole pages; the piece of the first task has made room.
     assert_eq!((report()["pinned"].as_u64(), report()["pinned_bytes"].as_u64()), (Some(1), Some(20480)));
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 /// Sixteen threads ask for the kernels of a card at once.
 pub fn kernels_are_loaded_once_a_card() {
     let scheduler = scheduler("cuda", 8).unwrap();
     let door = Arc::new(Barrier::new(16));
-    let ids: Vec<_> = (0..16)
-        .map(|_| {
-            let door = door.clone();
-            let code = task(move |stream| {
-                door.wait();
-                filled(stream, 4.0)
-            });
-            scheduler.submit(code).unwrap()
+    let tasks = (0..16).map(|_| {
+        let door = door.clone();
+        task(move |stream| {
+            door.wait();
+            filled(stream, 4.0)
         })
-        .collect();
-    for id in ids {
-        wait(&scheduler, id).unwrap();
-    }
+    });
+    run_all(&scheduler, tasks);
     for card in 0..2 {
         assert_eq!((told(card, "module_loads"), told(card, "contexts_made")), (1, 1));
         assert_eq!((told(card, "retained"), told(card, "streams")), (1, 8));
     }
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 /// What all slots of a card share is made once, and goes with its owner.
 pub fn what_is_shared_is_made_once() {
     let scheduler = scheduler("cuda", 4).unwrap();
     let (owner, made, door) = (Arc::new(7_u32), Arc::new(AtomicU32::new(0)), Arc::new(Barrier::new(4)));
-    let ids: Vec<_> = (0..8)
-        .map(|_| {
-            let (owner, made, door) = (owner.clone(), made.clone(), door.clone());
-            let code = task(move |stream| {
-                door.wait();
-                let values = stream.shared(&owner, || {
-                    made.fetch_add(1, Ordering::SeqCst);
-                    stream.uploaded(&[1.5_f32; 5000], "a model")
-                })?;
-                let here = stream.download(&values, 0..5000)?.wait()?;
-                assert!(here.iter().all(|&value| value == 1.5));
-                Ok(())
-            });
-            scheduler.submit(code).unwrap()
+    let tasks = (0..8).map(|_| {
+        let (owner, made, door) = (owner.clone(), made.clone(), door.clone());
+        task(move |stream| {
+            door.wait();
+            let values = stream.shared(&owner, || {
+                made.fetch_add(1, Ordering::SeqCst);
+                stream.uploaded(&[1.5_f32; 5000], "a model")
+            })?;
+            let here = stream.download(&values, 0..5000)?.wait()?;
+            assert!(here.iter().all(|&value| value == 1.5));
+            Ok(())
         })
-        .collect();
-    for id in ids {
-        wait(&scheduler, id).unwrap();
-    }
+    });
+    run_all(&scheduler, tasks);
     assert_eq!((made.load(Ordering::SeqCst), told(0, "allocations")), (1, 1));
     assert_eq!(Arc::strong_count(&owner), 1);
     // Another's, after the first is gone: it takes the place of the first.
@@ -148,41 +126,34 @@ pub fn what_is_shared_is_made_once() {
     run(&scheduler, code).unwrap();
     // In the same memory if it came to the queue that had made the first before that gave it back, else in new.
     assert!(told(0, "allocations_made") <= 2, "{}", report());
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 /// Memory that one slot has given back is not another's while work may still use it.
 pub fn memory_stays_with_its_slot_until_the_work_is_done() {
     let scheduler = scheduler("cuda", 2).unwrap();
     let (door, numbers) = (Arc::new(Barrier::new(2)), Arc::new(AtomicU32::new(0)));
-    let ids: Vec<_> = (0..2)
-        .map(|_| {
-            let (door, numbers) = (door.clone(), numbers.clone());
-            let code = task(move |stream| {
-                let first = numbers.fetch_add(1, Ordering::SeqCst) == 0;
+    let tasks = (0..2).map(|_| {
+        let (door, numbers) = (door.clone(), numbers.clone());
+        task(move |stream| {
+            let first = numbers.fetch_add(1, Ordering::SeqCst) == 0;
+            door.wait();
+            if first {
+                let block = stream.zeroed::<f32>(1000, "a test's values")?;
+                let address = block.address();
+                drop(block);
                 door.wait();
-                if first {
-                    let block = stream.zeroed::<f32>(1000, "a test's values")?;
-                    let address = block.address();
-                    drop(block);
-                    door.wait();
-                    door.wait();
-                    // The same queue has it at once.
-                    assert_eq!(stream.alloc::<f32>(1000, "a test's values")?.address(), address);
-                } else {
-                    door.wait();
-                    let _other = stream.alloc::<f32>(1000, "a test's values")?;
-                    door.wait();
-                }
-                Ok(())
-            });
-            scheduler.submit(code).unwrap()
+                door.wait();
+                // The same queue has it at once.
+                assert_eq!(stream.alloc::<f32>(1000, "a test's values")?.address(), address);
+            } else {
+                door.wait();
+                let _other = stream.alloc::<f32>(1000, "a test's values")?;
+                door.wait();
+            }
+            Ok(())
         })
-        .collect();
-    for id in ids {
-        wait(&scheduler, id).unwrap();
-    }
+    });
+    run_all(&scheduler, tasks);
     assert_eq!(told(0, "allocations_made"), 2);
 }
 
@@ -206,8 +177,6 @@ pub fn a_task_ends_when_its_work_has() {
         }),
     )
     .unwrap();
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 pub fn mistakes_are_told() {
@@ -246,8 +215,6 @@ pub fn a_child_finds_no_cards() {
     });
     assert!(told);
     run(&scheduler, task(|stream| filled(stream, 2.0))).unwrap();
-    drop(scheduler);
-    assert_nothing_is_left();
 }
 
 /// Another thread is in the middle of it, and whatever it has locked stays locked in the child.
@@ -264,21 +231,4 @@ pub fn a_child_of_a_process_that_looks_for_cards() {
 fn finds_no_cards() -> bool {
     let (cards, notes) = found();
     cards.is_empty() && notes.contains("does not survive a fork")
-}
-
-/// What `look` finds in a child of this process; a child that does not end fails.
-fn in_a_child(look: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the threads that are not in the child hold no lock that `look` needs, or that is what is tested.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: an alarm ends a child that hangs; `_exit` ends it at once, as the parent's test goes on elsewhere.
-        unsafe {
-            libc::alarm(20);
-            libc::_exit(if look() { 0 } else { 1 })
-        };
-    }
-    let mut status = -1;
-    // SAFETY: the child of just now.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    status == 0
 }

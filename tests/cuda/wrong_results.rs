@@ -1,11 +1,9 @@
-//! Cards that compute something wrong and do not notice.
-
-use std::sync::Arc;
+//! GPUs that compute wrong results and report nothing.
 
 use gpusched::Error;
 use gpusched::device::Health;
 use gpusched::fd::check;
-use gpusched::fd::plan::{Form, Options, Plan};
+use gpusched::fd::plan::Form;
 use gpusched::fd::survey::Receivers;
 
 use crate::fixtures::*;
@@ -13,26 +11,19 @@ use testkit::Random;
 use testkit::command::{Ended, SURVEY, Workspace};
 use testkit::process::output;
 use testmodels::bits::{fused_or_skip, same};
-use testmodels::media::{rough, shot as random_shot, time_step};
-use testmodels::scheduled_shots::{Survey, fire_all, fire_on};
-use testmodels::shots::fire;
+use testmodels::shots::{World, fire_all};
 
-/// The shots end well, on the other card. The bad one is retired at the second.
+/// The shots end well on the other GPU. The second wrong result retires the bad one.
 pub fn a_card_whose_results_go_wrong_is_retired() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let mut random = Random::new(41);
-    let survey: Survey = (0..4)
-        .map(|_| {
-            let model = rough([4, 5, 6], [10.0; 3], &mut random);
-            let shot = random_shot(&mut random, [4, 5, 6], 30, Receivers::Plane { iz: 2, every: [1, 1] });
-            let dt = time_step(&model);
-            (model, dt, shot)
-        })
-        .collect();
+    let receivers = Receivers::Plane { iz: 2, every: [1, 1] };
+    let worlds = [(); 4].map(|()| World::rough([4, 5, 6], 30, receivers.clone(), &mut random));
+    let survey = worlds.iter().map(|world| (world.plan(), world.shot.clone())).collect();
     let found = fire_all(&scheduler, &survey);
     if fused_or_skip() {
-        for (found, (model, dt, shot)) in found.iter().zip(&survey) {
-            same(found, &fire(model, *dt, shot), "a shot that was tried again");
+        for (found, world) in found.iter().zip(&worlds) {
+            same(found, &world.fire(), "a shot that was tried again");
         }
     }
     let devices = scheduler.stats().unwrap().devices;
@@ -43,28 +34,18 @@ pub fn a_card_whose_results_go_wrong_is_retired() {
     assert_eq!((devices[1].done, devices[1].device.health), (4, Health::Good));
 }
 
-/// The card is the only one, and as bad the second time.
+/// The only GPU computes wrong results at each attempt.
 pub fn where_it_went_wrong_is_told() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    let mut random = Random::new(42);
-    let model = rough([9, 8, 7], [10.0; 3], &mut random);
-    let shot = random_shot(&mut random, [9, 8, 7], 100, Receivers::List(vec![[0; 3]]));
+    let mut world = World::rough([9, 8, 7], 100, Receivers::List(vec![[0; 3]]), &mut Random::new(42));
     for form in Form::ALL {
-        let options = Options { pml: 8, form, ..Options::default() };
-        let plan = Arc::new(Plan::new(model.clone(), time_step(&model), options).unwrap());
-        let error =
-            fire_on(&scheduler, plan, shot.clone()).err().expect("a field with numbers that are none");
+        world.options.form = form;
+        let error = world.fire_on(&scheduler).err().expect("a field that is not finite");
         assert!(error.is_suspect(), "{error}");
-        // When it was seen the next leg was on its way.
-        for words in [
-            "after step 64 (zero at the start)",
-            "not a finite number",
-            "after step 80 in ",
-            " cells around ",
-        ] {
-            assert!(error.to_string().contains(words), "{error}");
-        }
-        for words in ["vp is ", "rho ", "the CFL number ", "that are stable"] {
+        // The next batch is in flight when the check finds it.
+        let places = ["after step 64 (zero at the start)", "after step 80 in ", " cells around "];
+        let values = ["not a finite number", "vp is ", "rho ", "the CFL number ", "that are stable"];
+        for words in places.into_iter().chain(values) {
             assert!(error.to_string().contains(words), "{error}");
         }
     }

@@ -1,9 +1,9 @@
-//! Every recorded case of the old kernel on every card that the driver of this machine has: against the record, and
-//! against the CPU bit for bit; then all of them on all cards at once. Without a card it says so and ends well; a card
-//! that can't be used has failed.
+//! Every recorded case of the old kernel on every GPU of this machine: against the record, and against the CPU bit for
+//! bit; then all cases on all GPUs at once. Skipped without a GPU; a GPU that cannot be used is a failure.
 //!
-//! A line of JSON for each. Arguments are parts of names of cases, none for all; `GPUSCHED_GPU_STEPS` cuts the shots to
-//! so many steps, which are then held against the CPU only. `ctests/night/gpu/run` runs this where there is a card.
+//! Prints a line of JSON for each. Arguments are parts of names of cases; none selects all. `GPUSCHED_GPU_STEPS` cuts
+//! the shots to that many steps, which are then compared with the CPU only. `benches/gpu/run` runs this on a machine
+//! with a GPU.
 
 mod detect;
 
@@ -22,8 +22,7 @@ use testmodels::bits::{fused, same};
 use testmodels::gate;
 use testmodels::golden::{self, Case};
 use testmodels::norms::relative_l2;
-use testmodels::scheduled_shots::{Survey, fire_all, fire_on};
-use testmodels::shots::{Shots, fire_with};
+use testmodels::shots::{Shots, Survey, fire_all, fire_on, fire_with};
 
 /// Where the CPU rounds otherwise than a card: as far as both may be from the old kernel.
 const UNFUSED: f64 = 1e-5;
@@ -33,7 +32,7 @@ fn main() -> ExitCode {
         Ok(cards) => cards,
         Err(Error::NoDevice { why, .. }) => match detect::sign() {
             None => {
-                println!("nothing to test: {why}");
+                testkit::skip(&format!("no GPU: {why}"));
                 return ended(&[]);
             }
             Some(sign) => {
@@ -120,9 +119,13 @@ impl Run {
         Run { name: name.into(), case, shots, on_cpu }
     }
 
-    /// On one card. Panics if a result is not what it has to be.
+    fn plan(&self) -> Arc<Plan> {
+        Arc::new(Plan::new(self.case.model.clone(), self.case.dt, Options::default()).unwrap())
+    }
+
+    /// Runs the case on one GPU. Panics if a result is wrong.
     fn on(&self, scheduler: &Scheduler, whole: bool) -> Value {
-        let plan = Arc::new(Plan::new(self.case.model.clone(), self.case.dt, Options::default()).unwrap());
+        let plan = self.plan();
         let fire = |shot: &Shot| {
             fire_on(scheduler, plan.clone(), shot.clone()).unwrap_or_else(|why| panic!("{why}"))
         };
@@ -142,8 +145,8 @@ impl Run {
 fn at_once(runs: &[Run]) -> Value {
     let mut survey = Survey::new();
     for run in runs {
-        let without = |shot: &Shot| Shot { snapshot_every: None, ..shot.clone() };
-        survey.extend(run.shots.iter().map(|shot| (run.case.model.clone(), run.case.dt, without(shot))));
+        let (plan, without) = (run.plan(), |shot: &Shot| Shot { snapshot_every: None, ..shot.clone() });
+        survey.extend(run.shots.iter().map(|shot| (plan.clone(), without(shot))));
     }
     let scheduler = scheduler("cuda").unwrap_or_else(|why| panic!("{why}"));
     let found = fire_all(&scheduler, &survey);

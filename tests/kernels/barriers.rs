@@ -6,30 +6,26 @@ use std::sync::LazyLock;
 use fakecuda::ptx::FaultKind;
 use gpusched::fd::equation::acoustic1::kernel::Launch;
 
-use testmodels::hostcuda::{Host, Order, Ordered};
-use testmodels::interpreted::Interpreted;
-use testmodels::kernel_shots::Memory;
+use testmodels::kernels::{Host, Interpreted, Memory, Order, Ordered, bytes};
 
 const TEXT: &str = include_str!("../../ctests/doubles/fakecuda/fixtures/barriers.ptx");
 
-static PTX: LazyLock<Interpreted> = LazyLock::new(|| Interpreted::of(TEXT));
+static PTX: LazyLock<Interpreted> = LazyLock::new(|| Interpreted::of(&[TEXT]));
 static HOST: LazyLock<Host> = LazyLock::new(|| {
     Host::compile(&testkit::root().join("ctests/doubles/fakecuda/fixtures/barriers.cu"), "barriers", &[])
 });
 
-/// Runs a kernel of one block on 64 numbers from 0 on: what it leaves there, or what it does wrong.
+/// Runs a kernel of one block on 64 numbers from 0 on. Returns the numbers afterwards, or what it did wrong.
 fn on_numbers(host: Option<Order>, kernel: &'static str, more: &[i32]) -> Result<Vec<f32>, String> {
-    let mut values: Vec<f32> = (0..64).map(|k| k as f32).collect();
     let mut memory = Memory::default();
-    let at = memory.lend(&mut values).to_ne_bytes();
-    let more: Vec<_> = more.iter().map(|value| value.to_ne_bytes()).collect();
-    let arguments: Vec<&[u8]> = std::iter::once(&at[..]).chain(more.iter().map(|bytes| &bytes[..])).collect();
+    let at = memory.put(&std::array::from_fn::<f32, 64, _>(|k| k as f32));
+    let arguments: Vec<&[u8]> = [bytes(&at)].into_iter().chain(more.iter().map(bytes)).collect();
     let launch = Launch { kernel, grid: [1; 3], block: [64, 1, 1] };
     match host {
-        Some(order) => Ordered(&HOST, order).try_launch(launch, &arguments)?,
+        Some(order) => Ordered(&[&HOST], order).try_launch(launch, &arguments)?,
         None => PTX.try_launch(&memory, launch, &arguments).map_err(|fault| fault.to_string())?,
     }
-    Ok(values)
+    Ok(memory.get(at))
 }
 
 const HOSTS: [Option<Order>; 3] = [Some(Order::Ascending), Some(Order::Descending), Some(Order::Shuffled(3))];
@@ -66,7 +62,8 @@ fn threads_that_do_not_meet_are_reported() {
     assert!(on_numbers(None, "leave", &[0]).is_ok() && on_numbers(None, "part", &[64]).is_ok());
 }
 
-/// The interpreter tells; on the host what was not written is no number, and a race depends on the order.
+/// The interpreter reports them. On the host a word that nobody wrote is not a number, and the result of a race depends
+/// on the order.
 #[test]
 fn shared_memory_that_nobody_wrote_and_races_are_seen() {
     let said = on_numbers(None, "pass", &[1, 60]).unwrap_err();

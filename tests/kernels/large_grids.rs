@@ -1,12 +1,11 @@
 //! Indices of grids with more than 2^32 cells, in memory of which only the pages exist that a kernel touches.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use fakecuda::ptx::{Memory, Region};
-use gpusched::fd::equation::acoustic1::kernel::{Axis, Launch, Params};
-use testmodels::interpreted::Interpreted;
-use testmodels::kernel_shots::bytes;
+use gpusched::fd::equation::acoustic1::kernel::{Axis, Launch, PTX, Params};
+use testmodels::kernels::{Interpreted, bytes};
 
 const PAGE: u64 = 4096;
 
@@ -15,7 +14,7 @@ const PAGE: u64 = 4096;
 struct Sparse {
     /// First and last address of each.
     arrays: Vec<(u64, u64)>,
-    pages: Mutex<BTreeMap<u64, Box<[u64; PAGE as usize / 8]>>>,
+    pages: RefCell<BTreeMap<u64, Box<[u64; PAGE as usize / 8]>>>,
 }
 
 impl Sparse {
@@ -37,7 +36,7 @@ impl Memory for Sparse {
     fn find(&self, address: u64) -> Option<Region> {
         self.arrays.iter().find(|(begin, last)| (*begin..=*last).contains(&address))?;
         let lo = address / PAGE * PAGE;
-        let mut pages = self.pages.lock().unwrap();
+        let mut pages = self.pages.borrow_mut();
         let page = pages.entry(lo).or_insert_with(|| Box::new([0; PAGE as usize / 8]));
         Some(Region { lo, hi: lo + PAGE, host: page.as_mut_ptr().cast(), writable: true })
     }
@@ -94,7 +93,7 @@ fn snapshot_of_a_grid_with_more_than_32_bits_of_cells_is_complete() {
         // SAFETY: a place of a page, and nobody else has it.
         unsafe { *memory.float(p + 4 * at) = value(cell) };
     }
-    Interpreted::new().try_launch(&memory, launch, &[bytes(&params), bytes(&to)]).unwrap();
+    Interpreted::of(&[PTX]).try_launch(&memory, launch, &[bytes(&params), bytes(&to)]).unwrap();
     for cell @ [x, y, z] in cells() {
         // SAFETY: as above; the launch is over.
         let found = unsafe { *memory.float(to + 4 * ((y * nx + x) * nz + z)) };

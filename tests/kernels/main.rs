@@ -2,6 +2,7 @@
 //! for the host, and the PTX, interpreted, compute what the Rust propagator computes, bit for bit.
 
 mod barriers;
+mod interpreter;
 mod large_grids;
 mod ptx;
 mod shots;

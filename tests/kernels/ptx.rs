@@ -1,14 +1,27 @@
 //! The committed PTX belongs to the source beside it and uses no instruction that may compute other numbers.
 
+use std::process::Command;
+
 use gpusched::fd::equation::acoustic1::kernel::PTX;
 use gpusched::fd::equation::acoustic1::one_pass::kernel::{OF_16_BITS, SHAPES, alone, texts};
-use testmodels::hostcuda;
+use testkit::c;
 
 /// Float operations that are rounded once, as IEEE says, and flush denormal numbers: `add.f32` without `.rn` might be
 /// fused. And the conversion from 16 bits, which is exact.
 const EXACT: [&str; 6] =
     ["add.rn.ftz.f32", "sub.rn.ftz.f32", "mul.rn.ftz.f32", "fma.rn.ftz.f32", "neg.ftz.f32", "cvt.rn.f32.u16"];
 const MOVES: [&str; 7] = ["ld.param", "ld.global", "st.global", "ld.shared", "st.shared", "mov", "selp"];
+
+/// Returns the SHA-256 sum of a source followed by its headers.
+fn sum(source: &str, headers: &[&str]) -> String {
+    let folder = testkit::root().join("kernels");
+    let text: Vec<u8> =
+        [source].iter().chain(headers).flat_map(|file| std::fs::read(folder.join(file)).unwrap()).collect();
+    let path = c::scratch("hostcuda").join("source");
+    std::fs::write(&path, text).unwrap();
+    let sum = Command::new("sha256sum").arg(path).output().expect("sha256sum of the coreutils");
+    String::from_utf8(sum.stdout).unwrap().split_whitespace().next().unwrap().into()
+}
 
 #[test]
 fn the_ptx_is_of_the_source_beside_it() {
@@ -20,7 +33,7 @@ fn the_ptx_is_of_the_source_beside_it() {
         ("acoustic1_one_pass.cu", &headers[..], &all, [".version 6.0", ".target sm_35"]),
         ("acoustic1_one_pass.cu", &headers[..], &newer, [".version 7.0", ".target sm_80"]),
     ] {
-        let sum = hostcuda::sum(&testkit::root().join("kernels").join(source), headers);
+        let sum = sum(source, headers);
         let recorded = text.lines().find_map(|line| line.strip_prefix("// sha256 of the source: "));
         assert_eq!(recorded, Some(sum.as_str()), "{source} has changed: python3 kernels/generate.py");
         for line in [version, target, ".address_size 64"] {

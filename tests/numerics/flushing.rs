@@ -1,48 +1,38 @@
 //! Denormal numbers: the steps of a shot flush them to zero, and nothing outside the steps does.
 
 use std::cell::Cell;
-use std::sync::Arc;
 
 use gpusched::backend::Lane;
 use gpusched::backend::cpu::Team;
 use gpusched::error::{Error, Result};
-use gpusched::fd::model::Model;
 use gpusched::fd::pause::State;
-use gpusched::fd::plan::{Form, Options, Plan, Storage};
+use gpusched::fd::plan::{Form, Options, Storage};
 use gpusched::fd::shot::{Control, run};
-use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::survey::Receivers;
 use gpusched::fd::wavelet::Wavelet;
 
 use testkit::Random;
-use testmodels::media::{FAINT, rough, shot, time_step};
-use testmodels::shots::fire_with;
+use testmodels::shots::{FAINT, World};
 
-const N: [usize; 3] = [9, 7, 18];
-
-fn case(amplitude: f32) -> (Arc<Model>, Shot) {
-    let mut random = Random::new(31);
-    let model = rough(N, [10.0, 12.5, 8.0], &mut random);
-    let plain = shot(&mut random, N, 24, Receivers::Plane { iz: 4, every: [1, 1] });
-    (model, Shot { amplitude, snapshot_every: Some(5), ..plain })
-}
-
-fn every_option() -> impl Iterator<Item = Options> {
-    Form::ALL
-        .into_iter()
-        .flat_map(|form| Storage::ALL.map(|storage| Options { pml: 8, form, storage, ..Options::default() }))
+/// Returns a shot with every form and storage.
+fn worlds() -> impl Iterator<Item = World> {
+    let receivers = Receivers::Plane { iz: 4, every: [1, 1] };
+    let mut world = World::rough([9, 7, 18], 24, receivers, &mut Random::new(31));
+    (world.shot.amplitude, world.shot.snapshot_every) = (1.0, Some(5));
+    Form::ALL.into_iter().flat_map(move |form| {
+        Storage::ALL
+            .map(|storage| World { options: Options { form, storage, ..world.options }, ..world.clone() })
+    })
 }
 
 #[test]
 fn source_whose_fields_are_denormal_records_zeros() {
-    let (model, faint) = case(FAINT);
-    let loud = Shot { amplitude: 1.0, ..faint.clone() };
-    let dt = time_step(&model);
-    for options in every_option() {
-        let found = fire_with(&model, dt, &faint, options, 2);
-        let fields = found.snapshots.iter().flat_map(|(_, field)| field);
-        let largest = found.record.iter().chain(fields).fold(0.0, |most: f32, v| most.max(v.abs()));
-        assert_eq!(largest, 0.0, "{options:?}");
-        assert!(fire_with(&model, dt, &loud, options, 2).record.iter().any(|v| *v != 0.0), "{options:?}");
+    for mut world in worlds() {
+        assert!(world.fire().record.iter().any(|v| *v != 0.0), "{:?}", world.options);
+        world.shot.amplitude = FAINT;
+        let found = world.fire();
+        let mut fields = found.snapshots.iter().flat_map(|(_, field)| field).chain(&found.record);
+        assert!(fields.all(|v| *v == 0.0), "{:?}", world.options);
     }
 }
 
@@ -61,15 +51,14 @@ impl Control for Filled {
 
 #[test]
 fn denormal_fields_at_the_start_count_as_zeros() {
-    let (model, plain) = case(1.0);
-    // A source at the last step only: how large a pressure may be follows from the source.
-    let mut samples = vec![0.0; plain.nt];
-    samples[plain.nt - 1] = 1.0;
-    let shot = Shot { wavelet: Wavelet::from_samples(samples).unwrap(), ..plain };
-    for options in every_option() {
-        let plan = Plan::new(model.clone(), time_step(&model), options).unwrap();
+    for mut world in worlds() {
+        // A source at the last step only: how large a pressure may be follows from the source.
+        let mut samples = vec![0.0; world.shot.nt];
+        samples[world.shot.nt - 1] = 1.0;
+        world.shot.wavelet = Wavelet::from_samples(samples).unwrap();
+        let (plan, shot, options) = (world.plan(), &world.shot, world.options);
         let largest = |value: f32| {
-            let gather = run(&plan, &shot, Lane::Cpu(&Team::new(2).unwrap()), &Filled(value)).unwrap();
+            let gather = run(&plan, shot, Lane::Cpu(&Team::new(2).unwrap()), &Filled(value)).unwrap();
             let later = gather.data.chunks(gather.samples).flat_map(|trace| &trace[1..shot.nt - 1]);
             later.fold(0.0, |most: f32, v| most.max(v.abs()))
         };
@@ -130,17 +119,16 @@ mod mode {
 
     #[test]
     fn caller_keeps_its_float_mode_however_a_shot_ends() {
-        let (model, shot) = case(1.0);
         let before = mode();
-        for (options, threads) in every_option().flat_map(|options| [(options, 1), (options, 2)]) {
-            let plan = Plan::new(model.clone(), time_step(&model), options).unwrap();
+        for (world, threads) in worlds().flat_map(|world| [(world.clone(), 1), (world, 2)]) {
+            let plan = world.plan();
             let team = Team::new(threads).unwrap();
             for end in [End::Done, End::Failed, End::Panicked] {
                 // As usual, and rounding toward zero.
                 for own in [before, before | 0x6000] {
                     let seen = Seen(Cell::new(0), end);
                     set_mode(own);
-                    let ended = run(&plan, &shot, Lane::Cpu(&team), &seen);
+                    let ended = run(&plan, &world.shot, Lane::Cpu(&team), &seen);
                     let after = mode();
                     set_mode(before);
                     assert_eq!(after, own);

@@ -2,14 +2,12 @@
 
 use gpusched::backend::Lane;
 use gpusched::backend::cpu::Team;
-use gpusched::fd::plan::{Form, Options, Plan, Stencil, Storage};
+use gpusched::fd::plan::{Form, Options, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
 
 use testkit::Random;
 use testmodels::bits::same;
-use testmodels::media::{rough, shot as random_shot, time_step};
-use testmodels::pausing::in_parts;
-use testmodels::shots::fire_with;
+use testmodels::shots::{World, in_parts};
 
 /// Whatever it records, however it computes, with other threads after each pause.
 #[test]
@@ -25,24 +23,22 @@ fn a_shot_in_parts_has_the_bits_of_one_in_one_go() {
         (1, None, vec![15, 31, 47, 63, 64, 65]),
     ];
     for (number, (record_every, snapshot_every, pauses)) in cases.into_iter().enumerate() {
-        let n = [5 + number, 7, 20 - number];
-        let model = rough(n, [10.0, 12.5, 8.0], &mut random);
-        let shot = random_shot(&mut random, n, 100, Receivers::Plane { iz: 1, every: [1, 2] });
-        let shot = Shot { record_every, snapshot_every, ..shot };
+        let receivers = Receivers::Plane { iz: 1, every: [1, 2] };
+        let mut world = World::rough([5 + number, 7, 20 - number], 100, receivers, &mut random);
+        world.shot = Shot { record_every, snapshot_every, ..world.shot };
         for form in Form::ALL {
             let stencil = if number % 2 == 1 { Stencil::Optimised } else { Stencil::Taylor };
             let storage = Storage::ALL[number % 2];
-            let options = Options { pml: 9, form, stencil, storage, ..Options::default() };
-            let plan = Plan::new(model.clone(), time_step(&model), options).unwrap();
+            world.options = Options { pml: 9, form, stencil, storage, ..Options::default() };
             let what = format!("case {number}, {form:?}");
-            let (found, ends) =
-                in_parts(&plan, &shot, &pauses, |part| Lane::Cpu(&teams[part % teams.len()])).unwrap();
+            let lane = |part| Lane::Cpu(&teams[part % teams.len()]);
+            let (found, ends) = in_parts(&world.plan(), &world.shot, &pauses, lane).unwrap();
             // One step is computed after the question is answered.
             let expected: Vec<usize> = pauses.iter().map(|after| after + 1).collect();
             let apart = pauses.windows(2).all(|pair| pair[1] > pair[0] + 1);
             assert!(!apart || ends == expected, "{what}: {ends:?}");
             assert_eq!(ends.len(), pauses.len(), "{what}");
-            same(&found, &fire_with(&model, time_step(&model), &shot, options, 2), &what);
+            same(&found, &world.fire(), &what);
         }
     }
 }
@@ -50,27 +46,21 @@ fn a_shot_in_parts_has_the_bits_of_one_in_one_go() {
 #[test]
 fn exact_time_goes_on_too() {
     let team = Team::new(2).unwrap();
-    let mut random = Random::new(78);
-    let n = [6, 5, 9];
-    let model = rough(n, [10.0; 3], &mut random);
-    let shot = random_shot(&mut random, n, 60, Receivers::Plane { iz: 0, every: [1, 1] });
-    let options = Options { pml: 8, exact_time: true, ..Options::default() };
-    let plan = Plan::new(model.clone(), time_step(&model), options).unwrap();
-    let (found, ends) = in_parts(&plan, &shot, &[20, 40], |_| Lane::Cpu(&team)).unwrap();
+    let receivers = Receivers::Plane { iz: 0, every: [1, 1] };
+    let mut world = World::rough([6, 5, 9], 60, receivers, &mut Random::new(78));
+    world.options.exact_time = true;
+    let (found, ends) = in_parts(&world.plan(), &world.shot, &[20, 40], |_| Lane::Cpu(&team)).unwrap();
     assert_eq!(ends, [21, 41]);
-    same(&found, &fire_with(&model, time_step(&model), &shot, options, 2), "exact time");
+    same(&found, &world.fire(), "exact time");
 }
 
 /// A pause that comes too late changes nothing.
 #[test]
 fn a_shot_that_is_about_to_end_ends() {
     let team = Team::new(2).unwrap();
-    let mut random = Random::new(79);
-    let model = rough([4, 4, 4], [10.0; 3], &mut random);
-    let shot = random_shot(&mut random, [4; 3], 30, Receivers::Plane { iz: 0, every: [1, 1] });
-    let plan = Plan::new(model.clone(), time_step(&model), Options { pml: 8, ..Options::default() }).unwrap();
+    let world = World::rough([4; 3], 30, Receivers::Plane { iz: 0, every: [1, 1] }, &mut Random::new(79));
     for after in [29, 30] {
-        let (_, ends) = in_parts(&plan, &shot, &[after], |_| Lane::Cpu(&team)).unwrap();
+        let (_, ends) = in_parts(&world.plan(), &world.shot, &[after], |_| Lane::Cpu(&team)).unwrap();
         assert!(ends.is_empty(), "{ends:?}");
     }
 }

@@ -10,12 +10,13 @@ use gpusched::fd::bench;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options, Plan, Stencil, Storage};
-use gpusched::fd::shot::{Control, Output, run, task};
+use gpusched::fd::shot::{Control, Silent, run, task};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::fd::verify::{cells_per_wavelength, direct_wave_mute, dt_max};
 use gpusched::fd::wavelet::{Shape, Wavelet};
-use gpusched::sched::{Exec, Scheduler};
+use gpusched::sched::Scheduler;
 use gpusched::{Error, Result};
+use testmodels::shots::NOWHERE;
 
 const DT: f32 = 1e-3;
 
@@ -41,79 +42,21 @@ fn shot(nt: usize) -> Shot {
     }
 }
 
-/// Counts steps and snapshots; stops after a step.
-#[derive(Default)]
-struct Watch {
-    steps: Cell<usize>,
-    snapshots: Cell<usize>,
-    stop_after: Option<usize>,
+fn go(plan: &Plan, shot: &Shot) -> Result<Gather> {
+    run(plan, shot, Lane::Cpu(&Team::new(2).unwrap()), &Silent)
 }
 
-impl Control for Watch {
+/// Cancels a shot after a step, and counts its steps.
+struct Stop {
+    after: usize,
+    steps: Cell<usize>,
+}
+
+impl Control for Stop {
     fn step(&self, step: usize, _: usize) -> Result<()> {
         self.steps.set(self.steps.get() + 1);
-        if self.stop_after == Some(step) { Err(Error::Cancelled) } else { Ok(()) }
+        if step == self.after { Err(Error::Cancelled) } else { Ok(()) }
     }
-
-    fn snapshot(&self, _: usize, field: &[f32]) -> Result<()> {
-        assert!(field.iter().all(|v| v.is_finite()));
-        self.snapshots.set(self.snapshots.get() + 1);
-        Ok(())
-    }
-}
-
-fn go(plan: &Plan, shot: &Shot) -> Result<Gather> {
-    run(plan, shot, Lane::Cpu(&Team::new(2).unwrap()), &Watch::default())
-}
-
-#[test]
-fn thin_grids_and_single_cells_run() {
-    for n in [[1, 1, 1], [1, 1, 30], [30, 1, 1], [1, 30, 1], [2, 3, 1]] {
-        let plan = plan(n);
-        let gather = go(&plan, &shot(60)).unwrap();
-        assert_eq!((gather.traces, gather.samples), (n[0] * n[1], 60));
-        assert!(gather.data.iter().any(|v| *v != 0.0) && gather.data.iter().all(|v| v.is_finite()));
-    }
-}
-
-#[test]
-fn a_source_at_any_corner_runs_under_the_thinnest_layer() {
-    let n = [5, 6, 7];
-    let plan = Plan::new(model(n), DT, Options { pml: 8, ..Options::default() }).unwrap();
-    for corner in 0..8 {
-        let source = std::array::from_fn(|axis| if corner >> axis & 1 == 1 { n[axis] - 1 } else { 0 });
-        let gather = go(&plan, &Shot { source, ..shot(50) }).unwrap();
-        assert!(gather.data.iter().any(|v| *v != 0.0));
-    }
-}
-
-#[test]
-fn mirrored_shots_give_mirrored_records() {
-    let n = [9, 7, 8];
-    let plan = plan(n);
-    let record = |source| go(&plan, &Shot { source, ..shot(120) }).unwrap();
-    // The layer is half a cell thicker for one velocity on one side: mirrored up to its reflection.
-    let (left, right) = (record([2, 3, 4]), record([6, 3, 4]));
-    let (mut apart, mut norm) = (0.0, 0.0);
-    for iy in 0..n[1] {
-        for ix in 0..n[0] {
-            let trace = |g: &Gather, ix: usize| g.data[(iy * n[0] + ix) * 120..][..120].to_vec();
-            for (a, b) in trace(&left, ix).into_iter().zip(trace(&right, n[0] - 1 - ix)) {
-                apart += f64::from(a - b).powi(2);
-                norm += f64::from(a).powi(2);
-            }
-        }
-    }
-    assert!((apart / norm).sqrt() < 1e-2, "{}", (apart / norm).sqrt());
-}
-
-#[test]
-fn steps_and_snapshots_are_told() {
-    let plan = plan([3, 4, 5]);
-    let watch = Watch::default();
-    let team = Team::new(2).unwrap();
-    run(&plan, &Shot { snapshot_every: Some(4), ..shot(9) }, Lane::Cpu(&team), &watch).unwrap();
-    assert_eq!((watch.steps.get(), watch.snapshots.get()), (9, 3));
 }
 
 #[test]
@@ -121,24 +64,11 @@ fn a_cancelled_shot_ends_at_once_and_the_team_goes_on() {
     let plan = plan([10, 10, 10]);
     let team = Team::new(3).unwrap();
     for stop in [0, 7] {
-        let watch = Watch { stop_after: Some(stop), ..Watch::default() };
-        let ended = run(&plan, &shot(1_000_000), Lane::Cpu(&team), &watch);
-        assert_eq!((ended.unwrap_err(), watch.steps.get()), (Error::Cancelled, stop + 1));
+        let stop = Stop { after: stop, steps: Cell::new(0) };
+        let ended = run(&plan, &shot(1_000_000), Lane::Cpu(&team), &stop);
+        assert_eq!((ended.unwrap_err(), stop.steps.get()), (Error::Cancelled, stop.after + 1));
     }
-    run(&plan, &shot(10), Lane::Cpu(&team), &Watch::default()).unwrap();
-}
-
-/// Where a gather goes that nobody looks at.
-struct Nowhere;
-
-impl Output for Nowhere {
-    fn snapshot(&self, _: &Exec<'_>, _: usize, _: &[f32]) -> Result<()> {
-        Ok(())
-    }
-
-    fn finish(&self, _: &Exec<'_>, _: Gather) -> Result<()> {
-        Ok(())
-    }
+    run(&plan, &shot(10), Lane::Cpu(&team), &Silent).unwrap();
 }
 
 #[test]
@@ -146,7 +76,7 @@ fn a_shot_states_all_steps_that_it_computes() {
     for (exact_time, every, steps) in [(false, 1, 200), (true, 1, 224), (true, 25, 400)] {
         let options = Options { exact_time, ..Options::default() };
         let plan = Arc::new(Plan::new(model([3, 4, 5]), DT, options).unwrap());
-        let task = task(plan.clone(), Shot { record_every: every, ..shot(200) }, 0, Nowhere).unwrap();
+        let task = task(plan.clone(), Shot { record_every: every, ..shot(200) }, 0, NOWHERE).unwrap();
         assert_eq!(task.work, Some((plan.padded_cells() * steps) as f64));
     }
 }
@@ -185,7 +115,7 @@ fn a_shot_that_blows_up_says_where() {
         };
         let told = [1, 2, 3].map(|threads| {
             let team = Team::new(threads).unwrap();
-            run(&plan, &shot, Lane::Cpu(&team), &Watch::default()).unwrap_err().to_string()
+            run(&plan, &shot, Lane::Cpu(&team), &Silent).unwrap_err().to_string()
         });
         assert!(told.iter().all(|words| *words == told[0]), "{told:?}");
         for words in [
@@ -205,19 +135,6 @@ fn a_stable_shot_that_blows_up_is_suspect() {
     let plan = plan([5, 5, 5]);
     let error = go(&plan, &Shot { amplitude: f32::MAX, ..shot(100) }).unwrap_err();
     assert!(error.is_suspect() && !error.is_final(), "{error}");
-}
-
-#[test]
-fn muted_samples_are_zero_and_the_others_as_before() {
-    let plan = plan([3, 1, 3]);
-    let full = go(&plan, &Shot { record_every: 2, ..shot(40) }).unwrap();
-    let mute = vec![0, 21, 1000];
-    let muted = go(&plan, &Shot { record_every: 2, mute: Some(mute), ..shot(40) }).unwrap();
-    for (trace, first) in [0, 11, 20].into_iter().enumerate() {
-        let (full, muted) = (&full.data[trace * 20..][..20], &muted.data[trace * 20..][..20]);
-        assert!(muted[..first].iter().all(|v| *v == 0.0));
-        assert_eq!(muted[first..], full[first..]);
-    }
 }
 
 #[test]
@@ -305,7 +222,7 @@ fn what_threads_compute_with_is_leased() {
             (Some("cpu".into()), Some(threads), Some(slots));
         let scheduler = builder.build().unwrap();
         assert_eq!(scheduler.cpu_threads(), most);
-        let task = task(plan.clone(), shot(3), scheduler.cpu_threads(), Nowhere).unwrap();
+        let task = task(plan.clone(), shot(3), scheduler.cpu_threads(), NOWHERE).unwrap();
         let id = scheduler.submit(task).unwrap();
         scheduler.wait(id, None).unwrap();
         let leased = scheduler.stats().unwrap().devices[0].peak_bytes;

@@ -6,10 +6,9 @@ use gpusched::fd::survey::Receivers;
 use gpusched::fd::wavelet::{Shape, Wavelet};
 
 use testkit::Random;
-use testmodels::media::{rough, time_step};
 use testmodels::norms::{peak, peak_between, relative_l2};
 use testmodels::reference::{self, narrow};
-use testmodels::shots::{fire, fire_as, plain_shot};
+use testmodels::shots::{fire, fire_as, plain_shot, rough, time_step};
 
 /// Pure rounding; the largest measured is 1.3e-6.
 const ROUNDING: f64 = 3e-6;
@@ -67,7 +66,11 @@ fn slabs_thinner_than_the_stencil() {
 fn without_an_interior() {
     check(6, [8, 8, 8], &[[4, 4, 4]]);
     check(7, [9, 10, 9], &[[4, 4, 3]]);
-    check(8, [1, 1, 3], &[[0, 0, 0]]);
+    for (seed, n) in
+        [[1, 1, 3], [1, 1, 1], [1, 1, 30], [30, 1, 1], [1, 30, 1], [2, 3, 1]].into_iter().enumerate()
+    {
+        check(12 + seed as u64, n, &[[0, 0, 0]]);
+    }
 }
 
 #[test]

@@ -8,9 +8,8 @@ use gpusched::fd::plan::{Options, Storage};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 
 use testkit::Random;
-use testmodels::media::rough;
 use testmodels::norms::relative_l2;
-use testmodels::shots::{fire_with, plain_shot};
+use testmodels::shots::{fire_with, plain_shot, rough};
 
 const N: [usize; 3] = [40, 30, 80];
 

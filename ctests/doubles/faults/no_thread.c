@@ -1,5 +1,5 @@
-/* Preloaded: the program gets no thread of its own from the one on that FAULT_AT counts from 1, FAULT_COUNT times. Those that
- * the virtual driver starts are not counted. */
+/* Preloaded: `pthread_create` fails FAULT_COUNT times, from call FAULT_AT on. Calls of the virtual driver succeed and
+ * are not counted. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,8 +12,9 @@ typedef int create_fn(pthread_t *, const pthread_attr_t *, void *(*)(void *), vo
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*code)(void *), void *user) {
   static int count;
-  Dl_info caller;
-  if (!dladdr(__builtin_return_address(0), &caller) || !strstr(caller.dli_fname, "libcuda")) {
+  Dl_info caller = {0};
+  const char *name = dladdr(__builtin_return_address(0), &caller) ? caller.dli_fname : "";
+  if (!strstr(name, "/libcuda.") && !strstr(name, "/libnvidia-ml.")) {
     int past = __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST) - atoi(getenv("FAULT_AT"));
     if (past >= 0 && past < atoi(getenv("FAULT_COUNT"))) {
       fprintf(stderr, "refused\n");

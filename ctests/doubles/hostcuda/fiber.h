@@ -1,10 +1,13 @@
-// The threads of a block on one thread of the host. They run one after the other on one stack until a thread comes to
-// a barrier: that stack waits, and the threads that are left go on on another. So a kernel without barriers costs no
-// more than calls, one with them a stack a thread.
+// Runs the threads of a block on one thread of the host. They run one after the other on one stack until a thread comes
+// to a barrier: that stack waits, and the other threads run on another. A kernel without barriers costs no more than
+// calls, a kernel with barriers a stack a thread. makecontext begins a stack, and _longjmp switches between them, because
+// swapcontext makes two system calls each time.
 #pragma once
 #include <sys/mman.h>
+#include <ucontext.h>
 
 #include <algorithm>
+#include <csetjmp>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -15,69 +18,6 @@
 
 #include "shim.h"
 
-// Puts what a call must keep on this stack, leaves its top at `from`, and takes up the stack at `to`.
-extern "C" void hostcuda_switch(void **from, void *to);
-#if defined(__x86_64__)
-asm(R"(
-    .text
-    .p2align 4
-    .type hostcuda_switch, @function
-hostcuda_switch:
-    pushq %rbp
-    pushq %rbx
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
-    movq %rsp, (%rdi)
-    movq %rsi, %rsp
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %rbx
-    popq %rbp
-    ret
-    .size hostcuda_switch, .-hostcuda_switch
-)");
-enum { KEPT = 8, RETURN = 6 }; // words at the top of a new stack, and where it returns to among them
-#elif defined(__aarch64__)
-asm(R"(
-    .text
-    .p2align 4
-    .type hostcuda_switch, %function
-hostcuda_switch:
-    stp x19, x20, [sp, #-160]!
-    stp x21, x22, [sp, #16]
-    stp x23, x24, [sp, #32]
-    stp x25, x26, [sp, #48]
-    stp x27, x28, [sp, #64]
-    stp x29, x30, [sp, #80]
-    stp d8, d9, [sp, #96]
-    stp d10, d11, [sp, #112]
-    stp d12, d13, [sp, #128]
-    stp d14, d15, [sp, #144]
-    mov x9, sp
-    str x9, [x0]
-    mov sp, x1
-    ldp x21, x22, [sp, #16]
-    ldp x23, x24, [sp, #32]
-    ldp x25, x26, [sp, #48]
-    ldp x27, x28, [sp, #64]
-    ldp x29, x30, [sp, #80]
-    ldp d8, d9, [sp, #96]
-    ldp d10, d11, [sp, #112]
-    ldp d12, d13, [sp, #128]
-    ldp d14, d15, [sp, #144]
-    ldp x19, x20, [sp], #160
-    ret
-    .size hostcuda_switch, .-hostcuda_switch
-)");
-enum { KEPT = 20, RETURN = 11 };
-#else
-#error "stacks are switched on x86-64 and aarch64 only"
-#endif
-
 #if defined(__SANITIZE_ADDRESS__)
 extern "C" void __sanitizer_start_switch_fiber(void **, const void *, std::size_t);
 extern "C" void __sanitizer_finish_switch_fiber(void *, const void **, std::size_t *);
@@ -86,7 +26,7 @@ inline void __sanitizer_start_switch_fiber(void **, const void *, std::size_t) {
 inline void __sanitizer_finish_switch_fiber(void *, const void **, std::size_t *) {}
 #endif
 
-// A copy that is on its way.
+// A copy in flight.
 struct Copy {
     void *to;
     const void *from;
@@ -94,15 +34,18 @@ struct Copy {
     int group;
 };
 
-// A stack with what is left of its thread on it.
+// A stack, and the thread that waits on it.
 struct Fiber {
     enum : std::size_t { PAGE = 4096, BYTES = 16 * PAGE };
-    char *stack; // the first page may not be touched: a stack that is too small faults
-    void *top = nullptr, *fake = nullptr;
+    char *stack; // the first page is protected, so that an overflow faults
+    ucontext_t first;
+    jmp_buf top;
+    bool begun;
+    void *fake = nullptr;
     Dim3 thread{};
-    int line = 0; // of the barrier that it waits at; 0 if it doesn't
+    int line; // of the barrier that it waits at, or 0
     std::vector<Copy> copies;
-    int groups = 0; // that have ended
+    int groups = 0; // groups of copies that have ended
 
     explicit Fiber(void (*entry)())
     {
@@ -121,21 +64,21 @@ struct Fiber {
 
     void begin(void (*entry)())
     {
-        void **words = reinterpret_cast<void **>(stack + BYTES) - KEPT;
-        for (int k = 0; k < KEPT; k++)
-            words[k] = nullptr;
-        words[RETURN] = reinterpret_cast<void *>(entry);
-        top = words;
+        getcontext(&first);
+        first.uc_stack.ss_sp = stack;
+        first.uc_stack.ss_size = BYTES;
+        makecontext(&first, entry, 0);
+        begun = false;
         line = 0;
     }
 };
 
-// Runs blocks. Kept from launch to launch with its stacks.
+// Runs blocks. Launches reuse it with its stacks.
 class Fibers {
 public:
     using Body = void (*)(const void *kernel, std::uint32_t thread);
 
-    // All threads of a block, in this order; false if they do not meet at a barrier, and then `defect` says it.
+    // Runs all threads of a block in this order. Returns false if they do not meet at a barrier; see `defect`.
     bool block(Body body, const void *kernel, const std::vector<std::uint32_t> &threads)
     {
         this->body = body, this->kernel = kernel, this->threads = &threads;
@@ -161,7 +104,7 @@ public:
         return true;
     }
 
-    // In a kernel: this thread goes on when all others are here.
+    // Called by a kernel: the thread continues when all others have arrived.
     void wait(int line)
     {
         Fiber &fiber = *current;
@@ -171,7 +114,6 @@ public:
         host.thread = fiber.thread;
     }
 
-    // Of the thread that runs.
     void begin_copy(void *to, const void *from, unsigned bytes)
     {
         std::memset(to, 0xff, bytes);
@@ -183,7 +125,7 @@ public:
         current->groups++;
     }
 
-    // All but those of the last groups, and what belongs to none yet.
+    // Makes the copies of all groups except the last ones, and except those without a group.
     void wait_for_copies(int last)
     {
         const auto due = [&](const Copy &copy) { return copy.group < current->groups - last; };
@@ -197,7 +139,7 @@ public:
     char defect[160] = "";
 
 private:
-    // Whether all threads are at one barrier. If not, those that wait are given up.
+    // Returns true if all threads are at one barrier. If not, the waiting ones are abandoned.
     bool together(std::size_t waiting)
     {
         int line = 0, other = 0;
@@ -238,14 +180,20 @@ private:
         current = &fiber;
         void *fake = nullptr;
         __sanitizer_start_switch_fiber(&fake, fiber.stack, Fiber::BYTES);
-        hostcuda_switch(&top, fiber.top);
+        if (_setjmp(top) == 0) {
+            if (fiber.begun)
+                _longjmp(fiber.top, 1);
+            fiber.begun = true;
+            setcontext(&fiber.first);
+        }
         __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
     }
 
     void leave(Fiber &fiber)
     {
         __sanitizer_start_switch_fiber(&fiber.fake, bottom, size);
-        hostcuda_switch(&fiber.top, top);
+        if (_setjmp(fiber.top) == 0)
+            _longjmp(top, 1);
         __sanitizer_finish_switch_fiber(fiber.fake, &bottom, &size);
     }
 
@@ -255,7 +203,7 @@ private:
     const void *kernel = nullptr;
     const std::vector<std::uint32_t> *threads = nullptr;
     std::size_t next = 0;
-    void *top = nullptr;           // of the caller's stack
-    const void *bottom = nullptr;  // and all of it
+    jmp_buf top;                  // of the caller's stack
+    const void *bottom = nullptr; // the caller's stack
     std::size_t size = 0;
 };

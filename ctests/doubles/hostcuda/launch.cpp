@@ -1,6 +1,7 @@
-// Runs the kernels of a .cu file on the host: the file given as KERNELS is compiled in, and `hostcuda_launch` is what
-// cuLaunchKernel is on a card. All threads of all blocks run on the caller's thread, in the order asked for; what
-// comes to a barrier waits there for the others of its block.
+// Runs the kernels of a .cu file, KERNELS, on the host: `hostcuda_launch` takes the place of cuLaunchKernel. All threads
+// of all blocks run on the caller's thread in the order asked for. A thread waits at a barrier for the others of its
+// block.
+#undef _FORTIFY_SOURCE // whose longjmp refuses to switch stacks
 #include <link.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -51,12 +52,6 @@ namespace {
 
 // Reads the arguments as the driver does: each through a pointer to its value.
 template <class... Values, std::size_t... I>
-void call(void (*kernel)(Values...), const std::tuple<Values...> &values, std::index_sequence<I...>)
-{
-    kernel(std::get<I>(values)...);
-}
-
-template <class... Values, std::size_t... I>
 std::tuple<std::remove_const_t<Values>...> arguments(const void *const *from, std::index_sequence<I...>)
 {
     return {*static_cast<const Values *>(from[I])...};
@@ -84,41 +79,24 @@ std::vector<std::uint32_t> ordered(std::uint64_t count, unsigned order)
     return numbers;
 }
 
-// This thread's memory of this library: `host`, and what kernels share within a block.
+// The thread-local memory of this library: `host`, and what kernels share within a block.
 struct Storage {
-    void *begin = nullptr;
-    std::size_t bytes = 0;
-
-    Storage()
-    {
-        host = {}; // makes it be there
-        dl_iterate_phdr(find, this);
-    }
-
-    static int find(dl_phdr_info *library, std::size_t, void *found)
-    {
-        for (int k = 0; k < library->dlpi_phnum; k++) {
-            const auto begin = reinterpret_cast<std::uintptr_t>(library->dlpi_tls_data);
-            const std::size_t bytes = library->dlpi_phdr[k].p_memsz;
-            if (library->dlpi_phdr[k].p_type != PT_TLS || reinterpret_cast<std::uintptr_t>(&host) - begin >= bytes)
-                continue;
-            *static_cast<Storage *>(found) = {library->dlpi_tls_data, bytes};
-            return 1;
-        }
-        return 0;
-    }
-
-    // What a block finds in shared memory is no number.
-    void forget() const
-    {
-        const Host kept = host;
-        std::memset(begin, 0xff, bytes);
-        host = kept;
-    }
-
-private:
-    Storage(void *begin, std::size_t bytes) : begin(begin), bytes(bytes) {}
+    void *begin;
+    std::size_t bytes;
 };
+
+int find(dl_phdr_info *library, std::size_t, void *found)
+{
+    for (int k = 0; k < library->dlpi_phnum; k++) {
+        const auto begin = reinterpret_cast<std::uintptr_t>(library->dlpi_tls_data);
+        const std::size_t bytes = library->dlpi_phdr[k].p_memsz;
+        if (library->dlpi_phdr[k].p_type != PT_TLS || reinterpret_cast<std::uintptr_t>(&host) - begin >= bytes)
+            continue;
+        *static_cast<Storage *>(found) = {library->dlpi_tls_data, bytes};
+        return 1;
+    }
+    return 0;
+}
 
 // Sets this thread to flush denormal numbers, as the instructions of the PTX do, until it is destroyed.
 class Flushing {
@@ -147,7 +125,7 @@ private:
     std::uint64_t before = 0;
 };
 
-// Stacks are made once: a launch takes some that are idle.
+// Launches reuse idle stacks.
 std::mutex lock;
 std::vector<std::unique_ptr<Fibers>> idle;
 thread_local char defect[sizeof Fibers::defect];
@@ -155,19 +133,20 @@ thread_local char defect[sizeof Fibers::defect];
 template <class... Values>
 int run(void (*kernel)(Values...), const Dim3 &grid, const Dim3 &block, const void *const *from, unsigned order)
 {
-    using All = std::index_sequence_for<Values...>;
     struct Launch {
         void (*kernel)(Values...);
         std::tuple<std::remove_const_t<Values>...> values;
     };
-    const Launch launch{kernel, arguments<Values...>(from, All())};
+    const Launch launch{kernel, arguments<Values...>(from, std::index_sequence_for<Values...>())};
     const auto body = [](const void *given, std::uint32_t thread) {
         const Launch &launch = *static_cast<const Launch *>(given);
         host.thread = at(thread, host.threads);
-        call(launch.kernel, launch.values, All());
+        std::apply(launch.kernel, launch.values);
     };
     const Flushing flushing;
-    const Storage storage;
+    host = {}; // allocates the thread-local memory
+    Storage storage{};
+    dl_iterate_phdr(find, &storage);
     std::unique_ptr<Fibers> fibers;
     {
         const std::lock_guard<std::mutex> hold(lock);
@@ -182,7 +161,10 @@ int run(void (*kernel)(Values...), const Dim3 &grid, const Dim3 &block, const vo
     const auto threads = ordered(count(block), order);
     bool good = true;
     for (const auto b : ordered(count(grid), order)) {
-        storage.forget();
+        // A block finds NaN in shared memory.
+        const Host kept = host;
+        std::memset(storage.begin, 0xff, storage.bytes);
+        host = kept;
         host.block = at(b, grid);
         good = fibers->block(body, &launch, threads);
         if (!good)
@@ -196,7 +178,7 @@ int run(void (*kernel)(Values...), const Dim3 &grid, const Dim3 &block, const vo
 
 } // namespace
 
-// 0; 1 where there is no such kernel; 2 where threads did not meet at a barrier, which `hostcuda_defect` tells.
+// Returns 0; 1 if the kernel does not exist; 2 if threads did not meet at a barrier, see `hostcuda_defect`.
 extern "C" int hostcuda_launch(const char *name, const unsigned *grid, const unsigned *block,
                                const void *const *arguments, unsigned order)
 {

@@ -1,5 +1,5 @@
-// What a kernel needs of CUDA, for the host's compiler: included before a .cu file. There are barriers and static shared
-// memory; a kernel with dynamic shared memory or warp functions does not compile against it.
+// The part of CUDA that the kernels use, for the host's compiler; included before a .cu file. Dynamic shared memory and
+// warp functions are missing.
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -9,7 +9,7 @@ struct Dim3 {
 };
 class Fibers;
 
-// All that is kept a thread of the host beside shared memory.
+// The state of a host thread beside shared memory.
 struct Host {
     Dim3 thread, block, threads, blocks;
     Fibers *fibers;
@@ -37,7 +37,7 @@ extern thread_local Host host;
 __attribute__((HOSTCUDA_OPAQUE)) void hostcuda_wait(int line);
 #define __syncthreads() hostcuda_wait(__LINE__)
 
-// Copies are made when they are waited for, and no sooner. Until then no number is where they go.
+// A copy is made when its thread waits for it. Until then its target holds NaN.
 void hostcuda_begin_copy(void *to, const void *from, unsigned bytes);
 void hostcuda_end_group();
 void hostcuda_wait_for_copies(int last);
@@ -60,16 +60,9 @@ struct __align__(8) float2 {
 struct __align__(4) ushort2 {
     unsigned short x, y;
 };
-struct __align__(16) float4 {
-    float x, y, z, w;
-};
 inline float2 make_float2(float x, float y)
 {
     return {x, y};
-}
-inline float4 make_float4(float x, float y, float z, float w)
-{
-    return {x, y, z, w};
 }
 
 template <class T> T __ldg(const T *from)

@@ -107,20 +107,19 @@ fn lay_out(driver: Driver) -> PathBuf {
     let built = built();
     let folder = built.with_file_name("virtual-gpus").join(format!("{driver:?}"));
     std::fs::create_dir_all(&folder).expect("a folder in target");
-    let nvml = match driver {
-        Driver::Both => Some("libfakecuda_nvml.so"),
-        Driver::NoNvml | Driver::Nothing => None,
-    };
-    let cuda = (driver != Driver::Nothing).then_some("libfakecuda_driver.so");
     // libcuda.so, too: a machine with a real driver must not give us its own.
-    let names = [("libcuda.so", cuda), ("libcuda.so.1", cuda), ("libnvidia-ml.so.1", nvml)];
-    for (name, library) in names.iter().filter_map(|(name, library)| Some((name, (*library)?))) {
-        let library = built.join(library);
-        assert!(library.exists(), "{} was not built", library.display());
+    let names: &[&str] = match driver {
+        Driver::Both => &["libcuda.so", "libcuda.so.1", "libnvidia-ml.so.1"],
+        Driver::NoNvml => &["libcuda.so", "libcuda.so.1"],
+        Driver::Nothing => &[],
+    };
+    let library = built.join("libfakecuda_driver.so");
+    assert!(library.exists(), "{} was not built", library.display());
+    for name in names {
         // Put in place whole: other processes use the folder.
         let link = folder.join(format!(".{name}.{}", std::process::id()));
         let _ = std::fs::remove_file(&link);
-        std::os::unix::fs::symlink(library, &link).expect("a link");
+        std::os::unix::fs::symlink(&library, &link).expect("a link");
         std::fs::rename(&link, folder.join(name)).expect("a link");
     }
     folder

@@ -1,22 +1,26 @@
-//! The virtual machine, from environment variables that both libraries read.
+//! The virtual machine, from environment variables.
 //!
-//! `FAKECUDA` lists settings and cards, separated by `;`:
+//! `FAKECUDA` lists settings and GPUs, separated by `;`. Without it there are no GPUs.
 //! ```text
 //! FAKECUDA="driver=12090;dev=name:GTX 1080 Ti,cc:6.1,mem:11G,speed:2.2;dev=cc:3.5,mem:3G,pci:0000:01:00.0"
 //! ```
-//! Settings: `driver` (CUDA version of the driver, 12090), `pace` (million instructions a
-//! second of a card of speed 1; 0, the default: as fast as it goes),
-//! `fuel` (instructions that the warps of a block may spend in loops together, 1e8:
-//! some seconds), `nvml` (`ok`,
-//! `notloaded`, `mismatch`, `470`: without the functions that drivers before 510 do not have), `nvmlms` (milliseconds that `nvmlInit` takes), `init` (what `cuInit` answers,
-//! 0; 34 makes a toolkit's stub of the driver), `root` (1; 0: NVML does not tell the memory of a card that is divided).
-//! Of a card: `name`, `cc`, `mem` (K, M, G, T; powers of 1024), `speed`, `uuid`, `pci`, `mode`
-//! (`default`, `exclusive`, `prohibited`), `mig` (instances), `ctx` (bytes of a
-//! context), `other` (bytes that another process has), `sms`, `lost` (1: fallen off the bus), `gone`
-//! (what NVML answers of it then, 15), `integrated` (1: its memory is the host's).
-//! Without `FAKECUDA` there are no cards.
+//!
+//! | setting | meaning | default |
+//! |---|---|---|
+//! | `driver` | CUDA version of the driver | 12090 |
+//! | `pace` | million instructions a second of a GPU of speed 1; 0: without pauses | 0 |
+//! | `fuel` | instructions that the warps of a block may spend in loops together | 1e8, some seconds |
+//! | `nvml` | `ok`, `notloaded`, `mismatch`; `470`: without the functions that drivers before 510 lack | `ok` |
+//! | `nvmlms` | milliseconds that `nvmlInit` takes | 0 |
+//! | `init` | result of `cuInit`; 34: the driver is a toolkit's stub | 0 |
+//! | `root` | 0: NVML hides the memory of a GPU that is divided | 1 |
+//!
+//! Of a GPU: `name`, `cc`, `mem` (K, M, G, T: powers of 1024), `speed`, `uuid`, `pci`, `mode` (`exclusive`, `prohibited`), `mig` (instances), `ctx` (bytes of a context), `other` (bytes of another process), `sms`, `lost` (1:
+//! fallen off the bus), `gone` (NVML's code for it then, 15), `integrated` (1: its memory is the host's).
 
-/// A card as the machine was told it has.
+use std::str::FromStr;
+
+/// A GPU of the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CardSpec {
     pub name: String,
@@ -26,7 +30,7 @@ pub struct CardSpec {
     pub uuid: [u8; 16],
     /// Domain, bus, device.
     pub pci: (u32, u32, u32),
-    pub mode: ComputeMode,
+    pub mode: i32,
     /// MIG instances; 0: MIG is off.
     pub mig: u32,
     pub context_bytes: u64,
@@ -37,24 +41,21 @@ pub struct CardSpec {
     pub integrated: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ComputeMode {
-    Default = 0,
-    Prohibited = 2,
-    Exclusive = 3,
-}
+/// Compute modes.
+pub const PROHIBITED: i32 = 2;
+pub const EXCLUSIVE: i32 = 3;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub driver: i32,
     pub pace: f64,
     pub fuel: u64,
-    /// What `nvmlInit` answers.
+    /// Result of `nvmlInit`.
     pub nvml: u32,
     /// NVML has all functions of a driver of 2023.
     pub nvml_new: bool,
     pub nvml_ms: u64,
-    /// What `cuInit` answers.
+    /// Result of `cuInit`.
     pub init: i32,
     pub root: bool,
     pub cards: Vec<CardSpec>,
@@ -76,7 +77,11 @@ impl Default for Config {
     }
 }
 
-/// `11G` as a number.
+fn number<T: FromStr>(key: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("'{text}' is no value of {key}"))
+}
+
+/// Returns the number of `11G`.
 fn bytes(text: &str) -> Result<u64, String> {
     let shift = match text.trim().to_ascii_uppercase().chars().last() {
         Some('K') => 10,
@@ -91,7 +96,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 impl Config {
-    /// What `FAKECUDA` says; a mistake is told on standard error, and there are no cards then.
+    /// Reads `FAKECUDA`. Prints a mistake on standard error; there are no GPUs then.
     pub fn from_environment() -> Self {
         let text = std::env::var("FAKECUDA").unwrap_or_default();
         Config::parse(&text).unwrap_or_else(|why| {
@@ -104,20 +109,19 @@ impl Config {
         let mut config = Config::default();
         for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').ok_or(format!("'{part}' has no '='"))?;
-            let wrong = || format!("'{value}' is no value of {key}");
             match key.trim() {
-                "driver" => config.driver = value.parse().map_err(|_| wrong())?,
-                "pace" => config.pace = value.parse().map_err(|_| wrong())?,
-                "fuel" => config.fuel = value.parse::<f64>().map_err(|_| wrong())? as u64,
+                "driver" => config.driver = number(key, value)?,
+                "pace" => config.pace = number(key, value)?,
+                "fuel" => config.fuel = number::<f64>(key, value)? as u64,
                 "nvml" => match value {
                     "ok" => config.nvml = 0,
                     "470" => config.nvml_new = false,
                     "notloaded" => config.nvml = 9,
                     "mismatch" => config.nvml = 18,
-                    _ => return Err(wrong()),
+                    _ => return Err(format!("'{value}' is no value of nvml")),
                 },
-                "nvmlms" => config.nvml_ms = value.parse().map_err(|_| wrong())?,
-                "init" => config.init = value.parse().map_err(|_| wrong())?,
+                "nvmlms" => config.nvml_ms = number(key, value)?,
+                "init" => config.init = number(key, value)?,
                 "root" => config.root = value == "1",
                 "dev" => {
                     let card = CardSpec::parse(value, config.cards.len())?;
@@ -145,27 +149,24 @@ impl Config {
         let Some(list) = visible else { return all };
         let mut chosen = Vec::new();
         for entry in list.split(',').map(str::trim) {
-            let found = if let Ok(number) = entry.parse::<usize>() {
-                all.get(number).copied()
-            } else if entry.len() > 4 && (entry.starts_with("GPU-") || entry.starts_with("MIG-")) {
-                let mut matching = all.iter().filter(|card| {
-                    let spec = &self.cards[**card];
-                    let (name, mig) = (spec.uuid_text(), spec.mig_uuid_text(0));
-                    if entry.starts_with("MIG-") {
-                        spec.mig > 0 && mig.starts_with(entry)
-                    } else {
-                        name.starts_with(entry)
-                    }
-                });
-                // A prefix of two names is the name of none.
-                match (matching.next(), matching.next()) {
-                    (Some(card), None) => Some(*card),
-                    _ => None,
+            let found = match entry.parse::<usize>() {
+                Ok(number) => all.get(number).copied(),
+                Err(_) => {
+                    let is_named = |card: &&usize| {
+                        let spec = &self.cards[**card];
+                        let name = if spec.mig > 0 && entry.starts_with("MIG-") {
+                            spec.mig_uuid_text(0)
+                        } else {
+                            spec.uuid_text()
+                        };
+                        entry.len() > 4 && name.starts_with(entry)
+                    };
+                    // A prefix of two names is the name of none.
+                    let mut named = all.iter().filter(is_named);
+                    named.next().copied().filter(|_| named.next().is_none())
                 }
-            } else {
-                None
             };
-            // What is wrong hides all that follows; so does a repetition.
+            // A mistake or a repetition hides all that follows.
             match found {
                 Some(card) if !chosen.contains(&card) => chosen.push(card),
                 _ => break,
@@ -187,7 +188,7 @@ impl CardSpec {
             speed: 1.0,
             uuid,
             pci: (0, 1 + index as u32, 0),
-            mode: ComputeMode::Default,
+            mode: 0,
             mig: 0,
             context_bytes: 0,
             other: 0,
@@ -204,13 +205,13 @@ impl CardSpec {
                 "name" => card.name = value.into(),
                 "cc" => {
                     let (major, minor) = value.split_once('.').ok_or_else(wrong)?;
-                    card.cc = (major.parse().map_err(|_| wrong())?, minor.parse().map_err(|_| wrong())?);
+                    card.cc = (number(key, major)?, number(key, minor)?);
                 }
                 "mem" => card.memory = bytes(value)?,
                 "ctx" => context = Some(bytes(value)?),
                 "other" => card.other = bytes(value)?,
-                "speed" => card.speed = value.parse().map_err(|_| wrong())?,
-                "sms" => card.sms = value.parse().map_err(|_| wrong())?,
+                "speed" => card.speed = number(key, value)?,
+                "sms" => card.sms = number(key, value)?,
                 "uuid" => {
                     let digits: String =
                         value.trim_start_matches("GPU-").chars().filter(|c| *c != '-').collect();
@@ -228,17 +229,11 @@ impl CardSpec {
                         _ => return Err(wrong()),
                     };
                 }
-                "mode" => {
-                    card.mode = match value {
-                        "default" => ComputeMode::Default,
-                        "prohibited" => ComputeMode::Prohibited,
-                        "exclusive" => ComputeMode::Exclusive,
-                        _ => return Err(wrong()),
-                    }
-                }
-                "mig" => card.mig = value.parse().map_err(|_| wrong())?,
+                "mode" if value == "prohibited" => card.mode = PROHIBITED,
+                "mode" if value == "exclusive" => card.mode = EXCLUSIVE,
+                "mig" => card.mig = number(key, value)?,
                 "lost" => card.lost = value == "1",
-                "gone" => card.gone = value.parse().map_err(|_| wrong())?,
+                "gone" => card.gone = number(key, value)?,
                 "integrated" => card.integrated = value == "1",
                 other => return Err(format!("'{other}' is no property of a card")),
             }

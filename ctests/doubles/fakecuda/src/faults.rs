@@ -1,39 +1,44 @@
-//! What shall go wrong, and at which call.
+//! Failures of chosen calls.
 //!
-//! `FAKECUDA_FAULTS` is a list `card:operation:when:what`, separated by `;`. The card is its
-//! place in `FAKECUDA`. Operations: `ctx release reset alloc free host copy module function stream
-//! event launch graph graphlaunch sync info nvml mig` (`graph`: any call that puts one together; of NVML: any question on the card; for a part of it). When: the call
-//! counted from 1, `3+` from the third on, `*` always.
-//! What: a status code, known to CUDA or not; `hang` (a launch that never ends); `lost` (the
-//! card falls off the bus); `take=BYTES` (another process takes memory, the call goes on);
-//! `nan=SEED` and `flip=SEED` (nobody notices: when the next kernel on the
-//! card has run, one number in the middle half of each of its largest pieces of memory is none, or has one of its nine
-//! upper bits turned over; seed and call say where, and which bit; the call goes on).
+//! `FAKECUDA_FAULTS` is a list `gpu:operation:when:what`, separated by `;`. The GPU is its place in `FAKECUDA`.
+//! Operations: [`OPERATIONS`]. `graph` is any call that builds a graph, `nvml` any call of NVML for the
+//! GPU, `mig` one for an instance of it. When: the call counted from 1, `3+` from the third on, `*` always.
+//!
+//! | what | effect |
+//! |---|---|
+//! | a status code | the call returns it |
+//! | `hang` | the launch never ends |
+//! | `lost` | the GPU falls off the bus |
+//! | `take=BYTES` | another process takes memory; the call succeeds |
+//! | `nan=SEED`, `flip=SEED` | silent corruption; the call succeeds |
+//!
+//! Silent corruption: after the next kernel on the GPU, one number in the middle half of each of its largest
+//! allocations becomes NaN, or one of the nine upper bits of the number flips. Seed and call select number and bit.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operation {
-    Context,
-    Release,
-    Reset,
-    Alloc,
-    Free,
-    Host,
-    Copy,
-    Module,
-    Function,
-    Stream,
-    Event,
-    Launch,
-    Graph,
-    GraphLaunch,
-    Sync,
-    Info,
-    Nvml,
-    Mig,
-}
+/// The kinds of calls.
+pub const OPERATIONS: [&str; 18] = [
+    "ctx",
+    "release",
+    "reset",
+    "alloc",
+    "free",
+    "host",
+    "copy",
+    "module",
+    "function",
+    "stream",
+    "event",
+    "launch",
+    "graph",
+    "graphlaunch",
+    "sync",
+    "info",
+    "nvml",
+    "mig",
+];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
@@ -77,7 +82,7 @@ impl Corruption {
 #[derive(Clone, Debug, PartialEq)]
 struct Rule {
     card: usize,
-    operation: Operation,
+    operation: &'static str,
     first: u64,
     last: u64,
     effect: Effect,
@@ -86,7 +91,7 @@ struct Rule {
 #[derive(Debug, Default)]
 pub struct Faults {
     rules: Vec<Rule>,
-    calls: Mutex<HashMap<(usize, Operation), u64>>,
+    calls: Mutex<HashMap<(usize, &'static str), u64>>,
 }
 
 impl Faults {
@@ -104,27 +109,7 @@ impl Faults {
             let wrong = || format!("'{part}' is not card:operation:when:what");
             let fields: Vec<&str> = part.split(':').collect();
             let [card, operation, when, what] = fields[..] else { return Err(wrong()) };
-            let operation = match operation {
-                "ctx" => Operation::Context,
-                "release" => Operation::Release,
-                "reset" => Operation::Reset,
-                "alloc" => Operation::Alloc,
-                "free" => Operation::Free,
-                "host" => Operation::Host,
-                "copy" => Operation::Copy,
-                "module" => Operation::Module,
-                "function" => Operation::Function,
-                "stream" => Operation::Stream,
-                "event" => Operation::Event,
-                "launch" => Operation::Launch,
-                "graph" => Operation::Graph,
-                "graphlaunch" => Operation::GraphLaunch,
-                "sync" => Operation::Sync,
-                "info" => Operation::Info,
-                "nvml" => Operation::Nvml,
-                "mig" => Operation::Mig,
-                _ => return Err(wrong()),
-            };
+            let operation = *OPERATIONS.iter().find(|name| **name == operation).ok_or_else(wrong)?;
             let (first, last) = match (when, when.strip_suffix('+')) {
                 ("*", _) => (1, u64::MAX),
                 (_, Some(first)) => (first.parse().map_err(|_| wrong())?, u64::MAX),
@@ -146,8 +131,8 @@ impl Faults {
         Ok(Faults { rules, calls: Mutex::default() })
     }
 
-    /// Counts a call; what it shall suffer.
-    pub fn count(&self, card: usize, operation: Operation) -> Vec<Effect> {
+    /// Counts a call and returns what happens to it.
+    pub fn count(&self, card: usize, operation: &'static str) -> Vec<Effect> {
         if !self.rules.iter().any(|rule| rule.card == card && rule.operation == operation) {
             return Vec::new();
         }

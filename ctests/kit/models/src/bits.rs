@@ -1,8 +1,8 @@
-//! The same, bit for bit: what kernels compute against what the Rust propagator computes.
+//! Comparison bit for bit of what kernels and the CPU propagator compute.
 
 use crate::shots::Shots;
 
-/// Whether it can be: Rust rounds products and sums twice on a processor that can't fuse them, and a card never does.
+/// Returns true if this processor fuses products and sums, as a GPU does.
 pub fn fused() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");

@@ -1,6 +1,5 @@
-//! The equations once more, in double precision and without any cleverness: split fields
-//! everywhere, one cell after the other. It shares nothing with the library but the description
-//! of model and shot.
+//! A reference propagator in double precision: split fields everywhere, one cell after the other. It
+//! shares only the description of model and shot with the library.
 
 use gpusched::fd::model::Model;
 use gpusched::fd::survey::Shot;
@@ -9,7 +8,7 @@ use gpusched::fd::survey::Shot;
 const STENCIL: [f32; 4] = [1.196289, -0.0797526, 0.009570313, -0.0006975447];
 
 /// Outermost layers of the padded grid, which stay at rest.
-pub const RIM: usize = 4;
+const RIM: usize = 4;
 
 pub struct Run {
     /// `[trace][sample]`, as in the library's gather.
@@ -29,9 +28,9 @@ pub fn narrow(values: &[f64]) -> Vec<f32> {
 }
 
 /// Damping along an axis: factors (A, B) of `f' = B f - A rate`, a pair for each padded index.
-pub struct Profile {
-    pub velocity: Vec<[f64; 2]>,
-    pub pressure: Vec<[f64; 2]>,
+struct Profile {
+    velocity: Vec<[f64; 2]>,
+    pressure: Vec<[f64; 2]>,
 }
 
 impl Profile {
@@ -59,18 +58,18 @@ impl Profile {
 }
 
 /// The padded grid: the medium, its border values carried on into the layer, and how it is damped.
-pub struct World {
+struct World {
     n: [usize; 3],
     pml: usize,
-    pub size: [usize; 3],
+    size: [usize; 3],
     /// From cell to cell along x, y, z in a field.
-    pub stride: [usize; 3],
-    pub rho: Vec<f64>,
+    stride: [usize; 3],
+    rho: Vec<f64>,
     /// rho vp².
-    pub kappa: Vec<f64>,
-    pub profiles: [Profile; 3],
+    kappa: Vec<f64>,
+    profiles: [Profile; 3],
     /// dt / h of each axis.
-    pub rate: [f64; 3],
+    rate: [f64; 3],
 }
 
 impl World {
@@ -103,11 +102,11 @@ impl World {
         }
     }
 
-    pub fn field(&self) -> Vec<f64> {
+    fn field(&self) -> Vec<f64> {
         vec![0.0; self.rho.len()]
     }
 
-    pub fn place(&self, at: [usize; 3]) -> usize {
+    fn place(&self, at: [usize; 3]) -> usize {
         at[0] * self.stride[0] + at[1] * self.stride[1] + at[2]
     }
 
@@ -117,7 +116,7 @@ impl World {
     }
 
     /// Every cell that moves: its indices and its place.
-    pub fn each(&self, mut work: impl FnMut([usize; 3], usize)) {
+    fn each(&self, mut work: impl FnMut([usize; 3], usize)) {
         for iy in RIM..self.size[1] - RIM {
             for ix in RIM..self.size[0] - RIM {
                 for iz in RIM..self.size[2] - RIM {
@@ -128,14 +127,6 @@ impl World {
     }
 }
 
-/// A way to compute steps.
-pub trait Scheme {
-    fn new(world: &World) -> Self;
-    /// With what the source adds to the pressure of two cells for the velocities alone.
-    fn step(&mut self, world: &World, source: [(usize, f64); 2]);
-    fn pressure(&self) -> &[f64];
-}
-
 /// Velocities and three parts of the pressure everywhere, as in the old kernel.
 struct Split {
     p: Vec<f64>,
@@ -143,12 +134,13 @@ struct Split {
     part: [Vec<f64>; 3],
 }
 
-impl Scheme for Split {
+impl Split {
     fn new(world: &World) -> Split {
         let fields = || [world.field(), world.field(), world.field()];
         Split { p: world.field(), velocity: fields(), part: fields() }
     }
 
+    /// `source`: terms of the pressure of two cells that only the velocities see.
     fn step(&mut self, world: &World, source: [(usize, f64); 2]) {
         let Split { p, velocity, part } = self;
         for (at, value) in source {
@@ -173,21 +165,12 @@ impl Scheme for Split {
             *p = part[0][at] + part[1][at] + part[2][at];
         }
     }
-
-    fn pressure(&self) -> &[f64] {
-        &self.p
-    }
 }
 
-/// Runs a shot, its mute left out, with `pml` cells of absorbing layer.
+/// Runs a shot without its mute, with `pml` cells of absorbing layer.
 pub fn run(model: &Model, dt: f32, pml: usize, shot: &Shot) -> Run {
-    run_as::<Split>(model, dt, pml, shot)
-}
-
-/// The same, computed in another way.
-pub fn run_as<S: Scheme>(model: &Model, dt: f32, pml: usize, shot: &Shot) -> Run {
     let world = World::new(model, dt, pml);
-    let mut scheme = S::new(&world);
+    let mut scheme = Split::new(&world);
     let receivers = shot.receivers.cells(world.n).collect::<Vec<_>>();
     let mut traces = vec![Vec::new(); receivers.len()];
     let mut snapshots = Vec::new();
@@ -196,7 +179,7 @@ pub fn run_as<S: Scheme>(model: &Model, dt: f32, pml: usize, shot: &Shot) -> Run
     for it in 0..shot.nt {
         let sample = shot.wavelet.samples.get(it).map_or(0.0, |&sample| f64::from(sample));
         scheme.step(&world, poles.map(|(at, sign)| (at, sign * f64::from(shot.amplitude) * sample)));
-        let p = scheme.pressure();
+        let p = &scheme.p;
         if it % shot.record_every == 0 {
             for (trace, &cell) in traces.iter_mut().zip(&receivers) {
                 trace.push(p[world.inside(cell)]);
@@ -216,6 +199,6 @@ pub fn run_as<S: Scheme>(model: &Model, dt: f32, pml: usize, shot: &Shot) -> Run
 
 /// `sum of c_m (f[ahead + m s] - f[behind - m s])`: the derivative halfway between, times the spacing.
 #[inline(always)]
-pub fn difference(f: &[f64], ahead: usize, behind: usize, s: usize) -> f64 {
+fn difference(f: &[f64], ahead: usize, behind: usize, s: usize) -> f64 {
     (0..4).map(|m| f64::from(STENCIL[m]) * (f[ahead + m * s] - f[behind - m * s])).sum()
 }

@@ -1,24 +1,32 @@
-//! Runs shots through the library, as a task of the scheduler would.
+//! Models and shots, and what the library computes of them: on a team of threads, or on the devices of a scheduler.
 
-use std::cell::RefCell;
-use std::sync::Arc;
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use gpusched::Result;
 use gpusched::backend::Lane;
 use gpusched::backend::cpu::Team;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
-use gpusched::fd::plan::{Form, Options, Plan};
-use gpusched::fd::shot::{self, Control};
-use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::pause::State;
+use gpusched::fd::plan::{Form, Options, Plan, Stencil};
+use gpusched::fd::shot::{self, Control, Output};
+use gpusched::fd::survey::{Gather, Receivers, Shot};
+use gpusched::fd::verify::dt_max;
 use gpusched::fd::wavelet::Wavelet;
+use gpusched::sched::{Exec, Scheduler, Task, Wait};
+use gpusched::{Error, Result};
+use testkit::Random;
 
-/// What a shot gives.
+/// Longer than a shot of a test may take on a busy machine.
+const LONG: Option<Duration> = Some(Duration::from_secs(300));
+
+/// The result of a shot.
 #[derive(PartialEq)]
 pub struct Shots {
     /// `[trace][sample]`.
     pub record: Vec<f32>,
-    /// Samples a trace.
+    /// Samples of a trace.
     pub samples: usize,
     /// Step, and the pressure over the model's grid.
     pub snapshots: Vec<(usize, Vec<f32>)>,
@@ -30,49 +38,30 @@ impl Shots {
     }
 }
 
-#[derive(Default)]
-struct Keep(RefCell<Vec<(usize, Vec<f32>)>>);
-
-impl Control for Keep {
-    fn step(&self, _: usize, _: usize) -> Result<()> {
-        Ok(())
-    }
-
-    fn snapshot(&self, step: usize, field: &[f32]) -> Result<()> {
-        self.0.borrow_mut().push((step, field.to_vec()));
-        Ok(())
-    }
-}
-
-/// With the old kernel's layer of 20 cells, on two threads.
-pub fn fire(model: &Arc<Model>, dt: f32, shot: &Shot) -> Shots {
-    fire_with(model, dt, shot, Options::default(), 2)
-}
-
-/// The same, computed in one form.
-pub fn fire_as(form: Form, model: &Arc<Model>, dt: f32, shot: &Shot) -> Shots {
-    fire_with(model, dt, shot, Options { form, ..Options::default() }, 2)
-}
-
-pub fn fire_with(model: &Arc<Model>, dt: f32, shot: &Shot, options: Options, threads: usize) -> Shots {
-    try_fire(model, dt, shot, options, threads).unwrap()
-}
-
-pub fn try_fire(model: &Arc<Model>, dt: f32, shot: &Shot, options: Options, threads: usize) -> Result<Shots> {
-    let plan = Plan::new(model.clone(), dt, options)?;
-    let (team, keep) = (Team::new(threads)?, Keep::default());
-    let gather = shot::run(&plan, shot, Lane::Cpu(&team), &keep)?;
-    assert_eq!(gather.data.len(), gather.traces * gather.samples);
-    Ok(Shots { record: gather.data, samples: gather.samples, snapshots: keep.0.into_inner() })
-}
-
-/// One velocity and one density throughout.
+/// Returns a model of one velocity and one density.
 pub fn homogeneous(n: [usize; 3], h: [f32; 3], vp: f32, rho: f32) -> Arc<Model> {
     let grid = Grid::new(n, h).unwrap();
     Arc::new(Model::new(grid, vec![vp; grid.cells()], Some(vec![rho; grid.cells()])).unwrap())
 }
 
-/// A shot of unit amplitude with every sample kept.
+/// Returns a model in which every cell has its own velocity, 1500 to 4500 m/s, and density, 1000 to 2500 kg/m³.
+pub fn rough(n: [usize; 3], h: [f32; 3], random: &mut Random) -> Arc<Model> {
+    let grid = Grid::new(n, h).unwrap();
+    let vp = (0..grid.cells()).map(|_| random.between(1500.0, 4500.0)).collect();
+    let rho = (0..grid.cells()).map(|_| random.between(1000.0, 2500.0)).collect();
+    Arc::new(Model::new(grid, vp, Some(rho)).unwrap())
+}
+
+/// Returns nine tenths of the largest stable time step.
+pub fn time_step(model: &Model) -> f32 {
+    (0.9 * dt_max(model, Stencil::Taylor)) as f32
+}
+
+/// The amplitude of a source whose velocities are denormal in a [`rough`] medium. Where denormal numbers
+/// are kept, the pressure after some steps is a normal number.
+pub const FAINT: f32 = 1e-36;
+
+/// Returns a shot of unit amplitude that records every step.
 pub fn plain_shot(source: [usize; 3], samples: Vec<f32>, nt: usize, receivers: Vec<[usize; 3]>) -> Shot {
     Shot {
         source,
@@ -84,4 +73,222 @@ pub fn plain_shot(source: [usize; 3], samples: Vec<f32>, nt: usize, receivers: V
         snapshot_every: None,
         mute: None,
     }
+}
+
+/// Returns a shot from a random cell. Its wavelet of random samples is shorter than the shot.
+pub fn random_shot(random: &mut Random, n: [usize; 3], nt: usize, receivers: Receivers) -> Shot {
+    let samples = (0..nt * 2 / 3).map(|_| random.between(-1.0, 1.0)).collect();
+    let source = random.cell(n);
+    Shot { receivers, amplitude: 10_000.0, ..plain_shot(source, samples, nt, Vec::new()) }
+}
+
+/// A shot in a model, with all that its result depends on.
+#[derive(Clone)]
+pub struct World {
+    pub model: Arc<Model>,
+    pub dt: f32,
+    pub options: Options,
+    pub shot: Shot,
+}
+
+impl World {
+    /// Returns a [`random_shot`] in a [`rough`] model with layers of 8 cells.
+    pub fn rough(n: [usize; 3], nt: usize, receivers: Receivers, random: &mut Random) -> World {
+        let model = rough(n, [10.0, 12.5, 8.0], random);
+        let (dt, options) = (time_step(&model), Options { pml: 8, ..Options::default() });
+        World { dt, options, shot: random_shot(random, n, nt, receivers), model }
+    }
+
+    pub fn plan(&self) -> Arc<Plan> {
+        Arc::new(Plan::new(self.model.clone(), self.dt, self.options).unwrap())
+    }
+
+    /// Runs the shot on the CPU.
+    pub fn fire(&self) -> Shots {
+        fire_with(&self.model, self.dt, &self.shot, self.options, 2)
+    }
+
+    /// Runs the shot on a device of the scheduler.
+    pub fn fire_on(&self, scheduler: &Scheduler) -> Result<Shots> {
+        fire_on(scheduler, self.plan(), self.shot.clone())
+    }
+}
+
+/// Keeps the snapshots of a shot, and its state where it pauses.
+struct Recorder {
+    steps: RefCell<Vec<usize>>,
+    snapshots: RefCell<Vec<(usize, Vec<f32>)>>,
+    /// The shot pauses as soon as it can after so many steps.
+    pause_after: Cell<usize>,
+    /// Steps done, kind and values of the state of a paused shot.
+    paused: RefCell<Option<(usize, String, Vec<f32>)>>,
+}
+
+impl Recorder {
+    fn new() -> Recorder {
+        let (steps, snapshots, paused) = Default::default();
+        Recorder { steps, snapshots, pause_after: Cell::new(usize::MAX), paused }
+    }
+
+    /// # Panics
+    /// If the steps were not reported once each, in order. With exact time the last one is repeated.
+    fn shots(self, gather: Gather, plan: &Plan, shot: &Shot) -> Shots {
+        let mut steps = self.steps.into_inner();
+        if plan.options.exact_time {
+            steps.dedup();
+        }
+        assert!(steps.into_iter().eq(0..shot.nt), "every step is reported once, in order");
+        assert_eq!(gather.data.len(), gather.traces * gather.samples);
+        Shots { record: gather.data, samples: gather.samples, snapshots: self.snapshots.into_inner() }
+    }
+}
+
+impl Control for Recorder {
+    fn step(&self, step: usize, _: usize) -> Result<()> {
+        self.steps.borrow_mut().push(step);
+        Ok(())
+    }
+
+    fn snapshot(&self, step: usize, field: &[f32]) -> Result<()> {
+        self.snapshots.borrow_mut().push((step, field.to_vec()));
+        Ok(())
+    }
+
+    fn resume(&self, state: &mut dyn State) -> Result<usize> {
+        let Some((done, kind, values)) = self.paused.take() else { return Ok(0) };
+        assert_eq!((state.kind(), state.values()), (kind, values.len() as u64));
+        let mut rest = &values[..];
+        state.take(&mut |to| {
+            let (now, later) = rest.split_at(to.len());
+            to.copy_from_slice(now);
+            rest = later;
+            Ok(())
+        })?;
+        assert!(rest.is_empty(), "{} values are left over", rest.len());
+        Ok(done)
+    }
+
+    fn pauses(&self) -> bool {
+        self.steps.borrow().last().is_some_and(|step| step + 1 >= self.pause_after.get())
+    }
+
+    fn pause(&self, done: usize, state: &mut dyn State) -> Result<()> {
+        let mut values = Vec::new();
+        state.leave(&mut |piece| {
+            values.extend_from_slice(piece);
+            Ok(())
+        })?;
+        assert_eq!(values.len() as u64, state.values());
+        *self.paused.borrow_mut() = Some((done, state.kind(), values));
+        Ok(())
+    }
+}
+
+/// Runs a shot with the old kernel's layer of 20 cells on two threads.
+pub fn fire(model: &Arc<Model>, dt: f32, shot: &Shot) -> Shots {
+    fire_with(model, dt, shot, Options::default(), 2)
+}
+
+/// The same in one form.
+pub fn fire_as(form: Form, model: &Arc<Model>, dt: f32, shot: &Shot) -> Shots {
+    fire_with(model, dt, shot, Options { form, ..Options::default() }, 2)
+}
+
+pub fn fire_with(model: &Arc<Model>, dt: f32, shot: &Shot, options: Options, threads: usize) -> Shots {
+    try_fire(model, dt, shot, options, threads).unwrap()
+}
+
+pub fn try_fire(model: &Arc<Model>, dt: f32, shot: &Shot, options: Options, threads: usize) -> Result<Shots> {
+    let plan = Plan::new(model.clone(), dt, options)?;
+    let team = Team::new(threads)?;
+    in_parts(&plan, shot, &[], |_| Lane::Cpu(&team)).map(|(shots, _)| shots)
+}
+
+/// Runs a shot in parts. Each part runs on the lane of its number and pauses soon after so many steps. Returns the
+/// numbers of steps after which the parts ended, too.
+pub fn in_parts<'a>(
+    plan: &Plan,
+    shot: &Shot,
+    pauses: &[usize],
+    lane: impl Fn(usize) -> Lane<'a>,
+) -> Result<(Shots, Vec<usize>)> {
+    let recorder = Recorder::new();
+    let mut ends = Vec::new();
+    loop {
+        recorder.pause_after.set(pauses.get(ends.len()).copied().unwrap_or(usize::MAX));
+        match shot::run(plan, shot, lane(ends.len()), &recorder) {
+            Ok(gather) => return Ok((recorder.shots(gather, plan, shot), ends)),
+            Err(Error::Cancelled) => {
+                let done = recorder.paused.borrow().as_ref().expect("the state of a paused shot").0;
+                assert!(ends.len() < pauses.len() && done < shot.nt);
+                ends.push(done);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Runs `code` as a task of the scheduler and returns its result.
+pub fn on_device<T: Send + 'static>(
+    scheduler: &Scheduler,
+    code: impl Fn(&Exec<'_>) -> Result<T> + Send + Sync + 'static,
+) -> Result<T> {
+    let place = Arc::new(Mutex::new(None));
+    let to = place.clone();
+    let id = scheduler.submit(Task::new(move |exec: &Exec<'_>| {
+        *to.lock().unwrap() = Some(code(exec)?);
+        Ok(())
+    }))?;
+    assert_ne!(scheduler.wait(id, LONG)?, Wait::Pending, "the task hangs");
+    Ok(place.lock().unwrap().take().expect("the task ran"))
+}
+
+/// Runs a shot with its snapshots on a device of the scheduler.
+pub fn fire_on(scheduler: &Scheduler, plan: Arc<Plan>, shot: Shot) -> Result<Shots> {
+    on_device(scheduler, move |exec| in_parts(&plan, &shot, &[], |_| exec.lane).map(|(shots, _)| shots))
+}
+
+/// The gathers of a survey.
+type Place = Arc<Mutex<Vec<Option<Gather>>>>;
+
+/// Keeps the gather of one shot of a survey, which must come once. Without a place the gather is dropped.
+pub struct Gathers(Option<(Place, usize)>);
+
+/// Drops a gather.
+pub const NOWHERE: Gathers = Gathers(None);
+
+impl Output for Gathers {
+    fn snapshot(&self, _: &Exec<'_>, _: usize, _: &[f32]) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&self, _: &Exec<'_>, gather: Gather) -> Result<()> {
+        if let Some((place, number)) = &self.0 {
+            let earlier = place.lock().unwrap()[*number].replace(gather);
+            assert!(earlier.is_none(), "shot {number} came twice");
+        }
+        Ok(())
+    }
+}
+
+/// Plan and shot.
+pub type Survey = Vec<(Arc<Plan>, Shot)>;
+
+/// Returns the gathers of shots on all devices of the scheduler, in the order of the shots.
+pub fn fire_all(scheduler: &Scheduler, survey: &Survey) -> Vec<Shots> {
+    let place: Place = Arc::new(Mutex::new(vec![None; survey.len()]));
+    let ids = survey.iter().enumerate().map(|(number, (plan, shot))| {
+        let output = Gathers(Some((place.clone(), number)));
+        let task = shot::task(plan.clone(), shot.clone(), scheduler.cpu_threads(), output).unwrap();
+        scheduler.submit(task).unwrap()
+    });
+    for id in ids.collect::<Vec<_>>() {
+        assert_ne!(scheduler.wait(id, LONG).unwrap(), Wait::Pending, "a shot hangs");
+    }
+    let gathers = std::mem::take(&mut *place.lock().unwrap());
+    let shots = gathers.into_iter().map(|gather| {
+        let gather = gather.expect("the gather of every shot");
+        Shots { record: gather.data, samples: gather.samples, snapshots: Vec::new() }
+    });
+    shots.collect()
 }

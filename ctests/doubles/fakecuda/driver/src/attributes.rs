@@ -26,7 +26,7 @@ cuda! {
         out(value, match attribute {
             16 => spec.sms,
             18 => spec.integrated.into(),
-            20 => spec.mode as c_int,
+            20 => spec.mode,
             36 => (2e6 * spec.speed) as c_int,
             37 => 256,
             39 => 2048,

@@ -3,7 +3,6 @@
 use std::ffi::c_void;
 
 use fakecuda::driver::{Answer, Driver, Stream, code};
-use fakecuda::faults::Operation;
 
 use crate::{Handle, cuda, enter};
 
@@ -25,7 +24,7 @@ fn later(stream: &Stream, to: usize, from: usize, bytes: usize) {
 
 cuda! {
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: Handle) {
-        enter(Operation::Copy)?;
+        enter("copy")?;
         if bytes == 0 { return Ok(()) }
         let target = device(to, bytes)?;
         if from.is_null() { return Err(code::INVALID_VALUE) }
@@ -44,7 +43,7 @@ cuda! {
         Ok(())
     }
     fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: Handle) {
-        enter(Operation::Copy)?;
+        enter("copy")?;
         if bytes == 0 { return Ok(()) }
         let source = device(from, bytes)?;
         if to.is_null() { return Err(code::INVALID_VALUE) }
@@ -53,14 +52,14 @@ cuda! {
         if Driver::get().is_pinned(to as usize, bytes) { Ok(()) } else { queue.synchronize() }
     }
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Handle) {
-        enter(Operation::Copy)?;
+        enter("copy")?;
         if bytes == 0 { return Ok(()) }
         let (target, source) = (device(to, bytes)?, device(from, bytes)?);
         later(&*Driver::get().stream(stream)?, target, source, bytes);
         Ok(())
     }
     fn cuMemsetD8Async(to: u64, value: u8, bytes: usize, stream: Handle) {
-        enter(Operation::Copy)?;
+        enter("copy")?;
         if bytes == 0 { return Ok(()) }
         let target = device(to, bytes)?;
         Driver::get().stream(stream)?.push(false, move || {

@@ -4,7 +4,6 @@ use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::sync::Arc;
 
 use fakecuda::driver::{Current, Dims, Driver, Graph, Object, code};
-use fakecuda::faults::Operation;
 
 use crate::launches::arguments;
 use crate::{Handle, cuda, enter, out};
@@ -23,7 +22,7 @@ pub struct KernelNode {
 cuda! {
     fn cuGraphCreate(graph: *mut Handle, flags: c_uint) {
         if flags != 0 { return Err(code::INVALID_VALUE) }
-        enter(Operation::Graph)?;
+        enter("graph")?;
         let handle = Driver::get().handle();
         Driver::get().insert(handle, Object::Graph(Arc::new(Graph::default())));
         out(graph, handle)
@@ -31,7 +30,7 @@ cuda! {
     fn cuGraphAddKernelNode(
         node: *mut Handle, graph: Handle, after: *const Handle, count: usize, kernel: *const KernelNode,
     ) {
-        enter(Operation::Graph)?;
+        enter("graph")?;
         let graph = Driver::get().graph(graph)?;
         if kernel.is_null() || (after.is_null() && count > 0) { return Err(code::INVALID_VALUE) }
         let KernelNode { function, grid, block, shared, params, extra } = kernel.read();
@@ -42,7 +41,7 @@ cuda! {
     }
     fn cuGraphInstantiateWithFlags(exec: *mut Handle, graph: Handle, flags: c_ulonglong) {
         if flags != 0 { return Err(code::INVALID_VALUE) }
-        let context = enter(Operation::Graph)?;
+        let context = enter("graph")?;
         out(exec, Driver::get().instantiate(&*Driver::get().graph(graph)?, &context)?)
     }
     fn cuGraphDestroy(graph: Handle) {
@@ -58,7 +57,7 @@ cuda! {
         Ok(())
     }
     fn cuGraphLaunch(exec: Handle, stream: Handle) {
-        let (_, hang) = match Current::enter(Operation::GraphLaunch) {
+        let (_, hang) = match Current::enter("graphlaunch") {
             // As of a kernel's launch: told of later.
             Err(0) => return Ok(()),
             other => other?,

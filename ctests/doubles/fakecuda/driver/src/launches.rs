@@ -4,7 +4,6 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 
 use fakecuda::driver::{Answer, Current, Dims, Driver, Function, Object, code};
-use fakecuda::faults::Operation;
 
 use crate::{Handle, cuda, enter, out};
 
@@ -18,7 +17,7 @@ unsafe fn load(
     options: &[c_int],
     values: *mut *mut c_void,
 ) -> Answer {
-    let context = enter(Operation::Module)?;
+    let context = enter("module")?;
     if image.is_null() {
         return Err(code::INVALID_VALUE);
     }
@@ -61,7 +60,7 @@ cuda! {
         Ok(())
     }
     fn cuModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char) {
-        enter(Operation::Function)?;
+        enter("function")?;
         let module = Driver::get().module(module)?;
         if name.is_null() { return Err(code::INVALID_VALUE) }
         let name = CStr::from_ptr(name).to_string_lossy();
@@ -78,7 +77,7 @@ cuda! {
         shared: c_uint, stream: Handle,
         params: *mut *mut c_void, extra: *mut *mut c_void,
     ) {
-        let (_, hang) = match Current::enter(Operation::Launch) {
+        let (_, hang) = match Current::enter("launch") {
             // A failure that the script tells of later: the launch itself seems to work.
             Err(0) => return Ok(()),
             other => other?,

@@ -1,5 +1,5 @@
-//! `libcuda.so.1`: the C symbols of CUDA's driver API that the library, its tests and its examples use, over
-//! [`fakecuda::driver`].
+//! One library under two names. `libcuda.so.1`: the functions of CUDA's driver API that gpusched, its tests and its
+//! examples call, over [`fakecuda::driver`]. `libnvidia-ml.so.1`: those of NVML, in `nvml`.
 
 #![allow(non_snake_case)] // the names are CUDA's
 
@@ -8,13 +8,13 @@ mod copies;
 mod graphs;
 mod launches;
 mod memory;
+mod nvml;
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fakecuda::driver::{Answer, Context, Current, Driver, Event, Object, Stream, code, lock};
-use fakecuda::faults::Operation;
 
 /// Writes a result through a pointer that a caller gave.
 ///
@@ -63,7 +63,7 @@ macro_rules! cuda {
 pub(crate) use cuda;
 
 /// The current context for a call, and what the script says of it counted.
-pub(crate) fn enter(operation: Operation) -> Answer<Arc<Context>> {
+pub(crate) fn enter(operation: &'static str) -> Answer<Arc<Context>> {
     Current::enter(operation).map(|(context, _)| context)
 }
 
@@ -129,7 +129,7 @@ cuda! {
 
     fn cuStreamCreate(stream: *mut Handle, flags: c_uint) {
         let _ = flags;
-        let context = enter(Operation::Stream)?;
+        let context = enter("stream")?;
         let handle = Driver::get().handle();
         let made = Stream::start(handle, context.clone())?;
         lock(&context.streams).push(Arc::downgrade(&made));
@@ -145,18 +145,18 @@ cuda! {
         stream.context.check()
     }
     fn cuStreamSynchronize(stream: Handle) {
-        enter(Operation::Sync)?;
+        enter("sync")?;
         Driver::get().stream(stream)?.synchronize()
     }
     fn cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) {
         let _ = mode;
-        enter(Operation::Stream)?;
+        enter("stream")?;
         Driver::get().stream(stream)?.captured.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     fn cuEventCreate(event: *mut Handle, flags: c_uint) {
-        let context = enter(Operation::Event)?;
+        let context = enter("event")?;
         let handle = Driver::get().handle();
         Driver::get().insert(handle, Object::Event(Arc::new(Event::new(context, flags))));
         out(event, handle)
@@ -168,14 +168,14 @@ cuda! {
         Ok(())
     }
     fn cuEventRecord(event: Handle, stream: Handle) {
-        enter(Operation::Event)?;
+        enter("event")?;
         let (event, stream) = (Driver::get().event(event)?, Driver::get().stream(stream)?);
         if event.context.handle != stream.context.handle { return Err(code::INVALID_HANDLE) }
         event.record(&stream);
         Ok(())
     }
     fn cuEventSynchronize(event: Handle) {
-        enter(Operation::Sync)?;
+        enter("sync")?;
         Driver::get().event(event)?.synchronize()
     }
     fn cuEventElapsedTime(milliseconds: *mut f32, start: Handle, end: Handle) {
@@ -202,18 +202,4 @@ pub unsafe extern "C" fn fakecuda_report(text: *mut c_char, capacity: usize) -> 
         }
     }
     report.len()
-}
-
-/// What NVML asks of a card, by its place in `FAKECUDA`: bytes in use by this process and by
-/// others, whether it is lost. Returns 0, or 1 for no such card.
-///
-/// # Safety
-/// `view` has room for three numbers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fakecuda_card(index: usize, view: *mut [u64; 3]) -> c_int {
-    let Some(card) = Driver::get().cards.get(index) else { return 1 };
-    let state = lock(&card.state);
-    // SAFETY: the caller vouches for it.
-    unsafe { view.write([state.used, state.other, card.lost().into()]) };
-    0
 }

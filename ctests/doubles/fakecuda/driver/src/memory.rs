@@ -3,25 +3,24 @@
 use std::ffi::{c_uint, c_void};
 
 use fakecuda::driver::{Driver, Pinned, code, lock, wait_all};
-use fakecuda::faults::Operation;
 
 use crate::{cuda, enter, out};
 
 cuda! {
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
-        let context = enter(Operation::Info)?;
+        let context = enter("info")?;
         let info = context.card().info();
         out(free, info.0 as usize)?;
         out(total, info.1 as usize)
     }
     fn cuMemAlloc_v2(pointer: *mut u64, bytes: usize) {
-        let context = enter(Operation::Alloc)?;
+        let context = enter("alloc")?;
         if bytes == 0 { return Err(code::INVALID_VALUE) }
         out(pointer, context.card().alloc(bytes as u64)?)
     }
     fn cuMemFree_v2(pointer: u64) {
         if pointer == 0 { return Ok(()) }
-        let context = enter(Operation::Free)?;
+        let context = enter("free")?;
         let card = Driver::get().card_of(pointer).ok_or(code::INVALID_VALUE)?;
         // As the real one: what still runs may use it.
         wait_all(&context.all_streams());
@@ -30,7 +29,7 @@ cuda! {
     }
     fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint) {
         let _ = flags;
-        let context = enter(Operation::Host)?.handle;
+        let context = enter("host")?.handle;
         if pointer.is_null() || bytes == 0 { return Err(code::INVALID_VALUE) }
         let (begin, mut pinned) = (pointer as usize, lock(&Driver::get().pinned));
         let overlaps = pinned.range(..begin + bytes).next_back().is_some_and(|(b, there)| b + there.bytes > begin);

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::{Answer, Card, Driver, Object, Stream, code, lock};
-use crate::config::ComputeMode;
-use crate::faults::{Operation, sticky};
+use crate::config::{EXCLUSIVE, PROHIBITED};
+use crate::faults::sticky;
 use crate::node::Node;
 
 pub struct Context {
@@ -14,7 +14,7 @@ pub struct Context {
     /// The card's place in `FAKECUDA`.
     pub card: usize,
     poison: AtomicI32,
-    dead: Arc<AtomicBool>,
+    dead: AtomicBool,
     pub streams: Mutex<Vec<Weak<Stream>>>,
 }
 
@@ -40,11 +40,6 @@ impl Context {
     /// Destroyed, or its card is gone: nobody waits here any more.
     pub fn dead(&self) -> bool {
         self.dead.load(Ordering::Relaxed) || self.card().lost()
-    }
-
-    /// Set when the context dies, for those that run long.
-    pub fn cancel(&self) -> Arc<AtomicBool> {
-        self.dead.clone()
     }
 
     /// From now on everything in this context answers `code`; the first one stays.
@@ -75,26 +70,25 @@ impl Driver {
         if card.lost() {
             return Err(code::UNKNOWN);
         }
-        let forbidden = card.spec.mode == ComputeMode::Prohibited
-            || card.spec.mode == ComputeMode::Exclusive && card.spec.other > 0;
+        let forbidden = card.spec.mode == PROHIBITED || card.spec.mode == EXCLUSIVE && card.spec.other > 0;
         if forbidden {
             // Drivers before 11.7 have no code of its own for this.
             return Err(if self.config.driver >= 11070 { 46 } else { code::INVALID_DEVICE });
         }
-        self.suffer(card, Operation::Context)?;
+        self.suffer(card, "ctx")?;
         let _alone = lock(&card.making);
         let mut state = lock(&card.state);
         if state.context.is_none() {
             card.take(&mut state, card.spec.context_bytes)?;
             state.contexts_made += 1;
             if let Some(node) = Node::get() {
-                node.context(card.index, true);
+                node.event(card.index, "context", "");
             }
             let context = Arc::new(Context {
                 handle: card.handle(),
                 card: card.index,
                 poison: AtomicI32::new(0),
-                dead: Arc::default(),
+                dead: AtomicBool::new(false),
                 streams: Mutex::default(),
             });
             self.insert(context.handle, Object::Context(context.clone()));
@@ -105,7 +99,7 @@ impl Driver {
     }
 
     pub fn release(&self, card: &Card) -> Answer {
-        self.suffer(card, Operation::Release)?;
+        self.suffer(card, "release")?;
         let _alone = lock(&card.making);
         let mut state = lock(&card.state);
         if state.retained == 0 {
@@ -119,7 +113,7 @@ impl Driver {
 
     /// Destroys the primary context and all in it. Who has retained it still has to release it.
     pub fn reset(&self, card: &Card) -> Answer {
-        self.suffer(card, Operation::Reset)?;
+        self.suffer(card, "reset")?;
         let _alone = lock(&card.making);
         self.destroy(card)
     }
@@ -140,7 +134,7 @@ impl Driver {
         let all = state.used;
         card.give_back(&mut state, all);
         if let Some(node) = Node::get() {
-            node.context(card.index, false);
+            node.event(card.index, "leave", "");
         }
         drop(state);
         if card.lost() { Err(code::UNKNOWN) } else { Ok(()) }
@@ -185,7 +179,7 @@ impl Current {
     }
 
     /// The context, if it is fit for a call of that kind.
-    pub fn enter(operation: Operation) -> Answer<(Arc<Context>, bool)> {
+    pub fn enter(operation: &'static str) -> Answer<(Arc<Context>, bool)> {
         let driver = Driver::get();
         driver.visible()?;
         let handle = Current::get();
@@ -197,7 +191,7 @@ impl Current {
         match driver.suffer(context.card(), operation) {
             Ok(hang) => Ok((context, hang)),
             // What poisons in a launch is told later, by whoever asks next.
-            Err(code) if matches!(operation, Operation::Launch | Operation::GraphLaunch) && sticky(code) => {
+            Err(code) if matches!(operation, "launch" | "graphlaunch") && sticky(code) => {
                 context.poison(code);
                 if context.card().lost() { Err(code) } else { Err(0) }
             }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::{Answer, Card, Context, Driver, Object, Stream, code, lock};
 use crate::node::Node;
-use crate::ptx::{self, Done, Fault, FaultKind, Kernel, Launch};
+use crate::ptx::{self, Fault, FaultKind, Kernel, Launch};
 
 pub struct Module {
     pub handle: usize,
@@ -146,7 +146,6 @@ impl Function {
             return Err(code::TIMEOUT);
         }
         let config = &Driver::get().config;
-        let cancel = context.cancel();
         let launch = Launch {
             kernel: self.kernel(),
             grid: dims.grid,
@@ -154,8 +153,6 @@ impl Function {
             params,
             memory: context.card(),
             fuel: config.fuel,
-            threads: 1,
-            cancel: &cancel,
         };
         let begin = Instant::now();
         {
@@ -165,7 +162,7 @@ impl Function {
             state.together = state.together.max(state.at_work);
         }
         let node = Node::get();
-        let tell = |event: &str| node.inspect(|node| node.run(card.index, event, &self.kernel().name));
+        let tell = |event: &str| node.inspect(|node| node.event(card.index, event, &self.kernel().name));
         tell("begin");
         let ran = launch.run();
         card.corrupt();
@@ -176,26 +173,23 @@ impl Function {
     }
 
     /// What has become of it; on a slow card it takes its time.
-    fn after(&self, card: &Card, ran: Result<Done, Fault>, begin: Instant) -> Answer {
+    fn after(&self, card: &Card, ran: Result<u64, Fault>, begin: Instant) -> Answer {
         let config = &Driver::get().config;
         match ran {
-            Ok(done) => {
+            Ok(instructions) => {
                 if config.pace > 0.0 {
-                    let seconds = done.instructions as f64 / (config.pace * 1e6 * card.spec.speed);
+                    let seconds = instructions as f64 / (config.pace * 1e6 * card.spec.speed);
                     let rest = Duration::from_secs_f64(seconds).saturating_sub(begin.elapsed());
                     std::thread::sleep(rest);
                 }
                 Ok(())
             }
             Err(fault) => {
-                let words = format!("{}: {fault}", self.kernel().name);
-                if std::env::var_os("FAKECUDA_QUIET").is_none() {
-                    eprintln!("fakecuda: card {}: {words}", card.index);
-                }
+                eprintln!("fakecuda: card {}: {}: {fault}", card.index, self.kernel().name);
                 Err(match fault.kind {
                     FaultKind::OutOfBounds => code::ILLEGAL_ADDRESS,
                     FaultKind::Misaligned => code::MISALIGNED,
-                    FaultKind::Endless | FaultKind::Cancelled => code::TIMEOUT,
+                    FaultKind::Endless => code::TIMEOUT,
                     FaultKind::DivergentBarrier
                     | FaultKind::Unwritten
                     | FaultKind::Copying

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::decode::{Cursor, Result, width};
 use super::lexer::Kind;
 use super::program::*;
-use super::simple::simple;
+use super::simple::{Op, simple};
 
 #[derive(Clone, Copy, Debug)]
 enum Symbol {

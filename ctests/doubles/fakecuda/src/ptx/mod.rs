@@ -15,6 +15,6 @@ mod simple;
 mod warp;
 
 pub use decode::parse;
-pub use launch::{Done, Launch};
+pub use launch::Launch;
 pub use program::{Kernel, Module, Param, Refused};
 pub use warp::{Fault, FaultKind, Memory, Region};

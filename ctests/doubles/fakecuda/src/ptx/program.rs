@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::simple::Op;
+
 /// A text that the assembler refuses: the line and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
@@ -137,66 +139,4 @@ impl Access {
     pub fn wide(self) -> bool {
         self.width == 8
     }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Op {
-    Mov32,
-    Mov64,
-    AddF32,
-    SubF32,
-    MulF32,
-    FmaF32,
-    NegF32,
-    /// With `.ftz`, as the next four.
-    AddFtz,
-    SubFtz,
-    MulFtz,
-    FmaFtz,
-    NegFtz,
-    Add32,
-    Sub32,
-    Mul32,
-    Mad32,
-    MinS32,
-    MaxS32,
-    MaxU32,
-    And32,
-    Or32,
-    Not32,
-    Shl32,
-    ShrS32,
-    ShrU32,
-    Add64,
-    Sub64,
-    Mul64,
-    And64,
-    Shl64,
-    MulWideS,
-    MulWideU,
-    Extend,
-    ZeroExtend,
-    Truncate,
-    FloatU16,
-    Sel32,
-    Sel64,
-    CmpS32(Cmp),
-    CmpU32(Cmp),
-    CmpS64(Cmp),
-    AndPred,
-    OrPred,
-    NotPred,
-    Ld(Access),
-    St(Access),
-    /// Copies `imm` bytes from global memory at `b` to shared memory at `a`, before the copy is waited for.
-    Copy,
-    /// The copies of a thread since its last one are a group.
-    EndGroup,
-    /// Waits for all groups but the last `imm`.
-    WaitCopies,
-    /// `d` gets what was in global memory at `a`, which becomes the greater of that and `b`, unsigned.
-    AtomicMax,
-    Bra,
-    Bar,
-    Exit,
 }

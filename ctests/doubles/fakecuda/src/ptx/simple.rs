@@ -1,57 +1,87 @@
-//! The instructions that only read and write registers.
+//! The operations, and the opcodes of those that only read and write registers.
 
-use super::program::{Cmp, Op};
+use super::program::{Access, Cmp};
 
-/// Returns the operation of an opcode and the files of its operands, the destination first: `n` 32 bits (16 too),
-/// `w` 64 bits, `p` predicates. The list has what the shipped kernels and the tests use.
-pub(super) fn simple(opcode: &str) -> Option<(Op, &'static str)> {
-    if let Some(compared) = opcode.strip_prefix("setp.") {
-        return compare(compared);
-    }
-    Some(match opcode {
-        "mov.u16" | "mov.u32" | "mov.b32" | "mov.f32" => (Op::Mov32, "nn"),
-        "mov.u64" | "mov.b64" | "cvta.to.global.u64" => (Op::Mov64, "ww"),
-        "add.rn.f32" => (Op::AddF32, "nnn"),
-        "sub.rn.f32" => (Op::SubF32, "nnn"),
-        "mul.rn.f32" => (Op::MulF32, "nnn"),
-        "fma.rn.f32" => (Op::FmaF32, "nnnn"),
-        "neg.f32" => (Op::NegF32, "nn"),
-        "add.rn.ftz.f32" => (Op::AddFtz, "nnn"),
-        "sub.rn.ftz.f32" => (Op::SubFtz, "nnn"),
-        "mul.rn.ftz.f32" => (Op::MulFtz, "nnn"),
-        "fma.rn.ftz.f32" => (Op::FmaFtz, "nnnn"),
-        "neg.ftz.f32" => (Op::NegFtz, "nn"),
-        "add.s32" => (Op::Add32, "nnn"),
-        "sub.s32" => (Op::Sub32, "nnn"),
-        "mul.lo.s32" => (Op::Mul32, "nnn"),
-        "mad.lo.s32" => (Op::Mad32, "nnnn"),
-        "min.s32" => (Op::MinS32, "nnn"),
-        "max.s32" => (Op::MaxS32, "nnn"),
-        "max.u32" => (Op::MaxU32, "nnn"),
-        "and.b32" => (Op::And32, "nnn"),
-        "or.b32" => (Op::Or32, "nnn"),
-        "not.b32" => (Op::Not32, "nn"),
-        "shl.b32" => (Op::Shl32, "nnn"),
-        "shr.s32" => (Op::ShrS32, "nnn"),
-        "shr.u32" => (Op::ShrU32, "nnn"),
-        "selp.b32" | "selp.f32" | "selp.u32" => (Op::Sel32, "nnnp"),
-        "add.s64" => (Op::Add64, "www"),
-        "sub.s64" => (Op::Sub64, "www"),
-        "mul.lo.s64" => (Op::Mul64, "www"),
-        "and.b64" => (Op::And64, "www"),
-        "shl.b64" => (Op::Shl64, "wwn"),
-        "selp.b64" => (Op::Sel64, "wwwp"),
-        "mul.wide.s32" => (Op::MulWideS, "wnn"),
-        "mul.wide.u32" => (Op::MulWideU, "wnn"),
-        "cvt.s64.s32" => (Op::Extend, "wn"),
-        "cvt.u64.u32" => (Op::ZeroExtend, "wn"),
-        "cvt.u32.u64" => (Op::Truncate, "nw"),
-        "cvt.rn.f32.u16" => (Op::FloatU16, "nn"),
-        "and.pred" => (Op::AndPred, "ppp"),
-        "or.pred" => (Op::OrPred, "ppp"),
-        "not.pred" => (Op::NotPred, "pp"),
-        _ => return None,
-    })
+macro_rules! operations {
+    ($( $op:ident $files:literal: $($opcode:literal)|+; )*) => {
+        #[derive(Clone, Copy, Debug)]
+        pub(super) enum Op {
+            $($op,)*
+            CmpS32(Cmp),
+            CmpU32(Cmp),
+            CmpS64(Cmp),
+            Ld(Access),
+            St(Access),
+            /// Copies `imm` bytes from global memory at `b` to shared memory at `a`, before the copy is waited for.
+            Copy,
+            /// Ends a group: the copies of a thread since its last one.
+            EndGroup,
+            /// Waits for all groups but the last `imm`.
+            WaitCopies,
+            /// `d` gets the value in global memory at `a`, which becomes the greater of it and `b`, unsigned.
+            AtomicMax,
+            Bra,
+            Bar,
+            Exit,
+        }
+
+        /// Returns the operation of an opcode and the files of its operands, the destination first: `n` 32 bits (16
+        /// too), `w` 64 bits, `p` predicates.
+        pub(super) fn simple(opcode: &str) -> Option<(Op, &'static str)> {
+            if let Some(compared) = opcode.strip_prefix("setp.") {
+                return compare(compared);
+            }
+            Some(match opcode {
+                $( $($opcode)|+ => (Op::$op, $files), )*
+                _ => return None,
+            })
+        }
+    };
+}
+
+// Those that the shipped kernels and the tests use.
+operations! {
+    Mov32 "nn": "mov.u16" | "mov.u32" | "mov.b32" | "mov.f32";
+    Mov64 "ww": "mov.u64" | "mov.b64" | "cvta.to.global.u64";
+    AddF32 "nnn": "add.rn.f32";
+    SubF32 "nnn": "sub.rn.f32";
+    MulF32 "nnn": "mul.rn.f32";
+    FmaF32 "nnnn": "fma.rn.f32";
+    NegF32 "nn": "neg.f32";
+    AddFtz "nnn": "add.rn.ftz.f32";
+    SubFtz "nnn": "sub.rn.ftz.f32";
+    MulFtz "nnn": "mul.rn.ftz.f32";
+    FmaFtz "nnnn": "fma.rn.ftz.f32";
+    NegFtz "nn": "neg.ftz.f32";
+    Add32 "nnn": "add.s32";
+    Sub32 "nnn": "sub.s32";
+    Mul32 "nnn": "mul.lo.s32";
+    Mad32 "nnnn": "mad.lo.s32";
+    MinS32 "nnn": "min.s32";
+    MaxS32 "nnn": "max.s32";
+    MaxU32 "nnn": "max.u32";
+    And32 "nnn": "and.b32";
+    Or32 "nnn": "or.b32";
+    Not32 "nn": "not.b32";
+    Shl32 "nnn": "shl.b32";
+    ShrS32 "nnn": "shr.s32";
+    ShrU32 "nnn": "shr.u32";
+    Sel32 "nnnp": "selp.b32" | "selp.f32" | "selp.u32";
+    Add64 "www": "add.s64";
+    Sub64 "www": "sub.s64";
+    Mul64 "www": "mul.lo.s64";
+    And64 "www": "and.b64";
+    Shl64 "wwn": "shl.b64";
+    Sel64 "wwwp": "selp.b64";
+    MulWideS "wnn": "mul.wide.s32";
+    MulWideU "wnn": "mul.wide.u32";
+    Extend "wn": "cvt.s64.s32";
+    ZeroExtend "wn": "cvt.u64.u32";
+    Truncate "nw": "cvt.u32.u64";
+    FloatU16 "nn": "cvt.rn.f32.u16";
+    AndPred "ppp": "and.pred";
+    OrPred "ppp": "or.pred";
+    NotPred "pp": "not.pred";
 }
 
 fn compare(name: &str) -> Option<(Op, &'static str)> {

@@ -166,40 +166,6 @@ impl Warp {
         self.fault(shared, kind, 1 << lane, format!("byte {at} of shared memory {detail}"))
     }
 
-    /// Loads and stores of 32 bits of shared memory, all inside and aligned.
-    #[inline(always)]
-    pub(super) fn shared32(
-        &mut self,
-        shared: &mut Shared,
-        ins: &Ins,
-        m: u32,
-        store: bool,
-    ) -> Result<(), Fault> {
-        let (lo, hi, _, aligned) = self.span32(ins, m);
-        if !aligned || lo > hi || hi > shared.shared_bytes as u64 {
-            return self.touch(shared, ins, m, Access::word(Space::Shared), store);
-        }
-        for lane in lanes(m) {
-            let at = self.get(ins.a, true, lane).wrapping_add(ins.imm as u64) as usize;
-            let thread = (self.index * LANES + lane) as u32;
-            if let Err(wrong) = shared.watch.touch(at, 4, thread, store) {
-                return Err(self.wrong(shared, lane, at, &wrong));
-            }
-            // SAFETY: `at` is from `lo` up to `hi - 4`, which is inside the block's shared memory, and aligned; the
-            // register as in `get`.
-            unsafe {
-                let word = shared.shared.as_mut_ptr().cast::<u8>().add(at).cast::<u32>();
-                let register = &mut self.narrow.get_unchecked_mut(usize::from(ins.d)).0[lane];
-                if store {
-                    word.write(*register);
-                } else {
-                    *register = word.read();
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Any load or store, lane by lane.
     pub(super) fn touch(
         &mut self,

@@ -5,8 +5,6 @@
 //! comes to a barrier or shuffle without the others waits for them; if all wait in different
 //! places, the barrier is divergent and the launch fails.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 mod access;
 mod copies;
 mod watch;
@@ -16,6 +14,7 @@ use watch::{Watch, Wrong};
 
 use crate::ptx::flush;
 use crate::ptx::program::*;
+use crate::ptx::simple::Op;
 
 pub(in crate::ptx) const LANES: usize = 32;
 
@@ -33,7 +32,7 @@ impl Region {
 }
 
 /// Finds the memory of an address.
-pub trait Memory: Sync {
+pub trait Memory {
     fn find(&self, address: u64) -> Option<Region>;
 }
 
@@ -61,7 +60,6 @@ pub enum FaultKind {
     Race,
     /// More instructions than the launch was given.
     Endless,
-    Cancelled,
 }
 
 impl std::fmt::Display for Fault {
@@ -105,7 +103,7 @@ pub(in crate::ptx) struct Warp {
     copies: Copies,
 }
 
-/// What the warps of a block, and all blocks of one host thread, share.
+/// State that the warps of a block share, and all blocks of a launch.
 pub(in crate::ptx) struct Shared<'a> {
     pub kernel: &'a Kernel,
     pub params: &'a [u8],
@@ -118,11 +116,10 @@ pub(in crate::ptx) struct Shared<'a> {
     pub cache: Vec<Region>,
     pub fuel: u64,
     pub executed: u64,
-    pub cancel: &'a AtomicBool,
 }
 
 impl<'a> Shared<'a> {
-    pub fn new(kernel: &'a Kernel, params: &'a [u8], memory: &'a dyn Memory, cancel: &'a AtomicBool) -> Self {
+    pub fn new(kernel: &'a Kernel, params: &'a [u8], memory: &'a dyn Memory) -> Self {
         let shared_bytes = kernel.shared_bytes;
         Shared {
             kernel,
@@ -134,7 +131,6 @@ impl<'a> Shared<'a> {
             cache: vec![Region::NONE; kernel.code.len()],
             fuel: 0,
             executed: 0,
-            cancel,
         }
     }
 }
@@ -447,12 +443,6 @@ impl Warp {
                 Op::St(access) if access == Access::word(Space::Global) => {
                     self.global32(shared, ins, m, true)?;
                 }
-                Op::Ld(access) if access == Access::word(Space::Shared) => {
-                    self.shared32(shared, ins, m, false)?;
-                }
-                Op::St(access) if access == Access::word(Space::Shared) => {
-                    self.shared32(shared, ins, m, true)?;
-                }
                 Op::Ld(access) => self.touch(shared, ins, m, access, false)?,
                 Op::St(access) => self.touch(shared, ins, m, access, true)?,
                 Op::Copy => self.begin_copy(shared, ins, m)?,
@@ -473,9 +463,6 @@ impl Warp {
                             ));
                         }
                         shared.fuel -= cost;
-                        if shared.cancel.load(Ordering::Relaxed) {
-                            return Err(self.fault(shared, FaultKind::Cancelled, m, "cancelled".into()));
-                        }
                     }
                     let stay = self.mask & !m;
                     if stay == 0 {

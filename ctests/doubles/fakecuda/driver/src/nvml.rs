@@ -1,0 +1,217 @@
+//! `libnvidia-ml.so.1`: the NVML functions that the library calls.
+//!
+//! A handle is the GPU's place in `FAKECUDA` plus one; the second byte is the number of a MIG instance, or 0.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use fakecuda::config::CardSpec;
+use fakecuda::driver::{Driver, lock};
+use fakecuda::faults::Effect;
+use fakecuda::node::Node;
+
+pub type Device = usize;
+
+const UNINITIALIZED: c_int = 1;
+const INVALID: c_int = 2;
+const NOT_SUPPORTED: c_int = 3;
+const NO_PERMISSION: c_int = 4;
+const NOT_FOUND: c_int = 6;
+const FUNCTION_NOT_FOUND: c_int = 13;
+const GPU_LOST: c_int = 15;
+
+static USERS: AtomicU32 = AtomicU32::new(0);
+
+fn initialised() -> Result<&'static Driver, c_int> {
+    if USERS.load(Ordering::Relaxed) == 0 { Err(UNINITIALIZED) } else { Ok(Driver::get()) }
+}
+
+fn index(device: Device) -> Result<usize, c_int> {
+    (device & 0xff).checked_sub(1).filter(|card| *card < Driver::get().cards.len()).ok_or(INVALID)
+}
+
+fn spec(device: Device) -> Result<&'static CardSpec, c_int> {
+    Ok(&Driver::get().cards[index(device)?].spec)
+}
+
+/// Returns the index of a GPU that answers. Counts the call.
+fn touch(device: Device) -> Result<usize, c_int> {
+    let (driver, index) = (initialised()?, index(device)?);
+    for effect in driver.faults.count(index, "nvml") {
+        match effect {
+            Effect::Code(code) => return Err(code),
+            Effect::Lost => return Err(GPU_LOST),
+            _ => {}
+        }
+    }
+    let card = &driver.cards[index];
+    if card.lost() { Err(card.spec.gone) } else { Ok(index) }
+}
+
+/// Returns total and used bytes.
+fn memory(device: Device) -> Result<(u64, u64), c_int> {
+    let index = touch(device)?;
+    let card = &Driver::get().cards[index];
+    let spec = &card.spec;
+    if spec.integrated {
+        return Err(NOT_SUPPORTED);
+    }
+    // Only the administrator sees the memory of a whole GPU that is divided.
+    if device <= 0xff && spec.mig > 0 && !Driver::get().config.root {
+        return Err(NO_PERMISSION);
+    }
+    let total = if device > 0xff { spec.usable() } else { spec.memory };
+    let (used, other) = {
+        let state = lock(&card.state);
+        (state.used, state.other)
+    };
+    let used = Node::get().map_or(used, |node| node.in_use(index));
+    Ok((total, (used + other).min(total)))
+}
+
+macro_rules! nvml {
+    ($( fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block )*) => { $(
+        /// # Safety
+        /// As NVML asks of its callers.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> c_int {
+            // SAFETY: the caller's pointers are valid; handles are numbers.
+            #[allow(unused_unsafe)]
+            let run = || -> Result<(), c_int> { unsafe { $body } };
+            run().err().unwrap_or(0)
+        }
+    )* };
+}
+
+unsafe fn text(to: *mut c_char, room: c_uint, value: &str) -> Result<(), c_int> {
+    assert!(value.len() < room as usize);
+    // SAFETY: room for the text and its final zero.
+    unsafe {
+        to.cast::<u8>().copy_from_nonoverlapping(value.as_ptr(), value.len());
+        to.add(value.len()).write(0);
+    }
+    Ok(())
+}
+
+#[repr(C)]
+pub struct Pci {
+    legacy: [c_char; 16],
+    numbers: [c_uint; 5],
+    bus_id: [c_char; 32],
+}
+
+#[repr(C)]
+pub struct Memory {
+    total: c_ulonglong,
+    free: c_ulonglong,
+    used: c_ulonglong,
+}
+
+#[repr(C)]
+pub struct MemoryV2 {
+    version: c_uint,
+    total: c_ulonglong,
+    reserved: c_ulonglong,
+    free: c_ulonglong,
+    used: c_ulonglong,
+}
+
+nvml! {
+    fn nvmlInit_v2() {
+        let config = &Driver::get().config;
+        std::thread::sleep(Duration::from_millis(config.nvml_ms));
+        if config.nvml != 0 { return Err(config.nvml as c_int) }
+        USERS.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+    fn nvmlShutdown() {
+        initialised()?;
+        USERS.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    }
+    fn nvmlDeviceGetCount_v2(count: *mut c_uint) {
+        *count = initialised()?.cards.len() as c_uint;
+        Ok(())
+    }
+    fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut Device) {
+        let card = *initialised()?.config.pci_order().get(index as usize).ok_or(INVALID)?;
+        touch(card + 1)?;
+        *device = card + 1;
+        Ok(())
+    }
+    fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut Device) {
+        let wanted = CStr::from_ptr(uuid).to_string_lossy();
+        for (card, spec) in initialised()?.config.cards.iter().enumerate() {
+            let instance = (0..spec.mig).find(|i| spec.mig_uuid_text(*i).eq_ignore_ascii_case(&wanted));
+            if let Some(instance) = instance {
+                *device = (card + 1) | ((instance as usize + 1) << 8);
+                return Ok(());
+            }
+            if spec.uuid_text().eq_ignore_ascii_case(&wanted) {
+                touch(card + 1)?;
+                *device = card + 1;
+                return Ok(());
+            }
+        }
+        Err(NOT_FOUND)
+    }
+    fn nvmlDeviceGetName(device: Device, name: *mut c_char, length: c_uint) {
+        touch(device)?;
+        text(name, length, &spec(device)?.name)
+    }
+    fn nvmlDeviceGetUUID(device: Device, uuid: *mut c_char, length: c_uint) {
+        touch(device)?;
+        match device >> 8 {
+            0 => text(uuid, length, &spec(device)?.uuid_text()),
+            instance => text(uuid, length, &spec(device)?.mig_uuid_text(instance as u32 - 1)),
+        }
+    }
+    fn nvmlDeviceGetPciInfo_v3(device: Device, pci: *mut Pci) {
+        touch(device)?;
+        let spec = spec(device)?;
+        let (domain, bus, place) = spec.pci;
+        *pci = Pci { legacy: [0; 16], numbers: [domain, bus, place, 0x1b06_10de, 0], bus_id: [0; 32] };
+        text((*pci).legacy.as_mut_ptr(), 16, &spec.pci_text(4))?;
+        text((*pci).bus_id.as_mut_ptr(), 32, &spec.pci_text(8))
+    }
+    fn nvmlDeviceGetMemoryInfo(device: Device, info: *mut Memory) {
+        let (total, used) = memory(device)?;
+        *info = Memory { total, free: total - used, used };
+        Ok(())
+    }
+    fn nvmlDeviceGetMemoryInfo_v2(device: Device, info: *mut MemoryV2) {
+        if !Driver::get().config.nvml_new { return Err(FUNCTION_NOT_FOUND) }
+        let (total, used) = memory(device)?;
+        let version = (*info).version;
+        if version != (size_of::<MemoryV2>() as c_uint | 2 << 24) { return Err(INVALID) }
+        *info = MemoryV2 { version, total, reserved: 0, free: total - used, used };
+        Ok(())
+    }
+    fn nvmlDeviceGetComputeMode(device: Device, mode: *mut c_uint) {
+        touch(device)?;
+        *mode = spec(device)?.mode as c_uint;
+        Ok(())
+    }
+    fn nvmlDeviceGetMigMode(device: Device, current: *mut c_uint, pending: *mut c_uint) {
+        touch(device)?;
+        if spec(device)?.cc.0 < 8 { return Err(NOT_SUPPORTED) }
+        *current = (spec(device)?.mig > 0).into();
+        *pending = *current;
+        Ok(())
+    }
+    fn nvmlDeviceGetMaxMigDeviceCount(device: Device, count: *mut c_uint) {
+        touch(device)?;
+        *count = 7;
+        Ok(())
+    }
+    fn nvmlDeviceGetMigDeviceHandleByIndex(device: Device, index: c_uint, mig: *mut Device) {
+        let card = touch(device)?;
+        for effect in Driver::get().faults.count(card, "mig") {
+            if let Effect::Code(code) = effect { return Err(code) }
+        }
+        if index >= spec(device)?.mig { return Err(NOT_FOUND) }
+        *mig = (device & 0xff) | ((index as usize + 1) << 8);
+        Ok(())
+    }
+}
