@@ -1,9 +1,10 @@
 #!/bin/bash
-# Proves that the tests can fail: breaks one thing at a time in a copy of the sources, runs the tests that
-# should notice, and says whether they did. Ends with 1 if a mutation goes unnoticed.
+# Applies one hand-written edit at a time to a copy of the sources and runs the tests that should
+# fail. Covers protocols and kernels; ctests/night/mutants covers the rest of src. Ends with 1 if an
+# edit goes unnoticed.
 #
-#   ctests/night/mutations.sh          all of them, some minutes
-#   ctests/night/mutations.sh WORD     those with WORD in their name; WORD is a regular expression
+#   ctests/night/mutations.sh          all edits
+#   ctests/night/mutations.sh WORD     those whose name matches the regular expression WORD
 #
 # The copy and its build are in target/mutations.
 set -eu
@@ -11,7 +12,7 @@ cd "$(dirname "$0")/../.."
 work=$PWD/target/mutations
 export CARGO_TARGET_DIR=$work/build
 
-# name; file; sed expression; tests to run
+# name; file; sed expression; arguments of cargo test
 mutations='
 stencil: a coefficient is off by 1e-5;      src/fd/stencil.rs;   s/-0.0797526/-0.0797626/;                  --test numerics golden::iso1_h
 layer: velocity profile not staggered;      src/fd/pml.rs;       s/profile(0.5)/profile(0.0)/;              --test numerics golden::iso1_h
@@ -140,6 +141,8 @@ interpreter: a race is not seen; ctests/doubles/fakecuda/src/ptx/warp/watch.rs; 
 kernels: the PTX adds where it should subtract; kernels/ptx/acoustic1.ptx; 0,/sub.rn.ftz.f32/s//add.rn.ftz.f32/; --test kernels committed_ptx
 kernels: the PTX takes another coefficient; kernels/ptx/acoustic1.ptx; 0,/+272\]/s//+280]/; --test kernels committed_ptx
 kernels: the PTX loses a sign; kernels/ptx/acoustic1.ptx; 0,/neg.ftz.f32/s//mov.f32/; --test kernels committed_ptx
+kernels: the text is not of its header; kernels/copies.cuh; s/cp.async.wait_group %0/cp.async.wait_group 1/; --test kernels the_ptx_is_of
+kernels: the PTX of one pass loses a sign; kernels/ptx/acoustic1_one_pass.ptx; s/neg.ftz.f32/mov.f32/; --test kernels committed_ptx
 kernels: the PTX does not wait for copies; kernels/ptx/acoustic1_one_pass_80.ptx; s/cp.async.wait_group 1\x3b//; --test kernels committed_ptx
 kernels: the PTX waits for one group too few; kernels/ptx/acoustic1_one_pass_80.ptx; s/wait_group 1/wait_group 2/; --test kernels committed_ptx
 kernels: the PTX loses the end of a group; kernels/ptx/acoustic1_one_pass_80.ptx; s/cp.async.commit_group\x3b//; --test kernels committed_ptx
@@ -147,20 +150,20 @@ kernels: the PTX loses the end of a group; kernels/ptx/acoustic1_one_pass_80.ptx
 
 mkdir -p "$work/tree"
 git ls-files -z --cached --others --exclude-standard | sort -z >"$work/files"
-# What differs gets the time of now, for cargo goes by that: a file may be older than the build of its mutation.
+# cargo goes by times: a file that differs gets the time of now, an equal one stays untouched.
 while read -r -d '' file; do
     cmp -s "$file" "$work/tree/$file" || cp --parents "$file" "$work/tree"
 done <"$work/files"
 (cd "$work/tree" && find . -type f -printf '%P\0' | sort -z | comm -z -23 - "$work/files" | xargs -0r rm)
 cd "$work/tree"
-# What cargo test is asked for; `models`: the protocols, under the model checker.
+# Runs the tests of a row; `models`: the protocols, under the model checker.
 run() {
     if [ "$1" = models ]; then
         CARGO_TARGET_DIR=$work/loom cargo rustc --profile test --no-default-features --lib \
             --message-format=json-render-diagnostics -- --cfg loom >"$work/loom.json" &&
             "$(sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$work/loom.json" | tail -1)" models
     else
-        # What does not compute for long is built quickly.
+        # Tests that compute little are built without optimisation.
         local level=3
         [[ $1 == *--lib* || $1 == *--bin* || $1 == *failure_classes* || $1 == *scheduler* || $1 == *node* ]] && level=0
         # shellcheck disable=SC2086

@@ -131,6 +131,8 @@ def night_steps() -> list[Step]:
              minimum=98, limit=2 * HOUR),
         Step("mutations", "ctests/night/mutations.sh", "night", cores=ALL, needs=needs,
              limit=12 * HOUR),
+        Step("mutants", f"{THIS_PYTHON} ctests/night/mutants", "night", cores=ALL, needs=needs,
+             limit=6 * HOUR),
     ]
 
 

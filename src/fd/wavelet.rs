@@ -147,3 +147,38 @@ impl Wavelet {
         Ok(Wavelet { samples })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Shape::*;
+
+    #[test]
+    fn shapes_are_integrals_of_each_other() {
+        let (f, step) = (7.0, 1e-3_f32);
+        // The third integral is as it should be, the first two are turned over.
+        for (shape, sign, derivative) in [
+            (RickerTripleIntegral, 1.0, RickerDoubleIntegral),
+            (RickerDoubleIntegral, -1.0, RickerIntegral),
+            (RickerIntegral, -1.0, Ricker),
+        ] {
+            let times = (-100..100).map(|i| i as f32 * step);
+            let peak = times.clone().map(|t| derivative.at(f, t).abs()).fold(0.0, f32::max);
+            for t in times {
+                let slope = (shape.at(f, t + step) - shape.at(f, t - step)) / (2.0 * step);
+                assert!((slope - sign * derivative.at(f, t)).abs() < 0.01 * peak, "{shape:?} at {t} s");
+            }
+        }
+        assert_eq!(Ricker.at(f, 0.0), 1.0);
+    }
+
+    #[test]
+    fn gaussian_falls_to_a_tenth_and_its_derivative_is_of_twice_the_frequency() {
+        use std::f32::consts::{LN_10, PI};
+        let width = LN_10 / (PI * 7.0);
+        assert!((Gaussian.at(7.0, width) - 0.1).abs() < 1e-5);
+        for t in [-0.05, 0.01, 0.03] {
+            let expected = -2.0 * PI * PI * t * Gaussian.at(14.0, t);
+            assert!((GaussianDerivative.at(7.0, t) - expected).abs() < 1e-4 * expected.abs());
+        }
+    }
+}

@@ -129,4 +129,13 @@ mod tests {
         assert_eq!(remaining(10.0, 300.0, true), 300.0);
         assert_eq!(remaining(10.0, 11.0, false), 3.0);
     }
+
+    #[test]
+    fn attempt_is_odd_beyond_the_scatter_of_its_like() {
+        for (elapsed, told, odd) in
+            [(12.4, true, false), (12.6, true, true), (19.9, false, false), (20.1, false, true)]
+        {
+            assert_eq!(is_odd(10.0, elapsed, told), odd, "{elapsed} s");
+        }
+    }
 }

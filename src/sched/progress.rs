@@ -251,4 +251,16 @@ mod tests {
         submit(&mut core, 0, Some(10.0));
         assert!(near(eta_of(&core, 0), 2.5), "{:?}", eta_of(&core, 0));
     }
+
+    #[test]
+    fn mean_of_light_tasks_leaves_out_the_planned_ones() {
+        let stats = |done, failed, busy_s: u64| {
+            let mut stats = core(1).stats();
+            (stats.devices[0].done, stats.devices[0].failed) = (done, failed);
+            stats.devices[0].busy_ns = busy_s * 1_000_000_000;
+            stats
+        };
+        assert!(near(mean_seconds(&stats(4, 2, 8), &stats(1, 1, 2)), 1.5));
+        assert_eq!(mean_seconds(&stats(1, 1, 2), &stats(1, 1, 2)), None);
+    }
 }

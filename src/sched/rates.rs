@@ -357,4 +357,16 @@ mod tests {
         }
         assert!(rates.usual(0).unwrap() < 1.5);
     }
+
+    #[test]
+    fn unit_of_a_class_is_the_mean_work_of_its_tasks() {
+        let mut rates = Rates::new(vec![Some(1.0), None]);
+        [2.0, 6.0].iter().for_each(|&work| rates.announce(7, Some(work)));
+        assert_eq!(
+            [rates.share(7, Some(8.0)), rates.share(7, None), rates.share(9, Some(8.0))],
+            [2.0, 1.0, 8.0]
+        );
+        rates.learn(7, 1, None, 2.0);
+        assert_eq!(rates.learned().collect::<Vec<_>>(), [(7, 1, 2.0, 1)]);
+    }
 }

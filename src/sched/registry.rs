@@ -151,4 +151,11 @@ mod tests {
         assert!(two.get(id).is_err() && one.get(other).is_err());
         assert!(one.get(TaskId(0)).is_err() && one.get(TaskId(u64::MAX)).is_err());
     }
+
+    #[test]
+    fn parts_of_an_id_are_those_that_it_was_made_of() {
+        for light in [0, LIGHT] {
+            assert_eq!(parts(TaskId(id(5, 3, 17) | light)), (5, 3, 17));
+        }
+    }
 }

@@ -307,3 +307,51 @@ impl Display for Quoted<'_> {
         f.write_str("\"")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_share_a_row_unless_they_overlap() {
+        let mut rows = vec![Vec::new(); 2];
+        let mut place = |slot, begin, end| {
+            let (task, label, ending) = (TaskId(1), String::new(), Ending::Done);
+            let [begin, end] = [begin, end].map(Duration::from_secs);
+            let span = Span {
+                task,
+                label,
+                class: 0,
+                device: 1,
+                slot,
+                attempt: 1,
+                begin,
+                end,
+                ending,
+                bytes: 0,
+                work: None,
+            };
+            super::place(&mut rows, &span)
+        };
+        assert_eq!(place(0, 1, 3), Some(0));
+        assert_eq!(place(0, 2, 4), Some(1), "beside the first");
+        assert_eq!(place(0, 3, 5), Some(0), "after the first");
+        assert_eq!(place(3, 2, 4), Some(0), "another slot");
+    }
+
+    #[test]
+    fn quoted_text_is_json_for_every_character() {
+        for text in ["plain", "\"\\", "\0\n\t\u{1f}", "\u{2028}\u{2029}", "é🦀"] {
+            let quoted = Quoted(text).to_string();
+            assert_eq!(serde_json::from_str::<String>(&quoted).unwrap(), text);
+            assert!(!quoted.contains(['\u{2028}', '\u{2029}']), "they end a line of JavaScript");
+        }
+    }
+
+    #[test]
+    fn endings_have_different_names() {
+        use Ending::*;
+        let names = [Done, Failed, Cancelled, Retried, Late, GivenUp, Running].map(Ending::name);
+        assert_eq!(names, ["done", "failed", "cancelled", "retried", "late", "given up", "running"]);
+    }
+}

@@ -265,3 +265,13 @@ table! {
     launch = cuGraphLaunch(exec: CUgraphExec, stream: CUstream);
     destroy_exec = cuGraphExecDestroy(exec: CUgraphExec);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_is_written_with_a_point() {
+        assert_eq!([dotted(12_090), dotted(11_040), dotted(10_000)], ["12.9", "11.4", "10.0"]);
+    }
+}

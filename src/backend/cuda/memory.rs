@@ -152,3 +152,19 @@ impl<T> Drop for Block<T> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_granted_in_whole_pages() {
+        const MIB: u64 = 1 << 20;
+        for (asked, found) in
+            [(0, 512), (512, 512), (513, 1024), (MIB - 1, MIB), (MIB, 2 * MIB), (3 * MIB, 4 * MIB)]
+        {
+            assert_eq!(granted(asked), Some(found), "{asked} bytes");
+        }
+        assert_eq!(granted(u64::MAX), None);
+    }
+}

@@ -237,3 +237,14 @@ fn dashed(kind: &str, uuid: [u8; 16]) -> String {
     let digits = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
     if kind.is_empty() { digits } else { format!("{kind}-{digits}") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bandwidth_is_two_words_a_clock_or_unknown() {
+        assert_eq!(bandwidth(5_000_000, 384), Some(480e9));
+        assert_eq!([bandwidth(0, 384), bandwidth(5_000_000, 0), bandwidth(-1, -1)], [None; 3]);
+    }
+}

@@ -83,3 +83,18 @@ pub fn bytes(count: u64) -> String {
     }
     if unit == "B" { format!("{count} B") } else { format!("{value:.1} {unit}") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_printed_in_the_largest_unit_below_them() {
+        for (count, text) in
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536 << 10, "1.5 MiB"), (2 << 30, "2.0 GiB")]
+        {
+            assert_eq!(bytes(count), text);
+        }
+        assert_eq!(bytes(5 << 50), "5120.0 TiB");
+    }
+}

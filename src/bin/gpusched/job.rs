@@ -350,3 +350,35 @@ fn library_shape(shape: Shape) -> wavelet::Shape {
         Shape::RickerTripleIntegral => wavelet::Shape::RickerTripleIntegral,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_step_is_rounded_down_to_some_digits() {
+        for (seconds, digits, rounded) in
+            [(0.00168, 2, 0.0016), (0.000_999, 2, 0.000_99), (0.001_234_56, 5, 0.001_234_5), (12.3, 2, 12.0)]
+        {
+            assert_eq!(rounded_down(seconds, digits), rounded);
+        }
+    }
+
+    #[test]
+    fn mute_ends_when_the_wave_has_arrived_and_some_seconds_have_passed() {
+        let grid = Grid { n: [8; 3], h: [10.0, 20.0, 5.0] };
+        let shot = Shot {
+            source: [1, 1, 1],
+            wavelet: Wavelet { samples: Vec::new() },
+            amplitude: 1.0,
+            nt: 1,
+            receivers: Receivers::List(vec![[1, 1, 1], [4, 3, 1], [1, 1, 7]]),
+            record_every: 1,
+            snapshot_every: None,
+            mute: None,
+        };
+        // 0, 50 and 30 m.
+        let mute = Mute { velocity_m_s: 1000.0, after_s: 0.0105 };
+        assert_eq!(mute_steps(&shot, &mute, &grid, 0.001), [11, 61, 41]);
+    }
+}

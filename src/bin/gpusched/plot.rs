@@ -261,3 +261,69 @@ fn encode(pixels: &[u8], size: (u32, u32)) -> std::result::Result<Vec<u8>, png::
     writer.finish()?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(values: &[f32], columns: usize) -> Image {
+        Image { columns, values: values.to_vec(), across: [100.0, 900.0], down: [100.0, 500.0] }
+    }
+
+    #[test]
+    fn colours_run_from_one_end_to_the_other() {
+        let grey = |value| Colours::Grey.of(value)[0];
+        assert_eq!([-2.0, -1.0, 0.0, 1.0, 2.0].map(grey), [255, 255, 128, 0, 0]);
+        assert_eq!([-1.0, 0.0].map(|value| Colours::BlueRed.of(value)), [[20, 56, 148], [255; 3]]);
+        let [r, g, b] = Colours::BlueRed.of(0.5);
+        assert!(r > 190 && g < 160 && b < 160, "red for positive values");
+    }
+
+    #[test]
+    fn clip_is_a_percentile_of_the_magnitudes_and_never_0() {
+        for (values, percentile, clip) in [
+            (&[-3.0, 1.0, 2.0, f32::NAN][..], 100.0, 3.0),
+            (&[-3.0, 1.0, 2.0], 50.0, 2.0),
+            (&[0.0, 0.0, 0.0, -5.0], 50.0, 5.0),
+            (&[0.0, 0.0], 99.0, 1.0),
+            (&[], 99.0, 1.0),
+        ] {
+            assert_eq!(image(values, 1).clip(percentile), clip, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn values_between_columns_and_rows_are_interpolated() {
+        let image = image(&[0.0, 2.0, 4.0, 8.0], 2);
+        for (x, y, value) in
+            [(0.0, 0.0, 0.0), (0.0, 1.0, 2.0), (1.0, 0.0, 4.0), (1.0, 1.0, 8.0), (0.5, 0.5, 3.5)]
+        {
+            assert_eq!(image.at(x, y), value, "({x}, {y})");
+        }
+    }
+
+    #[test]
+    fn drawn_image_has_its_scale_its_ticks_and_its_colour_bar() {
+        let folder = testkit::Folder::new();
+        let path = folder.at("image.png");
+        let labels = Labels { title: "t".into(), subtitle: "s".into(), across: "x", down: "z" };
+        draw(&path, &image(&[-1.0, -1.0, 1.0, 1.0], 2), &labels, Colours::Grey, 100.0, true).unwrap();
+        let file = std::io::BufReader::new(std::fs::File::open(&path).unwrap());
+        let mut reader = png::Decoder::new(file).read_info().unwrap();
+        let mut pixels = vec![0; (WIDTH * HEIGHT * 3) as usize];
+        let info = reader.next_frame(&mut pixels).unwrap();
+        // Half as high as it is wide.
+        let (across, down) = (1280, 640);
+        assert_eq!((info.width, info.height), (LEFT + across + RIGHT, ABOVE + down + BELOW));
+        let at = |x: u32, y: u32| pixels[((y * WIDTH + x) * 3) as usize];
+        assert!(at(LEFT + 4, 400) > 250 && at(LEFT + across - 4, 400) < 5, "-1 is white, 1 is black");
+        let left = LEFT + across + 30;
+        let bar = [3, down / 2, down - 3].map(|y| at(left + 14, ABOVE + y));
+        assert!(bar[0] < 5 && bar[1].abs_diff(128) < 3 && bar[2] > 250, "{bar:?}");
+        let caption = (left - 8..left + 100).any(|x| (0..20).any(|y| at(x, ABOVE + down + 16 + y) < 128));
+        assert!(caption, "below the bar");
+        let dark = |y: &u32| at(LEFT - 5, *y) < 128 && at(LEFT - 5, *y - 1) >= 128;
+        let ticks = (ABOVE - 5..ABOVE + down + 5).filter(dark).count();
+        assert!((3..=down as usize / 80).contains(&ticks), "{ticks} ticks");
+    }
+}

@@ -196,3 +196,13 @@ pub fn decimal(value: f32) -> f64 {
 fn hex(sum: u32) -> String {
     format!("{sum:08x}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_of_a_sample_is_after_its_step() {
+        assert_eq!([time(0, 0.001), time(9, 0.002), time(999_999, 0.0015)], [0.001, 0.02, 1500.0]);
+    }
+}

@@ -106,4 +106,11 @@ mod tests {
             assert!(duration(text).is_err(), "{text}");
         }
     }
+
+    #[test]
+    fn limit_is_over_once_its_time_has_passed() {
+        let over =
+            [None, Some(Duration::ZERO), Some(Duration::from_secs(3600))].map(|t| Limit::after(t).is_over());
+        assert_eq!(over, [false, true, false]);
+    }
 }

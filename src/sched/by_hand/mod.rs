@@ -9,7 +9,7 @@ use crate::sched::placement::{Assignment, Fitting, Taken};
 use crate::sched::policy::HORIZON;
 use crate::sched::rates::Rates;
 use crate::sched::state::Core;
-use crate::sched::task::{DeviceMask, Exec, State, Task, TaskId};
+use crate::sched::task::{DeviceMask, Exec, Role, State, Task, TaskId};
 use crate::sched::verdict::Attempt;
 
 mod endings;

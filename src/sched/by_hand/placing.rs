@@ -115,6 +115,9 @@ fn nobody_looks_through_the_ready_where_none_of_them_can_fit() {
     assert!(hand.0.devices[0].short.is_none());
     assert!(matches!(hand.0.take(S(0), 0, 1, Some(399)), Taken::Nothing));
     assert_eq!(hand.0.devices[0].free(S(0)), Some(399));
+    let until = hand.0.devices[0].short.unwrap().until;
+    hand.0.pass(until);
+    assert!(hand.0.devices[0].short.is_none(), "the device is asked again");
     assert!(hand.take(2, 0).is_some());
     hand.submit(3, task());
     assert!(
@@ -163,7 +166,7 @@ fn a_device_that_was_left_out_for_long_is_given_a_task_again() {
         }
     }
     // The other should end both before this one ends the second.
-    for (now, given) in [(480, false), (10_000, true)] {
+    for (now, given) in [(600, false), (10_000, true)] {
         let ids = [(); 2].map(|()| hand.submit(now, task()));
         let first = hand.take(now, 1).unwrap();
         let second = hand.take(now, 0);
@@ -174,4 +177,35 @@ fn a_device_that_was_left_out_for_long_is_given_a_task_again() {
             hand.ends(now + 2, 1, &second, Ok(()));
         }
     }
+}
+
+#[test]
+fn first_ready_task_has_the_priority_that_its_caller_gave() {
+    let mut hand = hand(1);
+    assert_eq!(hand.0.best_priority(), None);
+    for priority in [-3, 1, 7] {
+        hand.submit(0, Task { priority, ..task() });
+        assert_eq!(hand.0.best_priority(), Some(priority));
+    }
+}
+
+#[test]
+fn guests_of_a_range_are_no_tasks_of_a_caller() {
+    let mut hand = hand(2);
+    (0..2).for_each(|_| _ = hand.submit(0, Task { role: Role::Guest, work: None, ..task() }));
+    let guests = |hand: &Hand| {
+        let guests = &hand.0.counts.guests;
+        let stats = hand.0.stats();
+        assert_eq!((stats.submitted, stats.queued, stats.running), (0, 0, 0));
+        (guests.submitted, guests.queued, guests.running)
+    };
+    assert_eq!(guests(&hand), (2, 2, 0));
+    let runs = [0, 1].map(|device| hand.take(0, device).unwrap());
+    assert_eq!(guests(&hand), (2, 0, 2));
+    hand.ends(1, 0, &runs[0], Ok(()));
+    hand.ends(1, 1, &runs[1], broken(DeviceFault::Poisoned));
+    assert_eq!(guests(&hand), (2, 1, 0));
+    let last = hand.take(1, 0).unwrap();
+    hand.ends(2, 0, &last, Ok(()));
+    assert_eq!(guests(&hand), (2, 0, 0));
 }

@@ -64,6 +64,7 @@ fn late_attempt_is_logged_with_its_time_and_its_device() {
     assert_eq!(hand.0.notes, [(Level::Warn, text.to_owned())]);
     hand.pass(60);
     assert_eq!(hand.0.notes.len(), 1, "an attempt is late once");
+    assert!(hand.0.ready.is_empty(), "it may not run twice");
 }
 
 #[test]

@@ -123,6 +123,8 @@ mod tests {
         assert_eq!(one.take(|_| 8), Some((0..8, 92)));
         assert!(field.fill(&two, 8));
         assert_eq!((one.rest().clone(), two.rest().clone()), (8..48, 48..100));
+        field.leave(&one);
+        assert_eq!(field.left(), 92, "the other keeps its share");
     }
 
     #[test]

@@ -132,7 +132,9 @@ mod tests {
     fn a_slow_device_leaves_the_end_to_the_fast() {
         let pace = Pace::new(Some(1), 3);
         pace.learn(0, 1, 1.0);
-        pace.learn(1, 1, 20.0);
+        pace.learn(1, 1, 2.0);
+        assert!(pace.is_slow(1), "twice as long as the fastest");
+        pace.learn(1, 1, 38.0);
         assert!(pace.is_slow(1) && !pace.is_slow(0) && !pace.is_slow(2));
         assert!(pace.should_decline(1, 19, [0].into_iter()));
         assert!(!pace.should_decline(1, 21, [0].into_iter()));
