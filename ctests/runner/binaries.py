@@ -82,8 +82,8 @@ PARTS: dict[str, list[Part]] = {
     "fork": [Part(minimum=6)],
     "node": [Part(minimum=28)],
     "scheduler": [Part(minimum=98)],
-    "lib": [Part(minimum=180)],
-    "bin": [Part(minimum=9)],
+    "lib": [Part(minimum=230)],
+    "bin": [Part(minimum=21)],
 }
 
 # Programs that other steps start.
