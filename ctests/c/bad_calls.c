@@ -119,12 +119,13 @@ static void reset(void) {
 
 /* A failing call must leave its outputs as they are: this address, or this id. */
 static char mark;
+#define FOREIGN ((sched_t *)&mark)
 enum { NO_ID = 4711 };
 
 static int32_t create(void) {
-  sched_t *out = (sched_t *)&mark;
+  sched_t *out = FOREIGN;
   int32_t status = sched_create(&c.desc, &out);
-  CHECK(status == SCHED_OK ? sched_destroy(out) == SCHED_OK : out == (sched_t *)&mark);
+  CHECK(status == SCHED_OK ? sched_destroy(out) == SCHED_OK : out == FOREIGN);
   reset();
   return status;
 }
@@ -345,7 +346,7 @@ static void schedulers(void) {
          c.desc.size = offsetof(sched_config_t, stack_bytes), c.desc.stack_bytes = 1);
   CONFIG("too many slots", E_ARGUMENT, "slots", c.desc.slots = 100000);
   ROW("destroy NULL", OK, "", sched_destroy(NULL));
-  ROW("destroy a foreign pointer", E_STALE, "~scheduler", sched_destroy((sched_t *)&mark));
+  ROW("destroy a foreign pointer", E_STALE, "~scheduler", sched_destroy(FOREIGN));
   ROW("destroy a model", E_STALE, "~scheduler", sched_destroy((sched_t *)model));
   sched_create(NULL, &gone);
   sched_destroy(gone);
@@ -357,8 +358,7 @@ static void schedulers(void) {
   ROW("stats NULL", E_ARGUMENT, "sched_stats_t is NULL", sched_stats(s, NULL));
   ROW("stats of size 0", E_ARGUMENT, "size of sched_stats_t is 0", sched_stats(s, &stats));
   ROW("count NULL", E_ARGUMENT, "count is NULL", sched_device_count(s, NULL));
-  ROW("count of a foreign pointer", E_STALE, "~scheduler",
-      sched_device_count((sched_t *)&mark, &count));
+  ROW("count of a foreign pointer", E_STALE, "~scheduler", sched_device_count(FOREIGN, &count));
   ROW("info of size 0", E_ARGUMENT, "size of sched_device_info_t is 0",
       sched_device_info(s, 0, &info));
   info.size = sizeof info;
@@ -630,9 +630,7 @@ static void tasks(void) {
 }
 
 static void log_line(int32_t level, const char *message, void *user) {
-  (void)level;
-  (void)message;
-  (void)user;
+  (void)level, (void)message, (void)user;
 }
 
 static void logs(void) {
@@ -643,8 +641,7 @@ static void logs(void) {
 }
 
 static void on_progress(const sched_progress_t *progress, void *user) {
-  (void)progress;
-  (void)user;
+  (void)progress, (void)user;
 }
 
 static void seeing(void) {
@@ -654,7 +651,7 @@ static void seeing(void) {
   ROW("progress of size 0", E_ARGUMENT, "size of sched_progress_t is 0",
       sched_progress(s, &progress));
   ROW("progress of a foreign pointer", E_STALE, "~scheduler", progress.size = sizeof progress,
-      sched_progress((sched_t *)&mark, &progress));
+      sched_progress(FOREIGN, &progress));
   ROW("callback every 5 ns", E_ARGUMENT, "interval_ns is 5",
       sched_progress_callback(s, on_progress, NULL, 5));
   ROW("callback every 2^64 - 1 ns", OK, "",
@@ -662,7 +659,7 @@ static void seeing(void) {
   ROW("no callback twice", OK, "", sched_progress_callback(s, NULL, NULL, 0),
       sched_progress_callback(s, NULL, NULL, 0));
   ROW("callback of a foreign pointer", E_STALE, "~scheduler",
-      sched_progress_callback((sched_t *)&mark, on_progress, NULL, 0));
+      sched_progress_callback(FOREIGN, on_progress, NULL, 0));
   ROW("trace that was not asked for", E_ARGUMENT, "trace_events is 0",
       sched_trace_write(s, "trace.json"));
   ROW("trace without a path", E_ARGUMENT, "path is NULL", sched_trace_write(s, NULL));
@@ -674,7 +671,7 @@ static void seeing(void) {
       sched_trace_write(traced, "no/such/folder/trace.json"));
   ROW("trace over a folder", E_IO, "a folder of that name", sched_trace_write(traced, "/tmp"));
   ROW("trace of a foreign pointer", E_STALE, "~scheduler",
-      sched_trace_write((sched_t *)&mark, "trace.json"));
+      sched_trace_write(FOREIGN, "trace.json"));
   sched_destroy(traced);
   CONFIG("something in the reserved field", E_ARGUMENT, "reserved", c.desc.reserved = 1);
   CONFIG("rates in a folder that can not be", OK, "", c.desc.rates_path = "/dev/null/rates");

@@ -130,19 +130,6 @@ static int32_t hangs(const sched_exec_t *exec, void *user) {
   return 0;
 }
 
-/* A shutdown reports a task that ignores its cancellation, and the process can end. */
-static void while_hanging(void) {
-  sched_t *one = scheduler(1);
-  sched_task_t hung = submitted(one, hangs, &ran), queued = submitted(one, counts, &ran);
-  sched_task_info_t info = {.size = sizeof info};
-  until(&ran, 1);
-  EXPECT(SCHED_PENDING, sched_shutdown(one, 20000000));
-  OK(sched_task_info(one, hung, &info));
-  CHECK(info.state == SCHED_STATE_RUNNING);
-  EXPECT(SCHED_CANCELLED, wait_for(one, queued));
-  exit(failures ? 1 : 42);
-}
-
 static void after_giving_up(void) {
   sched_task_desc_t desc = task(hangs, &ran);
   desc.deadline_ns = 1000000;
@@ -175,8 +162,7 @@ int main(int argc, char **argv) {
       {"in_tasks", in_tasks}, {"on_top", on_top}, {"in_a_piece", in_a_piece},
       {"in_a_drop", in_a_drop}, {"in_progress", in_progress}, {"in_a_log", in_a_log},
       {"after_main", after_main}, {"destroy_in_handler", destroy_in_handler},
-      {"while_running", while_running}, {"while_hanging", while_hanging},
-      {"after_giving_up", after_giving_up}, {"destroy_in_drop", destroy_in_drop}, {NULL, NULL}};
+      {"while_running", while_running}, {"after_giving_up", after_giving_up}, {"destroy_in_drop", destroy_in_drop}, {NULL, NULL}};
   s = scheduler(2);
   leaves_thread = argc == 3;
   int status = run_case(argv, cases);

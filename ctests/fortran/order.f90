@@ -1,4 +1,4 @@
-! Many tasks at once, outcomes in the order of submission, tasks after tasks.
+! Many tasks at once, outcomes in the order of submission, tasks after tasks, cancelled tasks.
 module order_tasks
   use, intrinsic :: iso_c_binding
   use gpusched
@@ -16,6 +16,15 @@ contains
     number = number + 1
     status = merge(1, 0, number < 0)
   end function
+
+  function until_cancelled(exec, user) bind(c) result(status)
+    type(sched_exec_t), intent(in), target :: exec
+    type(c_ptr), value :: user
+    integer(c_int32_t) :: status
+    do while (.not. exec_cancelled(exec))
+    end do
+    status = merge(2, 1, c_associated(user))
+  end function
 end module
 
 program order
@@ -26,6 +35,7 @@ program order
   type(task_options) :: options
   integer, target :: numbers(4) = [10, 20, -30, 40]
   integer(c_int64_t) :: ids(4), next
+  type(sched_stats_t) :: stats
   integer :: i, stat
   character(len=300) :: message
 
@@ -50,5 +60,24 @@ program order
   call sched%submit(adds, next, c_loc(numbers(4)), options)
   call sched%wait(next, stat=stat)
   call expect(stat == SCHED_E_DEPENDENCY .and. numbers(4) == 42, "after one that failed")
+  call sched%close()
+
+  call sched%open(devices="cpu", slots=1)
+  call sched%submit(until_cancelled, ids(1))
+  call sched%submit(adds, ids(2), c_loc(numbers(4)))
+  call sched%wait(ids(1), timeout_ns=0_c_int64_t, stat=stat)
+  call expect(stat == SCHED_PENDING, "a wait ends with its time limit")
+  call sched%cancel(ids(2))
+  call sched%cancel(ids(1))
+  do i = 1, 2
+    call sched%wait(ids(i), stat=stat)
+    call expect(stat == SCHED_CANCELLED, "a task is cancelled, whether it runs or not")
+  end do
+  call expect(numbers(4) == 42, "a queued task that is cancelled does not run")
+  call sched%stats(stats)
+  call expect(stats%submitted == 2 .and. stats%cancelled == 2, "cancelled tasks are counted")
+  call sched%release(ids(1))
+  call sched%wait(ids(1), stat=stat)
+  call expect(stat == SCHED_E_STALE, "a released task is unknown")
   call sched%close()
 end program

@@ -1,63 +1,55 @@
-! Tasks with automatic arrays of 16 MB, one of which waits for the other, on a configured stack.
+! A task with an automatic array of 16 MB, which waits for another one, on a configured stack.
 module stack_tasks
   use, intrinsic :: iso_c_binding
   use gpusched
   implicit none
   type(scheduler) :: sched
-  integer, target :: cells(2) = [4000000, 4000000]
-  real(c_double) :: sums(2) = 0
+  real(c_double) :: total = 0
 contains
-  function outer(exec, user) bind(c) result(status)
+  recursive function outer(exec, user) bind(c) result(status)
     type(sched_exec_t), intent(in), target :: exec
     type(c_ptr), value :: user
     integer(c_int32_t) :: status
-    integer(c_int64_t) :: id
-    integer :: ended
-    ! The first inner task may run on top of this one. The second waits below 16 MB of `work`.
-    call sched%submit(inner, id, user=user)
-    call sched%wait(id, stat=ended)
-    if (ended == 0) call compute(cells(1), sums(1), nested=.true.)
-    status = int(ended, c_int32_t)
-    if (exec_cancelled(exec)) status = SCHED_CANCELLED
+    integer, pointer :: levels
+    call c_f_pointer(user, levels)
+    status = SCHED_CANCELLED
+    if (.not. exec_cancelled(exec)) call compute(4000000, levels, status)
   end function
 
-  function inner(exec, user) bind(c) result(status)
-    type(sched_exec_t), intent(in), target :: exec
-    type(c_ptr), value :: user
-    integer(c_int32_t) :: status
-    call compute(cells(2), sums(2), nested=.false.)
-    status = SCHED_OK
-    if (exec_cancelled(exec) .or. c_associated(user)) status = SCHED_CANCELLED
-  end function
-
-  subroutine compute(n, total, nested)
+  recursive subroutine compute(n, levels, status)
     integer, intent(in) :: n
-    real(c_double), intent(inout) :: total
-    logical, intent(in) :: nested
+    integer, intent(inout) :: levels
+    integer(c_int32_t), intent(out) :: status
+    integer, target :: left
     real(c_float) :: work(n)
     integer(c_int64_t) :: id
+    integer :: ended
     work = 1.0
-    if (nested) then
-      call sched%submit(inner, id)
-      call sched%wait(id)
+    ended = 0
+    left = levels - 1
+    if (left > 0) then
+      call sched%submit(outer, id, c_loc(left))
+      call sched%wait(id, stat=ended)
     end if
     total = total + sum(real(work, c_double))
+    status = int(ended, c_int32_t)
   end subroutine
 end module
 
 program stack
   use stack_tasks
+  use expectations
   implicit none
   integer(c_int64_t) :: id
   integer :: stat
+  integer, target :: levels = 3
   character(len=300) :: message
   call sched%open(devices="cpu", slots=1, stack_bytes=1_c_int64_t, stat=stat, errmsg=message)
-  if (stat /= SCHED_E_ARGUMENT .or. index(message, "stack_bytes is 1; accepted: 1048576 to") == 0) &
-    error stop "a stack of one byte is accepted"
+  call expect(stat == SCHED_E_ARGUMENT, "a stack of one byte is refused")
+  call expect(index(message, "stack_bytes is 1; accepted: 1048576 to") > 0, trim(message))
   call sched%open(devices="cpu", slots=1, stack_bytes=20971520_c_int64_t)
-  call sched%submit(outer, id)
+  call sched%submit(outer, id, c_loc(levels))
   call sched%wait(id)
-  if (abs(sums(1) - 4d6) > 0 .or. abs(sums(2) - 8d6) > 0) error stop "the sums are wrong"
+  call expect(abs(total - 12d6) <= 0, "every array was there")
   call sched%close()
-  print "(a)", "ended"
 end program

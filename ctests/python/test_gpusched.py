@@ -28,6 +28,17 @@ def small_shot(**changes: object) -> gpusched.Shot:
     return gpusched.Shot(**{"nt": 12, "dt": 1e-3, "frequency": 30, "source": (4, 4, 2), "plane_iz": 1, **changes})
 
 
+def until_cancelled(exec: gpusched.Exec) -> None:
+    while not exec.cancelled:
+        time.sleep(0.001)
+    raise gpusched.Cancelled()
+
+
+def shoot(**changes: object) -> gpusched.Gather:
+    with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
+        return scheduler.submit_shot(model, small_shot(**changes)).wait()
+
+
 class WithScheduler(unittest.TestCase):
     def setUp(self) -> None:
         self.scheduler = gpusched.Scheduler(devices="cpu", slots=2)
@@ -159,17 +170,12 @@ os._exit(0)
         self.assertIn("['SCHED_E_DEADLOCK']", done.stdout, done.stderr)
 
     def test_a_deadline_and_a_commit(self) -> None:
-        def until_asked(exec: gpusched.Exec) -> None:
-            while not exec.cancelled:
-                time.sleep(0.001)
-            raise gpusched.Cancelled()
-
         def raises(exec: gpusched.Exec) -> None:
             with contextlib.suppress(gpusched.Cancelled):
-                until_asked(exec)
+                until_cancelled(exec)
             raise ValueError("asked to stop")
 
-        for code in (until_asked, raises):
+        for code in (until_cancelled, raises):
             with self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_DEADLINE"):
                 self.scheduler.submit(code, deadline=0.02).wait(timeout=20)
 
@@ -185,11 +191,6 @@ os._exit(0)
 
 
 class Callables(WithScheduler):
-    def test_what_is_returned_comes_out_of_wait(self) -> None:
-        tasks = [self.scheduler.submit(lambda exec, i=i: i * i) for i in range(50)]
-        self.assertEqual([task.wait() for task in tasks], [i * i for i in range(50)])
-        self.assertEqual(tasks[0].state, "done")
-
     def test_memory_of_the_device(self) -> None:
         def fill(exec: gpusched.Exec) -> int:
             memory = np.frombuffer((ctypes.c_float * 1000).from_address(exec.memory(4000)), dtype=np.float32)
@@ -230,6 +231,7 @@ class Callables(WithScheduler):
         tasks = self.scheduler.submit_many(calls, ordered=True)
         self.assertEqual([self.scheduler.wait_next() for _ in tasks], tasks)
         self.assertEqual([task.wait() for task in tasks], [0, 1, 2, 3])
+        self.assertEqual(tasks[0].state, "done")
         with self.assertRaisesRegex(gpusched.GpuschedError, "left to hand out"):
             self.scheduler.wait_next()
         with self.assertRaisesRegex(gpusched.GpuschedError, "^work is NaN"):
@@ -245,23 +247,15 @@ class Callables(WithScheduler):
         two.close()
 
     def test_time_runs_out_and_a_running_task_is_cancelled(self) -> None:
-        def until_cancelled(exec: gpusched.Exec) -> None:
-            while not exec.cancelled:
-                time.sleep(0.001)
-            raise gpusched.Cancelled()
-
         task = self.scheduler.submit(until_cancelled)
-        with self.assertRaises(TimeoutError):
-            task.wait(timeout=0.01)
+        self.assertRaises(TimeoutError, lambda: task.wait(timeout=0.01))
         task.cancel()
-        with self.assertRaises(gpusched.Cancelled):
-            task.wait()
+        self.assertRaises(gpusched.Cancelled, lambda: task.wait())
         self.assertEqual(task.state, "cancelled")
         stats = self.scheduler.stats
         self.assertEqual((stats.submitted, stats.done, stats.cancelled), (1, 0, 1))
         task.release()
-        with self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_STALE"):
-            task.wait(0)
+        self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_STALE", lambda: task.wait(0))
 
     def test_retries_count_attempts(self) -> None:
         def second_time(exec: gpusched.Exec) -> int:
@@ -298,8 +292,7 @@ class Callables(WithScheduler):
         )
         for submit in calls:
             for value, words in ((float("nan"), "^work is NaN; accepted"), (-1.5, "^work is -1.5; accepted")):
-                with self.assertRaisesRegex(gpusched.GpuschedError, words):
-                    submit(work=value)
+                self.assertRaisesRegex(gpusched.GpuschedError, words, lambda: submit(work=value))
         self.assertEqual(_jobs.jobs, {})
 
     def test_nothing_is_cut_to_what_c_can_hold(self) -> None:
@@ -315,8 +308,7 @@ class Callables(WithScheduler):
             self.scheduler.submit(nothing, label=5)
         with self.assertRaisesRegex(ValueError, "NUL"):
             self.scheduler.submit(nothing, label="a\0b")
-        with self.assertRaisesRegex(ValueError, "NUL"):
-            self.scheduler.write_trace("a\0b")
+        self.assertRaisesRegex(ValueError, "NUL", lambda: self.scheduler.write_trace("a\0b"))
         for begin, end in ((-1, 5), (0, 2**64)):
             with self.assertRaisesRegex(ValueError, "accepted: 0 to 18446744073709551615"):
                 self.scheduler.range(begin, end, lambda exec, piece: None)
@@ -330,8 +322,7 @@ class Callables(WithScheduler):
         self.assertEqual(self.scheduler.submit(nothing, priority=np.int64(3), label="näme").wait(timeout=np.inf), None)
         kept = gpusched.Scheduler(devices="cpu")
         kept.close()
-        with self.assertRaisesRegex(ValueError, "closed"):
-            kept.submit(nothing)
+        self.assertRaisesRegex(ValueError, "closed", lambda: kept.submit(nothing))
         self.assertEqual(_jobs.jobs, {})
 
     def test_one_that_has_returned_is_no_more_asked(self) -> None:
@@ -344,8 +335,7 @@ class Callables(WithScheduler):
 
 class Shots(unittest.TestCase):
     def test_shapes_and_content(self) -> None:
-        with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
-            gather = scheduler.submit_shot(model, small_shot(snapshot_every=4)).wait()
+        gather = shoot(snapshot_every=4)
         self.assertEqual(gather.record.shape, (8 * 9, 12))
         self.assertEqual(gather.record.dtype, np.float32)
         assert gather.snapshots is not None
@@ -353,30 +343,23 @@ class Shots(unittest.TestCase):
         self.assertGreater(float(np.abs(gather.record).max()), 0.0)
 
     def test_a_list_of_receivers_is_the_plane_at_those_cells(self) -> None:
-        with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
-            plane = scheduler.submit_shot(model, small_shot()).wait().record
-            some = scheduler.submit_shot(model, small_shot(receivers=[(5, 3, 1), (0, 7, 1)])).wait().record
+        plane, some = shoot().record, shoot(receivers=[(5, 3, 1), (0, 7, 1)]).record
         np.testing.assert_array_equal(some, plane[[3 * 9 + 5, 7 * 9 + 0]])
 
     def test_an_own_source_function_equals_the_wavelet_it_was_taken_from(self) -> None:
         samples = gpusched.wavelet("ricker", 30, 1e-3, 12)
-        with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
-            named = scheduler.submit_shot(model, small_shot()).wait().record
-            own = scheduler.submit_shot(model, small_shot(samples=samples)).wait().record
-        np.testing.assert_array_equal(named, own)
+        np.testing.assert_array_equal(shoot().record, shoot(samples=samples).record)
 
     def test_options_change_the_record(self) -> None:
-        with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
-            changes: list[dict[str, bool]] = [{}, {"exact_time": True}, {"optimised_stencil": True}, {"mute_direct": True, "exact_time": True}]
-            records = [scheduler.submit_shot(model, small_shot(**change)).wait().record for change in changes]
-            largest = model.dt_max
-            with self.assertRaises(gpusched.GpuschedError) as caught:
-                model.shot_size(small_shot(dt=largest, optimised_stencil=True))
-            model.shot_size(small_shot(dt=0.9634 * largest, optimised_stencil=True))
-        self.assertEqual(caught.exception.status, abi.SCHED_E_UNSTABLE)
-        for other in records[1:3]:
-            self.assertGreater(float(np.abs(other - records[0]).max()), 0.0)
-        self.assertFalse(records[3].any())
+        plain = shoot().record
+        for option in ("exact_time", "optimised_stencil"):
+            self.assertGreater(float(np.abs(shoot(**{option: True}).record - plain).max()), 0.0)
+        self.assertFalse(shoot(mute_direct=True, exact_time=True).record.any())
+        with small_model() as model:
+            shot = small_shot(dt=model.dt_max, optimised_stencil=True)
+            with self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_UNSTABLE"):
+                model.shot_size(shot)
+            model.shot_size(small_shot(dt=0.9634 * model.dt_max, optimised_stencil=True))
 
     def test_sixteen_bits_are_enough_for_a_few_rocks(self) -> None:
         vp = np.full((8, 9, 10), 1500.0, dtype=np.float32)
@@ -425,8 +408,7 @@ class Shots(unittest.TestCase):
             self.assertEqual(model.dt_max, np.float32(model.dt_max), "not usable as dt_s")
             with self.assertRaisesRegex(ValueError, "samples has 2 dimensions"):
                 model.shot_size(small_shot(samples=np.ones((3, 3))))
-        with self.assertRaisesRegex(ValueError, "closed"):
-            model.shot_size(small_shot())
+        self.assertRaisesRegex(ValueError, "closed", lambda: model.shot_size(small_shot()))
 
 
 class Library(unittest.TestCase):
@@ -450,9 +432,12 @@ class Library(unittest.TestCase):
         self.assertEqual(subprocess.run([sys.executable, "-c", code], timeout=60).returncode, 0)
 
     def test_the_log_goes_where_it_is_sent(self) -> None:
-        logger = logging.getLogger("gpusched.test")
-        gpusched.log_to(logger, logging.DEBUG)
-        gpusched.log_to(None)
+        with self.assertLogs("gpusched.test", logging.DEBUG) as logged:
+            gpusched.log_to(logging.getLogger("gpusched.test"), logging.DEBUG)
+            with gpusched.Scheduler(devices="cpu") as scheduler:
+                self.assertRaises(ValueError, scheduler.submit(lambda exec: int("x"), label="bad").wait)
+            gpusched.log_to(None)
+        self.assertTrue(any("bad" in line for line in logged.output), logged.output)
 
     def test_the_version_is_that_of_the_library(self) -> None:
         self.assertRegex(gpusched.__version__, r"^\d+\.\d+\.\d+")

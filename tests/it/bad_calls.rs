@@ -61,8 +61,3 @@ fn every_bad_call_is_an_error_and_no_harm() {
         "docs/errors.md is stale; repair it with: UPDATE=1 cargo test --test it bad_calls"
     );
 }
-
-#[test]
-fn numbers_of_the_run_are_told_apart() {
-    assert_eq!(numbers_away("task 0x00ff is 12 on cpu:0 (EPYC 7) here"), "task N is N on cpu:N here");
-}

@@ -3,53 +3,25 @@
 
 use testkit::c;
 
-fn passes(case: &str) {
-    c::run_plain(&c::program("callback_mode"), &[case]);
+macro_rules! cases {
+    ($($name:ident $case:literal)*) => {
+        $(#[test]
+        fn $name() {
+            c::run_plain(&c::program("callback_mode"), &[$case]);
+        })*
+    };
 }
 
-#[test]
-fn labelled_and_unlabelled_tasks_run_in_the_submitters_mode_on_every_slot() {
-    passes("single");
-}
-
-#[test]
-fn lists_of_tasks_followers_and_retries_run_in_the_submitters_mode() {
-    passes("many");
-}
-
-#[test]
-fn every_piece_of_a_range_runs_in_the_submitters_mode() {
-    passes("range");
-}
-
-#[test]
-fn task_on_top_of_its_waiter_runs_in_its_own_mode() {
-    passes("nesting");
-}
-
-#[test]
-fn two_submitters_keep_their_modes_apart() {
-    passes("submitters");
-}
-
-#[test]
-fn drop_callback_runs_in_the_mode_of_its_task() {
-    passes("drops");
-}
-
-#[test]
-fn progress_and_log_callbacks_run_in_the_mode_of_their_registration() {
-    passes("watchers");
-}
-
-#[test]
-fn traps_of_the_submitter_are_armed_in_its_callbacks_only() {
-    passes("traps");
-}
-
-#[test]
-fn arithmetic_of_the_library_ignores_modes_and_traps_of_the_host() {
-    passes("arithmetic");
+cases! {
+    labelled_and_unlabelled_tasks_run_in_the_submitters_mode_on_every_slot "single"
+    lists_of_tasks_followers_and_retries_run_in_the_submitters_mode "many"
+    every_piece_of_a_range_runs_in_the_submitters_mode "range"
+    task_on_top_of_its_waiter_runs_in_its_own_mode "nesting"
+    two_submitters_keep_their_modes_apart "submitters"
+    drop_callback_runs_in_the_mode_of_its_task "drops"
+    progress_and_log_callbacks_run_in_the_mode_of_their_registration "watchers"
+    traps_of_the_submitter_are_armed_in_its_callbacks_only "traps"
+    arithmetic_of_the_library_ignores_modes_and_traps_of_the_host "arithmetic"
 }
 
 #[test]

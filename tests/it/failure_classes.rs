@@ -24,55 +24,34 @@ fn begins(report: &Report, task: usize) -> Vec<&Event> {
     report.events.iter().filter(|event| event.task == task && event.kind == EventKind::Begin).collect()
 }
 
-fn all_done(report: &Report) {
+/// Runs a scenario in which every task ends well.
+fn done(world: &Scenario) -> Report {
+    let report = run(world);
     for (task, outcome) in report.outcomes.iter().enumerate() {
         assert_eq!(outcome, &(State::Done, None), "task {task}");
     }
+    report
 }
 
 #[test]
 fn memory_that_others_took_for_a_while_is_waited_for() {
     let mut world = world(&[1.0], equal(1, 10.0));
     fault(&mut world, 0, 0.0, FaultKind::OutOfMemory { seconds: 12.0 });
-    let report = run(&world);
-    all_done(&report);
+    let report = done(&world);
     let times: Vec<u32> = begins(&report, 0).iter().map(|event| event.time.round() as u32).collect();
     assert_eq!(times, [0, 1, 5, 21], "after pauses that grow");
-}
-
-#[test]
-fn a_device_without_memory_is_left_for_another() {
-    let mut world = world(&[5.0, 1.0], equal(2, 10.0));
-    fault(&mut world, 0, 0.0, FaultKind::OutOfMemory { seconds: 1e6 });
-    let report = run(&world);
-    all_done(&report);
-    assert_eq!(report.devices[1].tasks, 2);
-    assert_eq!(report.devices[0].retired, None, "it may be better later");
-}
-
-#[test]
-fn launch_resources_are_short_only_in_company() {
-    let mut world = world(&[1.0], equal(6, 10.0));
-    world.devices[0].slots = 3;
-    fault(&mut world, 0, 0.0, FaultKind::LaunchResources { seconds: 30.0 });
-    let report = run(&world);
-    all_done(&report);
-    assert!(report.retried >= 1);
-    assert!(report.devices[0].retired.is_none());
 }
 
 #[test]
 fn a_poisoned_context_is_made_anew_once() {
     let mut world = world(&[1.0, 1.0], equal(8, 10.0));
     fault(&mut world, 0, 5.0, FaultKind::Poisoned);
-    let report = run(&world);
-    all_done(&report);
+    let report = done(&world);
     assert_eq!(report.devices[0].retired, None);
     assert!(report.devices[0].tasks >= 3, "it works on: {report:?}");
 
     fault(&mut world, 0, 18.0, FaultKind::Poisoned);
-    let report = run(&world);
-    all_done(&report);
+    let report = done(&world);
     assert!(report.devices[0].retired.is_some(), "the second time it is the device");
 }
 
@@ -98,8 +77,7 @@ fn a_device_that_poisons_everything_is_retired() {
     for second in 1..200 {
         fault(&mut world, 0, f64::from(second), FaultKind::Poisoned);
     }
-    let report = run(&world);
-    all_done(&report);
+    let report = done(&world);
     assert!(report.devices[0].retired.is_some());
     assert!(report.retried <= 3);
 }
@@ -108,8 +86,7 @@ fn a_device_that_poisons_everything_is_retired() {
 fn a_device_that_becomes_slow_gets_less_and_its_last_task_is_overtaken() {
     let mut world = world(&[1.0, 1.0], equal(40, 10.0));
     fault(&mut world, 0, 55.0, FaultKind::Slow { factor: 0.05 });
-    let report = run(&world);
-    all_done(&report);
+    let report = done(&world);
     assert!(report.devices[0].tasks < 12, "{:?}", report.devices);
     // 40 tasks, ten of them done by both before it became slow: what is left is 10 s each on one device.
     assert!(report.makespan < 1.2 * (55.0 + 29.0 * 10.0), "{}", report.makespan);
@@ -119,33 +96,16 @@ fn a_device_that_becomes_slow_gets_less_and_its_last_task_is_overtaken() {
 fn a_device_that_hangs_is_retired_and_what_may_run_twice_goes_on() {
     let mut world = world(&[1.0, 1.0], equal(20, 10.0));
     fault(&mut world, 0, 45.0, FaultKind::Hang);
-    let report = run(&world);
-    all_done(&report);
+    let report = done(&world);
     assert!(report.copies >= 1);
     assert!(report.devices[0].retired.as_ref().is_some_and(|why| why.contains("not return")), "{report:?}");
-}
-
-#[test]
-fn a_hang_ends_with_its_deadline_where_nothing_may_run_twice() {
-    let mut world = world(&[1.0, 1.0], equal(20, 10.0));
-    for task in &mut world.tasks {
-        task.idempotent = false;
-        task.deadline = Some(15.0);
-    }
-    fault(&mut world, 0, 45.0, FaultKind::Hang);
-    let report = run(&world);
-    assert_eq!((report.done, report.failed), (19, 1));
-    let lost = report.outcomes.iter().find(|outcome| outcome.0 == State::Failed);
-    assert!(matches!(lost, Some((_, Some(Error::Deadline { .. })))), "{lost:?}");
-    assert!(report.devices[0].retired.is_some());
 }
 
 #[test]
 fn errors_of_the_code_are_tried_again_elsewhere_as_often_as_told() {
     let mut world = world(&[1.0, 1.0], equal(1, 10.0));
     (world.tasks[0].failures, world.tasks[0].retries) = (2, 2);
-    let report = run(&world);
-    all_done(&report);
+    let report = done(&world);
     let places: Vec<usize> = begins(&report, 0).iter().map(|event| event.device).collect();
     assert_eq!(places.len(), 3);
     assert!(places[0] != places[1] && places[1] != places[2], "{places:?}");
@@ -179,8 +139,7 @@ fn a_large_task_is_not_overtaken_for_ever() {
     tasks[5].device_bytes = 15 << 30;
     let mut world = world(&[1.0], tasks);
     world.devices[0].slots = 3;
-    let report = run(&world);
-    all_done(&report);
+    let report = done(&world);
     assert!(begins(&report, 5)[0].time < 12.0, "{}", begins(&report, 5)[0].time);
     assert!(report.devices[0].peak_bytes <= 16 << 30);
 }
@@ -189,8 +148,7 @@ fn a_large_task_is_not_overtaken_for_ever() {
 fn an_unknown_device_is_tried_with_the_smallest() {
     let mut world = world(&[1.0, 1.0], vec![SimTask::new(50.0), SimTask::new(5.0), SimTask::new(20.0)]);
     world.devices[1].prior = None;
-    let report = run(&world);
-    all_done(&report);
+    let report = done(&world);
     let first = |task| begins(&report, task).first().map(|event| (event.device, event.time));
     assert_eq!((first(0), first(1)), (Some((0, 0.0)), Some((1, 0.0))));
 }
@@ -199,15 +157,13 @@ fn an_unknown_device_is_tried_with_the_smallest() {
 fn what_comes_to_grief_on_the_only_fast_device_begins_anew_there() {
     let mut world = world(&[20.0, 1.0], equal(12, 20.0));
     world.tasks[8].stumble = 100.0;
-    let report = run(&world);
-    all_done(&report);
+    let report = done(&world);
     let begins: Vec<usize> = begins(&report, 8).iter().map(|event| event.device).collect();
     assert_eq!((begins, report.retried), (vec![0, 0], 1));
     assert!(report.makespan < 21.0, "{}", report.makespan);
 
     world.tasks[8].idempotent = false;
-    let patient = run(&world);
-    all_done(&patient);
+    let patient = done(&world);
     assert!(patient.makespan > 100.0, "it may not run twice: {}", patient.makespan);
 }
 
@@ -215,8 +171,7 @@ fn what_comes_to_grief_on_the_only_fast_device_begins_anew_there() {
 fn what_really_takes_longer_begins_anew_only_once() {
     let mut world = world(&[20.0, 1.0], equal(12, 20.0));
     world.tasks[8].work = 2000.0;
-    let report = run(&world);
-    all_done(&report);
+    let report = done(&world);
     assert_eq!(report.retried, 1);
     assert!(report.makespan < 120.0, "{}", report.makespan);
 }
@@ -229,8 +184,7 @@ fn a_late_task_goes_to_a_fast_device_in_the_end_too() {
     world.tasks[8].work = 2000.0;
     let slow = run(&world).makespan;
     world.tasks[8].devices = DeviceMask::ALL;
-    let report = run(&world);
-    all_done(&report);
+    let report = done(&world);
     assert!(slow > 2000.0 && report.makespan < 700.0, "{slow} {}", report.makespan);
 }
 

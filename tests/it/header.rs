@@ -1,11 +1,11 @@
 //! `include/gpusched.h` is what the sources say, and any compiler takes it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::mem::{offset_of, size_of};
 use std::path::Path;
 use std::process::Command;
 
-use gpusched::ffi::*;
+use gpusched::ffi::sched_status_name;
 use testkit::c::{compiler, cpp_compiler, has};
 use testkit::{Folder, root, skip};
 
@@ -36,19 +36,16 @@ fn generate() -> String {
     String::from_utf8(text).expect("UTF-8")
 }
 
-/// A committed file must be what is made now, or `UPDATE=1` makes it so.
-fn committed(name: &str, fresh: &str) {
-    let path = root().join(name);
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, fresh).expect(name);
-    }
-    let there = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == fresh, "{name} is stale; repair it with: UPDATE=1 cargo test --test it header");
-}
-
+/// The committed header must be what is made now, or `UPDATE=1` makes it so.
 #[test]
 fn committed_header_is_fresh() {
-    committed("include/gpusched.h", &generate());
+    let path = root().join("include/gpusched.h");
+    let fresh = generate();
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &fresh).expect("include/gpusched.h");
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == fresh, "gpusched.h is stale; repair it with: UPDATE=1 cargo test --test it header");
 }
 
 fn compiles(compiler: &str, language: &str, standard: &str, source: &Path) {
@@ -87,89 +84,42 @@ fn header_compiles_alone_twice_and_beside_the_systems_own() {
     }
 }
 
-/// What a struct looks like in memory: its name and size, then each field with offset and size.
-struct Layout {
-    name: &'static str,
-    size: usize,
-    fields: Vec<(&'static str, usize, usize)>,
-}
-
-fn width<T, F>(_: fn(&T) -> &F) -> usize {
-    size_of::<F>()
-}
-
-macro_rules! layouts {
-    ($($name:ident { $($field:ident),* $(,)? })*) => {
-        [$(Layout {
-            name: stringify!($name),
-            size: size_of::<$name>(),
-            fields: vec![$((stringify!($field), offset_of!($name, $field), width(|s: &$name| &s.$field))),*],
-        }),*]
-    };
-}
-
-fn layouts() -> impl IntoIterator<Item = Layout> {
-    layouts! {
-        sched_config_t { size, devices, slots, cpu_threads, trace_events, reserved, rates_path, stack_bytes }
-        sched_stats_t {
-            size, submitted, queued, running, done, failed, cancelled, retried, devices, reserved, makespan_ns,
-            lower_bound_ns,
-        }
-        sched_progress_t {
-            size, queued, running, done, failed, cancelled, retried, elapsed_ns, eta_ns, work_total, work_done,
-        }
-        sched_device_stats_t { size, done, failed, busy_ns, leased_bytes, peak_bytes, slots, health }
-        sched_device_info_t {
-            size, backend, ordinal, uuid, pci_bus_id, name, compute_major, compute_minor, cpu_threads, health,
-            total_bytes, free_bytes,
-        }
-        sched_exec_t { size, task, device, backend, ordinal, slot, attempt, cpu_threads, stream }
-        sched_task_desc_t {
-            size, run, user, drop, label, device_bytes, work, device_mask, backend_mask, priority, retries, flags,
-            task_class, reserved, deadline_ns, after, after_count,
-        }
-        sched_task_info_t {
-            size, state, status, device, slot, attempts, reserved, progress, queued_ns, running_ns,
-        }
-        sched_range_desc_t {
-            size, begin, end, grain, run, user, drop, label, device_bytes, device_mask, backend_mask, priority,
-            flags, reserved, deadline_ns, after, after_count,
-        }
-        sched_fd_model_desc_t { size, nx, ny, nz, dx_m, dy_m, dz_m, flags, vp_m_s, rho_kg_m3 }
-        sched_fd_cell_t { ix, iy, iz }
-        sched_fd_shot_desc_t {
-            size, dt_s, frequency_hz, nt, wavelet, flags, wavelet_samples, wavelet_len, amplitude, record_every,
-            source, receivers, receiver_count, plane_iz, plane_every_x, plane_every_y, record, record_len,
-            snapshot_every, snapshots, snapshots_len,
-        }
-        sched_fd_shot_size_t { size, traces, samples, record_len, snapshots, snapshots_len, device_bytes, host_bytes }
-    }
-}
-
-/// `abi/layout.txt` is what programs that are already built rely on: lines may be added, none may change.
+/// `abi/layout.txt` is what programs that are already built rely on: each struct with its size, each
+/// field with offset and size. Lines may be added, none may change.
 #[test]
 #[cfg(target_pointer_width = "64")]
-fn layout_is_as_promised_without_holes_and_the_same_in_c() {
-    let mut text = String::new();
+fn layout_is_as_promised_and_without_holes() {
+    let promised = std::fs::read_to_string(root().join("abi/layout.txt")).expect("abi/layout.txt");
     let mut source = String::from("#include \"gpusched.h\"\n");
-    for Layout { name, size, fields } in layouts() {
-        writeln!(text, "{name} {size}").expect("a string");
-        writeln!(source, "_Static_assert(sizeof({name}) == {size}, \"{name}\");").expect("a string");
-        let mut end = 0;
-        for (field, offset, width) in fields {
-            writeln!(text, "{name}.{field} {offset} {width}").expect("a string");
-            writeln!(
-                source,
-                "_Static_assert(offsetof({name}, {field}) == {offset} && \
-                 sizeof((({name} *)0)->{field}) == {width}, \"{name}.{field}\");"
-            )
-            .expect("a string");
-            assert_eq!(offset, end, "a hole before {name}.{field}");
-            end = offset + width;
+    let mut promise = |what: &str, size: usize, name: &str| {
+        writeln!(source, "_Static_assert({what} == {size}, \"{name}\");").expect("a string");
+    };
+    // Of each struct: its size, and the end of the fields so far.
+    let mut structs = BTreeMap::new();
+    for line in promised.lines() {
+        let (name, numbers) = line.split_once(' ').expect("numbers");
+        let numbers: Vec<usize> = numbers.split(' ').map(|number| number.parse().expect(line)).collect();
+        if let Some((of, field)) = name.split_once('.') {
+            promise(&format!("offsetof({of}, {field})"), numbers[0], name);
+            promise(&format!("sizeof((({of} *)0)->{field})"), numbers[1], name);
+            let (_, end) = structs.get_mut(of).expect("the struct of a field");
+            assert_eq!(numbers[0], *end, "a hole before {name}: its bytes would be of nobody's making");
+            *end += numbers[1];
+        } else {
+            promise(&format!("sizeof({name})"), numbers[0], name);
+            structs.insert(name, (numbers[0], 0));
         }
-        assert_eq!(end, size, "a hole at the end of {name}, or a field that this test does not know");
     }
-    committed("abi/layout.txt", &text);
+    for (name, (size, end)) in &structs {
+        assert_eq!(size, end, "a hole at the end of {name}, or a field that abi/layout.txt lacks");
+    }
+    let header = generate();
+    let declared: Vec<&str> =
+        header.lines().filter_map(|line| line.strip_prefix("typedef struct ")?.strip_suffix(" {")).collect();
+    assert!(
+        declared.iter().all(|name| structs.contains_key(name)),
+        "abi/layout.txt lacks one of {declared:?}"
+    );
     let folder = Folder::new();
     std::fs::write(folder.at("layout.c"), source).expect("a file");
     compiles(&compiler(), "c", "c11", &folder.at("layout.c"));
@@ -200,23 +150,4 @@ fn every_status_has_its_name_and_every_name_its_status() {
     let named = (-1000..1000).filter(|&number| name_of(number) != "unknown status").count();
     assert_eq!(named, statuses.len(), "a status without a #define, or the other way round");
     assert_eq!(name_of(i32::MIN), "unknown status");
-}
-
-/// That each variant of `Error` has a status is for the compiler to see; here: that it is its own,
-/// but for those that tell of memory, of threads, and of some elements of a range.
-#[test]
-fn errors_and_statuses_are_in_step() {
-    let source = std::fs::read_to_string(root().join("src/error.rs")).expect("src/error.rs");
-    let (_, body) = source.split_once("pub enum Error {").expect("the enum");
-    let (body, _) = body.split_once("\n}").expect("its end");
-    let variants = body
-        .lines()
-        .filter(|line| line.starts_with("    ") && line[4..].starts_with(char::is_uppercase))
-        .count();
-    let errors = statuses(&generate()).iter().filter(|(_, number)| *number < 0).count();
-    assert_eq!(
-        variants - 4,
-        errors,
-        "all variants but NoHostMemory, NoThread, Elements and Cancelled have a status of their own"
-    );
 }

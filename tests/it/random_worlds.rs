@@ -376,26 +376,3 @@ fn no_rule_is_broken_in_any_world() {
     let all = ends.iter().sum::<u64>();
     assert!(count < 1000 || ends.iter().all(|&ended| 50 * ended > all), "{ends:?}");
 }
-
-/// On one card with one slot nothing can be left to another: the order is that of priority, and of length within one.
-#[test]
-fn priority_is_kept_where_nothing_else_counts() {
-    for seed in 0..500 {
-        let mut random = Random::new(seed + 1);
-        let task = |random: &mut Random| SimTask {
-            priority: random.below(4) as i32,
-            hint: Some(10.0 + random.unit()),
-            ..SimTask::new(10.0)
-        };
-        let tasks: Vec<SimTask> = (0..8).map(|_| task(&mut random)).collect();
-        let world = Scenario { seed, devices: vec![SimDevice::new("", 1.0)], tasks };
-        let report = run(&world);
-        let began = report.events.iter().filter(|event| event.kind == EventKind::Begin);
-        let ranks: Vec<(i32, f64)> = began
-            .map(|event| &world.tasks[event.task])
-            .map(|task| (-task.priority, -task.hint.unwrap()))
-            .collect();
-        assert!(ranks.is_sorted_by(|a, b| a <= b), "world {seed}: {ranks:?}");
-        assert_eq!((report.done, report.makespan), (8, 80.0), "world {seed}");
-    }
-}

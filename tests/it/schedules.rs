@@ -71,18 +71,3 @@ fn a_shot_thirty_times_slower_than_told_does_not_hold_up_the_rest() {
         }
     }
 }
-
-/// The rivals are what they are said to be.
-#[test]
-fn the_rivals_are_played_fairly() {
-    let (text, greedy) = ratios(node("2.2:2.2:1:1"), 40, Shots::Lognormal, Mishap::None, "greedy");
-    assert!((1.05..1.2).contains(&greedy.mean), "{text}");
-    for node in &NODES {
-        let (text, oracle) = ratios(node, 100, Shots::Uniform, Mishap::None, "oracle");
-        assert!((1.0..1.02).contains(&oracle.mean), "{text}");
-        let (text, old) = ratios(node, 100, Shots::Uniform, Mishap::None, "old");
-        assert!((1.0..2.0).contains(&old.mean), "{text}");
-    }
-    let (text, wrong) = ratios(node("20:1x4"), 100, Shots::Lognormal, Mishap::None, "old, order differs");
-    assert!(wrong.mean > 5.0, "every late shot goes to a slow card: {text}");
-}

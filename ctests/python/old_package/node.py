@@ -115,7 +115,3 @@ def refused(events):
         for event in events
         if event.what == "refuse"
     ]
-
-
-def fullest(events):
-    return [max((event.in_use for event in events if event.card == card), default=0) for card in range(len(SPEEDS))]

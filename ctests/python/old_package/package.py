@@ -2,38 +2,22 @@
 
     package.py START SHOTS PAUSE [BAD]
 
-A pool of as many processes as there are cards, made by START (fork or spawn). The first shots are pinned to cards, the
-others take the card that has most of its memory free at the moment they begin, PAUSE seconds after each other. Each
+A pool of as many processes as there are cards, made by START (fork or spawn). The shots begin PAUSE
+seconds after each other, and each names a card, which is a hint. Each
 loads ./lib/acoustic1order.so and calls once a shot; nothing is looked at afterwards. BAD: that shot's model is not
 there, and the next one's is too short. Writes out/NUMBER.bin, and to `calls` a line for each call.
 """
 
 import multiprocessing
 import os
-import re
-import subprocess
 import sys
 import time
 
+import node
 import shots
 
 
-def smi(*arguments):
-    command = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "nvidia-smi"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True).stdout
-
-
-def freest():
-    """The number of the card with the largest part of its memory free: as many questions as the old package asks."""
-    cards = len(smi("-L").splitlines())
-    numbers = lambda name: [int(found) for found in re.findall(rf"{name} *: (\d+) MiB", smi("-q"))]
-    total, free = numbers("Total"), numbers("Free")
-    return max(range(cards), key=lambda card: free[card] / total[card])
-
-
 def shoot(number, shot, device):
-    if device is None:
-        device = freest()
     library = shots.load()
     begin = time.monotonic_ns()
     said = shot.call(library, f"out/{number}.bin", device)
@@ -50,10 +34,10 @@ def main(start, count, pause, bad=None):
         with open("short.bin", "wb") as file:
             file.write(bytes(4000))
         todo[bad + 1].set(FNrho="short.bin")
-    cards = len(smi("-L").splitlines())
+    cards = len(node.SPEEDS)
     pool = multiprocessing.get_context(start).Pool(cards)
     for number, shot in enumerate(todo):
-        pool.apply_async(shoot, (number, shot, number if number < cards else None))
+        pool.apply_async(shoot, (number, shot, number % cards))
         time.sleep(pause)
     pool.close()
     pool.join()

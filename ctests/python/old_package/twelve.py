@@ -1,21 +1,17 @@
 """Twelve processes that call `cuda_3dfd_1order` at the same moment on a node with four virtual cards.
 
-    twelve.py LIBRARY VIRTUAL [--kill | --foreign | --measure [--rounds N] [--pace N]]
+    twelve.py LIBRARY VIRTUAL [--kill | --foreign]
 
-Never two work on a card at a time, no card is asked for memory that it has not, each process makes one context, and each
-record is the recorded one. `--kill`: three are killed in the middle. `--foreign`: a process that knows of no leases takes most
-of a card's memory before. `--measure`: how much longer it takes than one process with the twelve shots. Slow cards: the
-time of a launch is a pause, beside which the interpreter's should not count; and nothing else should run on the machine.
+Never two work on a card at a time, no card is asked for memory that it does not have, each process
+makes one context, and each record is the recorded one. `--kill`: three are killed in the middle.
+`--foreign`: a process that takes part in no leases takes most of a card's memory before.
 """
 
-import argparse
 import collections
 import ctypes
 import json
 import os
-import random
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -26,12 +22,10 @@ import shots
 PROCESSES = 12
 
 
-def child(number, moved):
-    """One call, once it is told to; then a line of what happened."""
+def child(number):
+    """Makes one call, once it is told to; then prints a line of what happened."""
     library = shots.load()
-    shot = line_of_shots() if moved else shots.all_shots()[number % len(shots.all_shots())]
-    if moved:
-        shot.set(ns=1, sxbeg=shot.value("sxbeg") + number)
+    shot = shots.all_shots()[number % len(shots.all_shots())]
     print("ready", flush=True)
     sys.stdin.readline()
     copies = 0
@@ -47,22 +41,6 @@ def child(number, moved):
     end = time.monotonic_ns()
     library.sched_log_callback(None, None, 3)
     print(json.dumps({"begin": begin, "end": end, "said": said, "copies": copies}), flush=True)
-
-
-def line_of_shots():
-    """Twelve shots in one call, alike but for their place."""
-    shot = shots.Shot("iso1_multishot", 0)
-    shot.set(ns=PROCESSES, jsx=1)
-    return shot
-
-
-def together():
-    """One process with all the shots."""
-    library = shots.load()
-    shot = line_of_shots()
-    begin = time.monotonic_ns()
-    said = shot.call(library, "out/together.bin")
-    print(json.dumps({"begin": begin, "end": time.monotonic_ns(), "said": said}), flush=True)
 
 
 def foreign(card, bytes_):
@@ -92,9 +70,9 @@ def go(process):
     process.stdin.flush()
 
 
-def at_the_same_moment(place, moved=False, meanwhile=lambda processes: set()):
+def at_the_same_moment(place, meanwhile=lambda processes: set()):
     """What each process tells at its end, by its number; those that `meanwhile` has killed are not waited for."""
-    processes = [start(place, "child", number, int(moved)) for number in range(PROCESSES)]
+    processes = [start(place, "child", number) for number in range(PROCESSES)]
     for process in processes:
         go(process)
     killed = meanwhile(processes)
@@ -125,7 +103,7 @@ def look(place, told, strangers=()):
             problems.append(f"process {one['process']} made contexts: {made[one['process']]}, copies: {one['copies']}")
     counted = collections.Counter(span.card for span in found)
     by_card = [counted[card] for card in range(len(node.SPEEDS))]
-    print(f"shots by card: {by_card}; bytes at most: {node.fullest(events)} of {node.MEMORY}")
+    print(f"shots by card: {by_card}")
     return problems, by_card
 
 
@@ -187,61 +165,19 @@ def beside_a_foreign_one(library, virtual):
         return problems + records(place, told)
 
 
-def measure(library, virtual, rounds, pace):
-    ratios = []
-    for _ in range(rounds):
-        seconds = []
-        with node.Node(library, virtual, pace=pace) as place:
-            one = place.start("twelve.py", "together", stdout=subprocess.PIPE)
-            said = json.loads(one.communicate()[0])
-            whole = shots.floats(place.path("out", "together.bin"))
-            seconds.append((said["end"] - said["begin"]) / 1e9)
-        with node.Node(library, virtual, pace=pace) as place:
-            told = at_the_same_moment(place, moved=True)
-            problems, _ = look(place, told)
-            seconds.append((max(one["end"] for one in told.values()) - min(one["begin"] for one in told.values())) / 1e9)
-            for number in told:
-                record = shots.floats(place.path("out", f"{number:02}.bin"))
-                at = number * record_stride()
-                if whole[at : at + len(record)] != record:
-                    problems.append(f"shot {number} differs from that of one process")
-            if problems:
-                return problems
-        ratios.append(seconds[1] / seconds[0])
-        print(f"one process {seconds[0]:.2f} s, twelve {seconds[1]:.2f} s, ratio {ratios[-1]:.4f}", flush=True)
-    print(f"median of {rounds}: {statistics.median(ratios):.4f}")
-    return []
-
-
-def record_stride():
-    shot = line_of_shots()
-    return shot.value("nt") * shot.value("nx") * shot.value("ny")
-
-
 # Million instructions a second: some two seconds a shot on a slow card, which takes less than one to interpret.
 PACE = 60
 
 
 def main():
-    roles = {"child": lambda number, moved: child(int(number), int(moved)), "together": together,
-             "foreign": lambda card, bytes_: foreign(int(card), int(bytes_))}
-    if sys.argv[1] in roles:
-        return roles[sys.argv[1]](*sys.argv[2:])
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ours", metavar="library")
-    parser.add_argument("virtual")
-    parser.add_argument("--kill", action="store_true")
-    parser.add_argument("--foreign", action="store_true")
-    parser.add_argument("--measure", action="store_true")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--pace", type=float, default=15)
-    given = parser.parse_args()
-    if given.measure:
-        problems = measure(given.ours, given.virtual, given.rounds, given.pace)
-    else:
-        run = kill if given.kill else beside_a_foreign_one if given.foreign else twelve
-        problems = run(given.ours, given.virtual)
-    shots.check(problems)
+    name, *arguments = sys.argv[1:]
+    if name == "child":
+        return child(int(*arguments))
+    if name == "foreign":
+        return foreign(*map(int, arguments))
+    virtual, *options = arguments
+    cases = {(): twelve, ("--kill",): kill, ("--foreign",): beside_a_foreign_one}
+    shots.check(cases[tuple(options)](name, virtual))
 
 
 main()

@@ -27,14 +27,9 @@ const TABLE: &[(Change, &[&str])] = &[
     (|out, args| args.rho = out.at("negative.bin"), &["-1"]),
     // outputs
     (|out, args| args.shot = out.at("none/shot.bin"), &["create", "none/shot.bin", "No such file"]),
-    (|out, args| args.shot = out.at("folder"), &["create", "folder", "a folder of that name"]),
     (|_, args| args.shot = "/proc/shot.bin".into(), &["create", "/proc/shot.bin"]),
-    (|_, args| args.shot = "/dev/null".into(), &["/dev/null", "only a plain file"]),
-    (|out, args| args.shot = out.at("record/"), &["create", "record/", "names no file"]),
     (|_, args| args.shot = args.vel.clone(), &["shot is", "another file than vel and rho"]),
     (|_, args| args.shot = args.rho.clone(), &["shot is", "another file than vel and rho"]),
-    (|_, args| args.shot = PathBuf::new(), &["create", "names no file"]),
-    (|out, args| args.shot = out.at("n".repeat(256)), &["create", "too long"]),
     (
         |out, args| {
             args.snap = out.at("none/");
@@ -57,11 +52,9 @@ const TABLE: &[(Change, &[&str])] = &[
         &["vel.bin", "expected 4000000000000000 bytes"],
     ),
     (|_, args| args.ns = 0, &["ns is 0; accepted: 1 to 100000 shots"]),
-    (|_, args| args.ns = -1, &["ns is -1; accepted: 1 to 100000 shots"]),
     (|_, args| args.ns = i32::MAX, &["ns is 2147483647; accepted: 1 to 100000 shots"]),
     (|_, args| args.nt = 0, &["nt is 0; accepted: 1 to"]),
     (|_, args| args.nt = i32::MAX, &["nt is 2147483647; accepted: 1 to 10000000 steps"]),
-    (|_, args| args.nt = -5, &["nt is -5; accepted: 1 to"]),
     (
         |_, args| {
             (args.nt, args.ns) = (10_000_000, 100_000);
@@ -77,18 +70,14 @@ const TABLE: &[(Change, &[&str])] = &[
         &["dz is inf; accepted: a finite number of metres, at least 0.000001"],
     ),
     (|_, args| args.dt = 0.0, &["dt is 0", "accepted:"]),
-    (|_, args| args.dt = -0.001, &["dt is -1e-3", "accepted:"]),
     (|_, args| args.dt = f32::NAN, &["dt is NaN", "accepted:"]),
     (|_, args| args.dgx = 9.0, &["dgx is 9; accepted: a finite number, at least dx, which is 10"]),
     (|_, args| args.dgy = -10.0, &["dgy is -10; accepted: a finite number, at least dy"]),
     (|_, args| args.dgt = 0.0005, &["dgt is 0.0005; accepted: a finite number, at least dt"]),
-    (|_, args| args.dgt = f32::INFINITY, &["dgt is inf; accepted: a finite number"]),
     (|_, args| args.dgx = f32::NAN, &["dgx is NaN; accepted: a finite number"]),
     // source
     (|_, args| args.wtype = 9, &["number is 9; accepted: 1 Ricker"]),
-    (|_, args| args.wtype = 0, &["number is 0; accepted: 1 Ricker"]),
     (|_, args| args.fm = 0.0, &["frequency is 0 Hz"]),
-    (|_, args| args.fm = f32::NAN, &["frequency is NaN Hz"]),
     (|_, args| args.sxbeg = 0, &["sxbeg is 0; accepted: 1 to nx, which is 12"]),
     (|_, args| args.sybeg = 12, &["sybeg is 12; accepted: 1 to ny, which is 11"]),
     (|_, args| args.szbeg = -7, &["szbeg is -7; accepted: 1 to nz, which is 10"]),
@@ -106,7 +95,6 @@ const TABLE: &[(Change, &[&str])] = &[
 fn each_bad_call_is_an_error_with_its_sentence_and_leaves_no_file() {
     let out = Folder::new();
     let args = small_call(&out);
-    fs::create_dir(out.at("folder")).unwrap();
     let mut model = raw::read(&args.vel, 1320).unwrap();
     raw::write(&out.at("short.bin"), &model[1..]).unwrap();
     raw::write(&out.at("empty.bin"), &[]).unwrap();

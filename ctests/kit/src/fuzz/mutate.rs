@@ -16,38 +16,11 @@ const NUMBERS: &[&str] = &[
 ];
 
 /// What breaks lines, quotes, encodings and terminals.
+#[rustfmt::skip]
 const PIECES: &[&[u8]] = &[
-    b"\0",
-    b"\n",
-    b"\r\n",
-    b"\t",
-    b"\x1b[31m",
-    b"\xff",
-    b"\xc3",
-    "\u{e9}".as_bytes(),
-    "\u{1f600}".as_bytes(),
-    "\u{202e}".as_bytes(),
-    b"\\u001b[2J",
-    b"\\n",
-    b"\"",
-    b"'",
-    b"\"\"\"",
-    b"[",
-    b"]",
-    b"[[",
-    b"{",
-    b"}",
-    b",",
-    b":",
-    b"=",
-    b"#",
-    b"..",
-    b"/",
-    b"../..",
-    b"null",
-    b"true",
-    b"[]",
-    b"{}",
+    b"\0", b"\n", b"\r\n", b"\t", b"\x1b[31m", b"\xff", b"\xc3", "\u{e9}".as_bytes(),
+    "\u{1f600}".as_bytes(), "\u{202e}".as_bytes(), b"\\u001b[2J", b"\\n", b"\"", b"'", b"\"\"\"", b"[",
+    b"]", b"[[", b"{", b"}", b",", b":", b"=", b"#", b"..", b"/", b"../..", b"null", b"true", b"[]", b"{}",
     b"\"\"",
 ];
 
