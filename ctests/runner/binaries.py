@@ -72,11 +72,11 @@ PARTS: dict[str, list[Part]] = {
     ],
     "command": [Part(minimum=70)],
     "it": [
-        Part("-c-programs", C_PROGRAMS, minimum=19, levels=FULL),
+        Part("-c-programs", C_PROGRAMS, minimum=18, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),
         Part("-old-package", OLD_PACKAGE, minimum=6, levels=FULL),
         Part("-night", NIGHT_OLD_PACKAGE, minimum=2, levels="night"),
-        Part(minimum=90),
+        Part(minimum=82),
     ],
     "fuzz": [Part(minimum=4)],
     "fork": [Part(minimum=6)],
