@@ -1,6 +1,6 @@
 //! Output that fails: each call that writes into the output folder fails in turn, by `ctests/doubles/faults/inject.c`,
-//! and a disk that is really full. No half-written file is left, each shot that is not whole is told with the
-//! cause, and a resume without the fault gives what an undisturbed run gives.
+//! and a disk is really full. No half-written file is left, each shot that is not whole is reported with the cause, and
+//! a resume without the fault gives the files of an undisturbed run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use serde_json::Value;
-use testkit::command::{Ended, SURVEY, Workspace};
+use testkit::command::{Ended, SURVEY, Workspace, executable};
 use testkit::process::isolated;
 use testkit::{c, skip};
 
@@ -162,57 +162,49 @@ fn every_file_is_on_disk_before_it_has_its_name() {
     assert!(named > 3 * SHOTS as usize, "{named}");
 }
 
-#[test]
-fn a_call_that_fails_once_costs_no_more_than_its_shot() {
+/// For each call, or every `step`th, a run in a folder of its own in which that call fails; `check` and a resume follow.
+fn for_each_call(step: u32, fault: impl Fn(u32) -> Fault, check: impl Fn(&Workspace, &Fault, &Ended)) {
     let undisturbed = undisturbed();
-    for at in 1.. {
-        let folder = folder();
-        let (error, words) = ERRORS[at as usize % ERRORS.len()];
-        let fault = Fault { at, how: error.to_string(), lasts: false };
+    for at in (1..).step_by(step as usize) {
+        let (folder, fault) = (folder(), fault(at));
         let Some((ended, _)) = fault.run(&folder) else {
             assert!(at > AT_LEAST, "{at} calls");
             return;
         };
-        check(&folder, &fault, &ended, words);
+        check(&folder, &fault, &ended);
         resumes(&folder, &undisturbed, &fault);
     }
+}
+
+fn error_of(number: u32) -> (i32, &'static str) {
+    ERRORS[number as usize % ERRORS.len()]
+}
+
+#[test]
+fn a_call_that_fails_once_costs_no_more_than_its_shot() {
+    let fault = |at| Fault { at, how: error_of(at).0.to_string(), lasts: false };
+    for_each_call(1, fault, |folder, fault, ended| check(folder, fault, ended, error_of(fault.at).1));
 }
 
 #[test]
 fn a_fault_that_lasts_is_told_of_each_shot_and_mended_by_a_resume() {
-    let undisturbed = undisturbed();
     // In steps of 5, the calls of a file, it would be the same call of each.
-    for at in (1..).step_by(3) {
-        let folder = folder();
-        let (error, words) = ERRORS[at as usize / 3 % ERRORS.len()];
-        let fault = Fault { at, how: error.to_string(), lasts: true };
-        let Some((ended, _)) = fault.run(&folder) else { return };
-        check(&folder, &fault, &ended, words);
-        resumes(&folder, &undisturbed, &fault);
-    }
+    let fault = |at| Fault { at, how: error_of(at / 3).0.to_string(), lasts: true };
+    for_each_call(3, fault, |folder, fault, ended| check(folder, fault, ended, error_of(fault.at / 3).1));
 }
 
 #[test]
 fn a_process_that_dies_in_any_call_is_resumed() {
-    let undisturbed = undisturbed();
-    for at in 1.. {
-        let folder = folder();
-        let fault = Fault { at, how: "kill".into(), lasts: false };
-        let Some((ended, _)) = fault.run(&folder) else {
-            assert!(at > AT_LEAST, "{at} calls");
-            return;
-        };
+    let fault = |at| Fault { at, how: "kill".into(), lasts: false };
+    for_each_call(1, fault, |folder, fault, ended| {
         assert_eq!(ended.status, -1, "{fault:?}: {ended:?}");
         // What has a description is whole. One slot: at most one shot that was begun is not.
-        let described = folder.results().keys().filter(|name| name.ends_with(".json")).count();
-        assert_eq!(described, whole(&folder).len(), "{fault:?}");
-        let begun = (1..=SHOTS).filter(|shot| {
-            let stem = format!("shot_{shot:04}");
-            folder.results().keys().any(|name| name.starts_with(&stem))
-        });
-        assert!(begun.count() <= whole(&folder).len() + 1, "{fault:?}");
-        resumes(&folder, &undisturbed, &fault);
-    }
+        let names: Vec<_> = folder.results().into_keys().collect();
+        let described = names.iter().filter(|name| name.ends_with(".json")).count();
+        assert_eq!(described, whole(folder).len(), "{fault:?}");
+        let begun = |shot: &u64| names.iter().any(|name| name.starts_with(&format!("shot_{shot:04}")));
+        assert!((1..=SHOTS).filter(begun).count() <= described + 1, "{fault:?}");
+    });
 }
 
 /// So that no description is beside files that it is not of.
@@ -244,15 +236,21 @@ fn a_folder_that_vanishes_fails_what_is_left_of_the_survey() {
     }
 }
 
+/// The command with a limit on the size of files, in blocks of 512 bytes, or of 1024 in some shells.
+#[cfg(unix)]
+fn limited(folder: &Workspace, blocks: u32) -> Command {
+    let mut shell = isolated("sh");
+    let script = format!(r#"ulimit -f {blocks}; exec "$0" "$@""#);
+    shell.args(["-c", &script]).arg(executable()).args(RUN).current_dir(folder.path());
+    shell
+}
+
 /// The system would end the process.
 #[test]
 #[cfg(unix)]
 fn a_limit_on_the_size_of_files_is_an_error_of_the_file() {
     let folder = folder();
-    let script = r#"ulimit -f 1; exec "$0" run survey.toml --json --no-rates-cache"#;
-    let mut shell = isolated("sh");
-    shell.args(["-c", script]).arg(testkit::command::executable()).current_dir(folder.at("."));
-    let ended = Ended::from(shell.output().unwrap());
+    let ended = Ended::from(limited(&folder, 1).output().unwrap());
     assert!([1, 2].contains(&ended.status), "{ended:?}");
     assert!(format!("{}{}", ended.out, ended.err).contains("File too large"), "{ended:?}");
     assert!(!folder.results().keys().any(|name| name.ends_with(".part")), "{:?}", folder.results().keys());
@@ -274,12 +272,8 @@ fn shots_are_not_computed_for_a_disk_without_room_for_their_records() {
         .replace("every = [2, 4]", &format!("positions_m = [{receivers}]"));
     fs::write(folder.at("survey.toml"), survey).unwrap();
     let fault = Fault { at: 1, how: "watch".into(), lasts: true };
-    // Blocks of 512 bytes, or of 1024 in some shells.
-    let script = r#"ulimit -f 128; exec "$0" "$@""#;
-    let mut shell = isolated("sh");
-    shell.args(["-c", script]).arg(testkit::command::executable()).args(RUN).current_dir(folder.path());
-    shell.env("GPUSCHED_SLOTS", "1");
-    let ended = Ended::from(fault.set(&folder, &mut shell).output().unwrap());
+    let mut shell = limited(&folder, 128);
+    let ended = Ended::from(fault.set(&folder, shell.env("GPUSCHED_SLOTS", "1")).output().unwrap());
     assert_eq!((ended.status, ended.shots("failed")), (1, vec![1, 2]), "{ended:?}");
     let calls = fs::read_to_string(folder.at("mark")).unwrap();
     let whole: BTreeSet<&str> =
@@ -303,7 +297,7 @@ fn a_disk_that_is_full_fails_the_shots_that_have_no_room() {
     "#;
     let mut shell = isolated("unshare");
     shell.args(["-rm", "sh", "-c", script]).current_dir(folder.at("."));
-    shell.env("GPUSCHED", testkit::command::executable());
+    shell.env("GPUSCHED", executable());
     let ended = match shell.output() {
         Ok(ended) if ended.status.code() != Some(99) && folder.at("status").exists() => ended,
         other => return skip(&format!("no file system can be mounted: {other:?}")),

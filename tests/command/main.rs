@@ -2,7 +2,6 @@
 
 mod environment;
 mod faults;
-mod kills;
 mod observability;
 mod pausing;
 mod places;
@@ -11,3 +10,31 @@ mod resume;
 mod simulate;
 mod surveys;
 mod tools;
+
+use testkit::command::{Ended, Workspace};
+
+/// A folder in which the survey has run to its end.
+fn finished(survey: &str) -> Workspace {
+    let folder = Workspace::with_survey(survey);
+    run_well(&folder, &[]);
+    folder
+}
+
+/// Runs the survey in the folder with further arguments, every shot of which is written.
+fn run_well(folder: &Workspace, more: &[&str]) -> Ended {
+    let ended = folder.gpusched(&[&["run", "survey.toml"], more].concat());
+    assert_eq!(ended.status, 0, "{ended:?}");
+    ended
+}
+
+fn dry_run(survey: &str) -> Ended {
+    run_well(&Workspace::with_survey(survey), &["--dry-run"])
+}
+
+/// A file in NPY's format, of this shape in Python's words.
+fn npy(shape: &str, values: impl Iterator<Item = f32>) -> Vec<u8> {
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let length = (header.len() as u16).to_le_bytes();
+    let bytes = values.flat_map(f32::to_le_bytes);
+    b"\x93NUMPY\x01\x00".iter().copied().chain(length).chain(header.bytes()).chain(bytes).collect()
+}

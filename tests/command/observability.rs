@@ -6,11 +6,12 @@ use serde_json::Value;
 
 use testkit::command::{SURVEY, Workspace};
 
+use crate::run_well;
+
 #[test]
 fn a_trace_has_a_bar_for_every_shot_on_a_row_of_its_slot() {
     let folder = Workspace::with_survey(&format!("{SURVEY}[run]\nslots = 2\n"));
-    let ended = folder.gpusched(&["run", "--trace", "trace.json", "survey.toml"]);
-    assert_eq!(ended.status, 0, "{ended:?}");
+    run_well(&folder, &["--trace", "trace.json"]);
     let trace = folder.json("trace.json");
     let events = trace["traceEvents"].as_array().unwrap();
     let bars: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
@@ -35,22 +36,18 @@ fn a_trace_that_can_not_be_written_is_refused_before_anything_runs() {
         assert_eq!(refused.status, 2, "{refused:?}");
         assert!(!folder.at("out/shot_0001.bin").exists());
     }
-    let dry = folder.gpusched(&["run", "--dry-run", "--trace", "trace.json", "survey.toml"]);
-    assert_eq!(dry.status, 0, "{dry:?}");
+    run_well(&folder, &["--dry-run", "--trace", "trace.json"]);
     assert!(!folder.at("trace.json").exists());
 }
 
 #[test]
 fn the_end_tells_of_each_device_and_of_the_best_possible() {
     let folder = Workspace::with_survey(SURVEY);
-    let ended = folder.gpusched(&["run", "survey.toml"]);
-    assert!(
-        ended.out.contains("4 shots in ") && ended.out.contains(" on 1 device; no schedule could"),
-        "{ended:?}"
-    );
-    assert!(ended.out.contains("cpu:0") && ended.out.contains(", 4 shots\n"), "{ended:?}");
-
-    let events = folder.gpusched(&["run", "--json", "survey.toml"]).events();
+    let out = run_well(&folder, &[]).out;
+    for part in ["4 shots in ", " on 1 device; no schedule could", "cpu:0", ", 4 shots\n"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let events = run_well(&folder, &["--json"]).events();
     let end = &events.last().unwrap()["schedule"];
     let number = |value: &Value| value.as_f64().unwrap();
     assert!(number(&end["lower_bound_s"]) > 0.0);
@@ -64,11 +61,11 @@ fn the_end_tells_of_each_device_and_of_the_best_possible() {
 #[test]
 fn speeds_are_kept_for_the_next_run_unless_told_otherwise() {
     let folder = Workspace::with_survey(SURVEY);
-    assert_eq!(folder.gpusched(&["run", "--no-rates-cache", "survey.toml"]).status, 0);
-    assert_eq!(folder.gpusched(&["run", "--dry-run", "survey.toml"]).status, 0);
+    run_well(&folder, &["--no-rates-cache"]);
+    run_well(&folder, &["--dry-run"]);
     let rates = folder.at("cache/gpusched/rates");
     assert!(!rates.exists());
-    assert_eq!(folder.gpusched(&["run", "survey.toml"]).status, 0);
+    run_well(&folder, &[]);
     let text = fs::read_to_string(&rates).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("gpusched rates 2 ") && lines[1].starts_with("cpu\t"), "{text}");
@@ -76,11 +73,10 @@ fn speeds_are_kept_for_the_next_run_unless_told_otherwise() {
 
     // What is no such file is replaced, and what can't be replaced is left alone.
     fs::write(&rates, b"\xff\x00 no rates").unwrap();
-    assert_eq!(folder.gpusched(&["run", "survey.toml"]).status, 0);
+    run_well(&folder, &[]);
     assert_eq!(fs::read_to_string(&rates).unwrap().lines().count(), 3);
     fs::remove_file(&rates).unwrap();
     fs::create_dir(&rates).unwrap();
-    let ended = folder.gpusched(&["run", "survey.toml"]);
-    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+    assert_eq!(run_well(&folder, &[]).err, "");
     assert!(rates.is_dir());
 }

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use testkit::c;
-use testkit::command::{Ended, SURVEY, Workspace};
+use testkit::command::{SURVEY, Workspace};
+
+use crate::{finished, run_well};
 
 /// Longer than any run takes to come to a state on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
-const RESUME: &[&str] = &["run", "survey.toml", "--json", "--resume"];
+const RESUME: &[&str] = &["--json", "--resume"];
 
 /// Six shots, two at a time.
 fn survey() -> String {
@@ -44,6 +46,11 @@ fn signal(run: &Child, signal: i32) {
 
 fn of<'a>(events: &'a [Value], state: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["event"] == "shot" && event["state"] == state).collect()
+}
+
+/// How many events warn in these words.
+fn warned(events: &[Value], words: &str) -> usize {
+    events.iter().filter(|event| event["warning"].as_str().is_some_and(|said| said.contains(words))).count()
 }
 
 /// Six shots that no test waits for.
@@ -90,9 +97,7 @@ fn paused(folder: &Workspace) -> Vec<String> {
 
 #[test]
 fn a_run_that_is_told_to_stop_goes_on_from_there() {
-    let whole = Workspace::with_survey(&survey());
-    assert_eq!(whole.gpusched(&["run", "survey.toml"]).status, 0);
-    let expected = whole.results();
+    let expected = finished(&survey()).results();
     for (number, stop) in [libc::SIGTERM, libc::SIGINT].into_iter().enumerate() {
         let folder = Workspace::with_survey(&survey());
         let mut run = begin(&folder, &["run", "survey.toml", "--json"]);
@@ -120,14 +125,9 @@ fn a_run_that_is_told_to_stop_goes_on_from_there() {
             bytes[middle] ^= 4;
             fs::write(&path, bytes).unwrap();
         }
-        let ended = folder.gpusched(RESUME);
-        assert_eq!(ended.status, 0, "{ended:?}");
-        let events = ended.events();
-        let went_on: Vec<u64> = of(&events, "done")
-            .iter()
-            .filter_map(|shot| shot["steps_before"].as_u64())
-            .filter(|&s| s > 0)
-            .collect();
+        let events = run_well(&folder, RESUME).events();
+        let steps_before = of(&events, "done").into_iter().filter_map(|shot| shot["steps_before"].as_u64());
+        let went_on: Vec<u64> = steps_before.filter(|&steps| steps > 0).collect();
         assert_eq!(went_on.len(), left.len() - usize::from(harmed), "{events:?}");
         let resumed = events.iter().find(|event| event["event"] == "resume").unwrap();
         assert_eq!(resumed["paused"], left.len(), "{resumed}");
@@ -135,9 +135,7 @@ fn a_run_that_is_told_to_stop_goes_on_from_there() {
             let steps = shot["steps_done"].as_u64().unwrap();
             assert!(harmed || went_on.contains(&steps), "{shot}: {went_on:?}");
         }
-        let warned =
-            events.iter().any(|event| event["warning"].as_str().is_some_and(|w| w.contains("checksum")));
-        assert_eq!(warned, harmed, "{events:?}");
+        assert_eq!(warned(&events, "checksum"), usize::from(harmed), "{events:?}");
         let files = folder.results();
         assert!(files.keys().eq(expected.keys()), "{:?}, {:?}", files.keys(), expected.keys());
         for (name, bytes) in &files {
@@ -164,13 +162,9 @@ fn a_state_of_something_else_is_left_alone() {
     let folder = Workspace::with_survey(&endless_survey());
     stopped_with(&folder, &["run", "survey.toml"], 2);
     fs::write(folder.at("survey.toml"), survey().replace("nt = 300", "nt = 200")).unwrap();
-    let ended: Ended = folder.gpusched(RESUME);
-    assert_eq!(ended.status, 0, "{ended:?}");
-    let events = ended.events();
+    let events = run_well(&folder, RESUME).events();
     assert!(of(&events, "done").iter().all(|shot| shot["steps_before"] == 0), "{events:?}");
-    let warned =
-        events.iter().filter(|e| e["warning"].as_str().is_some_and(|w| w.contains("other parameters")));
-    assert_eq!(warned.count(), 2, "{events:?}");
+    assert_eq!(warned(&events, "other parameters"), 2, "{events:?}");
     assert!(paused(&folder).is_empty(), "they have gone");
 }
 
@@ -181,21 +175,15 @@ fn a_state_that_can_not_be_left_is_told() {
     let in_its_place = folder.at("out/shot_0001.paused");
     fs::create_dir_all(in_its_place.join("something")).unwrap();
     let events = stopped_with(&folder, &["run", "survey.toml", "--resume"], 1);
-    let told = |event: &&Value| {
-        event["event"] == "warning" && event["warning"].as_str().unwrap().starts_with("its state is lost: ")
-    };
-    let told: Vec<_> = events.iter().filter(told).collect();
-    assert!(told.len() == 1 && told[0]["shot"] == 1, "{events:?}");
-    assert!(told[0]["warning"].as_str().unwrap().contains("shot_0001.paused: a folder"), "{told:?}");
+    assert_eq!(warned(&events, "its state is lost: "), 1, "{events:?}");
+    let warning = events.iter().find(|event| event["event"] == "warning" && event["shot"] == 1).unwrap();
+    assert!(warning["warning"].as_str().unwrap().contains("shot_0001.paused: a folder"), "{warning}");
     assert!(of(&events, "failed").is_empty(), "{events:?}");
-    let left = fs::read_dir(folder.at("out")).unwrap().map(|entry| entry.unwrap().file_name());
-    assert!(!left.into_iter().any(|name| name.to_string_lossy().ends_with(".part")));
+    assert!(!folder.names().iter().any(|name| name.ends_with(".part")), "{:?}", folder.names());
 
     // Nor does it fail the shot once that is written.
     fs::write(folder.at("survey.toml"), survey().replace("nt = 300", "nt = 20")).unwrap();
-    let ended = folder.gpusched(RESUME);
-    assert_eq!(ended.status, 0, "{ended:?}");
-    let end = ended.events().pop().unwrap();
+    let end = run_well(&folder, RESUME).events().pop().unwrap();
     assert!(end["done"] == 6 && end["schedule"]["retried"] == 0, "{end}");
 }
 

@@ -13,25 +13,26 @@ use testkit::process::isolated;
 const SURVEY: &str = "[grid]\nn = [6, 6, 6]\nspacing_m = 10\n[model]\nvelocity = 2000\n[time]\ndt_s = 0.001\nnt = 3\n\
                       [wavelet]\npeak_hz = 40\n[sources]\nfirst_m = [0, 0, 0]\n[snapshots]\nevery = 2\n";
 
-/// Everything below a folder, links not followed: its kind and content.
-fn tree(folder: &Path) -> BTreeMap<OsString, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut open = vec![folder.to_owned()];
-    while let Some(here) = open.pop() {
-        for entry in fs::read_dir(&here).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            let kind = fs::symlink_metadata(&path).expect("an entry").file_type();
-            let content = if kind.is_dir() {
-                open.push(path.clone());
-                b"folder".to_vec()
-            } else if kind.is_symlink() {
-                fs::read_link(&path).expect("a link").into_os_string().as_bytes().to_vec()
-            } else {
-                fs::read(&path).expect("a file")
-            };
-            found.insert(path.into_os_string(), content);
-        }
+/// Everything below a folder: the kind of each entry and its content. Links are not followed.
+fn tree(folder: &Path, found: &mut BTreeMap<OsString, Vec<u8>>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let kind = fs::symlink_metadata(&path).expect("an entry").file_type();
+        let content = if kind.is_dir() {
+            tree(&path, found);
+            b"folder".to_vec()
+        } else if kind.is_symlink() {
+            fs::read_link(&path).expect("a link").into_os_string().into_encoded_bytes()
+        } else {
+            fs::read(&path).expect("a file")
+        };
+        found.insert(path.into_os_string(), content);
     }
+}
+
+fn all(folder: &Folder) -> BTreeMap<OsString, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    tree(folder.path(), &mut found);
     found
 }
 
@@ -68,8 +69,7 @@ const FOLDERS: &[Case] = &[
 #[test]
 fn files_are_made_only_in_the_folders_that_are_named() {
     let folder = Folder::new();
-    let root = folder.path().to_owned();
-    let work = root.join("work");
+    let work = folder.at("work");
     for &(named, allowed) in FOLDERS {
         let _ = fs::remove_dir_all(&work);
         fs::create_dir_all(work.join("survey/locked")).expect("a folder");
@@ -81,24 +81,22 @@ fn files_are_made_only_in_the_folders_that_are_named() {
         fs::write(work.join("survey/locked/below"), "kept").expect("a file");
         fs::write(work.join("survey/survey.toml"), format!("{SURVEY}[output]\nfolder = {named}\n"))
             .expect("a survey");
-        let before = tree(&root);
+        let before = all(&folder);
         let (status, said) = gpusched(&work, &["run".as_ref(), "survey/survey.toml".as_ref()]);
         assert_eq!(status, if allowed.is_some() { 0 } else { 2 }, "{named}: {said}");
         assert!(!said.trim_end().chars().any(char::is_control), "{named}: {said:?}");
-        let after = tree(&root);
+        let after = all(&folder);
         let home = allowed.map(|allowed| work.join("survey").join(allowed));
         for (path, content) in &after {
             let path = Path::new(path);
             let inside = path.starts_with(work.join("cache"))
-                || home
-                    .as_ref()
-                    .is_some_and(|home| path.starts_with(home) || resolved(home) == resolved(path))
-                || home.as_ref().is_some_and(|home| path.starts_with(resolved(home)));
-            assert!(
-                inside || before.get(path.as_os_str()) == Some(content),
-                "{named}: {} is new",
-                path.display()
-            );
+                || home.as_ref().is_some_and(|home| {
+                    path.starts_with(home)
+                        || path.starts_with(resolved(home))
+                        || resolved(home) == resolved(path)
+                });
+            let kept = before.get(path.as_os_str()) == Some(content);
+            assert!(inside || kept, "{named}: {} is new", path.display());
         }
         for path in before.keys() {
             assert!(after.contains_key(path), "{named}: {} is gone", path.display());
@@ -114,23 +112,17 @@ fn resolved(path: &Path) -> std::path::PathBuf {
 #[test]
 fn links_in_the_output_folder_are_not_followed() {
     let folder = Folder::new();
-    let root = folder.path().to_owned();
-    fs::write(root.join("survey.toml"), SURVEY).expect("a survey");
-    let names = [
-        "shot_0001.bin",
-        "shot_0001.json",
-        "shot_0001_step_000000.bin",
-        "shot_0001_record.png",
-        "survey.json",
-    ];
-    for name in names {
-        let _ = fs::remove_dir_all(root.join("out"));
-        fs::create_dir(root.join("out")).expect("a folder");
-        fs::write(root.join("precious"), "kept").expect("a file");
-        symlink("../precious", root.join("out").join(name)).expect("a link");
-        let (status, said) = gpusched(&root, &["run".as_ref(), "survey.toml".as_ref()]);
+    fs::write(folder.at("survey.toml"), SURVEY).expect("a survey");
+    let of_the_shot =
+        [".bin", ".json", "_step_000000.bin", "_gather.png"].map(|end| format!("shot_0001{end}"));
+    for name in of_the_shot.into_iter().chain(["survey.json".into()]) {
+        let _ = fs::remove_dir_all(folder.at("out"));
+        folder.make("out");
+        fs::write(folder.at("precious"), "kept").expect("a file");
+        symlink("../precious", folder.at("out").join(&name)).expect("a link");
+        let (status, said) = gpusched(folder.path(), &["run".as_ref(), "survey.toml".as_ref()]);
         assert!((0..=2).contains(&status), "{name}: {said}");
-        assert_eq!(fs::read(root.join("precious")).expect("a file"), b"kept", "{name}: {said}");
+        assert_eq!(fs::read(folder.at("precious")).expect("a file"), b"kept", "{name}: {said}");
     }
 }
 
@@ -138,32 +130,20 @@ fn links_in_the_output_folder_are_not_followed() {
 #[test]
 fn odd_paths_on_the_command_line_are_read_or_refused_in_a_sentence() {
     let folder = Folder::new();
-    let root = folder.path().to_owned();
     let long = "x".repeat(10_000);
-    fs::write(root.join("survey.toml"), SURVEY).expect("a survey");
-    symlink("loop", root.join("loop")).expect("a link");
-    let odd: [&[u8]; 10] = [
-        b"",
-        b"/",
-        b"..",
-        b"no/such/survey.toml",
-        b"survey.toml/",
-        b"line\nbreak",
-        b"\xff\xfe",
-        b"\x1b[2J",
-        b"loop",
-        long.as_bytes(),
-    ];
-    let before = tree(&root);
-    for path in odd.map(OsStr::from_bytes) {
-        let (status, said) = gpusched(&root, &["run".as_ref(), path]);
+    fs::write(folder.at("survey.toml"), SURVEY).expect("a survey");
+    symlink("loop", folder.at("loop")).expect("a link");
+    let odd = ["", "/", "..", "no/such/survey.toml", "survey.toml/", "line\nbreak", "\x1b[2J", "loop", &long];
+    let before = all(&folder);
+    for path in odd.map(OsStr::new).into_iter().chain([OsStr::from_bytes(b"\xff\xfe")]) {
+        let (status, said) = gpusched(folder.path(), &["run".as_ref(), path]);
         let shown = || format!("{:?}: {said:?}", path.to_string_lossy().chars().take(20).collect::<String>());
         assert_eq!(status, 2, "{}", shown());
         // The command line's own parser takes some lines to say it.
         assert!(!said.chars().any(|letter| letter.is_control() && letter != '\n'), "{}", shown());
         let traced = ["run".as_ref(), "survey.toml".as_ref(), "--dry-run".as_ref(), "--trace".as_ref(), path];
-        assert!(gpusched(&root, &traced).0 >= 0);
-        assert!(gpusched(&root, &["simulate".as_ref(), path]).0 == 2);
+        assert!(gpusched(folder.path(), &traced).0 >= 0);
+        assert!(gpusched(folder.path(), &["simulate".as_ref(), path]).0 == 2);
     }
-    assert_eq!(tree(&root), before);
+    assert_eq!(all(&folder), before);
 }

@@ -4,6 +4,8 @@ use std::fs;
 
 use testkit::command::{SURVEY, Workspace};
 
+use crate::npy;
+
 /// A change to the survey, and what must be said about it.
 type Case = (&'static str, &'static str, &'static [&'static str]);
 
@@ -86,12 +88,7 @@ fn bad_surveys_are_refused_in_words() {
     fs::write(folder.at("short.bin"), [0; 12]).unwrap();
     fs::write(folder.at("short.npy"), [0; 12]).unwrap();
     fs::write(folder.at("nan.bin"), [0xff; 24 * 8 * 16 * 4]).unwrap();
-    let mut section = b"\x93NUMPY\x01\x00".to_vec();
-    let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n";
-    section.extend((header.len() as u16).to_le_bytes());
-    section.extend(header.bytes());
-    section.extend([0; 24]);
-    fs::write(folder.at("section.npy"), section).unwrap();
+    fs::write(folder.at("section.npy"), npy("(2, 3)", [0.0; 6].into_iter())).unwrap();
     let mut wrong = Vec::new();
     for (from, to, words) in FILES {
         assert!(SURVEY.contains(from), "{from}");
@@ -142,6 +139,7 @@ const LINES: &[(&[&str], &str)] = &[
     (&["bench", "fd", "--threads", "0"], "0 is not in 1..=4096"),
     (&["bench", "fd", "--repeats", "0", "--n", "8", "8", "8"], "the number of repeats is 0"),
     (&["bench", "fd", "--equation", "heat"], "acoustic1"),
+    (&["bench", "fd", "--device", "cuda:99", "--nt", "1"], "'cuda:99' names none of what is there: cpu:0"),
     (&["bench", "fd", "--device", "tpu"], "'tpu'; accepted: all, none, or a list"),
 ];
 

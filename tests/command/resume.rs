@@ -8,15 +8,9 @@ use serde_json::json;
 use testkit::command::{SURVEY, Workspace};
 use testmodels::bits::fused_or_skip;
 
-const RUN: &[&str] = &["run", "survey.toml", "--json"];
-const RESUME: &[&str] = &["run", "survey.toml", "--json", "--resume"];
+use crate::{finished, run_well};
 
-fn finished(survey: &str) -> Workspace {
-    let folder = Workspace::with_survey(survey);
-    let ended = folder.gpusched(RUN);
-    assert_eq!(ended.status, 0, "{ended:?}");
-    folder
-}
+const RESUME: &[&str] = &["run", "survey.toml", "--json", "--resume"];
 
 fn flip_a_bit(path: &Path) {
     let mut bytes = fs::read(path).unwrap();
@@ -36,84 +30,62 @@ fn replace(path: &Path, from: &str, to: &str) {
     fs::write(path, text.replace(from, to)).unwrap();
 }
 
-/// What is done to shot 2, and a part of the reason that is given for computing it again; "" if it is only missing.
+const RECORD: &str = "shot_0002.bin";
+const SIDE: &str = "shot_0002.json";
+const FIRST: &str = "shot_0002_step_000000.bin";
+const SECOND: &str = "shot_0002_step_000030.bin";
+
+fn remove(path: &Path) {
+    fs::remove_file(path).unwrap();
+}
+
+/// The file of shot 2 that is harmed, how, and a part of the reason for computing it again; "" if it is only missing.
 type Harm = (&'static str, fn(&Path), &'static str);
+
+const HARMS: [Harm; 12] = [
+    (SIDE, |side| [RECORD, SIDE, FIRST].iter().for_each(|name| remove(&side.with_file_name(name))), ""),
+    (SIDE, remove, "shot_0002.bin is there without"),
+    (RECORD, remove, "shot_0002.bin: No such file"),
+    (RECORD, flip_a_bit, "shot_0002.bin is not what was written"),
+    (RECORD, cut, "shot_0002.bin is not 2880 bytes long"),
+    (SECOND, remove, "shot_0002_step_000030.bin: No such file"),
+    (FIRST, flip_a_bit, "shot_0002_step_000000.bin is not what was written"),
+    (SIDE, cut, "shot_0002.json is damaged"),
+    (SIDE, |side| fs::write(side, b"\xff\0[[[").unwrap(), "damaged, or not of this"),
+    (
+        SIDE,
+        |side| replace(side, "\"step\": 30", "\"step\": 31"),
+        "shot_0002_step_000030.bin is not described",
+    ),
+    (SIDE, |side| replace(side, "\"key\": \"", "\"key\": \"0"), "other parameters, or from another model"),
+    (RECORD, put_behind_a_link, "shot_0002.bin: not a plain file"),
+];
+
+fn put_behind_a_link(path: &Path) {
+    fs::rename(path, path.with_file_name("../elsewhere.bin")).unwrap();
+    std::os::unix::fs::symlink("../elsewhere.bin", path).unwrap();
+}
 
 #[test]
 fn only_what_is_missing_or_harmed_is_computed_again() {
-    let harms: [Harm; 12] = [
-        (
-            "all lost",
-            |out| {
-                for name in ["shot_0002.bin", "shot_0002.json", "shot_0002_step_000000.bin"] {
-                    fs::remove_file(out.join(name)).unwrap();
-                }
-            },
-            "",
-        ),
-        (
-            "killed",
-            |out| fs::remove_file(out.join("shot_0002.json")).unwrap(),
-            "shot_0002.bin is there without",
-        ),
-        (
-            "no record",
-            |out| fs::remove_file(out.join("shot_0002.bin")).unwrap(),
-            "shot_0002.bin: No such file",
-        ),
-        ("bit", |out| flip_a_bit(&out.join("shot_0002.bin")), "shot_0002.bin is not what was written"),
-        ("cut", |out| cut(&out.join("shot_0002.bin")), "shot_0002.bin is not 2880 bytes long"),
-        (
-            "no snapshot",
-            |out| fs::remove_file(out.join("shot_0002_step_000030.bin")).unwrap(),
-            "shot_0002_step_000030.bin: No such file",
-        ),
-        (
-            "bit of a snapshot",
-            |out| flip_a_bit(&out.join("shot_0002_step_000000.bin")),
-            "shot_0002_step_000000.bin is not what was written",
-        ),
-        ("cut description", |out| cut(&out.join("shot_0002.json")), "shot_0002.json is damaged"),
-        (
-            "garbage",
-            |out| fs::write(out.join("shot_0002.json"), b"\xff\0[[[").unwrap(),
-            "damaged, or not of this",
-        ),
-        (
-            "fewer snapshots told",
-            |out| replace(&out.join("shot_0002.json"), "\"step\": 30", "\"step\": 31"),
-            "shot_0002_step_000030.bin is not described",
-        ),
-        (
-            "another key",
-            |out| replace(&out.join("shot_0002.json"), "\"key\": \"", "\"key\": \"0"),
-            "computed from other parameters, or from another model",
-        ),
-        (
-            "a link",
-            |out| {
-                fs::rename(out.join("shot_0002.bin"), out.join("../elsewhere.bin")).unwrap();
-                std::os::unix::fs::symlink("../elsewhere.bin", out.join("shot_0002.bin")).unwrap();
-            },
-            "shot_0002.bin: not a plain file",
-        ),
-    ];
     let folder = finished(SURVEY);
     let whole = folder.results();
-    for (name, harm, why) in harms {
-        harm(&folder.at("out"));
+    for (file, harm, why) in HARMS {
+        harm(&folder.at("out").join(file));
         let ended = folder.gpusched(RESUME);
-        assert_eq!(ended.status, 0, "{name}: {ended:?}");
-        assert_eq!((ended.shots("kept"), ended.shots("done")), (vec![1, 3, 4], vec![2]), "{name}: {ended:?}");
+        assert_eq!(ended.status, 0, "{file}, {why}: {ended:?}");
+        assert_eq!((ended.shots("kept"), ended.shots("done")), (vec![1, 3, 4], vec![2]), "{why}: {ended:?}");
         let events = ended.events();
         let reasons: Vec<_> = events.iter().filter(|event| event["event"] == "redo").collect();
-        if why.is_empty() {
-            assert!(reasons.is_empty(), "{name}: {reasons:?}");
-        } else {
-            assert_eq!((reasons.len(), &reasons[0]["shot"]), (1, &2.into()), "{name}: {reasons:?}");
-            assert!(reasons[0]["why"].as_str().unwrap().contains(why), "{name}: {reasons:?}");
+        match reasons.as_slice() {
+            [] => assert_eq!(why, "", "{file}"),
+            [reason] => {
+                assert_eq!(reason["shot"], 2, "{reason}");
+                assert!(!why.is_empty() && reason["why"].as_str().unwrap().contains(why), "{why}: {reason}");
+            }
+            _ => panic!("{why}: {reasons:?}"),
         }
-        assert!(folder.results() == whole, "{name}: other files than of one run");
+        assert!(folder.results() == whole, "{file}, {why}: other files than of one run");
     }
     // What was behind the link is as it was.
     assert_eq!(fs::read(folder.at("elsewhere.bin")).unwrap(), whole["shot_0002.bin"]);
@@ -134,20 +106,12 @@ fn a_whole_survey_is_kept_and_told_of_truly() {
         assert_eq!((&shot["state"], &shot["kept"]), (&"done".into(), &true.into()), "{shot}");
         assert!(shot.get("device").is_none(), "nobody knows any more: {shot}");
     }
-    let files = &manifest["shots"][0]["files"];
-    let expected = [
-        "shot_0001.bin",
-        "shot_0001.json",
-        "shot_0001_step_000000.bin",
-        "shot_0001_step_000030.bin",
-        "shot_0001_gather.png",
-        "shot_0001_snapshot.png",
-    ];
-    assert_eq!(*files, json!(expected));
+    let files = [".bin", ".json", "_step_000000.bin", "_step_000030.bin", "_gather.png", "_snapshot.png"];
+    assert_eq!(manifest["shots"][0]["files"], json!(files.map(|end| format!("shot_0001{end}"))));
     assert!(folder.results() == whole);
 
-    fs::remove_file(folder.at("out/shot_0003.json")).unwrap();
-    let words = folder.gpusched(&["run", "survey.toml", "--resume"]).out;
+    remove(&folder.at("out/shot_0003.json"));
+    let words = run_well(&folder, &["--resume"]).out;
     for part in [
         "not kept: shot 3: shot_0003.bin is there without shot_0003.json",
         "resume: 3 of 4 shots kept, 1 computed again, 0 missing",
@@ -206,35 +170,27 @@ fn another_model_in_the_same_file_is_another_survey() {
     let folder = Workspace::with_survey(&survey);
     let rho: Vec<u8> = [1000f32; 24 * 8 * 16].iter().flat_map(|value| value.to_le_bytes()).collect();
     fs::write(folder.at("rho.bin"), &rho).unwrap();
-    assert_eq!(folder.gpusched(RUN).status, 0);
+    run_well(&folder, &[]);
     fs::write(folder.at("rho.bin"), &rho).unwrap();
     assert_eq!(folder.gpusched(RESUME).shots("kept"), [1, 2, 3, 4]);
     flip_a_bit(&folder.at("rho.bin"));
     assert_eq!(folder.gpusched(RESUME).shots("done"), [1, 2, 3, 4]);
 }
 
+/// Of all shots, or of two that were killed when their snapshots had names and their descriptions had not.
 #[test]
-fn what_other_parameters_left_is_gone_once_a_shot_is_computed_again() {
-    let folder = finished(SURVEY);
-    let fewer = SURVEY.replace("every = 30", "every = 40");
-    replace(&folder.at("survey.toml"), "every = 30", "every = 40");
-    assert_eq!(folder.gpusched(RESUME).status, 0);
-    assert!(folder.results() == finished(&fewer).results());
-}
-
-/// It was killed when its snapshots had their names and its description had not.
-#[test]
-fn snapshots_that_nothing_tells_of_go() {
+fn files_that_other_parameters_left_go_once_a_shot_is_computed_again() {
     let fewer = finished(&SURVEY.replace("every = 30", "every = 40"));
-    for left in [&[][..], &["shot_0003.paused"]] {
+    let killed = ["shot_0002.bin", "shot_0002.json", "shot_0003.bin", "shot_0003.json"];
+    for (lost, left, more) in
+        [(&[][..], None, &["--resume"][..]), (&killed, None, &[]), (&killed, Some("shot_0003.paused"), &[])]
+    {
         let folder = finished(SURVEY);
-        for name in ["shot_0002.bin", "shot_0002.json", "shot_0003.bin", "shot_0003.json"] {
-            fs::remove_file(folder.at("out").join(name)).unwrap();
-        }
+        lost.iter().for_each(|name| remove(&folder.at("out").join(name)));
         left.iter().for_each(|name| fs::write(folder.at("out").join(name), "x").unwrap());
         replace(&folder.at("survey.toml"), "every = 30", "every = 40");
-        assert_eq!(folder.gpusched(RUN).status, 0);
-        assert!(folder.results() == fewer.results(), "{left:?}");
+        run_well(&folder, more);
+        assert!(folder.results() == fewer.results(), "{lost:?} {left:?}");
     }
 }
 
@@ -254,14 +210,14 @@ fn a_description_can_not_have_other_files_removed() {
 #[test]
 fn a_dry_run_tells_what_would_be_kept_and_writes_nothing() {
     let folder = finished(SURVEY);
-    fs::remove_file(folder.at("out/shot_0004.json")).unwrap();
+    remove(&folder.at("out/shot_0004.json"));
     fs::write(folder.at("out/.gpusched-4294967295-0.part"), "x").unwrap();
     let before = folder.results();
-    let ended = folder.gpusched(&["run", "survey.toml", "--resume", "--dry-run"]);
+    let ended = run_well(&folder, &["--resume", "--dry-run"]);
     assert!(ended.out.contains("resume: 3 of 4 shots kept, 1 computed again, 0 missing"), "{ended:?}");
     assert!(folder.results() == before);
     let unborn = Workspace::with_survey(SURVEY);
-    let ended = unborn.gpusched(&["run", "survey.toml", "--resume", "--dry-run"]);
+    let ended = run_well(&unborn, &["--resume", "--dry-run"]);
     assert!(ended.out.contains("resume: 0 of 4 shots kept, 0 computed again, 4 missing"), "{ended:?}");
     assert!(!unborn.at("out").exists());
 }
@@ -269,10 +225,10 @@ fn a_dry_run_tells_what_would_be_kept_and_writes_nothing() {
 #[test]
 fn without_the_option_all_is_computed_again() {
     let folder = finished(SURVEY);
-    assert_eq!(folder.gpusched(RUN).shots("done"), [1, 2, 3, 4]);
+    assert_eq!(run_well(&folder, &["--json"]).shots("done"), [1, 2, 3, 4]);
 }
 
-/// What a version writes beside what decides the result is brought up to date without computing anything.
+/// Fields that do not decide the result are brought up to date without computing the shot.
 #[test]
 fn a_description_of_another_version_is_renewed() {
     let folder = finished(SURVEY);
@@ -282,8 +238,8 @@ fn a_description_of_another_version_is_renewed() {
     assert!(folder.results() == whole);
 }
 
-/// Who changes a bit of a result has to raise the number that the keys of shots are made with; else a resume
-/// would keep what would not be computed any more.
+/// A change of any bit of a result must raise the number that the keys of shots are made with; else a resume would keep
+/// shots that differ from those it computes.
 #[test]
 fn results_have_the_bits_that_belong_to_the_number_of_the_numerics() {
     if !fused_or_skip() {
@@ -325,6 +281,6 @@ fn a_shot_that_begins_takes_the_pictures_of_other_parameters_away() {
     let picture = folder.at("out/shot_0001_gather.png");
     assert!(picture.exists());
     replace(&folder.at("survey.toml"), "pictures = 2", "pictures = 0");
-    assert_eq!(folder.gpusched(RUN).status, 0);
+    run_well(&folder, &[]);
     assert!(!picture.exists());
 }

@@ -3,22 +3,21 @@
 use std::fs;
 use std::sync::Arc;
 
-use gpusched::backend::Lane;
-use gpusched::backend::cpu::Team;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
-use gpusched::fd::plan::{Options, Plan};
-use gpusched::fd::shot::{self, Silent};
+use gpusched::fd::plan::Options;
 use gpusched::fd::survey::{Receivers, Shot};
-use gpusched::fd::wavelet::{self, Wavelet};
-use serde_json::json;
+use gpusched::fd::wavelet::{Shape, Wavelet};
+use serde_json::{Value, json};
 use testkit::command::{SURVEY, Workspace};
+use testmodels::shots::fire_with;
+
+use crate::{dry_run, finished, npy, run_well};
 
 #[test]
 fn every_shot_is_written_with_all_that_is_needed_to_read_it() {
     let folder = Workspace::with_survey(SURVEY);
-    let ended = folder.gpusched(&["run", "survey.toml"]);
-    assert_eq!(ended.status, 0, "{ended:?}");
+    let ended = run_well(&folder, &[]);
     assert!(ended.out.contains("4 of 4 shots written"), "{ended:?}");
 
     let manifest = folder.json("out/survey.json");
@@ -61,88 +60,70 @@ fn every_shot_is_written_with_all_that_is_needed_to_read_it() {
             }
         }
     }
-    let left = fs::read_dir(folder.at("out"))
-        .unwrap()
-        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".gpusched-"));
-    assert_eq!(left.count(), 0);
+    assert!(!folder.names().iter().any(|name| name.contains(".gpusched-")), "{:?}", folder.names());
 }
 
 /// The same shot alone, from a list of positions, is the same record bit for bit; and a list of
 /// receivers picks the same traces.
 #[test]
 fn lists_of_positions_give_what_grids_give() {
-    let grid = Workspace::with_survey(SURVEY);
-    let list = Workspace::with_survey(
-        &SURVEY
-            .replace(
-                "first_m = [60.0, 40.0, 10.0]\nstep_m = [40.0, 10.0]\ncount = [4, 1]",
-                "positions_m = [[100, 40, 10]]",
-            )
-            .replace("every = [2, 4]", "positions_m = [[220, 40, 0], [0, 0, 0]]"),
-    );
-    assert_eq!(grid.gpusched(&["run", "survey.toml"]).status, 0);
-    assert_eq!(list.gpusched(&["run", "survey.toml"]).status, 0);
+    let grid = finished(SURVEY);
+    let sources = "first_m = [60.0, 40.0, 10.0]\nstep_m = [40.0, 10.0]\ncount = [4, 1]";
+    let list = SURVEY
+        .replace(sources, "positions_m = [[100, 40, 10]]")
+        .replace("every = [2, 4]", "positions_m = [[220, 40, 0], [0, 0, 0]]");
+    let list = finished(&list);
     let all = grid.floats("out/shot_0002.bin");
     let some = list.floats("out/shot_0001.bin");
     let trace = |iy: usize, ix: usize| &all[(iy * 12 + ix) * 30..][..30];
     assert_eq!(some, [trace(1, 11), trace(0, 0)].concat());
 }
 
-/// What each option does to the numbers is the affair of `tests/numerics`.
+/// `tests/numerics` has what each option does to the numbers.
 #[test]
 fn options_of_accuracy_change_the_record_and_are_told() {
     let with = |keys: &str| SURVEY.replace("[wavelet]", &format!("[accuracy]\n{keys}\n[wavelet]"));
-    let record = |survey: &str| {
-        let folder = Workspace::with_survey(survey);
-        let ended = folder.gpusched(&["run", "survey.toml", "--devices", "cpu"]);
-        assert_eq!(ended.status, 0, "{ended:?}");
-        (folder.floats("out/shot_0001.bin"), folder.json("out/survey.json")["accuracy"].clone())
+    let record = |survey: &str, exact_time: bool, stencil: &str, storage: &str| {
+        let folder = finished(survey);
+        let options = json!({ "exact_time": exact_time, "stencil": stencil, "storage": storage });
+        assert_eq!(folder.json("out/survey.json")["accuracy"], options);
+        folder.floats("out/shot_0001.bin")
     };
-    let (plain, told) = record(SURVEY);
-    assert_eq!(told, json!({ "exact_time": false, "stencil": "taylor", "storage": "float32" }));
-    assert_eq!(record(&with("exact_time = false\nstencil = 'taylor'\nstorage = 'float32'")).0, plain);
-    let (exact, told) = record(&with("exact_time = true"));
-    assert_eq!(told, json!({ "exact_time": true, "stencil": "taylor", "storage": "float32" }));
-    let (optimised, told) = record(&with("stencil = 'optimised'"));
-    assert_eq!(told, json!({ "exact_time": false, "stencil": "optimised", "storage": "float32" }));
+    let plain = record(SURVEY, false, "taylor", "float32");
+    let named = with("exact_time = false\nstencil = 'taylor'\nstorage = 'float32'");
+    assert_eq!(record(&named, false, "taylor", "float32"), plain);
+    let exact = record(&with("exact_time = true"), true, "taylor", "float32");
+    let optimised = record(&with("stencil = 'optimised'"), false, "optimised", "float32");
     assert!(exact != plain && optimised != plain && exact != optimised);
     assert!([&exact, &optimised].iter().all(|other| other.len() == plain.len()));
     // Of two rocks 16 bits lose nothing, of three a little.
-    let (halved, told) = record(&with("storage = '16-bit'"));
-    assert_eq!(told, json!({ "exact_time": false, "stencil": "taylor", "storage": "16-bit" }));
-    assert_eq!(halved, plain);
+    let halved = with("storage = '16-bit'");
+    assert_eq!(record(&halved, false, "taylor", "16-bit"), plain);
     let three =
         |survey: &str| survey.replace("{ top_m = 80.0", "{ top_m = 30.0, value = 1888.8 }, { top_m = 80.0");
-    let [whole, halved] = [SURVEY, &with("storage = '16-bit'")].map(|survey| record(&three(survey)).0);
+    let whole = record(&three(SURVEY), false, "taylor", "float32");
+    let halved = record(&three(&halved), false, "taylor", "16-bit");
     let most = whole.iter().fold(0.0f32, |most, v| most.max(v.abs()));
     assert!(halved != whole && whole.iter().zip(&halved).all(|(a, b)| (a - b).abs() < 1e-4 * most));
 }
 
 #[test]
 fn model_files_give_what_layers_give() {
-    let layers = Workspace::with_survey(SURVEY);
     let raw = Workspace::with_survey(&SURVEY.replace(LAYERS, r#"velocity = "vp.bin""#));
-    let npy = Workspace::with_survey(&SURVEY.replace(LAYERS, NPY));
+    let section = Workspace::with_survey(&SURVEY.replace(LAYERS, NPY));
     let column: Vec<f32> = (0..16).map(|iz| if iz < 8 { 1500.0 } else { 2000.0 }).collect();
-    fs::write(raw.at("vp.bin"), bytes(column.iter().copied().cycle().take(24 * 8 * 16))).unwrap();
+    let cells = column.iter().copied().cycle().take(24 * 8 * 16);
+    fs::write(raw.at("vp.bin"), cells.flat_map(f32::to_le_bytes).collect::<Vec<u8>>()).unwrap();
     // Twice as many cells and three more in front; those that are not to be taken are far too fast.
     let (nx, nz) = (2 * 24 + 3, 2 * 16);
-    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({nz}, {nx}), }}\n");
-    let mut file = b"\x93NUMPY\x01\x00".to_vec();
-    file.extend((header.len() as u16).to_le_bytes());
-    file.extend(header.bytes());
     let taken = |ix: usize, iz: usize| ix >= 3 && (ix - 3).is_multiple_of(2) && iz.is_multiple_of(2);
     let value = |at: usize| if taken(at % nx, at / nx) { column[at / nx / 2] } else { 9000.0 };
-    file.extend(bytes((0..nz * nx).map(value)));
-    fs::write(npy.at("section.npy"), file).unwrap();
-
-    for folder in [&layers, &raw, &npy] {
-        let ended = folder.gpusched(&["run", "survey.toml"]);
-        assert_eq!(ended.status, 0, "{ended:?}");
+    fs::write(section.at("section.npy"), npy(&format!("({nz}, {nx})"), (0..nz * nx).map(value))).unwrap();
+    let expected = finished(SURVEY).floats("out/shot_0003.bin");
+    for folder in [&raw, &section] {
+        run_well(folder, &[]);
+        assert_eq!(folder.floats("out/shot_0003.bin"), expected);
     }
-    let expected = layers.floats("out/shot_0003.bin");
-    assert_eq!(raw.floats("out/shot_0003.bin"), expected);
-    assert_eq!(npy.floats("out/shot_0003.bin"), expected);
 }
 
 const LAYERS: &str = "velocity = { layers = [{ value = 1500.0 }, { top_m = 80.0, value = 2000.0 }] }";
@@ -176,8 +157,7 @@ fn a_shot_that_fails_does_not_stop_the_others() {
 fn a_picture_that_fails_does_not_fail_its_shot() {
     let folder = Workspace::with_survey(SURVEY);
     fs::create_dir_all(folder.at("out/shot_0001_gather.png")).unwrap();
-    let ended = folder.gpusched(&["run", "survey.toml"]);
-    assert_eq!(ended.status, 0, "{ended:?}");
+    let ended = run_well(&folder, &[]);
     assert!(ended.out.contains("shot 1 has no picture"), "{ended:?}");
     assert!(folder.at("out/shot_0001.bin").is_file());
 }
@@ -185,34 +165,41 @@ fn a_picture_that_fails_does_not_fail_its_shot() {
 #[test]
 fn a_dry_run_tells_and_writes_nothing() {
     let folder = Workspace::with_survey(SURVEY);
-    let ended = folder.gpusched(&["run", "survey.toml", "--dry-run"]);
-    assert_eq!(ended.status, 0, "{ended:?}");
+    let ended = run_well(&folder, &["--dry-run"]);
     for part in ["24 x 8 x 16 cells", "4, of 24 traces with 30 samples", "60 steps of 0.002 s", "cpu:0"] {
         assert!(ended.out.contains(part), "{part}: {ended:?}");
     }
     assert!(!folder.at("out").exists());
 
-    let events = folder.gpusched(&["run", "survey.toml", "--dry-run", "--json"]).events();
-    assert_eq!(events.len(), 1);
-    assert_eq!(events[0]["survey"]["shots"], 4);
-    assert!(events[0]["survey"]["shot_bytes"].as_u64().unwrap() > 0);
+    let summary = summary(SURVEY);
+    assert_eq!(summary["shots"], 4);
+    assert!(summary["shot_bytes"].as_u64().unwrap() > 0);
+}
+
+/// The only event of a dry run.
+fn summary(survey: &str) -> Value {
+    let events = run_well(&Workspace::with_survey(survey), &["--dry-run", "--json"]).events();
+    assert_eq!(events.len(), 1, "{events:?}");
+    events[0]["survey"].clone()
+}
+
+/// Returns true if a dry run of the survey warns in these words.
+fn warns(survey: &str, words: &str) -> bool {
+    dry_run(survey).out.lines().any(|line| line.starts_with("warning: ") && line.contains(words))
 }
 
 #[test]
 fn coarse_sampling_is_warned_of_with_the_number() {
-    let folder = Workspace::with_survey(&SURVEY.replace("peak_hz = 20.0", "peak_hz = 40.0"));
-    let ended = folder.gpusched(&["run", "survey.toml", "--dry-run"]);
     // 1500 / (2.5 * 40 * 10)
-    assert!(ended.out.contains("warning: 1.50 cells per shortest wavelength"), "{ended:?}");
+    let survey = SURVEY.replace("peak_hz = 20.0", "peak_hz = 40.0");
+    assert!(warns(&survey, "1.50 cells per shortest wavelength"));
 }
 
 #[test]
 fn exact_time_with_too_few_samples_for_the_wavelet_is_warned_of() {
     let warned = |every: &str| {
         let survey = SURVEY.replace("sample_every = 2", every) + "\n[accuracy]\nexact_time = true\n";
-        let ended = Workspace::with_survey(&survey).gpusched(&["run", "survey.toml", "--dry-run"]);
-        assert_eq!(ended.status, 0, "{ended:?}");
-        ended.out.contains("lower time.sample_every")
+        warns(&survey, "lower time.sample_every")
     };
     // 62.5 Hz and 41.7 Hz; the wavelet has 50 Hz.
     assert_eq!(["sample_every = 4", "sample_every = 6"].map(warned), [false, true]);
@@ -220,11 +207,8 @@ fn exact_time_with_too_few_samples_for_the_wavelet_is_warned_of() {
 
 #[test]
 fn an_automatic_step_is_stable_and_short() {
-    let folder = Workspace::with_survey(&SURVEY.replace("dt_s = 0.002", "dt_s = \"auto\""));
-    let events = folder.gpusched(&["run", "survey.toml", "--dry-run", "--json"]).events();
-    let time = &events[0]["survey"]["time"];
     // 0.9 / (1.28631 * 2000 * sqrt(3) / 10) = 0.00201979
-    assert_eq!(time["dt_s"], 0.002);
+    assert_eq!(summary(&SURVEY.replace("dt_s = 0.002", "dt_s = \"auto\""))["time"]["dt_s"], 0.002);
 }
 
 /// At a flat interface where density is thrice as large below, and the fastest velocity is there.
@@ -233,8 +217,7 @@ fn a_density_that_jumps_makes_the_step_shorter_or_warns() {
     let density = "density = { layers = [{ value = 800.0 }, { top_m = 80.0, value = 2400.0 }] }";
     let survey = SURVEY.replace("density = \"gardner\"", density);
     let warned = |survey: &str| {
-        let ended = Workspace::with_survey(survey).gpusched(&["run", "survey.toml", "--dry-run", "--json"]);
-        let summary = ended.events()[0]["survey"].clone();
+        let summary = summary(survey);
         let warnings = summary["warnings"].to_string();
         (summary["time"]["dt_s"].as_f64().unwrap(), warnings.contains("only up to 0.0019 s"))
     };
@@ -246,11 +229,8 @@ fn a_density_that_jumps_makes_the_step_shorter_or_warns() {
 
 #[test]
 fn samples_before_the_mute_are_zero_and_no_others() {
-    let plain = Workspace::with_survey(SURVEY);
-    let muted = Workspace::with_survey(&format!("{SURVEY}[mute]\nvelocity_m_s = 1500.0\nafter_s = 0.02\n"));
-    assert_eq!(plain.gpusched(&["run", "survey.toml"]).status, 0);
-    assert_eq!(muted.gpusched(&["run", "survey.toml"]).status, 0);
-    let (plain, muted) = (plain.floats("out/shot_0001.bin"), muted.floats("out/shot_0001.bin"));
+    let muted = format!("{SURVEY}[mute]\nvelocity_m_s = 1500.0\nafter_s = 0.02\n");
+    let [plain, muted] = [SURVEY, &muted].map(|survey| finished(survey).floats("out/shot_0001.bin"));
     let mut silenced = 0;
     for trace in 0..24 {
         let (x, y) = (trace % 12 * 20, trace / 12 * 40);
@@ -264,10 +244,6 @@ fn samples_before_the_mute_are_zero_and_no_others() {
         }
     }
     assert!(silenced > 100, "{silenced} samples were muted");
-}
-
-fn bytes(values: impl Iterator<Item = f32>) -> Vec<u8> {
-    values.flat_map(f32::to_le_bytes).collect()
 }
 
 /// Signature, size of the picture, and the checksum of every chunk up to the last.
@@ -303,8 +279,7 @@ fn sources_form_a_grid_in_x_and_y() {
         .replace("step_m = [40.0, 10.0]", "step_m = [40.0, 20.0]")
         .replace("first_m = [60.0, 40.0, 10.0]", "first_m = [60.0, 10.0, 30.0]")
         .replace("count = [4, 1]", "count = [2, 3]");
-    let folder = Workspace::with_survey(&survey);
-    assert_eq!(folder.gpusched(&["run", "survey.toml"]).status, 0);
+    let folder = finished(&survey);
     let place = |number: usize| {
         let side = folder.json(&format!("out/shot_{number:04}.json"));
         let axis = |axis: usize| side["source"]["negative_pole_m"][axis].as_f64().unwrap();
@@ -317,18 +292,14 @@ fn sources_form_a_grid_in_x_and_y() {
     let alone = SURVEY
         .replace("first_m = [60.0, 40.0, 10.0]", "first_m = [100.0, 50.0, 30.0]")
         .replace("count = [4, 1]", "count = [1, 1]");
-    let alone = Workspace::with_survey(&alone);
-    assert_eq!(alone.gpusched(&["run", "survey.toml"]).status, 0);
-    assert_eq!(folder.floats("out/shot_0006.bin"), alone.floats("out/shot_0001.bin"));
+    assert_eq!(folder.floats("out/shot_0006.bin"), finished(&alone).floats("out/shot_0001.bin"));
 }
 
 #[test]
 fn duration_is_rounded_to_whole_steps() {
     let steps = |duration: &str| {
         let survey = SURVEY.replace("nt = 60", &format!("duration_s = {duration}"));
-        let ended = Workspace::with_survey(&survey).gpusched(&["run", "survey.toml", "--dry-run", "--json"]);
-        assert_eq!(ended.status, 0, "{ended:?}");
-        ended.events()[0]["survey"]["time"]["nt"].as_u64().unwrap()
+        summary(&survey)["time"]["nt"].as_u64().unwrap()
     };
     // Steps of 2 ms.
     assert_eq!(["0.12", "0.1209", "0.1211", "0.0011"].map(steps), [60, 60, 61, 1]);
@@ -337,8 +308,6 @@ fn duration_is_rounded_to_whole_steps() {
 /// Each name stands for the shape of that name in the library.
 #[test]
 fn wavelet_shape_of_the_survey_is_the_one_that_is_computed() {
-    use wavelet::Shape;
-
     let names = [
         ("ricker", Shape::Ricker),
         ("gaussian-derivative", Shape::GaussianDerivative),
@@ -347,10 +316,8 @@ fn wavelet_shape_of_the_survey_is_the_one_that_is_computed() {
         ("ricker-double-integral", Shape::RickerDoubleIntegral),
         ("ricker-triple-integral", Shape::RickerTripleIntegral),
     ];
-    let n = [12, 8, 10];
-    let grid = Grid { n, h: [10.0; 3] };
+    let grid = Grid { n: [12, 8, 10], h: [10.0; 3] };
     let model = Arc::new(Model::new(grid, vec![1500.0; grid.cells()], None).unwrap());
-    let plan = Plan::new(model, 0.002, Options::default()).unwrap();
     for (name, shape) in names {
         let survey = SURVEY
             .replace("[24, 8, 16]", "[12, 8, 10]")
@@ -359,9 +326,7 @@ fn wavelet_shape_of_the_survey_is_the_one_that_is_computed() {
             .replace("peak_hz = 20.0", &format!("peak_hz = 20.0\nshape = \"{name}\""))
             .replace("count = [4, 1]", "count = [1, 1]")
             .replace("[snapshots]\nevery = 30\n", "");
-        let folder = Workspace::with_survey(&survey);
-        let ended = folder.gpusched(&["run", "survey.toml"]);
-        assert_eq!(ended.status, 0, "{ended:?}");
+        let folder = finished(&survey);
         let shot = Shot {
             source: [6, 4, 1],
             wavelet: Wavelet::new(shape, 20.0, 0.002, 60).unwrap(),
@@ -372,19 +337,11 @@ fn wavelet_shape_of_the_survey_is_the_one_that_is_computed() {
             snapshot_every: None,
             mute: None,
         };
-        let team = Team::new(1).unwrap();
-        let gather = shot::run(&plan, &shot, Lane::Cpu(&team), &Silent).unwrap();
-        assert!(gather.data.iter().any(|value| *value != 0.0));
-        assert!(folder.floats("out/shot_0001.bin") == gather.data, "{name}");
+        let record = fire_with(&model, 0.002, &shot, Options::default(), 1).record;
+        assert!(record.iter().any(|value| *value != 0.0));
+        assert!(folder.floats("out/shot_0001.bin") == record, "{name}");
         assert_eq!(folder.json("out/shot_0001.json")["wavelet"]["shape"], name);
     }
-}
-
-/// Returns whether a dry run of the survey warns in these words.
-fn warns(survey: &str, words: &str) -> bool {
-    let ended = Workspace::with_survey(survey).gpusched(&["run", "survey.toml", "--dry-run"]);
-    assert_eq!(ended.status, 0, "{ended:?}");
-    ended.out.lines().any(|line| line.starts_with("warning: ") && line.contains(words))
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Other ways to give shots to cards, in the same worlds: each tells when its last shot has ended.
+//! Other ways to give shots to GPUs, in the same worlds: each tells when its last shot has ended.
 
 use std::collections::VecDeque;
 
@@ -23,13 +23,13 @@ fn from_one_queue(world: &Scenario, order: Vec<usize>) -> f64 {
     play(world, |_| queue.pop_front())
 }
 
-/// Each card has a block of as many shots as any other.
+/// Each GPU has a block of as many shots as any other.
 pub fn blocks(world: &Scenario) -> f64 {
     let count = world.devices.len();
     by_share(world, &vec![1.0; count])
 }
 
-/// Each card has a block of as many shots as it is fast, and its speed is known exactly.
+/// Each GPU has a block of as many shots as it is fast, and its speed is known exactly.
 pub fn blocks_by_speed(world: &Scenario) -> f64 {
     let speeds: Vec<f64> = world.devices.iter().map(|device| device.speed).collect();
     by_share(world, &speeds)
@@ -46,7 +46,7 @@ fn by_share(world: &Scenario, shares: &[f64]) -> f64 {
     fixed(world, |task| ends.iter().position(|&end| task < end).unwrap_or(0))
 }
 
-/// Shot after shot, card after card.
+/// Shot after shot, GPU after GPU.
 pub fn round_robin(world: &Scenario) -> f64 {
     let count = world.devices.len();
     fixed(world, |task| task % count)
@@ -74,17 +74,19 @@ fn fixed(world: &Scenario, home: impl Fn(usize) -> usize) -> f64 {
     play(world, |device| queues[device].pop_front())
 }
 
-/// Lets each idle card ask for its next shot until there are none. What a lost card was at is done again by
-/// the first that asks. Infinite when shots are left that nobody asks for.
+/// Lets each idle GPU ask for its next shot until there are none. The shot of a lost GPU is computed again by the first
+/// that asks. Infinite when shots are left that no GPU asks for.
 fn play(world: &Scenario, mut next: impl FnMut(usize) -> Option<usize>) -> f64 {
-    let mut now = 0.0;
+    let first = |times: &mut dyn Iterator<Item = (f64, usize)>| {
+        times.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::INFINITY, 0))
+    };
+    let (mut now, mut done) = (0.0, 0);
     let mut again: VecDeque<usize> = VecDeque::new();
     let mut stumbled = vec![false; world.tasks.len()];
-    // Of each card: when it is free, and what it is at.
+    // Of each GPU: when it is free, and its shot.
     let mut at: Vec<Option<(f64, usize)>> = vec![None; world.devices.len()];
     let mut lost = vec![false; world.devices.len()];
-    let mut done = 0;
-    loop {
+    while done < world.tasks.len() {
         for (index, device) in world.devices.iter().enumerate() {
             if at[index].is_none() && !lost[index] {
                 let task = again.pop_front().or_else(|| next(index));
@@ -96,43 +98,38 @@ fn play(world: &Scenario, mut next: impl FnMut(usize) -> Option<usize>) -> f64 {
                 });
             }
         }
-        let ends = at.iter().enumerate().filter_map(|(index, at)| Some((at.as_ref()?.0, index)));
-        let losses = world.devices.iter().enumerate().filter(|&(index, _)| !lost[index]);
-        let losses = losses.filter_map(|(index, device)| Some((device.fail_at?, index)));
-        let (end, ending) = ends.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::INFINITY, 0));
-        let (loss, losing) = losses.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::INFINITY, 0));
-        if end.is_infinite() && (loss.is_infinite() || done == world.tasks.len()) {
-            return if done == world.tasks.len() { now } else { f64::INFINITY };
-        }
-        if done == world.tasks.len() {
+        let mut ends = at.iter().enumerate().filter_map(|(index, at)| Some((at.as_ref()?.0, index)));
+        let (end, ending) = first(&mut ends);
+        let left = world.devices.iter().enumerate().filter(|&(index, _)| !lost[index]);
+        let (loss, losing) = first(&mut left.filter_map(|(index, device)| Some((device.fail_at?, index))));
+        now = end.min(loss);
+        if now.is_infinite() {
             return now;
-        }
-        if loss < end {
-            now = loss;
+        } else if loss < end {
             lost[losing] = true;
             again.extend(at[losing].take().map(|(_, task)| task));
         } else {
-            now = end;
             at[ending] = None;
             done += 1;
         }
     }
+    now
 }
 
-/// What the old packages did: as many processes as there are cards, a shot every three seconds, the first of
-/// them to card after card, each later one to the card with the largest share of free memory, the first
-/// of equals. Shots that share a card share its speed. The shares are read in the order of
+/// What the old packages did: as many processes as there are GPUs, a shot every three seconds, the first of
+/// them to GPU after GPU, each later one to the GPU with the largest share of free memory, the first
+/// of equals. Shots that share a GPU share its speed. The shares are read in the order of
 /// nvidia-smi, and the position is taken for one of CUDA's.
 pub fn old_package(world: &Scenario, order_differs: bool) -> f64 {
     const EVERY: f64 = 3.0;
-    /// A process reads its shot's files before it takes the card's memory.
+    /// A process reads its shot's files before it takes the GPU's memory.
     const LOADING: f64 = 2.0;
-    /// What a process keeps on a card that it has used.
+    /// What a process keeps on a GPU that it has used.
     const CONTEXT: f64 = 0.3e9;
 
     struct Process {
         used: Vec<bool>,
-        /// Shot, card, work left, when it began.
+        /// Shot, GPU, work left, when it began.
         at: Option<(usize, usize, f64, f64)>,
     }
     if world.devices.iter().any(|device| device.fail_at.is_some()) {
@@ -145,15 +142,14 @@ pub fn old_package(world: &Scenario, order_differs: bool) -> f64 {
     let mut now = 0.0;
     let mut sent = 0;
     loop {
-        let speed = |card: usize, processes: &[Process]| {
-            let sharing =
-                processes.iter().filter(|process| process.at.is_some_and(|at| at.1 == card)).count();
-            world.devices[card].speed / sharing as f64
+        let speed = |gpu: usize, processes: &[Process]| {
+            let sharing = processes.iter().filter(|process| process.at.is_some_and(|at| at.1 == gpu)).count();
+            world.devices[gpu].speed / sharing as f64
         };
         let mut ending: Option<(f64, usize)> = None;
         for (number, process) in processes.iter().enumerate() {
-            if let Some((_, card, left, _)) = process.at {
-                let end = now + left / speed(card, &processes);
+            if let Some((_, gpu, left, _)) = process.at {
+                let end = now + left / speed(gpu, &processes);
                 if ending.is_none_or(|(first, _)| end < first) {
                     ending = Some((end, number));
                 }
@@ -183,30 +179,30 @@ pub fn old_package(world: &Scenario, order_differs: bool) -> f64 {
         }
         let Some(number) = idle else { continue };
         let share = |smi: usize| {
-            // The card that nvidia-smi shows there.
-            let card = smi_card(smi, count, order_differs);
-            let total = world.devices[card].memory_bytes as f64;
-            let contexts = processes.iter().filter(|process| process.used[card]).count() as f64 * CONTEXT;
+            // The GPU that nvidia-smi shows there.
+            let gpu = smi_gpu(smi, count, order_differs);
+            let total = world.devices[gpu].memory_bytes as f64;
+            let contexts = processes.iter().filter(|process| process.used[gpu]).count() as f64 * CONTEXT;
             let shots = processes.iter().filter_map(|process| process.at);
-            let shots = shots.filter(|at| at.1 == card && now >= at.3 + LOADING);
+            let shots = shots.filter(|at| at.1 == gpu && now >= at.3 + LOADING);
             let shots: f64 = shots.map(|at| world.tasks[at.0].device_bytes as f64).sum();
             (total - contexts - shots) / total
         };
-        // The position among nvidia-smi's cards is used as one among CUDA's.
-        let mut card = 0;
+        // The position among nvidia-smi's GPUs is used as one among CUDA's.
+        let mut gpu = 0;
         for position in 1..count {
-            if sent < count && position == sent || sent >= count && share(position) > share(card) {
-                card = position;
+            if sent < count && position == sent || sent >= count && share(position) > share(gpu) {
+                gpu = position;
             }
         }
         let task = &world.tasks[sent];
-        processes[number].used[card] = true;
-        processes[number].at = Some((sent, card, task.work * task.stumble, now));
+        processes[number].used[gpu] = true;
+        processes[number].at = Some((sent, gpu, task.work * task.stumble, now));
         sent += 1;
     }
 }
 
 /// nvidia-smi counts by the bus, here the other way round than CUDA, where that differs.
-fn smi_card(smi: usize, count: usize, order_differs: bool) -> usize {
+fn smi_gpu(smi: usize, count: usize, order_differs: bool) -> usize {
     if order_differs { count - 1 - smi } else { smi }
 }

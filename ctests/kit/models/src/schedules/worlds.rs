@@ -1,4 +1,4 @@
-//! Nodes with cards of unlike speed, and surveys of unlike shots, as they are compared.
+//! Nodes with GPUs of unlike speed, and surveys of unlike shots, as they are compared.
 
 use gpusched::sched::simulation::{Scenario, SimDevice, SimTask};
 
@@ -6,7 +6,7 @@ use testkit::Random;
 
 pub struct Node {
     pub name: &'static str,
-    /// A shot of a second's work takes `1 / speed` seconds. Fastest first, as CUDA counts cards.
+    /// A shot of a second's work takes `1 / speed` seconds. Fastest first, as CUDA counts GPUs.
     pub speeds: &'static [f64],
     /// GB of memory of each.
     pub memory: &'static [f64],
@@ -23,7 +23,7 @@ pub const NODES: [Node; 4] = [
     Node { name: "20:1x4", speeds: &[20.0, 1.0, 1.0, 1.0, 1.0], memory: &[141.0, 16.0, 16.0, 16.0, 16.0] },
 ];
 
-/// How long the shots take on a card of speed 1; a minute on average.
+/// How long the shots take on a GPU of speed 1; a minute on average.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Shots {
     Lognormal,
@@ -64,7 +64,7 @@ fn normal(random: &mut Random) -> f64 {
 #[derive(Clone, Copy, PartialEq)]
 pub enum Mishap {
     None,
-    /// One card, any of them, is lost when half of the time is over that the survey should take.
+    /// One GPU, any of them, is lost when half of the time is over that the survey should take.
     Lost,
     /// One shot, any of them, is 30 times more work than it tells.
     Slow,
@@ -78,7 +78,7 @@ impl Mishap {
     pub fn name(self) -> &'static str {
         match self {
             Mishap::None => "",
-            Mishap::Lost => ", a card lost",
+            Mishap::Lost => ", a GPU lost",
             Mishap::Slow => ", a shot 30x",
             Mishap::Stumble => ", a first attempt 30x",
         }
@@ -97,7 +97,7 @@ pub fn world(node: &Node, count: usize, shots: Shots, mishap: Mishap, seed: u64)
         memory_bytes: (gigabytes * 1e9) as u64,
         ..SimDevice::new(&format!("{speed}"), *speed)
     };
-    let devices = node.speeds.iter().zip(node.memory).map(|card| device(card, &mut random)).collect();
+    let devices = node.speeds.iter().zip(node.memory).map(|gpu| device(gpu, &mut random)).collect();
     let task = |random: &mut Random| {
         let work = shots.seconds(random);
         let hint = Some(work * within_a_fifth(random));
@@ -105,12 +105,12 @@ pub fn world(node: &Node, count: usize, shots: Shots, mishap: Mishap, seed: u64)
     };
     let tasks: Vec<SimTask> = (0..count).map(|_| task(&mut random)).collect();
     let mut world = Scenario { seed, devices, tasks };
-    let (card, shot) = (random.below(node.speeds.len()), random.below(count));
+    let (gpu, shot) = (random.below(node.speeds.len()), random.below(count));
     match mishap {
         Mishap::None => {}
         Mishap::Lost => {
             let work: f64 = world.tasks.iter().map(|task| task.work).sum();
-            world.devices[card].fail_at = Some(0.5 * work / node.speeds.iter().sum::<f64>());
+            world.devices[gpu].fail_at = Some(0.5 * work / node.speeds.iter().sum::<f64>());
         }
         Mishap::Slow => world.tasks[shot].work *= 30.0,
         Mishap::Stumble => world.tasks[shot].stumble = 30.0,
