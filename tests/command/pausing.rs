@@ -22,8 +22,8 @@ const RESUME: &[&str] = &["--json", "--resume"];
 fn survey() -> String {
     SURVEY
         .replace("n = [24, 8, 16]", "n = [30, 20, 20]")
-        .replace("nt = 60", "nt = 300")
-        .replace("[snapshots]\nevery = 30\n", "[snapshots]\nevery = 100\n")
+        .replace("nt = 60", "nt = 120")
+        .replace("[snapshots]\nevery = 30\n", "[snapshots]\nevery = 50\n")
         .replace("step_m = [40.0, 10.0]", "step_m = [20.0, 10.0]")
         .replace("count = [4, 1]", "count = [6, 1]")
         .replace("pictures = 2", "pictures = 2\n[run]\nslots = 2")
@@ -55,7 +55,7 @@ fn warned(events: &[Value], words: &str) -> usize {
 
 /// Six shots that no test waits for.
 fn endless_survey() -> String {
-    survey().replace("nt = 300", "nt = 200000")
+    survey().replace("nt = 120", "nt = 200000")
 }
 
 /// Runs with a time limit, and with longer ones until `count` shots had begun and have left their state.
@@ -161,7 +161,7 @@ fn a_limit_of_time_stops_a_run_as_a_signal_does() {
 fn a_state_of_something_else_is_left_alone() {
     let folder = Workspace::with_survey(&endless_survey());
     stopped_with(&folder, &["run", "survey.toml"], 2);
-    fs::write(folder.at("survey.toml"), survey().replace("nt = 300", "nt = 200")).unwrap();
+    fs::write(folder.at("survey.toml"), survey().replace("nt = 120", "nt = 60")).unwrap();
     let events = run_well(&folder, RESUME).events();
     assert!(of(&events, "done").iter().all(|shot| shot["steps_before"] == 0), "{events:?}");
     assert_eq!(warned(&events, "other parameters"), 2, "{events:?}");
@@ -182,7 +182,7 @@ fn a_state_that_can_not_be_left_is_told() {
     assert!(!folder.names().iter().any(|name| name.ends_with(".part")), "{:?}", folder.names());
 
     // Nor does it fail the shot once that is written.
-    fs::write(folder.at("survey.toml"), survey().replace("nt = 300", "nt = 20")).unwrap();
+    fs::write(folder.at("survey.toml"), survey().replace("nt = 120", "nt = 20")).unwrap();
     let end = run_well(&folder, RESUME).events().pop().unwrap();
     assert!(end["done"] == 6 && end["schedule"]["retried"] == 0, "{end}");
 }
@@ -190,7 +190,7 @@ fn a_state_that_can_not_be_left_is_told() {
 /// The first signal alone never ends the run: the state of its shots can't be forced to disk.
 #[test]
 fn second_signal_ends_the_run_at_once() {
-    let folder = Workspace::with_survey(&endless_survey().replace("[snapshots]\nevery = 100\n", ""));
+    let folder = Workspace::with_survey(&endless_survey().replace("[snapshots]\nevery = 50\n", ""));
     let (armed, stuck) = (folder.at("armed"), folder.at("stuck"));
     let mut command = folder.command(&["run", "survey.toml", "--json", "--no-rates-cache"]);
     command.env("LD_PRELOAD", c::preload("stuck_fsync", &folder.at(".")));
