@@ -58,7 +58,7 @@ NIGHT_KERNELS = ("the_sanitizers_find_nothing",)
 # runs whole.
 PARTS: dict[str, list[Part]] = {
     "cuda": [
-        Part(minimum=118, levels=FULL),
+        Part(minimum=108, levels=FULL),
         Part("-few", FEW_GPU_CASES, minimum=10, levels="quick"),
     ],
     "numerics": [
@@ -67,7 +67,7 @@ PARTS: dict[str, list[Part]] = {
         Part("-night", NIGHT_NUMERICS, minimum=3, levels="night"),
     ],
     "kernels": [
-        Part(minimum=20, levels=FULL),
+        Part(minimum=11, levels=FULL),
         Part("-night", NIGHT_KERNELS, levels="night"),
     ],
     "command": [Part(minimum=70)],

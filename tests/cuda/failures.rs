@@ -204,8 +204,9 @@ pub fn nothing_of_ours_stays_in_the_context_of_another_library() {
     assert_eq!((there, report()["pinned"].as_u64()), ([1, 2, 1, 0, 0], Some(0)));
     run(&scheduler, good()).unwrap();
     drop(scheduler);
-    let there = ["contexts", "retained", "streams", "modules", "allocations"].map(|what| told(0, what));
-    assert_eq!(there, [1, 1, 0, 0, 0]);
+    let there =
+        ["contexts", "retained", "streams", "modules", "allocations", "events"].map(|what| told(0, what));
+    assert_eq!(there, [1, 1, 0, 0, 0, 0]);
     assert_eq!(cu!(cuDevicePrimaryCtxRelease_v2(0 => i32)), 0);
 }
 

@@ -2,7 +2,6 @@
 
 mod callbacks;
 mod discovery;
-mod driver;
 mod failures;
 mod fixtures;
 mod graphs;
@@ -96,16 +95,6 @@ fn cases() -> Vec<Case> {
         case!(discovery::old_driver, "driver=9010;dev=mem:1G"),
         case!(discovery::old_card, "dev=name:K10,cc:3.0,mem:1G"),
         case!(discovery::who_names_no_card_loads_no_driver, ONE),
-        case!(driver::launches_are_asynchronous_and_take_their_time, "pace=20;dev=cc:7.0,mem:1G"),
-        case!(driver::memory_is_counted, "dev=mem:64M,ctx:8M"),
-        case!(driver::fresh_memory_is_poisoned_and_no_host_memory, ONE),
-        case!(driver::modules_are_checked, "driver=11040;dev=cc:3.5,mem:1G;dev=cc:3.0,mem:1G"),
-        case!(driver::launch_limits, ONE),
-        case!(driver::report_counts_what_is_left, TWO),
-        case!(driver::child_of_a_fork_gets_nothing, ONE),
-        faulty!(driver::poisoned_gpu_poisons_no_other, TWO, "0:launch:2:719"),
-        case!(driver::kernels_that_go_wrong, "fuel=1e6;dev=mem:1G;dev=mem:1G"),
-        case!(driver::memory_of_a_node_is_of_all_its_processes, "dev=mem:64M,ctx:8M;dev=mem:64M,ctx:8M"),
         case!(work::the_used_card_alone_has_a_context, TWO),
         case!(work::memory_is_used_again, ONE),
         case!(work::kernels_are_loaded_once_a_card, TWO),

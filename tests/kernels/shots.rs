@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
 use gpusched::fd::equation::acoustic1::Coefficients;
-use gpusched::fd::equation::acoustic1::kernel::{self, Addresses, PTX, Tables, Term};
+use gpusched::fd::equation::acoustic1::kernel::{self, Addresses, Launch, PTX, Tables, Term};
 use gpusched::fd::equation::acoustic1::one_pass::kernel::{Grounds, OF_16_BITS, SHAPES, Shape, texts};
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options};
@@ -253,12 +253,12 @@ fn denormal_fields_are_flushed_by_both_engines() {
     }
 }
 
-/// Returns the velocity, zero before, after one term of a source of this factor and amplitude.
-fn fired(engine: &dyn Engine, factor: f32, amplitude: f32) -> f32 {
+/// Returns what a velocity becomes by one term of a source of this factor and amplitude.
+fn fired(engine: &dyn Engine, before: f32, factor: f32, amplitude: f32) -> f32 {
     let model = rough([2, 3, 20], [10.0; 3], &mut Random::new(7));
     let tables = Tables::new(&Coefficients::new(&model, 1e-3, 8).unwrap());
     let mut memory = Memory::default();
-    let velocity = memory.put(&[0.0f32; 32]);
+    let velocity = memory.put(&[before; 32]);
     let (p, b, kappa, profiles) = (velocity, velocity, velocity, velocity);
     let at = Addresses { p, velocity: [velocity; 3], part: [velocity; 3], b, kappa, profiles };
     let params = tables.params(&at, 1);
@@ -269,6 +269,18 @@ fn fired(engine: &dyn Engine, factor: f32, amplitude: f32) -> f32 {
     memory.get::<f32>(velocity)[0]
 }
 
+/// Returns `a x + y` by the interpreter, rounded once and flushed.
+fn fused(a: f32, x: f32, y: f32) -> f32 {
+    let text =
+        include_str!("../../ctests/doubles/fakecuda/fixtures/small.ptx").replace("fma.rn", "fma.rn.ftz");
+    let mut memory = Memory::default();
+    let (x, y) = (memory.show(&[x]), memory.put(&[y]));
+    let launch = Launch { kernel: "saxpy", grid: [1; 3], block: [1; 3] };
+    let arguments = [bytes(&y), bytes(&x), bytes(&a), bytes(&1i32)];
+    Interpreted::of(&[&text]).try_launch(&memory, launch, &arguments).unwrap();
+    memory.get::<f32>(y)[0]
+}
+
 /// The same values as of the CPU, in `backend::cpu::float_mode`.
 #[test]
 fn both_engines_flush_at_the_boundary_as_the_cpu() {
@@ -277,14 +289,25 @@ fn both_engines_flush_at_the_boundary_as_the_cpu() {
     let above = [2f32.powi(-100) * (1.0 - ulp), 2f32.powi(-26) * (1.0 + ulp)];
     let (host, ptx) = (Ordered(&HOSTS, Order::Ascending), &*INTERPRETED);
     for engine in [&host as &dyn Engine, ptx] {
-        for (factor, amplitude, left) in
-            [(least, 1.0, least), (least, 1.0 - ulp / 2.0, 0.0), (1e-20, 1e-20, 0.0), (1e-40, 1e30, 0.0)]
-        {
-            assert_eq!(fired(engine, factor, amplitude), left, "{factor:e} times {amplitude:e}");
+        for (before, factor, amplitude, left) in [
+            (0.0, least, 1.0, least),
+            (0.0, least, 1.0 - ulp / 2.0, 0.0),
+            (0.0, 1e-20, 1e-20, 0.0),
+            (0.0, 1e-40, 1e30, 0.0),
+            (1.5 * least, -least, 1.0, 0.0),
+            (-2.5 * least, least, 1.0, -1.5 * least),
+        ] {
+            let found = fired(engine, before, factor, amplitude);
+            assert_eq!(found, left, "{before:e} and {factor:e} times {amplitude:e}");
         }
     }
-    assert_eq!(fired(&host, above[0], above[1]), rounded);
-    assert_eq!(fired(ptx, above[0], above[1]), least);
+    assert_eq!(fired(&host, 0.0, above[0], above[1]), rounded);
+    assert_eq!(fired(ptx, 0.0, above[0], above[1]), least);
+    for (a, x, y, left) in
+        [(least, 0.75, 0.0, 0.0), (1e-20, 1e-20, -least, -0.0), (least, 3.0, -least, 2.0 * least)]
+    {
+        assert_eq!(fused(a, x, y).to_bits(), f32::to_bits(left), "{a:e} times {x:e} and {y:e}");
+    }
 }
 
 #[test]

@@ -9,7 +9,6 @@
 //! |---|---|---|
 //! | `driver` | CUDA version of the driver | 12090 |
 //! | `pace` | million instructions a second of a GPU of speed 1; 0: without pauses | 0 |
-//! | `fuel` | instructions that the warps of a block may spend in loops together | 1e8, some seconds |
 //! | `nvml` | `ok`, `notloaded`, `mismatch`; `470`: without the functions that drivers before 510 lack | `ok` |
 //! | `nvmlms` | milliseconds that `nvmlInit` takes | 0 |
 //! | `init` | result of `cuInit`; 34: the driver is a toolkit's stub | 0 |
@@ -49,7 +48,6 @@ pub const EXCLUSIVE: i32 = 3;
 pub struct Config {
     pub driver: i32,
     pub pace: f64,
-    pub fuel: u64,
     /// Result of `nvmlInit`.
     pub nvml: u32,
     /// NVML has all functions of a driver of 2023.
@@ -66,7 +64,6 @@ impl Default for Config {
         Config {
             driver: 12090,
             pace: 0.0,
-            fuel: 100_000_000,
             nvml: 0,
             nvml_new: true,
             nvml_ms: 0,
@@ -112,7 +109,6 @@ impl Config {
             match key.trim() {
                 "driver" => config.driver = number(key, value)?,
                 "pace" => config.pace = number(key, value)?,
-                "fuel" => config.fuel = number::<f64>(key, value)? as u64,
                 "nvml" => match value {
                     "ok" => config.nvml = 0,
                     "470" => config.nvml_new = false,

@@ -145,14 +145,12 @@ impl Function {
             }
             return Err(code::TIMEOUT);
         }
-        let config = &Driver::get().config;
         let launch = Launch {
             kernel: self.kernel(),
             grid: dims.grid,
             block: dims.block,
             params,
             memory: context.card(),
-            fuel: config.fuel,
         };
         let begin = Instant::now();
         {
@@ -189,7 +187,6 @@ impl Function {
                 Err(match fault.kind {
                     FaultKind::OutOfBounds => code::ILLEGAL_ADDRESS,
                     FaultKind::Misaligned => code::MISALIGNED,
-                    FaultKind::Endless => code::TIMEOUT,
                     FaultKind::DivergentBarrier
                     | FaultKind::Unwritten
                     | FaultKind::Copying

@@ -11,8 +11,6 @@ pub struct Launch<'a> {
     /// As long as the kernel's `param_bytes`.
     pub params: &'a [u8],
     pub memory: &'a dyn Memory,
-    /// Instructions that the warps of a block may spend in loops together.
-    pub fuel: u64,
 }
 
 impl Launch<'_> {
@@ -34,7 +32,6 @@ impl Launch<'_> {
 
     fn block(&self, shared: &mut Shared, warps: &mut [Warp], block: [u32; 3]) -> Result<(), Fault> {
         let kernel = self.kernel;
-        shared.fuel = self.fuel;
         shared.shared.fill(u128::MAX);
         shared.watch.block();
         for warp in &mut *warps {

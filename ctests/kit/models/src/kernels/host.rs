@@ -60,10 +60,8 @@ impl Host {
 /// Kernels of some files, with threads in an order. A file is compiled when a kernel of it is launched.
 pub struct Ordered<'a>(pub &'a [&'a LazyLock<Host>], pub Order);
 
-impl Ordered<'_> {
-    /// # Errors
-    /// The description of what the threads did wrong.
-    pub fn try_launch(&self, launch: Launch, arguments: &[&[u8]]) -> Result<(), String> {
+impl Engine for Ordered<'_> {
+    fn launch(&self, _: &Memory, launch: Launch, arguments: &[&[u8]]) {
         let name = CString::new(launch.kernel).unwrap();
         let order = match self.1 {
             Order::Ascending => 0,
@@ -76,18 +74,12 @@ impl Ordered<'_> {
             unsafe {
                 let (grid, block) = (launch.grid.as_ptr(), launch.block.as_ptr());
                 match (host.launch)(name.as_ptr(), grid, block, arguments.as_ptr(), order) {
-                    0 => return Ok(()),
+                    0 => return,
                     1 => {}
-                    _ => return Err(CStr::from_ptr((host.defect)()).to_str().unwrap().into()),
+                    _ => panic!("{}: {}", launch.kernel, CStr::from_ptr((host.defect)()).to_str().unwrap()),
                 }
             }
         }
         panic!("no kernel {}", launch.kernel)
-    }
-}
-
-impl Engine for Ordered<'_> {
-    fn launch(&self, _: &Memory, launch: Launch, arguments: &[&[u8]]) {
-        self.try_launch(launch, arguments).unwrap_or_else(|defect| panic!("{}: {defect}", launch.kernel));
     }
 }

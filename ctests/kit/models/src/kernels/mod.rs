@@ -103,9 +103,6 @@ pub struct Interpreted {
     modules: Vec<Module>,
 }
 
-/// Instructions that a block may spend in loops.
-const FUEL: u64 = 1 << 32;
-
 impl Interpreted {
     pub fn of(texts: &[&str]) -> Self {
         let parsed = |text: &&str| ptx::parse(text).unwrap_or_else(|why| panic!("{why}"));
@@ -126,7 +123,7 @@ impl Interpreted {
             params[param.offset..][..param.size].copy_from_slice(argument);
         }
         let (grid, block) = (launch.grid, launch.block);
-        ptx::Launch { kernel, grid, block, params: &params, memory, fuel: FUEL }.run().map(|_| ())
+        ptx::Launch { kernel, grid, block, params: &params, memory }.run().map(|_| ())
     }
 }
 

@@ -58,8 +58,6 @@ pub enum FaultKind {
     Copying,
     /// Two threads touch a word of shared memory without a barrier in between, and not both only read it.
     Race,
-    /// More instructions than the launch was given.
-    Endless,
 }
 
 impl std::fmt::Display for Fault {
@@ -114,7 +112,6 @@ pub(in crate::ptx) struct Shared<'a> {
     pub watch: Watch,
     /// The last region that each instruction touched.
     pub cache: Vec<Region>,
-    pub fuel: u64,
     pub executed: u64,
 }
 
@@ -129,7 +126,6 @@ impl<'a> Shared<'a> {
             shared_bytes,
             watch: Watch::new(shared_bytes),
             cache: vec![Region::NONE; kernel.code.len()],
-            fuel: 0,
             executed: 0,
         }
     }
@@ -451,19 +447,6 @@ impl Warp {
                 Op::AtomicMax => self.atomic_max(shared, ins, m)?,
                 Op::Bra => {
                     let target = ins.imm as usize;
-                    if target <= self.pc {
-                        // Only loops can be endless: they pay for their length.
-                        let cost = (self.pc - target + 1) as u64;
-                        if shared.fuel < cost {
-                            return Err(self.fault(
-                                shared,
-                                FaultKind::Endless,
-                                m,
-                                "too many instructions".into(),
-                            ));
-                        }
-                        shared.fuel -= cost;
-                    }
                     let stay = self.mask & !m;
                     if stay == 0 {
                         self.pc = target;
