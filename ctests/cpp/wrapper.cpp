@@ -3,7 +3,6 @@
 #include <gpusched.hpp>
 
 #include <atomic>
-#include <cfenv>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -289,20 +288,6 @@ void progress() {
   CHECK(shares == then);
 }
 
-// Callables run in the floating-point mode of the thread that submits them.
-void rounding() {
-  gpusched::scheduler s = small();
-  s.submit([] {}).get();
-  gpusched::options named;
-  named.label = "labelled";
-  std::fesetround(FE_UPWARD);
-  auto plain = s.submit([] { return std::fegetround(); });
-  auto labelled = s.submit(named, [] { return std::fegetround(); });
-  std::fesetround(FE_TONEAREST);
-  CHECK(plain.get() == FE_UPWARD && labelled.get() == FE_UPWARD);
-  CHECK(std::fegetround() == FE_TONEAREST);
-}
-
 }  // namespace
 
 int main() {
@@ -314,6 +299,5 @@ int main() {
   any();
   ranges();
   progress();
-  rounding();
   return failures != 0;
 }
