@@ -1,12 +1,9 @@
 //! Thousands of random worlds in virtual time: whatever goes wrong, every task ends exactly once, and no rule is broken.
 //!
-//! The number of the first world and how many there are come from `GPUSCHED_TEST_WORLDS=FIRST,COUNT`; a failure prints
-//! the number of its world, so `GPUSCHED_TEST_WORLDS=NUMBER,1` shows it again.
+//! `GPUSCHED_TEST_WORLDS=FIRST,COUNT` names the seeds.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::Arc;
 
 use gpusched::Error;
 use gpusched::sched::simulation::{
@@ -14,11 +11,7 @@ use gpusched::sched::simulation::{
 };
 use gpusched::sched::{DeviceMask, State};
 use testkit::Random;
-
-const WORLDS: (u64, u64) = (0, 6000);
-
-/// No world takes longer than this in real time, however busy the machine is: one that does is without end.
-const LONGEST: Duration = Duration::from_secs(120);
+use testkit::worlds::{World, play};
 
 fn chance(random: &mut Random, share: f64) -> bool {
     random.unit() < share
@@ -109,24 +102,29 @@ fn task(random: &mut Random, number: usize, devices: &[SimDevice], quiet: bool) 
     task
 }
 
-/// A fifth of the worlds are quiet: nothing goes wrong in them but what the tasks' own code does.
-fn world(seed: u64) -> (Scenario, bool) {
-    let mut random = Random::new(seed + 1);
-    for _ in 0..8 {
-        random.unit();
+struct Simulated {
+    world: Scenario,
+    /// Nothing goes wrong but what the tasks' own code does, as in a fifth of the worlds.
+    quiet: bool,
+}
+
+impl Simulated {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed + 1);
+        (0..8).for_each(|_| _ = random.unit());
+        let quiet = random.below(5) == 0;
+        let devices: Vec<SimDevice> =
+            (0..1 + random.below(5)).map(|number| device(&mut random, number, quiet)).collect();
+        let mut world = Scenario { seed, devices, tasks: Vec::new() };
+        for number in 0..1 + random.below(40) {
+            let mut task = task(&mut random, number, &world.devices, quiet);
+            // Comes after is: submitted later.
+            let before = task.after.iter().map(|&before| world.tasks[before].submit_at);
+            task.submit_at = before.fold(task.submit_at, f64::max);
+            world.tasks.push(task);
+        }
+        Simulated { world, quiet }
     }
-    let quiet = random.below(5) == 0;
-    let devices: Vec<SimDevice> =
-        (0..1 + random.below(5)).map(|number| device(&mut random, number, quiet)).collect();
-    let mut world = Scenario { seed, devices, tasks: Vec::new() };
-    for number in 0..1 + random.below(40) {
-        let mut task = task(&mut random, number, &world.devices, quiet);
-        // Comes after is: submitted later.
-        let before = task.after.iter().map(|&before| world.tasks[before].submit_at);
-        task.submit_at = before.fold(task.submit_at, f64::max);
-        world.tasks.push(task);
-    }
-    (world, quiet)
 }
 
 /// What runs on a device, by slot.
@@ -328,51 +326,20 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn worlds() -> (u64, u64) {
-    let Ok(text) = std::env::var("GPUSCHED_TEST_WORLDS") else { return WORLDS };
-    let numbers =
-        text.split_once(',').and_then(|(first, count)| Some((first.parse().ok()?, count.parse().ok()?)));
-    numbers.expect("GPUSCHED_TEST_WORLDS=FIRST,COUNT")
-}
+impl World for Simulated {
+    fn play(self: &Arc<Self>) -> [u64; 3] {
+        let report = run(&self.world);
+        Reader::read(&self.world, &report).conclude(self.quiet);
+        assert_eq!(report, run(&self.world), "the same world, another run");
+        [report.done, report.failed, report.cancelled]
+    }
 
-/// Tells which world is without end, and ends it.
-fn watch(current: &'static AtomicU64) {
-    std::thread::spawn(|| {
-        let mut seen = u64::MAX;
-        loop {
-            let now = current.load(Ordering::Relaxed);
-            if now == seen {
-                // Not eprintln!, whose text the test's end would have to show.
-                let _ = writeln!(std::io::stderr(), "world {now} does not end");
-                std::process::abort();
-            }
-            seen = now;
-            std::thread::sleep(LONGEST);
-        }
-    });
+    fn describe(&self) -> String {
+        format!("{:#?}", self.world)
+    }
 }
 
 #[test]
 fn no_rule_is_broken_in_any_world() {
-    static CURRENT: AtomicU64 = AtomicU64::new(0);
-    watch(&CURRENT);
-    let (first, count) = worlds();
-    let mut ends = [0; 3];
-    for seed in first..first + count {
-        CURRENT.store(seed, Ordering::Relaxed);
-        let (world, quiet) = world(seed);
-        let checked = std::panic::catch_unwind(|| {
-            let report = run(&world);
-            Reader::read(&world, &report).conclude(quiet);
-            assert_eq!(report, run(&world), "the same world, another run");
-            [report.done, report.failed, report.cancelled]
-        });
-        match checked {
-            Ok(ended) => ends = [0, 1, 2].map(|at| ends[at] + ended[at]),
-            Err(_) => panic!("in world {seed}; GPUSCHED_TEST_WORLDS={seed},1 shows it again:\n{world:#?}"),
-        }
-    }
-    // The worlds are neither too kind nor too cruel to show anything.
-    let all = ends.iter().sum::<u64>();
-    assert!(count < 1000 || ends.iter().all(|&ended| 50 * ended > all), "{ends:?}");
+    play("GPUSCHED_TEST_WORLDS", 6000, 1, Simulated::new);
 }

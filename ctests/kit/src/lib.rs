@@ -1,5 +1,5 @@
 //! Shared tools of the tests: temporary folders, random numbers, child processes, C programs,
-//! virtual GPUs, fuzzing. The crate `testmodels` holds the part that needs the propagator.
+//! virtual GPUs, random worlds, fuzzing. The crate `testmodels` holds the part that needs the propagator.
 
 pub mod c;
 pub mod command;
@@ -9,6 +9,7 @@ pub mod process;
 pub mod random;
 pub mod skip;
 pub mod virtual_gpus;
+pub mod worlds;
 
 use std::path::{Path, PathBuf};
 

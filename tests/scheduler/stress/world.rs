@@ -30,7 +30,7 @@ enum End {
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
 pub struct World {
-    pub seed: u64,
+    seed: u64,
     /// Devices and tasks may fail for no reason of the caller's.
     pub bad: bool,
     devices: u32,
@@ -69,12 +69,12 @@ fn id(record: &Record) -> TaskId {
 }
 
 impl World {
-    pub fn new(seed: u64) -> Arc<Self> {
+    pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed + 1);
         (0..8).for_each(|_| _ = random.unit());
         let devices = 1 + random.below(4) as u32;
         let ends = [End::Calm, End::Calm, End::Drain, End::Shutdown, End::Impatient];
-        Arc::new(World {
+        World {
             seed,
             bad: random.below(2) == 0,
             devices,
@@ -90,7 +90,7 @@ impl World {
             clients: AtomicUsize::new(0),
             leased: (0..devices).map(|_| AtomicU64::new(0)).collect(),
             wrong: Mutex::default(),
-        })
+        }
     }
 
     pub fn is_stopping(&self) -> bool {
@@ -111,12 +111,8 @@ impl World {
         self.wrong.lock().unwrap().push(what);
     }
 
-    pub fn wrong(&self) -> Vec<String> {
-        self.wrong.lock().unwrap().clone()
-    }
-
     /// Returns how many tasks are known to be done, failed and cancelled.
-    pub fn known(&self) -> [u64; 3] {
+    fn known(&self) -> [u64; 3] {
         let mut known = [0; 3];
         for outcome in self.records().iter().filter_map(|record| record.outcome()) {
             known[match outcome {
@@ -130,54 +126,6 @@ impl World {
 
     fn records(&self) -> Vec<Arc<Record>> {
         self.records.lock().unwrap().clone()
-    }
-
-    pub fn describe(&self) -> String {
-        let World { seed, bad, devices, slots, threads, steps, end, .. } = self;
-        let mut text = format!(
-            "run {seed}: bad {bad}, {devices} devices with {slots} slots, {threads} threads with {steps} steps, {end:?}\n"
-        );
-        if let Some(scheduler) = self.scheduler.lock().unwrap().upgrade() {
-            text += &format!("{:?}\n", scheduler.stats());
-            for record in self.records().iter().filter(|record| record.outcome().is_none()) {
-                let info = record.id.get().and_then(|&id| scheduler.info(id).ok());
-                if let Some(info) = info.filter(|info| !info.state.is_ended()) {
-                    text += &format!("{}: {info:?}\n", record.describe());
-                }
-            }
-        }
-        text
-    }
-
-    pub fn play(self: &Arc<Self>) {
-        let mut random = Random::new(self.seed + 1_000_003);
-        let mut backend = Scripted::new(self.devices);
-        if self.bad {
-            backend.fates = (0..self.devices).map(|_| fate(&mut random)).collect();
-        }
-        let mut builder = builder(Arc::new(backend), self.slots);
-        builder.trace_events = if random.below(4) == 0 { 500 } else { 0 };
-        let scheduler = Arc::new(builder.build().unwrap());
-        *self.scheduler.lock().unwrap() = Arc::downgrade(&scheduler);
-        self.clients.store(self.threads, SeqCst);
-        thread::scope(|scope| {
-            let scheduler = &scheduler;
-            for thread in 0..self.threads {
-                let mut random = Random::new(self.seed * 64 + thread as u64 + 7);
-                scope.spawn(move || self.client(scheduler, &mut random));
-            }
-            for _ in 0..1 + random.below(2) {
-                scope.spawn(|| self.take_in_order(scheduler));
-            }
-            let moment = Duration::from_micros(random.below(20_000) as u64);
-            for _ in 0..if self.is_destroyed() { 1 + random.below(2) } else { 0 } {
-                scope.spawn(move || {
-                    thread::sleep(moment);
-                    self.destroy(scheduler);
-                });
-            }
-        });
-        self.conclude(&scheduler);
     }
 
     fn destroy(&self, scheduler: &Scheduler) {
@@ -486,7 +434,7 @@ impl World {
         for record in self.records().iter().filter(|record| record.id.get().is_some() && !record.is_loose()) {
             (0..2).for_each(|_| self.wait(scheduler, record, LONG));
         }
-        if !self.wrong().is_empty() {
+        if !self.wrong.lock().unwrap().is_empty() {
             return;
         }
         let known = self.records().into_iter().filter(|record| record.outcome().is_some());
@@ -529,5 +477,58 @@ impl World {
             let fresh = record.id.get().is_none_or(|&id| ids.insert(id));
             self.check(fresh, &record, "has the id of another");
         }
+    }
+}
+
+impl testkit::worlds::World for World {
+    fn play(self: &Arc<Self>) -> [u64; 3] {
+        let mut random = Random::new(self.seed + 1_000_003);
+        let mut backend = Scripted::new(self.devices);
+        if self.bad {
+            backend.fates = (0..self.devices).map(|_| fate(&mut random)).collect();
+        }
+        let mut builder = builder(Arc::new(backend), self.slots);
+        builder.trace_events = if random.below(4) == 0 { 500 } else { 0 };
+        let scheduler = Arc::new(builder.build().unwrap());
+        *self.scheduler.lock().unwrap() = Arc::downgrade(&scheduler);
+        self.clients.store(self.threads, SeqCst);
+        thread::scope(|scope| {
+            let scheduler = &scheduler;
+            for thread in 0..self.threads {
+                let mut random = Random::new(self.seed * 64 + thread as u64 + 7);
+                scope.spawn(move || self.client(scheduler, &mut random));
+            }
+            for _ in 0..1 + random.below(2) {
+                scope.spawn(|| self.take_in_order(scheduler));
+            }
+            let moment = Duration::from_micros(random.below(20_000) as u64);
+            for _ in 0..if self.is_destroyed() { 1 + random.below(2) } else { 0 } {
+                scope.spawn(move || {
+                    thread::sleep(moment);
+                    self.destroy(scheduler);
+                });
+            }
+        });
+        self.conclude(&scheduler);
+        let wrong = self.wrong.lock().unwrap().join("\n");
+        assert!(wrong.is_empty(), "{wrong}");
+        self.known()
+    }
+
+    fn describe(&self) -> String {
+        let World { seed, bad, devices, slots, threads, steps, end, .. } = self;
+        let mut text = format!(
+            "run {seed}: bad {bad}, {devices} devices with {slots} slots, {threads} threads with {steps} steps, {end:?}\n"
+        );
+        if let Some(scheduler) = self.scheduler.lock().unwrap().upgrade() {
+            text += &format!("{:?}\n", scheduler.stats());
+            for record in self.records().iter().filter(|record| record.outcome().is_none()) {
+                let info = record.id.get().and_then(|&id| scheduler.info(id).ok());
+                if let Some(info) = info.filter(|info| !info.state.is_ended()) {
+                    text += &format!("{}: {info:?}\n", record.describe());
+                }
+            }
+        }
+        text
     }
 }
