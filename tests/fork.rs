@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gpusched::Error;
 use gpusched::sched::{Exec, Range, Scheduler, Task, Wait};
+use testkit::process::in_child;
 use testkit::{case, virtual_gpus};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(30));
@@ -16,30 +17,8 @@ fn main() -> ExitCode {
     virtual_gpus::main(&[
         case!(self::every_call_in_the_child_is_an_error_and_dropping_there_ends),
         case!(self::no_call_in_the_child_waits_for_a_lock_that_the_parent_held),
-        case!(self::the_parent_goes_on_after_its_child_has_ended),
-        case!(self::the_child_makes_a_scheduler_of_its_own),
-        case!(self::the_process_wide_scheduler_of_the_parent_is_none_of_the_childs),
         case!(self::the_process_wide_scheduler_is_the_childs_if_the_parent_had_none),
     ])
-}
-
-/// Runs `code` in a child; returns true if it returned true there in time.
-fn in_child(code: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child only runs `code` and ends; it touches nothing that a thread of the parent holds,
-    // which is what these tests are about.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0, "fork failed");
-    if child == 0 {
-        // SAFETY: arms a clock that ends this child if it hangs.
-        unsafe { libc::alarm(20) };
-        let status = if code() { 0 } else { 1 };
-        // SAFETY: ends the child without the parent's exit handlers.
-        unsafe { libc::_exit(status) };
-    }
-    let mut status = 0;
-    // SAFETY: `child` is ours and `status` is valid.
-    let ended = unsafe { libc::waitpid(child, &mut status, 0) };
-    (ended, status) == (child, 0)
 }
 
 fn quick() -> Task {
@@ -120,28 +99,6 @@ fn no_call_in_the_child_waits_for_a_lock_that_the_parent_held() {
         over.store(true, Ordering::Relaxed);
         assert!(well);
     });
-}
-
-fn the_parent_goes_on_after_its_child_has_ended() {
-    let scheduler = own();
-    for _ in 0..20 {
-        assert!(works(&scheduler));
-        assert!(in_child(|| true));
-    }
-    assert!(works(&scheduler));
-}
-
-fn the_child_makes_a_scheduler_of_its_own() {
-    let scheduler = own();
-    let id = scheduler.submit(busy()).expect("a task");
-    assert!(in_child(|| works(&own())));
-    assert!(scheduler.cancel(id).is_ok() && scheduler.shutdown().is_ok());
-}
-
-fn the_process_wide_scheduler_of_the_parent_is_none_of_the_childs() {
-    assert!(Scheduler::process_default().is_ok_and(works));
-    assert!(in_child(|| matches!(Scheduler::process_default(), Err(Error::Forked))));
-    assert!(Scheduler::process_default().is_ok_and(works));
 }
 
 fn the_process_wide_scheduler_is_the_childs_if_the_parent_had_none() {

@@ -79,7 +79,7 @@ PARTS: dict[str, list[Part]] = {
         Part(minimum=82),
     ],
     "fuzz": [Part(minimum=4)],
-    "fork": [Part(minimum=6)],
+    "fork": [Part(minimum=3)],
     "node": [Part(minimum=28)],
     "scheduler": [Part(minimum=98)],
     "lib": [Part(minimum=230)],

@@ -133,20 +133,3 @@ pub fn assert_nothing_is_left() {
         }
     }
 }
-
-/// Returns what `look` finds in a forked child of this process; false if the child hangs.
-pub fn in_a_child(look: impl FnOnce() -> bool) -> bool {
-    // SAFETY: either the other threads hold no lock that `look` needs, or that is the subject of the test.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: the alarm ends a child that hangs; `_exit` skips the rest of the test.
-        unsafe {
-            libc::alarm(20);
-            libc::_exit(if look() { 0 } else { 1 })
-        };
-    }
-    let mut status = -1;
-    // SAFETY: our own child.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    status == 0
-}

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::fixtures::*;
 use testkit::Random;
+use testkit::process::in_child;
 
 pub fn the_used_card_alone_has_a_context() {
     let scheduler = scheduler("cuda:1", 2).unwrap();
@@ -209,7 +210,7 @@ pub fn mistakes_are_told() {
 pub fn a_child_finds_no_cards() {
     let scheduler = scheduler("cuda", 2).unwrap();
     run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
-    let told = in_a_child(|| {
+    let told = in_child(|| {
         let forked = matches!(scheduler.submit(task(|_| Ok(()))), Err(gpusched::Error::Forked));
         forked && finds_no_cards()
     });
@@ -223,7 +224,7 @@ pub fn a_child_of_a_process_that_looks_for_cards() {
         // NVML takes its time to begin.
         scope.spawn(found);
         std::thread::sleep(Duration::from_millis(500));
-        assert!(in_a_child(finds_no_cards));
+        assert!(in_child(finds_no_cards));
     });
     assert_eq!(found().0.len(), 1);
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gpusched::Error;
 use gpusched::node::{Device, Hold, Node, Want, Woken};
+use testkit::process::in_child;
 
 use super::member::{Folder, begin, join, leases};
 
@@ -166,11 +167,7 @@ pub fn calls_in_a_child_are_errors_and_it_may_join_itself() {
     let (folder, a, b) = two_members(1);
     let mut hold = lease(&a, 0);
     let mut node = Some(a);
-    // SAFETY: the child calls a few functions of the library, which is what this test is about, and ends.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: a clock that ends a child that hangs.
-        unsafe { libc::alarm(20) };
+    let well = in_child(|| {
         let a = node.take().expect("a node");
         let forked = matches!(a.inside(), Err(Error::Forked)) && a.wait(None) == Woken::Woken;
         a.set_slots(0, 7);
@@ -179,13 +176,9 @@ pub fn calls_in_a_child_are_errors_and_it_may_join_itself() {
         // The parent's lease is another's here, and dropping what was the parent's closes nothing of ours.
         drop((hold.take(), a));
         let works = own.is_ok_and(|own| begin(&own, 0, 0, 1, 1.0, 1).is_ok_and(|held| held.is_none()));
-        // SAFETY: ends the child without the parent's exit handlers.
-        unsafe { libc::_exit(if forked && works { 0 } else { 1 }) };
-    }
-    let mut status = -1;
-    // SAFETY: the child is ours and the place valid.
-    unsafe { libc::waitpid(child, &mut status, 0) };
-    assert_eq!(status, 0);
+        forked && works
+    });
+    assert!(well);
     assert_eq!(leased(&b), 1, "it is still the parent's");
     drop(hold);
     assert_eq!(leased(&b), 0);
