@@ -2,15 +2,13 @@
 
 import os
 import shlex
-import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
-from binaries import Part, program_name
 from counting import Counts, count
-from schedule import ALL, ROOT, Result, Schedule, Step, session_members
+from schedule import ALL, Result, Schedule, Step, session_members
 
 LIBTEST = """
 test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
@@ -148,36 +146,10 @@ class Scheduling(unittest.TestCase):
                 results = self.run_steps(*steps, capacity=capacity).values()
                 self.assertEqual([result.wrong for result in results], [[]] * 3, fields)
 
-    def test_processor_time_of_grandchildren_is_measured(self) -> None:
-        text = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
-        step = Step("burns", shlex.join(["sh", "-c", '"$0" -c "$1"; true', sys.executable, text]))
-        self.assertGreater(self.run_steps(step)["burns"].cpu, 0.25)
-
     def test_step_that_can_not_be_started_fails(self) -> None:
         results = self.run_steps(Step("absent", "/nowhere/program"), shell("other", "true"))
         self.assertEqual(results["absent"].counts, Counts(failed=1))
         self.assertEqual(results["other"].wrong, [])
-
-
-class Binaries(unittest.TestCase):
-    def test_parts_divide_a_program(self) -> None:
-        long = Part("-long", ("a", "b"), levels="full night")
-        night = Part("-night", ("c",), levels="night")
-        few, rest = Part("-few", ("d",), levels="quick"), Part(levels="full night")
-        parts = [long, night, few, rest]
-        self.assertEqual(long.arguments(parts), ["a", "b"])
-        self.assertEqual(rest.arguments(parts), ["--skip", "a", "--skip", "b", "--skip", "c"])
-
-    def test_programs_are_named_after_package_and_kind(self) -> None:
-        for folder, kind, target, name in (
-            (ROOT, "cdylib", "gpusched", "lib"),
-            (ROOT, "bin", "gpusched", "bin"),
-            (ROOT, "test", "scheduler", "scheduler"),
-            (ROOT / "ctests/kit", "test", "folders", "kit-folders"),
-        ):
-            built = {"kind": [kind], "name": target}
-            artifact = {"target": built, "manifest_path": f"{folder}/Cargo.toml"}
-            self.assertEqual(program_name(artifact), name)
 
 
 if __name__ == "__main__":
