@@ -35,9 +35,8 @@ fn threads_and_queues_come_with_the_first_task() {
     let backend = Arc::new(Scripted::new(2));
     let scheduler = scheduler(Arc::clone(&backend), 2);
     assert_eq!(backend.opened.load(Ordering::Relaxed), 0);
-    for _ in 0..3 {
-        run(&scheduler, quick()).unwrap();
-    }
+    run(&scheduler, quick()).unwrap();
+    // A second task may start a second worker, if the first is still busy with the end of its task.
     assert_eq!(backend.opened.load(Ordering::Relaxed), 1);
     let name = Arc::new(Mutex::new(String::new()));
     let seen = Arc::clone(&name);
