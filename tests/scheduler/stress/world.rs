@@ -231,10 +231,11 @@ impl World {
     }
 
     fn wait_any(&self, scheduler: &Scheduler, records: &[Arc<Record>; 2]) {
-        let loose = records.iter().any(|record| record.is_loose());
         match scheduler.wait_any(&records.each_ref().map(|record| id(record)), LONG) {
             Ok(Some(which)) => self.wait(scheduler, &records[which], NOW),
-            Err(Error::Stale { .. } | Error::Argument { .. }) if loose => {}
+            // Checked afterwards: another thread may release a task during the call.
+            Err(Error::Stale { .. } | Error::Argument { .. })
+                if records.iter().any(|record| record.is_loose()) => {}
             other => self.check(false, &records[0], &format!("wait_any: {other:?}")),
         }
     }
