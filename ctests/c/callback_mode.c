@@ -23,7 +23,7 @@ static void set_flush(void) { __builtin_aarch64_set_fpcr(read_mode() | FLUSHES);
 /* What a thread's mode is, and what it makes of three results. */
 struct seen {
   unsigned mode;
-  int rounding, traps;
+  int rounding, traps, flags;
   uint32_t third, tiny;
   long double long_third;
 };
@@ -31,14 +31,15 @@ struct seen {
 static struct seen see(void) {
   volatile float one = 1, three = 3, denormal = 1e-40f, two = 2;
   volatile long double long_one = 1;
-  int traps = fegetexcept();
+  int traps = fegetexcept(), flags = fetestexcept(FE_ALL_EXCEPT);
   /* The inexact results below must not trap. */
   fedisableexcept(FE_ALL_EXCEPT);
   volatile float third = one / three, tiny = denormal * two;
   volatile long double long_third = long_one / 3;
   feclearexcept(FE_ALL_EXCEPT);
   feenableexcept(traps);
-  struct seen seen = {.mode = read_mode(), .rounding = fegetround(), .traps = traps};
+  struct seen seen = {.mode = read_mode(), .rounding = fegetround(), .traps = traps,
+                      .flags = flags};
   float results[2] = {third, tiny};
   memcpy(&seen.third, &results[0], sizeof(float));
   memcpy(&seen.tiny, &results[1], sizeof(float));
@@ -89,12 +90,13 @@ struct body {
   int ran, dropped, fail_first, slot;
 };
 
-/* Notes its mode and leaves another one behind. */
+/* Notes its mode, and leaves another one and raised flags behind, some of them in the x87 unit. */
 static int32_t run(const sched_exec_t *exec, void *user) {
   struct body *body = user;
   body->run = see();
   body->slot = (int)exec->slot;
   set(add(&body->ran) % 2 ? UPWARD : FLUSHING);
+  feraiseexcept(FE_DIVBYZERO | FE_OVERFLOW);
   return body->fail_first && exec->attempt == 1 ? 7 : 0;
 }
 
@@ -130,8 +132,8 @@ static void submit_bodies(sched_t *s, sched_run_fn code, struct body *bodies, in
 static void check_bodies(enum mode mode, const struct body *bodies, int count) {
   struct seen wanted = expected(mode);
   for (int i = 0; i < count; i++) {
-    if (bodies[i].ran) CHECK(same(bodies[i].run, wanted));
-    if (bodies[i].dropped) CHECK(same(bodies[i].drop, wanted));
+    if (bodies[i].ran) CHECK(same(bodies[i].run, wanted) && !bodies[i].run.flags);
+    if (bodies[i].dropped) CHECK(same(bodies[i].drop, wanted) && !bodies[i].drop.flags);
   }
 }
 

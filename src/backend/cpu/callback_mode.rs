@@ -1,8 +1,9 @@
 //! The floating-point mode in which a callback runs: that of the thread that submitted it.
 //!
 //! A mode consists of the rounding direction, flush-to-zero, denormals-are-zero and the trap masks.
-//! The sticky exception flags are not part of it. On x86-64 SSE and the x87 unit (`long double`,
-//! `fegetround`, `fegetexcept`) have a control register each, and a mode has both.
+//! The sticky exception flags are not part of it: a callback starts with clear flags, and the flags
+//! of the thread are restored after it. On x86-64 SSE and the x87 unit (`long double`, `fegetround`,
+//! `fegetexcept`) have registers each, and a mode has both.
 //!
 //! The library's own code runs in the standard mode: its threads from their start
 //! ([`begin_thread`]), threads of the host inside [`FloatMode`](super::FloatMode).
@@ -81,13 +82,15 @@ mod register {
     /// The part of a mode that the library's arithmetic depends on: it does not use the x87 unit.
     pub const ARITHMETIC: u32 = CONTROL;
     const CONTROL: u32 = 0xffc0;
-    const X87_MASKS: u16 = 0x3f;
+    /// The masks in the control word of the x87 unit, and the flags in its status word.
+    const X87: u16 = 0x3f;
 
-    /// MXCSR with its flags, and the control word of the x87 unit.
+    /// MXCSR with its flags; control word and flags of the x87 unit.
     #[derive(Clone, Copy)]
     pub struct State {
         mxcsr: u32,
         x87: u16,
+        x87_flags: u16,
     }
 
     impl State {
@@ -96,18 +99,18 @@ mod register {
             let mut mxcsr = 0;
             // SAFETY: stores the register to the address of `mxcsr`.
             unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack, preserves_flags)) };
-            State { mxcsr, x87: read_x87() }
+            State { mxcsr, x87: read_x87(), x87_flags: read_x87_flags() }
         }
 
         /// The state of a thread whose MXCSR is known to be standard.
         #[inline]
         pub fn of_worker() -> Self {
-            State { mxcsr: STANDARD & CONTROL, x87: read_x87() }
+            State { mxcsr: STANDARD & CONTROL, x87: read_x87(), x87_flags: read_x87_flags() }
         }
 
         #[inline]
         pub fn of_mode(mode: u32) -> Self {
-            State { mxcsr: mode & CONTROL, x87: (mode >> 16) as u16 }
+            State { mxcsr: mode & CONTROL, x87: (mode >> 16) as u16, x87_flags: 0 }
         }
 
         #[inline]
@@ -121,22 +124,28 @@ mod register {
             unsafe {
                 asm!("ldmxcsr [{}]", in(reg) &raw const self.mxcsr, options(nostack, preserves_flags, readonly));
             }
-            let now = read_x87();
-            if now != self.x87 {
-                self.write_x87(now);
+            if (read_x87(), read_x87_flags()) != (self.x87, self.x87_flags) {
+                self.write_x87();
             }
         }
 
-        /// Writes the control word. Flags of exceptions that it unmasks would trap in the next
-        /// instruction of the x87 unit, so they are cleared first.
+        /// Writes the control word and the flags. A flag of an exception that is not masked would trap
+        /// in the next instruction of the x87 unit, so it is not restored.
         #[cold]
-        fn write_x87(self, now: u16) {
-            // SAFETY: clears flags; the value was read from the register.
+        fn write_x87(self) {
+            let flags = self.x87_flags & self.x87;
+            // The environment: seven words, of which the second is the status word.
+            let mut environment = [0_u32; 7];
+            // SAFETY: clears flags; the control word was read from the register, and the environment is
+            // that of the unit with other flags.
             unsafe {
-                if now & self.x87 & X87_MASKS != X87_MASKS {
-                    asm!("fnclex", options(nomem, nostack, preserves_flags));
-                }
+                asm!("fnclex", options(nomem, nostack, preserves_flags));
                 asm!("fldcw [{}]", in(reg) &raw const self.x87, options(nostack, preserves_flags, readonly));
+                if flags != 0 {
+                    asm!("fnstenv [{}]", in(reg) &raw mut environment, options(nostack, preserves_flags));
+                    environment[1] |= u32::from(flags);
+                    asm!("fldenv [{}]", in(reg) &raw const environment, options(nostack, preserves_flags, readonly));
+                }
             }
         }
     }
@@ -148,6 +157,14 @@ mod register {
         unsafe { asm!("fnstcw [{}]", in(reg) &raw mut control, options(nostack, preserves_flags)) };
         control
     }
+
+    #[inline]
+    fn read_x87_flags() -> u16 {
+        let status: u16;
+        // SAFETY: reads the status word.
+        unsafe { asm!("fnstsw ax", out("ax") status, options(nomem, nostack, preserves_flags)) };
+        status & X87
+    }
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -157,9 +174,12 @@ mod register {
     pub const STANDARD: u32 = 0;
     pub const ARITHMETIC: u32 = u32::MAX;
 
-    /// FPCR. The exception flags are in another register.
+    /// FPCR, and FPSR with the exception flags. The upper halves of the registers are reserved.
     #[derive(Clone, Copy)]
-    pub struct State(u32);
+    pub struct State {
+        control: u32,
+        status: u32,
+    }
 
     impl State {
         #[inline]
@@ -167,30 +187,34 @@ mod register {
             let control: u64;
             // SAFETY: reads a register.
             unsafe { asm!("mrs {}, fpcr", out(reg) control, options(nomem, nostack, preserves_flags)) };
-            // The upper half of the register is reserved.
-            State(control as u32)
+            State { control: control as u32, ..State::of_worker() }
         }
 
         #[inline]
         pub fn of_worker() -> Self {
-            State(STANDARD)
+            let status: u64;
+            // SAFETY: reads a register.
+            unsafe { asm!("mrs {}, fpsr", out(reg) status, options(nomem, nostack, preserves_flags)) };
+            State { control: STANDARD, status: status as u32 }
         }
 
         #[inline]
         pub fn of_mode(mode: u32) -> Self {
-            State(mode)
+            State { control: mode, status: 0 }
         }
 
         #[inline]
         pub fn mode(self) -> u32 {
-            self.0
+            self.control
         }
 
         #[inline]
         pub fn write(self) {
-            let control = u64::from(self.0);
-            // SAFETY: the value was read from the register, or is the standard mode.
-            unsafe { asm!("msr fpcr, {}", in(reg) control, options(nomem, nostack, preserves_flags)) };
+            let (control, status) = (u64::from(self.control), u64::from(self.status));
+            // SAFETY: the values were read from the registers, or are clear flags or a mode.
+            unsafe {
+                asm!("msr fpcr, {}", "msr fpsr, {}", in(reg) control, in(reg) status, options(nomem, nostack, preserves_flags));
+            }
         }
     }
 }
