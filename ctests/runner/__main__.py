@@ -15,6 +15,7 @@ from counting import Counts
 from schedule import ROOT, Result, Schedule, excerpt, read
 
 TARGET = ROOT / "target" / "ctests"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ROW = "{:<24} {:>7} {:>7} {:>7} {:>8} {:>8}"
 
 
@@ -33,6 +34,13 @@ def lock() -> TextIO:
     file.write(str(os.getpid()))
     file.flush()
     return file
+
+
+def interrupt(_signal: int, _frame: object) -> None:
+    """Ends the run. A further signal must not leave steps running that are about to be killed."""
+    for other in SIGNALS:
+        signal.signal(other, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def print_row(result: Result) -> None:
@@ -61,7 +69,7 @@ def print_summary(results: list[Result], wall: float, strict: bool) -> int:
         print(f"FAILED {result.name}: {'; '.join(result.wrong)}")
     total = sum((result.counts for result in results), Counts())
     if strict and total.skipped:
-        print("skipped tests, and GPUSCHED_TEST_STRICT is 1")
+        print("skipped tests, and GPUSCHED_TEST_STRICT is set")
     print(f"{wall:.0f} s, {sum(result.cpu for result in results):.0f} CPU seconds")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
     return 1 if failed or total.failed or (strict and total.skipped) else 0
@@ -93,9 +101,9 @@ def main() -> int:
     level = str(parser.parse_args().level)
     capacity = len(os.sched_getaffinity(0))
     steps = table.steps(level, max(1, capacity // 2))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    strict = os.environ.get("GPUSCHED_TEST_STRICT") == "1"
+    for each in SIGNALS:
+        signal.signal(each, interrupt)
+    strict = os.environ.get("GPUSCHED_TEST_STRICT", "0") not in ("", "0")
     try:
         held = lock()
         shutil.rmtree(table.LOGS, ignore_errors=True)
@@ -110,6 +118,9 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted: all steps were killed")
         return 130
+    except PermissionError as error:
+        print(f"{error}: {TARGET} has to be writable")
+        return 2
     return print_summary(results, time.monotonic() - begun, strict)
 
 

@@ -1,6 +1,7 @@
 """Runs steps beside each other, each in a process group with a time limit and a log."""
 
 import contextlib
+import ctypes
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ from counting import SKIPPED_STATUS, Counts, count
 ROOT = Path(__file__).resolve().parent.parent.parent
 ALL, HALF = -1, -2
 POLL_S = 0.05
+PR_SET_PDEATHSIG = 1
 
 
 @dataclass
@@ -57,6 +59,11 @@ class Result:
     log: "Path | None" = None
 
 
+def end_with_runner() -> None:
+    """Has the calling process killed when the runner ends, however it ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class Running:
     """A started step."""
 
@@ -77,7 +84,7 @@ class Running:
             self.process = subprocess.Popen(
                 shlex.split(step.command), cwd=step.folder, env=environment | own,
                 stdin=subprocess.DEVNULL, stdout=output if step.output else log, stderr=log,
-                start_new_session=True,
+                start_new_session=True, preexec_fn=end_with_runner,
             )  # fmt: skip
 
     def kill(self) -> None:
@@ -114,12 +121,13 @@ class Running:
         text, skips = read(self.log), read(self.skips)
         counts = count(self.step.counts, text, skips, status, strict)
         if not wrong and counts.failed:
-            wrong.append("failed tests, and yet exit status 0")
-        if counts.executed < self.step.minimum and not wrong and status != SKIPPED_STATUS:
-            wrong.append(f"{counts.executed} tests executed; the minimum is {self.step.minimum}")
+            wrong.append(f"failed tests, and yet exit status {status}")
+        found = counts.executed + counts.skipped
+        if found < self.step.minimum and not wrong and status != SKIPPED_STATUS:
+            wrong.append(f"{found} tests executed or skipped; the minimum is {self.step.minimum}")
             counts.failed += 1
         if strict and counts.skipped:
-            wrong.append("skipped tests, and GPUSCHED_TEST_STRICT is 1")
+            wrong.append("skipped tests, and GPUSCHED_TEST_STRICT is set")
         with open(self.log, "a") as log:
             log.writelines(f"{line}\n" for line in [*skips.splitlines(), *wrong])
         return Result(self.step.name, counts, wrong, wall, cpu, self.log)

@@ -2,6 +2,9 @@
 
 import os
 import shlex
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -10,6 +13,7 @@ from pathlib import Path
 from counting import Counts, count
 from schedule import ALL, Result, Schedule, Step, session_members
 
+HERE = str(Path(__file__).resolve().parent)
 LIBTEST = """
 test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
 test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
@@ -70,7 +74,7 @@ class Scheduling(unittest.TestCase):
             shell("enough", text, counts="libtest", minimum=2),
         )
         self.assertEqual(results["few"].counts.failed, 1)
-        self.assertEqual(results["few"].wrong, ["2 tests executed; the minimum is 3"])
+        self.assertEqual(results["few"].wrong, ["2 tests executed or skipped; the minimum is 3"])
         self.assertEqual(results["enough"].wrong, [])
 
     def test_strict_run_fails_on_a_skip(self) -> None:
@@ -114,6 +118,19 @@ class Scheduling(unittest.TestCase):
             self.assertRaises(KeyboardInterrupt, schedule.run)
         self.assertEqual(len(started), 1)
         self.assertEqual(session_members(started[0]), [])
+
+    def test_killed_runner_takes_its_steps_along(self) -> None:
+        code = "import os, signal, schedule; print(schedule.Running(" \
+               "schedule.Step('long', 'sleep 1000'), 1, schedule.Path('.'), {}).process.pid, flush=True);" \
+               "os.kill(os.getpid(), signal.SIGKILL)"
+        with tempfile.TemporaryDirectory() as folder:
+            runner = subprocess.run([sys.executable, "-B", "-c", code], cwd=folder, text=True,
+                                    stdout=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=HERE))
+        self.assertEqual(runner.returncode, -signal.SIGKILL)
+        until = time.monotonic() + 20
+        while session_members(int(runner.stdout)) and time.monotonic() < until:
+            time.sleep(0.01)
+        self.assertEqual(session_members(int(runner.stdout)), [])
 
     def test_step_runs_after_those_that_it_needs(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
