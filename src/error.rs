@@ -110,7 +110,8 @@ pub enum Error {
 
     /// The system lets the process have no thread more.
     #[error(
-        "the system gives no thread {purpose} ({why}): the limit on processes (ulimit -u) or memory is reached"
+        "the system gives no thread {purpose} ({why}): the limit on processes (ulimit -u) or on memory is \
+         reached, or stack_bytes is too large"
     )]
     NoThread { purpose: &'static str, why: String },
 
