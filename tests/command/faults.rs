@@ -218,6 +218,10 @@ fn what_an_earlier_run_left_of_a_shot_goes_before_the_shot_writes() {
     let left = folder.results();
     let expected = ["shot_0002.bin", "shot_0002.json", "shot_0002_step_000000.bin"];
     assert!(left.keys().filter(|name| !name.ends_with(".part")).eq(expected), "{:?}", left.keys());
+    // No process has such a number.
+    fs::write(folder.at("out/.gpusched-4294967295-0.part"), "").unwrap();
+    let resumed = folder.gpusched(&["run", "survey.toml", "--resume"]);
+    assert!(resumed.out.contains("half-written files of a run that was killed, removed: 1\n"), "{resumed:?}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ const FILES: &[Case] = &[
     ("density = \"gardner\"", "density = { file = \"short.bin\", n = [1, 3, 1], first = [9, 0, 0] }", &["short.bin along x is 1 cells", "at least 33 cells"]),
     ("density = \"gardner\"", "density = { extrude = true }", &["model.density", "either `file` or `layers`"]),
     ("density = \"gardner\"", "density = { file = \"short.npy\" }", &["short.npy", "not an NPY file"]),
-    ("density = \"gardner\"", "density = \"nan.bin\"", &["nan.bin is NaN", "0.1 to 30000 kg/m3"]),
+    ("density = \"gardner\"", "density = \"nan.bin\"", &["cell (20, 3, 7) from", "nan.bin is NaN", "0.1 to 30000 kg/m3"]),
     ("pictures = 2", "folder = \"short.bin\"", &["write to the output folder", "short.bin"]),
 ];
 
@@ -87,7 +87,9 @@ fn bad_surveys_are_refused_in_words() {
     let folder = Workspace::new();
     fs::write(folder.at("short.bin"), [0; 12]).unwrap();
     fs::write(folder.at("short.npy"), [0; 12]).unwrap();
-    fs::write(folder.at("nan.bin"), [0xff; 24 * 8 * 16 * 4]).unwrap();
+    let mut densities = [2000_f32; 24 * 8 * 16];
+    densities[(3 * 24 + 20) * 16 + 7] = f32::NAN;
+    fs::write(folder.at("nan.bin"), densities.map(f32::to_le_bytes).as_flattened()).unwrap();
     fs::write(folder.at("section.npy"), npy("(2, 3)", [0.0; 6].into_iter())).unwrap();
     let mut wrong = Vec::new();
     for (from, to, words) in FILES {

@@ -173,6 +173,7 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("\"speed\":2.2", "\"speed\":-1.5", &["devices[0].speed is -1.5", "positive"]),
     ("\"speed\":2.2", "\"speed\":1e-320", &["devices[0].speed is 1e-320", "positive"]),
     ("\"speed\":2.2", "\"speed\":NaN", &["world.json, line 1: speed is NaN", "a finite number"]),
+    ("\"speed\":2.2", "\"speed\":", &["world.json: the text is not JSON"]),
     ("\"speed\":2.2", "\"speed\":-Infinity", &["line 1: speed is -Infinity", "a finite number"]),
     ("\"speed\":2.2", "\"speed\":1e400", &["line 1: speed is 1e400", "a finite number"]),
     ("\"speed\":2.2", "\"speed\":\"fast\"", &["devices[0].speed is \"fast\"", "a positive, finite number"]),

@@ -32,6 +32,7 @@ pub fn two_members_exclude_each_other() {
     assert!(lease(&b, 1).is_some());
     a.set_slots(0, 3);
     assert_eq!(leased(&a), 0);
+    assert_eq!(a.inside().unwrap().others(), 1);
 }
 
 pub fn lease_is_given_back_also_by_a_thread_that_is_inside() {
@@ -96,12 +97,20 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("the descriptors").count()
 }
 
+/// How many descriptors a program would inherit that this process starts.
+fn inherited() -> usize {
+    // SAFETY: takes numbers only.
+    (3..200).filter(|&number| unsafe { libc::fcntl(number, libc::F_GETFD) } == 0).count()
+}
+
 pub fn joining_and_leaving_leaves_no_descriptor_and_no_lock() {
     let folder = Folder::new();
     let before = descriptors();
+    let inherited_before = inherited();
     for round in 0..300 {
         let node = join(&leases(&folder), 4, 1).expect("to join");
         let hold = lease(&node, round % 4);
+        assert_eq!(inherited(), inherited_before);
         assert!(hold.is_some(), "round {round}");
         if round % 3 == 0 {
             assert_eq!(node.wait(Some(Duration::ZERO)), Woken::Timeout);

@@ -1,9 +1,10 @@
 //! Submitting, waiting, cancelling, ids, the end of a scheduler.
 
-use std::sync::atomic::Ordering;
+use std::fs;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpusched::Error;
 use gpusched::sched::{DeviceMask, State, Task, Wait};
@@ -46,6 +47,28 @@ fn threads_and_queues_come_with_the_first_task() {
 }
 
 #[test]
+fn a_sleeping_worker_is_used_before_another_starts() {
+    let backend = Arc::new(Scripted::new(2));
+    let scheduler = scheduler(Arc::clone(&backend), 2);
+    let worker = Arc::new(AtomicI32::new(0));
+    for _ in 0..3 {
+        let seen = Arc::clone(&worker);
+        // SAFETY: takes nothing.
+        run(&scheduler, effect(move || seen.store(unsafe { libc::gettid() }, Ordering::Relaxed))).unwrap();
+        let status = format!("/proc/self/task/{}/stat", worker.load(Ordering::Relaxed));
+        let sleeps = || fs::read_to_string(&status).unwrap().contains(") S ");
+        // A worker that waits for a lock sleeps, too, but not for so long.
+        until(|| {
+            (0..20).all(|_| {
+                thread::sleep(Duration::from_millis(1));
+                sleeps()
+            })
+        });
+        assert_eq!(backend.opened.load(Ordering::Relaxed), 1);
+    }
+}
+
+#[test]
 fn a_wait_ends_with_its_time() {
     // A light task, and a planned one.
     for work in [None, Some(1.0)] {
@@ -84,6 +107,21 @@ fn wait_any_tells_which() {
     gate.open();
     wait_all(&scheduler);
     assert_eq!(scheduler.wait_any(&[held, free], LONG), Ok(Some(0)));
+}
+
+#[test]
+fn time_in_the_queue_is_told() {
+    for work in [None, Some(1.0)] {
+        let scheduler = Scripted::new(1).scheduler(1);
+        let gate = occupy(&scheduler);
+        let begun = Instant::now();
+        let id = scheduler.submit(Task { work, ..quick() }).unwrap();
+        thread::sleep(SOON.unwrap());
+        gate.open();
+        wait(&scheduler, id).unwrap();
+        let queued = Duration::from_nanos(scheduler.info(id).unwrap().queued_ns);
+        assert!(queued >= SOON.unwrap() && queued <= begun.elapsed(), "{queued:?}");
+    }
 }
 
 #[test]

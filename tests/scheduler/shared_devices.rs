@@ -8,10 +8,10 @@ use testkit::Folder;
 
 use crate::scripted::*;
 
-/// Two schedulers with one slot on each of the same devices.
-fn sharing(folder: &Folder, devices: u32) -> [Scheduler; 2] {
+/// Two schedulers with so many slots on each of the same devices.
+fn sharing(folder: &Folder, devices: u32, slots: u32) -> [Scheduler; 2] {
     [(); 2].map(|()| {
-        let mut builder = builder(Arc::new(Scripted::new(devices)), 1);
+        let mut builder = builder(Arc::new(Scripted::new(devices)), slots);
         builder.lease_folder = Some(folder.at("leases"));
         builder.build().unwrap()
     })
@@ -28,7 +28,7 @@ fn taken(scheduler: &Scheduler) -> Vec<bool> {
 #[test]
 fn what_others_hold_is_waited_for_and_told() {
     let folder = Folder::new();
-    let [first, second] = sharing(&folder, 1);
+    let [first, second] = sharing(&folder, 1, 1);
     assert_eq!((taken(&first), taken(&second)), (vec![false], vec![false]));
     let (holds, gate) = occupy_as(&first, planned);
     let waits = second.submit(planned(quick())).unwrap();
@@ -47,7 +47,7 @@ fn what_others_hold_is_waited_for_and_told() {
 #[test]
 fn what_is_free_is_used() {
     let folder = Folder::new();
-    let [first, second] = sharing(&folder, 2);
+    let [first, second] = sharing(&folder, 2, 1);
     let (holds, gate) = occupy_as(&first, planned);
     let held = first.info(holds).unwrap().device.expect("it runs");
     let next = second.submit(planned(quick())).unwrap();
@@ -55,4 +55,26 @@ fn what_is_free_is_used() {
     assert_eq!(second.info(next).unwrap().device, Some(1 - held));
     gate.open();
     assert_eq!(wait(&first, holds), Ok(Wait::Done));
+}
+
+#[test]
+fn bytes_that_another_has_not_allocated_yet_are_left_to_it() {
+    let folder = Folder::new();
+    let [first, second] = sharing(&folder, 1, 2);
+    let [allocates, ends] = [(); 2].map(|()| Gate::new());
+    let gates = [Arc::clone(&allocates), Arc::clone(&ends)];
+    let large = |task| Task { device_bytes: 600, ..planned(task) };
+    let holds = first.submit(large(code(move |exec| {
+        gates[0].pass();
+        exec.report(0.5);
+        gates[1].pass();
+        Ok(())
+    })));
+    allocates.came(1);
+    let waits = second.submit(large(quick())).unwrap();
+    assert_eq!(second.wait(waits, Some(Duration::from_millis(50))), Ok(Wait::Pending));
+    allocates.open();
+    assert_eq!(wait(&second, waits), Ok(Wait::Done));
+    ends.open();
+    assert_eq!(wait(&first, holds.unwrap()), Ok(Wait::Done));
 }

@@ -116,3 +116,22 @@ impl Manifest {
         self.write()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manifest_is_renewed_when_the_last_writing_is_long_ago_for_its_cost() {
+        let folder = testkit::Folder::new();
+        let path = folder.at("survey.json");
+        let now = Instant::now();
+        for (took, renewed) in [(Duration::ZERO, true), (Duration::from_secs(3600), false)] {
+            let _ = std::fs::remove_file(&path);
+            let written = Some((now, took));
+            let mut manifest = Manifest { path: path.clone(), content: json!({}), begun: now, written };
+            manifest.write_now_and_then().unwrap();
+            assert_eq!(path.exists(), renewed, "after {took:?}");
+        }
+    }
+}

@@ -48,11 +48,12 @@ impl Line {
         if cells[first][0] == cells[last][0] || gather.samples < 2 {
             return None;
         }
-        let values = traces
+        let values: Vec<f32> = traces
             .iter()
             .flat_map(|&trace| &gather.data[trace * gather.samples..(trace + 1) * gather.samples])
             .copied()
             .collect();
+        debug_assert_eq!(values.len(), traces.len() * gather.samples);
         let metres = |trace: usize| positions::metres(grid, cells[trace]);
         let dt = decimal(plan.dt);
         let image = Image {

@@ -20,6 +20,7 @@ const SECOND: u64 = 1000 * MILLISECOND;
 /// Nanoseconds after which a member that waits looks though nothing has changed: so often that only one whose
 /// process was stopped misses as much as others wait for it.
 const NUDGE: u64 = line::PATIENCE / 2;
+const _: () = assert!(NUDGE < line::PATIENCE);
 /// After somebody has closed the file.
 const ECHOES: [u64; 3] = [MILLISECOND, 10 * MILLISECOND, 100 * MILLISECOND];
 

@@ -145,3 +145,21 @@ fn shard() -> usize {
     OWN.set(own);
     own
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_position_is_used_again_also_by_other_threads() {
+        let slots = Slots::new();
+        let taken = || (0..FRESH).map(|_| slots.take().unwrap().1).collect::<Vec<u32>>();
+        taken().into_iter().for_each(|position| slots.give(position));
+        for _ in 0..SHARDS + 1 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| slots.give(slots.take().unwrap().1));
+            });
+        }
+        assert_eq!(slots.fresh.load(Ordering::Relaxed), FRESH);
+    }
+}
