@@ -211,6 +211,8 @@ mod tests {
             for (found, truth) in found.iter().zip(slowly(&series, times, source)) {
                 assert!((found - truth).norm() < 2e-8, "{len}, {every}: {found} and {truth}");
             }
+            let kept = size_of_val(&*warp.weights) + size_of_val(&*warp.bins);
+            assert!(kept as u64 <= Warp::bytes(len)[0], "{len}: {kept} bytes");
         }
     }
 

@@ -134,6 +134,7 @@ const LINES: &[(&[&str], &str)] = &[
     (&["bench", "fd", "--n", "10", "10"], "3 values required"),
     (&["bench", "fd", "--n", "10", "10", "-1"], "-1"),
     (&["bench", "fd", "--n", "10", "10", "0"], "nz is 0"),
+    (&["bench", "fd", "--n", "9000", "9000", "9000"], "model that is measured needs 11664000000000 bytes"),
     (&["bench", "fd", "--nt", "0", "--n", "8", "8", "8"], "nt is 0"),
     (&["bench", "fd", "--shape", "3x3"], "4x2"),
     (&["bench", "fd", "--shape", "4x2", "--n", "8", "8", "8"], "the shape of blocks is 4x2"),

@@ -1,7 +1,7 @@
 //! The propagator's promises beside its numbers: odd grids, bad input, cancelling, blowing up.
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 
 use gpusched::backend::Lane;
 use gpusched::backend::cpu::Team;
@@ -10,11 +10,11 @@ use gpusched::fd::bench;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options, Plan, Stencil, Storage};
-use gpusched::fd::shot::{Control, Silent, run, task};
+use gpusched::fd::shot::{Control, Output, Silent, run, task};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::fd::verify::{cells_per_wavelength, direct_wave_mute, dt_max};
 use gpusched::fd::wavelet::{Shape, Wavelet};
-use gpusched::sched::Scheduler;
+use gpusched::sched::{Exec, Scheduler};
 use gpusched::{Error, Result};
 use testmodels::shots::NOWHERE;
 
@@ -233,6 +233,39 @@ fn what_threads_compute_with_is_leased() {
     let other = Options { form: Form::TwoSweeps, ..Options::default() };
     let sweeps = Plan::new(model([20, 20, 60]), DT, other).unwrap();
     assert_eq!(sweeps.shot_bytes(&shot(3), 100), sweeps.shot_bytes(&shot(3), 0));
+}
+
+/// Notes the progress of its shot at each snapshot.
+struct Watcher(Weak<Scheduler>, Arc<Mutex<Vec<f64>>>);
+
+impl Output for Watcher {
+    fn snapshot(&self, exec: &Exec<'_>, _: usize, _: &[f32]) -> Result<()> {
+        let progress = self.0.upgrade().unwrap().info(exec.task)?.progress;
+        self.1.lock().unwrap().push(progress);
+        Ok(())
+    }
+
+    fn finish(&self, _: &Exec<'_>, _: Gather) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn running_shot_tells_its_progress() {
+    let mut builder = Scheduler::builder();
+    builder.devices = Some("cpu".into());
+    let scheduler = Arc::new(builder.build().unwrap());
+    let told = Arc::default();
+    let watcher = Watcher(Arc::downgrade(&scheduler), Arc::clone(&told));
+    let shot = Shot { snapshot_every: Some(25), ..shot(100) };
+    let task = task(Arc::new(plan([8, 8, 8])), shot, scheduler.cpu_threads(), watcher).unwrap();
+    let id = scheduler.submit(task).unwrap();
+    scheduler.wait(id, None).unwrap();
+    // A step is told of when it is done, before or after its snapshot.
+    for (part, progress) in told.lock().unwrap().iter().enumerate() {
+        assert!((progress - 0.25 * part as f64).abs() <= 0.011, "{part}: {progress}");
+    }
+    assert_eq!(told.lock().unwrap().len(), 4);
 }
 
 /// What is told to take less is what takes too much.

@@ -56,3 +56,17 @@ impl Fields {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::grid::Grid;
+
+    #[test]
+    fn stated_bytes_are_those_of_the_buffers() {
+        let layout = Layout::new(&Grid { n: [9, 14, 21], h: [10.0; 3] }, 5);
+        let fields = Fields::new(&layout).unwrap();
+        let buffers = [&fields.p].into_iter().chain(&fields.velocity).chain(&fields.part);
+        assert_eq!(Fields::bytes(&layout), buffers.map(Buffer::bytes).sum::<u64>());
+    }
+}
