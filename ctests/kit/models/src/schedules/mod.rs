@@ -1,5 +1,5 @@
 //! Schedules of other policies in simulated worlds, compared with ours.
 
 pub mod compare;
-pub mod rivals;
+pub mod greedy;
 pub mod worlds;
