@@ -81,7 +81,7 @@ PARTS: dict[str, list[Part]] = {
     "fuzz": [Part(minimum=4)],
     "fork": [Part(minimum=3)],
     "node": [Part(minimum=28)],
-    "scheduler": [Part(minimum=103)],
+    "scheduler": [Part(minimum=104)],
     "lib": [Part(minimum=237)],
     "bin": [Part(minimum=23)],
 }
