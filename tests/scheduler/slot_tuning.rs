@@ -20,10 +20,10 @@ fn a_slot_that_is_taken_away_does_not_cost_the_device() {
     let inside = Arc::new(AtomicU32::new(0));
     let task = || {
         let inside = Arc::clone(&inside);
-        // Two at a time take four times as long; long, so that a busy machine adds little.
+        // Two at a time take six times as long; long, so that a busy machine adds little.
         let task = effect(move || {
             let others = inside.fetch_add(1, Ordering::SeqCst);
-            thread::sleep(Duration::from_millis(if others > 0 { 40 } else { 10 }));
+            thread::sleep(Duration::from_millis(if others > 0 { 120 } else { 20 }));
             inside.fetch_sub(1, Ordering::SeqCst);
         });
         Task { work: Some(1.0), ..task }
