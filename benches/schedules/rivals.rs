@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use gpusched::sched::simulation::Scenario;
 use testmodels::schedules::greedy::{from_one_queue, play};
 
-/// Whoever is idle takes the longest shot, going by the hints.
+/// Each idle GPU takes the longest shot, going by the hints.
 pub fn longest_first(world: &Scenario) -> f64 {
     let mut order: Vec<usize> = (0..world.tasks.len()).collect();
     let hint = |task: &usize| world.tasks[*task].hint.unwrap_or(0.0);

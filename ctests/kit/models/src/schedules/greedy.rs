@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use gpusched::sched::simulation::Scenario;
 
-/// Whoever is idle takes the next shot, in the order given.
+/// Each idle GPU takes the next shot, in the order given.
 pub fn greedy(world: &Scenario) -> f64 {
     let order = (0..world.tasks.len()).collect();
     from_one_queue(world, order)
 }
 
-/// Whoever is idle takes the next shot of `order`.
+/// Each idle GPU takes the next shot of `order`.
 pub fn from_one_queue(world: &Scenario, order: Vec<usize>) -> f64 {
     let mut queue = VecDeque::from(order);
     play(world, |_| queue.pop_front())
