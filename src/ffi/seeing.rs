@@ -96,7 +96,8 @@ pub unsafe extern "C" fn sched_progress(s: *mut sched_t, progress: *mut sched_pr
 /// Once this, or sched_destroy, has returned, the function that was set before is not running (unless this was
 /// called from inside it) and is not called again; so the function must not wait for whoever changes it.
 ///
-/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_FORKED.
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_FORKED; SCHED_E_SHUTDOWN for a function, while another thread
+/// ends the scheduler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_progress_callback(
     s: *mut sched_t,

@@ -38,13 +38,18 @@ struct State {
     /// There is a thread that tells.
     there: bool,
     handle: Option<JoinHandle<()>>,
+    /// It was stopped: nothing is told any more.
+    over: bool,
 }
 
 impl Teller {
     /// Calls `listener` every so often from now on, first after that time; `None` calls nobody. What was called before is not
-    /// called again, and is not running any more unless this is called from inside it.
+    /// called again, and is not running any more unless this is called from inside it. Refused after [`Teller::stop`].
     pub fn set(self: &Arc<Self>, listener: Option<(Listener, Duration)>) -> Result<()> {
         let mut state = self.lock();
+        if listener.is_some() && state.over {
+            return Err(Error::Shutdown { what: "setting a progress callback" });
+        }
         if listener.is_some() && !state.there {
             let teller = self.clone();
             let thread = spawn("gpusched progress".into(), None, move || teller.work());
@@ -75,6 +80,7 @@ impl Teller {
 
     /// Calls nobody any more, and ends the thread.
     pub fn stop(self: &Arc<Self>) {
+        self.lock().over = true;
         // Only to begin a thread can fail.
         let _ = self.set(None);
         if self.is_inside() {
@@ -224,6 +230,23 @@ mod tests {
         told.recv_timeout(LONG).unwrap();
         assert!(told.recv_timeout(20 * SOON).is_err());
         teller.stop();
+    }
+
+    #[test]
+    fn who_sets_it_while_it_is_stopped_does_not_keep_it() {
+        for _ in 0..100 {
+            let teller = Arc::new(Teller::default());
+            let other = teller.clone();
+            let setter = thread::spawn(move || while other.set(Some((Arc::new(|| ()), LONG))).is_ok() {});
+            thread::yield_now();
+            let (tell, told) = channel();
+            thread::spawn(move || {
+                teller.stop();
+                let _ = tell.send(());
+            });
+            told.recv_timeout(LONG).expect("it is stopped, though another sets it");
+            setter.join().unwrap();
+        }
     }
 
     #[test]
