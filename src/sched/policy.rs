@@ -80,6 +80,11 @@ pub const LATE_LEAST: Duration = Duration::from_secs(1);
 /// An attempt that was asked to stop has as long again as it was given, and at least this, to return.
 pub const GRACE: Duration = Duration::from_secs(10);
 
+/// An attempt that another copy has made superfluous has so many times its expected time, from its beginning, before its
+/// device is taken to hang: its code may be unable to stop early. Beyond twice the expected time no scatter explains it,
+/// see [`is_odd`].
+pub const DISMISSED: f64 = 2.0;
+
 /// A waiting task gains one priority each time it has waited so many average durations.
 pub const AGEING: f64 = 10.0;
 

@@ -5,14 +5,14 @@
 //! | is late by its caller's deadline | it is asked to stop; what it returns then counts as a failure, unless it is done |
 //! | does not return in the grace that follows | its task fails, or goes on elsewhere if it may run twice and has not committed; its device is retired and nobody waits for it |
 //! | is late by what its like have taken | a warning; a task that may run twice is started elsewhere, too, or is asked to stop and begins anew |
-//! | does not return after another copy has ended well | its device is retired |
+//! | does not return after another copy has ended well, though it has had twice its expected time | its device is retired |
 
 use std::time::Duration;
 
 use log::Level;
 
 use super::parts::{Device, Watched};
-use super::policy::{AGEING, AGEING_EACH, GRACE, remaining};
+use super::policy::{AGEING, AGEING_EACH, DISMISSED, GRACE, remaining};
 use super::state::Core;
 use super::task::{State, TaskId};
 use crate::error::Error;
@@ -157,11 +157,20 @@ impl Core {
         entry.work.is_some() && !entry.begun_anew && soonest.is_some_and(|soonest| soonest > ran)
     }
 
-    /// The other attempts of a task that has ended well: they have been asked to stop.
+    /// The other attempts of a task that has ended well: they have been asked to stop. Each has as long again as it has
+    /// run, and until [`DISMISSED`] times what was expected of it: code that cannot stop early is no hang.
     pub fn dismiss(&mut self, now: Duration, id: TaskId) {
-        for run in self.devices.iter_mut().flat_map(|device| &mut device.running).filter(|run| run.id == id) {
-            if run.watched != Watched::Lost {
-                run.watched = Watched::Stopping(now.saturating_add(now.saturating_sub(run.since).max(GRACE)));
+        for index in 0..self.devices.len() {
+            for position in 0..self.devices[index].running.len() {
+                let run = &self.devices[index].running[position];
+                if run.id != id || run.watched == Watched::Lost {
+                    continue;
+                }
+                let expected = self.expected(index, run).unwrap_or(0.0);
+                let whole = Duration::try_from_secs_f64(DISMISSED * expected).unwrap_or_default();
+                let grace = now.saturating_add(now.saturating_sub(run.since).max(GRACE));
+                let until = grace.max(run.since.saturating_add(whole));
+                self.devices[index].running[position].watched = Watched::Stopping(until);
             }
         }
     }

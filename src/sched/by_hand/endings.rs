@@ -102,6 +102,25 @@ fn of_what_has_committed_no_copy_begins() {
     assert_eq!(hand.state(id), State::Done);
 }
 
+/// A copy that can stop only at the end of its work is no sign of a broken device.
+#[test]
+fn a_copy_that_comes_too_late_has_at_least_twice_its_expected_time() {
+    for (copy_ends, retired) in [(850, false), (3000, true)] {
+        let mut hand = hand(2).seasoned();
+        hand.submit(10, Task { idempotent: true, work: Some(120.0), ..task() });
+        let first = hand.take(10, 0).unwrap();
+        hand.pass(611);
+        let copy = hand.take(611, 1).expect("a copy, for the first is late");
+        hand.ends(620, 0, &first, Ok(()));
+        // 120 s were expected of the copy, so it should have ended by 731.
+        hand.pass(731);
+        assert!(hand.0.devices[1].retired.is_none(), "after {} s", 731 - 611);
+        hand.pass(copy_ends);
+        hand.ends(copy_ends, 1, &copy, Err(Error::Cancelled));
+        assert_eq!(hand.0.devices[1].retired.is_some(), retired, "after {} s", copy_ends - 611);
+    }
+}
+
 #[test]
 fn a_task_that_says_itself_that_it_is_cancelled_is_not_tried_again() {
     let mut hand = hand(1);
