@@ -193,6 +193,8 @@ pub struct Entry {
     /// Devices where an attempt failed: another is better, if there is one.
     pub avoided: DeviceMask,
     pub pauses: u32,
+    /// The time under which it stands in [`Core::pausing`](super::state::Core::pausing).
+    pub paused_until: Option<Duration>,
     pub alone: bool,
     /// How a copy failed while another was still running.
     pub failure: Option<Error>,

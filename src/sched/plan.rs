@@ -41,6 +41,7 @@ impl Plan {
             lanes.iter_mut().for_each(|lane| *lane = lane.max(open));
             // More than may run at a time: those that end first make no room.
             lanes.sort_by(f64::total_cmp);
+            lanes.drain(..lanes.len() - device.capacity(now));
             lanes
         });
         let free = core.devices.iter().enumerate().map(|(index, device)| {

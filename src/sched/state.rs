@@ -189,6 +189,7 @@ impl Core {
             refused: DeviceMask::NONE,
             avoided: DeviceMask::NONE,
             pauses: 0,
+            paused_until: None,
             alone: false,
             failure: None,
             since: now,
@@ -277,6 +278,19 @@ impl Core {
         }
     }
 
+    /// Until then a task is not ready, or the attempt that is left of it may return.
+    pub fn pause(&mut self, id: TaskId, until: Duration) {
+        if let Ok(entry) = self.tasks.get_mut(id) {
+            entry.paused_until = Some(until);
+            self.pausing.insert((until, id));
+        }
+    }
+
+    pub fn end_pause(&mut self, id: TaskId) {
+        let until = self.tasks.get_mut(id).ok().and_then(|entry| entry.paused_until.take());
+        until.map(|until| self.pausing.remove(&(until, id)));
+    }
+
     /// Where it did not fit lately is better than nowhere.
     fn forgive(&mut self, id: TaskId) {
         let nowhere = self.tasks.get(id).is_ok_and(|entry| self.eligible(entry) == DeviceMask::NONE);
@@ -309,7 +323,7 @@ impl Core {
             entry.signal.cancel();
         }
         self.ready.remove(entry);
-        self.pausing.retain(|&(_, paused)| paused != id);
+        self.end_pause(id);
         self.release_holds(id);
         self.ended.push(Ended { id, job, outcome });
     }

@@ -39,12 +39,13 @@ impl DeviceMask {
         index < 64 && self.0 >> index & 1 == 1
     }
 
+    /// Of a position without a bit: none.
     pub fn only(index: usize) -> DeviceMask {
-        DeviceMask(1 << index)
+        DeviceMask(u32::try_from(index).ok().and_then(|index| 1_u64.checked_shl(index)).unwrap_or(0))
     }
 
     pub fn add(&mut self, index: usize) {
-        self.0 |= 1 << index;
+        self.0 |= DeviceMask::only(index).0;
     }
 
     pub fn without(self, other: DeviceMask) -> DeviceMask {

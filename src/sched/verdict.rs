@@ -197,7 +197,8 @@ impl Core {
         self.requeue(now, id);
         match next {
             Next::Pause(pause) => {
-                self.pausing.insert((now + pause, id));
+                self.release_holds(id);
+                self.pause(id, now + pause);
             }
             _ => self.make_ready(id),
         }
@@ -218,7 +219,7 @@ impl Core {
                 entry.signal.renew(attempt);
                 // Copies may have stopped for it.
                 if entry.copies == 0 && entry.state == State::Running {
-                    self.pausing.retain(|&(_, paused)| paused != id);
+                    self.end_pause(id);
                     self.requeue(now, id);
                     self.make_ready(id);
                 }
@@ -263,8 +264,11 @@ impl Core {
         }
     }
 
+    /// None of its attempts is left: it is as one that has not begun, and not ready yet.
     pub fn requeue(&mut self, now: Duration, id: TaskId) {
         let Ok(entry) = self.tasks.get_mut(id) else { return };
+        // A late one was ready while it ran, for another device.
+        self.ready.remove(entry);
         entry.state = State::Queued;
         entry.since = now;
         self.counts.running -= 1;

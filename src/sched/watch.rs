@@ -63,7 +63,7 @@ impl Core {
         while let Some(&(until, id)) = self.pausing.first()
             && until <= now
         {
-            self.pausing.pop_first();
+            self.end_pause(id);
             let runs = self.tasks.get(id).is_ok_and(|entry| entry.state == State::Running);
             match self.devices.iter().position(|device| device.running.iter().any(|run| run.id == id)) {
                 Some(index) if runs => self.fail_late(index, id),
@@ -234,7 +234,7 @@ impl Core {
         let Ok(entry) = self.tasks.get(id) else { return };
         if entry.job.is_some() && entry.copies == 0 && entry.state == State::Running {
             let grace = entry.deadline.map_or(GRACE, |deadline| deadline.max(GRACE));
-            self.pausing.insert((now.saturating_add(grace), id));
+            self.pause(id, now.saturating_add(grace));
         }
     }
 

@@ -1,6 +1,7 @@
 //! What begins where.
 
 use super::*;
+use crate::sched::plan::Plan;
 
 #[test]
 fn no_more_than_three_copies_run() {
@@ -208,4 +209,29 @@ fn guests_of_a_range_are_no_tasks_of_a_caller() {
     let last = hand.take(1, 0).unwrap();
     hand.ends(2, 0, &last, Ok(()));
     assert_eq!(guests(&hand), (2, 0, 0));
+}
+
+/// Of those that run while fewer may run at a time, the first to end make no room.
+#[test]
+fn a_device_that_was_short_has_room_when_the_last_of_its_tasks_end() {
+    let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), 3)]));
+    for work in [30.0, 20.0, 10.0] {
+        hand.submit(0, Task { work: Some(work), ..task() });
+        hand.take(0, 0).unwrap();
+    }
+    let id = hand.submit(0, task());
+    for (slots, end) in [(3, 11.0), (2, 21.0), (1, 31.0)] {
+        hand.0.devices[0].throttle = Some((slots, S(60)));
+        let plan = Plan::new(&hand.0, S(0), false);
+        let place = plan.place(&hand.0, hand.0.tasks.get(id).unwrap(), DeviceMask::ALL);
+        assert_eq!(place.map(|place| place.end), Some(end), "{slots} at a time");
+    }
+}
+
+#[test]
+fn no_mask_has_a_device_beyond_its_bits() {
+    assert_eq!(DeviceMask::only(64), DeviceMask::NONE);
+    let mut mask = DeviceMask::only(63);
+    mask.add(64);
+    assert_eq!(mask, DeviceMask::only(63));
 }

@@ -101,6 +101,50 @@ fn who_watches_the_time_is_woken_for_an_earlier_alarm_and_for_no_other() {
     assert_eq!([9, 10, 9, 8].map(|alarm| book.is_news(S(alarm))), [true, false, false, true]);
 }
 
+/// It is ready while it runs, for another device to start it, too; but not while it pauses.
+#[test]
+fn a_late_task_that_pauses_for_memory_does_not_begin_before_its_pause_is_over() {
+    let mut hand = hand(1).seasoned();
+    let id = hand.submit(10, Task { idempotent: true, ..task() });
+    let run = hand.take(10, 0).unwrap();
+    hand.pass(16);
+    let full = Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
+    hand.ends(17, 0, &run, Err(full));
+    assert!(hand.take(17, 0).is_none(), "it pauses for a second");
+    hand.pass(18);
+    assert_eq!((hand.state(id), hand.error(id)), (State::Queued, None));
+    let run = hand.take(18, 0).unwrap();
+    hand.ends(19, 0, &run, Ok(()));
+    assert_eq!(hand.state(id), State::Done);
+}
+
+/// What is kept for a task is free for others while that pauses.
+#[test]
+fn nothing_is_kept_for_a_task_that_pauses() {
+    let mut hand = hand(1).seasoned();
+    let id = hand.submit(10, Task { idempotent: true, ..task() });
+    let run = hand.take(10, 0).unwrap();
+    hand.pass(16);
+    hand.0.devices[0].hold = Some(id);
+    let full = Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
+    hand.ends(17, 0, &run, Err(full));
+    assert_eq!(hand.0.devices[0].hold, None);
+}
+
+#[test]
+fn a_hundred_thousand_pausing_tasks_are_cancelled_at_once() {
+    let mut hand = hand(1);
+    let full = || Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
+    let ids: Vec<TaskId> = (0..100_000).map(|_| hand.submit(0, task())).collect();
+    for _ in &ids {
+        let run = hand.take(0, 0).unwrap();
+        hand.ends(0, 0, &run, Err(full()));
+    }
+    assert_eq!(hand.0.pausing.len(), ids.len());
+    hand.0.stop();
+    assert_eq!((hand.0.pausing.len(), hand.0.ended.len()), (0, ids.len()));
+}
+
 #[test]
 fn the_more_wait_the_less_often_they_are_looked_through_for_those_that_have_aged() {
     let mut hand = hand(1);
