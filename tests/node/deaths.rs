@@ -1,5 +1,7 @@
 //! What is left of a process that was killed, stopped, or forked.
 
+use std::time::{Duration, Instant};
+
 use super::member::{Folder, LONG, Member, join, leases, soon};
 
 fn members<const COUNT: usize>() -> (Folder, [Member; COUNT]) {
@@ -116,13 +118,27 @@ pub fn member_without_inotify_says_so_and_still_sees_changes() {
 }
 
 pub fn member_that_is_stopped_inside_is_named() {
-    let (_folder, [mut a, mut b]) = members();
+    let (folder, [mut a, mut b]) = members();
+    let node = join(&leases(&folder), 1, 1).expect("to join");
     assert_eq!(b.ask("inside"), "ok");
     a.tell("stop-inside");
     let path = format!("/proc/{}/stat", a.id());
     assert!(soon(|| std::fs::read_to_string(&path).is_ok_and(|stat| stat.contains(") T "))));
-    let said = b.ask("inside");
-    assert!(said.contains(&format!("process {} has kept it shut", a.id())), "{said}");
+    let begin = Instant::now();
+    b.tell("inside");
+    let named = format!("process {} has kept it shut", a.id());
+    // Threads that wait together fail together, after ten seconds and not after thirty.
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let refused = node.inside().err().map(|error| error.to_string()).unwrap_or_default();
+                assert!(refused.contains(&named), "{refused}");
+                assert!(begin.elapsed() < Duration::from_secs(25), "{:?}", begin.elapsed());
+            });
+        }
+    });
+    let said = b.hear();
+    assert!(said.contains(&named), "{said}");
     a.signal(libc::SIGCONT);
     assert_eq!(a.hear(), "ok");
     assert_eq!(b.ask("inside"), "ok");

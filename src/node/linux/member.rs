@@ -31,6 +31,8 @@ pub(super) struct Desk {
     pub others: Vec<Member>,
     /// When it last looked.
     pub looked: u64,
+    /// When a thread last found the door kept shut, and by whom.
+    refused: Option<(u64, Error)>,
 }
 
 #[derive(Debug)]
@@ -63,7 +65,8 @@ impl Seat {
         let (boot, born) = (sitting::boot(), sys::forks());
         let (folder, file) = folder::first(&candidates)?;
         let (sitting, (head, member, places)) = Sitting::take(&folder, file, boot, devices)?;
-        let desk = Desk { head, stopped: Stopped::default(), others: Vec::new(), looked: sys::now() };
+        let desk =
+            Desk { head, stopped: Stopped::default(), others: Vec::new(), looked: sys::now(), refused: None };
         Ok(Seat {
             sitting: Mutex::new(Arc::new(sitting)),
             moves: AtomicU64::new(0),
@@ -94,13 +97,21 @@ impl Seat {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the door, for the calling thread.
+    /// Takes the door, for the calling thread. A thread that finds the door kept shut fails, and with it those that
+    /// waited behind it: each would wait as long again.
     pub fn enter(&self) -> Result<MutexGuard<'_, Desk>> {
         if !self.is_here() {
             return Err(Error::Forked);
         }
+        let came = sys::now();
         let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        self.open(&mut desk, PATIENCE)?;
+        if let Some((_, error)) = desk.refused.as_ref().filter(|(when, _)| *when >= came) {
+            return Err(error.clone());
+        }
+        if let Err(error) = self.open(&mut desk, PATIENCE) {
+            desk.refused = Some((sys::now(), error.clone()));
+            return Err(error);
+        }
         let sitting = self.sitting();
         match sitting.others(&desk.head) {
             Ok(others) => desk.others = others,
