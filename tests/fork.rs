@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         case!(self::every_call_in_the_child_is_an_error_and_dropping_there_ends),
         case!(self::no_call_in_the_child_waits_for_a_lock_that_the_parent_held),
         case!(self::the_process_wide_scheduler_is_the_childs_if_the_parent_had_none),
+        case!(self::a_child_may_have_one_though_its_parent_failed_to_make_one),
     ])
 }
 
@@ -102,6 +103,16 @@ fn no_call_in_the_child_waits_for_a_lock_that_the_parent_held() {
 }
 
 fn the_process_wide_scheduler_is_the_childs_if_the_parent_had_none() {
+    assert!(in_child(|| Scheduler::process_default().is_ok_and(works)));
+    assert!(Scheduler::process_default().is_ok_and(works));
+}
+
+fn a_child_may_have_one_though_its_parent_failed_to_make_one() {
+    // SAFETY: no other thread of this process looks at its variables.
+    unsafe { std::env::set_var("GPUSCHED_DEVICES", "abacus") };
+    assert!(Scheduler::process_default().is_err());
+    // SAFETY: as above.
+    unsafe { std::env::set_var("GPUSCHED_DEVICES", "cpu") };
     assert!(in_child(|| Scheduler::process_default().is_ok_and(works)));
     assert!(Scheduler::process_default().is_ok_and(works));
 }

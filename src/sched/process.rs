@@ -15,20 +15,26 @@ struct Current {
     holders: u64,
 }
 
+struct Place {
+    current: Option<Current>,
+    /// Threads that are about to make one.
+    making: u32,
+}
+
 /// Open except for moments, in which no code of a caller runs.
-static CURRENT: Mutex<Option<Current>> = Mutex::new(None);
+static PLACE: Mutex<Place> = Mutex::new(Place { current: None, making: 0 });
 
 /// The process that has, or is about to have, one: a child must not wait for a lock that another
 /// thread of its parent held. 0: none.
 static MAKER: AtomicU32 = AtomicU32::new(0);
 
-fn current() -> MutexGuard<'static, Option<Current>> {
-    CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
+fn place() -> MutexGuard<'static, Place> {
+    PLACE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Nobody takes or gives back the process's scheduler until the result is dropped.
 pub(crate) fn hold_still() -> impl Sized + 'static {
-    current()
+    place()
 }
 
 /// What ending a [`Scheduler`] means.
@@ -50,33 +56,39 @@ pub(super) fn hold() -> Result<Scheduler> {
     {
         return Err(Error::Forked);
     }
-    if let Some(current) = current().as_mut() {
+    let mut held = place();
+    if let Some(current) = held.current.as_mut() {
         current.holders += 1;
         return Ok(Scheduler::new(current.shared.clone(), Holding::Held));
     }
+    held.making += 1;
+    drop(held);
     // Not under the lock, for it may log. Two who come at once make two, and one goes unused.
-    let made = Scheduler::builder().build()?;
-    let mut place = current();
-    // Another may have given the last one back meanwhile, and reset this.
-    MAKER.store(here, Ordering::Release);
-    let current = place.get_or_insert_with(|| Current { shared: made.shared().clone(), holders: 0 });
+    let made = Scheduler::builder().build();
+    let mut held = place();
+    held.making -= 1;
+    let none = made.is_err() && held.making == 0 && held.current.is_none();
+    // Where none was made a child may make its own. Another may have given the last one back meanwhile, and reset this.
+    MAKER.store(if none { 0 } else { here }, Ordering::Release);
+    let made = made?;
+    let current = held.current.get_or_insert_with(|| Current { shared: made.shared().clone(), holders: 0 });
     current.holders += 1;
     let shared = current.shared.clone();
-    drop(place);
+    drop(held);
     made.leave_to(&shared);
     Ok(Scheduler::new(shared, Holding::Held))
 }
 
 /// Whether nobody holds it any more, so that who gave it back last has to end it.
 pub(super) fn give_back(shared: &Arc<Shared>) -> bool {
-    let mut place = current();
-    let Some(current) = place.as_mut().filter(|current| Arc::ptr_eq(&current.shared, shared)) else {
+    let mut held = place();
+    let Some(current) = held.current.as_mut().filter(|current| Arc::ptr_eq(&current.shared, shared)) else {
         return true;
     };
     current.holders -= 1;
     let last = current.holders == 0;
     if last {
-        *place = None;
+        held.current = None;
         MAKER.store(0, Ordering::Release);
     }
     last
