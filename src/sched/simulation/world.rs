@@ -79,7 +79,6 @@ struct Place {
     memory_short_until: f64,
     resources_short_until: f64,
     wrong_until: f64,
-    busy: f64,
     tasks: u64,
 }
 
@@ -91,11 +90,14 @@ pub struct World<'a> {
     numbers: u64,
     ids: Vec<Option<TaskId>>,
     known: BTreeMap<TaskId, usize>,
-    refused: Vec<Option<Error>>,
     ends: Vec<Option<(State, Option<Error>)>>,
     failures: Vec<u32>,
     places: Vec<Place>,
     attempts: Vec<Running>,
+    /// Those that are not over, oldest first.
+    live: Vec<usize>,
+    /// Tasks that have not ended.
+    unended: usize,
     events: Vec<Event>,
     makespan: f64,
 }
@@ -118,7 +120,6 @@ impl<'a> World<'a> {
             memory_short_until: 0.0,
             resources_short_until: 0.0,
             wrong_until: 0.0,
-            busy: 0.0,
             tasks: 0,
         };
         let count = scenario.tasks.len();
@@ -130,11 +131,12 @@ impl<'a> World<'a> {
             numbers: 0,
             ids: vec![None; count],
             known: BTreeMap::new(),
-            refused: vec![None; count],
             ends: vec![None; count],
             failures: scenario.tasks.iter().map(|task| task.failures).collect(),
             places: scenario.devices.iter().map(place).collect(),
             attempts: Vec::new(),
+            live: Vec::new(),
+            unended: count,
             events: Vec::new(),
             makespan: 0.0,
         };
@@ -193,8 +195,7 @@ impl<'a> World<'a> {
             self.dispatch();
             let next =
                 self.core.alarm(self.clock()).map_or(f64::INFINITY, |at| at.as_secs_f64().max(self.now));
-            let waiting = self.ends.iter().any(Option::is_none);
-            if next.is_finite() && waiting && (next != alarm || due.what == What::Alarm) {
+            if next.is_finite() && self.unended > 0 && (next != alarm || due.what == What::Alarm) {
                 alarm = next;
                 self.plan(next, What::Alarm);
             }
@@ -257,8 +258,12 @@ impl<'a> World<'a> {
     }
 
     fn refuse(&mut self, index: usize, error: Error) {
-        self.ends[index] = Some((State::Failed, Some(error.clone())));
-        self.refused[index] = Some(error);
+        self.end(index, State::Failed, Some(error));
+    }
+
+    fn end(&mut self, task: usize, state: State, error: Option<Error>) {
+        self.unended -= usize::from(self.ends[task].is_none());
+        self.ends[task] = Some((state, error));
     }
 
     fn fault(&mut self, index: usize, fault: usize) {
@@ -270,16 +275,17 @@ impl<'a> World<'a> {
             FaultKind::Wrong { seconds } => self.places[index].wrong_until = self.now + seconds,
             FaultKind::Poisoned => self.fail_all(index, DeviceFault::Poisoned, "an illegal address"),
             FaultKind::Hang => {
-                for run in self.attempts.iter_mut().filter(|run| run.device == index && !run.over) {
-                    run.hung = true;
+                for &number in &self.live {
+                    let run = &mut self.attempts[number];
+                    run.hung |= run.device == index;
                 }
             }
             FaultKind::Slow { factor } => {
                 let (now, before) = (self.now, self.places[index].speed);
                 self.places[index].speed = before * factor;
-                for number in 0..self.attempts.len() {
+                for number in self.live.clone() {
                     let run = &mut self.attempts[number];
-                    if run.device == index && !run.over {
+                    if run.device == index {
                         run.left = (run.left - before * (now - run.since)).max(0.0);
                         run.since = now;
                         self.expect(number);
@@ -291,8 +297,9 @@ impl<'a> World<'a> {
 
     /// Everything that runs on a device fails now, the hung too if the device is gone.
     fn fail_all(&mut self, index: usize, fault: DeviceFault, what: &str) {
-        for number in 0..self.attempts.len() {
+        for number in self.live.clone() {
             let run = &mut self.attempts[number];
+            // One that leaves may take others with it.
             if run.device == index && !run.over && (!run.hung || fault == DeviceFault::Lost) {
                 let device = self.core.devices[index].info.label();
                 run.fate = Err(Error::Device { device, what: what.into(), fault });
@@ -314,6 +321,7 @@ impl<'a> World<'a> {
         let clock = self.clock();
         let run = &mut self.attempts[number];
         run.over = true;
+        self.live.retain(|&other| other != number);
         // As a job does that has something to put where others see it.
         let fate = match std::mem::replace(&mut run.fate, Ok(())) {
             Ok(()) => run.signal.commit(run.attempt),
@@ -349,20 +357,21 @@ impl<'a> World<'a> {
                         _ => None,
                     };
                     let (device, slot, attempt) = (entry.device.unwrap_or(0), entry.slot, entry.attempts);
-                    let kind = EventKind::End(entry.state);
-                    self.ends[task] = Some((entry.state, error));
+                    let state = entry.state;
+                    let kind = EventKind::End(state);
                     self.makespan = self.now;
                     self.events.push(Event { time: self.now, task, device, slot, attempt, kind });
+                    self.end(task, state, error);
                 }
             }
             self.core.notes.clear();
             for index in std::mem::take(&mut self.core.renewed) {
                 self.core.has_renewed(index);
             }
-            let stopped = self
-                .attempts
-                .iter()
-                .position(|run| !run.over && !run.hung && run.signal.is_stopped(run.attempt));
+            let stopped = self.live.iter().copied().find(|&number| {
+                let run = &self.attempts[number];
+                !run.hung && run.signal.is_stopped(run.attempt)
+            });
             let Some(number) = stopped else { return };
             self.attempts[number].fate = Err(Error::Cancelled);
             self.leave(number);
@@ -400,6 +409,7 @@ impl<'a> World<'a> {
                     hung: false,
                     over: false,
                 });
+                self.live.push(self.attempts.len() - 1);
                 self.begin(self.attempts.len() - 1);
             }
             if !begun {
@@ -455,15 +465,14 @@ impl<'a> World<'a> {
     }
 
     pub fn report(mut self) -> Report {
-        for (index, end) in self.ends.iter_mut().enumerate() {
-            // The loop is over and this task is not: a fault of the scheduler, told as what it is.
-            let _ = index;
+        // The loop is over; if a task is not, that is a fault of the scheduler, told as what it is.
+        self.ends.iter_mut().for_each(|end| {
             end.get_or_insert((State::Queued, None));
-        }
+        });
         let devices = self.scenario.devices.iter().zip(&self.places).zip(&self.core.devices);
         let devices = devices.map(|((device, place), core)| DeviceReport {
             name: device.name.clone(),
-            busy: core.busy.as_secs_f64() + place.busy,
+            busy: core.busy.as_secs_f64(),
             tasks: place.tasks,
             peak_bytes: core.ledger.peak(),
             retired: core.retired.clone(),
