@@ -895,7 +895,8 @@ sched_status_t sched_progress(struct sched_t *s, struct sched_progress_t *progre
 // Once this, or sched_destroy, has returned, the function that was set before is not running (unless this was
 // called from inside it) and is not called again; so the function must not wait for whoever changes it.
 //
-// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_FORKED.
+// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_FORKED; SCHED_E_SHUTDOWN for a function, while another thread
+// ends the scheduler.
 sched_status_t sched_progress_callback(struct sched_t *s,
                                        sched_progress_fn function,
                                        void *user,

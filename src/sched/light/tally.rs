@@ -58,6 +58,8 @@ pub struct Tally {
     current: AtomicUsize,
     waiters: AtomicUsize,
     near: AtomicBool,
+    /// There are [`PHASES`] in the list, so whoever waits may wait for the current one, too.
+    crowded: AtomicBool,
     open: Mutex<Open>,
 }
 
@@ -103,6 +105,7 @@ impl Tally {
             current: AtomicUsize::new(0),
             waiters: AtomicUsize::new(0),
             near: AtomicBool::new(false),
+            crowded: AtomicBool::new(false),
             open: Mutex::new(vec![(0, 0)]),
         }
     }
@@ -125,6 +128,7 @@ impl Tally {
         if open.iter().all(|&(other, _)| other != phase) {
             // Every wait that is still to begin comes after it.
             open.insert(0, (phase, 0));
+            self.note_length(&open);
             self.near.store(true, Ordering::SeqCst);
             total_order();
         }
@@ -141,7 +145,7 @@ impl Tally {
     #[cold]
     fn look_after_end(&self, count: &Count, phase: Phase, tasks: u64, all: &dyn Counts) -> bool {
         let closed = self.current.load(Ordering::SeqCst) != phase as usize;
-        if !closed && !self.is_crowded() {
+        if !closed && !self.crowded.load(Ordering::SeqCst) {
             return false;
         }
         total_order();
@@ -157,6 +161,7 @@ impl Tally {
         let crowded = open.len() >= PHASES;
         let before = open.len();
         let least = drain_closed(&mut open, all);
+        self.note_length(&open);
         let mut threads = 0;
         all.each(&mut |_| threads += 1);
         let near = least <= STRIDE * threads;
@@ -164,12 +169,14 @@ impl Tally {
             // What ended between the sums and `near` was not looked at.
             total_order();
             drain_closed(&mut open, all);
+            self.note_length(&open);
         }
         crowded || open.len() < before
     }
 
-    fn is_crowded(&self) -> bool {
-        locked(&self.open).len() >= PHASES
+    /// After a change of the list, before anything is summed that depends on it.
+    fn note_length(&self, open: &Open) {
+        self.crowded.store(open.len() >= PHASES, Ordering::SeqCst);
     }
 
     /// Begins a wait for all that was submitted so far, to be ended with [`Tally::stop_waiting`].
@@ -179,6 +186,7 @@ impl Tally {
         total_order();
         let before = open.len();
         drain_closed(&mut open, all);
+        self.note_length(&open);
         let drained = open.len() < before;
         let Some(&(current, serial)) = open.last() else { return Waiting { mark: 0, drained } };
         if left_of(current, all) == 0 {
@@ -195,6 +203,7 @@ impl Tally {
         let free = (0..PHASES as Phase).find(|free| open.iter().all(|(phase, _)| phase != free));
         let Some(free) = free else { return false };
         open.push((free, serial + 1));
+        self.note_length(open);
         self.current.store(free as usize, Ordering::SeqCst);
         total_order();
         true
@@ -271,6 +280,23 @@ mod tests {
             }
             assert_eq!(tally.end(&count, phase, 1, &count), waits);
         }
+    }
+
+    #[test]
+    fn ends_of_the_current_phase_take_no_lock_though_somebody_waits() {
+        let (tally, count) = (Tally::new(), Count::new());
+        tally.begin(&count, 1);
+        tally.start_waiting(&count);
+        let phase = tally.begin(&count, 1);
+        let locked = locked(&tally.open);
+        std::thread::scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            let (tally, count) = (&tally, &count);
+            scope.spawn(move || tell.send(tally.end(count, phase, 1, count)));
+            let announced = told.recv_timeout(std::time::Duration::from_secs(10));
+            drop(locked);
+            assert_eq!(announced, Ok(false));
+        });
     }
 }
 
