@@ -24,8 +24,9 @@ use super::state::Core;
 use super::stats::Stats;
 use super::sync::lock;
 use super::task::{DeviceMask, TaskId, Wait};
+use super::timer::Deferred;
 use super::worker::work;
-use crate::backend::{Backend, thread};
+use crate::backend::Backend;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 
@@ -73,6 +74,7 @@ pub struct Book {
     pub called: Vec<bool>,
     /// A thread watches the time, and sleeps until then if nobody tells it of something that is earlier.
     pub watched: Option<Duration>,
+    pub deferred: Deferred,
 }
 
 impl Book {
@@ -119,7 +121,12 @@ impl Shared {
         Shared {
             born: Birthplace::here(),
             begin: Instant::now(),
-            book: Mutex::new(Book { core, called: vec![false; devices.len()], watched: None }),
+            book: Mutex::new(Book {
+                core,
+                called: vec![false; devices.len()],
+                watched: None,
+                deferred: Deferred::default(),
+            }),
             light: Light::new(!devices.is_empty()),
             crew: Crew::new(&slots, stack),
             rooms: Rooms::default(),
@@ -257,6 +264,15 @@ impl Shared {
     pub fn settle<'a>(self: &'a Arc<Self>, mut book: MutexGuard<'a, Book>) {
         let mut ended = Vec::new();
         self.take_ended(&mut book, &mut ended);
+        log_all(self.settle_with(book, ended));
+    }
+
+    /// The same for `ended` alone. Returns what is left to be logged.
+    pub fn settle_with<'a>(
+        self: &'a Arc<Self>,
+        mut book: MutexGuard<'a, Book>,
+        mut ended: Vec<Ended>,
+    ) -> Vec<(Level, String)> {
         let given_up = std::mem::take(&mut book.core.given_up);
         self.give_up(&given_up);
         let renewed = std::mem::take(&mut book.core.renewed);
@@ -276,9 +292,7 @@ impl Shared {
             }
             drop(book);
             // Before anybody can see the end that they tell of.
-            for (level, text) in notes {
-                log::log!(level, "{text}");
-            }
+            log_all(notes);
             let next = next.map(|Ended { id, job, outcome }| {
                 self.discard(job);
                 (id, outcome)
@@ -314,12 +328,10 @@ impl Shared {
         if deserted {
             self.end_all_queued();
         }
-        for (level, text) in notes {
-            log::log!(level, "{text}");
-        }
+        notes
     }
 
-    fn take_ended(&self, book: &mut Book, ended: &mut Vec<Ended>) {
+    pub fn take_ended(&self, book: &mut Book, ended: &mut Vec<Ended>) {
         self.ending.fetch_add(book.core.ended.len(), Ordering::SeqCst);
         ended.append(&mut book.core.ended);
     }
@@ -371,39 +383,6 @@ impl Shared {
     /// Those who wait inside tasks look whether anybody can still go on.
     pub fn ring_inside(&self) {
         self.rooms.ring_inside();
-    }
-
-    /// Sees to it that somebody watches the time.
-    pub fn watch(self: &Arc<Self>, book: &mut Book) {
-        let Some(alarm) = book.core.alarm(self.now()) else { return };
-        if book.is_news(alarm) {
-            self.time.notify_all();
-        }
-        if book.watched.is_some() {
-            return;
-        }
-        let shared = self.clone();
-        match thread::spawn("gpusched time".into(), None, move || watch_time(&shared)) {
-            Ok(thread) => {
-                // It looks for itself before it sleeps.
-                book.watched = Some(Duration::ZERO);
-                self.unwatched.store(false, Ordering::Relaxed);
-                self.crew.adopt(thread);
-            }
-            Err(error) => {
-                if !self.unwatched.swap(true, Ordering::Relaxed) {
-                    let text = format!("no thread to watch deadlines, workers without work do it: {error}");
-                    book.core.notes.push((Level::Error, text));
-                }
-            }
-        }
-    }
-
-    /// Does what is due, where nobody watches the time.
-    pub fn look_after_time(self: &Arc<Self>) {
-        if self.unwatched.load(Ordering::Relaxed) {
-            drop(pass(self, self.lock()));
-        }
     }
 
     /// Publishes the end of a light task whose job has been dropped.
@@ -569,38 +548,15 @@ impl Shared {
     }
 }
 
+/// Not to be called where the book is locked: the log may be the caller's code.
+pub fn log_all(notes: Vec<(Level, String)>) {
+    for (level, text) in notes {
+        log::log!(level, "{text}");
+    }
+}
+
 fn dropped<T>(job: T) {
     if catch_unwind(AssertUnwindSafe(|| drop(job))).is_err() {
         log::error!("a task's drop callback panicked");
     }
-}
-
-/// Lets time pass for the planned tasks, until the scheduler has stopped and nothing is left to watch.
-fn watch_time(shared: &Arc<Shared>) {
-    let mut book = shared.lock();
-    loop {
-        let now = shared.now();
-        if book.core.stopping && !shared.crew.any() {
-            book.watched = None;
-            return;
-        }
-        let alarm = book.core.alarm(now);
-        book.watched = Some(alarm.unwrap_or(Duration::MAX));
-        match alarm {
-            Some(alarm) if alarm <= now => book = pass(shared, book),
-            Some(alarm) => {
-                let waited = shared.time.wait_timeout(book, alarm - now);
-                let (held, waited) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
-                // Asked again, some alarms would be as far off as before.
-                book = if waited.timed_out() { pass(shared, held) } else { held };
-            }
-            None => book = shared.time.wait(book).unwrap_or_else(std::sync::PoisonError::into_inner),
-        }
-    }
-}
-
-fn pass<'a>(shared: &'a Arc<Shared>, mut book: MutexGuard<'a, Book>) -> MutexGuard<'a, Book> {
-    book.core.pass(shared.now());
-    shared.settle(book);
-    shared.lock()
 }

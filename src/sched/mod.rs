@@ -48,6 +48,7 @@ mod sync;
 mod tally;
 mod task;
 mod teller;
+mod timer;
 mod trace;
 mod verdict;
 mod waiting;

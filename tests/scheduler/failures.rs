@@ -226,3 +226,29 @@ fn a_copy_of_what_takes_long_is_started_as_time_passes() {
     assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
     assert_eq!(scheduler.info(id).unwrap().attempts, 2);
 }
+
+/// The thread that watches the time runs no code of callers.
+#[test]
+fn deadline_is_kept_while_the_drop_of_a_task_that_time_has_ended_blocks() {
+    let scheduler = Scripted::new(2).scheduler(1);
+    let gate = Gate::new();
+    let held = Arc::clone(&gate);
+    let blocks = OnDrop(move || held.pass());
+    let short = code(move |exec| match &blocks {
+        OnDrop(_) => Err(no_memory(exec, 1)),
+    });
+    let paused = scheduler.submit(Task { devices: DeviceMask::only(0), ..short }).unwrap();
+    until(|| scheduler.info(paused).is_ok_and(|info| info.attempts == 1 && info.state == State::Queued));
+    scheduler.retire(0, "it is warm").unwrap();
+    // Its pause is over, and no device is left for it.
+    gate.came(1);
+    let late = code(|exec| {
+        until(|| exec.cancelled());
+        Err(Error::Cancelled)
+    });
+    let id = scheduler.submit(Task { deadline: Some(Duration::from_millis(10)), ..late }).unwrap();
+    let ended = scheduler.wait(id, Some(Duration::from_secs(10)));
+    gate.open();
+    assert!(matches!(ended, Err(Error::Deadline { .. })), "{ended:?}");
+    assert!(matches!(wait(&scheduler, paused), Err(Error::NoDevice { .. })));
+}

@@ -95,7 +95,8 @@ fn what_takes_microseconds_is_not_late_within_a_second() {
 
 #[test]
 fn who_watches_the_time_is_woken_for_an_earlier_alarm_and_for_no_other() {
-    let mut book = Book { core: Core::new(Vec::new()), called: Vec::new(), watched: None };
+    let mut book =
+        Book { core: Core::new(Vec::new()), called: Vec::new(), watched: None, deferred: Default::default() };
     assert!(!book.is_news(S(1)), "nobody watches");
     book.watched = Some(Duration::MAX);
     assert_eq!([9, 10, 9, 8].map(|alarm| book.is_news(S(alarm))), [true, false, false, true]);
