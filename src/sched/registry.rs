@@ -1,7 +1,7 @@
 //! Where tasks are kept, under ids that can go stale but never mean another task.
 //!
-//! An id holds 30 bits of position, the highest of which tells light tasks from planned ones, 22 bits of
-//! generation (how often the position was used) and 12 bits that differ between the schedulers of a
+//! An id holds 27 bits of position, the highest of which tells light tasks from planned ones, 22 bits of
+//! generation (how often the position was used) and 15 bits that differ between the last 16,384 schedulers of a
 //! process. Generations begin at 1, so 0 is no id.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::task::TaskId;
 use crate::error::{Error, Result};
 
-const POSITION_BITS: u32 = 30;
+const POSITION_BITS: u32 = 27;
 const GENERATION_BITS: u32 = 22;
 pub const GENERATIONS: u64 = 1 << GENERATION_BITS;
 /// The positions that each tier has.
@@ -150,6 +150,16 @@ mod tests {
         let (id, other) = (one.insert(1).unwrap(), two.insert(2).unwrap());
         assert!(two.get(id).is_err() && one.get(other).is_err());
         assert!(one.get(TaskId(0)).is_err() && one.get(TaskId(u64::MAX)).is_err());
+    }
+
+    /// Two registries a scheduler.
+    #[test]
+    fn an_id_is_unknown_to_the_next_ten_thousand_schedulers() {
+        let id = Registry::new().insert(1).unwrap();
+        for _ in 0..20_000 {
+            let mut next = Registry::new();
+            assert_ne!(next.insert(2), Ok(id));
+        }
     }
 
     #[test]
