@@ -54,6 +54,10 @@ pub const COPIES: u32 = 3;
 pub const PROBE_TIMES: f64 = 10.0;
 pub const PROBE_AFTER: Duration = Duration::from_secs(300);
 
+/// Classes of which is known how fast each device is, and what their tasks have done. Of more, those are forgotten
+/// that have not been used for longest.
+pub const CLASSES: usize = 4096;
+
 /// Tasks found guilty in a row, after which it is the device.
 pub const CONVICTIONS: u32 = 3;
 
@@ -90,6 +94,13 @@ pub const AGEING: f64 = 10.0;
 
 /// Who is due is looked up after so long for each ready task, at the earliest: that costs a hundredth of it.
 pub const AGEING_EACH: Duration = Duration::from_micros(100);
+
+/// Of the moments when classes were last used, that until which they are forgotten: an eighth of them, so that it is
+/// seldom looked for.
+pub fn forgotten_until(mut used: Vec<u64>) -> u64 {
+    let eighth = used.len() / 8;
+    if eighth == 0 { 0 } else { *used.select_nth_unstable(eighth - 1).1 }
+}
 
 /// Whether an attempt has run for longer than the scatter of its like explains: those that tell their work
 /// scatter by a fifth.

@@ -12,6 +12,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::policy::{CLASSES, forgotten_until};
+
 /// Average tasks that a prior weighs.
 const PSEUDO: f64 = 2.0;
 /// What a sample weighs after the next one has come.
@@ -29,6 +31,8 @@ const REMEMBERED: usize = 32;
 pub struct Rates {
     priors: Vec<Option<f64>>,
     classes: BTreeMap<u32, Class>,
+    /// How often a class was used.
+    uses: u64,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +43,8 @@ struct Class {
     told_work: f64,
     /// Seconds taken over seconds expected, the newest last.
     ratios: VecDeque<f64>,
+    /// By [`Rates::uses`], the last time.
+    used: u64,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -55,7 +61,7 @@ impl Rates {
     /// `priors`: a guess of each device's rate in whatever unit, the same for all; `None`: no idea.
     pub fn new(priors: Vec<Option<f64>>) -> Self {
         let sane = |prior: Option<f64>| prior.filter(|prior| prior.is_finite() && *prior > 0.0);
-        Rates { priors: priors.into_iter().map(sane).collect(), classes: BTreeMap::new() }
+        Rates { priors: priors.into_iter().map(sane).collect(), ..Rates::default() }
     }
 
     /// A task of this class was submitted.
@@ -236,10 +242,18 @@ impl Rates {
     }
 
     fn class(&mut self, number: u32) -> &mut Class {
+        if self.classes.len() >= CLASSES && !self.classes.contains_key(&number) {
+            let until = forgotten_until(self.classes.values().map(|class| class.used).collect());
+            self.classes.retain(|_, class| class.used > until);
+        }
+        self.uses += 1;
         let devices = self.priors.len();
-        self.classes
+        let class = self
+            .classes
             .entry(number)
-            .or_insert_with(|| Class { devices: vec![Seen::default(); devices], ..Class::default() })
+            .or_insert_with(|| Class { devices: vec![Seen::default(); devices], ..Class::default() });
+        class.used = self.uses;
+        class
     }
 }
 
@@ -356,6 +370,19 @@ mod tests {
             rates.learn(0, 0, Some(1.0), seconds);
         }
         assert!(rates.usual(0).unwrap() < 1.5);
+    }
+
+    #[test]
+    fn of_many_classes_those_that_were_used_last_are_known() {
+        let mut rates = Rates::new(vec![Some(1.0)]);
+        for class in 0..3 * CLASSES as u32 {
+            rates.learn(class, 0, Some(1.0), 2.0);
+            rates.announce(0, Some(1.0));
+        }
+        assert!((CLASSES / 2..=CLASSES).contains(&rates.classes.len()), "{}", rates.classes.len());
+        let last = 3 * CLASSES as u32 - 1;
+        assert!(rates.knows(0) && rates.knows(last) && rates.knows(last - CLASSES as u32 / 2));
+        assert!(!rates.knows(1));
     }
 
     #[test]

@@ -20,12 +20,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::policy::{CLASSES, forgotten_until};
+
 #[derive(Debug, Default)]
 pub struct Tally {
     /// When the first task came, and when the last one so far ended.
     first: Option<Duration>,
     last: Duration,
     classes: BTreeMap<u32, Class>,
+    /// The sums of classes that have been forgotten: they are in no bound.
+    forgotten: Class,
+    /// How often a class was used.
+    uses: u64,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -34,6 +40,8 @@ pub struct Class {
     pub ended: Sum,
     /// By device: attempts that ended well.
     ran: Vec<Ran>,
+    /// By [`Tally::uses`], the last time.
+    used: u64,
 }
 
 /// Tasks, how many of them told their work, and how much that was.
@@ -56,6 +64,12 @@ impl Sum {
         self.tasks += 1;
         self.told += u64::from(work.is_some());
         self.work += work.unwrap_or(0.0);
+    }
+
+    fn add_sum(&mut self, other: Sum) {
+        self.tasks += other.tasks;
+        self.told += other.told;
+        self.work += other.work;
     }
 }
 
@@ -84,7 +98,7 @@ impl Class {
 impl Tally {
     pub fn submitted(&mut self, now: Duration, class: u32, work: Option<f64>) {
         self.first.get_or_insert(now);
-        self.classes.entry(class).or_default().all.add(work);
+        self.class(class).all.add(work);
     }
 
     /// Something came or ended that has no place in the sums, such as a range.
@@ -96,12 +110,12 @@ impl Tally {
     /// A task has ended, in whatever way.
     pub fn ended(&mut self, now: Duration, class: u32, work: Option<f64>) {
         self.last = self.last.max(now);
-        self.classes.entry(class).or_default().ended.add(work);
+        self.class(class).ended.add(work);
     }
 
     /// An attempt ended well, and counts.
     pub fn ran(&mut self, class: u32, device: usize, work: Option<f64>, time: Duration) {
-        let ran = &mut self.classes.entry(class).or_default().ran;
+        let ran = &mut self.class(class).ran;
         if ran.len() <= device {
             ran.resize(device + 1, Ran::default());
         }
@@ -111,9 +125,45 @@ impl Tally {
         ran.longest = ran.longest.max(seconds);
     }
 
+    fn class(&mut self, number: u32) -> &mut Class {
+        if self.classes.len() >= CLASSES && !self.classes.contains_key(&number) {
+            self.forget();
+        }
+        self.uses += 1;
+        let class = self.classes.entry(number).or_default();
+        class.used = self.uses;
+        class
+    }
+
+    /// Classes whose tasks have all ended.
+    fn forget(&mut self) {
+        let over = |class: &Class| class.all.tasks == class.ended.tasks;
+        let ended = self.classes.values().filter(|class| over(class));
+        let until = forgotten_until(ended.map(|class| class.used).collect());
+        let forgotten = &mut self.forgotten;
+        forgotten.ran.resize(1, Ran::default());
+        self.classes.retain(|_, class| {
+            let keep = !over(class) || class.used > until;
+            if !keep {
+                forgotten.all.add_sum(class.all);
+                forgotten.ended.add_sum(class.ended);
+                for ran in &class.ran {
+                    forgotten.ran[0].sum.add_sum(ran.sum);
+                    forgotten.ran[0].seconds += ran.seconds;
+                }
+            }
+            keep
+        });
+    }
+
+    /// Those that are known and the sums of the others.
+    fn all(&self) -> impl Iterator<Item = &Class> {
+        self.classes.values().chain([&self.forgotten])
+    }
+
     /// Seconds that a task took that ended well, on average.
     pub fn mean(&self) -> Option<f64> {
-        let ran = || self.classes.values().flat_map(|class| &class.ran);
+        let ran = || self.all().flat_map(|class| &class.ran);
         let tasks: u64 = ran().map(|ran| ran.sum.tasks).sum();
         let seconds: f64 = ran().map(|ran| ran.seconds).sum();
         (tasks > 0).then(|| seconds / tasks as f64)
@@ -125,8 +175,7 @@ impl Tally {
 
     /// Work that was told: of all tasks, and of those that have ended.
     pub fn work(&self) -> (f64, f64) {
-        let sums = self.classes.values();
-        sums.fold((0.0, 0.0), |(all, ended), class| (all + class.all.work, ended + class.ended.work))
+        self.all().fold((0.0, 0.0), |(all, ended), class| (all + class.all.work, ended + class.ended.work))
     }
 
     /// Since the first task came.
@@ -189,6 +238,25 @@ mod tests {
     fn near(a: f64, b: f64) -> bool {
         // Sums of a few numbers in double precision.
         (a - b).abs() <= 1e-9 * b.abs().max(1.0)
+    }
+
+    #[test]
+    fn classes_that_are_forgotten_stay_in_the_sums() {
+        let mut tally = Tally::default();
+        let count = 3 * CLASSES as u32;
+        for class in 0..count {
+            tally.submitted(S(0), class, Some(2.0));
+            tally.submitted(S(0), class, None);
+            tally.ran(class, 1, Some(2.0), S(3));
+            tally.ended(S(3), class, Some(2.0));
+            if class != 5 {
+                tally.ended(S(3), class, None);
+            }
+        }
+        assert!((CLASSES / 2..=CLASSES).contains(&tally.classes.len()), "{}", tally.classes.len());
+        assert!(tally.classes.contains_key(&5), "a task of it has not ended");
+        assert_eq!(tally.work(), (2.0 * f64::from(count), 2.0 * f64::from(count)));
+        assert_eq!(tally.mean(), Some(3.0));
     }
 
     #[test]
