@@ -1,6 +1,6 @@
 //! Everything that can go wrong, on purpose.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
@@ -109,19 +109,16 @@ pub fn a_task_that_poisons_two_cards() {
 pub fn who_is_beside_it_is_not_to_blame() {
     for stated in [false, true] {
         let scheduler = scheduler("cuda:0", 4).unwrap();
-        let (door, wildly) = (Arc::new(Barrier::new(4)), Arc::new(AtomicU32::new(0)));
+        let door = Arc::new(Barrier::new(4));
         let tasks = (0..4).map(|place| {
-            let (door, wildly) = (door.clone(), wildly.clone());
+            let (door, came) = (door.clone(), AtomicBool::new(false));
             let code = task(move |stream| {
-                let first = place == 0 && wildly.fetch_add(1, Ordering::SeqCst) == 0;
-                let all = wildly.load(Ordering::SeqCst) < 4;
-                if all && stream.card().free_bytes() > 0 {
-                    // The first time all four are inside, and again only those that are tried again.
-                    if wildly.fetch_add(if first { 0 } else { 1 }, Ordering::SeqCst) < 4 {
-                        door.wait();
-                    }
+                let first = !came.swap(true, Ordering::SeqCst);
+                // The first time all four are inside.
+                if first && stream.card().free_bytes() > 0 {
+                    door.wait();
                 }
-                if first {
+                if first && place == 0 {
                     wild(stream)?;
                 }
                 filled(stream, 2.0)
