@@ -58,7 +58,7 @@ NIGHT_KERNELS = ("the_sanitizers_find_nothing",)
 # runs whole.
 PARTS: dict[str, list[Part]] = {
     "cuda": [
-        Part(minimum=108, levels=FULL),
+        Part(minimum=110, levels=FULL),
         Part("-few", FEW_GPU_CASES, minimum=10, levels="quick"),
     ],
     "numerics": [
@@ -79,10 +79,10 @@ PARTS: dict[str, list[Part]] = {
         Part(minimum=84),
     ],
     "fuzz": [Part(minimum=4)],
-    "fork": [Part(minimum=3)],
+    "fork": [Part(minimum=4)],
     "node": [Part(minimum=28)],
-    "scheduler": [Part(minimum=104)],
-    "lib": [Part(minimum=237)],
+    "scheduler": [Part(minimum=105)],
+    "lib": [Part(minimum=248)],
     "bin": [Part(minimum=23)],
 }
 
