@@ -295,7 +295,7 @@ fn a_disk_that_is_full_fails_the_shots_that_have_no_room() {
         mount -t tmpfs -o size=20k tmpfs out || exit 99
         "$GPUSCHED" run survey.toml --json --no-rates-cache >first; echo $? >status
         ls -A out >names
-        mount -o remount,size=1m out
+        mount -o remount,size=1m tmpfs out || exit 1
         "$GPUSCHED" run survey.toml --json --no-rates-cache --resume >second || exit 1
         cp -r out copy
     "#;
