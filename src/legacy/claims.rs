@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::calls;
 use crate::error::{Error, Result};
 use crate::io::atomic::folder_of;
 
@@ -43,8 +42,8 @@ pub struct Claim {
 
 impl Claim {
     /// Refused: a name that another call has claimed and not let go.
-    pub fn new<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<Claim> {
-        let mut claim = Claim { all: &calls::here()?.names, files: Vec::new() };
+    pub fn new<'a>(all: &'static Mutex<Names>, files: impl IntoIterator<Item = &'a Path>) -> Result<Claim> {
+        let mut claim = Claim { all, files: Vec::new() };
         let mut names = lock(claim.all);
         for file in files {
             let place = place(file);
@@ -115,7 +114,8 @@ mod tests {
     use super::*;
 
     fn claim(files: &[&Path]) -> Result<Claim> {
-        Claim::new(files.iter().copied())
+        static ALL: Mutex<Names> = Mutex::new(Names::new());
+        Claim::new(&ALL, files.iter().copied())
     }
 
     #[test]

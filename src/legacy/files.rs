@@ -6,6 +6,7 @@ use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::calls;
 use super::claims::Claim;
 use crate::error::{Error, Result};
 use crate::fd::shot::Output;
@@ -35,7 +36,8 @@ impl Files {
     /// anything is computed.
     pub fn begin(record: &Path, stride: u64, snapshot_prefix: &Path, snapshots: bool) -> Result<Files> {
         let snapshot = snapshots.then(|| snapshot_path(snapshot_prefix, 0, 0));
-        let claim = Claim::new([Some(record), snapshot.as_deref()].into_iter().flatten())?;
+        let claim =
+            Claim::new(&calls::here()?.names, [Some(record), snapshot.as_deref()].into_iter().flatten())?;
         let record = atomic::Output::create(record)?;
         if let Some(snapshot) = &snapshot {
             atomic::Output::create(snapshot)?;

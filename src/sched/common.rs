@@ -13,19 +13,18 @@ use super::cache::Store;
 use super::crew::Crew;
 use super::fork::Birthplace;
 use super::graph::Graph;
-use super::light::{CLOSED, Hand, Item, Light, NO_DEVICE, Parting, Phase, STOPPING, Slot, nanoseconds};
-use super::me::Me;
-use super::neighbours::Neighbours;
-use super::parts::Ended;
+use super::light::{
+    CLOSED, Hand, Item, Light, NO_DEVICE, Parting, Phase, STOPPING, Slot, Station, nanoseconds,
+};
+use super::parts::{Deferred, Ended};
+use super::peers::Neighbours;
 use super::rooms::{ALL, NEEDY, Rooms};
-use super::seen::Seeing;
-use super::settings::AUTO_SLOTS;
+use super::seeing::Seeing;
+use super::slots::AUTO_SLOTS;
 use super::state::Core;
 use super::stats::Stats;
 use super::sync::lock;
 use super::task::{DeviceMask, TaskId, Wait};
-use super::timer::Deferred;
-use super::worker::work;
 use crate::backend::Backend;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
@@ -65,6 +64,8 @@ pub struct Shared {
     pub unwatched: AtomicBool,
     pub seeing: Seeing,
     pub neighbours: Option<Neighbours>,
+    /// What a worker's thread runs, given the number of its seat.
+    work: fn(&Arc<Shared>, usize),
 }
 
 /// What stands under the one lock: the planned tasks.
@@ -110,6 +111,7 @@ impl Shared {
         trace_events: usize,
         rates: Option<Arc<dyn Store>>,
         neighbours: Option<Neighbours>,
+        work: fn(&Arc<Shared>, usize),
     ) -> Self {
         let (devices, backends): (Vec<_>, Vec<_>) = devices.into_iter().unzip();
         let threads = devices.iter().filter_map(|device| device.cpu_threads).max().unwrap_or(0);
@@ -144,6 +146,7 @@ impl Shared {
             unwatched: AtomicBool::new(false),
             seeing,
             neighbours,
+            work,
             devices,
             backends,
         }
@@ -167,29 +170,29 @@ impl Shared {
         self.processors - 1
     }
 
-    /// Whether workers of a device, other than the caller, may be running light tasks.
-    pub fn is_lit(&self, device: usize, but: Option<&Me>) -> bool {
+    /// Whether workers of a device, other than the one of the station `but`, may be running light tasks.
+    pub fn is_lit(&self, device: usize, but: Option<&Station>) -> bool {
         let mut lit = false;
         self.light.queues.each_station(|other| {
-            let mine = but.is_some_and(|me| std::ptr::eq(other, &*me.hand.station));
+            let mine = but.is_some_and(|mine| std::ptr::eq(other, mine));
             lit |= !mine && other.device == device && other.books.lit.load(Ordering::SeqCst);
         });
         lit
     }
 
     /// Whether anything else of ours has run on the worker's device since then.
-    pub fn had_company(&self, me: &Me, since: u64) -> bool {
-        self.was_lit(me, since) || !self.lock().core.devices[me.device].running.is_empty()
+    pub fn had_company(&self, mine: &Station, since: u64) -> bool {
+        self.was_lit(mine, since) || !self.lock().core.devices[mine.device].running.is_empty()
     }
 
     /// Whether a light task of another worker has run on the worker's device since then.
-    pub fn was_lit(&self, me: &Me, since: u64) -> bool {
+    pub fn was_lit(&self, mine: &Station, since: u64) -> bool {
         let mut lit = false;
         self.light.queues.each_station(|other| {
-            let mine = std::ptr::eq(other, &*me.hand.station);
+            let is_mine = std::ptr::eq(other, mine);
             let ran = other.books.since.load(Ordering::Relaxed) != 0
                 || other.books.until.load(Ordering::Relaxed) > since;
-            lit |= !mine && other.device == me.device && ran;
+            lit |= !is_mine && other.device == mine.device && ran;
         });
         lit
     }
@@ -245,7 +248,7 @@ impl Shared {
         let label = self.devices[place.device].label();
         let shared = self.clone();
         let name = format!("gpusched {label}/{}", place.slot);
-        let started = self.crew.start(name, move || work(&shared, seat));
+        let started = self.crew.start(name, move || (shared.work)(&shared, seat));
         if let Err(Some(error)) = &started {
             let text = format!("no thread for {label}: {error}");
             match notes {

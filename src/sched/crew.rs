@@ -11,8 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::park::{Called, Lot};
-use super::settings::AUTO_SLOTS;
-use super::slots::MOST;
+use super::slots::{AUTO_SLOTS, MOST};
 use super::sync::lock;
 use crate::backend::thread;
 

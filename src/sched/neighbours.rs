@@ -5,124 +5,24 @@
 //!
 //! Locks: the node's door before the book, never the other way.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::common::{Book, Shared};
 use super::others::Desire;
+use super::peers::{Door, Neighbours};
+use super::reservation::Held;
 use super::sync::lock;
 use super::task::TaskId;
 use crate::backend::thread;
-use crate::device::{BackendKind, DeviceInfo};
-use crate::error::{Error, Result};
-use crate::node::{Device, Hold, Inside, Node, Want};
+use crate::error::Error;
+use crate::node::{Inside, Want};
 
 /// How often those who wait look without having been called.
 const LOOK: Duration = Duration::from_secs(1);
-/// Nanoseconds for which a door that does not open is not tried again.
-const SHUT: u64 = 30_000_000_000;
 /// What a slice of light tasks takes, for those who plan: in seconds.
 const LIGHT: f64 = 0.1;
-
-pub struct Neighbours {
-    node: Node,
-    /// Bit i: device i is one that processes share.
-    shared: u64,
-    /// Bit i: others have all of device i, or will have it first.
-    taken: AtomicU64,
-    /// Bit i: others wait for device i.
-    contended: AtomicU64,
-    /// By device: slots held for light tasks.
-    lit: Vec<AtomicU32>,
-    line: Mutex<Line>,
-    called: Condvar,
-    /// The door did not open: nobody is asked before then, in nanoseconds of the scheduler's time.
-    shut: AtomicU64,
-}
-
-#[derive(Default)]
-struct Line {
-    waits: bool,
-    watched: bool,
-}
-
-/// A slot of a device, for as long as this lives.
-pub struct Held {
-    hold: Hold,
-    bytes: u64,
-    /// The others know that the memory is taken.
-    told: AtomicBool,
-}
-
-impl Held {
-    /// What was reserved is allocated: the device itself tells of it from now on.
-    pub fn is_allocated(&self) {
-        if self.bytes > 0 && !self.told.swap(true, Ordering::Relaxed) {
-            self.hold.in_use(self.bytes);
-        }
-    }
-}
-
-/// The node while nobody else decides anything there. `Alone`: the device is not one to share, or nobody can tell.
-pub enum Door<'a> {
-    Alone,
-    Open(&'a Neighbours, Inside<'a>),
-}
-
-impl Neighbours {
-    /// `None`: nothing is shared, or not to be.
-    pub fn join(folder: Option<&Path>, devices: &[DeviceInfo], slots: &[u32]) -> Result<Option<Neighbours>> {
-        let is_shared = |device: &DeviceInfo| device.backend == BackendKind::Cuda;
-        let shared =
-            devices.iter().enumerate().fold(0, |bits, (i, device)| bits | u64::from(is_shared(device)) << i);
-        if shared == 0 {
-            return Ok(None);
-        }
-        let told: Vec<Option<Device<'_>>> = devices
-            .iter()
-            .zip(slots)
-            .map(|(device, &slots)| is_shared(device).then(|| Device { uuid: device.id.as_str(), slots }))
-            .collect();
-        let Some(node) = Node::join(folder, &told)? else { return Ok(None) };
-        Ok(Some(Neighbours {
-            node,
-            shared,
-            taken: AtomicU64::new(0),
-            contended: AtomicU64::new(0),
-            lit: devices.iter().map(|_| AtomicU32::new(0)).collect(),
-            line: Mutex::default(),
-            called: Condvar::new(),
-            shut: AtomicU64::new(0),
-        }))
-    }
-
-    fn shares(&self, device: usize) -> bool {
-        self.shared >> device & 1 == 1
-    }
-
-    /// A scheduler ends, or has something new to say.
-    pub fn call(&self) {
-        drop(lock(&self.line));
-        self.called.notify_all();
-        self.node.wake();
-    }
-
-    /// `None`: it can't be told what others have, now and for a while. To work beside them is better than not to work.
-    fn inside(&self, now: u64) -> Option<Inside<'_>> {
-        if now < self.shut.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.node.inside().inspect_err(|error| self.shut(now, error)).ok()
-    }
-
-    fn shut(&self, now: u64, why: &Error) {
-        self.shut.store(now.saturating_add(SHUT), Ordering::Relaxed);
-        self.taken.store(0, Ordering::SeqCst);
-        log::warn!("for half a minute tasks begin without regard to other processes: {why}");
-    }
-}
 
 impl Shared {
     /// Bit i: other processes have all of device i.
@@ -225,7 +125,7 @@ impl Shared {
         if let Some(worth) = book.core.rates.worth_of(entry.class) {
             inside.learned(worth);
         }
-        held(inside, device, book.core.cost(entry, device), bytes)
+        Held::new(inside, device, book.core.cost(entry, device), bytes)
     }
 
     /// A slot for light tasks. `None`: others have all, or the door does not open.
@@ -245,7 +145,7 @@ impl Shared {
         }
         drop(book);
         let cost = LIGHT / inside.seconds_per_cost();
-        let Some(held) = held(&mut inside, device, Some(cost), 0) else { return Some(None) };
+        let Some(held) = Held::new(&mut inside, device, Some(cost), 0) else { return Some(None) };
         node.lit[device].fetch_add(1, Ordering::SeqCst);
         Some(Some(Lit { held: Some(held), shared: self.clone(), device, since: self.clock() }))
     }
@@ -297,12 +197,6 @@ impl Drop for Lit {
             node.lit[self.device].fetch_sub(1, Ordering::SeqCst);
         }
     }
-}
-
-fn held(inside: &mut Inside<'_>, device: usize, cost: Option<f64>, bytes: u64) -> Option<Held> {
-    let hold = inside.hold(device, cost, bytes);
-    let hold = hold.inspect_err(|error| log::warn!("others are not told of a task: {error}")).ok()?;
-    Some(Held { hold, bytes, told: AtomicBool::new(false) })
 }
 
 /// The thread that stands in line, until the scheduler has stopped.

@@ -3,20 +3,11 @@
 
 use std::time::Duration;
 
-use super::parts::{Device, Entry};
+use super::parts::{Entry, Others};
 use super::policy::HORIZON;
 use super::state::Core;
 use super::task::Role;
 use crate::device::BackendKind;
-
-/// What others have of a device.
-#[derive(Debug, Default)]
-pub struct Others {
-    /// When each slot that they hold, or will take before us, should be free.
-    pub ends: Vec<Duration>,
-    /// Bytes that they have reserved and not yet taken.
-    pub pending_bytes: u64,
-}
 
 /// What a scheduler waits for that others have.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,18 +16,6 @@ pub struct Desire {
     /// By device: how long the task would take there, in the unit of [`Core::cost`], and its bytes. `None`: not there.
     pub costs: Vec<Option<f64>>,
     pub bytes: Vec<u64>,
-}
-
-impl Device {
-    /// Whether others have all of it.
-    pub fn is_taken(&self) -> bool {
-        self.others.ends.len() >= self.slots as usize
-    }
-
-    /// Whether others work on it, or will before us.
-    pub fn has_others(&self) -> bool {
-        !self.others.ends.is_empty()
-    }
 }
 
 impl Core {

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::others::Others;
+use log::Level;
+
 use super::policy::Rank;
-use super::settings::AUTO_SLOTS;
-use super::slots::Search;
+use super::slots::{AUTO_SLOTS, Search};
 use super::task::{DeviceMask, Job, Role, State, TaskId, Told};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
@@ -71,6 +71,15 @@ pub struct Device {
     pub done: u64,
     pub failed: u64,
     pub busy: Duration,
+}
+
+/// What others have of a device.
+#[derive(Debug, Default)]
+pub struct Others {
+    /// When each slot that they hold, or will take before us, should be free.
+    pub ends: Vec<Duration>,
+    /// Bytes that they have reserved and not yet taken.
+    pub pending_bytes: u64,
 }
 
 /// An attempt that runs on a device.
@@ -210,6 +219,15 @@ pub struct Ended {
     pub outcome: Result<()>,
 }
 
+/// What the thread that watches the time has left to the one that runs callers' code.
+#[derive(Default)]
+pub struct Deferred {
+    pub ended: Vec<Ended>,
+    pub notes: Vec<(Level, String)>,
+    /// There is such a thread.
+    pub served: bool,
+}
+
 impl Entry {
     pub fn name(&self) -> String {
         if self.label.is_empty() { "the task".into() } else { format!("task '{}'", self.label) }
@@ -285,5 +303,15 @@ impl Device {
             && !self.renewing
             && !self.is_one_alone()
             && self.running.len() + self.others.ends.len() < self.capacity(now)
+    }
+
+    /// Whether others have all of it.
+    pub fn is_taken(&self) -> bool {
+        self.others.ends.len() >= self.slots as usize
+    }
+
+    /// Whether others work on it, or will before us.
+    pub fn has_others(&self) -> bool {
+        !self.others.ends.is_empty()
     }
 }

@@ -19,12 +19,12 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::neighbours::Held;
 use super::parts::{Device, Entry, Running, Short, Watched};
 use super::plan::Plan;
 use super::policy::{
     HORIZON, LATE, LATE_LEAST, LOOK_AGAIN, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining,
 };
+use super::reservation::Held;
 use super::state::Core;
 use super::task::{DeviceMask, Job, Role, State, TaskId, Told};
 use crate::error::Error;

@@ -7,7 +7,7 @@ use super::common::Shared;
 use super::light::nanoseconds;
 use super::lit::{TURN, leave_light};
 use super::me::Me;
-use super::neighbours::Door;
+use super::peers::Door;
 use super::placement::{Assignment, Taken};
 use super::task::Exec;
 use super::verdict::Attempt;
@@ -48,7 +48,7 @@ fn begin_planned(shared: &Arc<Shared>, me: &Me, last: bool, free: Option<u64>) -
     {
         return Taken::Nothing;
     }
-    book.core.devices[me.device].light = shared.is_lit(me.device, Some(me));
+    book.core.devices[me.device].light = shared.is_lit(me.device, Some(&me.hand.station));
     let known = book.core.devices[me.device].free(now);
     let mut taken = book.core.take(now, me.device, me.slot, free);
     let mut queued = true;
@@ -106,7 +106,7 @@ pub fn run_planned(shared: &Arc<Shared>, me: &Me, assignment: Assignment) {
     drop(held);
     on_top.set_bottom(None);
     let short = matches!(how, Attempt::Ran(Err(Error::NoMemory { .. } | Error::Resources { .. })));
-    let company = short && shared.was_lit(me, begin);
+    let company = short && shared.was_lit(&me.hand.station, begin);
     let mut book = shared.lock();
     let now = shared.now();
     if company {

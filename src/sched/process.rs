@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::common::Shared;
-use super::scheduler::Scheduler;
+use super::scheduler::{Holding, Scheduler};
 use crate::error::{Error, Result};
 
 struct Current {
@@ -37,19 +37,24 @@ pub(crate) fn hold_still() -> impl Sized + 'static {
     place()
 }
 
-/// What ending a [`Scheduler`] means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Holding {
-    /// It is the only one: the end.
-    Own,
-    /// One of the holders of the process's scheduler.
-    Held,
-    /// Was one of them, and others still are.
-    GivenBack,
+impl Scheduler {
+    /// The scheduler that all of a process share, made from the environment if nobody holds it, and
+    /// kept from now on as long as the process lives. In a child that was forked after that,
+    /// [`Error::Forked`].
+    pub fn process_default() -> Result<&'static Scheduler> {
+        kept()
+    }
+
+    /// The same one, to be given back by dropping it or by [`shutdown`](Self::shutdown): whoever gives
+    /// it back last ends it, the others leave what they have submitted to those that stay. Each
+    /// holder has its own order of [`wait_next`](Self::wait_next).
+    pub fn share_default() -> Result<Scheduler> {
+        hold()
+    }
 }
 
 /// Another holder of the process's scheduler.
-pub(super) fn hold() -> Result<Scheduler> {
+fn hold() -> Result<Scheduler> {
     let here = std::process::id();
     if let Err(maker) = MAKER.compare_exchange(0, here, Ordering::AcqRel, Ordering::Acquire)
         && maker != here
@@ -59,7 +64,7 @@ pub(super) fn hold() -> Result<Scheduler> {
     let mut held = place();
     if let Some(current) = held.current.as_mut() {
         current.holders += 1;
-        return Ok(Scheduler::new(current.shared.clone(), Holding::Held));
+        return Ok(Scheduler::new(current.shared.clone(), Holding::Held(give_back)));
     }
     held.making += 1;
     drop(held);
@@ -76,11 +81,11 @@ pub(super) fn hold() -> Result<Scheduler> {
     let shared = current.shared.clone();
     drop(held);
     made.leave_to(&shared);
-    Ok(Scheduler::new(shared, Holding::Held))
+    Ok(Scheduler::new(shared, Holding::Held(give_back)))
 }
 
 /// Whether nobody holds it any more, so that who gave it back last has to end it.
-pub(super) fn give_back(shared: &Arc<Shared>) -> bool {
+fn give_back(shared: &Arc<Shared>) -> bool {
     let mut held = place();
     let Some(current) = held.current.as_mut().filter(|current| Arc::ptr_eq(&current.shared, shared)) else {
         return true;
@@ -95,7 +100,7 @@ pub(super) fn give_back(shared: &Arc<Shared>) -> bool {
 }
 
 /// A holder that never gives back.
-pub(super) fn kept() -> Result<&'static Scheduler> {
+fn kept() -> Result<&'static Scheduler> {
     static KEPT: OnceLock<Scheduler> = OnceLock::new();
     match KEPT.get() {
         Some(kept) => kept.check_process().map(|()| kept),

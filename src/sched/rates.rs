@@ -43,6 +43,8 @@ struct Class {
     told_work: f64,
     /// Seconds taken over seconds expected, the newest last.
     ratios: VecDeque<f64>,
+    /// See [`Rates::measure_worth`].
+    worth: f64,
     /// By [`Rates::uses`], the last time.
     used: u64,
 }
@@ -81,6 +83,7 @@ impl Rates {
         {
             seen.prior = Some(rate);
         }
+        self.measure_worth(class);
     }
 
     /// Forgets what was remembered of a class if the devices' speeds would stand to each other quite differently
@@ -95,6 +98,7 @@ impl Rates {
         if odd {
             devices.iter_mut().for_each(|seen| seen.prior = None);
         }
+        self.measure_worth(class);
         odd
     }
 
@@ -103,6 +107,7 @@ impl Rates {
         let expected =
             self.seconds(class, device, work).filter(|seconds| seconds.is_finite() && *seconds > 0.0);
         let known = self.knows(class);
+        let number = class;
         let class = self.class(class);
         let work = work.unwrap_or_else(|| class.unit());
         let seconds = seconds.max(1e-9);
@@ -130,6 +135,7 @@ impl Rates {
         seen.seconds = seen.seconds * FADE + counted;
         seen.work = seen.work * FADE + work;
         seen.samples += 1;
+        self.measure_worth(number);
     }
 
     /// A task's work in average tasks of its class.
@@ -148,7 +154,7 @@ impl Rates {
         let work = work.unwrap_or(mean);
         let seen = class.devices.get(device)?;
         // An earlier run's rate is absolute; a general prior is worth what devices have shown it to be.
-        let guess = seen.prior.map(|rate| 1.0 / rate).or_else(|| Some(self.worth(class) / general?));
+        let guess = seen.prior.map(|rate| 1.0 / rate).or_else(|| Some(class.worth / general?));
         let each = match guess {
             Some(guess) => (seen.seconds + PSEUDO * mean * guess) / (seen.work + PSEUDO * mean),
             None if seen.samples > 0 => seen.seconds / seen.work,
@@ -160,14 +166,14 @@ impl Rates {
     /// The same in units of the devices' priors, which do not depend on what any process has seen; and how many seconds
     /// such a unit is worth, where that can be told.
     pub fn cost(&self, class: u32, device: usize, work: Option<f64>) -> Option<f64> {
-        let worth = self.classes.get(&class).map_or(1.0, |class| self.worth(class));
+        let worth = self.classes.get(&class).map_or(1.0, |class| class.worth);
         Some(self.seconds(class, device, work)? / worth)
     }
 
     pub fn worth_of(&self, class: u32) -> Option<f64> {
         let class = self.classes.get(&class)?;
         let seen = class.devices.iter().any(|seen| seen.samples > 0 || seen.prior.is_some());
-        seen.then(|| self.worth(class))
+        seen.then_some(class.worth)
     }
 
     /// By what factor a device may really be faster or slower than [`Rates::seconds`] tells, roughly: tasks
@@ -187,7 +193,13 @@ impl Rates {
     }
 
     /// Seconds times prior per unit of work, over all devices that have both a prior and samples; where none has,
-    /// the mean over those that have both a prior and a remembered rate.
+    /// the mean over those that have both a prior and a remembered rate. Each estimate needs it, so it is kept.
+    fn measure_worth(&mut self, number: u32) {
+        let Some(class) = self.classes.get(&number) else { return };
+        let worth = self.worth(class);
+        self.class(number).worth = worth;
+    }
+
     fn worth(&self, class: &Class) -> f64 {
         let mut both =
             self.priors.iter().zip(&class.devices).filter_map(|(prior, seen)| Some(((*prior)?, seen)));
@@ -248,10 +260,11 @@ impl Rates {
         }
         self.uses += 1;
         let devices = self.priors.len();
-        let class = self
-            .classes
-            .entry(number)
-            .or_insert_with(|| Class { devices: vec![Seen::default(); devices], ..Class::default() });
+        let class = self.classes.entry(number).or_insert_with(|| Class {
+            devices: vec![Seen::default(); devices],
+            worth: 1.0,
+            ..Class::default()
+        });
         class.used = self.uses;
         class
     }

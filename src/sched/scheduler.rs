@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 use super::common::{Book, Shared};
 use super::light::{CLOSED, Entered, STOPPING, Slot, Slots};
 use super::ordered::Line;
-use super::process::{self, Holding};
 use super::rooms::ALL;
-use super::settings::Builder;
 use super::stats::Stats;
 use super::sync::lock;
 use super::task::{TaskId, TaskInfo, Told, Wait};
@@ -26,6 +24,17 @@ pub struct Scheduler {
     pub(super) line: Line,
 }
 
+/// What ending a [`Scheduler`] means.
+#[derive(Clone, Copy)]
+pub(super) enum Holding {
+    /// It is the only one: the end.
+    Own,
+    /// One of the holders of the process's scheduler, and how to give it back: whether it was the last.
+    Held(fn(&Arc<Shared>) -> bool),
+    /// Was one of them, and others still are.
+    GivenBack,
+}
+
 /// What a waiter watches; it stays when the task is released meanwhile.
 enum Watch<'a> {
     Planned(Arc<Told>),
@@ -35,26 +44,8 @@ enum Watch<'a> {
 }
 
 impl Scheduler {
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub(super) fn new(shared: Arc<Shared>, holding: Holding) -> Self {
         Scheduler { shared, holding: Mutex::new(holding), line: Line::default() }
-    }
-
-    /// The scheduler that all of a process share, made from the environment if nobody holds it, and
-    /// kept from now on as long as the process lives. In a child that was forked after that,
-    /// [`Error::Forked`].
-    pub fn process_default() -> Result<&'static Scheduler> {
-        process::kept()
-    }
-
-    /// The same one, to be given back by dropping it or by [`shutdown`](Self::shutdown): whoever gives
-    /// it back last ends it, the others leave what they have submitted to those that stay. Each
-    /// holder has its own order of [`wait_next`](Self::wait_next).
-    pub fn share_default() -> Result<Scheduler> {
-        process::hold()
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {
@@ -71,10 +62,10 @@ impl Scheduler {
     /// Gives back what is shared; whether nobody else has it, so that its end is ours to bring about.
     fn alone(&self) -> bool {
         let mut holding = lock(&self.holding);
-        if *holding == Holding::Held {
-            *holding = if process::give_back(&self.shared) { Holding::Own } else { Holding::GivenBack };
+        if let Holding::Held(give_back) = *holding {
+            *holding = if give_back(&self.shared) { Holding::Own } else { Holding::GivenBack };
         }
-        *holding == Holding::Own
+        matches!(*holding, Holding::Own)
     }
 
     /// [`Error::Forked`] in a child of the process that made it.
@@ -182,7 +173,28 @@ impl Scheduler {
     /// submission, once it has ended, well or not; each is handed out once. `None`: the time was up.
     /// An error if none is left to hand out.
     pub fn wait_next(&self, timeout: Option<Duration>) -> Result<Option<TaskId>> {
-        self.line.next(self, timeout)
+        // Before the line's lock: in a child of fork it may be held for ever.
+        self.check_process()?;
+        // An end too far away to be told is none.
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let Some(front) = self.line.front() else {
+                let accepted = "at least 1 that was submitted as ordered";
+                return Err(Error::argument("the number of tasks left to hand out in order", 0, accepted));
+            };
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let gone = match self.wait_any(&[front], left) {
+                Ok(Some(_)) => self.info(front).is_err(),
+                Ok(None) => return Ok(None),
+                // Released, or released before its end and so detached.
+                Err(Error::Stale { .. } | Error::Argument { .. }) => true,
+                Err(error) => return Err(error),
+            };
+            // Of those who wait at once, one gets it, and the others wait for the next.
+            if self.line.take(front) && !gone {
+                return Ok(Some(front));
+            }
+        }
     }
 
     /// Asks a task to stop: a queued one never starts, a running one sees it in
@@ -264,7 +276,7 @@ impl Scheduler {
     pub fn drain(&self, timeout: Option<Duration>) -> Result<Wait> {
         let mut book = self.lock()?;
         self.not_inside("drain")?;
-        if *lock(&self.holding) == Holding::Own {
+        if matches!(*lock(&self.holding), Holding::Own) {
             book.core.closed = true;
             self.shared.light.gate.fetch_or(CLOSED, Ordering::SeqCst);
         }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use super::cache::Store;
 use super::common::Shared;
 use super::crew::{DEFAULT_STACK, STACKS};
-use super::neighbours::Neighbours;
-use super::process::Holding;
-use super::scheduler::Scheduler;
+use super::peers::Neighbours;
+use super::scheduler::{Holding, Scheduler};
+use super::slots::AUTO_SLOTS;
+use super::worker::work;
 use crate::backend::{Backend, cpu::CpuBackend, cuda::CudaBackend};
 use crate::device::{BackendKind, DeviceInfo, Selection};
 use crate::error::{Error, Result};
@@ -17,9 +18,6 @@ use crate::error::{Error, Result};
 /// More would only divide a device, and a mask has a bit for each device.
 const MAX_SLOTS: u32 = 64;
 const MAX_DEVICES: usize = 64;
-
-/// As a number of slots: as many as each device turns out to do best with.
-pub const AUTO_SLOTS: u32 = u32::MAX;
 
 /// What a scheduler is made of. Everything has a default.
 #[derive(Default)]
@@ -43,6 +41,12 @@ pub struct Builder {
     pub backends: Option<Vec<Arc<dyn Backend>>>,
 }
 
+impl Scheduler {
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
 impl Builder {
     /// Looks for devices and touches none; no thread is started before a task needs it.
     pub fn build(self) -> Result<Scheduler> {
@@ -62,7 +66,7 @@ impl Builder {
             return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
         }
         let neighbours = if shared { neighbours(self.lease_folder, &found, slots)? } else { None };
-        let shared = Shared::new(found, slots, stack, self.trace_events, self.rates, neighbours);
+        let shared = Shared::new(found, slots, stack, self.trace_events, self.rates, neighbours, work);
         Ok(Scheduler::new(Arc::new(shared), Holding::Own))
     }
 }

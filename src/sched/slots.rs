@@ -6,6 +6,9 @@
 
 use std::time::Duration;
 
+/// As a number of slots: as many as each device turns out to do best with.
+pub const AUTO_SLOTS: u32 = u32::MAX;
+
 /// Tasks of a window, for each slot.
 const WINDOW: u32 = 4;
 /// A slot more has to bring so much.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::findings::Findings;
-use super::neighbours::Held;
+use super::reservation::Held;
 use crate::backend::Lane;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};

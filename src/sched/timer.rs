@@ -11,17 +11,7 @@ use std::time::Duration;
 use log::Level;
 
 use super::common::{Book, Shared, log_all};
-use super::parts::Ended;
 use crate::backend::thread;
-
-/// What the thread that watches the time has left to the other.
-#[derive(Default)]
-pub struct Deferred {
-    ended: Vec<Ended>,
-    notes: Vec<(Level, String)>,
-    /// There is such a thread.
-    served: bool,
-}
 
 impl Shared {
     /// Sees to it that somebody watches the time.

@@ -6,7 +6,7 @@
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::task::TaskId;
@@ -305,6 +305,28 @@ impl Display for Quoted<'_> {
             }
         }
         f.write_str("\"")
+    }
+}
+
+/// What a scheduler has done, and what it was doing when this was made.
+pub struct Timeline {
+    trace: Arc<Trace>,
+    running: Vec<Span>,
+}
+
+impl Timeline {
+    pub fn new(trace: Arc<Trace>, running: Vec<Span>) -> Self {
+        Timeline { trace, running }
+    }
+
+    /// As JSON in the Chrome trace event format, which chrome://tracing and <https://ui.perfetto.dev> show.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.trace.write(out, &self.running)
+    }
+
+    /// Events that came when the trace was full.
+    pub fn left_out(&self) -> u64 {
+        self.trace.left_out()
     }
 }
 

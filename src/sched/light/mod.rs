@@ -9,9 +9,10 @@
 //! | `run.rs` | how a worker runs one |
 //! | `tally.rs` | whether all that was submitted before some moment has ended |
 //! | `handed.rs` | what is unusual, and goes on in the plan or stands there |
-//! | `on_top.rs` | what runs on top of a planned task |
+//! | `on_top.rs`, `given_up.rs` | what runs on top of a planned task, and its end if that does not return |
 
 mod code;
+mod given_up;
 mod handed;
 mod on_top;
 mod queue;
@@ -33,7 +34,7 @@ use crate::error::Result;
 pub use code::{Bare, Code, Kind};
 pub use handed::Failed;
 pub use on_top::{Frame, Place};
-pub use queue::{Hand, Item, Queues};
+pub use queue::{Hand, Item, Queues, Station};
 pub use run::run_light;
 pub use slot::{Entered, Parting, Slot, nanoseconds};
 pub use slots::Slots;

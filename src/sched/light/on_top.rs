@@ -1,13 +1,9 @@
 //! What a worker runs on top of a planned task that waits. If that task's attempt is given up because it does not return,
 //! nobody waits for the thread any more, so whoever gives it up ends what is on top of it, too.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use super::Phase;
-use crate::error::Error;
-use crate::sched::common::Shared;
-use crate::sched::rooms::INSIDE;
 use crate::sched::sync::lock;
 use crate::sched::task::TaskId;
 
@@ -41,7 +37,7 @@ impl OnTop {
         pile.given_up = false;
     }
 
-    fn give_up(&self, bottom: (TaskId, u32)) {
+    pub fn give_up(&self, bottom: (TaskId, u32)) {
         let mut pile = lock(&self.0);
         pile.given_up |= pile.bottom == Some(bottom);
     }
@@ -66,7 +62,7 @@ impl OnTop {
     }
 
     /// What is on top of this attempt, to be ended. `stay` is told of each before its thread can find out.
-    fn take(&self, bottom: (TaskId, u32), stay: impl Fn(Frame)) -> Vec<Frame> {
+    pub fn take(&self, bottom: (TaskId, u32), stay: impl Fn(Frame)) -> Vec<Frame> {
         let mut pile = lock(&self.0);
         if pile.bottom != Some(bottom) {
             return Vec::new();
@@ -75,44 +71,6 @@ impl OnTop {
             std::mem::take(&mut pile.frames).into_iter().map(|(_, frame)| frame).collect();
         frames.iter().copied().for_each(stay);
         frames
-    }
-}
-
-impl Shared {
-    /// Nobody waits any more for the threads of these attempts. None of them counts as blocked from now on, for it does not count
-    /// as awake either.
-    pub fn give_up(&self, attempts: &[(TaskId, u32, f64)]) {
-        for &(id, attempt, _) in attempts {
-            self.light.queues.each_station(|station| station.books.on_top.give_up((id, attempt)));
-            self.rooms.ring(id);
-            self.rooms.ring(INSIDE);
-        }
-        self.crew.give_up(attempts.len());
-    }
-
-    /// An attempt at a planned task is given up: what runs on top of it does not return either.
-    pub fn give_up_on_top(self: &Arc<Self>, id: TaskId, attempt: u32, limit_s: f64) {
-        for station in self.light.queues.stations() {
-            let device = self.devices[station.device].label();
-            let stay = |frame: Frame| {
-                if frame.id.0 != 0 {
-                    let (slot, generation) = self.light.slots.place(frame.id);
-                    slot.stay(generation);
-                }
-            };
-            for Frame { id, phase } in station.books.on_top.take((id, attempt), stay).into_iter().rev() {
-                station.books.since.store(0, Ordering::Relaxed);
-                let what = "the task on top of which it ran".into();
-                let outcome = Err(Error::Deadline { what, limit_s, device: device.clone() });
-                if id.0 == 0 {
-                    self.light.count_end(None, &outcome);
-                    self.count_ended(None, phase, 1);
-                    continue;
-                }
-                let (slot, _) = self.light.slots.place(id);
-                self.end_light(None, slot, id, phase, outcome, self.clock());
-            }
-        }
     }
 }
 

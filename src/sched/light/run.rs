@@ -136,7 +136,14 @@ fn passed(shared: &Shared, me: &Me, begin: u64) -> u64 {
 
 fn failed(shared: &Shared, me: &Me, id: TaskId, context: u32, since: u64, error: Error) -> Failed {
     shared.record_light(id, me.device, me.slot, (since, me.clock.get()), Ending::Retried);
-    Failed { error, device: me.device, slot: me.slot, context, since, company: shared.had_company(me, since) }
+    Failed {
+        error,
+        device: me.device,
+        slot: me.slot,
+        context,
+        since,
+        company: shared.had_company(&me.hand.station, since),
+    }
 }
 
 /// In the device's books, the trace and the log.

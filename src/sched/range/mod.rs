@@ -30,15 +30,12 @@ use std::ops;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+pub use self::work::Code;
 use self::work::{Host, Like, Work};
 use super::scheduler::Scheduler;
 use super::task::{DeviceMask, Exec, Role, Task, TaskId, Wait};
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
-
-/// The code of a range. It is called for pieces of it, at the same time on all devices, for each element
-/// in exactly one piece that ended well.
-pub type Code = dyn Fn(&Exec<'_>, ops::Range<u64>) -> Result<()> + Send + Sync;
 
 /// A parallel loop and what the scheduler is told of it. Start from [`Range::new`] and set what matters.
 ///

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::Code;
 use super::field::{Field, Share, length};
 use super::pace::Pace;
 use crate::device::BackendKind;
@@ -15,6 +14,10 @@ use crate::sched::common::Shared;
 use crate::sched::me::caught;
 use crate::sched::rooms::NEEDY;
 use crate::sched::task::{DeviceMask, Exec, Job, Role, Task, TaskId, Told};
+
+/// The code of a range. It is called for pieces of it, at the same time on all devices, for each element
+/// in exactly one piece that ended well.
+pub type Code = dyn Fn(&Exec<'_>, Range<u64>) -> Result<()> + Send + Sync;
 
 /// So long a guest stays though others wait for its slot.
 const STAY: Duration = Duration::from_millis(10);

@@ -11,10 +11,9 @@ use super::scenario::{FaultKind, Scenario};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::parts::Ended;
-use crate::sched::seen::Timeline;
 use crate::sched::state::Core;
 use crate::sched::task::{Exec, State, Task, TaskId, Told, Wait};
-use crate::sched::trace::Trace;
+use crate::sched::trace::{Timeline, Trace};
 use crate::sched::verdict::Attempt;
 
 /// What an attempt takes that ends at once.

@@ -1,0 +1,29 @@
+//! A slot of a device and bytes of its memory, as far as other processes have to know of them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::node::{Hold, Inside};
+
+/// A slot of a device, for as long as this lives.
+pub struct Held {
+    hold: Hold,
+    bytes: u64,
+    /// The others know that the memory is taken.
+    told: AtomicBool,
+}
+
+impl Held {
+    /// `None`: the others could not be told.
+    pub fn new(inside: &mut Inside<'_>, device: usize, cost: Option<f64>, bytes: u64) -> Option<Held> {
+        let hold = inside.hold(device, cost, bytes);
+        let hold = hold.inspect_err(|error| log::warn!("others are not told of a task: {error}")).ok()?;
+        Some(Held { hold, bytes, told: AtomicBool::new(false) })
+    }
+
+    /// What was reserved is allocated: the device itself tells of it from now on.
+    pub fn is_allocated(&self) {
+        if self.bytes > 0 && !self.told.swap(true, Ordering::Relaxed) {
+            self.hold.in_use(self.bytes);
+        }
+    }
+}
