@@ -67,12 +67,12 @@ PARTS: dict[str, list[Part]] = {
         Part("-night", NIGHT_NUMERICS, minimum=3, levels="night"),
     ],
     "kernels": [
-        Part(minimum=11, levels=FULL),
+        Part(minimum=12, levels=FULL),
         Part("-night", NIGHT_KERNELS, levels="night"),
     ],
     "command": [Part(minimum=71)],
     "it": [
-        Part("-c-programs", C_PROGRAMS, minimum=18, levels=FULL),
+        Part("-c-programs", C_PROGRAMS, minimum=19, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),
         Part("-old-package", OLD_PACKAGE, minimum=6, levels=FULL),
         Part("-night", NIGHT_OLD_PACKAGE, minimum=2, levels="night"),

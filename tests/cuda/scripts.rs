@@ -58,7 +58,9 @@ fn script(seed: u64) -> (String, String) {
 
 /// All scripts, each in a process of its own: a failure names the script.
 pub fn nothing_is_lost_whatever_fails() {
-    let first = std::env::var("GPUSCHED_TEST_SCRIPTS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let first = std::env::var("GPUSCHED_TEST_SCRIPTS").map_or(0, |text| {
+        text.parse().expect("GPUSCHED_TEST_SCRIPTS: the number of the first of 100 scripts")
+    });
     let next = AtomicUsize::new(0);
     let (bad, done) = (std::sync::Mutex::new(Vec::new()), AtomicUsize::new(0));
     let leases = Folder::new();
@@ -74,7 +76,7 @@ pub fn nothing_is_lost_whatever_fails() {
                     // Leases of its own: the GPUs of all scripts have the same names.
                     let mut command = Command::new(std::env::current_exe().unwrap());
                     attach(&mut command, &machine, &leases.at(seed.to_string()));
-                    command.envs([("CASE", "one_script"), ("FAKECUDA_FAULTS", &faults)]);
+                    command.envs([("CASE", "scripts::one_script"), ("FAKECUDA_FAULTS", &faults)]);
                     command.env("GPUSCHED_TEST_SEED", seed.to_string());
                     let output = output(&mut command).unwrap();
                     let count = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or(0);

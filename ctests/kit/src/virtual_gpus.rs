@@ -30,22 +30,31 @@ macro_rules! case {
     ($module:ident :: $f:ident) => { $crate::case!($module::$f, "", "CASE_NVML" = "nothing") };
     ($module:ident :: $f:ident, $machine:expr $(, $key:literal = $value:expr)*) => {
         $crate::virtual_gpus::Case {
-            name: stringify!($f), machine: $machine, variables: &[$(($key, $value)),*], run: $module::$f,
+            name: concat!(stringify!($module), "::", stringify!($f)), machine: $machine, variables: &[$(($key, $value)),*], run: $module::$f,
         }
     };
 }
 
-/// Runs those of the cases that the command line names, or all.
+/// Runs those of the cases that the command line names, or all; of these, but for what `--skip` names.
 pub fn main(cases: &[Case]) -> ExitCode {
     if let Ok(name) = std::env::var("CASE") {
         let case = cases.iter().find(|case| case.name == name).expect("a case of that name");
         (case.run)();
         return ExitCode::SUCCESS;
     }
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let (mut wanted, mut skipped): (Vec<String>, Vec<String>) = Default::default();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--skip" => skipped.extend(words.next()),
+            option if option.starts_with('-') => {}
+            _ => wanted.push(word),
+        }
+    }
+    let has = |words: &[String], case: &&Case| words.iter().any(|word| case.name.contains(word.as_str()));
     let run: Vec<&Case> = cases
         .iter()
-        .filter(|c| wanted.is_empty() || wanted.iter().any(|w| c.name.contains(w.as_str())))
+        .filter(|case| (wanted.is_empty() || has(&wanted, case)) && !has(&skipped, case))
         .collect();
     if std::env::args().any(|word| word == "--list") {
         run.iter().for_each(|case| println!("{}: test", case.name));
