@@ -64,7 +64,7 @@ pub struct Shared {
     pub unwatched: AtomicBool,
     pub seeing: Seeing,
     pub neighbours: Option<Neighbours>,
-    /// What a worker's thread runs, given the number of its seat.
+    /// The function that a worker's thread runs; it gets the number of the worker's seat.
     work: fn(&Arc<Shared>, usize),
 }
 

@@ -1,4 +1,4 @@
-//! What callers and workers ask of a scheduler to be told, or to be kept: progress, its trace, learned rates.
+//! Methods of a scheduler that report or save: progress, trace, learned rates.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl Scheduler {
         }
     }
 
-    /// What ran where and when, up to now. Refused if no trace was asked for in [`Builder`](super::Builder).
+    /// Returns the trace up to now. Refused if [`Builder`](super::Builder) asked for no trace.
     pub fn timeline(&self) -> Result<Timeline> {
         let core = self.lock()?;
         let Some(trace) = core.seen.trace.clone() else {

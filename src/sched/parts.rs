@@ -73,7 +73,7 @@ pub struct Device {
     pub busy: Duration,
 }
 
-/// What others have of a device.
+/// The share of a device that other processes hold.
 #[derive(Debug, Default)]
 pub struct Others {
     /// When each slot that they hold, or will take before us, should be free.
@@ -219,12 +219,12 @@ pub struct Ended {
     pub outcome: Result<()>,
 }
 
-/// What the thread that watches the time has left to the one that runs callers' code.
+/// Work that the timer thread defers to the thread that runs callers' code.
 #[derive(Default)]
 pub struct Deferred {
     pub ended: Vec<Ended>,
     pub notes: Vec<(Level, String)>,
-    /// There is such a thread.
+    /// The thread that runs callers' code exists.
     pub served: bool,
 }
 

@@ -95,8 +95,8 @@ pub const AGEING: f64 = 10.0;
 /// Who is due is looked up after so long for each ready task, at the earliest: that costs a hundredth of it.
 pub const AGEING_EACH: Duration = Duration::from_micros(100);
 
-/// Of the moments when classes were last used, that until which they are forgotten: an eighth of them, so that it is
-/// seldom looked for.
+/// Returns the latest use among the eighth of the classes that were used longest ago. An eighth is forgotten at a
+/// time, so that the search is rare.
 pub fn forgotten_until(mut used: Vec<u64>) -> u64 {
     let eighth = used.len() / 8;
     if eighth == 0 { 0 } else { *used.select_nth_unstable(eighth - 1).1 }

@@ -73,7 +73,7 @@ fn hold() -> Result<Scheduler> {
     let mut held = place();
     held.making -= 1;
     let none = made.is_err() && held.making == 0 && held.current.is_none();
-    // Where none was made a child may make its own. Another may have given the last one back meanwhile, and reset this.
+    // Without a scheduler a child may make its own. Another thread may have given the last one back, and reset this.
     MAKER.store(if none { 0 } else { here }, Ordering::Release);
     let made = made?;
     let current = held.current.get_or_insert_with(|| Current { shared: made.shared().clone(), holders: 0 });

@@ -1,4 +1,4 @@
-//! What is written down of the planned tasks while they run: sums, and the trace.
+//! Records of the planned tasks while they run: sums and the trace.
 
 use std::sync::Arc;
 use std::time::Duration;

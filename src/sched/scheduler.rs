@@ -190,7 +190,7 @@ impl Scheduler {
                 Err(Error::Stale { .. } | Error::Argument { .. }) => true,
                 Err(error) => return Err(error),
             };
-            // Of those who wait at once, one gets it, and the others wait for the next.
+            // One of several waiting threads takes the task; the others wait for the next one.
             if self.line.take(front) && !gone {
                 return Ok(Some(front));
             }

@@ -1,4 +1,4 @@
-//! What is told of a scheduler outside of its lock: progress, the trace, and rates that are remembered.
+//! Observers of a scheduler outside of its lock: the progress thread, the trace, remembered rates.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! What the planned tasks' state tells of itself: attempts as they begin and end, notes, and what runs now.
+//! The planner reports attempts that begin and end, notes, and running attempts.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -156,7 +156,7 @@ impl Tally {
         });
     }
 
-    /// Those that are known and the sums of the others.
+    /// Returns the known classes and the sums of the forgotten ones.
     fn all(&self) -> impl Iterator<Item = &Class> {
         self.classes.values().chain([&self.forgotten])
     }

@@ -39,7 +39,7 @@ impl DeviceMask {
         index < 64 && self.0 >> index & 1 == 1
     }
 
-    /// Of a position without a bit: none.
+    /// Returns an empty mask for a position beyond 63.
     pub fn only(index: usize) -> DeviceMask {
         DeviceMask(u32::try_from(index).ok().and_then(|index| 1_u64.checked_shl(index)).unwrap_or(0))
     }

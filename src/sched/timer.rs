@@ -103,7 +103,7 @@ fn pass<'a>(shared: &'a Arc<Shared>, mut book: MutexGuard<'a, Book>) -> MutexGua
     shared.take_ended(&mut book, &mut ended);
     let mut notes = shared.settle_with(book, ended);
     let mut book = shared.lock();
-    // Of threads that could not be started.
+    // These notes tell of threads that could not be started.
     if book.deferred.served {
         book.deferred.notes.append(&mut notes);
     } else if !notes.is_empty() {

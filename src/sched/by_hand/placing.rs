@@ -211,7 +211,7 @@ fn guests_of_a_range_are_no_tasks_of_a_caller() {
     assert_eq!(guests(&hand), (2, 0, 0));
 }
 
-/// Of those that run while fewer may run at a time, the first to end make no room.
+/// A device that runs more tasks than it may has no room until the surplus tasks have ended.
 #[test]
 fn a_device_that_was_short_has_room_when_the_last_of_its_tasks_end() {
     let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), 3)]));

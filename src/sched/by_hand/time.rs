@@ -119,7 +119,7 @@ fn a_late_task_that_pauses_for_memory_does_not_begin_before_its_pause_is_over() 
     assert_eq!(hand.state(id), State::Done);
 }
 
-/// What is kept for a task is free for others while that pauses.
+/// A device that was kept for a task is free for other tasks while that task pauses.
 #[test]
 fn nothing_is_kept_for_a_task_that_pauses() {
     let mut hand = hand(1).seasoned();

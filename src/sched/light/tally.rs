@@ -58,7 +58,7 @@ pub struct Tally {
     current: AtomicUsize,
     waiters: AtomicUsize,
     near: AtomicBool,
-    /// There are [`PHASES`] in the list, so whoever waits may wait for the current one, too.
+    /// The list has [`PHASES`] entries, so a waiter may wait for the current phase, too.
     crowded: AtomicBool,
     open: Mutex<Open>,
 }

@@ -93,7 +93,7 @@ pub struct World<'a> {
     failures: Vec<u32>,
     places: Vec<Place>,
     attempts: Vec<Running>,
-    /// Those that are not over, oldest first.
+    /// Attempts that are not over, oldest first.
     live: Vec<usize>,
     /// Tasks that have not ended.
     unended: usize,
@@ -298,7 +298,7 @@ impl<'a> World<'a> {
     fn fail_all(&mut self, index: usize, fault: DeviceFault, what: &str) {
         for number in self.live.clone() {
             let run = &mut self.attempts[number];
-            // One that leaves may take others with it.
+            // An attempt that leaves may end further attempts.
             if run.device == index && !run.over && (!run.hung || fault == DeviceFault::Lost) {
                 let device = self.core.devices[index].info.label();
                 run.fate = Err(Error::Device { device, what: what.into(), fault });
