@@ -95,11 +95,13 @@ pub const AGEING: f64 = 10.0;
 /// Who is due is looked up after so long for each ready task, at the earliest: that costs a hundredth of it.
 pub const AGEING_EACH: Duration = Duration::from_micros(100);
 
-/// Returns the latest use among the eighth of the classes that were used longest ago. An eighth is forgotten at a
-/// time, so that the search is rare.
+/// Returns the moment up to which unused classes are forgotten, given the last use of each. An eighth less than
+/// [`CLASSES`] stay, so that the search is rare.
 pub fn forgotten_until(mut used: Vec<u64>) -> u64 {
-    let eighth = used.len() / 8;
-    if eighth == 0 { 0 } else { *used.select_nth_unstable(eighth - 1).1 }
+    match used.len().saturating_sub(CLASSES - CLASSES / 8) {
+        0 => 0,
+        surplus => *used.select_nth_unstable(surplus - 1).1,
+    }
 }
 
 /// Whether an attempt has run for longer than the scatter of its like explains: those that tell their work

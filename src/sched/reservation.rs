@@ -20,7 +20,7 @@ impl Held {
         Some(Held { hold, bytes, told: AtomicBool::new(false) })
     }
 
-    /// What was reserved is allocated: the device itself tells of it from now on.
+    /// The task has allocated its reserved bytes: the device itself tells of them from now on.
     pub fn is_allocated(&self) {
         if self.bytes > 0 && !self.told.swap(true, Ordering::Relaxed) {
             self.hold.in_use(self.bytes);

@@ -24,7 +24,7 @@ pub struct Scheduler {
     pub(super) line: Line,
 }
 
-/// What ending a [`Scheduler`] means.
+/// The right of a [`Scheduler`] to end its workers.
 #[derive(Clone, Copy)]
 pub(super) enum Holding {
     /// It is the only one: the end.

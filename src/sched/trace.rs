@@ -308,7 +308,7 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// What a scheduler has done, and what it was doing when this was made.
+/// The past attempts of a scheduler, and those that ran when this was made.
 pub struct Timeline {
     trace: Arc<Trace>,
     running: Vec<Span>,
