@@ -10,6 +10,7 @@
 //! | [`device`] | identity, properties and selection of devices: plain data |
 //! | [`memory`] | who has leased how many bytes of which device |
 //! | [`node`] | what processes of one user share: leases that end with their holder |
+//! | [`store`] | rates of devices, and findings of tasks, kept between runs |
 //! | [`backend`] | the devices themselves, behind one trait |
 //! | [`sched`] | tasks, and the workers that run them |
 //! | [`fd`] | finite differences: grids, models, shots, propagators |
@@ -24,6 +25,7 @@ pub mod descriptor;
 pub mod device;
 pub mod memory;
 pub mod node;
+pub mod store;
 
 pub mod backend;
 pub mod sched;

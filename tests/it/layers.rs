@@ -3,8 +3,20 @@
 use std::path::{Path, PathBuf};
 
 /// From the ground up, as in the map of `src/lib.rs`.
-const LAYERS: [&str; 11] =
-    ["error", "descriptor", "device", "memory", "node", "backend", "sched", "fd", "io", "legacy", "ffi"];
+const LAYERS: [&str; 12] = [
+    "error",
+    "descriptor",
+    "device",
+    "memory",
+    "store",
+    "node",
+    "backend",
+    "sched",
+    "fd",
+    "io",
+    "legacy",
+    "ffi",
+];
 
 /// Files and folders whose subject can't be written without it.
 const UNSAFE: &str =

@@ -40,7 +40,7 @@ fn an_error_is_the_tasks_outcome() {
     assert_eq!(scheduler.stats().unwrap().failed, 1);
 }
 
-/// Planned tasks are judged alike; `by_hand::wrong` has their rules.
+/// Planned tasks are judged alike; `plan::tests::wrong_results` has their rules.
 #[test]
 fn a_device_on_which_light_tasks_compute_wrongly_is_retired() {
     let scheduler = Scripted::new(2).scheduler(1);

@@ -1,25 +1,21 @@
-//! Tasks that state nothing: many, small, and run by whichever worker comes first.
+//! Structures of light tasks: many, small, and run by whichever worker is free.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `code.rs` | what a task runs |
-//! | `slot.rs` | one task that somebody may ask for |
-//! | `slots.rs` | where those are kept, and their ids |
-//! | `queue.rs` | what waits for a worker: deques, the injector, stealing |
-//! | `run.rs` | how a worker runs one |
-//! | `tally.rs` | whether all that was submitted before some moment has ended |
-//! | `handed.rs` | what is unusual, and goes on in the plan or stands there |
-//! | `on_top.rs`, `given_up.rs` | what runs on top of a planned task, and its end if that does not return |
+//! | `job.rs` | the code of a light task |
+//! | `lifecycle.rs`, `task.rs` | a task with an id: its states and transitions |
+//! | `slab.rs` | the table of those, and their ids |
+//! | `nested.rs` | light tasks that run inside a planned one |
+//! | `queues.rs` | deques, the injector, stealing |
+//! | `epochs.rs` | whether all tasks that were submitted before a moment have ended |
 
-mod code;
-mod given_up;
-mod handed;
-mod on_top;
-mod queue;
-mod run;
-mod slot;
-mod slots;
-mod tally;
+pub mod epochs;
+pub mod job;
+mod lifecycle;
+pub mod nested;
+pub mod queues;
+pub mod slab;
+pub mod task;
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -27,18 +23,14 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-use super::sync::lock;
-use super::task::TaskId;
 use crate::error::Result;
+use crate::sched::base::sync::lock;
+use crate::sched::base::task::TaskId;
 
-pub use code::{Bare, Code, Kind};
-pub use handed::Failed;
-pub use on_top::{Frame, Place};
-pub use queue::{Hand, Item, Queues, Station};
-pub use run::run_light;
-pub use slot::{Entered, Parting, Slot, nanoseconds};
-pub use slots::Slots;
-pub use tally::{Count, Counts, Phase, Tally};
+use epochs::{Count, Counts, Phase, Tally};
+use queues::{Hand, Queues};
+use slab::Slots;
+use task::Slot;
 
 /// Why nothing is accepted: bits of [`Light::gate`].
 pub const CLOSED: u8 = 1;
@@ -52,7 +44,7 @@ pub struct Light {
     pub tally: CachePadded<Tally>,
     /// Who submits counts its task first and looks here then; who changes it looks at the counts after.
     pub gate: CachePadded<AtomicU8>,
-    /// Light tasks by the planned ones that stand for them, see `handed.rs`.
+    /// Light tasks by the planned ones that stand for them, see `runtime/promotion.rs`.
     pub stand_ins: Mutex<HashMap<TaskId, TaskId>>,
     /// How many go on in the plan now.
     pub handing: AtomicUsize,
@@ -120,7 +112,7 @@ impl Light {
     /// Tasks begun, less the refused ones, and how many have ended: done, failed, cancelled.
     pub fn totals(&self) -> (u64, [u64; 3]) {
         let mut ends = [0_u64; 3];
-        let mut add = |one: &queue::Ends| {
+        let mut add = |one: &queues::Ends| {
             let counts = [&one.done, &one.failed, &one.cancelled];
             for (sum, count) in ends.iter_mut().zip(counts) {
                 *sum = sum.wrapping_add(count.load(Ordering::Relaxed));

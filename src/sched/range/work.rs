@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::field::{Field, Share, length};
-use super::pace::Pace;
+use super::chunk_sizer::Pace;
+use super::partitioner::{Field, Share, length};
 use crate::device::BackendKind;
 use crate::error::{DeviceFault, Error, Result};
 use crate::memory::{Lease, Ledger};
-use crate::sched::common::Shared;
-use crate::sched::me::caught;
-use crate::sched::rooms::NEEDY;
-use crate::sched::task::{DeviceMask, Exec, Job, Role, Task, TaskId, Told};
+use crate::sched::base::task::{DeviceMask, Exec, Job, Role, Task, TaskId, Told};
+use crate::sched::runtime::shared::Shared;
+use crate::sched::runtime::worker_local::caught;
+use crate::sched::sleep::wait_queues::NEEDY;
 
 /// The code of a range. It is called for pieces of it, at the same time on all devices, for each element
 /// in exactly one piece that ended well.

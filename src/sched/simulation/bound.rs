@@ -42,8 +42,8 @@ fn best(device: &SimDevice) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Fault, SimDevice, SimTask};
     use super::*;
+    use crate::sched::simulation::{Fault, SimDevice, SimTask};
 
     fn world(speeds: &[f64], works: &[f64]) -> Scenario {
         Scenario {

@@ -6,7 +6,7 @@ mod report;
 mod scenario;
 mod world;
 
-use super::trace::Timeline;
+use crate::sched::observe::trace::Timeline;
 use world::World;
 
 pub use bound::lower_bound;

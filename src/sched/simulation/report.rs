@@ -1,7 +1,7 @@
 //! What a simulated run has come to.
 
 use crate::error::Error;
-use crate::sched::State;
+use crate::sched::base::task::State;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Report {

@@ -10,11 +10,11 @@ use super::report::{DeviceReport, Event, EventKind, Report};
 use super::scenario::{FaultKind, Scenario};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
-use crate::sched::parts::Ended;
-use crate::sched::state::Core;
-use crate::sched::task::{Exec, State, Task, TaskId, Told, Wait};
-use crate::sched::trace::{Timeline, Trace};
-use crate::sched::verdict::Attempt;
+use crate::sched::base::task::{Exec, State, Task, TaskId, Told, Wait};
+use crate::sched::observe::trace::{Timeline, Trace};
+use crate::sched::plan::completion::Attempt;
+use crate::sched::plan::planner::Core;
+use crate::sched::plan::record::Ended;
 
 /// What an attempt takes that ends at once.
 const INSTANT: f64 = 1e-3;
@@ -103,7 +103,7 @@ pub struct World<'a> {
 
 impl<'a> World<'a> {
     pub fn new(scenario: &'a Scenario) -> Self {
-        let info = |(index, device): (usize, &super::SimDevice)| {
+        let info = |(index, device): (usize, &crate::sched::simulation::SimDevice)| {
             let info = DeviceInfo {
                 total_bytes: device.memory_bytes,
                 free_bytes: device.memory_bytes,
@@ -112,7 +112,7 @@ impl<'a> World<'a> {
             };
             (info, device.slots)
         };
-        let place = |device: &super::SimDevice| Place {
+        let place = |device: &crate::sched::simulation::SimDevice| Place {
             speed: device.speed,
             dead: false,
             free: (0..device.slots).rev().collect(),

@@ -1,0 +1,187 @@
+//! How tasks are taken: all that can be known to be wrong with one is said here, and nothing of one that is refused is left.
+
+use std::sync::atomic::Ordering;
+
+use super::scheduler::Scheduler;
+use crate::error::{Error, Result};
+use crate::sched::base::task::{Task, TaskId};
+use crate::sched::light::job::{Bare, Code};
+use crate::sched::light::queues::{Hand, Item};
+use crate::sched::light::slab::Slots;
+use crate::sched::light::task::Slot;
+use crate::sched::light::{NO_DEVICE, STOPPING};
+use crate::sched::runtime::shared::Book;
+
+impl Scheduler {
+    /// Takes a task. Refused at once, with the numbers, if no device could ever run it.
+    pub fn submit(&self, mut task: Task) -> Result<TaskId> {
+        if task.is_light() {
+            return self.submit_light(Code::Boxed(task.job), task.detached);
+        }
+        let ordered = task.ordered;
+        let mut book = self.lock()?;
+        self.check(&book, &task)?;
+        let one = std::slice::from_mut(&mut task);
+        if let Err(error) = self.reserve(&mut book, one, &mut Vec::new()) {
+            // What it has put into the plan for others may have ended.
+            self.shared.settle(book);
+            return Err(error);
+        }
+        let id = book.core.admit(self.shared.now(), task)?;
+        if ordered {
+            self.line.push(id);
+        }
+        self.shared.settle(book);
+        self.fail_if_deserted();
+        Ok(id)
+    }
+
+    /// Takes all of the tasks, or none: then the error is that of the first that can't be taken.
+    pub fn submit_many(&self, mut tasks: Vec<Task>) -> Result<Vec<TaskId>> {
+        let mut book = self.lock()?;
+        for task in &tasks {
+            self.check(&book, task)?;
+        }
+        let me = self.shared.me();
+        let hand = me.as_ref().map(|me| &me.hand);
+        let light = &self.shared.light;
+        let count = tasks.iter().filter(|task| task.is_light()).count() as u64;
+        let phase = match light.accept(hand, count) {
+            Ok(phase) => phase,
+            Err(refused) => {
+                // Why is read in the book.
+                drop(book);
+                return Err(self.refused(refused, count));
+            }
+        };
+        let mut slots = Vec::with_capacity(count as usize);
+        if let Err(error) = self.reserve(&mut book, &mut tasks, &mut slots) {
+            self.shared.settle(book);
+            slots.into_iter().for_each(|(_, position)| light.slots.give(position));
+            self.refuse(phase, count);
+            return Err(error);
+        }
+        let now = self.shared.clock();
+        let mut ids = Vec::with_capacity(tasks.len());
+        let mut items = Vec::with_capacity(slots.len());
+        for task in tasks {
+            let ordered = task.ordered;
+            let slot = if task.is_light() { slots.pop() } else { None };
+            let id = match slot {
+                Some((slot, position)) => {
+                    let generation = slot.fill(Some(Code::Boxed(task.job)), task.detached, phase, now);
+                    items.push(light.slots.id(position, generation));
+                    light.slots.id(position, generation)
+                }
+                None => book.core.admit(self.shared.now(), task)?,
+            };
+            if ordered {
+                self.line.push(id);
+            }
+            ids.push(id);
+        }
+        for id in items {
+            light.queues.push(hand, Item::Known(id));
+        }
+        self.shared.settle(book);
+        self.after_push();
+        Ok(ids)
+    }
+
+    /// Takes a task of which nothing is stated, and that nobody will ask for: it has no id.
+    pub(crate) fn submit_bare_unknown(&self, code: Bare) -> Result<()> {
+        self.shared.born.check()?;
+        let me = self.shared.me();
+        let hand = me.as_ref().map(|me| &me.hand);
+        let phase = self.accept(hand, 1)?;
+        self.shared.light.queues.push(hand, Item::Loose { code: Code::Bare(code), phase });
+        self.after_push();
+        Ok(())
+    }
+
+    /// Takes a task of which nothing is stated.
+    pub(crate) fn submit_bare(&self, code: Bare, detached: bool) -> Result<TaskId> {
+        self.submit_light(Code::Bare(code), detached)
+    }
+
+    fn submit_light(&self, code: Code, detached: bool) -> Result<TaskId> {
+        self.shared.born.check()?;
+        let me = self.shared.me();
+        let hand = me.as_ref().map(|me| &me.hand);
+        let light = &self.shared.light;
+        let phase = self.accept(hand, 1)?;
+        let (slot, position) = light.slots.take().inspect_err(|_| self.refuse(phase, 1))?;
+        let generation = slot.fill(Some(code), detached, phase, self.shared.clock());
+        let id = light.slots.id(position, generation);
+        light.queues.push(hand, Item::Known(id));
+        self.after_push();
+        Ok(id)
+    }
+
+    fn accept(&self, hand: Option<&Hand>, tasks: u64) -> Result<u8> {
+        self.shared.light.accept(hand, tasks).map_err(|refused| self.refused(refused, tasks))
+    }
+
+    #[cold]
+    fn refused(&self, (phase, gate): (u8, u8), tasks: u64) -> Error {
+        self.refuse(phase, tasks);
+        self.shared.refusal(gate)
+    }
+
+    #[cold]
+    fn refuse(&self, phase: u8, tasks: u64) {
+        self.shared.light.refuse(tasks);
+        self.shared.count_ended(None, phase, tasks);
+    }
+
+    /// After items were pushed: somebody comes for them, or nobody ever will.
+    fn after_push(&self) {
+        self.shared.call_any();
+        if self.shared.light.gate.load(Ordering::SeqCst) & (NO_DEVICE | STOPPING) != 0 {
+            self.shared.end_all_queued();
+        }
+        self.fail_if_deserted();
+    }
+
+    /// The system gives no thread at all.
+    fn fail_if_deserted(&self) {
+        if self.shared.crew.is_deserted() {
+            self.shared.fail_deserted();
+        }
+    }
+
+    fn check(&self, book: &Book, task: &Task) -> Result<()> {
+        if book.core.closed {
+            return Err(Error::Shutdown { what: "submitting a task" });
+        }
+        for &before in task.after.iter().filter(|before| Slots::is_light(**before)) {
+            self.shared.light.slots.find(before)?;
+        }
+        book.core.check(task)
+    }
+
+    /// All that could keep a checked task from being admitted, which would drop the caller's code with the book locked.
+    fn prepare(&self, book: &mut Book, task: &mut Task) -> Result<()> {
+        for before in &mut task.after {
+            *before = self.shared.in_plan(book, *before)?;
+        }
+        Ok(())
+    }
+
+    /// All that could keep checked tasks from being taken, before one of them is: what is refused was never submitted.
+    fn reserve<'a>(
+        &'a self,
+        book: &mut Book,
+        tasks: &mut [Task],
+        slots: &mut Vec<(&'a Slot, u32)>,
+    ) -> Result<()> {
+        for task in tasks.iter_mut() {
+            if task.is_light() {
+                slots.push(self.shared.light.slots.take()?);
+            } else {
+                self.prepare(book, task)?;
+            }
+        }
+        book.core.tasks.check_room(tasks.len() - slots.len())
+    }
+}

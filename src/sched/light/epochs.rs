@@ -1,0 +1,509 @@
+//! Whether everything that was submitted before some moment has ended, without a common counter that
+//! every task would have to touch.
+//!
+//! Each worker counts what begins and ends with it in a [`Count`] of its own, and all other threads
+//! share one. Tasks belong to a *phase*, the one that was current when they were submitted. Who
+//! wants to wait for all closes the current phase, if anything of it is left, by making another
+//! current; a phase has *drained* when as many of its tasks have ended as were begun.
+//!
+//! **Why the sums are right.** Both counters only grow, and a task is begun before it ends. All `ended` are read first,
+//! then all `begun`. What is read of `ended` is at most what had ended when the last of them was read,
+//! which is at most what had begun by then, which is at most what is read of `begun`. So if the two
+//! sums are equal, everything that had begun at that moment had ended. What is begun in a closed phase later, by a
+//! thread that had read the current phase before it was closed, was not submitted before the wait,
+//! and is waited for or not. That thread reads the current phase again, and if it is another puts its own back
+//! into the list, should it have drained, before the submit returns: so whoever waits after that finds it.
+//!
+//! **Waking.** A waiter first raises `waiters`, then looks; a task is first counted as ended, then `waiters`
+//! is read; both orders are total (`SeqCst`), so either the waiter sees the end, or the ending thread sees the
+//! waiter and looks in its stead. As looking costs more than a small task, a thread looks only after every
+//! [`STRIDE`] tasks of closed phases until few are left of one of them: who finds so few sets `near`, and looks
+//! again; from then on every end looks, until one finds more. Of the last tasks of a closed phase one thread
+//! must end [`STRIDE`] if they are more than all threads together may end unseen, so somebody looks in time.
+//! That holds for the threads that the last look has counted: one that joins sets `near` before it ends
+//! anything, and so does who puts a phase back, for the last look did not count its tasks. Looks, joining and
+//! putting back exclude each other. Whoever takes a drained phase out of the list tells all who wait.
+
+use crate::sched::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sched::base::sync::{Mutex, locked, total_order};
+
+/// Phases that can be open at a time. A wait that finds them all taken waits for what comes until one
+/// drains, too.
+const PHASES: usize = if cfg!(loom) { 3 } else { 64 };
+
+/// How many tasks of closed phases a thread may end without looking.
+const STRIDE: u64 = if cfg!(loom) { 2 } else { 64 };
+
+/// What has begun and ended with one worker, or with all other threads.
+pub struct Count {
+    phases: Box<[Pair]>,
+    /// Ends of tasks of closed phases.
+    unseen: AtomicU64,
+}
+
+struct Pair {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// All counts that there are. They are asked for anew for each sum, and none ever goes away.
+pub trait Counts {
+    fn each(&self, see: &mut dyn FnMut(&Count));
+}
+
+/// The phase of a task.
+pub type Phase = u8;
+
+pub struct Tally {
+    current: AtomicUsize,
+    waiters: AtomicUsize,
+    near: AtomicBool,
+    /// The list has [`PHASES`] entries, so a waiter may wait for the current phase, too.
+    crowded: AtomicBool,
+    open: Mutex<Open>,
+}
+
+/// The phases that have not drained, oldest first, the current one last; each with its serial number.
+type Open = Vec<(Phase, u64)>;
+
+/// A wait that has begun.
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting {
+    /// For [`Tally::look`].
+    pub mark: u64,
+    /// See [`Seen::drained`].
+    pub drained: bool,
+}
+
+/// What a waiter has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// All that it waits for has ended.
+    pub done: bool,
+    /// Some phase has drained: perhaps one that others wait for.
+    pub drained: bool,
+}
+
+impl Count {
+    pub fn new() -> Self {
+        let pair = || Pair { begun: AtomicU64::new(0), ended: AtomicU64::new(0) };
+        Count { phases: (0..PHASES).map(|_| pair()).collect(), unseen: AtomicU64::new(0) }
+    }
+
+    pub fn begun(&self) -> u64 {
+        self.phases.iter().map(|pair| pair.begun.load(Ordering::SeqCst)).sum()
+    }
+
+    pub fn ended(&self) -> u64 {
+        self.phases.iter().map(|pair| pair.ended.load(Ordering::SeqCst)).sum()
+    }
+}
+
+impl Tally {
+    pub fn new() -> Self {
+        Tally {
+            current: AtomicUsize::new(0),
+            waiters: AtomicUsize::new(0),
+            near: AtomicBool::new(false),
+            crowded: AtomicBool::new(false),
+            open: Mutex::new(vec![(0, 0)]),
+        }
+    }
+
+    /// Tasks are being submitted.
+    pub fn begin(&self, count: &Count, tasks: u64) -> Phase {
+        let phase = self.current.load(Ordering::SeqCst);
+        count.phases[phase].begun.fetch_add(tasks, Ordering::SeqCst);
+        total_order();
+        if self.current.load(Ordering::SeqCst) != phase {
+            self.keep(phase as Phase);
+        }
+        phase as Phase
+    }
+
+    /// A phase was closed before tasks were counted in it, and may have been taken for drained.
+    #[cold]
+    fn keep(&self, phase: Phase) {
+        let mut open = locked(&self.open);
+        if open.iter().all(|&(other, _)| other != phase) {
+            // Every wait that is still to begin comes after it.
+            open.insert(0, (phase, 0));
+            self.note_length(&open);
+            self.near.store(true, Ordering::SeqCst);
+            total_order();
+        }
+    }
+
+    /// Tasks have ended. True: a phase that somebody waits for may have drained, so those who wait
+    /// are to be woken.
+    pub fn end(&self, count: &Count, phase: Phase, tasks: u64, all: &dyn Counts) -> bool {
+        count.phases[phase as usize].ended.fetch_add(tasks, Ordering::SeqCst);
+        total_order();
+        self.waiters.load(Ordering::SeqCst) > 0 && self.look_after_end(count, phase, tasks, all)
+    }
+
+    #[cold]
+    fn look_after_end(&self, count: &Count, phase: Phase, tasks: u64, all: &dyn Counts) -> bool {
+        let closed = self.current.load(Ordering::SeqCst) != phase as usize;
+        if !closed && !self.crowded.load(Ordering::SeqCst) {
+            return false;
+        }
+        total_order();
+        let unseen = count.unseen.fetch_add(tasks, Ordering::Relaxed);
+        let due = unseen / STRIDE != (unseen + tasks) / STRIDE;
+        (due || self.near.load(Ordering::SeqCst)) && self.drain(all)
+    }
+
+    /// Takes the drained phases out of the list, and notes whether little is left of a closed one. Whether there
+    /// were any.
+    fn drain(&self, all: &dyn Counts) -> bool {
+        let mut open = locked(&self.open);
+        let crowded = open.len() >= PHASES;
+        let before = open.len();
+        let least = drain_closed(&mut open, all);
+        self.note_length(&open);
+        let mut threads = 0;
+        all.each(&mut |_| threads += 1);
+        let near = least <= STRIDE * threads;
+        if self.near.swap(near, Ordering::SeqCst) != near && near {
+            // What ended between the sums and `near` was not looked at.
+            total_order();
+            drain_closed(&mut open, all);
+            self.note_length(&open);
+        }
+        crowded || open.len() < before
+    }
+
+    /// After a change of the list, before anything is summed that depends on it.
+    fn note_length(&self, open: &Open) {
+        self.crowded.store(open.len() >= PHASES, Ordering::SeqCst);
+    }
+
+    /// Begins a wait for all that was submitted so far, to be ended with [`Tally::stop_waiting`].
+    pub fn start_waiting(&self, all: &dyn Counts) -> Waiting {
+        let mut open = locked(&self.open);
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        total_order();
+        let before = open.len();
+        drain_closed(&mut open, all);
+        self.note_length(&open);
+        let drained = open.len() < before;
+        let Some(&(current, serial)) = open.last() else { return Waiting { mark: 0, drained } };
+        if left_of(current, all) == 0 {
+            return Waiting { mark: serial, drained };
+        }
+        self.close_before(serial + 1, &mut open);
+        Waiting { mark: serial + 1, drained }
+    }
+
+    /// Closes the current phase if it is before the mark. Without a phase for what comes, this one is waited for
+    /// as it is until one is free. True: it was closed.
+    fn close_before(&self, mark: u64, open: &mut Open) -> bool {
+        let Some(&(_, serial)) = open.last().filter(|&&(_, serial)| serial < mark) else { return false };
+        let free = (0..PHASES as Phase).find(|free| open.iter().all(|(phase, _)| phase != free));
+        let Some(free) = free else { return false };
+        open.push((free, serial + 1));
+        self.note_length(open);
+        self.current.store(free as usize, Ordering::SeqCst);
+        total_order();
+        true
+    }
+
+    /// One more counts from now on, and can be seen.
+    pub fn joined(&self) {
+        // Not between a look's sums and its `near`, or it would take what ends between them for seen.
+        let open = locked(&self.open);
+        self.near.store(true, Ordering::SeqCst);
+        total_order();
+        drop(open);
+    }
+
+    pub fn stop_waiting(&self) {
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether all phases before the mark have drained.
+    pub fn look(&self, mark: u64, all: &dyn Counts) -> Seen {
+        let mut drained = self.drain(all);
+        let closed = self.close_before(mark, &mut locked(&self.open));
+        if closed {
+            drained |= self.drain(all);
+        }
+        let open = locked(&self.open);
+        let done = open.iter().all(|&(phase, serial)| serial >= mark || left_of(phase, all) == 0);
+        Seen { done, drained }
+    }
+}
+
+/// Returns how many tasks the closed phase has left that has fewest.
+fn drain_closed(open: &mut Open, all: &dyn Counts) -> u64 {
+    let current = open.pop();
+    let mut least = u64::MAX;
+    open.retain(|&(phase, _)| {
+        let here = left_of(phase, all);
+        if here > 0 {
+            least = least.min(here);
+        }
+        here > 0
+    });
+    open.extend(current);
+    least
+}
+
+/// Tasks of a phase that have begun and not ended. Zero is exact, see above.
+fn left_of(phase: Phase, all: &dyn Counts) -> u64 {
+    let (mut ended, mut begun) = (0_u64, 0_u64);
+    all.each(&mut |count| ended += count.phases[phase as usize].ended.load(Ordering::SeqCst));
+    all.each(&mut |count| begun += count.phases[phase as usize].begun.load(Ordering::SeqCst));
+    begun.saturating_sub(ended)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    impl Counts for Count {
+        fn each(&self, see: &mut dyn FnMut(&Count)) {
+            see(self);
+        }
+    }
+
+    #[test]
+    fn end_of_a_closed_phase_is_announced_only_while_somebody_waits() {
+        for waits in [true, false] {
+            let (tally, count) = (Tally::new(), Count::new());
+            let phase = tally.begin(&count, 1);
+            let waiting = tally.start_waiting(&count);
+            assert!(!tally.look(waiting.mark, &count).done);
+            if !waits {
+                tally.stop_waiting();
+            }
+            assert_eq!(tally.end(&count, phase, 1, &count), waits);
+        }
+    }
+
+    #[test]
+    fn ends_of_the_current_phase_take_no_lock_though_somebody_waits() {
+        let (tally, count) = (Tally::new(), Count::new());
+        tally.begin(&count, 1);
+        tally.start_waiting(&count);
+        let phase = tally.begin(&count, 1);
+        let locked = locked(&tally.open);
+        std::thread::scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            let (tally, count) = (&tally, &count);
+            scope.spawn(move || tell.send(tally.end(count, phase, 1, count)));
+            let announced = told.recv_timeout(std::time::Duration::from_secs(10));
+            drop(locked);
+            assert_eq!(announced, Ok(false));
+        });
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    //! Small worlds: a waiter whose tasks have ended is woken, and is not told so before they have.
+
+    use loom::sync::{Condvar, Mutex};
+    use loom::thread;
+
+    use super::*;
+    use crate::sched::base::sync::Arc;
+
+    struct World {
+        tally: Tally,
+        counts: [Count; 3],
+        /// How many of them there are by now.
+        joined: AtomicUsize,
+        /// A waiter each.
+        bells: [(Mutex<bool>, Condvar); 2],
+        ended: AtomicUsize,
+    }
+
+    impl Counts for World {
+        fn each(&self, see: &mut dyn FnMut(&Count)) {
+            self.counts[..self.joined.load(Ordering::SeqCst)].iter().for_each(see);
+        }
+    }
+
+    impl World {
+        fn new(counts: usize) -> Arc<Self> {
+            let bell = || (Mutex::new(false), Condvar::new());
+            Arc::new(World {
+                tally: Tally::new(),
+                counts: [Count::new(), Count::new(), Count::new()],
+                joined: AtomicUsize::new(counts),
+                bells: [bell(), bell()],
+                ended: AtomicUsize::new(0),
+            })
+        }
+
+        fn begin(&self, count: usize) -> Phase {
+            self.tally.begin(&self.counts[count], 1)
+        }
+
+        fn join(&self) {
+            self.joined.fetch_add(1, Ordering::SeqCst);
+            self.tally.joined();
+        }
+
+        fn end(&self, count: usize, phase: Phase) {
+            self.ended.fetch_add(1, Ordering::SeqCst);
+            if self.tally.end(&self.counts[count], phase, 1, self) {
+                self.ring();
+            }
+        }
+
+        fn ring(&self) {
+            for (rung, changed) in &self.bells {
+                *rung.lock().unwrap() = true;
+                changed.notify_all();
+            }
+        }
+
+        /// As the scheduler does.
+        fn wait(&self, waiter: usize, tasks: usize) {
+            let begun = self.tally.start_waiting(self);
+            if begun.drained {
+                self.ring();
+            }
+            let (rung, changed) = &self.bells[waiter];
+            loop {
+                let seen = self.tally.look(begun.mark, self);
+                if seen.drained {
+                    self.ring();
+                }
+                if seen.done {
+                    break;
+                }
+                let mut rung = rung.lock().unwrap();
+                while !*rung {
+                    rung = changed.wait(rung).unwrap();
+                }
+                *rung = false;
+            }
+            self.tally.stop_waiting();
+            assert!(self.ended.load(Ordering::SeqCst) >= tasks);
+        }
+    }
+
+    fn explore(model: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(model);
+    }
+
+    #[test]
+    fn a_waiter_hears_of_the_last_end() {
+        for counts in [1, 2] {
+            explore(move || {
+                let world = World::new(counts);
+                let phases = [(); 3].map(|()| world.begin(0));
+                let worker = world.clone();
+                let worker = thread::spawn(move || phases.map(|phase| worker.end(counts - 1, phase)));
+                world.wait(0, 3);
+                worker.join().unwrap();
+            });
+        }
+    }
+
+    #[test]
+    fn what_is_submitted_meanwhile_is_not_taken_for_what_was_there() {
+        explore(|| {
+            let world = World::new(2);
+            let before = world.begin(0);
+            let worker = world.clone();
+            let worker = thread::spawn(move || {
+                let later = worker.begin(1);
+                worker.tally.end(&worker.counts[1], later, 1, &*worker);
+                worker.end(1, before);
+            });
+            world.wait(0, 1);
+            worker.join().unwrap();
+        });
+    }
+
+    /// None of the three ends as many as would make it look.
+    #[test]
+    fn a_waiter_hears_of_the_last_end_with_those_who_join_later() {
+        explore(|| {
+            let world = World::new(1);
+            let phases = [(); 3].map(|()| world.begin(0));
+            let worker = world.clone();
+            let worker = thread::spawn(move || {
+                worker.end(0, phases[0]);
+                for count in [1, 2] {
+                    worker.join();
+                    worker.end(count, phases[count]);
+                }
+            });
+            world.wait(0, 3);
+            worker.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn one_who_joins_does_not_keep_others_from_looking() {
+        explore(|| {
+            let world = World::new(1);
+            let phase = world.begin(0);
+            let (worker, other) = (world.clone(), world.clone());
+            let worker = thread::spawn(move || worker.end(0, phase));
+            let other = thread::spawn(move || other.join());
+            world.wait(0, 1);
+            worker.join().unwrap();
+            other.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn two_waiters_hear_of_the_last_end() {
+        explore(|| {
+            let world = World::new(1);
+            let phase = world.begin(0);
+            let (worker, other) = (world.clone(), world.clone());
+            let worker = thread::spawn(move || worker.end(0, phase));
+            let other = thread::spawn(move || other.wait(1, 0));
+            world.wait(0, 1);
+            worker.join().unwrap();
+            other.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_wait_that_found_no_phase_free_hears_of_its_last_end() {
+        explore(|| {
+            let world = World::new(1);
+            let end = |phase| world.tally.end(&world.counts[0], phase, 1, &*world);
+            let waits: [(Phase, Waiting); PHASES] =
+                std::array::from_fn(|_| (world.begin(0), world.tally.start_waiting(&*world)));
+            let last = waits[PHASES - 1].1;
+            for (phase, _) in waits {
+                assert!(!world.tally.look(last.mark, &*world).done);
+                assert!(end(phase), "it is told");
+            }
+            assert!(world.tally.look(last.mark, &*world).done);
+        });
+    }
+
+    #[test]
+    fn one_who_submits_while_a_phase_is_closed_waits_for_that_task() {
+        explore(|| {
+            let world = World::new(2);
+            let before = world.begin(0);
+            let other = world.clone();
+            let other = thread::spawn(move || {
+                let own = other.begin(1);
+                let begun = other.tally.start_waiting(&*other);
+                assert!(!other.tally.look(begun.mark, &*other).done, "its task has not ended");
+                other.end(1, own);
+                begun.mark
+            });
+            let begun = world.tally.start_waiting(&*world);
+            world.end(0, before);
+            world.tally.look(begun.mark, &*world);
+            let mark = other.join().unwrap();
+            assert!(world.tally.look(mark, &*world).done);
+        });
+    }
+}

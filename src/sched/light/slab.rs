@@ -1,0 +1,165 @@
+//! Where light tasks are kept while somebody may ask for them: slots that never move, found by the
+//! position in a task's id without a lock.
+//!
+//! Free positions lie in shards, each thread using one of them mostly, so that a submitting
+//! thread and the workers seldom meet. A position is used for as many tasks as there are generations, and then
+//! no more: an id is never given out twice.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+use super::task::Slot;
+use crate::error::{Error, Result};
+use crate::sched::base::registry::{self, LIGHT, POSITIONS};
+use crate::sched::base::sync::{Mutex, locked};
+use crate::sched::base::task::TaskId;
+
+const CHUNK: usize = 512;
+const CHUNKS: usize = 1024;
+const SHARDS: usize = 16;
+/// Positions taken from the end at a time, and from another shard at most.
+const FRESH: usize = 64;
+const MOVED: usize = 1024;
+
+type Chunk = OnceLock<Box<[Slot]>>;
+
+pub struct Slots {
+    tag: u64,
+    blocks: Box<[OnceLock<Box<[Chunk]>>]>,
+    /// Positions below this have been given to a shard.
+    fresh: AtomicUsize,
+    shards: [CachePadded<Mutex<Vec<u32>>>; SHARDS],
+}
+
+impl Slots {
+    pub fn new() -> Self {
+        Slots {
+            tag: registry::tag(),
+            blocks: (0..POSITIONS.div_ceil(CHUNK * CHUNKS)).map(|_| OnceLock::new()).collect(),
+            fresh: AtomicUsize::new(0),
+            shards: std::array::from_fn(|_| CachePadded::new(Mutex::new(Vec::new()))),
+        }
+    }
+
+    /// Whether the id is of a light task, of this scheduler or another.
+    pub fn is_light(id: TaskId) -> bool {
+        id.0 & LIGHT != 0
+    }
+
+    /// A slot that nobody uses, and its position.
+    pub fn take(&self) -> Result<(&Slot, u32)> {
+        let own = shard();
+        let mut free = locked(&self.shards[own]);
+        let position = match free.pop() {
+            Some(position) => position,
+            None => {
+                drop(free);
+                let mut more = self.more(own)?;
+                let position = more.pop();
+                free = locked(&self.shards[own]);
+                free.append(&mut more);
+                match position {
+                    Some(position) => position,
+                    None => return Err(Error::Internal("no position for a task".into())),
+                }
+            }
+        };
+        drop(free);
+        Ok((self.at(position), position))
+    }
+
+    /// Gives a slot back whose task nobody can ask for any more.
+    pub fn give(&self, position: u32) {
+        locked(&self.shards[shard()]).push(position);
+    }
+
+    pub fn id(&self, position: u32, generation: u64) -> TaskId {
+        TaskId(registry::id(self.tag, generation, position as usize) | LIGHT)
+    }
+
+    /// The slot of a task, the task's generation, and its position.
+    pub fn find(&self, id: TaskId) -> Result<(&Slot, u64)> {
+        let stale = Error::Stale { what: "task", id: id.0 };
+        let (tag, generation, position) = registry::parts(id);
+        if tag != self.tag || position >= self.fresh.load(Ordering::Acquire) {
+            return Err(stale);
+        }
+        let slot = self.at(position as u32);
+        if slot.is(generation) { Ok((slot, generation)) } else { Err(stale) }
+    }
+
+    /// The same for who knows that the task is there, even if nobody else can ask for it any more.
+    pub fn place(&self, id: TaskId) -> (&Slot, u64) {
+        let (_, generation, position) = registry::parts(id);
+        (self.at(position as u32), generation)
+    }
+
+    pub fn each(&self, mut see: impl FnMut(&Slot)) {
+        for position in 0..self.fresh.load(Ordering::Acquire) {
+            see(self.at(position as u32));
+        }
+    }
+
+    pub fn at(&self, position: u32) -> &Slot {
+        let position = position as usize;
+        let block = self.blocks[position / (CHUNK * CHUNKS)]
+            .get_or_init(|| (0..CHUNKS).map(|_| OnceLock::new()).collect());
+        let chunk =
+            block[position / CHUNK % CHUNKS].get_or_init(|| (0..CHUNK).map(|_| Slot::new()).collect());
+        &chunk[position % CHUNK]
+    }
+
+    /// Free positions of other shards, or new ones.
+    #[cold]
+    fn more(&self, own: usize) -> Result<Vec<u32>> {
+        for other in (1..SHARDS).map(|step| (own + step) % SHARDS) {
+            let mut free = locked(&self.shards[other]);
+            let count = free.len().div_ceil(2).min(MOVED);
+            if count > 0 {
+                let rest = free.len() - count;
+                return Ok(free.split_off(rest));
+            }
+        }
+        let grow = |fresh: usize| (fresh + FRESH <= POSITIONS).then_some(fresh + FRESH);
+        match self.fresh.fetch_update(Ordering::AcqRel, Ordering::Acquire, grow) {
+            Ok(first) => Ok((first as u32..(first + FRESH) as u32).rev().collect()),
+            Err(kept) => Err(Error::argument("tasks kept", kept, "release those that have ended")),
+        }
+    }
+}
+
+/// The shard of the calling thread.
+fn shard() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    let own = OWN.get();
+    if own != usize::MAX {
+        return own;
+    }
+    let own = THREADS.fetch_add(1, Ordering::Relaxed) % SHARDS;
+    OWN.set(own);
+    own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_position_is_used_again_also_by_other_threads() {
+        let slots = Slots::new();
+        let taken = || (0..FRESH).map(|_| slots.take().unwrap().1).collect::<Vec<u32>>();
+        taken().into_iter().for_each(|position| slots.give(position));
+        for _ in 0..SHARDS + 1 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| slots.give(slots.take().unwrap().1));
+            });
+        }
+        assert_eq!(slots.fresh.load(Ordering::Relaxed), FRESH);
+    }
+}

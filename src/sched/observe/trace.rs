@@ -1,0 +1,379 @@
+//! What ran where and when, kept in memory and written as a timeline.
+//!
+//! The format is the Chrome trace event format (JSON), which chrome://tracing and <https://ui.perfetto.dev>
+//! show: a process a device, a row a slot, a bar an attempt, a flag for what befell the device, and
+//! a curve of the memory that is leased. Times are microseconds since the scheduler was made.
+
+use std::fmt::{self, Display};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::device::DeviceInfo;
+use crate::sched::base::task::TaskId;
+
+/// Bytes of a label that are kept, so that the memory of a trace is bounded by its number of events.
+const LABEL: usize = 120;
+/// Events copied at a time while a trace is written: those who record don't wait for a disk.
+const PORTION: usize = 1024;
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Done,
+    Failed,
+    Cancelled,
+    /// It failed, and the task was tried again.
+    Retried,
+    /// Another copy of the task was first.
+    Late,
+    /// It did not return when it was asked to stop, and was given up.
+    GivenUp,
+    /// It had not ended when the trace was written.
+    Running,
+}
+
+impl Ending {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Ending::Done => "done",
+            Ending::Failed => "failed",
+            Ending::Cancelled => "cancelled",
+            Ending::Retried => "retried",
+            Ending::Late => "late",
+            Ending::GivenUp => "given up",
+            Ending::Running => "running",
+        }
+    }
+}
+
+/// One attempt. Times are since the scheduler was made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Span {
+    pub task: TaskId,
+    /// Empty: the task has none.
+    pub label: String,
+    pub class: u32,
+    pub device: usize,
+    pub slot: u32,
+    pub attempt: u32,
+    pub begin: Duration,
+    pub end: Duration,
+    pub ending: Ending,
+    /// Device memory that was leased for it.
+    pub bytes: u64,
+    pub work: Option<f64>,
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    /// With the row of its slot: a task that waits inside its code lends its slot, and gets another row.
+    Attempt(Span, u32),
+    Flag {
+        at: Duration,
+        device: usize,
+        text: String,
+    },
+    Leased {
+        at: Duration,
+        device: usize,
+        bytes: u64,
+    },
+}
+
+/// Records up to a number of events, and counts those that came later.
+#[derive(Debug)]
+pub struct Trace {
+    names: Vec<String>,
+    most: usize,
+    book: Mutex<Book>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    events: Vec<Event>,
+    left_out: u64,
+    /// By device and slot: until when each row of the slot is taken.
+    rows: Vec<Vec<Vec<Duration>>>,
+}
+
+impl Trace {
+    /// Of a scheduler with these devices.
+    pub fn new(devices: &[DeviceInfo], most: usize) -> Self {
+        let names = devices.iter().map(|device| format!("{} {}", device.label(), device.name)).collect();
+        let book = Book { rows: vec![Vec::new(); devices.len()], ..Book::default() };
+        Trace { names, most, book: Mutex::new(book) }
+    }
+
+    /// An attempt has ended.
+    pub fn attempt(&self, mut span: Span) {
+        cut(&mut span.label);
+        let mut book = self.book();
+        if let Some(row) = place(&mut book.rows, &span) {
+            book.keep(self.most, Event::Attempt(span, row));
+        }
+    }
+
+    /// Something befell a device, or a task on it.
+    pub fn flag(&self, at: Duration, device: usize, text: &str) {
+        let mut text = text.to_owned();
+        cut(&mut text);
+        self.book().keep(self.most, Event::Flag { at, device, text });
+    }
+
+    /// The memory that is leased on a device has changed to this.
+    pub fn leased(&self, at: Duration, device: usize, bytes: u64) {
+        self.book().keep(self.most, Event::Leased { at, device, bytes });
+    }
+
+    /// Events that came when there was no room left.
+    pub fn left_out(&self) -> u64 {
+        self.book().left_out
+    }
+
+    /// Writes what was recorded so far, and what runs now.
+    pub fn write(&self, out: &mut dyn Write, running: &[Span]) -> io::Result<()> {
+        let (count, left_out, mut rows) = {
+            let book = self.book();
+            (book.events.len(), book.left_out, book.rows.clone())
+        };
+        let running: Vec<Event> = running
+            .iter()
+            .filter_map(|span| Some(Event::Attempt(span.clone(), place(&mut rows, span)?)))
+            .collect();
+        let library = Quoted(concat!("gpusched ", env!("CARGO_PKG_VERSION")));
+        write!(
+            out,
+            "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"library\":{library},\"left_out\":{left_out}}},\n\
+             \"traceEvents\":["
+        )?;
+        self.names(out, &rows)?;
+        let mut at = 0;
+        while at < count {
+            let until = (at + PORTION).min(count);
+            let portion = self.book().events[at..until].to_vec();
+            for event in &portion {
+                self.event(out, event)?;
+            }
+            at = until;
+        }
+        for event in &running {
+            self.event(out, event)?;
+        }
+        writeln!(out, "\n]}}")
+    }
+
+    /// The names of processes and rows, and their order.
+    fn names(&self, out: &mut dyn Write, rows: &[Vec<Vec<Duration>>]) -> io::Result<()> {
+        let mut comma = "";
+        for (device, (name, slots)) in self.names.iter().zip(rows).enumerate() {
+            let (pid, name) = (pid(device), Quoted(name));
+            write!(
+                out,
+                "{comma}\n{{\"ph\":\"M\",\"pid\":{pid},\"name\":\"process_name\",\"args\":{{\"name\":{name}}}}},\n\
+                 {{\"ph\":\"M\",\"pid\":{pid},\"name\":\"process_sort_index\",\"args\":{{\"sort_index\":{device}}}}}"
+            )?;
+            comma = ",";
+            for (slot, rows) in slots.iter().enumerate() {
+                for row in 0..rows.len() {
+                    let beside = if row == 0 { "" } else { ", lent" };
+                    let tid = tid(device, slot as u32, row as u32);
+                    write!(
+                        out,
+                        ",\n{{\"ph\":\"M\",\"pid\":{pid},\"tid\":{tid},\"name\":\"thread_name\",\
+                         \"args\":{{\"name\":\"slot {slot}{beside}\"}}}}"
+                    )?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn event(&self, out: &mut dyn Write, event: &Event) -> io::Result<()> {
+        match event {
+            Event::Attempt(span, row) => {
+                let name = match span.label.as_str() {
+                    "" => "task",
+                    label => label,
+                };
+                let work = span.work.filter(|work| work.is_finite());
+                let work = work.map_or("null".into(), |work| format!("{work:?}"));
+                write!(
+                    out,
+                    ",\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},\"cat\":\"{ending}\",\"name\":{},\
+                     \"args\":{{\"task\":\"{:#018x}\",\"attempt\":{},\"ended\":\"{ending}\",\"class\":{},\
+                     \"work\":{work},\"bytes\":{}}}}}",
+                    pid(span.device),
+                    tid(span.device, span.slot, *row),
+                    Microseconds(span.begin),
+                    Microseconds(span.end.saturating_sub(span.begin)),
+                    Quoted(name),
+                    span.task.0,
+                    span.attempt,
+                    span.class,
+                    span.bytes,
+                    ending = span.ending.name(),
+                )
+            }
+            Event::Flag { at, device, text } => write!(
+                out,
+                ",\n{{\"ph\":\"i\",\"s\":\"p\",\"pid\":{},\"tid\":{},\"ts\":{},\"cat\":\"note\",\"name\":{}}}",
+                pid(*device),
+                tid(*device, 0, 0),
+                Microseconds(*at),
+                Quoted(text)
+            ),
+            Event::Leased { at, device, bytes } => write!(
+                out,
+                ",\n{{\"ph\":\"C\",\"pid\":{},\"ts\":{},\"name\":\"leased memory\",\"args\":{{\"bytes\":{bytes}}}}}",
+                pid(*device),
+                Microseconds(*at)
+            ),
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    fn keep(&mut self, most: usize, event: Event) {
+        if self.events.len() < most {
+            self.events.push(event);
+        } else {
+            self.left_out += 1;
+        }
+    }
+}
+
+/// The first row of the span's slot on which nothing overlaps it. Spans come in the order of their ends.
+fn place(rows: &mut [Vec<Vec<Duration>>], span: &Span) -> Option<u32> {
+    let slots = rows.get_mut(span.device)?;
+    let slot = span.slot as usize;
+    if slots.len() <= slot {
+        slots.resize(slot + 1, Vec::new());
+    }
+    let rows = &mut slots[slot];
+    let row = rows.iter().position(|&taken| taken <= span.begin).unwrap_or_else(|| {
+        rows.push(Duration::ZERO);
+        rows.len() - 1
+    });
+    rows[row] = span.end;
+    Some(row as u32)
+}
+
+/// Viewers take 0 for the kernel's.
+fn pid(device: usize) -> usize {
+    device + 1
+}
+
+/// Unlike in all of a trace, as viewers like it: 64 slots a device at most, and 64 that wait.
+fn tid(device: usize, slot: u32, row: u32) -> u64 {
+    (device as u64 + 1) * 10_000 + u64::from(slot) * 100 + u64::from(row)
+}
+
+fn cut(text: &mut String) {
+    if text.len() > LABEL {
+        let end = (0..=LABEL).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+}
+
+struct Microseconds(Duration);
+
+impl Display for Microseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03}", self.0.as_micros(), self.0.subsec_nanos() % 1000)
+    }
+}
+
+/// A text as JSON has it.
+struct Quoted<'a>(&'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"")?;
+        for letter in self.0.chars() {
+            match letter {
+                '"' => f.write_str("\\\"")?,
+                '\\' => f.write_str("\\\\")?,
+                // The second kind are line ends for JavaScript, though not for JSON.
+                c if c < ' ' || c == '\u{2028}' || c == '\u{2029}' => write!(f, "\\u{:04x}", u32::from(c))?,
+                c => write!(f, "{c}")?,
+            }
+        }
+        f.write_str("\"")
+    }
+}
+
+/// The past attempts of a scheduler, and those that ran when this was made.
+pub struct Timeline {
+    trace: Arc<Trace>,
+    running: Vec<Span>,
+}
+
+impl Timeline {
+    pub fn new(trace: Arc<Trace>, running: Vec<Span>) -> Self {
+        Timeline { trace, running }
+    }
+
+    /// As JSON in the Chrome trace event format, which chrome://tracing and <https://ui.perfetto.dev> show.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.trace.write(out, &self.running)
+    }
+
+    /// Events that came when the trace was full.
+    pub fn left_out(&self) -> u64 {
+        self.trace.left_out()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_share_a_row_unless_they_overlap() {
+        let mut rows = vec![Vec::new(); 2];
+        let mut place = |slot, begin, end| {
+            let (task, label, ending) = (TaskId(1), String::new(), Ending::Done);
+            let [begin, end] = [begin, end].map(Duration::from_secs);
+            let span = Span {
+                task,
+                label,
+                class: 0,
+                device: 1,
+                slot,
+                attempt: 1,
+                begin,
+                end,
+                ending,
+                bytes: 0,
+                work: None,
+            };
+            super::place(&mut rows, &span)
+        };
+        assert_eq!(place(0, 1, 3), Some(0));
+        assert_eq!(place(0, 2, 4), Some(1), "beside the first");
+        assert_eq!(place(0, 3, 5), Some(0), "after the first");
+        assert_eq!(place(3, 2, 4), Some(0), "another slot");
+    }
+
+    #[test]
+    fn quoted_text_is_json_for_every_character() {
+        for text in ["plain", "\"\\", "\0\n\t\u{1f}", "\u{2028}\u{2029}", "é🦀"] {
+            let quoted = Quoted(text).to_string();
+            assert_eq!(serde_json::from_str::<String>(&quoted).unwrap(), text);
+            assert!(!quoted.contains(['\u{2028}', '\u{2029}']), "they end a line of JavaScript");
+        }
+    }
+
+    #[test]
+    fn endings_have_different_names() {
+        use Ending::*;
+        let names = [Done, Failed, Cancelled, Retried, Late, GivenUp, Running].map(Ending::name);
+        assert_eq!(names, ["done", "failed", "cancelled", "retried", "late", "given up", "running"]);
+    }
+}

@@ -1,0 +1,86 @@
+//! What becomes of a device on which an attempt has failed or was wrong: its context is made anew, or it is retired.
+
+use log::Level;
+
+use super::planner::Core;
+use super::record::Running;
+use crate::error::{DeviceFault, Error};
+use crate::sched::base::policy::{CONVICTIONS, WRONG_TASKS};
+use crate::sched::base::task::TaskId;
+
+impl Core {
+    /// All have left a poisoned context.
+    pub fn renew(&mut self, index: usize) {
+        let device = &mut self.devices[index];
+        device.context += 1;
+        device.renewed = device.context;
+        device.renewing = true;
+        self.renewed.push(index);
+    }
+
+    /// What the error says of the device. True: the task is found guilty of having poisoned it.
+    pub fn blame(&mut self, index: usize, run: &Running, error: &Error, was_poisoned: bool) -> bool {
+        let Error::Device { fault, .. } = error else { return false };
+        // Who fails in a context that is known to be poisoned only tells that.
+        if *fault == DeviceFault::Poisoned && was_poisoned {
+            return false;
+        }
+        let guilty = self.tasks.get_mut(run.id).is_ok_and(|entry| {
+            let (count, most) = match fault {
+                DeviceFault::Poisoned => (&mut entry.poisoned, 2),
+                DeviceFault::Lost => (&mut entry.lost, 3),
+            };
+            *count += 1;
+            *count >= most
+        });
+        let why = error.to_string();
+        if *fault == DeviceFault::Lost {
+            self.retire(index, &why);
+            return guilty;
+        }
+        if guilty {
+            for device in &mut self.devices {
+                device.strikes.retain(|&suspect| suspect != run.id);
+            }
+        }
+        let device = &mut self.devices[index];
+        let empty = device.running.is_empty();
+        if empty {
+            self.renew(index);
+        }
+        let device = &mut self.devices[index];
+        device.poisoned = !empty;
+        if guilty {
+            device.convictions += 1;
+        } else if !device.strikes.contains(&run.id) {
+            device.strikes.push(run.id);
+        }
+        if device.strikes.len() >= 2 || device.convictions >= CONVICTIONS {
+            self.retire(index, &why);
+        }
+        guilty
+    }
+
+    /// A task whose result was wrong before has ended well on a device: it was the others, or this one the first time.
+    pub fn clear(&mut self, index: usize, id: TaskId) {
+        let Ok(entry) = self.tasks.get(id) else { return };
+        let name = if entry.label.is_empty() { format!("task {}", id.0) } else { entry.name() };
+        let suspects = entry.suspects;
+        let well = self.devices[index].info.label();
+        for suspect in (0..self.devices.len()).filter(|&suspect| suspects.contains(suspect)) {
+            let device = &mut self.devices[suspect];
+            device.wrong.push(name.clone());
+            let label = device.info.label();
+            let text = format!("what {label} computed for {name} was wrong, and right again on {well}");
+            let retired = device.wrong.len() >= WRONG_TASKS;
+            let why = format!(
+                "what it computed was wrong for {}, and right when computed again",
+                device.wrong.join(" and ")
+            );
+            self.note(Level::Warn, suspect, text);
+            if retired {
+                self.retire(suspect, &why);
+            }
+        }
+    }
+}

@@ -1,0 +1,541 @@
+//! Which task begins on a device that has room.
+//!
+//! A device that asks for work is given the first task, in the order of the ready list, that it should
+//! finish earlier than any other device would: for that the list is laid out over all devices, each
+//! task where it should end first, given what runs there and how fast each device is thought to
+//! be. So a slow card does not take the last long task from a fast one, and an idle one takes what was meant for
+//! another as soon as it would finish it sooner. Three more rules:
+//! - a device of which nothing is known gets the smallest task;
+//! - a device that is nearly as fast as the fastest does not decline, for the guess may be wrong; nor does one
+//!   that has declined for very long;
+//! - when nothing is left to begin, a second copy of an idempotent task is started where it should end earlier
+//!   than the first.
+//!
+//! A task that does not fit beside what runs is passed over, and after [`PATIENCE`] times the
+//! device is kept for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::Level;
+
+use super::planner::Core;
+use super::record::{Device, Entry, Running, Short, Watched};
+use super::schedule::Plan;
+use crate::error::Error;
+use crate::sched::base::policy::{
+    HORIZON, LATE, LATE_LEAST, LOOK_AGAIN, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining,
+};
+use crate::sched::base::reservation::Held;
+use crate::sched::base::task::{DeviceMask, Job, Role, State, TaskId, Told};
+
+/// What a worker takes away to run.
+pub struct Assignment {
+    pub id: TaskId,
+    pub attempt: u32,
+    pub job: Arc<dyn Job>,
+    pub signal: Arc<Told>,
+    /// A queue that was opened in an older context of the device is of no use any more.
+    pub context: u32,
+    /// The slot of the device, if other processes have to know.
+    pub held: Option<Held>,
+}
+
+/// What a worker is told that asks for a task.
+pub enum Taken {
+    Begins(Assignment),
+    Nothing,
+    /// It depends on what the device has free, which is to be asked first.
+    Unknown,
+}
+
+impl Taken {
+    pub fn begun(self) -> Option<Assignment> {
+        match self {
+            Taken::Begins(assignment) => Some(assignment),
+            Taken::Nothing | Taken::Unknown => None,
+        }
+    }
+}
+
+/// Looks whether tasks fit a device now, and remembers those that did not.
+pub struct Fitting<'a> {
+    pub index: usize,
+    /// What is free on the device now; `None`: nobody has asked it.
+    free: Option<u64>,
+    /// That would have to be known.
+    unknown: bool,
+    /// A task was left out for memory that others have taken.
+    short: bool,
+    /// As if the device had all memory of the world.
+    roomy: bool,
+    pub passed: Vec<TaskId>,
+    /// Tasks that another slot will take, and the bytes of those on this device.
+    spoken_for: &'a [TaskId],
+    promised: u64,
+}
+
+impl<'a> Fitting<'a> {
+    pub fn new(index: usize, free: Option<u64>) -> Self {
+        Fitting {
+            index,
+            free,
+            unknown: false,
+            short: false,
+            roomy: false,
+            passed: Vec::new(),
+            spoken_for: &[],
+            promised: 0,
+        }
+    }
+
+    fn beside(self, spoken_for: &'a [TaskId], promised: u64) -> Self {
+        Fitting { spoken_for, promised, ..self }
+    }
+
+    /// Bytes that the ledger has left.
+    fn room(&self, device: &Device) -> u64 {
+        (device.ledger.limit() - device.ledger.leased()).saturating_sub(self.promised)
+    }
+
+    fn has_company(&self, device: &Device) -> bool {
+        !device.running.is_empty() || self.promised > 0 || device.others.pending_bytes > 0
+    }
+
+    /// Whether nothing that is ready can fit, however long one looks.
+    fn is_in_vain(&mut self, core: &Core) -> bool {
+        let device = &core.devices[self.index];
+        let Some(least) = core.ready.least(self.index, device.info.backend) else { return true };
+        if self.roomy || least > self.room(device) {
+            return !self.roomy;
+        }
+        // What is to run alone does not ask what others have left.
+        let taken = self.has_company(device) && core.alone == 0 && self.free.is_some_and(|free| least > free);
+        self.short |= taken;
+        taken
+    }
+
+    /// What is free now is asked only when something of ours runs on the device. When nothing does, a
+    /// task starts whatever other processes have taken: waiting for them could last for ever, and
+    /// its own error will tell the numbers.
+    pub fn try_on(&mut self, core: &Core, id: TaskId, entry: &Entry) -> Option<TaskId> {
+        if self.spoken_for.contains(&id) {
+            return None;
+        }
+        if self.roomy {
+            // An invitation to a range may be one to the range that asks.
+            return (entry.role != Role::Guest).then_some(id);
+        }
+        let device = &core.devices[self.index];
+        let bytes = entry.bytes.on(device.info.backend);
+        let fits = if entry.alone {
+            self.promised == 0 && device.is_empty()
+        } else {
+            !self.has_company(device) || bytes == 0 || self.free.is_some_and(|free| bytes <= free)
+        };
+        let granted = bytes <= self.room(device);
+        if fits && granted {
+            return Some(id);
+        }
+        self.unknown |= granted && !entry.alone && self.free.is_none();
+        self.short |= granted && !entry.alone;
+        self.passed.push(id);
+        None
+    }
+}
+
+impl Core {
+    /// The task that begins now on a slot of a device, if any should. `free`: what the device has free now, if
+    /// it was asked; asking may take long, so nobody asks before it is needed.
+    pub fn take(&mut self, now: Duration, index: usize, slot: u32, free: Option<u64>) -> Taken {
+        if !self.devices[index].has_room(now) {
+            return Taken::Nothing;
+        }
+        self.age(now);
+        let pending = self.devices[index].others.pending_bytes;
+        let mut fitting = Fitting::new(index, free.map(|free| free.saturating_sub(pending)));
+        let id = self.choose(now, &mut fitting);
+        if fitting.unknown {
+            return Taken::Unknown;
+        }
+        let leased = self.devices[index].ledger.leased();
+        let until = now.saturating_add(LOOK_AGAIN);
+        self.devices[index].short =
+            fitting.free.filter(|_| fitting.short).map(|free| Short { free, leased, until });
+        let Some(id) = id else { return Taken::Nothing };
+        for other in fitting.passed {
+            if let Ok(entry) = self.tasks.get_mut(other) {
+                entry.passed += 1;
+                if entry.passed >= PATIENCE && self.devices[index].hold.is_none() {
+                    self.devices[index].hold = Some(other);
+                }
+            }
+        }
+        self.begin(now, index, slot, id).map_or(Taken::Nothing, Taken::Begins)
+    }
+
+    /// The devices where something should begin now, each as often as it has slots for it.
+    pub fn wanted(&self, now: Duration) -> Vec<usize> {
+        let mut spoken_for = Vec::new();
+        let mut wanted = Vec::new();
+        let mut promised = vec![0; self.devices.len()];
+        let mut load: Vec<usize> =
+            self.devices.iter().map(|device| device.running.len() + device.others.ends.len()).collect();
+        let mut open: Vec<usize> =
+            (0..load.len()).filter(|&index| self.devices[index].has_room(now)).collect();
+        // Those that have the least to do first.
+        while let Some(&index) = open.iter().min_by_key(|&&index| load[index]) {
+            let free = self.devices[index].free(now).unwrap_or(u64::MAX);
+            let mut fitting = Fitting::new(index, Some(free)).beside(&spoken_for, promised[index]);
+            let choice = if load[index] < self.devices[index].capacity(now) {
+                self.choose(now, &mut fitting)
+            } else {
+                None
+            };
+            let Some(choice) = choice else {
+                open.retain(|&other| other != index);
+                continue;
+            };
+            load[index] += 1;
+            wanted.push(index);
+            spoken_for.push(choice);
+            // At least something, so that what wants to be alone sees that it is not.
+            let kind = self.devices[index].info.backend;
+            promised[index] += self.tasks.get(choice).map_or(0, |entry| entry.bytes.on(kind)).max(1);
+        }
+        wanted
+    }
+
+    pub fn choose(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
+        self.first_copy(now, fitting).or_else(|| self.second_copy(now, fitting))
+    }
+
+    fn first_copy(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
+        let index = fitting.index;
+        if let Some(held) = self.devices[index].hold
+            && let Ok(entry) = self.tasks.get(held)
+            && self.ready.contains(entry)
+            && self.may_begin(entry, held, index)
+        {
+            let fits = fitting.try_on(self, held, entry);
+            // What waits inside its code, and holds memory, may wait for another.
+            if fits.is_some() || self.devices[index].waiting == 0 {
+                return fits;
+            }
+        }
+        if fitting.is_in_vain(self) {
+            return None;
+        }
+        if self.devices.iter().filter(|device| device.retired.is_none()).count() == 1 {
+            return self.first_that_fits(fitting);
+        }
+        self.planned(now, fitting)
+    }
+
+    pub fn may_begin(&self, entry: &Entry, id: TaskId, index: usize) -> bool {
+        self.eligible(entry).without(self.where_it_runs(entry, id)).contains(index)
+            && (entry.role != Role::Guest || !self.crowded())
+    }
+
+    /// So many tasks wait inside their code that one more worker on a range would rather add to them. Where a
+    /// range needs guests, that is better than to stand still.
+    fn crowded(&self) -> bool {
+        let (waiting, slots) = self
+            .devices
+            .iter()
+            .fold((0, 0), |(waiting, slots), device| (waiting + device.waiting, slots + device.slots));
+        waiting >= slots && self.needy == 0
+    }
+
+    /// The devices where no copy of a task may begin: those where one runs; all, once it is decided how it ends.
+    fn where_it_runs(&self, entry: &Entry, id: TaskId) -> DeviceMask {
+        let mut devices = DeviceMask::NONE;
+        if entry.copies > 0 {
+            if entry.signal.is_decided() {
+                return DeviceMask::ALL;
+            }
+            for (index, device) in self.devices.iter().enumerate() {
+                if device.running.iter().any(|run| run.id == id) {
+                    devices.add(index);
+                }
+            }
+        }
+        devices
+    }
+
+    fn first_that_fits(&self, fitting: &mut Fitting<'_>) -> Option<TaskId> {
+        self.ready.of(fitting.index).find_map(|(_, id)| {
+            let entry = self.tasks.get(id).ok()?;
+            self.may_begin(entry, id, fitting.index).then(|| fitting.try_on(self, id, entry)).flatten()
+        })
+    }
+
+    /// Lays the ready list out over all devices, until something falls to this one now.
+    fn planned(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
+        let index = fitting.index;
+        let mut plan = Plan::new(self, now, fitting.roomy);
+        // What it could begin, though others should finish it earlier; when they should; and how it ranks.
+        let mut left: Option<(f64, TaskId)> = None;
+        let mut smallest: Option<(f64, TaskId)> = None;
+        // So many not for this device, and so many for it.
+        let mut looked_at = [0; 2];
+        for (_, id) in self.ready.around(index, HORIZON) {
+            let Ok(entry) = self.tasks.get(id) else { continue };
+            let may = self.eligible(entry).without(self.where_it_runs(entry, id));
+            let may = self.where_alone(entry, id, may);
+            let here = may.contains(index);
+            let so_far = &mut looked_at[usize::from(here)];
+            *so_far += 1;
+            if *so_far > HORIZON {
+                if here {
+                    break;
+                }
+                continue;
+            }
+            if entry.role != Role::Task {
+                // Whoever is free works on a range; what a slow device takes it takes in small pieces.
+                if here
+                    && self.may_begin(entry, id, index)
+                    && let Some(choice) = fitting.try_on(self, id, entry)
+                {
+                    return Some(choice);
+                }
+                continue;
+            }
+            let unknown = self.seconds(entry, index).is_none();
+            if here && unknown && !fitting.spoken_for.contains(&id) {
+                if self.another_has_less(now, index, may) {
+                    continue;
+                }
+                // Nothing is known of this device: the smallest of what has this priority.
+                let first = smallest.and_then(|(_, id)| self.tasks.get(id).ok());
+                if first.is_some_and(|first| first.rank.priority() != entry.rank.priority()) {
+                    break;
+                }
+                let work = entry.work.unwrap_or(f64::INFINITY);
+                if smallest.is_none_or(|(least, _)| work < least) {
+                    smallest = Some((work, id));
+                }
+                continue;
+            }
+            match plan.place(self, entry, may) {
+                Some(place) if fitting.spoken_for.contains(&id) => plan.occupy(&place),
+                Some(place) if place.device == index && place.begins_now => {
+                    let fits = fitting.try_on(self, id, entry);
+                    if fits.is_some() {
+                        return fits;
+                    }
+                }
+                Some(place) => {
+                    plan.occupy(&place);
+                    if here && !place.begins_now && left.is_none_or(|(latest, _)| place.end > latest) {
+                        left = Some((place.end, id));
+                    }
+                }
+                // No device that it may use is known yet.
+                None => {}
+            }
+        }
+        let choice = smallest.or_else(|| {
+            left.filter(|&(_, id)| self.tasks.get(id).is_ok_and(|e| self.should_not_decline(now, index, e)))
+        });
+        let choice = choice.and_then(|(_, id)| fitting.try_on(self, id, self.tasks.get(id).ok()?));
+        // While a task waits inside its code, perhaps for what is to be kept for its device, nothing is kept.
+        let waits = || self.devices.iter().any(|device| device.waiting > 0);
+        choice.or_else(|| if waits() { self.first_that_fits(fitting) } else { None })
+    }
+
+    /// One that is to be alone goes where it is at once, if there is such a device: what runs on another may wait
+    /// for it.
+    fn where_alone(&self, entry: &Entry, id: TaskId, may: DeviceMask) -> DeviceMask {
+        let mut idle = DeviceMask::NONE;
+        for (index, device) in self.devices.iter().enumerate() {
+            let kept = device.poisoned || device.hold.is_some_and(|held| held != id);
+            if entry.alone && may.contains(index) && device.is_empty() && !kept {
+                idle.add(index);
+            }
+        }
+        if idle == DeviceMask::NONE { may } else { idle }
+    }
+
+    /// Of devices that nothing is known of, the one that has the least to do is first.
+    fn another_has_less(&self, now: Duration, index: usize, may: DeviceMask) -> bool {
+        let here = self.devices[index].running.len();
+        self.devices
+            .iter()
+            .enumerate()
+            .any(|(other, device)| may.contains(other) && device.has_room(now) && device.running.len() < here)
+    }
+
+    fn should_not_decline(&self, now: Duration, index: usize, entry: &Entry) -> bool {
+        let here = self.seconds(entry, index).unwrap_or(0.0);
+        let fastest = self.eligible_devices(entry).filter_map(|other| self.seconds(entry, other));
+        let fastest = fastest.fold(f64::INFINITY, f64::min);
+        let probe = (PROBE_TIMES * here).max(PROBE_AFTER.as_secs_f64());
+        let idle = now.saturating_sub(self.devices[index].begun).as_secs_f64();
+        let doubt = self.rates.doubt(entry.class, index, entry.work.is_some());
+        here <= NEAR * doubt * fastest || idle > probe
+    }
+
+    fn eligible_devices(&self, entry: &Entry) -> impl Iterator<Item = usize> {
+        let may = self.eligible(entry);
+        (0..self.devices.len()).filter(move |&index| may.contains(index))
+    }
+
+    /// How long a task should take on a device; `None`: nothing is known of the device.
+    pub fn seconds(&self, entry: &Entry, index: usize) -> Option<f64> {
+        self.rates.seconds(entry.class, index, entry.work).map(|seconds| seconds * entry.excess)
+    }
+
+    /// How long an attempt was to take. A device of which nothing is known is taken to be as fast as the
+    /// fastest, until the attempt is late.
+    pub fn expected(&self, index: usize, run: &Running) -> Option<f64> {
+        if run.role != Role::Task {
+            return None;
+        }
+        let known = |index| self.rates.seconds(run.class, index, run.work);
+        known(index).or_else(|| (0..self.devices.len()).filter_map(known).min_by(f64::total_cmp))
+    }
+
+    /// When a slot should be free, for a plan. One that works on a range may be there for long.
+    pub fn lane(&self, now: Duration, index: usize, run: &Running) -> f64 {
+        let unknown = if run.role == Role::Task { 0.0 } else { f64::INFINITY };
+        self.left(now, index, run).unwrap_or(unknown)
+    }
+
+    /// Seconds that an attempt should still take.
+    pub fn left(&self, now: Duration, index: usize, run: &Running) -> Option<f64> {
+        if run.watched == Watched::Lost {
+            return None;
+        }
+        let expected = self.expected(index, run)?;
+        Some(remaining(expected, now.saturating_sub(run.since).as_secs_f64(), run.work.is_some()))
+    }
+
+    fn would_fit(&self, index: usize, id: TaskId) -> bool {
+        let device = &self.devices[index];
+        let Ok(entry) = self.tasks.get(id) else { return false };
+        self.may_begin(entry, id, index)
+            && !device.poisoned
+            && (device.waiting > 0 || device.hold.is_none_or(|held| held == id))
+            && !device.is_one_alone()
+            && (device.is_empty() || !entry.alone)
+            && device.ledger.limit() - device.ledger.leased() >= entry.bytes.on(device.info.backend)
+    }
+
+    /// No task can begin beside what runs.
+    pub fn nothing_can_begin(&self) -> bool {
+        self.pausing.is_empty()
+            && self
+                .ready
+                .iter()
+                .all(|(_, id)| !(0..self.devices.len()).any(|index| self.would_fit(index, id)))
+    }
+
+    /// The priority that the first ready task was given by its caller.
+    pub fn best_priority(&self) -> Option<i32> {
+        let (rank, id) = self.ready.first()?;
+        let raised = self.tasks.get(id).map_or(0, |entry| entry.raised);
+        Some(rank.priority().saturating_sub_unsigned(raised))
+    }
+
+    /// Whether a task should begin on a device now, and only memory may be in its way.
+    pub fn wants_memory(&self, now: Duration, index: usize) -> bool {
+        let device = &self.devices[index];
+        let mut fitting = Fitting { roomy: true, ..Fitting::new(index, None) };
+        let first = if device.has_room(now) { self.first_copy(now, &mut fitting) } else { None };
+        let entry = first.and_then(|id| self.tasks.get(id).ok());
+        entry.is_some_and(|entry| entry.bytes.on(device.info.backend) > 0)
+    }
+
+    /// Whether nothing that is not planned may begin on a device.
+    pub fn is_kept(&self, index: usize) -> bool {
+        let device = &self.devices[index];
+        let alone = |id: TaskId| self.tasks.get(id).is_ok_and(|entry| entry.alone);
+        device.poisoned || device.renewing || device.hold.is_some_and(alone) || device.is_one_alone()
+    }
+
+    /// A task that failed outside of the plan goes on inside as the one that stands for it, as if that had begun
+    /// here then, with company on the device or without. It is to be judged next, as attempt 1.
+    /// `Err`: that one is over.
+    pub fn adopt(
+        &mut self,
+        began: Duration,
+        id: TaskId,
+        job: Arc<dyn Job>,
+        (index, slot, context): (usize, u32, u32),
+        company: bool,
+    ) -> std::result::Result<TaskId, Arc<dyn Job>> {
+        let Some(entry) = self.tasks.get_mut(id).ok().filter(|entry| entry.job.is_some()) else {
+            return Err(job);
+        };
+        entry.job = Some(job);
+        entry.role = Role::Task;
+        entry.detached = false;
+        if self.begin(began, index, slot, id).is_none() {
+            self.finish(id, Err(Error::Cancelled));
+        } else if let Some(run) = self.devices[index].running.last_mut() {
+            run.company = company;
+            run.context = context;
+        }
+        Ok(id)
+    }
+
+    fn begin(&mut self, now: Duration, index: usize, slot: u32, id: TaskId) -> Option<Assignment> {
+        let late = self.late_after(index, id);
+        let device = &self.devices[index];
+        let lease = device.ledger.lease(self.tasks.get(id).ok()?.bytes.on(device.info.backend))?;
+        self.release_holds(id);
+        let entry = self.tasks.get_mut(id).ok()?;
+        let job = entry.job.clone()?;
+        self.ready.remove(entry);
+        entry.attempts += 1;
+        entry.device = Some(index);
+        entry.slot = slot;
+        if entry.copies == 0 {
+            entry.queued += now.saturating_sub(entry.since);
+            entry.since = now;
+            entry.state = State::Running;
+            self.counts.queued -= 1;
+            self.counts.running += 1;
+            let guest = u64::from(entry.role == Role::Guest);
+            self.counts.guests.queued -= guest;
+            self.counts.guests.running += guest;
+        } else {
+            self.counts.copies += 1;
+        }
+        let copy = (entry.copies > 0).then(|| format!("{} is started once more, on ", entry.name()));
+        entry.copies += 1;
+        let device = &mut self.devices[index];
+        device.begun = now;
+        for run in &mut device.running {
+            run.company = true;
+        }
+        let company = !device.running.is_empty() || device.light;
+        let watched = Watched::InTime(late.and_then(|late| now.checked_add(late)));
+        device.running.push(Running::new(id, entry, device.context, now, lease, company, watched));
+        let (attempt, context) = (entry.attempts, device.context);
+        let signal = entry.signal.clone();
+        if let Some(text) = copy {
+            let place = self.devices[index].info.label();
+            self.seen.now = now;
+            self.note(Level::Info, index, text + &place);
+        }
+        self.seen.leased(now, index, &self.devices[index]);
+        Some(Assignment { id, attempt, job, signal, context, held: None })
+    }
+
+    /// How long an attempt may take here: as its caller says, else much longer than its like.
+    pub fn late_after(&self, index: usize, id: TaskId) -> Option<Duration> {
+        let entry = self.tasks.get(id).ok()?;
+        if entry.deadline.is_some() {
+            return entry.deadline;
+        }
+        if entry.role != Role::Task {
+            return None;
+        }
+        let usual = self.rates.usual(entry.class)?;
+        let expected = self.rates.seconds(entry.class, index, entry.work)?;
+        Duration::try_from_secs_f64(LATE * usual * expected).ok().map(|late| late.max(LATE_LEAST))
+    }
+}

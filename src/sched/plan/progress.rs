@@ -1,0 +1,266 @@
+//! How far a scheduler is, and when it will be done.
+
+use std::time::Duration;
+
+use super::planner::Core;
+use super::stats::Stats;
+use crate::sched::base::task::Role;
+use crate::sched::estimate::eta::{Load, Outlook, eta};
+use crate::sched::observe::trace::Span;
+
+/// How far a scheduler is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    pub queued: u64,
+    pub running: u64,
+    pub done: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+    /// Attempts that followed a failed one.
+    pub retried: u64,
+    /// Since the first task came.
+    pub elapsed: Duration,
+    /// Until all tasks will have ended that were submitted so far. `None`: nothing is known to tell it by.
+    pub eta: Option<Duration>,
+    /// Work of all tasks that told it.
+    pub work_total: f64,
+    /// What of it is over: of tasks that have ended in any way, and what running ones report.
+    pub work_done: f64,
+}
+
+/// An attempt that runs.
+pub struct Underway {
+    pub role: Role,
+    pub span: Span,
+    /// As its code reports, from 0 to 1.
+    pub progress: f64,
+}
+
+/// A report of less is too little to tell a duration from.
+const ENOUGH: f64 = 0.02;
+
+impl Core {
+    /// `both`: what planned and light tasks have done together.
+    pub fn progress(&self, now: Duration, both: &Stats) -> Progress {
+        let underway = self.underway(now);
+        let planned = self.stats();
+        let mut outlook = self.outlook(&underway, planned.queued + planned.running);
+        let light = (both.queued + both.running).saturating_sub(planned.queued + planned.running);
+        outlook.add(light, mean_seconds(both, &planned));
+        let (work_total, ended) = self.seen.tally.work();
+        let reported: f64 = underway.iter().map(|run| run.span.work.unwrap_or(0.0) * run.progress).sum();
+        Progress {
+            queued: both.queued,
+            running: both.running,
+            done: both.done,
+            failed: both.failed,
+            cancelled: both.cancelled,
+            retried: both.retried,
+            elapsed: self.seen.tally.elapsed(now),
+            eta: eta(&outlook),
+            work_total,
+            work_done: (ended + reported).min(work_total),
+        }
+    }
+
+    fn outlook(&self, underway: &[Underway], unended: u64) -> Outlook {
+        let alive = self.devices.iter().map(|device| match device.retired {
+            None => f64::from(device.slots),
+            Some(_) => 0.0,
+        });
+        let slots: Vec<f64> = alive.collect();
+        let mut outlook = Outlook {
+            mean: self.seen.tally.mean(),
+            slots: slots.iter().sum::<f64>() as u64,
+            ..Outlook::default()
+        };
+        // Ranges are not tallied; one that has begun tells how far it is.
+        let mut ranges = unended;
+        for run in underway.iter().filter(|run| run.role == Role::Range && run.progress >= ENOUGH) {
+            let took = (run.span.end - run.span.begin).as_secs_f64();
+            outlook.longest = outlook.longest.max(took * (1.0 - run.progress) / run.progress);
+            ranges = ranges.saturating_sub(1);
+        }
+        for (number, class) in self.seen.tally.classes() {
+            let rate = |device| self.rates.rate(number, device).unwrap_or(0.0);
+            let mut rates: Vec<f64> = (0..slots.len()).map(rate).collect();
+            let mut left = class.left();
+            for run in underway.iter().filter(|run| run.role == Role::Task && run.span.class == number) {
+                let work = run.span.work.unwrap_or(class.unit());
+                let (span, device) = (&run.span, run.span.device);
+                let took = (span.end - span.begin).as_secs_f64();
+                // What a task reports of itself is worth more than what others took.
+                if run.progress >= ENOUGH {
+                    let rate = run.progress * work / took.max(1e-9);
+                    left -= run.progress * work;
+                    outlook.longest = outlook.longest.max((1.0 - run.progress) * work / rate);
+                    if rates[device] == 0.0 {
+                        rates[device] = rate;
+                    }
+                } else if rates[device] > 0.0 {
+                    let done = (rates[device] * took).min(work);
+                    left -= done;
+                    outlook.longest = outlook.longest.max((work - done) / rates[device]);
+                }
+            }
+            let open = class.all.tasks - class.ended.tasks;
+            ranges = ranges.saturating_sub(open);
+            let rate: f64 = rates.iter().zip(&slots).map(|(rate, slots)| rate * slots).sum();
+            if rate > 0.0 {
+                outlook.loads.push(Load { work: left.max(0.0), rate });
+            } else {
+                outlook.unknown += open;
+            }
+        }
+        outlook.unknown += ranges;
+        // Within a priority the first of the list is the longest.
+        if let Some(entry) = self.ready.first().and_then(|(_, id)| self.tasks.get(id).ok())
+            && let Some(work) = entry.work
+        {
+            let rates = (0..slots.len()).filter(|&device| slots[device] > 0.0);
+            let fastest = rates.filter_map(|device| self.rates.rate(entry.class, device)).fold(0.0, f64::max);
+            if fastest > 0.0 {
+                outlook.longest = outlook.longest.max(work / fastest);
+            }
+        }
+        outlook
+    }
+}
+
+/// Seconds that a light task took so far, on average: what both tiers did, less what the planned one did.
+fn mean_seconds(both: &Stats, planned: &Stats) -> Option<f64> {
+    let sums = |stats: &Stats| {
+        let devices = stats.devices.iter();
+        devices.fold((0, 0), |(busy, attempts), one| (busy + one.busy_ns, attempts + one.done + one.failed))
+    };
+    let ((busy, attempts), (busy_planned, attempts_planned)) = (sums(both), sums(planned));
+    let attempts = attempts.saturating_sub(attempts_planned);
+    (attempts > 0).then(|| busy.saturating_sub(busy_planned) as f64 * 1e-9 / attempts as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{BackendKind, DeviceInfo};
+    use crate::sched::base::task::{Exec, Task, TaskId};
+    use crate::sched::plan::completion::Attempt;
+
+    const S: fn(u64) -> Duration = Duration::from_secs;
+
+    /// A state with so many devices of one slot, all unknown.
+    fn core(devices: u32) -> Core {
+        let device =
+            |ordinal| DeviceInfo::new(&format!("GPU-{ordinal}"), BackendKind::Cuda, ordinal, "paper");
+        Core::new((0..devices).map(|ordinal| (device(ordinal), 1)).collect())
+    }
+
+    fn submit(core: &mut Core, now: u64, work: Option<f64>) -> TaskId {
+        let task = Task { work, ..Task::new(|_: &Exec<'_>| Ok(())) };
+        core.admit(S(now), task).unwrap()
+    }
+
+    fn begin(core: &mut Core, now: u64, device: usize) -> (TaskId, u32) {
+        let assignment = core.take(S(now), device, 0, Some(u64::MAX)).begun().unwrap();
+        (assignment.id, assignment.attempt)
+    }
+
+    fn end(core: &mut Core, now: u64, device: usize, (id, attempt): (TaskId, u32)) {
+        core.judge(S(now), device, id, attempt, Attempt::Ran(Ok(())));
+        while let Some(ended) = core.ended.pop() {
+            core.publish(S(now), ended.id, ended.outcome);
+        }
+    }
+
+    fn eta_of(core: &Core, now: u64) -> Option<f64> {
+        core.progress(S(now), &core.stats()).eta.map(|eta| eta.as_secs_f64())
+    }
+
+    /// The numbers are whole seconds and small ratios: a millisecond is more than their rounding.
+    fn near(found: Option<f64>, wanted: f64) -> bool {
+        found.is_some_and(|found| (found - wanted).abs() < 1e-3)
+    }
+
+    #[test]
+    fn on_one_device_it_is_what_is_left_over_the_rate() {
+        let mut core = core(1);
+        for _ in 0..3 {
+            submit(&mut core, 5, Some(10.0));
+        }
+        let first = begin(&mut core, 5, 0);
+        // Nothing has ended, nothing is reported.
+        assert_eq!(eta_of(&core, 10), None);
+        end(&mut core, 25, 0, first);
+        // Half a unit a second.
+        assert!(near(eta_of(&core, 25), 40.0), "{:?}", eta_of(&core, 25));
+        let second = begin(&mut core, 25, 0);
+        assert!(near(eta_of(&core, 30), 35.0), "{:?}", eta_of(&core, 30));
+        // It says itself that it is slower than the first: 2 units in 5 s, so 20 s more; then the third.
+        core.tasks.get(second.0).unwrap().signal.report(0.2);
+        assert!(near(eta_of(&core, 30), 36.0), "{:?}", eta_of(&core, 30));
+        let told = core.progress(S(30), &core.stats());
+        assert_eq!((told.elapsed, told.work_total, told.work_done), (S(25), 30.0, 12.0));
+        // Late, and not heard of: it could end at any moment, the third takes what it takes.
+        core.tasks.get(second.0).unwrap().signal.report(0.0);
+        assert!(near(eta_of(&core, 1000), 20.0), "{:?}", eta_of(&core, 1000));
+    }
+
+    #[test]
+    fn devices_share_what_is_left_but_not_the_longest() {
+        let mut core = core(2);
+        for work in [4.0, 4.0, 2.0, 2.0, 2.0, 2.0] {
+            submit(&mut core, 0, Some(work));
+        }
+        let (a, b) = (begin(&mut core, 0, 0), begin(&mut core, 0, 1));
+        let took = |core: &Core, (id, _): (TaskId, u32)| core.tasks.get(id).unwrap().work.unwrap() as u64;
+        // Both do a unit a second.
+        let (a_took, b_took) = (took(&core, a), took(&core, b));
+        end(&mut core, a_took, 0, a);
+        end(&mut core, b_took, 1, b);
+        let left = (16 - a_took - b_took) as f64;
+        let longest: f64 = if a_took + b_took == 8 { 2.0 } else { 4.0 };
+        assert!(near(eta_of(&core, 4), (left / 2.0).max(longest)), "{:?}", eta_of(&core, 4));
+        core.retire(1, "of a test");
+        assert!(near(eta_of(&core, 4), left), "{:?}", eta_of(&core, 4));
+        submit(&mut core, 4, Some(100.0));
+        assert!(near(eta_of(&core, 4), left + 100.0));
+    }
+
+    #[test]
+    fn tasks_that_tell_no_work_count_as_the_mean() {
+        let mut core = core(1);
+        for _ in 0..4 {
+            submit(&mut core, 0, None);
+        }
+        let first = begin(&mut core, 0, 0);
+        assert_eq!(eta_of(&core, 3), None);
+        end(&mut core, 6, 0, first);
+        assert!(near(eta_of(&core, 6), 18.0), "{:?}", eta_of(&core, 6));
+        for at in [6, 12, 18] {
+            let next = begin(&mut core, at, 0);
+            end(&mut core, at + 6, 0, next);
+        }
+        assert_eq!(eta_of(&core, 24), Some(0.0));
+        assert_eq!(core.seen.tally.makespan(), S(24));
+        assert!(near(Some(core.seen.tally.lower_bound(&[1]).as_secs_f64()), 24.0));
+    }
+
+    #[test]
+    fn what_an_earlier_run_knew_tells_a_time_at_once() {
+        let mut core = core(1);
+        core.rates.remember(0, 0, 4.0);
+        submit(&mut core, 0, Some(10.0));
+        assert!(near(eta_of(&core, 0), 2.5), "{:?}", eta_of(&core, 0));
+    }
+
+    #[test]
+    fn mean_of_light_tasks_leaves_out_the_planned_ones() {
+        let stats = |done, failed, busy_s: u64| {
+            let mut stats = core(1).stats();
+            (stats.devices[0].done, stats.devices[0].failed) = (done, failed);
+            stats.devices[0].busy_ns = busy_s * 1_000_000_000;
+            stats
+        };
+        assert!(near(mean_seconds(&stats(4, 2, 8), &stats(1, 1, 2)), 1.5));
+        assert_eq!(mean_seconds(&stats(1, 1, 2), &stats(1, 1, 2)), None);
+    }
+}

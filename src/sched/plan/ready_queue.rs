@@ -1,0 +1,176 @@
+//! The tasks that nothing holds back, in order.
+//!
+//! They stand in a line for each set of devices that a task may ever use. So a device that looks for work
+//! need not pass over all that is for others, and knows at once when nothing that is for it could fit.
+
+use std::collections::{BTreeMap, btree_map};
+use std::iter::Take;
+
+use super::record::Entry;
+use crate::device::BackendKind;
+use crate::sched::base::policy::Rank;
+use crate::sched::base::task::{DeviceMask, TaskId};
+
+#[derive(Default)]
+pub struct Ready {
+    /// By [`Entry::reach`]. None is empty.
+    lines: BTreeMap<DeviceMask, Line>,
+}
+
+#[derive(Default)]
+struct Line {
+    tasks: BTreeMap<Rank, TaskId>,
+    /// How many of them take how many bytes of the CPU's memory, and of any other device's.
+    of_host: Sizes,
+    of_card: Sizes,
+}
+
+impl Ready {
+    pub fn insert(&mut self, entry: &Entry, id: TaskId) {
+        let line = self.lines.entry(entry.reach).or_default();
+        if line.tasks.insert(entry.rank, id).is_none() {
+            line.of_host.add(entry.bytes.on(BackendKind::Cpu));
+            line.of_card.add(entry.bytes.device);
+        }
+    }
+
+    pub fn remove(&mut self, entry: &Entry) {
+        let Some(line) = self.lines.get_mut(&entry.reach) else { return };
+        if line.tasks.remove(&entry.rank).is_some() {
+            line.of_host.take(entry.bytes.on(BackendKind::Cpu));
+            line.of_card.take(entry.bytes.device);
+        }
+        if line.tasks.is_empty() {
+            self.lines.remove(&entry.reach);
+        }
+    }
+
+    pub fn contains(&self, entry: &Entry) -> bool {
+        self.lines.get(&entry.reach).is_some_and(|line| line.tasks.contains_key(&entry.rank))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.lines.values().map(|line| line.tasks.len()).sum()
+    }
+
+    pub fn first(&self) -> Option<(Rank, TaskId)> {
+        self.lines.values().filter_map(|line| line.tasks.first_key_value()).min().map(own)
+    }
+
+    pub fn last(&self) -> Option<(Rank, TaskId)> {
+        self.lines.values().filter_map(|line| line.tasks.last_key_value()).max().map(own)
+    }
+
+    /// All, in order.
+    pub fn iter(&self) -> InOrder<'_> {
+        self.some(|_| usize::MAX)
+    }
+
+    /// Those that may ever use a device.
+    pub fn of(&self, device: usize) -> InOrder<'_> {
+        self.around(device, 0)
+    }
+
+    /// The same, and the first few of each line of others.
+    pub fn around(&self, device: usize, few: usize) -> InOrder<'_> {
+        self.some(|reach| if reach.contains(device) { usize::MAX } else { few })
+    }
+
+    fn some(&self, most: impl Fn(DeviceMask) -> usize) -> InOrder<'_> {
+        let lines = self.lines.iter().map(|(&reach, line)| line.tasks.iter().take(most(reach)));
+        InOrder(lines.filter_map(|mut line| Some((line.next()?, line))).collect())
+    }
+
+    /// The fewest bytes that any of those takes that may use a device; `None`: there are none.
+    pub fn least(&self, device: usize, kind: BackendKind) -> Option<u64> {
+        let lines = self.lines.iter().filter(|(reach, _)| reach.contains(device));
+        let host = kind == BackendKind::Cpu;
+        lines.filter_map(|(_, line)| if host { &line.of_host } else { &line.of_card }.least()).min()
+    }
+}
+
+fn own((&rank, &id): (&Rank, &TaskId)) -> (Rank, TaskId) {
+    (rank, id)
+}
+
+/// A set in which a size may be several times.
+#[derive(Default)]
+struct Sizes(BTreeMap<u64, usize>);
+
+impl Sizes {
+    fn add(&mut self, size: u64) {
+        *self.0.entry(size).or_default() += 1;
+    }
+
+    fn take(&mut self, size: u64) {
+        if let btree_map::Entry::Occupied(mut count) = self.0.entry(size) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
+    fn least(&self) -> Option<u64> {
+        self.0.keys().next().copied()
+    }
+}
+
+/// A line that is being read: the first task that is left of it, and the others.
+type Reading<'a> = ((&'a Rank, &'a TaskId), Take<btree_map::Iter<'a, Rank, TaskId>>);
+
+/// Tasks of several lines, which are few, in one order.
+pub struct InOrder<'a>(Vec<Reading<'a>>);
+
+impl Iterator for InOrder<'_> {
+    type Item = (Rank, TaskId);
+
+    fn next(&mut self) -> Option<(Rank, TaskId)> {
+        let (place, _) = self.0.iter().enumerate().min_by_key(|(_, (first, _))| first)?;
+        let (first, others) = &mut self.0[place];
+        let (&rank, &id) = *first;
+        match others.next() {
+            Some(next) => *first = next,
+            None => drop(self.0.swap_remove(place)),
+        }
+        Some((rank, id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::base::task::Task;
+    use crate::sched::plan::tests::{hand, task};
+
+    #[test]
+    fn lines_are_read_in_one_order_and_counted_by_size() {
+        let mut hand = hand(2);
+        let only = |device, work, device_bytes| Task {
+            devices: DeviceMask::only(device),
+            work: Some(work),
+            device_bytes,
+            ..task()
+        };
+        let tasks =
+            [only(0, 5.0, 70), Task { work: Some(4.0), ..task() }, only(1, 3.0, 50), only(0, 2.0, 30)];
+        let [a, b, c, d] = tasks.map(|task| hand.submit(0, task));
+        let ready = &mut hand.0.ready;
+        let ids = |tasks: InOrder<'_>| tasks.map(|(_, id)| id).collect::<Vec<_>>();
+        assert_eq!(ids(ready.iter()), [a, b, c, d]);
+        assert_eq!((ids(ready.of(0)), ids(ready.of(1))), (vec![a, b, d], vec![b, c]));
+        assert_eq!(ids(ready.around(1, 1)), [a, b, c]);
+        assert_eq!((ready.first().map(|(_, id)| id), ready.last().map(|(_, id)| id)), (Some(a), Some(d)));
+        assert_eq!(ready.least(0, BackendKind::Cuda), Some(0));
+        ready.remove(hand.0.tasks.get(b).unwrap());
+        assert_eq!((ready.len(), ready.least(0, BackendKind::Cuda)), (3, Some(30)));
+        ready.remove(hand.0.tasks.get(d).unwrap());
+        assert_eq!((ids(ready.of(0)), ready.least(0, BackendKind::Cuda)), (vec![a], Some(70)));
+        ready.remove(hand.0.tasks.get(c).unwrap());
+        assert_eq!((ready.least(1, BackendKind::Cuda), ready.is_empty()), (None, false));
+    }
+}

@@ -1,0 +1,317 @@
+//! What the state of the planned tasks is made of: tasks, attempts, devices.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::Level;
+
+use crate::device::{BackendKind, DeviceInfo};
+use crate::error::{Error, Result};
+use crate::memory::{Bytes, Lease, Ledger};
+use crate::sched::base::policy::Rank;
+use crate::sched::base::task::{DeviceMask, Job, Role, State, TaskId, Told};
+use crate::sched::estimate::concurrency_tuner::{AUTO_SLOTS, Search};
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Guests {
+    pub submitted: u64,
+    pub queued: u64,
+    pub running: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    /// Invitations to ranges among the submitted, the queued and the running; in no other number.
+    pub guests: Guests,
+    pub queued: u64,
+    pub running: u64,
+    pub done: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+    pub retried: u64,
+    pub copies: u64,
+}
+
+pub struct Device {
+    pub info: DeviceInfo,
+    pub ledger: Arc<Ledger>,
+    pub slots: u32,
+    /// Looks for the best number of slots, if nobody has told one.
+    pub search: Option<Search>,
+    /// No more than this many start until then: it was short of something.
+    pub throttle: Option<(u32, Duration)>,
+    /// Slots whose tasks wait for other tasks: as many others may run meanwhile.
+    pub waiting: u32,
+    pub running: Vec<Running>,
+    pub others: Others,
+    /// Tasks that are not planned may run here now; told by who asks for a task.
+    pub light: bool,
+    /// Nothing but this task starts here, so that it gets its memory at last.
+    pub hold: Option<TaskId>,
+    /// A task was last left out here for memory that other processes have taken.
+    pub short: Option<Short>,
+    /// How often its context was made; a queue of an older one is to be opened again.
+    pub context: u32,
+    /// The first context since the last poisoned one.
+    pub renewed: u32,
+    /// Nothing starts until what runs has left the context.
+    pub poisoned: bool,
+    /// Nothing starts until the backend knows that the context is to be made anew.
+    pub renewing: bool,
+    /// Tasks that have poisoned it and were not found guilty.
+    pub strikes: Vec<TaskId>,
+    /// Tasks found guilty here since one ended well.
+    pub convictions: u32,
+    /// Names of tasks whose result was wrong here, and right when it was computed again.
+    pub wrong: Vec<String>,
+    pub retired: Option<String>,
+    /// When a task last began here.
+    pub begun: Duration,
+    pub done: u64,
+    pub failed: u64,
+    pub busy: Duration,
+}
+
+/// The share of a device that other processes hold.
+#[derive(Debug, Default)]
+pub struct Others {
+    /// When each slot that they hold, or will take before us, should be free.
+    pub ends: Vec<Duration>,
+    /// Bytes that they have reserved and not yet taken.
+    pub pending_bytes: u64,
+}
+
+/// An attempt that runs on a device.
+pub struct Running {
+    pub id: TaskId,
+    pub attempt: u32,
+    pub slot: u32,
+    /// Of the device, in which it began.
+    pub context: u32,
+    pub label: String,
+    pub bytes: u64,
+    pub since: Duration,
+    pub class: u32,
+    pub role: Role,
+    pub work: Option<f64>,
+    /// Given back when this is dropped.
+    pub lease: Lease,
+    /// Something else of ours has run on the device meanwhile.
+    pub company: bool,
+    /// The task has asked to be alone.
+    pub alone: bool,
+    pub watched: Watched,
+}
+
+impl Running {
+    pub fn new(
+        id: TaskId,
+        entry: &Entry,
+        context: u32,
+        now: Duration,
+        lease: Lease,
+        company: bool,
+        watched: Watched,
+    ) -> Self {
+        Running {
+            id,
+            attempt: entry.attempts,
+            slot: entry.slot,
+            context,
+            label: entry.label.clone(),
+            bytes: lease.bytes(),
+            since: now,
+            class: entry.class,
+            role: entry.role,
+            work: entry.work,
+            lease,
+            company,
+            alone: entry.alone,
+            watched,
+        }
+    }
+}
+
+/// What was free on a device when that was too little for a task.
+#[derive(Debug, Clone, Copy)]
+pub struct Short {
+    pub free: u64,
+    /// Ours then. Once that has changed, so has what is free.
+    pub leased: u64,
+    pub until: Duration,
+}
+
+/// How late an attempt is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Watched {
+    /// Until this moment it is in time. `None`: nobody can tell.
+    InTime(Option<Duration>),
+    /// It was reported late, and left in peace.
+    Late,
+    /// It was asked to stop, and has until then to return.
+    Stopping(Duration),
+    /// It does not return. Its device is retired, and nobody waits for it.
+    Lost,
+}
+
+pub struct Entry {
+    pub job: Option<Arc<dyn Job>>,
+    pub label: String,
+    pub bytes: Bytes,
+    pub work: Option<f64>,
+    /// So many times longer than its work tells it seems to take; 1 until it is late.
+    pub excess: f64,
+    /// It was late where no other device comes near, and was asked to begin anew.
+    pub begun_anew: bool,
+    pub class: u32,
+    pub role: Role,
+    pub deadline: Option<Duration>,
+    pub devices: DeviceMask,
+    pub backends: Vec<BackendKind>,
+    /// The devices of those that are large enough for it.
+    pub reach: DeviceMask,
+    pub detached: bool,
+    pub idempotent: bool,
+    pub signal: Arc<Told>,
+    pub rank: Rank,
+    pub arrival: u64,
+    pub state: State,
+    /// Tasks that have to end well first.
+    pub behind: BTreeSet<TaskId>,
+    /// Tasks that come after this one.
+    pub followers: Vec<TaskId>,
+    pub retries: u32,
+    pub attempts: u32,
+    /// Attempts that run now.
+    pub copies: u32,
+    pub device: Option<usize>,
+    pub slot: u32,
+    pub passed: u32,
+    /// Priorities gained by waiting.
+    pub raised: u32,
+    /// Contexts that it may have poisoned.
+    pub poisoned: u32,
+    /// Devices that were lost while it ran there.
+    pub lost: u32,
+    /// Attempts whose result was wrong, and the devices where they ran.
+    pub wrong: u32,
+    pub suspects: DeviceMask,
+    /// Devices without memory enough for it, lately.
+    pub refused: DeviceMask,
+    /// Devices where an attempt failed: another is better, if there is one.
+    pub avoided: DeviceMask,
+    pub pauses: u32,
+    /// The time under which it stands in [`Core::pausing`](super::planner::Core::pausing).
+    pub paused_until: Option<Duration>,
+    pub alone: bool,
+    /// How a copy failed while another was still running.
+    pub failure: Option<Error>,
+    pub since: Duration,
+    pub queued: Duration,
+    pub ran: Duration,
+}
+
+/// A task that is over, and whose job is to be dropped before anybody may know.
+pub struct Ended {
+    pub id: TaskId,
+    pub job: Arc<dyn Job>,
+    pub outcome: Result<()>,
+}
+
+/// Work that the timer thread defers to the thread that runs callers' code.
+#[derive(Default)]
+pub struct Deferred {
+    pub ended: Vec<Ended>,
+    pub notes: Vec<(Level, String)>,
+    /// The thread that runs callers' code exists.
+    pub served: bool,
+}
+
+impl Entry {
+    pub fn name(&self) -> String {
+        if self.label.is_empty() { "the task".into() } else { format!("task '{}'", self.label) }
+    }
+
+    pub fn allows(&self, index: usize, device: &Device) -> bool {
+        device.retired.is_none() && self.reach.contains(index)
+    }
+}
+
+impl Device {
+    pub fn new(info: DeviceInfo, slots: u32) -> Self {
+        let search = (slots == AUTO_SLOTS).then(Search::new);
+        let slots = if search.is_some() { 1 } else { slots };
+        Device {
+            ledger: Ledger::new(info.room_bytes()),
+            info,
+            slots,
+            search,
+            throttle: None,
+            waiting: 0,
+            running: Vec::new(),
+            others: Others::default(),
+            light: false,
+            hold: None,
+            short: None,
+            context: 0,
+            renewed: 0,
+            poisoned: false,
+            renewing: false,
+            strikes: Vec::new(),
+            convictions: 0,
+            wrong: Vec::new(),
+            retired: None,
+            begun: Duration::ZERO,
+            done: 0,
+            failed: 0,
+            busy: Duration::ZERO,
+        }
+    }
+
+    /// How many may run at a time.
+    pub fn capacity(&self, now: Duration) -> usize {
+        let slots = match self.throttle {
+            Some((slots, until)) if now < until => slots.min(self.slots),
+            _ => self.slots,
+        };
+        (slots + self.waiting) as usize
+    }
+
+    /// What others have left, as far as that is known without asking.
+    pub fn free(&self, now: Duration) -> Option<u64> {
+        let short = self.short.filter(|short| now < short.until && short.leased == self.ledger.leased());
+        short.map(|short| short.free)
+    }
+
+    /// Whether a task runs that is to be alone. While one waits inside its code, others may run: what it waits
+    /// for may be among them.
+    pub fn is_one_alone(&self) -> bool {
+        self.waiting == 0 && self.running.iter().any(|run| run.alone)
+    }
+
+    /// Whether a task that begins here now would be alone, but for those that wait inside their code, perhaps
+    /// for it.
+    pub fn is_empty(&self) -> bool {
+        self.running.len() <= self.waiting as usize && !self.light
+    }
+
+    /// Whether anything could begin here.
+    pub fn has_room(&self, now: Duration) -> bool {
+        self.retired.is_none()
+            && !self.poisoned
+            && !self.renewing
+            && !self.is_one_alone()
+            && self.running.len() + self.others.ends.len() < self.capacity(now)
+    }
+
+    /// Whether others have all of it.
+    pub fn is_taken(&self) -> bool {
+        self.others.ends.len() >= self.slots as usize
+    }
+
+    /// Whether others work on it, or will before us.
+    pub fn has_others(&self) -> bool {
+        !self.others.ends.is_empty()
+    }
+}

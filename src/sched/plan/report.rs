@@ -1,0 +1,64 @@
+//! The planner reports attempts that begin and end, notes, and running attempts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::Level;
+
+use super::observed::span;
+use super::planner::Core;
+use super::progress::Underway;
+use super::record::{Running, Watched};
+use crate::sched::base::task::Role;
+use crate::sched::observe::trace::{Ending, Timeline, Trace};
+
+impl Core {
+    /// From now on, up to so many events.
+    pub fn keep_trace(&mut self, most: usize) -> Arc<Trace> {
+        let devices: Vec<_> = self.devices.iter().map(|device| device.info.clone()).collect();
+        let trace = Arc::new(Trace::new(&devices, most));
+        self.seen.trace = Some(trace.clone());
+        trace
+    }
+
+    /// What such a trace has, and what runs now.
+    pub fn timeline(&self, trace: Arc<Trace>, now: Duration) -> Timeline {
+        let running = self.underway(now).into_iter().map(|run| run.span).collect();
+        Timeline::new(trace, running)
+    }
+
+    /// To be logged once the lock is free, and shown where it happened.
+    pub fn note(&mut self, level: Level, device: usize, text: String) {
+        if let Some(trace) = &self.seen.trace {
+            trace.flag(self.seen.now, device, &text);
+        }
+        self.notes.push((level, text));
+    }
+
+    /// An attempt has returned.
+    pub fn record(&mut self, now: Duration, device: usize, run: &Running, ending: Ending) {
+        if ending == Ending::Done && run.role == Role::Task {
+            self.seen.tally.ran(run.class, device, run.work, now.saturating_sub(run.since));
+        }
+        if let Some(trace) = &self.seen.trace {
+            trace.attempt(span(device, run, now, ending));
+            self.seen.leased(now, device, &self.devices[device]);
+        }
+    }
+
+    /// The attempts that run now.
+    pub fn underway(&self, now: Duration) -> Vec<Underway> {
+        let mut underway = Vec::new();
+        for (index, device) in self.devices.iter().enumerate() {
+            for run in device.running.iter().filter(|run| run.watched != Watched::Lost) {
+                let progress = self.tasks.get(run.id).map_or(0.0, |entry| entry.signal.progress());
+                underway.push(Underway {
+                    span: span(index, run, now, Ending::Running),
+                    role: run.role,
+                    progress,
+                });
+            }
+        }
+        underway
+    }
+}

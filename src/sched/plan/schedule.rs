@@ -1,0 +1,101 @@
+//! The ready list laid out over all devices: when each slot should be free, and where a task should end first.
+
+use std::time::Duration;
+
+use super::planner::Core;
+use super::record::Entry;
+use crate::sched::base::task::DeviceMask;
+
+/// Where a task would go.
+pub struct Place {
+    pub device: usize,
+    pub lane: usize,
+    pub end: f64,
+    /// What the device has to do besides.
+    pub load: usize,
+    pub begins_now: bool,
+}
+
+/// When each slot of each device should be free, in seconds from now.
+pub struct Plan {
+    lanes: Vec<Vec<f64>>,
+    /// How much memory of each device is free from when on: now, and after each that runs there.
+    free: Vec<Vec<(f64, u64)>>,
+}
+
+impl Plan {
+    /// `roomy`: as if no device ever lacked memory.
+    pub fn new(core: &Core, now: Duration, roomy: bool) -> Self {
+        let lanes = core.devices.iter().enumerate().map(|(index, device)| {
+            // Who waits inside its code in a poisoned context may wait for what would be kept for this device.
+            if device.retired.is_some() || device.poisoned && device.waiting > 0 {
+                return Vec::new();
+            }
+            let mut lanes: Vec<f64> = device.running.iter().map(|run| core.lane(now, index, run)).collect();
+            lanes.extend(device.others.ends.iter().map(|end| end.saturating_sub(now).as_secs_f64()));
+            let held = device.hold.is_some() && device.waiting == 0;
+            let closed = device.poisoned || held || device.is_one_alone();
+            let open = if closed { lanes.iter().copied().fold(0.0, f64::max) } else { 0.0 };
+            lanes.resize(lanes.len().max(device.capacity(now)), 0.0);
+            // Nothing begins before all that runs has ended.
+            lanes.iter_mut().for_each(|lane| *lane = lane.max(open));
+            // More than may run at a time: those that end first make no room.
+            lanes.sort_by(f64::total_cmp);
+            lanes.drain(..lanes.len() - device.capacity(now));
+            lanes
+        });
+        let free = core.devices.iter().enumerate().map(|(index, device)| {
+            if roomy {
+                return vec![(0.0, u64::MAX)];
+            }
+            let mut bytes = device.ledger.limit() - device.ledger.leased();
+            let mut runs: Vec<(f64, u64)> =
+                device.running.iter().map(|run| (core.lane(now, index, run), run.lease.bytes())).collect();
+            runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+            // Beside what runs here, what others have taken is not there.
+            let mut others = if runs.is_empty() { None } else { device.free(now) };
+            let mut free = vec![(0.0, bytes.min(others.unwrap_or(u64::MAX)))];
+            let last = runs.len();
+            for (number, (end, more)) in (1..).zip(runs) {
+                bytes += more;
+                others = others.filter(|_| number < last).map(|free| free.saturating_add(more));
+                free.push((end, bytes.min(others.unwrap_or(u64::MAX))));
+            }
+            free
+        });
+        Plan { lanes: lanes.collect(), free: free.collect() }
+    }
+
+    /// When a device should have so much memory.
+    pub fn has_memory(&self, device: usize, bytes: u64) -> Option<f64> {
+        self.free[device].iter().find(|&&(_, free)| bytes <= free).map(|&(from, _)| from)
+    }
+
+    /// Where the task should end first, of the devices of which something is known.
+    pub fn place(&self, core: &Core, entry: &Entry, may: DeviceMask) -> Option<Place> {
+        let mut best: Option<Place> = None;
+        for (device, lanes) in self.lanes.iter().enumerate() {
+            if !may.contains(device) {
+                continue;
+            }
+            let Some(seconds) = core.seconds(entry, device) else { continue };
+            let first = lanes.iter().copied().enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b));
+            let Some((lane, free)) = first else { continue };
+            let Some(memory) = self.has_memory(device, entry.bytes.on(core.devices[device].info.backend))
+            else {
+                continue;
+            };
+            let free = free.max(memory);
+            let end = free + seconds;
+            let load = lanes.iter().filter(|&&free| free > 0.0).count();
+            if best.as_ref().is_none_or(|best| (end, load) < (best.end, best.load)) {
+                best = Some(Place { device, lane, end, load, begins_now: free <= 0.0 });
+            }
+        }
+        best
+    }
+
+    pub fn occupy(&mut self, place: &Place) {
+        self.lanes[place.device][place.lane] = place.end;
+    }
+}

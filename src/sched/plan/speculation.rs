@@ -1,0 +1,72 @@
+//! Second and third copies of tasks that may run twice.
+
+use std::time::Duration;
+
+use super::placement::Fitting;
+use super::planner::Core;
+use super::record::{Entry, Watched};
+use crate::sched::base::policy::{COPIES, GAIN, NEAR, is_odd, remaining};
+use crate::sched::base::task::TaskId;
+
+impl Core {
+    /// A copy of something that runs elsewhere and should end earlier here: where that gains the most.
+    pub fn second_copy(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
+        let index = fitting.index;
+        // What is idle where there are others is for their tasks, and a copy would open a context there.
+        if self.shares(index) && self.neighbours {
+            return None;
+        }
+        let mut best: Option<(f64, TaskId)> = None;
+        for run in self.devices.iter().flat_map(|device| &device.running) {
+            let Ok(entry) = self.tasks.get(run.id) else { continue };
+            let gain = self.may_copy(entry, run.id, index).then(|| self.gain(now, index, run.id, entry));
+            if let Some(gain) = gain.flatten().filter(|&gain| gain > 0.0)
+                && best.is_none_or(|(most, _)| gain > most)
+            {
+                best = Some((gain, run.id));
+            }
+        }
+        let (_, id) = best?;
+        let entry = self.tasks.get(id).ok()?;
+        fitting.try_on(self, id, entry)
+    }
+
+    fn may_copy(&self, entry: &Entry, id: TaskId, index: usize) -> bool {
+        entry.idempotent
+            && (1..COPIES).contains(&entry.copies)
+            && entry.job.is_some()
+            && !self.ready.contains(entry)
+            && !entry.avoided.contains(index)
+            && self.may_begin(entry, id, index)
+    }
+
+    /// Seconds that a copy here should gain. As long as one attempt is not yet odd, the others may be on bad devices, and
+    /// it takes here what was told. When all are odd it is the task, and takes as much longer everywhere.
+    fn gain(&self, now: Duration, index: usize, id: TaskId, entry: &Entry) -> Option<f64> {
+        let (told, seconds) = (entry.work.is_some(), self.rates.worth_of(entry.class).is_some());
+        let here = self.rates.seconds(entry.class, index, entry.work)?;
+        let runs = self.devices.iter().enumerate().flat_map(|(other, device)| {
+            let runs = device.running.iter().filter(|run| run.id == id && run.watched != Watched::Lost);
+            runs.map(move |run| {
+                // Priors alone are no seconds: by them each attempt would seem late as soon as it has begun.
+                let elapsed = if seconds { now.saturating_sub(run.since).as_secs_f64() } else { 0.0 };
+                Some((self.expected(other, run)?, elapsed))
+            })
+        });
+        let runs: Vec<(f64, f64)> = runs.collect::<Option<_>>()?;
+        // A third copy is for a device that is much faster than those of the first two.
+        if runs.len() > 1 && runs.iter().any(|&(expected, _)| NEAR * here > expected) {
+            return None;
+        }
+        let soonest = |left: &dyn Fn(f64, f64) -> f64| {
+            runs.iter().map(|&(expected, elapsed)| left(expected, elapsed)).fold(f64::INFINITY, f64::min)
+        };
+        if runs.len() < 2 || runs.iter().any(|&(expected, elapsed)| !is_odd(expected, elapsed, told)) {
+            return Some(GAIN * soonest(&|expected, elapsed| remaining(expected, elapsed, told)) - here);
+        }
+        let whole =
+            |&(expected, elapsed): &(f64, f64)| (elapsed + remaining(expected, elapsed, told)) / expected;
+        let excess = runs.iter().map(whole).fold(1.0, f64::max);
+        Some(soonest(&|expected, elapsed| expected * excess - elapsed) - here * excess)
+    }
+}

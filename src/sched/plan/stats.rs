@@ -1,0 +1,104 @@
+//! What is told of a scheduler and its tasks.
+
+use std::time::Duration;
+
+use super::planner::Core;
+use super::record::Counts;
+use crate::device::DeviceInfo;
+use crate::error::Result;
+use crate::sched::base::task::{State, TaskId, TaskInfo};
+
+/// What a scheduler has done and is doing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stats {
+    pub submitted: u64,
+    pub queued: u64,
+    pub running: u64,
+    pub done: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+    /// Attempts that were followed by another.
+    pub retried: u64,
+    /// Second copies that were started.
+    pub copies: u64,
+    /// From the first submission to the last end so far.
+    pub makespan_ns: u64,
+    /// What ended well could not have ended sooner in any schedule, by the rates that were measured; 0
+    /// where nothing did. `src/sched/estimate/makespan_bound.rs` defines it.
+    pub lower_bound_ns: u64,
+    pub devices: Vec<DeviceStats>,
+}
+
+/// The same of one device. `done` and `failed` count attempts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceStats {
+    /// As found at the start, with the health of now.
+    pub device: DeviceInfo,
+    /// Why nothing runs on it any more.
+    pub retired: Option<String>,
+    /// Other processes of the node have all of it, or will have it first.
+    pub taken: bool,
+    pub slots: u32,
+    pub done: u64,
+    pub failed: u64,
+    pub busy_ns: u64,
+    pub leased_bytes: u64,
+    pub peak_bytes: u64,
+}
+
+impl Core {
+    pub fn info(&self, now: Duration, id: TaskId) -> Result<TaskInfo> {
+        let entry = self.tasks.get(id)?;
+        let now = if entry.state.is_ended() { Duration::ZERO } else { now.saturating_sub(entry.since) };
+        let (queued, running) = match entry.state {
+            State::Queued => (now, Duration::ZERO),
+            _ => (Duration::ZERO, now),
+        };
+        Ok(TaskInfo {
+            state: entry.state,
+            label: entry.label.clone(),
+            device: entry.device,
+            slot: entry.slot,
+            attempts: entry.attempts,
+            progress: entry.signal.progress(),
+            queued_ns: nanoseconds(entry.queued + queued),
+            running_ns: nanoseconds(entry.ran + running),
+            error: entry.signal.outcome.get().and_then(|outcome| outcome.clone().err()),
+        })
+    }
+
+    pub fn stats(&self) -> Stats {
+        let Counts { guests, queued, running, done, failed, cancelled, retried, copies } = self.counts;
+        let (submitted, queued, running) =
+            (self.arrivals - guests.submitted, queued - guests.queued, running - guests.running);
+        let devices = self.devices.iter().map(|device| DeviceStats {
+            device: device.info.clone(),
+            retired: device.retired.clone(),
+            taken: false,
+            slots: device.slots,
+            done: device.done,
+            failed: device.failed,
+            busy_ns: nanoseconds(device.busy),
+            leased_bytes: device.ledger.leased(),
+            peak_bytes: device.ledger.peak(),
+        });
+        let slots: Vec<u32> = self.devices.iter().map(|device| device.slots).collect();
+        Stats {
+            submitted,
+            queued,
+            running,
+            done,
+            failed,
+            cancelled,
+            retried,
+            copies,
+            makespan_ns: nanoseconds(self.seen.tally.makespan()),
+            lower_bound_ns: nanoseconds(self.seen.tally.lower_bound(&slots)),
+            devices: devices.collect(),
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

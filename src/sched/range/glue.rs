@@ -1,0 +1,62 @@
+//! What a range asks of the scheduler that no other task does.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::sched::base::task::{Task, TaskId, Told};
+use crate::sched::runtime::shared::Shared;
+
+impl Shared {
+    /// Submits from inside a task.
+    pub fn post(self: &Arc<Self>, task: Task) -> Result<TaskId> {
+        let mut book = self.lock();
+        // One that only drains lets a range have all the help that it had.
+        if book.stopping {
+            return Err(Error::Shutdown { what: "submitting a task" });
+        }
+        book.check(&task)?;
+        let id = book.admit(self.now(), task)?;
+        self.settle(book);
+        Ok(id)
+    }
+
+    /// What a task that runs is asked by, for those who run parts of it elsewhere.
+    pub fn signal_of(&self, id: TaskId) -> Result<Arc<Told>> {
+        Ok(self.lock().tasks.get(id)?.signal.clone())
+    }
+
+    /// Whether tasks are ready, besides invitations.
+    pub fn others_wait(&self) -> bool {
+        let book = self.lock();
+        book.ready.len() as u64 > book.counts.guests.queued
+    }
+
+    /// Whether a range is to take no more of a device's memory than it must, because a task waits for it. Asked
+    /// between pieces, when what the one before gave back may be enough: somebody comes to look.
+    pub fn gives_way(self: &Arc<Self>, device: usize) -> bool {
+        let mut book = self.lock();
+        let wanted = book.wants_memory(self.now(), device);
+        if wanted {
+            self.call_workers(&mut book);
+        }
+        wanted
+    }
+
+    /// Takes a task back that has not begun.
+    pub fn withdraw(self: &Arc<Self>, id: TaskId) {
+        let mut book = self.lock();
+        // It may have ended meanwhile.
+        let _ = book.cancel(id);
+        self.settle(book);
+    }
+
+    /// While `wait` lasts, the caller's range can't go on without guests.
+    pub fn in_need(self: &Arc<Self>, wait: impl FnOnce()) {
+        let mut book = self.lock();
+        book.needy += 1;
+        self.call_workers(&mut book);
+        drop(book);
+        wait();
+        self.lock().needy -= 1;
+    }
+}

@@ -1,0 +1,31 @@
+//! Threads: the workers, the timer, and what they do around the planner lock.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `shared.rs` | state that all threads of a scheduler share; applies what the planner returns |
+//! | `peers.rs`, `peer_leases.rs` | leases between the processes of a node |
+//! | `observability.rs` | trace, rate store and progress of a scheduler |
+//! | `worker_pool.rs` | starts, wakes and ends workers |
+//! | `worker_local.rs` | state of one worker; runs jobs and catches panics |
+//! | `worker.rs` | the loop of a worker |
+//! | `light_gate.rs` | whether light tasks may run on a device |
+//! | `run_planned.rs`, `run_light.rs` | run one task |
+//! | `promotion.rs` | light tasks that continue in the planner |
+//! | `abandoned.rs` | nested tasks of a worker that does not return |
+//! | `timer.rs` | the thread that waits for the planner's next deadline, and that of callbacks |
+//! | `waiting.rs` | waits inside tasks run other tasks meanwhile |
+
+mod abandoned;
+mod light_gate;
+pub mod observability;
+mod peer_leases;
+pub mod peers;
+mod promotion;
+mod run_light;
+mod run_planned;
+pub mod shared;
+mod timer;
+pub mod waiting;
+pub mod worker;
+pub mod worker_local;
+pub mod worker_pool;

@@ -1,0 +1,41 @@
+//! Observers of a scheduler outside of its lock: the progress thread, the trace, remembered rates.
+
+use std::sync::{Arc, Mutex};
+
+use crate::sched::observe::progress_notifier::Teller;
+use crate::sched::observe::trace::Trace;
+use crate::sched::plan::planner::Core;
+use crate::store::findings::Findings;
+use crate::store::rate_store::{Cache, Store};
+
+pub struct Seeing {
+    pub teller: Arc<Teller>,
+    pub trace: Option<Arc<Trace>>,
+    pub cache: Option<Mutex<Cache>>,
+    /// `None`: they are not kept.
+    pub findings: Option<Findings>,
+}
+
+impl Seeing {
+    /// Gives a new state what is remembered from earlier runs, and a trace if one is wanted.
+    pub fn new(core: &mut Core, trace_events: usize, rates: Option<Arc<dyn Store>>) -> Self {
+        if trace_events > 0 {
+            core.keep_trace(trace_events);
+        }
+        let cache = rates.map(Cache::new);
+        let remembered = cache.as_ref().map(Cache::load).unwrap_or_default();
+        for class in remembered.classes() {
+            for (index, device) in core.devices.iter().enumerate() {
+                if let Some(rate) = remembered.prior(&device.info, class) {
+                    core.rates.remember(class, index, rate);
+                }
+            }
+            if core.rates.forget_odd(class) {
+                log::info!("remembered rates of class {class} do not fit each other, and are not used");
+            }
+        }
+        let findings = cache.is_some().then(|| Findings::new(remembered));
+        let (trace, cache) = (core.seen.trace.clone(), cache.map(Mutex::new));
+        Seeing { teller: Arc::default(), trace, cache, findings }
+    }
+}

@@ -1,0 +1,159 @@
+//! Light tasks in the plan: one that meets with something unusual goes on there as a planned task, and one
+//! that planned tasks come after has a planned task that stands for it, its *shadow*, which is never ready and
+//! ends when it does. A shadow whose task goes on in the plan becomes that planned task, so its followers stay.
+//!
+//! Both are kept in [`Light::stand_ins`](crate::sched::light::Light::stand_ins) until the light task ends. Locks are taken in this
+//! order: the book, a light task's, the stand-ins.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::shared::{Book, Shared};
+use crate::error::{Error, Result};
+use crate::sched::base::sync::lock;
+use crate::sched::base::task::{Exec, Job, TaskId, Wait};
+use crate::sched::light::epochs::Phase;
+use crate::sched::light::job::Code;
+use crate::sched::light::slab::Slots;
+use crate::sched::light::task::Slot;
+use crate::sched::plan::completion::Attempt;
+
+/// An attempt at a light task that says something of the device.
+pub struct Failed {
+    pub error: Error,
+    pub device: usize,
+    pub slot: u32,
+    /// Of the device, in which it began.
+    pub context: u32,
+    pub since: u64,
+    /// Something else of ours ran there meanwhile.
+    pub company: bool,
+}
+
+/// A light task's code as that of the planned task which goes on in its stead.
+struct Known {
+    id: TaskId,
+    code: Code,
+}
+
+impl Job for Known {
+    fn run(&self, exec: &Exec<'_>) -> Result<()> {
+        let Exec { device, device_index, slot, attempt, lane, signal, held, findings, .. } = *exec;
+        self.code.run(&Exec {
+            task: self.id,
+            device,
+            device_index,
+            slot,
+            attempt,
+            lane,
+            signal,
+            held,
+            findings,
+        })
+    }
+}
+
+impl Shared {
+    /// A light task that met with something unusual goes on in the plan, as if it had begun there.
+    pub fn hand_over(self: &Arc<Self>, slot: &Slot, id: TaskId, code: Code, failed: Failed) {
+        let Failed { error, device, slot: number, context, since, company } = failed;
+        let generation = crate::sched::base::registry::parts(id).1;
+        let began = Duration::from_nanos(since);
+        let job: Arc<dyn Job> = Arc::new(Known { id, code });
+        let mut book = self.lock();
+        let stand_in = match slot.in_plan(generation) {
+            Some(shadow) => Ok(shadow),
+            None => self.cast_shadow(&mut book, began, id),
+        };
+        let adopted = match stand_in {
+            Ok(planned) => book.core.adopt(began, planned, job, (device, number, context), company),
+            Err(_) => Err(job),
+        };
+        let planned = match adopted {
+            Ok(planned) => planned,
+            // The plan has no room.
+            Err(job) => {
+                self.settle(book);
+                self.discard(job);
+                let phase = slot.phase(generation);
+                return self.end_light(None, slot, id, phase, Err(error), self.clock());
+            }
+        };
+        self.light.handing.fetch_add(1, Ordering::SeqCst);
+        slot.hand_over(generation, planned);
+        if slot.signal.is_cancelled() {
+            let _ = book.core.cancel(planned);
+        }
+        let now = self.now();
+        book.core.judge(now, device, planned, 1, Attempt::Ran(Err(error)));
+        self.settle(book);
+    }
+
+    /// The same for one that nobody can ask for: it gets a slot for that.
+    pub fn hand_over_loose(self: &Arc<Self>, code: Code, phase: Phase, failed: Failed) {
+        let since = failed.since;
+        match self.light.slots.take() {
+            Ok((slot, position)) => {
+                let generation = slot.fill(None, true, phase, since);
+                slot.set_running(generation, since);
+                let id = self.light.slots.id(position, generation);
+                self.hand_over(slot, id, code, failed);
+            }
+            Err(_) => {
+                self.discard(code);
+                self.light.count_end(None, &Err(failed.error));
+                self.count_ended(None, phase, 1);
+            }
+        }
+    }
+
+    /// A planned task has ended. If a light one went on as it, this is its end, too.
+    pub fn take_back(self: &Arc<Self>, book: &mut Book, planned: TaskId, outcome: Result<()>) {
+        // A shadow whose own task ends is taken out of them before.
+        let Some(id) = lock(&self.light.stand_ins).remove(&planned) else { return };
+        let (slot, generation) = self.light.slots.place(id);
+        self.light.handing.fetch_sub(1, Ordering::SeqCst);
+        let info = book.core.info(self.now(), planned);
+        let _ = book.core.tasks.remove(planned);
+        let phase = slot.phase(generation);
+        if let Ok(info) = info {
+            slot.inherit(generation, &info);
+        }
+        let parting = slot.end(generation, outcome, self.clock(), |_| ());
+        self.part(id, parting);
+        self.count_ended(None, phase, 1);
+    }
+
+    /// What stands in the plan for a light task that a planned one is to come after. To be followed by
+    /// [`Shared::settle`].
+    pub fn in_plan(&self, book: &mut Book, id: TaskId) -> Result<TaskId> {
+        if !Slots::is_light(id) {
+            return Ok(id);
+        }
+        let (slot, generation) = self.light.slots.find(id)?;
+        let now = self.now();
+        let (stand_in, ended) = slot.stand_in(generation, id, |before| match before {
+            Some(before) if book.core.tasks.get(before).is_ok() => Ok(before),
+            _ => self.cast_shadow(book, now, id),
+        })?;
+        if let Some(ended) = ended {
+            // It was counted, and is from now on there.
+            lock(&self.light.stand_ins).remove(&stand_in);
+            let outcome = match ended {
+                Ok(Wait::Cancelled) => Err(Error::Cancelled),
+                ended => ended.map(|_| ()),
+            };
+            self.light.queues.outside.ends.take_back(&outcome);
+            book.core.finish(stand_in, outcome);
+        }
+        Ok(stand_in)
+    }
+
+    fn cast_shadow(&self, book: &mut Book, now: Duration, id: TaskId) -> Result<TaskId> {
+        let shadow = book.core.admit_shadow(now)?;
+        self.light.told_there.fetch_add(1, Ordering::SeqCst);
+        lock(&self.light.stand_ins).insert(shadow, id);
+        Ok(shadow)
+    }
+}

@@ -1,0 +1,174 @@
+//! How a worker runs a light task: between two planned ones, or on top of a task that waits.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::promotion::Failed;
+use super::shared::Shared;
+use super::worker_local::Me;
+use crate::error::{Error, Result};
+use crate::sched::base::task::{Job, TaskId};
+use crate::sched::light::epochs::Phase;
+use crate::sched::light::job::Code;
+use crate::sched::light::nested::{Frame, Place};
+use crate::sched::light::queues::Item;
+use crate::sched::observe::trace::Ending;
+use crate::sched::plan::completion::Attempt;
+
+/// Runs one item from the light queues; also on top of a task that waits.
+pub fn run_light(shared: &Arc<Shared>, me: &Me, item: Item) {
+    if shared.light.is_stopping() {
+        return shared.end_item(Some(&me.hand), item, &Error::Cancelled);
+    }
+    let outer = me.hand.pushed.replace(0);
+    let since = &me.hand.station.books.since;
+    let below = since.load(Ordering::Relaxed);
+    match item {
+        Item::Known(id) => run_known(shared, me, id),
+        Item::Loose { code, phase } => run_loose(shared, me, code, phase),
+    }
+    since.store(below, Ordering::Relaxed);
+    me.hand.pushed.set(outer + me.hand.pushed.get());
+}
+
+fn run_loose(shared: &Arc<Shared>, me: &Me, code: Code, phase: Phase) {
+    let begin = me.clock.get();
+    let books = &me.hand.station.books;
+    let stopping = || shared.light.is_stopping();
+    let below = books.signal.enter(stopping);
+    me.frames.borrow_mut().push(TaskId(0));
+    let place = on_top(me, TaskId(0), phase);
+    let context = me.context();
+    set_since(me, begin);
+    let how = me.attempt(shared, TaskId(0), 1, context, &books.signal, |exec| Job::run(&code, exec));
+    let end = passed(shared, me, begin);
+    let cancelled = books.signal.is_cancelled();
+    books.signal.leave(below, stopping);
+    let ours = books.on_top.pop(place);
+    match how {
+        Attempt::NoQueue(why) => {
+            me.frames.borrow_mut().pop();
+            match ours {
+                true => shared.light.queues.push(None, Item::Loose { code, phase }),
+                false => shared.discard(code),
+            }
+            retire(shared, me, &why);
+        }
+        Attempt::Ran(Err(error)) if (error.is_of_device() || error.is_suspect()) && ours => {
+            me.frames.borrow_mut().pop();
+            shared.hand_over_loose(code, phase, failed(shared, me, TaskId(0), context, begin, error));
+        }
+        Attempt::Ran(outcome) => {
+            let outcome = if cancelled { Err(Error::Cancelled) } else { outcome };
+            count(shared, me, TaskId(0), &outcome, (begin, end));
+            shared.discard(code);
+            me.frames.borrow_mut().pop();
+            if ours {
+                shared.light.count_end(Some(&me.hand), &outcome);
+                shared.count_ended(Some(&me.hand), phase, 1);
+            }
+        }
+    }
+}
+
+fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId) {
+    // One that is over already has left its item behind.
+    let Ok((slot, generation)) = shared.light.slots.find(id) else { return };
+    let Some(begun) = slot.begin(generation, me.device, me.slot, me.clock.get()) else { return };
+    let begin = begun.since;
+    me.frames.borrow_mut().push(id);
+    let place = on_top(me, id, begun.phase);
+    let context = me.context();
+    set_since(me, begin);
+    let how =
+        me.attempt(shared, id, begun.attempt, context, &slot.signal, |exec| Job::run(&begun.code, exec));
+    let end = passed(shared, me, begin);
+    if !me.hand.station.books.on_top.pop(place) {
+        // It was given up, and has ended.
+        shared.discard(begun.code);
+        me.frames.borrow_mut().pop();
+        shared.leave_slot(slot, generation, id);
+        return;
+    }
+    match how {
+        Attempt::NoQueue(why) => {
+            me.frames.borrow_mut().pop();
+            match slot.put_back(generation, begun.code, end) {
+                None => shared.light.queues.push(None, Item::Known(id)),
+                Some(code) => {
+                    shared.discard(code);
+                    shared.end_light(Some(&me.hand), slot, id, begun.phase, Err(Error::Cancelled), end);
+                }
+            }
+            retire(shared, me, &why);
+        }
+        Attempt::Ran(Err(error))
+            if (error.is_of_device() || error.is_suspect()) && !slot.signal.is_cancelled() =>
+        {
+            me.frames.borrow_mut().pop();
+            shared.hand_over(slot, id, begun.code, failed(shared, me, id, context, begin, error));
+        }
+        Attempt::Ran(outcome) => {
+            let outcome = if slot.signal.is_cancelled() { Err(Error::Cancelled) } else { outcome };
+            count(shared, me, id, &outcome, (begin, end));
+            // The job's drop is the caller's code inside the task, too.
+            shared.discard(begun.code);
+            me.frames.borrow_mut().pop();
+            shared.end_light(Some(&me.hand), slot, id, begun.phase, outcome, end);
+        }
+    }
+}
+
+/// A light task begins; if it is on top of a planned one, so that it can be given up with that.
+fn on_top(me: &Me, id: TaskId, phase: Phase) -> Place {
+    me.on_plan.get().then(|| me.hand.station.books.on_top.push(Frame { id, phase }))
+}
+
+fn set_since(me: &Me, begin: u64) {
+    me.hand.station.books.since.store(begin + 1, Ordering::Relaxed);
+}
+
+/// The time after an attempt, which is also that before the next.
+fn passed(shared: &Shared, me: &Me, begin: u64) -> u64 {
+    let end = shared.clock().max(begin);
+    me.clock.set(end);
+    let books = &me.hand.station.books;
+    books.until.store(end, Ordering::Relaxed);
+    books.since.store(0, Ordering::Relaxed);
+    end
+}
+
+fn failed(shared: &Shared, me: &Me, id: TaskId, context: u32, since: u64, error: Error) -> Failed {
+    shared.record_light(id, me.device, me.slot, (since, me.clock.get()), Ending::Retried);
+    Failed {
+        error,
+        device: me.device,
+        slot: me.slot,
+        context,
+        since,
+        company: shared.had_company(&me.hand.station, since),
+    }
+}
+
+/// In the device's books, the trace and the log.
+fn count(shared: &Shared, me: &Me, id: TaskId, outcome: &Result<()>, (begin, end): (u64, u64)) {
+    let ending = match outcome {
+        Ok(()) => Ending::Done,
+        Err(Error::Cancelled) => Ending::Cancelled,
+        Err(error) => {
+            log::warn!("the task failed on {}: {error}", shared.devices[me.device].label());
+            Ending::Failed
+        }
+    };
+    shared.record_light(id, me.device, me.slot, (begin, end), ending);
+    let books = &me.hand.station.books;
+    let one = if outcome.is_ok() { &books.done } else { &books.failed };
+    one.store(one.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    books.busy_ns.store(books.busy_ns.load(Ordering::Relaxed) + (end - begin), Ordering::Relaxed);
+}
+
+fn retire(shared: &Arc<Shared>, me: &Me, why: &str) {
+    let mut book = shared.lock();
+    book.core.retire(me.device, why);
+    shared.settle(book);
+}

@@ -1,0 +1,211 @@
+//! Who waits for whom: a circle of waits is found when it closes.
+//!
+//! A task that waits for one of several goes on when any of them ends; one that comes after several begins when
+//! all have ended; a range in whose pieces several threads wait ends when all of them have gone on. So of all that a waiter hangs on, what can go on is struck out again and again;
+//! if the waiter itself is left, it would wait for ever.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+
+use crate::sched::base::sync::lock;
+use crate::sched::base::task::TaskId;
+
+/// What waits without a time limit.
+type Waits = HashMap<TaskId, Vec<Vec<TaskId>>>;
+
+/// By task and by thread in its code: the tasks one of which that thread waits for.
+#[derive(Default)]
+pub struct Graph {
+    waits: Mutex<Waits>,
+}
+
+/// A task, as 0, or the wait of the so-many-th thread in its code.
+type Node = (TaskId, usize);
+
+impl Graph {
+    /// The innermost of `frames` waits for one of `targets`; each of the others for the one that runs on
+    /// top of it. False, and nothing is noted, if that could never end. `behind` tells what a task that
+    /// has not begun comes after, `is_range` whether a task ends only when all threads in its code have gone on: of
+    /// copies of a task one is enough.
+    pub fn enter(
+        &self,
+        frames: &[TaskId],
+        targets: &[TaskId],
+        behind: impl Fn(TaskId) -> Vec<TaskId>,
+        is_range: impl Fn(TaskId) -> bool,
+    ) -> bool {
+        let Some(&last) = frames.last() else { return true };
+        let mut waits = lock(&self.waits);
+        for (task, on) in links(frames, targets) {
+            waits.entry(task).or_default().push(on);
+        }
+        let own = (last, waits.get(&last).map_or(0, Vec::len));
+        let fine = !hopeless(&waits, own, behind, is_range);
+        if !fine {
+            remove(&mut waits, frames, targets);
+        }
+        fine
+    }
+
+    pub fn leave(&self, frames: &[TaskId], targets: &[TaskId]) {
+        remove(&mut lock(&self.waits), frames, targets);
+    }
+}
+
+/// What each of the frames waits for. The host of a range is twice in its task.
+fn links(frames: &[TaskId], targets: &[TaskId]) -> Vec<(TaskId, Vec<TaskId>)> {
+    let mut frames = frames.to_vec();
+    frames.dedup();
+    let on_top = frames.iter().skip(1).map(|&frame| vec![frame]).chain([targets.to_vec()]);
+    frames.iter().copied().zip(on_top).collect()
+}
+
+fn remove(waits: &mut Waits, frames: &[TaskId], targets: &[TaskId]) {
+    for (task, on) in links(frames, targets) {
+        let Some(threads) = waits.get_mut(&task) else { continue };
+        if let Some(position) = threads.iter().position(|other| *other == on) {
+            threads.swap_remove(position);
+        }
+        if threads.is_empty() {
+            waits.remove(&task);
+        }
+    }
+}
+
+/// What a task or a wait that does not go on by itself hangs on.
+struct Held {
+    on: Vec<Node>,
+    /// One of them is enough.
+    any: bool,
+}
+
+fn hopeless(
+    waits: &Waits,
+    waiter: Node,
+    behind: impl Fn(TaskId) -> Vec<TaskId>,
+    is_range: impl Fn(TaskId) -> bool,
+) -> bool {
+    let tasks = |list: &[TaskId]| list.iter().map(|&task| (task, 0)).collect();
+    let needs = |(task, thread): Node| match (waits.get(&task), thread) {
+        (None, _) => Held { on: tasks(&behind(task)), any: false },
+        (Some(threads), 0) => {
+            let any = threads.len() > 1 && !is_range(task);
+            Held { on: (1..=threads.len()).map(|thread| (task, thread)).collect(), any }
+        }
+        (Some(threads), thread) => Held { on: tasks(&threads[thread - 1]), any: true },
+    };
+    let mut held: HashMap<Node, Held> = HashMap::new();
+    let mut seen = HashSet::from([waiter]);
+    let mut open = vec![waiter];
+    while let Some(node) = open.pop() {
+        let needs = needs(node);
+        if !needs.on.is_empty() {
+            open.extend(needs.on.iter().copied().filter(|&next| seen.insert(next)));
+            held.insert(node, needs);
+        }
+    }
+    // How many more each needs, and whom each is needed by.
+    let mut missing = HashMap::new();
+    let mut needed_by: HashMap<Node, Vec<Node>> = HashMap::new();
+    let mut free = Vec::new();
+    for (&task, Held { on, any }) in &held {
+        let there = on.iter().filter(|on| held.contains_key(on));
+        let count = there.clone().count();
+        let needs = if *any { usize::from(count == on.len()) } else { count };
+        missing.insert(task, needs);
+        there.for_each(|&on| needed_by.entry(on).or_default().push(task));
+        if needs == 0 {
+            free.push(task);
+        }
+    }
+    while let Some(task) = free.pop() {
+        for other in needed_by.remove(&task).into_iter().flatten() {
+            if let Some(missing) = missing.get_mut(&other).filter(|missing| **missing > 0) {
+                *missing -= 1;
+                if *missing == 0 {
+                    free.push(other);
+                }
+            }
+        }
+    }
+    missing.get(&waiter).is_some_and(|&missing| missing > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: TaskId = TaskId(1);
+    const B: TaskId = TaskId(2);
+    const C: TaskId = TaskId(3);
+    const D: TaskId = TaskId(4);
+
+    fn nothing(_: TaskId) -> Vec<TaskId> {
+        Vec::new()
+    }
+
+    fn never(_: TaskId) -> bool {
+        false
+    }
+
+    #[test]
+    fn a_circle_is_found_when_it_closes_and_not_before() {
+        let graph = Graph::default();
+        assert!(graph.enter(&[A], &[B], nothing, never));
+        assert!(graph.enter(&[B], &[C], nothing, never));
+        assert!(!graph.enter(&[C], &[A], nothing, never));
+        assert!(graph.enter(&[C], &[D], nothing, never));
+        graph.leave(&[C], &[D]);
+        graph.leave(&[B], &[C]);
+        assert!(graph.enter(&[B], &[D], nothing, never));
+    }
+
+    #[test]
+    fn one_of_several_is_enough() {
+        let graph = Graph::default();
+        assert!(graph.enter(&[A], &[B, D], nothing, never));
+        assert!(graph.enter(&[B], &[A], nothing, never), "D ends, then A, then B");
+        assert!(!graph.enter(&[D], &[A, B], nothing, never));
+    }
+
+    #[test]
+    fn frames_and_dependencies_count() {
+        let graph = Graph::default();
+        assert!(!graph.enter(&[A, B], &[A], nothing, never), "B runs on top of A");
+        assert!(graph.enter(&[A], &[D], nothing, never));
+        graph.leave(&[A], &[D]);
+        let after = |task| if task == C { vec![D, A] } else { Vec::new() };
+        assert!(!graph.enter(&[B, A], &[C], after, never), "C comes after A");
+        assert!(graph.enter(&[B], &[C], after, never));
+        assert!(!graph.enter(&[A], &[B], after, never));
+    }
+
+    #[test]
+    fn a_long_chain_is_struck_out_link_by_link() {
+        let graph = Graph::default();
+        let long = 100_000;
+        let after =
+            |task: TaskId| (2..=long).contains(&task.0).then(|| TaskId(task.0 - 1)).into_iter().collect();
+        assert!(graph.enter(&[TaskId(long + 1)], &[TaskId(long)], after, never), "its first can begin");
+        assert!(
+            !graph.enter(&[TaskId(1)], &[TaskId(long + 1)], after, never),
+            "its first waits for its last"
+        );
+    }
+
+    #[test]
+    fn a_range_needs_all_its_pieces_and_a_task_one_of_its_copies() {
+        for is_range in [false, true] {
+            let graph = Graph::default();
+            let enter = |frames: &[TaskId], targets: &[TaskId]| {
+                graph.enter(frames, targets, nothing, |task| is_range && task == A)
+            };
+            assert!(enter(&[D, A], &[B]));
+            assert!(enter(&[A, A], &[C]));
+            assert_eq!(enter(&[B], &[A]), !is_range, "C goes on, and one thread in A");
+            graph.leave(&[B], &[A]);
+            graph.leave(&[D, A], &[B]);
+            assert!(enter(&[B], &[A]), "only what waits for C is left in A");
+        }
+    }
+}
