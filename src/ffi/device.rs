@@ -2,10 +2,12 @@
 
 use std::ffi::c_char;
 
+use super::guard::done;
 use super::input::{Filled, Growing, Place, field};
-use super::scheduler::{no_such_device, sched_t, scheduler};
-use super::status::{done, sched_status_t};
+use super::scheduler_handle::{sched_t, scheduler};
+use super::status::sched_status_t;
 use crate::device::{BackendKind, DeviceInfo, Health};
+use crate::error::Error;
 
 /// Bit of a backend mask: the host's processor.
 pub const SCHED_BACKEND_CPU: u32 = 1;
@@ -18,6 +20,28 @@ pub const SCHED_HEALTH_GOOD: i32 = 0;
 pub const SCHED_HEALTH_RETIRED: i32 = 1;
 /// The device is there, but closed to programs, or too old for this library.
 pub const SCHED_HEALTH_BARRED: i32 = 2;
+
+/// What one device of a scheduler has done.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_device_stats_t {
+    /// sizeof(sched_device_stats_t), set by the caller.
+    pub size: usize,
+    /// Attempts that ended well on it, also of copies that came too late.
+    pub done: u64,
+    /// Attempts that did not: they failed, or stopped when they were asked to.
+    pub failed: u64,
+    /// Time that its slots have spent in tasks, added up, in nanoseconds.
+    pub busy_ns: u64,
+    /// Memory promised to running tasks now, in bytes.
+    pub leased_bytes: u64,
+    /// The most that was ever promised at a time, in bytes.
+    pub peak_bytes: u64,
+    /// Tasks that it runs at a time.
+    pub slots: u32,
+    /// SCHED_HEALTH_*.
+    pub health: i32,
+}
 
 /// A device as it was found, without having been touched.
 #[repr(C)]
@@ -50,6 +74,10 @@ pub struct sched_device_info_t {
 }
 
 // SAFETY: `repr(C)`, `size` first, and numbers.
+unsafe impl Growing for sched_device_stats_t {
+    const NAME: &'static str = "sched_device_stats_t";
+}
+// SAFETY: as above.
 unsafe impl Growing for sched_device_info_t {
     const NAME: &'static str = "sched_device_info_t";
 }
@@ -63,12 +91,21 @@ pub(super) fn backend_of(kind: BackendKind) -> u32 {
     }
 }
 
-pub(super) fn health_of(health: Health) -> i32 {
+fn health_of(health: Health) -> i32 {
     match health {
         Health::Good => SCHED_HEALTH_GOOD,
         Health::Retired => SCHED_HEALTH_RETIRED,
         Health::Barred => SCHED_HEALTH_BARRED,
     }
+}
+
+fn no_such_device(index: u32, count: usize) -> Error {
+    let accepted = match count {
+        0 => "no index: there is no device".to_owned(),
+        1 => "0, the only device".to_owned(),
+        n => format!("0 to {}", n - 1),
+    };
+    Error::argument("index of a device", index, accepted)
 }
 
 fn info_of(device: &DeviceInfo) -> sched_device_info_t {
@@ -87,6 +124,34 @@ fn info_of(device: &DeviceInfo) -> sched_device_info_t {
         total_bytes: device.total_bytes,
         free_bytes: device.free_bytes,
     }
+}
+
+/// Fills in what device `index`, counted from 0, has done.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_device_stats(
+    s: *mut sched_t,
+    index: u32,
+    stats: *mut sched_device_stats_t,
+) -> sched_status_t {
+    done(|| {
+        // SAFETY: a pointer as the header asks for it; `Filled` looks at it.
+        let out = unsafe { Filled::new(stats)? };
+        let all = scheduler(s)?.stats()?.devices;
+        let one = all.get(index as usize).ok_or_else(|| no_such_device(index, all.len()))?;
+        out.with(sched_device_stats_t {
+            size: 0,
+            done: one.done,
+            failed: one.failed,
+            busy_ns: one.busy_ns,
+            leased_bytes: one.leased_bytes,
+            peak_bytes: one.peak_bytes,
+            slots: one.slots,
+            health: health_of(one.device.health),
+        });
+        Ok(())
+    })
 }
 
 /// Puts the number of devices of a scheduler into `*count`. With NULL: those that the machine has and

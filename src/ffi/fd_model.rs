@@ -1,23 +1,16 @@
-//! Finite differences: the medium, and source wavelets.
+//! Finite differences: models, and source wavelets.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use super::handle::Handles;
+use super::guard::done;
 use super::input::{Growing, Place, bits, copy, list, list_mut, read};
-use super::status::{done, sched_status_t};
+use super::model_handle::{MODELS, SharedModel, sched_fd_model_t, shared_model};
+use super::status::sched_status_t;
 use crate::error::{Error, Result};
 use crate::fd::grid::Grid;
-use crate::fd::model::{Model, Outline};
-use crate::fd::plan::{self, Moduli, Options, Plan, Stencil, Storage, rounded_down};
-use crate::fd::verify::dt_sure;
+use crate::fd::model::Model;
+use crate::fd::plan::{Options, Storage, rounded_down};
 use crate::fd::wavelet::{Shape, Wavelet};
-use crate::sched::Birthplace;
-
-/// A medium: velocity and density on a grid. Any number of shots, threads and schedulers may use it
-/// at a time.
-pub struct sched_fd_model_t {
-    _opaque: [u8; 0],
-}
 
 /// Ricker wavelet; the one that 0 means.
 pub const SCHED_FD_WAVELET_RICKER: i32 = 1;
@@ -69,70 +62,6 @@ unsafe impl Growing for sched_fd_model_desc_t {
     const NAME: &'static str = "sched_fd_model_desc_t";
 }
 
-/// A model, and the plans of the time steps and options that were used last.
-pub(super) struct Medium {
-    /// Made of the arrays, which are let go.
-    moduli: Moduli,
-    /// Seconds of a step that is stable for certain with [`Stencil::ALL`].
-    sure: [f64; Stencil::ALL.len()],
-    plans: Mutex<Vec<Arc<Plan>>>,
-    born: Birthplace,
-}
-
-/// Shots of one survey have one time step; a second is kept for who compares two.
-const PLANS: usize = 2;
-
-impl Medium {
-    fn new(model: &Model, storage: Storage) -> Result<Medium> {
-        let moduli = plan::moduli(model, Options::default().pml, storage)?;
-        let sure = Stencil::ALL.map(|stencil| dt_sure(model, stencil) * storage.stable());
-        Ok(Medium { moduli, sure, plans: Mutex::default(), born: Birthplace::here() })
-    }
-
-    pub(super) fn model(&self) -> &Outline {
-        &self.moduli.model
-    }
-
-    /// The plan for a time step in seconds: shots of one model share it, and with it the coefficients.
-    pub(super) fn plan(&self, dt: f32, options: Options) -> Result<Arc<Plan>> {
-        // As they will be in the plan.
-        let options = Options { storage: self.moduli.storage, pml: self.moduli.pml(), ..options };
-        let make = || Plan::of(&self.moduli, dt, options).map(Arc::new);
-        if !self.born.is_here() {
-            // In a child of fork the lock may be that of a thread which is not here.
-            return make();
-        }
-        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) =
-            plans.iter().position(|plan| plan.dt.to_bits() == dt.to_bits() && plan.options == options)
-        {
-            let plan = plans.remove(at);
-            plans.push(plan);
-        } else {
-            let plan = make()?;
-            let sure = self.sure[options.stencil as usize];
-            if f64::from(dt) > sure {
-                log::warn!(
-                    "density jumps from cell to cell: only up to {:e} s is a step sure to be stable, and dt_s is {dt:e} s; \
-                     a shot that blows up fails",
-                    rounded_down(sure)
-                );
-            }
-            if plans.len() == PLANS {
-                plans.remove(0);
-            }
-            plans.push(plan);
-        }
-        plans.last().cloned().ok_or_else(|| Error::Internal("a plan was made and is not there".into()))
-    }
-}
-
-pub(super) static MODELS: Handles<Medium> = Handles::new("model");
-
-pub(super) fn medium(handle: *const sched_fd_model_t) -> Result<Arc<Medium>> {
-    MODELS.get(handle)
-}
-
 /// A number of cells or steps as it comes from C, where it is 64 bits wide on every machine.
 pub(super) fn count(what: &str, value: u64) -> Result<usize> {
     usize::try_from(value).map_err(|_| {
@@ -167,7 +96,7 @@ pub unsafe extern "C" fn sched_fd_model_create(
         };
         let storage =
             if desc.flags & SCHED_FD_MODEL_16_BIT != 0 { Storage::Bits16 } else { Storage::Float32 };
-        out.put(MODELS.add(Arc::new(Medium::new(&Model::new(grid, vp, rho)?, storage)?)));
+        out.put(MODELS.add(Arc::new(SharedModel::new(&Model::new(grid, vp, rho)?, storage)?)));
         Ok(())
     })
 }
@@ -192,9 +121,9 @@ pub unsafe extern "C" fn sched_fd_dt_max(model: *const sched_fd_model_t, dt_s: *
     done(|| {
         // SAFETY: a pointer as the header asks for it; `Place` looks at it.
         let out = unsafe { Place::new("dt_s", dt_s)? };
-        let medium = medium(model)?;
-        let options = Options { storage: medium.moduli.storage, ..Options::default() };
-        let limit = options.dt_max(medium.model());
+        let model = shared_model(model)?;
+        let options = Options { storage: model.storage(), ..Options::default() };
+        let limit = options.dt_max(model.model());
         // So that the answer is accepted as the `dt_s` of a shot.
         out.put(f64::from(rounded_down(limit)));
         Ok(())
@@ -237,23 +166,4 @@ pub unsafe extern "C" fn sched_fd_wavelet(
         out[active..].fill(0.0);
         Ok(())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Shots share coefficients, and on a card what is uploaded of them, by sharing a plan.
-    #[test]
-    fn shots_of_a_kind_have_one_plan() {
-        let grid = Grid { n: [3, 4, 5], h: [10.0; 3] };
-        let model = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
-        for storage in Storage::ALL {
-            let medium = Medium::new(&model, storage).unwrap();
-            let plan = |exact_time| medium.plan(1e-3, Options { exact_time, ..Options::default() }).unwrap();
-            let first = plan(false);
-            assert!(Arc::ptr_eq(&first, &plan(false)), "{storage:?}");
-            assert!(!Arc::ptr_eq(&first, &plan(true)) && Arc::ptr_eq(&first, &plan(false)), "{storage:?}");
-        }
-    }
 }

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use super::fd_model::{Medium, count, medium, sched_fd_model_t, shape};
+use super::fd_model::{count, shape};
+use super::guard::done;
 use super::input::{Filled, Growing, Lent, bits, copy, list, read, read_or_default, room};
-use super::scheduler::{sched_t, scheduler};
-use super::status::{done, sched_status_t};
-use super::task::{SCHED_TASK_IDEMPOTENT, describe, id_place, sched_task_desc_t, sched_task_t};
+use super::model_handle::{SharedModel, sched_fd_model_t, shared_model};
+use super::run_control::sched_task_t;
+use super::scheduler_handle::{sched_t, scheduler};
+use super::status::sched_status_t;
+use super::task::{SCHED_TASK_IDEMPOTENT, describe, id_place, sched_task_desc_t};
 use super::task_run::User;
 use crate::backend::cpu::{CallbackMode, threads};
 use crate::error::{Error, Result};
@@ -206,7 +209,7 @@ unsafe fn shot_of(desc: &sched_fd_shot_desc_t) -> Result<Shot> {
 ///
 /// # Safety
 /// As for [`wavelet_of`].
-unsafe fn planned(medium: &Medium, desc: &sched_fd_shot_desc_t) -> Result<(Arc<Plan>, Shot)> {
+unsafe fn planned(medium: &SharedModel, desc: &sched_fd_shot_desc_t) -> Result<(Arc<Plan>, Shot)> {
     // SAFETY: as promised by the caller.
     let mut shot = unsafe { shot_of(desc)? };
     let set = |flag| desc.flags & flag != 0;
@@ -225,7 +228,7 @@ unsafe fn planned(medium: &Medium, desc: &sched_fd_shot_desc_t) -> Result<(Arc<P
     Ok((plan, shot))
 }
 
-fn size_of_shot(medium: &Medium, shot: &Shot, bytes: Bytes) -> sched_fd_shot_size_t {
+fn size_of_shot(medium: &SharedModel, shot: &Shot, bytes: Bytes) -> sched_fd_shot_size_t {
     let grid = medium.model().grid;
     let traces = shot.receivers.count(grid.n) as u64;
     let samples = shot.samples() as u64;
@@ -255,7 +258,7 @@ pub unsafe extern "C" fn sched_fd_shot_size(
     done(|| {
         // SAFETY: pointers as the header asks for them; `input` looks at each.
         let (desc, out) = unsafe { (read(shot)?, Filled::new(size)?) };
-        let medium = medium(model)?;
+        let medium = shared_model(model)?;
         // SAFETY: as above.
         let (plan, shot) = unsafe { planned(&medium, &desc)? };
         out.with(size_of_shot(&medium, &shot, plan.shot_bytes(&shot, threads())));
@@ -358,7 +361,7 @@ pub unsafe extern "C" fn sched_fd_submit(
                 "no SCHED_TASK_IDEMPOTENT for a shot with snapshots, which two copies would both write";
             return Err(Error::argument("flags of a task", format!("{:#x}", about.flags), accepted));
         }
-        let medium = medium(model)?;
+        let medium = shared_model(model)?;
         // SAFETY: as above.
         let (plan, shot) = unsafe { planned(&medium, &desc)? };
         let need = size_of_shot(&medium, &shot, Bytes::default());

@@ -6,7 +6,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::sync::Once;
 
-use super::{fd_model, running, scheduler};
+use super::{model_handle, run_control, scheduler_handle};
 use crate::sched::hold_still;
 
 thread_local! {
@@ -31,9 +31,9 @@ pub(super) fn watch() {
 
 extern "C" fn lock() {
     let held: Vec<Box<dyn Any>> = vec![
-        Box::new(scheduler::SCHEDULERS.live()),
-        Box::new(fd_model::MODELS.live()),
-        Box::new(running::hold()),
+        Box::new(scheduler_handle::SCHEDULERS.live()),
+        Box::new(model_handle::MODELS.live()),
+        Box::new(run_control::lock_frames()),
         Box::new(hold_still()),
     ];
     // A thread at its very end has no place for them: then they open here already.
@@ -58,10 +58,10 @@ mod tests {
             let (tell, told) = channel();
             let other = std::thread::spawn(move || {
                 let held: Box<dyn Any> = match round {
-                    0 => Box::new(scheduler::SCHEDULERS.live()),
-                    1 => Box::new(fd_model::MODELS.live()),
+                    0 => Box::new(scheduler_handle::SCHEDULERS.live()),
+                    1 => Box::new(model_handle::MODELS.live()),
                     2 => Box::new(hold_still()),
-                    _ => Box::new(running::hold()),
+                    _ => Box::new(run_control::lock_frames()),
                 };
                 tell.send(()).unwrap();
                 std::thread::sleep(Duration::from_millis(50));
@@ -73,8 +73,8 @@ mod tests {
                 let child = libc::fork();
                 if child == 0 {
                     libc::alarm(20);
-                    drop((scheduler::SCHEDULERS.live(), fd_model::MODELS.live()));
-                    drop((running::hold(), hold_still()));
+                    drop((scheduler_handle::SCHEDULERS.live(), model_handle::MODELS.live()));
+                    drop((run_control::lock_frames(), hold_still()));
                     libc::_exit(0);
                 }
                 let mut status = -1;

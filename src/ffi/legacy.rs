@@ -2,8 +2,9 @@
 
 use std::ffi::{c_char, c_float, c_int};
 
+use super::guard::guard;
 use super::input::path;
-use super::status::{forget, guard};
+use super::status::forget;
 use crate::legacy::{Args, acoustic1};
 
 /// C's `bool`, as a number: a caller that passes more than 0 or 1 is understood too.

@@ -9,24 +9,15 @@ use std::sync::{Once, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use log::{LevelFilter, Log, Metadata, Record};
 
-use super::status::{c_text, done, sched_status_t};
-use super::{input, landing};
+use super::status::c_text;
+use super::{input, trampoline};
 use crate::backend::cpu::CallbackMode;
 use crate::backend::thread::Uncancelled;
 use crate::descriptor;
 use crate::error::{Error, Result};
 use crate::sched::Birthplace;
 
-/// Takes a line of the log: `level` from 1 (error) over 2 (warning), 3 (information), 4 (debug) to
-/// 5 (trace), `message` valid during the call. The scheduler warns of tasks that failed for good or take
-/// far too long and of devices that are retired, and informs of attempts that are tried again and of second copies. Called from any thread, several at a time.
-/// It must not log through the library, nor destroy a scheduler (it may be called from a thread that ends
-/// with that one), nor let an exception out. It runs in the floating-point mode of the thread that called
-/// sched_log_callback, see sched_run_fn.
-pub type sched_log_fn =
-    Option<unsafe extern "C-unwind" fn(level: i32, message: *const c_char, user: *mut c_void)>;
-
-enum Target {
+pub(super) enum Target {
     Off,
     Stderr,
     File(File),
@@ -72,6 +63,11 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Returns true while the calling thread is inside the caller's log function.
+pub(super) fn is_inside_callback() -> bool {
+    INSIDE.try_with(Cell::get).unwrap_or(false)
+}
+
 impl Log for Sink {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
@@ -99,9 +95,9 @@ impl Log for Sink {
                 // SAFETY: the caller gave a function and said that it may be called from any thread. What
                 // leaves it has nowhere to be told.
                 let _ = unsafe {
-                    let function: landing::Function = std::mem::transmute(*function);
+                    let function: trampoline::Function = std::mem::transmute(*function);
                     let words = [level, text.as_ptr().cast_mut().cast(), user.pointer()];
-                    landing::call(mode.enter(), function, words)
+                    trampoline::call(mode.enter(), function, words)
                 };
             }
         }
@@ -113,7 +109,7 @@ impl Log for Sink {
 }
 
 /// Puts the sink in place. Where the host has its own logger in the same copy of `log`, that one stays.
-fn install(target: Target, level: LevelFilter) -> bool {
+pub(super) fn install(target: Target, level: LevelFilter) -> bool {
     let ours = log::set_logger(&SINK).is_ok() || std::ptr::addr_eq(log::logger(), &SINK);
     let set = ours && SINK.set(target);
     if set {
@@ -174,40 +170,4 @@ fn asked_for(wish: &str) -> Result<(Target, LevelFilter)> {
         }
     };
     Ok((target, level))
-}
-
-/// Sends the log to a function of the caller, for the whole process, in place of whatever was there.
-///
-/// `max_level`: 1 error, 2 warning, 3 information, 4 debug, 5 trace; what is above is not told.
-/// `function` NULL turns the log off. `user` is handed to the function and stays the caller's; once
-/// a later call has returned, the function that was set before is not running and is not called again.
-///
-/// Errors: SCHED_E_ARGUMENT for a level outside 1 to 5; SCHED_E_DEADLOCK from inside a log function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_log_callback(
-    function: sched_log_fn,
-    user: *mut c_void,
-    max_level: i32,
-) -> sched_status_t {
-    let mode = CallbackMode::of_this_thread();
-    done(|| {
-        if INSIDE.try_with(Cell::get).unwrap_or(false) {
-            let why = "it was called from inside the log function that it would have to wait for".into();
-            return Err(Error::Deadlock { what: "sched_log_callback", why });
-        }
-        let Some(function) = function else {
-            install(Target::Off, LevelFilter::Off);
-            return Ok(());
-        };
-        let level = match max_level {
-            1 => LevelFilter::Error,
-            2 => LevelFilter::Warn,
-            3 => LevelFilter::Info,
-            4 => LevelFilter::Debug,
-            5 => LevelFilter::Trace,
-            _ => return Err(Error::argument("max_level", max_level, "1 (error) to 5 (trace)")),
-        };
-        install(Target::Callback { function, user: input::Lent::new(user), mode }, level);
-        Ok(())
-    })
 }

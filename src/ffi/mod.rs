@@ -1,4 +1,4 @@
-//! The C ABI: the only floor that knows C.
+//! The C ABI: the only layer that knows C.
 //!
 //! `include/gpusched.h` is generated from these files by `tests/it/header.rs`; its rules, which hold
 //! for every function, stand once at its top (`cbindgen.toml`). In short:
@@ -12,32 +12,39 @@
 #![allow(clippy::too_many_arguments, reason = "the old entry point's list is as long as it is")]
 
 mod device;
+mod device_memory;
 mod fd_model;
 mod fd_shot;
 mod fork;
+mod guard;
 mod handle;
 mod input;
-mod landing;
-mod leased;
 mod legacy;
+mod log_callback;
 pub mod logging;
+mod model_handle;
+mod observability;
 mod range;
-mod running;
+mod run_control;
 mod scheduler;
-mod seeing;
+mod scheduler_handle;
 mod status;
 mod task;
 mod task_run;
+mod trampoline;
 
 pub use device::*;
+pub use device_memory::*;
 pub use fd_model::*;
 pub use fd_shot::*;
-pub use leased::*;
 pub use legacy::*;
-pub use logging::*;
+pub use log_callback::*;
+pub use model_handle::*;
+pub use observability::*;
 pub use range::*;
+pub use run_control::*;
 pub use scheduler::*;
-pub use seeing::*;
+pub use scheduler_handle::*;
 pub use status::*;
 pub use task::*;
 pub use task_run::*;

@@ -3,13 +3,13 @@
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
+use super::guard::done;
 use super::input::{Growing, bits, read};
-use super::scheduler::{sched_t, scheduler};
-use super::status::{done, sched_status_t};
-use super::task::{
-    SCHED_TASK_DETACHED, SCHED_TASK_ORDERED, describe, id_place, sched_task_desc_t, sched_task_t,
-};
-use super::task_run::{User, piece, sched_drop_fn, sched_exec_t};
+use super::run_control::{sched_exec_t, sched_task_t};
+use super::scheduler_handle::{sched_t, scheduler};
+use super::status::sched_status_t;
+use super::task::{SCHED_TASK_DETACHED, SCHED_TASK_ORDERED, describe, id_place, sched_task_desc_t};
+use super::task_run::{User, piece, sched_drop_fn};
 use crate::backend::cpu::CallbackMode;
 use crate::error::{Error, Result};
 use crate::sched::{Range, Task};

@@ -1,25 +1,16 @@
 //! Schedulers: made, asked, ended.
 
-use std::cell::RefCell;
 use std::ffi::c_char;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::device::health_of;
-use super::handle::{Handles, Last};
+use super::guard::{done, guard};
 use super::input::{Filled, Growing, Place, path, read_or_default, text};
-use super::status::{SCHED_CANCELLED, SCHED_OK, SCHED_PENDING, done, guard, sched_status_t};
-use crate::backend::thread::Uncancelled;
+use super::scheduler_handle::{SCHEDULERS, sched_t, scheduler};
+use super::status::{SCHED_CANCELLED, SCHED_OK, SCHED_PENDING, sched_status_t};
 use crate::error::{Error, Result};
 use crate::io::kept::Kept;
 use crate::sched::{Scheduler, Wait};
-
-/// A scheduler: tasks, and the devices that run them. NULL, where one is asked for, means the one that
-/// the process shares (see sched_default), which that keeps as long as the process lives.
-pub struct sched_t {
-    _opaque: [u8; 0],
-}
 
 /// As `timeout_ns`: wait as long as it takes. 0 looks and returns.
 pub const SCHED_FOREVER: i64 = -1;
@@ -85,71 +76,13 @@ pub struct sched_stats_t {
     pub lower_bound_ns: u64,
 }
 
-/// What one device of a scheduler has done.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct sched_device_stats_t {
-    /// sizeof(sched_device_stats_t), set by the caller.
-    pub size: usize,
-    /// Attempts that ended well on it, also of copies that came too late.
-    pub done: u64,
-    /// Attempts that did not: they failed, or stopped when they were asked to.
-    pub failed: u64,
-    /// Time that its slots have spent in tasks, added up, in nanoseconds.
-    pub busy_ns: u64,
-    /// Memory promised to running tasks now, in bytes.
-    pub leased_bytes: u64,
-    /// The most that was ever promised at a time, in bytes.
-    pub peak_bytes: u64,
-    /// Tasks that it runs at a time.
-    pub slots: u32,
-    /// SCHED_HEALTH_*.
-    pub health: i32,
-}
-
-// SAFETY (all three): `repr(C)`, `size` first, and fields for which zero is valid.
+// SAFETY (both): `repr(C)`, `size` first, and fields for which zero is valid.
 unsafe impl Growing for sched_config_t {
     const NAME: &'static str = "sched_config_t";
 }
 // SAFETY: see above.
 unsafe impl Growing for sched_stats_t {
     const NAME: &'static str = "sched_stats_t";
-}
-// SAFETY: see above.
-unsafe impl Growing for sched_device_stats_t {
-    const NAME: &'static str = "sched_device_stats_t";
-}
-
-pub(super) static SCHEDULERS: Handles<Scheduler> = Handles::new("scheduler");
-
-thread_local! {
-    static LAST: RefCell<Last<Scheduler>> = const { Last::none() };
-}
-
-/// The scheduler behind a handle, kept alive while a call uses it.
-pub(super) enum Named {
-    Default(&'static Scheduler),
-    Own(Arc<Scheduler>),
-}
-
-impl Deref for Named {
-    type Target = Scheduler;
-
-    fn deref(&self) -> &Scheduler {
-        match self {
-            Named::Default(scheduler) => scheduler,
-            Named::Own(scheduler) => scheduler,
-        }
-    }
-}
-
-pub(super) fn scheduler(handle: *const sched_t) -> Result<Named> {
-    if handle.is_null() {
-        // It may have to be made.
-        let _whole = Uncancelled::here();
-        return Scheduler::process_default().map(Named::Default);
-    }
-    SCHEDULERS.get_again(handle, &LAST).map(Named::Own)
 }
 
 pub(super) fn timeout(ns: i64) -> Option<Duration> {
@@ -288,41 +221,4 @@ pub unsafe extern "C" fn sched_stats(s: *mut sched_t, stats: *mut sched_stats_t)
         });
         Ok(())
     })
-}
-
-/// Fills in what device `index`, counted from 0, has done.
-///
-/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_device_stats(
-    s: *mut sched_t,
-    index: u32,
-    stats: *mut sched_device_stats_t,
-) -> sched_status_t {
-    done(|| {
-        // SAFETY: a pointer as the header asks for it; `Filled` looks at it.
-        let out = unsafe { Filled::new(stats)? };
-        let all = scheduler(s)?.stats()?.devices;
-        let one = all.get(index as usize).ok_or_else(|| no_such_device(index, all.len()))?;
-        out.with(sched_device_stats_t {
-            size: 0,
-            done: one.done,
-            failed: one.failed,
-            busy_ns: one.busy_ns,
-            leased_bytes: one.leased_bytes,
-            peak_bytes: one.peak_bytes,
-            slots: one.slots,
-            health: health_of(one.device.health),
-        });
-        Ok(())
-    })
-}
-
-pub(super) fn no_such_device(index: u32, count: usize) -> Error {
-    let accepted = match count {
-        0 => "no index: there is no device".to_owned(),
-        1 => "0, the only device".to_owned(),
-        n => format!("0 to {}", n - 1),
-    };
-    Error::argument("index of a device", index, accepted)
 }

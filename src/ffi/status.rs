@@ -1,15 +1,10 @@
-//! The landing pad of every function, and what a failure looks like from C.
+//! Statuses, their names, and the message of the last error of each thread.
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{fork, logging};
-use crate::backend::cpu::FloatMode;
-use crate::backend::thread::Uncancelled;
-use crate::error::{Error, Result};
+use crate::error::Error;
 
 /// How a call ended: 0 done, positive not finished but no error, negative an error.
 pub type sched_status_t = i32;
@@ -124,27 +119,6 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
     }
 }
 
-/// What a function returns when it failed.
-pub(super) trait Returned {
-    fn failed(status: sched_status_t) -> Self;
-}
-
-impl Returned for sched_status_t {
-    fn failed(status: sched_status_t) -> Self {
-        status
-    }
-}
-
-impl Returned for () {
-    fn failed(_: sched_status_t) -> Self {}
-}
-
-impl Returned for usize {
-    fn failed(_: sched_status_t) -> Self {
-        0
-    }
-}
-
 thread_local! {
     /// Outlives the thread's other locals: handlers of `exit` and destructors of the caller's run after those are gone, and
     /// ask what was wrong, too.
@@ -161,50 +135,7 @@ impl Drop for Forgets {
     }
 }
 
-/// The landing pad: nothing unwinds past it, and every failure leaves its words
-/// with the calling thread.
-pub(super) fn guard<R: Returned>(body: impl FnOnce() -> Result<R>) -> R {
-    // A caller may flush denormal numbers or trap on overflows; our arithmetic must not depend on it.
-    let (_whole, _mode) = (Uncancelled::here(), FloatMode::standard());
-    without_arithmetic(body)
-}
-
-/// [`guard`] for what has no arithmetic with floating-point numbers in it, and is called so often that
-/// putting the caller's mode aside would cost more than the rest.
-#[inline]
-pub(super) fn without_arithmetic<R: Returned>(body: impl FnOnce() -> Result<R>) -> R {
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        fork::watch();
-        logging::start();
-        body()
-    }));
-    match outcome {
-        Ok(Ok(value)) => value,
-        Ok(Err(error)) => failed(&error),
-        Err(payload) => failed(&Error::Panic { message: words(&*payload) }),
-    }
-}
-
-#[cold]
-fn failed<R: Returned>(error: &Error) -> R {
-    let status = status_of(error);
-    if status < 0 {
-        remember(error);
-    }
-    R::failed(status)
-}
-
-/// [`guard`] for the many functions that have nothing to tell but that they are done.
-pub(super) fn done(body: impl FnOnce() -> Result<()>) -> sched_status_t {
-    guard(|| body().map(|()| SCHED_OK))
-}
-
-pub(super) fn words(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
-}
-
-fn remember(error: &Error) {
+pub(super) fn remember(error: &Error) {
     // To be there, it has to be used.
     let _ = FORGETS.try_with(|_| ());
     keep(Some(c_text(error.to_string())));

@@ -4,21 +4,18 @@ use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
 use super::device::{SCHED_BACKEND_CPU, SCHED_BACKEND_CUDA};
+use super::guard::{done, guard, without_arithmetic};
 use super::input::{Filled, Growing, Place, bits, list, list_mut, read, read_all, room, text};
-use super::scheduler::{sched_t, scheduler, timeout, waited};
-use super::status::{
-    SCHED_CANCELLED, SCHED_E_INTERNAL, SCHED_OK, SCHED_PENDING, done, guard, sched_status_t, status_of,
-    without_arithmetic,
-};
+use super::run_control::sched_task_t;
+use super::scheduler::{timeout, waited};
+use super::scheduler_handle::{sched_t, scheduler};
+use super::status::{SCHED_CANCELLED, SCHED_E_INTERNAL, SCHED_OK, SCHED_PENDING, sched_status_t, status_of};
 use super::task_run::{Callback, User, sched_drop_fn, sched_run_fn};
 use crate::backend::cpu::{CallbackMode, FloatMode};
 use crate::backend::thread::Uncancelled;
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::sched::{DeviceMask, State, Task, TaskId, TaskInfo};
-
-/// A task. Never 0, and never given out twice by a scheduler: one that was released is an error.
-pub type sched_task_t = u64;
 
 /// Flag of a task: nobody will ask for its outcome, so its id is released when it ends.
 pub const SCHED_TASK_DETACHED: u32 = 1;

@@ -6,47 +6,20 @@ use std::ops::Range;
 use std::ptr::null_mut;
 
 use super::device::backend_of;
+use super::device_memory::Leased;
+use super::guard::{done, without_arithmetic};
 use super::input::Lent;
-use super::landing;
-use super::leased::Leased;
-use super::running::{self, Running};
+use super::run_control::{RunningCallback, sched_exec_t, with_exec};
 use super::status::{
-    SCHED_CANCELLED, SCHED_E_DEVICE, SCHED_E_MEMORY, SCHED_E_RESOURCES, SCHED_E_RESULT, SCHED_OK, done,
-    sched_status_t, without_arithmetic,
+    SCHED_CANCELLED, SCHED_E_DEVICE, SCHED_E_MEMORY, SCHED_E_RESOURCES, SCHED_E_RESULT, SCHED_OK,
+    sched_status_t,
 };
-use super::task::sched_task_t;
+use super::trampoline;
 use crate::backend::Lane;
 use crate::backend::cpu::CallbackMode;
 use crate::backend::thread::Uncancelled;
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::{Bare, Exec, Job, Kind};
-
-/// Where a task runs; given to its code, valid until that returns.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct sched_exec_t {
-    /// sizeof(sched_exec_t) in the library: fields beyond it are not there.
-    pub size: usize,
-    /// The task itself; 0 where it is detached and was submitted without a place for its id.
-    pub task: sched_task_t,
-    /// Number of the device in its scheduler, as sched_device_info takes it.
-    pub device: u32,
-    /// SCHED_BACKEND_CPU or SCHED_BACKEND_CUDA.
-    pub backend: u32,
-    /// The backend's own number for the device.
-    pub ordinal: u32,
-    /// Slot of the device: no two tasks work in the same one at a time. While one waits inside its code for
-    /// others, one of those may be in it; when it
-    /// goes on, there may be two until that one ends.
-    pub slot: u32,
-    /// 1 for the first attempt.
-    pub attempt: u32,
-    /// Threads that the task may use on a processor, its own included; 0 on a card.
-    pub cpu_threads: u32,
-    /// The stream to put work on, a CUstream; NULL on a processor. The device's context is current on the
-    /// thread. What is on the stream when the code returns is waited for before the task is done.
-    pub stream: *mut c_void,
-}
 
 /// The code of a task. It returns 0 when it is done, and otherwise a number that says what to do:
 ///
@@ -105,8 +78,8 @@ impl Drop for User {
             // is dropped once. A function that takes one word does not look at more, and what it leaves
             // where a number would be is not looked at here.
             let left = unsafe {
-                let drop: landing::Function = std::mem::transmute(drop);
-                landing::call(self.mode.enter(), drop, [self.pointer.pointer(), null_mut(), null_mut()])
+                let drop: trampoline::Function = std::mem::transmute(drop);
+                trampoline::call(self.mode.enter(), drop, [self.pointer.pointer(), null_mut(), null_mut()])
             };
             if let Err(error) = left {
                 log::error!("in a drop callback: {error}");
@@ -171,12 +144,12 @@ impl Job for Callback {
         let told = told(exec);
         let code = {
             let _leased = Leased::enter(&told);
-            let _running = Running::enter(&told, exec);
+            let _running = RunningCallback::enter(&told, exec);
             // SAFETY: the caller gave the two together and allowed the call from this thread; `told` outlives
             // the call. A function that takes two words does not look at a third.
             unsafe {
-                let run: landing::Function = std::mem::transmute(self.run);
-                landing::call(
+                let run: trampoline::Function = std::mem::transmute(self.run);
+                trampoline::call(
                     self.user.mode.enter_on_worker(),
                     run,
                     [(&raw const told).cast_mut().cast(), self.user.pointer.pointer(), null_mut()],
@@ -197,7 +170,7 @@ pub(super) fn piece(
     let told = told(exec);
     let code = {
         let _leased = Leased::enter(&told);
-        let _running = Running::enter(&told, exec);
+        let _running = RunningCallback::enter(&told, exec);
         let Range { start, end } = elements;
         let mode = user.mode.enter_on_worker();
         let word = |number: u64| std::ptr::without_provenance_mut(number as usize);
@@ -205,9 +178,9 @@ pub(super) fn piece(
         // the call. Where a number of 64 bits is a word, it goes the way of one.
         unsafe {
             if size_of::<usize>() == size_of::<u64>() {
-                let run: landing::Function = std::mem::transmute(run);
+                let run: trampoline::Function = std::mem::transmute(run);
                 let told = (&raw const told).cast_mut().cast();
-                landing::call(mode, run, [told, word(start), word(end), user.pointer.pointer()])?
+                trampoline::call(mode, run, [told, word(start), word(end), user.pointer.pointer()])?
             } else {
                 run(&told, start, end, user.pointer.pointer())
             }
@@ -260,13 +233,6 @@ fn told(exec: &Exec<'_>) -> sched_exec_t {
         cpu_threads,
         stream,
     }
-}
-
-pub(super) fn with_exec<R>(exec: *const sched_exec_t, ask: impl FnOnce(&Exec<'_>) -> R) -> Result<R> {
-    running::ask(exec, ask).ok_or_else(|| match exec.is_null() {
-        true => Error::argument("exec", "NULL", "what the task's code was given"),
-        false => Error::Stale { what: "exec", id: exec.addr() as u64 },
-    })
 }
 
 /// 1 if the task was asked to stop, 0 if not. Long tasks look now and then, and return soon, with

@@ -1,4 +1,4 @@
-//! No function of the C ABI lets an error or a panic past the landing pad.
+//! No function of the C ABI lets an error or a panic past its guard.
 
 use testkit::root;
 

@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::ffi::c_void;
 
+use super::guard::done;
 use super::input::Place;
-use super::running;
-use super::status::{done, sched_status_t};
-use super::task_run::{sched_exec_t, with_exec};
+use super::run_control::{is_here, sched_exec_t, with_exec};
+use super::status::sched_status_t;
 use crate::backend::Lane;
 use crate::backend::cpu::Buffer;
 use crate::backend::cuda::Block;
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn sched_exec_memory(
         if bytes == 0 {
             return Err(Error::argument("bytes", bytes, "1 or more"));
         }
-        if !running::is_here(exec) {
+        if !is_here(exec) {
             with_exec(exec, |_| ())?;
             let accepted = "that on which the task's code was called";
             return Err(Error::argument("the calling thread", "another", accepted));

@@ -5,10 +5,11 @@ use std::mem::size_of;
 use std::ptr::null_mut;
 use std::time::Duration;
 
+use super::guard::done;
 use super::input::{self, Filled, Growing, path};
-use super::landing;
-use super::scheduler::{sched_t, scheduler};
-use super::status::{done, sched_status_t};
+use super::scheduler_handle::{sched_t, scheduler};
+use super::status::sched_status_t;
+use super::trampoline;
 use crate::backend::cpu::CallbackMode;
 use crate::error::{Error, Result};
 use crate::io::atomic;
@@ -115,8 +116,8 @@ pub unsafe extern "C" fn sched_progress_callback(
                 // SAFETY: the caller gave the two together and allowed the call from this thread; `progress`
                 // outlives the call. A function that takes two words does not look at a third.
                 let left = unsafe {
-                    let function: landing::Function = std::mem::transmute(function);
-                    landing::call(
+                    let function: trampoline::Function = std::mem::transmute(function);
+                    trampoline::call(
                         mode.enter(),
                         function,
                         [(&raw const progress).cast_mut().cast(), user.pointer(), null_mut()],

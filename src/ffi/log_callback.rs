@@ -1,0 +1,57 @@
+//! The log callback of the caller.
+
+use std::ffi::{c_char, c_void};
+
+use log::LevelFilter;
+
+use super::guard::done;
+use super::input::Lent;
+use super::logging::{Target, install, is_inside_callback};
+use super::status::sched_status_t;
+use crate::backend::cpu::CallbackMode;
+use crate::error::Error;
+
+/// Takes a line of the log: `level` from 1 (error) over 2 (warning), 3 (information), 4 (debug) to
+/// 5 (trace), `message` valid during the call. The scheduler warns of tasks that failed for good or take
+/// far too long and of devices that are retired, and informs of attempts that are tried again and of second copies. Called from any thread, several at a time.
+/// It must not log through the library, nor destroy a scheduler (it may be called from a thread that ends
+/// with that one), nor let an exception out. It runs in the floating-point mode of the thread that called
+/// sched_log_callback, see sched_run_fn.
+pub type sched_log_fn =
+    Option<unsafe extern "C-unwind" fn(level: i32, message: *const c_char, user: *mut c_void)>;
+
+/// Sends the log to a function of the caller, for the whole process, in place of whatever was there.
+///
+/// `max_level`: 1 error, 2 warning, 3 information, 4 debug, 5 trace; what is above is not told.
+/// `function` NULL turns the log off. `user` is handed to the function and stays the caller's; once
+/// a later call has returned, the function that was set before is not running and is not called again.
+///
+/// Errors: SCHED_E_ARGUMENT for a level outside 1 to 5; SCHED_E_DEADLOCK from inside a log function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_log_callback(
+    function: sched_log_fn,
+    user: *mut c_void,
+    max_level: i32,
+) -> sched_status_t {
+    let mode = CallbackMode::of_this_thread();
+    done(|| {
+        if is_inside_callback() {
+            let why = "it was called from inside the log function that it would have to wait for".into();
+            return Err(Error::Deadlock { what: "sched_log_callback", why });
+        }
+        let Some(function) = function else {
+            install(Target::Off, LevelFilter::Off);
+            return Ok(());
+        };
+        let level = match max_level {
+            1 => LevelFilter::Error,
+            2 => LevelFilter::Warn,
+            3 => LevelFilter::Info,
+            4 => LevelFilter::Debug,
+            5 => LevelFilter::Trace,
+            _ => return Err(Error::argument("max_level", max_level, "1 (error) to 5 (trace)")),
+        };
+        install(Target::Callback { function, user: Lent::new(user), mode }, level);
+        Ok(())
+    })
+}

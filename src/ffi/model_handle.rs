@@ -1,0 +1,106 @@
+//! Handles of models, and the model behind one with the plans that its shots share.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::handle::Handles;
+use crate::error::{Error, Result};
+use crate::fd::model::{Model, Outline};
+use crate::fd::plan::{self, Moduli, Options, Plan, Stencil, Storage, rounded_down};
+use crate::fd::verify::dt_sure;
+use crate::sched::Birthplace;
+
+/// A medium: velocity and density on a grid. Any number of shots, threads and schedulers may use it
+/// at a time.
+pub struct sched_fd_model_t {
+    _opaque: [u8; 0],
+}
+
+/// A model, and the plans of the time steps and options that were used last.
+pub(super) struct SharedModel {
+    /// Computed from the arrays, which are dropped.
+    moduli: Moduli,
+    /// Time step in seconds that is certainly stable, for each of [`Stencil::ALL`].
+    sure: [f64; Stencil::ALL.len()],
+    plans: Mutex<Vec<Arc<Plan>>>,
+    born: Birthplace,
+}
+
+/// Plans kept. Shots of one survey have one time step; a second serves callers that compare two.
+const PLANS: usize = 2;
+
+impl SharedModel {
+    pub(super) fn new(model: &Model, storage: Storage) -> Result<SharedModel> {
+        let moduli = plan::moduli(model, Options::default().pml, storage)?;
+        let sure = Stencil::ALL.map(|stencil| dt_sure(model, stencil) * storage.stable());
+        Ok(SharedModel { moduli, sure, plans: Mutex::default(), born: Birthplace::here() })
+    }
+
+    pub(super) fn model(&self) -> &Outline {
+        &self.moduli.model
+    }
+
+    /// Returns the memory format of the model on a device.
+    pub(super) fn storage(&self) -> Storage {
+        self.moduli.storage
+    }
+
+    /// Returns the plan for a time step in seconds. Shots of one model share it, and with it the coefficients.
+    pub(super) fn plan(&self, dt: f32, options: Options) -> Result<Arc<Plan>> {
+        // As the plan will state them.
+        let options = Options { storage: self.moduli.storage, pml: self.moduli.pml(), ..options };
+        let make = || Plan::of(&self.moduli, dt, options).map(Arc::new);
+        if !self.born.is_here() {
+            // In a child of fork, the lock may belong to a thread of the parent.
+            return make();
+        }
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) =
+            plans.iter().position(|plan| plan.dt.to_bits() == dt.to_bits() && plan.options == options)
+        {
+            let plan = plans.remove(at);
+            plans.push(plan);
+        } else {
+            let plan = make()?;
+            let sure = self.sure[options.stencil as usize];
+            if f64::from(dt) > sure {
+                log::warn!(
+                    "density jumps from cell to cell: only up to {:e} s is a step sure to be stable, and dt_s is {dt:e} s; \
+                     a shot that blows up fails",
+                    rounded_down(sure)
+                );
+            }
+            if plans.len() == PLANS {
+                plans.remove(0);
+            }
+            plans.push(plan);
+        }
+        plans.last().cloned().ok_or_else(|| Error::Internal("a plan was made and is not there".into()))
+    }
+}
+
+pub(super) static MODELS: Handles<SharedModel> = Handles::new("model");
+
+/// Returns the model behind a handle.
+pub(super) fn shared_model(handle: *const sched_fd_model_t) -> Result<Arc<SharedModel>> {
+    MODELS.get(handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fd::grid::Grid;
+
+    /// Sharing a plan shares the coefficients and their copy on a GPU.
+    #[test]
+    fn shots_of_a_kind_have_one_plan() {
+        let grid = Grid { n: [3, 4, 5], h: [10.0; 3] };
+        let fields = Model::new(grid, vec![2000.0; grid.cells()], None).unwrap();
+        for storage in Storage::ALL {
+            let model = SharedModel::new(&fields, storage).unwrap();
+            let plan = |exact_time| model.plan(1e-3, Options { exact_time, ..Options::default() }).unwrap();
+            let first = plan(false);
+            assert!(Arc::ptr_eq(&first, &plan(false)), "{storage:?}");
+            assert!(!Arc::ptr_eq(&first, &plan(true)) && Arc::ptr_eq(&first, &plan(false)), "{storage:?}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The callbacks that run now, found by the address of their `exec`. An `exec` is looked up before it
+//! is followed, so one whose callback has returned is an error and not a crash.
+//!
+//! Each thread keeps a list of frames, one for each callback that it is inside of, and searches it
+//! without a lock. A second list has the frames of all threads, for the rare lookup from another
+//! thread. That lookup holds the list's lock:
+//!
+//! - the lookup sets the frame's `is_looked_at`, and then checks that the callback still runs there;
+//! - a callback that returns clears its address, and then reads `is_looked_at`; if it is set, the
+//!   callback waits for the lock.
+//!
+//! Both write first and then read, with `SeqCst`. So at least one of them sees the other, and a lookup
+//! never follows an `Exec` that is gone.
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::sched::Exec;
+
+/// A task. Never 0, and never given out twice by a scheduler: one that was released is an error.
+pub type sched_task_t = u64;
+
+/// Where a task runs; given to its code, valid until that returns.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_exec_t {
+    /// sizeof(sched_exec_t) in the library: fields beyond it are not there.
+    pub size: usize,
+    /// The task itself; 0 where it is detached and was submitted without a place for its id.
+    pub task: sched_task_t,
+    /// Number of the device in its scheduler, as sched_device_info takes it.
+    pub device: u32,
+    /// SCHED_BACKEND_CPU or SCHED_BACKEND_CUDA.
+    pub backend: u32,
+    /// The backend's own number for the device.
+    pub ordinal: u32,
+    /// Slot of the device: no two tasks work in the same one at a time. While one waits inside its code for
+    /// others, one of those may be in it; when it
+    /// goes on, there may be two until that one ends.
+    pub slot: u32,
+    /// 1 for the first attempt.
+    pub attempt: u32,
+    /// Threads that the task may use on a processor, its own included; 0 on a card.
+    pub cpu_threads: u32,
+    /// The stream to put work on, a CUstream; NULL on a processor. The device's context is current on the
+    /// thread. What is on the stream when the code returns is waited for before the task is done.
+    pub stream: *mut c_void,
+}
+
+/// A callback that runs, or a free place for one. Only its own thread writes it, except `is_looked_at`.
+struct Frame {
+    /// Address of the callback's `sched_exec_t`; 0: no callback runs.
+    address: AtomicUsize,
+    exec: AtomicPtr<Exec<'static>>,
+    /// Whether another thread uses `exec`.
+    is_looked_at: AtomicBool,
+}
+
+/// The frames of all threads. A thread holds the lock while it uses another thread's frame.
+static FRAMES: Mutex<Vec<Arc<Frame>>> = Mutex::new(Vec::new());
+
+fn frames() -> MutexGuard<'static, Vec<Arc<Frame>>> {
+    FRAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks the list of all frames until the result is dropped.
+pub(super) fn lock_frames() -> impl Sized + 'static {
+    frames()
+}
+
+impl Frame {
+    fn listed() -> Arc<Self> {
+        let frame = Arc::new(Frame {
+            address: AtomicUsize::new(0),
+            exec: AtomicPtr::new(ptr::null_mut()),
+            is_looked_at: AtomicBool::new(false),
+        });
+        frames().push(frame.clone());
+        frame
+    }
+
+    fn unlist(&self) {
+        frames().retain(|frame| !ptr::eq(&**frame, self));
+    }
+
+    fn begin(&self, address: usize, exec: *mut Exec<'static>) {
+        self.exec.store(exec, Ordering::Relaxed);
+        self.address.store(address, Ordering::Release);
+    }
+
+    fn end(&self) {
+        self.address.swap(0, Ordering::SeqCst);
+        if self.is_looked_at.load(Ordering::SeqCst) {
+            drop(frames());
+        }
+    }
+}
+
+/// The frames of one thread. The first `inside` of them have a callback.
+struct ThreadFrames {
+    frames: Vec<Arc<Frame>>,
+    inside: usize,
+}
+
+impl Drop for ThreadFrames {
+    fn drop(&mut self) {
+        self.frames.iter().for_each(|frame| frame.unlist());
+    }
+}
+
+thread_local! {
+    static OWN: RefCell<ThreadFrames> =
+        const { RefCell::new(ThreadFrames { frames: Vec::new(), inside: 0 }) };
+}
+
+/// Keeps a callback listed as running until dropped.
+pub(super) struct RunningCallback {
+    /// The frame, if the thread-local list is destroyed already.
+    separate: Option<Arc<Frame>>,
+}
+
+impl RunningCallback {
+    pub(super) fn enter(address: &sched_exec_t, exec: &Exec<'_>) -> Self {
+        let address = (&raw const *address).addr();
+        let exec = (&raw const *shared(exec)).cast_mut().cast();
+        let entered = OWN.try_with(|own| {
+            let mut own = own.borrow_mut();
+            let inside = own.inside;
+            if inside == own.frames.len() {
+                own.frames.push(Frame::listed());
+            }
+            own.frames[inside].begin(address, exec);
+            own.inside += 1;
+        });
+        let separate = entered.is_err().then(Frame::listed);
+        if let Some(frame) = &separate {
+            frame.begin(address, exec);
+        }
+        RunningCallback { separate }
+    }
+}
+
+impl Drop for RunningCallback {
+    fn drop(&mut self) {
+        if let Some(frame) = &self.separate {
+            frame.end();
+            return frame.unlist();
+        }
+        let _ = OWN.try_with(|own| {
+            let mut own = own.borrow_mut();
+            own.inside -= 1;
+            own.frames[own.inside].end();
+        });
+    }
+}
+
+fn shared<T: Sync>(thing: &T) -> &T {
+    thing
+}
+
+/// Returns true if the calling thread is inside the callback that received `exec`.
+pub(super) fn is_here(exec: *const sched_exec_t) -> bool {
+    let address = exec.addr();
+    let here = OWN.try_with(|own| {
+        let own = own.borrow();
+        own.frames[..own.inside].iter().any(|frame| frame.address.load(Ordering::Relaxed) == address)
+    });
+    address != 0 && here.unwrap_or(false)
+}
+
+/// Calls `use_exec` with the `Exec` behind `exec`; `None` if no such callback runs.
+fn look_up<R>(exec: *const sched_exec_t, use_exec: impl FnOnce(&Exec<'_>) -> R) -> Option<R> {
+    let address = exec.addr();
+    if address == 0 {
+        return None;
+    }
+    let own = OWN.try_with(|own| {
+        let own = own.borrow();
+        let frame = own.frames[..own.inside]
+            .iter()
+            .rev()
+            .find(|frame| frame.address.load(Ordering::Relaxed) == address);
+        frame.map(|frame| frame.exec.load(Ordering::Relaxed))
+    });
+    if let Ok(Some(exec)) = own {
+        // SAFETY: this thread is inside the callback that received it.
+        return Some(use_exec(unsafe { &*exec }));
+    }
+    // SAFETY: it lives until the closure has returned; `Exec` is `Sync` (checked by `shared`).
+    while_it_runs(address, |exec| use_exec(unsafe { &*exec }))
+}
+
+/// Calls `use_exec` with the `Exec` behind `exec`.
+///
+/// Errors: [`Error::Argument`] for NULL; [`Error::Stale`] if no callback that received `exec` runs.
+pub(super) fn with_exec<R>(exec: *const sched_exec_t, use_exec: impl FnOnce(&Exec<'_>) -> R) -> Result<R> {
+    look_up(exec, use_exec).ok_or_else(|| match exec.is_null() {
+        true => Error::argument("exec", "NULL", "what the task's code was given"),
+        false => Error::Stale { what: "exec", id: exec.addr() as u64 },
+    })
+}
+
+/// Calls `use_exec` for a callback of any thread. The callback does not return before `use_exec` has.
+#[cold]
+fn while_it_runs<R>(address: usize, use_exec: impl FnOnce(*const Exec<'static>) -> R) -> Option<R> {
+    let frames = frames();
+    let frame = frames.iter().find(|frame| frame.address.load(Ordering::Relaxed) == address)?;
+    let _mark = LookupMark::set(frame);
+    // A callback that still runs now, with the frame marked, waits for the lock.
+    (frame.address.load(Ordering::SeqCst) == address).then(|| use_exec(frame.exec.load(Ordering::Relaxed)))
+}
+
+/// Clears the mark when dropped, also after a panic; before the lock is released.
+struct LookupMark<'a>(&'a Frame);
+
+impl<'a> LookupMark<'a> {
+    fn set(frame: &'a Frame) -> Self {
+        frame.is_looked_at.store(true, Ordering::SeqCst);
+        LookupMark(frame)
+    }
+}
+
+impl Drop for LookupMark<'_> {
+    fn drop(&mut self) {
+        self.0.is_looked_at.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn returning_callback_waits_for_a_lookup() {
+        /// Not the address of a `sched_exec_t`.
+        const ADDRESS: usize = 7;
+        let (started, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        let frame = Frame::listed();
+        frame.begin(ADDRESS, ptr::dangling_mut());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while_it_runs(ADDRESS, |_| {
+                    started.store(true, Ordering::SeqCst);
+                    thread::sleep(Duration::from_millis(50));
+                    ended.store(true, Ordering::SeqCst);
+                })
+            });
+            while !started.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            frame.end();
+            assert!(ended.load(Ordering::SeqCst));
+        });
+        assert!(while_it_runs(ADDRESS, |_| ()).is_none());
+        frame.unlist();
+        frame.begin(ADDRESS, ptr::dangling_mut());
+        assert!(while_it_runs(ADDRESS, |_| ()).is_none(), "it is still in the list");
+    }
+}
