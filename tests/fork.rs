@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use gpusched::Error;
-use gpusched::sched::{Exec, Range, Scheduler, Task, Wait};
+use gpusched::sched::{Exec, Range, Scheduler, Task, WaitResult};
 use testkit::process::in_child;
 use testkit::{case, virtual_gpus};
 
@@ -38,7 +38,7 @@ fn own() -> Scheduler {
 }
 
 fn works(scheduler: &Scheduler) -> bool {
-    scheduler.submit(quick()).and_then(|id| scheduler.wait(id, LONG)) == Ok(Wait::Done)
+    scheduler.submit(quick()).and_then(|id| scheduler.wait(id, LONG)) == Ok(WaitResult::Done)
 }
 
 /// A task that is in the middle of its work when the process forks.
@@ -76,7 +76,7 @@ fn every_call_in_the_child_is_an_error_and_dropping_there_ends() {
     // The child took its copy; ours is still here.
     let scheduler = held.expect("the parent's");
     scheduler.cancel(id).expect("to cancel");
-    assert_eq!(scheduler.wait(id, LONG), Ok(Wait::Cancelled));
+    assert_eq!(scheduler.wait(id, LONG), Ok(WaitResult::Cancelled));
 }
 
 fn no_call_in_the_child_waits_for_a_lock_that_the_parent_held() {

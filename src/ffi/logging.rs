@@ -15,7 +15,7 @@ use crate::backend::cpu::CallbackMode;
 use crate::backend::thread::Uncancelled;
 use crate::descriptor;
 use crate::error::{Error, Result};
-use crate::sched::Birthplace;
+use crate::sched::ProcessMark;
 
 pub(super) enum Target {
     Off,
@@ -30,7 +30,7 @@ pub(super) enum Target {
 
 struct Sink {
     target: RwLock<Target>,
-    born: OnceLock<Birthplace>,
+    born: OnceLock<ProcessMark>,
 }
 
 static SINK: Sink = Sink { target: RwLock::new(Target::Off), born: OnceLock::new() };
@@ -138,7 +138,7 @@ pub(super) fn start() {
 /// has no use for it.
 pub fn start_or(otherwise: &str) {
     START.call_once(|| {
-        SINK.born.get_or_init(Birthplace::here);
+        SINK.born.get_or_init(ProcessMark::here);
         let wish = std::env::var_os("GPUSCHED_LOG").unwrap_or_else(|| otherwise.into());
         let _whole = Uncancelled::here();
         match asked_for(&wish.to_string_lossy()) {

@@ -10,7 +10,7 @@ use super::scheduler_handle::{SCHEDULERS, sched_t, scheduler};
 use super::status::{SCHED_CANCELLED, SCHED_OK, SCHED_PENDING, sched_status_t};
 use crate::error::{Error, Result};
 use crate::io::kept::Kept;
-use crate::sched::{Scheduler, Wait};
+use crate::sched::{Scheduler, WaitResult};
 
 /// As `timeout_ns`: wait as long as it takes. 0 looks and returns.
 pub const SCHED_FOREVER: i64 = -1;
@@ -89,11 +89,11 @@ pub(super) fn timeout(ns: i64) -> Option<Duration> {
     u64::try_from(ns).ok().map(Duration::from_nanos)
 }
 
-pub(super) fn waited(wait: Wait) -> sched_status_t {
+pub(super) fn waited(wait: WaitResult) -> sched_status_t {
     match wait {
-        Wait::Done => SCHED_OK,
-        Wait::Pending => SCHED_PENDING,
-        Wait::Cancelled => SCHED_CANCELLED,
+        WaitResult::Done => SCHED_OK,
+        WaitResult::Pending => SCHED_PENDING,
+        WaitResult::Cancelled => SCHED_CANCELLED,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::backend::cpu::{CallbackMode, FloatMode};
 use crate::backend::thread::Uncancelled;
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
-use crate::sched::{DeviceMask, State, Task, TaskId, TaskInfo};
+use crate::sched::{DeviceMask, Task, TaskId, TaskInfo, TaskStatus};
 
 /// Flag of a task: nobody will ask for its outcome, so its id is released when it ends.
 pub const SCHED_TASK_DETACHED: u32 = 1;
@@ -424,10 +424,10 @@ pub unsafe extern "C" fn sched_release(s: *mut sched_t, id: sched_task_t) -> sch
 /// What sched_wait would say of the task now.
 fn status_now(info: &TaskInfo) -> sched_status_t {
     match info.state {
-        State::Queued | State::Running => SCHED_PENDING,
-        State::Done => SCHED_OK,
-        State::Cancelled => SCHED_CANCELLED,
-        State::Failed => info.error.as_ref().map_or(SCHED_E_INTERNAL, status_of),
+        TaskStatus::Queued | TaskStatus::Running => SCHED_PENDING,
+        TaskStatus::Done => SCHED_OK,
+        TaskStatus::Cancelled => SCHED_CANCELLED,
+        TaskStatus::Failed => info.error.as_ref().map_or(SCHED_E_INTERNAL, status_of),
     }
 }
 
@@ -447,11 +447,11 @@ pub unsafe extern "C" fn sched_task_info(
         out.with(sched_task_info_t {
             size: 0,
             state: match info.state {
-                State::Queued => SCHED_STATE_QUEUED,
-                State::Running => SCHED_STATE_RUNNING,
-                State::Done => SCHED_STATE_DONE,
-                State::Failed => SCHED_STATE_FAILED,
-                State::Cancelled => SCHED_STATE_CANCELLED,
+                TaskStatus::Queued => SCHED_STATE_QUEUED,
+                TaskStatus::Running => SCHED_STATE_RUNNING,
+                TaskStatus::Done => SCHED_STATE_DONE,
+                TaskStatus::Failed => SCHED_STATE_FAILED,
+                TaskStatus::Cancelled => SCHED_STATE_CANCELLED,
             },
             status: status_now(&info),
             device: info.device.map_or(-1, |device| device as i32),

@@ -19,7 +19,7 @@ use crate::backend::Lane;
 use crate::backend::cpu::CallbackMode;
 use crate::backend::thread::Uncancelled;
 use crate::error::{DeviceFault, Error, Result};
-use crate::sched::{Bare, Exec, Job, Kind};
+use crate::sched::{Exec, InlineJob, InlineJobKind, Job};
 
 /// The code of a task. It returns 0 when it is done, and otherwise a number that says what to do:
 ///
@@ -103,7 +103,7 @@ impl Callback {
 
 /// A callback as words, for which nothing is allocated: its function, the caller's pointer, its drop (0: none),
 /// the mode.
-static KIND: Kind = Kind {
+static KIND: InlineJobKind = InlineJobKind {
     run: |words, exec| {
         // SAFETY: `bare` is the only place where words of this kind are made, and the scheduler drops them
         // after the last run.
@@ -115,11 +115,11 @@ static KIND: Kind = Kind {
 };
 
 impl Callback {
-    pub(super) fn bare(self) -> Bare {
+    pub(super) fn bare(self) -> InlineJob {
         let this = ManuallyDrop::new(self);
         let drop = this.user.drop.map_or(0, |drop| drop as usize);
         let pointer = this.user.pointer.pointer().expose_provenance();
-        Bare::new([this.run as usize, pointer, drop, this.user.mode.to_word()], &KIND)
+        InlineJob::new([this.run as usize, pointer, drop, this.user.mode.to_word()], &KIND)
     }
 
     /// # Safety

@@ -13,7 +13,7 @@ use crate::fd::survey::{Receivers, Shot};
 use crate::fd::wavelet::{Shape, Wavelet};
 use crate::fd::{shot, verify};
 use crate::io::raw;
-use crate::sched::{Scheduler, Task, TaskId, Wait};
+use crate::sched::{Scheduler, Task, TaskId, WaitResult};
 
 /// The factor on the wavelet that the old kernel has built in.
 const AMPLITUDE: f32 = 10_000.0;
@@ -279,8 +279,8 @@ fn run(scheduler: &Scheduler, tasks: impl Iterator<Item = Result<Task>>) -> Resu
     }
     for &id in &ids {
         let error = match scheduler.wait(id, None) {
-            Ok(Wait::Done) => continue,
-            Ok(Wait::Cancelled | Wait::Pending) => Error::Cancelled,
+            Ok(WaitResult::Done) => continue,
+            Ok(WaitResult::Cancelled | WaitResult::Pending) => Error::Cancelled,
             Err(error) => error,
         };
         if failure.is_none() {

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub struct Ledger {
     limit: u64,
-    book: Mutex<Book>,
+    book: Mutex<LedgerState>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct LedgerState {
     leased: u64,
     peak: u64,
 }
@@ -51,7 +51,7 @@ impl Ledger {
     }
 
     /// Nothing in here can panic half-way, so a poisoned book is still right.
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, LedgerState> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,7 +13,7 @@
 //! the format and the version of the library, as new kernels have other rates; the last one counts
 //! the entries, so that a text that was cut is known. A text with anything wrong in it is not believed
 //! at all. Entries older than 90 days are left out. What is believed is still no more than a first guess: see
-//! [`Rates::remember`](crate::sched::estimate::estimator::Rates), and whoever reads a finding has to bear that it is any text.
+//! [`Estimator::remember`](crate::sched::estimate::estimator::Estimator), and whoever reads a finding has to bear that it is any text.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
@@ -51,7 +51,7 @@ pub trait Store: Debug + Send + Sync {
 
 /// What is known of one kind of device and one class of tasks.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Known {
+pub struct StoredRate {
     /// Work a second, of one slot.
     pub rate: f64,
     pub samples: u64,
@@ -72,7 +72,7 @@ trait Dated {
     fn when(&self) -> u64;
 }
 
-impl Dated for Known {
+impl Dated for StoredRate {
     fn when(&self) -> u64 {
         self.when
     }
@@ -86,7 +86,7 @@ impl Dated for Finding {
 
 /// Alike devices share what is known of them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Like {
+struct DeviceKey {
     backend: String,
     name: String,
 }
@@ -94,8 +94,8 @@ struct Like {
 /// What the text says: by kind of device, rates by class and findings by what they are about.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Entries {
-    rates: BTreeMap<(Like, u32), Known>,
-    findings: BTreeMap<(Like, String), Finding>,
+    rates: BTreeMap<(DeviceKey, u32), StoredRate>,
+    findings: BTreeMap<(DeviceKey, String), Finding>,
 }
 
 impl Entries {
@@ -134,11 +134,11 @@ impl Entries {
 
     pub fn print(&self) -> String {
         let rates = self.rates.iter().map(|((like, class), known)| {
-            let (Like { backend, name }, Known { rate, samples, when }) = (like, known);
+            let (DeviceKey { backend, name }, StoredRate { rate, samples, when }) = (like, known);
             (*when, format!("{backend}\t{class}\t{rate:e}\t{samples}\t{when}\t{name}"))
         });
         let findings = self.findings.iter().map(|((like, subject), finding)| {
-            let (Like { backend, name }, Finding { text, when }) = (like, finding);
+            let (DeviceKey { backend, name }, Finding { text, when }) = (like, finding);
             (*when, format!("found\t{backend}\t{when}\t{subject}\t{text}\t{name}"))
         });
         let mut newest: Vec<_> = rates.chain(findings).collect();
@@ -172,7 +172,7 @@ impl Entries {
     }
 
     /// What has been learned now; alike devices give one mean. Rates that no device has are left out.
-    pub fn learned(&mut self, device: &DeviceInfo, class: u32, known: Known) {
+    pub fn learned(&mut self, device: &DeviceInfo, class: u32, known: StoredRate) {
         if !SANE.contains(&known.rate) || known.samples == 0 {
             return;
         }
@@ -225,7 +225,7 @@ fn merge<K: Ord, V: Dated>(entries: &mut BTreeMap<K, V>, other: BTreeMap<K, V>) 
     }
 }
 
-fn rate(line: &str, now: u64) -> Option<((Like, u32), Known)> {
+fn rate(line: &str, now: u64) -> Option<((DeviceKey, u32), StoredRate)> {
     let mut columns = line.splitn(6, '\t');
     let mut column = || columns.next();
     let backend = column()?.to_owned();
@@ -234,10 +234,10 @@ fn rate(line: &str, now: u64) -> Option<((Like, u32), Known)> {
     let samples = column()?.parse().ok().filter(|&samples| samples > 0)?;
     let when = time(column()?, now)?;
     let name = column()?.to_owned();
-    Some(((Like { backend, name }, class), Known { rate, samples, when }))
+    Some(((DeviceKey { backend, name }, class), StoredRate { rate, samples, when }))
 }
 
-fn finding(line: &str, now: u64) -> Option<((Like, String), Finding)> {
+fn finding(line: &str, now: u64) -> Option<((DeviceKey, String), Finding)> {
     let mut columns = line.splitn(5, '\t');
     let mut column = || columns.next();
     let backend = column()?.to_owned();
@@ -245,7 +245,7 @@ fn finding(line: &str, now: u64) -> Option<((Like, String), Finding)> {
     let subject = column().filter(|subject| is_plain(subject, SUBJECT))?.to_owned();
     let text = column().filter(|text| is_plain(text, FINDING))?.to_owned();
     let name = column()?.to_owned();
-    Some(((Like { backend, name }, subject), Finding { text, when }))
+    Some(((DeviceKey { backend, name }, subject), Finding { text, when }))
 }
 
 fn time(column: &str, now: u64) -> Option<u64> {
@@ -257,10 +257,10 @@ fn is_plain(text: &str, most: usize) -> bool {
     (1..=most).contains(&text.len()) && text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
-fn like(device: &DeviceInfo) -> Like {
+fn like(device: &DeviceInfo) -> DeviceKey {
     let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
     let name = device.name.chars().take(NAME).map(plain).collect();
-    Like { backend: device.backend.name().to_owned(), name }
+    DeviceKey { backend: device.backend.name().to_owned(), name }
 }
 
 /// Seconds since 1970, by the machine's clock.
@@ -337,8 +337,8 @@ mod tests {
         DeviceInfo::new("X", backend, 0, name)
     }
 
-    fn known(rate: f64, samples: u64, when: u64) -> Known {
-        Known { rate, samples, when }
+    fn known(rate: f64, samples: u64, when: u64) -> StoredRate {
+        StoredRate { rate, samples, when }
     }
 
     fn is(text: &str, when: u64) -> Finding {

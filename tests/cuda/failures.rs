@@ -7,7 +7,7 @@ use std::time::Duration;
 use gpusched::backend::cuda::{Params, Stream};
 use gpusched::device::Health;
 use gpusched::error::DeviceFault;
-use gpusched::sched::{DeviceMask, Exec, Scheduler, Task, Wait};
+use gpusched::sched::{DeviceMask, Exec, Scheduler, Task, WaitResult};
 use gpusched::{Error, Result};
 
 use crate::fixtures::*;
@@ -163,10 +163,10 @@ pub fn who_waits_for_the_task_that_poisons_is_still_inside() {
             _ => filled(stream, 3.0),
         }))?;
         // It has failed, and waits for another context.
-        assert_eq!(own.wait(inner, Some(Duration::from_millis(50)))?, Wait::Pending);
+        assert_eq!(own.wait(inner, Some(Duration::from_millis(50)))?, WaitResult::Pending);
         assert!(stream.finish().is_err(), "this one has ended with it");
         let next = beside.submit(good())?;
-        assert_eq!(beside.wait(next, Some(Duration::from_millis(300)))?, Wait::Pending);
+        assert_eq!(beside.wait(next, Some(Duration::from_millis(300)))?, WaitResult::Pending);
         assert_eq!(told(0, "contexts_made"), 1, "a context is made anew under a task that is inside");
         *place.lock().unwrap() = Some((inner, next));
         Ok(())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gpusched::backend::Lane;
 use gpusched::backend::cuda::{Block, Params, Ptx, Stream};
 use gpusched::device::{DeviceInfo, Health};
-use gpusched::sched::{Exec, Scheduler, Task, TaskId, Wait, look_around};
+use gpusched::sched::{Exec, Scheduler, Task, TaskId, WaitResult, look_around};
 use gpusched::{Error, Result};
 use serde_json::Value;
 
@@ -42,9 +42,9 @@ pub fn task(code: impl Fn(&Stream) -> Result<()> + Send + Sync + 'static) -> Tas
     Task::new(move |exec: &Exec<'_>| code(stream(exec)))
 }
 
-pub fn wait(scheduler: &Scheduler, id: TaskId) -> Result<Wait> {
+pub fn wait(scheduler: &Scheduler, id: TaskId) -> Result<WaitResult> {
     let waited = scheduler.wait(id, LONG);
-    assert_ne!(waited, Ok(Wait::Pending), "the task hangs");
+    assert_ne!(waited, Ok(WaitResult::Pending), "the task hangs");
     waited
 }
 
@@ -61,7 +61,7 @@ pub fn health(scheduler: &Scheduler) -> Vec<Health> {
 /// Submits tasks and waits until all are done.
 pub fn run_all(scheduler: &Scheduler, tasks: impl IntoIterator<Item = Task>) {
     let ids: Vec<_> = tasks.into_iter().map(|task| scheduler.submit(task).unwrap()).collect();
-    ids.into_iter().for_each(|id| assert_eq!(wait(scheduler, id), Ok(Wait::Done)));
+    ids.into_iter().for_each(|id| assert_eq!(wait(scheduler, id), Ok(WaitResult::Done)));
 }
 
 /// Launches a kernel that fills a block.

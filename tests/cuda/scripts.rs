@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gpusched::backend::cuda::Stream;
-use gpusched::sched::{Exec, Task, Wait};
+use gpusched::sched::{Exec, Task, WaitResult};
 use gpusched::{Error, Result};
 use testkit::process::output;
 
@@ -187,7 +187,7 @@ pub fn one_script() {
         assert_eq!(scheduler.wait(id, PATIENCE), outcome, "one outcome");
         let runs = good[number].load(Ordering::SeqCst);
         match outcome {
-            Ok(Wait::Done) => assert!(runs >= 1, "task {number} is done and did nothing"),
+            Ok(WaitResult::Done) => assert!(runs >= 1, "task {number} is done and did nothing"),
             Ok(other) => panic!("task {number}: {other:?}"),
             // A copy may have ended well after a failure that counted; not the other way round.
             Err(error) => {

@@ -2,9 +2,9 @@
 
 use gpusched::Error;
 use gpusched::sched::simulation::{
-    Event, EventKind, Fault, FaultKind, Report, Scenario, SimDevice, SimTask, run,
+    Fault, FaultKind, Scenario, SimDevice, SimEvent, SimEventKind, SimReport, SimTask, run,
 };
-use gpusched::sched::{DeviceMask, State};
+use gpusched::sched::{DeviceMask, TaskStatus};
 
 fn world(speeds: &[f64], tasks: Vec<SimTask>) -> Scenario {
     let devices = speeds.iter().enumerate();
@@ -20,15 +20,15 @@ fn fault(world: &mut Scenario, device: usize, at: f64, kind: FaultKind) {
     world.devices[device].faults.push(Fault { at, kind });
 }
 
-fn begins(report: &Report, task: usize) -> Vec<&Event> {
-    report.events.iter().filter(|event| event.task == task && event.kind == EventKind::Begin).collect()
+fn begins(report: &SimReport, task: usize) -> Vec<&SimEvent> {
+    report.events.iter().filter(|event| event.task == task && event.kind == SimEventKind::Begin).collect()
 }
 
 /// Runs a scenario in which every task ends well.
-fn done(world: &Scenario) -> Report {
+fn done(world: &Scenario) -> SimReport {
     let report = run(world);
     for (task, outcome) in report.outcomes.iter().enumerate() {
-        assert_eq!(outcome, &(State::Done, None), "task {task}");
+        assert_eq!(outcome, &(TaskStatus::Done, None), "task {task}");
     }
     report
 }
@@ -62,8 +62,8 @@ fn a_task_that_poisons_two_devices_fails_and_the_devices_stay() {
     let report = run(&world);
     for (task, outcome) in report.outcomes.iter().enumerate() {
         match task {
-            3 => assert!(matches!(outcome, (State::Failed, Some(Error::Device { .. })))),
-            _ => assert_eq!(outcome.0, State::Done),
+            3 => assert!(matches!(outcome, (TaskStatus::Failed, Some(Error::Device { .. })))),
+            _ => assert_eq!(outcome.0, TaskStatus::Done),
         }
     }
     let attempts: Vec<usize> = begins(&report, 3).iter().map(|event| event.device).collect();
@@ -111,7 +111,7 @@ fn errors_of_the_code_are_tried_again_elsewhere_as_often_as_told() {
     assert!(places[0] != places[1] && places[1] != places[2], "{places:?}");
 
     world.tasks[0].retries = 1;
-    assert_eq!(run(&world).outcomes[0], (State::Failed, Some(Error::Callback { code: 1 })));
+    assert_eq!(run(&world).outcomes[0], (TaskStatus::Failed, Some(Error::Callback { code: 1 })));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_deadline_stops_what_takes_too_long_and_the_device_stays() {
     let report = run(&world);
     assert_eq!((report.done, report.failed), (3, 1));
     match &report.outcomes[1] {
-        (State::Failed, Some(Error::Deadline { limit_s, .. })) => assert_eq!(*limit_s, 20.0),
+        (TaskStatus::Failed, Some(Error::Deadline { limit_s, .. })) => assert_eq!(*limit_s, 20.0),
         other => panic!("{other:?}"),
     }
     assert_eq!(report.makespan, 50.0);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use gpusched::Error;
 use gpusched::sched::simulation::{
-    DeviceReport, EventKind, Fault, FaultKind, Report, Scenario, SimDevice, SimTask, lower_bound, run,
+    DeviceReport, Fault, FaultKind, Scenario, SimDevice, SimEventKind, SimReport, SimTask, lower_bound, run,
 };
-use gpusched::sched::{DeviceMask, State};
+use gpusched::sched::{DeviceMask, TaskStatus};
 use testkit::Random;
 use testkit::worlds::{World, play};
 
@@ -133,18 +133,18 @@ type Slots = BTreeMap<u32, (usize, u32)>;
 /// Reads the diary of a run, and keeps book of it.
 struct Reader<'a> {
     world: &'a Scenario,
-    report: &'a Report,
+    report: &'a SimReport,
     slots: Vec<Slots>,
     /// The last attempt of each task that began.
     attempts: Vec<u32>,
-    ended: Vec<Option<State>>,
+    ended: Vec<Option<TaskStatus>>,
     /// When the loss of a device was first felt.
     lost: Vec<f64>,
     time: f64,
 }
 
 impl<'a> Reader<'a> {
-    fn read(world: &'a Scenario, report: &'a Report) -> Self {
+    fn read(world: &'a Scenario, report: &'a SimReport) -> Self {
         let (devices, tasks) = (world.devices.len(), world.tasks.len());
         let mut reader = Reader {
             world,
@@ -159,8 +159,8 @@ impl<'a> Reader<'a> {
             assert!(event.time >= reader.time, "time goes back: {event:?}");
             reader.time = event.time;
             match event.kind {
-                EventKind::Begin => reader.begin(event.task, event.device, event.slot, event.attempt),
-                EventKind::Return => {
+                SimEventKind::Begin => reader.begin(event.task, event.device, event.slot, event.attempt),
+                SimEventKind::Return => {
                     let left = reader.slots[event.device].remove(&event.slot);
                     assert_eq!(
                         left,
@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
                     );
                     reader.feel(event.task, event.device);
                 }
-                EventKind::End(state) => {
+                SimEventKind::End(state) => {
                     assert!(state.is_ended(), "{event:?}");
                     assert_eq!(reader.ended[event.task].replace(state), None, "it ends twice: {event:?}");
                 }
@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
         assert_eq!(attempt, self.attempts[task] + 1, "attempts are counted: {at}");
         self.attempts[task] = attempt;
         for &before in &told.after {
-            assert_eq!(self.ended[before], Some(State::Done), "task {before} comes first: {at}");
+            assert_eq!(self.ended[before], Some(TaskStatus::Done), "task {before} comes first: {at}");
         }
     }
 
@@ -224,30 +224,32 @@ impl<'a> Reader<'a> {
             }
             match self.ended[task] {
                 Some(ended) => assert_eq!(ended, *state, "task {task}"),
-                None => assert_eq!((*state, self.attempts[task]), (State::Failed, 0), "refused: task {task}"),
+                None => {
+                    assert_eq!((*state, self.attempts[task]), (TaskStatus::Failed, 0), "refused: task {task}")
+                }
             }
             let told = &world.tasks[task];
             match (state, error) {
-                (State::Done, None) => {
+                (TaskStatus::Done, None) => {
                     assert!(self.attempts[task] > 0, "task {task} is done and never began")
                 }
-                (State::Cancelled, Some(Error::Cancelled)) => {
+                (TaskStatus::Cancelled, Some(Error::Cancelled)) => {
                     assert!(told.cancel_at.is_some(), "nobody cancelled task {task}");
                 }
-                (State::Failed, Some(error)) => self.explains(task, error),
+                (TaskStatus::Failed, Some(error)) => self.explains(task, error),
                 other => panic!("task {task}: {other:?}"),
             }
-            let first = |before: &usize| report.outcomes[*before].0 == State::Done;
+            let first = |before: &usize| report.outcomes[*before].0 == TaskStatus::Done;
             if quiet
                 && self.ended[task].is_some()
                 && told.after.iter().all(first)
                 && told.failures <= told.retries
             {
-                assert_eq!(*state, State::Done, "nothing stood against task {task}: {error:?}");
+                assert_eq!(*state, TaskStatus::Done, "nothing stood against task {task}: {error:?}");
             }
         }
         let count = |state| report.outcomes.iter().filter(|outcome| outcome.0 == state).count() as u64;
-        let counts = [State::Done, State::Failed, State::Cancelled].map(count);
+        let counts = [TaskStatus::Done, TaskStatus::Failed, TaskStatus::Cancelled].map(count);
         assert_eq!([report.done, report.failed, report.cancelled], counts);
         assert_eq!(report.devices.iter().map(|device| device.tasks).sum::<u64>(), report.done);
         for (told, device) in world.devices.iter().zip(&report.devices) {
@@ -318,8 +320,8 @@ impl<'a> Reader<'a> {
             Error::Device { .. } => lost || poison,
             Error::WrongResult { .. } => wrong,
             Error::Deadline { .. } => told.deadline.is_some() || hang,
-            Error::Dependency { .. } => before(State::Failed) || before(State::Cancelled),
-            Error::Stale { .. } => before(State::Failed),
+            Error::Dependency { .. } => before(TaskStatus::Failed) || before(TaskStatus::Cancelled),
+            Error::Stale { .. } => before(TaskStatus::Failed),
             _ => false,
         };
         assert!(reason, "task {task} had no reason to fail with: {error}");

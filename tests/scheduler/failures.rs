@@ -8,7 +8,7 @@ use std::time::Duration;
 use gpusched::Error;
 use gpusched::device::Health;
 use gpusched::error::DeviceFault;
-use gpusched::sched::{DeviceMask, Exec, State, Task, Wait};
+use gpusched::sched::{DeviceMask, Exec, Task, TaskStatus, WaitResult};
 
 use crate::scripted::*;
 
@@ -57,7 +57,7 @@ fn a_device_on_which_light_tasks_compute_wrongly_is_retired() {
     let device = || scheduler.stats().unwrap().devices[0].clone();
     until(|| {
         let ids = [(); 8].map(|()| scheduler.submit(task()).unwrap());
-        ids.into_iter().for_each(|id| assert_eq!(wait(&scheduler, id), Ok(Wait::Done)));
+        ids.into_iter().for_each(|id| assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done)));
         device().device.health == Health::Retired
     });
     let why = device().retired.expect("a reason");
@@ -72,7 +72,7 @@ fn a_device_may_be_taken_out_of_use() {
     scheduler.retire(0, "it is warm").unwrap();
     for work in [Some(1.0), None] {
         let elsewhere = code(|exec| if exec.device_index == 1 { Ok(()) } else { Err(Error::Cancelled) });
-        assert_eq!(run(&scheduler, Task { work, ..elsewhere }), Ok(Wait::Done));
+        assert_eq!(run(&scheduler, Task { work, ..elsewhere }), Ok(WaitResult::Done));
     }
     let error = run(&scheduler, Task { devices: DeviceMask::only(0), ..quick() }).unwrap_err();
     assert!(error.to_string().contains("retired: it is warm"), "{error}");
@@ -94,7 +94,7 @@ fn too_little_memory_of_the_host_may_be_more_later() {
     for work in [None, Some(1.0)] {
         let scheduler = Scripted::new(2).scheduler(1);
         let (task, calls) = failing(2, |_| Error::NoHostMemory { what: "a record".into(), bytes: 7 });
-        assert_eq!(run(&scheduler, Task { work, ..task }), Ok(Wait::Done));
+        assert_eq!(run(&scheduler, Task { work, ..task }), Ok(WaitResult::Done));
         assert_eq!(calls.load(Ordering::Relaxed), 3, "on the other device, and after a pause");
     }
 }
@@ -108,8 +108,8 @@ fn a_panic_ends_in_its_task() {
     }
     let odd = run(&scheduler, code(|_| std::panic::panic_any(7_u8)));
     assert!(matches!(odd, Err(Error::Panic { .. })));
-    assert_eq!(run(&scheduler, dropping(|| panic!("dropped"))), Ok(Wait::Done));
-    assert_eq!(run(&scheduler, quick()), Ok(Wait::Done), "the worker lives");
+    assert_eq!(run(&scheduler, dropping(|| panic!("dropped"))), Ok(WaitResult::Done));
+    assert_eq!(run(&scheduler, quick()), Ok(WaitResult::Done), "the worker lives");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_device_that_does_not_open_is_retired_and_its_task_moves() {
     let scheduler = Scripted::broken(2, 0b01).scheduler(1);
     let ids: Vec<_> = (0..6).map(|_| scheduler.submit(quick()).unwrap()).collect();
     for id in ids {
-        assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+        assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
         let info = scheduler.info(id).unwrap();
         assert_eq!((info.device, info.attempts), (Some(1), 1));
     }
@@ -185,7 +185,7 @@ fn what_a_worker_that_goes_leaves_when_the_last_device_went_ends_too() {
         });
         let second = scheduler.submit(second).unwrap();
         assert!(wait(&scheduler, first).is_err());
-        assert_eq!(wait(&scheduler, second), Ok(Wait::Done));
+        assert_eq!(wait(&scheduler, second), Ok(WaitResult::Done));
         wait_all(&scheduler);
     }
 }
@@ -196,11 +196,11 @@ fn memory_that_is_short_in_company_is_tried_again_alone() {
     let gate = occupy(&scheduler);
     let (task, calls) = failing(1, |exec| no_memory(exec, 2000));
     let id = scheduler.submit(task).unwrap();
-    until(|| calls.load(Ordering::Relaxed) == 1 && scheduler.info(id).unwrap().state != State::Running);
+    until(|| calls.load(Ordering::Relaxed) == 1 && scheduler.info(id).unwrap().state != TaskStatus::Running);
     let later = scheduler.submit(quick()).unwrap();
-    assert_eq!(scheduler.info(later).unwrap().state, State::Queued, "the device is kept for the other");
+    assert_eq!(scheduler.info(later).unwrap().state, TaskStatus::Queued, "the device is kept for the other");
     gate.open();
-    assert_eq!([id, later].map(|id| wait(&scheduler, id)), [Ok(Wait::Done), Ok(Wait::Done)]);
+    assert_eq!([id, later].map(|id| wait(&scheduler, id)), [Ok(WaitResult::Done), Ok(WaitResult::Done)]);
 
     let (task, calls) = failing(9, |exec| no_memory(exec, 2000));
     assert!(matches!(run(&scheduler, task), Err(Error::NoMemory { .. })));
@@ -214,7 +214,7 @@ fn a_copy_of_what_takes_long_is_started_as_time_passes() {
     for device in 0..2 {
         let task = effect(|| thread::sleep(Duration::from_millis(20)));
         let task = Task { work: Some(1.0), devices: DeviceMask::only(device), ..task };
-        assert_eq!(run(&scheduler, task), Ok(Wait::Done));
+        assert_eq!(run(&scheduler, task), Ok(WaitResult::Done));
     }
     let task = code(|exec| {
         while exec.attempt == 1 && !exec.cancelled() {
@@ -223,7 +223,7 @@ fn a_copy_of_what_takes_long_is_started_as_time_passes() {
         exec.commit()
     });
     let id = scheduler.submit(Task { work: Some(1.0), idempotent: true, ..task }).unwrap();
-    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
     assert_eq!(scheduler.info(id).unwrap().attempts, 2);
 }
 
@@ -238,7 +238,7 @@ fn deadline_is_kept_while_the_drop_of_a_task_that_time_has_ended_blocks() {
         OnDrop(_) => Err(no_memory(exec, 1)),
     });
     let paused = scheduler.submit(Task { devices: DeviceMask::only(0), ..short }).unwrap();
-    until(|| scheduler.info(paused).is_ok_and(|info| info.attempts == 1 && info.state == State::Queued));
+    until(|| scheduler.info(paused).is_ok_and(|info| info.attempts == 1 && info.state == TaskStatus::Queued));
     scheduler.retire(0, "it is warm").unwrap();
     // Its pause is over, and no device is left for it.
     gate.came(1);

@@ -6,12 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpusched::device::Health;
-use gpusched::sched::{Scheduler, Task, Wait};
+use gpusched::sched::{Scheduler, Task, WaitResult};
 use gpusched::{Error, Result};
 
 use crate::scripted::*;
 
-fn has_missed_its_deadline(ended: Result<Wait>, words: &str) {
+fn has_missed_its_deadline(ended: Result<WaitResult>, words: &str) {
     match ended {
         Err(error @ Error::Deadline { .. }) => assert!(error.to_string().contains(words), "{error}"),
         other => panic!("{other:?}"),
@@ -43,13 +43,13 @@ fn a_hang_is_reported_and_costs_its_device_and_nothing_else() {
     let planned = || Task { priority: 1, ..quick() };
     let others: Vec<_> = (0..50).map(|_| scheduler.submit(planned()).unwrap()).collect();
     for id in others {
-        assert_eq!(wait(&scheduler, id), Ok(Wait::Done), "the other device goes on");
+        assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done), "the other device goes on");
     }
     has_missed_its_deadline(wait(&scheduler, hung), "deaf");
     let devices = scheduler.stats().unwrap().devices;
     let retired = devices.iter().filter(|device| device.device.health == Health::Retired);
     assert_eq!(retired.count(), 1, "{devices:?}");
-    assert_eq!(run(&scheduler, planned()), Ok(Wait::Done));
+    assert_eq!(run(&scheduler, planned()), Ok(WaitResult::Done));
     let large = |task| Task { device_bytes: 600, ..task };
     let hopeless = nested(&scheduler, move |scheduler, _| {
         scheduler.wait(scheduler.submit(large(quick()))?, None).map(drop)

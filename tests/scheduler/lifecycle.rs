@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpusched::Error;
-use gpusched::sched::{DeviceMask, State, Task, Wait};
+use gpusched::sched::{DeviceMask, Task, TaskStatus, WaitResult};
 
 use crate::scripted::*;
 
@@ -18,9 +18,12 @@ const SOON: Option<Duration> = Some(Duration::from_millis(20));
 fn a_task_runs_and_is_told_of_as_often_as_asked() {
     let scheduler = Scripted::new(2).scheduler(1);
     let id = scheduler.submit(Task { label: "one".into(), ..quick() }).unwrap();
-    assert_eq!([wait(&scheduler, id), wait(&scheduler, id)], [Ok(Wait::Done), Ok(Wait::Done)]);
+    assert_eq!([wait(&scheduler, id), wait(&scheduler, id)], [Ok(WaitResult::Done), Ok(WaitResult::Done)]);
     let info = scheduler.info(id).unwrap();
-    assert_eq!((info.state, info.label.as_str(), info.attempts, info.progress), (State::Done, "one", 1, 1.0));
+    assert_eq!(
+        (info.state, info.label.as_str(), info.attempts, info.progress),
+        (TaskStatus::Done, "one", 1, 1.0)
+    );
     let stats = scheduler.stats().unwrap();
     assert_eq!((stats.submitted, stats.done, stats.queued, stats.running), (1, 1, 0, 0));
     scheduler.release(id).unwrap();
@@ -75,12 +78,12 @@ fn a_wait_ends_with_its_time() {
         let scheduler = Scripted::new(1).scheduler(1);
         let gate = Gate::new();
         let id = scheduler.submit(Task { work, ..gated(&gate) }).unwrap();
-        assert_eq!(scheduler.wait(id, NOW), Ok(Wait::Pending));
-        assert_eq!(scheduler.wait(id, Some(Duration::from_millis(1))), Ok(Wait::Pending));
-        assert_eq!(scheduler.wait_all(NOW), Ok(Wait::Pending));
+        assert_eq!(scheduler.wait(id, NOW), Ok(WaitResult::Pending));
+        assert_eq!(scheduler.wait(id, Some(Duration::from_millis(1))), Ok(WaitResult::Pending));
+        assert_eq!(scheduler.wait_all(NOW), Ok(WaitResult::Pending));
         assert_eq!(scheduler.wait_any(&[id], NOW), Ok(None));
         gate.open();
-        assert_eq!(scheduler.wait(id, Some(Duration::MAX)), Ok(Wait::Done));
+        assert_eq!(scheduler.wait(id, Some(Duration::MAX)), Ok(WaitResult::Done));
     }
 }
 
@@ -93,7 +96,7 @@ fn many_wait_for_one_even_if_it_is_released_meanwhile() {
         thread::sleep(Duration::from_millis(20));
         scheduler.release(id).unwrap();
         gate.open();
-        waiters.into_iter().for_each(|waiter| assert_eq!(waiter.join().unwrap(), Ok(Wait::Done)));
+        waiters.into_iter().for_each(|waiter| assert_eq!(waiter.join().unwrap(), Ok(WaitResult::Done)));
     });
     assert!(scheduler.info(id).is_err());
 }
@@ -131,7 +134,7 @@ fn a_cancelled_queued_task_never_starts() {
     let ran = Arc::default();
     let id = scheduler.submit(counting(&ran)).unwrap();
     scheduler.cancel(id).unwrap();
-    assert_eq!(scheduler.wait(id, NOW), Ok(Wait::Cancelled));
+    assert_eq!(scheduler.wait(id, NOW), Ok(WaitResult::Cancelled));
     assert_eq!(Arc::strong_count(&ran), 1, "the job is gone when the cancel returns");
     scheduler.cancel(id).unwrap();
     gate.open();
@@ -161,7 +164,7 @@ fn a_running_task_is_asked_to_stop_and_one_that_has_committed_goes_on() {
         assert_eq!(scheduler.info(id).unwrap().progress, 0.25);
         scheduler.cancel(id).unwrap();
         gate.open();
-        assert_eq!(wait(&scheduler, id), Ok(if before { Wait::Done } else { Wait::Cancelled }));
+        assert_eq!(wait(&scheduler, id), Ok(if before { WaitResult::Done } else { WaitResult::Cancelled }));
     }
     let stats = scheduler.stats().unwrap();
     assert_eq!((stats.done, stats.cancelled), (1, 2));
@@ -183,7 +186,7 @@ fn shutdown_cancels_asks_and_waits() {
     started.came(1);
     ids.extend((0..5).map(|_| scheduler.submit(quick()).unwrap()));
     assert_eq!((scheduler.shutdown(), scheduler.shutdown()), (Ok(6), Ok(0)));
-    ids.into_iter().for_each(|id| assert_eq!(wait(&scheduler, id), Ok(Wait::Cancelled)));
+    ids.into_iter().for_each(|id| assert_eq!(wait(&scheduler, id), Ok(WaitResult::Cancelled)));
     assert!(matches!(scheduler.submit(quick()), Err(Error::Shutdown { .. })));
 }
 
@@ -201,8 +204,8 @@ fn a_thread_that_drops_jobs_keeps_only_the_end_waiting() {
         gate.came(1);
         let meanwhile = scheduler.submit(Task { priority: 1, ..quick() }).unwrap();
         busy.open();
-        assert_eq!(wait(&scheduler, runs), Ok(Wait::Done));
-        assert_eq!(wait(&scheduler, meanwhile), Ok(Wait::Done));
+        assert_eq!(wait(&scheduler, runs), Ok(WaitResult::Done));
+        assert_eq!(wait(&scheduler, meanwhile), Ok(WaitResult::Done));
         assert!(!cancels.is_finished(), "the jobs are dropped by the thread that has ended their tasks");
         assert_eq!(scheduler.shutdown_within(SOON), Ok(None));
         gate.open();
@@ -227,7 +230,7 @@ fn the_end_has_its_time_limit_also_while_a_light_task_is_dropped() {
         gate.open();
         assert!(scheduler.shutdown().is_ok());
     });
-    assert_eq!(wait(&scheduler, id), Ok(Wait::Cancelled));
+    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Cancelled));
 }
 
 /// A mask of devices has 64 bits.
@@ -243,6 +246,6 @@ fn scheduler_of_more_than_64_devices_is_refused() {
     assert_eq!(build("cuda:64,cuda:0", 65).unwrap().devices()[0].label(), "cuda:64");
     let scheduler = build("all", 64).unwrap();
     let last = scheduler.submit(Task { devices: DeviceMask::only(63), ..quick() }).unwrap();
-    assert_eq!(wait(&scheduler, last), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, last), Ok(WaitResult::Done));
     assert_eq!(scheduler.info(last).unwrap().device, Some(63));
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use gpusched::error::DeviceFault;
-use gpusched::sched::{Exec, Scheduler, Task, TaskId, Wait};
+use gpusched::sched::{Exec, Scheduler, Task, TaskId, WaitResult};
 use gpusched::{Error, Result};
 
 use crate::scripted::*;
@@ -32,7 +32,7 @@ fn a_storm_from_many_threads_on_many_workers() {
                     }
                 }
                 for id in ids {
-                    assert_eq!(wait(scheduler, id), Ok(Wait::Done));
+                    assert_eq!(wait(scheduler, id), Ok(WaitResult::Done));
                     scheduler.release(id).unwrap();
                     assert!(matches!(scheduler.info(id), Err(Error::Stale { .. })));
                 }
@@ -55,7 +55,7 @@ fn fib(scheduler: &Arc<Scheduler>, n: u64, sum: &Arc<AtomicU64>) -> Result<TaskI
         }
         let children = [fib(scheduler, n - 1, &own)?, fib(scheduler, n - 2, &own)?];
         for child in children {
-            assert_eq!(scheduler.wait(child, LONG)?, Wait::Done);
+            assert_eq!(scheduler.wait(child, LONG)?, WaitResult::Done);
             scheduler.release(child)?;
         }
         Ok(())
@@ -70,7 +70,7 @@ fn tasks_that_wait_for_their_own_run_them() {
         let scheduler = device.scheduler(slots);
         let sum = Arc::new(AtomicU64::new(0));
         let root = fib(&scheduler, 20, &sum).unwrap();
-        assert_eq!(wait(&scheduler, root), Ok(Wait::Done));
+        assert_eq!(wait(&scheduler, root), Ok(WaitResult::Done));
         wait_all(&scheduler);
         assert_eq!((sum.load(Ordering::Relaxed), scheduler.stats().unwrap().done), (6765, 21_891));
         scheduler.shutdown().unwrap();
@@ -96,8 +96,8 @@ fn a_cancel_races_with_the_start_and_one_wins() {
         pause.pass();
         scheduler.cancel(id).unwrap();
         let end = wait(&scheduler, id);
-        assert!(matches!(end, Ok(Wait::Done | Wait::Cancelled)), "{end:?}");
-        let cancelled = end == Ok(Wait::Cancelled);
+        assert!(matches!(end, Ok(WaitResult::Done | WaitResult::Cancelled)), "{end:?}");
+        let cancelled = end == Ok(WaitResult::Cancelled);
         ends[usize::from(cancelled)] += 1;
         pause.adapt(cancelled);
         assert_eq!(dropped.load(Ordering::Relaxed), round + 1, "gone before the end is seen");
@@ -116,10 +116,10 @@ fn wait_all_waits_for_what_came_before_and_not_for_what_comes_after() {
         let waiter = scope.spawn(|| scheduler.wait_all(LONG));
         thread::sleep(Duration::from_millis(20));
         let late = occupy(&scheduler);
-        assert_eq!(scheduler.wait_all(Some(Duration::from_millis(5))), Ok(Wait::Pending));
+        assert_eq!(scheduler.wait_all(Some(Duration::from_millis(5))), Ok(WaitResult::Pending));
         early.open();
-        assert_eq!(waiter.join().unwrap(), Ok(Wait::Done));
-        assert_eq!(scheduler.wait_all(Some(Duration::ZERO)), Ok(Wait::Pending));
+        assert_eq!(waiter.join().unwrap(), Ok(WaitResult::Done));
+        assert_eq!(scheduler.wait_all(Some(Duration::ZERO)), Ok(WaitResult::Pending));
         late.open();
         wait_all(&scheduler);
     });
@@ -132,12 +132,12 @@ fn neither_tier_starves_the_other() {
     let [light_over, planned_over] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     endless(&scheduler, &light_over, |task| task, || thread::sleep(Duration::from_micros(50)));
     for priority in [3, -3] {
-        assert_eq!(run(&scheduler, Task { priority, ..quick() }), Ok(Wait::Done));
+        assert_eq!(run(&scheduler, Task { priority, ..quick() }), Ok(WaitResult::Done));
     }
     light_over.store(true, Ordering::SeqCst);
     endless(&scheduler, &planned_over, planned, || thread::sleep(Duration::from_millis(1)));
     for _ in 0..2 {
-        assert_eq!(run(&scheduler, quick()), Ok(Wait::Done));
+        assert_eq!(run(&scheduler, quick()), Ok(WaitResult::Done));
     }
     planned_over.store(true, Ordering::SeqCst);
     wait_all(&scheduler);
@@ -147,14 +147,14 @@ fn neither_tier_starves_the_other() {
 fn a_planned_task_comes_after_light_ones() {
     let scheduler = Scripted::new(1).scheduler(2);
     let ended = scheduler.submit(quick()).unwrap();
-    assert_eq!(wait(&scheduler, ended), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, ended), Ok(WaitResult::Done));
     let failed = scheduler.submit(code(|_| Err(Error::Callback { code: 3 }))).unwrap();
     assert!(wait(&scheduler, failed).is_err());
     let (running, gate) = occupy_as(&scheduler, |task| task);
     let after = scheduler.submit(Task { after: vec![ended, running], ..quick() }).unwrap();
-    assert_eq!(scheduler.wait(after, Some(Duration::from_millis(10))), Ok(Wait::Pending));
+    assert_eq!(scheduler.wait(after, Some(Duration::from_millis(10))), Ok(WaitResult::Pending));
     gate.open();
-    assert_eq!(wait(&scheduler, after), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, after), Ok(WaitResult::Done));
     let broken = run(&scheduler, Task { after: vec![failed], ..quick() });
     assert!(matches!(broken, Err(Error::Dependency { .. })));
     let stats = scheduler.stats().unwrap();
@@ -185,11 +185,11 @@ fn tasks_after_a_light_one_come_after_it_when_it_goes_on_in_the_plan() {
             gate.open();
             beside.open();
             wait_all(&scheduler);
-            assert_eq!(wait(&scheduler, first), end.clone().map(|()| Wait::Done));
+            assert_eq!(wait(&scheduler, first), end.clone().map(|()| WaitResult::Done));
             followers.push(after());
             for id in followers {
                 match wait(&scheduler, id) {
-                    Ok(ended) => assert!(end.is_ok() && ended == Wait::Done, "{ended:?}"),
+                    Ok(ended) => assert!(end.is_ok() && ended == WaitResult::Done, "{ended:?}"),
                     Err(error) => {
                         assert!(end.is_err() && matches!(error, Error::Dependency { .. }), "{error}")
                     }
@@ -218,8 +218,8 @@ fn a_light_task_that_has_committed_though_all_is_destroyed_is_counted_as_done() 
     let after = scheduler.submit(Task { after: vec![light], ..quick() }).unwrap();
     assert_eq!(scheduler.shutdown_within(Some(Duration::from_millis(5))), Ok(None));
     gate.open();
-    assert_eq!(wait(&scheduler, light), Ok(Wait::Done));
-    assert_eq!(wait(&scheduler, after), Ok(Wait::Cancelled));
+    assert_eq!(wait(&scheduler, light), Ok(WaitResult::Done));
+    assert_eq!(wait(&scheduler, after), Ok(WaitResult::Cancelled));
     scheduler.shutdown().unwrap();
     let stats = scheduler.stats().unwrap();
     assert_eq!((stats.submitted, stats.done, stats.cancelled), (2, 1, 1));
@@ -246,7 +246,7 @@ fn all_of_a_list_are_taken_or_none() {
     let count = Arc::default();
     let mixed = vec![counting(&count), Task { work: Some(1.0), ..counting(&count) }, counting(&count)];
     for id in scheduler.submit_many(mixed).unwrap() {
-        assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+        assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
     }
     assert_eq!(count.load(Ordering::Relaxed), 3);
     let wrong = vec![counting(&count), Task { device_bytes: 5000, ..quick() }];
@@ -263,7 +263,7 @@ fn a_list_that_is_refused_half_way_was_never_submitted() {
     let (mut taken, mut refused, mut pause) = (0, 0, Pause::default());
     for _ in 0..1000 {
         let before = scheduler.submit(quick()).unwrap();
-        assert_eq!(wait(&scheduler, before), Ok(Wait::Done));
+        assert_eq!(wait(&scheduler, before), Ok(WaitResult::Done));
         let mut list: Vec<Task> = (0..100).map(|_| detached(Task { priority: 1, ..quick() })).collect();
         list.push(detached(Task { after: vec![before], ..quick() }));
         list.push(detached(quick()));
@@ -296,7 +296,7 @@ fn what_others_release_while_a_task_is_to_come_after_it_leaves_nothing_behind() 
         caught += u32::from(submitted.is_err());
         pause.adapt(submitted.is_err());
         assert!(matches!(submitted, Ok(_) | Err(Error::Stale { .. })), "{submitted:?}");
-        assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done), "{caught}");
+        assert_eq!(scheduler.wait_all(LONG), Ok(WaitResult::Done), "{caught}");
     }
     assert!(0 < caught && caught < 150, "one side has won each time: {caught} of 150 were refused");
 }
@@ -305,7 +305,7 @@ fn what_others_release_while_a_task_is_to_come_after_it_leaves_nothing_behind() 
 fn a_worker_that_wakes_late_in_its_slice_for_light_tasks_looks_at_the_plan_first() {
     let scheduler = Scripted::new(1).scheduler(2);
     let turn = effect(|| thread::sleep(Duration::from_millis(120)));
-    assert_eq!(run(&scheduler, Task { priority: 1, ..turn }), Ok(Wait::Done));
+    assert_eq!(run(&scheduler, Task { priority: 1, ..turn }), Ok(WaitResult::Done));
     // Its worker sleeps by now, and its slice is over.
     thread::sleep(Duration::from_millis(50));
     let gate = Gate::new();
@@ -314,7 +314,7 @@ fn a_worker_that_wakes_late_in_its_slice_for_light_tasks_looks_at_the_plan_first
     // Woken once for both, the worker would wait at the gate for a task that no other was woken for.
     let ids = scheduler.submit_many(vec![opens, gated(&gate)]).unwrap();
     for id in ids {
-        assert_eq!(scheduler.wait(id, LONG.map(|long| long / 2)), Ok(Wait::Done));
+        assert_eq!(scheduler.wait(id, LONG.map(|long| long / 2)), Ok(WaitResult::Done));
     }
 }
 
@@ -327,7 +327,7 @@ fn workers_that_come_after_a_wait_has_begun_are_heard() {
         // A wait with a time limit would look once more at its end.
         let (tell, told) = mpsc::channel();
         thread::spawn(move || tell.send(scheduler.wait_all(None)));
-        assert_eq!(told.recv_timeout(LONG.unwrap()), Ok(Ok(Wait::Done)));
+        assert_eq!(told.recv_timeout(LONG.unwrap()), Ok(Ok(WaitResult::Done)));
     }
 }
 
@@ -340,5 +340,5 @@ fn one_that_is_cancelled_while_its_device_fails_to_open_does_not_go_to_another()
     gate.came(1);
     scheduler.cancel(id).unwrap();
     gate.open();
-    assert_eq!(wait(&scheduler, id), Ok(Wait::Cancelled));
+    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Cancelled));
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use gpusched::Error;
-use gpusched::sched::{DeviceMask, Scheduler, Task, Wait};
+use gpusched::sched::{DeviceMask, Scheduler, Task, WaitResult};
 
 use crate::scripted::*;
 
@@ -37,26 +37,26 @@ fn what_fits_no_device_is_refused_with_the_numbers() {
 fn memory_of_strangers_does_not_make_a_task_wait_for_ever() {
     let backend = Arc::new(Scripted::new(1));
     backend.free[0].store(10, Ordering::Relaxed);
-    assert_eq!(run(&scheduler(backend, 2), of(900)), Ok(Wait::Done));
+    assert_eq!(run(&scheduler(backend, 2), of(900)), Ok(WaitResult::Done));
 }
 
 #[test]
 fn beside_a_task_of_ours_what_strangers_have_taken_is_not_there() {
     let (_, scheduler, gate) = beside_one(299);
     let large = scheduler.submit(of(300)).unwrap();
-    assert_eq!(run(&scheduler, of(299)), Ok(Wait::Done), "what is free is enough for it");
-    assert_eq!(scheduler.wait(large, Some(Duration::from_millis(50))), Ok(Wait::Pending));
+    assert_eq!(run(&scheduler, of(299)), Ok(WaitResult::Done), "what is free is enough for it");
+    assert_eq!(scheduler.wait(large, Some(Duration::from_millis(50))), Ok(WaitResult::Pending));
     gate.open();
-    assert_eq!(wait(&scheduler, large), Ok(Wait::Done), "alone it may try");
+    assert_eq!(wait(&scheduler, large), Ok(WaitResult::Done), "alone it may try");
 }
 
 #[test]
 fn memory_that_strangers_give_back_is_used_while_ours_run_on() {
     let (backend, scheduler, gate) = beside_one(100);
     let waits = scheduler.submit(of(300)).unwrap();
-    assert_eq!(scheduler.wait(waits, Some(Duration::from_millis(50))), Ok(Wait::Pending));
+    assert_eq!(scheduler.wait(waits, Some(Duration::from_millis(50))), Ok(WaitResult::Pending));
     backend.free[0].store(800, Ordering::Relaxed);
-    assert_eq!(wait(&scheduler, waits), Ok(Wait::Done), "the free memory is read again");
+    assert_eq!(wait(&scheduler, waits), Ok(WaitResult::Done), "the free memory is read again");
     assert_eq!(scheduler.stats().unwrap().running, 1);
     gate.open();
 }
@@ -74,7 +74,7 @@ fn where_strangers_have_taken_the_memory_a_task_goes_elsewhere() {
         backend.free[1 - full].store(800, Ordering::Relaxed);
         for _ in 0..3 {
             let id = scheduler.submit(of(300)).unwrap();
-            assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+            assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
             assert_eq!(scheduler.info(id).unwrap().device, Some(1 - full));
         }
     }
@@ -99,7 +99,7 @@ fn light_tasks_that_came_later_are_company_too() {
     let short = scheduler.submit(Task { work: Some(1.0), ..short }).unwrap();
     began.came(1);
     scheduler.submit(gated(&beside)).unwrap();
-    assert_eq!(wait(&scheduler, short), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, short), Ok(WaitResult::Done));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use gpusched::error::DeviceFault;
-use gpusched::sched::{DeviceMask, Scheduler, State, Task, TaskId, Wait};
+use gpusched::sched::{DeviceMask, Scheduler, Task, TaskId, TaskStatus, WaitResult};
 use gpusched::{Error, Result};
 
 use crate::scripted::*;
@@ -33,7 +33,7 @@ fn waiting_for_oneself_or_for_all_is_an_error() {
         assert_eq!(scheduler.wait_any(&[own, other], LONG)?, Some(1));
         Ok(())
     });
-    assert_eq!(run(&scheduler, task), Ok(Wait::Done));
+    assert_eq!(run(&scheduler, task), Ok(WaitResult::Done));
 }
 
 #[test]
@@ -67,10 +67,10 @@ fn waiting_for_memory_that_one_holds_oneself_is_an_error() {
     let task = nested(&scheduler, |scheduler, _| {
         let child = scheduler.submit(Task { device_bytes: 600, ..quick() })?;
         assert!(deadlock(scheduler.wait(child, None)));
-        assert_eq!(run(scheduler, Task { device_bytes: 400, ..quick() })?, Wait::Done);
+        assert_eq!(run(scheduler, Task { device_bytes: 400, ..quick() })?, WaitResult::Done);
         Ok(())
     });
-    assert_eq!(run(&scheduler, Task { device_bytes: 600, ..task }), Ok(Wait::Done));
+    assert_eq!(run(&scheduler, Task { device_bytes: 600, ..task }), Ok(WaitResult::Done));
     wait_all(&scheduler);
 }
 
@@ -87,7 +87,7 @@ fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
         let child = scheduler.submit(here(kept(&drops)))?;
         *place.lock().unwrap() = Some(child);
         door.pass();
-        assert_eq!(scheduler.wait(child, None)?, Wait::Cancelled);
+        assert_eq!(scheduler.wait(child, None)?, WaitResult::Cancelled);
         Ok(())
     });
     let waits = scheduler.submit(here(waits)).unwrap();
@@ -97,11 +97,11 @@ fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
         scope.spawn(|| scheduler.cancel(child));
         gate.came(1);
         busy.open();
-        assert_eq!(wait(&scheduler, other), Ok(Wait::Done));
-        assert_eq!(scheduler.wait(waits, Some(Duration::from_millis(50))), Ok(Wait::Pending));
+        assert_eq!(wait(&scheduler, other), Ok(WaitResult::Done));
+        assert_eq!(scheduler.wait(waits, Some(Duration::from_millis(50))), Ok(WaitResult::Pending));
         gate.open();
     });
-    assert_eq!(wait(&scheduler, waits), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, waits), Ok(WaitResult::Done));
 }
 
 /// No task starts in a poisoned context, and it is renewed when all have left it. A task in it that waits for another
@@ -127,7 +127,9 @@ fn waiting_in_a_poisoned_context_for_what_could_only_run_in_another_is_an_error(
         _ => Ok(()),
     });
     let poisons = scheduler.submit(poisons).unwrap();
-    until(|| scheduler.info(poisons).is_ok_and(|info| info.attempts > 0 && info.state != State::Running));
+    until(|| {
+        scheduler.info(poisons).is_ok_and(|info| info.attempts > 0 && info.state != TaskStatus::Running)
+    });
     poisoned.open();
     assert!(deadlock(wait(&scheduler, waits)));
     wait_all(&scheduler);
@@ -150,7 +152,7 @@ fn too_many_waiting_at_once_is_an_error_and_not_a_hang() {
     assert!(deadlock(wait(&scheduler, deep)));
     wait_all(&scheduler);
     let fine = chain(&scheduler, 60);
-    assert_eq!(wait(&scheduler, fine), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, fine), Ok(WaitResult::Done));
 }
 
 #[test]
@@ -177,7 +179,7 @@ fn another_comes_for_the_plan_if_who_is_called_begins_what_waits_for_it() {
         let scheduler = Scripted::new(1).scheduler(1);
         // After one that takes so long, light tasks come first for some milliseconds.
         let long = effect(|| thread::sleep(Duration::from_millis(101)));
-        assert_eq!(run(&scheduler, planned(long)), Ok(Wait::Done));
+        assert_eq!(run(&scheduler, planned(long)), Ok(WaitResult::Done));
         // Its worker falls asleep.
         thread::sleep(Duration::from_millis(1));
         let (tell, told) = mpsc::channel();
@@ -188,7 +190,7 @@ fn another_comes_for_the_plan_if_who_is_called_begins_what_waits_for_it() {
         });
         let ids = scheduler.submit_many(vec![planned(quick()), waits]).unwrap();
         tell.send(ids[0]).unwrap();
-        assert_eq!(wait(&scheduler, ids[1]), Ok(Wait::Done));
+        assert_eq!(wait(&scheduler, ids[1]), Ok(WaitResult::Done));
     }
 }
 
@@ -199,11 +201,11 @@ fn task_that_waits_for_another_scheduler_leaves_its_slot_to_another() {
     let outer = nested(&here, move |here, _| {
         let inner = here.submit(quick())?;
         let waits = nested(here, move |here, _| {
-            assert_eq!(wait(here, inner), Ok(Wait::Done));
+            assert_eq!(wait(here, inner), Ok(WaitResult::Done));
             Ok(())
         });
-        assert_eq!(run(&elsewhere.upgrade().unwrap(), waits), Ok(Wait::Done));
+        assert_eq!(run(&elsewhere.upgrade().unwrap(), waits), Ok(WaitResult::Done));
         Ok(())
     });
-    assert_eq!(run(&here, outer), Ok(Wait::Done));
+    assert_eq!(run(&here, outer), Ok(WaitResult::Done));
 }

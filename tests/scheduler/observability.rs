@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use gpusched::sched::{Builder, Progress, Scheduler, Store, Task, Wait};
+use gpusched::sched::{Builder, Progress, Scheduler, Store, Task, WaitResult};
 use gpusched::{Error, Result};
 use serde_json::Value;
 
@@ -64,7 +64,7 @@ fn a_trace_tells_every_attempt_and_how_it_ended() {
     assert!(names.contains(&&"cuda:0 scripted".into()) && names.contains(&&"slot 0".into()), "{names:?}");
 
     gate.open();
-    assert_eq!(wait(&scheduler, waiting), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, waiting), Ok(WaitResult::Done));
     assert!(wait(&scheduler, badly).is_err());
     let events = trace(&scheduler);
     assert!(of(&events, "X").iter().all(|bar| bar["args"]["ended"] != "running"));
@@ -226,7 +226,7 @@ fn a_later_scheduler_knows_the_rates_of_an_earlier_one() {
     let work = |class, task| Task { work: Some(5.0), class, ..task };
     let first = Builder { rates: Some(store.clone()), ..of_one_slot() }.build().unwrap();
     first.submit(work(3, quick())).unwrap();
-    assert_eq!(first.wait_all(LONG), Ok(Wait::Done));
+    assert_eq!(first.wait_all(LONG), Ok(WaitResult::Done));
     assert_eq!(store.load(), Ok(None));
     first.shutdown().unwrap();
     let text = String::from_utf8(store.load().unwrap().unwrap()).unwrap();
@@ -259,7 +259,7 @@ fn a_task_on_top_of_another_begins_when_it_does() {
     gate.came(1);
     assert_eq!(scheduler.stats().unwrap().running, 1, "the one below still runs");
     gate.open();
-    assert_eq!(wait(&scheduler, below), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, below), Ok(WaitResult::Done));
     let events = trace(&scheduler);
     let begins = |own: bool| {
         let id = format!("{:#018x}", below.0);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use gpusched::device::BackendKind;
-use gpusched::sched::{DeviceMask, Task, Wait};
+use gpusched::sched::{DeviceMask, Task, WaitResult};
 
 use crate::scripted::*;
 
@@ -31,11 +31,11 @@ fn masks_are_kept_while_other_devices_idle() {
     let (_, gate) = occupy_as(&scheduler, |task| Task { devices: DeviceMask(0b10), ..task });
     let second = scheduler.submit(Task { devices: DeviceMask(0b10), ..quick() }).unwrap();
     let third = scheduler.submit(Task { backends: vec![BackendKind::Cuda], ..quick() }).unwrap();
-    assert_eq!(wait(&scheduler, third), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, third), Ok(WaitResult::Done));
     assert_eq!(scheduler.info(third).unwrap().device, Some(0));
-    assert_eq!(scheduler.wait(second, Some(Duration::ZERO)), Ok(Wait::Pending));
+    assert_eq!(scheduler.wait(second, Some(Duration::ZERO)), Ok(WaitResult::Pending));
     gate.open();
-    assert_eq!(wait(&scheduler, second), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, second), Ok(WaitResult::Done));
     assert_eq!(scheduler.info(second).unwrap().device, Some(1));
     assert!(scheduler.submit(Task { backends: vec![BackendKind::Cpu], ..quick() }).is_err());
 }
@@ -53,12 +53,12 @@ fn a_task_may_come_after_very_many() {
     // Under a sanitizer they take longer than LONG, but some are done in each such time.
     let mut done = 0;
     let mut waited = scheduler.wait(last, LONG);
-    while waited == Ok(Wait::Pending) {
+    while waited == Ok(WaitResult::Pending) {
         let before = std::mem::replace(&mut done, scheduler.stats().unwrap().done);
         assert!(done > before, "after {done} tasks it hangs");
         waited = scheduler.wait(last, LONG);
     }
-    assert_eq!(waited, Ok(Wait::Done));
+    assert_eq!(waited, Ok(WaitResult::Done));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn ordered_tasks_are_handed_out_as_submitted_whichever_ends_first() {
     scheduler.submit(quick()).unwrap();
     let rest = [Some(1.0), None, Some(3.0)]
         .map(|work| scheduler.submit(Task { ordered: true, work, ..quick() }).unwrap());
-    rest.iter().for_each(|&id| assert_eq!(wait(&scheduler, id), Ok(Wait::Done)));
+    rest.iter().for_each(|&id| assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done)));
     assert_eq!(scheduler.wait_next(Some(Duration::ZERO)), Ok(None), "the first still runs");
     gate.open();
     for id in std::iter::once(first).chain(rest) {

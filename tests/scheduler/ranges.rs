@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpusched::error::DeviceFault;
-use gpusched::sched::{DeviceMask, Exec, Range, Scheduler, State, Task, TaskId, Wait};
+use gpusched::sched::{DeviceMask, Exec, Range, Scheduler, Task, TaskId, TaskStatus, WaitResult};
 use gpusched::{Error, Result};
 
 use crate::scripted::*;
@@ -83,7 +83,7 @@ fn submit(scheduler: &Scheduler, grain: Option<u64>, range: Range) -> TaskId {
 }
 
 /// Submits a range and waits for its end.
-fn go(scheduler: &Scheduler, grain: Option<u64>, range: Range) -> Result<Wait> {
+fn go(scheduler: &Scheduler, grain: Option<u64>, range: Range) -> Result<WaitResult> {
     wait(scheduler, submit(scheduler, grain, range))
 }
 
@@ -101,11 +101,11 @@ fn every_element_is_done_once_whatever_grain_and_slots() {
         let counted = Counted::new(elements);
         let range = Range { label: "stack".into(), ..counted.range(|_, _| Ok(())) };
         let id = submit(&scheduler, grain, range);
-        assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+        assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
         assert!(counted.each(1), "{devices} devices, {slots} slots, {elements} elements, grain {grain:?}");
         assert_eq!(counted.drops(), 1, "before the end is seen");
         let info = scheduler.info(id).unwrap();
-        assert_eq!((info.state, info.progress, info.label.as_str()), (State::Done, 1.0, "stack"));
+        assert_eq!((info.state, info.progress, info.label.as_str()), (TaskStatus::Done, 1.0, "stack"));
         assert!(grain.is_none_or(|grain| counted.largest.load(Ordering::Relaxed) <= grain));
     }
 }
@@ -117,7 +117,7 @@ fn all_slots_take_part_also_while_the_first_is_busy_with_one_element() {
     let id = submit(&scheduler, Some(1), counted.gated(&gate));
     gate.came(4);
     gate.open();
-    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
     assert!(counted.each(1));
 }
 
@@ -135,8 +135,8 @@ fn a_range_of_high_priority_passes_tasks_that_came_before() {
     });
     let range = submit(&scheduler, Some(1), Range { priority: 1, ..range });
     gate.open();
-    assert_eq!(wait(&scheduler, range), Ok(Wait::Done));
-    assert!(ids.into_iter().all(|id| wait(&scheduler, id) == Ok(Wait::Done)));
+    assert_eq!(wait(&scheduler, range), Ok(WaitResult::Done));
+    assert!(ids.into_iter().all(|id| wait(&scheduler, id) == Ok(WaitResult::Done)));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_range_has_all_its_help_also_when_the_scheduler_is_drained() {
         busy.iter().for_each(|gate| gate.open());
         gate.came(2);
         gate.open();
-        assert_eq!(drains.join().unwrap(), Ok(Wait::Done));
+        assert_eq!(drains.join().unwrap(), Ok(WaitResult::Done));
     });
     assert!(counted.each(1));
 }
@@ -162,7 +162,7 @@ fn a_range_has_all_its_help_also_when_the_scheduler_is_drained() {
 fn calls_grow_when_no_grain_is_given() {
     let scheduler = Scripted::new(1).scheduler(2);
     let counted = Counted::new(1_000_000);
-    assert_eq!(go(&scheduler, None, counted.range(|_, _| Ok(()))), Ok(Wait::Done));
+    assert_eq!(go(&scheduler, None, counted.range(|_, _| Ok(()))), Ok(WaitResult::Done));
     assert!(counted.each(1));
     assert!(counted.calls() < 100_000, "{} calls for elements that take no time", counted.calls());
 }
@@ -185,15 +185,15 @@ fn a_range_without_elements_ends_well_and_its_code_is_dropped() {
     let scheduler = Scripted::new(1).scheduler(1);
     let counted = Counted::new(0);
     let nothing = || counted.range(|_, _| Ok(()));
-    assert_eq!(go(&scheduler, None, nothing()), Ok(Wait::Done));
+    assert_eq!(go(&scheduler, None, nothing()), Ok(WaitResult::Done));
     assert_eq!((counted.calls(), counted.drops()), (0, 1));
     // Nor does it wait for a slot, but for what it comes after.
     let (busy, gate) = occupy_as(&scheduler, |task| task);
-    assert_eq!(go(&scheduler, None, nothing()), Ok(Wait::Done));
+    assert_eq!(go(&scheduler, None, nothing()), Ok(WaitResult::Done));
     let behind = submit(&scheduler, None, Range { after: vec![busy], ..nothing() });
-    assert_eq!(scheduler.wait(behind, Some(Duration::ZERO)), Ok(Wait::Pending));
+    assert_eq!(scheduler.wait(behind, Some(Duration::ZERO)), Ok(WaitResult::Pending));
     gate.open();
-    assert_eq!(wait(&scheduler, behind), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, behind), Ok(WaitResult::Done));
 }
 
 /// A seed decides what happens to the pieces of a range; an element that ends well does so once, and nothing hangs.
@@ -232,10 +232,10 @@ fn any_grain_any_slots_any_trouble() {
             scheduler.cancel(id).unwrap();
         }
         match wait(&scheduler, id) {
-            Ok(Wait::Done) => assert!(counted.each(1) && bad.is_none(), "seed {seed}"),
-            Ok(Wait::Cancelled) => assert!(stop && counted.at_most_once(), "seed {seed}"),
+            Ok(WaitResult::Done) => assert!(counted.each(1) && bad.is_none(), "seed {seed}"),
+            Ok(WaitResult::Cancelled) => assert!(stop && counted.at_most_once(), "seed {seed}"),
             Err(error) => assert!(bad.is_some() && counted.at_most_once(), "seed {seed}: {error}"),
-            Ok(Wait::Pending) => unreachable!("it was waited for"),
+            Ok(WaitResult::Pending) => unreachable!("it was waited for"),
         }
         assert_eq!(counted.drops(), 1, "seed {seed}");
     }
@@ -251,7 +251,7 @@ fn bounds_at_the_end_of_the_numbers() {
             seen.fetch_add(piece.map(|element| u64::MAX - element).sum(), Ordering::Relaxed);
             Ok(())
         });
-        assert_eq!(go(&scheduler, grain, range), Ok(Wait::Done));
+        assert_eq!(go(&scheduler, grain, range), Ok(WaitResult::Done));
         assert_eq!(sum.swap(0, Ordering::Relaxed), 45);
     }
 }
@@ -275,7 +275,7 @@ fn an_endless_range_is_cancelled_in_the_middle() {
         let id = submit(&scheduler, grain, range);
         begun.came(3);
         scheduler.cancel(id).unwrap();
-        assert_eq!(wait(&scheduler, id), Ok(Wait::Cancelled));
+        assert_eq!(wait(&scheduler, id), Ok(WaitResult::Cancelled));
         over.store(true, Ordering::SeqCst);
     }
     wait_all(&scheduler);
@@ -302,7 +302,7 @@ fn the_first_error_ends_it_and_names_the_elements() {
     assert!(panicked.to_string().contains("as the test wants it"), "{panicked}");
     let nowhere = ended(|exec| no_memory(exec, 4711)).unwrap_err();
     assert!(nowhere.to_string().contains("4711"), "{nowhere}");
-    assert_eq!(ended(|_| Error::Cancelled), Ok(Wait::Cancelled));
+    assert_eq!(ended(|_| Error::Cancelled), Ok(WaitResult::Cancelled));
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn what_fits_one_device_only_is_done_there() {
             true => Ok(()),
             false => Err(no_memory(exec, 2000)),
         });
-        assert_eq!(go(&scheduler, Some(4), range), Ok(Wait::Done));
+        assert_eq!(go(&scheduler, Some(4), range), Ok(WaitResult::Done));
         assert!(counted.each(1));
     }
 }
@@ -339,7 +339,7 @@ fn two_ranges_that_need_each_others_devices_both_end() {
     let ids = [(); 2].map(|()| submit(&scheduler, None, range()));
     both.came(2);
     both.open();
-    ids.into_iter().for_each(|id| assert_eq!(wait(&scheduler, id), Ok(Wait::Done)));
+    ids.into_iter().for_each(|id| assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done)));
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn memory_of_an_element_is_kept_for_each_of_a_piece() {
         taken.fetch_sub(bytes, Ordering::SeqCst);
         Ok(())
     });
-    assert_eq!(go(&scheduler, Some(64), Range { device_bytes: 100, ..range }), Ok(Wait::Done));
+    assert_eq!(go(&scheduler, Some(64), Range { device_bytes: 100, ..range }), Ok(WaitResult::Done));
     assert!(counted.each(1));
     let most = most.load(Ordering::SeqCst);
     assert!((200..=1000).contains(&most), "{most} bytes of 1000");
@@ -377,8 +377,8 @@ fn a_task_that_needs_memory_gets_it_between_pieces() {
     let (before, seen) = (counted.clone(), Arc::new(AtomicU64::new(u64::MAX)));
     let saw = seen.clone();
     let large = effect(move || saw.store(before.calls(), Ordering::SeqCst));
-    assert_eq!(run(&scheduler, Task { device_bytes: 700, ..large }), Ok(Wait::Done));
-    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    assert_eq!(run(&scheduler, Task { device_bytes: 700, ..large }), Ok(WaitResult::Done));
+    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
     assert!(counted.each(1));
     let (seen, all) = (seen.load(Ordering::SeqCst), counted.calls());
     assert!(seen < all / 2, "it began after {seen} of {all} pieces");
@@ -412,7 +412,7 @@ fn who_stops_at_the_deadline_cancels_nothing() {
     let id = submit(&scheduler, Some(1), range);
     until(|| counted.calls() == 1);
     busy.open();
-    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
     assert!(counted.each(1));
 }
 
@@ -426,7 +426,7 @@ fn elements_that_break_devices_do_not_break_all_of_them() {
         });
         let error = go(&scheduler, Some(5), range).unwrap_err();
         assert!(error.to_string().contains("elements 4"), "{error}");
-        assert_eq!(run(&scheduler, quick()), Ok(Wait::Done), "devices are left");
+        assert_eq!(run(&scheduler, quick()), Ok(WaitResult::Done), "devices are left");
     }
 }
 
@@ -441,7 +441,7 @@ fn nest(scheduler: &Arc<Scheduler>, depth: u32, device_bytes: u64, sum: &Arc<Ato
             let scheduler = again.upgrade().ok_or(Error::Cancelled)?;
             let inner = scheduler.submit_range(nest(&scheduler, depth - 1, device_bytes, &sum))?;
             assert!(matches!(scheduler.wait(exec.task, None), Err(Error::Deadlock { .. })), "for itself");
-            assert_eq!(scheduler.wait(inner, LONG)?, Wait::Done);
+            assert_eq!(scheduler.wait(inner, LONG)?, WaitResult::Done);
         }
         Ok(())
     });
@@ -455,7 +455,7 @@ fn ranges_in_ranges_in_ranges() {
             let scheduler = Scripted::new(devices).scheduler(slots);
             let sum = Arc::new(AtomicU64::new(0));
             let ended = go(&scheduler, Some(1), nest(&scheduler, 3, device_bytes, &sum));
-            assert_eq!(ended, Ok(Wait::Done), "{devices} devices with {slots} slots");
+            assert_eq!(ended, Ok(WaitResult::Done), "{devices} devices with {slots} slots");
             assert_eq!(sum.load(Ordering::Relaxed), 6 * 64);
         }
     }
@@ -478,7 +478,7 @@ fn a_host_that_waits_for_its_guests_leaves_its_slot_to_others() {
     let id = submit(&scheduler, Some(1), range);
     gate.came(2);
     gate.open();
-    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
 }
 
 #[test]

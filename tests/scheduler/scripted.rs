@@ -9,7 +9,7 @@ use gpusched::backend::cpu::Team;
 use gpusched::backend::{Backend, Lane, Queue};
 use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::error::DeviceFault;
-use gpusched::sched::{Builder, Exec, Scheduler, Task, TaskId, Wait};
+use gpusched::sched::{Builder, Exec, Scheduler, Task, TaskId, WaitResult};
 use gpusched::{Error, Result};
 
 /// Longer than any test may take on a busy machine: a wait that reaches it has hung.
@@ -319,18 +319,18 @@ pub fn occupy_as(scheduler: &Scheduler, as_what: impl Fn(Task) -> Task) -> (Task
     (id, gate)
 }
 
-pub fn wait(scheduler: &Scheduler, id: TaskId) -> Result<Wait> {
+pub fn wait(scheduler: &Scheduler, id: TaskId) -> Result<WaitResult> {
     let waited = scheduler.wait(id, LONG);
-    assert_ne!(waited, Ok(Wait::Pending), "the task hangs");
+    assert_ne!(waited, Ok(WaitResult::Pending), "the task hangs");
     waited
 }
 
 pub fn wait_all(scheduler: &Scheduler) {
-    assert_eq!(scheduler.wait_all(LONG), Ok(Wait::Done));
+    assert_eq!(scheduler.wait_all(LONG), Ok(WaitResult::Done));
 }
 
 /// Submits a task and waits for its end.
-pub fn run(scheduler: &Scheduler, task: Task) -> Result<Wait> {
+pub fn run(scheduler: &Scheduler, task: Task) -> Result<WaitResult> {
     wait(scheduler, scheduler.submit(task)?)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpusched::sched::{Scheduler, Task, Wait};
+use gpusched::sched::{Scheduler, Task, WaitResult};
 use testkit::Folder;
 
 use crate::scripted::*;
@@ -33,13 +33,13 @@ fn what_others_hold_is_waited_for_and_told() {
     let (holds, gate) = occupy_as(&first, planned);
     let waits = second.submit(planned(quick())).unwrap();
     until(|| taken(&second) == [true]);
-    assert_eq!(second.wait(waits, Some(Duration::from_millis(50))), Ok(Wait::Pending));
+    assert_eq!(second.wait(waits, Some(Duration::from_millis(50))), Ok(WaitResult::Pending));
     assert_eq!(taken(&first), [false], "a scheduler's own lease is not of others");
     gate.open();
-    assert_eq!(wait(&second, waits), Ok(Wait::Done));
-    assert_eq!(wait(&first, holds), Ok(Wait::Done));
+    assert_eq!(wait(&second, waits), Ok(WaitResult::Done));
+    assert_eq!(wait(&first, holds), Ok(WaitResult::Done));
     // The leases are read when a task is to begin.
-    assert_eq!(run(&second, planned(quick())), Ok(Wait::Done));
+    assert_eq!(run(&second, planned(quick())), Ok(WaitResult::Done));
     until(|| taken(&second) == [false]);
 }
 
@@ -51,10 +51,10 @@ fn what_is_free_is_used() {
     let (holds, gate) = occupy_as(&first, planned);
     let held = first.info(holds).unwrap().device.expect("it runs");
     let next = second.submit(planned(quick())).unwrap();
-    assert_eq!(wait(&second, next), Ok(Wait::Done));
+    assert_eq!(wait(&second, next), Ok(WaitResult::Done));
     assert_eq!(second.info(next).unwrap().device, Some(1 - held));
     gate.open();
-    assert_eq!(wait(&first, holds), Ok(Wait::Done));
+    assert_eq!(wait(&first, holds), Ok(WaitResult::Done));
 }
 
 #[test]
@@ -72,9 +72,9 @@ fn bytes_that_another_has_not_allocated_yet_are_left_to_it() {
     })));
     allocates.came(1);
     let waits = second.submit(large(quick())).unwrap();
-    assert_eq!(second.wait(waits, Some(Duration::from_millis(50))), Ok(Wait::Pending));
+    assert_eq!(second.wait(waits, Some(Duration::from_millis(50))), Ok(WaitResult::Pending));
     allocates.open();
-    assert_eq!(wait(&second, waits), Ok(Wait::Done));
+    assert_eq!(wait(&second, waits), Ok(WaitResult::Done));
     ends.open();
-    assert_eq!(wait(&first, holds.unwrap()), Ok(Wait::Done));
+    assert_eq!(wait(&first, holds.unwrap()), Ok(WaitResult::Done));
 }

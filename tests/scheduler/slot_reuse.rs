@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use gpusched::sched::{DeviceMask, Task, Wait};
+use gpusched::sched::{DeviceMask, Task, WaitResult};
 
 use crate::scripted::*;
 
@@ -22,7 +22,7 @@ fn one_too_many_on_a_device_keeps_nobody_from_another() {
         scheduler.submit(Task { devices: FIRST, priority: 1, ..gated(&gates[0]) })?;
         let child = scheduler.submit(Task { devices: FIRST, ..quick() })?;
         *given.lock().unwrap() = Some(child);
-        assert_eq!(scheduler.wait(child, None)?, Wait::Cancelled);
+        assert_eq!(scheduler.wait(child, None)?, WaitResult::Cancelled);
         gates[1].pass();
         Ok(())
     });
@@ -33,10 +33,10 @@ fn one_too_many_on_a_device_keeps_nobody_from_another() {
     on.came(1);
     let other = scheduler.submit(Task { devices: SECOND, ..quick() }).unwrap();
     // Less than a gate keeps a task: when that goes on there is room again.
-    assert_eq!(scheduler.wait(other, LONG.map(|long| long / 2)), Ok(Wait::Done));
+    assert_eq!(scheduler.wait(other, LONG.map(|long| long / 2)), Ok(WaitResult::Done));
     on.open();
     long.open();
-    assert_eq!(wait(&scheduler, waits), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, waits), Ok(WaitResult::Done));
 }
 
 /// It has to go after its task, and leaves whatever is queued to the one that has gone on.
@@ -52,7 +52,7 @@ fn one_too_many_goes_however_many_light_tasks_wait() {
             endless(scheduler, &over, |task| task, move || _ = begun.fetch_add(1, Ordering::SeqCst));
             Ok(())
         });
-        assert_eq!(run(scheduler, Task { priority: 1, ..child })?, Wait::Done);
+        assert_eq!(run(scheduler, Task { priority: 1, ..child })?, WaitResult::Done);
         let before = count.load(Ordering::SeqCst);
         thread::sleep(Duration::from_millis(20));
         let others = count.load(Ordering::SeqCst) - before;
@@ -60,7 +60,7 @@ fn one_too_many_goes_however_many_light_tasks_wait() {
         assert!(others <= 1, "{others} tasks began beside the one that has gone on");
         Ok(())
     });
-    assert_eq!(run(&scheduler, Task { priority: 1, ..waits }), Ok(Wait::Done));
+    assert_eq!(run(&scheduler, Task { priority: 1, ..waits }), Ok(WaitResult::Done));
     wait_all(&scheduler);
     assert!(begun.load(Ordering::SeqCst) > 0);
 }

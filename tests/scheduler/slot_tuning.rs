@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use gpusched::error::DeviceFault;
-use gpusched::sched::{AUTO_SLOTS, Scheduler, Task, Wait};
+use gpusched::sched::{AUTO_SLOTS, Scheduler, Task, WaitResult};
 
 use crate::scripted::*;
 
@@ -29,7 +29,7 @@ fn a_slot_that_is_taken_away_does_not_cost_the_device() {
         Task { work: Some(1.0), ..task }
     };
     let ids: Vec<_> = (0..60).map(|_| scheduler.submit(task()).unwrap()).collect();
-    ids.into_iter().for_each(|id| assert_eq!(wait(&scheduler, id), Ok(Wait::Done)));
+    ids.into_iter().for_each(|id| assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done)));
     assert_eq!(scheduler.stats().unwrap().devices[0].slots, 1);
 }
 
@@ -52,7 +52,7 @@ fn nobody_waits_for_a_device_that_is_asked_for_its_free_memory() {
     let (_, gate) = occupy_as(&scheduler, |task| Task { device_bytes: 100, ..task });
     let second = scheduler.submit(Task { device_bytes: 100, ..quick() }).unwrap();
     answers_meanwhile(&scheduler, &door);
-    assert_eq!(wait(&scheduler, second), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, second), Ok(WaitResult::Done));
     gate.open();
     wait_all(&scheduler);
 }
@@ -67,7 +67,7 @@ fn nobody_waits_for_a_context_that_is_made_anew() {
     });
     let id = scheduler.submit(Task { priority: 1, ..fails }).unwrap();
     answers_meanwhile(&scheduler, &door);
-    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
 }
 
 /// Out of memory beside another task, it is tried again alone, and then waits for others inside its code.
@@ -83,9 +83,9 @@ fn a_task_that_is_alone_on_the_device_may_wait_for_others() {
             return Err(no_memory(exec, 9));
         }
         there.pass();
-        assert_eq!(run(scheduler, Task { priority: 1, ..quick() })?, Wait::Done);
+        assert_eq!(run(scheduler, Task { priority: 1, ..quick() })?, WaitResult::Done);
         let other = told.lock().unwrap().recv().unwrap();
-        assert_eq!(scheduler.wait(other, LONG)?, Wait::Done);
+        assert_eq!(scheduler.wait(other, LONG)?, WaitResult::Done);
         Ok(())
     });
     let id = scheduler.submit(Task { priority: 1, ..task }).unwrap();
@@ -93,5 +93,5 @@ fn a_task_that_is_alone_on_the_device_may_wait_for_others() {
     gate.open();
     alone.came(1);
     tell.send(scheduler.submit(quick()).unwrap()).unwrap();
-    assert_eq!(wait(&scheduler, id), Ok(Wait::Done));
+    assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
 }

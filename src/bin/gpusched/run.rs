@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::io::kept::Kept;
 use gpusched::io::{atomic, leftovers};
-use gpusched::sched::{DeviceStats, Scheduler, State, TaskId, Wait, look_around};
+use gpusched::sched::{DeviceStats, Scheduler, TaskId, TaskStatus, WaitResult, look_around};
 use gpusched::{Error, Result};
 use serde_json::json;
 
@@ -306,7 +306,7 @@ impl Survey<'_> {
             &json!({ "event": "stopping" }),
         );
         for shot in running {
-            if self.scheduler.info(shot.id).is_ok_and(|info| info.state == State::Queued) {
+            if self.scheduler.info(shot.id).is_ok_and(|info| info.state == TaskStatus::Queued) {
                 drop(self.scheduler.cancel(shot.id));
             }
         }
@@ -347,7 +347,7 @@ impl Survey<'_> {
 
     fn end(&mut self, shot: Running, progress: &mut Progress) {
         let outcome = match self.scheduler.wait(shot.id, Some(Duration::ZERO)) {
-            Ok(Wait::Done) => Ok(()),
+            Ok(WaitResult::Done) => Ok(()),
             Ok(_) => Err(Error::Cancelled),
             Err(error) => Err(error),
         };

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use gpusched::io::atomic;
-use gpusched::sched::State;
-use gpusched::sched::simulation::{self, Report};
+use gpusched::sched::TaskStatus;
+use gpusched::sched::simulation::{self, SimReport};
 use gpusched::{Error, Result};
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ pub fn run(path: &Path, as_json: bool, trace: Option<&Path>) -> Result<bool> {
     let report = match trace {
         None => simulation::run(&scenario),
         Some(trace) => {
-            let mut report = Report::default();
+            let mut report = SimReport::default();
             // A place that can't be written is refused before the run.
             atomic::write_with(trace, |out| {
                 let timeline;
@@ -71,9 +71,9 @@ pub fn run(path: &Path, as_json: bool, trace: Option<&Path>) -> Result<bool> {
     Ok(report.done == scenario.tasks.len() as u64)
 }
 
-fn describe(report: &Report) -> Line<'_> {
+fn describe(report: &SimReport) -> Line<'_> {
     let bound = Some(report.lower_bound).filter(|bound| bound.is_finite());
-    let failed = report.outcomes.iter().enumerate().filter(|(_, (state, _))| *state == State::Failed);
+    let failed = report.outcomes.iter().enumerate().filter(|(_, (state, _))| *state == TaskStatus::Failed);
     Line {
         makespan_s: report.makespan,
         lower_bound_s: bound,

@@ -4,13 +4,13 @@ use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::scheduler::{Holding, Scheduler};
+use super::scheduler::{Ownership, Scheduler};
 use crate::backend::{Backend, cpu::CpuBackend, cuda::CudaBackend};
 use crate::device::{BackendKind, DeviceInfo, Selection};
 use crate::error::{Error, Result};
 use crate::sched::estimate::concurrency_tuner::AUTO_SLOTS;
-use crate::sched::runtime::peers::Neighbours;
-use crate::sched::runtime::shared::Shared;
+use crate::sched::runtime::peers::Peers;
+use crate::sched::runtime::shared::Runtime;
 use crate::sched::runtime::worker::work;
 use crate::sched::runtime::worker_pool::{DEFAULT_STACK, STACKS};
 use crate::store::rate_store::Store;
@@ -66,16 +66,16 @@ impl Builder {
             return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
         }
         let neighbours = if shared { neighbours(self.lease_folder, &found, slots)? } else { None };
-        let shared = Shared::new(found, slots, stack, self.trace_events, self.rates, neighbours, work);
-        Ok(Scheduler::new(Arc::new(shared), Holding::Own))
+        let shared = Runtime::new(found, slots, stack, self.trace_events, self.rates, neighbours, work);
+        Ok(Scheduler::new(Arc::new(shared), Ownership::Own))
     }
 }
 
 /// A folder that nobody has named and that will not do is no reason not to work.
-fn neighbours(folder: Option<PathBuf>, found: &[Found], slots: u32) -> Result<Option<Neighbours>> {
+fn neighbours(folder: Option<PathBuf>, found: &[FoundDevices], slots: u32) -> Result<Option<Peers>> {
     let devices: Vec<DeviceInfo> = found.iter().map(|(device, _)| device.clone()).collect();
     let slots = if slots == AUTO_SLOTS { 1 } else { slots };
-    let joined = Neighbours::join(folder.as_deref(), &devices, &vec![slots; devices.len()]);
+    let joined = Peers::join(folder.as_deref(), &devices, &vec![slots; devices.len()]);
     let named = folder.is_some() || env::var_os("GPUSCHED_LEASE_DIR").is_some_and(|named| !named.is_empty());
     joined.or_else(|error| match named {
         true => Err(error),
@@ -107,9 +107,9 @@ fn compiled_in(cpu_threads: Option<u32>) -> Vec<Arc<dyn Backend>> {
     vec![Arc::new(CpuBackend::new(cpu_threads)), Arc::new(CudaBackend::new())]
 }
 
-type Found = (DeviceInfo, Arc<dyn Backend>);
+type FoundDevices = (DeviceInfo, Arc<dyn Backend>);
 
-fn found_by(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Result<Vec<Found>> {
+fn found_by(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Result<Vec<FoundDevices>> {
     let environment = of_environment("GPUSCHED_DEVICES");
     let text = selection.unwrap_or(&environment);
     let fallback = env::var("GPUSCHED_CPU_FALLBACK").map_or(true, |value| value != "0");

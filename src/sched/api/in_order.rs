@@ -8,11 +8,11 @@ use crate::sched::base::task::TaskId;
 
 /// The tasks to be handed out, in order. Each is handed out once.
 #[derive(Debug, Default)]
-pub struct Line {
+pub struct OrderedResults {
     ids: Mutex<VecDeque<TaskId>>,
 }
 
-impl Line {
+impl OrderedResults {
     pub fn push(&self, id: TaskId) {
         lock(&self.ids).push_back(id);
     }

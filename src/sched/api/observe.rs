@@ -8,11 +8,11 @@ use crate::error::{Error, Result};
 use crate::sched::base::task::TaskId;
 use crate::sched::observe::trace::{Ending, Span, Timeline};
 use crate::sched::plan::progress::Progress;
-use crate::sched::runtime::shared::Shared;
+use crate::sched::runtime::shared::Runtime;
 use crate::store::findings::Findings;
-use crate::store::rate_store::{self, Known};
+use crate::store::rate_store::{self, StoredRate};
 
-impl Shared {
+impl Runtime {
     fn progress(&self) -> Progress {
         let both = self.stats();
         self.lock().progress(self.now(), &both)
@@ -40,7 +40,7 @@ impl Shared {
         let mut learned = self.seeing.findings.as_ref().map(Findings::own).unwrap_or_default();
         let core = self.lock();
         for (class, device, rate, samples) in core.rates.learned() {
-            learned.learned(&self.devices[device], class, Known { rate, samples, when });
+            learned.learned(&self.devices[device], class, StoredRate { rate, samples, when });
         }
         drop(core);
         let store = cache.lock().unwrap_or_else(PoisonError::into_inner).store();

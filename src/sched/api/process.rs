@@ -6,17 +6,17 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::scheduler::{Holding, Scheduler};
+use super::scheduler::{Ownership, Scheduler};
 use crate::error::{Error, Result};
-use crate::sched::runtime::shared::Shared;
+use crate::sched::runtime::shared::Runtime;
 
-struct Current {
-    shared: Arc<Shared>,
+struct DefaultScheduler {
+    shared: Arc<Runtime>,
     holders: u64,
 }
 
 struct Place {
-    current: Option<Current>,
+    current: Option<DefaultScheduler>,
     /// Threads that are about to make one.
     making: u32,
 }
@@ -64,7 +64,7 @@ fn hold() -> Result<Scheduler> {
     let mut held = place();
     if let Some(current) = held.current.as_mut() {
         current.holders += 1;
-        return Ok(Scheduler::new(current.shared.clone(), Holding::Held(give_back)));
+        return Ok(Scheduler::new(current.shared.clone(), Ownership::Held(give_back)));
     }
     held.making += 1;
     drop(held);
@@ -76,16 +76,17 @@ fn hold() -> Result<Scheduler> {
     // Without a scheduler a child may make its own. Another thread may have given the last one back, and reset this.
     MAKER.store(if none { 0 } else { here }, Ordering::Release);
     let made = made?;
-    let current = held.current.get_or_insert_with(|| Current { shared: made.shared().clone(), holders: 0 });
+    let current =
+        held.current.get_or_insert_with(|| DefaultScheduler { shared: made.shared().clone(), holders: 0 });
     current.holders += 1;
     let shared = current.shared.clone();
     drop(held);
     made.leave_to(&shared);
-    Ok(Scheduler::new(shared, Holding::Held(give_back)))
+    Ok(Scheduler::new(shared, Ownership::Held(give_back)))
 }
 
 /// Whether nobody holds it any more, so that who gave it back last has to end it.
-fn give_back(shared: &Arc<Shared>) -> bool {
+fn give_back(shared: &Arc<Runtime>) -> bool {
     let mut held = place();
     let Some(current) = held.current.as_mut().filter(|current| Arc::ptr_eq(&current.shared, shared)) else {
         return true;

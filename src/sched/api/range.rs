@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::scheduler::Scheduler;
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
-use crate::sched::base::task::{DeviceMask, Exec, Role, Task, TaskId, Wait};
+use crate::sched::base::task::{DeviceMask, Exec, Role, Task, TaskId, WaitResult};
 use crate::sched::range::partitioner;
-use crate::sched::range::work::{Code, Host, Like, Work};
+use crate::sched::range::work::{RangeJob, RangeOwner, RangeRun, TaskTemplate};
 
 /// A parallel loop and what the scheduler is told of it. Start from [`Range::new`] and set what matters.
 ///
@@ -23,7 +23,7 @@ pub struct Range {
     /// measuring, for each device, so that a call takes about 0.75 ms.
     pub grain: Option<u64>,
     /// Dropped once, after the last piece.
-    pub code: Box<Code>,
+    pub code: Box<RangeJob>,
     pub label: String,
     /// Device memory that one element takes; a piece takes as many times that as it has elements,
     /// and has no more elements than fit beside what else runs.
@@ -85,16 +85,16 @@ impl Scheduler {
         self.check_process()?;
         range.check()?;
         let Range { begin, end, grain, code, deadline, detached, after, ordered, .. } = range;
-        let like = Like {
+        let like = TaskTemplate {
             label: range.label,
             device_bytes: range.device_bytes,
             priority: range.priority,
             devices: range.devices,
             backends: range.backends,
         };
-        let work = Work::new(self.shared(), begin..end, grain, code, like);
+        let work = RangeRun::new(self.shared(), begin..end, grain, code, like);
         let role = if begin == end { Role::Nothing } else { Role::Range };
-        let host = work.task(Host(work.clone()), role);
+        let host = work.task(RangeOwner(work.clone()), role);
         self.submit(Task { deadline, detached, after, ordered, ..host })
     }
 
@@ -117,7 +117,7 @@ impl Scheduler {
         }))?;
         let waited = self.wait(id, None);
         let _ = self.release(id);
-        if waited? != Wait::Done {
+        if waited? != WaitResult::Done {
             return Err(Error::Cancelled);
         }
         // The code, and with it the other owner of the places, went before the end was told.

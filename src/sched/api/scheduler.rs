@@ -4,70 +4,70 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::in_order::Line;
+use super::in_order::OrderedResults;
 use crate::backend::cpu::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::sched::base::sync::lock;
-use crate::sched::base::task::{TaskId, TaskInfo, Told, Wait};
-use crate::sched::light::slab::Slots;
-use crate::sched::light::task::{Entered, Slot};
+use crate::sched::base::task::{Completion, TaskId, TaskInfo, WaitResult};
+use crate::sched::light::slab::LightSlab;
+use crate::sched::light::task::{LightTask, WatchStart};
 use crate::sched::light::{CLOSED, STOPPING};
 use crate::sched::plan::stats::Stats;
-use crate::sched::runtime::shared::{Book, Shared};
+use crate::sched::runtime::shared::{PlannerGuarded, Runtime};
 use crate::sched::runtime::waiting::elsewhere;
 use crate::sched::sleep::wait_queues::ALL;
 
 /// Runs tasks on the devices that it was given. Any method may be called from any thread.
 /// Dropping it cancels what is queued, asks what runs to stop, and waits.
 pub struct Scheduler {
-    pub(crate) shared: Arc<Shared>,
-    holding: Mutex<Holding>,
-    pub(crate) line: Line,
+    pub(crate) shared: Arc<Runtime>,
+    holding: Mutex<Ownership>,
+    pub(crate) line: OrderedResults,
 }
 
 /// The right of a [`Scheduler`] to end its workers.
 #[derive(Clone, Copy)]
-pub(crate) enum Holding {
+pub(crate) enum Ownership {
     /// It is the only one: the end.
     Own,
     /// One of the holders of the process's scheduler, and how to give it back: whether it was the last.
-    Held(fn(&Arc<Shared>) -> bool),
+    Held(fn(&Arc<Runtime>) -> bool),
     /// Was one of them, and others still are.
     GivenBack,
 }
 
 /// What a waiter watches; it stays when the task is released meanwhile.
 enum Watch<'a> {
-    Planned(Arc<Told>),
-    Light(&'a Slot, u64, TaskId),
+    Planned(Arc<Completion>),
+    Light(&'a LightTask, u64, TaskId),
     /// It has ended, and is not watched any more.
-    Ended(Result<Wait>),
+    Ended(Result<WaitResult>),
 }
 
 impl Scheduler {
-    pub(crate) fn new(shared: Arc<Shared>, holding: Holding) -> Self {
-        Scheduler { shared, holding: Mutex::new(holding), line: Line::default() }
+    pub(crate) fn new(shared: Arc<Runtime>, holding: Ownership) -> Self {
+        Scheduler { shared, holding: Mutex::new(holding), line: OrderedResults::default() }
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Runtime> {
         &self.shared
     }
 
     /// One that was made for others to hold, too: dropping it ends nothing if it is `held`.
-    pub(crate) fn leave_to(self, held: &Arc<Shared>) {
+    pub(crate) fn leave_to(self, held: &Arc<Runtime>) {
         if Arc::ptr_eq(&self.shared, held) {
-            *lock(&self.holding) = Holding::GivenBack;
+            *lock(&self.holding) = Ownership::GivenBack;
         }
     }
 
     /// Gives back what is shared; whether nobody else has it, so that its end is ours to bring about.
     fn alone(&self) -> bool {
         let mut holding = lock(&self.holding);
-        if let Holding::Held(give_back) = *holding {
-            *holding = if give_back(&self.shared) { Holding::Own } else { Holding::GivenBack };
+        if let Ownership::Held(give_back) = *holding {
+            *holding = if give_back(&self.shared) { Ownership::Own } else { Ownership::GivenBack };
         }
-        matches!(*holding, Holding::Own)
+        matches!(*holding, Ownership::Own)
     }
 
     /// [`Error::Forked`] in a child of the process that made it.
@@ -91,7 +91,7 @@ impl Scheduler {
     ///
     /// From inside a task, what it has itself submitted may run on top of it, another worker may use the
     /// caller's slot meanwhile, and a wait that could never end is [`Error::Deadlock`].
-    pub fn wait(&self, id: TaskId, timeout: Option<Duration>) -> Result<Wait> {
+    pub fn wait(&self, id: TaskId, timeout: Option<Duration>) -> Result<WaitResult> {
         self.shared.born.check()?;
         let watch = self.watch(id)?;
         if let Watch::Ended(outcome) = watch {
@@ -107,12 +107,12 @@ impl Scheduler {
         let waited = self.shared.wait_until(&[id], timeout, || watch.is_ended().then_some(()));
         let outcome = self.unwatch(watch);
         waited?;
-        outcome.unwrap_or(Ok(Wait::Pending))
+        outcome.unwrap_or(Ok(WaitResult::Pending))
     }
 
     /// Waits until every task submitted so far has ended; their outcomes stay to be asked for.
     /// Not possible from inside a task, which would wait for itself.
-    pub fn wait_all(&self, timeout: Option<Duration>) -> Result<Wait> {
+    pub fn wait_all(&self, timeout: Option<Duration>) -> Result<WaitResult> {
         let planned = self.lock()?.core.mark();
         self.not_inside("wait_all")?;
         let shared = &self.shared;
@@ -140,7 +140,7 @@ impl Scheduler {
         }
         shared.light.tally.stop_waiting();
         shared.waiting_for_all.fetch_sub(1, Ordering::SeqCst);
-        Ok(if all?.is_some() { Wait::Done } else { Wait::Pending })
+        Ok(if all?.is_some() { WaitResult::Done } else { WaitResult::Pending })
     }
 
     /// The position in `ids` of a task that has ended, whatever its outcome. `None`: the time was up.
@@ -204,7 +204,7 @@ impl Scheduler {
     pub fn cancel(&self, id: TaskId) -> Result<()> {
         self.shared.born.check()?;
         let mut planned = id;
-        if Slots::is_light(id) {
+        if LightSlab::is_light(id) {
             let (slot, generation) = self.shared.light.slots.find(id)?;
             slot.cancel(generation, id)?;
             if self.shared.end_queued(None, slot, generation, id, &Error::Cancelled) {
@@ -225,7 +225,7 @@ impl Scheduler {
     /// Forgets the outcome of a task; one that has not ended yet becomes detached.
     pub fn release(&self, id: TaskId) -> Result<()> {
         self.shared.born.check()?;
-        if Slots::is_light(id) {
+        if LightSlab::is_light(id) {
             let (slot, generation) = self.shared.light.slots.find(id)?;
             let parting = slot.release(generation, id)?;
             self.shared.part(id, parting);
@@ -243,7 +243,7 @@ impl Scheduler {
 
     pub fn info(&self, id: TaskId) -> Result<TaskInfo> {
         self.shared.born.check()?;
-        if !Slots::is_light(id) {
+        if !LightSlab::is_light(id) {
             return self.shared.lock().core.info(self.shared.now(), id);
         }
         let (slot, generation) = self.shared.light.slots.find(id)?;
@@ -275,10 +275,10 @@ impl Scheduler {
 
     /// Accepts no more tasks and waits until all have ended. Not possible from inside a task.
     /// What is shared with others only waits, and goes on accepting.
-    pub fn drain(&self, timeout: Option<Duration>) -> Result<Wait> {
+    pub fn drain(&self, timeout: Option<Duration>) -> Result<WaitResult> {
         let mut book = self.lock()?;
         self.not_inside("drain")?;
-        if matches!(*lock(&self.holding), Holding::Own) {
+        if matches!(*lock(&self.holding), Ownership::Own) {
             book.core.closed = true;
             self.shared.light.gate.fetch_or(CLOSED, Ordering::SeqCst);
         }
@@ -355,7 +355,7 @@ impl Scheduler {
     }
 
     /// The state, unless this process is a fork of the one that has the workers.
-    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Book>> {
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, PlannerGuarded>> {
         self.shared.born.check()?;
         Ok(self.shared.lock())
     }
@@ -371,11 +371,11 @@ impl Scheduler {
 
     /// To be followed by [`Scheduler::unwatch`].
     fn watch(&self, id: TaskId) -> Result<Watch<'_>> {
-        if Slots::is_light(id) {
+        if LightSlab::is_light(id) {
             let (slot, generation) = self.shared.light.slots.find(id)?;
             return Ok(match slot.enter(generation, id)? {
-                Entered::Ended(outcome) => Watch::Ended(outcome),
-                Entered::Waits => Watch::Light(slot, generation, id),
+                WatchStart::Ended(outcome) => Watch::Ended(outcome),
+                WatchStart::Waits => Watch::Light(slot, generation, id),
             });
         }
         let book = self.shared.lock();
@@ -391,7 +391,7 @@ impl Scheduler {
     }
 
     /// The outcome, if there is one now.
-    fn unwatch(&self, watch: Watch<'_>) -> Option<Result<Wait>> {
+    fn unwatch(&self, watch: Watch<'_>) -> Option<Result<WaitResult>> {
         match watch {
             Watch::Ended(outcome) => Some(outcome),
             Watch::Planned(told) => told.outcome.get().cloned(),

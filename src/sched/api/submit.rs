@@ -5,18 +5,18 @@ use std::sync::atomic::Ordering;
 use super::scheduler::Scheduler;
 use crate::error::{Error, Result};
 use crate::sched::base::task::{Task, TaskId};
-use crate::sched::light::job::{Bare, Code};
-use crate::sched::light::queues::{Hand, Item};
-use crate::sched::light::slab::Slots;
-use crate::sched::light::task::Slot;
+use crate::sched::light::job::{InlineJob, LightJob};
+use crate::sched::light::queues::{LightItem, LocalQueue};
+use crate::sched::light::slab::LightSlab;
+use crate::sched::light::task::LightTask;
 use crate::sched::light::{NO_DEVICE, STOPPING};
-use crate::sched::runtime::shared::Book;
+use crate::sched::runtime::shared::PlannerGuarded;
 
 impl Scheduler {
     /// Takes a task. Refused at once, with the numbers, if no device could ever run it.
     pub fn submit(&self, mut task: Task) -> Result<TaskId> {
         if task.is_light() {
-            return self.submit_light(Code::Boxed(task.job), task.detached);
+            return self.submit_light(LightJob::Boxed(task.job), task.detached);
         }
         let ordered = task.ordered;
         let mut book = self.lock()?;
@@ -69,7 +69,7 @@ impl Scheduler {
             let slot = if task.is_light() { slots.pop() } else { None };
             let id = match slot {
                 Some((slot, position)) => {
-                    let generation = slot.fill(Some(Code::Boxed(task.job)), task.detached, phase, now);
+                    let generation = slot.fill(Some(LightJob::Boxed(task.job)), task.detached, phase, now);
                     items.push(light.slots.id(position, generation));
                     light.slots.id(position, generation)
                 }
@@ -81,7 +81,7 @@ impl Scheduler {
             ids.push(id);
         }
         for id in items {
-            light.queues.push(hand, Item::Known(id));
+            light.queues.push(hand, LightItem::Known(id));
         }
         self.shared.settle(book);
         self.after_push();
@@ -89,22 +89,22 @@ impl Scheduler {
     }
 
     /// Takes a task of which nothing is stated, and that nobody will ask for: it has no id.
-    pub(crate) fn submit_bare_unknown(&self, code: Bare) -> Result<()> {
+    pub(crate) fn submit_bare_unknown(&self, code: InlineJob) -> Result<()> {
         self.shared.born.check()?;
         let me = self.shared.me();
         let hand = me.as_ref().map(|me| &me.hand);
         let phase = self.accept(hand, 1)?;
-        self.shared.light.queues.push(hand, Item::Loose { code: Code::Bare(code), phase });
+        self.shared.light.queues.push(hand, LightItem::Loose { code: LightJob::Bare(code), phase });
         self.after_push();
         Ok(())
     }
 
     /// Takes a task of which nothing is stated.
-    pub(crate) fn submit_bare(&self, code: Bare, detached: bool) -> Result<TaskId> {
-        self.submit_light(Code::Bare(code), detached)
+    pub(crate) fn submit_bare(&self, code: InlineJob, detached: bool) -> Result<TaskId> {
+        self.submit_light(LightJob::Bare(code), detached)
     }
 
-    fn submit_light(&self, code: Code, detached: bool) -> Result<TaskId> {
+    fn submit_light(&self, code: LightJob, detached: bool) -> Result<TaskId> {
         self.shared.born.check()?;
         let me = self.shared.me();
         let hand = me.as_ref().map(|me| &me.hand);
@@ -113,12 +113,12 @@ impl Scheduler {
         let (slot, position) = light.slots.take().inspect_err(|_| self.refuse(phase, 1))?;
         let generation = slot.fill(Some(code), detached, phase, self.shared.clock());
         let id = light.slots.id(position, generation);
-        light.queues.push(hand, Item::Known(id));
+        light.queues.push(hand, LightItem::Known(id));
         self.after_push();
         Ok(id)
     }
 
-    fn accept(&self, hand: Option<&Hand>, tasks: u64) -> Result<u8> {
+    fn accept(&self, hand: Option<&LocalQueue>, tasks: u64) -> Result<u8> {
         self.shared.light.accept(hand, tasks).map_err(|refused| self.refused(refused, tasks))
     }
 
@@ -150,18 +150,18 @@ impl Scheduler {
         }
     }
 
-    fn check(&self, book: &Book, task: &Task) -> Result<()> {
+    fn check(&self, book: &PlannerGuarded, task: &Task) -> Result<()> {
         if book.core.closed {
             return Err(Error::Shutdown { what: "submitting a task" });
         }
-        for &before in task.after.iter().filter(|before| Slots::is_light(**before)) {
+        for &before in task.after.iter().filter(|before| LightSlab::is_light(**before)) {
             self.shared.light.slots.find(before)?;
         }
         book.core.check(task)
     }
 
     /// All that could keep a checked task from being admitted, which would drop the caller's code with the book locked.
-    fn prepare(&self, book: &mut Book, task: &mut Task) -> Result<()> {
+    fn prepare(&self, book: &mut PlannerGuarded, task: &mut Task) -> Result<()> {
         for before in &mut task.after {
             *before = self.shared.in_plan(book, *before)?;
         }
@@ -171,9 +171,9 @@ impl Scheduler {
     /// All that could keep checked tasks from being taken, before one of them is: what is refused was never submitted.
     fn reserve<'a>(
         &'a self,
-        book: &mut Book,
+        book: &mut PlannerGuarded,
         tasks: &mut [Task],
-        slots: &mut Vec<(&'a Slot, u32)>,
+        slots: &mut Vec<(&'a LightTask, u32)>,
     ) -> Result<()> {
         for task in tasks.iter_mut() {
             if task.is_light() {

@@ -5,11 +5,11 @@ use crate::error::{Error, Result};
 
 /// The process in which it was made.
 #[derive(Debug, Clone, Copy)]
-pub struct Birthplace(u64);
+pub struct ProcessMark(u64);
 
-impl Birthplace {
+impl ProcessMark {
     pub fn here() -> Self {
-        Birthplace(forks())
+        ProcessMark(forks())
     }
 
     pub fn is_here(self) -> bool {

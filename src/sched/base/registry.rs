@@ -33,20 +33,20 @@ pub fn parts(TaskId(id): TaskId) -> (u64, u64, usize) {
     (id >> (POSITION_BITS + GENERATION_BITS), generation, (id & (LIGHT - 1)) as usize)
 }
 
-pub struct Registry<T> {
+pub struct TaskTable<T> {
     tag: u64,
-    slots: Vec<Slot<T>>,
+    slots: Vec<TableSlot<T>>,
     free: Vec<usize>,
 }
 
-struct Slot<T> {
+struct TableSlot<T> {
     generation: u64,
     value: Option<T>,
 }
 
-impl<T> Registry<T> {
+impl<T> TaskTable<T> {
     pub fn new() -> Self {
-        Registry { tag: tag(), slots: Vec::new(), free: Vec::new() }
+        TaskTable { tag: tag(), slots: Vec::new(), free: Vec::new() }
     }
 
     /// Whether so many more can be kept.
@@ -60,7 +60,7 @@ impl<T> Registry<T> {
     pub fn insert(&mut self, value: T) -> Result<TaskId> {
         self.check_room(1)?;
         let position = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, value: None });
+            self.slots.push(TableSlot { generation: 0, value: None });
             self.slots.len() - 1
         });
         let slot = &mut self.slots[position];
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_released_id_stays_stale_when_its_place_is_used_again() {
-        let mut registry = Registry::new();
+        let mut registry = TaskTable::new();
         let first = registry.insert('a').unwrap();
         assert_eq!(registry.remove(first), Ok('a'));
         let second = registry.insert('b').unwrap();
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_place_whose_generations_are_used_up_is_left_empty() {
-        let mut registry = Registry::new();
+        let mut registry = TaskTable::new();
         let first = registry.insert('a').unwrap();
         registry.slots[0].generation = GENERATIONS - 2;
         registry.free.push(0);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn ids_of_another_registry_and_invented_ones_are_unknown() {
-        let (mut one, mut two) = (Registry::new(), Registry::new());
+        let (mut one, mut two) = (TaskTable::new(), TaskTable::new());
         let (id, other) = (one.insert(1).unwrap(), two.insert(2).unwrap());
         assert!(two.get(id).is_err() && one.get(other).is_err());
         assert!(one.get(TaskId(0)).is_err() && one.get(TaskId(u64::MAX)).is_err());
@@ -155,9 +155,9 @@ mod tests {
     /// Two registries a scheduler.
     #[test]
     fn an_id_is_unknown_to_the_next_ten_thousand_schedulers() {
-        let id = Registry::new().insert(1).unwrap();
+        let id = TaskTable::new().insert(1).unwrap();
         for _ in 0..20_000 {
-            let mut next = Registry::new();
+            let mut next = TaskTable::new();
             assert_ne!(next.insert(2), Ok(id));
         }
     }

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::node::{Hold, Inside};
 
 /// A slot of a device, for as long as this lives.
-pub struct Held {
+pub struct DeviceLease {
     hold: Hold,
     bytes: u64,
     /// The others know that the memory is taken.
     told: AtomicBool,
 }
 
-impl Held {
+impl DeviceLease {
     /// `None`: the others could not be told.
-    pub fn new(inside: &mut Inside<'_>, device: usize, cost: Option<f64>, bytes: u64) -> Option<Held> {
+    pub fn new(inside: &mut Inside<'_>, device: usize, cost: Option<f64>, bytes: u64) -> Option<DeviceLease> {
         let hold = inside.hold(device, cost, bytes);
         let hold = hold.inspect_err(|error| log::warn!("others are not told of a task: {error}")).ok()?;
-        Some(Held { hold, bytes, told: AtomicBool::new(false) })
+        Some(DeviceLease { hold, bytes, told: AtomicBool::new(false) })
     }
 
     /// The task has allocated its reserved bytes: the device itself tells of them from now on.

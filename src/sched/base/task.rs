@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::reservation::Held;
+use super::reservation::DeviceLease;
 use crate::backend::Lane;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
@@ -161,7 +161,7 @@ pub struct Exec<'a> {
     pub attempt: u32,
     pub lane: Lane<'a>,
     pub(crate) signal: &'a Signal,
-    pub(crate) held: Option<&'a Held>,
+    pub(crate) held: Option<&'a DeviceLease>,
     pub(crate) findings: Option<&'a Findings>,
 }
 
@@ -205,13 +205,13 @@ impl Exec<'_> {
 /// A planned task's signal and its outcome, without the registry: those who watch the task may hold them
 /// longer than its id is known.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Completion {
     signal: Signal,
     /// Set once, under the scheduler's lock, when the task has ended.
-    pub outcome: OnceLock<Result<Wait>>,
+    pub outcome: OnceLock<Result<WaitResult>>,
 }
 
-impl Deref for Told {
+impl Deref for Completion {
     type Target = Signal;
 
     fn deref(&self) -> &Signal {
@@ -231,7 +231,7 @@ pub(crate) struct Signal {
 }
 
 /// What a task has made of its signal.
-pub(crate) struct Claim(u64);
+pub(crate) struct SavedClaim(u64);
 
 const OPEN: u64 = 0;
 const CANCELLED: u64 = 1;
@@ -276,16 +276,16 @@ impl Signal {
 
     /// A task begins on top of another whose signal this is, too, if there is one: for [`Signal::leave`]. All are
     /// cancelled if `stopping`, which is set before they are.
-    pub fn enter(&self, stopping: impl Fn() -> bool) -> Claim {
+    pub fn enter(&self, stopping: impl Fn() -> bool) -> SavedClaim {
         let below = self.claim.load(Ordering::Acquire);
         if below > CANCELLED {
             self.turn(OPEN, stopping);
         }
-        Claim(below)
+        SavedClaim(below)
     }
 
     /// It has returned: the signal is the other's again.
-    pub fn leave(&self, Claim(below): Claim, stopping: impl Fn() -> bool) {
+    pub fn leave(&self, SavedClaim(below): SavedClaim, stopping: impl Fn() -> bool) {
         if self.claim.load(Ordering::Acquire) != below {
             self.turn(below, stopping);
         }
@@ -332,7 +332,7 @@ impl Signal {
 
 /// Where a task is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum TaskStatus {
     Queued,
     Running,
     Done,
@@ -340,16 +340,16 @@ pub enum State {
     Cancelled,
 }
 
-impl State {
+impl TaskStatus {
     pub fn is_ended(self) -> bool {
-        matches!(self, State::Done | State::Failed | State::Cancelled)
+        matches!(self, TaskStatus::Done | TaskStatus::Failed | TaskStatus::Cancelled)
     }
 }
 
 /// What is known of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskInfo {
-    pub state: State,
+    pub state: TaskStatus,
     pub label: String,
     /// Where it runs or ran last: position in [`Scheduler::devices`](crate::sched::api::scheduler::Scheduler::devices).
     pub device: Option<usize>,
@@ -365,7 +365,7 @@ pub struct TaskInfo {
 
 /// How a wait ended, if the task did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+pub enum WaitResult {
     Done,
     /// The time was up first.
     Pending,

@@ -17,7 +17,7 @@ const WORTH: f64 = 1.05;
 pub const MOST: u32 = 8;
 
 #[derive(Debug, Clone)]
-pub struct Search {
+pub struct ConcurrencyTuner {
     slots: u32,
     /// What was done per second with one slot less.
     before: f64,
@@ -27,9 +27,9 @@ pub struct Search {
     done: f64,
 }
 
-impl Search {
+impl ConcurrencyTuner {
     pub fn new() -> Self {
-        Search { slots: 1, before: 0.0, over: false, begun: None, tasks: 0, done: 0.0 }
+        ConcurrencyTuner { slots: 1, before: 0.0, over: false, begun: None, tasks: 0, done: 0.0 }
     }
 
     /// A task has ended well, `done` of what an average one is. `busy`: all slots were in use until then,
@@ -68,7 +68,7 @@ mod tests {
 
     /// Slots after many tasks on a device that does `rate(slots)` tasks a second.
     fn found(rate: impl Fn(u32) -> f64) -> u32 {
-        let (mut search, mut now, mut slots) = (Search::new(), 0.0, 1);
+        let (mut search, mut now, mut slots) = (ConcurrencyTuner::new(), 0.0, 1);
         for _ in 0..400 {
             now += 1.0 / rate(slots);
             slots = search.ended(Duration::from_secs_f64(now), 1.0, true);
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn only_busy_times_count() {
-        let mut search = Search::new();
+        let mut search = ConcurrencyTuner::new();
         for second in 0..100 {
             assert_eq!(search.ended(Duration::from_secs(second), 1.0, second % 3 != 0), 1);
         }

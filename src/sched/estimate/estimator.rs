@@ -28,29 +28,29 @@ const REMEMBERED: usize = 32;
 
 /// Of all devices of a scheduler, by their position in it.
 #[derive(Debug, Default)]
-pub struct Rates {
+pub struct Estimator {
     priors: Vec<Option<f64>>,
-    classes: BTreeMap<u32, Class>,
+    classes: BTreeMap<u32, ClassRates>,
     /// How often a class was used.
     uses: u64,
 }
 
 #[derive(Debug, Default)]
-struct Class {
-    devices: Vec<Seen>,
+struct ClassRates {
+    devices: Vec<DeviceSamples>,
     /// Of tasks that told their work.
     told: f64,
     told_work: f64,
     /// Seconds taken over seconds expected, the newest last.
     ratios: VecDeque<f64>,
-    /// See [`Rates::measure_worth`].
+    /// See [`Estimator::measure_worth`].
     worth: f64,
-    /// By [`Rates::uses`], the last time.
+    /// By [`Estimator::uses`], the last time.
     used: u64,
 }
 
 #[derive(Debug, Default, Clone)]
-struct Seen {
+struct DeviceSamples {
     /// From an earlier run, better than the device's general prior.
     prior: Option<f64>,
     seconds: f64,
@@ -59,11 +59,11 @@ struct Seen {
     first: (f64, f64),
 }
 
-impl Rates {
+impl Estimator {
     /// `priors`: a guess of each device's rate in whatever unit, the same for all; `None`: no idea.
     pub fn new(priors: Vec<Option<f64>>) -> Self {
         let sane = |prior: Option<f64>| prior.filter(|prior| prior.is_finite() && *prior > 0.0);
-        Rates { priors: priors.into_iter().map(sane).collect(), ..Rates::default() }
+        Estimator { priors: priors.into_iter().map(sane).collect(), ..Estimator::default() }
     }
 
     /// A task of this class was submitted.
@@ -140,7 +140,7 @@ impl Rates {
 
     /// A task's work in average tasks of its class.
     pub fn share(&self, class: u32, work: Option<f64>) -> f64 {
-        let unit = self.classes.get(&class).map_or(1.0, Class::unit);
+        let unit = self.classes.get(&class).map_or(1.0, ClassRates::unit);
         work.map_or(1.0, |work| work / unit)
     }
 
@@ -176,7 +176,7 @@ impl Rates {
         seen.then_some(class.worth)
     }
 
-    /// By what factor a device may really be faster or slower than [`Rates::seconds`] tells, roughly: tasks
+    /// By what factor a device may really be faster or slower than [`Estimator::seconds`] tells, roughly: tasks
     /// that tell their work scatter by a fifth, others by two thirds, and two devices of which nothing
     /// was known are compared by few such tasks.
     pub fn doubt(&self, class: u32, device: usize, told: bool) -> f64 {
@@ -200,7 +200,7 @@ impl Rates {
         self.class(number).worth = worth;
     }
 
-    fn worth(&self, class: &Class) -> f64 {
+    fn worth(&self, class: &ClassRates) -> f64 {
         let mut both =
             self.priors.iter().zip(&class.devices).filter_map(|(prior, seen)| Some(((*prior)?, seen)));
         let (seconds, work) = both.by_ref().fold((0.0, 0.0), |(seconds, work), (prior, seen)| {
@@ -253,24 +253,24 @@ impl Rates {
         })
     }
 
-    fn class(&mut self, number: u32) -> &mut Class {
+    fn class(&mut self, number: u32) -> &mut ClassRates {
         if self.classes.len() >= CLASSES && !self.classes.contains_key(&number) {
             let until = forgotten_until(self.classes.values().map(|class| class.used).collect());
             self.classes.retain(|_, class| class.used > until);
         }
         self.uses += 1;
         let devices = self.priors.len();
-        let class = self.classes.entry(number).or_insert_with(|| Class {
-            devices: vec![Seen::default(); devices],
+        let class = self.classes.entry(number).or_insert_with(|| ClassRates {
+            devices: vec![DeviceSamples::default(); devices],
             worth: 1.0,
-            ..Class::default()
+            ..ClassRates::default()
         });
         class.used = self.uses;
         class
     }
 }
 
-impl Class {
+impl ClassRates {
     /// Mean work of the tasks that told it; 1, as if each were one unit, where none did.
     fn unit(&self) -> f64 {
         if self.told > 0.0 { self.told_work / self.told } else { 1.0 }
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn priors_are_relative_until_one_device_has_shown_their_worth() {
-        let mut rates = Rates::new(vec![Some(200.0), Some(100.0), None]);
+        let mut rates = Estimator::new(vec![Some(200.0), Some(100.0), None]);
         rates.announce(0, Some(6.0));
         let ratio = rates.seconds(0, 1, Some(6.0)).unwrap() / rates.seconds(0, 0, Some(6.0)).unwrap();
         assert!(close(ratio, 2.0));
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_device_that_is_new_beside_a_remembered_one_is_compared_by_the_priors() {
-        let mut rates = Rates::new(vec![Some(4e11), Some(2e11), None]);
+        let mut rates = Estimator::new(vec![Some(4e11), Some(2e11), None]);
         rates.announce(0, Some(1e8));
         rates.remember(0, 0, 1e8);
         assert!(close(rates.seconds(0, 0, Some(1e8)).unwrap(), 1.0));
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn remembered_rates_that_do_not_fit_each_other_are_forgotten() {
         let of = |remembered: [f64; 2]| {
-            let mut rates = Rates::new(vec![Some(4e11), Some(2e11), None]);
+            let mut rates = Estimator::new(vec![Some(4e11), Some(2e11), None]);
             rates.announce(0, Some(1.0));
             (0..2).for_each(|device| rates.remember(0, device, remembered[device]));
             rates.remember(0, 2, 1e9);
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(of([8.0, 1.0]), (false, 8.0, Some(1e-9)));
         assert_eq!(of([8e3, 1.0]), (true, 2.0, None), "one in another unit");
         assert_eq!(of([1e-30, 1e30]), (true, 2.0, None));
-        let mut alone = Rates::new(vec![None, Some(2e11)]);
+        let mut alone = Estimator::new(vec![None, Some(2e11)]);
         alone.remember(0, 0, 1e-9);
         alone.remember(0, 1, 1.0);
         assert!(!alone.forget_odd(0), "nothing to compare with");
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn what_is_seen_wins_over_a_wrong_prior_and_a_change_is_noticed() {
-        let mut rates = Rates::new(vec![Some(1.0), Some(1.0)]);
+        let mut rates = Estimator::new(vec![Some(1.0), Some(1.0)]);
         for _ in 0..60 {
             rates.learn(0, 0, Some(1.0), 1.0);
             rates.learn(0, 1, Some(1.0), 3.0);
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn one_odd_sample_changes_little() {
-        let mut rates = Rates::new(vec![Some(1.0)]);
+        let mut rates = Estimator::new(vec![Some(1.0)]);
         for _ in 0..20 {
             rates.learn(0, 0, Some(1.0), 1.0);
         }
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn what_is_beyond_all_numbers_teaches_nothing_and_harms_nothing() {
-        let mut rates = Rates::new(vec![Some(1.0), Some(1e-300)]);
+        let mut rates = Estimator::new(vec![Some(1.0), Some(1e-300)]);
         for work in [1e308, 1e308, 1e-308, 1.0] {
             rates.announce(0, Some(work));
             for device in [0, 1] {
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_warm_up_is_forgotten() {
-        let mut rates = Rates::new(vec![None]);
+        let mut rates = Estimator::new(vec![None]);
         rates.learn(0, 0, Some(1.0), 20.0);
         rates.learn(0, 0, Some(1.0), 1.0);
         assert!(rates.seconds(0, 0, Some(1.0)).unwrap() < 1.1);
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn the_usual_needs_three_and_ignores_the_odd() {
-        let mut rates = Rates::new(vec![Some(1.0)]);
+        let mut rates = Estimator::new(vec![Some(1.0)]);
         for (count, seconds) in [1.0, 1.0, 1.0, 500.0, 1.0, 1.0].into_iter().enumerate() {
             assert_eq!(rates.usual(0).is_some(), count > 3, "the first tells only the unit");
             rates.learn(0, 0, Some(1.0), seconds);
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn of_many_classes_those_that_were_used_last_are_known() {
-        let mut rates = Rates::new(vec![Some(1.0)]);
+        let mut rates = Estimator::new(vec![Some(1.0)]);
         for class in 0..3 * CLASSES as u32 {
             rates.learn(class, 0, Some(1.0), 2.0);
             rates.announce(0, Some(1.0));
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn unit_of_a_class_is_the_mean_work_of_its_tasks() {
-        let mut rates = Rates::new(vec![Some(1.0), None]);
+        let mut rates = Estimator::new(vec![Some(1.0), None]);
         [2.0, 6.0].iter().for_each(|&work| rates.announce(7, Some(work)));
         assert_eq!(
             [rates.share(7, Some(8.0)), rates.share(7, None), rates.share(9, Some(8.0))],

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 /// What is left to do, in seconds or in whatever unit the work of a class is told in.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Outlook {
+pub struct EtaInput {
     /// One for each class of tasks whose rate is known somewhere.
-    pub loads: Vec<Load>,
+    pub loads: Vec<DeviceLoad>,
     /// Tasks of classes of which no rate is known.
     pub unknown: u64,
     /// Seconds that a task took so far, on average. `None`: none has ended.
@@ -19,17 +19,17 @@ pub struct Outlook {
 
 /// What is left of a class: `work`, of which all devices together do `rate` a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Load {
+pub struct DeviceLoad {
     pub work: f64,
     pub rate: f64,
 }
 
-impl Outlook {
+impl EtaInput {
     /// Tasks that tell nothing, and took so many seconds each so far.
     pub fn add(&mut self, tasks: u64, mean: Option<f64>) {
         match mean {
             Some(mean) if mean > 0.0 => {
-                self.loads.push(Load { work: tasks as f64, rate: self.slots as f64 / mean });
+                self.loads.push(DeviceLoad { work: tasks as f64, rate: self.slots as f64 / mean });
             }
             Some(_) => {}
             None => self.unknown += tasks,
@@ -39,9 +39,9 @@ impl Outlook {
 
 /// Time until all is done, if it is spread well: all that is left by all rates, but not less than the longest
 /// task needs. `None`: nothing is known to tell it by.
-pub fn eta(outlook: &Outlook) -> Option<Duration> {
+pub fn eta(outlook: &EtaInput) -> Option<Duration> {
     let mut seconds = 0.0;
-    for Load { work, rate } in &outlook.loads {
+    for DeviceLoad { work, rate } in &outlook.loads {
         if *work > 0.0 {
             seconds += work / rate;
         }
@@ -57,39 +57,39 @@ pub fn eta(outlook: &Outlook) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn seconds(outlook: &Outlook) -> Option<f64> {
+    fn seconds(outlook: &EtaInput) -> Option<f64> {
         eta(outlook).map(|eta| eta.as_secs_f64())
     }
 
     #[test]
     fn nothing_left_is_no_time() {
-        assert_eq!(seconds(&Outlook::default()), Some(0.0));
-        let idle = Outlook { mean: Some(3.0), slots: 2, ..Outlook::default() };
+        assert_eq!(seconds(&EtaInput::default()), Some(0.0));
+        let idle = EtaInput { mean: Some(3.0), slots: 2, ..EtaInput::default() };
         assert_eq!(seconds(&idle), Some(0.0));
     }
 
     #[test]
     fn work_is_divided_by_all_rates_and_classes_add() {
-        let loads = vec![Load { work: 30.0, rate: 3.0 }, Load { work: 4.0, rate: 8.0 }];
-        assert_eq!(seconds(&Outlook { loads, ..Outlook::default() }), Some(10.5));
+        let loads = vec![DeviceLoad { work: 30.0, rate: 3.0 }, DeviceLoad { work: 4.0, rate: 8.0 }];
+        assert_eq!(seconds(&EtaInput { loads, ..EtaInput::default() }), Some(10.5));
     }
 
     #[test]
     fn the_longest_task_can_not_be_divided() {
-        let loads = vec![Load { work: 30.0, rate: 3.0 }];
-        assert_eq!(seconds(&Outlook { loads, longest: 25.0, ..Outlook::default() }), Some(25.0));
+        let loads = vec![DeviceLoad { work: 30.0, rate: 3.0 }];
+        assert_eq!(seconds(&EtaInput { loads, longest: 25.0, ..EtaInput::default() }), Some(25.0));
     }
 
     #[test]
     fn without_rates_the_mean_of_what_has_ended_counts() {
-        let outlook = Outlook { unknown: 10, mean: None, slots: 4, ..Outlook::default() };
+        let outlook = EtaInput { unknown: 10, mean: None, slots: 4, ..EtaInput::default() };
         assert_eq!(seconds(&outlook), None);
-        assert_eq!(seconds(&Outlook { mean: Some(2.0), ..outlook }), Some(5.0));
+        assert_eq!(seconds(&EtaInput { mean: Some(2.0), ..outlook }), Some(5.0));
     }
 
     #[test]
     fn tasks_of_two_kinds_have_each_their_mean() {
-        let mut outlook = Outlook { unknown: 10, mean: Some(2.0), slots: 4, ..Outlook::default() };
+        let mut outlook = EtaInput { unknown: 10, mean: Some(2.0), slots: 4, ..EtaInput::default() };
         outlook.add(1000, Some(0.004));
         assert_eq!(seconds(&outlook), Some(6.0));
         outlook.add(10, None);
@@ -100,13 +100,13 @@ mod tests {
 
     #[test]
     fn where_nothing_can_do_it_there_is_no_time() {
-        let loads = vec![Load { work: 1.0, rate: 0.0 }];
-        assert_eq!(seconds(&Outlook { loads, ..Outlook::default() }), None);
-        let lost = Outlook { unknown: 3, mean: Some(1.0), slots: 0, ..Outlook::default() };
+        let loads = vec![DeviceLoad { work: 1.0, rate: 0.0 }];
+        assert_eq!(seconds(&EtaInput { loads, ..EtaInput::default() }), None);
+        let lost = EtaInput { unknown: 3, mean: Some(1.0), slots: 0, ..EtaInput::default() };
         assert_eq!(seconds(&lost), None);
-        let absurd = vec![Load { work: 1e308, rate: 1e-300 }];
-        assert_eq!(seconds(&Outlook { loads: absurd, ..Outlook::default() }), None);
-        let odd = vec![Load { work: f64::NAN, rate: f64::NAN }];
-        assert_eq!(seconds(&Outlook { loads: odd, ..Outlook::default() }), Some(0.0));
+        let absurd = vec![DeviceLoad { work: 1e308, rate: 1e-300 }];
+        assert_eq!(seconds(&EtaInput { loads: absurd, ..EtaInput::default() }), None);
+        let odd = vec![DeviceLoad { work: f64::NAN, rate: f64::NAN }];
+        assert_eq!(seconds(&EtaInput { loads: odd, ..EtaInput::default() }), Some(0.0));
     }
 }

@@ -23,13 +23,13 @@ use std::time::Duration;
 use crate::sched::base::policy::{CLASSES, forgotten_until};
 
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct WorkTotals {
     /// When the first task came, and when the last one so far ended.
     first: Option<Duration>,
     last: Duration,
-    classes: BTreeMap<u32, Class>,
+    classes: BTreeMap<u32, ClassTotals>,
     /// The sums of classes that have been forgotten: they are in no bound.
-    forgotten: Class,
+    forgotten: ClassTotals,
     /// The number of classes at which the next search for one to forget is due, if more than [`CLASSES`].
     search_at: usize,
     /// How often a class was used.
@@ -37,45 +37,45 @@ pub struct Tally {
 }
 
 #[derive(Debug, Default, Clone)]
-pub struct Class {
-    pub all: Sum,
-    pub ended: Sum,
+pub struct ClassTotals {
+    pub all: WorkSum,
+    pub ended: WorkSum,
     /// By device: attempts that ended well.
-    ran: Vec<Ran>,
-    /// By [`Tally::uses`], the last time.
+    ran: Vec<DeviceTotals>,
+    /// By [`WorkTotals::uses`], the last time.
     used: u64,
 }
 
 /// Tasks, how many of them told their work, and how much that was.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub struct Sum {
+pub struct WorkSum {
     pub tasks: u64,
     pub told: u64,
     pub work: f64,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-struct Ran {
-    sum: Sum,
+struct DeviceTotals {
+    sum: WorkSum,
     seconds: f64,
     longest: f64,
 }
 
-impl Sum {
+impl WorkSum {
     fn add(&mut self, work: Option<f64>) {
         self.tasks += 1;
         self.told += u64::from(work.is_some());
         self.work += work.unwrap_or(0.0);
     }
 
-    fn add_sum(&mut self, other: Sum) {
+    fn add_sum(&mut self, other: WorkSum) {
         self.tasks += other.tasks;
         self.told += other.told;
         self.work += other.work;
     }
 }
 
-impl Class {
+impl ClassTotals {
     /// Work that has not ended; those who tell none count as the mean of those who do, or as 1.
     pub fn left(&self) -> f64 {
         let tasks = self.all.tasks - self.ended.tasks;
@@ -92,12 +92,12 @@ impl Class {
     /// Work a second of a slot of each device; 0 where none was measured.
     fn rates(&self) -> Vec<f64> {
         let by_work = self.ran.iter().all(|ran| ran.sum.told == ran.sum.tasks);
-        let units = |ran: &Ran| if by_work { ran.sum.work } else { ran.sum.tasks as f64 };
+        let units = |ran: &DeviceTotals| if by_work { ran.sum.work } else { ran.sum.tasks as f64 };
         self.ran.iter().map(|ran| if ran.seconds > 0.0 { units(ran) / ran.seconds } else { 0.0 }).collect()
     }
 }
 
-impl Tally {
+impl WorkTotals {
     pub fn submitted(&mut self, now: Duration, class: u32, work: Option<f64>) {
         self.first.get_or_insert(now);
         self.class(class).all.add(work);
@@ -119,7 +119,7 @@ impl Tally {
     pub fn ran(&mut self, class: u32, device: usize, work: Option<f64>, time: Duration) {
         let ran = &mut self.class(class).ran;
         if ran.len() <= device {
-            ran.resize(device + 1, Ran::default());
+            ran.resize(device + 1, DeviceTotals::default());
         }
         let (ran, seconds) = (&mut ran[device], time.as_secs_f64());
         ran.sum.add(work);
@@ -127,7 +127,7 @@ impl Tally {
         ran.longest = ran.longest.max(seconds);
     }
 
-    fn class(&mut self, number: u32) -> &mut Class {
+    fn class(&mut self, number: u32) -> &mut ClassTotals {
         if self.classes.len() >= self.search_at.max(CLASSES) && !self.classes.contains_key(&number) {
             self.forget();
             self.search_at = self.classes.len() + self.classes.len() / 8;
@@ -140,11 +140,11 @@ impl Tally {
 
     /// Classes whose tasks have all ended.
     fn forget(&mut self) {
-        let over = |class: &Class| class.all.tasks == class.ended.tasks;
+        let over = |class: &ClassTotals| class.all.tasks == class.ended.tasks;
         let ended = self.classes.values().filter(|class| over(class));
         let until = forgotten_until(ended.map(|class| class.used).collect());
         let forgotten = &mut self.forgotten;
-        forgotten.ran.resize(1, Ran::default());
+        forgotten.ran.resize(1, DeviceTotals::default());
         self.classes.retain(|_, class| {
             let keep = !over(class) || class.used > until;
             if !keep {
@@ -160,7 +160,7 @@ impl Tally {
     }
 
     /// Returns the known classes and the sums of the forgotten ones.
-    fn all(&self) -> impl Iterator<Item = &Class> {
+    fn all(&self) -> impl Iterator<Item = &ClassTotals> {
         self.classes.values().chain([&self.forgotten])
     }
 
@@ -172,7 +172,7 @@ impl Tally {
         (tasks > 0).then(|| seconds / tasks as f64)
     }
 
-    pub fn classes(&self) -> impl Iterator<Item = (u32, &Class)> {
+    pub fn classes(&self) -> impl Iterator<Item = (u32, &ClassTotals)> {
         self.classes.iter().map(|(&number, class)| (number, class))
     }
 
@@ -224,8 +224,8 @@ mod tests {
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     /// Tasks as (class, device, told work, seconds).
-    fn tally(tasks: &[(u32, usize, Option<f64>, u64)]) -> Tally {
-        let mut tally = Tally::default();
+    fn tally(tasks: &[(u32, usize, Option<f64>, u64)]) -> WorkTotals {
+        let mut tally = WorkTotals::default();
         for &(class, device, work, seconds) in tasks {
             tally.submitted(S(1), class, work);
             tally.ran(class, device, work, S(seconds));
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn classes_that_are_forgotten_stay_in_the_sums() {
-        let mut tally = Tally::default();
+        let mut tally = WorkTotals::default();
         let count = 3 * CLASSES as u32;
         for class in 0..count {
             tally.submitted(S(0), class, Some(2.0));
@@ -265,7 +265,7 @@ mod tests {
     /// Each search walks all classes, so searches that find nothing must become rare.
     #[test]
     fn classes_of_tasks_that_have_not_ended_are_seldom_searched() {
-        let mut tally = Tally::default();
+        let mut tally = WorkTotals::default();
         let mut searches = 0;
         for class in 0..20 * CLASSES as u32 {
             let before = tally.search_at;
@@ -279,8 +279,8 @@ mod tests {
 
     #[test]
     fn nothing_has_run_in_no_time() {
-        assert_eq!(Tally::default().lower_bound(&[1, 1]), Duration::ZERO);
-        assert_eq!(Tally::default().makespan(), Duration::ZERO);
+        assert_eq!(WorkTotals::default().lower_bound(&[1, 1]), Duration::ZERO);
+        assert_eq!(WorkTotals::default().makespan(), Duration::ZERO);
         assert_eq!(bound(&[(0, 0, None, 0)], &[1]), 0.0);
     }
 
@@ -332,11 +332,11 @@ mod tests {
 
     #[test]
     fn what_is_left_counts_those_who_tell_nothing_as_the_mean() {
-        let mut tally = Tally::default();
+        let mut tally = WorkTotals::default();
         for work in [Some(2.0), Some(4.0), None] {
             tally.submitted(S(0), 7, work);
         }
-        let left = |tally: &Tally| tally.classes().next().map(|(_, class)| class.left());
+        let left = |tally: &WorkTotals| tally.classes().next().map(|(_, class)| class.left());
         assert_eq!(left(&tally), Some(9.0));
         tally.ended(S(3), 7, Some(2.0));
         tally.ended(S(5), 7, None);

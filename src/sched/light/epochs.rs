@@ -1,7 +1,7 @@
 //! Whether everything that was submitted before some moment has ended, without a common counter that
 //! every task would have to touch.
 //!
-//! Each worker counts what begins and ends with it in a [`Count`] of its own, and all other threads
+//! Each worker counts what begins and ends with it in a [`EpochCounts`] of its own, and all other threads
 //! share one. Tasks belong to a *phase*, the one that was current when they were submitted. Who
 //! wants to wait for all closes the current phase, if anything of it is left, by making another
 //! current; a phase has *drained* when as many of its tasks have ended as were begun.
@@ -35,26 +35,26 @@ const PHASES: usize = if cfg!(loom) { 3 } else { 64 };
 const STRIDE: u64 = if cfg!(loom) { 2 } else { 64 };
 
 /// What has begun and ended with one worker, or with all other threads.
-pub struct Count {
-    phases: Box<[Pair]>,
+pub struct EpochCounts {
+    phases: Box<[EpochPair]>,
     /// Ends of tasks of closed phases.
     unseen: AtomicU64,
 }
 
-struct Pair {
+struct EpochPair {
     begun: AtomicU64,
     ended: AtomicU64,
 }
 
 /// All counts that there are. They are asked for anew for each sum, and none ever goes away.
-pub trait Counts {
-    fn each(&self, see: &mut dyn FnMut(&Count));
+pub trait EpochSources {
+    fn each(&self, see: &mut dyn FnMut(&EpochCounts));
 }
 
 /// The phase of a task.
-pub type Phase = u8;
+pub type Epoch = u8;
 
-pub struct Tally {
+pub struct EpochCounter {
     current: AtomicUsize,
     waiters: AtomicUsize,
     near: AtomicBool,
@@ -64,30 +64,30 @@ pub struct Tally {
 }
 
 /// The phases that have not drained, oldest first, the current one last; each with its serial number.
-type Open = Vec<(Phase, u64)>;
+type Open = Vec<(Epoch, u64)>;
 
 /// A wait that has begun.
 #[derive(Debug, Clone, Copy)]
-pub struct Waiting {
-    /// For [`Tally::look`].
+pub struct EpochWait {
+    /// For [`EpochCounter::look`].
     pub mark: u64,
-    /// See [`Seen::drained`].
+    /// See [`EpochStatus::drained`].
     pub drained: bool,
 }
 
 /// What a waiter has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct EpochStatus {
     /// All that it waits for has ended.
     pub done: bool,
     /// Some phase has drained: perhaps one that others wait for.
     pub drained: bool,
 }
 
-impl Count {
+impl EpochCounts {
     pub fn new() -> Self {
-        let pair = || Pair { begun: AtomicU64::new(0), ended: AtomicU64::new(0) };
-        Count { phases: (0..PHASES).map(|_| pair()).collect(), unseen: AtomicU64::new(0) }
+        let pair = || EpochPair { begun: AtomicU64::new(0), ended: AtomicU64::new(0) };
+        EpochCounts { phases: (0..PHASES).map(|_| pair()).collect(), unseen: AtomicU64::new(0) }
     }
 
     pub fn begun(&self) -> u64 {
@@ -99,9 +99,9 @@ impl Count {
     }
 }
 
-impl Tally {
+impl EpochCounter {
     pub fn new() -> Self {
-        Tally {
+        EpochCounter {
             current: AtomicUsize::new(0),
             waiters: AtomicUsize::new(0),
             near: AtomicBool::new(false),
@@ -111,19 +111,19 @@ impl Tally {
     }
 
     /// Tasks are being submitted.
-    pub fn begin(&self, count: &Count, tasks: u64) -> Phase {
+    pub fn begin(&self, count: &EpochCounts, tasks: u64) -> Epoch {
         let phase = self.current.load(Ordering::SeqCst);
         count.phases[phase].begun.fetch_add(tasks, Ordering::SeqCst);
         total_order();
         if self.current.load(Ordering::SeqCst) != phase {
-            self.keep(phase as Phase);
+            self.keep(phase as Epoch);
         }
-        phase as Phase
+        phase as Epoch
     }
 
     /// A phase was closed before tasks were counted in it, and may have been taken for drained.
     #[cold]
-    fn keep(&self, phase: Phase) {
+    fn keep(&self, phase: Epoch) {
         let mut open = locked(&self.open);
         if open.iter().all(|&(other, _)| other != phase) {
             // Every wait that is still to begin comes after it.
@@ -136,14 +136,14 @@ impl Tally {
 
     /// Tasks have ended. True: a phase that somebody waits for may have drained, so those who wait
     /// are to be woken.
-    pub fn end(&self, count: &Count, phase: Phase, tasks: u64, all: &dyn Counts) -> bool {
+    pub fn end(&self, count: &EpochCounts, phase: Epoch, tasks: u64, all: &dyn EpochSources) -> bool {
         count.phases[phase as usize].ended.fetch_add(tasks, Ordering::SeqCst);
         total_order();
         self.waiters.load(Ordering::SeqCst) > 0 && self.look_after_end(count, phase, tasks, all)
     }
 
     #[cold]
-    fn look_after_end(&self, count: &Count, phase: Phase, tasks: u64, all: &dyn Counts) -> bool {
+    fn look_after_end(&self, count: &EpochCounts, phase: Epoch, tasks: u64, all: &dyn EpochSources) -> bool {
         let closed = self.current.load(Ordering::SeqCst) != phase as usize;
         if !closed && !self.crowded.load(Ordering::SeqCst) {
             return false;
@@ -156,7 +156,7 @@ impl Tally {
 
     /// Takes the drained phases out of the list, and notes whether little is left of a closed one. Whether there
     /// were any.
-    fn drain(&self, all: &dyn Counts) -> bool {
+    fn drain(&self, all: &dyn EpochSources) -> bool {
         let mut open = locked(&self.open);
         let crowded = open.len() >= PHASES;
         let before = open.len();
@@ -179,8 +179,8 @@ impl Tally {
         self.crowded.store(open.len() >= PHASES, Ordering::SeqCst);
     }
 
-    /// Begins a wait for all that was submitted so far, to be ended with [`Tally::stop_waiting`].
-    pub fn start_waiting(&self, all: &dyn Counts) -> Waiting {
+    /// Begins a wait for all that was submitted so far, to be ended with [`EpochCounter::stop_waiting`].
+    pub fn start_waiting(&self, all: &dyn EpochSources) -> EpochWait {
         let mut open = locked(&self.open);
         self.waiters.fetch_add(1, Ordering::SeqCst);
         total_order();
@@ -188,19 +188,19 @@ impl Tally {
         drain_closed(&mut open, all);
         self.note_length(&open);
         let drained = open.len() < before;
-        let Some(&(current, serial)) = open.last() else { return Waiting { mark: 0, drained } };
+        let Some(&(current, serial)) = open.last() else { return EpochWait { mark: 0, drained } };
         if left_of(current, all) == 0 {
-            return Waiting { mark: serial, drained };
+            return EpochWait { mark: serial, drained };
         }
         self.close_before(serial + 1, &mut open);
-        Waiting { mark: serial + 1, drained }
+        EpochWait { mark: serial + 1, drained }
     }
 
     /// Closes the current phase if it is before the mark. Without a phase for what comes, this one is waited for
     /// as it is until one is free. True: it was closed.
     fn close_before(&self, mark: u64, open: &mut Open) -> bool {
         let Some(&(_, serial)) = open.last().filter(|&&(_, serial)| serial < mark) else { return false };
-        let free = (0..PHASES as Phase).find(|free| open.iter().all(|(phase, _)| phase != free));
+        let free = (0..PHASES as Epoch).find(|free| open.iter().all(|(phase, _)| phase != free));
         let Some(free) = free else { return false };
         open.push((free, serial + 1));
         self.note_length(open);
@@ -223,7 +223,7 @@ impl Tally {
     }
 
     /// Whether all phases before the mark have drained.
-    pub fn look(&self, mark: u64, all: &dyn Counts) -> Seen {
+    pub fn look(&self, mark: u64, all: &dyn EpochSources) -> EpochStatus {
         let mut drained = self.drain(all);
         let closed = self.close_before(mark, &mut locked(&self.open));
         if closed {
@@ -231,12 +231,12 @@ impl Tally {
         }
         let open = locked(&self.open);
         let done = open.iter().all(|&(phase, serial)| serial >= mark || left_of(phase, all) == 0);
-        Seen { done, drained }
+        EpochStatus { done, drained }
     }
 }
 
 /// Returns how many tasks the closed phase has left that has fewest.
-fn drain_closed(open: &mut Open, all: &dyn Counts) -> u64 {
+fn drain_closed(open: &mut Open, all: &dyn EpochSources) -> u64 {
     let current = open.pop();
     let mut least = u64::MAX;
     open.retain(|&(phase, _)| {
@@ -251,7 +251,7 @@ fn drain_closed(open: &mut Open, all: &dyn Counts) -> u64 {
 }
 
 /// Tasks of a phase that have begun and not ended. Zero is exact, see above.
-fn left_of(phase: Phase, all: &dyn Counts) -> u64 {
+fn left_of(phase: Epoch, all: &dyn EpochSources) -> u64 {
     let (mut ended, mut begun) = (0_u64, 0_u64);
     all.each(&mut |count| ended += count.phases[phase as usize].ended.load(Ordering::SeqCst));
     all.each(&mut |count| begun += count.phases[phase as usize].begun.load(Ordering::SeqCst));
@@ -262,8 +262,8 @@ fn left_of(phase: Phase, all: &dyn Counts) -> u64 {
 mod tests {
     use super::*;
 
-    impl Counts for Count {
-        fn each(&self, see: &mut dyn FnMut(&Count)) {
+    impl EpochSources for EpochCounts {
+        fn each(&self, see: &mut dyn FnMut(&EpochCounts)) {
             see(self);
         }
     }
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn end_of_a_closed_phase_is_announced_only_while_somebody_waits() {
         for waits in [true, false] {
-            let (tally, count) = (Tally::new(), Count::new());
+            let (tally, count) = (EpochCounter::new(), EpochCounts::new());
             let phase = tally.begin(&count, 1);
             let waiting = tally.start_waiting(&count);
             assert!(!tally.look(waiting.mark, &count).done);
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn ends_of_the_current_phase_take_no_lock_though_somebody_waits() {
-        let (tally, count) = (Tally::new(), Count::new());
+        let (tally, count) = (EpochCounter::new(), EpochCounts::new());
         tally.begin(&count, 1);
         tally.start_waiting(&count);
         let phase = tally.begin(&count, 1);
@@ -311,8 +311,8 @@ mod models {
     use crate::sched::base::sync::Arc;
 
     struct World {
-        tally: Tally,
-        counts: [Count; 3],
+        tally: EpochCounter,
+        counts: [EpochCounts; 3],
         /// How many of them there are by now.
         joined: AtomicUsize,
         /// A waiter each.
@@ -320,8 +320,8 @@ mod models {
         ended: AtomicUsize,
     }
 
-    impl Counts for World {
-        fn each(&self, see: &mut dyn FnMut(&Count)) {
+    impl EpochSources for World {
+        fn each(&self, see: &mut dyn FnMut(&EpochCounts)) {
             self.counts[..self.joined.load(Ordering::SeqCst)].iter().for_each(see);
         }
     }
@@ -330,15 +330,15 @@ mod models {
         fn new(counts: usize) -> Arc<Self> {
             let bell = || (Mutex::new(false), Condvar::new());
             Arc::new(World {
-                tally: Tally::new(),
-                counts: [Count::new(), Count::new(), Count::new()],
+                tally: EpochCounter::new(),
+                counts: [EpochCounts::new(), EpochCounts::new(), EpochCounts::new()],
                 joined: AtomicUsize::new(counts),
                 bells: [bell(), bell()],
                 ended: AtomicUsize::new(0),
             })
         }
 
-        fn begin(&self, count: usize) -> Phase {
+        fn begin(&self, count: usize) -> Epoch {
             self.tally.begin(&self.counts[count], 1)
         }
 
@@ -347,7 +347,7 @@ mod models {
             self.tally.joined();
         }
 
-        fn end(&self, count: usize, phase: Phase) {
+        fn end(&self, count: usize, phase: Epoch) {
             self.ended.fetch_add(1, Ordering::SeqCst);
             if self.tally.end(&self.counts[count], phase, 1, self) {
                 self.ring();
@@ -475,7 +475,7 @@ mod models {
         explore(|| {
             let world = World::new(1);
             let end = |phase| world.tally.end(&world.counts[0], phase, 1, &*world);
-            let waits: [(Phase, Waiting); PHASES] =
+            let waits: [(Epoch, EpochWait); PHASES] =
                 std::array::from_fn(|_| (world.begin(0), world.tally.start_waiting(&*world)));
             let last = waits[PHASES - 1].1;
             for (phase, _) in waits {

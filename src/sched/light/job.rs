@@ -4,40 +4,40 @@
 use crate::error::Result;
 use crate::sched::base::task::{Exec, Job};
 
-pub enum Code {
+pub enum LightJob {
     Boxed(Box<dyn Job>),
-    Bare(Bare),
+    Bare(InlineJob),
 }
 
 /// Four words, and what is to be done with them.
-pub struct Bare {
+pub struct InlineJob {
     words: [usize; 4],
-    kind: &'static Kind,
+    kind: &'static InlineJobKind,
 }
 
-/// What the words of a [`Bare`] mean. `drop` is called once, after the last `run`.
-pub struct Kind {
+/// What the words of a [`InlineJob`] mean. `drop` is called once, after the last `run`.
+pub struct InlineJobKind {
     pub run: fn([usize; 4], &Exec<'_>) -> Result<()>,
     pub drop: fn([usize; 4]),
 }
 
-impl Bare {
-    pub fn new(words: [usize; 4], kind: &'static Kind) -> Self {
-        Bare { words, kind }
+impl InlineJob {
+    pub fn new(words: [usize; 4], kind: &'static InlineJobKind) -> Self {
+        InlineJob { words, kind }
     }
 }
 
-impl Drop for Bare {
+impl Drop for InlineJob {
     fn drop(&mut self) {
         (self.kind.drop)(self.words)
     }
 }
 
-impl Job for Code {
+impl Job for LightJob {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
         match self {
-            Code::Boxed(job) => job.run(exec),
-            Code::Bare(bare) => (bare.kind.run)(bare.words, exec),
+            LightJob::Boxed(job) => job.run(exec),
+            LightJob::Bare(bare) => (bare.kind.run)(bare.words, exec),
         }
     }
 }

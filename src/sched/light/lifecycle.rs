@@ -1,5 +1,5 @@
 //! The life of a task: where it can be, and where it can go from there. A light task's state is
-//! changed by [`Life::go`] only; a planned one's stands in `plan/planner.rs`, `plan/placement.rs` and `plan/completion.rs`.
+//! changed by [`Lifecycle::go`] only; a planned one's stands in `plan/planner.rs`, `plan/placement.rs` and `plan/completion.rs`.
 //!
 //! ```text
 //! Free ──► Queued ──► Running ──► Done, Failed, Cancelled ──► Free
@@ -12,11 +12,11 @@
 //! `Queued` to an end: cancelled, or nothing is left that could run it. `Planned`: something unusual
 //! befell a light task, and a planned one goes on in its stead.
 
-use crate::sched::base::task::State;
+use crate::sched::base::task::TaskStatus;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Life {
+pub enum Lifecycle {
     /// The place of a task that is not in use.
     Free,
     Queued,
@@ -27,31 +27,40 @@ pub enum Life {
     Cancelled,
 }
 
-impl Life {
-    pub const ALL: [Life; 7] =
-        [Life::Free, Life::Queued, Life::Running, Life::Planned, Life::Done, Life::Failed, Life::Cancelled];
+impl Lifecycle {
+    pub const ALL: [Lifecycle; 7] = [
+        Lifecycle::Free,
+        Lifecycle::Queued,
+        Lifecycle::Running,
+        Lifecycle::Planned,
+        Lifecycle::Done,
+        Lifecycle::Failed,
+        Lifecycle::Cancelled,
+    ];
 
-    pub fn of(number: u8) -> Life {
-        Life::ALL.get(usize::from(number)).copied().unwrap_or(Life::Free)
+    pub fn of(number: u8) -> Lifecycle {
+        Lifecycle::ALL.get(usize::from(number)).copied().unwrap_or(Lifecycle::Free)
     }
 
     pub fn is_ended(self) -> bool {
-        matches!(self, Life::Done | Life::Failed | Life::Cancelled)
+        matches!(self, Lifecycle::Done | Lifecycle::Failed | Lifecycle::Cancelled)
     }
 
-    fn may_become(self, next: Life) -> bool {
+    fn may_become(self, next: Lifecycle) -> bool {
         match self {
-            Life::Free => next == Life::Queued,
-            Life::Queued => matches!(next, Life::Running | Life::Failed | Life::Cancelled),
-            Life::Running => matches!(next, Life::Queued | Life::Planned) || next.is_ended(),
-            Life::Planned => next.is_ended(),
-            Life::Done | Life::Failed | Life::Cancelled => next == Life::Free,
+            Lifecycle::Free => next == Lifecycle::Queued,
+            Lifecycle::Queued => {
+                matches!(next, Lifecycle::Running | Lifecycle::Failed | Lifecycle::Cancelled)
+            }
+            Lifecycle::Running => matches!(next, Lifecycle::Queued | Lifecycle::Planned) || next.is_ended(),
+            Lifecycle::Planned => next.is_ended(),
+            Lifecycle::Done | Lifecycle::Failed | Lifecycle::Cancelled => next == Lifecycle::Free,
         }
     }
 
     /// Changes the state, if the table allows it. A change that it does not allow is not made.
     #[must_use]
-    pub fn go(&mut self, next: Life) -> bool {
+    pub fn go(&mut self, next: Lifecycle) -> bool {
         let may = self.may_become(next);
         debug_assert!(may, "a task can't go from {self:?} to {next:?}");
         if may {
@@ -61,13 +70,13 @@ impl Life {
     }
 
     /// As it is told.
-    pub fn state(self) -> State {
+    pub fn state(self) -> TaskStatus {
         match self {
-            Life::Free | Life::Queued => State::Queued,
-            Life::Running | Life::Planned => State::Running,
-            Life::Done => State::Done,
-            Life::Failed => State::Failed,
-            Life::Cancelled => State::Cancelled,
+            Lifecycle::Free | Lifecycle::Queued => TaskStatus::Queued,
+            Lifecycle::Running | Lifecycle::Planned => TaskStatus::Running,
+            Lifecycle::Done => TaskStatus::Done,
+            Lifecycle::Failed => TaskStatus::Failed,
+            Lifecycle::Cancelled => TaskStatus::Cancelled,
         }
     }
 }
@@ -78,17 +87,17 @@ mod tests {
 
     #[test]
     fn an_end_is_for_good_and_nothing_is_skipped() {
-        for from in Life::ALL {
-            for to in Life::ALL {
+        for from in Lifecycle::ALL {
+            for to in Lifecycle::ALL {
                 let may = from.may_become(to);
                 if from.is_ended() {
-                    assert_eq!(may, to == Life::Free, "{from:?} to {to:?}");
+                    assert_eq!(may, to == Lifecycle::Free, "{from:?} to {to:?}");
                 }
-                if to == Life::Running {
-                    assert_eq!(may, from == Life::Queued, "{from:?} to {to:?}");
+                if to == Lifecycle::Running {
+                    assert_eq!(may, from == Lifecycle::Queued, "{from:?} to {to:?}");
                 }
             }
-            assert_eq!(Life::of(from as u8), from);
+            assert_eq!(Lifecycle::of(from as u8), from);
         }
     }
 }

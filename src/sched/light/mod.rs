@@ -27,21 +27,21 @@ use crate::error::Result;
 use crate::sched::base::sync::lock;
 use crate::sched::base::task::TaskId;
 
-use epochs::{Count, Counts, Phase, Tally};
-use queues::{Hand, Queues};
-use slab::Slots;
-use task::Slot;
+use epochs::{Epoch, EpochCounter, EpochCounts, EpochSources};
+use queues::{LightQueues, LocalQueue};
+use slab::LightSlab;
+use task::LightTask;
 
-/// Why nothing is accepted: bits of [`Light::gate`].
+/// Why nothing is accepted: bits of [`LightTasks::gate`].
 pub const CLOSED: u8 = 1;
 pub const STOPPING: u8 = 2;
 pub const NO_DEVICE: u8 = 4;
 
-pub struct Light {
-    pub slots: Slots,
-    pub queues: Queues,
+pub struct LightTasks {
+    pub slots: LightSlab,
+    pub queues: LightQueues,
     // Every submit reads these two: nothing that changes lies beside them.
-    pub tally: CachePadded<Tally>,
+    pub tally: CachePadded<EpochCounter>,
     /// Who submits counts its task first and looks here then; who changes it looks at the counts after.
     pub gate: CachePadded<AtomicU8>,
     /// Light tasks by the planned ones that stand for them, see `runtime/promotion.rs`.
@@ -54,12 +54,12 @@ pub struct Light {
     pub refused: AtomicU64,
 }
 
-impl Light {
+impl LightTasks {
     pub fn new(has_device: bool) -> Self {
-        Light {
-            slots: Slots::new(),
-            queues: Queues::new(),
-            tally: CachePadded::new(Tally::new()),
+        LightTasks {
+            slots: LightSlab::new(),
+            queues: LightQueues::new(),
+            tally: CachePadded::new(EpochCounter::new()),
             gate: CachePadded::new(AtomicU8::new(if has_device { 0 } else { NO_DEVICE })),
             stand_ins: Mutex::default(),
             handing: AtomicUsize::new(0),
@@ -73,21 +73,21 @@ impl Light {
     }
 
     /// A worker comes.
-    pub fn enter(&self, device: usize, slot: u32) -> Hand {
+    pub fn enter(&self, device: usize, slot: u32) -> LocalQueue {
         let hand = self.queues.enter(device, slot);
         self.tally.joined();
         hand
     }
 
     /// Where the calling thread counts.
-    pub fn count<'a>(&'a self, hand: Option<&'a Hand>) -> &'a Count {
+    pub fn count<'a>(&'a self, hand: Option<&'a LocalQueue>) -> &'a EpochCounts {
         match hand {
             Some(hand) => &hand.station.books.count,
             None => &self.queues.outside.count,
         }
     }
 
-    pub fn count_end(&self, hand: Option<&Hand>, outcome: &Result<()>) {
+    pub fn count_end(&self, hand: Option<&LocalQueue>, outcome: &Result<()>) {
         match hand {
             Some(hand) => hand.station.books.ends.add(outcome),
             None => self.queues.outside.ends.add(outcome),
@@ -95,7 +95,7 @@ impl Light {
     }
 
     /// Counts tasks that are being submitted; the gate's bits if none are accepted.
-    pub fn accept(&self, hand: Option<&Hand>, tasks: u64) -> std::result::Result<Phase, (Phase, u8)> {
+    pub fn accept(&self, hand: Option<&LocalQueue>, tasks: u64) -> std::result::Result<Epoch, (Epoch, u8)> {
         let phase = self.tally.begin(self.count(hand), tasks);
         match self.gate.load(Ordering::SeqCst) {
             0 => Ok(phase),
@@ -105,14 +105,14 @@ impl Light {
 
     /// Asks all that runs to stop.
     pub fn cancel_running(&self) {
-        self.slots.each(Slot::stop);
+        self.slots.each(LightTask::stop);
         self.queues.each_station(|station| station.books.signal.cancel());
     }
 
     /// Tasks begun, less the refused ones, and how many have ended: done, failed, cancelled.
     pub fn totals(&self) -> (u64, [u64; 3]) {
         let mut ends = [0_u64; 3];
-        let mut add = |one: &queues::Ends| {
+        let mut add = |one: &queues::EndCounts| {
             let counts = [&one.done, &one.failed, &one.cancelled];
             for (sum, count) in ends.iter_mut().zip(counts) {
                 *sum = sum.wrapping_add(count.load(Ordering::Relaxed));

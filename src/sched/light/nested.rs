@@ -3,34 +3,34 @@
 
 use std::sync::Mutex;
 
-use super::epochs::Phase;
+use super::epochs::Epoch;
 use crate::sched::base::sync::lock;
 use crate::sched::base::task::TaskId;
 
 /// The light tasks on top of a planned one, if that is what the worker is in.
 #[derive(Default)]
-pub struct OnTop(Mutex<Pile>);
+pub struct NestedTasks(Mutex<NestedStack>);
 
 #[derive(Default)]
-struct Pile {
+struct NestedStack {
     /// The planned task, and which attempt at it.
     bottom: Option<(TaskId, u32)>,
     given_up: bool,
     begun: u64,
-    frames: Vec<(u64, Frame)>,
+    frames: Vec<(u64, NestedTask)>,
 }
 
 /// A light task; without an id if it is loose.
 #[derive(Clone, Copy)]
-pub struct Frame {
+pub struct NestedTask {
     pub id: TaskId,
-    pub phase: Phase,
+    pub phase: Epoch,
 }
 
 /// A frame's number; `None`: there is no planned task below it.
-pub type Place = Option<u64>;
+pub type NestedIndex = Option<u64>;
 
-impl OnTop {
+impl NestedTasks {
     pub fn set_bottom(&self, bottom: Option<(TaskId, u32)>) {
         let mut pile = lock(&self.0);
         pile.bottom = bottom;
@@ -47,7 +47,7 @@ impl OnTop {
         lock(&self.0).given_up
     }
 
-    pub fn push(&self, frame: Frame) -> u64 {
+    pub fn push(&self, frame: NestedTask) -> u64 {
         let mut pile = lock(&self.0);
         pile.begun += 1;
         let number = pile.begun;
@@ -56,18 +56,18 @@ impl OnTop {
     }
 
     /// The frame's code has returned. False: it was given up meanwhile, and has been ended.
-    pub fn pop(&self, place: Place) -> bool {
+    pub fn pop(&self, place: NestedIndex) -> bool {
         let Some(number) = place else { return true };
         lock(&self.0).frames.pop_if(|&mut (last, _)| last == number).is_some()
     }
 
     /// What is on top of this attempt, to be ended. `stay` is told of each before its thread can find out.
-    pub fn take(&self, bottom: (TaskId, u32), stay: impl Fn(Frame)) -> Vec<Frame> {
+    pub fn take(&self, bottom: (TaskId, u32), stay: impl Fn(NestedTask)) -> Vec<NestedTask> {
         let mut pile = lock(&self.0);
         if pile.bottom != Some(bottom) {
             return Vec::new();
         }
-        let frames: Vec<Frame> =
+        let frames: Vec<NestedTask> =
             std::mem::take(&mut pile.frames).into_iter().map(|(_, frame)| frame).collect();
         frames.iter().copied().for_each(stay);
         frames
@@ -83,10 +83,10 @@ mod tests {
 
     #[test]
     fn a_thread_finds_out_that_it_was_given_up_after_its_task_was_told_to_stay() {
-        let on_top = OnTop::default();
+        let on_top = NestedTasks::default();
         let bottom = (TaskId(1), 1);
         on_top.set_bottom(Some(bottom));
-        let place = Some(on_top.push(Frame { id: TaskId(2), phase: 0 }));
+        let place = Some(on_top.push(NestedTask { id: TaskId(2), phase: 0 }));
         let (begun, told) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -8,30 +8,30 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
-use super::epochs::{Count, Counts, Phase};
-use super::job::Code;
-use super::nested::OnTop;
+use super::epochs::{Epoch, EpochCounts, EpochSources};
+use super::job::LightJob;
+use super::nested::NestedTasks;
 use crate::error::Result;
 use crate::sched::base::sync::lock;
 use crate::sched::base::task::{Signal, TaskId};
 
 /// What a worker takes from a queue.
-pub enum Item {
+pub enum LightItem {
     /// A task that somebody may ask for.
     Known(TaskId),
     /// A detached task that nobody can ask for: it needs no slot.
-    Loose { code: Code, phase: Phase },
+    Loose { code: LightJob, phase: Epoch },
 }
 
 /// How tasks ended: for one worker, or for all other threads.
 #[derive(Default)]
-pub struct Ends {
+pub struct EndCounts {
     pub done: AtomicU64,
     pub failed: AtomicU64,
     pub cancelled: AtomicU64,
 }
 
-impl Ends {
+impl EndCounts {
     pub fn add(&self, outcome: &Result<()>) {
         let count = self.of(outcome);
         count.fetch_add(1, Ordering::Relaxed);
@@ -52,19 +52,19 @@ impl Ends {
 }
 
 /// What is known of a worker by all. One that is gone leaves its station to the next of its slot.
-pub struct Station {
+pub struct WorkerShared {
     pub device: usize,
     pub slot: u32,
     /// While no worker has it.
-    deque: Mutex<Option<Worker<Item>>>,
-    stealer: Stealer<Item>,
-    pub books: CachePadded<Books>,
+    deque: Mutex<Option<Worker<LightItem>>>,
+    stealer: Stealer<LightItem>,
+    pub books: CachePadded<WorkerStats>,
 }
 
 /// What only the station's worker writes, but all may read.
-pub struct Books {
-    pub count: Count,
-    pub ends: Ends,
+pub struct WorkerStats {
+    pub count: EpochCounts,
+    pub ends: EndCounts,
     pub busy_ns: AtomicU64,
     /// Attempts that failed on the device.
     pub failed: AtomicU64,
@@ -77,29 +77,29 @@ pub struct Books {
     pub lit: AtomicBool,
     /// Of the loose task that it runs, or of the innermost; open while it runs none.
     pub signal: Signal,
-    pub on_top: OnTop,
+    pub on_top: NestedTasks,
 }
 
 /// The queues of a scheduler.
-pub struct Queues {
-    injector: Injector<Item>,
-    stations: RwLock<Vec<Arc<Station>>>,
+pub struct LightQueues {
+    injector: Injector<LightItem>,
+    stations: RwLock<Vec<Arc<WorkerShared>>>,
     /// Raised with each new station.
     version: AtomicUsize,
     /// For all threads that are no workers.
-    pub outside: CachePadded<Outside>,
+    pub outside: CachePadded<CallerStats>,
 }
 
-pub struct Outside {
-    pub count: Count,
-    pub ends: Ends,
+pub struct CallerStats {
+    pub count: EpochCounts,
+    pub ends: EndCounts,
 }
 
 /// A worker's own end of the queues; it never leaves its thread.
-pub struct Hand {
-    pub station: Arc<Station>,
-    deque: Worker<Item>,
-    others: RefCell<(usize, Vec<Arc<Station>>)>,
+pub struct LocalQueue {
+    pub station: Arc<WorkerShared>,
+    deque: Worker<LightItem>,
+    others: RefCell<(usize, Vec<Arc<WorkerShared>>)>,
     /// Looks for work, so that now and then the injector comes first.
     ticks: Cell<u32>,
     /// Where to steal first.
@@ -111,18 +111,18 @@ pub struct Hand {
 /// How often a worker looks into the injector before its own deque.
 const DOOR_FIRST: u32 = 61;
 
-impl Queues {
+impl LightQueues {
     pub fn new() -> Self {
-        Queues {
+        LightQueues {
             injector: Injector::new(),
             stations: RwLock::default(),
             version: AtomicUsize::new(0),
-            outside: CachePadded::new(Outside { count: Count::new(), ends: Ends::default() }),
+            outside: CachePadded::new(CallerStats { count: EpochCounts::new(), ends: EndCounts::default() }),
         }
     }
 
     /// A station for a new worker.
-    pub fn enter(&self, device: usize, slot: u32) -> Hand {
+    pub fn enter(&self, device: usize, slot: u32) -> LocalQueue {
         let free = self.stations().iter().find_map(|station| {
             let same = station.device == device && station.slot == slot;
             let deque = same.then(|| lock(&station.deque).take()).flatten()?;
@@ -130,9 +130,9 @@ impl Queues {
         });
         let (station, deque) = free.unwrap_or_else(|| {
             let deque = Worker::new_lifo();
-            let books = Books {
-                count: Count::new(),
-                ends: Ends::default(),
+            let books = WorkerStats {
+                count: EpochCounts::new(),
+                ends: EndCounts::default(),
                 busy_ns: AtomicU64::new(0),
                 failed: AtomicU64::new(0),
                 done: AtomicU64::new(0),
@@ -140,9 +140,9 @@ impl Queues {
                 until: AtomicU64::new(0),
                 lit: AtomicBool::new(false),
                 signal: Signal::default(),
-                on_top: OnTop::default(),
+                on_top: NestedTasks::default(),
             };
-            let station = Arc::new(Station {
+            let station = Arc::new(WorkerShared {
                 device,
                 slot,
                 deque: Mutex::new(None),
@@ -153,7 +153,7 @@ impl Queues {
             self.version.fetch_add(1, Ordering::SeqCst);
             (station, deque)
         });
-        Hand {
+        LocalQueue {
             station,
             deque,
             others: RefCell::new((usize::MAX, Vec::new())),
@@ -164,23 +164,23 @@ impl Queues {
     }
 
     /// What a worker that goes has left is for others.
-    pub fn leave(&self, hand: Hand) {
+    pub fn leave(&self, hand: LocalQueue) {
         while let Some(item) = hand.deque.pop() {
             self.injector.push(item);
         }
         *lock(&hand.station.deque) = Some(hand.deque);
     }
 
-    pub fn stations(&self) -> Vec<Arc<Station>> {
+    pub fn stations(&self) -> Vec<Arc<WorkerShared>> {
         self.stations.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn each_station(&self, mut see: impl FnMut(&Station)) {
+    pub fn each_station(&self, mut see: impl FnMut(&WorkerShared)) {
         self.stations.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(|station| see(station));
     }
 
     /// From a worker into its own deque, from others through the injector.
-    pub fn push(&self, hand: Option<&Hand>, item: Item) {
+    pub fn push(&self, hand: Option<&LocalQueue>, item: LightItem) {
         match hand {
             Some(hand) => {
                 hand.deque.push(item);
@@ -191,7 +191,7 @@ impl Queues {
     }
 
     /// The next item for a worker: its own first, then the injector's, then what others have.
-    pub fn find(&self, hand: &Hand) -> Option<Item> {
+    pub fn find(&self, hand: &LocalQueue) -> Option<LightItem> {
         let tick = hand.ticks.get().wrapping_add(1);
         hand.ticks.set(tick);
         if tick.is_multiple_of(DOOR_FIRST)
@@ -203,7 +203,7 @@ impl Queues {
     }
 
     /// Whether there is anything to take, of one's own or from others.
-    pub fn any(&self, hand: &Hand) -> bool {
+    pub fn any(&self, hand: &LocalQueue) -> bool {
         !hand.deque.is_empty()
             || !self.injector.is_empty()
             || self.with_others(hand, |others| others.iter().any(|other| !other.stealer.is_empty()))
@@ -226,7 +226,7 @@ impl Queues {
     /// What the current job has itself submitted last, if nobody has stolen it. The owner's end of the
     /// deque has the latest, thieves take the oldest: so as long as something older than the job's own is
     /// there, none of its own is gone, and when nothing older is, an empty deque tells.
-    pub fn own(&self, hand: &Hand) -> Option<Item> {
+    pub fn own(&self, hand: &LocalQueue) -> Option<LightItem> {
         let left = hand.pushed.get();
         if left == 0 {
             return None;
@@ -240,7 +240,7 @@ impl Queues {
     }
 
     /// Anything from anywhere, for a thread that is to end it.
-    pub fn plunder(&self) -> Option<Item> {
+    pub fn plunder(&self) -> Option<LightItem> {
         loop {
             let mut again = false;
             match self.injector.steal() {
@@ -261,7 +261,7 @@ impl Queues {
         }
     }
 
-    fn take_at_door(&self, hand: &Hand) -> Option<Item> {
+    fn take_at_door(&self, hand: &LocalQueue) -> Option<LightItem> {
         loop {
             match self.injector.steal_batch_and_pop(&hand.deque) {
                 Steal::Success(item) => return Some(item),
@@ -271,7 +271,7 @@ impl Queues {
         }
     }
 
-    fn steal(&self, hand: &Hand) -> Option<Item> {
+    fn steal(&self, hand: &LocalQueue) -> Option<LightItem> {
         self.with_others(hand, |others| {
             let count = others.len();
             loop {
@@ -294,7 +294,7 @@ impl Queues {
         })
     }
 
-    fn with_others<T>(&self, hand: &Hand, see: impl FnOnce(&[Arc<Station>]) -> T) -> T {
+    fn with_others<T>(&self, hand: &LocalQueue, see: impl FnOnce(&[Arc<WorkerShared>]) -> T) -> T {
         let mut others = hand.others.borrow_mut();
         let version = self.version.load(Ordering::SeqCst);
         if others.0 != version {
@@ -306,8 +306,8 @@ impl Queues {
     }
 }
 
-impl Counts for Queues {
-    fn each(&self, see: &mut dyn FnMut(&Count)) {
+impl EpochSources for LightQueues {
+    fn each(&self, see: &mut dyn FnMut(&EpochCounts)) {
         see(&self.outside.count);
         self.each_station(|station| see(&station.books.count));
     }

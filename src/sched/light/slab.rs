@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-use super::task::Slot;
+use super::task::LightTask;
 use crate::error::{Error, Result};
 use crate::sched::base::registry::{self, LIGHT, POSITIONS};
 use crate::sched::base::sync::{Mutex, locked};
@@ -24,9 +24,9 @@ const SHARDS: usize = 16;
 const FRESH: usize = 64;
 const MOVED: usize = 1024;
 
-type Chunk = OnceLock<Box<[Slot]>>;
+type Chunk = OnceLock<Box<[LightTask]>>;
 
-pub struct Slots {
+pub struct LightSlab {
     tag: u64,
     blocks: Box<[OnceLock<Box<[Chunk]>>]>,
     /// Positions below this have been given to a shard.
@@ -34,9 +34,9 @@ pub struct Slots {
     shards: [CachePadded<Mutex<Vec<u32>>>; SHARDS],
 }
 
-impl Slots {
+impl LightSlab {
     pub fn new() -> Self {
-        Slots {
+        LightSlab {
             tag: registry::tag(),
             blocks: (0..POSITIONS.div_ceil(CHUNK * CHUNKS)).map(|_| OnceLock::new()).collect(),
             fresh: AtomicUsize::new(0),
@@ -50,7 +50,7 @@ impl Slots {
     }
 
     /// A slot that nobody uses, and its position.
-    pub fn take(&self) -> Result<(&Slot, u32)> {
+    pub fn take(&self) -> Result<(&LightTask, u32)> {
         let own = shard();
         let mut free = locked(&self.shards[own]);
         let position = match free.pop() {
@@ -81,7 +81,7 @@ impl Slots {
     }
 
     /// The slot of a task, the task's generation, and its position.
-    pub fn find(&self, id: TaskId) -> Result<(&Slot, u64)> {
+    pub fn find(&self, id: TaskId) -> Result<(&LightTask, u64)> {
         let stale = Error::Stale { what: "task", id: id.0 };
         let (tag, generation, position) = registry::parts(id);
         if tag != self.tag || position >= self.fresh.load(Ordering::Acquire) {
@@ -92,23 +92,23 @@ impl Slots {
     }
 
     /// The same for who knows that the task is there, even if nobody else can ask for it any more.
-    pub fn place(&self, id: TaskId) -> (&Slot, u64) {
+    pub fn place(&self, id: TaskId) -> (&LightTask, u64) {
         let (_, generation, position) = registry::parts(id);
         (self.at(position as u32), generation)
     }
 
-    pub fn each(&self, mut see: impl FnMut(&Slot)) {
+    pub fn each(&self, mut see: impl FnMut(&LightTask)) {
         for position in 0..self.fresh.load(Ordering::Acquire) {
             see(self.at(position as u32));
         }
     }
 
-    pub fn at(&self, position: u32) -> &Slot {
+    pub fn at(&self, position: u32) -> &LightTask {
         let position = position as usize;
         let block = self.blocks[position / (CHUNK * CHUNKS)]
             .get_or_init(|| (0..CHUNKS).map(|_| OnceLock::new()).collect());
         let chunk =
-            block[position / CHUNK % CHUNKS].get_or_init(|| (0..CHUNK).map(|_| Slot::new()).collect());
+            block[position / CHUNK % CHUNKS].get_or_init(|| (0..CHUNK).map(|_| LightTask::new()).collect());
         &chunk[position % CHUNK]
     }
 
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn given_position_is_used_again_also_by_other_threads() {
-        let slots = Slots::new();
+        let slots = LightSlab::new();
         let taken = || (0..FRESH).map(|_| slots.take().unwrap().1).collect::<Vec<u32>>();
         taken().into_iter().for_each(|position| slots.give(position));
         for _ in 0..SHARDS + 1 {

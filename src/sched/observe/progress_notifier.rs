@@ -18,18 +18,18 @@ pub type Listener = Arc<dyn Fn() + Send + Sync>;
 
 thread_local! {
     /// Whose thread this is. It can be asked where the thread's other locals are gone, as its own name can't.
-    static TELLING: Cell<*const Teller> = const { Cell::new(std::ptr::null()) };
+    static TELLING: Cell<*const ProgressNotifier> = const { Cell::new(std::ptr::null()) };
 }
 
 #[derive(Default)]
-pub struct Teller {
-    state: Mutex<State>,
+pub struct ProgressNotifier {
+    state: Mutex<NotifierState>,
     /// Rung at every change of the state.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct NotifierState {
     listener: Option<(Listener, Duration)>,
     /// How often the listener was changed.
     version: u64,
@@ -42,9 +42,9 @@ struct State {
     over: bool,
 }
 
-impl Teller {
+impl ProgressNotifier {
     /// Calls `listener` every so often from now on, first after that time; `None` calls nobody. What was called before is not
-    /// called again, and is not running any more unless this is called from inside it. Refused after [`Teller::stop`].
+    /// called again, and is not running any more unless this is called from inside it. Refused after [`ProgressNotifier::stop`].
     pub fn set(self: &Arc<Self>, listener: Option<(Listener, Duration)>) -> Result<()> {
         let mut state = self.lock();
         if listener.is_some() && state.over {
@@ -143,7 +143,7 @@ impl Teller {
         TELLING.set(std::ptr::null());
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, NotifierState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn it_is_told_again_and_again_until_it_is_not() {
-        let teller = Arc::new(Teller::default());
+        let teller = Arc::new(ProgressNotifier::default());
         let count = Arc::new(AtomicU64::new(0));
         let (tell, told) = channel();
         let counted = count.clone();
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn whoever_unsets_it_waits_for_the_call_that_runs() {
-        let teller = Arc::new(Teller::default());
+        let teller = Arc::new(ProgressNotifier::default());
         let returned = Arc::new(AtomicBool::new(false));
         let (tell, told) = channel();
         let flag = returned.clone();
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn it_may_be_changed_and_unset_from_inside() {
-        let teller = Arc::new(Teller::default());
+        let teller = Arc::new(ProgressNotifier::default());
         let (tell, told) = channel();
         let inside = Arc::downgrade(&teller);
         let listener: Listener = Arc::new(move || {
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn who_sets_it_while_it_is_stopped_does_not_keep_it() {
         for _ in 0..100 {
-            let teller = Arc::new(Teller::default());
+            let teller = Arc::new(ProgressNotifier::default());
             let other = teller.clone();
             let setter = thread::spawn(move || while other.set(Some((Arc::new(|| ()), LONG))).is_ok() {});
             thread::yield_now();
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn one_that_panics_is_not_called_again() {
-        let teller = Arc::new(Teller::default());
+        let teller = Arc::new(ProgressNotifier::default());
         let count = Arc::new(AtomicU64::new(0));
         let counted = count.clone();
         let listener: Listener = Arc::new(move || {

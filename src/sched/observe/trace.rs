@@ -66,7 +66,7 @@ pub struct Span {
 }
 
 #[derive(Debug, Clone)]
-enum Event {
+enum TraceEvent {
     /// With the row of its slot: a task that waits inside its code lends its slot, and gets another row.
     Attempt(Span, u32),
     Flag {
@@ -86,12 +86,12 @@ enum Event {
 pub struct Trace {
     names: Vec<String>,
     most: usize,
-    book: Mutex<Book>,
+    book: Mutex<TraceBuffer>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
-    events: Vec<Event>,
+struct TraceBuffer {
+    events: Vec<TraceEvent>,
     left_out: u64,
     /// By device and slot: until when each row of the slot is taken.
     rows: Vec<Vec<Vec<Duration>>>,
@@ -101,7 +101,7 @@ impl Trace {
     /// Of a scheduler with these devices.
     pub fn new(devices: &[DeviceInfo], most: usize) -> Self {
         let names = devices.iter().map(|device| format!("{} {}", device.label(), device.name)).collect();
-        let book = Book { rows: vec![Vec::new(); devices.len()], ..Book::default() };
+        let book = TraceBuffer { rows: vec![Vec::new(); devices.len()], ..TraceBuffer::default() };
         Trace { names, most, book: Mutex::new(book) }
     }
 
@@ -110,7 +110,7 @@ impl Trace {
         cut(&mut span.label);
         let mut book = self.book();
         if let Some(row) = place(&mut book.rows, &span) {
-            book.keep(self.most, Event::Attempt(span, row));
+            book.keep(self.most, TraceEvent::Attempt(span, row));
         }
     }
 
@@ -118,12 +118,12 @@ impl Trace {
     pub fn flag(&self, at: Duration, device: usize, text: &str) {
         let mut text = text.to_owned();
         cut(&mut text);
-        self.book().keep(self.most, Event::Flag { at, device, text });
+        self.book().keep(self.most, TraceEvent::Flag { at, device, text });
     }
 
     /// The memory that is leased on a device has changed to this.
     pub fn leased(&self, at: Duration, device: usize, bytes: u64) {
-        self.book().keep(self.most, Event::Leased { at, device, bytes });
+        self.book().keep(self.most, TraceEvent::Leased { at, device, bytes });
     }
 
     /// Events that came when there was no room left.
@@ -137,9 +137,9 @@ impl Trace {
             let book = self.book();
             (book.events.len(), book.left_out, book.rows.clone())
         };
-        let running: Vec<Event> = running
+        let running: Vec<TraceEvent> = running
             .iter()
-            .filter_map(|span| Some(Event::Attempt(span.clone(), place(&mut rows, span)?)))
+            .filter_map(|span| Some(TraceEvent::Attempt(span.clone(), place(&mut rows, span)?)))
             .collect();
         let library = Quoted(concat!("gpusched ", env!("CARGO_PKG_VERSION")));
         write!(
@@ -189,9 +189,9 @@ impl Trace {
         Ok(())
     }
 
-    fn event(&self, out: &mut dyn Write, event: &Event) -> io::Result<()> {
+    fn event(&self, out: &mut dyn Write, event: &TraceEvent) -> io::Result<()> {
         match event {
-            Event::Attempt(span, row) => {
+            TraceEvent::Attempt(span, row) => {
                 let name = match span.label.as_str() {
                     "" => "task",
                     label => label,
@@ -215,7 +215,7 @@ impl Trace {
                     ending = span.ending.name(),
                 )
             }
-            Event::Flag { at, device, text } => write!(
+            TraceEvent::Flag { at, device, text } => write!(
                 out,
                 ",\n{{\"ph\":\"i\",\"s\":\"p\",\"pid\":{},\"tid\":{},\"ts\":{},\"cat\":\"note\",\"name\":{}}}",
                 pid(*device),
@@ -223,7 +223,7 @@ impl Trace {
                 Microseconds(*at),
                 Quoted(text)
             ),
-            Event::Leased { at, device, bytes } => write!(
+            TraceEvent::Leased { at, device, bytes } => write!(
                 out,
                 ",\n{{\"ph\":\"C\",\"pid\":{},\"ts\":{},\"name\":\"leased memory\",\"args\":{{\"bytes\":{bytes}}}}}",
                 pid(*device),
@@ -232,13 +232,13 @@ impl Trace {
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, TraceBuffer> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
-    fn keep(&mut self, most: usize, event: Event) {
+impl TraceBuffer {
+    fn keep(&mut self, most: usize, event: TraceEvent) {
         if self.events.len() < most {
             self.events.push(event);
         } else {

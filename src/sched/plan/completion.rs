@@ -19,22 +19,22 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::planner::Core;
-use super::record::{Running, Watched};
+use super::planner::Planner;
+use super::record::{Attempt, DeadlineState};
 use crate::error::{Error, Result};
 use crate::sched::base::policy::{PAUSES, THROTTLE, WRONG_ATTEMPTS};
-use crate::sched::base::task::{DeviceMask, Role, State, TaskId};
+use crate::sched::base::task::{DeviceMask, Role, TaskId, TaskStatus};
 use crate::sched::observe::trace::Ending;
 
 /// How an attempt went.
-pub enum Attempt {
+pub enum AttemptEnd {
     Ran(Result<()>),
     /// The device could not be opened or made current: the task's code was not called.
     NoQueue(String),
 }
 
 /// What a failed attempt calls for.
-enum Next {
+enum NextStep {
     Fail,
     /// At once, where it may.
     Again,
@@ -42,7 +42,7 @@ enum Next {
     Pause(Duration),
 }
 
-impl Core {
+impl Planner {
     /// Something that is not planned has run beside an attempt.
     pub fn had_company(&mut self, index: usize, id: TaskId, attempt: u32) {
         let mut runs = self.devices[index].running.iter_mut();
@@ -51,17 +51,17 @@ impl Core {
         }
     }
 
-    /// An attempt has returned. What ended is in [`Core::ended`] then.
+    /// An attempt has returned. What ended is in [`Planner::ended`] then.
     /// False: it had been given up, and nobody waits for its thread.
-    pub fn judge(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32, how: Attempt) -> bool {
+    pub fn judge(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32, how: AttemptEnd) -> bool {
         let runs = self.devices[index].running.iter();
         let awaited = runs.filter(|run| run.id == id && run.attempt == attempt);
-        let awaited = awaited.map(|run| run.watched != Watched::Lost).next().unwrap_or(true);
+        let awaited = awaited.map(|run| run.watched != DeadlineState::Lost).next().unwrap_or(true);
         self.settle_attempt(now, index, id, attempt, how);
         awaited
     }
 
-    fn settle_attempt(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32, how: Attempt) {
+    fn settle_attempt(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32, how: AttemptEnd) {
         self.seen.now = now;
         let device = &mut self.devices[index];
         let Some(position) = device.running.iter().position(|run| run.id == id && run.attempt == attempt)
@@ -76,14 +76,14 @@ impl Core {
             self.renew(index);
         }
         let device = &mut self.devices[index];
-        if run.watched == Watched::Lost {
+        if run.watched == DeadlineState::Lost {
             return self.back_from_nowhere(now, id, attempt, how);
         }
         let took = now.saturating_sub(run.since);
         device.busy += took;
         let outcome = match how {
-            Attempt::Ran(outcome) => outcome,
-            Attempt::NoQueue(why) => {
+            AttemptEnd::Ran(outcome) => outcome,
+            AttemptEnd::NoQueue(why) => {
                 self.not_begun(now, id, attempt);
                 return self.retire(index, &why);
             }
@@ -158,7 +158,7 @@ impl Core {
         };
         // Asked to stop by its deadline: its code says so with whatever number it likes.
         let error = match (run.watched, error) {
-            (Watched::Stopping(_), Error::Cancelled | Error::Callback { .. }) => Error::Deadline {
+            (DeadlineState::Stopping(_), Error::Cancelled | Error::Callback { .. }) => Error::Deadline {
                 what: entry.name(),
                 limit_s: entry.deadline.unwrap_or(took).as_secs_f64(),
                 device: self.devices[index].info.label(),
@@ -166,7 +166,7 @@ impl Core {
             (_, error) => error,
         };
         // Asked to begin anew: whatever it says of itself then is no failure.
-        let anew = run.watched == Watched::Late
+        let anew = run.watched == DeadlineState::Late
             && entry.signal.is_stopped(attempt)
             && matches!(error, Error::Cancelled | Error::Callback { .. } | Error::Panic { .. });
         if error == Error::Cancelled && !anew {
@@ -175,16 +175,16 @@ impl Core {
             return self.finish(id, Err(error));
         }
         let next = if self.stopping {
-            Next::Fail
+            NextStep::Fail
         } else if anew {
-            Next::Again
+            NextStep::Again
         } else {
             self.next(now, index, id, &run, &error, guilty)
         };
         let Ok(entry) = self.tasks.get_mut(id) else { return };
         let (name, attempts) = (entry.name(), entry.attempts);
         let place = self.devices[index].info.label();
-        if let Next::Fail = next {
+        if let NextStep::Fail = next {
             self.record(now, index, &run, Ending::Failed);
             self.note(Level::Warn, index, format!("{name} failed on {place}: {error}"));
             return self.finish(id, Err(error));
@@ -196,7 +196,7 @@ impl Core {
         self.counts.retried += 1;
         self.requeue(now, id);
         match next {
-            Next::Pause(pause) => {
+            NextStep::Pause(pause) => {
                 self.release_holds(id);
                 self.pause(id, now + pause);
             }
@@ -205,20 +205,20 @@ impl Core {
     }
 
     /// An attempt that was given up has returned after all. If it has done its work before another has, it counts.
-    fn back_from_nowhere(&mut self, now: Duration, id: TaskId, attempt: u32, how: Attempt) {
+    fn back_from_nowhere(&mut self, now: Duration, id: TaskId, attempt: u32, how: AttemptEnd) {
         let Ok(entry) = self.tasks.get_mut(id) else { return };
         if entry.job.is_none() {
             return;
         }
         match how {
-            Attempt::Ran(Ok(())) if entry.signal.commit(attempt).is_ok() => {
+            AttemptEnd::Ran(Ok(())) if entry.signal.commit(attempt).is_ok() => {
                 self.dismiss(now, id);
                 self.finish(id, Ok(()));
             }
             _ => {
                 entry.signal.renew(attempt);
                 // Copies may have stopped for it.
-                if entry.copies == 0 && entry.state == State::Running {
+                if entry.copies == 0 && entry.state == TaskStatus::Running {
                     self.end_pause(id);
                     self.requeue(now, id);
                     self.make_ready(id);
@@ -269,7 +269,7 @@ impl Core {
         let Ok(entry) = self.tasks.get_mut(id) else { return };
         // A late one was ready while it ran, for another device.
         self.ready.remove(entry);
-        entry.state = State::Queued;
+        entry.state = TaskStatus::Queued;
         entry.since = now;
         self.counts.running -= 1;
         self.counts.queued += 1;
@@ -283,17 +283,17 @@ impl Core {
         now: Duration,
         index: usize,
         id: TaskId,
-        run: &Running,
+        run: &Attempt,
         error: &Error,
         guilty: bool,
-    ) -> Next {
+    ) -> NextStep {
         let limit = self.devices.iter().map(|device| device.ledger.limit()).max().unwrap_or(0);
-        let Ok(entry) = self.tasks.get_mut(id) else { return Next::Fail };
+        let Ok(entry) = self.tasks.get_mut(id) else { return NextStep::Fail };
         match error {
-            Error::Device { .. } if guilty => Next::Fail,
+            Error::Device { .. } if guilty => NextStep::Fail,
             Error::Device { .. } => {
                 entry.avoided.add(index);
-                Next::Again
+                NextStep::Again
             }
             error if error.is_shortage() && run.company && !entry.alone => {
                 entry.alone = true;
@@ -302,7 +302,7 @@ impl Core {
                 self.devices[index].hold = Some(id);
                 let fewer = (self.devices[index].running.len() as u32).max(1);
                 self.devices[index].throttle = Some((fewer, now + THROTTLE));
-                Next::Again
+                NextStep::Again
             }
             // Somebody else has it; perhaps not for long.
             Error::Busy { .. } => {
@@ -310,37 +310,37 @@ impl Core {
                 self.elsewhere_or_later(id)
             }
             // What would not fit an empty device will not fit later.
-            Error::NoMemory { needed, .. } if *needed > limit => Next::Fail,
+            Error::NoMemory { needed, .. } if *needed > limit => NextStep::Fail,
             error if error.is_shortage() => {
                 entry.refused.add(index);
                 self.elsewhere_or_later(id)
             }
-            error if error.is_suspect() && entry.wrong >= WRONG_ATTEMPTS => Next::Fail,
+            error if error.is_suspect() && entry.wrong >= WRONG_ATTEMPTS => NextStep::Fail,
             error if error.is_suspect() => {
                 entry.avoided.add(index);
-                Next::Again
+                NextStep::Again
             }
-            error if error.is_final() => Next::Fail,
+            error if error.is_final() => NextStep::Fail,
             _ if entry.retries > 0 => {
                 entry.retries -= 1;
                 entry.avoided = DeviceMask::only(index);
-                Next::Again
+                NextStep::Again
             }
-            _ => Next::Fail,
+            _ => NextStep::Fail,
         }
     }
 
     /// On a device that has not refused it, or, when all have, after a pause, some times.
-    fn elsewhere_or_later(&mut self, id: TaskId) -> Next {
+    fn elsewhere_or_later(&mut self, id: TaskId) -> NextStep {
         let entry = &self.tasks.get(id);
         let elsewhere = entry.as_ref().is_ok_and(|entry| self.eligible(entry) != DeviceMask::NONE);
-        let Ok(entry) = self.tasks.get_mut(id) else { return Next::Fail };
+        let Ok(entry) = self.tasks.get_mut(id) else { return NextStep::Fail };
         if elsewhere {
-            return Next::Again;
+            return NextStep::Again;
         }
-        let Some(&pause) = PAUSES.get(entry.pauses as usize) else { return Next::Fail };
+        let Some(&pause) = PAUSES.get(entry.pauses as usize) else { return NextStep::Fail };
         entry.pauses += 1;
         entry.refused = DeviceMask::NONE;
-        Next::Pause(pause)
+        NextStep::Pause(pause)
     }
 }

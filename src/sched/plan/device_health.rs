@@ -2,13 +2,13 @@
 
 use log::Level;
 
-use super::planner::Core;
-use super::record::Running;
+use super::planner::Planner;
+use super::record::Attempt;
 use crate::error::{DeviceFault, Error};
 use crate::sched::base::policy::{CONVICTIONS, WRONG_TASKS};
 use crate::sched::base::task::TaskId;
 
-impl Core {
+impl Planner {
     /// All have left a poisoned context.
     pub fn renew(&mut self, index: usize) {
         let device = &mut self.devices[index];
@@ -19,7 +19,7 @@ impl Core {
     }
 
     /// What the error says of the device. True: the task is found guilty of having poisoned it.
-    pub fn blame(&mut self, index: usize, run: &Running, error: &Error, was_poisoned: bool) -> bool {
+    pub fn blame(&mut self, index: usize, run: &Attempt, error: &Error, was_poisoned: bool) -> bool {
         let Error::Device { fault, .. } = error else { return false };
         // Who fails in a context that is known to be poisoned only tells that.
         if *fault == DeviceFault::Poisoned && was_poisoned {

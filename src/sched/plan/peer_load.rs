@@ -3,33 +3,33 @@
 
 use std::time::Duration;
 
-use super::planner::Core;
-use super::record::{Entry, Others};
+use super::planner::Planner;
+use super::record::{PeerLoad, TaskRecord};
 use crate::device::BackendKind;
 use crate::sched::base::policy::HORIZON;
 use crate::sched::base::task::Role;
 
 /// What a scheduler waits for that others have.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Desire {
+pub struct ResourceRequest {
     pub priority: i32,
-    /// By device: how long the task would take there, in the unit of [`Core::cost`], and its bytes. `None`: not there.
+    /// By device: how long the task would take there, in the unit of [`Planner::cost`], and its bytes. `None`: not there.
     pub costs: Vec<Option<f64>>,
     pub bytes: Vec<u64>,
 }
 
-impl Core {
+impl Planner {
     pub fn set_others(&mut self, now: Duration, index: usize, seconds: &[f64], pending_bytes: u64) {
         let end = |&seconds: &f64| {
             let left = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
             now.saturating_add(left)
         };
-        self.devices[index].others = Others { ends: seconds.iter().map(end).collect(), pending_bytes };
+        self.devices[index].others = PeerLoad { ends: seconds.iter().map(end).collect(), pending_bytes };
     }
 
     /// How long a task takes on a device, in a unit that all processes of a node share: that of the
     /// devices' priors. `None`: it is not known how it compares.
-    pub fn cost(&self, entry: &Entry, index: usize) -> Option<f64> {
+    pub fn cost(&self, entry: &TaskRecord, index: usize) -> Option<f64> {
         if entry.role != Role::Task {
             return None;
         }
@@ -42,7 +42,7 @@ impl Core {
     }
 
     /// The first ready task that others keep from a device, and where it would like to be.
-    pub fn desire(&self) -> Option<Desire> {
+    pub fn desire(&self) -> Option<ResourceRequest> {
         let taken = |index: usize| self.devices[index].has_others();
         if !(0..self.devices.len()).any(taken) {
             return None;
@@ -58,7 +58,7 @@ impl Core {
             here.then(|| self.cost(entry, index).unwrap_or(1.0))
         };
         let bytes = |index: usize| entry.bytes.on(self.devices[index].info.backend);
-        Some(Desire {
+        Some(ResourceRequest {
             priority: entry.rank.priority(),
             costs: (0..self.devices.len()).map(cost).collect(),
             bytes: (0..self.devices.len()).map(bytes).collect(),

@@ -19,47 +19,47 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::planner::Core;
-use super::record::{Device, Entry, Running, Short, Watched};
-use super::schedule::Plan;
+use super::planner::Planner;
+use super::record::{Attempt, DeadlineState, DeviceState, MemoryShortage, TaskRecord};
+use super::schedule::Schedule;
 use crate::error::Error;
 use crate::sched::base::policy::{
     HORIZON, LATE, LATE_LEAST, LOOK_AGAIN, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining,
 };
-use crate::sched::base::reservation::Held;
-use crate::sched::base::task::{DeviceMask, Job, Role, State, TaskId, Told};
+use crate::sched::base::reservation::DeviceLease;
+use crate::sched::base::task::{Completion, DeviceMask, Job, Role, TaskId, TaskStatus};
 
 /// What a worker takes away to run.
 pub struct Assignment {
     pub id: TaskId,
     pub attempt: u32,
     pub job: Arc<dyn Job>,
-    pub signal: Arc<Told>,
+    pub signal: Arc<Completion>,
     /// A queue that was opened in an older context of the device is of no use any more.
     pub context: u32,
     /// The slot of the device, if other processes have to know.
-    pub held: Option<Held>,
+    pub held: Option<DeviceLease>,
 }
 
 /// What a worker is told that asks for a task.
-pub enum Taken {
+pub enum AssignResult {
     Begins(Assignment),
     Nothing,
     /// It depends on what the device has free, which is to be asked first.
     Unknown,
 }
 
-impl Taken {
+impl AssignResult {
     pub fn begun(self) -> Option<Assignment> {
         match self {
-            Taken::Begins(assignment) => Some(assignment),
-            Taken::Nothing | Taken::Unknown => None,
+            AssignResult::Begins(assignment) => Some(assignment),
+            AssignResult::Nothing | AssignResult::Unknown => None,
         }
     }
 }
 
 /// Looks whether tasks fit a device now, and remembers those that did not.
-pub struct Fitting<'a> {
+pub struct FitCheck<'a> {
     pub index: usize,
     /// What is free on the device now; `None`: nobody has asked it.
     free: Option<u64>,
@@ -75,9 +75,9 @@ pub struct Fitting<'a> {
     promised: u64,
 }
 
-impl<'a> Fitting<'a> {
+impl<'a> FitCheck<'a> {
     pub fn new(index: usize, free: Option<u64>) -> Self {
-        Fitting {
+        FitCheck {
             index,
             free,
             unknown: false,
@@ -90,20 +90,20 @@ impl<'a> Fitting<'a> {
     }
 
     fn beside(self, spoken_for: &'a [TaskId], promised: u64) -> Self {
-        Fitting { spoken_for, promised, ..self }
+        FitCheck { spoken_for, promised, ..self }
     }
 
     /// Bytes that the ledger has left.
-    fn room(&self, device: &Device) -> u64 {
+    fn room(&self, device: &DeviceState) -> u64 {
         (device.ledger.limit() - device.ledger.leased()).saturating_sub(self.promised)
     }
 
-    fn has_company(&self, device: &Device) -> bool {
+    fn has_company(&self, device: &DeviceState) -> bool {
         !device.running.is_empty() || self.promised > 0 || device.others.pending_bytes > 0
     }
 
     /// Whether nothing that is ready can fit, however long one looks.
-    fn is_in_vain(&mut self, core: &Core) -> bool {
+    fn is_in_vain(&mut self, core: &Planner) -> bool {
         let device = &core.devices[self.index];
         let Some(least) = core.ready.least(self.index, device.info.backend) else { return true };
         if self.roomy || least > self.room(device) {
@@ -118,7 +118,7 @@ impl<'a> Fitting<'a> {
     /// What is free now is asked only when something of ours runs on the device. When nothing does, a
     /// task starts whatever other processes have taken: waiting for them could last for ever, and
     /// its own error will tell the numbers.
-    pub fn try_on(&mut self, core: &Core, id: TaskId, entry: &Entry) -> Option<TaskId> {
+    pub fn try_on(&mut self, core: &Planner, id: TaskId, entry: &TaskRecord) -> Option<TaskId> {
         if self.spoken_for.contains(&id) {
             return None;
         }
@@ -144,25 +144,25 @@ impl<'a> Fitting<'a> {
     }
 }
 
-impl Core {
+impl Planner {
     /// The task that begins now on a slot of a device, if any should. `free`: what the device has free now, if
     /// it was asked; asking may take long, so nobody asks before it is needed.
-    pub fn take(&mut self, now: Duration, index: usize, slot: u32, free: Option<u64>) -> Taken {
+    pub fn take(&mut self, now: Duration, index: usize, slot: u32, free: Option<u64>) -> AssignResult {
         if !self.devices[index].has_room(now) {
-            return Taken::Nothing;
+            return AssignResult::Nothing;
         }
         self.age(now);
         let pending = self.devices[index].others.pending_bytes;
-        let mut fitting = Fitting::new(index, free.map(|free| free.saturating_sub(pending)));
+        let mut fitting = FitCheck::new(index, free.map(|free| free.saturating_sub(pending)));
         let id = self.choose(now, &mut fitting);
         if fitting.unknown {
-            return Taken::Unknown;
+            return AssignResult::Unknown;
         }
         let leased = self.devices[index].ledger.leased();
         let until = now.saturating_add(LOOK_AGAIN);
         self.devices[index].short =
-            fitting.free.filter(|_| fitting.short).map(|free| Short { free, leased, until });
-        let Some(id) = id else { return Taken::Nothing };
+            fitting.free.filter(|_| fitting.short).map(|free| MemoryShortage { free, leased, until });
+        let Some(id) = id else { return AssignResult::Nothing };
         for other in fitting.passed {
             if let Ok(entry) = self.tasks.get_mut(other) {
                 entry.passed += 1;
@@ -171,7 +171,7 @@ impl Core {
                 }
             }
         }
-        self.begin(now, index, slot, id).map_or(Taken::Nothing, Taken::Begins)
+        self.begin(now, index, slot, id).map_or(AssignResult::Nothing, AssignResult::Begins)
     }
 
     /// The devices where something should begin now, each as often as it has slots for it.
@@ -186,7 +186,7 @@ impl Core {
         // Those that have the least to do first.
         while let Some(&index) = open.iter().min_by_key(|&&index| load[index]) {
             let free = self.devices[index].free(now).unwrap_or(u64::MAX);
-            let mut fitting = Fitting::new(index, Some(free)).beside(&spoken_for, promised[index]);
+            let mut fitting = FitCheck::new(index, Some(free)).beside(&spoken_for, promised[index]);
             let choice = if load[index] < self.devices[index].capacity(now) {
                 self.choose(now, &mut fitting)
             } else {
@@ -206,11 +206,11 @@ impl Core {
         wanted
     }
 
-    pub fn choose(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
+    pub fn choose(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
         self.first_copy(now, fitting).or_else(|| self.second_copy(now, fitting))
     }
 
-    fn first_copy(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
+    fn first_copy(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
         let index = fitting.index;
         if let Some(held) = self.devices[index].hold
             && let Ok(entry) = self.tasks.get(held)
@@ -232,7 +232,7 @@ impl Core {
         self.planned(now, fitting)
     }
 
-    pub fn may_begin(&self, entry: &Entry, id: TaskId, index: usize) -> bool {
+    pub fn may_begin(&self, entry: &TaskRecord, id: TaskId, index: usize) -> bool {
         self.eligible(entry).without(self.where_it_runs(entry, id)).contains(index)
             && (entry.role != Role::Guest || !self.crowded())
     }
@@ -248,7 +248,7 @@ impl Core {
     }
 
     /// The devices where no copy of a task may begin: those where one runs; all, once it is decided how it ends.
-    fn where_it_runs(&self, entry: &Entry, id: TaskId) -> DeviceMask {
+    fn where_it_runs(&self, entry: &TaskRecord, id: TaskId) -> DeviceMask {
         let mut devices = DeviceMask::NONE;
         if entry.copies > 0 {
             if entry.signal.is_decided() {
@@ -263,7 +263,7 @@ impl Core {
         devices
     }
 
-    fn first_that_fits(&self, fitting: &mut Fitting<'_>) -> Option<TaskId> {
+    fn first_that_fits(&self, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
         self.ready.of(fitting.index).find_map(|(_, id)| {
             let entry = self.tasks.get(id).ok()?;
             self.may_begin(entry, id, fitting.index).then(|| fitting.try_on(self, id, entry)).flatten()
@@ -271,9 +271,9 @@ impl Core {
     }
 
     /// Lays the ready list out over all devices, until something falls to this one now.
-    fn planned(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
+    fn planned(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
         let index = fitting.index;
-        let mut plan = Plan::new(self, now, fitting.roomy);
+        let mut plan = Schedule::new(self, now, fitting.roomy);
         // What it could begin, though others should finish it earlier; when they should; and how it ranks.
         let mut left: Option<(f64, TaskId)> = None;
         let mut smallest: Option<(f64, TaskId)> = None;
@@ -347,7 +347,7 @@ impl Core {
 
     /// One that is to be alone goes where it is at once, if there is such a device: what runs on another may wait
     /// for it.
-    fn where_alone(&self, entry: &Entry, id: TaskId, may: DeviceMask) -> DeviceMask {
+    fn where_alone(&self, entry: &TaskRecord, id: TaskId, may: DeviceMask) -> DeviceMask {
         let mut idle = DeviceMask::NONE;
         for (index, device) in self.devices.iter().enumerate() {
             let kept = device.poisoned || device.hold.is_some_and(|held| held != id);
@@ -367,7 +367,7 @@ impl Core {
             .any(|(other, device)| may.contains(other) && device.has_room(now) && device.running.len() < here)
     }
 
-    fn should_not_decline(&self, now: Duration, index: usize, entry: &Entry) -> bool {
+    fn should_not_decline(&self, now: Duration, index: usize, entry: &TaskRecord) -> bool {
         let here = self.seconds(entry, index).unwrap_or(0.0);
         let fastest = self.eligible_devices(entry).filter_map(|other| self.seconds(entry, other));
         let fastest = fastest.fold(f64::INFINITY, f64::min);
@@ -377,19 +377,19 @@ impl Core {
         here <= NEAR * doubt * fastest || idle > probe
     }
 
-    fn eligible_devices(&self, entry: &Entry) -> impl Iterator<Item = usize> {
+    fn eligible_devices(&self, entry: &TaskRecord) -> impl Iterator<Item = usize> {
         let may = self.eligible(entry);
         (0..self.devices.len()).filter(move |&index| may.contains(index))
     }
 
     /// How long a task should take on a device; `None`: nothing is known of the device.
-    pub fn seconds(&self, entry: &Entry, index: usize) -> Option<f64> {
+    pub fn seconds(&self, entry: &TaskRecord, index: usize) -> Option<f64> {
         self.rates.seconds(entry.class, index, entry.work).map(|seconds| seconds * entry.excess)
     }
 
     /// How long an attempt was to take. A device of which nothing is known is taken to be as fast as the
     /// fastest, until the attempt is late.
-    pub fn expected(&self, index: usize, run: &Running) -> Option<f64> {
+    pub fn expected(&self, index: usize, run: &Attempt) -> Option<f64> {
         if run.role != Role::Task {
             return None;
         }
@@ -398,14 +398,14 @@ impl Core {
     }
 
     /// When a slot should be free, for a plan. One that works on a range may be there for long.
-    pub fn lane(&self, now: Duration, index: usize, run: &Running) -> f64 {
+    pub fn lane(&self, now: Duration, index: usize, run: &Attempt) -> f64 {
         let unknown = if run.role == Role::Task { 0.0 } else { f64::INFINITY };
         self.left(now, index, run).unwrap_or(unknown)
     }
 
     /// Seconds that an attempt should still take.
-    pub fn left(&self, now: Duration, index: usize, run: &Running) -> Option<f64> {
-        if run.watched == Watched::Lost {
+    pub fn left(&self, now: Duration, index: usize, run: &Attempt) -> Option<f64> {
+        if run.watched == DeadlineState::Lost {
             return None;
         }
         let expected = self.expected(index, run)?;
@@ -442,7 +442,7 @@ impl Core {
     /// Whether a task should begin on a device now, and only memory may be in its way.
     pub fn wants_memory(&self, now: Duration, index: usize) -> bool {
         let device = &self.devices[index];
-        let mut fitting = Fitting { roomy: true, ..Fitting::new(index, None) };
+        let mut fitting = FitCheck { roomy: true, ..FitCheck::new(index, None) };
         let first = if device.has_room(now) { self.first_copy(now, &mut fitting) } else { None };
         let entry = first.and_then(|id| self.tasks.get(id).ok());
         entry.is_some_and(|entry| entry.bytes.on(device.info.backend) > 0)
@@ -495,7 +495,7 @@ impl Core {
         if entry.copies == 0 {
             entry.queued += now.saturating_sub(entry.since);
             entry.since = now;
-            entry.state = State::Running;
+            entry.state = TaskStatus::Running;
             self.counts.queued -= 1;
             self.counts.running += 1;
             let guest = u64::from(entry.role == Role::Guest);
@@ -512,8 +512,8 @@ impl Core {
             run.company = true;
         }
         let company = !device.running.is_empty() || device.light;
-        let watched = Watched::InTime(late.and_then(|late| now.checked_add(late)));
-        device.running.push(Running::new(id, entry, device.context, now, lease, company, watched));
+        let watched = DeadlineState::InTime(late.and_then(|late| now.checked_add(late)));
+        device.running.push(Attempt::new(id, entry, device.context, now, lease, company, watched));
         let (attempt, context) = (entry.attempts, device.context);
         let signal = entry.signal.clone();
         if let Some(text) = copy {

@@ -1,6 +1,6 @@
 //! The state of the planned tasks: one struct under one mutex, changed only by the methods here and in
 //! the files beside it. It knows no clock, no thread and no device: every method is told the
-//! time, and what has to be done outside is left in [`Core::ended`] and [`Core::notes`]. So worker threads
+//! time, and what has to be done outside is left in [`Core::ended`] and [`Planner::notes`]. So worker threads
 //! and a simulation in virtual time drive the same code.
 //!
 //! | file | what it changes |
@@ -14,7 +14,7 @@
 //! **A task** is `Queued` (in the ready list, or behind tasks that it comes after, or pausing), then `Running`
 //! (one attempt, or up to three copies if it allows that), then perhaps `Queued` again, and at last `Done`, `Failed` or
 //! `Cancelled`, for good. Its end has two steps, because its job belongs to the caller and may do
-//! anything when it is dropped: it is taken out under the lock into [`Core::ended`], dropped without
+//! anything when it is dropped: it is taken out under the lock into [`Planner::ended`], dropped without
 //! the lock, and only then is the end published, under the lock. So whoever sees that a task has ended
 //! also knows that its job is gone, unless another copy of an idempotent task still runs.
 
@@ -24,34 +24,34 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::observed::Seen;
-use super::ready_queue::Ready;
-use super::record::{Counts, Device, Ended, Entry};
+use super::observed::PlannerObserver;
+use super::ready_queue::ReadyQueue;
+use super::record::{DeviceState, EndedTask, TaskCounts, TaskRecord};
 use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::{Error, Result};
 use crate::sched::base::policy::{Rank, WORK};
-use crate::sched::base::registry::{LIGHT, Registry};
-use crate::sched::base::task::{DeviceMask, Role, State, Task, TaskId, Wait};
-use crate::sched::estimate::estimator::Rates;
+use crate::sched::base::registry::{LIGHT, TaskTable};
+use crate::sched::base::task::{DeviceMask, Role, Task, TaskId, TaskStatus, WaitResult};
+use crate::sched::estimate::estimator::Estimator;
 
-pub struct Core {
-    pub tasks: Registry<Entry>,
-    pub ready: Ready,
+pub struct Planner {
+    pub tasks: TaskTable<TaskRecord>,
+    pub ready: ReadyQueue,
     /// Tasks that pause, by the time when they become ready again; and those of which only an attempt is left that was
     /// given up, by the time when it should have returned.
     pub pausing: BTreeSet<(Duration, TaskId)>,
-    pub devices: Vec<Device>,
-    pub rates: Rates,
+    pub devices: Vec<DeviceState>,
+    pub rates: Estimator,
     pub arrivals: u64,
     /// Arrival numbers of the tasks that have not ended.
     pub unended: BTreeSet<u64>,
-    pub counts: Counts,
+    pub counts: TaskCounts,
     pub closed: bool,
     pub stopping: bool,
     /// Tasks whose end is to be published, once their jobs have been dropped without the lock.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedTask>,
     /// Devices whose context was poisoned and is to be made anew, now that all have left it.
-    /// The backend is to be told without the lock, and then [`Core::has_renewed`].
+    /// The backend is to be told without the lock, and then [`Planner::has_renewed`].
     pub renewed: Vec<usize>,
     /// Ranges whose hosts can't go on without guests.
     pub needy: usize,
@@ -64,23 +64,23 @@ pub struct Core {
     /// What is to be logged once the lock is free: the log may be the caller's code.
     pub notes: Vec<(Level, String)>,
     /// What is told of all this while it goes on and at the end.
-    pub seen: Seen,
+    pub seen: PlannerObserver,
     /// When the waiting times of the ready tasks were last looked at.
     pub aged: Duration,
 }
 
-impl Core {
+impl Planner {
     pub fn new(devices: Vec<(DeviceInfo, u32)>) -> Self {
-        let rates = Rates::new(devices.iter().map(|(info, _)| info.speed).collect());
-        Core {
-            tasks: Registry::new(),
-            ready: Ready::default(),
+        let rates = Estimator::new(devices.iter().map(|(info, _)| info.speed).collect());
+        Planner {
+            tasks: TaskTable::new(),
+            ready: ReadyQueue::default(),
             pausing: BTreeSet::new(),
-            devices: devices.into_iter().map(|(info, slots)| Device::new(info, slots)).collect(),
+            devices: devices.into_iter().map(|(info, slots)| DeviceState::new(info, slots)).collect(),
             rates,
             arrivals: 0,
             unended: BTreeSet::new(),
-            counts: Counts::default(),
+            counts: TaskCounts::default(),
             closed: false,
             stopping: false,
             ended: Vec::new(),
@@ -90,7 +90,7 @@ impl Core {
             neighbours: false,
             given_up: Vec::new(),
             notes: Vec::new(),
-            seen: Seen::default(),
+            seen: PlannerObserver::default(),
             aged: Duration::ZERO,
         }
     }
@@ -111,7 +111,7 @@ impl Core {
             self.tasks.get(*before)?;
         }
         let what = if task.label.is_empty() { "the task".into() } else { format!("task '{}'", task.label) };
-        let mut best: Option<&Device> = None;
+        let mut best: Option<&DeviceState> = None;
         let mut fits = false;
         let reach = self.reach(task);
         for (index, device) in self.devices.iter().enumerate() {
@@ -154,7 +154,7 @@ impl Core {
     /// Takes a checked task.
     pub fn admit(&mut self, now: Duration, task: Task) -> Result<TaskId> {
         let (arrival, bytes, reach) = (self.arrivals, task.bytes(), self.reach(&task));
-        let id = self.tasks.insert(Entry {
+        let id = self.tasks.insert(TaskRecord {
             job: Some(task.job.into()),
             label: task.label,
             bytes,
@@ -172,7 +172,7 @@ impl Core {
             signal: Arc::default(),
             rank: Rank::new(task.priority, task.work, arrival),
             arrival,
-            state: State::Queued,
+            state: TaskStatus::Queued,
             behind: BTreeSet::new(),
             followers: Vec::new(),
             retries: task.retries,
@@ -217,8 +217,8 @@ impl Core {
         for before in task.after {
             let Ok(entry) = self.tasks.get_mut(before) else { continue };
             match entry.state {
-                State::Done => {}
-                State::Failed | State::Cancelled => {
+                TaskStatus::Done => {}
+                TaskStatus::Failed | TaskStatus::Cancelled => {
                     broken.get_or_insert(before);
                 }
                 _ if behind.insert(before) => entry.followers.push(id),
@@ -236,7 +236,7 @@ impl Core {
     }
 
     /// A task that is none: it stands for one outside of the plan which others come after, and ends with
-    /// [`Core::finish`].
+    /// [`Planner::finish`].
     pub fn admit_shadow(&mut self, now: Duration) -> Result<TaskId> {
         let nothing = Task::new(|_: &crate::sched::base::task::Exec<'_>| Ok(()));
         let id = self.admit(now, Task { role: Role::Shadow, ..nothing })?;
@@ -248,7 +248,7 @@ impl Core {
 
     /// Where a task may begin now, were it free: what it allows, less where it lately did not fit, and
     /// less where it has failed unless there is nothing else.
-    pub fn eligible(&self, entry: &Entry) -> DeviceMask {
+    pub fn eligible(&self, entry: &TaskRecord) -> DeviceMask {
         let mut may = DeviceMask::NONE;
         for (index, device) in self.devices.iter().enumerate() {
             if entry.allows(index, device) && !entry.refused.contains(index) {
@@ -325,7 +325,7 @@ impl Core {
         self.ready.remove(entry);
         self.end_pause(id);
         self.release_holds(id);
-        self.ended.push(Ended { id, job, outcome });
+        self.ended.push(EndedTask { id, job, outcome });
     }
 
     /// The second step: publishes the end of a task whose job has been dropped. `Err(Cancelled)` is no failure.
@@ -333,7 +333,7 @@ impl Core {
         let Ok(entry) = self.tasks.get_mut(id) else { return };
         let guest = u64::from(entry.role == Role::Guest);
         match entry.state {
-            State::Running => {
+            TaskStatus::Running => {
                 self.counts.running -= 1;
                 self.counts.guests.running -= guest;
             }
@@ -344,15 +344,17 @@ impl Core {
             }
         }
         let (state, count, outcome) = match outcome {
-            Ok(()) => (State::Done, &mut self.counts.done, Ok(Wait::Done)),
-            Err(Error::Cancelled) => (State::Cancelled, &mut self.counts.cancelled, Ok(Wait::Cancelled)),
-            Err(error) => (State::Failed, &mut self.counts.failed, Err(error)),
+            Ok(()) => (TaskStatus::Done, &mut self.counts.done, Ok(WaitResult::Done)),
+            Err(Error::Cancelled) => {
+                (TaskStatus::Cancelled, &mut self.counts.cancelled, Ok(WaitResult::Cancelled))
+            }
+            Err(error) => (TaskStatus::Failed, &mut self.counts.failed, Err(error)),
         };
         *count += 1 - guest;
         entry.state = state;
         entry.since = now;
         self.alone -= usize::from(entry.alone);
-        if state == State::Done {
+        if state == TaskStatus::Done {
             entry.signal.report(1.0);
         }
         let _ = entry.signal.outcome.set(outcome);
@@ -362,7 +364,7 @@ impl Core {
             Role::Range | Role::Nothing | Role::Guest => self.seen.tally.touched(now),
         }
         for follower in std::mem::take(&mut entry.followers) {
-            if state != State::Done {
+            if state != TaskStatus::Done {
                 self.break_off(follower, id);
             } else if let Ok(entry) = self.tasks.get_mut(follower) {
                 entry.behind.remove(&id);
@@ -456,7 +458,7 @@ impl Core {
         }
     }
 
-    /// The number that the next task will have; see [`Core::all_ended_before`].
+    /// The number that the next task will have; see [`Planner::all_ended_before`].
     pub fn mark(&self) -> u64 {
         self.arrivals
     }

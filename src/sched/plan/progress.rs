@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::planner::Core;
+use super::planner::Planner;
 use super::stats::Stats;
 use crate::sched::base::task::Role;
-use crate::sched::estimate::eta::{Load, Outlook, eta};
+use crate::sched::estimate::eta::{DeviceLoad, EtaInput, eta};
 use crate::sched::observe::trace::Span;
 
 /// How far a scheduler is.
@@ -29,7 +29,7 @@ pub struct Progress {
 }
 
 /// An attempt that runs.
-pub struct Underway {
+pub struct AttemptProgress {
     pub role: Role,
     pub span: Span,
     /// As its code reports, from 0 to 1.
@@ -39,7 +39,7 @@ pub struct Underway {
 /// A report of less is too little to tell a duration from.
 const ENOUGH: f64 = 0.02;
 
-impl Core {
+impl Planner {
     /// `both`: what planned and light tasks have done together.
     pub fn progress(&self, now: Duration, both: &Stats) -> Progress {
         let underway = self.underway(now);
@@ -63,16 +63,16 @@ impl Core {
         }
     }
 
-    fn outlook(&self, underway: &[Underway], unended: u64) -> Outlook {
+    fn outlook(&self, underway: &[AttemptProgress], unended: u64) -> EtaInput {
         let alive = self.devices.iter().map(|device| match device.retired {
             None => f64::from(device.slots),
             Some(_) => 0.0,
         });
         let slots: Vec<f64> = alive.collect();
-        let mut outlook = Outlook {
+        let mut outlook = EtaInput {
             mean: self.seen.tally.mean(),
             slots: slots.iter().sum::<f64>() as u64,
-            ..Outlook::default()
+            ..EtaInput::default()
         };
         // Ranges are not tallied; one that has begun tells how far it is.
         let mut ranges = unended;
@@ -107,7 +107,7 @@ impl Core {
             ranges = ranges.saturating_sub(open);
             let rate: f64 = rates.iter().zip(&slots).map(|(rate, slots)| rate * slots).sum();
             if rate > 0.0 {
-                outlook.loads.push(Load { work: left.max(0.0), rate });
+                outlook.loads.push(DeviceLoad { work: left.max(0.0), rate });
             } else {
                 outlook.unknown += open;
             }
@@ -143,35 +143,35 @@ mod tests {
     use super::*;
     use crate::device::{BackendKind, DeviceInfo};
     use crate::sched::base::task::{Exec, Task, TaskId};
-    use crate::sched::plan::completion::Attempt;
+    use crate::sched::plan::completion::AttemptEnd;
 
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     /// A state with so many devices of one slot, all unknown.
-    fn core(devices: u32) -> Core {
+    fn core(devices: u32) -> Planner {
         let device =
             |ordinal| DeviceInfo::new(&format!("GPU-{ordinal}"), BackendKind::Cuda, ordinal, "paper");
-        Core::new((0..devices).map(|ordinal| (device(ordinal), 1)).collect())
+        Planner::new((0..devices).map(|ordinal| (device(ordinal), 1)).collect())
     }
 
-    fn submit(core: &mut Core, now: u64, work: Option<f64>) -> TaskId {
+    fn submit(core: &mut Planner, now: u64, work: Option<f64>) -> TaskId {
         let task = Task { work, ..Task::new(|_: &Exec<'_>| Ok(())) };
         core.admit(S(now), task).unwrap()
     }
 
-    fn begin(core: &mut Core, now: u64, device: usize) -> (TaskId, u32) {
+    fn begin(core: &mut Planner, now: u64, device: usize) -> (TaskId, u32) {
         let assignment = core.take(S(now), device, 0, Some(u64::MAX)).begun().unwrap();
         (assignment.id, assignment.attempt)
     }
 
-    fn end(core: &mut Core, now: u64, device: usize, (id, attempt): (TaskId, u32)) {
-        core.judge(S(now), device, id, attempt, Attempt::Ran(Ok(())));
+    fn end(core: &mut Planner, now: u64, device: usize, (id, attempt): (TaskId, u32)) {
+        core.judge(S(now), device, id, attempt, AttemptEnd::Ran(Ok(())));
         while let Some(ended) = core.ended.pop() {
             core.publish(S(now), ended.id, ended.outcome);
         }
     }
 
-    fn eta_of(core: &Core, now: u64) -> Option<f64> {
+    fn eta_of(core: &Planner, now: u64) -> Option<f64> {
         core.progress(S(now), &core.stats()).eta.map(|eta| eta.as_secs_f64())
     }
 
@@ -211,7 +211,7 @@ mod tests {
             submit(&mut core, 0, Some(work));
         }
         let (a, b) = (begin(&mut core, 0, 0), begin(&mut core, 0, 1));
-        let took = |core: &Core, (id, _): (TaskId, u32)| core.tasks.get(id).unwrap().work.unwrap() as u64;
+        let took = |core: &Planner, (id, _): (TaskId, u32)| core.tasks.get(id).unwrap().work.unwrap() as u64;
         // Both do a unit a second.
         let (a_took, b_took) = (took(&core, a), took(&core, b));
         end(&mut core, a_took, 0, a);

@@ -6,27 +6,27 @@
 use std::collections::{BTreeMap, btree_map};
 use std::iter::Take;
 
-use super::record::Entry;
+use super::record::TaskRecord;
 use crate::device::BackendKind;
 use crate::sched::base::policy::Rank;
 use crate::sched::base::task::{DeviceMask, TaskId};
 
 #[derive(Default)]
-pub struct Ready {
-    /// By [`Entry::reach`]. None is empty.
-    lines: BTreeMap<DeviceMask, Line>,
+pub struct ReadyQueue {
+    /// By [`TaskRecord::reach`]. None is empty.
+    lines: BTreeMap<DeviceMask, MaskQueue>,
 }
 
 #[derive(Default)]
-struct Line {
+struct MaskQueue {
     tasks: BTreeMap<Rank, TaskId>,
     /// How many of them take how many bytes of the CPU's memory, and of any other device's.
     of_host: Sizes,
     of_card: Sizes,
 }
 
-impl Ready {
-    pub fn insert(&mut self, entry: &Entry, id: TaskId) {
+impl ReadyQueue {
+    pub fn insert(&mut self, entry: &TaskRecord, id: TaskId) {
         let line = self.lines.entry(entry.reach).or_default();
         if line.tasks.insert(entry.rank, id).is_none() {
             line.of_host.add(entry.bytes.on(BackendKind::Cpu));
@@ -34,7 +34,7 @@ impl Ready {
         }
     }
 
-    pub fn remove(&mut self, entry: &Entry) {
+    pub fn remove(&mut self, entry: &TaskRecord) {
         let Some(line) = self.lines.get_mut(&entry.reach) else { return };
         if line.tasks.remove(&entry.rank).is_some() {
             line.of_host.take(entry.bytes.on(BackendKind::Cpu));
@@ -45,7 +45,7 @@ impl Ready {
         }
     }
 
-    pub fn contains(&self, entry: &Entry) -> bool {
+    pub fn contains(&self, entry: &TaskRecord) -> bool {
         self.lines.get(&entry.reach).is_some_and(|line| line.tasks.contains_key(&entry.rank))
     }
 

@@ -10,20 +10,20 @@ use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::memory::{Bytes, Lease, Ledger};
 use crate::sched::base::policy::Rank;
-use crate::sched::base::task::{DeviceMask, Job, Role, State, TaskId, Told};
-use crate::sched::estimate::concurrency_tuner::{AUTO_SLOTS, Search};
+use crate::sched::base::task::{Completion, DeviceMask, Job, Role, TaskId, TaskStatus};
+use crate::sched::estimate::concurrency_tuner::{AUTO_SLOTS, ConcurrencyTuner};
 
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Guests {
+pub struct HelperCounts {
     pub submitted: u64,
     pub queued: u64,
     pub running: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Counts {
+pub struct TaskCounts {
     /// Invitations to ranges among the submitted, the queued and the running; in no other number.
-    pub guests: Guests,
+    pub guests: HelperCounts,
     pub queued: u64,
     pub running: u64,
     pub done: u64,
@@ -33,24 +33,24 @@ pub struct Counts {
     pub copies: u64,
 }
 
-pub struct Device {
+pub struct DeviceState {
     pub info: DeviceInfo,
     pub ledger: Arc<Ledger>,
     pub slots: u32,
     /// Looks for the best number of slots, if nobody has told one.
-    pub search: Option<Search>,
+    pub search: Option<ConcurrencyTuner>,
     /// No more than this many start until then: it was short of something.
     pub throttle: Option<(u32, Duration)>,
     /// Slots whose tasks wait for other tasks: as many others may run meanwhile.
     pub waiting: u32,
-    pub running: Vec<Running>,
-    pub others: Others,
+    pub running: Vec<Attempt>,
+    pub others: PeerLoad,
     /// Tasks that are not planned may run here now; told by who asks for a task.
     pub light: bool,
     /// Nothing but this task starts here, so that it gets its memory at last.
     pub hold: Option<TaskId>,
     /// A task was last left out here for memory that other processes have taken.
-    pub short: Option<Short>,
+    pub short: Option<MemoryShortage>,
     /// How often its context was made; a queue of an older one is to be opened again.
     pub context: u32,
     /// The first context since the last poisoned one.
@@ -75,7 +75,7 @@ pub struct Device {
 
 /// The share of a device that other processes hold.
 #[derive(Debug, Default)]
-pub struct Others {
+pub struct PeerLoad {
     /// When each slot that they hold, or will take before us, should be free.
     pub ends: Vec<Duration>,
     /// Bytes that they have reserved and not yet taken.
@@ -83,7 +83,7 @@ pub struct Others {
 }
 
 /// An attempt that runs on a device.
-pub struct Running {
+pub struct Attempt {
     pub id: TaskId,
     pub attempt: u32,
     pub slot: u32,
@@ -101,20 +101,20 @@ pub struct Running {
     pub company: bool,
     /// The task has asked to be alone.
     pub alone: bool,
-    pub watched: Watched,
+    pub watched: DeadlineState,
 }
 
-impl Running {
+impl Attempt {
     pub fn new(
         id: TaskId,
-        entry: &Entry,
+        entry: &TaskRecord,
         context: u32,
         now: Duration,
         lease: Lease,
         company: bool,
-        watched: Watched,
+        watched: DeadlineState,
     ) -> Self {
-        Running {
+        Attempt {
             id,
             attempt: entry.attempts,
             slot: entry.slot,
@@ -135,7 +135,7 @@ impl Running {
 
 /// What was free on a device when that was too little for a task.
 #[derive(Debug, Clone, Copy)]
-pub struct Short {
+pub struct MemoryShortage {
     pub free: u64,
     /// Ours then. Once that has changed, so has what is free.
     pub leased: u64,
@@ -144,7 +144,7 @@ pub struct Short {
 
 /// How late an attempt is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Watched {
+pub enum DeadlineState {
     /// Until this moment it is in time. `None`: nobody can tell.
     InTime(Option<Duration>),
     /// It was reported late, and left in peace.
@@ -155,7 +155,7 @@ pub enum Watched {
     Lost,
 }
 
-pub struct Entry {
+pub struct TaskRecord {
     pub job: Option<Arc<dyn Job>>,
     pub label: String,
     pub bytes: Bytes,
@@ -173,10 +173,10 @@ pub struct Entry {
     pub reach: DeviceMask,
     pub detached: bool,
     pub idempotent: bool,
-    pub signal: Arc<Told>,
+    pub signal: Arc<Completion>,
     pub rank: Rank,
     pub arrival: u64,
-    pub state: State,
+    pub state: TaskStatus,
     /// Tasks that have to end well first.
     pub behind: BTreeSet<TaskId>,
     /// Tasks that come after this one.
@@ -202,7 +202,7 @@ pub struct Entry {
     /// Devices where an attempt failed: another is better, if there is one.
     pub avoided: DeviceMask,
     pub pauses: u32,
-    /// The time under which it stands in [`Core::pausing`](super::planner::Core::pausing).
+    /// The time under which it stands in [`Planner::pausing`](super::planner::Planner::pausing).
     pub paused_until: Option<Duration>,
     pub alone: bool,
     /// How a copy failed while another was still running.
@@ -213,7 +213,7 @@ pub struct Entry {
 }
 
 /// A task that is over, and whose job is to be dropped before anybody may know.
-pub struct Ended {
+pub struct EndedTask {
     pub id: TaskId,
     pub job: Arc<dyn Job>,
     pub outcome: Result<()>,
@@ -222,27 +222,27 @@ pub struct Ended {
 /// Work that the timer thread defers to the thread that runs callers' code.
 #[derive(Default)]
 pub struct Deferred {
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedTask>,
     pub notes: Vec<(Level, String)>,
     /// The thread that runs callers' code exists.
     pub served: bool,
 }
 
-impl Entry {
+impl TaskRecord {
     pub fn name(&self) -> String {
         if self.label.is_empty() { "the task".into() } else { format!("task '{}'", self.label) }
     }
 
-    pub fn allows(&self, index: usize, device: &Device) -> bool {
+    pub fn allows(&self, index: usize, device: &DeviceState) -> bool {
         device.retired.is_none() && self.reach.contains(index)
     }
 }
 
-impl Device {
+impl DeviceState {
     pub fn new(info: DeviceInfo, slots: u32) -> Self {
-        let search = (slots == AUTO_SLOTS).then(Search::new);
+        let search = (slots == AUTO_SLOTS).then(ConcurrencyTuner::new);
         let slots = if search.is_some() { 1 } else { slots };
-        Device {
+        DeviceState {
             ledger: Ledger::new(info.room_bytes()),
             info,
             slots,
@@ -250,7 +250,7 @@ impl Device {
             throttle: None,
             waiting: 0,
             running: Vec::new(),
-            others: Others::default(),
+            others: PeerLoad::default(),
             light: false,
             hold: None,
             short: None,

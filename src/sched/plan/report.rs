@@ -6,13 +6,13 @@ use std::time::Duration;
 use log::Level;
 
 use super::observed::span;
-use super::planner::Core;
-use super::progress::Underway;
-use super::record::{Running, Watched};
+use super::planner::Planner;
+use super::progress::AttemptProgress;
+use super::record::{Attempt, DeadlineState};
 use crate::sched::base::task::Role;
 use crate::sched::observe::trace::{Ending, Timeline, Trace};
 
-impl Core {
+impl Planner {
     /// From now on, up to so many events.
     pub fn keep_trace(&mut self, most: usize) -> Arc<Trace> {
         let devices: Vec<_> = self.devices.iter().map(|device| device.info.clone()).collect();
@@ -36,7 +36,7 @@ impl Core {
     }
 
     /// An attempt has returned.
-    pub fn record(&mut self, now: Duration, device: usize, run: &Running, ending: Ending) {
+    pub fn record(&mut self, now: Duration, device: usize, run: &Attempt, ending: Ending) {
         if ending == Ending::Done && run.role == Role::Task {
             self.seen.tally.ran(run.class, device, run.work, now.saturating_sub(run.since));
         }
@@ -47,12 +47,12 @@ impl Core {
     }
 
     /// The attempts that run now.
-    pub fn underway(&self, now: Duration) -> Vec<Underway> {
+    pub fn underway(&self, now: Duration) -> Vec<AttemptProgress> {
         let mut underway = Vec::new();
         for (index, device) in self.devices.iter().enumerate() {
-            for run in device.running.iter().filter(|run| run.watched != Watched::Lost) {
+            for run in device.running.iter().filter(|run| run.watched != DeadlineState::Lost) {
                 let progress = self.tasks.get(run.id).map_or(0.0, |entry| entry.signal.progress());
-                underway.push(Underway {
+                underway.push(AttemptProgress {
                     span: span(index, run, now, Ending::Running),
                     role: run.role,
                     progress,

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::planner::Core;
-use super::record::Entry;
+use super::planner::Planner;
+use super::record::TaskRecord;
 use crate::sched::base::task::DeviceMask;
 
 /// Where a task would go.
-pub struct Place {
+pub struct PlacedTask {
     pub device: usize,
     pub lane: usize,
     pub end: f64,
@@ -17,15 +17,15 @@ pub struct Place {
 }
 
 /// When each slot of each device should be free, in seconds from now.
-pub struct Plan {
+pub struct Schedule {
     lanes: Vec<Vec<f64>>,
     /// How much memory of each device is free from when on: now, and after each that runs there.
     free: Vec<Vec<(f64, u64)>>,
 }
 
-impl Plan {
+impl Schedule {
     /// `roomy`: as if no device ever lacked memory.
-    pub fn new(core: &Core, now: Duration, roomy: bool) -> Self {
+    pub fn new(core: &Planner, now: Duration, roomy: bool) -> Self {
         let lanes = core.devices.iter().enumerate().map(|(index, device)| {
             // Who waits inside its code in a poisoned context may wait for what would be kept for this device.
             if device.retired.is_some() || device.poisoned && device.waiting > 0 {
@@ -63,7 +63,7 @@ impl Plan {
             }
             free
         });
-        Plan { lanes: lanes.collect(), free: free.collect() }
+        Schedule { lanes: lanes.collect(), free: free.collect() }
     }
 
     /// When a device should have so much memory.
@@ -72,8 +72,8 @@ impl Plan {
     }
 
     /// Where the task should end first, of the devices of which something is known.
-    pub fn place(&self, core: &Core, entry: &Entry, may: DeviceMask) -> Option<Place> {
-        let mut best: Option<Place> = None;
+    pub fn place(&self, core: &Planner, entry: &TaskRecord, may: DeviceMask) -> Option<PlacedTask> {
+        let mut best: Option<PlacedTask> = None;
         for (device, lanes) in self.lanes.iter().enumerate() {
             if !may.contains(device) {
                 continue;
@@ -89,13 +89,13 @@ impl Plan {
             let end = free + seconds;
             let load = lanes.iter().filter(|&&free| free > 0.0).count();
             if best.as_ref().is_none_or(|best| (end, load) < (best.end, best.load)) {
-                best = Some(Place { device, lane, end, load, begins_now: free <= 0.0 });
+                best = Some(PlacedTask { device, lane, end, load, begins_now: free <= 0.0 });
             }
         }
         best
     }
 
-    pub fn occupy(&mut self, place: &Place) {
+    pub fn occupy(&mut self, place: &PlacedTask) {
         self.lanes[place.device][place.lane] = place.end;
     }
 }

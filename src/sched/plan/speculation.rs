@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::placement::Fitting;
-use super::planner::Core;
-use super::record::{Entry, Watched};
+use super::placement::FitCheck;
+use super::planner::Planner;
+use super::record::{DeadlineState, TaskRecord};
 use crate::sched::base::policy::{COPIES, GAIN, NEAR, is_odd, remaining};
 use crate::sched::base::task::TaskId;
 
-impl Core {
+impl Planner {
     /// A copy of something that runs elsewhere and should end earlier here: where that gains the most.
-    pub fn second_copy(&self, now: Duration, fitting: &mut Fitting<'_>) -> Option<TaskId> {
+    pub fn second_copy(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
         let index = fitting.index;
         // What is idle where there are others is for their tasks, and a copy would open a context there.
         if self.shares(index) && self.neighbours {
@@ -31,7 +31,7 @@ impl Core {
         fitting.try_on(self, id, entry)
     }
 
-    fn may_copy(&self, entry: &Entry, id: TaskId, index: usize) -> bool {
+    fn may_copy(&self, entry: &TaskRecord, id: TaskId, index: usize) -> bool {
         entry.idempotent
             && (1..COPIES).contains(&entry.copies)
             && entry.job.is_some()
@@ -42,11 +42,11 @@ impl Core {
 
     /// Seconds that a copy here should gain. As long as one attempt is not yet odd, the others may be on bad devices, and
     /// it takes here what was told. When all are odd it is the task, and takes as much longer everywhere.
-    fn gain(&self, now: Duration, index: usize, id: TaskId, entry: &Entry) -> Option<f64> {
+    fn gain(&self, now: Duration, index: usize, id: TaskId, entry: &TaskRecord) -> Option<f64> {
         let (told, seconds) = (entry.work.is_some(), self.rates.worth_of(entry.class).is_some());
         let here = self.rates.seconds(entry.class, index, entry.work)?;
         let runs = self.devices.iter().enumerate().flat_map(|(other, device)| {
-            let runs = device.running.iter().filter(|run| run.id == id && run.watched != Watched::Lost);
+            let runs = device.running.iter().filter(|run| run.id == id && run.watched != DeadlineState::Lost);
             runs.map(move |run| {
                 // Priors alone are no seconds: by them each attempt would seem late as soon as it has begun.
                 let elapsed = if seconds { now.saturating_sub(run.since).as_secs_f64() } else { 0.0 };

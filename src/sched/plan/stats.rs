@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::planner::Core;
-use super::record::Counts;
+use super::planner::Planner;
+use super::record::TaskCounts;
 use crate::device::DeviceInfo;
 use crate::error::Result;
-use crate::sched::base::task::{State, TaskId, TaskInfo};
+use crate::sched::base::task::{TaskId, TaskInfo, TaskStatus};
 
 /// What a scheduler has done and is doing.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,12 +46,12 @@ pub struct DeviceStats {
     pub peak_bytes: u64,
 }
 
-impl Core {
+impl Planner {
     pub fn info(&self, now: Duration, id: TaskId) -> Result<TaskInfo> {
         let entry = self.tasks.get(id)?;
         let now = if entry.state.is_ended() { Duration::ZERO } else { now.saturating_sub(entry.since) };
         let (queued, running) = match entry.state {
-            State::Queued => (now, Duration::ZERO),
+            TaskStatus::Queued => (now, Duration::ZERO),
             _ => (Duration::ZERO, now),
         };
         Ok(TaskInfo {
@@ -68,7 +68,7 @@ impl Core {
     }
 
     pub fn stats(&self) -> Stats {
-        let Counts { guests, queued, running, done, failed, cancelled, retried, copies } = self.counts;
+        let TaskCounts { guests, queued, running, done, failed, cancelled, retried, copies } = self.counts;
         let (submitted, queued, running) =
             (self.arrivals - guests.submitted, queued - guests.queued, running - guests.running);
         let devices = self.devices.iter().map(|device| DeviceStats {

@@ -11,20 +11,20 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::planner::Core;
-use super::record::{Device, Watched};
+use super::planner::Planner;
+use super::record::{DeadlineState, DeviceState};
 use crate::error::Error;
 use crate::sched::base::policy::{AGEING, AGEING_EACH, DISMISSED, GRACE, remaining};
-use crate::sched::base::task::{State, TaskId};
+use crate::sched::base::task::{TaskId, TaskStatus};
 
-impl Core {
-    /// When [`Core::pass`] has something to do next, if nothing else happens before.
+impl Planner {
+    /// When [`Planner::pass`] has something to do next, if nothing else happens before.
     pub fn alarm(&self, now: Duration) -> Option<Duration> {
         let watched =
             self.devices.iter().flat_map(|device| &device.running).filter_map(|run| match run.watched {
-                Watched::InTime(until) => until,
-                Watched::Stopping(until) => Some(until),
-                Watched::Late | Watched::Lost => None,
+                DeadlineState::InTime(until) => until,
+                DeadlineState::Stopping(until) => Some(until),
+                DeadlineState::Late | DeadlineState::Lost => None,
             });
         let pause = self.pausing.first().map(|&(until, _)| until);
         let short = self.devices.iter().filter_map(|device| device.short).map(|short| short.until);
@@ -36,7 +36,7 @@ impl Core {
 
     /// A device that has room now and left a task to others may think otherwise when those are late.
     fn look_again(&self, now: Duration) -> Option<Duration> {
-        let waits = |(index, device): (usize, &Device)| device.has_room(now).then_some(index);
+        let waits = |(index, device): (usize, &DeviceState)| device.has_room(now).then_some(index);
         let mut idle = self.devices.iter().enumerate().filter_map(waits).peekable();
         idle.peek()?;
         let idle: Vec<usize> = idle.collect();
@@ -53,7 +53,7 @@ impl Core {
         now.checked_add(Duration::try_from_secs_f64(soonest.max(0.01)).ok()?)
     }
 
-    /// Time has passed. What ended is in [`Core::ended`] then.
+    /// Time has passed. What ended is in [`Planner::ended`] then.
     pub fn pass(&mut self, now: Duration) {
         self.seen.now = now;
         for device in &mut self.devices {
@@ -64,7 +64,7 @@ impl Core {
             && until <= now
         {
             self.end_pause(id);
-            let runs = self.tasks.get(id).is_ok_and(|entry| entry.state == State::Running);
+            let runs = self.tasks.get(id).is_ok_and(|entry| entry.state == TaskStatus::Running);
             match self.devices.iter().position(|device| device.running.iter().any(|run| run.id == id)) {
                 Some(index) if runs => self.fail_late(index, id),
                 _ => self.make_ready(id),
@@ -82,9 +82,9 @@ impl Core {
         for index in 0..self.devices.len() {
             for position in 0..self.devices[index].running.len() {
                 let run = &self.devices[index].running[position];
-                if run.class == class && run.watched == Watched::InTime(None) {
+                if run.class == class && run.watched == DeadlineState::InTime(None) {
                     let until = self.late_after(index, run.id).and_then(|late| run.since.checked_add(late));
-                    self.devices[index].running[position].watched = Watched::InTime(until);
+                    self.devices[index].running[position].watched = DeadlineState::InTime(until);
                 }
             }
         }
@@ -100,17 +100,17 @@ impl Core {
             // It ended without this attempt, which has been asked to stop.
             return self.await_stop(now, index, position);
         };
-        let asked = entry.signal.is_stopped(attempt) || matches!(run.watched, Watched::Stopping(_));
+        let asked = entry.signal.is_stopped(attempt) || matches!(run.watched, DeadlineState::Stopping(_));
         if entry.job.is_none() || asked {
             return self.await_stop(now, index, position);
         }
-        let Watched::InTime(Some(until)) = run.watched else { return };
+        let DeadlineState::InTime(Some(until)) = run.watched else { return };
         if now < until {
             return;
         }
         if let Some(deadline) = entry.deadline {
             let name = entry.name();
-            run.watched = Watched::Stopping(now.saturating_add(deadline.max(GRACE)));
+            run.watched = DeadlineState::Stopping(now.saturating_add(deadline.max(GRACE)));
             entry.signal.stop(attempt);
             let text = format!(
                 "{name} has run for {} s on {place}, and is asked to stop",
@@ -118,7 +118,7 @@ impl Core {
             );
             return self.note(Level::Warn, index, text);
         }
-        run.watched = Watched::Late;
+        run.watched = DeadlineState::Late;
         let (name, told) = (entry.name(), entry.work.is_some());
         let open = !entry.signal.is_decided() && !self.stopping;
         let (ran, twice) = (ran.as_secs_f64(), entry.idempotent && entry.copies == 1 && open);
@@ -163,14 +163,14 @@ impl Core {
         for index in 0..self.devices.len() {
             for position in 0..self.devices[index].running.len() {
                 let run = &self.devices[index].running[position];
-                if run.id != id || run.watched == Watched::Lost {
+                if run.id != id || run.watched == DeadlineState::Lost {
                     continue;
                 }
                 let expected = self.expected(index, run).unwrap_or(0.0);
                 let whole = Duration::try_from_secs_f64(DISMISSED * expected).unwrap_or_default();
                 let grace = now.saturating_add(now.saturating_sub(run.since).max(GRACE));
                 let until = grace.max(run.since.saturating_add(whole));
-                self.devices[index].running[position].watched = Watched::Stopping(until);
+                self.devices[index].running[position].watched = DeadlineState::Stopping(until);
             }
         }
     }
@@ -181,18 +181,18 @@ impl Core {
         let (id, attempt) = (run.id, run.attempt);
         let deadline = self.tasks.get(id).ok().and_then(|entry| entry.deadline);
         match run.watched {
-            Watched::Lost => return,
-            Watched::Stopping(until) if now < until => return,
-            Watched::Stopping(_) => run.watched = Watched::Lost,
-            Watched::InTime(_) | Watched::Late => {
+            DeadlineState::Lost => return,
+            DeadlineState::Stopping(until) if now < until => return,
+            DeadlineState::Stopping(_) => run.watched = DeadlineState::Lost,
+            DeadlineState::InTime(_) | DeadlineState::Late => {
                 // A cancelled one that does not look is its caller's affair, who may have told no
                 // deadline on purpose.
                 run.watched = match deadline {
-                    None => Watched::Late,
+                    None => DeadlineState::Late,
                     Some(deadline) if now.saturating_sub(run.since) < deadline => {
-                        Watched::InTime(run.since.checked_add(deadline))
+                        DeadlineState::InTime(run.since.checked_add(deadline))
                     }
-                    Some(deadline) => Watched::Stopping(now.saturating_add(deadline.max(GRACE))),
+                    Some(deadline) => DeadlineState::Stopping(now.saturating_add(deadline.max(GRACE))),
                 };
                 return;
             }
@@ -232,7 +232,7 @@ impl Core {
     /// one has a while to return.
     pub fn await_lost(&mut self, now: Duration, id: TaskId) {
         let Ok(entry) = self.tasks.get(id) else { return };
-        if entry.job.is_some() && entry.copies == 0 && entry.state == State::Running {
+        if entry.job.is_some() && entry.copies == 0 && entry.state == TaskStatus::Running {
             let grace = entry.deadline.map_or(GRACE, |deadline| deadline.max(GRACE));
             self.pause(id, now.saturating_add(grace));
         }

@@ -18,12 +18,12 @@ const PART: u64 = 4;
 /// A device is slow if it needs so many times as long as the fastest.
 const SLOW: f64 = 1.5;
 
-pub struct Pace {
+pub struct ChunkSizer {
     grain: Option<u64>,
-    devices: Vec<Measured>,
+    devices: Vec<DeviceChunks>,
 }
 
-struct Measured {
+struct DeviceChunks {
     /// Seconds an element, as the bits of an `f64`; 0: not known.
     seconds: AtomicU64,
     size: AtomicU64,
@@ -31,14 +31,14 @@ struct Measured {
     most: AtomicU64,
 }
 
-impl Pace {
+impl ChunkSizer {
     pub fn new(grain: Option<u64>, devices: usize) -> Self {
-        let measured = || Measured {
+        let measured = || DeviceChunks {
             seconds: AtomicU64::new(0),
             size: AtomicU64::new(1),
             most: AtomicU64::new(u64::MAX),
         };
-        Pace { grain, devices: (0..devices).map(|_| measured()).collect() }
+        ChunkSizer { grain, devices: (0..devices).map(|_| measured()).collect() }
     }
 
     /// Shares are split at multiples of this.
@@ -79,7 +79,7 @@ impl Pace {
         (seconds > 0.0).then_some(seconds)
     }
 
-    /// Whether a device is so slow that it has to ask [`Pace::should_decline`] before each call.
+    /// Whether a device is so slow that it has to ask [`ChunkSizer::should_decline`] before each call.
     pub fn is_slow(&self, device: usize) -> bool {
         let Some(own) = self.seconds(device) else { return false };
         (0..self.devices.len()).filter_map(|other| self.seconds(other)).any(|other| own > SLOW * other)
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_call_grows_to_the_target_and_not_beyond() {
-        let pace = Pace::new(None, 1);
+        let pace = ChunkSizer::new(None, 1);
         let mut sizes = Vec::new();
         for _ in 0..8 {
             let size = pace.size(0, u64::MAX);
@@ -114,14 +114,14 @@ mod tests {
 
     #[test]
     fn long_elements_are_handed_out_one_by_one() {
-        let pace = Pace::new(None, 1);
+        let pace = ChunkSizer::new(None, 1);
         pace.learn(0, 1, 60.0);
         assert_eq!(pace.size(0, 1000), 1);
     }
 
     #[test]
     fn what_did_not_fit_is_halved_and_remembered() {
-        let pace = Pace::new(Some(64), 2);
+        let pace = ChunkSizer::new(Some(64), 2);
         assert!(pace.halve(0, 64) && pace.halve(0, 32));
         assert_eq!((pace.size(0, 1000), pace.size(1, 1000)), (16, 64));
         assert!(!pace.halve(0, 1));
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_slow_device_leaves_the_end_to_the_fast() {
-        let pace = Pace::new(Some(1), 3);
+        let pace = ChunkSizer::new(Some(1), 3);
         pace.learn(0, 1, 1.0);
         pace.learn(1, 1, 2.0);
         assert!(pace.is_slow(1), "twice as long as the fastest");

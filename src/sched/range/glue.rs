@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::sched::base::task::{Task, TaskId, Told};
-use crate::sched::runtime::shared::Shared;
+use crate::sched::base::task::{Completion, Task, TaskId};
+use crate::sched::runtime::shared::Runtime;
 
-impl Shared {
+impl Runtime {
     /// Submits from inside a task.
     pub fn post(self: &Arc<Self>, task: Task) -> Result<TaskId> {
         let mut book = self.lock();
@@ -21,7 +21,7 @@ impl Shared {
     }
 
     /// What a task that runs is asked by, for those who run parts of it elsewhere.
-    pub fn signal_of(&self, id: TaskId) -> Result<Arc<Told>> {
+    pub fn signal_of(&self, id: TaskId) -> Result<Arc<Completion>> {
         Ok(self.lock().tasks.get(id)?.signal.clone())
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Share(Mutex<Range<u64>>);
 
 /// The elements that nobody works on now.
-pub struct Field {
+pub struct Partitioner {
     /// In nobody's share.
     loose: Vec<Range<u64>>,
     shares: Vec<Arc<Share>>,
@@ -52,9 +52,9 @@ impl Share {
     }
 }
 
-impl Field {
+impl Partitioner {
     pub fn new(all: Range<u64>) -> Self {
-        let mut field = Field { loose: Vec::new(), shares: Vec::new() };
+        let mut field = Partitioner { loose: Vec::new(), shares: Vec::new() };
         field.give_back(all);
         field
     }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_thief_takes_the_upper_half_and_leaves_whole_grains() {
-        let mut field = Field::new(0..100);
+        let mut field = Partitioner::new(0..100);
         let (one, two) = (field.join(), field.join());
         assert!(field.fill(&one, 8));
         assert_eq!(one.take(|_| 8), Some((0..8, 92)));
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_last_piece_is_stolen_whole() {
-        let mut field = Field::new(7..8);
+        let mut field = Partitioner::new(7..8);
         let (one, two) = (field.join(), field.join());
         assert!(field.fill(&one, 1));
         assert!(field.fill(&two, 1));
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_comes_back_is_given_out_again() {
-        let mut field = Field::new(u64::MAX - 10..u64::MAX);
+        let mut field = Partitioner::new(u64::MAX - 10..u64::MAX);
         let one = field.join();
         assert!(field.fill(&one, 1));
         let (piece, rest) = one.take(|there| there / 2).unwrap();
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_longest_range_does_not_overflow() {
-        let mut field = Field::new(0..u64::MAX);
+        let mut field = Partitioner::new(0..u64::MAX);
         let (one, two) = (field.join(), field.join());
         assert!(field.fill(&one, u64::MAX) && field.fill(&two, u64::MAX));
         assert_eq!(two.take(|_| u64::MAX), Some((0..u64::MAX, 0)), "less than two grains is not split");

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::chunk_sizer::Pace;
-use super::partitioner::{Field, Share, length};
+use super::chunk_sizer::ChunkSizer;
+use super::partitioner::{Partitioner, Share, length};
 use crate::device::BackendKind;
 use crate::error::{DeviceFault, Error, Result};
 use crate::memory::{Lease, Ledger};
-use crate::sched::base::task::{DeviceMask, Exec, Job, Role, Task, TaskId, Told};
-use crate::sched::runtime::shared::Shared;
+use crate::sched::base::task::{Completion, DeviceMask, Exec, Job, Role, Task, TaskId};
+use crate::sched::runtime::shared::Runtime;
 use crate::sched::runtime::worker_local::caught;
 use crate::sched::sleep::wait_queues::NEEDY;
 
 /// The code of a range. It is called for pieces of it, at the same time on all devices, for each element
 /// in exactly one piece that ended well.
-pub type Code = dyn Fn(&Exec<'_>, Range<u64>) -> Result<()> + Send + Sync;
+pub type RangeJob = dyn Fn(&Exec<'_>, Range<u64>) -> Result<()> + Send + Sync;
 
 /// So long a guest stays though others wait for its slot.
 const STAY: Duration = Duration::from_millis(10);
@@ -27,7 +27,7 @@ const POISONED: u32 = 2;
 const LOST: u32 = 3;
 
 /// What an invitation has in common with the range.
-pub struct Like {
+pub struct TaskTemplate {
     pub label: String,
     pub device_bytes: u64,
     pub priority: i32,
@@ -35,12 +35,12 @@ pub struct Like {
     pub backends: Vec<BackendKind>,
 }
 
-pub struct Work {
-    shared: Weak<Shared>,
-    like: Like,
+pub struct RangeRun {
+    shared: Weak<Runtime>,
+    like: TaskTemplate,
     total: u64,
     done: AtomicU64,
-    pace: Pace,
+    pace: ChunkSizer,
     /// An invitation is queued.
     invited: AtomicBool,
     /// Participants at work, and the most that make sense: one a slot.
@@ -49,15 +49,15 @@ pub struct Work {
     /// No new piece begins.
     stopped: AtomicBool,
     /// When a participant has left, the range's task is rung.
-    table: Mutex<Table>,
+    table: Mutex<RangeState>,
 }
 
-struct Table {
-    field: Field,
+struct RangeState {
+    field: Partitioner,
     /// Gone when the range has ended.
-    code: Option<Arc<Code>>,
+    code: Option<Arc<RangeJob>>,
     /// While the host is in: what the guests are told.
-    host: Option<Hosted>,
+    host: Option<OwnerTask>,
     /// The devices of those at work.
     seats: Vec<usize>,
     /// The range ends with this.
@@ -72,14 +72,14 @@ struct Table {
 }
 
 #[derive(Clone)]
-struct Hosted {
+struct OwnerTask {
     task: TaskId,
     attempt: u32,
-    signal: Arc<Told>,
+    signal: Arc<Completion>,
 }
 
 /// Why a participant stopped.
-enum Left {
+enum StopReason {
     /// There is nothing to take.
     Nothing,
     /// The others do the rest sooner.
@@ -93,18 +93,18 @@ enum Left {
 }
 
 /// The task that is the range.
-pub struct Host(pub Arc<Work>);
+pub struct RangeOwner(pub Arc<RangeRun>);
 
 /// The task that a worker comes by to help.
-struct Invitation(Arc<Work>);
+struct HelperJob(Arc<RangeRun>);
 
-impl Work {
+impl RangeRun {
     pub fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<Runtime>,
         all: Range<u64>,
         grain: Option<u64>,
-        code: Box<Code>,
-        like: Like,
+        code: Box<RangeJob>,
+        like: TaskTemplate,
     ) -> Arc<Self> {
         let core = shared.lock();
         let slots = core.devices.iter().enumerate().filter(|(index, device)| {
@@ -113,18 +113,18 @@ impl Work {
         });
         let slots = slots.map(|(_, device)| device.slots as usize).sum();
         drop(core);
-        Arc::new(Work {
+        Arc::new(RangeRun {
             shared: Arc::downgrade(shared),
             like,
             total: length(&all),
             done: AtomicU64::new(0),
-            pace: Pace::new(grain, shared.devices.len()),
+            pace: ChunkSizer::new(grain, shared.devices.len()),
             invited: AtomicBool::new(false),
             present: AtomicUsize::new(0),
             slots,
             stopped: AtomicBool::new(true),
-            table: Mutex::new(Table {
-                field: Field::new(all),
+            table: Mutex::new(RangeState {
+                field: Partitioner::new(all),
                 code: Some(code.into()),
                 host: None,
                 seats: Vec::new(),
@@ -150,7 +150,7 @@ impl Work {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, RangeState> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -159,16 +159,16 @@ impl Work {
     }
 
     /// Works on the range until there is a reason to leave; only while a host is in.
-    fn take_part(self: &Arc<Self>, shared: &Arc<Shared>, exec: &Exec<'_>, role: Role) -> Left {
+    fn take_part(self: &Arc<Self>, shared: &Arc<Runtime>, exec: &Exec<'_>, role: Role) -> StopReason {
         let mut table = self.table();
         let (Some(hosted), Some(code)) = (table.host.clone(), table.code.clone()) else {
-            return Left::Stopped;
+            return StopReason::Stopped;
         };
         let share = table.field.join();
         table.seats.push(exec.device_index);
         drop(table);
         self.present.fetch_add(1, Ordering::Relaxed);
-        let seat = Seat { work: self, shared, task: hosted.task, share, device: exec.device_index };
+        let seat = Participant { work: self, shared, task: hosted.task, share, device: exec.device_index };
         let own = Exec { task: hosted.task, attempt: hosted.attempt, signal: &hosted.signal, ..*exec };
         let left = shared.part_of(hosted.task, || self.pieces(shared, &own, role, &seat.share, &*code));
         // Before the seat is free: the host may end the range then, and the code goes with it.
@@ -178,12 +178,12 @@ impl Work {
 
     fn pieces(
         self: &Arc<Self>,
-        shared: &Arc<Shared>,
+        shared: &Arc<Runtime>,
         exec: &Exec<'_>,
         role: Role,
         share: &Arc<Share>,
-        code: &Code,
-    ) -> Left {
+        code: &RangeJob,
+    ) -> StopReason {
         let device = exec.device_index;
         let bytes = self.like.device_bytes;
         let ledger = (bytes > 0).then(|| shared.lock().devices[device].ledger.clone());
@@ -191,13 +191,13 @@ impl Work {
         let came = Instant::now();
         loop {
             if self.stopped.load(Ordering::Acquire) || exec.cancelled() {
-                return Left::Stopped;
+                return StopReason::Stopped;
             }
             if role == Role::Guest && came.elapsed() > STAY && shared.others_wait() {
-                return Left::Nothing;
+                return StopReason::Nothing;
             }
             if self.pace.is_slow(device) && self.others_are_sooner(device) {
-                return Left::Declined;
+                return StopReason::Declined;
             }
             let mut lease = None;
             let frugal = ledger.is_some() && shared.gives_way(device);
@@ -210,7 +210,7 @@ impl Work {
             let Some((piece, rest)) = taken else {
                 let mut table = self.table();
                 if !table.field.fill(share, self.pace.grain()) {
-                    return Left::Nothing;
+                    return StopReason::Nothing;
                 }
                 elsewhere = table.field.left_beside(share);
                 continue;
@@ -237,7 +237,7 @@ impl Work {
             if error == Error::Cancelled && exec.cancelled() {
                 // As it was asked to, by a cancel, a deadline, or another copy that has done it: why, the plan knows.
                 self.table().field.give_back(piece);
-                return Left::Stopped;
+                return StopReason::Stopped;
             }
             match self.judge(device, piece, error) {
                 Some(left) => return left,
@@ -261,7 +261,7 @@ impl Work {
     }
 
     /// A piece did not end well. `None`: the participant goes on.
-    fn judge(&self, device: usize, piece: Range<u64>, error: Error) -> Option<Left> {
+    fn judge(&self, device: usize, piece: Range<u64>, error: Error) -> Option<StopReason> {
         let mut table = self.table();
         match error {
             error if error.is_shortage() => {
@@ -272,7 +272,7 @@ impl Work {
                 }
                 table.too_small.0 |= 1 << device;
                 table.declined = DeviceMask(0);
-                Some(Left::NoRoom(error.in_elements(piece)))
+                Some(StopReason::NoRoom(error.in_elements(piece)))
             }
             Error::Device { fault, .. } => {
                 let most = match fault {
@@ -294,26 +294,27 @@ impl Work {
                 }
                 // Without this one, all that are left may be needed.
                 table.declined = DeviceMask(0);
-                Some(Left::Broken(error))
+                Some(StopReason::Broken(error))
             }
             error => {
                 let error = if error == Error::Cancelled { error } else { error.in_elements(piece) };
                 table.failure.get_or_insert(error);
                 self.stopped.store(true, Ordering::Release);
-                Some(Left::Stopped)
+                Some(StopReason::Stopped)
             }
         }
     }
 
     /// A single element does not fit the host's device: others may have room for it. Nobody comes to a device
     /// whose context is poisoned before the host has left it, too.
-    fn leave_to_others(self: &Arc<Self>, shared: &Arc<Shared>, exec: &Exec<'_>) {
+    fn leave_to_others(self: &Arc<Self>, shared: &Arc<Runtime>, exec: &Exec<'_>) {
         let leaves = || {
             let poisoned = shared.poisoned.load(Ordering::SeqCst);
             exec.cancelled() || poisoned >> exec.device_index & 1 == 1
         };
-        let quiet =
-            |table: &Table| table.seats.is_empty() && (!self.invited.load(Ordering::Acquire) || leaves());
+        let quiet = |table: &RangeState| {
+            table.seats.is_empty() && (!self.invited.load(Ordering::Acquire) || leaves())
+        };
         while !self.is_done() && !self.stopped.load(Ordering::Acquire) && !leaves() {
             let guests = !self.table().seats.is_empty();
             if !self.invite(shared) && !guests {
@@ -324,7 +325,7 @@ impl Work {
     }
 
     /// The host waits for its guests.
-    fn wait(&self, shared: &Arc<Shared>, keys: &[TaskId], enough: impl Fn(&Table) -> bool) {
+    fn wait(&self, shared: &Arc<Runtime>, keys: &[TaskId], enough: impl Fn(&RangeState) -> bool) {
         shared.wait_for_guests(keys, || enough(&self.table()));
     }
 
@@ -343,14 +344,14 @@ impl Work {
 
     /// Something can be stolen: sees to it that an invitation is queued, if there could be more guests.
     /// Returns whether one is.
-    fn invite(self: &Arc<Self>, shared: &Arc<Shared>) -> bool {
+    fn invite(self: &Arc<Self>, shared: &Arc<Runtime>) -> bool {
         if self.invited.load(Ordering::Acquire) {
             return true;
         }
         if self.present.load(Ordering::Relaxed) >= self.slots || self.invited.swap(true, Ordering::AcqRel) {
             return self.invited.load(Ordering::Acquire);
         }
-        let mut task = Task { detached: true, ..self.task(Invitation(self.clone()), Role::Guest) };
+        let mut task = Task { detached: true, ..self.task(HelperJob(self.clone()), Role::Guest) };
         let table = self.table();
         task.devices.0 &= !(table.too_small.0 | table.declined.0);
         drop(table);
@@ -366,16 +367,16 @@ impl Work {
 }
 
 /// A participant at work; when it leaves, by whatever way, what it had not begun is loose again.
-struct Seat<'a> {
-    work: &'a Work,
-    shared: &'a Shared,
+struct Participant<'a> {
+    work: &'a RangeRun,
+    shared: &'a Runtime,
     /// The range.
     task: TaskId,
     share: Arc<Share>,
     device: usize,
 }
 
-impl Drop for Seat<'_> {
+impl Drop for Participant<'_> {
     fn drop(&mut self) {
         let mut table = self.work.table();
         table.field.leave(&self.share);
@@ -388,7 +389,7 @@ impl Drop for Seat<'_> {
     }
 }
 
-impl Job for Host {
+impl Job for RangeOwner {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
         let work = &self.0;
         let Some(shared) = work.shared.upgrade() else { return Err(Error::Cancelled) };
@@ -398,24 +399,24 @@ impl Job for Host {
             if let Some(error) = &table.failure {
                 return Err(error.clone());
             }
-            table.host = Some(Hosted { task: exec.task, attempt: exec.attempt, signal });
+            table.host = Some(OwnerTask { task: exec.task, attempt: exec.attempt, signal });
             work.stopped.store(false, Ordering::Release);
         }
         let own = [exec.task];
         let mut no_room = None;
         let broken = loop {
             match work.take_part(&shared, exec, Role::Range) {
-                Left::Nothing => {
+                StopReason::Nothing => {
                     work.wait(&shared, &own, |table| table.seats.is_empty() || table.field.has_loose())
                 }
-                Left::Declined => work.wait(&shared, &own, |table| table.seats.is_empty()),
-                Left::NoRoom(error) => {
+                StopReason::Declined => work.wait(&shared, &own, |table| table.seats.is_empty()),
+                StopReason::NoRoom(error) => {
                     no_room = Some(error);
                     shared.in_need(|| work.leave_to_others(&shared, exec));
                     break None;
                 }
-                Left::Stopped => break None,
-                Left::Broken(error) => break Some(error),
+                StopReason::Stopped => break None,
+                StopReason::Broken(error) => break Some(error),
             }
             if work.is_done() {
                 break None;
@@ -438,7 +439,7 @@ impl Job for Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for RangeOwner {
     /// The task is over, and with it the caller's code; an invitation may keep the rest for a while.
     fn drop(&mut self) {
         let code = self.0.table().code.take();
@@ -446,19 +447,21 @@ impl Drop for Host {
     }
 }
 
-impl Job for Invitation {
+impl Job for HelperJob {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
         let work = &self.0;
         work.invited.store(false, Ordering::Release);
         let Some(shared) = work.shared.upgrade() else { return Ok(()) };
         match work.take_part(&shared, exec, Role::Guest) {
-            Left::Broken(error) => Err(error),
-            Left::Nothing | Left::Declined | Left::Stopped | Left::NoRoom(_) => Ok(()),
+            StopReason::Broken(error) => Err(error),
+            StopReason::Nothing | StopReason::Declined | StopReason::Stopped | StopReason::NoRoom(_) => {
+                Ok(())
+            }
         }
     }
 }
 
-impl Drop for Invitation {
+impl Drop for HelperJob {
     fn drop(&mut self) {
         self.0.invited.store(false, Ordering::Release);
         let host = self.0.table().host.as_ref().map(|hosted| hosted.task);

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::shared::Shared;
+use super::shared::Runtime;
 use crate::error::Error;
 use crate::sched::base::task::TaskId;
-use crate::sched::light::nested::Frame;
+use crate::sched::light::nested::NestedTask;
 use crate::sched::sleep::wait_queues::INSIDE;
 
-impl Shared {
+impl Runtime {
     /// Nobody waits any more for the threads of these attempts. None of them counts as blocked from now on, for it does not count
     /// as awake either.
     pub fn give_up(&self, attempts: &[(TaskId, u32, f64)]) {
@@ -25,13 +25,13 @@ impl Shared {
     pub fn give_up_on_top(self: &Arc<Self>, id: TaskId, attempt: u32, limit_s: f64) {
         for station in self.light.queues.stations() {
             let device = self.devices[station.device].label();
-            let stay = |frame: Frame| {
+            let stay = |frame: NestedTask| {
                 if frame.id.0 != 0 {
                     let (slot, generation) = self.light.slots.place(frame.id);
                     slot.stay(generation);
                 }
             };
-            for Frame { id, phase } in station.books.on_top.take((id, attempt), stay).into_iter().rev() {
+            for NestedTask { id, phase } in station.books.on_top.take((id, attempt), stay).into_iter().rev() {
                 station.books.since.store(0, Ordering::Relaxed);
                 let what = "the task on top of which it ran".into();
                 let outcome = Err(Error::Deadline { what, limit_s, device: device.clone() });

@@ -2,23 +2,23 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::sched::observe::progress_notifier::Teller;
+use crate::sched::observe::progress_notifier::ProgressNotifier;
 use crate::sched::observe::trace::Trace;
-use crate::sched::plan::planner::Core;
+use crate::sched::plan::planner::Planner;
 use crate::store::findings::Findings;
 use crate::store::rate_store::{Cache, Store};
 
-pub struct Seeing {
-    pub teller: Arc<Teller>,
+pub struct Observability {
+    pub teller: Arc<ProgressNotifier>,
     pub trace: Option<Arc<Trace>>,
     pub cache: Option<Mutex<Cache>>,
     /// `None`: they are not kept.
     pub findings: Option<Findings>,
 }
 
-impl Seeing {
+impl Observability {
     /// Gives a new state what is remembered from earlier runs, and a trace if one is wanted.
-    pub fn new(core: &mut Core, trace_events: usize, rates: Option<Arc<dyn Store>>) -> Self {
+    pub fn new(core: &mut Planner, trace_events: usize, rates: Option<Arc<dyn Store>>) -> Self {
         if trace_events > 0 {
             core.keep_trace(trace_events);
         }
@@ -36,6 +36,6 @@ impl Seeing {
         }
         let findings = cache.is_some().then(|| Findings::new(remembered));
         let (trace, cache) = (core.seen.trace.clone(), cache.map(Mutex::new));
-        Seeing { teller: Arc::default(), trace, cache, findings }
+        Observability { teller: Arc::default(), trace, cache, findings }
     }
 }

@@ -9,22 +9,22 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::peers::{Door, Neighbours};
-use super::shared::{Book, Shared};
+use super::peers::{NodeAccess, Peers};
+use super::shared::{PlannerGuarded, Runtime};
 use crate::backend::thread;
 use crate::error::Error;
 use crate::node::{Inside, Want};
-use crate::sched::base::reservation::Held;
+use crate::sched::base::reservation::DeviceLease;
 use crate::sched::base::sync::lock;
 use crate::sched::base::task::TaskId;
-use crate::sched::plan::peer_load::Desire;
+use crate::sched::plan::peer_load::ResourceRequest;
 
 /// How often those who wait look without having been called.
 const LOOK: Duration = Duration::from_secs(1);
 /// What a slice of light tasks takes, for those who plan: in seconds.
 const LIGHT: f64 = 0.1;
 
-impl Shared {
+impl Runtime {
     /// Bit i: other processes have all of device i.
     pub fn taken(&self) -> u64 {
         self.neighbours.as_ref().map_or(0, |node| node.taken.load(Ordering::SeqCst))
@@ -42,10 +42,10 @@ impl Shared {
     }
 
     /// To be asked for without the book.
-    pub fn door(&self, device: usize) -> Door<'_> {
+    pub fn door(&self, device: usize) -> NodeAccess<'_> {
         let node = self.neighbours.as_ref().filter(|node| node.shares(device));
-        let open = node.and_then(|node| Some(Door::Open(node, node.inside(self.clock())?)));
-        open.unwrap_or(Door::Alone)
+        let open = node.and_then(|node| Some(NodeAccess::Open(node, node.inside(self.clock())?)));
+        open.unwrap_or(NodeAccess::Alone)
     }
 
     /// Whether there are others on the node to whom what is kept of a device for reuse would be of use.
@@ -55,7 +55,7 @@ impl Shared {
     }
 
     /// Tells the plan what others have. True: a device that they had is free again.
-    pub fn look_at_others(&self, node: &Neighbours, inside: &mut Inside<'_>, book: &mut Book) -> bool {
+    pub fn look_at_others(&self, node: &Peers, inside: &mut Inside<'_>, book: &mut PlannerGuarded) -> bool {
         let now = self.now();
         for (index, device) in book.core.devices.iter().enumerate().filter(|&(index, _)| node.shares(index)) {
             node.node.set_slots(index, device.slots);
@@ -79,14 +79,19 @@ impl Shared {
 
     /// Stands in line for what is ready and others keep from its device, or no more. False: nobody can, and others have
     /// nothing from now on, for a while.
-    pub fn queue_up(self: &Arc<Self>, node: &Neighbours, inside: &mut Inside<'_>, book: &mut Book) -> bool {
+    pub fn queue_up(
+        self: &Arc<Self>,
+        node: &Peers,
+        inside: &mut Inside<'_>,
+        book: &mut PlannerGuarded,
+    ) -> bool {
         let worth = inside.seconds_per_cost();
         let light = || {
             let taken = node.taken.load(Ordering::SeqCst);
             let there = taken != 0 && !self.light.queues.is_empty();
             let cost = |index: usize| (taken >> index & 1 == 1).then_some(LIGHT / worth);
             let count = self.devices.len();
-            there.then(|| Desire {
+            there.then(|| ResourceRequest {
                 priority: 0,
                 costs: (0..count).map(cost).collect(),
                 bytes: vec![0; count],
@@ -99,7 +104,7 @@ impl Shared {
         if !waits && !has_nothing {
             return true;
         }
-        inside.want(desire.map(|Desire { priority, costs, bytes }| Want { priority, costs, bytes }));
+        inside.want(desire.map(|ResourceRequest { priority, costs, bytes }| Want { priority, costs, bytes }));
         if !waits {
             lock(&node.line).waits = false;
         }
@@ -114,25 +119,31 @@ impl Shared {
     }
 
     /// As if there were none.
-    pub fn forget_others(&self, book: &mut Book) {
+    pub fn forget_others(&self, book: &mut PlannerGuarded) {
         (0..self.devices.len()).for_each(|index| book.core.set_others(Duration::ZERO, index, &[], 0));
     }
 
     /// A slot for a planned task that begins.
-    pub fn hold_for(&self, inside: &mut Inside<'_>, book: &Book, device: usize, id: TaskId) -> Option<Held> {
+    pub fn hold_for(
+        &self,
+        inside: &mut Inside<'_>,
+        book: &PlannerGuarded,
+        device: usize,
+        id: TaskId,
+    ) -> Option<DeviceLease> {
         let entry = book.core.tasks.get(id).ok()?;
         let bytes = entry.bytes.on(self.devices[device].backend);
         if let Some(worth) = book.core.rates.worth_of(entry.class) {
             inside.learned(worth);
         }
-        Held::new(inside, device, book.core.cost(entry, device), bytes)
+        DeviceLease::new(inside, device, book.core.cost(entry, device), bytes)
     }
 
     /// A slot for light tasks. `None`: others have all, or the door does not open.
-    pub fn hold_for_light(self: &Arc<Self>, device: usize) -> Option<Option<Lit>> {
+    pub fn hold_for_light(self: &Arc<Self>, device: usize) -> Option<Option<LightLease>> {
         let (node, mut inside) = match self.door(device) {
-            Door::Alone => return Some(None),
-            Door::Open(node, inside) => (node, inside),
+            NodeAccess::Alone => return Some(None),
+            NodeAccess::Open(node, inside) => (node, inside),
         };
         let mut book = self.lock();
         self.look_at_others(node, &mut inside, &mut book);
@@ -145,9 +156,9 @@ impl Shared {
         }
         drop(book);
         let cost = LIGHT / inside.seconds_per_cost();
-        let Some(held) = Held::new(&mut inside, device, Some(cost), 0) else { return Some(None) };
+        let Some(held) = DeviceLease::new(&mut inside, device, Some(cost), 0) else { return Some(None) };
         node.lit[device].fetch_add(1, Ordering::SeqCst);
-        Some(Some(Lit { held: Some(held), shared: self.clone(), device, since: self.clock() }))
+        Some(Some(LightLease { held: Some(held), shared: self.clone(), device, since: self.clock() }))
     }
 
     /// Somebody looks up from now on when others have changed something, until nothing is waited for. False: there is no
@@ -182,15 +193,15 @@ impl Shared {
 }
 
 /// A slot of a device that is held for light tasks.
-pub struct Lit {
-    held: Option<Held>,
-    shared: Arc<Shared>,
+pub struct LightLease {
+    held: Option<DeviceLease>,
+    shared: Arc<Runtime>,
     device: usize,
     /// When it was taken.
     pub since: u64,
 }
 
-impl Drop for Lit {
+impl Drop for LightLease {
     fn drop(&mut self) {
         self.held = None;
         if let Some(node) = &self.shared.neighbours {
@@ -200,7 +211,7 @@ impl Drop for Lit {
 }
 
 /// The thread that stands in line, until the scheduler has stopped.
-fn watch(shared: &Arc<Shared>) {
+fn watch(shared: &Arc<Runtime>) {
     let Some(node) = &shared.neighbours else { return };
     loop {
         let over = || shared.light.is_stopping() && !shared.crew.any();

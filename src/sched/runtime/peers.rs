@@ -12,7 +12,7 @@ use crate::sched::base::sync::lock;
 /// Nanoseconds for which a door that does not open is not tried again.
 const SHUT: u64 = 30_000_000_000;
 
-pub struct Neighbours {
+pub struct Peers {
     pub node: Node,
     /// Bit i: device i is one that processes share.
     shared: u64,
@@ -22,27 +22,27 @@ pub struct Neighbours {
     pub contended: AtomicU64,
     /// By device: slots held for light tasks.
     pub lit: Vec<AtomicU32>,
-    pub line: Mutex<Line>,
+    pub line: Mutex<PeerQueue>,
     pub called: Condvar,
     /// The door did not open: nobody is asked before then, in nanoseconds of the scheduler's time.
     shut: AtomicU64,
 }
 
 #[derive(Default)]
-pub struct Line {
+pub struct PeerQueue {
     pub waits: bool,
     pub watched: bool,
 }
 
 /// The node while nobody else decides anything there. `Alone`: the device is not one to share, or nobody can tell.
-pub enum Door<'a> {
+pub enum NodeAccess<'a> {
     Alone,
-    Open(&'a Neighbours, Inside<'a>),
+    Open(&'a Peers, Inside<'a>),
 }
 
-impl Neighbours {
+impl Peers {
     /// `None`: nothing is shared, or not to be.
-    pub fn join(folder: Option<&Path>, devices: &[DeviceInfo], slots: &[u32]) -> Result<Option<Neighbours>> {
+    pub fn join(folder: Option<&Path>, devices: &[DeviceInfo], slots: &[u32]) -> Result<Option<Peers>> {
         let is_shared = |device: &DeviceInfo| device.backend == BackendKind::Cuda;
         let shared =
             devices.iter().enumerate().fold(0, |bits, (i, device)| bits | u64::from(is_shared(device)) << i);
@@ -55,7 +55,7 @@ impl Neighbours {
             .map(|(device, &slots)| is_shared(device).then(|| Device { uuid: device.id.as_str(), slots }))
             .collect();
         let Some(node) = Node::join(folder, &told)? else { return Ok(None) };
-        Ok(Some(Neighbours {
+        Ok(Some(Peers {
             node,
             shared,
             taken: AtomicU64::new(0),

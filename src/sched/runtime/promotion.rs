@@ -2,25 +2,25 @@
 //! that planned tasks come after has a planned task that stands for it, its *shadow*, which is never ready and
 //! ends when it does. A shadow whose task goes on in the plan becomes that planned task, so its followers stay.
 //!
-//! Both are kept in [`Light::stand_ins`](crate::sched::light::Light::stand_ins) until the light task ends. Locks are taken in this
+//! Both are kept in [`LightTasks::stand_ins`](crate::sched::light::LightTasks::stand_ins) until the light task ends. Locks are taken in this
 //! order: the book, a light task's, the stand-ins.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::shared::{Book, Shared};
+use super::shared::{PlannerGuarded, Runtime};
 use crate::error::{Error, Result};
 use crate::sched::base::sync::lock;
-use crate::sched::base::task::{Exec, Job, TaskId, Wait};
-use crate::sched::light::epochs::Phase;
-use crate::sched::light::job::Code;
-use crate::sched::light::slab::Slots;
-use crate::sched::light::task::Slot;
-use crate::sched::plan::completion::Attempt;
+use crate::sched::base::task::{Exec, Job, TaskId, WaitResult};
+use crate::sched::light::epochs::Epoch;
+use crate::sched::light::job::LightJob;
+use crate::sched::light::slab::LightSlab;
+use crate::sched::light::task::LightTask;
+use crate::sched::plan::completion::AttemptEnd;
 
 /// An attempt at a light task that says something of the device.
-pub struct Failed {
+pub struct LightFailure {
     pub error: Error,
     pub device: usize,
     pub slot: u32,
@@ -32,12 +32,12 @@ pub struct Failed {
 }
 
 /// A light task's code as that of the planned task which goes on in its stead.
-struct Known {
+struct PromotedJob {
     id: TaskId,
-    code: Code,
+    code: LightJob,
 }
 
-impl Job for Known {
+impl Job for PromotedJob {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
         let Exec { device, device_index, slot, attempt, lane, signal, held, findings, .. } = *exec;
         self.code.run(&Exec {
@@ -54,13 +54,13 @@ impl Job for Known {
     }
 }
 
-impl Shared {
+impl Runtime {
     /// A light task that met with something unusual goes on in the plan, as if it had begun there.
-    pub fn hand_over(self: &Arc<Self>, slot: &Slot, id: TaskId, code: Code, failed: Failed) {
-        let Failed { error, device, slot: number, context, since, company } = failed;
+    pub fn hand_over(self: &Arc<Self>, slot: &LightTask, id: TaskId, code: LightJob, failed: LightFailure) {
+        let LightFailure { error, device, slot: number, context, since, company } = failed;
         let generation = crate::sched::base::registry::parts(id).1;
         let began = Duration::from_nanos(since);
-        let job: Arc<dyn Job> = Arc::new(Known { id, code });
+        let job: Arc<dyn Job> = Arc::new(PromotedJob { id, code });
         let mut book = self.lock();
         let stand_in = match slot.in_plan(generation) {
             Some(shadow) => Ok(shadow),
@@ -86,12 +86,12 @@ impl Shared {
             let _ = book.core.cancel(planned);
         }
         let now = self.now();
-        book.core.judge(now, device, planned, 1, Attempt::Ran(Err(error)));
+        book.core.judge(now, device, planned, 1, AttemptEnd::Ran(Err(error)));
         self.settle(book);
     }
 
     /// The same for one that nobody can ask for: it gets a slot for that.
-    pub fn hand_over_loose(self: &Arc<Self>, code: Code, phase: Phase, failed: Failed) {
+    pub fn hand_over_loose(self: &Arc<Self>, code: LightJob, phase: Epoch, failed: LightFailure) {
         let since = failed.since;
         match self.light.slots.take() {
             Ok((slot, position)) => {
@@ -109,7 +109,7 @@ impl Shared {
     }
 
     /// A planned task has ended. If a light one went on as it, this is its end, too.
-    pub fn take_back(self: &Arc<Self>, book: &mut Book, planned: TaskId, outcome: Result<()>) {
+    pub fn take_back(self: &Arc<Self>, book: &mut PlannerGuarded, planned: TaskId, outcome: Result<()>) {
         // A shadow whose own task ends is taken out of them before.
         let Some(id) = lock(&self.light.stand_ins).remove(&planned) else { return };
         let (slot, generation) = self.light.slots.place(id);
@@ -126,9 +126,9 @@ impl Shared {
     }
 
     /// What stands in the plan for a light task that a planned one is to come after. To be followed by
-    /// [`Shared::settle`].
-    pub fn in_plan(&self, book: &mut Book, id: TaskId) -> Result<TaskId> {
-        if !Slots::is_light(id) {
+    /// [`Runtime::settle`].
+    pub fn in_plan(&self, book: &mut PlannerGuarded, id: TaskId) -> Result<TaskId> {
+        if !LightSlab::is_light(id) {
             return Ok(id);
         }
         let (slot, generation) = self.light.slots.find(id)?;
@@ -141,7 +141,7 @@ impl Shared {
             // It was counted, and is from now on there.
             lock(&self.light.stand_ins).remove(&stand_in);
             let outcome = match ended {
-                Ok(Wait::Cancelled) => Err(Error::Cancelled),
+                Ok(WaitResult::Cancelled) => Err(Error::Cancelled),
                 ended => ended.map(|_| ()),
             };
             self.light.queues.outside.ends.take_back(&outcome);
@@ -150,7 +150,7 @@ impl Shared {
         Ok(stand_in)
     }
 
-    fn cast_shadow(&self, book: &mut Book, now: Duration, id: TaskId) -> Result<TaskId> {
+    fn cast_shadow(&self, book: &mut PlannerGuarded, now: Duration, id: TaskId) -> Result<TaskId> {
         let shadow = book.core.admit_shadow(now)?;
         self.light.told_there.fetch_add(1, Ordering::SeqCst);
         lock(&self.light.stand_ins).insert(shadow, id);

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::promotion::Failed;
-use super::shared::Shared;
-use super::worker_local::Me;
+use super::promotion::LightFailure;
+use super::shared::Runtime;
+use super::worker_local::WorkerLocal;
 use crate::error::{Error, Result};
 use crate::sched::base::task::{Job, TaskId};
-use crate::sched::light::epochs::Phase;
-use crate::sched::light::job::Code;
-use crate::sched::light::nested::{Frame, Place};
-use crate::sched::light::queues::Item;
+use crate::sched::light::epochs::Epoch;
+use crate::sched::light::job::LightJob;
+use crate::sched::light::nested::{NestedIndex, NestedTask};
+use crate::sched::light::queues::LightItem;
 use crate::sched::observe::trace::Ending;
-use crate::sched::plan::completion::Attempt;
+use crate::sched::plan::completion::AttemptEnd;
 
 /// Runs one item from the light queues; also on top of a task that waits.
-pub fn run_light(shared: &Arc<Shared>, me: &Me, item: Item) {
+pub fn run_light(shared: &Arc<Runtime>, me: &WorkerLocal, item: LightItem) {
     if shared.light.is_stopping() {
         return shared.end_item(Some(&me.hand), item, &Error::Cancelled);
     }
@@ -24,14 +24,14 @@ pub fn run_light(shared: &Arc<Shared>, me: &Me, item: Item) {
     let since = &me.hand.station.books.since;
     let below = since.load(Ordering::Relaxed);
     match item {
-        Item::Known(id) => run_known(shared, me, id),
-        Item::Loose { code, phase } => run_loose(shared, me, code, phase),
+        LightItem::Known(id) => run_known(shared, me, id),
+        LightItem::Loose { code, phase } => run_loose(shared, me, code, phase),
     }
     since.store(below, Ordering::Relaxed);
     me.hand.pushed.set(outer + me.hand.pushed.get());
 }
 
-fn run_loose(shared: &Arc<Shared>, me: &Me, code: Code, phase: Phase) {
+fn run_loose(shared: &Arc<Runtime>, me: &WorkerLocal, code: LightJob, phase: Epoch) {
     let begin = me.clock.get();
     let books = &me.hand.station.books;
     let stopping = || shared.light.is_stopping();
@@ -46,19 +46,19 @@ fn run_loose(shared: &Arc<Shared>, me: &Me, code: Code, phase: Phase) {
     books.signal.leave(below, stopping);
     let ours = books.on_top.pop(place);
     match how {
-        Attempt::NoQueue(why) => {
+        AttemptEnd::NoQueue(why) => {
             me.frames.borrow_mut().pop();
             match ours {
-                true => shared.light.queues.push(None, Item::Loose { code, phase }),
+                true => shared.light.queues.push(None, LightItem::Loose { code, phase }),
                 false => shared.discard(code),
             }
             retire(shared, me, &why);
         }
-        Attempt::Ran(Err(error)) if (error.is_of_device() || error.is_suspect()) && ours => {
+        AttemptEnd::Ran(Err(error)) if (error.is_of_device() || error.is_suspect()) && ours => {
             me.frames.borrow_mut().pop();
             shared.hand_over_loose(code, phase, failed(shared, me, TaskId(0), context, begin, error));
         }
-        Attempt::Ran(outcome) => {
+        AttemptEnd::Ran(outcome) => {
             let outcome = if cancelled { Err(Error::Cancelled) } else { outcome };
             count(shared, me, TaskId(0), &outcome, (begin, end));
             shared.discard(code);
@@ -71,7 +71,7 @@ fn run_loose(shared: &Arc<Shared>, me: &Me, code: Code, phase: Phase) {
     }
 }
 
-fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId) {
+fn run_known(shared: &Arc<Runtime>, me: &WorkerLocal, id: TaskId) {
     // One that is over already has left its item behind.
     let Ok((slot, generation)) = shared.light.slots.find(id) else { return };
     let Some(begun) = slot.begin(generation, me.device, me.slot, me.clock.get()) else { return };
@@ -91,10 +91,10 @@ fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId) {
         return;
     }
     match how {
-        Attempt::NoQueue(why) => {
+        AttemptEnd::NoQueue(why) => {
             me.frames.borrow_mut().pop();
             match slot.put_back(generation, begun.code, end) {
-                None => shared.light.queues.push(None, Item::Known(id)),
+                None => shared.light.queues.push(None, LightItem::Known(id)),
                 Some(code) => {
                     shared.discard(code);
                     shared.end_light(Some(&me.hand), slot, id, begun.phase, Err(Error::Cancelled), end);
@@ -102,13 +102,13 @@ fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId) {
             }
             retire(shared, me, &why);
         }
-        Attempt::Ran(Err(error))
+        AttemptEnd::Ran(Err(error))
             if (error.is_of_device() || error.is_suspect()) && !slot.signal.is_cancelled() =>
         {
             me.frames.borrow_mut().pop();
             shared.hand_over(slot, id, begun.code, failed(shared, me, id, context, begin, error));
         }
-        Attempt::Ran(outcome) => {
+        AttemptEnd::Ran(outcome) => {
             let outcome = if slot.signal.is_cancelled() { Err(Error::Cancelled) } else { outcome };
             count(shared, me, id, &outcome, (begin, end));
             // The job's drop is the caller's code inside the task, too.
@@ -120,16 +120,16 @@ fn run_known(shared: &Arc<Shared>, me: &Me, id: TaskId) {
 }
 
 /// A light task begins; if it is on top of a planned one, so that it can be given up with that.
-fn on_top(me: &Me, id: TaskId, phase: Phase) -> Place {
-    me.on_plan.get().then(|| me.hand.station.books.on_top.push(Frame { id, phase }))
+fn on_top(me: &WorkerLocal, id: TaskId, phase: Epoch) -> NestedIndex {
+    me.on_plan.get().then(|| me.hand.station.books.on_top.push(NestedTask { id, phase }))
 }
 
-fn set_since(me: &Me, begin: u64) {
+fn set_since(me: &WorkerLocal, begin: u64) {
     me.hand.station.books.since.store(begin + 1, Ordering::Relaxed);
 }
 
 /// The time after an attempt, which is also that before the next.
-fn passed(shared: &Shared, me: &Me, begin: u64) -> u64 {
+fn passed(shared: &Runtime, me: &WorkerLocal, begin: u64) -> u64 {
     let end = shared.clock().max(begin);
     me.clock.set(end);
     let books = &me.hand.station.books;
@@ -138,9 +138,16 @@ fn passed(shared: &Shared, me: &Me, begin: u64) -> u64 {
     end
 }
 
-fn failed(shared: &Shared, me: &Me, id: TaskId, context: u32, since: u64, error: Error) -> Failed {
+fn failed(
+    shared: &Runtime,
+    me: &WorkerLocal,
+    id: TaskId,
+    context: u32,
+    since: u64,
+    error: Error,
+) -> LightFailure {
     shared.record_light(id, me.device, me.slot, (since, me.clock.get()), Ending::Retried);
-    Failed {
+    LightFailure {
         error,
         device: me.device,
         slot: me.slot,
@@ -151,7 +158,7 @@ fn failed(shared: &Shared, me: &Me, id: TaskId, context: u32, since: u64, error:
 }
 
 /// In the device's books, the trace and the log.
-fn count(shared: &Shared, me: &Me, id: TaskId, outcome: &Result<()>, (begin, end): (u64, u64)) {
+fn count(shared: &Runtime, me: &WorkerLocal, id: TaskId, outcome: &Result<()>, (begin, end): (u64, u64)) {
     let ending = match outcome {
         Ok(()) => Ending::Done,
         Err(Error::Cancelled) => Ending::Cancelled,
@@ -167,7 +174,7 @@ fn count(shared: &Shared, me: &Me, id: TaskId, outcome: &Result<()>, (begin, end
     books.busy_ns.store(books.busy_ns.load(Ordering::Relaxed) + (end - begin), Ordering::Relaxed);
 }
 
-fn retire(shared: &Arc<Shared>, me: &Me, why: &str) {
+fn retire(shared: &Arc<Runtime>, me: &WorkerLocal, why: &str) {
     let mut book = shared.lock();
     book.core.retire(me.device, why);
     shared.settle(book);

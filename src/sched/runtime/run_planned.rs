@@ -4,23 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::light_gate::{TURN, leave_light};
-use super::peers::Door;
-use super::shared::Shared;
-use super::worker_local::Me;
+use super::peers::NodeAccess;
+use super::shared::Runtime;
+use super::worker_local::WorkerLocal;
 use crate::error::Error;
 use crate::sched::base::task::Exec;
 use crate::sched::light::task::nanoseconds;
-use crate::sched::plan::completion::Attempt;
-use crate::sched::plan::placement::{Assignment, Taken};
+use crate::sched::plan::completion::AttemptEnd;
+use crate::sched::plan::placement::{AssignResult, Assignment};
 
 /// Nanoseconds that light tasks have after a turn of planned ones.
 const LIGHT_SLICE: u64 = 10_000_000;
 /// Planned tasks of negative priority stand back no longer.
 const STAND_BACK: u64 = 100_000_000;
 
-pub fn take_planned(shared: &Arc<Shared>, me: &Me, last: bool) -> Option<Assignment> {
+pub fn take_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool) -> Option<Assignment> {
     let taken = begin_planned(shared, me, last, None);
-    if !matches!(taken, Taken::Unknown) {
+    if !matches!(taken, AssignResult::Unknown) {
         return taken.begun();
     }
     // Without the lock: a driver may take its time.
@@ -29,12 +29,12 @@ pub fn take_planned(shared: &Arc<Shared>, me: &Me, last: bool) -> Option<Assignm
     begin_planned(shared, me, last, Some(free)).begun()
 }
 
-fn begin_planned(shared: &Arc<Shared>, me: &Me, last: bool, free: Option<u64>) -> Taken {
+fn begin_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool, free: Option<u64>) -> AssignResult {
     // The plan takes the worker for one that holds nothing.
     drop(me.lit.take());
     let mut door = shared.door(me.device);
     let mut book = shared.lock();
-    if let Door::Open(node, inside) = &mut door {
+    if let NodeAccess::Open(node, inside) = &mut door {
         shared.look_at_others(node, inside, &mut book);
     }
     let now = shared.now();
@@ -46,21 +46,21 @@ fn begin_planned(shared: &Arc<Shared>, me: &Me, last: bool, free: Option<u64>) -
         && shared.light.queues.any(&me.hand)
         || me.slot >= book.core.devices[me.device].slots
     {
-        return Taken::Nothing;
+        return AssignResult::Nothing;
     }
     book.core.devices[me.device].light = shared.is_lit(me.device, Some(&me.hand.station));
     let known = book.core.devices[me.device].free(now);
     let mut taken = book.core.take(now, me.device, me.slot, free);
     let mut queued = true;
-    if let Door::Open(node, inside) = &mut door {
-        if let Taken::Begins(assignment) = &mut taken {
+    if let NodeAccess::Open(node, inside) = &mut door {
+        if let AssignResult::Begins(assignment) = &mut taken {
             assignment.held = shared.hold_for(inside, &book, me.device, assignment.id);
         }
         queued = shared.queue_up(node, inside, &mut book);
     }
     drop(door);
     match taken {
-        Taken::Begins(_) => {
+        AssignResult::Begins(_) => {
             me.planned_at.set(clock);
             // There may be room, and a task, for another worker beside this one.
             shared.call_workers(&mut book);
@@ -71,7 +71,7 @@ fn begin_planned(shared: &Arc<Shared>, me: &Me, last: bool, free: Option<u64>) -
                 shared.call_any();
             }
         }
-        Taken::Nothing => {
+        AssignResult::Nothing => {
             shared.crew.look.fetch_and(!(1 << me.device), Ordering::SeqCst);
             let short = known.is_none() && book.core.devices[me.device].free(now).is_some();
             if short || !queued || book.core.devices[me.device].is_taken() {
@@ -80,12 +80,12 @@ fn begin_planned(shared: &Arc<Shared>, me: &Me, last: bool, free: Option<u64>) -
                 shared.watch(&mut book);
             }
         }
-        Taken::Unknown => {}
+        AssignResult::Unknown => {}
     }
     taken
 }
 
-pub fn run_planned(shared: &Arc<Shared>, me: &Me, assignment: Assignment) {
+pub fn run_planned(shared: &Arc<Runtime>, me: &WorkerLocal, assignment: Assignment) {
     leave_light(shared, me);
     let begin = shared.clock();
     let Assignment { id, attempt, job, signal, context, held } = assignment;
@@ -105,7 +105,7 @@ pub fn run_planned(shared: &Arc<Shared>, me: &Me, assignment: Assignment) {
     }
     drop(held);
     on_top.set_bottom(None);
-    let short = matches!(how, Attempt::Ran(Err(Error::NoMemory { .. } | Error::Resources { .. })));
+    let short = matches!(how, AttemptEnd::Ran(Err(Error::NoMemory { .. } | Error::Resources { .. })));
     let company = short && shared.was_lit(&me.hand.station, begin);
     let mut book = shared.lock();
     let now = shared.now();

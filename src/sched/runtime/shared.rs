@@ -9,39 +9,39 @@ use std::time::{Duration, Instant};
 
 use log::Level;
 
-use super::observability::Seeing;
-use super::peers::Neighbours;
-use super::worker_pool::Crew;
+use super::observability::Observability;
+use super::peers::Peers;
+use super::worker_pool::WorkerPool;
 use crate::backend::Backend;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
-use crate::sched::base::fork::Birthplace;
+use crate::sched::base::fork::ProcessMark;
 use crate::sched::base::sync::lock;
-use crate::sched::base::task::{DeviceMask, TaskId, Wait};
+use crate::sched::base::task::{DeviceMask, TaskId, WaitResult};
 use crate::sched::estimate::concurrency_tuner::AUTO_SLOTS;
-use crate::sched::light::epochs::Phase;
-use crate::sched::light::queues::{Hand, Item, Station};
-use crate::sched::light::task::{Parting, Slot, nanoseconds};
-use crate::sched::light::{CLOSED, Light, NO_DEVICE, STOPPING};
-use crate::sched::plan::planner::Core;
-use crate::sched::plan::record::{Deferred, Ended};
+use crate::sched::light::epochs::Epoch;
+use crate::sched::light::queues::{LightItem, LocalQueue, WorkerShared};
+use crate::sched::light::task::{EndActions, LightTask, nanoseconds};
+use crate::sched::light::{CLOSED, LightTasks, NO_DEVICE, STOPPING};
+use crate::sched::plan::planner::Planner;
+use crate::sched::plan::record::{Deferred, EndedTask};
 use crate::sched::plan::stats::Stats;
-use crate::sched::sleep::wait_graph::Graph;
-use crate::sched::sleep::wait_queues::{ALL, NEEDY, Rooms};
+use crate::sched::sleep::wait_graph::WaitGraph;
+use crate::sched::sleep::wait_queues::{ALL, NEEDY, WaitQueues};
 use crate::store::rate_store::Store;
 
-pub struct Shared {
-    pub born: Birthplace,
+pub struct Runtime {
+    pub born: ProcessMark,
     /// The scheduler's time begins here.
     pub begin: Instant,
     pub devices: Vec<DeviceInfo>,
     /// By device.
     pub backends: Vec<Arc<dyn Backend>>,
-    pub book: Mutex<Book>,
-    pub light: Light,
-    pub crew: Crew,
-    pub rooms: Rooms,
-    pub graph: Graph,
+    pub book: Mutex<PlannerGuarded>,
+    pub light: LightTasks,
+    pub crew: WorkerPool,
+    pub rooms: WaitQueues,
+    pub graph: WaitGraph,
     /// Jobs of tasks that have not begun or are over, which are being dropped before anybody may see the end.
     pub ending: AtomicUsize,
     /// Threads that wait for the whole scheduler.
@@ -63,15 +63,15 @@ pub struct Shared {
     pub time: Condvar,
     /// The system gave no such thread: workers without work look after the time.
     pub unwatched: AtomicBool,
-    pub seeing: Seeing,
-    pub neighbours: Option<Neighbours>,
+    pub seeing: Observability,
+    pub neighbours: Option<Peers>,
     /// The function that a worker's thread runs; it gets the number of the worker's seat.
-    work: fn(&Arc<Shared>, usize),
+    work: fn(&Arc<Runtime>, usize),
 }
 
 /// What stands under the one lock: the planned tasks.
-pub struct Book {
-    pub core: Core,
+pub struct PlannerGuarded {
+    pub core: Planner,
     /// By device: a worker was called, and has not looked yet.
     pub called: Vec<bool>,
     /// A thread watches the time, and sleeps until then if nobody tells it of something that is earlier.
@@ -79,7 +79,7 @@ pub struct Book {
     pub deferred: Deferred,
 }
 
-impl Book {
+impl PlannerGuarded {
     /// Whether who watches the time has to be woken for an alarm.
     pub fn is_news(&mut self, alarm: Duration) -> bool {
         let news = self.watched.is_some_and(|until| alarm < until);
@@ -90,50 +90,50 @@ impl Book {
     }
 }
 
-impl Deref for Book {
-    type Target = Core;
+impl Deref for PlannerGuarded {
+    type Target = Planner;
 
-    fn deref(&self) -> &Core {
+    fn deref(&self) -> &Planner {
         &self.core
     }
 }
 
-impl DerefMut for Book {
-    fn deref_mut(&mut self) -> &mut Core {
+impl DerefMut for PlannerGuarded {
+    fn deref_mut(&mut self) -> &mut Planner {
         &mut self.core
     }
 }
 
-impl Shared {
+impl Runtime {
     pub fn new(
         devices: Vec<(DeviceInfo, Arc<dyn Backend>)>,
         slots: u32,
         stack: usize,
         trace_events: usize,
         rates: Option<Arc<dyn Store>>,
-        neighbours: Option<Neighbours>,
-        work: fn(&Arc<Shared>, usize),
+        neighbours: Option<Peers>,
+        work: fn(&Arc<Runtime>, usize),
     ) -> Self {
         let (devices, backends): (Vec<_>, Vec<_>) = devices.into_iter().unzip();
         let threads = devices.iter().filter_map(|device| device.cpu_threads).max().unwrap_or(0);
         // The slots share them evenly, and each has one.
         let cpu_threads = threads.div_ceil(if slots == AUTO_SLOTS { 1 } else { slots });
         let slots = vec![slots; devices.len()];
-        let mut core = Core::new(devices.iter().cloned().zip(slots.iter().copied()).collect());
-        let seeing = Seeing::new(&mut core, trace_events, rates);
-        Shared {
-            born: Birthplace::here(),
+        let mut core = Planner::new(devices.iter().cloned().zip(slots.iter().copied()).collect());
+        let seeing = Observability::new(&mut core, trace_events, rates);
+        Runtime {
+            born: ProcessMark::here(),
             begin: Instant::now(),
-            book: Mutex::new(Book {
+            book: Mutex::new(PlannerGuarded {
                 core,
                 called: vec![false; devices.len()],
                 watched: None,
                 deferred: Deferred::default(),
             }),
-            light: Light::new(!devices.is_empty()),
-            crew: Crew::new(&slots, stack),
-            rooms: Rooms::default(),
-            graph: Graph::default(),
+            light: LightTasks::new(!devices.is_empty()),
+            crew: WorkerPool::new(&slots, stack),
+            rooms: WaitQueues::default(),
+            graph: WaitGraph::default(),
             ending: AtomicUsize::new(0),
             waiting_for_all: AtomicUsize::new(0),
             contexts: devices.iter().map(|_| AtomicU32::new(0)).collect(),
@@ -153,7 +153,7 @@ impl Shared {
         }
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, Book> {
+    pub fn lock(&self) -> MutexGuard<'_, PlannerGuarded> {
         lock(&self.book)
     }
 
@@ -172,7 +172,7 @@ impl Shared {
     }
 
     /// Whether workers of a device, other than the one of the station `but`, may be running light tasks.
-    pub fn is_lit(&self, device: usize, but: Option<&Station>) -> bool {
+    pub fn is_lit(&self, device: usize, but: Option<&WorkerShared>) -> bool {
         let mut lit = false;
         self.light.queues.each_station(|other| {
             let mine = but.is_some_and(|mine| std::ptr::eq(other, mine));
@@ -182,12 +182,12 @@ impl Shared {
     }
 
     /// Whether anything else of ours has run on the worker's device since then.
-    pub fn had_company(&self, mine: &Station, since: u64) -> bool {
+    pub fn had_company(&self, mine: &WorkerShared, since: u64) -> bool {
         self.was_lit(mine, since) || !self.lock().core.devices[mine.device].running.is_empty()
     }
 
     /// Whether a light task of another worker has run on the worker's device since then.
-    pub fn was_lit(&self, mine: &Station, since: u64) -> bool {
+    pub fn was_lit(&self, mine: &WorkerShared, since: u64) -> bool {
         let mut lit = false;
         self.light.queues.each_station(|other| {
             let is_mine = std::ptr::eq(other, mine);
@@ -214,7 +214,7 @@ impl Shared {
 
     /// After something has become ready, or room: calls a worker of each device where something should begin.
     /// The one that comes calls the next.
-    pub fn call_workers(self: &Arc<Self>, book: &mut Book) {
+    pub fn call_workers(self: &Arc<Self>, book: &mut PlannerGuarded) {
         if book.core.ready.is_empty() && book.core.counts.running == 0 {
             return;
         }
@@ -265,7 +265,7 @@ impl Shared {
     ///
     /// What ends is taken from the book before it is given back, so each thread drops the jobs of those that
     /// it has itself ended, and of no others: it may hold whatever their drop needs.
-    pub fn settle<'a>(self: &'a Arc<Self>, mut book: MutexGuard<'a, Book>) {
+    pub fn settle<'a>(self: &'a Arc<Self>, mut book: MutexGuard<'a, PlannerGuarded>) {
         let mut ended = Vec::new();
         self.take_ended(&mut book, &mut ended);
         log_all(self.settle_with(book, ended));
@@ -274,8 +274,8 @@ impl Shared {
     /// The same for `ended` alone. Returns what is left to be logged.
     pub fn settle_with<'a>(
         self: &'a Arc<Self>,
-        mut book: MutexGuard<'a, Book>,
-        mut ended: Vec<Ended>,
+        mut book: MutexGuard<'a, PlannerGuarded>,
+        mut ended: Vec<EndedTask>,
     ) -> Vec<(Level, String)> {
         let given_up = std::mem::take(&mut book.core.given_up);
         self.give_up(&given_up);
@@ -297,7 +297,7 @@ impl Shared {
             drop(book);
             // Before anybody can see the end that they tell of.
             log_all(notes);
-            let next = next.map(|Ended { id, job, outcome }| {
+            let next = next.map(|EndedTask { id, job, outcome }| {
                 self.discard(job);
                 (id, outcome)
             });
@@ -335,7 +335,7 @@ impl Shared {
         notes
     }
 
-    pub fn take_ended(&self, book: &mut Book, ended: &mut Vec<Ended>) {
+    pub fn take_ended(&self, book: &mut PlannerGuarded, ended: &mut Vec<EndedTask>) {
         self.ending.fetch_add(book.core.ended.len(), Ordering::SeqCst);
         ended.append(&mut book.core.ended);
     }
@@ -350,7 +350,7 @@ impl Shared {
         ended
     }
 
-    fn publish(self: &Arc<Self>, book: &mut Book, id: TaskId, outcome: Result<()>) {
+    fn publish(self: &Arc<Self>, book: &mut PlannerGuarded, id: TaskId, outcome: Result<()>) {
         let told = (self.light.handing.load(Ordering::Acquire) > 0).then(|| outcome.clone());
         book.core.publish(self.now(), id, outcome);
         if let Some(told) = told {
@@ -360,7 +360,7 @@ impl Shared {
     }
 
     /// What the light tier has to know of the plan. True: light tasks may begin again on some device.
-    pub fn mirror(&self, book: &Book) -> bool {
+    pub fn mirror(&self, book: &PlannerGuarded) -> bool {
         let (mut quiet, mut poisoned, mut retired) = (0, 0, 0);
         self.alone.store(book.core.alone > 0, Ordering::SeqCst);
         for (index, device) in book.core.devices.iter().enumerate() {
@@ -392,10 +392,10 @@ impl Shared {
     /// Publishes the end of a light task whose job has been dropped.
     pub fn end_light(
         self: &Arc<Self>,
-        hand: Option<&Hand>,
-        slot: &Slot,
+        hand: Option<&LocalQueue>,
+        slot: &LightTask,
         id: TaskId,
-        phase: Phase,
+        phase: Epoch,
         outcome: Result<()>,
         now: u64,
     ) {
@@ -412,7 +412,7 @@ impl Shared {
         }
     }
 
-    pub fn count_ended(&self, hand: Option<&Hand>, phase: Phase, tasks: u64) {
+    pub fn count_ended(&self, hand: Option<&LocalQueue>, phase: Epoch, tasks: u64) {
         if self.light.tally.end(self.light.count(hand), phase, tasks, &self.light.queues) {
             self.rooms.ring(ALL);
         }
@@ -423,13 +423,13 @@ impl Shared {
     }
 
     /// One that watched the task in this slot watches it no more: the outcome, if there is one.
-    pub fn leave_slot(&self, slot: &Slot, generation: u64, id: TaskId) -> Option<Result<Wait>> {
+    pub fn leave_slot(&self, slot: &LightTask, generation: u64, id: TaskId) -> Option<Result<WaitResult>> {
         let (outcome, free) = slot.leave(generation);
-        self.part(id, Parting { free, ..Parting::default() });
+        self.part(id, EndActions { free, ..EndActions::default() });
         outcome
     }
 
-    pub fn part(&self, id: TaskId, parting: Parting) {
+    pub fn part(&self, id: TaskId, parting: EndActions) {
         if parting.free {
             self.light.slots.give(crate::sched::base::registry::parts(id).2 as u32);
         }
@@ -500,14 +500,14 @@ impl Shared {
         stats
     }
 
-    pub fn end_item(self: &Arc<Self>, hand: Option<&Hand>, item: Item, why: &Error) {
+    pub fn end_item(self: &Arc<Self>, hand: Option<&LocalQueue>, item: LightItem, why: &Error) {
         match item {
-            Item::Known(id) => {
+            LightItem::Known(id) => {
                 if let Ok((slot, generation)) = self.light.slots.find(id) {
                     self.end_queued(hand, slot, generation, id, why);
                 }
             }
-            Item::Loose { code, phase } => self.ending(|| {
+            LightItem::Loose { code, phase } => self.ending(|| {
                 self.discard(code);
                 self.light.count_end(hand, &Err(why.clone()));
                 self.count_ended(hand, phase, 1);
@@ -518,8 +518,8 @@ impl Shared {
     /// Ends a light task if it has not begun. False: it has, or is over.
     pub fn end_queued(
         self: &Arc<Self>,
-        hand: Option<&Hand>,
-        slot: &Slot,
+        hand: Option<&LocalQueue>,
+        slot: &LightTask,
         generation: u64,
         id: TaskId,
         why: &Error,
@@ -535,10 +535,10 @@ impl Shared {
 
 thread_local! {
     /// The scheduler whose job this thread is dropping. It outlives the thread's other locals, see `ME`.
-    static DROPPING: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
+    static DROPPING: Cell<*const Runtime> = const { Cell::new(std::ptr::null()) };
 }
 
-impl Shared {
+impl Runtime {
     /// Whether the calling thread is in the drop of a job, outside of any task perhaps.
     pub fn is_dropping(&self) -> bool {
         std::ptr::eq(DROPPING.get(), self)

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::shared::{Book, Shared, log_all};
+use super::shared::{PlannerGuarded, Runtime, log_all};
 use crate::backend::thread;
 
-impl Shared {
+impl Runtime {
     /// Sees to it that somebody watches the time.
-    pub fn watch(self: &Arc<Self>, book: &mut Book) {
+    pub fn watch(self: &Arc<Self>, book: &mut PlannerGuarded) {
         let Some(alarm) = book.core.alarm(self.now()) else { return };
         if book.is_news(alarm) {
             self.time.notify_all();
@@ -48,8 +48,8 @@ impl Shared {
     }
 
     /// Leaves what may run code of callers to a thread for that; without one, the calling thread does it in
-    /// [`Shared::settle`].
-    fn defer(self: &Arc<Self>, book: &mut Book) {
+    /// [`Runtime::settle`].
+    fn defer(self: &Arc<Self>, book: &mut PlannerGuarded) {
         let core = &book.core;
         if core.ended.is_empty() && core.notes.is_empty() {
             return;
@@ -72,7 +72,7 @@ impl Shared {
 }
 
 /// Lets time pass for the planned tasks, until the scheduler has stopped and nothing is left to watch.
-fn watch_time(shared: &Arc<Shared>) {
+fn watch_time(shared: &Arc<Runtime>) {
     let mut book = shared.lock();
     loop {
         let now = shared.now();
@@ -96,7 +96,10 @@ fn watch_time(shared: &Arc<Shared>) {
     }
 }
 
-fn pass<'a>(shared: &'a Arc<Shared>, mut book: MutexGuard<'a, Book>) -> MutexGuard<'a, Book> {
+fn pass<'a>(
+    shared: &'a Arc<Runtime>,
+    mut book: MutexGuard<'a, PlannerGuarded>,
+) -> MutexGuard<'a, PlannerGuarded> {
     book.core.pass(shared.now());
     shared.defer(&mut book);
     let mut ended = Vec::new();
@@ -115,7 +118,7 @@ fn pass<'a>(shared: &'a Arc<Shared>, mut book: MutexGuard<'a, Book>) -> MutexGua
 }
 
 /// Runs what is deferred, until the scheduler has stopped and no more can come.
-fn serve(shared: &Arc<Shared>) {
+fn serve(shared: &Arc<Runtime>) {
     let mut book = shared.lock();
     loop {
         let deferred = &mut book.deferred;

@@ -13,12 +13,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::run_light::run_light;
-use super::shared::Shared;
-use super::worker_local::{Me, anyone_inside};
+use super::shared::Runtime;
+use super::worker_local::{WorkerLocal, anyone_inside};
 use crate::error::{Error, Result};
 use crate::sched::base::sync;
-use crate::sched::base::task::{Role, State, TaskId};
-use crate::sched::sleep::wait_queues::{Bell, INSIDE};
+use crate::sched::base::task::{Role, TaskId, TaskStatus};
+use crate::sched::sleep::wait_queues::{INSIDE, Waiter};
 
 /// Tasks that may wait for other tasks inside their code at a time; each may cost a worker more.
 const SUBSTITUTES: usize = 64;
@@ -31,10 +31,10 @@ const SPIN: u64 = 20_000;
 
 thread_local! {
     /// The thread's bell; taken while it waits.
-    static BELL: RefCell<Option<sync::Arc<Bell>>> = const { RefCell::new(None) };
+    static BELL: RefCell<Option<sync::Arc<Waiter>>> = const { RefCell::new(None) };
 }
 
-impl Shared {
+impl Runtime {
     /// Until `look` finds something; `None`: the time was up first. `keys` are rung when it may have
     /// changed its mind.
     pub fn wait_until<T>(
@@ -85,7 +85,7 @@ impl Shared {
 
     fn wait_inside<T>(
         self: &Arc<Self>,
-        me: &Me,
+        me: &WorkerLocal,
         keys: &[TaskId],
         deadline: Option<Instant>,
         look: impl Fn() -> Option<T>,
@@ -175,7 +175,7 @@ impl Shared {
         give_bell(bell);
     }
 
-    fn open_slot(self: &Arc<Self>, me: &Me) {
+    fn open_slot(self: &Arc<Self>, me: &WorkerLocal) {
         let mut book = self.lock();
         if me.is_planned() {
             book.core.devices[me.device].waiting += 1;
@@ -191,7 +191,7 @@ impl Shared {
         }
     }
 
-    fn close_slot(&self, me: &Me) {
+    fn close_slot(&self, me: &WorkerLocal) {
         if me.is_planned() {
             let mut book = self.lock();
             book.core.devices[me.device].waiting -= 1;
@@ -204,7 +204,7 @@ impl Shared {
 
     /// Nothing can go on: every worker sleeps or waits inside a task, nothing can begin, and no thread is about to
     /// tell an end.
-    fn is_stuck(&self, me: &Me) -> bool {
+    fn is_stuck(&self, me: &WorkerLocal) -> bool {
         self.all_are_blocked()
             && !(self.light.queues.any(&me.hand) && self.may_light_begin())
             && self.can_nothing_planned_begin()
@@ -232,18 +232,18 @@ impl Shared {
 
     /// What a planned task that has not begun comes after.
     fn behind(&self, id: TaskId) -> Vec<TaskId> {
-        if crate::sched::light::slab::Slots::is_light(id) {
+        if crate::sched::light::slab::LightSlab::is_light(id) {
             return Vec::new();
         }
         let book = self.lock();
-        let entry = book.core.tasks.get(id).ok().filter(|entry| entry.state == State::Queued);
+        let entry = book.core.tasks.get(id).ok().filter(|entry| entry.state == TaskStatus::Queued);
         let behind = entry.map(|entry| entry.behind.clone()).unwrap_or_default();
         drop(book);
         behind.into_iter().map(|id| self.light.known_as(id)).collect()
     }
 
     fn is_range(&self, id: TaskId) -> bool {
-        let is_light = crate::sched::light::slab::Slots::is_light(id);
+        let is_light = crate::sched::light::slab::LightSlab::is_light(id);
         !is_light && self.lock().core.tasks.get(id).is_ok_and(|entry| entry.role == Role::Range)
     }
 
@@ -288,10 +288,10 @@ fn deadlock(why: &str) -> Error {
     Error::Deadlock { what: "a wait inside a task", why: why.into() }
 }
 
-fn take_bell() -> sync::Arc<Bell> {
+fn take_bell() -> sync::Arc<Waiter> {
     BELL.try_with(|bell| bell.borrow_mut().take()).ok().flatten().unwrap_or_default()
 }
 
-fn give_bell(bell: sync::Arc<Bell>) {
+fn give_bell(bell: sync::Arc<Waiter>) {
     let _ = BELL.try_with(|place| *place.borrow_mut() = Some(bell));
 }

@@ -12,10 +12,10 @@ use std::time::Duration;
 use super::light_gate::{is_quiet, leave_light, may_be_lit, take_light};
 use super::run_light::run_light;
 use super::run_planned::{run_planned, take_planned};
-use super::shared::Shared;
-use super::worker_local::{Me, is_leaving};
+use super::shared::Runtime;
+use super::worker_local::{WorkerLocal, is_leaving};
 use crate::sched::light::NO_DEVICE;
-use crate::sched::light::queues::Item;
+use crate::sched::light::queues::LightItem;
 use crate::sched::plan::placement::Assignment;
 
 /// How long an idle worker looks around before it sleeps, if that has paid lately, or if it has not.
@@ -25,19 +25,19 @@ const SPIN_LEAST: u64 = 2_000;
 /// it has to.
 const REST: Duration = Duration::from_secs(1);
 
-enum Work {
+enum WorkFound {
     Planned(Assignment),
-    Light(Item),
+    Light(LightItem),
 }
 
 /// The life of a worker, which is counted as searching already.
-pub fn work(shared: &Arc<Shared>, seat: usize) {
-    let me = Me::enter(shared, seat, SPIN);
+pub fn work(shared: &Arc<Runtime>, seat: usize) {
+    let me = WorkerLocal::enter(shared, seat, SPIN);
     let mut work = search(shared, &me);
     while let Some(this) = work {
         match this {
-            Work::Planned(assignment) => run_planned(shared, &me, assignment),
-            Work::Light(item) => run_light(shared, &me, item),
+            WorkFound::Planned(assignment) => run_planned(shared, &me, assignment),
+            WorkFound::Light(item) => run_light(shared, &me, item),
         }
         if is_leaving() {
             leave_light(shared, &me);
@@ -58,7 +58,7 @@ pub fn work(shared: &Arc<Shared>, seat: usize) {
 }
 
 /// Searches, and sleeps, until there is something to run; `None`: the worker is not needed any more.
-fn search(shared: &Arc<Shared>, me: &Me) -> Option<Work> {
+fn search(shared: &Arc<Runtime>, me: &WorkerLocal) -> Option<WorkFound> {
     let lot = &shared.crew.lot;
     loop {
         if should_go(shared, me) {
@@ -93,7 +93,7 @@ fn search(shared: &Arc<Shared>, me: &Me) -> Option<Work> {
 }
 
 /// Until the worker is called. After a while it gives back what it keeps, and where nobody else does, it looks after the time.
-fn sleep(shared: &Arc<Shared>, me: &Me) {
+fn sleep(shared: &Arc<Runtime>, me: &WorkerLocal) {
     let lot = &shared.crew.lot;
     loop {
         let keeps = me.keeps_what_others_may_need();
@@ -111,7 +111,7 @@ fn sleep(shared: &Arc<Shared>, me: &Me) {
 }
 
 /// Looks around for a moment. True: there is something.
-fn spin(shared: &Shared, me: &Me) -> bool {
+fn spin(shared: &Runtime, me: &WorkerLocal) -> bool {
     let lot = &shared.crew.lot;
     // One at a time, and not where it would take the processor from those who work.
     if lot.searching() > 1 || lot.awake() > shared.spinners_most() {
@@ -133,26 +133,26 @@ fn spin(shared: &Shared, me: &Me) -> bool {
     }
 }
 
-fn has_plan(shared: &Shared, me: &Me) -> bool {
+fn has_plan(shared: &Runtime, me: &WorkerLocal) -> bool {
     shared.crew.look.load(Ordering::SeqCst) >> me.device & 1 == 1
 }
 
-fn is_anything(shared: &Shared, me: &Me) -> bool {
+fn is_anything(shared: &Runtime, me: &WorkerLocal) -> bool {
     has_plan(shared, me) || may_be_lit(shared, me) && shared.light.queues.any(&me.hand)
 }
 
-fn is_retired(shared: &Shared, me: &Me) -> bool {
+fn is_retired(shared: &Runtime, me: &WorkerLocal) -> bool {
     shared.crew.retired.load(Ordering::SeqCst) >> me.device & 1 == 1
 }
 
-fn may_have_to_go(shared: &Shared, me: &Me) -> bool {
+fn may_have_to_go(shared: &Runtime, me: &WorkerLocal) -> bool {
     shared.crew.has_surplus(me.seat)
         || me.slot >= shared.crew.slots(me.device)
         || is_retired(shared, me)
         || shared.light.is_stopping() && shared.light.queues.is_drained()
 }
 
-fn should_go(shared: &Shared, me: &Me) -> bool {
+fn should_go(shared: &Runtime, me: &WorkerLocal) -> bool {
     if shared.crew.is_surplus(me.seat) {
         return true;
     }
@@ -164,7 +164,7 @@ fn should_go(shared: &Shared, me: &Me) -> bool {
 }
 
 /// Another has to do what this worker was called for, and a shutdown goes on.
-fn after_going(shared: &Arc<Shared>, device: usize, given_up: bool) {
+fn after_going(shared: &Arc<Runtime>, device: usize, given_up: bool) {
     if !given_up {
         shared.crew.went();
     }
@@ -192,7 +192,7 @@ fn after_going(shared: &Arc<Shared>, device: usize, given_up: bool) {
 }
 
 /// What is next for a worker, if anything.
-fn look(shared: &Arc<Shared>, me: &Me) -> Option<Work> {
+fn look(shared: &Arc<Runtime>, me: &WorkerLocal) -> Option<WorkFound> {
     let surplus = shared.crew.has_surplus(me.seat);
     if surplus || is_retired(shared, me) || me.slot >= shared.crew.slots(me.device) {
         return None;
@@ -203,20 +203,24 @@ fn look(shared: &Arc<Shared>, me: &Me) -> Option<Work> {
         && !light_first
         && let Some(assignment) = take_planned(shared, me, false)
     {
-        return Some(Work::Planned(assignment));
+        return Some(WorkFound::Planned(assignment));
     }
     if let Some(item) = take_light(shared, me) {
         if planned && light_first {
             pass_on(shared, me);
         }
-        return Some(Work::Light(item));
+        return Some(WorkFound::Light(item));
     }
-    if planned && has_plan(shared, me) { take_planned(shared, me, true).map(Work::Planned) } else { None }
+    if planned && has_plan(shared, me) {
+        take_planned(shared, me, true).map(WorkFound::Planned)
+    } else {
+        None
+    }
 }
 
 /// A worker that may have been called for the plan does something else first, which may even wait for what is
 /// planned: another is called in its stead.
-fn pass_on(shared: &Arc<Shared>, me: &Me) {
+fn pass_on(shared: &Arc<Runtime>, me: &WorkerLocal) {
     let mut book = shared.lock();
     if std::mem::take(&mut book.called[me.device]) {
         shared.call_workers(&mut book);

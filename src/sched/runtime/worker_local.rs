@@ -7,26 +7,26 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::peer_leases::Lit;
-use super::shared::Shared;
+use super::peer_leases::LightLease;
+use super::shared::Runtime;
 use crate::backend::Queue;
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::task::{Exec, Signal, TaskId};
-use crate::sched::light::queues::Hand;
-use crate::sched::plan::completion::Attempt;
-use crate::sched::sleep::event_count::Bed;
+use crate::sched::light::queues::LocalQueue;
+use crate::sched::plan::completion::AttemptEnd;
+use crate::sched::sleep::event_count::Parker;
 
 /// What only the worker's own thread sees.
-pub struct Me {
-    pub shared: Arc<Shared>,
+pub struct WorkerLocal {
+    pub shared: Arc<Runtime>,
     pub seat: usize,
     pub device: usize,
     pub slot: u32,
-    pub hand: Hand,
-    pub bed: Bed,
-    opened: RefCell<Option<Rc<Opened>>>,
+    pub hand: LocalQueue,
+    pub bed: Parker,
+    opened: RefCell<Option<Rc<OpenQueue>>>,
     /// The queues of the attempts that the thread is in, innermost last.
-    entered: RefCell<Vec<Rc<Opened>>>,
+    entered: RefCell<Vec<Rc<OpenQueue>>>,
     /// The tasks in whose code the thread is, innermost last.
     pub frames: RefCell<Vec<TaskId>>,
     /// The outermost one is.
@@ -45,11 +45,11 @@ pub struct Me {
     /// A task has run since the worker last slept.
     used: Cell<bool>,
     /// The slot that is held for light tasks, where other processes have to know.
-    pub lit: RefCell<Option<Lit>>,
+    pub lit: RefCell<Option<LightLease>>,
 }
 
 /// The queue of a worker, and the context of the device in which it was opened.
-struct Opened {
+struct OpenQueue {
     queue: Box<dyn Queue>,
     context: u32,
 }
@@ -57,7 +57,7 @@ struct Opened {
 thread_local! {
     /// Outlives the thread's other locals: `exit` inside a task ends them before it calls the handlers of
     /// the program, which may ask where they are.
-    static ME: ManuallyDrop<RefCell<Option<Rc<Me>>>> = const { ManuallyDrop::new(RefCell::new(None)) };
+    static ME: ManuallyDrop<RefCell<Option<Rc<WorkerLocal>>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 thread_local! {
@@ -75,18 +75,18 @@ pub(crate) fn leave_thread() {
     LEAVING.set(ME.try_with(|me| me.borrow().is_some()).unwrap_or(false));
 }
 
-impl Me {
-    /// Of the calling thread from now on, until [`Me::leave`].
-    pub fn enter(shared: &Arc<Shared>, seat: usize, spin: u64) -> Rc<Me> {
+impl WorkerLocal {
+    /// Of the calling thread from now on, until [`WorkerLocal::leave`].
+    pub fn enter(shared: &Arc<Runtime>, seat: usize, spin: u64) -> Rc<WorkerLocal> {
         let place = shared.crew.seat(seat);
         let here = 0_u8;
-        let me = Rc::new(Me {
+        let me = Rc::new(WorkerLocal {
             shared: shared.clone(),
             seat,
             device: place.device,
             slot: place.slot,
             hand: shared.light.enter(place.device, place.slot),
-            bed: Bed::new(seat, place.device),
+            bed: Parker::new(seat, place.device),
             opened: RefCell::new(None),
             entered: RefCell::new(Vec::new()),
             frames: RefCell::new(Vec::new()),
@@ -105,7 +105,7 @@ impl Me {
         me
     }
 
-    pub fn leave(self: Rc<Me>) {
+    pub fn leave(self: Rc<WorkerLocal>) {
         self.close();
         ME.with(|place| place.take());
         if let Ok(me) = Rc::try_unwrap(self).map_err(|_| ()) {
@@ -159,11 +159,11 @@ impl Me {
         self.below().map_or_else(now, |below| below.context)
     }
 
-    fn below(&self) -> Option<Rc<Opened>> {
+    fn below(&self) -> Option<Rc<OpenQueue>> {
         self.entered.borrow().last().cloned()
     }
 
-    fn open(&self, shared: &Shared, context: u32) -> Result<Rc<Opened>> {
+    fn open(&self, shared: &Runtime, context: u32) -> Result<Rc<OpenQueue>> {
         // A queue of its own might wait for the context of the task below, which waits for this one.
         if let Some(below) = self.below() {
             return Ok(below);
@@ -182,7 +182,7 @@ impl Me {
         let queue = caught(|| shared.backends[self.device].open(device.ordinal, self.slot, slots));
         self.let_go(before);
         let queue = queue?;
-        let opened = Rc::new(Opened { queue, context });
+        let opened = Rc::new(OpenQueue { queue, context });
         *self.opened.borrow_mut() = Some(opened.clone());
         Ok(opened)
     }
@@ -210,7 +210,7 @@ impl Me {
     }
 
     /// The queue is the backend's, which may panic in closing it.
-    fn let_go(&self, opened: Option<Rc<Opened>>) {
+    fn let_go(&self, opened: Option<Rc<OpenQueue>>) {
         if catch_unwind(AssertUnwindSafe(|| drop(opened))).is_err() {
             let device = self.shared.devices[self.device].label();
             log::error!("the queue of {device} panicked when it was closed");
@@ -220,13 +220,13 @@ impl Me {
     /// One attempt, from the queue to the outcome. Neither the job nor the backend can unwind out of here.
     pub fn attempt(
         &self,
-        shared: &Shared,
+        shared: &Runtime,
         task: TaskId,
         attempt: u32,
         context: u32,
         signal: &Signal,
         run: impl FnOnce(&Exec<'_>) -> Result<()>,
-    ) -> Attempt {
+    ) -> AttemptEnd {
         let opened = match self.open(shared, context) {
             Ok(opened) => opened,
             Err(error) => return not_entered("opened", error),
@@ -268,27 +268,27 @@ impl Me {
             });
         }
         self.let_go(Some(opened));
-        Attempt::Ran(outcome)
+        AttemptEnd::Ran(outcome)
     }
 }
 
 /// A device that is of no use, or not now.
-fn not_entered(what: &str, error: Error) -> Attempt {
+fn not_entered(what: &str, error: Error) -> AttemptEnd {
     let lost = matches!(error, Error::Device { fault: DeviceFault::Lost, .. });
     match error.is_of_device() && !lost {
-        true => Attempt::Ran(Err(error)),
-        false => Attempt::NoQueue(format!("it could not be {what}: {error}")),
+        true => AttemptEnd::Ran(Err(error)),
+        false => AttemptEnd::NoQueue(format!("it could not be {what}: {error}")),
     }
 }
 
 /// The worker, of whatever scheduler, that the calling thread is, if it is in the code of a task.
-pub fn anyone_inside() -> Option<Rc<Me>> {
+pub fn anyone_inside() -> Option<Rc<WorkerLocal>> {
     ME.try_with(|me| me.borrow().as_ref().filter(|me| me.is_inside()).cloned()).ok().flatten()
 }
 
-impl Shared {
+impl Runtime {
     /// The worker of this scheduler that the calling thread is.
-    pub fn me(&self) -> Option<Rc<Me>> {
+    pub fn me(&self) -> Option<Rc<WorkerLocal>> {
         ME.try_with(|me| me.borrow().as_ref().filter(|me| std::ptr::eq(&*me.shared, self)).cloned())
             .ok()
             .flatten()
@@ -304,7 +304,7 @@ impl Shared {
     }
 
     /// The same, if it is in the code of a task.
-    pub fn inside(&self) -> Option<Rc<Me>> {
+    pub fn inside(&self) -> Option<Rc<WorkerLocal>> {
         self.me().filter(|me| me.is_inside())
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::backend::thread;
 use crate::sched::base::sync::lock;
 use crate::sched::estimate::concurrency_tuner::{AUTO_SLOTS, MOST};
-use crate::sched::sleep::event_count::{Called, Lot};
+use crate::sched::sleep::event_count::{EventCount, WakeResult};
 
 /// Default bytes of stack for each task: what the main thread of a program usually has.
 pub const DEFAULT_STACK: u64 = 8 << 20;
@@ -36,12 +36,12 @@ const OWN_FRAMES: usize = 64 << 10;
 /// How long somebody who would start a worker waits for one that is there.
 const BEFORE_START: Duration = Duration::from_micros(50);
 
-pub struct Crew {
-    pub lot: Lot,
+pub struct WorkerPool {
+    pub lot: EventCount,
     /// Bytes of stack for each task.
     stack: usize,
     /// Slot by slot, each for all devices: so the first workers are on different devices.
-    seats: Vec<Seat>,
+    seats: Vec<WorkerSlot>,
     /// By device: how many it has now.
     slots: Vec<AtomicU32>,
     /// Bit i: the plan may have something for device i.
@@ -62,23 +62,23 @@ pub struct Crew {
     pub inside: AtomicUsize,
 }
 
-pub struct Seat {
+pub struct WorkerSlot {
     pub device: usize,
     pub slot: u32,
     /// Workers that it still has room for; less than none: one has to go.
     room: AtomicI32,
 }
 
-impl Crew {
+impl WorkerPool {
     pub fn new(slots: &[u32], stack: usize) -> Self {
         let limit = |slots: u32| if slots == AUTO_SLOTS { MOST } else { slots };
         let most = slots.iter().map(|&slots| limit(slots)).max().unwrap_or(0);
         let seats = (0..most).flat_map(|slot| {
             let has = slots.iter().enumerate().filter(move |&(_, &slots)| slot < limit(slots));
-            has.map(move |(device, _)| Seat { device, slot, room: AtomicI32::new(1) })
+            has.map(move |(device, _)| WorkerSlot { device, slot, room: AtomicI32::new(1) })
         });
-        Crew {
-            lot: Lot::new(),
+        WorkerPool {
+            lot: EventCount::new(),
             stack,
             seats: seats.collect(),
             slots: slots
@@ -97,7 +97,7 @@ impl Crew {
         }
     }
 
-    pub fn seat(&self, number: usize) -> &Seat {
+    pub fn seat(&self, number: usize) -> &WorkerSlot {
         &self.seats[number]
     }
 
@@ -114,7 +114,7 @@ impl Crew {
     /// not being done already. `start` is given the number of a seat; `taken` tells whether somebody has come for the work meanwhile.
     pub fn call_any(&self, closed: u64, start: impl Fn(usize) -> bool, taken: impl Fn() -> bool) {
         let open = |device: usize| closed >> device & 1 == 0;
-        while self.lot.call_any(closed) == Called::NobodySleeps {
+        while self.lot.call_any(closed) == WakeResult::NobodySleeps {
             if !self.seats.iter().any(|seat| open(seat.device) && self.has_room(seat)) {
                 return;
             }
@@ -157,7 +157,7 @@ impl Crew {
     }
 
     /// Whether another worker may sit down there.
-    fn has_room(&self, seat: &Seat) -> bool {
+    fn has_room(&self, seat: &WorkerSlot) -> bool {
         seat.room.load(Ordering::SeqCst) > 0
             && seat.slot < self.slots(seat.device)
             && self.retired.load(Ordering::SeqCst) >> seat.device & 1 == 0

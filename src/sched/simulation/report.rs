@@ -1,10 +1,10 @@
 //! What a simulated run has come to.
 
 use crate::error::Error;
-use crate::sched::base::task::State;
+use crate::sched::base::task::TaskStatus;
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Report {
+pub struct SimReport {
     /// When the last task ended.
     pub makespan: f64,
     /// No schedule could have been shorter: the larger of all work over all speed (of a device that
@@ -19,9 +19,9 @@ pub struct Report {
     pub copies: u64,
     pub devices: Vec<DeviceReport>,
     /// Of each task, in the order of the scenario.
-    pub outcomes: Vec<(State, Option<Error>)>,
+    pub outcomes: Vec<(TaskStatus, Option<Error>)>,
     /// All that happened, in order.
-    pub events: Vec<Event>,
+    pub events: Vec<SimEvent>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -37,20 +37,20 @@ pub struct DeviceReport {
 
 /// One line of the run's diary.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event {
+pub struct SimEvent {
     pub time: f64,
     pub task: usize,
     pub device: usize,
     pub slot: u32,
     pub attempt: u32,
-    pub kind: EventKind,
+    pub kind: SimEventKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventKind {
+pub enum SimEventKind {
     Begin,
     /// The attempt returned, well or not.
     Return,
     /// The task has ended; device and attempt are those of its last attempt.
-    End(State),
+    End(TaskStatus),
 }

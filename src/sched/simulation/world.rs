@@ -6,47 +6,47 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bound::lower_bound;
-use super::report::{DeviceReport, Event, EventKind, Report};
+use super::report::{DeviceReport, SimEvent, SimEventKind, SimReport};
 use super::scenario::{FaultKind, Scenario};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
-use crate::sched::base::task::{Exec, State, Task, TaskId, Told, Wait};
+use crate::sched::base::task::{Completion, Exec, Task, TaskId, TaskStatus, WaitResult};
 use crate::sched::observe::trace::{Timeline, Trace};
-use crate::sched::plan::completion::Attempt;
-use crate::sched::plan::planner::Core;
-use crate::sched::plan::record::Ended;
+use crate::sched::plan::completion::AttemptEnd;
+use crate::sched::plan::planner::Planner;
+use crate::sched::plan::record::EndedTask;
 
 /// What an attempt takes that ends at once.
 const INSTANT: f64 = 1e-3;
 
 /// What happens at a time, and in which order at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum PendingKind {
     Lost(usize),
     Fault(usize, usize),
     Submit(usize),
     Cancel(usize),
-    /// The attempt of this number in [`World::attempts`], if it is still due at this version.
+    /// The attempt of this number in [`Simulation::attempts`], if it is still due at this version.
     Return(usize, u32),
     Alarm,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Due {
+struct PendingEvent {
     time: f64,
     number: u64,
-    what: What,
+    what: PendingKind,
 }
 
-impl Eq for Due {}
+impl Eq for PendingEvent {}
 
-impl PartialOrd for Due {
+impl PartialOrd for PendingEvent {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Due {
+impl Ord for PendingEvent {
     fn cmp(&self, other: &Self) -> Ordering {
         let order = self.time.total_cmp(&other.time);
         order.then(self.what.cmp(&other.what)).then(self.number.cmp(&other.number))
@@ -54,13 +54,13 @@ impl Ord for Due {
 }
 
 /// An attempt that runs on a simulated device.
-struct Running {
+struct SimAttempt {
     id: TaskId,
     task: usize,
     device: usize,
     slot: u32,
     attempt: u32,
-    signal: Arc<Told>,
+    signal: Arc<Completion>,
     /// Work that is left, as of `since`.
     left: f64,
     since: f64,
@@ -71,7 +71,7 @@ struct Running {
     over: bool,
 }
 
-struct Place {
+struct SimDeviceState {
     speed: f64,
     dead: bool,
     free: Vec<u32>,
@@ -81,27 +81,27 @@ struct Place {
     tasks: u64,
 }
 
-pub struct World<'a> {
+pub struct Simulation<'a> {
     scenario: &'a Scenario,
-    core: Core,
+    core: Planner,
     now: f64,
-    due: BinaryHeap<Reverse<Due>>,
+    due: BinaryHeap<Reverse<PendingEvent>>,
     numbers: u64,
     ids: Vec<Option<TaskId>>,
     known: BTreeMap<TaskId, usize>,
-    ends: Vec<Option<(State, Option<Error>)>>,
+    ends: Vec<Option<(TaskStatus, Option<Error>)>>,
     failures: Vec<u32>,
-    places: Vec<Place>,
-    attempts: Vec<Running>,
+    places: Vec<SimDeviceState>,
+    attempts: Vec<SimAttempt>,
     /// Attempts that are not over, oldest first.
     live: Vec<usize>,
     /// Tasks that have not ended.
     unended: usize,
-    events: Vec<Event>,
+    events: Vec<SimEvent>,
     makespan: f64,
 }
 
-impl<'a> World<'a> {
+impl<'a> Simulation<'a> {
     pub fn new(scenario: &'a Scenario) -> Self {
         let info = |(index, device): (usize, &crate::sched::simulation::SimDevice)| {
             let info = DeviceInfo {
@@ -112,7 +112,7 @@ impl<'a> World<'a> {
             };
             (info, device.slots)
         };
-        let place = |device: &crate::sched::simulation::SimDevice| Place {
+        let place = |device: &crate::sched::simulation::SimDevice| SimDeviceState {
             speed: device.speed,
             dead: false,
             free: (0..device.slots).rev().collect(),
@@ -122,9 +122,9 @@ impl<'a> World<'a> {
             tasks: 0,
         };
         let count = scenario.tasks.len();
-        let mut world = World {
+        let mut world = Simulation {
             scenario,
-            core: Core::new(scenario.devices.iter().enumerate().map(info).collect()),
+            core: Planner::new(scenario.devices.iter().enumerate().map(info).collect()),
             now: 0.0,
             due: BinaryHeap::new(),
             numbers: 0,
@@ -141,24 +141,24 @@ impl<'a> World<'a> {
         };
         for (index, device) in scenario.devices.iter().enumerate() {
             if let Some(fail_at) = device.fail_at {
-                world.plan(fail_at, What::Lost(index));
+                world.plan(fail_at, PendingKind::Lost(index));
             }
             for (fault, at) in device.faults.iter().enumerate() {
-                world.plan(at.at, What::Fault(index, fault));
+                world.plan(at.at, PendingKind::Fault(index, fault));
             }
         }
         for (index, task) in scenario.tasks.iter().enumerate() {
-            world.plan(task.submit_at, What::Submit(index));
+            world.plan(task.submit_at, PendingKind::Submit(index));
             if let Some(cancel_at) = task.cancel_at {
-                world.plan(cancel_at.max(task.submit_at), What::Cancel(index));
+                world.plan(cancel_at.max(task.submit_at), PendingKind::Cancel(index));
             }
         }
         world
     }
 
-    fn plan(&mut self, time: f64, what: What) {
+    fn plan(&mut self, time: f64, what: PendingKind) {
         self.numbers += 1;
-        self.due.push(Reverse(Due { time, number: self.numbers, what }));
+        self.due.push(Reverse(PendingEvent { time, number: self.numbers, what }));
     }
 
     fn clock(&self) -> Duration {
@@ -177,7 +177,7 @@ impl<'a> World<'a> {
     pub fn run(&mut self) {
         let mut alarm = f64::INFINITY;
         while let Some(Reverse(due)) = self.due.pop() {
-            if due.what == What::Alarm && due.time != alarm {
+            if due.what == PendingKind::Alarm && due.time != alarm {
                 continue;
             }
             self.now = due.time;
@@ -185,7 +185,10 @@ impl<'a> World<'a> {
             // Tasks of the same moment arrive together.
             let together = self.due.peek().is_some_and(|Reverse(next)| {
                 next.time == self.now
-                    && matches!(next.what, What::Submit(_) | What::Lost(_) | What::Fault(..))
+                    && matches!(
+                        next.what,
+                        PendingKind::Submit(_) | PendingKind::Lost(_) | PendingKind::Fault(..)
+                    )
             });
             if together {
                 continue;
@@ -194,33 +197,33 @@ impl<'a> World<'a> {
             self.dispatch();
             let next =
                 self.core.alarm(self.clock()).map_or(f64::INFINITY, |at| at.as_secs_f64().max(self.now));
-            if next.is_finite() && self.unended > 0 && (next != alarm || due.what == What::Alarm) {
+            if next.is_finite() && self.unended > 0 && (next != alarm || due.what == PendingKind::Alarm) {
                 alarm = next;
-                self.plan(next, What::Alarm);
+                self.plan(next, PendingKind::Alarm);
             }
         }
     }
 
-    fn happen(&mut self, what: What) {
+    fn happen(&mut self, what: PendingKind) {
         match what {
-            What::Submit(index) => self.submit(index),
-            What::Cancel(index) => {
+            PendingKind::Submit(index) => self.submit(index),
+            PendingKind::Cancel(index) => {
                 if let Some(id) = self.ids[index] {
                     let _ = self.core.cancel(id);
                 }
             }
-            What::Lost(index) => {
+            PendingKind::Lost(index) => {
                 self.places[index].dead = true;
                 self.fail_all(index, DeviceFault::Lost, "it has fallen off the bus");
             }
-            What::Fault(index, fault) => self.fault(index, fault),
-            What::Return(number, version) => {
+            PendingKind::Fault(index, fault) => self.fault(index, fault),
+            PendingKind::Return(number, version) => {
                 let run = &self.attempts[number];
                 if run.version == version && !run.over && !run.hung {
                     self.leave(number);
                 }
             }
-            What::Alarm => self.core.pass(self.clock()),
+            PendingKind::Alarm => self.core.pass(self.clock()),
         }
     }
 
@@ -257,10 +260,10 @@ impl<'a> World<'a> {
     }
 
     fn refuse(&mut self, index: usize, error: Error) {
-        self.end(index, State::Failed, Some(error));
+        self.end(index, TaskStatus::Failed, Some(error));
     }
 
-    fn end(&mut self, task: usize, state: State, error: Option<Error>) {
+    fn end(&mut self, task: usize, state: TaskStatus, error: Option<Error>) {
         self.unended -= usize::from(self.ends[task].is_none());
         self.ends[task] = Some((state, error));
     }
@@ -312,7 +315,7 @@ impl<'a> World<'a> {
         let run = &mut self.attempts[number];
         run.version += 1;
         let (seconds, version) = (run.left / self.places[run.device].speed, run.version);
-        self.plan(self.now + seconds, What::Return(number, version));
+        self.plan(self.now + seconds, PendingKind::Return(number, version));
     }
 
     /// An attempt returns.
@@ -334,9 +337,16 @@ impl<'a> World<'a> {
         if fate.is_ok() {
             place.tasks += 1;
         }
-        self.events.push(Event { time: self.now, task, device, slot, attempt, kind: EventKind::Return });
+        self.events.push(SimEvent {
+            time: self.now,
+            task,
+            device,
+            slot,
+            attempt,
+            kind: SimEventKind::Return,
+        });
         let poisoned = matches!(fate, Err(Error::Device { fault: DeviceFault::Poisoned, .. }));
-        self.core.judge(clock, device, id, attempt, Attempt::Ran(fate));
+        self.core.judge(clock, device, id, attempt, AttemptEnd::Ran(fate));
         if poisoned {
             self.fail_all(device, DeviceFault::Poisoned, "another's illegal address");
         }
@@ -346,20 +356,20 @@ impl<'a> World<'a> {
     /// Publishes what has ended, and lets those return that were asked to stop.
     fn settle(&mut self) {
         loop {
-            while let Some(Ended { id, outcome, .. }) = self.core.ended.pop() {
+            while let Some(EndedTask { id, outcome, .. }) = self.core.ended.pop() {
                 self.core.publish(self.clock(), id, outcome);
                 let task = self.known.get(&id).copied();
                 if let (Some(task), Ok(entry)) = (task, self.core.tasks.get(id)) {
                     let error = match entry.signal.outcome.get() {
                         Some(Err(error)) => Some(error.clone()),
-                        Some(Ok(Wait::Cancelled)) => Some(Error::Cancelled),
+                        Some(Ok(WaitResult::Cancelled)) => Some(Error::Cancelled),
                         _ => None,
                     };
                     let (device, slot, attempt) = (entry.device.unwrap_or(0), entry.slot, entry.attempts);
                     let state = entry.state;
-                    let kind = EventKind::End(state);
+                    let kind = SimEventKind::End(state);
                     self.makespan = self.now;
-                    self.events.push(Event { time: self.now, task, device, slot, attempt, kind });
+                    self.events.push(SimEvent { time: self.now, task, device, slot, attempt, kind });
                     self.end(task, state, error);
                 }
             }
@@ -394,7 +404,7 @@ impl<'a> World<'a> {
                 let Some(&task) = self.known.get(&assignment.id) else { continue };
                 let wanted = &self.scenario.tasks[task];
                 let times = if assignment.attempt == 1 { wanted.stumble } else { 1.0 };
-                self.attempts.push(Running {
+                self.attempts.push(SimAttempt {
                     id: assignment.id,
                     task,
                     device: index,
@@ -426,13 +436,13 @@ impl<'a> World<'a> {
         let label = self.core.devices[device].info.label();
         let company = place.free.len() + 1 < self.scenario.devices[device].slots as usize;
         let quick = INSTANT * place.speed;
-        let event = Event {
+        let event = SimEvent {
             time: self.now,
             task: run.task,
             device,
             slot: run.slot,
             attempt: run.attempt,
-            kind: EventKind::Begin,
+            kind: SimEventKind::Begin,
         };
         if place.dead {
             let what = "it has fallen off the bus".into();
@@ -463,10 +473,10 @@ impl<'a> World<'a> {
         self.expect(number);
     }
 
-    pub fn report(mut self) -> Report {
+    pub fn report(mut self) -> SimReport {
         // The loop is over; if a task is not, that is a fault of the scheduler, told as what it is.
         self.ends.iter_mut().for_each(|end| {
-            end.get_or_insert((State::Queued, None));
+            end.get_or_insert((TaskStatus::Queued, None));
         });
         let devices = self.scenario.devices.iter().zip(&self.places).zip(&self.core.devices);
         let devices = devices.map(|((device, place), core)| DeviceReport {
@@ -477,13 +487,14 @@ impl<'a> World<'a> {
             retired: core.retired.clone(),
         });
         let devices = devices.collect();
-        let ended = |state: State| self.ends.iter().flatten().filter(|end| end.0 == state).count() as u64;
-        Report {
+        let ended =
+            |state: TaskStatus| self.ends.iter().flatten().filter(|end| end.0 == state).count() as u64;
+        SimReport {
             makespan: self.makespan,
             lower_bound: lower_bound(self.scenario),
-            done: ended(State::Done),
-            failed: ended(State::Failed),
-            cancelled: ended(State::Cancelled),
+            done: ended(TaskStatus::Done),
+            failed: ended(TaskStatus::Failed),
+            cancelled: ended(TaskStatus::Cancelled),
             retried: self.core.counts.retried,
             copies: self.core.counts.copies,
             devices,

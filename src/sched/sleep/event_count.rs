@@ -23,7 +23,7 @@
 //! for more as the last searcher, or prepare and look again. One that is counted before its thread is started, and then
 //! gets no thread, is taken back, and another called.
 //!
-//! **Work for one device** is offered by a hint that its workers look at, set before [`Lot::call_device`]; the same
+//! **Work for one device** is offered by a hint that its workers look at, set before [`EventCount::call_device`]; the same
 //! argument holds, with the hint as the work. So it does for a seat with one worker too many. **Stopping and retiring** set their flag and then call
 //! all; a worker looks at the flags where it looks for work, so it holds for them, too.
 
@@ -45,36 +45,40 @@ fn count(word: u64, of: u64) -> u64 {
     (word / of) & FIELD
 }
 
-pub struct Lot {
+pub struct EventCount {
     word: AtomicU64,
-    beds: Mutex<Vec<Bed>>,
+    beds: Mutex<Vec<Parker>>,
 }
 
 /// A worker's place to sleep: each worker has one.
 #[derive(Clone)]
-pub struct Bed {
+pub struct Parker {
     seat: usize,
     device: usize,
-    bell: Arc<Bell>,
+    bell: Arc<ParkSignal>,
 }
 
-struct Bell {
+struct ParkSignal {
     rung: Mutex<bool>,
     changed: Condvar,
 }
 
 /// How a call was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Called {
+pub enum WakeResult {
     /// Somebody searches, or has just been woken.
     Enough,
     /// All workers that there are, are awake and busy.
     NobodySleeps,
 }
 
-impl Bed {
+impl Parker {
     pub fn new(seat: usize, device: usize) -> Self {
-        Bed { seat, device, bell: Arc::new(Bell { rung: Mutex::new(false), changed: Condvar::new() }) }
+        Parker {
+            seat,
+            device,
+            bell: Arc::new(ParkSignal { rung: Mutex::new(false), changed: Condvar::new() }),
+        }
     }
 
     fn ring(&self) {
@@ -104,9 +108,9 @@ impl Bed {
     }
 }
 
-impl Lot {
+impl EventCount {
     pub fn new() -> Self {
-        Lot { word: AtomicU64::new(0), beds: Mutex::new(Vec::new()) }
+        EventCount { word: AtomicU64::new(0), beds: Mutex::new(Vec::new()) }
     }
 
     pub fn searching(&self) -> u64 {
@@ -152,8 +156,8 @@ impl Lot {
         count(before, SEARCHER) == 1
     }
 
-    /// From searching to nearly asleep; followed by another look, then [`Lot::cancel`] or [`Lot::sleep`].
-    pub fn prepare(&self, bed: &Bed) {
+    /// From searching to nearly asleep; followed by another look, then [`Lot::cancel`] or [`EventCount::sleep`].
+    pub fn prepare(&self, bed: &Parker) {
         let mut beds = locked(&self.beds);
         beds.push(bed.clone());
         self.word.fetch_add(SLEEPER.wrapping_sub(SEARCHER + AWAKE), Ordering::SeqCst);
@@ -162,7 +166,7 @@ impl Lot {
     }
 
     /// From nearly asleep to searching.
-    pub fn cancel(&self, bed: &Bed) {
+    pub fn cancel(&self, bed: &Parker) {
         let mut beds = locked(&self.beds);
         match beds.iter().position(|other| Arc::ptr_eq(&other.bell, &bed.bell)) {
             Some(position) => {
@@ -177,28 +181,28 @@ impl Lot {
     }
 
     /// From nearly asleep to asleep, and at last, called, to searching.
-    pub fn sleep(&self, bed: &Bed) {
+    pub fn sleep(&self, bed: &Parker) {
         bed.hear();
     }
 
-    /// The same, but for so long. False: still asleep, to go on with [`Lot::sleep`].
-    pub fn doze(&self, bed: &Bed, long: Duration) -> bool {
+    /// The same, but for so long. False: still asleep, to go on with [`EventCount::sleep`].
+    pub fn doze(&self, bed: &Parker, long: Duration) -> bool {
         bed.hear_within(long)
     }
 
     /// After work that any worker can do was made visible, but for those of the devices in `closed`.
-    pub fn call_any(&self, closed: u64) -> Called {
+    pub fn call_any(&self, closed: u64) -> WakeResult {
         fence(Ordering::SeqCst);
         let word = self.word.load(Ordering::SeqCst);
         if count(word, SEARCHER) > 0 {
-            return Called::Enough;
+            return WakeResult::Enough;
         }
         if count(word, SLEEPER) == 0 {
-            return Called::NobodySleeps;
+            return WakeResult::NobodySleeps;
         }
         let mut beds = locked(&self.beds);
         if self.searching() > 0 {
-            return Called::Enough;
+            return WakeResult::Enough;
         }
         // Of the device with the most sleepers: the least busy one.
         let mut sleepers = [0_u32; DEVICES];
@@ -207,12 +211,12 @@ impl Lot {
         let Some(position) =
             (0..beds.len()).filter(open).max_by_key(|&position| (sleepers[beds[position].device], position))
         else {
-            return Called::NobodySleeps;
+            return WakeResult::NobodySleeps;
         };
         let bed = self.wake(&mut beds, position);
         drop(beds);
         bed.ring();
-        Called::Enough
+        WakeResult::Enough
     }
 
     /// Whether somebody sleeps beside those of the devices in `closed`.
@@ -231,7 +235,7 @@ impl Lot {
         self.call(|bed| bed.seat == seat);
     }
 
-    fn call(&self, which: impl Fn(&Bed) -> bool) -> bool {
+    fn call(&self, which: impl Fn(&Parker) -> bool) -> bool {
         fence(Ordering::SeqCst);
         if self.asleep() == 0 {
             return false;
@@ -254,10 +258,10 @@ impl Lot {
             woken.push(self.wake(&mut beds, last));
         }
         drop(beds);
-        woken.iter().for_each(Bed::ring);
+        woken.iter().for_each(Parker::ring);
     }
 
-    fn wake(&self, beds: &mut Vec<Bed>, position: usize) -> Bed {
+    fn wake(&self, beds: &mut Vec<Parker>, position: usize) -> Parker {
         self.word.fetch_add((SEARCHER + AWAKE).wrapping_sub(SLEEPER), Ordering::SeqCst);
         beds.remove(position)
     }
@@ -274,7 +278,7 @@ mod models {
     use super::*;
 
     struct World {
-        lot: Lot,
+        lot: EventCount,
         /// Work, as it is seen without a lock.
         items: AtomicUsize,
         /// Work that only a worker of device 1 can do.
@@ -287,7 +291,7 @@ mod models {
     impl World {
         fn new(total: usize) -> Arc<Self> {
             Arc::new(World {
-                lot: Lot::new(),
+                lot: EventCount::new(),
                 items: AtomicUsize::new(0),
                 hint: AtomicBool::new(false),
                 done: AtomicUsize::new(0),
@@ -315,7 +319,7 @@ mod models {
 
         /// As the workers of the scheduler do; whoever ends the last item stops all.
         fn work(&self, device: usize) {
-            let bed = Bed::new(device, device);
+            let bed = Parker::new(device, device);
             loop {
                 if self.stop.load(Ordering::SeqCst) {
                     return self.lot.leave();

@@ -15,14 +15,14 @@ type Waits = HashMap<TaskId, Vec<Vec<TaskId>>>;
 
 /// By task and by thread in its code: the tasks one of which that thread waits for.
 #[derive(Default)]
-pub struct Graph {
+pub struct WaitGraph {
     waits: Mutex<Waits>,
 }
 
 /// A task, as 0, or the wait of the so-many-th thread in its code.
-type Node = (TaskId, usize);
+type WaitNode = (TaskId, usize);
 
-impl Graph {
+impl WaitGraph {
     /// The innermost of `frames` waits for one of `targets`; each of the others for the one that runs on
     /// top of it. False, and nothing is noted, if that could never end. `behind` tells what a task that
     /// has not begun comes after, `is_range` whether a task ends only when all threads in its code have gone on: of
@@ -73,28 +73,28 @@ fn remove(waits: &mut Waits, frames: &[TaskId], targets: &[TaskId]) {
 }
 
 /// What a task or a wait that does not go on by itself hangs on.
-struct Held {
-    on: Vec<Node>,
+struct Dependencies {
+    on: Vec<WaitNode>,
     /// One of them is enough.
     any: bool,
 }
 
 fn hopeless(
     waits: &Waits,
-    waiter: Node,
+    waiter: WaitNode,
     behind: impl Fn(TaskId) -> Vec<TaskId>,
     is_range: impl Fn(TaskId) -> bool,
 ) -> bool {
     let tasks = |list: &[TaskId]| list.iter().map(|&task| (task, 0)).collect();
-    let needs = |(task, thread): Node| match (waits.get(&task), thread) {
-        (None, _) => Held { on: tasks(&behind(task)), any: false },
+    let needs = |(task, thread): WaitNode| match (waits.get(&task), thread) {
+        (None, _) => Dependencies { on: tasks(&behind(task)), any: false },
         (Some(threads), 0) => {
             let any = threads.len() > 1 && !is_range(task);
-            Held { on: (1..=threads.len()).map(|thread| (task, thread)).collect(), any }
+            Dependencies { on: (1..=threads.len()).map(|thread| (task, thread)).collect(), any }
         }
-        (Some(threads), thread) => Held { on: tasks(&threads[thread - 1]), any: true },
+        (Some(threads), thread) => Dependencies { on: tasks(&threads[thread - 1]), any: true },
     };
-    let mut held: HashMap<Node, Held> = HashMap::new();
+    let mut held: HashMap<WaitNode, Dependencies> = HashMap::new();
     let mut seen = HashSet::from([waiter]);
     let mut open = vec![waiter];
     while let Some(node) = open.pop() {
@@ -106,9 +106,9 @@ fn hopeless(
     }
     // How many more each needs, and whom each is needed by.
     let mut missing = HashMap::new();
-    let mut needed_by: HashMap<Node, Vec<Node>> = HashMap::new();
+    let mut needed_by: HashMap<WaitNode, Vec<WaitNode>> = HashMap::new();
     let mut free = Vec::new();
-    for (&task, Held { on, any }) in &held {
+    for (&task, Dependencies { on, any }) in &held {
         let there = on.iter().filter(|on| held.contains_key(on));
         let count = there.clone().count();
         let needs = if *any { usize::from(count == on.len()) } else { count };
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_circle_is_found_when_it_closes_and_not_before() {
-        let graph = Graph::default();
+        let graph = WaitGraph::default();
         assert!(graph.enter(&[A], &[B], nothing, never));
         assert!(graph.enter(&[B], &[C], nothing, never));
         assert!(!graph.enter(&[C], &[A], nothing, never));
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn one_of_several_is_enough() {
-        let graph = Graph::default();
+        let graph = WaitGraph::default();
         assert!(graph.enter(&[A], &[B, D], nothing, never));
         assert!(graph.enter(&[B], &[A], nothing, never), "D ends, then A, then B");
         assert!(!graph.enter(&[D], &[A, B], nothing, never));
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn frames_and_dependencies_count() {
-        let graph = Graph::default();
+        let graph = WaitGraph::default();
         assert!(!graph.enter(&[A, B], &[A], nothing, never), "B runs on top of A");
         assert!(graph.enter(&[A], &[D], nothing, never));
         graph.leave(&[A], &[D]);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_long_chain_is_struck_out_link_by_link() {
-        let graph = Graph::default();
+        let graph = WaitGraph::default();
         let long = 100_000;
         let after =
             |task: TaskId| (2..=long).contains(&task.0).then(|| TaskId(task.0 - 1)).into_iter().collect();
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_range_needs_all_its_pieces_and_a_task_one_of_its_copies() {
         for is_range in [false, true] {
-            let graph = Graph::default();
+            let graph = WaitGraph::default();
             let enter = |frames: &[TaskId], targets: &[TaskId]| {
                 graph.enter(frames, targets, nothing, |task| is_range && task == A)
             };

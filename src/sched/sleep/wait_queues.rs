@@ -4,10 +4,10 @@
 //! for is first made visible, then its bells are rung: so it sees the one or hears the other.
 //!
 //! **Blocked** is a worker inside a task that waits without a time limit, has looked, and has not been rung
-//! since. [`Rooms::block`] counts it, and whoever rings it takes it out of the count, long before its thread runs.
+//! since. [`WaitQueues::block`] counts it, and whoever rings it takes it out of the count, long before its thread runs.
 //! If all workers that are awake are blocked and nothing can begin, nobody will ever ring: the wait is hopeless.
 //! That is judged by those who wait inside tasks, each after it was counted, and again when
-//! [`Rooms::ring_inside`] tells that somebody waits, has fallen asleep or has told an end. So the last to do
+//! [`WaitQueues::ring_inside`] tells that somebody waits, has fallen asleep or has told an end. So the last to do
 //! any of that finds it out, or makes another find it out.
 //!
 //! **No false alarm.** Who brings an end about is awake and not blocked, or counted as ending, until it has rung.
@@ -29,30 +29,30 @@ pub const NEEDY: TaskId = TaskId(u64::MAX - 1);
 
 const ROOMS: usize = if cfg!(loom) { 2 } else { 16 };
 
-type Room = Mutex<Vec<(TaskId, Arc<Bell>)>>;
+type WaitQueue = Mutex<Vec<(TaskId, Arc<Waiter>)>>;
 
 /// By the task's id.
 #[derive(Default)]
-pub struct Rooms {
-    rooms: [Room; ROOMS],
+pub struct WaitQueues {
+    rooms: [WaitQueue; ROOMS],
     blocked: AtomicUsize,
 }
 
 /// One waiter.
 #[derive(Default)]
-pub struct Bell {
-    state: Mutex<Heard>,
+pub struct Waiter {
+    state: Mutex<WaiterState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Heard {
+struct WaiterState {
     rung: bool,
-    /// Counted in [`Rooms::blocked`]; never while it is rung.
+    /// Counted in [`WaitQueues::blocked`]; never while it is rung.
     blocked: bool,
 }
 
-impl Bell {
+impl Waiter {
     /// Sleeps until it is rung, or was since it was last heard. False: the time is up.
     pub fn hear(&self, deadline: Option<Instant>) -> bool {
         let mut state = locked(&self.state);
@@ -75,18 +75,18 @@ impl Bell {
     }
 }
 
-impl Rooms {
-    fn room(&self, key: TaskId) -> &Room {
+impl WaitQueues {
+    fn room(&self, key: TaskId) -> &WaitQueue {
         &self.rooms[(key.0 ^ key.0 >> 7) as usize % ROOMS]
     }
 
-    pub fn enter(&self, keys: &[TaskId], bell: &Arc<Bell>) {
+    pub fn enter(&self, keys: &[TaskId], bell: &Arc<Waiter>) {
         for &key in keys {
             locked(self.room(key)).push((key, bell.clone()));
         }
     }
 
-    pub fn leave(&self, keys: &[TaskId], bell: &Arc<Bell>) {
+    pub fn leave(&self, keys: &[TaskId], bell: &Arc<Waiter>) {
         for &key in keys {
             locked(self.room(key)).retain(|(_, other)| !Arc::ptr_eq(other, bell));
         }
@@ -121,7 +121,7 @@ impl Rooms {
     }
 
     /// Counts a waiter, which has looked and found nothing, as blocked; false: it was rung meanwhile.
-    pub fn block(&self, bell: &Bell) -> bool {
+    pub fn block(&self, bell: &Waiter) -> bool {
         let mut state = locked(&bell.state);
         if !state.rung && !std::mem::replace(&mut state.blocked, true) {
             self.blocked.fetch_add(1, Ordering::SeqCst);
@@ -130,11 +130,11 @@ impl Rooms {
         state.blocked
     }
 
-    pub fn unblock(&self, bell: &Bell) {
+    pub fn unblock(&self, bell: &Waiter) {
         self.uncount(&mut locked(&bell.state));
     }
 
-    fn uncount(&self, state: &mut Heard) {
+    fn uncount(&self, state: &mut WaiterState) {
         if std::mem::take(&mut state.blocked) {
             self.blocked.fetch_sub(1, Ordering::SeqCst);
         }
@@ -154,7 +154,7 @@ mod models {
     const RANGE: TaskId = TaskId(2);
 
     struct World {
-        rooms: Rooms,
+        rooms: WaitQueues,
         awake: AtomicUsize,
         guest_left: AtomicBool,
         range_ended: AtomicBool,
@@ -163,7 +163,7 @@ mod models {
     impl World {
         fn new(workers: usize) -> Arc<Self> {
             Arc::new(World {
-                rooms: Rooms::default(),
+                rooms: WaitQueues::default(),
                 awake: AtomicUsize::new(workers),
                 guest_left: AtomicBool::new(false),
                 range_ended: AtomicBool::new(false),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use gpusched::sched::{Exec, TaskId, Wait};
+use gpusched::sched::{Exec, TaskId, WaitResult};
 use gpusched::{Error, Result};
 
 use super::job::{Fault, Job};
@@ -25,7 +25,7 @@ pub struct Record {
     pub drops: AtomicU32,
     /// How often each element of a range has ended well.
     times: Vec<AtomicU32>,
-    outcome: Mutex<Option<Result<Wait>>>,
+    outcome: Mutex<Option<Result<WaitResult>>>,
 }
 
 impl Record {
@@ -34,7 +34,7 @@ impl Record {
         Record { number, job, after, times, ..Record::default() }
     }
 
-    pub fn outcome(&self) -> Option<Result<Wait>> {
+    pub fn outcome(&self) -> Option<Result<WaitResult>> {
         self.outcome.lock().unwrap().clone()
     }
 
@@ -93,10 +93,10 @@ impl Record {
     }
 
     /// A call has returned how it ended.
-    pub fn saw(&self, world: &World, seen: Result<Wait>) {
+    pub fn saw(&self, world: &World, seen: Result<WaitResult>) {
         let check = |right: bool, what: &str| world.check(right, self, &format!("{what}: {seen:?}"));
         let stale = matches!(seen, Err(Error::Stale { .. } | Error::Argument { .. }));
-        if seen == Ok(Wait::Pending) || stale && self.is_loose() {
+        if seen == Ok(WaitResult::Pending) || stale && self.is_loose() {
             return;
         }
         let before = self.outcome.lock().unwrap().replace(seen.clone());
@@ -107,7 +107,7 @@ impl Record {
             &format!("{drops} drops, and its end is known"),
         );
         let explained = match &seen {
-            Ok(Wait::Done) => {
+            Ok(WaitResult::Done) => {
                 let times = |times: &AtomicU32| times.load(SeqCst) > 0;
                 if self.job.is_range() { self.times.iter().all(times) } else { self.well.load(SeqCst) > 0 }
             }
@@ -133,7 +133,7 @@ impl Record {
             Error::Device { .. } | Error::NoDevice { .. } => world.bad,
             Error::Deadline { .. } => job.deadline.is_some(),
             Error::Dependency { .. } => {
-                self.after.iter().any(|before| before.outcome() != Some(Ok(Wait::Done)))
+                self.after.iter().any(|before| before.outcome() != Some(Ok(WaitResult::Done)))
             }
             Error::Stale { .. } => !self.after.is_empty(),
             Error::Deadlock { .. } => job.may_deadlock(),
@@ -146,13 +146,13 @@ impl Record {
         let check = |right: bool, what: &str| world.check(right, self, what);
         check(self.drops.load(SeqCst) == 1, "is not dropped once");
         check(self.inside.load(SeqCst) == 0, "is still inside");
-        let done = |record: &Arc<Record>| record.outcome() == Some(Ok(Wait::Done));
+        let done = |record: &Arc<Record>| record.outcome() == Some(Ok(WaitResult::Done));
         match self.outcome() {
             None => check(self.id.get().is_none() || self.is_loose(), "has no outcome"),
             Some(outcome) => {
                 let free = !world.bad && !self.is_asked_to_stop(world) && self.job.is_harmless();
                 let hindered = !free || !self.after.iter().all(done);
-                check(hindered || outcome == Ok(Wait::Done), "had nothing against it");
+                check(hindered || outcome == Ok(WaitResult::Done), "had nothing against it");
             }
         }
     }

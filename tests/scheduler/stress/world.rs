@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use gpusched::error::DeviceFault;
-use gpusched::sched::{Exec, Range, Scheduler, Stats, Task, TaskId, Wait};
+use gpusched::sched::{Exec, Range, Scheduler, Stats, Task, TaskId, WaitResult};
 use gpusched::{Error, Result};
 
 use super::job::Job;
@@ -116,7 +116,7 @@ impl World {
         let mut known = [0; 3];
         for outcome in self.records().iter().filter_map(|record| record.outcome()) {
             known[match outcome {
-                Ok(Wait::Done) => 0,
+                Ok(WaitResult::Done) => 0,
                 Err(_) => 1,
                 Ok(_) => 2,
             }] += 1;
@@ -156,7 +156,7 @@ impl World {
                     );
                     last = Some(place);
                     let outcome = scheduler.wait(id, NOW);
-                    self.check(outcome != Ok(Wait::Pending), &record, "is handed out before its end");
+                    self.check(outcome != Ok(WaitResult::Pending), &record, "is handed out before its end");
                     record.saw(self, outcome);
                 }
                 Ok(None) if idle => return self.object("the ordered tasks do not end".into()),
@@ -226,7 +226,7 @@ impl World {
 
     fn wait(&self, scheduler: &Scheduler, record: &Record, limit: Option<Duration>) {
         let seen = scheduler.wait(id(record), limit);
-        self.check(limit != LONG || seen != Ok(Wait::Pending), record, "does not end");
+        self.check(limit != LONG || seen != Ok(WaitResult::Pending), record, "does not end");
         record.saw(self, seen);
     }
 
@@ -427,9 +427,9 @@ impl World {
         let waited = match self.end {
             End::Calm => scheduler.wait_all(LONG),
             End::Drain => scheduler.drain(LONG),
-            End::Shutdown | End::Impatient => Ok(Wait::Done),
+            End::Shutdown | End::Impatient => Ok(WaitResult::Done),
         };
-        if waited != Ok(Wait::Done) {
+        if waited != Ok(WaitResult::Done) {
             self.object(format!("all do not end: {waited:?}"));
         }
         for record in self.records().iter().filter(|record| record.id.get().is_some() && !record.is_loose()) {

@@ -14,7 +14,7 @@ use gpusched::fd::shot::{self, Control, Output};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::fd::verify::dt_max;
 use gpusched::fd::wavelet::Wavelet;
-use gpusched::sched::{Exec, Scheduler, Task, Wait};
+use gpusched::sched::{Exec, Scheduler, Task, WaitResult};
 use gpusched::{Error, Result};
 use testkit::Random;
 
@@ -239,7 +239,7 @@ pub fn on_device<T: Send + 'static>(
         *to.lock().unwrap() = Some(code(exec)?);
         Ok(())
     }))?;
-    assert_ne!(scheduler.wait(id, LONG)?, Wait::Pending, "the task hangs");
+    assert_ne!(scheduler.wait(id, LONG)?, WaitResult::Pending, "the task hangs");
     Ok(place.lock().unwrap().take().expect("the task ran"))
 }
 
@@ -283,7 +283,7 @@ pub fn fire_all(scheduler: &Scheduler, survey: &Survey) -> Vec<Shots> {
         scheduler.submit(task).unwrap()
     });
     for id in ids.collect::<Vec<_>>() {
-        assert_ne!(scheduler.wait(id, LONG).unwrap(), Wait::Pending, "a shot hangs");
+        assert_ne!(scheduler.wait(id, LONG).unwrap(), WaitResult::Pending, "a shot hangs");
     }
     let gathers = std::mem::take(&mut *place.lock().unwrap());
     let shots = gathers.into_iter().map(|gather| {

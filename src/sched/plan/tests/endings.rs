@@ -10,7 +10,7 @@ fn what_has_committed_and_does_not_return_is_given_up_in_the_end() {
         let run = hand.take(0, 0).unwrap();
         run.signal.commit(run.attempt).unwrap();
         hand.pass(60);
-        assert_eq!(hand.state(id), State::Running);
+        assert_eq!(hand.state(id), TaskStatus::Running);
         assert_eq!(hand.0.alarm(S(60)), Some(S(120)), "it has as long again");
         hand.pass(120);
         assert!(matches!(hand.error(id), Some(Error::Deadline { .. })), "{:?}", hand.state(id));
@@ -19,7 +19,7 @@ fn what_has_committed_and_does_not_return_is_given_up_in_the_end() {
         assert_eq!((hand.0.given_up.len(), hand.take(121, 1).is_none()), (1, true));
         // It returns after all.
         hand.ends(200, 0, &run, Ok(()));
-        assert_eq!(hand.state(id), State::Failed);
+        assert_eq!(hand.state(id), TaskStatus::Failed);
     }
 }
 
@@ -32,7 +32,7 @@ fn what_would_fail_the_same_again_is_not_tried_again() {
         let id = hand.submit(0, Task { retries: 1, ..task() });
         let run = hand.take(0, 0).unwrap();
         hand.ends(1, 0, &run, Err(error));
-        assert_eq!(hand.state(id) == State::Failed, !again);
+        assert_eq!(hand.state(id) == TaskStatus::Failed, !again);
     }
 }
 
@@ -60,7 +60,7 @@ fn left_to_one_that_was_given_up() -> (Hand, TaskId, Assignment) {
     first.signal.commit(first.attempt).unwrap();
     assert!(second.signal.is_stopped(second.attempt));
     hand.ends(130, 1, &second, Err(Error::Cancelled));
-    assert_eq!((hand.state(id), hand.0.alarm(S(130))), (State::Running, Some(S(190))));
+    assert_eq!((hand.state(id), hand.0.alarm(S(130))), (TaskStatus::Running, Some(S(190))));
     (hand, id, first)
 }
 
@@ -68,15 +68,15 @@ fn left_to_one_that_was_given_up() -> (Hand, TaskId, Assignment) {
 fn one_that_was_given_up_and_has_committed_has_a_while_to_return() {
     let (mut hand, id, first) = left_to_one_that_was_given_up();
     hand.ends(189, 0, &first, Ok(()));
-    assert_eq!((hand.state(id), hand.0.alarm(S(189))), (State::Done, None));
+    assert_eq!((hand.state(id), hand.0.alarm(S(189))), (TaskStatus::Done, None));
 
     let (mut hand, id, first) = left_to_one_that_was_given_up();
     hand.ends(189, 0, &first, Err(Error::Callback { code: 1 }));
-    assert_eq!((hand.state(id), hand.0.alarm(S(189))), (State::Queued, None));
+    assert_eq!((hand.state(id), hand.0.alarm(S(189))), (TaskStatus::Queued, None));
     let third = hand.take(189, 1).expect("it begins again");
     hand.pass(200);
     hand.ends(201, 1, &third, Ok(()));
-    assert_eq!(hand.state(id), State::Done);
+    assert_eq!(hand.state(id), TaskStatus::Done);
 
     let (mut hand, id, _) = left_to_one_that_was_given_up();
     hand.pass(190);
@@ -99,7 +99,7 @@ fn of_what_has_committed_no_copy_begins() {
     }
     assert_eq!(hand.0.counts.copies, 0);
     hand.ends(401, 0, &run, Ok(()));
-    assert_eq!(hand.state(id), State::Done);
+    assert_eq!(hand.state(id), TaskStatus::Done);
 }
 
 /// A copy that can stop only at the end of its work is no sign of a broken device.
@@ -127,7 +127,10 @@ fn a_task_that_says_itself_that_it_is_cancelled_is_not_tried_again() {
     let id = hand.submit(0, Task { retries: 3, ..task() });
     let run = hand.take(0, 0).unwrap();
     hand.ends(1, 0, &run, Err(Error::Cancelled));
-    assert_eq!((hand.state(id), hand.0.counts.retried, hand.0.counts.cancelled), (State::Cancelled, 0, 1));
+    assert_eq!(
+        (hand.state(id), hand.0.counts.retried, hand.0.counts.cancelled),
+        (TaskStatus::Cancelled, 0, 1)
+    );
 }
 
 #[test]
@@ -138,11 +141,11 @@ fn an_attempt_is_not_asked_to_stop_for_one_that_never_began() {
     // To open the device takes longer than the deadline, and fails then.
     hand.pass(60);
     assert!(run.signal.is_stopped(run.attempt));
-    hand.judge(70, 0, &run, Attempt::NoQueue("it hangs".into()));
+    hand.judge(70, 0, &run, AttemptEnd::NoQueue("it hangs".into()));
     let next = hand.take(70, 1).unwrap();
     assert!(!next.signal.is_stopped(next.attempt), "attempt {}", next.attempt);
     hand.ends(71, 1, &next, Ok(()));
-    assert_eq!(hand.state(id), State::Done);
+    assert_eq!(hand.state(id), TaskStatus::Done);
 }
 
 #[test]
@@ -152,7 +155,7 @@ fn what_ends_well_after_a_cancel_is_cancelled() {
     let run = hand.take(0, 0).unwrap();
     hand.0.cancel(id).unwrap();
     hand.ends(1, 0, &run, Ok(()));
-    assert_eq!(hand.state(id), State::Cancelled);
+    assert_eq!(hand.state(id), TaskStatus::Cancelled);
 }
 
 #[test]
@@ -176,7 +179,7 @@ fn the_third_in_a_row_that_is_found_guilty_speaks_against_the_device() {
                 hand.ends(0, 0, &run, broken(DeviceFault::Poisoned));
                 hand.0.has_renewed(0);
             }
-            assert_eq!(hand.state(id), State::Failed);
+            assert_eq!(hand.state(id), TaskStatus::Failed);
             if one_does_well && number == 1 {
                 hand.submit(0, task());
                 let run = hand.take(0, 0).unwrap();

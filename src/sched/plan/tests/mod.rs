@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::completion::Attempt;
-use super::placement::{Assignment, Fitting, Taken};
-use super::planner::Core;
+use super::completion::AttemptEnd;
+use super::placement::{AssignResult, Assignment, FitCheck};
+use super::planner::Planner;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::policy::HORIZON;
-use crate::sched::base::task::{DeviceMask, Exec, Role, State, Task, TaskId};
-use crate::sched::estimate::estimator::Rates;
-use crate::sched::runtime::shared::Book;
+use crate::sched::base::task::{DeviceMask, Exec, Role, Task, TaskId, TaskStatus};
+use crate::sched::estimate::estimator::Estimator;
+use crate::sched::runtime::shared::PlannerGuarded;
 
 mod endings;
 mod peers;
@@ -20,7 +20,7 @@ mod wrong_results;
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 
-pub struct Hand(pub Core);
+pub struct Hand(pub Planner);
 
 /// So many devices, alike.
 pub fn hand(devices: usize) -> Hand {
@@ -36,7 +36,7 @@ fn hand_of(speeds: &[f64]) -> Hand {
         speed: Some(speed),
         ..DeviceInfo::new(&format!("GPU-{ordinal}"), BackendKind::Cuda, ordinal as u32, "paper")
     };
-    Hand(Core::new(speeds.iter().enumerate().map(|speed| (device(speed), 1)).collect()))
+    Hand(Planner::new(speeds.iter().enumerate().map(|speed| (device(speed), 1)).collect()))
 }
 
 pub fn task() -> Task {
@@ -57,13 +57,13 @@ impl Hand {
         self.0.take(S(now), device, 0, Some(u64::MAX)).begun()
     }
 
-    fn judge(&mut self, now: u64, device: usize, run: &Assignment, how: Attempt) {
+    fn judge(&mut self, now: u64, device: usize, run: &Assignment, how: AttemptEnd) {
         self.0.judge(S(now), device, run.id, run.attempt, how);
         self.publish(now);
     }
 
     fn ends(&mut self, now: u64, device: usize, run: &Assignment, outcome: Result<()>) {
-        self.judge(now, device, run, Attempt::Ran(outcome));
+        self.judge(now, device, run, AttemptEnd::Ran(outcome));
     }
 
     fn pass(&mut self, now: u64) {
@@ -77,7 +77,7 @@ impl Hand {
         }
     }
 
-    fn state(&self, id: TaskId) -> State {
+    fn state(&self, id: TaskId) -> TaskStatus {
         self.0.tasks.get(id).unwrap().state
     }
 

@@ -1,6 +1,6 @@
 //! What begins where.
 
-use crate::sched::plan::schedule::Plan;
+use crate::sched::plan::schedule::Schedule;
 use crate::sched::plan::tests::*;
 
 #[test]
@@ -49,16 +49,16 @@ fn nothing_begins_on_a_device_before_the_backend_has_heard_of_its_poisoned_conte
 
 #[test]
 fn what_a_device_has_free_is_asked_only_where_it_matters() {
-    let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), 3)]));
+    let mut hand = Hand(Planner::new(vec![(hand(1).0.devices[0].info.clone(), 3)]));
     for device_bytes in [100, 0, 300] {
         hand.submit(0, Task { device_bytes, work: None, ..task() });
     }
     for _ in 0..2 {
-        assert!(matches!(hand.0.take(S(0), 0, 0, None), Taken::Begins(_)), "nothing to ask for");
+        assert!(matches!(hand.0.take(S(0), 0, 0, None), AssignResult::Begins(_)), "nothing to ask for");
     }
-    assert!(matches!(hand.0.take(S(0), 0, 0, None), Taken::Unknown));
-    assert!(matches!(hand.0.take(S(0), 0, 0, Some(299)), Taken::Nothing));
-    assert!(matches!(hand.0.take(S(0), 0, 0, Some(300)), Taken::Begins(_)));
+    assert!(matches!(hand.0.take(S(0), 0, 0, None), AssignResult::Unknown));
+    assert!(matches!(hand.0.take(S(0), 0, 0, Some(299)), AssignResult::Nothing));
+    assert!(matches!(hand.0.take(S(0), 0, 0, Some(300)), AssignResult::Begins(_)));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_range_gives_way_to_what_should_begin_on_its_device_if_there_were_memory() {
 fn what_is_for_others_does_not_keep_a_device_from_what_is_for_it() {
     for speed in [Some(1.0), None] {
         let mut hand = hand(2);
-        hand.0.rates = Rates::new(vec![Some(1.0), speed]);
+        hand.0.rates = Estimator::new(vec![Some(1.0), speed]);
         for _ in 0..HORIZON + 100 {
             hand.submit(0, Task { devices: DeviceMask::only(0), work: Some(100.0), ..task() });
         }
@@ -98,23 +98,23 @@ fn what_is_for_others_does_not_keep_a_device_from_what_is_for_it() {
 
 #[test]
 fn nobody_looks_through_the_ready_where_none_of_them_can_fit() {
-    let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), 3)]));
+    let mut hand = Hand(Planner::new(vec![(hand(1).0.devices[0].info.clone(), 3)]));
     for _ in 0..100 {
         hand.submit(0, Task { device_bytes: 600, ..task() });
     }
     assert!(hand.take(0, 0).is_some());
     let tried = |hand: &Hand, free| {
-        let mut fitting = Fitting::new(0, free);
+        let mut fitting = FitCheck::new(0, free);
         assert!(hand.0.choose(S(0), &mut fitting).is_none());
         fitting.passed.len()
     };
     assert_eq!(tried(&hand, None), 0);
-    assert!(matches!(hand.0.take(S(0), 0, 1, None), Taken::Nothing), "nor need the device be asked");
+    assert!(matches!(hand.0.take(S(0), 0, 1, None), AssignResult::Nothing), "nor need the device be asked");
     // Others have taken what the ledger would grant.
     hand.submit(0, Task { device_bytes: 400, ..task() });
     assert_eq!(tried(&hand, Some(399)), 0);
     assert!(hand.0.devices[0].short.is_none());
-    assert!(matches!(hand.0.take(S(0), 0, 1, Some(399)), Taken::Nothing));
+    assert!(matches!(hand.0.take(S(0), 0, 1, Some(399)), AssignResult::Nothing));
     assert_eq!(hand.0.devices[0].free(S(0)), Some(399));
     let until = hand.0.devices[0].short.unwrap().until;
     hand.0.pass(until);
@@ -122,7 +122,7 @@ fn nobody_looks_through_the_ready_where_none_of_them_can_fit() {
     assert!(hand.take(2, 0).is_some());
     hand.submit(3, task());
     assert!(
-        matches!(hand.0.take(S(3), 0, 1, None), Taken::Begins(_)),
+        matches!(hand.0.take(S(3), 0, 1, None), AssignResult::Begins(_)),
         "what is free matters to none of the others"
     );
 }
@@ -140,12 +140,12 @@ fn what_is_to_run_alone_goes_where_it_is_alone_at_once() {
     assert_eq!(hand.0.wanted(S(1)), [1]);
     let run = hand.take(1, 1).unwrap();
     hand.ends(2, 1, &run, Ok(()));
-    assert_eq!((hand.state(id), hand.0.alone), (State::Done, 0));
+    assert_eq!((hand.state(id), hand.0.alone), (TaskStatus::Done, 0));
 }
 
 #[test]
 fn nothing_begins_before_what_is_to_run_alone() {
-    let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), 2)]));
+    let mut hand = Hand(Planner::new(vec![(hand(1).0.devices[0].info.clone(), 2)]));
     let first = hand.submit(0, task());
     hand.submit(0, task());
     let runs = [(); 2].map(|()| hand.take(0, 0).unwrap());
@@ -214,7 +214,7 @@ fn guests_of_a_range_are_no_tasks_of_a_caller() {
 /// A device that runs more tasks than it may has no room until the surplus tasks have ended.
 #[test]
 fn a_device_that_was_short_has_room_when_the_last_of_its_tasks_end() {
-    let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), 3)]));
+    let mut hand = Hand(Planner::new(vec![(hand(1).0.devices[0].info.clone(), 3)]));
     for work in [30.0, 20.0, 10.0] {
         hand.submit(0, Task { work: Some(work), ..task() });
         hand.take(0, 0).unwrap();
@@ -222,7 +222,7 @@ fn a_device_that_was_short_has_room_when_the_last_of_its_tasks_end() {
     let id = hand.submit(0, task());
     for (slots, end) in [(3, 11.0), (2, 21.0), (1, 31.0)] {
         hand.0.devices[0].throttle = Some((slots, S(60)));
-        let plan = Plan::new(&hand.0, S(0), false);
+        let plan = Schedule::new(&hand.0, S(0), false);
         let place = plan.place(&hand.0, hand.0.tasks.get(id).unwrap(), DeviceMask::ALL);
         assert_eq!(place.map(|place| place.end), Some(end), "{slots} at a time");
     }

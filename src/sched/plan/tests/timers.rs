@@ -6,7 +6,7 @@ use crate::sched::plan::tests::*;
 
 #[test]
 fn somebody_looks_when_a_device_may_run_as_many_as_before() {
-    let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), 2)]));
+    let mut hand = Hand(Planner::new(vec![(hand(1).0.devices[0].info.clone(), 2)]));
     let tasks = [9.0, 8.0, 7.0, 1.0].map(|work| hand.submit(0, Task { work: Some(work), ..task() }));
     let first = hand.take(0, 0).unwrap();
     let second = hand.take(0, 0).unwrap();
@@ -27,7 +27,7 @@ fn somebody_looks_when_a_device_may_run_as_many_as_before() {
 #[test]
 fn shortage_limits_a_device_to_the_attempts_that_had_room() {
     for slots in 2..=4 {
-        let mut hand = Hand(Core::new(vec![(hand(1).0.devices[0].info.clone(), slots)]));
+        let mut hand = Hand(Planner::new(vec![(hand(1).0.devices[0].info.clone(), slots)]));
         let runs: Vec<Assignment> = (0..slots)
             .map(|_| {
                 hand.submit(0, task());
@@ -95,8 +95,12 @@ fn what_takes_microseconds_is_not_late_within_a_second() {
 
 #[test]
 fn who_watches_the_time_is_woken_for_an_earlier_alarm_and_for_no_other() {
-    let mut book =
-        Book { core: Core::new(Vec::new()), called: Vec::new(), watched: None, deferred: Default::default() };
+    let mut book = PlannerGuarded {
+        core: Planner::new(Vec::new()),
+        called: Vec::new(),
+        watched: None,
+        deferred: Default::default(),
+    };
     assert!(!book.is_news(S(1)), "nobody watches");
     book.watched = Some(Duration::MAX);
     assert_eq!([9, 10, 9, 8].map(|alarm| book.is_news(S(alarm))), [true, false, false, true]);
@@ -113,10 +117,10 @@ fn a_late_task_that_pauses_for_memory_does_not_begin_before_its_pause_is_over() 
     hand.ends(17, 0, &run, Err(full));
     assert!(hand.take(17, 0).is_none(), "it pauses for a second");
     hand.pass(18);
-    assert_eq!((hand.state(id), hand.error(id)), (State::Queued, None));
+    assert_eq!((hand.state(id), hand.error(id)), (TaskStatus::Queued, None));
     let run = hand.take(18, 0).unwrap();
     hand.ends(19, 0, &run, Ok(()));
-    assert_eq!(hand.state(id), State::Done);
+    assert_eq!(hand.state(id), TaskStatus::Done);
 }
 
 /// A device that was kept for a task is free for other tasks while that task pauses.

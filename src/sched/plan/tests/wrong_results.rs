@@ -15,10 +15,10 @@ fn wrong_once(hand: &mut Hand, name: &str, [first, second]: [usize; 2]) {
     let id = hand.submit(0, named(name));
     let run = hand.take(0, first).unwrap();
     hand.ends(1, first, &run, wrong());
-    assert_eq!(hand.state(id), State::Queued);
+    assert_eq!(hand.state(id), TaskStatus::Queued);
     let run = hand.take(1, second).unwrap();
     hand.ends(2, second, &run, Ok(()));
-    assert_eq!(hand.state(id), State::Done);
+    assert_eq!(hand.state(id), TaskStatus::Done);
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn the_second_task_that_is_right_elsewhere_retires_the_device() {
     let id = hand.submit(2, task());
     let run = hand.take(2, 0).unwrap();
     hand.ends(3, 0, &run, Ok(()));
-    assert_eq!((hand.state(id), &hand.0.devices[0].retired), (State::Done, &None));
+    assert_eq!((hand.state(id), &hand.0.devices[0].retired), (TaskStatus::Done, &None));
     wrong_once(&mut hand, "b", [0, 1]);
     let why = hand.0.devices[0].retired.clone().unwrap();
     assert_eq!(why, "what it computed was wrong for task 'a' and task 'b', and right when computed again");
@@ -79,7 +79,7 @@ fn a_copy_tells_as_well_as_another_attempt() {
     let second = hand.take(18, 1).expect("a copy, for the first is late");
     hand.ends(19, 0, &first, wrong());
     hand.ends(20, 1, &second, Ok(()));
-    assert_eq!((hand.state(id), hand.0.devices[0].wrong.len()), (State::Done, 1));
+    assert_eq!((hand.state(id), hand.0.devices[0].wrong.len()), (TaskStatus::Done, 1));
 }
 
 #[test]
@@ -91,5 +91,5 @@ fn a_cancel_is_no_strike() {
     let run = hand.take(1, 1).unwrap();
     hand.0.cancel(id).unwrap();
     hand.ends(2, 1, &run, Ok(()));
-    assert_eq!((hand.state(id), hand.0.devices[0].wrong.len()), (State::Cancelled, 0));
+    assert_eq!((hand.state(id), hand.0.devices[0].wrong.len()), (TaskStatus::Cancelled, 0));
 }
