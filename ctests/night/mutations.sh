@@ -47,21 +47,21 @@ place: the first device, not the best;      src/sched/plan/schedule.rs;   s/(end
 place: a large task is passed for ever;     src/sched/base/policy.rs; s/PATIENCE: u32 = 8/PATIENCE: u32 = 8000/; --test it failure_classes::a_large_task
 place: a slow device never comes back;      src/sched/base/policy.rs; s/PROBE_TIMES: f64 = 10.0/PROBE_TIMES: f64 = 1e9/; --lib plan::tests
 place: an unknown device gets the largest;  src/sched/plan/placement.rs; s/work < least/work > least/;          --test it failure_classes::an_unknown_device
-copies: none is ever started;               src/sched/plan/speculation.rs; s/entry.idempotent$/false/;             --test it schedules::
-copies: tasks that may not run twice;       src/sched/plan/speculation.rs; s/entry.idempotent$/true/;              --test it random_worlds::
+copies: none is ever started;               src/sched/plan/speculation.rs; s/record.idempotent$/false/;             --test it schedules::
+copies: tasks that may not run twice;       src/sched/plan/speculation.rs; s/record.idempotent$/true/;              --test it random_worlds::
 copies: more than three;                    src/sched/base/policy.rs; s/COPIES: u32 = 3/COPIES: u32 = 9/;     --lib plan::tests
 retire: queued tasks are left behind;       src/sched/plan/planner.rs;  s/if homeless {/if homeless \&\& false {/; --test it random_worlds::
 after: what comes before is not waited for; src/sched/plan/planner.rs;  s/_ if behind.insert(before) =>/_ if false =>/; --test it random_worlds::
-poison: the guilty is not found;            src/sched/plan/device_health.rs;   s/DeviceFault::Poisoned => (\&mut entry.poisoned, 2)/DeviceFault::Poisoned => (\&mut entry.poisoned, 9)/; --test it failure_classes::
-poison: a card that poisons is kept;        src/sched/plan/device_health.rs;   s/device.strikes.len() >= 2/false/;    --test it failure_classes::
-poison: all are found guilty;               src/sched/plan/device_health.rs;   s/device.convictions >= CONVICTIONS/false/; --lib plan::tests
-lost: a task may lose every card;           src/sched/plan/device_health.rs;   s/(\&mut entry.lost, 3)/(\&mut entry.lost, 9)/; --lib plan::tests
-short: again in company;                    src/sched/plan/completion.rs; s/self.devices\[index\].hold = Some(id)/_ = 0/; --lib plan::tests
-retry: on the same device;                  src/sched/plan/completion.rs; s/entry.avoided = DeviceMask::only(index)/_ = 0/; --test it failure_classes::
-cancel: a task that ends well is done;      src/sched/plan/completion.rs; s/  Ok(()) if entry.signal.commit(attempt).is_ok() =>/  Ok(()) =>/; --lib plan::tests
+poison: the guilty is not found;            src/sched/plan/device_health.rs;   s/DeviceFault::Poisoned => (\&mut record.poisonings, 2)/DeviceFault::Poisoned => (\&mut record.poisonings, 9)/; --test it failure_classes::
+poison: a card that poisons is kept;        src/sched/plan/device_health.rs;   s/device.suspects.len() >= 2/false/;    --test it failure_classes::
+poison: all are found guilty;               src/sched/plan/device_health.rs;   s/device.fault_count >= CONVICTIONS/false/; --lib plan::tests
+lost: a task may lose every card;           src/sched/plan/device_health.rs;   s/(\&mut record.devices_lost, 3)/(\&mut record.devices_lost, 9)/; --lib plan::tests
+short: again in company;                    src/sched/plan/completion.rs; s/self.devices\[index\].reserved_for = Some(id)/_ = 0/; --lib plan::tests
+retry: on the same device;                  src/sched/plan/completion.rs; s/record.avoided_devices = DeviceMask::only(index)/_ = 0/; --test it failure_classes::
+cancel: a task that ends well is done;      src/sched/plan/completion.rs; s/  Ok(()) if record.signal.commit(attempt).is_ok() =>/  Ok(()) =>/; --lib plan::tests
 late: nothing ever is;                      src/sched/base/policy.rs; s/LATE: f64 = 5.0/LATE: f64 = 1e9/;     --test it failure_classes::
 late: nothing begins anew;                  src/sched/plan/timers.rs;  s/soonest.is_some_and(|soonest| soonest > ran)/false/; --test it failure_classes::
-late: what hangs is waited for;             src/sched/plan/timers.rs;  s/_) => run.watched = Watched::Lost/_) => return run.watched = Watched::Late/; --test it failure_classes::
+late: what hangs is waited for;             src/sched/plan/timers.rs;  s/_) => run.deadline_state = DeadlineState::Lost/_) => return run.deadline_state = DeadlineState::Late/; --test it failure_classes::
 pause: short memory is not waited for;      src/sched/base/policy.rs; s/from_secs(1), Duration::from_secs(4), Duration::from_secs(16)/from_millis(1), Duration::from_millis(1), Duration::from_millis(1)/; --test it failure_classes::
 ageing: none;                               src/sched/base/policy.rs; s/AGEING: f64 = 10.0/AGEING: f64 = 1e9/;  --test it failure_classes::
 rates: nothing is learned;                  src/sched/estimate/estimator.rs;  s/seen.samples += 1/seen.samples += 0/;   --lib estimator
@@ -71,19 +71,19 @@ rates: nothing fades;                       src/sched/estimate/estimator.rs;  s/
 ids: a released one means another task;     src/sched/base/registry.rs; s/| slot.generation => Ok/| high \& (GENERATIONS - 1) => Ok/; --lib base::registry
 ranges: a piece is in two hands;            src/sched/range/partitioner.rs; s/rest.end = stolen.start/_ = \&rest/; --lib partitioner
 ranges: what failed is not done again;      src/sched/range/work.rs; s/table.field.give_back(piece.clone())/_ = \&piece/; --test scheduler ranges
-wait: no other worker has the slot;         src/sched/plan/record.rs;  s/(slots + self.waiting) as usize/slots as usize/; --test scheduler nested
+wait: no other worker has the slot;         src/sched/plan/record.rs;  s/(slots + self.waiting_slots) as usize/slots as usize/; --test scheduler nested
 wait: a circle is not found;                src/sched/sleep/wait_graph.rs;  s/is_some_and(|\&missing| missing > 0)/is_none()/; --lib wait_graph
-wait: for all, without the planned;         src/sched/api/scheduler.rs; s/shared.lock().core.all_ended_before(planned)/true/; --test scheduler a_wait_ends
+wait: for all, without the planned;         src/sched/api/scheduler.rs; s/shared.lock().planner.all_ended_before(planned)/true/; --test scheduler a_wait_ends
 order: any that has ended;                  src/sched/api/in_order.rs; s/ids.pop_front()/ids.pop_back()/; --test scheduler ordered_tasks
 sleep: the second look comes too early;     src/sched/sleep/event_count.rs;   /pub fn prepare/,/^    }/s/fence(Ordering::SeqCst)/()/; models
 sleep: a call looks too early;              src/sched/sleep/event_count.rs;   /pub fn call_any/,/^    }/s/fence(Ordering::SeqCst)/()/; models
 tally: a closed phase is not put back;      src/sched/light/epochs.rs; s/if self.current.load(Ordering::SeqCst) != phase {/if false {/; models
 tally: a drained phase is not told;         src/sched/light/epochs.rs; s/let drained = open.len() < before/let drained = false/; models
 tally: who joins is overlooked;             src/sched/light/mod.rs;   s/self.tally.joined()/_ = \&self.tally/; --test scheduler workers_that_come
-shortage: one attempt at a time after it; src/sched/plan/completion.rs; s/running\.len() as u32).max(1)/running.len() as u32).clamp(1, 1)/; --lib shortage_limits
+shortage: one attempt at a time after it; src/sched/plan/completion.rs; s/attempts\.len() as u32).max(1)/running.len() as u32).clamp(1, 1)/; --lib shortage_limits
 late: the log says nothing; src/sched/plan/timers.rs; s/^        self.note(Level::Warn, index, text)/        _ = text/; --lib late_attempt
 late: the log does not name the copy; src/sched/plan/timers.rs; s/(_, true) => ", and is started elsewhere, too"/(_, true) => ""/; --lib late_attempt
-late: an attempt is late again and again; src/sched/plan/timers.rs; s/run.watched = Watched::Late\x3b/run.watched = Watched::InTime(Some(until))\x3b/; --lib late_attempt
+late: an attempt is late again and again; src/sched/plan/timers.rs; s/run.deadline_state = DeadlineState::Late\x3b/run.deadline_state = DeadlineState::InTime(Some(until))\x3b/; --lib late_attempt
 devices: the CPU replaces GPUs against the variable; src/sched/api/builder.rs; s/map_or(true, |value| value != "0")/map_or(true, |_| true)/; --test cuda cpu_fallback
 devices: a 65th device has no bit in a mask; src/sched/api/builder.rs; s/found.len() > MAX_DEVICES/found.len() > 1000/; --test scheduler scheduler_of_more_than
 slots: auto means one; src/sched/api/builder.rs; s/"auto" => Ok(AUTO_SLOTS)/"auto" => Ok(1)/; --lib slots_variable

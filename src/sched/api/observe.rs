@@ -20,7 +20,7 @@ impl Runtime {
 
     /// An attempt at a task that states nothing has returned; nanoseconds since the scheduler was made.
     pub fn record_light(&self, task: TaskId, device: usize, slot: u32, times: (u64, u64), ending: Ending) {
-        let Some(trace) = &self.seeing.trace else { return };
+        let Some(trace) = &self.observability.trace else { return };
         let (begin, end) = (Duration::from_nanos(times.0), Duration::from_nanos(times.1));
         let (label, class, attempt, bytes, work) = (String::new(), 0, 1, 0, None);
         trace.attempt(Span { task, label, class, device, slot, attempt, begin, end, ending, bytes, work });
@@ -28,21 +28,21 @@ impl Runtime {
 
     /// For another process that begins meanwhile, or if this one is killed.
     pub fn save_rates_now_and_then(&self) {
-        let Some(cache) = &self.seeing.cache else { return };
+        let Some(cache) = &self.observability.cache else { return };
         if cache.lock().unwrap_or_else(PoisonError::into_inner).due(self.now()) {
             self.save_rates();
         }
     }
 
     pub fn save_rates(&self) {
-        let Some(cache) = &self.seeing.cache else { return };
+        let Some(cache) = &self.observability.cache else { return };
         let when = rate_store::now();
-        let mut learned = self.seeing.findings.as_ref().map(Findings::own).unwrap_or_default();
-        let core = self.lock();
-        for (class, device, rate, samples) in core.rates.learned() {
+        let mut learned = self.observability.findings.as_ref().map(Findings::own).unwrap_or_default();
+        let planner = self.lock();
+        for (class, device, rate, samples) in planner.estimator.learned() {
             learned.learned(&self.devices[device], class, StoredRate { rate, samples, when });
         }
-        drop(core);
+        drop(planner);
         let store = cache.lock().unwrap_or_else(PoisonError::into_inner).store();
         rate_store::save(&*store, &learned);
     }
@@ -51,7 +51,7 @@ impl Runtime {
 impl Scheduler {
     /// How far it is.
     pub fn progress(&self) -> Result<Progress> {
-        self.shared.born.check()?;
+        self.shared.process.check()?;
         Ok(self.shared.progress())
     }
 
@@ -65,7 +65,7 @@ impl Scheduler {
         every: Duration,
         tell: Option<impl Fn(&Progress) + Send + Sync + 'static>,
     ) -> Result<()> {
-        self.shared.born.check()?;
+        self.shared.process.check()?;
         let shared = Arc::downgrade(&self.shared);
         let listener = tell.map(|tell| {
             let listener = move || {
@@ -77,11 +77,11 @@ impl Scheduler {
             };
             (Arc::new(listener) as _, every)
         });
-        self.shared.seeing.teller.set(listener)
+        self.shared.observability.teller.set(listener)
     }
 
     pub(crate) fn not_telling(&self, what: &'static str) -> Result<()> {
-        match self.shared.seeing.teller.is_inside() {
+        match self.shared.observability.teller.is_inside() {
             false => Ok(()),
             true => {
                 Err(Error::Deadlock { what, why: "it was called from inside the progress callback".into() })
@@ -91,11 +91,11 @@ impl Scheduler {
 
     /// Returns the trace up to now. Refused if [`Builder`](super::builder::Builder) asked for no trace.
     pub fn timeline(&self) -> Result<Timeline> {
-        let core = self.lock()?;
-        let Some(trace) = core.seen.trace.clone() else {
+        let planner = self.lock()?;
+        let Some(trace) = planner.observer.trace.clone() else {
             let accepted = "1 or more where the scheduler is made, for a trace of what it does";
             return Err(Error::argument("trace_events", 0, accepted));
         };
-        Ok(core.timeline(trace, self.shared.now()))
+        Ok(planner.timeline(trace, self.shared.now()))
     }
 }

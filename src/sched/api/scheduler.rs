@@ -72,7 +72,7 @@ impl Scheduler {
 
     /// [`Error::Forked`] in a child of the process that made it.
     pub(crate) fn check_process(&self) -> Result<()> {
-        self.shared.born.check()
+        self.shared.process.check()
     }
 
     /// As found when the scheduler was made; the order is that of device masks.
@@ -92,7 +92,7 @@ impl Scheduler {
     /// From inside a task, what it has itself submitted may run on top of it, another worker may use the
     /// caller's slot meanwhile, and a wait that could never end is [`Error::Deadlock`].
     pub fn wait(&self, id: TaskId, timeout: Option<Duration>) -> Result<WaitResult> {
-        self.shared.born.check()?;
+        self.shared.process.check()?;
         let watch = self.watch(id)?;
         if let Watch::Ended(outcome) = watch {
             return outcome;
@@ -113,14 +113,14 @@ impl Scheduler {
     /// Waits until every task submitted so far has ended; their outcomes stay to be asked for.
     /// Not possible from inside a task, which would wait for itself.
     pub fn wait_all(&self, timeout: Option<Duration>) -> Result<WaitResult> {
-        let planned = self.lock()?.core.mark();
+        let planned = self.lock()?.planner.arrival_mark();
         self.not_inside("wait_all")?;
         let shared = &self.shared;
         let counts = &shared.light.queues;
         shared.waiting_for_all.fetch_add(1, Ordering::SeqCst);
         let tell_others = |drained: bool| {
             if drained && shared.waiting_for_all.load(Ordering::SeqCst) > 1 {
-                shared.rooms.ring(ALL);
+                shared.wait_queues.ring(ALL);
             }
         };
         let begun = shared.light.tally.start_waiting(counts);
@@ -128,7 +128,7 @@ impl Scheduler {
         let look = || {
             let seen = shared.light.tally.look(begun.mark, counts);
             tell_others(seen.drained);
-            (seen.done && shared.lock().core.all_ended_before(planned)).then_some(())
+            (seen.done && shared.lock().planner.all_ended_before(planned)).then_some(())
         };
         let mut all = shared.wait_until(&[ALL], timeout, look);
         while let Ok(None) = all
@@ -145,7 +145,7 @@ impl Scheduler {
 
     /// The position in `ids` of a task that has ended, whatever its outcome. `None`: the time was up.
     pub fn wait_any(&self, ids: &[TaskId], timeout: Option<Duration>) -> Result<Option<usize>> {
-        self.shared.born.check()?;
+        self.shared.process.check()?;
         if ids.is_empty() {
             return Err(Error::argument("the number of tasks to wait for", 0, "at least 1"));
         }
@@ -202,7 +202,7 @@ impl Scheduler {
     /// Asks a task to stop: a queued one never starts, a running one sees it in
     /// [`Exec::cancelled`](crate::sched::base::task::Exec::cancelled). No error if it has ended already.
     pub fn cancel(&self, id: TaskId) -> Result<()> {
-        self.shared.born.check()?;
+        self.shared.process.check()?;
         let mut planned = id;
         if LightSlab::is_light(id) {
             let (slot, generation) = self.shared.light.slots.find(id)?;
@@ -215,40 +215,40 @@ impl Scheduler {
                 None => return Ok(()),
             }
         }
-        let mut book = self.shared.lock();
-        let done = book.core.cancel(planned);
-        self.shared.settle(book);
+        let mut guard = self.shared.lock();
+        let done = guard.planner.cancel(planned);
+        self.shared.apply_effects(guard);
         // One that went on in the plan may have ended meanwhile.
         if planned == id { done } else { Ok(()) }
     }
 
     /// Forgets the outcome of a task; one that has not ended yet becomes detached.
     pub fn release(&self, id: TaskId) -> Result<()> {
-        self.shared.born.check()?;
+        self.shared.process.check()?;
         if LightSlab::is_light(id) {
             let (slot, generation) = self.shared.light.slots.find(id)?;
             let parting = slot.release(generation, id)?;
-            self.shared.part(id, parting);
+            self.shared.apply_end_actions(id, parting);
             return Ok(());
         }
-        let mut book = self.shared.lock();
-        let entry = book.core.tasks.get_mut(id)?;
-        if entry.state.is_ended() {
-            book.core.tasks.remove(id)?;
+        let mut guard = self.shared.lock();
+        let record = guard.planner.tasks.get_mut(id)?;
+        if record.status.is_ended() {
+            guard.planner.tasks.remove(id)?;
         } else {
-            entry.detached = true;
+            record.detached = true;
         }
         Ok(())
     }
 
     pub fn info(&self, id: TaskId) -> Result<TaskInfo> {
-        self.shared.born.check()?;
+        self.shared.process.check()?;
         if !LightSlab::is_light(id) {
-            return self.shared.lock().core.info(self.shared.now(), id);
+            return self.shared.lock().planner.info(self.shared.now(), id);
         }
         let (slot, generation) = self.shared.light.slots.find(id)?;
         if let Some(planned) = slot.gone_on(generation)
-            && let Ok(info) = self.shared.lock().core.info(self.shared.now(), planned)
+            && let Ok(info) = self.shared.lock().planner.info(self.shared.now(), planned)
         {
             return Ok(info);
         }
@@ -258,31 +258,31 @@ impl Scheduler {
     /// Takes a device out of use for as long as the scheduler lives, as one that has failed. What runs there ends.
     /// Refused: a number that no device has.
     pub fn retire(&self, device: usize, why: &str) -> Result<()> {
-        let mut book = self.lock()?;
-        if device >= book.core.devices.len() {
-            let accepted = format!("less than {}", book.core.devices.len());
+        let mut guard = self.lock()?;
+        if device >= guard.planner.devices.len() {
+            let accepted = format!("less than {}", guard.planner.devices.len());
             return Err(Error::argument("device", device, accepted));
         }
-        book.core.retire(device, why);
-        self.shared.settle(book);
+        guard.planner.retire(device, why);
+        self.shared.apply_effects(guard);
         Ok(())
     }
 
     pub fn stats(&self) -> Result<Stats> {
-        self.shared.born.check()?;
+        self.shared.process.check()?;
         Ok(self.shared.stats())
     }
 
     /// Accepts no more tasks and waits until all have ended. Not possible from inside a task.
     /// What is shared with others only waits, and goes on accepting.
     pub fn drain(&self, timeout: Option<Duration>) -> Result<WaitResult> {
-        let mut book = self.lock()?;
+        let mut guard = self.lock()?;
         self.not_inside("drain")?;
         if matches!(*lock(&self.holding), Ownership::Own) {
-            book.core.closed = true;
+            guard.planner.closed = true;
             self.shared.light.gate.fetch_or(CLOSED, Ordering::SeqCst);
         }
-        drop(book);
+        drop(guard);
         self.wait_all(timeout)
     }
 
@@ -296,7 +296,7 @@ impl Scheduler {
     /// [`shutdown`](Self::shutdown), but `None` when the time is up and a task still runs. Then nothing
     /// more is accepted or started, all can be asked about, and this may be called again.
     pub fn shutdown_within(&self, timeout: Option<Duration>) -> Result<Option<u64>> {
-        self.shared.born.check()?;
+        self.shared.process.check()?;
         let before = self.shared.stats().cancelled;
         self.not_inside("shutdown")?;
         self.not_telling("shutdown")?;
@@ -306,21 +306,21 @@ impl Scheduler {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let gone = elsewhere(|| {
             self.stop();
-            self.shared.crew.wait_until_gone(end) && self.end_the_rest(end)
+            self.shared.pool.wait_until_gone(end) && self.end_the_rest(end)
         })?;
         if !gone {
             return Ok(None);
         }
         // An end that was counted may be taken back for a moment, to be counted in the plan.
         let cancelled = self.shared.stats().cancelled.saturating_sub(before);
-        let book = self.shared.lock();
-        self.shared.time.notify_all();
-        drop(book);
-        if let Some(node) = &self.shared.neighbours {
+        let guard = self.shared.lock();
+        self.shared.timer_wakeup.notify_all();
+        drop(guard);
+        if let Some(node) = &self.shared.peers {
             node.call();
         }
-        self.shared.crew.join();
-        self.shared.seeing.teller.stop();
+        self.shared.pool.join();
+        self.shared.observability.teller.stop();
         self.shared.save_rates();
         Ok(Some(cancelled))
     }
@@ -331,8 +331,8 @@ impl Scheduler {
         let shared = &self.shared;
         loop {
             shared.end_all_queued();
-            let drained = shared.light.queues.is_drained() || shared.crew.lost() > 0;
-            if drained && shared.ending.load(Ordering::SeqCst) == 0 {
+            let drained = shared.light.queues.is_drained() || shared.pool.lost() > 0;
+            if drained && shared.jobs_dropping.load(Ordering::SeqCst) == 0 {
                 return true;
             }
             if end.is_some_and(|end| Instant::now() >= end) {
@@ -346,17 +346,17 @@ impl Scheduler {
     /// The part of a shutdown that does not wait.
     fn stop(&self) {
         self.shared.light.gate.fetch_or(CLOSED | STOPPING, Ordering::SeqCst);
-        let mut book = self.shared.lock();
-        book.core.stop();
-        self.shared.settle(book);
+        let mut guard = self.shared.lock();
+        guard.planner.stop();
+        self.shared.apply_effects(guard);
         self.shared.light.cancel_running();
         self.shared.end_all_queued();
-        self.shared.crew.lot.call_all();
+        self.shared.pool.lot.call_all();
     }
 
     /// The state, unless this process is a fork of the one that has the workers.
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, PlannerGuarded>> {
-        self.shared.born.check()?;
+        self.shared.process.check()?;
         Ok(self.shared.lock())
     }
 
@@ -378,15 +378,15 @@ impl Scheduler {
                 WatchStart::Waits => Watch::Light(slot, generation, id),
             });
         }
-        let book = self.shared.lock();
-        let entry = book.core.tasks.get(id)?;
-        if entry.detached {
+        let guard = self.shared.lock();
+        let record = guard.planner.tasks.get(id)?;
+        if record.detached {
             let id = format!("{:#018x}", id.0);
             return Err(Error::argument("the task to wait for", id, "a task that is not detached"));
         }
-        Ok(match entry.signal.outcome.get() {
+        Ok(match record.signal.outcome.get() {
             Some(outcome) => Watch::Ended(outcome.clone()),
-            None => Watch::Planned(entry.signal.clone()),
+            None => Watch::Planned(record.signal.clone()),
         })
     }
 
@@ -395,7 +395,7 @@ impl Scheduler {
         match watch {
             Watch::Ended(outcome) => Some(outcome),
             Watch::Planned(told) => told.outcome.get().cloned(),
-            Watch::Light(slot, generation, id) => self.shared.leave_slot(slot, generation, id),
+            Watch::Light(slot, generation, id) => self.shared.unwatch_light(slot, generation, id),
         }
     }
 }
@@ -412,14 +412,14 @@ impl Watch<'_> {
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        if !self.shared.born.is_here() {
+        if !self.shared.process.is_here() {
             // Its threads are not in this process, and its lock may be held for ever by one of them.
             std::mem::forget(self.shared.clone());
-        } else if self.not_inside("drop").is_err() || self.shared.seeing.teller.is_inside() {
+        } else if self.not_inside("drop").is_err() || self.shared.observability.teller.is_inside() {
             // The workers keep alive what they need, and end by themselves.
             if self.alone() {
                 self.stop();
-                self.shared.seeing.teller.stop();
+                self.shared.observability.teller.stop();
             }
         } else {
             let _ = self.shutdown();

@@ -19,28 +19,28 @@ impl Scheduler {
             return self.submit_light(LightJob::Boxed(task.job), task.detached);
         }
         let ordered = task.ordered;
-        let mut book = self.lock()?;
-        self.check(&book, &task)?;
+        let mut guard = self.lock()?;
+        self.check(&guard, &task)?;
         let one = std::slice::from_mut(&mut task);
-        if let Err(error) = self.reserve(&mut book, one, &mut Vec::new()) {
+        if let Err(error) = self.reserve(&mut guard, one, &mut Vec::new()) {
             // What it has put into the plan for others may have ended.
-            self.shared.settle(book);
+            self.shared.apply_effects(guard);
             return Err(error);
         }
-        let id = book.core.admit(self.shared.now(), task)?;
+        let id = guard.planner.submit(self.shared.now(), task)?;
         if ordered {
             self.line.push(id);
         }
-        self.shared.settle(book);
+        self.shared.apply_effects(guard);
         self.fail_if_deserted();
         Ok(id)
     }
 
     /// Takes all of the tasks, or none: then the error is that of the first that can't be taken.
     pub fn submit_many(&self, mut tasks: Vec<Task>) -> Result<Vec<TaskId>> {
-        let mut book = self.lock()?;
+        let mut guard = self.lock()?;
         for task in &tasks {
-            self.check(&book, task)?;
+            self.check(&guard, task)?;
         }
         let me = self.shared.me();
         let hand = me.as_ref().map(|me| &me.hand);
@@ -50,13 +50,13 @@ impl Scheduler {
             Ok(phase) => phase,
             Err(refused) => {
                 // Why is read in the book.
-                drop(book);
+                drop(guard);
                 return Err(self.refused(refused, count));
             }
         };
         let mut slots = Vec::with_capacity(count as usize);
-        if let Err(error) = self.reserve(&mut book, &mut tasks, &mut slots) {
-            self.shared.settle(book);
+        if let Err(error) = self.reserve(&mut guard, &mut tasks, &mut slots) {
+            self.shared.apply_effects(guard);
             slots.into_iter().for_each(|(_, position)| light.slots.give(position));
             self.refuse(phase, count);
             return Err(error);
@@ -73,7 +73,7 @@ impl Scheduler {
                     items.push(light.slots.id(position, generation));
                     light.slots.id(position, generation)
                 }
-                None => book.core.admit(self.shared.now(), task)?,
+                None => guard.planner.submit(self.shared.now(), task)?,
             };
             if ordered {
                 self.line.push(id);
@@ -83,14 +83,14 @@ impl Scheduler {
         for id in items {
             light.queues.push(hand, LightItem::Known(id));
         }
-        self.shared.settle(book);
+        self.shared.apply_effects(guard);
         self.after_push();
         Ok(ids)
     }
 
     /// Takes a task of which nothing is stated, and that nobody will ask for: it has no id.
     pub(crate) fn submit_bare_unknown(&self, code: InlineJob) -> Result<()> {
-        self.shared.born.check()?;
+        self.shared.process.check()?;
         let me = self.shared.me();
         let hand = me.as_ref().map(|me| &me.hand);
         let phase = self.accept(hand, 1)?;
@@ -105,7 +105,7 @@ impl Scheduler {
     }
 
     fn submit_light(&self, code: LightJob, detached: bool) -> Result<TaskId> {
-        self.shared.born.check()?;
+        self.shared.process.check()?;
         let me = self.shared.me();
         let hand = me.as_ref().map(|me| &me.hand);
         let light = &self.shared.light;
@@ -136,7 +136,7 @@ impl Scheduler {
 
     /// After items were pushed: somebody comes for them, or nobody ever will.
     fn after_push(&self) {
-        self.shared.call_any();
+        self.shared.wake_any_worker();
         if self.shared.light.gate.load(Ordering::SeqCst) & (NO_DEVICE | STOPPING) != 0 {
             self.shared.end_all_queued();
         }
@@ -145,25 +145,25 @@ impl Scheduler {
 
     /// The system gives no thread at all.
     fn fail_if_deserted(&self) {
-        if self.shared.crew.is_deserted() {
+        if self.shared.pool.is_deserted() {
             self.shared.fail_deserted();
         }
     }
 
-    fn check(&self, book: &PlannerGuarded, task: &Task) -> Result<()> {
-        if book.core.closed {
+    fn check(&self, guard: &PlannerGuarded, task: &Task) -> Result<()> {
+        if guard.planner.closed {
             return Err(Error::Shutdown { what: "submitting a task" });
         }
         for &before in task.after.iter().filter(|before| LightSlab::is_light(**before)) {
             self.shared.light.slots.find(before)?;
         }
-        book.core.check(task)
+        guard.planner.check_task(task)
     }
 
     /// All that could keep a checked task from being admitted, which would drop the caller's code with the book locked.
-    fn prepare(&self, book: &mut PlannerGuarded, task: &mut Task) -> Result<()> {
+    fn prepare(&self, guard: &mut PlannerGuarded, task: &mut Task) -> Result<()> {
         for before in &mut task.after {
-            *before = self.shared.in_plan(book, *before)?;
+            *before = self.shared.in_plan(guard, *before)?;
         }
         Ok(())
     }
@@ -171,7 +171,7 @@ impl Scheduler {
     /// All that could keep checked tasks from being taken, before one of them is: what is refused was never submitted.
     fn reserve<'a>(
         &'a self,
-        book: &mut PlannerGuarded,
+        guard: &mut PlannerGuarded,
         tasks: &mut [Task],
         slots: &mut Vec<(&'a LightTask, u32)>,
     ) -> Result<()> {
@@ -179,9 +179,9 @@ impl Scheduler {
             if task.is_light() {
                 slots.push(self.shared.light.slots.take()?);
             } else {
-                self.prepare(book, task)?;
+                self.prepare(guard, task)?;
             }
         }
-        book.core.tasks.check_room(tasks.len() - slots.len())
+        guard.planner.tasks.check_room(tasks.len() - slots.len())
     }
 }

@@ -67,7 +67,7 @@ impl Estimator {
     }
 
     /// A task of this class was submitted.
-    pub fn announce(&mut self, class: u32, work: Option<f64>) {
+    pub fn task_submitted(&mut self, class: u32, work: Option<f64>) {
         let class = self.class(class);
         if let Some(work) = work {
             class.told += 1.0;
@@ -103,10 +103,10 @@ impl Estimator {
     }
 
     /// A task has taken so long on a device.
-    pub fn learn(&mut self, class: u32, device: usize, work: Option<f64>, seconds: f64) {
+    pub fn record_sample(&mut self, class: u32, device: usize, work: Option<f64>, seconds: f64) {
         let expected =
             self.seconds(class, device, work).filter(|seconds| seconds.is_finite() && *seconds > 0.0);
-        let known = self.knows(class);
+        let known = self.has_samples(class);
         let number = class;
         let class = self.class(class);
         let work = work.unwrap_or_else(|| class.unit());
@@ -139,7 +139,7 @@ impl Estimator {
     }
 
     /// A task's work in average tasks of its class.
-    pub fn share(&self, class: u32, work: Option<f64>) -> f64 {
+    pub fn relative_work(&self, class: u32, work: Option<f64>) -> f64 {
         let unit = self.classes.get(&class).map_or(1.0, ClassRates::unit);
         work.map_or(1.0, |work| work / unit)
     }
@@ -170,7 +170,7 @@ impl Estimator {
         Some(self.seconds(class, device, work)? / worth)
     }
 
-    pub fn worth_of(&self, class: u32) -> Option<f64> {
+    pub fn unit_scale_of(&self, class: u32) -> Option<f64> {
         let class = self.classes.get(&class)?;
         let seen = class.devices.iter().any(|seen| seen.samples > 0 || seen.prior.is_some());
         seen.then_some(class.worth)
@@ -179,7 +179,7 @@ impl Estimator {
     /// By what factor a device may really be faster or slower than [`Estimator::seconds`] tells, roughly: tasks
     /// that tell their work scatter by a fifth, others by two thirds, and two devices of which nothing
     /// was known are compared by few such tasks.
-    pub fn doubt(&self, class: u32, device: usize, told: bool) -> f64 {
+    pub fn uncertainty(&self, class: u32, device: usize, told: bool) -> f64 {
         let seen = self.classes.get(&class).and_then(|class| class.devices.get(device));
         let (samples, guess) = seen.map_or((0, false), |seen| (seen.samples, seen.prior.is_some()));
         let guess = guess || self.priors.get(device).is_some_and(Option::is_some);
@@ -196,11 +196,11 @@ impl Estimator {
     /// the mean over those that have both a prior and a remembered rate. Each estimate needs it, so it is kept.
     fn measure_worth(&mut self, number: u32) {
         let Some(class) = self.classes.get(&number) else { return };
-        let worth = self.worth(class);
+        let worth = self.unit_scale(class);
         self.class(number).worth = worth;
     }
 
-    fn worth(&self, class: &ClassRates) -> f64 {
+    fn unit_scale(&self, class: &ClassRates) -> f64 {
         let mut both =
             self.priors.iter().zip(&class.devices).filter_map(|(prior, seen)| Some(((*prior)?, seen)));
         let (seconds, work) = both.by_ref().fold((0.0, 0.0), |(seconds, work), (prior, seen)| {
@@ -216,7 +216,7 @@ impl Estimator {
     }
 
     /// Whether an absolute duration can be told: a prior alone is only relative.
-    pub fn knows(&self, class: u32) -> bool {
+    pub fn has_samples(&self, class: u32) -> bool {
         self.classes.get(&class).is_some_and(|class| class.devices.iter().any(|seen| seen.samples > 0))
     }
 
@@ -224,12 +224,14 @@ impl Estimator {
     pub fn rate(&self, class: u32, device: usize) -> Option<f64> {
         let remembered =
             || self.classes.get(&class).is_some_and(|class| class.devices[device].prior.is_some());
-        (self.knows(class) || remembered()).then(|| self.seconds(class, device, Some(1.0)))?.map(f64::recip)
+        (self.has_samples(class) || remembered())
+            .then(|| self.seconds(class, device, Some(1.0)))?
+            .map(f64::recip)
     }
 
     /// So many times longer than expected is what tasks of this class take, robustly: the mean without
     /// the fifth at either end. `None` before three have ended.
-    pub fn usual(&self, class: u32) -> Option<f64> {
+    pub fn trimmed_ratio(&self, class: u32) -> Option<f64> {
         let class = self.classes.get(&class)?;
         let mut ratios: Vec<f64> = class.ratios.iter().copied().collect();
         if ratios.len() < 3 {
@@ -288,18 +290,18 @@ mod tests {
     #[test]
     fn priors_are_relative_until_one_device_has_shown_their_worth() {
         let mut rates = Estimator::new(vec![Some(200.0), Some(100.0), None]);
-        rates.announce(0, Some(6.0));
+        rates.task_submitted(0, Some(6.0));
         let ratio = rates.seconds(0, 1, Some(6.0)).unwrap() / rates.seconds(0, 0, Some(6.0)).unwrap();
         assert!(close(ratio, 2.0));
         assert_eq!(rates.seconds(0, 2, Some(6.0)), None);
-        rates.learn(0, 0, Some(6.0), 3.0);
+        rates.record_sample(0, 0, Some(6.0), 3.0);
         assert!(close(rates.seconds(0, 1, Some(6.0)).unwrap(), 6.0), "half as fast as the other");
     }
 
     #[test]
     fn a_device_that_is_new_beside_a_remembered_one_is_compared_by_the_priors() {
         let mut rates = Estimator::new(vec![Some(4e11), Some(2e11), None]);
-        rates.announce(0, Some(1e8));
+        rates.task_submitted(0, Some(1e8));
         rates.remember(0, 0, 1e8);
         assert!(close(rates.seconds(0, 0, Some(1e8)).unwrap(), 1.0));
         assert!(close(rates.seconds(0, 1, Some(1e8)).unwrap(), 2.0));
@@ -310,7 +312,7 @@ mod tests {
     fn remembered_rates_that_do_not_fit_each_other_are_forgotten() {
         let of = |remembered: [f64; 2]| {
             let mut rates = Estimator::new(vec![Some(4e11), Some(2e11), None]);
-            rates.announce(0, Some(1.0));
+            rates.task_submitted(0, Some(1.0));
             (0..2).for_each(|device| rates.remember(0, device, remembered[device]));
             rates.remember(0, 2, 1e9);
             let forgotten = rates.forget_odd(0);
@@ -330,15 +332,15 @@ mod tests {
     fn what_is_seen_wins_over_a_wrong_prior_and_a_change_is_noticed() {
         let mut rates = Estimator::new(vec![Some(1.0), Some(1.0)]);
         for _ in 0..60 {
-            rates.learn(0, 0, Some(1.0), 1.0);
-            rates.learn(0, 1, Some(1.0), 3.0);
+            rates.record_sample(0, 0, Some(1.0), 1.0);
+            rates.record_sample(0, 1, Some(1.0), 3.0);
         }
         assert!(
             close(rates.seconds(0, 1, Some(1.0)).unwrap(), 3.0)
                 || rates.seconds(0, 1, Some(1.0)).unwrap() > 2.7
         );
         for _ in 0..60 {
-            rates.learn(0, 1, Some(1.0), 1.0);
+            rates.record_sample(0, 1, Some(1.0), 1.0);
         }
         assert!(rates.seconds(0, 1, Some(1.0)).unwrap() < 1.15, "it has recovered");
     }
@@ -347,11 +349,11 @@ mod tests {
     fn one_odd_sample_changes_little() {
         let mut rates = Estimator::new(vec![Some(1.0)]);
         for _ in 0..20 {
-            rates.learn(0, 0, Some(1.0), 1.0);
+            rates.record_sample(0, 0, Some(1.0), 1.0);
         }
-        rates.learn(0, 0, Some(1.0), 1e-6);
+        rates.record_sample(0, 0, Some(1.0), 1e-6);
         assert!(rates.seconds(0, 0, Some(1.0)).unwrap() > 0.9);
-        rates.learn(0, 0, Some(1.0), 1e6);
+        rates.record_sample(0, 0, Some(1.0), 1e6);
         assert!(rates.seconds(0, 0, Some(1.0)).unwrap() < 1.4);
     }
 
@@ -359,19 +361,19 @@ mod tests {
     fn what_is_beyond_all_numbers_teaches_nothing_and_harms_nothing() {
         let mut rates = Estimator::new(vec![Some(1.0), Some(1e-300)]);
         for work in [1e308, 1e308, 1e-308, 1.0] {
-            rates.announce(0, Some(work));
+            rates.task_submitted(0, Some(work));
             for device in [0, 1] {
-                rates.learn(0, device, Some(work), 2.0);
+                rates.record_sample(0, device, Some(work), 2.0);
             }
         }
-        let _ = (rates.usual(0), rates.rate(0, 0));
+        let _ = (rates.trimmed_ratio(0), rates.rate(0, 0));
     }
 
     #[test]
     fn a_warm_up_is_forgotten() {
         let mut rates = Estimator::new(vec![None]);
-        rates.learn(0, 0, Some(1.0), 20.0);
-        rates.learn(0, 0, Some(1.0), 1.0);
+        rates.record_sample(0, 0, Some(1.0), 20.0);
+        rates.record_sample(0, 0, Some(1.0), 1.0);
         assert!(rates.seconds(0, 0, Some(1.0)).unwrap() < 1.1);
     }
 
@@ -379,34 +381,40 @@ mod tests {
     fn the_usual_needs_three_and_ignores_the_odd() {
         let mut rates = Estimator::new(vec![Some(1.0)]);
         for (count, seconds) in [1.0, 1.0, 1.0, 500.0, 1.0, 1.0].into_iter().enumerate() {
-            assert_eq!(rates.usual(0).is_some(), count > 3, "the first tells only the unit");
-            rates.learn(0, 0, Some(1.0), seconds);
+            assert_eq!(rates.trimmed_ratio(0).is_some(), count > 3, "the first tells only the unit");
+            rates.record_sample(0, 0, Some(1.0), seconds);
         }
-        assert!(rates.usual(0).unwrap() < 1.5);
+        assert!(rates.trimmed_ratio(0).unwrap() < 1.5);
     }
 
     #[test]
     fn of_many_classes_those_that_were_used_last_are_known() {
         let mut rates = Estimator::new(vec![Some(1.0)]);
         for class in 0..3 * CLASSES as u32 {
-            rates.learn(class, 0, Some(1.0), 2.0);
-            rates.announce(0, Some(1.0));
+            rates.record_sample(class, 0, Some(1.0), 2.0);
+            rates.task_submitted(0, Some(1.0));
         }
         assert!((CLASSES / 2..=CLASSES).contains(&rates.classes.len()), "{}", rates.classes.len());
         let last = 3 * CLASSES as u32 - 1;
-        assert!(rates.knows(0) && rates.knows(last) && rates.knows(last - CLASSES as u32 / 2));
-        assert!(!rates.knows(1));
+        assert!(
+            rates.has_samples(0) && rates.has_samples(last) && rates.has_samples(last - CLASSES as u32 / 2)
+        );
+        assert!(!rates.has_samples(1));
     }
 
     #[test]
     fn unit_of_a_class_is_the_mean_work_of_its_tasks() {
         let mut rates = Estimator::new(vec![Some(1.0), None]);
-        [2.0, 6.0].iter().for_each(|&work| rates.announce(7, Some(work)));
+        [2.0, 6.0].iter().for_each(|&work| rates.task_submitted(7, Some(work)));
         assert_eq!(
-            [rates.share(7, Some(8.0)), rates.share(7, None), rates.share(9, Some(8.0))],
+            [
+                rates.relative_work(7, Some(8.0)),
+                rates.relative_work(7, None),
+                rates.relative_work(9, Some(8.0))
+            ],
             [2.0, 1.0, 8.0]
         );
-        rates.learn(7, 1, None, 2.0);
+        rates.record_sample(7, 1, None, 2.0);
         assert_eq!(rates.learned().collect::<Vec<_>>(), [(7, 1, 2.0, 1)]);
     }
 }

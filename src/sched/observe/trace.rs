@@ -86,7 +86,7 @@ enum TraceEvent {
 pub struct Trace {
     names: Vec<String>,
     most: usize,
-    book: Mutex<TraceBuffer>,
+    guard: Mutex<TraceBuffer>,
 }
 
 #[derive(Debug, Default)]
@@ -101,16 +101,16 @@ impl Trace {
     /// Of a scheduler with these devices.
     pub fn new(devices: &[DeviceInfo], most: usize) -> Self {
         let names = devices.iter().map(|device| format!("{} {}", device.label(), device.name)).collect();
-        let book = TraceBuffer { rows: vec![Vec::new(); devices.len()], ..TraceBuffer::default() };
-        Trace { names, most, book: Mutex::new(book) }
+        let guard = TraceBuffer { rows: vec![Vec::new(); devices.len()], ..TraceBuffer::default() };
+        Trace { names, most, guard: Mutex::new(guard) }
     }
 
     /// An attempt has ended.
     pub fn attempt(&self, mut span: Span) {
         cut(&mut span.label);
-        let mut book = self.book();
-        if let Some(row) = place(&mut book.rows, &span) {
-            book.keep(self.most, TraceEvent::Attempt(span, row));
+        let mut guard = self.guard();
+        if let Some(row) = place(&mut guard.rows, &span) {
+            guard.keep(self.most, TraceEvent::Attempt(span, row));
         }
     }
 
@@ -118,24 +118,24 @@ impl Trace {
     pub fn flag(&self, at: Duration, device: usize, text: &str) {
         let mut text = text.to_owned();
         cut(&mut text);
-        self.book().keep(self.most, TraceEvent::Flag { at, device, text });
+        self.guard().keep(self.most, TraceEvent::Flag { at, device, text });
     }
 
     /// The memory that is leased on a device has changed to this.
     pub fn leased(&self, at: Duration, device: usize, bytes: u64) {
-        self.book().keep(self.most, TraceEvent::Leased { at, device, bytes });
+        self.guard().keep(self.most, TraceEvent::Leased { at, device, bytes });
     }
 
     /// Events that came when there was no room left.
     pub fn left_out(&self) -> u64 {
-        self.book().left_out
+        self.guard().left_out
     }
 
     /// Writes what was recorded so far, and what runs now.
     pub fn write(&self, out: &mut dyn Write, running: &[Span]) -> io::Result<()> {
         let (count, left_out, mut rows) = {
-            let book = self.book();
-            (book.events.len(), book.left_out, book.rows.clone())
+            let guard = self.guard();
+            (guard.events.len(), guard.left_out, guard.rows.clone())
         };
         let running: Vec<TraceEvent> = running
             .iter()
@@ -151,7 +151,7 @@ impl Trace {
         let mut at = 0;
         while at < count {
             let until = (at + PORTION).min(count);
-            let portion = self.book().events[at..until].to_vec();
+            let portion = self.guard().events[at..until].to_vec();
             for event in &portion {
                 self.event(out, event)?;
             }
@@ -232,8 +232,8 @@ impl Trace {
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, TraceBuffer> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn guard(&self) -> MutexGuard<'_, TraceBuffer> {
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -45,151 +45,158 @@ enum NextStep {
 impl Planner {
     /// Something that is not planned has run beside an attempt.
     pub fn had_company(&mut self, index: usize, id: TaskId, attempt: u32) {
-        let mut runs = self.devices[index].running.iter_mut();
-        if let Some(run) = runs.find(|run| run.id == id && run.attempt == attempt) {
-            run.company = true;
+        let mut runs = self.devices[index].attempts.iter_mut();
+        if let Some(run) = runs.find(|run| run.id == id && run.number == attempt) {
+            run.shared_device = true;
         }
     }
 
     /// An attempt has returned. What ended is in [`Planner::ended`] then.
     /// False: it had been given up, and nobody waits for its thread.
-    pub fn judge(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32, how: AttemptEnd) -> bool {
-        let runs = self.devices[index].running.iter();
-        let awaited = runs.filter(|run| run.id == id && run.attempt == attempt);
-        let awaited = awaited.map(|run| run.watched != DeadlineState::Lost).next().unwrap_or(true);
-        self.settle_attempt(now, index, id, attempt, how);
+    pub fn on_attempt_end(
+        &mut self,
+        now: Duration,
+        index: usize,
+        id: TaskId,
+        attempt: u32,
+        how: AttemptEnd,
+    ) -> bool {
+        let runs = self.devices[index].attempts.iter();
+        let awaited = runs.filter(|run| run.id == id && run.number == attempt);
+        let awaited = awaited.map(|run| run.deadline_state != DeadlineState::Lost).next().unwrap_or(true);
+        self.end_attempt(now, index, id, attempt, how);
         awaited
     }
 
-    fn settle_attempt(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32, how: AttemptEnd) {
-        self.seen.now = now;
+    fn end_attempt(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32, how: AttemptEnd) {
+        self.observer.now = now;
         let device = &mut self.devices[index];
-        let Some(position) = device.running.iter().position(|run| run.id == id && run.attempt == attempt)
+        let Some(position) = device.attempts.iter().position(|run| run.id == id && run.number == attempt)
         else {
             return;
         };
-        let full = device.running.len() >= device.slots as usize;
-        let run = device.running.swap_remove(position);
-        let was_poisoned = device.poisoned || run.context < device.renewed;
-        if device.poisoned && device.running.is_empty() {
+        let full = device.attempts.len() >= device.slots as usize;
+        let run = device.attempts.swap_remove(position);
+        let was_poisoned = device.poisoned || run.context < device.first_sound_context;
+        if device.poisoned && device.attempts.is_empty() {
             device.poisoned = false;
-            self.renew(index);
+            self.renew_context(index);
         }
         let device = &mut self.devices[index];
-        if run.watched == DeadlineState::Lost {
-            return self.back_from_nowhere(now, id, attempt, how);
+        if run.deadline_state == DeadlineState::Lost {
+            return self.abandoned_attempt_returned(now, id, attempt, how);
         }
-        let took = now.saturating_sub(run.since);
+        let took = now.saturating_sub(run.started);
         device.busy += took;
         let outcome = match how {
             AttemptEnd::Ran(outcome) => outcome,
             AttemptEnd::NoQueue(why) => {
-                self.not_begun(now, id, attempt);
+                self.attempt_not_started(now, id, attempt);
                 return self.retire(index, &why);
             }
         };
         match &outcome {
             Ok(()) => {
                 device.done += u64::from(run.role != Role::Guest);
-                device.convictions = 0;
+                device.fault_count = 0;
             }
             Err(_) => device.failed += 1,
         }
-        let Ok(entry) = self.tasks.get_mut(id) else {
+        let Ok(record) = self.tasks.get_mut(id) else {
             // The task has ended without this attempt.
             self.record(now, index, &run, Ending::Late);
             if let Err(error) = outcome {
-                self.blame(index, &run, &error, was_poisoned);
+                self.record_device_error(index, &run, &error, was_poisoned);
             }
             return;
         };
-        entry.copies -= 1;
-        entry.ran += took;
-        if entry.job.is_none() || entry.signal.is_lost(attempt) {
-            let cancelled = entry.signal.is_cancelled();
+        record.live_attempts -= 1;
+        record.ran += took;
+        if record.job.is_none() || record.signal.is_lost(attempt) {
+            let cancelled = record.signal.is_cancelled();
             self.record(now, index, &run, if cancelled { Ending::Cancelled } else { Ending::Late });
             if let Err(error) = outcome {
-                self.blame(index, &run, &error, was_poisoned);
+                self.record_device_error(index, &run, &error, was_poisoned);
             }
-            return self.await_lost(now, id);
+            return self.await_abandoned(now, id);
         }
         let error = match outcome {
             // Copies that still run are asked to stop; they are too late.
-            Ok(()) if entry.signal.commit(attempt).is_ok() => {
-                let (class, work) = (entry.class, entry.work);
-                let plain = entry.role == Role::Task;
+            Ok(()) if record.signal.commit(attempt).is_ok() => {
+                let (class, work) = (record.class, record.work);
+                let plain = record.role == Role::Task;
                 if plain {
-                    self.rates.learn(class, index, work, took.as_secs_f64());
-                    self.watch_those_of(class);
+                    self.estimator.record_sample(class, index, work, took.as_secs_f64());
+                    self.set_deadlines_of_class(class);
                 }
                 self.record(now, index, &run, Ending::Done);
-                self.dismiss(now, id);
-                self.clear(index, id);
+                self.stop_losers(now, id);
+                self.clear_suspects(index, id);
                 if plain {
-                    self.watch_throughput(now, index, class, work, full);
+                    self.tune_concurrency(now, index, class, work, full);
                 }
-                return self.finish(id, Ok(()));
+                return self.end_task(id, Ok(()));
             }
             // It did not look, or had nothing to stop: the cancel was first.
             Ok(()) => Error::Cancelled,
             Err(error) => error,
         };
-        let guilty = self.blame(index, &run, &error, was_poisoned);
-        let Ok(entry) = self.tasks.get_mut(id) else { return };
+        let guilty = self.record_device_error(index, &run, &error, was_poisoned);
+        let Ok(record) = self.tasks.get_mut(id) else { return };
         if error.is_suspect() {
-            entry.wrong += 1;
-            entry.suspects.add(index);
+            record.wrong_results += 1;
+            record.suspect_devices.add(index);
         }
-        if entry.copies > 0 {
-            entry.signal.renew(attempt);
-            entry.failure = Some(error);
+        if record.live_attempts > 0 {
+            record.signal.renew(attempt);
+            record.copy_failure = Some(error);
             // No other copy comes here, or they could fail here for as long as the first goes on.
-            entry.avoided.add(index);
+            record.avoided_devices.add(index);
             return self.record(now, index, &run, Ending::Failed);
         }
-        if entry.signal.is_cancelled() {
+        if record.signal.is_cancelled() {
             self.record(now, index, &run, Ending::Cancelled);
-            return self.finish(id, Err(Error::Cancelled));
+            return self.end_task(id, Err(Error::Cancelled));
         }
         // This copy may have stopped for one that was first, and then failed.
-        let error = match (error, entry.failure.take()) {
+        let error = match (error, record.copy_failure.take()) {
             (Error::Cancelled, Some(failure)) => failure,
             (error, _) => error,
         };
         // Asked to stop by its deadline: its code says so with whatever number it likes.
-        let error = match (run.watched, error) {
+        let error = match (run.deadline_state, error) {
             (DeadlineState::Stopping(_), Error::Cancelled | Error::Callback { .. }) => Error::Deadline {
-                what: entry.name(),
-                limit_s: entry.deadline.unwrap_or(took).as_secs_f64(),
+                what: record.name(),
+                limit_s: record.deadline.unwrap_or(took).as_secs_f64(),
                 device: self.devices[index].info.label(),
             },
             (_, error) => error,
         };
         // Asked to begin anew: whatever it says of itself then is no failure.
-        let anew = run.watched == DeadlineState::Late
-            && entry.signal.is_stopped(attempt)
+        let anew = run.deadline_state == DeadlineState::Late
+            && record.signal.is_stopped(attempt)
             && matches!(error, Error::Cancelled | Error::Callback { .. } | Error::Panic { .. });
         if error == Error::Cancelled && !anew {
             // Its own wish.
             self.record(now, index, &run, Ending::Cancelled);
-            return self.finish(id, Err(error));
+            return self.end_task(id, Err(error));
         }
         let next = if self.stopping {
             NextStep::Fail
         } else if anew {
             NextStep::Again
         } else {
-            self.next(now, index, id, &run, &error, guilty)
+            self.next_step(now, index, id, &run, &error, guilty)
         };
-        let Ok(entry) = self.tasks.get_mut(id) else { return };
-        let (name, attempts) = (entry.name(), entry.attempts);
+        let Ok(record) = self.tasks.get_mut(id) else { return };
+        let (name, attempts) = (record.name(), record.attempts_begun);
         let place = self.devices[index].info.label();
         if let NextStep::Fail = next {
             self.record(now, index, &run, Ending::Failed);
             self.note(Level::Warn, index, format!("{name} failed on {place}: {error}"));
-            return self.finish(id, Err(error));
+            return self.end_task(id, Err(error));
         }
-        entry.signal.renew(attempt);
+        record.signal.renew(attempt);
         self.record(now, index, &run, Ending::Retried);
         let text = format!("{name} is tried again after attempt {attempts} on {place}: {error}");
         self.note(Level::Info, index, text);
@@ -197,7 +204,7 @@ impl Planner {
         self.requeue(now, id);
         match next {
             NextStep::Pause(pause) => {
-                self.release_holds(id);
+                self.release_reservations(id);
                 self.pause(id, now + pause);
             }
             _ => self.make_ready(id),
@@ -205,20 +212,20 @@ impl Planner {
     }
 
     /// An attempt that was given up has returned after all. If it has done its work before another has, it counts.
-    fn back_from_nowhere(&mut self, now: Duration, id: TaskId, attempt: u32, how: AttemptEnd) {
-        let Ok(entry) = self.tasks.get_mut(id) else { return };
-        if entry.job.is_none() {
+    fn abandoned_attempt_returned(&mut self, now: Duration, id: TaskId, attempt: u32, how: AttemptEnd) {
+        let Ok(record) = self.tasks.get_mut(id) else { return };
+        if record.job.is_none() {
             return;
         }
         match how {
-            AttemptEnd::Ran(Ok(())) if entry.signal.commit(attempt).is_ok() => {
-                self.dismiss(now, id);
-                self.finish(id, Ok(()));
+            AttemptEnd::Ran(Ok(())) if record.signal.commit(attempt).is_ok() => {
+                self.stop_losers(now, id);
+                self.end_task(id, Ok(()));
             }
             _ => {
-                entry.signal.renew(attempt);
+                record.signal.renew(attempt);
                 // Copies may have stopped for it.
-                if entry.copies == 0 && entry.state == TaskStatus::Running {
+                if record.live_attempts == 0 && record.status == TaskStatus::Running {
                     self.end_pause(id);
                     self.requeue(now, id);
                     self.make_ready(id);
@@ -228,11 +235,11 @@ impl Planner {
     }
 
     /// With slots that nobody has told: perhaps another number of them is better.
-    fn watch_throughput(&mut self, now: Duration, index: usize, class: u32, work: Option<f64>, full: bool) {
-        let done = self.rates.share(class, work);
+    fn tune_concurrency(&mut self, now: Duration, index: usize, class: u32, work: Option<f64>, full: bool) {
+        let done = self.estimator.relative_work(class, work);
         let busy = full && !self.ready.is_empty();
         let device = &mut self.devices[index];
-        let Some(search) = &mut device.search else { return };
+        let Some(search) = &mut device.tuner else { return };
         let slots = search.ended(now, done, busy);
         if slots != device.slots {
             device.slots = slots;
@@ -244,41 +251,41 @@ impl Planner {
     }
 
     /// A task that was given to a device that can't be opened.
-    fn not_begun(&mut self, now: Duration, id: TaskId, attempt: u32) {
-        let Ok(entry) = self.tasks.get_mut(id) else { return };
-        entry.copies -= 1;
-        if entry.job.is_none() || entry.copies > 0 {
+    fn attempt_not_started(&mut self, now: Duration, id: TaskId, attempt: u32) {
+        let Ok(record) = self.tasks.get_mut(id) else { return };
+        record.live_attempts -= 1;
+        if record.job.is_none() || record.live_attempts > 0 {
             return;
         }
-        if entry.signal.is_cancelled() {
-            return self.finish(id, Err(Error::Cancelled));
+        if record.signal.is_cancelled() {
+            return self.end_task(id, Err(Error::Cancelled));
         }
         // What an attempt was asked to do is not meant for another of its number.
-        if !entry.signal.is_stopped(attempt) {
-            entry.attempts -= 1;
+        if !record.signal.is_stopped(attempt) {
+            record.attempts_begun -= 1;
         }
         self.requeue(now, id);
         // The ready list is looked through when the device is retired.
-        if let Ok(entry) = self.tasks.get(id) {
-            self.ready.insert(entry, id);
+        if let Ok(record) = self.tasks.get(id) {
+            self.ready.insert(record, id);
         }
     }
 
     /// None of its attempts is left: it is as one that has not begun, and not ready yet.
     pub fn requeue(&mut self, now: Duration, id: TaskId) {
-        let Ok(entry) = self.tasks.get_mut(id) else { return };
+        let Ok(record) = self.tasks.get_mut(id) else { return };
         // A late one was ready while it ran, for another device.
-        self.ready.remove(entry);
-        entry.state = TaskStatus::Queued;
-        entry.since = now;
+        self.ready.remove(record);
+        record.status = TaskStatus::Queued;
+        record.since = now;
         self.counts.running -= 1;
         self.counts.queued += 1;
-        let guest = u64::from(entry.role == Role::Guest);
+        let guest = u64::from(record.role == Role::Guest);
         self.counts.guests.running -= guest;
         self.counts.guests.queued += guest;
     }
 
-    fn next(
+    fn next_step(
         &mut self,
         now: Duration,
         index: usize,
@@ -288,42 +295,42 @@ impl Planner {
         guilty: bool,
     ) -> NextStep {
         let limit = self.devices.iter().map(|device| device.ledger.limit()).max().unwrap_or(0);
-        let Ok(entry) = self.tasks.get_mut(id) else { return NextStep::Fail };
+        let Ok(record) = self.tasks.get_mut(id) else { return NextStep::Fail };
         match error {
             Error::Device { .. } if guilty => NextStep::Fail,
             Error::Device { .. } => {
-                entry.avoided.add(index);
+                record.avoided_devices.add(index);
                 NextStep::Again
             }
-            error if error.is_shortage() && run.company && !entry.alone => {
-                entry.alone = true;
-                self.alone += 1;
+            error if error.is_shortage() && run.shared_device && !record.exclusive => {
+                record.exclusive = true;
+                self.exclusive_tasks += 1;
                 // What runs here ends, and nothing else starts before.
-                self.devices[index].hold = Some(id);
-                let fewer = (self.devices[index].running.len() as u32).max(1);
+                self.devices[index].reserved_for = Some(id);
+                let fewer = (self.devices[index].attempts.len() as u32).max(1);
                 self.devices[index].throttle = Some((fewer, now + THROTTLE));
                 NextStep::Again
             }
             // Somebody else has it; perhaps not for long.
             Error::Busy { .. } => {
-                entry.refused.add(index);
-                self.elsewhere_or_later(id)
+                record.refused_devices.add(index);
+                self.try_elsewhere_or_delay(id)
             }
             // What would not fit an empty device will not fit later.
             Error::NoMemory { needed, .. } if *needed > limit => NextStep::Fail,
             error if error.is_shortage() => {
-                entry.refused.add(index);
-                self.elsewhere_or_later(id)
+                record.refused_devices.add(index);
+                self.try_elsewhere_or_delay(id)
             }
-            error if error.is_suspect() && entry.wrong >= WRONG_ATTEMPTS => NextStep::Fail,
+            error if error.is_suspect() && record.wrong_results >= WRONG_ATTEMPTS => NextStep::Fail,
             error if error.is_suspect() => {
-                entry.avoided.add(index);
+                record.avoided_devices.add(index);
                 NextStep::Again
             }
             error if error.is_final() => NextStep::Fail,
-            _ if entry.retries > 0 => {
-                entry.retries -= 1;
-                entry.avoided = DeviceMask::only(index);
+            _ if record.retries > 0 => {
+                record.retries -= 1;
+                record.avoided_devices = DeviceMask::only(index);
                 NextStep::Again
             }
             _ => NextStep::Fail,
@@ -331,16 +338,16 @@ impl Planner {
     }
 
     /// On a device that has not refused it, or, when all have, after a pause, some times.
-    fn elsewhere_or_later(&mut self, id: TaskId) -> NextStep {
-        let entry = &self.tasks.get(id);
-        let elsewhere = entry.as_ref().is_ok_and(|entry| self.eligible(entry) != DeviceMask::NONE);
-        let Ok(entry) = self.tasks.get_mut(id) else { return NextStep::Fail };
+    fn try_elsewhere_or_delay(&mut self, id: TaskId) -> NextStep {
+        let record = &self.tasks.get(id);
+        let elsewhere = record.as_ref().is_ok_and(|record| self.eligible(record) != DeviceMask::NONE);
+        let Ok(record) = self.tasks.get_mut(id) else { return NextStep::Fail };
         if elsewhere {
             return NextStep::Again;
         }
-        let Some(&pause) = PAUSES.get(entry.pauses as usize) else { return NextStep::Fail };
-        entry.pauses += 1;
-        entry.refused = DeviceMask::NONE;
+        let Some(&pause) = PAUSES.get(record.delays as usize) else { return NextStep::Fail };
+        record.delays += 1;
+        record.refused_devices = DeviceMask::NONE;
         NextStep::Pause(pause)
     }
 }

@@ -10,25 +10,31 @@ use crate::sched::base::task::TaskId;
 
 impl Planner {
     /// All have left a poisoned context.
-    pub fn renew(&mut self, index: usize) {
+    pub fn renew_context(&mut self, index: usize) {
         let device = &mut self.devices[index];
         device.context += 1;
-        device.renewed = device.context;
+        device.first_sound_context = device.context;
         device.renewing = true;
-        self.renewed.push(index);
+        self.contexts_to_renew.push(index);
     }
 
     /// What the error says of the device. True: the task is found guilty of having poisoned it.
-    pub fn blame(&mut self, index: usize, run: &Attempt, error: &Error, was_poisoned: bool) -> bool {
+    pub fn record_device_error(
+        &mut self,
+        index: usize,
+        run: &Attempt,
+        error: &Error,
+        was_poisoned: bool,
+    ) -> bool {
         let Error::Device { fault, .. } = error else { return false };
         // Who fails in a context that is known to be poisoned only tells that.
         if *fault == DeviceFault::Poisoned && was_poisoned {
             return false;
         }
-        let guilty = self.tasks.get_mut(run.id).is_ok_and(|entry| {
+        let guilty = self.tasks.get_mut(run.id).is_ok_and(|record| {
             let (count, most) = match fault {
-                DeviceFault::Poisoned => (&mut entry.poisoned, 2),
-                DeviceFault::Lost => (&mut entry.lost, 3),
+                DeviceFault::Poisoned => (&mut record.poisonings, 2),
+                DeviceFault::Lost => (&mut record.devices_lost, 3),
             };
             *count += 1;
             *count >= most
@@ -40,42 +46,42 @@ impl Planner {
         }
         if guilty {
             for device in &mut self.devices {
-                device.strikes.retain(|&suspect| suspect != run.id);
+                device.suspects.retain(|&suspect| suspect != run.id);
             }
         }
         let device = &mut self.devices[index];
-        let empty = device.running.is_empty();
+        let empty = device.attempts.is_empty();
         if empty {
-            self.renew(index);
+            self.renew_context(index);
         }
         let device = &mut self.devices[index];
         device.poisoned = !empty;
         if guilty {
-            device.convictions += 1;
-        } else if !device.strikes.contains(&run.id) {
-            device.strikes.push(run.id);
+            device.fault_count += 1;
+        } else if !device.suspects.contains(&run.id) {
+            device.suspects.push(run.id);
         }
-        if device.strikes.len() >= 2 || device.convictions >= CONVICTIONS {
+        if device.suspects.len() >= 2 || device.fault_count >= CONVICTIONS {
             self.retire(index, &why);
         }
         guilty
     }
 
     /// A task whose result was wrong before has ended well on a device: it was the others, or this one the first time.
-    pub fn clear(&mut self, index: usize, id: TaskId) {
-        let Ok(entry) = self.tasks.get(id) else { return };
-        let name = if entry.label.is_empty() { format!("task {}", id.0) } else { entry.name() };
-        let suspects = entry.suspects;
+    pub fn clear_suspects(&mut self, index: usize, id: TaskId) {
+        let Ok(record) = self.tasks.get(id) else { return };
+        let name = if record.label.is_empty() { format!("task {}", id.0) } else { record.name() };
+        let suspects = record.suspect_devices;
         let well = self.devices[index].info.label();
         for suspect in (0..self.devices.len()).filter(|&suspect| suspects.contains(suspect)) {
             let device = &mut self.devices[suspect];
-            device.wrong.push(name.clone());
+            device.wrong_result_tasks.push(name.clone());
             let label = device.info.label();
             let text = format!("what {label} computed for {name} was wrong, and right again on {well}");
-            let retired = device.wrong.len() >= WRONG_TASKS;
+            let retired = device.wrong_result_tasks.len() >= WRONG_TASKS;
             let why = format!(
                 "what it computed was wrong for {}, and right when computed again",
-                device.wrong.join(" and ")
+                device.wrong_result_tasks.join(" and ")
             );
             self.note(Level::Warn, suspect, text);
             if retired {

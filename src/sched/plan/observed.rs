@@ -19,7 +19,7 @@ pub struct PlannerObserver {
 impl PlannerObserver {
     pub fn leased(&self, now: Duration, index: usize, device: &DeviceState) {
         if let Some(trace) = &self.trace {
-            trace.leased(now, index, device.running.iter().map(|run| run.bytes).sum());
+            trace.leased(now, index, device.attempts.iter().map(|run| run.bytes).sum());
         }
     }
 
@@ -38,8 +38,8 @@ pub fn span(device: usize, run: &Attempt, end: Duration, ending: Ending) -> Span
         class: run.class,
         device,
         slot: run.slot,
-        attempt: run.attempt,
-        begin: run.since,
+        attempt: run.number,
+        begin: run.started,
         end,
         ending,
         bytes: run.bytes,

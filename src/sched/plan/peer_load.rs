@@ -24,16 +24,16 @@ impl Planner {
             let left = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
             now.saturating_add(left)
         };
-        self.devices[index].others = PeerLoad { ends: seconds.iter().map(end).collect(), pending_bytes };
+        self.devices[index].peer_load = PeerLoad { ends: seconds.iter().map(end).collect(), pending_bytes };
     }
 
     /// How long a task takes on a device, in a unit that all processes of a node share: that of the
     /// devices' priors. `None`: it is not known how it compares.
-    pub fn cost(&self, entry: &TaskRecord, index: usize) -> Option<f64> {
-        if entry.role != Role::Task {
+    pub fn cost(&self, record: &TaskRecord, index: usize) -> Option<f64> {
+        if record.role != Role::Task {
             return None;
         }
-        self.rates.cost(entry.class, index, entry.work)
+        self.estimator.cost(record.class, index, record.work)
     }
 
     /// Whether a device is one that processes share.
@@ -48,18 +48,18 @@ impl Planner {
             return None;
         }
         let kept = self.ready.iter().take(HORIZON).find_map(|(_, id)| {
-            let entry = self.tasks.get(id).ok()?;
-            let may = self.eligible(entry);
-            (0..self.devices.len()).any(|index| may.contains(index) && taken(index)).then_some((entry, may))
+            let record = self.tasks.get(id).ok()?;
+            let may = self.eligible(record);
+            (0..self.devices.len()).any(|index| may.contains(index) && taken(index)).then_some((record, may))
         });
-        let (entry, may) = kept?;
+        let (record, may) = kept?;
         let cost = |index: usize| {
             let here = may.contains(index) && self.shares(index);
-            here.then(|| self.cost(entry, index).unwrap_or(1.0))
+            here.then(|| self.cost(record, index).unwrap_or(1.0))
         };
-        let bytes = |index: usize| entry.bytes.on(self.devices[index].info.backend);
+        let bytes = |index: usize| record.bytes.on(self.devices[index].info.backend);
         Some(ResourceRequest {
-            priority: entry.rank.priority(),
+            priority: record.rank.priority(),
             costs: (0..self.devices.len()).map(cost).collect(),
             bytes: (0..self.devices.len()).map(bytes).collect(),
         })

@@ -99,18 +99,20 @@ impl<'a> FitCheck<'a> {
     }
 
     fn has_company(&self, device: &DeviceState) -> bool {
-        !device.running.is_empty() || self.promised > 0 || device.others.pending_bytes > 0
+        !device.attempts.is_empty() || self.promised > 0 || device.peer_load.pending_bytes > 0
     }
 
     /// Whether nothing that is ready can fit, however long one looks.
-    fn is_in_vain(&mut self, core: &Planner) -> bool {
-        let device = &core.devices[self.index];
-        let Some(least) = core.ready.least(self.index, device.info.backend) else { return true };
+    fn nothing_fits(&mut self, planner: &Planner) -> bool {
+        let device = &planner.devices[self.index];
+        let Some(least) = planner.ready.least(self.index, device.info.backend) else { return true };
         if self.roomy || least > self.room(device) {
             return !self.roomy;
         }
         // What is to run alone does not ask what others have left.
-        let taken = self.has_company(device) && core.alone == 0 && self.free.is_some_and(|free| least > free);
+        let taken = self.has_company(device)
+            && planner.exclusive_tasks == 0
+            && self.free.is_some_and(|free| least > free);
         self.short |= taken;
         taken
     }
@@ -118,18 +120,18 @@ impl<'a> FitCheck<'a> {
     /// What is free now is asked only when something of ours runs on the device. When nothing does, a
     /// task starts whatever other processes have taken: waiting for them could last for ever, and
     /// its own error will tell the numbers.
-    pub fn try_on(&mut self, core: &Planner, id: TaskId, entry: &TaskRecord) -> Option<TaskId> {
+    pub fn fits(&mut self, planner: &Planner, id: TaskId, record: &TaskRecord) -> Option<TaskId> {
         if self.spoken_for.contains(&id) {
             return None;
         }
         if self.roomy {
             // An invitation to a range may be one to the range that asks.
-            return (entry.role != Role::Guest).then_some(id);
+            return (record.role != Role::Guest).then_some(id);
         }
-        let device = &core.devices[self.index];
-        let bytes = entry.bytes.on(device.info.backend);
-        let fits = if entry.alone {
-            self.promised == 0 && device.is_empty()
+        let device = &planner.devices[self.index];
+        let bytes = record.bytes.on(device.info.backend);
+        let fits = if record.exclusive {
+            self.promised == 0 && device.is_free_for_exclusive()
         } else {
             !self.has_company(device) || bytes == 0 || self.free.is_some_and(|free| bytes <= free)
         };
@@ -137,8 +139,8 @@ impl<'a> FitCheck<'a> {
         if fits && granted {
             return Some(id);
         }
-        self.unknown |= granted && !entry.alone && self.free.is_none();
-        self.short |= granted && !entry.alone;
+        self.unknown |= granted && !record.exclusive && self.free.is_none();
+        self.short |= granted && !record.exclusive;
         self.passed.push(id);
         None
     }
@@ -147,48 +149,48 @@ impl<'a> FitCheck<'a> {
 impl Planner {
     /// The task that begins now on a slot of a device, if any should. `free`: what the device has free now, if
     /// it was asked; asking may take long, so nobody asks before it is needed.
-    pub fn take(&mut self, now: Duration, index: usize, slot: u32, free: Option<u64>) -> AssignResult {
+    pub fn assign(&mut self, now: Duration, index: usize, slot: u32, free: Option<u64>) -> AssignResult {
         if !self.devices[index].has_room(now) {
             return AssignResult::Nothing;
         }
-        self.age(now);
-        let pending = self.devices[index].others.pending_bytes;
+        self.age_priorities(now);
+        let pending = self.devices[index].peer_load.pending_bytes;
         let mut fitting = FitCheck::new(index, free.map(|free| free.saturating_sub(pending)));
-        let id = self.choose(now, &mut fitting);
+        let id = self.choose_task(now, &mut fitting);
         if fitting.unknown {
             return AssignResult::Unknown;
         }
         let leased = self.devices[index].ledger.leased();
         let until = now.saturating_add(LOOK_AGAIN);
-        self.devices[index].short =
+        self.devices[index].shortage =
             fitting.free.filter(|_| fitting.short).map(|free| MemoryShortage { free, leased, until });
         let Some(id) = id else { return AssignResult::Nothing };
         for other in fitting.passed {
-            if let Ok(entry) = self.tasks.get_mut(other) {
-                entry.passed += 1;
-                if entry.passed >= PATIENCE && self.devices[index].hold.is_none() {
-                    self.devices[index].hold = Some(other);
+            if let Ok(record) = self.tasks.get_mut(other) {
+                record.times_passed += 1;
+                if record.times_passed >= PATIENCE && self.devices[index].reserved_for.is_none() {
+                    self.devices[index].reserved_for = Some(other);
                 }
             }
         }
-        self.begin(now, index, slot, id).map_or(AssignResult::Nothing, AssignResult::Begins)
+        self.start_attempt(now, index, slot, id).map_or(AssignResult::Nothing, AssignResult::Begins)
     }
 
     /// The devices where something should begin now, each as often as it has slots for it.
-    pub fn wanted(&self, now: Duration) -> Vec<usize> {
+    pub fn runnable_devices(&self, now: Duration) -> Vec<usize> {
         let mut spoken_for = Vec::new();
         let mut wanted = Vec::new();
         let mut promised = vec![0; self.devices.len()];
         let mut load: Vec<usize> =
-            self.devices.iter().map(|device| device.running.len() + device.others.ends.len()).collect();
+            self.devices.iter().map(|device| device.attempts.len() + device.peer_load.ends.len()).collect();
         let mut open: Vec<usize> =
             (0..load.len()).filter(|&index| self.devices[index].has_room(now)).collect();
         // Those that have the least to do first.
         while let Some(&index) = open.iter().min_by_key(|&&index| load[index]) {
-            let free = self.devices[index].free(now).unwrap_or(u64::MAX);
+            let free = self.devices[index].known_free_bytes(now).unwrap_or(u64::MAX);
             let mut fitting = FitCheck::new(index, Some(free)).beside(&spoken_for, promised[index]);
             let choice = if load[index] < self.devices[index].capacity(now) {
-                self.choose(now, &mut fitting)
+                self.choose_task(now, &mut fitting)
             } else {
                 None
             };
@@ -201,61 +203,61 @@ impl Planner {
             spoken_for.push(choice);
             // At least something, so that what wants to be alone sees that it is not.
             let kind = self.devices[index].info.backend;
-            promised[index] += self.tasks.get(choice).map_or(0, |entry| entry.bytes.on(kind)).max(1);
+            promised[index] += self.tasks.get(choice).map_or(0, |record| record.bytes.on(kind)).max(1);
         }
         wanted
     }
 
-    pub fn choose(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
-        self.first_copy(now, fitting).or_else(|| self.second_copy(now, fitting))
+    pub fn choose_task(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
+        self.choose_first_copy(now, fitting).or_else(|| self.choose_copy(now, fitting))
     }
 
-    fn first_copy(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
+    fn choose_first_copy(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
         let index = fitting.index;
-        if let Some(held) = self.devices[index].hold
-            && let Ok(entry) = self.tasks.get(held)
-            && self.ready.contains(entry)
-            && self.may_begin(entry, held, index)
+        if let Some(held) = self.devices[index].reserved_for
+            && let Ok(record) = self.tasks.get(held)
+            && self.ready.contains(record)
+            && self.may_begin(record, held, index)
         {
-            let fits = fitting.try_on(self, held, entry);
+            let fits = fitting.fits(self, held, record);
             // What waits inside its code, and holds memory, may wait for another.
-            if fits.is_some() || self.devices[index].waiting == 0 {
+            if fits.is_some() || self.devices[index].waiting_slots == 0 {
                 return fits;
             }
         }
-        if fitting.is_in_vain(self) {
+        if fitting.nothing_fits(self) {
             return None;
         }
         if self.devices.iter().filter(|device| device.retired.is_none()).count() == 1 {
             return self.first_that_fits(fitting);
         }
-        self.planned(now, fitting)
+        self.choose_by_schedule(now, fitting)
     }
 
-    pub fn may_begin(&self, entry: &TaskRecord, id: TaskId, index: usize) -> bool {
-        self.eligible(entry).without(self.where_it_runs(entry, id)).contains(index)
-            && (entry.role != Role::Guest || !self.crowded())
+    pub fn may_begin(&self, record: &TaskRecord, id: TaskId, index: usize) -> bool {
+        self.eligible(record).without(self.devices_in_use(record, id)).contains(index)
+            && (record.role != Role::Guest || !self.is_crowded())
     }
 
     /// So many tasks wait inside their code that one more worker on a range would rather add to them. Where a
     /// range needs guests, that is better than to stand still.
-    fn crowded(&self) -> bool {
+    fn is_crowded(&self) -> bool {
         let (waiting, slots) = self
             .devices
             .iter()
-            .fold((0, 0), |(waiting, slots), device| (waiting + device.waiting, slots + device.slots));
-        waiting >= slots && self.needy == 0
+            .fold((0, 0), |(waiting, slots), device| (waiting + device.waiting_slots, slots + device.slots));
+        waiting >= slots && self.ranges_in_need == 0
     }
 
     /// The devices where no copy of a task may begin: those where one runs; all, once it is decided how it ends.
-    fn where_it_runs(&self, entry: &TaskRecord, id: TaskId) -> DeviceMask {
+    fn devices_in_use(&self, record: &TaskRecord, id: TaskId) -> DeviceMask {
         let mut devices = DeviceMask::NONE;
-        if entry.copies > 0 {
-            if entry.signal.is_decided() {
+        if record.live_attempts > 0 {
+            if record.signal.is_decided() {
                 return DeviceMask::ALL;
             }
             for (index, device) in self.devices.iter().enumerate() {
-                if device.running.iter().any(|run| run.id == id) {
+                if device.attempts.iter().any(|run| run.id == id) {
                     devices.add(index);
                 }
             }
@@ -265,13 +267,13 @@ impl Planner {
 
     fn first_that_fits(&self, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
         self.ready.of(fitting.index).find_map(|(_, id)| {
-            let entry = self.tasks.get(id).ok()?;
-            self.may_begin(entry, id, fitting.index).then(|| fitting.try_on(self, id, entry)).flatten()
+            let record = self.tasks.get(id).ok()?;
+            self.may_begin(record, id, fitting.index).then(|| fitting.fits(self, id, record)).flatten()
         })
     }
 
     /// Lays the ready list out over all devices, until something falls to this one now.
-    fn planned(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
+    fn choose_by_schedule(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
         let index = fitting.index;
         let mut plan = Schedule::new(self, now, fitting.roomy);
         // What it could begin, though others should finish it earlier; when they should; and how it ranks.
@@ -280,9 +282,9 @@ impl Planner {
         // So many not for this device, and so many for it.
         let mut looked_at = [0; 2];
         for (_, id) in self.ready.around(index, HORIZON) {
-            let Ok(entry) = self.tasks.get(id) else { continue };
-            let may = self.eligible(entry).without(self.where_it_runs(entry, id));
-            let may = self.where_alone(entry, id, may);
+            let Ok(record) = self.tasks.get(id) else { continue };
+            let may = self.eligible(record).without(self.devices_in_use(record, id));
+            let may = self.exclusive_devices(record, id, may);
             let here = may.contains(index);
             let so_far = &mut looked_at[usize::from(here)];
             *so_far += 1;
@@ -292,36 +294,36 @@ impl Planner {
                 }
                 continue;
             }
-            if entry.role != Role::Task {
+            if record.role != Role::Task {
                 // Whoever is free works on a range; what a slow device takes it takes in small pieces.
                 if here
-                    && self.may_begin(entry, id, index)
-                    && let Some(choice) = fitting.try_on(self, id, entry)
+                    && self.may_begin(record, id, index)
+                    && let Some(choice) = fitting.fits(self, id, record)
                 {
                     return Some(choice);
                 }
                 continue;
             }
-            let unknown = self.seconds(entry, index).is_none();
+            let unknown = self.task_seconds(record, index).is_none();
             if here && unknown && !fitting.spoken_for.contains(&id) {
-                if self.another_has_less(now, index, may) {
+                if self.another_is_less_loaded(now, index, may) {
                     continue;
                 }
                 // Nothing is known of this device: the smallest of what has this priority.
                 let first = smallest.and_then(|(_, id)| self.tasks.get(id).ok());
-                if first.is_some_and(|first| first.rank.priority() != entry.rank.priority()) {
+                if first.is_some_and(|first| first.rank.priority() != record.rank.priority()) {
                     break;
                 }
-                let work = entry.work.unwrap_or(f64::INFINITY);
+                let work = record.work.unwrap_or(f64::INFINITY);
                 if smallest.is_none_or(|(least, _)| work < least) {
                     smallest = Some((work, id));
                 }
                 continue;
             }
-            match plan.place(self, entry, may) {
+            match plan.place(self, record, may) {
                 Some(place) if fitting.spoken_for.contains(&id) => plan.occupy(&place),
                 Some(place) if place.device == index && place.begins_now => {
-                    let fits = fitting.try_on(self, id, entry);
+                    let fits = fitting.fits(self, id, record);
                     if fits.is_some() {
                         return fits;
                     }
@@ -337,21 +339,21 @@ impl Planner {
             }
         }
         let choice = smallest.or_else(|| {
-            left.filter(|&(_, id)| self.tasks.get(id).is_ok_and(|e| self.should_not_decline(now, index, e)))
+            left.filter(|&(_, id)| self.tasks.get(id).is_ok_and(|e| self.must_not_decline(now, index, e)))
         });
-        let choice = choice.and_then(|(_, id)| fitting.try_on(self, id, self.tasks.get(id).ok()?));
+        let choice = choice.and_then(|(_, id)| fitting.fits(self, id, self.tasks.get(id).ok()?));
         // While a task waits inside its code, perhaps for what is to be kept for its device, nothing is kept.
-        let waits = || self.devices.iter().any(|device| device.waiting > 0);
+        let waits = || self.devices.iter().any(|device| device.waiting_slots > 0);
         choice.or_else(|| if waits() { self.first_that_fits(fitting) } else { None })
     }
 
     /// One that is to be alone goes where it is at once, if there is such a device: what runs on another may wait
     /// for it.
-    fn where_alone(&self, entry: &TaskRecord, id: TaskId, may: DeviceMask) -> DeviceMask {
+    fn exclusive_devices(&self, record: &TaskRecord, id: TaskId, may: DeviceMask) -> DeviceMask {
         let mut idle = DeviceMask::NONE;
         for (index, device) in self.devices.iter().enumerate() {
-            let kept = device.poisoned || device.hold.is_some_and(|held| held != id);
-            if entry.alone && may.contains(index) && device.is_empty() && !kept {
+            let kept = device.poisoned || device.reserved_for.is_some_and(|held| held != id);
+            if record.exclusive && may.contains(index) && device.is_free_for_exclusive() && !kept {
                 idle.add(index);
             }
         }
@@ -359,106 +361,108 @@ impl Planner {
     }
 
     /// Of devices that nothing is known of, the one that has the least to do is first.
-    fn another_has_less(&self, now: Duration, index: usize, may: DeviceMask) -> bool {
-        let here = self.devices[index].running.len();
-        self.devices
-            .iter()
-            .enumerate()
-            .any(|(other, device)| may.contains(other) && device.has_room(now) && device.running.len() < here)
+    fn another_is_less_loaded(&self, now: Duration, index: usize, may: DeviceMask) -> bool {
+        let here = self.devices[index].attempts.len();
+        self.devices.iter().enumerate().any(|(other, device)| {
+            may.contains(other) && device.has_room(now) && device.attempts.len() < here
+        })
     }
 
-    fn should_not_decline(&self, now: Duration, index: usize, entry: &TaskRecord) -> bool {
-        let here = self.seconds(entry, index).unwrap_or(0.0);
-        let fastest = self.eligible_devices(entry).filter_map(|other| self.seconds(entry, other));
+    fn must_not_decline(&self, now: Duration, index: usize, record: &TaskRecord) -> bool {
+        let here = self.task_seconds(record, index).unwrap_or(0.0);
+        let fastest = self.eligible_devices(record).filter_map(|other| self.task_seconds(record, other));
         let fastest = fastest.fold(f64::INFINITY, f64::min);
         let probe = (PROBE_TIMES * here).max(PROBE_AFTER.as_secs_f64());
-        let idle = now.saturating_sub(self.devices[index].begun).as_secs_f64();
-        let doubt = self.rates.doubt(entry.class, index, entry.work.is_some());
+        let idle = now.saturating_sub(self.devices[index].last_start).as_secs_f64();
+        let doubt = self.estimator.uncertainty(record.class, index, record.work.is_some());
         here <= NEAR * doubt * fastest || idle > probe
     }
 
-    fn eligible_devices(&self, entry: &TaskRecord) -> impl Iterator<Item = usize> {
-        let may = self.eligible(entry);
+    fn eligible_devices(&self, record: &TaskRecord) -> impl Iterator<Item = usize> {
+        let may = self.eligible(record);
         (0..self.devices.len()).filter(move |&index| may.contains(index))
     }
 
     /// How long a task should take on a device; `None`: nothing is known of the device.
-    pub fn seconds(&self, entry: &TaskRecord, index: usize) -> Option<f64> {
-        self.rates.seconds(entry.class, index, entry.work).map(|seconds| seconds * entry.excess)
+    pub fn task_seconds(&self, record: &TaskRecord, index: usize) -> Option<f64> {
+        self.estimator.seconds(record.class, index, record.work).map(|seconds| seconds * record.slowdown)
     }
 
     /// How long an attempt was to take. A device of which nothing is known is taken to be as fast as the
     /// fastest, until the attempt is late.
-    pub fn expected(&self, index: usize, run: &Attempt) -> Option<f64> {
+    pub fn attempt_seconds(&self, index: usize, run: &Attempt) -> Option<f64> {
         if run.role != Role::Task {
             return None;
         }
-        let known = |index| self.rates.seconds(run.class, index, run.work);
+        let known = |index| self.estimator.seconds(run.class, index, run.work);
         known(index).or_else(|| (0..self.devices.len()).filter_map(known).min_by(f64::total_cmp))
     }
 
     /// When a slot should be free, for a plan. One that works on a range may be there for long.
-    pub fn lane(&self, now: Duration, index: usize, run: &Attempt) -> f64 {
+    pub fn seconds_until_free(&self, now: Duration, index: usize, run: &Attempt) -> f64 {
         let unknown = if run.role == Role::Task { 0.0 } else { f64::INFINITY };
-        self.left(now, index, run).unwrap_or(unknown)
+        self.remaining_seconds(now, index, run).unwrap_or(unknown)
     }
 
     /// Seconds that an attempt should still take.
-    pub fn left(&self, now: Duration, index: usize, run: &Attempt) -> Option<f64> {
-        if run.watched == DeadlineState::Lost {
+    pub fn remaining_seconds(&self, now: Duration, index: usize, run: &Attempt) -> Option<f64> {
+        if run.deadline_state == DeadlineState::Lost {
             return None;
         }
-        let expected = self.expected(index, run)?;
-        Some(remaining(expected, now.saturating_sub(run.since).as_secs_f64(), run.work.is_some()))
+        let expected = self.attempt_seconds(index, run)?;
+        Some(remaining(expected, now.saturating_sub(run.started).as_secs_f64(), run.work.is_some()))
     }
 
-    fn would_fit(&self, index: usize, id: TaskId) -> bool {
+    fn could_begin(&self, index: usize, id: TaskId) -> bool {
         let device = &self.devices[index];
-        let Ok(entry) = self.tasks.get(id) else { return false };
-        self.may_begin(entry, id, index)
+        let Ok(record) = self.tasks.get(id) else { return false };
+        self.may_begin(record, id, index)
             && !device.poisoned
-            && (device.waiting > 0 || device.hold.is_none_or(|held| held == id))
-            && !device.is_one_alone()
-            && (device.is_empty() || !entry.alone)
-            && device.ledger.limit() - device.ledger.leased() >= entry.bytes.on(device.info.backend)
+            && (device.waiting_slots > 0 || device.reserved_for.is_none_or(|held| held == id))
+            && !device.runs_exclusive()
+            && (device.is_free_for_exclusive() || !record.exclusive)
+            && device.ledger.limit() - device.ledger.leased() >= record.bytes.on(device.info.backend)
     }
 
     /// No task can begin beside what runs.
     pub fn nothing_can_begin(&self) -> bool {
-        self.pausing.is_empty()
+        self.delayed.is_empty()
             && self
                 .ready
                 .iter()
-                .all(|(_, id)| !(0..self.devices.len()).any(|index| self.would_fit(index, id)))
+                .all(|(_, id)| !(0..self.devices.len()).any(|index| self.could_begin(index, id)))
     }
 
     /// The priority that the first ready task was given by its caller.
-    pub fn best_priority(&self) -> Option<i32> {
+    pub fn first_priority(&self) -> Option<i32> {
         let (rank, id) = self.ready.first()?;
-        let raised = self.tasks.get(id).map_or(0, |entry| entry.raised);
+        let raised = self.tasks.get(id).map_or(0, |record| record.priority_gain);
         Some(rank.priority().saturating_sub_unsigned(raised))
     }
 
     /// Whether a task should begin on a device now, and only memory may be in its way.
-    pub fn wants_memory(&self, now: Duration, index: usize) -> bool {
+    pub fn waits_for_memory(&self, now: Duration, index: usize) -> bool {
         let device = &self.devices[index];
         let mut fitting = FitCheck { roomy: true, ..FitCheck::new(index, None) };
-        let first = if device.has_room(now) { self.first_copy(now, &mut fitting) } else { None };
-        let entry = first.and_then(|id| self.tasks.get(id).ok());
-        entry.is_some_and(|entry| entry.bytes.on(device.info.backend) > 0)
+        let first = if device.has_room(now) { self.choose_first_copy(now, &mut fitting) } else { None };
+        let record = first.and_then(|id| self.tasks.get(id).ok());
+        record.is_some_and(|record| record.bytes.on(device.info.backend) > 0)
     }
 
     /// Whether nothing that is not planned may begin on a device.
-    pub fn is_kept(&self, index: usize) -> bool {
+    pub fn is_reserved(&self, index: usize) -> bool {
         let device = &self.devices[index];
-        let alone = |id: TaskId| self.tasks.get(id).is_ok_and(|entry| entry.alone);
-        device.poisoned || device.renewing || device.hold.is_some_and(alone) || device.is_one_alone()
+        let alone = |id: TaskId| self.tasks.get(id).is_ok_and(|record| record.exclusive);
+        device.poisoned
+            || device.renewing
+            || device.reserved_for.is_some_and(alone)
+            || device.runs_exclusive()
     }
 
     /// A task that failed outside of the plan goes on inside as the one that stands for it, as if that had begun
     /// here then, with company on the device or without. It is to be judged next, as attempt 1.
     /// `Err`: that one is over.
-    pub fn adopt(
+    pub fn adopt_promoted(
         &mut self,
         began: Duration,
         id: TaskId,
@@ -466,76 +470,76 @@ impl Planner {
         (index, slot, context): (usize, u32, u32),
         company: bool,
     ) -> std::result::Result<TaskId, Arc<dyn Job>> {
-        let Some(entry) = self.tasks.get_mut(id).ok().filter(|entry| entry.job.is_some()) else {
+        let Some(record) = self.tasks.get_mut(id).ok().filter(|record| record.job.is_some()) else {
             return Err(job);
         };
-        entry.job = Some(job);
-        entry.role = Role::Task;
-        entry.detached = false;
-        if self.begin(began, index, slot, id).is_none() {
-            self.finish(id, Err(Error::Cancelled));
-        } else if let Some(run) = self.devices[index].running.last_mut() {
-            run.company = company;
+        record.job = Some(job);
+        record.role = Role::Task;
+        record.detached = false;
+        if self.start_attempt(began, index, slot, id).is_none() {
+            self.end_task(id, Err(Error::Cancelled));
+        } else if let Some(run) = self.devices[index].attempts.last_mut() {
+            run.shared_device = company;
             run.context = context;
         }
         Ok(id)
     }
 
-    fn begin(&mut self, now: Duration, index: usize, slot: u32, id: TaskId) -> Option<Assignment> {
+    fn start_attempt(&mut self, now: Duration, index: usize, slot: u32, id: TaskId) -> Option<Assignment> {
         let late = self.late_after(index, id);
         let device = &self.devices[index];
         let lease = device.ledger.lease(self.tasks.get(id).ok()?.bytes.on(device.info.backend))?;
-        self.release_holds(id);
-        let entry = self.tasks.get_mut(id).ok()?;
-        let job = entry.job.clone()?;
-        self.ready.remove(entry);
-        entry.attempts += 1;
-        entry.device = Some(index);
-        entry.slot = slot;
-        if entry.copies == 0 {
-            entry.queued += now.saturating_sub(entry.since);
-            entry.since = now;
-            entry.state = TaskStatus::Running;
+        self.release_reservations(id);
+        let record = self.tasks.get_mut(id).ok()?;
+        let job = record.job.clone()?;
+        self.ready.remove(record);
+        record.attempts_begun += 1;
+        record.device = Some(index);
+        record.slot = slot;
+        if record.live_attempts == 0 {
+            record.queued += now.saturating_sub(record.since);
+            record.since = now;
+            record.status = TaskStatus::Running;
             self.counts.queued -= 1;
             self.counts.running += 1;
-            let guest = u64::from(entry.role == Role::Guest);
+            let guest = u64::from(record.role == Role::Guest);
             self.counts.guests.queued -= guest;
             self.counts.guests.running += guest;
         } else {
             self.counts.copies += 1;
         }
-        let copy = (entry.copies > 0).then(|| format!("{} is started once more, on ", entry.name()));
-        entry.copies += 1;
+        let copy = (record.live_attempts > 0).then(|| format!("{} is started once more, on ", record.name()));
+        record.live_attempts += 1;
         let device = &mut self.devices[index];
-        device.begun = now;
-        for run in &mut device.running {
-            run.company = true;
+        device.last_start = now;
+        for run in &mut device.attempts {
+            run.shared_device = true;
         }
-        let company = !device.running.is_empty() || device.light;
+        let company = !device.attempts.is_empty() || device.runs_light;
         let watched = DeadlineState::InTime(late.and_then(|late| now.checked_add(late)));
-        device.running.push(Attempt::new(id, entry, device.context, now, lease, company, watched));
-        let (attempt, context) = (entry.attempts, device.context);
-        let signal = entry.signal.clone();
+        device.attempts.push(Attempt::new(id, record, device.context, now, lease, company, watched));
+        let (attempt, context) = (record.attempts_begun, device.context);
+        let signal = record.signal.clone();
         if let Some(text) = copy {
             let place = self.devices[index].info.label();
-            self.seen.now = now;
+            self.observer.now = now;
             self.note(Level::Info, index, text + &place);
         }
-        self.seen.leased(now, index, &self.devices[index]);
+        self.observer.leased(now, index, &self.devices[index]);
         Some(Assignment { id, attempt, job, signal, context, held: None })
     }
 
     /// How long an attempt may take here: as its caller says, else much longer than its like.
     pub fn late_after(&self, index: usize, id: TaskId) -> Option<Duration> {
-        let entry = self.tasks.get(id).ok()?;
-        if entry.deadline.is_some() {
-            return entry.deadline;
+        let record = self.tasks.get(id).ok()?;
+        if record.deadline.is_some() {
+            return record.deadline;
         }
-        if entry.role != Role::Task {
+        if record.role != Role::Task {
             return None;
         }
-        let usual = self.rates.usual(entry.class)?;
-        let expected = self.rates.seconds(entry.class, index, entry.work)?;
+        let usual = self.estimator.trimmed_ratio(record.class)?;
+        let expected = self.estimator.seconds(record.class, index, record.work)?;
         Duration::try_from_secs_f64(LATE * usual * expected).ok().map(|late| late.max(LATE_LEAST))
     }
 }

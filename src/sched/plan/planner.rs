@@ -39,9 +39,9 @@ pub struct Planner {
     pub ready: ReadyQueue,
     /// Tasks that pause, by the time when they become ready again; and those of which only an attempt is left that was
     /// given up, by the time when it should have returned.
-    pub pausing: BTreeSet<(Duration, TaskId)>,
+    pub delayed: BTreeSet<(Duration, TaskId)>,
     pub devices: Vec<DeviceState>,
-    pub rates: Estimator,
+    pub estimator: Estimator,
     pub arrivals: u64,
     /// Arrival numbers of the tasks that have not ended.
     pub unended: BTreeSet<u64>,
@@ -52,21 +52,21 @@ pub struct Planner {
     pub ended: Vec<EndedTask>,
     /// Devices whose context was poisoned and is to be made anew, now that all have left it.
     /// The backend is to be told without the lock, and then [`Planner::has_renewed`].
-    pub renewed: Vec<usize>,
+    pub contexts_to_renew: Vec<usize>,
     /// Ranges whose hosts can't go on without guests.
-    pub needy: usize,
+    pub ranges_in_need: usize,
     /// Tasks that have not ended and are to run alone.
-    pub alone: usize,
+    pub exclusive_tasks: usize,
     /// There are other processes on the node that share its cards.
-    pub neighbours: bool,
+    pub has_peers: bool,
     /// Attempts that were given up, and whose threads nobody waits for any more; with the seconds that each had.
-    pub given_up: Vec<(TaskId, u32, f64)>,
+    pub abandoned: Vec<(TaskId, u32, f64)>,
     /// What is to be logged once the lock is free: the log may be the caller's code.
-    pub notes: Vec<(Level, String)>,
+    pub log_records: Vec<(Level, String)>,
     /// What is told of all this while it goes on and at the end.
-    pub seen: PlannerObserver,
+    pub observer: PlannerObserver,
     /// When the waiting times of the ready tasks were last looked at.
-    pub aged: Duration,
+    pub aged_at: Duration,
 }
 
 impl Planner {
@@ -75,28 +75,28 @@ impl Planner {
         Planner {
             tasks: TaskTable::new(),
             ready: ReadyQueue::default(),
-            pausing: BTreeSet::new(),
+            delayed: BTreeSet::new(),
             devices: devices.into_iter().map(|(info, slots)| DeviceState::new(info, slots)).collect(),
-            rates,
+            estimator: rates,
             arrivals: 0,
             unended: BTreeSet::new(),
             counts: TaskCounts::default(),
             closed: false,
             stopping: false,
             ended: Vec::new(),
-            renewed: Vec::new(),
-            needy: 0,
-            alone: 0,
-            neighbours: false,
-            given_up: Vec::new(),
-            notes: Vec::new(),
-            seen: PlannerObserver::default(),
-            aged: Duration::ZERO,
+            contexts_to_renew: Vec::new(),
+            ranges_in_need: 0,
+            exclusive_tasks: 0,
+            has_peers: false,
+            abandoned: Vec::new(),
+            log_records: Vec::new(),
+            observer: PlannerObserver::default(),
+            aged_at: Duration::ZERO,
         }
     }
 
     /// Refuses, with the numbers, what no device could ever run.
-    pub fn check(&self, task: &Task) -> Result<()> {
+    pub fn check_task(&self, task: &Task) -> Result<()> {
         if let Some(work) = task.work
             && !WORK.contains(&work)
         {
@@ -113,7 +113,7 @@ impl Planner {
         let what = if task.label.is_empty() { "the task".into() } else { format!("task '{}'", task.label) };
         let mut best: Option<&DeviceState> = None;
         let mut fits = false;
-        let reach = self.reach(task);
+        let reach = self.possible_devices(task);
         for (index, device) in self.devices.iter().enumerate() {
             let kind = task.backends.is_empty() || task.backends.contains(&device.info.backend);
             if device.retired.is_some() || !kind || !task.devices.contains(index) {
@@ -137,7 +137,7 @@ impl Planner {
     }
 
     /// The devices that could ever run a task.
-    fn reach(&self, task: &Task) -> DeviceMask {
+    fn possible_devices(&self, task: &Task) -> DeviceMask {
         let mut reach = DeviceMask::NONE;
         for (index, device) in self.devices.iter().enumerate() {
             let kind = device.info.backend;
@@ -152,46 +152,46 @@ impl Planner {
     }
 
     /// Takes a checked task.
-    pub fn admit(&mut self, now: Duration, task: Task) -> Result<TaskId> {
-        let (arrival, bytes, reach) = (self.arrivals, task.bytes(), self.reach(&task));
+    pub fn submit(&mut self, now: Duration, task: Task) -> Result<TaskId> {
+        let (arrival, bytes, reach) = (self.arrivals, task.bytes(), self.possible_devices(&task));
         let id = self.tasks.insert(TaskRecord {
             job: Some(task.job.into()),
             label: task.label,
             bytes,
             work: task.work,
-            excess: 1.0,
-            begun_anew: false,
+            slowdown: 1.0,
+            restarted: false,
             class: task.class,
             role: task.role,
             deadline: task.deadline,
             devices: task.devices,
             backends: task.backends,
-            reach,
+            large_enough_devices: reach,
             detached: task.detached,
             idempotent: task.idempotent,
             signal: Arc::default(),
             rank: Rank::new(task.priority, task.work, arrival),
             arrival,
-            state: TaskStatus::Queued,
-            behind: BTreeSet::new(),
-            followers: Vec::new(),
+            status: TaskStatus::Queued,
+            predecessors: BTreeSet::new(),
+            successors: Vec::new(),
             retries: task.retries,
-            attempts: 0,
-            copies: 0,
+            attempts_begun: 0,
+            live_attempts: 0,
             device: None,
             slot: 0,
-            passed: 0,
-            raised: 0,
-            poisoned: 0,
-            lost: 0,
-            wrong: 0,
-            suspects: DeviceMask::NONE,
-            refused: DeviceMask::NONE,
-            avoided: DeviceMask::NONE,
-            pauses: 0,
-            paused_until: None,
-            alone: false,
-            failure: None,
+            times_passed: 0,
+            priority_gain: 0,
+            poisonings: 0,
+            devices_lost: 0,
+            wrong_results: 0,
+            suspect_devices: DeviceMask::NONE,
+            refused_devices: DeviceMask::NONE,
+            avoided_devices: DeviceMask::NONE,
+            delays: 0,
+            delayed_until: None,
+            exclusive: false,
+            copy_failure: None,
             since: now,
             queued: Duration::ZERO,
             ran: Duration::ZERO,
@@ -200,10 +200,10 @@ impl Planner {
         self.counts.queued += 1;
         match task.role {
             Role::Task | Role::Shadow => {
-                self.rates.announce(task.class, task.work);
-                self.seen.tally.submitted(now, task.class, task.work);
+                self.estimator.task_submitted(task.class, task.work);
+                self.observer.tally.submitted(now, task.class, task.work);
             }
-            Role::Range | Role::Nothing => self.seen.tally.touched(now),
+            Role::Range | Role::Nothing => self.observer.tally.touched(now),
             Role::Guest => {
                 self.counts.guests.submitted += 1;
                 self.counts.guests.queued += 1;
@@ -215,22 +215,22 @@ impl Planner {
         let mut broken = None;
         let mut behind = BTreeSet::new();
         for before in task.after {
-            let Ok(entry) = self.tasks.get_mut(before) else { continue };
-            match entry.state {
+            let Ok(record) = self.tasks.get_mut(before) else { continue };
+            match record.status {
                 TaskStatus::Done => {}
                 TaskStatus::Failed | TaskStatus::Cancelled => {
                     broken.get_or_insert(before);
                 }
-                _ if behind.insert(before) => entry.followers.push(id),
+                _ if behind.insert(before) => record.successors.push(id),
                 _ => {}
             }
         }
         if let Some(before) = broken {
-            self.break_off(id, before);
+            self.fail_dependent(id, before);
         } else if behind.is_empty() {
             self.make_ready(id);
-        } else if let Ok(entry) = self.tasks.get_mut(id) {
-            entry.behind = behind;
+        } else if let Ok(record) = self.tasks.get_mut(id) {
+            record.predecessors = behind;
         }
         Ok(id)
     }
@@ -239,106 +239,106 @@ impl Planner {
     /// [`Planner::finish`].
     pub fn admit_shadow(&mut self, now: Duration) -> Result<TaskId> {
         let nothing = Task::new(|_: &crate::sched::base::task::Exec<'_>| Ok(()));
-        let id = self.admit(now, Task { role: Role::Shadow, ..nothing })?;
-        if let Ok(entry) = self.tasks.get_mut(id) {
-            entry.detached = true;
+        let id = self.submit(now, Task { role: Role::Shadow, ..nothing })?;
+        if let Ok(record) = self.tasks.get_mut(id) {
+            record.detached = true;
         }
         Ok(id)
     }
 
     /// Where a task may begin now, were it free: what it allows, less where it lately did not fit, and
     /// less where it has failed unless there is nothing else.
-    pub fn eligible(&self, entry: &TaskRecord) -> DeviceMask {
+    pub fn eligible(&self, record: &TaskRecord) -> DeviceMask {
         let mut may = DeviceMask::NONE;
         for (index, device) in self.devices.iter().enumerate() {
-            if entry.allows(index, device) && !entry.refused.contains(index) {
+            if record.allows(index, device) && !record.refused_devices.contains(index) {
                 may.add(index);
             }
         }
-        let better = may.without(entry.avoided);
+        let better = may.without(record.avoided_devices);
         if better == DeviceMask::NONE { may } else { better }
     }
 
     /// Puts a task that nothing holds back into the ready list; without a device it ends.
     pub fn make_ready(&mut self, id: TaskId) {
-        let Ok(entry) = self.tasks.get(id) else { return };
-        if entry.job.is_none() {
+        let Ok(record) = self.tasks.get(id) else { return };
+        if record.job.is_none() {
             return;
         }
-        if entry.role == Role::Shadow {
+        if record.role == Role::Shadow {
             // Whether a device is left for what it stands for is not known here.
-        } else if entry.role == Role::Nothing {
-            self.finish(id, Ok(()));
-        } else if self.devices.iter().enumerate().any(|(index, device)| entry.allows(index, device)) {
-            self.ready.insert(entry, id);
-            self.forgive(id);
+        } else if record.role == Role::Nothing {
+            self.end_task(id, Ok(()));
+        } else if self.devices.iter().enumerate().any(|(index, device)| record.allows(index, device)) {
+            self.ready.insert(record, id);
+            self.clear_refusals(id);
         } else {
-            let error = self.no_device(entry.name(), entry.devices, &entry.backends);
-            self.finish(id, Err(error));
+            let error = self.no_device(record.name(), record.devices, &record.backends);
+            self.end_task(id, Err(error));
         }
     }
 
     /// Until then a task is not ready, or the attempt that is left of it may return.
     pub fn pause(&mut self, id: TaskId, until: Duration) {
-        if let Ok(entry) = self.tasks.get_mut(id) {
-            entry.paused_until = Some(until);
-            self.pausing.insert((until, id));
+        if let Ok(record) = self.tasks.get_mut(id) {
+            record.delayed_until = Some(until);
+            self.delayed.insert((until, id));
         }
     }
 
     pub fn end_pause(&mut self, id: TaskId) {
-        let until = self.tasks.get_mut(id).ok().and_then(|entry| entry.paused_until.take());
-        until.map(|until| self.pausing.remove(&(until, id)));
+        let until = self.tasks.get_mut(id).ok().and_then(|record| record.delayed_until.take());
+        until.map(|until| self.delayed.remove(&(until, id)));
     }
 
     /// Where it did not fit lately is better than nowhere.
-    fn forgive(&mut self, id: TaskId) {
-        let nowhere = self.tasks.get(id).is_ok_and(|entry| self.eligible(entry) == DeviceMask::NONE);
-        if let Ok(entry) = self.tasks.get_mut(id)
+    fn clear_refusals(&mut self, id: TaskId) {
+        let nowhere = self.tasks.get(id).is_ok_and(|record| self.eligible(record) == DeviceMask::NONE);
+        if let Ok(record) = self.tasks.get_mut(id)
             && nowhere
         {
-            entry.refused = DeviceMask::NONE;
+            record.refused_devices = DeviceMask::NONE;
         }
     }
 
     /// A task that came after one that did not end well. In a chain of them all name the first: words that
     /// told the whole way would grow with it.
-    fn break_off(&mut self, id: TaskId, before: TaskId) {
-        let (Ok(entry), Ok(first)) = (self.tasks.get(id), self.tasks.get(before)) else { return };
+    fn fail_dependent(&mut self, id: TaskId, before: TaskId) {
+        let (Ok(record), Ok(first)) = (self.tasks.get(id), self.tasks.get(before)) else { return };
         let (before, why) = match first.signal.outcome.get() {
             Some(Err(Error::Dependency { before, why, .. })) => (before.clone(), why.clone()),
             Some(Err(error)) => (first.name(), error.to_string()),
             _ => (first.name(), Error::Cancelled.to_string()),
         };
-        let error = Error::Dependency { what: entry.name(), before, why };
-        self.finish(id, Err(error));
+        let error = Error::Dependency { what: record.name(), before, why };
+        self.end_task(id, Err(error));
     }
 
     /// The first step of a task's end: it is out of every list, and its job is to be dropped.
-    pub fn finish(&mut self, id: TaskId, outcome: Result<()>) {
-        let Ok(entry) = self.tasks.get_mut(id) else { return };
-        let Some(job) = entry.job.take() else { return };
+    pub fn end_task(&mut self, id: TaskId, outcome: Result<()>) {
+        let Ok(record) = self.tasks.get_mut(id) else { return };
+        let Some(job) = record.job.take() else { return };
         if outcome.is_err() {
             // Whatever still runs of it can't count any more.
-            entry.signal.cancel();
+            record.signal.cancel();
         }
-        self.ready.remove(entry);
+        self.ready.remove(record);
         self.end_pause(id);
-        self.release_holds(id);
+        self.release_reservations(id);
         self.ended.push(EndedTask { id, job, outcome });
     }
 
     /// The second step: publishes the end of a task whose job has been dropped. `Err(Cancelled)` is no failure.
     pub fn publish(&mut self, now: Duration, id: TaskId, outcome: Result<()>) {
-        let Ok(entry) = self.tasks.get_mut(id) else { return };
-        let guest = u64::from(entry.role == Role::Guest);
-        match entry.state {
+        let Ok(record) = self.tasks.get_mut(id) else { return };
+        let guest = u64::from(record.role == Role::Guest);
+        match record.status {
             TaskStatus::Running => {
                 self.counts.running -= 1;
                 self.counts.guests.running -= guest;
             }
             _ => {
-                entry.queued += now.saturating_sub(entry.since);
+                record.queued += now.saturating_sub(record.since);
                 self.counts.queued -= 1;
                 self.counts.guests.queued -= guest;
             }
@@ -351,41 +351,41 @@ impl Planner {
             Err(error) => (TaskStatus::Failed, &mut self.counts.failed, Err(error)),
         };
         *count += 1 - guest;
-        entry.state = state;
-        entry.since = now;
-        self.alone -= usize::from(entry.alone);
+        record.status = state;
+        record.since = now;
+        self.exclusive_tasks -= usize::from(record.exclusive);
         if state == TaskStatus::Done {
-            entry.signal.report(1.0);
+            record.signal.report(1.0);
         }
-        let _ = entry.signal.outcome.set(outcome);
-        self.unended.remove(&entry.arrival);
-        match entry.role {
-            Role::Task | Role::Shadow => self.seen.tally.ended(now, entry.class, entry.work),
-            Role::Range | Role::Nothing | Role::Guest => self.seen.tally.touched(now),
+        let _ = record.signal.outcome.set(outcome);
+        self.unended.remove(&record.arrival);
+        match record.role {
+            Role::Task | Role::Shadow => self.observer.tally.ended(now, record.class, record.work),
+            Role::Range | Role::Nothing | Role::Guest => self.observer.tally.touched(now),
         }
-        for follower in std::mem::take(&mut entry.followers) {
+        for follower in std::mem::take(&mut record.successors) {
             if state != TaskStatus::Done {
-                self.break_off(follower, id);
-            } else if let Ok(entry) = self.tasks.get_mut(follower) {
-                entry.behind.remove(&id);
-                if entry.behind.is_empty() {
+                self.fail_dependent(follower, id);
+            } else if let Ok(record) = self.tasks.get_mut(follower) {
+                record.predecessors.remove(&id);
+                if record.predecessors.is_empty() {
                     self.make_ready(follower);
                 }
             }
         }
-        if self.tasks.get(id).is_ok_and(|entry| entry.detached) {
+        if self.tasks.get(id).is_ok_and(|record| record.detached) {
             let _ = self.tasks.remove(id);
         }
     }
 
     /// Asks a task to stop; one that is not running is over.
     pub fn cancel(&mut self, id: TaskId) -> Result<()> {
-        let entry = self.tasks.get(id)?;
-        entry.signal.cancel();
+        let record = self.tasks.get(id)?;
+        record.signal.cancel();
         // One that runs may be there for another copy.
-        self.ready.remove(entry);
-        if !entry.state.is_ended() && entry.copies == 0 {
-            self.finish(id, Err(Error::Cancelled));
+        self.ready.remove(record);
+        if !record.status.is_ended() && record.live_attempts == 0 {
+            self.end_task(id, Err(Error::Cancelled));
         }
         Ok(())
     }
@@ -396,7 +396,7 @@ impl Planner {
         self.stopping = true;
         for id in self.tasks.ids() {
             // What stands for a task outside of the plan ends with that.
-            if self.tasks.get(id).is_ok_and(|entry| entry.role != Role::Shadow) {
+            if self.tasks.get(id).is_ok_and(|record| record.role != Role::Shadow) {
                 let _ = self.cancel(id);
             }
         }
@@ -409,25 +409,25 @@ impl Planner {
             let text = format!("device {} ({}) is retired: {why}", device.info.label(), device.info.id);
             device.retired = Some(why.into());
             device.info.health = Health::Retired;
-            device.hold = None;
+            device.reserved_for = None;
             self.note(Level::Warn, index, text);
         }
         let ready: Vec<TaskId> = self.ready.iter().map(|(_, id)| id).collect();
         for id in ready {
-            let homeless = self.tasks.get(id).is_ok_and(|entry| {
-                entry.copies == 0
-                    && !self.devices.iter().enumerate().any(|(i, device)| entry.allows(i, device))
+            let homeless = self.tasks.get(id).is_ok_and(|record| {
+                record.live_attempts == 0
+                    && !self.devices.iter().enumerate().any(|(i, device)| record.allows(i, device))
             });
             if homeless {
                 self.make_ready(id);
             } else {
-                self.forgive(id);
+                self.clear_refusals(id);
             }
         }
     }
 
     /// The backend was told to make the device's context anew.
-    pub fn has_renewed(&mut self, index: usize) {
+    pub fn context_renewed(&mut self, index: usize) {
         self.devices[index].renewing = false;
     }
 
@@ -450,16 +450,16 @@ impl Planner {
         Error::NoDevice { what, why }
     }
 
-    pub fn release_holds(&mut self, id: TaskId) {
+    pub fn release_reservations(&mut self, id: TaskId) {
         for device in &mut self.devices {
-            if device.hold == Some(id) {
-                device.hold = None;
+            if device.reserved_for == Some(id) {
+                device.reserved_for = None;
             }
         }
     }
 
     /// The number that the next task will have; see [`Planner::all_ended_before`].
-    pub fn mark(&self) -> u64 {
+    pub fn arrival_mark(&self) -> u64 {
         self.arrivals
     }
 

@@ -47,7 +47,7 @@ impl Planner {
         let mut outlook = self.outlook(&underway, planned.queued + planned.running);
         let light = (both.queued + both.running).saturating_sub(planned.queued + planned.running);
         outlook.add(light, mean_seconds(both, &planned));
-        let (work_total, ended) = self.seen.tally.work();
+        let (work_total, ended) = self.observer.tally.work();
         let reported: f64 = underway.iter().map(|run| run.span.work.unwrap_or(0.0) * run.progress).sum();
         Progress {
             queued: both.queued,
@@ -56,7 +56,7 @@ impl Planner {
             failed: both.failed,
             cancelled: both.cancelled,
             retried: both.retried,
-            elapsed: self.seen.tally.elapsed(now),
+            elapsed: self.observer.tally.elapsed(now),
             eta: eta(&outlook),
             work_total,
             work_done: (ended + reported).min(work_total),
@@ -70,7 +70,7 @@ impl Planner {
         });
         let slots: Vec<f64> = alive.collect();
         let mut outlook = EtaInput {
-            mean: self.seen.tally.mean(),
+            mean: self.observer.tally.mean(),
             slots: slots.iter().sum::<f64>() as u64,
             ..EtaInput::default()
         };
@@ -81,8 +81,8 @@ impl Planner {
             outlook.longest = outlook.longest.max(took * (1.0 - run.progress) / run.progress);
             ranges = ranges.saturating_sub(1);
         }
-        for (number, class) in self.seen.tally.classes() {
-            let rate = |device| self.rates.rate(number, device).unwrap_or(0.0);
+        for (number, class) in self.observer.tally.classes() {
+            let rate = |device| self.estimator.rate(number, device).unwrap_or(0.0);
             let mut rates: Vec<f64> = (0..slots.len()).map(rate).collect();
             let mut left = class.left();
             for run in underway.iter().filter(|run| run.role == Role::Task && run.span.class == number) {
@@ -114,11 +114,12 @@ impl Planner {
         }
         outlook.unknown += ranges;
         // Within a priority the first of the list is the longest.
-        if let Some(entry) = self.ready.first().and_then(|(_, id)| self.tasks.get(id).ok())
-            && let Some(work) = entry.work
+        if let Some(record) = self.ready.first().and_then(|(_, id)| self.tasks.get(id).ok())
+            && let Some(work) = record.work
         {
             let rates = (0..slots.len()).filter(|&device| slots[device] > 0.0);
-            let fastest = rates.filter_map(|device| self.rates.rate(entry.class, device)).fold(0.0, f64::max);
+            let fastest =
+                rates.filter_map(|device| self.estimator.rate(record.class, device)).fold(0.0, f64::max);
             if fastest > 0.0 {
                 outlook.longest = outlook.longest.max(work / fastest);
             }
@@ -148,31 +149,31 @@ mod tests {
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     /// A state with so many devices of one slot, all unknown.
-    fn core(devices: u32) -> Planner {
+    fn planner(devices: u32) -> Planner {
         let device =
             |ordinal| DeviceInfo::new(&format!("GPU-{ordinal}"), BackendKind::Cuda, ordinal, "paper");
         Planner::new((0..devices).map(|ordinal| (device(ordinal), 1)).collect())
     }
 
-    fn submit(core: &mut Planner, now: u64, work: Option<f64>) -> TaskId {
+    fn submit(planner: &mut Planner, now: u64, work: Option<f64>) -> TaskId {
         let task = Task { work, ..Task::new(|_: &Exec<'_>| Ok(())) };
-        core.admit(S(now), task).unwrap()
+        planner.submit(S(now), task).unwrap()
     }
 
-    fn begin(core: &mut Planner, now: u64, device: usize) -> (TaskId, u32) {
-        let assignment = core.take(S(now), device, 0, Some(u64::MAX)).begun().unwrap();
+    fn begin(planner: &mut Planner, now: u64, device: usize) -> (TaskId, u32) {
+        let assignment = planner.assign(S(now), device, 0, Some(u64::MAX)).begun().unwrap();
         (assignment.id, assignment.attempt)
     }
 
-    fn end(core: &mut Planner, now: u64, device: usize, (id, attempt): (TaskId, u32)) {
-        core.judge(S(now), device, id, attempt, AttemptEnd::Ran(Ok(())));
-        while let Some(ended) = core.ended.pop() {
-            core.publish(S(now), ended.id, ended.outcome);
+    fn end(planner: &mut Planner, now: u64, device: usize, (id, attempt): (TaskId, u32)) {
+        planner.on_attempt_end(S(now), device, id, attempt, AttemptEnd::Ran(Ok(())));
+        while let Some(ended) = planner.ended.pop() {
+            planner.publish(S(now), ended.id, ended.outcome);
         }
     }
 
-    fn eta_of(core: &Planner, now: u64) -> Option<f64> {
-        core.progress(S(now), &core.stats()).eta.map(|eta| eta.as_secs_f64())
+    fn eta_of(planner: &Planner, now: u64) -> Option<f64> {
+        planner.progress(S(now), &planner.stats()).eta.map(|eta| eta.as_secs_f64())
     }
 
     /// The numbers are whole seconds and small ratios: a millisecond is more than their rounding.
@@ -182,80 +183,81 @@ mod tests {
 
     #[test]
     fn on_one_device_it_is_what_is_left_over_the_rate() {
-        let mut core = core(1);
+        let mut planner = planner(1);
         for _ in 0..3 {
-            submit(&mut core, 5, Some(10.0));
+            submit(&mut planner, 5, Some(10.0));
         }
-        let first = begin(&mut core, 5, 0);
+        let first = begin(&mut planner, 5, 0);
         // Nothing has ended, nothing is reported.
-        assert_eq!(eta_of(&core, 10), None);
-        end(&mut core, 25, 0, first);
+        assert_eq!(eta_of(&planner, 10), None);
+        end(&mut planner, 25, 0, first);
         // Half a unit a second.
-        assert!(near(eta_of(&core, 25), 40.0), "{:?}", eta_of(&core, 25));
-        let second = begin(&mut core, 25, 0);
-        assert!(near(eta_of(&core, 30), 35.0), "{:?}", eta_of(&core, 30));
+        assert!(near(eta_of(&planner, 25), 40.0), "{:?}", eta_of(&planner, 25));
+        let second = begin(&mut planner, 25, 0);
+        assert!(near(eta_of(&planner, 30), 35.0), "{:?}", eta_of(&planner, 30));
         // It says itself that it is slower than the first: 2 units in 5 s, so 20 s more; then the third.
-        core.tasks.get(second.0).unwrap().signal.report(0.2);
-        assert!(near(eta_of(&core, 30), 36.0), "{:?}", eta_of(&core, 30));
-        let told = core.progress(S(30), &core.stats());
+        planner.tasks.get(second.0).unwrap().signal.report(0.2);
+        assert!(near(eta_of(&planner, 30), 36.0), "{:?}", eta_of(&planner, 30));
+        let told = planner.progress(S(30), &planner.stats());
         assert_eq!((told.elapsed, told.work_total, told.work_done), (S(25), 30.0, 12.0));
         // Late, and not heard of: it could end at any moment, the third takes what it takes.
-        core.tasks.get(second.0).unwrap().signal.report(0.0);
-        assert!(near(eta_of(&core, 1000), 20.0), "{:?}", eta_of(&core, 1000));
+        planner.tasks.get(second.0).unwrap().signal.report(0.0);
+        assert!(near(eta_of(&planner, 1000), 20.0), "{:?}", eta_of(&planner, 1000));
     }
 
     #[test]
     fn devices_share_what_is_left_but_not_the_longest() {
-        let mut core = core(2);
+        let mut planner = planner(2);
         for work in [4.0, 4.0, 2.0, 2.0, 2.0, 2.0] {
-            submit(&mut core, 0, Some(work));
+            submit(&mut planner, 0, Some(work));
         }
-        let (a, b) = (begin(&mut core, 0, 0), begin(&mut core, 0, 1));
-        let took = |core: &Planner, (id, _): (TaskId, u32)| core.tasks.get(id).unwrap().work.unwrap() as u64;
+        let (a, b) = (begin(&mut planner, 0, 0), begin(&mut planner, 0, 1));
+        let took =
+            |planner: &Planner, (id, _): (TaskId, u32)| planner.tasks.get(id).unwrap().work.unwrap() as u64;
         // Both do a unit a second.
-        let (a_took, b_took) = (took(&core, a), took(&core, b));
-        end(&mut core, a_took, 0, a);
-        end(&mut core, b_took, 1, b);
+        let (a_took, b_took) = (took(&planner, a), took(&planner, b));
+        end(&mut planner, a_took, 0, a);
+        end(&mut planner, b_took, 1, b);
         let left = (16 - a_took - b_took) as f64;
         let longest: f64 = if a_took + b_took == 8 { 2.0 } else { 4.0 };
-        assert!(near(eta_of(&core, 4), (left / 2.0).max(longest)), "{:?}", eta_of(&core, 4));
-        core.retire(1, "of a test");
-        assert!(near(eta_of(&core, 4), left), "{:?}", eta_of(&core, 4));
-        submit(&mut core, 4, Some(100.0));
-        assert!(near(eta_of(&core, 4), left + 100.0));
+        assert!(near(eta_of(&planner, 4), (left / 2.0).max(longest)), "{:?}", eta_of(&planner, 4));
+        planner.retire(1, "of a test");
+        assert!(near(eta_of(&planner, 4), left), "{:?}", eta_of(&planner, 4));
+        submit(&mut planner, 4, Some(100.0));
+        assert!(near(eta_of(&planner, 4), left + 100.0));
     }
 
     #[test]
     fn tasks_that_tell_no_work_count_as_the_mean() {
-        let mut core = core(1);
+        let mut planner = planner(1);
         for _ in 0..4 {
-            submit(&mut core, 0, None);
+            submit(&mut planner, 0, None);
         }
-        let first = begin(&mut core, 0, 0);
-        assert_eq!(eta_of(&core, 3), None);
-        end(&mut core, 6, 0, first);
-        assert!(near(eta_of(&core, 6), 18.0), "{:?}", eta_of(&core, 6));
+        let first = begin(&mut planner, 0, 0);
+        assert_eq!(eta_of(&planner, 3), None);
+        end(&mut planner, 6, 0, first);
+        assert!(near(eta_of(&planner, 6), 18.0), "{:?}", eta_of(&planner, 6));
         for at in [6, 12, 18] {
-            let next = begin(&mut core, at, 0);
-            end(&mut core, at + 6, 0, next);
+            let next = begin(&mut planner, at, 0);
+            end(&mut planner, at + 6, 0, next);
         }
-        assert_eq!(eta_of(&core, 24), Some(0.0));
-        assert_eq!(core.seen.tally.makespan(), S(24));
-        assert!(near(Some(core.seen.tally.lower_bound(&[1]).as_secs_f64()), 24.0));
+        assert_eq!(eta_of(&planner, 24), Some(0.0));
+        assert_eq!(planner.observer.tally.makespan(), S(24));
+        assert!(near(Some(planner.observer.tally.lower_bound(&[1]).as_secs_f64()), 24.0));
     }
 
     #[test]
     fn what_an_earlier_run_knew_tells_a_time_at_once() {
-        let mut core = core(1);
-        core.rates.remember(0, 0, 4.0);
-        submit(&mut core, 0, Some(10.0));
-        assert!(near(eta_of(&core, 0), 2.5), "{:?}", eta_of(&core, 0));
+        let mut planner = planner(1);
+        planner.estimator.remember(0, 0, 4.0);
+        submit(&mut planner, 0, Some(10.0));
+        assert!(near(eta_of(&planner, 0), 2.5), "{:?}", eta_of(&planner, 0));
     }
 
     #[test]
     fn mean_of_light_tasks_leaves_out_the_planned_ones() {
         let stats = |done, failed, busy_s: u64| {
-            let mut stats = core(1).stats();
+            let mut stats = planner(1).stats();
             (stats.devices[0].done, stats.devices[0].failed) = (done, failed);
             stats.devices[0].busy_ns = busy_s * 1_000_000_000;
             stats

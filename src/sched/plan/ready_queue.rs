@@ -26,27 +26,27 @@ struct MaskQueue {
 }
 
 impl ReadyQueue {
-    pub fn insert(&mut self, entry: &TaskRecord, id: TaskId) {
-        let line = self.lines.entry(entry.reach).or_default();
-        if line.tasks.insert(entry.rank, id).is_none() {
-            line.of_host.add(entry.bytes.on(BackendKind::Cpu));
-            line.of_card.add(entry.bytes.device);
+    pub fn insert(&mut self, record: &TaskRecord, id: TaskId) {
+        let line = self.lines.entry(record.large_enough_devices).or_default();
+        if line.tasks.insert(record.rank, id).is_none() {
+            line.of_host.add(record.bytes.on(BackendKind::Cpu));
+            line.of_card.add(record.bytes.device);
         }
     }
 
-    pub fn remove(&mut self, entry: &TaskRecord) {
-        let Some(line) = self.lines.get_mut(&entry.reach) else { return };
-        if line.tasks.remove(&entry.rank).is_some() {
-            line.of_host.take(entry.bytes.on(BackendKind::Cpu));
-            line.of_card.take(entry.bytes.device);
+    pub fn remove(&mut self, record: &TaskRecord) {
+        let Some(line) = self.lines.get_mut(&record.large_enough_devices) else { return };
+        if line.tasks.remove(&record.rank).is_some() {
+            line.of_host.take(record.bytes.on(BackendKind::Cpu));
+            line.of_card.take(record.bytes.device);
         }
         if line.tasks.is_empty() {
-            self.lines.remove(&entry.reach);
+            self.lines.remove(&record.large_enough_devices);
         }
     }
 
-    pub fn contains(&self, entry: &TaskRecord) -> bool {
-        self.lines.get(&entry.reach).is_some_and(|line| line.tasks.contains_key(&entry.rank))
+    pub fn contains(&self, record: &TaskRecord) -> bool {
+        self.lines.get(&record.large_enough_devices).is_some_and(|line| line.tasks.contains_key(&record.rank))
     }
 
     pub fn is_empty(&self) -> bool {

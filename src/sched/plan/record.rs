@@ -38,36 +38,36 @@ pub struct DeviceState {
     pub ledger: Arc<Ledger>,
     pub slots: u32,
     /// Looks for the best number of slots, if nobody has told one.
-    pub search: Option<ConcurrencyTuner>,
+    pub tuner: Option<ConcurrencyTuner>,
     /// No more than this many start until then: it was short of something.
     pub throttle: Option<(u32, Duration)>,
     /// Slots whose tasks wait for other tasks: as many others may run meanwhile.
-    pub waiting: u32,
-    pub running: Vec<Attempt>,
-    pub others: PeerLoad,
+    pub waiting_slots: u32,
+    pub attempts: Vec<Attempt>,
+    pub peer_load: PeerLoad,
     /// Tasks that are not planned may run here now; told by who asks for a task.
-    pub light: bool,
+    pub runs_light: bool,
     /// Nothing but this task starts here, so that it gets its memory at last.
-    pub hold: Option<TaskId>,
+    pub reserved_for: Option<TaskId>,
     /// A task was last left out here for memory that other processes have taken.
-    pub short: Option<MemoryShortage>,
+    pub shortage: Option<MemoryShortage>,
     /// How often its context was made; a queue of an older one is to be opened again.
     pub context: u32,
     /// The first context since the last poisoned one.
-    pub renewed: u32,
+    pub first_sound_context: u32,
     /// Nothing starts until what runs has left the context.
     pub poisoned: bool,
     /// Nothing starts until the backend knows that the context is to be made anew.
     pub renewing: bool,
     /// Tasks that have poisoned it and were not found guilty.
-    pub strikes: Vec<TaskId>,
+    pub suspects: Vec<TaskId>,
     /// Tasks found guilty here since one ended well.
-    pub convictions: u32,
+    pub fault_count: u32,
     /// Names of tasks whose result was wrong here, and right when it was computed again.
-    pub wrong: Vec<String>,
+    pub wrong_result_tasks: Vec<String>,
     pub retired: Option<String>,
     /// When a task last began here.
-    pub begun: Duration,
+    pub last_start: Duration,
     pub done: u64,
     pub failed: u64,
     pub busy: Duration,
@@ -85,29 +85,29 @@ pub struct PeerLoad {
 /// An attempt that runs on a device.
 pub struct Attempt {
     pub id: TaskId,
-    pub attempt: u32,
+    pub number: u32,
     pub slot: u32,
     /// Of the device, in which it began.
     pub context: u32,
     pub label: String,
     pub bytes: u64,
-    pub since: Duration,
+    pub started: Duration,
     pub class: u32,
     pub role: Role,
     pub work: Option<f64>,
     /// Given back when this is dropped.
     pub lease: Lease,
     /// Something else of ours has run on the device meanwhile.
-    pub company: bool,
+    pub shared_device: bool,
     /// The task has asked to be alone.
-    pub alone: bool,
-    pub watched: DeadlineState,
+    pub exclusive: bool,
+    pub deadline_state: DeadlineState,
 }
 
 impl Attempt {
     pub fn new(
         id: TaskId,
-        entry: &TaskRecord,
+        record: &TaskRecord,
         context: u32,
         now: Duration,
         lease: Lease,
@@ -116,19 +116,19 @@ impl Attempt {
     ) -> Self {
         Attempt {
             id,
-            attempt: entry.attempts,
-            slot: entry.slot,
+            number: record.attempts_begun,
+            slot: record.slot,
             context,
-            label: entry.label.clone(),
+            label: record.label.clone(),
             bytes: lease.bytes(),
-            since: now,
-            class: entry.class,
-            role: entry.role,
-            work: entry.work,
+            started: now,
+            class: record.class,
+            role: record.role,
+            work: record.work,
             lease,
-            company,
-            alone: entry.alone,
-            watched,
+            shared_device: company,
+            exclusive: record.exclusive,
+            deadline_state: watched,
         }
     }
 }
@@ -161,52 +161,52 @@ pub struct TaskRecord {
     pub bytes: Bytes,
     pub work: Option<f64>,
     /// So many times longer than its work tells it seems to take; 1 until it is late.
-    pub excess: f64,
+    pub slowdown: f64,
     /// It was late where no other device comes near, and was asked to begin anew.
-    pub begun_anew: bool,
+    pub restarted: bool,
     pub class: u32,
     pub role: Role,
     pub deadline: Option<Duration>,
     pub devices: DeviceMask,
     pub backends: Vec<BackendKind>,
     /// The devices of those that are large enough for it.
-    pub reach: DeviceMask,
+    pub large_enough_devices: DeviceMask,
     pub detached: bool,
     pub idempotent: bool,
     pub signal: Arc<Completion>,
     pub rank: Rank,
     pub arrival: u64,
-    pub state: TaskStatus,
+    pub status: TaskStatus,
     /// Tasks that have to end well first.
-    pub behind: BTreeSet<TaskId>,
+    pub predecessors: BTreeSet<TaskId>,
     /// Tasks that come after this one.
-    pub followers: Vec<TaskId>,
+    pub successors: Vec<TaskId>,
     pub retries: u32,
-    pub attempts: u32,
+    pub attempts_begun: u32,
     /// Attempts that run now.
-    pub copies: u32,
+    pub live_attempts: u32,
     pub device: Option<usize>,
     pub slot: u32,
-    pub passed: u32,
+    pub times_passed: u32,
     /// Priorities gained by waiting.
-    pub raised: u32,
+    pub priority_gain: u32,
     /// Contexts that it may have poisoned.
-    pub poisoned: u32,
+    pub poisonings: u32,
     /// Devices that were lost while it ran there.
-    pub lost: u32,
+    pub devices_lost: u32,
     /// Attempts whose result was wrong, and the devices where they ran.
-    pub wrong: u32,
-    pub suspects: DeviceMask,
+    pub wrong_results: u32,
+    pub suspect_devices: DeviceMask,
     /// Devices without memory enough for it, lately.
-    pub refused: DeviceMask,
+    pub refused_devices: DeviceMask,
     /// Devices where an attempt failed: another is better, if there is one.
-    pub avoided: DeviceMask,
-    pub pauses: u32,
+    pub avoided_devices: DeviceMask,
+    pub delays: u32,
     /// The time under which it stands in [`Planner::pausing`](super::planner::Planner::pausing).
-    pub paused_until: Option<Duration>,
-    pub alone: bool,
+    pub delayed_until: Option<Duration>,
+    pub exclusive: bool,
     /// How a copy failed while another was still running.
-    pub failure: Option<Error>,
+    pub copy_failure: Option<Error>,
     pub since: Duration,
     pub queued: Duration,
     pub ran: Duration,
@@ -234,7 +234,7 @@ impl TaskRecord {
     }
 
     pub fn allows(&self, index: usize, device: &DeviceState) -> bool {
-        device.retired.is_none() && self.reach.contains(index)
+        device.retired.is_none() && self.large_enough_devices.contains(index)
     }
 }
 
@@ -246,23 +246,23 @@ impl DeviceState {
             ledger: Ledger::new(info.room_bytes()),
             info,
             slots,
-            search,
+            tuner: search,
             throttle: None,
-            waiting: 0,
-            running: Vec::new(),
-            others: PeerLoad::default(),
-            light: false,
-            hold: None,
-            short: None,
+            waiting_slots: 0,
+            attempts: Vec::new(),
+            peer_load: PeerLoad::default(),
+            runs_light: false,
+            reserved_for: None,
+            shortage: None,
             context: 0,
-            renewed: 0,
+            first_sound_context: 0,
             poisoned: false,
             renewing: false,
-            strikes: Vec::new(),
-            convictions: 0,
-            wrong: Vec::new(),
+            suspects: Vec::new(),
+            fault_count: 0,
+            wrong_result_tasks: Vec::new(),
             retired: None,
-            begun: Duration::ZERO,
+            last_start: Duration::ZERO,
             done: 0,
             failed: 0,
             busy: Duration::ZERO,
@@ -275,25 +275,25 @@ impl DeviceState {
             Some((slots, until)) if now < until => slots.min(self.slots),
             _ => self.slots,
         };
-        (slots + self.waiting) as usize
+        (slots + self.waiting_slots) as usize
     }
 
     /// What others have left, as far as that is known without asking.
-    pub fn free(&self, now: Duration) -> Option<u64> {
-        let short = self.short.filter(|short| now < short.until && short.leased == self.ledger.leased());
+    pub fn known_free_bytes(&self, now: Duration) -> Option<u64> {
+        let short = self.shortage.filter(|short| now < short.until && short.leased == self.ledger.leased());
         short.map(|short| short.free)
     }
 
     /// Whether a task runs that is to be alone. While one waits inside its code, others may run: what it waits
     /// for may be among them.
-    pub fn is_one_alone(&self) -> bool {
-        self.waiting == 0 && self.running.iter().any(|run| run.alone)
+    pub fn runs_exclusive(&self) -> bool {
+        self.waiting_slots == 0 && self.attempts.iter().any(|run| run.exclusive)
     }
 
     /// Whether a task that begins here now would be alone, but for those that wait inside their code, perhaps
     /// for it.
-    pub fn is_empty(&self) -> bool {
-        self.running.len() <= self.waiting as usize && !self.light
+    pub fn is_free_for_exclusive(&self) -> bool {
+        self.attempts.len() <= self.waiting_slots as usize && !self.runs_light
     }
 
     /// Whether anything could begin here.
@@ -301,17 +301,17 @@ impl DeviceState {
         self.retired.is_none()
             && !self.poisoned
             && !self.renewing
-            && !self.is_one_alone()
-            && self.running.len() + self.others.ends.len() < self.capacity(now)
+            && !self.runs_exclusive()
+            && self.attempts.len() + self.peer_load.ends.len() < self.capacity(now)
     }
 
     /// Whether others have all of it.
     pub fn is_taken(&self) -> bool {
-        self.others.ends.len() >= self.slots as usize
+        self.peer_load.ends.len() >= self.slots as usize
     }
 
     /// Whether others work on it, or will before us.
     pub fn has_others(&self) -> bool {
-        !self.others.ends.is_empty()
+        !self.peer_load.ends.is_empty()
     }
 }

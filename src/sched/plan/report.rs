@@ -17,7 +17,7 @@ impl Planner {
     pub fn keep_trace(&mut self, most: usize) -> Arc<Trace> {
         let devices: Vec<_> = self.devices.iter().map(|device| device.info.clone()).collect();
         let trace = Arc::new(Trace::new(&devices, most));
-        self.seen.trace = Some(trace.clone());
+        self.observer.trace = Some(trace.clone());
         trace
     }
 
@@ -29,20 +29,20 @@ impl Planner {
 
     /// To be logged once the lock is free, and shown where it happened.
     pub fn note(&mut self, level: Level, device: usize, text: String) {
-        if let Some(trace) = &self.seen.trace {
-            trace.flag(self.seen.now, device, &text);
+        if let Some(trace) = &self.observer.trace {
+            trace.flag(self.observer.now, device, &text);
         }
-        self.notes.push((level, text));
+        self.log_records.push((level, text));
     }
 
     /// An attempt has returned.
     pub fn record(&mut self, now: Duration, device: usize, run: &Attempt, ending: Ending) {
         if ending == Ending::Done && run.role == Role::Task {
-            self.seen.tally.ran(run.class, device, run.work, now.saturating_sub(run.since));
+            self.observer.tally.ran(run.class, device, run.work, now.saturating_sub(run.started));
         }
-        if let Some(trace) = &self.seen.trace {
+        if let Some(trace) = &self.observer.trace {
             trace.attempt(span(device, run, now, ending));
-            self.seen.leased(now, device, &self.devices[device]);
+            self.observer.leased(now, device, &self.devices[device]);
         }
     }
 
@@ -50,8 +50,8 @@ impl Planner {
     pub fn underway(&self, now: Duration) -> Vec<AttemptProgress> {
         let mut underway = Vec::new();
         for (index, device) in self.devices.iter().enumerate() {
-            for run in device.running.iter().filter(|run| run.watched != DeadlineState::Lost) {
-                let progress = self.tasks.get(run.id).map_or(0.0, |entry| entry.signal.progress());
+            for run in device.attempts.iter().filter(|run| run.deadline_state != DeadlineState::Lost) {
+                let progress = self.tasks.get(run.id).map_or(0.0, |record| record.signal.progress());
                 underway.push(AttemptProgress {
                     span: span(index, run, now, Ending::Running),
                     role: run.role,

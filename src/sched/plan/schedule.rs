@@ -25,16 +25,17 @@ pub struct Schedule {
 
 impl Schedule {
     /// `roomy`: as if no device ever lacked memory.
-    pub fn new(core: &Planner, now: Duration, roomy: bool) -> Self {
-        let lanes = core.devices.iter().enumerate().map(|(index, device)| {
+    pub fn new(planner: &Planner, now: Duration, roomy: bool) -> Self {
+        let lanes = planner.devices.iter().enumerate().map(|(index, device)| {
             // Who waits inside its code in a poisoned context may wait for what would be kept for this device.
-            if device.retired.is_some() || device.poisoned && device.waiting > 0 {
+            if device.retired.is_some() || device.poisoned && device.waiting_slots > 0 {
                 return Vec::new();
             }
-            let mut lanes: Vec<f64> = device.running.iter().map(|run| core.lane(now, index, run)).collect();
-            lanes.extend(device.others.ends.iter().map(|end| end.saturating_sub(now).as_secs_f64()));
-            let held = device.hold.is_some() && device.waiting == 0;
-            let closed = device.poisoned || held || device.is_one_alone();
+            let mut lanes: Vec<f64> =
+                device.attempts.iter().map(|run| planner.seconds_until_free(now, index, run)).collect();
+            lanes.extend(device.peer_load.ends.iter().map(|end| end.saturating_sub(now).as_secs_f64()));
+            let held = device.reserved_for.is_some() && device.waiting_slots == 0;
+            let closed = device.poisoned || held || device.runs_exclusive();
             let open = if closed { lanes.iter().copied().fold(0.0, f64::max) } else { 0.0 };
             lanes.resize(lanes.len().max(device.capacity(now)), 0.0);
             // Nothing begins before all that runs has ended.
@@ -44,16 +45,19 @@ impl Schedule {
             lanes.drain(..lanes.len() - device.capacity(now));
             lanes
         });
-        let free = core.devices.iter().enumerate().map(|(index, device)| {
+        let free = planner.devices.iter().enumerate().map(|(index, device)| {
             if roomy {
                 return vec![(0.0, u64::MAX)];
             }
             let mut bytes = device.ledger.limit() - device.ledger.leased();
-            let mut runs: Vec<(f64, u64)> =
-                device.running.iter().map(|run| (core.lane(now, index, run), run.lease.bytes())).collect();
+            let mut runs: Vec<(f64, u64)> = device
+                .attempts
+                .iter()
+                .map(|run| (planner.seconds_until_free(now, index, run), run.lease.bytes()))
+                .collect();
             runs.sort_by(|a, b| a.0.total_cmp(&b.0));
             // Beside what runs here, what others have taken is not there.
-            let mut others = if runs.is_empty() { None } else { device.free(now) };
+            let mut others = if runs.is_empty() { None } else { device.known_free_bytes(now) };
             let mut free = vec![(0.0, bytes.min(others.unwrap_or(u64::MAX)))];
             let last = runs.len();
             for (number, (end, more)) in (1..).zip(runs) {
@@ -72,16 +76,16 @@ impl Schedule {
     }
 
     /// Where the task should end first, of the devices of which something is known.
-    pub fn place(&self, core: &Planner, entry: &TaskRecord, may: DeviceMask) -> Option<PlacedTask> {
+    pub fn place(&self, planner: &Planner, record: &TaskRecord, may: DeviceMask) -> Option<PlacedTask> {
         let mut best: Option<PlacedTask> = None;
         for (device, lanes) in self.lanes.iter().enumerate() {
             if !may.contains(device) {
                 continue;
             }
-            let Some(seconds) = core.seconds(entry, device) else { continue };
+            let Some(seconds) = planner.task_seconds(record, device) else { continue };
             let first = lanes.iter().copied().enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b));
             let Some((lane, free)) = first else { continue };
-            let Some(memory) = self.has_memory(device, entry.bytes.on(core.devices[device].info.backend))
+            let Some(memory) = self.has_memory(device, record.bytes.on(planner.devices[device].info.backend))
             else {
                 continue;
             };

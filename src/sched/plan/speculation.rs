@@ -10,16 +10,16 @@ use crate::sched::base::task::TaskId;
 
 impl Planner {
     /// A copy of something that runs elsewhere and should end earlier here: where that gains the most.
-    pub fn second_copy(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
+    pub fn choose_copy(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
         let index = fitting.index;
         // What is idle where there are others is for their tasks, and a copy would open a context there.
-        if self.shares(index) && self.neighbours {
+        if self.shares(index) && self.has_peers {
             return None;
         }
         let mut best: Option<(f64, TaskId)> = None;
-        for run in self.devices.iter().flat_map(|device| &device.running) {
-            let Ok(entry) = self.tasks.get(run.id) else { continue };
-            let gain = self.may_copy(entry, run.id, index).then(|| self.gain(now, index, run.id, entry));
+        for run in self.devices.iter().flat_map(|device| &device.attempts) {
+            let Ok(record) = self.tasks.get(run.id) else { continue };
+            let gain = self.may_copy(record, run.id, index).then(|| self.gain(now, index, run.id, record));
             if let Some(gain) = gain.flatten().filter(|&gain| gain > 0.0)
                 && best.is_none_or(|(most, _)| gain > most)
             {
@@ -27,30 +27,33 @@ impl Planner {
             }
         }
         let (_, id) = best?;
-        let entry = self.tasks.get(id).ok()?;
-        fitting.try_on(self, id, entry)
+        let record = self.tasks.get(id).ok()?;
+        fitting.fits(self, id, record)
     }
 
-    fn may_copy(&self, entry: &TaskRecord, id: TaskId, index: usize) -> bool {
-        entry.idempotent
-            && (1..COPIES).contains(&entry.copies)
-            && entry.job.is_some()
-            && !self.ready.contains(entry)
-            && !entry.avoided.contains(index)
-            && self.may_begin(entry, id, index)
+    fn may_copy(&self, record: &TaskRecord, id: TaskId, index: usize) -> bool {
+        record.idempotent
+            && (1..COPIES).contains(&record.live_attempts)
+            && record.job.is_some()
+            && !self.ready.contains(record)
+            && !record.avoided_devices.contains(index)
+            && self.may_begin(record, id, index)
     }
 
     /// Seconds that a copy here should gain. As long as one attempt is not yet odd, the others may be on bad devices, and
     /// it takes here what was told. When all are odd it is the task, and takes as much longer everywhere.
-    fn gain(&self, now: Duration, index: usize, id: TaskId, entry: &TaskRecord) -> Option<f64> {
-        let (told, seconds) = (entry.work.is_some(), self.rates.worth_of(entry.class).is_some());
-        let here = self.rates.seconds(entry.class, index, entry.work)?;
+    fn gain(&self, now: Duration, index: usize, id: TaskId, record: &TaskRecord) -> Option<f64> {
+        let (told, seconds) = (record.work.is_some(), self.estimator.unit_scale_of(record.class).is_some());
+        let here = self.estimator.seconds(record.class, index, record.work)?;
         let runs = self.devices.iter().enumerate().flat_map(|(other, device)| {
-            let runs = device.running.iter().filter(|run| run.id == id && run.watched != DeadlineState::Lost);
+            let runs = device
+                .attempts
+                .iter()
+                .filter(|run| run.id == id && run.deadline_state != DeadlineState::Lost);
             runs.map(move |run| {
                 // Priors alone are no seconds: by them each attempt would seem late as soon as it has begun.
-                let elapsed = if seconds { now.saturating_sub(run.since).as_secs_f64() } else { 0.0 };
-                Some((self.expected(other, run)?, elapsed))
+                let elapsed = if seconds { now.saturating_sub(run.started).as_secs_f64() } else { 0.0 };
+                Some((self.attempt_seconds(other, run)?, elapsed))
             })
         });
         let runs: Vec<(f64, f64)> = runs.collect::<Option<_>>()?;

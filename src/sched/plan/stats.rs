@@ -48,22 +48,22 @@ pub struct DeviceStats {
 
 impl Planner {
     pub fn info(&self, now: Duration, id: TaskId) -> Result<TaskInfo> {
-        let entry = self.tasks.get(id)?;
-        let now = if entry.state.is_ended() { Duration::ZERO } else { now.saturating_sub(entry.since) };
-        let (queued, running) = match entry.state {
+        let record = self.tasks.get(id)?;
+        let now = if record.status.is_ended() { Duration::ZERO } else { now.saturating_sub(record.since) };
+        let (queued, running) = match record.status {
             TaskStatus::Queued => (now, Duration::ZERO),
             _ => (Duration::ZERO, now),
         };
         Ok(TaskInfo {
-            state: entry.state,
-            label: entry.label.clone(),
-            device: entry.device,
-            slot: entry.slot,
-            attempts: entry.attempts,
-            progress: entry.signal.progress(),
-            queued_ns: nanoseconds(entry.queued + queued),
-            running_ns: nanoseconds(entry.ran + running),
-            error: entry.signal.outcome.get().and_then(|outcome| outcome.clone().err()),
+            state: record.status,
+            label: record.label.clone(),
+            device: record.device,
+            slot: record.slot,
+            attempts: record.attempts_begun,
+            progress: record.signal.progress(),
+            queued_ns: nanoseconds(record.queued + queued),
+            running_ns: nanoseconds(record.ran + running),
+            error: record.signal.outcome.get().and_then(|outcome| outcome.clone().err()),
         })
     }
 
@@ -92,8 +92,8 @@ impl Planner {
             cancelled,
             retried,
             copies,
-            makespan_ns: nanoseconds(self.seen.tally.makespan()),
-            lower_bound_ns: nanoseconds(self.seen.tally.lower_bound(&slots)),
+            makespan_ns: nanoseconds(self.observer.tally.makespan()),
+            lower_bound_ns: nanoseconds(self.observer.tally.lower_bound(&slots)),
             devices: devices.collect(),
         }
     }

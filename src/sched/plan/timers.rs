@@ -19,34 +19,36 @@ use crate::sched::base::task::{TaskId, TaskStatus};
 
 impl Planner {
     /// When [`Planner::pass`] has something to do next, if nothing else happens before.
-    pub fn alarm(&self, now: Duration) -> Option<Duration> {
-        let watched =
-            self.devices.iter().flat_map(|device| &device.running).filter_map(|run| match run.watched {
+    pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
+        let watched = self.devices.iter().flat_map(|device| &device.attempts).filter_map(|run| {
+            match run.deadline_state {
                 DeadlineState::InTime(until) => until,
                 DeadlineState::Stopping(until) => Some(until),
                 DeadlineState::Late | DeadlineState::Lost => None,
-            });
-        let pause = self.pausing.first().map(|&(until, _)| until);
-        let short = self.devices.iter().filter_map(|device| device.short).map(|short| short.until);
+            }
+        });
+        let pause = self.delayed.first().map(|&(until, _)| until);
+        let short = self.devices.iter().filter_map(|device| device.shortage).map(|short| short.until);
         let short = short.filter(|_| !self.ready.is_empty());
         let throttle = self.devices.iter().filter_map(|device| device.throttle).map(|(_, until)| until);
         let throttle = throttle.filter(|_| !self.ready.is_empty());
-        watched.chain(pause).chain(short).chain(throttle).chain(self.look_again(now)).min()
+        watched.chain(pause).chain(short).chain(throttle).chain(self.next_reconsideration(now)).min()
     }
 
     /// A device that has room now and left a task to others may think otherwise when those are late.
-    fn look_again(&self, now: Duration) -> Option<Duration> {
+    fn next_reconsideration(&self, now: Duration) -> Option<Duration> {
         let waits = |(index, device): (usize, &DeviceState)| device.has_room(now).then_some(index);
         let mut idle = self.devices.iter().enumerate().filter_map(waits).peekable();
         idle.peek()?;
         let idle: Vec<usize> = idle.collect();
         let mut soonest = f64::INFINITY;
         for (index, device) in self.devices.iter().enumerate() {
-            for run in &device.running {
-                let copy = self.tasks.get(run.id).is_ok_and(|entry| entry.idempotent && entry.copies == 1);
+            for run in &device.attempts {
+                let copy =
+                    self.tasks.get(run.id).is_ok_and(|record| record.idempotent && record.live_attempts == 1);
                 let other = idle.iter().any(|&idle| idle != index);
                 if other && (copy || !self.ready.is_empty()) {
-                    soonest = soonest.min(self.left(now, index, run).unwrap_or(f64::INFINITY));
+                    soonest = soonest.min(self.remaining_seconds(now, index, run).unwrap_or(f64::INFINITY));
                 }
             }
         }
@@ -54,85 +56,87 @@ impl Planner {
     }
 
     /// Time has passed. What ended is in [`Planner::ended`] then.
-    pub fn pass(&mut self, now: Duration) {
-        self.seen.now = now;
+    pub fn advance(&mut self, now: Duration) {
+        self.observer.now = now;
         for device in &mut self.devices {
-            device.short = device.short.filter(|short| now < short.until);
+            device.shortage = device.shortage.filter(|short| now < short.until);
             device.throttle = device.throttle.filter(|&(_, until)| now < until);
         }
-        while let Some(&(until, id)) = self.pausing.first()
+        while let Some(&(until, id)) = self.delayed.first()
             && until <= now
         {
             self.end_pause(id);
-            let runs = self.tasks.get(id).is_ok_and(|entry| entry.state == TaskStatus::Running);
-            match self.devices.iter().position(|device| device.running.iter().any(|run| run.id == id)) {
-                Some(index) if runs => self.fail_late(index, id),
+            let runs = self.tasks.get(id).is_ok_and(|record| record.status == TaskStatus::Running);
+            match self.devices.iter().position(|device| device.attempts.iter().any(|run| run.id == id)) {
+                Some(index) if runs => self.fail_overdue(index, id),
                 _ => self.make_ready(id),
             }
         }
         for index in 0..self.devices.len() {
-            for position in 0..self.devices[index].running.len() {
-                self.look_at(now, index, position);
+            for position in 0..self.devices[index].attempts.len() {
+                self.check_attempt(now, index, position);
             }
         }
     }
 
     /// Enough of a class have ended to tell when one is late: also of those that began before.
-    pub fn watch_those_of(&mut self, class: u32) {
+    pub fn set_deadlines_of_class(&mut self, class: u32) {
         for index in 0..self.devices.len() {
-            for position in 0..self.devices[index].running.len() {
-                let run = &self.devices[index].running[position];
-                if run.class == class && run.watched == DeadlineState::InTime(None) {
-                    let until = self.late_after(index, run.id).and_then(|late| run.since.checked_add(late));
-                    self.devices[index].running[position].watched = DeadlineState::InTime(until);
+            for position in 0..self.devices[index].attempts.len() {
+                let run = &self.devices[index].attempts[position];
+                if run.class == class && run.deadline_state == DeadlineState::InTime(None) {
+                    let until = self.late_after(index, run.id).and_then(|late| run.started.checked_add(late));
+                    self.devices[index].attempts[position].deadline_state = DeadlineState::InTime(until);
                 }
             }
         }
     }
 
-    fn look_at(&mut self, now: Duration, index: usize, position: usize) {
+    fn check_attempt(&mut self, now: Duration, index: usize, position: usize) {
         let place = self.devices[index].info.label();
-        let expected = self.devices[index].running.get(position).and_then(|run| self.expected(index, run));
-        let Some(run) = self.devices[index].running.get_mut(position) else { return };
-        let (id, attempt) = (run.id, run.attempt);
-        let ran = now.saturating_sub(run.since);
-        let Ok(entry) = self.tasks.get_mut(id) else {
+        let expected =
+            self.devices[index].attempts.get(position).and_then(|run| self.attempt_seconds(index, run));
+        let Some(run) = self.devices[index].attempts.get_mut(position) else { return };
+        let (id, attempt) = (run.id, run.number);
+        let ran = now.saturating_sub(run.started);
+        let Ok(record) = self.tasks.get_mut(id) else {
             // It ended without this attempt, which has been asked to stop.
-            return self.await_stop(now, index, position);
+            return self.check_stopping(now, index, position);
         };
-        let asked = entry.signal.is_stopped(attempt) || matches!(run.watched, DeadlineState::Stopping(_));
-        if entry.job.is_none() || asked {
-            return self.await_stop(now, index, position);
+        let asked =
+            record.signal.is_stopped(attempt) || matches!(run.deadline_state, DeadlineState::Stopping(_));
+        if record.job.is_none() || asked {
+            return self.check_stopping(now, index, position);
         }
-        let DeadlineState::InTime(Some(until)) = run.watched else { return };
+        let DeadlineState::InTime(Some(until)) = run.deadline_state else { return };
         if now < until {
             return;
         }
-        if let Some(deadline) = entry.deadline {
-            let name = entry.name();
-            run.watched = DeadlineState::Stopping(now.saturating_add(deadline.max(GRACE)));
-            entry.signal.stop(attempt);
+        if let Some(deadline) = record.deadline {
+            let name = record.name();
+            run.deadline_state = DeadlineState::Stopping(now.saturating_add(deadline.max(GRACE)));
+            record.signal.stop(attempt);
             let text = format!(
                 "{name} has run for {} s on {place}, and is asked to stop",
                 ran.as_millis() as f64 / 1e3
             );
             return self.note(Level::Warn, index, text);
         }
-        run.watched = DeadlineState::Late;
-        let (name, told) = (entry.name(), entry.work.is_some());
-        let open = !entry.signal.is_decided() && !self.stopping;
-        let (ran, twice) = (ran.as_secs_f64(), entry.idempotent && entry.copies == 1 && open);
-        let anew = twice && self.better_anew(index, id, ran);
-        let Ok(entry) = self.tasks.get_mut(id) else { return };
+        run.deadline_state = DeadlineState::Late;
+        let (name, told) = (record.name(), record.work.is_some());
+        let open = !record.signal.is_decided() && !self.stopping;
+        let (ran, twice) = (ran.as_secs_f64(), record.idempotent && record.live_attempts == 1 && open);
+        let anew = twice && self.should_restart(index, id, ran);
+        let Ok(record) = self.tasks.get_mut(id) else { return };
         if anew {
-            entry.begun_anew = true;
-            entry.signal.stop(attempt);
+            record.restarted = true;
+            record.signal.stop(attempt);
         } else if let Some(expected) = expected {
-            entry.excess = remaining(expected, ran, told) / expected;
+            record.slowdown = remaining(expected, ran, told) / expected;
         }
         if twice && !anew {
             // Ready though it runs: wherever it does not.
-            self.ready.insert(entry, id);
+            self.ready.insert(record, id);
         }
         let then = match (anew, twice) {
             (true, _) => ", and is to begin anew",
@@ -148,107 +152,107 @@ impl Planner {
     /// Whether a late attempt had better stop and begin anew: a copy on any other device would take longer than
     /// it has already taken, and would leave this one, the fastest by far, to an attempt that seems to
     /// have come to grief. Once; the second time it is the task.
-    fn better_anew(&self, index: usize, id: TaskId, ran: f64) -> bool {
-        let Ok(entry) = self.tasks.get(id) else { return false };
-        let seconds = |other| self.rates.seconds(entry.class, other, entry.work);
+    fn should_restart(&self, index: usize, id: TaskId, ran: f64) -> bool {
+        let Ok(record) = self.tasks.get(id) else { return false };
+        let seconds = |other| self.estimator.seconds(record.class, other, record.work);
         let others =
-            (0..self.devices.len()).filter(|&other| other != index && self.may_begin(entry, id, other));
+            (0..self.devices.len()).filter(|&other| other != index && self.may_begin(record, id, other));
         let soonest = others.filter_map(seconds).reduce(f64::min);
-        entry.work.is_some() && !entry.begun_anew && soonest.is_some_and(|soonest| soonest > ran)
+        record.work.is_some() && !record.restarted && soonest.is_some_and(|soonest| soonest > ran)
     }
 
     /// The other attempts of a task that has ended well: they have been asked to stop. Each has as long again as it has
     /// run, and until [`DISMISSED`] times what was expected of it: code that cannot stop early is no hang.
-    pub fn dismiss(&mut self, now: Duration, id: TaskId) {
+    pub fn stop_losers(&mut self, now: Duration, id: TaskId) {
         for index in 0..self.devices.len() {
-            for position in 0..self.devices[index].running.len() {
-                let run = &self.devices[index].running[position];
-                if run.id != id || run.watched == DeadlineState::Lost {
+            for position in 0..self.devices[index].attempts.len() {
+                let run = &self.devices[index].attempts[position];
+                if run.id != id || run.deadline_state == DeadlineState::Lost {
                     continue;
                 }
-                let expected = self.expected(index, run).unwrap_or(0.0);
+                let expected = self.attempt_seconds(index, run).unwrap_or(0.0);
                 let whole = Duration::try_from_secs_f64(DISMISSED * expected).unwrap_or_default();
-                let grace = now.saturating_add(now.saturating_sub(run.since).max(GRACE));
-                let until = grace.max(run.since.saturating_add(whole));
-                self.devices[index].running[position].watched = DeadlineState::Stopping(until);
+                let grace = now.saturating_add(now.saturating_sub(run.started).max(GRACE));
+                let until = grace.max(run.started.saturating_add(whole));
+                self.devices[index].attempts[position].deadline_state = DeadlineState::Stopping(until);
             }
         }
     }
 
     /// An attempt that was asked to stop: it has a while to return.
-    fn await_stop(&mut self, now: Duration, index: usize, position: usize) {
-        let Some(run) = self.devices[index].running.get_mut(position) else { return };
-        let (id, attempt) = (run.id, run.attempt);
-        let deadline = self.tasks.get(id).ok().and_then(|entry| entry.deadline);
-        match run.watched {
+    fn check_stopping(&mut self, now: Duration, index: usize, position: usize) {
+        let Some(run) = self.devices[index].attempts.get_mut(position) else { return };
+        let (id, attempt) = (run.id, run.number);
+        let deadline = self.tasks.get(id).ok().and_then(|record| record.deadline);
+        match run.deadline_state {
             DeadlineState::Lost => return,
             DeadlineState::Stopping(until) if now < until => return,
-            DeadlineState::Stopping(_) => run.watched = DeadlineState::Lost,
+            DeadlineState::Stopping(_) => run.deadline_state = DeadlineState::Lost,
             DeadlineState::InTime(_) | DeadlineState::Late => {
                 // A cancelled one that does not look is its caller's affair, who may have told no
                 // deadline on purpose.
-                run.watched = match deadline {
+                run.deadline_state = match deadline {
                     None => DeadlineState::Late,
-                    Some(deadline) if now.saturating_sub(run.since) < deadline => {
-                        DeadlineState::InTime(run.since.checked_add(deadline))
+                    Some(deadline) if now.saturating_sub(run.started) < deadline => {
+                        DeadlineState::InTime(run.started.checked_add(deadline))
                     }
                     Some(deadline) => DeadlineState::Stopping(now.saturating_add(deadline.max(GRACE))),
                 };
                 return;
             }
         }
-        let ran = now.saturating_sub(run.since).as_secs_f64();
+        let ran = now.saturating_sub(run.started).as_secs_f64();
         let place = self.devices[index].info.label();
-        self.seen.given_up(now, index, &self.devices[index].running[position]);
+        self.observer.given_up(now, index, &self.devices[index].attempts[position]);
         let limit_s = deadline.map_or(ran, |deadline| deadline.as_secs_f64());
-        self.given_up.push((id, attempt, limit_s));
-        self.give_up(now, index, id, attempt);
+        self.abandoned.push((id, attempt, limit_s));
+        self.abandon_attempt(now, index, id, attempt);
         self.retire(index, &format!("an attempt on it does not return after {ran:.1} s ({place})"));
     }
 
     /// The task of an attempt that does not return.
-    fn give_up(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32) {
-        let Ok(entry) = self.tasks.get_mut(id) else { return };
-        entry.copies -= 1;
+    fn abandon_attempt(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32) {
+        let Ok(record) = self.tasks.get_mut(id) else { return };
+        record.live_attempts -= 1;
         // One that has committed may have written, and no other attempt counts any more.
-        let committed = entry.signal.is_decided() && !entry.signal.is_cancelled();
-        if entry.job.is_none() || entry.copies > 0 && !committed {
+        let committed = record.signal.is_decided() && !record.signal.is_cancelled();
+        if record.job.is_none() || record.live_attempts > 0 && !committed {
             return;
         }
-        if entry.signal.is_lost(attempt) {
-            return self.await_lost(now, id);
+        if record.signal.is_lost(attempt) {
+            return self.await_abandoned(now, id);
         }
-        if entry.idempotent && entry.lost == 0 && !entry.signal.is_decided() && !self.stopping {
-            entry.lost += 1;
-            entry.avoided.add(index);
+        if record.idempotent && record.devices_lost == 0 && !record.signal.is_decided() && !self.stopping {
+            record.devices_lost += 1;
+            record.avoided_devices.add(index);
             self.counts.retried += 1;
             self.requeue(now, id);
             return self.make_ready(id);
         }
-        self.fail_late(index, id);
+        self.fail_overdue(index, id);
     }
 
     /// The copies of a task may have stopped for an attempt that was given up and has committed after all. That
     /// one has a while to return.
-    pub fn await_lost(&mut self, now: Duration, id: TaskId) {
-        let Ok(entry) = self.tasks.get(id) else { return };
-        if entry.job.is_some() && entry.copies == 0 && entry.state == TaskStatus::Running {
-            let grace = entry.deadline.map_or(GRACE, |deadline| deadline.max(GRACE));
+    pub fn await_abandoned(&mut self, now: Duration, id: TaskId) {
+        let Ok(record) = self.tasks.get(id) else { return };
+        if record.job.is_some() && record.live_attempts == 0 && record.status == TaskStatus::Running {
+            let grace = record.deadline.map_or(GRACE, |deadline| deadline.max(GRACE));
             self.pause(id, now.saturating_add(grace));
         }
     }
 
     /// A task whose attempt on a device does not return.
-    fn fail_late(&mut self, index: usize, id: TaskId) {
-        let Ok(entry) = self.tasks.get(id) else { return };
-        let limit_s = entry.deadline.unwrap_or_default().as_secs_f64();
+    fn fail_overdue(&mut self, index: usize, id: TaskId) {
+        let Ok(record) = self.tasks.get(id) else { return };
+        let limit_s = record.deadline.unwrap_or_default().as_secs_f64();
         let device = self.devices[index].info.label();
-        let error = Error::Deadline { what: entry.name(), limit_s, device };
-        self.finish(id, Err(error));
+        let error = Error::Deadline { what: record.name(), limit_s, device };
+        self.end_task(id, Err(error));
     }
 
     /// Tasks of lower priority that have waited long move up, so that they are not passed for ever.
-    pub fn age(&mut self, now: Duration) {
+    pub fn age_priorities(&mut self, now: Duration) {
         let (Some((first, _)), Some((last, _))) = (self.ready.first(), self.ready.last()) else {
             return;
         };
@@ -258,21 +262,22 @@ impl Planner {
             return;
         };
         let apart = (step / 10).max(AGEING_EACH.saturating_mul(self.ready.len() as u32));
-        if last.priority() == highest || now.saturating_sub(self.aged) < apart {
+        if last.priority() == highest || now.saturating_sub(self.aged_at) < apart {
             return;
         }
-        self.aged = now;
+        self.aged_at = now;
         let low: Vec<TaskId> =
             self.ready.iter().filter(|(rank, _)| rank.priority() < highest).map(|(_, id)| id).collect();
         for id in low {
-            let Ok(entry) = self.tasks.get_mut(id) else { continue };
-            let due = (now.saturating_sub(entry.since).as_secs_f64() / step.as_secs_f64()) as u32;
-            let gained = due.saturating_sub(entry.raised).min(highest.abs_diff(entry.rank.priority()));
+            let Ok(record) = self.tasks.get_mut(id) else { continue };
+            let due = (now.saturating_sub(record.since).as_secs_f64() / step.as_secs_f64()) as u32;
+            let gained =
+                due.saturating_sub(record.priority_gain).min(highest.abs_diff(record.rank.priority()));
             if gained > 0 {
-                self.ready.remove(entry);
-                entry.raised += gained;
-                entry.rank = entry.rank.raised(gained);
-                self.ready.insert(entry, id);
+                self.ready.remove(record);
+                record.priority_gain += gained;
+                record.rank = record.rank.raised(gained);
+                self.ready.insert(record, id);
             }
         }
     }

@@ -9,14 +9,14 @@ use crate::sched::runtime::shared::Runtime;
 impl Runtime {
     /// Submits from inside a task.
     pub fn post(self: &Arc<Self>, task: Task) -> Result<TaskId> {
-        let mut book = self.lock();
+        let mut guard = self.lock();
         // One that only drains lets a range have all the help that it had.
-        if book.stopping {
+        if guard.stopping {
             return Err(Error::Shutdown { what: "submitting a task" });
         }
-        book.check(&task)?;
-        let id = book.admit(self.now(), task)?;
-        self.settle(book);
+        guard.check_task(&task)?;
+        let id = guard.submit(self.now(), task)?;
+        self.apply_effects(guard);
         Ok(id)
     }
 
@@ -27,36 +27,36 @@ impl Runtime {
 
     /// Whether tasks are ready, besides invitations.
     pub fn others_wait(&self) -> bool {
-        let book = self.lock();
-        book.ready.len() as u64 > book.counts.guests.queued
+        let guard = self.lock();
+        guard.ready.len() as u64 > guard.counts.guests.queued
     }
 
     /// Whether a range is to take no more of a device's memory than it must, because a task waits for it. Asked
     /// between pieces, when what the one before gave back may be enough: somebody comes to look.
     pub fn gives_way(self: &Arc<Self>, device: usize) -> bool {
-        let mut book = self.lock();
-        let wanted = book.wants_memory(self.now(), device);
+        let mut guard = self.lock();
+        let wanted = guard.waits_for_memory(self.now(), device);
         if wanted {
-            self.call_workers(&mut book);
+            self.wake_workers(&mut guard);
         }
         wanted
     }
 
     /// Takes a task back that has not begun.
     pub fn withdraw(self: &Arc<Self>, id: TaskId) {
-        let mut book = self.lock();
+        let mut guard = self.lock();
         // It may have ended meanwhile.
-        let _ = book.cancel(id);
-        self.settle(book);
+        let _ = guard.cancel(id);
+        self.apply_effects(guard);
     }
 
     /// While `wait` lasts, the caller's range can't go on without guests.
     pub fn in_need(self: &Arc<Self>, wait: impl FnOnce()) {
-        let mut book = self.lock();
-        book.needy += 1;
-        self.call_workers(&mut book);
-        drop(book);
+        let mut guard = self.lock();
+        guard.ranges_in_need += 1;
+        self.wake_workers(&mut guard);
+        drop(guard);
         wait();
-        self.lock().needy -= 1;
+        self.lock().ranges_in_need -= 1;
     }
 }

@@ -106,13 +106,13 @@ impl RangeRun {
         code: Box<RangeJob>,
         like: TaskTemplate,
     ) -> Arc<Self> {
-        let core = shared.lock();
-        let slots = core.devices.iter().enumerate().filter(|(index, device)| {
+        let planner = shared.lock();
+        let slots = planner.devices.iter().enumerate().filter(|(index, device)| {
             let kind = device.info.backend;
             like.devices.contains(*index) && (like.backends.is_empty() || like.backends.contains(&kind))
         });
         let slots = slots.map(|(_, device)| device.slots as usize).sum();
-        drop(core);
+        drop(planner);
         Arc::new(RangeRun {
             shared: Arc::downgrade(shared),
             like,
@@ -385,7 +385,7 @@ impl Drop for Participant<'_> {
         }
         self.work.present.fetch_sub(1, Ordering::Relaxed);
         drop(table);
-        self.shared.rooms.ring(self.task);
+        self.shared.wait_queues.ring(self.task);
     }
 }
 
@@ -466,7 +466,7 @@ impl Drop for HelperJob {
         self.0.invited.store(false, Ordering::Release);
         let host = self.0.table().host.as_ref().map(|hosted| hosted.task);
         if let (Some(host), Some(shared)) = (host, self.0.shared.upgrade()) {
-            shared.rooms.ring(host);
+            shared.wait_queues.ring(host);
         }
     }
 }

@@ -15,10 +15,10 @@ impl Runtime {
     pub fn give_up(&self, attempts: &[(TaskId, u32, f64)]) {
         for &(id, attempt, _) in attempts {
             self.light.queues.each_station(|station| station.books.on_top.give_up((id, attempt)));
-            self.rooms.ring(id);
-            self.rooms.ring(INSIDE);
+            self.wait_queues.ring(id);
+            self.wait_queues.ring(INSIDE);
         }
-        self.crew.give_up(attempts.len());
+        self.pool.give_up(attempts.len());
     }
 
     /// An attempt at a planned task is given up: what runs on top of it does not return either.

@@ -13,7 +13,7 @@ use crate::sched::light::queues::LightItem;
 pub const TURN: u64 = 100_000_000;
 
 pub fn is_quiet(shared: &Runtime, me: &WorkerLocal) -> bool {
-    shared.quiet.load(Ordering::SeqCst) >> me.device & 1 == 1
+    shared.light_blocked.load(Ordering::SeqCst) >> me.device & 1 == 1
 }
 
 /// Whether light tasks may begin here, for all that is known without asking.
@@ -55,9 +55,9 @@ fn has_slot(shared: &Arc<Runtime>, me: &WorkerLocal) -> bool {
 pub fn leave_light(shared: &Arc<Runtime>, me: &WorkerLocal) {
     drop(me.lit.take());
     if me.hand.station.books.lit.swap(false, Ordering::SeqCst)
-        && (is_quiet(shared, me) || shared.alone.load(Ordering::SeqCst))
+        && (is_quiet(shared, me) || shared.exclusive_wanted.load(Ordering::SeqCst))
     {
-        let mut book = shared.lock();
-        shared.call_workers(&mut book);
+        let mut guard = shared.lock();
+        shared.wake_workers(&mut guard);
     }
 }

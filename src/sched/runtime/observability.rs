@@ -18,24 +18,24 @@ pub struct Observability {
 
 impl Observability {
     /// Gives a new state what is remembered from earlier runs, and a trace if one is wanted.
-    pub fn new(core: &mut Planner, trace_events: usize, rates: Option<Arc<dyn Store>>) -> Self {
+    pub fn new(planner: &mut Planner, trace_events: usize, rates: Option<Arc<dyn Store>>) -> Self {
         if trace_events > 0 {
-            core.keep_trace(trace_events);
+            planner.keep_trace(trace_events);
         }
         let cache = rates.map(Cache::new);
         let remembered = cache.as_ref().map(Cache::load).unwrap_or_default();
         for class in remembered.classes() {
-            for (index, device) in core.devices.iter().enumerate() {
+            for (index, device) in planner.devices.iter().enumerate() {
                 if let Some(rate) = remembered.prior(&device.info, class) {
-                    core.rates.remember(class, index, rate);
+                    planner.estimator.remember(class, index, rate);
                 }
             }
-            if core.rates.forget_odd(class) {
+            if planner.estimator.forget_odd(class) {
                 log::info!("remembered rates of class {class} do not fit each other, and are not used");
             }
         }
         let findings = cache.is_some().then(|| Findings::new(remembered));
-        let (trace, cache) = (core.seen.trace.clone(), cache.map(Mutex::new));
+        let (trace, cache) = (planner.observer.trace.clone(), cache.map(Mutex::new));
         Observability { teller: Arc::default(), trace, cache, findings }
     }
 }

@@ -27,51 +27,53 @@ const LIGHT: f64 = 0.1;
 impl Runtime {
     /// Bit i: other processes have all of device i.
     pub fn taken(&self) -> u64 {
-        self.neighbours.as_ref().map_or(0, |node| node.taken.load(Ordering::SeqCst))
+        self.peers.as_ref().map_or(0, |node| node.taken.load(Ordering::SeqCst))
     }
 
     /// Whether a device is one that processes share.
     pub fn shares(&self, device: usize) -> bool {
-        self.neighbours.as_ref().is_some_and(|node| node.shares(device))
+        self.peers.as_ref().is_some_and(|node| node.shares(device))
     }
 
     /// Whether others wait for a device.
     pub fn is_contended(&self, device: usize) -> bool {
-        let contended = self.neighbours.as_ref().map_or(0, |node| node.contended.load(Ordering::Relaxed));
+        let contended = self.peers.as_ref().map_or(0, |node| node.contended.load(Ordering::Relaxed));
         contended >> device & 1 == 1
     }
 
     /// To be asked for without the book.
     pub fn door(&self, device: usize) -> NodeAccess<'_> {
-        let node = self.neighbours.as_ref().filter(|node| node.shares(device));
+        let node = self.peers.as_ref().filter(|node| node.shares(device));
         let open = node.and_then(|node| Some(NodeAccess::Open(node, node.inside(self.clock())?)));
         open.unwrap_or(NodeAccess::Alone)
     }
 
     /// Whether there are others on the node to whom what is kept of a device for reuse would be of use.
     pub fn has_neighbours(&self, device: usize) -> bool {
-        let node = self.neighbours.as_ref().filter(|node| node.shares(device));
+        let node = self.peers.as_ref().filter(|node| node.shares(device));
         node.and_then(|node| node.inside(self.clock())).is_some_and(|inside| inside.others() > 0)
     }
 
     /// Tells the plan what others have. True: a device that they had is free again.
-    pub fn look_at_others(&self, node: &Peers, inside: &mut Inside<'_>, book: &mut PlannerGuarded) -> bool {
+    pub fn look_at_others(&self, node: &Peers, inside: &mut Inside<'_>, guard: &mut PlannerGuarded) -> bool {
         let now = self.now();
-        for (index, device) in book.core.devices.iter().enumerate().filter(|&(index, _)| node.shares(index)) {
+        for (index, device) in
+            guard.planner.devices.iter().enumerate().filter(|&(index, _)| node.shares(index))
+        {
             node.node.set_slots(index, device.slots);
         }
-        book.core.neighbours = inside.others() > 0;
+        guard.planner.has_peers = inside.others() > 0;
         let (mut taken, mut contended) = (0, 0);
         for (index, mut outlook) in inside.outlook().into_iter().enumerate() {
             if !node.shares(index) {
                 continue;
             }
-            taken |= u64::from(outlook.lanes.len() >= book.core.devices[index].slots as usize) << index;
+            taken |= u64::from(outlook.lanes.len() >= guard.planner.devices[index].slots as usize) << index;
             contended |= u64::from(outlook.waiting > 0) << index;
             // What its own light tasks hold the plan does not know.
             let lit = node.lit[index].load(Ordering::SeqCst) as usize;
             outlook.lanes.resize(outlook.lanes.len() + lit, 0.0);
-            book.core.set_others(now, index, &outlook.lanes, outlook.pending_bytes);
+            guard.planner.set_others(now, index, &outlook.lanes, outlook.pending_bytes);
         }
         node.contended.store(contended, Ordering::Relaxed);
         node.taken.swap(taken, Ordering::SeqCst) & !taken != 0
@@ -83,7 +85,7 @@ impl Runtime {
         self: &Arc<Self>,
         node: &Peers,
         inside: &mut Inside<'_>,
-        book: &mut PlannerGuarded,
+        guard: &mut PlannerGuarded,
     ) -> bool {
         let worth = inside.seconds_per_cost();
         let light = || {
@@ -97,10 +99,10 @@ impl Runtime {
                 bytes: vec![0; count],
             })
         };
-        let desire = book.core.desire().or_else(light);
+        let desire = guard.planner.desire().or_else(light);
         // What others no longer keep from it has still to be taken, by the place in the line that it was given.
         let waits = desire.is_some();
-        let has_nothing = book.core.ready.is_empty() && self.light.queues.is_empty();
+        let has_nothing = guard.planner.ready.is_empty() && self.light.queues.is_empty();
         if !waits && !has_nothing {
             return true;
         }
@@ -114,29 +116,29 @@ impl Runtime {
             return true;
         }
         inside.want(None);
-        self.forget_others(book);
+        self.forget_others(guard);
         false
     }
 
     /// As if there were none.
-    pub fn forget_others(&self, book: &mut PlannerGuarded) {
-        (0..self.devices.len()).for_each(|index| book.core.set_others(Duration::ZERO, index, &[], 0));
+    pub fn forget_others(&self, guard: &mut PlannerGuarded) {
+        (0..self.devices.len()).for_each(|index| guard.planner.set_others(Duration::ZERO, index, &[], 0));
     }
 
     /// A slot for a planned task that begins.
     pub fn hold_for(
         &self,
         inside: &mut Inside<'_>,
-        book: &PlannerGuarded,
+        guard: &PlannerGuarded,
         device: usize,
         id: TaskId,
     ) -> Option<DeviceLease> {
-        let entry = book.core.tasks.get(id).ok()?;
-        let bytes = entry.bytes.on(self.devices[device].backend);
-        if let Some(worth) = book.core.rates.worth_of(entry.class) {
+        let record = guard.planner.tasks.get(id).ok()?;
+        let bytes = record.bytes.on(self.devices[device].backend);
+        if let Some(worth) = guard.planner.estimator.unit_scale_of(record.class) {
             inside.learned(worth);
         }
-        DeviceLease::new(inside, device, book.core.cost(entry, device), bytes)
+        DeviceLease::new(inside, device, guard.planner.cost(record, device), bytes)
     }
 
     /// A slot for light tasks. `None`: others have all, or the door does not open.
@@ -145,16 +147,16 @@ impl Runtime {
             NodeAccess::Alone => return Some(None),
             NodeAccess::Open(node, inside) => (node, inside),
         };
-        let mut book = self.lock();
-        self.look_at_others(node, &mut inside, &mut book);
-        let entry = &book.core.devices[device];
-        let full = entry.running.len() + entry.others.ends.len() >= entry.slots as usize;
+        let mut guard = self.lock();
+        self.look_at_others(node, &mut inside, &mut guard);
+        let record = &guard.planner.devices[device];
+        let full = record.attempts.len() + record.peer_load.ends.len() >= record.slots as usize;
         if full {
             node.taken.fetch_or(1 << device, Ordering::SeqCst);
-            let queued = self.queue_up(node, &mut inside, &mut book);
+            let queued = self.queue_up(node, &mut inside, &mut guard);
             return (!queued).then_some(None);
         }
-        drop(book);
+        drop(guard);
         let cost = LIGHT / inside.seconds_per_cost();
         let Some(held) = DeviceLease::new(&mut inside, device, Some(cost), 0) else { return Some(None) };
         node.lit[device].fetch_add(1, Ordering::SeqCst);
@@ -165,7 +167,7 @@ impl Runtime {
     /// thread for it, and who would wait is to go on, or it would wait for ever.
     #[must_use]
     pub fn stand_in_line(self: &Arc<Self>) -> bool {
-        let Some(node) = &self.neighbours else { return true };
+        let Some(node) = &self.peers else { return true };
         let mut line = lock(&node.line);
         if std::mem::replace(&mut line.waits, true) {
             return true;
@@ -178,7 +180,7 @@ impl Runtime {
         match thread::spawn("gpusched node".into(), None, move || watch(&shared)) {
             Ok(thread) => {
                 line.watched = true;
-                self.crew.adopt(thread);
+                self.pool.adopt(thread);
                 true
             }
             Err(error) => {
@@ -204,7 +206,7 @@ pub struct LightLease {
 impl Drop for LightLease {
     fn drop(&mut self) {
         self.held = None;
-        if let Some(node) = &self.shared.neighbours {
+        if let Some(node) = &self.shared.peers {
             node.lit[self.device].fetch_sub(1, Ordering::SeqCst);
         }
     }
@@ -212,9 +214,9 @@ impl Drop for LightLease {
 
 /// The thread that stands in line, until the scheduler has stopped.
 fn watch(shared: &Arc<Runtime>) {
-    let Some(node) = &shared.neighbours else { return };
+    let Some(node) = &shared.peers else { return };
     loop {
-        let over = || shared.light.is_stopping() && !shared.crew.any();
+        let over = || shared.light.is_stopping() && !shared.pool.any();
         let mut line = lock(&node.line);
         while !line.waits && !over() {
             line = node.called.wait(line).unwrap_or_else(PoisonError::into_inner);
@@ -224,20 +226,20 @@ fn watch(shared: &Arc<Runtime>) {
             return;
         }
         let Some(mut inside) = node.inside(shared.clock()) else {
-            let mut book = shared.lock();
-            shared.forget_others(&mut book);
+            let mut guard = shared.lock();
+            shared.forget_others(&mut guard);
             lock(&node.line).waits = false;
-            shared.settle(book);
+            shared.apply_effects(guard);
             continue;
         };
-        let mut book = shared.lock();
-        let opened = shared.look_at_others(node, &mut inside, &mut book);
+        let mut guard = shared.lock();
+        let opened = shared.look_at_others(node, &mut inside, &mut guard);
         // It does not fail: this is who looks up.
-        let _ = shared.queue_up(node, &mut inside, &mut book);
+        let _ = shared.queue_up(node, &mut inside, &mut guard);
         drop(inside);
-        shared.settle(book);
+        shared.apply_effects(guard);
         if opened && !shared.light.queues.is_empty() {
-            shared.call_any();
+            shared.wake_any_worker();
         }
         if lock(&node.line).waits {
             node.node.wait(Some(LOOK));

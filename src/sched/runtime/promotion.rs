@@ -61,21 +61,23 @@ impl Runtime {
         let generation = crate::sched::base::registry::parts(id).1;
         let began = Duration::from_nanos(since);
         let job: Arc<dyn Job> = Arc::new(PromotedJob { id, code });
-        let mut book = self.lock();
+        let mut guard = self.lock();
         let stand_in = match slot.in_plan(generation) {
             Some(shadow) => Ok(shadow),
-            None => self.cast_shadow(&mut book, began, id),
+            None => self.cast_shadow(&mut guard, began, id),
         };
         let adopted = match stand_in {
-            Ok(planned) => book.core.adopt(began, planned, job, (device, number, context), company),
+            Ok(planned) => {
+                guard.planner.adopt_promoted(began, planned, job, (device, number, context), company)
+            }
             Err(_) => Err(job),
         };
         let planned = match adopted {
             Ok(planned) => planned,
             // The plan has no room.
             Err(job) => {
-                self.settle(book);
-                self.discard(job);
+                self.apply_effects(guard);
+                self.drop_job(job);
                 let phase = slot.phase(generation);
                 return self.end_light(None, slot, id, phase, Err(error), self.clock());
             }
@@ -83,11 +85,11 @@ impl Runtime {
         self.light.handing.fetch_add(1, Ordering::SeqCst);
         slot.hand_over(generation, planned);
         if slot.signal.is_cancelled() {
-            let _ = book.core.cancel(planned);
+            let _ = guard.planner.cancel(planned);
         }
         let now = self.now();
-        book.core.judge(now, device, planned, 1, AttemptEnd::Ran(Err(error)));
-        self.settle(book);
+        guard.planner.on_attempt_end(now, device, planned, 1, AttemptEnd::Ran(Err(error)));
+        self.apply_effects(guard);
     }
 
     /// The same for one that nobody can ask for: it gets a slot for that.
@@ -101,7 +103,7 @@ impl Runtime {
                 self.hand_over(slot, id, code, failed);
             }
             Err(_) => {
-                self.discard(code);
+                self.drop_job(code);
                 self.light.count_end(None, &Err(failed.error));
                 self.count_ended(None, phase, 1);
             }
@@ -109,33 +111,33 @@ impl Runtime {
     }
 
     /// A planned task has ended. If a light one went on as it, this is its end, too.
-    pub fn take_back(self: &Arc<Self>, book: &mut PlannerGuarded, planned: TaskId, outcome: Result<()>) {
+    pub fn take_back(self: &Arc<Self>, guard: &mut PlannerGuarded, planned: TaskId, outcome: Result<()>) {
         // A shadow whose own task ends is taken out of them before.
         let Some(id) = lock(&self.light.stand_ins).remove(&planned) else { return };
         let (slot, generation) = self.light.slots.place(id);
         self.light.handing.fetch_sub(1, Ordering::SeqCst);
-        let info = book.core.info(self.now(), planned);
-        let _ = book.core.tasks.remove(planned);
+        let info = guard.planner.info(self.now(), planned);
+        let _ = guard.planner.tasks.remove(planned);
         let phase = slot.phase(generation);
         if let Ok(info) = info {
             slot.inherit(generation, &info);
         }
         let parting = slot.end(generation, outcome, self.clock(), |_| ());
-        self.part(id, parting);
+        self.apply_end_actions(id, parting);
         self.count_ended(None, phase, 1);
     }
 
     /// What stands in the plan for a light task that a planned one is to come after. To be followed by
     /// [`Runtime::settle`].
-    pub fn in_plan(&self, book: &mut PlannerGuarded, id: TaskId) -> Result<TaskId> {
+    pub fn in_plan(&self, guard: &mut PlannerGuarded, id: TaskId) -> Result<TaskId> {
         if !LightSlab::is_light(id) {
             return Ok(id);
         }
         let (slot, generation) = self.light.slots.find(id)?;
         let now = self.now();
         let (stand_in, ended) = slot.stand_in(generation, id, |before| match before {
-            Some(before) if book.core.tasks.get(before).is_ok() => Ok(before),
-            _ => self.cast_shadow(book, now, id),
+            Some(before) if guard.planner.tasks.get(before).is_ok() => Ok(before),
+            _ => self.cast_shadow(guard, now, id),
         })?;
         if let Some(ended) = ended {
             // It was counted, and is from now on there.
@@ -145,13 +147,13 @@ impl Runtime {
                 ended => ended.map(|_| ()),
             };
             self.light.queues.outside.ends.take_back(&outcome);
-            book.core.finish(stand_in, outcome);
+            guard.planner.end_task(stand_in, outcome);
         }
         Ok(stand_in)
     }
 
-    fn cast_shadow(&self, book: &mut PlannerGuarded, now: Duration, id: TaskId) -> Result<TaskId> {
-        let shadow = book.core.admit_shadow(now)?;
+    fn cast_shadow(&self, guard: &mut PlannerGuarded, now: Duration, id: TaskId) -> Result<TaskId> {
+        let shadow = guard.planner.admit_shadow(now)?;
         self.light.told_there.fetch_add(1, Ordering::SeqCst);
         lock(&self.light.stand_ins).insert(shadow, id);
         Ok(shadow)

@@ -18,7 +18,7 @@ use crate::sched::plan::completion::AttemptEnd;
 /// Runs one item from the light queues; also on top of a task that waits.
 pub fn run_light(shared: &Arc<Runtime>, me: &WorkerLocal, item: LightItem) {
     if shared.light.is_stopping() {
-        return shared.end_item(Some(&me.hand), item, &Error::Cancelled);
+        return shared.end_queued_item(Some(&me.hand), item, &Error::Cancelled);
     }
     let outer = me.hand.pushed.replace(0);
     let since = &me.hand.station.books.since;
@@ -50,7 +50,7 @@ fn run_loose(shared: &Arc<Runtime>, me: &WorkerLocal, code: LightJob, phase: Epo
             me.frames.borrow_mut().pop();
             match ours {
                 true => shared.light.queues.push(None, LightItem::Loose { code, phase }),
-                false => shared.discard(code),
+                false => shared.drop_job(code),
             }
             retire(shared, me, &why);
         }
@@ -61,7 +61,7 @@ fn run_loose(shared: &Arc<Runtime>, me: &WorkerLocal, code: LightJob, phase: Epo
         AttemptEnd::Ran(outcome) => {
             let outcome = if cancelled { Err(Error::Cancelled) } else { outcome };
             count(shared, me, TaskId(0), &outcome, (begin, end));
-            shared.discard(code);
+            shared.drop_job(code);
             me.frames.borrow_mut().pop();
             if ours {
                 shared.light.count_end(Some(&me.hand), &outcome);
@@ -85,9 +85,9 @@ fn run_known(shared: &Arc<Runtime>, me: &WorkerLocal, id: TaskId) {
     let end = passed(shared, me, begin);
     if !me.hand.station.books.on_top.pop(place) {
         // It was given up, and has ended.
-        shared.discard(begun.code);
+        shared.drop_job(begun.code);
         me.frames.borrow_mut().pop();
-        shared.leave_slot(slot, generation, id);
+        shared.unwatch_light(slot, generation, id);
         return;
     }
     match how {
@@ -96,7 +96,7 @@ fn run_known(shared: &Arc<Runtime>, me: &WorkerLocal, id: TaskId) {
             match slot.put_back(generation, begun.code, end) {
                 None => shared.light.queues.push(None, LightItem::Known(id)),
                 Some(code) => {
-                    shared.discard(code);
+                    shared.drop_job(code);
                     shared.end_light(Some(&me.hand), slot, id, begun.phase, Err(Error::Cancelled), end);
                 }
             }
@@ -112,7 +112,7 @@ fn run_known(shared: &Arc<Runtime>, me: &WorkerLocal, id: TaskId) {
             let outcome = if slot.signal.is_cancelled() { Err(Error::Cancelled) } else { outcome };
             count(shared, me, id, &outcome, (begin, end));
             // The job's drop is the caller's code inside the task, too.
-            shared.discard(begun.code);
+            shared.drop_job(begun.code);
             me.frames.borrow_mut().pop();
             shared.end_light(Some(&me.hand), slot, id, begun.phase, outcome, end);
         }
@@ -175,7 +175,7 @@ fn count(shared: &Runtime, me: &WorkerLocal, id: TaskId, outcome: &Result<()>, (
 }
 
 fn retire(shared: &Arc<Runtime>, me: &WorkerLocal, why: &str) {
-    let mut book = shared.lock();
-    book.core.retire(me.device, why);
-    shared.settle(book);
+    let mut guard = shared.lock();
+    guard.planner.retire(me.device, why);
+    shared.apply_effects(guard);
 }

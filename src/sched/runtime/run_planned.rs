@@ -33,51 +33,54 @@ fn begin_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool, free: Opti
     // The plan takes the worker for one that holds nothing.
     drop(me.lit.take());
     let mut door = shared.door(me.device);
-    let mut book = shared.lock();
+    let mut guard = shared.lock();
     if let NodeAccess::Open(node, inside) = &mut door {
-        shared.look_at_others(node, inside, &mut book);
+        shared.look_at_others(node, inside, &mut guard);
     }
     let now = shared.now();
     let clock = nanoseconds(now);
-    book.called[me.device] = false;
+    guard.worker_called[me.device] = false;
     if !last
-        && book.core.best_priority().is_some_and(|priority| priority < 0)
+        && guard.planner.first_priority().is_some_and(|priority| priority < 0)
         && clock.saturating_sub(me.planned_at.get()) < STAND_BACK
         && shared.light.queues.any(&me.hand)
-        || me.slot >= book.core.devices[me.device].slots
+        || me.slot >= guard.planner.devices[me.device].slots
     {
         return AssignResult::Nothing;
     }
-    book.core.devices[me.device].light = shared.is_lit(me.device, Some(&me.hand.station));
-    let known = book.core.devices[me.device].free(now);
-    let mut taken = book.core.take(now, me.device, me.slot, free);
+    guard.planner.devices[me.device].runs_light = shared.runs_light(me.device, Some(&me.hand.station));
+    let known = guard.planner.devices[me.device].known_free_bytes(now);
+    let mut taken = guard.planner.assign(now, me.device, me.slot, free);
     let mut queued = true;
     if let NodeAccess::Open(node, inside) = &mut door {
         if let AssignResult::Begins(assignment) = &mut taken {
-            assignment.held = shared.hold_for(inside, &book, me.device, assignment.id);
+            assignment.held = shared.hold_for(inside, &guard, me.device, assignment.id);
         }
-        queued = shared.queue_up(node, inside, &mut book);
+        queued = shared.queue_up(node, inside, &mut guard);
     }
     drop(door);
     match taken {
         AssignResult::Begins(_) => {
             me.planned_at.set(clock);
             // There may be room, and a task, for another worker beside this one.
-            shared.call_workers(&mut book);
-            shared.watch(&mut book);
+            shared.wake_workers(&mut guard);
+            shared.ensure_timer(&mut guard);
             // What runs alone closes its device to light tasks, and may have been waited for on others.
-            if book.core.alone > 0 && shared.mirror(&book) && !shared.light.queues.is_empty() {
-                drop(book);
-                shared.call_any();
+            if guard.planner.exclusive_tasks > 0
+                && shared.publish_flags(&guard)
+                && !shared.light.queues.is_empty()
+            {
+                drop(guard);
+                shared.wake_any_worker();
             }
         }
         AssignResult::Nothing => {
-            shared.crew.look.fetch_and(!(1 << me.device), Ordering::SeqCst);
-            let short = known.is_none() && book.core.devices[me.device].free(now).is_some();
-            if short || !queued || book.core.devices[me.device].is_taken() {
+            shared.pool.look.fetch_and(!(1 << me.device), Ordering::SeqCst);
+            let short = known.is_none() && guard.planner.devices[me.device].known_free_bytes(now).is_some();
+            if short || !queued || guard.planner.devices[me.device].is_taken() {
                 // Others have taken it, or its memory: another device may be the better one now, or this one later.
-                shared.call_workers(&mut book);
-                shared.watch(&mut book);
+                shared.wake_workers(&mut guard);
+                shared.ensure_timer(&mut guard);
             }
         }
         AssignResult::Unknown => {}
@@ -98,7 +101,7 @@ pub fn run_planned(shared: &Arc<Runtime>, me: &WorkerLocal, assignment: Assignme
         job.run(&Exec { held: held.as_ref(), ..*exec })
     });
     // The job's drop is the caller's code inside the task, too: it may be the last to hold it.
-    shared.discard(job);
+    shared.drop_job(job);
     // What is kept of the device would be in the way of the process that begins here next.
     if me.keeps_what_others_may_need() && shared.has_neighbours(me.device) {
         me.relieve();
@@ -106,17 +109,17 @@ pub fn run_planned(shared: &Arc<Runtime>, me: &WorkerLocal, assignment: Assignme
     drop(held);
     on_top.set_bottom(None);
     let short = matches!(how, AttemptEnd::Ran(Err(Error::NoMemory { .. } | Error::Resources { .. })));
-    let company = short && shared.was_lit(&me.hand.station, begin);
-    let mut book = shared.lock();
+    let company = short && shared.ran_light_since(&me.hand.station, begin);
+    let mut guard = shared.lock();
     let now = shared.now();
     if company {
-        book.core.had_company(me.device, id, attempt);
+        guard.planner.had_company(me.device, id, attempt);
     }
-    if !book.core.judge(now, me.device, id, attempt, how) {
+    if !guard.planner.on_attempt_end(now, me.device, id, attempt, how) {
         me.given_up.set(true);
-        shared.crew.came_back();
+        shared.pool.came_back();
     }
-    shared.settle(book);
+    shared.apply_effects(guard);
     shared.save_rates_now_and_then();
     me.on_plan.set(false);
     me.frames.borrow_mut().pop();

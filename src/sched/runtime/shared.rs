@@ -31,60 +31,60 @@ use crate::sched::sleep::wait_queues::{ALL, NEEDY, WaitQueues};
 use crate::store::rate_store::Store;
 
 pub struct Runtime {
-    pub born: ProcessMark,
+    pub process: ProcessMark,
     /// The scheduler's time begins here.
-    pub begin: Instant,
+    pub start_time: Instant,
     pub devices: Vec<DeviceInfo>,
     /// By device.
     pub backends: Vec<Arc<dyn Backend>>,
-    pub book: Mutex<PlannerGuarded>,
+    pub planner: Mutex<PlannerGuarded>,
     pub light: LightTasks,
-    pub crew: WorkerPool,
-    pub rooms: WaitQueues,
-    pub graph: WaitGraph,
+    pub pool: WorkerPool,
+    pub wait_queues: WaitQueues,
+    pub wait_graph: WaitGraph,
     /// Jobs of tasks that have not begun or are over, which are being dropped before anybody may see the end.
-    pub ending: AtomicUsize,
+    pub jobs_dropping: AtomicUsize,
     /// Threads that wait for the whole scheduler.
     pub waiting_for_all: AtomicUsize,
     /// By device: in which of its contexts a queue is of use.
     pub contexts: Vec<AtomicU32>,
     /// Bit i: no light task begins on device i for now, a planned one needs it to itself.
-    pub quiet: AtomicU64,
+    pub light_blocked: AtomicU64,
     /// Bit i: device i's context is poisoned, and made anew when all have left it.
     pub poisoned: AtomicU64,
     /// Some task is to run alone, and may wait for the light ones of any device to end.
-    pub alone: AtomicBool,
+    pub exclusive_wanted: AtomicBool,
     /// Threads that look around before they sleep.
     pub spinning: AtomicUsize,
     processors: u64,
     /// That a task has on the CPU device, at most.
     pub cpu_threads: u32,
     /// Where the thread sleeps that watches the time.
-    pub time: Condvar,
+    pub timer_wakeup: Condvar,
     /// The system gave no such thread: workers without work look after the time.
-    pub unwatched: AtomicBool,
-    pub seeing: Observability,
-    pub neighbours: Option<Peers>,
+    pub no_timer: AtomicBool,
+    pub observability: Observability,
+    pub peers: Option<Peers>,
     /// The function that a worker's thread runs; it gets the number of the worker's seat.
     work: fn(&Arc<Runtime>, usize),
 }
 
 /// What stands under the one lock: the planned tasks.
 pub struct PlannerGuarded {
-    pub core: Planner,
+    pub planner: Planner,
     /// By device: a worker was called, and has not looked yet.
-    pub called: Vec<bool>,
+    pub worker_called: Vec<bool>,
     /// A thread watches the time, and sleeps until then if nobody tells it of something that is earlier.
-    pub watched: Option<Duration>,
+    pub timer_until: Option<Duration>,
     pub deferred: Deferred,
 }
 
 impl PlannerGuarded {
     /// Whether who watches the time has to be woken for an alarm.
     pub fn is_news(&mut self, alarm: Duration) -> bool {
-        let news = self.watched.is_some_and(|until| alarm < until);
+        let news = self.timer_until.is_some_and(|until| alarm < until);
         if news {
-            self.watched = Some(alarm);
+            self.timer_until = Some(alarm);
         }
         news
     }
@@ -94,13 +94,13 @@ impl Deref for PlannerGuarded {
     type Target = Planner;
 
     fn deref(&self) -> &Planner {
-        &self.core
+        &self.planner
     }
 }
 
 impl DerefMut for PlannerGuarded {
     fn deref_mut(&mut self) -> &mut Planner {
-        &mut self.core
+        &mut self.planner
     }
 }
 
@@ -119,34 +119,34 @@ impl Runtime {
         // The slots share them evenly, and each has one.
         let cpu_threads = threads.div_ceil(if slots == AUTO_SLOTS { 1 } else { slots });
         let slots = vec![slots; devices.len()];
-        let mut core = Planner::new(devices.iter().cloned().zip(slots.iter().copied()).collect());
-        let seeing = Observability::new(&mut core, trace_events, rates);
+        let mut planner = Planner::new(devices.iter().cloned().zip(slots.iter().copied()).collect());
+        let seeing = Observability::new(&mut planner, trace_events, rates);
         Runtime {
-            born: ProcessMark::here(),
-            begin: Instant::now(),
-            book: Mutex::new(PlannerGuarded {
-                core,
-                called: vec![false; devices.len()],
-                watched: None,
+            process: ProcessMark::here(),
+            start_time: Instant::now(),
+            planner: Mutex::new(PlannerGuarded {
+                planner: planner,
+                worker_called: vec![false; devices.len()],
+                timer_until: None,
                 deferred: Deferred::default(),
             }),
             light: LightTasks::new(!devices.is_empty()),
-            crew: WorkerPool::new(&slots, stack),
-            rooms: WaitQueues::default(),
-            graph: WaitGraph::default(),
-            ending: AtomicUsize::new(0),
+            pool: WorkerPool::new(&slots, stack),
+            wait_queues: WaitQueues::default(),
+            wait_graph: WaitGraph::default(),
+            jobs_dropping: AtomicUsize::new(0),
             waiting_for_all: AtomicUsize::new(0),
             contexts: devices.iter().map(|_| AtomicU32::new(0)).collect(),
-            quiet: AtomicU64::new(0),
+            light_blocked: AtomicU64::new(0),
             poisoned: AtomicU64::new(0),
-            alone: AtomicBool::new(false),
+            exclusive_wanted: AtomicBool::new(false),
             spinning: AtomicUsize::new(0),
             processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
             cpu_threads,
-            time: Condvar::new(),
-            unwatched: AtomicBool::new(false),
-            seeing,
-            neighbours,
+            timer_wakeup: Condvar::new(),
+            no_timer: AtomicBool::new(false),
+            observability: seeing,
+            peers: neighbours,
             work,
             devices,
             backends,
@@ -154,11 +154,11 @@ impl Runtime {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, PlannerGuarded> {
-        lock(&self.book)
+        lock(&self.planner)
     }
 
     pub fn now(&self) -> Duration {
-        self.begin.elapsed()
+        self.start_time.elapsed()
     }
 
     /// The same in nanoseconds.
@@ -172,7 +172,7 @@ impl Runtime {
     }
 
     /// Whether workers of a device, other than the one of the station `but`, may be running light tasks.
-    pub fn is_lit(&self, device: usize, but: Option<&WorkerShared>) -> bool {
+    pub fn runs_light(&self, device: usize, but: Option<&WorkerShared>) -> bool {
         let mut lit = false;
         self.light.queues.each_station(|other| {
             let mine = but.is_some_and(|mine| std::ptr::eq(other, mine));
@@ -183,11 +183,11 @@ impl Runtime {
 
     /// Whether anything else of ours has run on the worker's device since then.
     pub fn had_company(&self, mine: &WorkerShared, since: u64) -> bool {
-        self.was_lit(mine, since) || !self.lock().core.devices[mine.device].running.is_empty()
+        self.ran_light_since(mine, since) || !self.lock().planner.devices[mine.device].attempts.is_empty()
     }
 
     /// Whether a light task of another worker has run on the worker's device since then.
-    pub fn was_lit(&self, mine: &WorkerShared, since: u64) -> bool {
+    pub fn ran_light_since(&self, mine: &WorkerShared, since: u64) -> bool {
         let mut lit = false;
         self.light.queues.each_station(|other| {
             let is_mine = std::ptr::eq(other, mine);
@@ -199,57 +199,61 @@ impl Runtime {
     }
 
     /// Bit i: no light task begins on device i for now.
-    pub fn closed(&self) -> u64 {
-        self.quiet.load(Ordering::SeqCst) | self.taken()
+    pub fn closed_to_light(&self) -> u64 {
+        self.light_blocked.load(Ordering::SeqCst) | self.taken()
     }
 
     /// After light work was made visible.
-    pub fn call_any(self: &Arc<Self>) {
+    pub fn wake_any_worker(self: &Arc<Self>) {
         if self.taken() != 0 {
             // Where nobody can, nothing is taken any more.
             let _ = self.stand_in_line();
         }
-        self.crew.call_any(self.closed(), |seat| self.start(seat, None), || self.light.queues.is_empty());
+        self.pool.call_any(
+            self.closed_to_light(),
+            |seat| self.start_worker(seat, None),
+            || self.light.queues.is_empty(),
+        );
     }
 
     /// After something has become ready, or room: calls a worker of each device where something should begin.
     /// The one that comes calls the next.
-    pub fn call_workers(self: &Arc<Self>, book: &mut PlannerGuarded) {
-        if book.core.ready.is_empty() && book.core.counts.running == 0 {
+    pub fn wake_workers(self: &Arc<Self>, guard: &mut PlannerGuarded) {
+        if guard.planner.ready.is_empty() && guard.planner.counts.running == 0 {
             return;
         }
-        let alone = book.core.alone > 0;
-        for (index, device) in book.core.devices.iter_mut().enumerate() {
-            if device.hold.is_some() || alone {
-                device.light = self.is_lit(index, None);
+        let alone = guard.planner.exclusive_tasks > 0;
+        for (index, device) in guard.planner.devices.iter_mut().enumerate() {
+            if device.reserved_for.is_some() || alone {
+                device.runs_light = self.runs_light(index, None);
             }
         }
-        let closed = self.closed();
-        for index in book.core.wanted(self.now()) {
-            self.crew.look.fetch_or(1 << index, Ordering::SeqCst);
-            if !book.called[index] {
+        let closed = self.closed_to_light();
+        for index in guard.planner.runnable_devices(self.now()) {
+            self.pool.look.fetch_or(1 << index, Ordering::SeqCst);
+            if !guard.worker_called[index] {
                 let notes = Mutex::new(Vec::new());
-                let start = |seat| self.start(seat, Some(&notes));
-                book.called[index] = self.crew.call_device(index, closed, start);
-                book.core.notes.append(&mut lock(&notes));
+                let start = |seat| self.start_worker(seat, Some(&notes));
+                guard.worker_called[index] = self.pool.call_device(index, closed, start);
+                guard.planner.log_records.append(&mut lock(&notes));
             }
         }
-        if book.core.desire().is_some() && !self.stand_in_line() {
-            self.forget_others(book);
+        if guard.planner.desire().is_some() && !self.stand_in_line() {
+            self.forget_others(guard);
             // Nothing is kept from its device any more, so this ends.
-            if book.core.desire().is_none() {
-                self.call_workers(book);
+            if guard.planner.desire().is_none() {
+                self.wake_workers(guard);
             }
         }
     }
 
     /// With `notes`, where the book is locked: it is logged once that is open.
-    fn start(self: &Arc<Self>, seat: usize, notes: Option<&Mutex<Vec<(Level, String)>>>) -> bool {
-        let place = self.crew.seat(seat);
+    fn start_worker(self: &Arc<Self>, seat: usize, notes: Option<&Mutex<Vec<(Level, String)>>>) -> bool {
+        let place = self.pool.seat(seat);
         let label = self.devices[place.device].label();
         let shared = self.clone();
         let name = format!("gpusched {label}/{}", place.slot);
-        let started = self.crew.start(name, move || (shared.work)(&shared, seat));
+        let started = self.pool.start(name, move || (shared.work)(&shared, seat));
         if let Err(Some(error)) = &started {
             let text = format!("no thread for {label}: {error}");
             match notes {
@@ -265,69 +269,69 @@ impl Runtime {
     ///
     /// What ends is taken from the book before it is given back, so each thread drops the jobs of those that
     /// it has itself ended, and of no others: it may hold whatever their drop needs.
-    pub fn settle<'a>(self: &'a Arc<Self>, mut book: MutexGuard<'a, PlannerGuarded>) {
+    pub fn apply_effects<'a>(self: &'a Arc<Self>, mut guard: MutexGuard<'a, PlannerGuarded>) {
         let mut ended = Vec::new();
-        self.take_ended(&mut book, &mut ended);
-        log_all(self.settle_with(book, ended));
+        self.take_ended(&mut guard, &mut ended);
+        log_all(self.settle_with(guard, ended));
     }
 
     /// The same for `ended` alone. Returns what is left to be logged.
     pub fn settle_with<'a>(
         self: &'a Arc<Self>,
-        mut book: MutexGuard<'a, PlannerGuarded>,
+        mut guard: MutexGuard<'a, PlannerGuarded>,
         mut ended: Vec<EndedTask>,
     ) -> Vec<(Level, String)> {
-        let given_up = std::mem::take(&mut book.core.given_up);
+        let given_up = std::mem::take(&mut guard.planner.abandoned);
         self.give_up(&given_up);
-        let renewed = std::mem::take(&mut book.core.renewed);
+        let renewed = std::mem::take(&mut guard.planner.contexts_to_renew);
         if !renewed.is_empty() {
             // Before anybody can open a queue there; nobody begins anything there meanwhile.
-            drop(book);
+            drop(guard);
             renewed.iter().for_each(|&device| self.backends[device].renew(self.devices[device].ordinal));
-            book = self.lock();
-            renewed.into_iter().for_each(|device| book.core.has_renewed(device));
+            guard = self.lock();
+            renewed.into_iter().for_each(|device| guard.planner.context_renewed(device));
         }
         let mut any_ended = false;
         loop {
-            let notes = std::mem::take(&mut book.core.notes);
+            let notes = std::mem::take(&mut guard.planner.log_records);
             let next = ended.pop();
             if notes.is_empty() && next.is_none() {
                 break;
             }
-            drop(book);
+            drop(guard);
             // Before anybody can see the end that they tell of.
             log_all(notes);
             let next = next.map(|EndedTask { id, job, outcome }| {
-                self.discard(job);
+                self.drop_job(job);
                 (id, outcome)
             });
-            book = self.lock();
+            guard = self.lock();
             if let Some((id, outcome)) = next {
                 any_ended = true;
-                self.publish(&mut book, id, outcome);
-                self.take_ended(&mut book, &mut ended);
-                self.ending.fetch_sub(1, Ordering::SeqCst);
+                self.publish(&mut guard, id, outcome);
+                self.take_ended(&mut guard, &mut ended);
+                self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
             }
         }
-        let opened = self.mirror(&book);
-        self.call_workers(&mut book);
-        self.watch(&mut book);
-        let notes = std::mem::take(&mut book.core.notes);
+        let opened = self.publish_flags(&guard);
+        self.wake_workers(&mut guard);
+        self.ensure_timer(&mut guard);
+        let notes = std::mem::take(&mut guard.planner.log_records);
         let deserted = self.light.gate.load(Ordering::SeqCst) & NO_DEVICE != 0;
-        let needy = book.core.needy > 0;
-        drop(book);
+        let needy = guard.planner.ranges_in_need > 0;
+        drop(guard);
         for (id, attempt, limit_s) in given_up {
             self.give_up_on_top(id, attempt, limit_s);
         }
         if any_ended && self.waiting_for_all.load(Ordering::SeqCst) > 0 {
-            self.rooms.ring(ALL);
+            self.wait_queues.ring(ALL);
         }
         if needy {
-            self.rooms.ring(NEEDY);
+            self.wait_queues.ring(NEEDY);
         }
-        self.ring_inside();
+        self.notify_blocked();
         if opened && !self.light.queues.is_empty() {
-            self.call_any();
+            self.wake_any_worker();
         }
         if deserted {
             self.end_all_queued();
@@ -335,58 +339,58 @@ impl Runtime {
         notes
     }
 
-    pub fn take_ended(&self, book: &mut PlannerGuarded, ended: &mut Vec<EndedTask>) {
-        self.ending.fetch_add(book.core.ended.len(), Ordering::SeqCst);
-        ended.append(&mut book.core.ended);
+    pub fn take_ended(&self, guard: &mut PlannerGuarded, ended: &mut Vec<EndedTask>) {
+        self.jobs_dropping.fetch_add(guard.planner.ended.len(), Ordering::SeqCst);
+        ended.append(&mut guard.planner.ended);
     }
 
     /// While `end` takes light tasks that have not begun out of the queues, drops their jobs and publishes their ends:
     /// no wait is hopeless meanwhile, and a shutdown is not over.
     pub fn ending<T>(&self, end: impl FnOnce() -> T) -> T {
-        self.ending.fetch_add(1, Ordering::SeqCst);
+        self.jobs_dropping.fetch_add(1, Ordering::SeqCst);
         let ended = end();
-        self.ending.fetch_sub(1, Ordering::SeqCst);
-        self.ring_inside();
+        self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
+        self.notify_blocked();
         ended
     }
 
-    fn publish(self: &Arc<Self>, book: &mut PlannerGuarded, id: TaskId, outcome: Result<()>) {
+    fn publish(self: &Arc<Self>, guard: &mut PlannerGuarded, id: TaskId, outcome: Result<()>) {
         let told = (self.light.handing.load(Ordering::Acquire) > 0).then(|| outcome.clone());
-        book.core.publish(self.now(), id, outcome);
+        guard.planner.publish(self.now(), id, outcome);
         if let Some(told) = told {
-            self.take_back(book, id, told);
+            self.take_back(guard, id, told);
         }
-        self.rooms.ring(id);
+        self.wait_queues.ring(id);
     }
 
     /// What the light tier has to know of the plan. True: light tasks may begin again on some device.
-    pub fn mirror(&self, book: &PlannerGuarded) -> bool {
+    pub fn publish_flags(&self, guard: &PlannerGuarded) -> bool {
         let (mut quiet, mut poisoned, mut retired) = (0, 0, 0);
-        self.alone.store(book.core.alone > 0, Ordering::SeqCst);
-        for (index, device) in book.core.devices.iter().enumerate() {
+        self.exclusive_wanted.store(guard.planner.exclusive_tasks > 0, Ordering::SeqCst);
+        for (index, device) in guard.planner.devices.iter().enumerate() {
             self.contexts[index].store(device.context, Ordering::Relaxed);
-            self.crew.set_slots(index, device.slots);
-            quiet |= u64::from(book.core.is_kept(index)) << index;
+            self.pool.set_slots(index, device.slots);
+            quiet |= u64::from(guard.planner.is_reserved(index)) << index;
             poisoned |= u64::from(device.poisoned) << index;
             retired |= u64::from(device.retired.is_some()) << index;
         }
         self.poisoned.store(poisoned, Ordering::SeqCst);
-        let opened = self.quiet.swap(quiet, Ordering::SeqCst) & !quiet != 0;
-        if opened && self.crew.lot.asleep() > 0 {
-            self.crew.lot.call_all();
+        let opened = self.light_blocked.swap(quiet, Ordering::SeqCst) & !quiet != 0;
+        if opened && self.pool.lot.asleep() > 0 {
+            self.pool.lot.call_all();
         }
-        if self.crew.retired.swap(retired, Ordering::SeqCst) != retired {
-            if book.core.devices.iter().all(|device| device.retired.is_some()) {
+        if self.pool.retired.swap(retired, Ordering::SeqCst) != retired {
+            if guard.planner.devices.iter().all(|device| device.retired.is_some()) {
                 self.light.gate.fetch_or(NO_DEVICE, Ordering::SeqCst);
             }
-            self.crew.lot.call_all();
+            self.pool.lot.call_all();
         }
         opened
     }
 
     /// Those who wait inside tasks look whether anybody can still go on.
-    pub fn ring_inside(&self) {
-        self.rooms.ring_inside();
+    pub fn notify_blocked(&self) {
+        self.wait_queues.ring_inside();
     }
 
     /// Publishes the end of a light task whose job has been dropped.
@@ -402,39 +406,39 @@ impl Runtime {
         let generation = crate::sched::base::registry::parts(id).1;
         let mut parting = slot.end(generation, outcome, now, |outcome| self.light.count_end(hand, outcome));
         let shadow = parting.shadow.take();
-        self.part(id, parting);
+        self.apply_end_actions(id, parting);
         self.count_ended(hand, phase, 1);
         if let Some((shadow, outcome)) = shadow {
             lock(&self.light.stand_ins).remove(&shadow);
-            let mut book = self.lock();
-            book.core.finish(shadow, outcome);
-            self.settle(book);
+            let mut guard = self.lock();
+            guard.planner.end_task(shadow, outcome);
+            self.apply_effects(guard);
         }
     }
 
     pub fn count_ended(&self, hand: Option<&LocalQueue>, phase: Epoch, tasks: u64) {
         if self.light.tally.end(self.light.count(hand), phase, tasks, &self.light.queues) {
-            self.rooms.ring(ALL);
+            self.wait_queues.ring(ALL);
         }
         // Where a worker ends the last task it looks by itself whether it may go, and those that go call the others.
         if hand.is_none() && self.light.is_stopping() && self.light.queues.is_drained() {
-            self.crew.lot.call_all();
+            self.pool.lot.call_all();
         }
     }
 
     /// One that watched the task in this slot watches it no more: the outcome, if there is one.
-    pub fn leave_slot(&self, slot: &LightTask, generation: u64, id: TaskId) -> Option<Result<WaitResult>> {
+    pub fn unwatch_light(&self, slot: &LightTask, generation: u64, id: TaskId) -> Option<Result<WaitResult>> {
         let (outcome, free) = slot.leave(generation);
-        self.part(id, EndActions { free, ..EndActions::default() });
+        self.apply_end_actions(id, EndActions { free, ..EndActions::default() });
         outcome
     }
 
-    pub fn part(&self, id: TaskId, parting: EndActions) {
+    pub fn apply_end_actions(&self, id: TaskId, parting: EndActions) {
         if parting.free {
             self.light.slots.give(crate::sched::base::registry::parts(id).2 as u32);
         }
         if parting.ring {
-            self.rooms.ring(id);
+            self.wait_queues.ring(id);
         }
     }
 
@@ -443,10 +447,10 @@ impl Runtime {
         let why = if self.light.is_stopping() {
             Error::Cancelled
         } else {
-            self.lock().core.no_device("the task".into(), DeviceMask::ALL, &[])
+            self.lock().planner.no_device("the task".into(), DeviceMask::ALL, &[])
         };
         while let Some(item) = self.light.queues.plunder() {
-            self.end_item(None, item, &why);
+            self.end_queued_item(None, item, &why);
         }
     }
 
@@ -456,26 +460,26 @@ impl Runtime {
         if gate & (CLOSED | STOPPING) != 0 {
             return Error::Shutdown { what: "submitting a task" };
         }
-        self.lock().core.no_device("the task".into(), DeviceMask::ALL, &[])
+        self.lock().planner.no_device("the task".into(), DeviceMask::ALL, &[])
     }
 
     /// Nobody runs anything, and nobody will.
     pub fn fail_deserted(self: &Arc<Self>) {
         let why = Error::NoThread { purpose: "to run tasks", why: "the log has its words".into() };
         while let Some(item) = self.light.queues.plunder() {
-            self.end_item(None, item, &why);
+            self.end_queued_item(None, item, &why);
         }
-        let mut book = self.lock();
-        let ready: Vec<TaskId> = book.core.ready.iter().map(|(_, id)| id).collect();
+        let mut guard = self.lock();
+        let ready: Vec<TaskId> = guard.planner.ready.iter().map(|(_, id)| id).collect();
         for id in ready {
-            book.core.finish(id, Err(why.clone()));
+            guard.planner.end_task(id, Err(why.clone()));
         }
-        self.settle(book);
+        self.apply_effects(guard);
     }
 
     /// What both tiers have done.
     pub fn stats(&self) -> Stats {
-        let mut stats = self.lock().core.stats();
+        let mut stats = self.lock().planner.stats();
         let (begun, [done, failed, cancelled]) = self.light.totals();
         let there = self.light.told_there.load(Ordering::SeqCst);
         stats.submitted = (stats.submitted + begun).saturating_sub(there);
@@ -500,7 +504,7 @@ impl Runtime {
         stats
     }
 
-    pub fn end_item(self: &Arc<Self>, hand: Option<&LocalQueue>, item: LightItem, why: &Error) {
+    pub fn end_queued_item(self: &Arc<Self>, hand: Option<&LocalQueue>, item: LightItem, why: &Error) {
         match item {
             LightItem::Known(id) => {
                 if let Ok((slot, generation)) = self.light.slots.find(id) {
@@ -508,7 +512,7 @@ impl Runtime {
                 }
             }
             LightItem::Loose { code, phase } => self.ending(|| {
-                self.discard(code);
+                self.drop_job(code);
                 self.light.count_end(hand, &Err(why.clone()));
                 self.count_ended(hand, phase, 1);
             }),
@@ -526,7 +530,7 @@ impl Runtime {
     ) -> bool {
         self.ending(|| {
             let Some((code, phase)) = slot.withdraw(generation) else { return false };
-            self.discard(code);
+            self.drop_job(code);
             self.end_light(hand, slot, id, phase, Err(why.clone()), self.clock());
             true
         })
@@ -545,7 +549,7 @@ impl Runtime {
     }
 
     /// Drops a caller's job, which may panic in doing so.
-    pub fn discard<T>(&self, job: T) {
+    pub fn drop_job<T>(&self, job: T) {
         let before = DROPPING.replace(self);
         dropped(job);
         DROPPING.set(before);

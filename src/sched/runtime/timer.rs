@@ -15,125 +15,125 @@ use crate::backend::thread;
 
 impl Runtime {
     /// Sees to it that somebody watches the time.
-    pub fn watch(self: &Arc<Self>, book: &mut PlannerGuarded) {
-        let Some(alarm) = book.core.alarm(self.now()) else { return };
-        if book.is_news(alarm) {
-            self.time.notify_all();
+    pub fn ensure_timer(self: &Arc<Self>, guard: &mut PlannerGuarded) {
+        let Some(alarm) = guard.planner.next_deadline(self.now()) else { return };
+        if guard.is_news(alarm) {
+            self.timer_wakeup.notify_all();
         }
-        if book.watched.is_some() {
+        if guard.timer_until.is_some() {
             return;
         }
         let shared = self.clone();
-        match thread::spawn("gpusched time".into(), None, move || watch_time(&shared)) {
+        match thread::spawn("gpusched time".into(), None, move || run_timer(&shared)) {
             Ok(thread) => {
                 // It looks for itself before it sleeps.
-                book.watched = Some(Duration::ZERO);
-                self.unwatched.store(false, Ordering::Relaxed);
-                self.crew.adopt(thread);
+                guard.timer_until = Some(Duration::ZERO);
+                self.no_timer.store(false, Ordering::Relaxed);
+                self.pool.adopt(thread);
             }
             Err(error) => {
-                if !self.unwatched.swap(true, Ordering::Relaxed) {
+                if !self.no_timer.swap(true, Ordering::Relaxed) {
                     let text = format!("no thread to watch deadlines, workers without work do it: {error}");
-                    book.core.notes.push((Level::Error, text));
+                    guard.planner.log_records.push((Level::Error, text));
                 }
             }
         }
     }
 
     /// Does what is due, where nobody watches the time.
-    pub fn look_after_time(self: &Arc<Self>) {
-        if self.unwatched.load(Ordering::Relaxed) {
+    pub fn advance_without_timer(self: &Arc<Self>) {
+        if self.no_timer.load(Ordering::Relaxed) {
             drop(pass(self, self.lock()));
         }
     }
 
     /// Leaves what may run code of callers to a thread for that; without one, the calling thread does it in
     /// [`Runtime::settle`].
-    fn defer(self: &Arc<Self>, book: &mut PlannerGuarded) {
-        let core = &book.core;
-        if core.ended.is_empty() && core.notes.is_empty() {
+    fn defer(self: &Arc<Self>, guard: &mut PlannerGuarded) {
+        let planner = &guard.planner;
+        if planner.ended.is_empty() && planner.log_records.is_empty() {
             return;
         }
-        if !book.deferred.served {
+        if !guard.deferred.served {
             let shared = self.clone();
             let Ok(thread) = thread::spawn("gpusched callbacks".into(), None, move || serve(&shared)) else {
                 return;
             };
-            book.deferred.served = true;
-            self.crew.adopt(thread);
+            guard.deferred.served = true;
+            self.pool.adopt(thread);
         }
-        let mut ended = std::mem::take(&mut book.deferred.ended);
-        self.take_ended(book, &mut ended);
-        book.deferred.ended = ended;
-        let mut notes = std::mem::take(&mut book.core.notes);
-        book.deferred.notes.append(&mut notes);
-        self.time.notify_all();
+        let mut ended = std::mem::take(&mut guard.deferred.ended);
+        self.take_ended(guard, &mut ended);
+        guard.deferred.ended = ended;
+        let mut notes = std::mem::take(&mut guard.planner.log_records);
+        guard.deferred.notes.append(&mut notes);
+        self.timer_wakeup.notify_all();
     }
 }
 
 /// Lets time pass for the planned tasks, until the scheduler has stopped and nothing is left to watch.
-fn watch_time(shared: &Arc<Runtime>) {
-    let mut book = shared.lock();
+fn run_timer(shared: &Arc<Runtime>) {
+    let mut guard = shared.lock();
     loop {
         let now = shared.now();
-        if book.core.stopping && !shared.crew.any() {
-            book.watched = None;
-            shared.time.notify_all();
+        if guard.planner.stopping && !shared.pool.any() {
+            guard.timer_until = None;
+            shared.timer_wakeup.notify_all();
             return;
         }
-        let alarm = book.core.alarm(now);
-        book.watched = Some(alarm.unwrap_or(Duration::MAX));
+        let alarm = guard.planner.next_deadline(now);
+        guard.timer_until = Some(alarm.unwrap_or(Duration::MAX));
         match alarm {
-            Some(alarm) if alarm <= now => book = pass(shared, book),
+            Some(alarm) if alarm <= now => guard = pass(shared, guard),
             Some(alarm) => {
-                let waited = shared.time.wait_timeout(book, alarm - now);
+                let waited = shared.timer_wakeup.wait_timeout(guard, alarm - now);
                 let (held, waited) = waited.unwrap_or_else(PoisonError::into_inner);
                 // Asked again, some alarms would be as far off as before.
-                book = if waited.timed_out() { pass(shared, held) } else { held };
+                guard = if waited.timed_out() { pass(shared, held) } else { held };
             }
-            None => book = shared.time.wait(book).unwrap_or_else(PoisonError::into_inner),
+            None => guard = shared.timer_wakeup.wait(guard).unwrap_or_else(PoisonError::into_inner),
         }
     }
 }
 
 fn pass<'a>(
     shared: &'a Arc<Runtime>,
-    mut book: MutexGuard<'a, PlannerGuarded>,
+    mut guard: MutexGuard<'a, PlannerGuarded>,
 ) -> MutexGuard<'a, PlannerGuarded> {
-    book.core.pass(shared.now());
-    shared.defer(&mut book);
+    guard.planner.advance(shared.now());
+    shared.defer(&mut guard);
     let mut ended = Vec::new();
-    shared.take_ended(&mut book, &mut ended);
-    let mut notes = shared.settle_with(book, ended);
-    let mut book = shared.lock();
+    shared.take_ended(&mut guard, &mut ended);
+    let mut notes = shared.settle_with(guard, ended);
+    let mut guard = shared.lock();
     // These notes tell of threads that could not be started.
-    if book.deferred.served {
-        book.deferred.notes.append(&mut notes);
+    if guard.deferred.served {
+        guard.deferred.notes.append(&mut notes);
     } else if !notes.is_empty() {
-        drop(book);
+        drop(guard);
         log_all(notes);
-        book = shared.lock();
+        guard = shared.lock();
     }
-    book
+    guard
 }
 
 /// Runs what is deferred, until the scheduler has stopped and no more can come.
 fn serve(shared: &Arc<Runtime>) {
-    let mut book = shared.lock();
+    let mut guard = shared.lock();
     loop {
-        let deferred = &mut book.deferred;
+        let deferred = &mut guard.deferred;
         let (ended, notes) = (std::mem::take(&mut deferred.ended), std::mem::take(&mut deferred.notes));
         if !(ended.is_empty() && notes.is_empty()) {
-            drop(book);
+            drop(guard);
             // Before anybody can see the end that they tell of.
             log_all(notes);
             log_all(shared.settle_with(shared.lock(), ended));
-            book = shared.lock();
-        } else if book.core.stopping && !shared.crew.any() && book.watched.is_none() {
-            book.deferred.served = false;
+            guard = shared.lock();
+        } else if guard.planner.stopping && !shared.pool.any() && guard.timer_until.is_none() {
+            guard.deferred.served = false;
             return;
         } else {
-            book = shared.time.wait(book).unwrap_or_else(PoisonError::into_inner);
+            guard = shared.timer_wakeup.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

@@ -68,7 +68,7 @@ impl Runtime {
         }
         elsewhere(|| {
             let bell = take_bell();
-            self.rooms.enter(keys, &bell);
+            self.wait_queues.enter(keys, &bell);
             let found = loop {
                 if let Some(found) = look() {
                     break Some(found);
@@ -77,7 +77,7 @@ impl Runtime {
                     break look();
                 }
             };
-            self.rooms.leave(keys, &bell);
+            self.wait_queues.leave(keys, &bell);
             give_bell(bell);
             found
         })
@@ -110,26 +110,26 @@ impl Runtime {
         }
         let forever = deadline.is_none();
         let frames: Vec<TaskId> = me.frames().into_iter().filter(|frame| frame.0 != 0).collect();
-        if forever && !self.graph.enter(&frames, keys, |id| self.behind(id), |id| self.is_range(id)) {
+        if forever && !self.wait_graph.enter(&frames, keys, |id| self.behind(id), |id| self.is_range(id)) {
             return Err(deadlock("what it waits for waits, in the end, for the task itself"));
         }
-        if !self.crew.make_room(me.seat, SUBSTITUTES) {
+        if !self.pool.make_room(me.seat, SUBSTITUTES) {
             if forever {
-                self.graph.leave(&frames, keys);
+                self.wait_graph.leave(&frames, keys);
             }
             return Err(crowded());
         }
         self.open_slot(me);
         let bell = take_bell();
-        self.rooms.enter(keys, &bell);
-        self.rooms.enter(&[INSIDE], &bell);
+        self.wait_queues.enter(keys, &bell);
+        self.wait_queues.enter(&[INSIDE], &bell);
         // Perhaps now nobody can go on.
-        self.ring_inside();
+        self.notify_blocked();
         let outcome = loop {
             if let Some(found) = look() {
                 break Ok(Some(found));
             }
-            if forever && !me.is_given_up() && self.rooms.block(&bell) && self.is_stuck(me) {
+            if forever && !me.is_given_up() && self.wait_queues.block(&bell) && self.is_stuck(me) {
                 let why =
                     "every running task waits for another, and none of those that they wait for can start";
                 break look().map_or_else(|| Err(deadlock(why)), |found| Ok(Some(found)));
@@ -138,12 +138,12 @@ impl Runtime {
                 break Ok(look());
             }
         };
-        self.rooms.leave(keys, &bell);
-        self.rooms.leave(&[INSIDE], &bell);
-        self.rooms.unblock(&bell);
+        self.wait_queues.leave(keys, &bell);
+        self.wait_queues.leave(&[INSIDE], &bell);
+        self.wait_queues.unblock(&bell);
         give_bell(bell);
         if forever {
-            self.graph.leave(&frames, keys);
+            self.wait_graph.leave(&frames, keys);
         }
         self.close_slot(me);
         outcome
@@ -153,53 +153,53 @@ impl Runtime {
     /// beside it, where another worker may use that.
     pub fn wait_for_guests(self: &Arc<Self>, keys: &[TaskId], enough: impl Fn() -> bool) {
         let bell = take_bell();
-        self.rooms.enter(keys, &bell);
+        self.wait_queues.enter(keys, &bell);
         let brief = Instant::now().checked_add(BRIEF);
         let mut seen = enough();
         while !seen && bell.hear(brief) {
             seen = enough();
         }
         if !seen && let Some(me) = self.inside() {
-            self.crew.make_room(me.seat, usize::MAX);
+            self.pool.make_room(me.seat, usize::MAX);
             self.open_slot(&me);
             while !enough() {
-                if !me.is_given_up() && self.rooms.block(&bell) {
+                if !me.is_given_up() && self.wait_queues.block(&bell) {
                     // It can't be told that nobody can go on; those can who wait inside tasks.
-                    self.ring_inside();
+                    self.notify_blocked();
                 }
                 bell.hear(None);
             }
             self.close_slot(&me);
         }
-        self.rooms.leave(keys, &bell);
+        self.wait_queues.leave(keys, &bell);
         give_bell(bell);
     }
 
     fn open_slot(self: &Arc<Self>, me: &WorkerLocal) {
-        let mut book = self.lock();
+        let mut guard = self.lock();
         if me.is_planned() {
-            book.core.devices[me.device].waiting += 1;
-            self.mirror(&book);
+            guard.planner.devices[me.device].waiting_slots += 1;
+            self.publish_flags(&guard);
         } else {
             me.hand.station.books.lit.store(false, Ordering::SeqCst);
         }
         // The slot is free for others meanwhile.
-        self.call_workers(&mut book);
-        drop(book);
+        self.wake_workers(&mut guard);
+        drop(guard);
         if self.light.queues.any(&me.hand) {
-            self.call_any();
+            self.wake_any_worker();
         }
     }
 
     fn close_slot(&self, me: &WorkerLocal) {
         if me.is_planned() {
-            let mut book = self.lock();
-            book.core.devices[me.device].waiting -= 1;
-            self.mirror(&book);
+            let mut guard = self.lock();
+            guard.planner.devices[me.device].waiting_slots -= 1;
+            self.publish_flags(&guard);
         } else {
             me.hand.station.books.lit.store(true, Ordering::SeqCst);
         }
-        self.crew.take_room(me.seat);
+        self.pool.take_room(me.seat);
     }
 
     /// Nothing can go on: every worker sleeps or waits inside a task, nothing can begin, and no thread is about to
@@ -213,21 +213,21 @@ impl Runtime {
 
     /// But for threads that were given up: nobody waits for those any more.
     fn all_are_blocked(&self) -> bool {
-        self.crew.lot.awake() == (self.rooms.blocked() + self.crew.lost()) as u64
+        self.pool.lot.awake() == (self.wait_queues.blocked() + self.pool.lost()) as u64
     }
 
     /// Whether light tasks may begin on any device now.
     fn may_light_begin(&self) -> bool {
-        let never = self.quiet.load(Ordering::SeqCst) | self.crew.retired.load(Ordering::SeqCst);
+        let never = self.light_blocked.load(Ordering::SeqCst) | self.pool.retired.load(Ordering::SeqCst);
         (0..self.devices.len()).any(|index| never >> index & 1 == 0)
     }
 
     fn can_nothing_planned_begin(&self) -> bool {
-        let mut book = self.lock();
-        for (index, device) in book.core.devices.iter_mut().enumerate() {
-            device.light = self.is_lit(index, None);
+        let mut guard = self.lock();
+        for (index, device) in guard.planner.devices.iter_mut().enumerate() {
+            device.runs_light = self.runs_light(index, None);
         }
-        self.ending.load(Ordering::SeqCst) == 0 && book.core.nothing_can_begin()
+        self.jobs_dropping.load(Ordering::SeqCst) == 0 && guard.planner.nothing_can_begin()
     }
 
     /// What a planned task that has not begun comes after.
@@ -235,23 +235,23 @@ impl Runtime {
         if crate::sched::light::slab::LightSlab::is_light(id) {
             return Vec::new();
         }
-        let book = self.lock();
-        let entry = book.core.tasks.get(id).ok().filter(|entry| entry.state == TaskStatus::Queued);
-        let behind = entry.map(|entry| entry.behind.clone()).unwrap_or_default();
-        drop(book);
+        let guard = self.lock();
+        let record = guard.planner.tasks.get(id).ok().filter(|record| record.status == TaskStatus::Queued);
+        let behind = record.map(|record| record.predecessors.clone()).unwrap_or_default();
+        drop(guard);
         behind.into_iter().map(|id| self.light.known_as(id)).collect()
     }
 
     fn is_range(&self, id: TaskId) -> bool {
         let is_light = crate::sched::light::slab::LightSlab::is_light(id);
-        !is_light && self.lock().core.tasks.get(id).is_ok_and(|entry| entry.role == Role::Range)
+        !is_light && self.lock().planner.tasks.get(id).is_ok_and(|record| record.role == Role::Range)
     }
 
     /// For a moment, if there is a processor to spare.
     fn spin_for<T>(&self, look: &impl Fn() -> Option<T>) -> Option<T> {
         let one = self.spinning.fetch_add(1, Ordering::Relaxed) == 0;
         let mut found = None;
-        if one && self.crew.lot.awake() <= self.spinners_most() {
+        if one && self.pool.lot.awake() <= self.spinners_most() {
             let begin = self.clock();
             while found.is_none() && self.clock() - begin < SPIN {
                 for _ in 0..4 {
@@ -271,7 +271,7 @@ impl Runtime {
 /// knows its own tasks.)
 pub fn elsewhere<T>(block: impl FnOnce() -> T) -> Result<T> {
     let Some(me) = anyone_inside() else { return Ok(block()) };
-    if !me.shared.crew.make_room(me.seat, SUBSTITUTES) {
+    if !me.shared.pool.make_room(me.seat, SUBSTITUTES) {
         return Err(crowded());
     }
     me.shared.open_slot(&me);

@@ -41,14 +41,14 @@ pub fn work(shared: &Arc<Runtime>, seat: usize) {
         }
         if is_leaving() {
             leave_light(shared, &me);
-            shared.crew.lot.search();
-            shared.crew.stand_up(seat);
-            shared.crew.lot.leave();
+            shared.pool.lot.search();
+            shared.pool.stand_up(seat);
+            shared.pool.lot.leave();
             break;
         }
         work = look(shared, &me).or_else(|| {
             leave_light(shared, &me);
-            shared.crew.lot.search();
+            shared.pool.lot.search();
             search(shared, &me)
         });
     }
@@ -59,7 +59,7 @@ pub fn work(shared: &Arc<Runtime>, seat: usize) {
 
 /// Searches, and sleeps, until there is something to run; `None`: the worker is not needed any more.
 fn search(shared: &Arc<Runtime>, me: &WorkerLocal) -> Option<WorkFound> {
-    let lot = &shared.crew.lot;
+    let lot = &shared.pool.lot;
     loop {
         if should_go(shared, me) {
             lot.leave();
@@ -67,7 +67,7 @@ fn search(shared: &Arc<Runtime>, me: &WorkerLocal) -> Option<WorkFound> {
         }
         if let Some(work) = look(shared, me) {
             if lot.found() && shared.light.queues.any(&me.hand) {
-                shared.call_any();
+                shared.wake_any_worker();
             }
             me.look_at_clock();
             return Some(work);
@@ -84,9 +84,9 @@ fn search(shared: &Arc<Runtime>, me: &WorkerLocal) -> Option<WorkFound> {
         }
         if is_quiet(shared, me) && shared.light.queues.any(&me.hand) {
             // Whoever called this worker for a light task has called nobody else.
-            shared.call_any();
+            shared.wake_any_worker();
         }
-        shared.ring_inside();
+        shared.notify_blocked();
         sleep(shared, me);
         me.look_at_clock();
     }
@@ -94,10 +94,10 @@ fn search(shared: &Arc<Runtime>, me: &WorkerLocal) -> Option<WorkFound> {
 
 /// Until the worker is called. After a while it gives back what it keeps, and where nobody else does, it looks after the time.
 fn sleep(shared: &Arc<Runtime>, me: &WorkerLocal) {
-    let lot = &shared.crew.lot;
+    let lot = &shared.pool.lot;
     loop {
         let keeps = me.keeps_what_others_may_need();
-        if !keeps && !shared.unwatched.load(Ordering::Relaxed) {
+        if !keeps && !shared.no_timer.load(Ordering::Relaxed) {
             return lot.sleep(&me.bed);
         }
         if lot.doze(&me.bed, REST) {
@@ -106,13 +106,13 @@ fn sleep(shared: &Arc<Runtime>, me: &WorkerLocal) {
         if keeps {
             me.relieve();
         }
-        shared.look_after_time();
+        shared.advance_without_timer();
     }
 }
 
 /// Looks around for a moment. True: there is something.
 fn spin(shared: &Runtime, me: &WorkerLocal) -> bool {
-    let lot = &shared.crew.lot;
+    let lot = &shared.pool.lot;
     // One at a time, and not where it would take the processor from those who work.
     if lot.searching() > 1 || lot.awake() > shared.spinners_most() {
         return false;
@@ -134,7 +134,7 @@ fn spin(shared: &Runtime, me: &WorkerLocal) -> bool {
 }
 
 fn has_plan(shared: &Runtime, me: &WorkerLocal) -> bool {
-    shared.crew.look.load(Ordering::SeqCst) >> me.device & 1 == 1
+    shared.pool.look.load(Ordering::SeqCst) >> me.device & 1 == 1
 }
 
 fn is_anything(shared: &Runtime, me: &WorkerLocal) -> bool {
@@ -142,23 +142,23 @@ fn is_anything(shared: &Runtime, me: &WorkerLocal) -> bool {
 }
 
 fn is_retired(shared: &Runtime, me: &WorkerLocal) -> bool {
-    shared.crew.retired.load(Ordering::SeqCst) >> me.device & 1 == 1
+    shared.pool.retired.load(Ordering::SeqCst) >> me.device & 1 == 1
 }
 
 fn may_have_to_go(shared: &Runtime, me: &WorkerLocal) -> bool {
-    shared.crew.has_surplus(me.seat)
-        || me.slot >= shared.crew.slots(me.device)
+    shared.pool.has_surplus(me.seat)
+        || me.slot >= shared.pool.slots(me.device)
         || is_retired(shared, me)
         || shared.light.is_stopping() && shared.light.queues.is_drained()
 }
 
 fn should_go(shared: &Runtime, me: &WorkerLocal) -> bool {
-    if shared.crew.is_surplus(me.seat) {
+    if shared.pool.is_surplus(me.seat) {
         return true;
     }
-    let go = may_have_to_go(shared, me) && !shared.crew.has_surplus(me.seat);
+    let go = may_have_to_go(shared, me) && !shared.pool.has_surplus(me.seat);
     if go {
-        shared.crew.stand_up(me.seat);
+        shared.pool.stand_up(me.seat);
     }
     go
 }
@@ -166,35 +166,35 @@ fn should_go(shared: &Runtime, me: &WorkerLocal) -> bool {
 /// Another has to do what this worker was called for, and a shutdown goes on.
 fn after_going(shared: &Arc<Runtime>, device: usize, given_up: bool) {
     if !given_up {
-        shared.crew.went();
+        shared.pool.went();
     }
     if shared.light.is_stopping() {
-        shared.crew.lot.call_all();
+        shared.pool.lot.call_all();
     }
-    let mut book = shared.lock();
-    book.called[device] = false;
-    if !book.core.stopping {
-        shared.call_workers(&mut book);
+    let mut guard = shared.lock();
+    guard.worker_called[device] = false;
+    if !guard.planner.stopping {
+        shared.wake_workers(&mut guard);
     }
-    shared.time.notify_all();
-    drop(book);
+    shared.timer_wakeup.notify_all();
+    drop(guard);
     if !shared.light.queues.is_empty() {
-        shared.call_any();
+        shared.wake_any_worker();
     }
     if shared.light.gate.load(Ordering::SeqCst) & NO_DEVICE != 0 {
         // Whoever emptied the queues has not seen what was on its way from one to another.
         shared.end_all_queued();
     }
-    if shared.crew.is_deserted() {
+    if shared.pool.is_deserted() {
         shared.fail_deserted();
     }
-    shared.ring_inside();
+    shared.notify_blocked();
 }
 
 /// What is next for a worker, if anything.
 fn look(shared: &Arc<Runtime>, me: &WorkerLocal) -> Option<WorkFound> {
-    let surplus = shared.crew.has_surplus(me.seat);
-    if surplus || is_retired(shared, me) || me.slot >= shared.crew.slots(me.device) {
+    let surplus = shared.pool.has_surplus(me.seat);
+    if surplus || is_retired(shared, me) || me.slot >= shared.pool.slots(me.device) {
         return None;
     }
     let planned = has_plan(shared, me);
@@ -221,8 +221,8 @@ fn look(shared: &Arc<Runtime>, me: &WorkerLocal) -> Option<WorkFound> {
 /// A worker that may have been called for the plan does something else first, which may even wait for what is
 /// planned: another is called in its stead.
 fn pass_on(shared: &Arc<Runtime>, me: &WorkerLocal) {
-    let mut book = shared.lock();
-    if std::mem::take(&mut book.called[me.device]) {
-        shared.call_workers(&mut book);
+    let mut guard = shared.lock();
+    if std::mem::take(&mut guard.worker_called[me.device]) {
+        shared.wake_workers(&mut guard);
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn leave_thread() {
 impl WorkerLocal {
     /// Of the calling thread from now on, until [`WorkerLocal::leave`].
     pub fn enter(shared: &Arc<Runtime>, seat: usize, spin: u64) -> Rc<WorkerLocal> {
-        let place = shared.crew.seat(seat);
+        let place = shared.pool.seat(seat);
         let here = 0_u8;
         let me = Rc::new(WorkerLocal {
             shared: shared.clone(),
@@ -177,7 +177,7 @@ impl WorkerLocal {
         // Closed when the next is there: were it the device's last, what it has of the device would be made anew.
         let before = self.opened.borrow_mut().take();
         // The slot may have been taken away since the task was given to it.
-        let slots = shared.crew.slots(self.device).max(self.slot + 1);
+        let slots = shared.pool.slots(self.device).max(self.slot + 1);
         let device = &shared.devices[self.device];
         let queue = caught(|| shared.backends[self.device].open(device.ordinal, self.slot, slots));
         self.let_go(before);
@@ -246,7 +246,7 @@ impl WorkerLocal {
                 lane: opened.queue.lane(),
                 signal,
                 held: None,
-                findings: shared.seeing.findings.as_ref(),
+                findings: shared.observability.findings.as_ref(),
             })
         });
         // Even after a failure: what the task left on the queue must be done before its memory is free.

@@ -83,7 +83,7 @@ struct SimDeviceState {
 
 pub struct Simulation<'a> {
     scenario: &'a Scenario,
-    core: Planner,
+    planner: Planner,
     now: f64,
     due: BinaryHeap<Reverse<PendingEvent>>,
     numbers: u64,
@@ -124,7 +124,7 @@ impl<'a> Simulation<'a> {
         let count = scenario.tasks.len();
         let mut world = Simulation {
             scenario,
-            core: Planner::new(scenario.devices.iter().enumerate().map(info).collect()),
+            planner: Planner::new(scenario.devices.iter().enumerate().map(info).collect()),
             now: 0.0,
             due: BinaryHeap::new(),
             numbers: 0,
@@ -167,11 +167,11 @@ impl<'a> Simulation<'a> {
 
     /// Of all that happens: what a scenario describes has an end.
     pub fn keep_trace(&mut self) -> Arc<Trace> {
-        self.core.keep_trace(usize::MAX)
+        self.planner.keep_trace(usize::MAX)
     }
 
     pub fn timeline(&self, trace: Arc<Trace>) -> Timeline {
-        self.core.timeline(trace, self.clock())
+        self.planner.timeline(trace, self.clock())
     }
 
     pub fn run(&mut self) {
@@ -195,8 +195,10 @@ impl<'a> Simulation<'a> {
             }
             self.settle();
             self.dispatch();
-            let next =
-                self.core.alarm(self.clock()).map_or(f64::INFINITY, |at| at.as_secs_f64().max(self.now));
+            let next = self
+                .planner
+                .next_deadline(self.clock())
+                .map_or(f64::INFINITY, |at| at.as_secs_f64().max(self.now));
             if next.is_finite() && self.unended > 0 && (next != alarm || due.what == PendingKind::Alarm) {
                 alarm = next;
                 self.plan(next, PendingKind::Alarm);
@@ -209,7 +211,7 @@ impl<'a> Simulation<'a> {
             PendingKind::Submit(index) => self.submit(index),
             PendingKind::Cancel(index) => {
                 if let Some(id) = self.ids[index] {
-                    let _ = self.core.cancel(id);
+                    let _ = self.planner.cancel(id);
                 }
             }
             PendingKind::Lost(index) => {
@@ -223,7 +225,7 @@ impl<'a> Simulation<'a> {
                     self.leave(number);
                 }
             }
-            PendingKind::Alarm => self.core.pass(self.clock()),
+            PendingKind::Alarm => self.planner.advance(self.clock()),
         }
     }
 
@@ -249,7 +251,7 @@ impl<'a> Simulation<'a> {
             label: format!("{index}"),
             ..Task::new(|_: &Exec<'_>| Ok(()))
         };
-        let admitted = self.core.check(&task).and_then(|()| self.core.admit(self.clock(), task));
+        let admitted = self.planner.check_task(&task).and_then(|()| self.planner.submit(self.clock(), task));
         match admitted {
             Ok(id) => {
                 self.ids[index] = Some(id);
@@ -303,7 +305,7 @@ impl<'a> Simulation<'a> {
             let run = &mut self.attempts[number];
             // An attempt that leaves may end further attempts.
             if run.device == index && !run.over && (!run.hung || fault == DeviceFault::Lost) {
-                let device = self.core.devices[index].info.label();
+                let device = self.planner.devices[index].info.label();
                 run.fate = Err(Error::Device { device, what: what.into(), fault });
                 self.leave(number);
             }
@@ -346,7 +348,7 @@ impl<'a> Simulation<'a> {
             kind: SimEventKind::Return,
         });
         let poisoned = matches!(fate, Err(Error::Device { fault: DeviceFault::Poisoned, .. }));
-        self.core.judge(clock, device, id, attempt, AttemptEnd::Ran(fate));
+        self.planner.on_attempt_end(clock, device, id, attempt, AttemptEnd::Ran(fate));
         if poisoned {
             self.fail_all(device, DeviceFault::Poisoned, "another's illegal address");
         }
@@ -356,26 +358,27 @@ impl<'a> Simulation<'a> {
     /// Publishes what has ended, and lets those return that were asked to stop.
     fn settle(&mut self) {
         loop {
-            while let Some(EndedTask { id, outcome, .. }) = self.core.ended.pop() {
-                self.core.publish(self.clock(), id, outcome);
+            while let Some(EndedTask { id, outcome, .. }) = self.planner.ended.pop() {
+                self.planner.publish(self.clock(), id, outcome);
                 let task = self.known.get(&id).copied();
-                if let (Some(task), Ok(entry)) = (task, self.core.tasks.get(id)) {
-                    let error = match entry.signal.outcome.get() {
+                if let (Some(task), Ok(record)) = (task, self.planner.tasks.get(id)) {
+                    let error = match record.signal.outcome.get() {
                         Some(Err(error)) => Some(error.clone()),
                         Some(Ok(WaitResult::Cancelled)) => Some(Error::Cancelled),
                         _ => None,
                     };
-                    let (device, slot, attempt) = (entry.device.unwrap_or(0), entry.slot, entry.attempts);
-                    let state = entry.state;
+                    let (device, slot, attempt) =
+                        (record.device.unwrap_or(0), record.slot, record.attempts_begun);
+                    let state = record.status;
                     let kind = SimEventKind::End(state);
                     self.makespan = self.now;
                     self.events.push(SimEvent { time: self.now, task, device, slot, attempt, kind });
                     self.end(task, state, error);
                 }
             }
-            self.core.notes.clear();
-            for index in std::mem::take(&mut self.core.renewed) {
-                self.core.has_renewed(index);
+            self.planner.log_records.clear();
+            for index in std::mem::take(&mut self.planner.contexts_to_renew) {
+                self.planner.context_renewed(index);
             }
             let stopped = self.live.iter().copied().find(|&number| {
                 let run = &self.attempts[number];
@@ -394,9 +397,9 @@ impl<'a> Simulation<'a> {
             for index in 0..self.places.len() {
                 let Some(&slot) = self.places[index].free.last() else { continue };
                 let clock = self.clock();
-                let device = &self.core.devices[index];
+                let device = &self.planner.devices[index];
                 let free = device.ledger.limit() - device.ledger.leased();
-                let Some(assignment) = self.core.take(clock, index, slot, Some(free)).begun() else {
+                let Some(assignment) = self.planner.assign(clock, index, slot, Some(free)).begun() else {
                     continue;
                 };
                 begun = true;
@@ -433,7 +436,7 @@ impl<'a> Simulation<'a> {
         let run = &mut self.attempts[number];
         let (device, task) = (run.device, &self.scenario.tasks[run.task]);
         let place = &self.places[device];
-        let label = self.core.devices[device].info.label();
+        let label = self.planner.devices[device].info.label();
         let company = place.free.len() + 1 < self.scenario.devices[device].slots as usize;
         let quick = INSTANT * place.speed;
         let event = SimEvent {
@@ -478,13 +481,13 @@ impl<'a> Simulation<'a> {
         self.ends.iter_mut().for_each(|end| {
             end.get_or_insert((TaskStatus::Queued, None));
         });
-        let devices = self.scenario.devices.iter().zip(&self.places).zip(&self.core.devices);
-        let devices = devices.map(|((device, place), core)| DeviceReport {
+        let devices = self.scenario.devices.iter().zip(&self.places).zip(&self.planner.devices);
+        let devices = devices.map(|((device, place), planner)| DeviceReport {
             name: device.name.clone(),
-            busy: core.busy.as_secs_f64(),
+            busy: planner.busy.as_secs_f64(),
             tasks: place.tasks,
-            peak_bytes: core.ledger.peak(),
-            retired: core.retired.clone(),
+            peak_bytes: planner.ledger.peak(),
+            retired: planner.retired.clone(),
         });
         let devices = devices.collect();
         let ended =
@@ -495,8 +498,8 @@ impl<'a> Simulation<'a> {
             done: ended(TaskStatus::Done),
             failed: ended(TaskStatus::Failed),
             cancelled: ended(TaskStatus::Cancelled),
-            retried: self.core.counts.retried,
-            copies: self.core.counts.copies,
+            retried: self.planner.counts.retried,
+            copies: self.planner.counts.copies,
             devices,
             outcomes: self.ends.into_iter().flatten().collect(),
             events: self.events,

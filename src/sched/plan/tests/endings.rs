@@ -11,12 +11,12 @@ fn what_has_committed_and_does_not_return_is_given_up_in_the_end() {
         run.signal.commit(run.attempt).unwrap();
         hand.pass(60);
         assert_eq!(hand.state(id), TaskStatus::Running);
-        assert_eq!(hand.0.alarm(S(60)), Some(S(120)), "it has as long again");
+        assert_eq!(hand.0.next_deadline(S(60)), Some(S(120)), "it has as long again");
         hand.pass(120);
         assert!(matches!(hand.error(id), Some(Error::Deadline { .. })), "{:?}", hand.state(id));
         assert!(hand.0.stats().devices[0].retired.is_some());
-        assert!(hand.0.alarm(S(120)).is_none_or(|alarm| alarm > S(120)), "nothing is left to watch");
-        assert_eq!((hand.0.given_up.len(), hand.take(121, 1).is_none()), (1, true));
+        assert!(hand.0.next_deadline(S(120)).is_none_or(|alarm| alarm > S(120)), "nothing is left to watch");
+        assert_eq!((hand.0.abandoned.len(), hand.take(121, 1).is_none()), (1, true));
         // It returns after all.
         hand.ends(200, 0, &run, Ok(()));
         assert_eq!(hand.state(id), TaskStatus::Failed);
@@ -60,7 +60,7 @@ fn left_to_one_that_was_given_up() -> (Hand, TaskId, Assignment) {
     first.signal.commit(first.attempt).unwrap();
     assert!(second.signal.is_stopped(second.attempt));
     hand.ends(130, 1, &second, Err(Error::Cancelled));
-    assert_eq!((hand.state(id), hand.0.alarm(S(130))), (TaskStatus::Running, Some(S(190))));
+    assert_eq!((hand.state(id), hand.0.next_deadline(S(130))), (TaskStatus::Running, Some(S(190))));
     (hand, id, first)
 }
 
@@ -68,11 +68,11 @@ fn left_to_one_that_was_given_up() -> (Hand, TaskId, Assignment) {
 fn one_that_was_given_up_and_has_committed_has_a_while_to_return() {
     let (mut hand, id, first) = left_to_one_that_was_given_up();
     hand.ends(189, 0, &first, Ok(()));
-    assert_eq!((hand.state(id), hand.0.alarm(S(189))), (TaskStatus::Done, None));
+    assert_eq!((hand.state(id), hand.0.next_deadline(S(189))), (TaskStatus::Done, None));
 
     let (mut hand, id, first) = left_to_one_that_was_given_up();
     hand.ends(189, 0, &first, Err(Error::Callback { code: 1 }));
-    assert_eq!((hand.state(id), hand.0.alarm(S(189))), (TaskStatus::Queued, None));
+    assert_eq!((hand.state(id), hand.0.next_deadline(S(189))), (TaskStatus::Queued, None));
     let third = hand.take(189, 1).expect("it begins again");
     hand.pass(200);
     hand.ends(201, 1, &third, Ok(()));
@@ -164,7 +164,7 @@ fn what_stands_for_a_light_task_does_not_end_because_no_device_is_left() {
     hand.0.retire(0, "gone");
     let shadow = hand.0.admit_shadow(S(0)).unwrap();
     assert!(hand.0.ended.is_empty());
-    hand.0.finish(shadow, Ok(()));
+    hand.0.end_task(shadow, Ok(()));
     assert_eq!(hand.0.ended.len(), 1);
 }
 
@@ -177,7 +177,7 @@ fn the_third_in_a_row_that_is_found_guilty_speaks_against_the_device() {
             for _ in 0..2 {
                 let run = hand.take(0, 0).unwrap();
                 hand.ends(0, 0, &run, broken(DeviceFault::Poisoned));
-                hand.0.has_renewed(0);
+                hand.0.context_renewed(0);
             }
             assert_eq!(hand.state(id), TaskStatus::Failed);
             if one_does_well && number == 1 {

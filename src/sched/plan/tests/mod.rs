@@ -49,16 +49,16 @@ fn broken(fault: DeviceFault) -> Result<()> {
 
 impl Hand {
     pub fn submit(&mut self, now: u64, task: Task) -> TaskId {
-        self.0.check(&task).unwrap();
-        self.0.admit(S(now), task).unwrap()
+        self.0.check_task(&task).unwrap();
+        self.0.submit(S(now), task).unwrap()
     }
 
     fn take(&mut self, now: u64, device: usize) -> Option<Assignment> {
-        self.0.take(S(now), device, 0, Some(u64::MAX)).begun()
+        self.0.assign(S(now), device, 0, Some(u64::MAX)).begun()
     }
 
     fn judge(&mut self, now: u64, device: usize, run: &Assignment, how: AttemptEnd) {
-        self.0.judge(S(now), device, run.id, run.attempt, how);
+        self.0.on_attempt_end(S(now), device, run.id, run.attempt, how);
         self.publish(now);
     }
 
@@ -67,7 +67,7 @@ impl Hand {
     }
 
     fn pass(&mut self, now: u64) {
-        self.0.pass(S(now));
+        self.0.advance(S(now));
         self.publish(now);
     }
 
@@ -78,7 +78,7 @@ impl Hand {
     }
 
     fn state(&self, id: TaskId) -> TaskStatus {
-        self.0.tasks.get(id).unwrap().state
+        self.0.tasks.get(id).unwrap().status
     }
 
     fn error(&self, id: TaskId) -> Option<Error> {

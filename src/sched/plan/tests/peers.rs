@@ -13,10 +13,10 @@ fn a_slot_that_others_have_is_none() {
     let id = hand.submit(0, task());
     hand.0.set_others(S(0), 0, &[3.0], 0);
     assert!(hand.take(0, 0).is_none());
-    assert!(hand.0.wanted(S(0)).is_empty(), "no worker is called for nothing");
+    assert!(hand.0.runnable_devices(S(0)).is_empty(), "no worker is called for nothing");
     assert!(!hand.0.nothing_can_begin(), "it is only a matter of time");
     hand.0.set_others(S(1), 0, &[], 0);
-    assert_eq!(hand.0.wanted(S(1)), [0]);
+    assert_eq!(hand.0.runnable_devices(S(1)), [0]);
     assert_eq!(hand.take(1, 0).unwrap().id, id);
 }
 
@@ -56,10 +56,13 @@ fn a_cost_does_not_depend_on_what_a_process_has_seen() {
         cost
     };
     let id = hand.submit(5, of_work(10.0));
-    let entry = hand.0.tasks.get(id).unwrap();
+    let record = hand.0.tasks.get(id).unwrap();
     assert_eq!(before, Some(1.0));
-    assert!((hand.0.cost(entry, 0).unwrap() - 1.0).abs() < 1e-9);
-    assert!((hand.0.rates.worth_of(entry.class).unwrap() - 5.0).abs() < 1e-9, "seconds of one unit");
+    assert!((hand.0.cost(record, 0).unwrap() - 1.0).abs() < 1e-9);
+    assert!(
+        (hand.0.estimator.unit_scale_of(record.class).unwrap() - 5.0).abs() < 1e-9,
+        "seconds of one unit"
+    );
 }
 
 #[test]
@@ -69,7 +72,10 @@ fn memory_that_others_have_reserved_is_not_there() {
     hand.0.set_others(S(0), 0, &[], 500);
     let bytes = hand.0.tasks.get(id).unwrap().bytes;
     assert_eq!(bytes, Bytes { device: 600, host: bytes.host });
-    assert!(hand.0.take(S(0), 0, 0, Some(1000)).begun().is_none(), "1000 are free, and 500 of them promised");
+    assert!(
+        hand.0.assign(S(0), 0, 0, Some(1000)).begun().is_none(),
+        "1000 are free, and 500 of them promised"
+    );
     hand.0.set_others(S(0), 0, &[], 300);
-    assert_eq!(hand.0.take(S(5), 0, 0, Some(1000)).begun().unwrap().id, id);
+    assert_eq!(hand.0.assign(S(5), 0, 0, Some(1000)).begun().unwrap().id, id);
 }

@@ -25,11 +25,11 @@ fn no_more_than_three_copies_run() {
 fn work_that_no_sum_can_hold_is_refused() {
     let hand = hand(1);
     for work in [0.0, -1.0, 1e308, 1e-308, f64::NAN, f64::INFINITY] {
-        let refused = hand.0.check(&Task { work: Some(work), ..task() });
+        let refused = hand.0.check_task(&Task { work: Some(work), ..task() });
         assert!(matches!(refused, Err(Error::Argument { .. })), "{work}");
     }
     for work in [1e-100, 1.0, 1e100] {
-        assert_eq!(hand.0.check(&Task { work: Some(work), ..task() }), Ok(()));
+        assert_eq!(hand.0.check_task(&Task { work: Some(work), ..task() }), Ok(()));
     }
 }
 
@@ -41,9 +41,9 @@ fn nothing_begins_on_a_device_before_the_backend_has_heard_of_its_poisoned_conte
     }
     let run = hand.take(0, 0).unwrap();
     hand.ends(1, 0, &run, broken(DeviceFault::Poisoned));
-    assert_eq!(hand.0.renewed, [0]);
+    assert_eq!(hand.0.contexts_to_renew, [0]);
     assert!(hand.take(1, 0).is_none() && !hand.0.nothing_can_begin());
-    hand.0.has_renewed(0);
+    hand.0.context_renewed(0);
     assert!(hand.take(1, 0).is_some());
 }
 
@@ -54,11 +54,11 @@ fn what_a_device_has_free_is_asked_only_where_it_matters() {
         hand.submit(0, Task { device_bytes, work: None, ..task() });
     }
     for _ in 0..2 {
-        assert!(matches!(hand.0.take(S(0), 0, 0, None), AssignResult::Begins(_)), "nothing to ask for");
+        assert!(matches!(hand.0.assign(S(0), 0, 0, None), AssignResult::Begins(_)), "nothing to ask for");
     }
-    assert!(matches!(hand.0.take(S(0), 0, 0, None), AssignResult::Unknown));
-    assert!(matches!(hand.0.take(S(0), 0, 0, Some(299)), AssignResult::Nothing));
-    assert!(matches!(hand.0.take(S(0), 0, 0, Some(300)), AssignResult::Begins(_)));
+    assert!(matches!(hand.0.assign(S(0), 0, 0, None), AssignResult::Unknown));
+    assert!(matches!(hand.0.assign(S(0), 0, 0, Some(299)), AssignResult::Nothing));
+    assert!(matches!(hand.0.assign(S(0), 0, 0, Some(300)), AssignResult::Begins(_)));
 }
 
 #[test]
@@ -69,13 +69,13 @@ fn a_range_gives_way_to_what_should_begin_on_its_device_if_there_were_memory() {
     hand.take(0, 1).unwrap();
     let big = || Task { device_bytes: 500, ..task() };
     let any = hand.submit(0, big());
-    assert!(!hand.0.wants_memory(S(0), 0), "the other is there much sooner");
+    assert!(!hand.0.waits_for_memory(S(0), 0), "the other is there much sooner");
     let own = hand.submit(0, Task { devices: DeviceMask::only(0), ..big() });
-    assert!(hand.0.wants_memory(S(0), 0));
+    assert!(hand.0.waits_for_memory(S(0), 0));
     hand.0.cancel(own).unwrap();
     hand.0.cancel(any).unwrap();
     hand.submit(0, Task { devices: DeviceMask::only(0), ..task() });
-    assert!(!hand.0.wants_memory(S(0), 0), "it takes none");
+    assert!(!hand.0.waits_for_memory(S(0), 0), "it takes none");
     drop(rest);
 }
 
@@ -83,13 +83,13 @@ fn a_range_gives_way_to_what_should_begin_on_its_device_if_there_were_memory() {
 fn what_is_for_others_does_not_keep_a_device_from_what_is_for_it() {
     for speed in [Some(1.0), None] {
         let mut hand = hand(2);
-        hand.0.rates = Estimator::new(vec![Some(1.0), speed]);
+        hand.0.estimator = Estimator::new(vec![Some(1.0), speed]);
         for _ in 0..HORIZON + 100 {
             hand.submit(0, Task { devices: DeviceMask::only(0), work: Some(100.0), ..task() });
         }
         let id = hand.submit(0, task());
         let own = hand.submit(0, Task { devices: DeviceMask::only(1), ..task() });
-        assert_eq!(hand.0.wanted(S(0)), [0, 1]);
+        assert_eq!(hand.0.runnable_devices(S(0)), [0, 1]);
         assert_eq!(hand.take(0, 1).map(|run| run.id), Some(id));
         hand.0.cancel(own).unwrap();
         assert!(hand.take(0, 0).is_some());
@@ -105,24 +105,24 @@ fn nobody_looks_through_the_ready_where_none_of_them_can_fit() {
     assert!(hand.take(0, 0).is_some());
     let tried = |hand: &Hand, free| {
         let mut fitting = FitCheck::new(0, free);
-        assert!(hand.0.choose(S(0), &mut fitting).is_none());
+        assert!(hand.0.choose_task(S(0), &mut fitting).is_none());
         fitting.passed.len()
     };
     assert_eq!(tried(&hand, None), 0);
-    assert!(matches!(hand.0.take(S(0), 0, 1, None), AssignResult::Nothing), "nor need the device be asked");
+    assert!(matches!(hand.0.assign(S(0), 0, 1, None), AssignResult::Nothing), "nor need the device be asked");
     // Others have taken what the ledger would grant.
     hand.submit(0, Task { device_bytes: 400, ..task() });
     assert_eq!(tried(&hand, Some(399)), 0);
-    assert!(hand.0.devices[0].short.is_none());
-    assert!(matches!(hand.0.take(S(0), 0, 1, Some(399)), AssignResult::Nothing));
-    assert_eq!(hand.0.devices[0].free(S(0)), Some(399));
-    let until = hand.0.devices[0].short.unwrap().until;
-    hand.0.pass(until);
-    assert!(hand.0.devices[0].short.is_none(), "the device is asked again");
+    assert!(hand.0.devices[0].shortage.is_none());
+    assert!(matches!(hand.0.assign(S(0), 0, 1, Some(399)), AssignResult::Nothing));
+    assert_eq!(hand.0.devices[0].known_free_bytes(S(0)), Some(399));
+    let until = hand.0.devices[0].shortage.unwrap().until;
+    hand.0.advance(until);
+    assert!(hand.0.devices[0].shortage.is_none(), "the device is asked again");
     assert!(hand.take(2, 0).is_some());
     hand.submit(3, task());
     assert!(
-        matches!(hand.0.take(S(3), 0, 1, None), AssignResult::Begins(_)),
+        matches!(hand.0.assign(S(3), 0, 1, None), AssignResult::Begins(_)),
         "what is free matters to none of the others"
     );
 }
@@ -131,16 +131,16 @@ fn nobody_looks_through_the_ready_where_none_of_them_can_fit() {
 fn what_is_to_run_alone_goes_where_it_is_alone_at_once() {
     let mut hand = hand(2);
     let id = hand.submit(0, task());
-    hand.0.devices[0].light = true;
+    hand.0.devices[0].runs_light = true;
     let run = hand.take(0, 0).unwrap();
     let full = Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
     hand.ends(1, 0, &run, Err(full));
-    assert_eq!((hand.0.alone, hand.0.devices[0].hold), (1, Some(id)));
+    assert_eq!((hand.0.exclusive_tasks, hand.0.devices[0].reserved_for), (1, Some(id)));
     // A light task waits for it on the one device.
-    assert_eq!(hand.0.wanted(S(1)), [1]);
+    assert_eq!(hand.0.runnable_devices(S(1)), [1]);
     let run = hand.take(1, 1).unwrap();
     hand.ends(2, 1, &run, Ok(()));
-    assert_eq!((hand.state(id), hand.0.alone), (TaskStatus::Done, 0));
+    assert_eq!((hand.state(id), hand.0.exclusive_tasks), (TaskStatus::Done, 0));
 }
 
 #[test]
@@ -183,10 +183,10 @@ fn a_device_that_was_left_out_for_long_is_given_a_task_again() {
 #[test]
 fn first_ready_task_has_the_priority_that_its_caller_gave() {
     let mut hand = hand(1);
-    assert_eq!(hand.0.best_priority(), None);
+    assert_eq!(hand.0.first_priority(), None);
     for priority in [-3, 1, 7] {
         hand.submit(0, Task { priority, ..task() });
-        assert_eq!(hand.0.best_priority(), Some(priority));
+        assert_eq!(hand.0.first_priority(), Some(priority));
     }
 }
 

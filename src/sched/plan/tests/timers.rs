@@ -17,10 +17,10 @@ fn somebody_looks_when_a_device_may_run_as_many_as_before() {
     assert_eq!(alone.id, tasks[0]);
     hand.ends(3, 0, &alone, Ok(()));
     assert!(hand.take(3, 0).is_some() && hand.take(3, 0).is_none(), "one at a time");
-    assert_eq!((hand.0.alarm(S(3)), hand.0.alarm(S(61))), (Some(S(61)), Some(S(61))));
+    assert_eq!((hand.0.next_deadline(S(3)), hand.0.next_deadline(S(61))), (Some(S(61)), Some(S(61))));
     hand.pass(61);
-    assert_eq!(hand.0.alarm(S(61)), None);
-    assert_eq!(hand.0.wanted(S(61)), [0]);
+    assert_eq!(hand.0.next_deadline(S(61)), None);
+    assert_eq!(hand.0.runnable_devices(S(61)), [0]);
 }
 
 /// The attempts that ran beside the one that was short of memory fitted together.
@@ -54,16 +54,16 @@ fn shortage_limits_a_device_to_the_attempts_that_had_room() {
 #[test]
 fn late_attempt_is_logged_with_its_time_and_its_device() {
     let mut hand = hand(1).seasoned();
-    hand.0.notes.clear();
+    hand.0.log_records.clear();
     hand.submit(10, Task { label: "slow".into(), ..task() });
     hand.take(10, 0).unwrap();
     hand.pass(14);
-    assert!(hand.0.notes.is_empty(), "{:?}", hand.0.notes);
+    assert!(hand.0.log_records.is_empty(), "{:?}", hand.0.log_records);
     hand.pass(16);
     let text = "task 'slow' has run for 6.00s on cuda:0, five times as long as its like";
-    assert_eq!(hand.0.notes, [(Level::Warn, text.to_owned())]);
+    assert_eq!(hand.0.log_records, [(Level::Warn, text.to_owned())]);
     hand.pass(60);
-    assert_eq!(hand.0.notes.len(), 1, "an attempt is late once");
+    assert_eq!(hand.0.log_records.len(), 1, "an attempt is late once");
     assert!(hand.0.ready.is_empty(), "it may not run twice");
 }
 
@@ -71,11 +71,11 @@ fn late_attempt_is_logged_with_its_time_and_its_device() {
 fn log_of_a_late_attempt_says_what_becomes_of_its_task() {
     let second = |idempotent: bool, speeds: &[f64]| {
         let mut hand = hand_of(speeds).seasoned();
-        hand.0.notes.clear();
+        hand.0.log_records.clear();
         hand.submit(10, Task { idempotent, ..task() });
         hand.take(10, 0).unwrap();
         hand.pass(16);
-        let [(Level::Warn, text)] = &hand.0.notes[..] else { panic!("{:?}", hand.0.notes) };
+        let [(Level::Warn, text)] = &hand.0.log_records[..] else { panic!("{:?}", hand.0.log_records) };
         text.split_once("its like").unwrap().1.to_owned()
     };
     assert_eq!(second(false, &[1.0, 1.0]), "");
@@ -86,24 +86,24 @@ fn log_of_a_late_attempt_says_what_becomes_of_its_task() {
 fn what_takes_microseconds_is_not_late_within_a_second() {
     let mut hand = hand(1);
     for _ in 0..4 {
-        hand.0.rates.learn(0, 0, Some(1.0), 1e-6);
+        hand.0.estimator.record_sample(0, 0, Some(1.0), 1e-6);
     }
     hand.submit(10, task());
     hand.take(10, 0).unwrap();
-    assert_eq!(hand.0.alarm(S(10)), Some(S(11)));
+    assert_eq!(hand.0.next_deadline(S(10)), Some(S(11)));
 }
 
 #[test]
 fn who_watches_the_time_is_woken_for_an_earlier_alarm_and_for_no_other() {
-    let mut book = PlannerGuarded {
-        core: Planner::new(Vec::new()),
-        called: Vec::new(),
-        watched: None,
+    let mut guard = PlannerGuarded {
+        planner: Planner::new(Vec::new()),
+        worker_called: Vec::new(),
+        timer_until: None,
         deferred: Default::default(),
     };
-    assert!(!book.is_news(S(1)), "nobody watches");
-    book.watched = Some(Duration::MAX);
-    assert_eq!([9, 10, 9, 8].map(|alarm| book.is_news(S(alarm))), [true, false, false, true]);
+    assert!(!guard.is_news(S(1)), "nobody watches");
+    guard.timer_until = Some(Duration::MAX);
+    assert_eq!([9, 10, 9, 8].map(|alarm| guard.is_news(S(alarm))), [true, false, false, true]);
 }
 
 /// It is ready while it runs, for another device to start it, too; but not while it pauses.
@@ -130,10 +130,10 @@ fn nothing_is_kept_for_a_task_that_pauses() {
     let id = hand.submit(10, Task { idempotent: true, ..task() });
     let run = hand.take(10, 0).unwrap();
     hand.pass(16);
-    hand.0.devices[0].hold = Some(id);
+    hand.0.devices[0].reserved_for = Some(id);
     let full = Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
     hand.ends(17, 0, &run, Err(full));
-    assert_eq!(hand.0.devices[0].hold, None);
+    assert_eq!(hand.0.devices[0].reserved_for, None);
 }
 
 #[test]
@@ -145,9 +145,9 @@ fn a_hundred_thousand_pausing_tasks_are_cancelled_at_once() {
         let run = hand.take(0, 0).unwrap();
         hand.ends(0, 0, &run, Err(full()));
     }
-    assert_eq!(hand.0.pausing.len(), ids.len());
+    assert_eq!(hand.0.delayed.len(), ids.len());
     hand.0.stop();
-    assert_eq!((hand.0.pausing.len(), hand.0.ended.len()), (0, ids.len()));
+    assert_eq!((hand.0.delayed.len(), hand.0.ended.len()), (0, ids.len()));
 }
 
 #[test]
@@ -162,13 +162,13 @@ fn the_more_wait_the_less_often_they_are_looked_through_for_those_that_have_aged
     }
     let mut looked = 0;
     for now in (1..1000).map(Duration::from_millis) {
-        hand.0.age(now);
-        looked += u32::from(hand.0.aged == now);
+        hand.0.age_priorities(now);
+        looked += u32::from(hand.0.aged_at == now);
     }
     assert_eq!(looked, 9, "every 100 ms or so");
     let raised = hand.0.ready.last().map(|(rank, _)| rank.priority());
     assert!(raised.is_some_and(|raised| (81..=99).contains(&raised)), "{raised:?}: none is lost by that");
-    hand.0.age(S(1000));
+    hand.0.age_priorities(S(1000));
     let ends = [hand.0.ready.first(), hand.0.ready.last()];
     assert_eq!(ends.map(|end| end.map(|(rank, _)| rank.priority())), [Some(1000); 2], "not beyond the first");
 }

@@ -58,7 +58,12 @@ fn what_is_wrong_twice_fails_and_is_nobodys_strike() {
             }
             assert_eq!(hand.error(id), wrong().err());
         }
-        assert!(hand.0.devices.iter().all(|device| device.retired.is_none() && device.wrong.is_empty()));
+        assert!(
+            hand.0
+                .devices
+                .iter()
+                .all(|device| device.retired.is_none() && device.wrong_result_tasks.is_empty())
+        );
     }
 }
 
@@ -66,7 +71,7 @@ fn what_is_wrong_twice_fails_and_is_nobodys_strike() {
 fn the_only_device_is_asked_again_and_has_its_strikes() {
     let mut hand = hand(1);
     wrong_once(&mut hand, "a", [0, 0]);
-    assert_eq!(hand.0.devices[0].wrong, ["task 'a'"]);
+    assert_eq!(hand.0.devices[0].wrong_result_tasks, ["task 'a'"]);
     wrong_once(&mut hand, "b", [0, 0]);
     assert!(hand.0.devices[0].retired.is_some());
 }
@@ -79,7 +84,7 @@ fn a_copy_tells_as_well_as_another_attempt() {
     let second = hand.take(18, 1).expect("a copy, for the first is late");
     hand.ends(19, 0, &first, wrong());
     hand.ends(20, 1, &second, Ok(()));
-    assert_eq!((hand.state(id), hand.0.devices[0].wrong.len()), (TaskStatus::Done, 1));
+    assert_eq!((hand.state(id), hand.0.devices[0].wrong_result_tasks.len()), (TaskStatus::Done, 1));
 }
 
 #[test]
@@ -91,5 +96,5 @@ fn a_cancel_is_no_strike() {
     let run = hand.take(1, 1).unwrap();
     hand.0.cancel(id).unwrap();
     hand.ends(2, 1, &run, Ok(()));
-    assert_eq!((hand.state(id), hand.0.devices[0].wrong.len()), (TaskStatus::Cancelled, 0));
+    assert_eq!((hand.state(id), hand.0.devices[0].wrong_result_tasks.len()), (TaskStatus::Cancelled, 0));
 }
