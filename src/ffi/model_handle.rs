@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::fd::model::{Model, Outline};
 use crate::fd::plan::{self, Moduli, Options, Plan, Stencil, Storage, rounded_down};
 use crate::fd::verify::dt_sure;
-use crate::sched::Birthplace;
+use crate::sched::ProcessMark;
 
 /// A medium: velocity and density on a grid. Any number of shots, threads and schedulers may use it
 /// at a time.
@@ -22,7 +22,7 @@ pub(super) struct SharedModel {
     /// Time step in seconds that is certainly stable, for each of [`Stencil::ALL`].
     sure: [f64; Stencil::ALL.len()],
     plans: Mutex<Vec<Arc<Plan>>>,
-    born: Birthplace,
+    born: ProcessMark,
 }
 
 /// Plans kept. Shots of one survey have one time step; a second serves callers that compare two.
@@ -32,7 +32,7 @@ impl SharedModel {
     pub(super) fn new(model: &Model, storage: Storage) -> Result<SharedModel> {
         let moduli = plan::moduli(model, Options::default().pml, storage)?;
         let sure = Stencil::ALL.map(|stencil| dt_sure(model, stencil) * storage.stable());
-        Ok(SharedModel { moduli, sure, plans: Mutex::default(), born: Birthplace::here() })
+        Ok(SharedModel { moduli, sure, plans: Mutex::default(), born: ProcessMark::here() })
     }
 
     pub(super) fn model(&self) -> &Outline {
