@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use crate::sched::base::sync::lock;
-use crate::sched::base::task::TaskId;
+use crate::sched::base::task_id::TaskId;
 
 /// The tasks to be handed out, in order. Each is handed out once.
 #[derive(Debug, Default)]

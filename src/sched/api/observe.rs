@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::scheduler::Scheduler;
 use crate::error::{Error, Result};
-use crate::sched::base::task::TaskId;
+use crate::sched::base::task_id::TaskId;
 use crate::sched::observe::trace::{Ending, Span, Timeline};
 use crate::sched::plan::progress::Progress;
 use crate::sched::runtime::shared::Runtime;

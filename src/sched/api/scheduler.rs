@@ -8,8 +8,10 @@ use super::in_order::OrderedResults;
 use crate::backend::cpu::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
+use crate::sched::base::outcome::{TaskInfo, WaitResult};
+use crate::sched::base::signal::Completion;
 use crate::sched::base::sync::lock;
-use crate::sched::base::task::{Completion, TaskId, TaskInfo, WaitResult};
+use crate::sched::base::task_id::TaskId;
 use crate::sched::light::slab::LightSlab;
 use crate::sched::light::task::{LightTask, WatchStart};
 use crate::sched::light::{CLOSED, STOPPING};
@@ -200,7 +202,7 @@ impl Scheduler {
     }
 
     /// Asks a task to stop: a queued one never starts, a running one sees it in
-    /// [`Exec::cancelled`](crate::sched::base::task::Exec::cancelled). No error if it has ended already.
+    /// [`Exec::cancelled`](crate::sched::base::exec::Exec::cancelled). No error if it has ended already.
     pub fn cancel(&self, id: TaskId) -> Result<()> {
         self.shared.process.check()?;
         let mut planned = id;

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use super::scheduler::Scheduler;
 use crate::error::{Error, Result};
-use crate::sched::base::task::{Task, TaskId};
+use crate::sched::base::task::Task;
+use crate::sched::base::task_id::TaskId;
 use crate::sched::light::job::{InlineJob, LightJob};
 use crate::sched::light::queues::{LightItem, LocalQueue};
 use crate::sched::light::slab::LightSlab;

@@ -6,12 +6,22 @@
 //! | `fork.rs` | the process in which a scheduler was created |
 //! | `policy.rs` | the tuning numbers |
 //! | `reservation.rs` | a lease between processes, held for a task |
-//! | `task.rs` | task, job, execution context, stop signal and outcome |
+//! | `task_id.rs` | identity of a task |
+//! | `device_mask.rs` | set of devices |
+//! | `outcome.rs` | status, figures and outcome of a task |
+//! | `signal.rs` | stop requests, commit and progress of a task |
+//! | `exec.rs` | job, and the context in which it is called |
+//! | `task.rs` | task as callers describe it |
 //! | `registry.rs` | generational table; packing of task ids |
 
+pub mod device_mask;
+pub mod exec;
 pub mod fork;
+pub mod outcome;
 pub mod policy;
 pub mod registry;
 pub mod reservation;
+pub mod signal;
 pub mod sync;
 pub mod task;
+pub mod task_id;

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::task::TaskId;
+use super::task_id::TaskId;
 use crate::error::{Error, Result};
 
 const POSITION_BITS: u32 = 27;

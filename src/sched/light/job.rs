@@ -2,7 +2,7 @@
 //! free, on another thread, costs as much as the rest of a submit.
 
 use crate::error::Result;
-use crate::sched::base::task::{Exec, Job};
+use crate::sched::base::exec::{Exec, Job};
 
 pub enum LightJob {
     Boxed(Box<dyn Job>),

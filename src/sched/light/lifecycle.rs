@@ -12,7 +12,7 @@
 //! `Queued` to an end: cancelled, or nothing is left that could run it. `Planned`: something unusual
 //! befell a light task, and a planned one goes on in its stead.
 
-use crate::sched::base::task::TaskStatus;
+use crate::sched::base::outcome::TaskStatus;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]

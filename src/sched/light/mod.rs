@@ -25,7 +25,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::error::Result;
 use crate::sched::base::sync::lock;
-use crate::sched::base::task::TaskId;
+use crate::sched::base::task_id::TaskId;
 
 use epochs::{Epoch, EpochCounter, EpochCounts, EpochSources};
 use queues::{LightQueues, LocalQueue};

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use super::epochs::Epoch;
 use crate::sched::base::sync::lock;
-use crate::sched::base::task::TaskId;
+use crate::sched::base::task_id::TaskId;
 
 /// The light tasks on top of a planned one, if that is what the worker is in.
 #[derive(Default)]

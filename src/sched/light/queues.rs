@@ -12,8 +12,9 @@ use super::epochs::{Epoch, EpochCounts, EpochSources};
 use super::job::LightJob;
 use super::nested::NestedTasks;
 use crate::error::Result;
+use crate::sched::base::signal::Signal;
 use crate::sched::base::sync::lock;
-use crate::sched::base::task::{Signal, TaskId};
+use crate::sched::base::task_id::TaskId;
 
 /// What a worker takes from a queue.
 pub enum LightItem {

@@ -15,7 +15,7 @@ use super::task::LightTask;
 use crate::error::{Error, Result};
 use crate::sched::base::registry::{self, LIGHT, POSITIONS};
 use crate::sched::base::sync::{Mutex, locked};
-use crate::sched::base::task::TaskId;
+use crate::sched::base::task_id::TaskId;
 
 const CHUNK: usize = 512;
 const CHUNKS: usize = 1024;

@@ -5,16 +5,16 @@
 //! As everywhere, a task's end has two steps: its job is taken out and dropped without the lock, and
 //! then the end is published.
 
-use std::time::Duration;
-
 use super::epochs::Epoch;
 use super::job::LightJob;
 use super::lifecycle::Lifecycle;
 use crate::error::{Error, Result};
+use crate::sched::base::outcome::{TaskInfo, WaitResult};
 use crate::sched::base::registry::GENERATIONS;
+use crate::sched::base::signal::Signal;
 use crate::sched::base::sync::atomic::{AtomicU64, Ordering};
 use crate::sched::base::sync::{Mutex, MutexGuard, locked};
-use crate::sched::base::task::{Signal, TaskId, TaskInfo, WaitResult};
+use crate::sched::base::task_id::TaskId;
 
 pub struct LightTask {
     /// The generation, and below it 8 bits of [`Lifecycle`]; [`HIDDEN`] is set when the task is known to
@@ -378,9 +378,4 @@ impl LightTaskState {
             _ => None,
         }
     }
-}
-
-/// Nanoseconds since the scheduler began.
-pub fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::device::DeviceInfo;
-use crate::sched::base::task::TaskId;
+use crate::sched::base::task_id::TaskId;
 
 /// Bytes of a label that are kept, so that the memory of a trace is bounded by its number of events.
 const LABEL: usize = 120;

@@ -22,8 +22,11 @@ use log::Level;
 use super::planner::Planner;
 use super::record::{Attempt, DeadlineState};
 use crate::error::{Error, Result};
+use crate::sched::base::device_mask::DeviceMask;
+use crate::sched::base::outcome::TaskStatus;
 use crate::sched::base::policy::{PAUSES, THROTTLE, WRONG_ATTEMPTS};
-use crate::sched::base::task::{DeviceMask, Role, TaskId, TaskStatus};
+use crate::sched::base::task::Role;
+use crate::sched::base::task_id::TaskId;
 use crate::sched::observe::trace::Ending;
 
 /// How an attempt went.

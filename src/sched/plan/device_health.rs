@@ -6,7 +6,7 @@ use super::planner::Planner;
 use super::record::Attempt;
 use crate::error::{DeviceFault, Error};
 use crate::sched::base::policy::{CONVICTIONS, WRONG_TASKS};
-use crate::sched::base::task::TaskId;
+use crate::sched::base::task_id::TaskId;
 
 impl Planner {
     /// All have left a poisoned context.

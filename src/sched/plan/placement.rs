@@ -23,11 +23,16 @@ use super::planner::Planner;
 use super::record::{Attempt, DeadlineState, DeviceState, MemoryShortage, TaskRecord};
 use super::schedule::Schedule;
 use crate::error::Error;
+use crate::sched::base::device_mask::DeviceMask;
+use crate::sched::base::exec::Job;
+use crate::sched::base::outcome::TaskStatus;
 use crate::sched::base::policy::{
     HORIZON, LATE, LATE_LEAST, LOOK_AGAIN, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining,
 };
 use crate::sched::base::reservation::DeviceLease;
-use crate::sched::base::task::{Completion, DeviceMask, Job, Role, TaskId, TaskStatus};
+use crate::sched::base::signal::Completion;
+use crate::sched::base::task::Role;
+use crate::sched::base::task_id::TaskId;
 
 /// What a worker takes away to run.
 pub struct Assignment {

@@ -29,9 +29,12 @@ use super::ready_queue::ReadyQueue;
 use super::record::{DeviceState, EndedTask, TaskCounts, TaskRecord};
 use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::{Error, Result};
+use crate::sched::base::device_mask::DeviceMask;
+use crate::sched::base::outcome::{TaskStatus, WaitResult};
 use crate::sched::base::policy::{Rank, WORK};
 use crate::sched::base::registry::{LIGHT, TaskTable};
-use crate::sched::base::task::{DeviceMask, Role, Task, TaskId, TaskStatus, WaitResult};
+use crate::sched::base::task::{Role, Task};
+use crate::sched::base::task_id::TaskId;
 use crate::sched::estimate::estimator::Estimator;
 
 pub struct Planner {
@@ -238,7 +241,7 @@ impl Planner {
     /// A task that is none: it stands for one outside of the plan which others come after, and ends with
     /// [`Planner::finish`].
     pub fn admit_shadow(&mut self, now: Duration) -> Result<TaskId> {
-        let nothing = Task::new(|_: &crate::sched::base::task::Exec<'_>| Ok(()));
+        let nothing = Task::new(|_: &crate::sched::base::exec::Exec<'_>| Ok(()));
         let id = self.submit(now, Task { role: Role::Shadow, ..nothing })?;
         if let Ok(record) = self.tasks.get_mut(id) {
             record.detached = true;

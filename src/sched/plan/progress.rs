@@ -143,7 +143,9 @@ fn mean_seconds(both: &Stats, planned: &Stats) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::device::{BackendKind, DeviceInfo};
-    use crate::sched::base::task::{Exec, Task, TaskId};
+    use crate::sched::base::exec::Exec;
+    use crate::sched::base::task::Task;
+    use crate::sched::base::task_id::TaskId;
     use crate::sched::plan::completion::AttemptEnd;
 
     const S: fn(u64) -> Duration = Duration::from_secs;

@@ -8,8 +8,9 @@ use std::iter::Take;
 
 use super::record::TaskRecord;
 use crate::device::BackendKind;
+use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::policy::Rank;
-use crate::sched::base::task::{DeviceMask, TaskId};
+use crate::sched::base::task_id::TaskId;
 
 #[derive(Default)]
 pub struct ReadyQueue {

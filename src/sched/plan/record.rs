@@ -9,8 +9,13 @@ use log::Level;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::memory::{Bytes, Lease, Ledger};
+use crate::sched::base::device_mask::DeviceMask;
+use crate::sched::base::exec::Job;
+use crate::sched::base::outcome::TaskStatus;
 use crate::sched::base::policy::Rank;
-use crate::sched::base::task::{Completion, DeviceMask, Job, Role, TaskId, TaskStatus};
+use crate::sched::base::signal::Completion;
+use crate::sched::base::task::Role;
+use crate::sched::base::task_id::TaskId;
 use crate::sched::estimate::concurrency_tuner::{AUTO_SLOTS, ConcurrencyTuner};
 
 #[derive(Debug, Clone, Copy, Default)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::planner::Planner;
 use super::record::TaskRecord;
-use crate::sched::base::task::DeviceMask;
+use crate::sched::base::device_mask::DeviceMask;
 
 /// Where a task would go.
 pub struct PlacedTask {

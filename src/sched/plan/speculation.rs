@@ -6,7 +6,7 @@ use super::placement::FitCheck;
 use super::planner::Planner;
 use super::record::{DeadlineState, TaskRecord};
 use crate::sched::base::policy::{COPIES, GAIN, NEAR, is_odd, remaining};
-use crate::sched::base::task::TaskId;
+use crate::sched::base::task_id::TaskId;
 
 impl Planner {
     /// A copy of something that runs elsewhere and should end earlier here: where that gains the most.

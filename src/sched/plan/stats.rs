@@ -6,7 +6,8 @@ use super::planner::Planner;
 use super::record::TaskCounts;
 use crate::device::DeviceInfo;
 use crate::error::Result;
-use crate::sched::base::task::{TaskId, TaskInfo, TaskStatus};
+use crate::sched::base::outcome::{TaskInfo, TaskStatus, nanoseconds};
+use crate::sched::base::task_id::TaskId;
 
 /// What a scheduler has done and is doing.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,8 +98,4 @@ impl Planner {
             devices: devices.collect(),
         }
     }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

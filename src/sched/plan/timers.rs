@@ -14,8 +14,9 @@ use log::Level;
 use super::planner::Planner;
 use super::record::{DeadlineState, DeviceState};
 use crate::error::Error;
+use crate::sched::base::outcome::TaskStatus;
 use crate::sched::base::policy::{AGEING, AGEING_EACH, DISMISSED, GRACE, remaining};
-use crate::sched::base::task::{TaskId, TaskStatus};
+use crate::sched::base::task_id::TaskId;
 
 impl Planner {
     /// When [`Planner::pass`] has something to do next, if nothing else happens before.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::sched::base::task::{Completion, Task, TaskId};
+use crate::sched::base::signal::Completion;
+use crate::sched::base::task::Task;
+use crate::sched::base::task_id::TaskId;
 use crate::sched::runtime::shared::Runtime;
 
 impl Runtime {

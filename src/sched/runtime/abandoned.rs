@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::shared::Runtime;
 use crate::error::Error;
-use crate::sched::base::task::TaskId;
+use crate::sched::base::task_id::TaskId;
 use crate::sched::light::nested::NestedTask;
 use crate::sched::sleep::wait_queues::INSIDE;
 

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::node::{Inside, Want};
 use crate::sched::base::reservation::DeviceLease;
 use crate::sched::base::sync::lock;
-use crate::sched::base::task::TaskId;
+use crate::sched::base::task_id::TaskId;
 use crate::sched::plan::peer_load::ResourceRequest;
 
 /// How often those who wait look without having been called.

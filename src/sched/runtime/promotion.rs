@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use super::shared::{PlannerGuarded, Runtime};
 use crate::error::{Error, Result};
+use crate::sched::base::exec::{Exec, Job};
+use crate::sched::base::outcome::WaitResult;
 use crate::sched::base::sync::lock;
-use crate::sched::base::task::{Exec, Job, TaskId, WaitResult};
+use crate::sched::base::task_id::TaskId;
 use crate::sched::light::epochs::Epoch;
 use crate::sched::light::job::LightJob;
 use crate::sched::light::slab::LightSlab;

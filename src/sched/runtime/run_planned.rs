@@ -8,8 +8,8 @@ use super::peers::NodeAccess;
 use super::shared::Runtime;
 use super::worker_local::WorkerLocal;
 use crate::error::Error;
-use crate::sched::base::task::Exec;
-use crate::sched::light::task::nanoseconds;
+use crate::sched::base::exec::Exec;
+use crate::sched::base::outcome::nanoseconds;
 use crate::sched::plan::completion::AttemptEnd;
 use crate::sched::plan::placement::{AssignResult, Assignment};
 

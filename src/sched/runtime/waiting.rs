@@ -16,8 +16,10 @@ use super::run_light::run_light;
 use super::shared::Runtime;
 use super::worker_local::{WorkerLocal, anyone_inside};
 use crate::error::{Error, Result};
+use crate::sched::base::outcome::TaskStatus;
 use crate::sched::base::sync;
-use crate::sched::base::task::{Role, TaskId, TaskStatus};
+use crate::sched::base::task::Role;
+use crate::sched::base::task_id::TaskId;
 use crate::sched::sleep::wait_queues::{INSIDE, Waiter};
 
 /// Tasks that may wait for other tasks inside their code at a time; each may cost a worker more.

@@ -1,7 +1,7 @@
 //! What a simulated run has come to.
 
 use crate::error::Error;
-use crate::sched::base::task::TaskStatus;
+use crate::sched::base::outcome::TaskStatus;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SimReport {

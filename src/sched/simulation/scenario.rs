@@ -1,7 +1,7 @@
 //! What is simulated: devices with a true speed, tasks with a true amount of work, and what goes
 //! wrong when. Times are virtual seconds from the beginning.
 
-use crate::sched::base::task::DeviceMask;
+use crate::sched::base::device_mask::DeviceMask;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scenario {

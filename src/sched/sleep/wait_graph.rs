@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
 use crate::sched::base::sync::lock;
-use crate::sched::base::task::TaskId;
+use crate::sched::base::task_id::TaskId;
 
 /// What waits without a time limit.
 type Waits = HashMap<TaskId, Vec<Vec<TaskId>>>;

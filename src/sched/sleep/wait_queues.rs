@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use crate::sched::base::sync::atomic::{AtomicUsize, Ordering};
 use crate::sched::base::sync::{Arc, Condvar, Mutex, locked, total_order};
-use crate::sched::base::task::TaskId;
+use crate::sched::base::task_id::TaskId;
 
 /// Stands for a phase of light tasks that drains, and for the end of any planned task.
 pub const ALL: TaskId = TaskId(0);

@@ -1,0 +1,79 @@
+//! The job of a task, and the context in which the scheduler calls it.
+
+use super::reservation::DeviceLease;
+use super::signal::Signal;
+use super::task_id::TaskId;
+use crate::backend::Lane;
+use crate::device::DeviceInfo;
+use crate::error::Result;
+use crate::store::findings::Findings;
+
+/// The code of a task. The scheduler calls it once an attempt, on several devices at the same time
+/// if the task is [idempotent](super::task::Task::idempotent).
+pub trait Job: Send + Sync {
+    fn run(&self, exec: &Exec<'_>) -> Result<()>;
+}
+
+impl<F: Fn(&Exec<'_>) -> Result<()> + Send + Sync> Job for F {
+    fn run(&self, exec: &Exec<'_>) -> Result<()> {
+        self(exec)
+    }
+}
+
+/// The context of an attempt.
+pub struct Exec<'a> {
+    pub task: TaskId,
+    pub device: &'a DeviceInfo,
+    /// The device's position in
+    /// [`Scheduler::devices`](crate::sched::api::scheduler::Scheduler::devices).
+    pub device_index: usize,
+    pub slot: u32,
+    /// 1 for the first attempt.
+    pub attempt: u32,
+    pub lane: Lane<'a>,
+    pub(crate) signal: &'a Signal,
+    pub(crate) held: Option<&'a DeviceLease>,
+    pub(crate) findings: Option<&'a Findings>,
+}
+
+impl Exec<'_> {
+    /// Returns true if this attempt should stop: the task was cancelled, another copy of it won, or
+    /// the attempt is over its deadline. Long jobs poll it and return
+    /// [`Error::Cancelled`](crate::error::Error::Cancelled).
+    pub fn cancelled(&self) -> bool {
+        self.signal.is_stopped(self.attempt)
+    }
+
+    /// Reports which part of this attempt is done, from 0 to 1; NaN is ignored. The first report
+    /// above 0 says that the job has allocated its device memory: other processes then trust the
+    /// device's own count and reserve nothing on top.
+    pub fn report(&self, done: f64) {
+        if let Some(held) = self.held.filter(|_| done > 0.0) {
+            held.is_allocated();
+        }
+        self.signal.report(done);
+    }
+
+    /// Returns the finding that an earlier task, also of an earlier process, has recorded about
+    /// `subject` on devices like this one. It comes from a file, so it may be any text. `None` if
+    /// there is none or findings are not kept.
+    pub fn finding(&self, subject: &str) -> Option<String> {
+        self.findings?.of(self.device, subject)
+    }
+
+    /// Records a finding for later tasks: short, plain text, a few for each kind of device. The
+    /// subject names everything that it depends on except the device and the library's version.
+    pub fn found(&self, subject: &str, finding: &str) {
+        if let Some(findings) = self.findings {
+            findings.found(self.device, subject, finding);
+        }
+    }
+
+    /// Commits this attempt. Jobs call it before they publish a result: from then on the task can't
+    /// be cancelled and no other copy of it counts. Returns
+    /// [`Error::Cancelled`](crate::error::Error::Cancelled) if the task was cancelled before, or
+    /// another copy has committed.
+    pub fn commit(&self) -> Result<()> {
+        self.signal.commit(self.attempt)
+    }
+}
