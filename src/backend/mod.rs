@@ -3,7 +3,10 @@
 
 pub mod cpu;
 pub mod cuda;
+mod lane;
 pub mod thread;
+
+pub use lane::Lane;
 
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::Result;
@@ -52,30 +55,4 @@ pub trait Queue {
 
     /// Memory was short: gives back what is kept for reuse.
     fn relieve(&self) {}
-}
-
-/// The concrete queue of a slot: what a propagator needs to launch its kernels.
-#[derive(Clone, Copy)]
-pub enum Lane<'a> {
-    Cpu(&'a cpu::Team),
-    Cuda(&'a cuda::Stream),
-}
-
-impl Lane<'_> {
-    /// Waits until all that was put on it is done.
-    pub fn finish(self) -> Result<()> {
-        match self {
-            // What a team is given is done when the call returns.
-            Lane::Cpu(_) => Ok(()),
-            Lane::Cuda(stream) => stream.finish(),
-        }
-    }
-
-    /// Memory was short: gives back what is kept for reuse.
-    pub fn relieve(self) {
-        match self {
-            Lane::Cpu(_) => {}
-            Lane::Cuda(stream) => stream.relieve(),
-        }
-    }
 }

@@ -163,7 +163,7 @@ impl Plan {
         let (Error::NoMemory { place, .. }, Lane::Cuda(stream)) = (&error, lane) else { return error };
         lane.relieve();
         let shared = acoustic1::card::shared_bytes(&self.coefficients, stream);
-        let (needed, there) = (self.shot_bytes(shot, 0).device, stream.card().free_bytes() + shared);
+        let (needed, there) = (self.shot_bytes(shot, 0).device, stream.free_bytes() + shared);
         // Too little in one piece, or no more than for a moment: its own words are better.
         if *place != stream.card().label() || needed <= there {
             return error;

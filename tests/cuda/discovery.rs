@@ -198,7 +198,7 @@ pub fn memory_of_the_host() {
     assert_eq!(cards[0].total_bytes, 64 << 40);
     assert!((1..most).contains(&cards[0].free_bytes), "{:?}", cards[0]);
     let scheduler = scheduler("cuda", 1).unwrap();
-    let told = task(move |stream| match stream.card().free_bytes() {
+    let told = task(move |stream| match stream.free_bytes() {
         free if (1..most).contains(&free) => filled(stream, 1.0),
         free => Err(Error::Internal(format!("{free} bytes are free"))),
     });

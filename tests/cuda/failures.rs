@@ -115,7 +115,7 @@ pub fn who_is_beside_it_is_not_to_blame() {
             let code = task(move |stream| {
                 let first = !came.swap(true, Ordering::SeqCst);
                 // The first time all four are inside.
-                if first && stream.card().free_bytes() > 0 {
+                if first && stream.free_bytes() > 0 {
                     door.wait();
                 }
                 if first && place == 0 {

@@ -1,25 +1,19 @@
-//! A card as this process has it: one primary context, made when the first queue needs it and given up with the
-//! last, whatever schedulers they belong to.
+//! A card as this process has it: what is known of it, and what failures mean there.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Condvar, Mutex};
 
 use cudarc::driver::sys::CUdevice;
 
-use super::context::Context;
 use super::driver::{Driver, Failure};
 use super::{nvml, probe};
 use crate::device::DeviceInfo;
-use crate::error::{DeviceFault, Error, Result};
+use crate::error::{DeviceFault, Error};
 
 /// The kind of failure that also comes of a card that is not there any more.
 const SUSPICIOUS: [u32; 5] = [4, 46, 100, 101, 999];
 const INVALID_DEVICE: u32 = 101;
 /// From this CUDA version on, a card that is somebody else's has a code of its own.
 const UNAVAILABLE_SINCE: i32 = 11070;
-/// How long a new queue waits for those to go that still work in a context of no use.
-const LEAVING: Duration = Duration::from_secs(10);
 
 pub struct Card {
     pub(super) driver: &'static Driver,
@@ -28,43 +22,16 @@ pub struct Card {
     multiprocessors: u32,
     listed: bool,
     integrated: bool,
-    context: Mutex<Weak<Context>>,
     /// Whether a context is retained. Held by who makes or releases one, which may take a while.
     pub(super) retained: Mutex<bool>,
     pub(super) released: Condvar,
 }
 
-/// A card's context.
-enum Found {
-    Fit(Arc<Context>),
-    /// Of no use any more, and somebody is still inside: to be waited for, without the lock, as others may wait too.
-    Left(Arc<Context>),
-}
-
 impl Card {
-    /// The one card of this number in the process.
-    pub(super) fn of(driver: &'static Driver, found: probe::Card) -> Arc<Card> {
-        static CARDS: Mutex<BTreeMap<u32, Arc<Card>>> = Mutex::new(BTreeMap::new());
-        let mut cards = CARDS.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn new(driver: &'static Driver, found: probe::Card) -> Card {
         let probe::Card { info, device, multiprocessors, listed, integrated } = found;
-        cards
-            .entry(info.ordinal)
-            .or_insert_with(|| {
-                let (context, retained) = (Mutex::default(), Mutex::new(false));
-                let released = Condvar::new();
-                Arc::new(Card {
-                    driver,
-                    device,
-                    info,
-                    multiprocessors,
-                    listed,
-                    integrated,
-                    context,
-                    retained,
-                    released,
-                })
-            })
-            .clone()
+        let (retained, released) = (Mutex::new(false), Condvar::new());
+        Card { driver, device, info, multiprocessors, listed, integrated, retained, released }
     }
 
     /// As it was when the process first looked.
@@ -81,63 +48,17 @@ impl Card {
         self.info.label()
     }
 
-    /// What could be allocated now: what NVML calls free, and what is kept here for reuse. Without NVML the
-    /// context is asked, and where there is none, nothing of ours is on the card: all of it.
-    pub fn free_bytes(&self) -> u64 {
-        let context = self.lock().upgrade();
-        let kept = context.as_ref().map_or(0, |context| context.kept_bytes());
+    /// Returns the bytes that could be allocated now: those that NVML calls free, and those `cached` here.
+    /// Without NVML, those that the context tells; without a context, all, as nothing of ours is on the card.
+    pub(super) fn free_bytes(&self, cached: u64, told_by_context: impl FnOnce() -> Option<u64>) -> u64 {
         let told = self.listed.then(|| nvml::memory(self.info.id.as_str())).flatten();
         let free = told.map(|memory| memory.free);
-        let free = free.or_else(|| context?.free_bytes()).unwrap_or(self.info.total_bytes);
-        probe::free(free, self.integrated).saturating_add(kept).min(self.info.total_bytes)
+        let free = free.or_else(told_by_context).unwrap_or(self.info.total_bytes);
+        probe::free(free, self.integrated).saturating_add(cached).min(self.info.total_bytes)
     }
 
-    /// The context, retained if nobody has it. One that is of no use any more is given up first,
-    /// when all have left it.
-    pub(super) fn context(self: &Arc<Self>) -> Result<Arc<Context>> {
-        let until = Instant::now() + LEAVING;
-        loop {
-            match self.find()? {
-                Found::Fit(context) => return Ok(context),
-                Found::Left(context) => context.wait_until_left(until)?,
-            }
-        }
-    }
-
-    fn find(self: &Arc<Self>) -> Result<Found> {
-        // Declared before the lock, and so dropped after it: it may be the last to hold a context.
-        let mut there;
-        let mut retained = self.retained.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            there = self.lock().upgrade();
-            match &there {
-                Some(context) if !context.is_stale() => return Ok(Found::Fit(context.clone())),
-                Some(context) if !context.bury(&mut retained)? => return Ok(Found::Left(context.clone())),
-                Some(_) => {}
-                // Nobody has it any more, and it is about to be released.
-                None if *retained => {
-                    retained = self.released.wait(retained).unwrap_or_else(PoisonError::into_inner);
-                    continue;
-                }
-                None => {}
-            }
-            let context = Context::retain(self)?;
-            *retained = true;
-            *self.lock() = Arc::downgrade(&context);
-            return Ok(Found::Fit(context));
-        }
-    }
-
-    /// The context that there is gets no more queues.
-    pub(super) fn renew(&self) {
-        let context = self.lock().upgrade();
-        if let Some(context) = context {
-            context.retire();
-        }
-    }
-
-    /// What a failure means here: a card may be gone, or be somebody else's.
-    pub(super) fn error(&self, failure: Failure, what: &str) -> Error {
+    /// What a failure means here: a card may be gone, or be somebody else's. `free`: [`free_bytes`](Card::free_bytes).
+    pub(super) fn error(&self, failure: Failure, what: &str, free: impl FnOnce() -> u64) -> Error {
         let error = failure.error(&self.label(), what);
         let of_device = matches!(error, Error::Device { .. });
         let suspected = SUSPICIOUS.contains(&failure.code);
@@ -147,7 +68,7 @@ impl Card {
         }
         match error {
             Error::NoMemory { what, needed, place, .. } => {
-                Error::NoMemory { what, needed, place, there: self.free_bytes() }
+                Error::NoMemory { what, needed, place, there: free() }
             }
             error => error,
         }
@@ -157,7 +78,7 @@ impl Card {
     /// that its mode keeps from us.
     pub(super) fn error_of_retain(&self, failure: Failure) -> Error {
         let what = "to make a context";
-        match self.error(failure, what) {
+        match self.error(failure, what, || self.free_bytes(0, || None)) {
             Error::Driver { device, what }
                 if failure.code == INVALID_DEVICE && self.driver.is_older_than(UNAVAILABLE_SINCE) =>
             {
@@ -169,9 +90,5 @@ impl Card {
 
     fn is_lost(&self, suspected: bool) -> bool {
         self.listed && nvml::is_lost(self.info.id.as_str(), suspected)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Weak<Context>> {
-        self.context.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,8 +14,9 @@ use cudarc::driver::sys::{CUcontext, CUstream};
 
 use super::card::Card;
 use super::driver::{Answer, Driver, Failure};
-use super::memory::Pool;
+use super::life::Life;
 use super::module::Modules;
+use super::pool::Pool;
 use super::shared::Shared;
 use super::status::{self, Class};
 use crate::backend::cpu::forks;
@@ -23,16 +24,6 @@ use crate::error::{DeviceFault, Error, Result};
 
 /// Threads that wait for the card sleep.
 const BLOCKING_SYNC: c_uint = 4;
-
-/// What has become of a context.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Life {
-    Alive,
-    /// With all that was in it.
-    Gone,
-    /// We have given it up, and the driver still has it, for another library or because it failed.
-    GivenUp,
-}
 
 pub struct Context {
     card: Arc<Card>,
@@ -159,13 +150,13 @@ impl Context {
     }
 
     #[cold]
-    fn error(&self, failure: Failure, what: &str) -> Error {
+    pub(super) fn error(&self, failure: Failure, what: &str) -> Error {
         let poisons = status::class(failure.code) == Class::Poisoned;
         if poisons && !self.poisoned.swap(true, Ordering::SeqCst) {
             self.retire();
             log::warn!("{}: {}: its context is of no use any more", self.card.label(), failure.words());
         }
-        self.card.error(failure, what)
+        self.card.error(failure, what, || self.free_bytes())
     }
 
     /// Destroys something of this context, unless that is gone, or as good as gone, already.
@@ -335,19 +326,20 @@ impl Context {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Memory that is kept for reuse.
-    pub(super) fn kept_bytes(&self) -> u64 {
-        self.pool().bytes()
-    }
-
     /// Gives back what is kept for reuse and not in use; the calling thread has the context current.
     pub(super) fn give_back(&self) {
         self.shared.sweep();
         self.pool().free_all(self.driver());
     }
 
-    /// As the driver tells it.
-    pub(super) fn free_bytes(&self) -> Option<u64> {
+    /// Returns the bytes of the card that could be allocated now, those kept for reuse included.
+    pub(super) fn free_bytes(&self) -> u64 {
+        let cached = self.pool().bytes();
+        self.card.free_bytes(cached, || self.told_free_bytes())
+    }
+
+    /// Returns the free bytes that the driver tells; `None` if the context is stale.
+    fn told_free_bytes(&self) -> Option<u64> {
         let life = self.life();
         if *life != Life::Alive || self.is_stale() || self.forks != forks() {
             return None;

@@ -12,7 +12,7 @@ use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraph
 
 use super::context::Context;
 use super::driver::{self, Answer, Failure};
-use super::module::{Function, Params};
+use super::function::{Function, Params};
 use super::status::{self, Class};
 use super::stream::Stream;
 use crate::error::{Error, Result};

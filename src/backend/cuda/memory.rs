@@ -1,18 +1,13 @@
-//! Memory of a card: blocks that give themselves back, and are kept for the next shot, which needs the same. What is
-//! kept is given back to the driver when somebody finds no memory.
+//! Memory of a card: blocks that go to the context's pool when they are dropped. What the pool keeps is given back to the
+//! driver when an allocation finds no memory.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::context::{Context, Life};
-use super::driver::Driver;
-use super::pinned::HostPool;
+use super::context::Context;
+use super::pool::Piece;
+use super::status::OUT_OF_MEMORY;
 use crate::error::{Error, Result};
-
-/// A kept block is used again if at most this part of it is too much.
-const WASTE: u64 = 8;
-/// The driver's code for no memory.
-pub(super) const OUT_OF_MEMORY: u32 = 2;
 
 /// What the driver takes for so many bytes: large pieces have pages of their own, small ones share one.
 /// `None`: more than there can be.
@@ -20,58 +15,6 @@ pub fn granted(bytes: u64) -> Option<u64> {
     const SMALL: u64 = 512;
     const LARGE: u64 = 2 << 20;
     bytes.max(1).checked_next_multiple_of(if bytes < LARGE / 2 { SMALL } else { LARGE })
-}
-
-/// What is kept for reuse.
-#[derive(Default)]
-pub(super) struct Pool {
-    pieces: Vec<Piece>,
-    pub(super) host: HostPool,
-}
-
-struct Piece {
-    address: u64,
-    bytes: u64,
-    /// The queue on which work may still use it: only that one may have it before it is done.
-    stream: Option<u64>,
-}
-
-impl Pool {
-    fn take(&mut self, bytes: u64, stream: u64) -> Option<Piece> {
-        let fits = |piece: &&Piece| {
-            (bytes..=bytes + bytes / WASTE).contains(&piece.bytes)
-                && piece.stream.is_none_or(|other| other == stream)
-        };
-        let smallest = self.pieces.iter().filter(fits).min_by_key(|piece| piece.bytes)?.address;
-        let position = self.pieces.iter().position(|piece| piece.address == smallest)?;
-        Some(self.pieces.swap_remove(position))
-    }
-
-    /// All that was put on the queue is done.
-    pub fn settle(&mut self, stream: u64) {
-        for piece in self.pieces.iter_mut().filter(|piece| piece.stream == Some(stream)) {
-            piece.stream = None;
-        }
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.bytes).sum()
-    }
-
-    /// To the driver, which waits for the work that may still use it. The context is current.
-    pub fn free_all(&mut self, driver: &Driver) {
-        for piece in self.pieces.drain(..) {
-            // SAFETY: allocated in this context, freed once, used by nobody who comes later.
-            let _ = unsafe { driver.free(piece.address) };
-        }
-        self.host.free_all(driver);
-    }
-
-    /// The context has come to its end.
-    pub fn end(&mut self, life: Life) {
-        self.pieces.clear();
-        self.host.end(life);
-    }
 }
 
 /// Values on a card. Dropped, its memory goes to the next who needs as much on the same queue, or on
@@ -93,7 +36,7 @@ impl<T: Copy + 'static> Block<T> {
             what: what.into(),
             needed,
             place: card.label(),
-            there: card.free_bytes(),
+            there: context.free_bytes(),
         };
         let bytes = (len as u64).checked_mul(size_of::<T>() as u64);
         let bytes = bytes.and_then(granted).ok_or_else(|| refused(u64::MAX))?;
@@ -147,7 +90,7 @@ impl<T> Drop for Block<T> {
     fn drop(&mut self) {
         let piece = Piece { address: self.address, bytes: self.bytes, stream: Some(self.stream) };
         self.context.destroy(|_| {
-            self.context.pool().pieces.push(piece);
+            self.context.pool().put(piece);
             Ok(())
         });
     }

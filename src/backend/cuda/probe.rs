@@ -11,7 +11,7 @@ use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUuuid};
 
 use super::driver::{self, Answer, Driver, Failure};
 use super::nvml::{self, Extent, Listed};
-use crate::backend::cpu;
+use crate::backend::cpu::free_bytes;
 use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
 
 /// The kernels are compiled for this compute capability, from which on any card runs them.
@@ -180,7 +180,7 @@ fn card(driver: &Driver, ordinal: c_int, listed: &[Listed], notes: &mut Vec<Stri
 
 /// Where the memory is the host's, no more of it is free than the host has, whatever is told.
 pub fn free(told: u64, integrated: bool) -> u64 {
-    if integrated { told.min(cpu::free_bytes()) } else { told }
+    if integrated { told.min(free_bytes()) } else { told }
 }
 
 /// Two words each clock, so many bits at once: bytes a second. `clock` is in kHz.

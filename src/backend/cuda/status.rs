@@ -5,6 +5,9 @@ use cudarc::driver::sys::CUresult;
 use super::driver::Failure;
 use crate::error::{DeviceFault, Error};
 
+/// The driver's code for no memory.
+pub const OUT_OF_MEMORY: u32 = 2;
+
 /// What follows from a code.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Class {

@@ -15,10 +15,11 @@ use cudarc::driver::sys::CUstream;
 use super::card::Card;
 use super::context::Context;
 use super::event::{Download, Event};
+use super::function::{Function, Params};
 use super::memory::Block;
-use super::module::{Function, Params, Ptx};
+use super::module::Ptx;
 use super::pinned::{Number, Pinned};
-use crate::backend::{Lane, Queue};
+use super::primary::PrimaryContext;
 use crate::error::{DeviceFault, Error, Result};
 
 /// It does not wait for the stream 0 of others, nor that for it.
@@ -39,10 +40,10 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    pub(super) fn open(card: &Arc<Card>) -> Result<Stream> {
+    pub(super) fn open(primary: &PrimaryContext) -> Result<Stream> {
         let mut spent = Vec::new();
         for _ in 0..TRIES {
-            let context = card.context()?;
+            let context = primary.context()?;
             match context.inside(|| context.enter().and_then(|()| Stream::of(&context))) {
                 // By another queue since it was asked for, or by another library before. Held, so that it is buried
                 // when the next one is asked for, and not just let go.
@@ -53,7 +54,7 @@ impl Stream {
         let what = format!(
             "{TRIES} contexts of it in a row were poisoned at once; the kernel log (dmesg) may have an Xid that says why"
         );
-        Err(Error::Busy { device: card.label(), what })
+        Err(Error::Busy { device: primary.card().label(), what })
     }
 
     /// The context is current.
@@ -69,6 +70,11 @@ impl Stream {
 
     pub fn card(&self) -> &Card {
         self.context.card()
+    }
+
+    /// Returns the bytes of the card that could be allocated now, those kept for reuse included.
+    pub fn free_bytes(&self) -> u64 {
+        self.context.free_bytes()
     }
 
     /// The newest CUDA that the card's driver knows: `12.9`.
@@ -269,43 +275,22 @@ impl Stream {
         Ok(())
     }
 
+    /// Gives back what is kept for reuse. Counted as inside: the task is over, and nobody else keeps the context from
+    /// being buried meanwhile.
+    pub fn relieve(&self) {
+        self.context.inside(|| {
+            if self.context.enter().is_ok() {
+                self.context.give_back();
+            }
+        });
+    }
+
     fn check<T: Copy + 'static>(&self, block: &Block<T>, range: &Range<usize>) -> Result<()> {
         if !block.is_of(&self.context) || range.start > range.end || range.end > block.len() {
             let (Range { start, end }, len) = (range, block.len());
             return Err(Error::Internal(format!("values {start} to {end} of a block of {len}")));
         }
         Ok(())
-    }
-}
-
-impl Queue for Stream {
-    /// A task on top of another is counted for itself: the other is still inside when it has gone.
-    fn enter(&self) -> Result<()> {
-        self.context.come();
-        self.context.enter().inspect_err(|_| self.context.go())
-    }
-
-    fn finish(&self) -> Result<()> {
-        let done = Stream::finish(self);
-        self.context.go();
-        done
-    }
-
-    fn resume(&self) {
-        self.context.resume();
-    }
-
-    fn lane(&self) -> Lane<'_> {
-        Lane::Cuda(self)
-    }
-
-    /// Counted as inside: the task is over, and nobody else keeps the context from being buried meanwhile.
-    fn relieve(&self) {
-        self.context.inside(|| {
-            if self.context.enter().is_ok() {
-                self.context.give_back();
-            }
-        });
     }
 }
 
