@@ -11,9 +11,9 @@ use gpusched::backend::cpu::Team;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options, Plan};
-use gpusched::fd::shot::{Silent, run};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::wavelet::{Shape, Wavelet};
+use gpusched::fd::{control::Silent, shot::run};
 
 static REQUESTS: AtomicUsize = AtomicUsize::new(0);
 

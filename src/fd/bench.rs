@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::control::Silent;
 use super::grid::Grid;
 use super::model::Model;
 use super::plan::{Form, Options, Plan, SHAPES, Shape, Stencil, Storage, moduli};
-use super::shot::Silent;
 use super::survey::{Receivers, Shot};
 use super::verify::dt_max;
 use super::wavelet::{self, Wavelet};

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::control::Control;
 use super::grid::Grid;
 use super::model::Model;
 use super::plan::{Form, Options, Plan, Storage};
-use super::shot::{self, CLASS, Control};
+use super::shot::{self, CLASS};
 use super::survey::{Receivers, Shot};
 use super::wavelet::{Shape, Wavelet};
 use crate::backend::Lane;

@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod check;
+pub mod control;
 pub mod equation;
 pub mod exact_time;
 pub mod grid;

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::control::Control;
 pub use super::equation::acoustic1::one_pass::kernel::{SHAPES, Shape};
 use super::equation::acoustic1::{self, Coefficients, Layout, Record};
 pub use super::equation::acoustic1::{Form, Moduli};
 use super::exact_time;
 use super::grid::AXES;
 use super::model::{Model, Outline};
-use super::shot::Control;
 pub use super::stencil::Stencil;
 pub use super::storage::Storage;
 use super::survey::{Gather, Receivers, Shot};

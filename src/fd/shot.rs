@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::control::Control;
 use super::exact_time;
 use super::pause::State;
 use super::plan::Plan;
@@ -10,43 +11,6 @@ use crate::backend::Lane;
 use crate::backend::cpu::has_room;
 use crate::error::{Error, Result};
 use crate::sched::{Exec, Task};
-
-/// What a running shot tells and asks while it runs, on the thread that runs it.
-pub trait Control {
-    /// After step `step` of `nt`; an error ends the shot with it. With exact time the last comes again, for each step
-    /// after the end.
-    fn step(&self, _step: usize, _nt: usize) -> Result<()> {
-        Ok(())
-    }
-    /// The pressure over the model's grid after `step + 1` steps.
-    fn snapshot(&self, _step: usize, _field: &[f32]) -> Result<()> {
-        Ok(())
-    }
-    /// Before the first step: how many steps are done already, with the state of then taken. Nothing may be taken of one
-    /// that is of another kind or size.
-    fn resume(&self, _state: &mut dyn State) -> Result<usize> {
-        Ok(0)
-    }
-    /// After each step, on a card after each few: whether the shot is to stop.
-    fn pauses(&self) -> bool {
-        false
-    }
-    /// What earlier shots have found out about something on devices like this one. It may be any text.
-    fn finding(&self, _subject: &str) -> Option<String> {
-        None
-    }
-    /// What this shot has found out, for those after it.
-    fn found(&self, _subject: &str, _finding: &str) {}
-    /// It has stopped after so many steps, and ends with [`Error::Cancelled`].
-    fn pause(&self, _done: usize, _state: &mut dyn State) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// Nobody looks on.
-pub struct Silent;
-
-impl Control for Silent {}
 
 /// Runs a shot on the lane that it is given. Errors: a shot that does not fit the plan, no memory,
 /// a pressure that is not finite any more, and whatever `control` returns.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use gpusched::Error;
 use gpusched::fd::plan::{Form, Options, Plan, Stencil, Storage};
-use gpusched::fd::shot::{self, Silent};
 use gpusched::fd::survey::{Receivers, Shot};
+use gpusched::fd::{control::Silent, shot};
 use gpusched::sched::{AUTO_SLOTS, Scheduler, TaskId};
 
 use crate::fixtures::*;

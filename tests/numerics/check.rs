@@ -6,7 +6,7 @@ use gpusched::Error;
 use gpusched::backend::Lane;
 use gpusched::backend::cpu::Team;
 use gpusched::fd::check::{PML, TOLERANCE, question, run};
-use gpusched::fd::shot::Silent;
+use gpusched::fd::control::Silent;
 
 use testmodels::norms::relative_l2;
 use testmodels::reference;

@@ -7,9 +7,9 @@ use gpusched::backend::cpu::Team;
 use gpusched::error::{Error, Result};
 use gpusched::fd::pause::State;
 use gpusched::fd::plan::{Form, Options, Storage};
-use gpusched::fd::shot::{Control, run};
 use gpusched::fd::survey::Receivers;
 use gpusched::fd::wavelet::Wavelet;
+use gpusched::fd::{control::Control, shot::run};
 
 use testkit::Random;
 use testmodels::shots::{FAINT, World};

@@ -4,13 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gpusched::backend::Lane;
-use gpusched::backend::cpu::Team;
+use gpusched::backend::{Lane, cpu::Team};
+use gpusched::fd::control::Control;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
 use gpusched::fd::pause::State;
 use gpusched::fd::plan::{Form, Options, Plan, Stencil};
-use gpusched::fd::shot::{self, Control, Output};
+use gpusched::fd::shot::{self, Output};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::fd::verify::dt_max;
 use gpusched::fd::wavelet::Wavelet;

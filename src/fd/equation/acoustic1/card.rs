@@ -5,8 +5,10 @@
 //! card never waits for the host, what waits on the queue is bounded, and a cancel is heard within two legs.
 
 mod medium;
+mod one_pass;
 mod pass;
 mod size;
+mod steps;
 mod sweeps;
 mod trial;
 
@@ -18,72 +20,29 @@ pub use self::medium::{shape, shared_bytes};
 pub use self::size::{bytes, bytes_of_cells};
 
 use self::medium::Medium;
-use self::pass::OnePass;
+use self::one_pass::OnePass;
+use self::size::rows;
+use self::steps::{Buffers, KERNELS, LEG, Step, Steps};
 use self::sweeps::Sweeps;
 use super::blown;
 use super::coefficients::Coefficients;
 use super::form::Form;
-use super::kernel::{self, Address, PTX};
+use super::kernel::{self, Address};
 use super::layout::Layout;
 use super::one_pass::kernel::Shape;
 use super::record::host_zeros;
 use super::run::{Clock, PROBE, judge, limit};
-use crate::backend::cuda::{Block, Download, Event, Function, Graphs, Launches, Params, Ptx, Stream};
+use crate::backend::cuda::{Block, Download, Event, Function, Graphs, Params, Stream};
 use crate::error::{Error, Result};
+use crate::fd::control::Control;
 use crate::fd::pause::State;
-use crate::fd::shot::Control;
 use crate::fd::survey::{Gather, Shot};
 
-/// Steps of a leg; the probe comes at the end of one.
-const LEG: usize = 16;
+/// The probe comes at the end of a leg.
 const _: () = assert!(PROBE.is_multiple_of(LEG));
+
 /// Values of a state that are on the host at a time.
 const PIECE: usize = 8 << 20;
-/// Bytes of a card for the source and the probe, of a few numbers each.
-const SMALL: u64 = 8192;
-
-/// One, as contexts know what they have loaded by where its text is.
-static KERNELS: Ptx = Ptx { name: "acoustic1", text: PTX };
-
-/// A form's steps, which there may be several ways to compute.
-trait Steps {
-    /// Which of them the next leg takes, and whether it is to be told how long that took.
-    fn next(&self) -> (usize, bool) {
-        (0, false)
-    }
-
-    /// How long a leg of [`LEG`] steps took.
-    fn took(&self, _way: usize, _seconds: f64) {}
-
-    /// The launches of the steps of a leg, whose amplitudes and samples lie there.
-    fn launches(&self, way: usize, steps: &[Step], at: Buffers, to: &mut Launches);
-
-    /// What the kernels that look at the pressure after a step are given.
-    fn params(&self, step: usize) -> kernel::Params;
-
-    /// All that a step leaves to the next.
-    fn fields(&self) -> &[Block<f32>];
-
-    /// The field that has the pressure after a step.
-    fn pressure(&self, step: usize) -> &Block<f32>;
-}
-
-/// Where a leg has the amplitudes of its steps, and the rows of samples that it leaves.
-#[derive(Clone, Copy)]
-struct Buffers {
-    sounding: Address,
-    samples: Address,
-}
-
-/// Samples of a trace that a leg leaves, at most.
-fn rows(shot: &Shot) -> usize {
-    LEG.div_ceil(shot.record_every).min(shot.samples())
-}
-
-/// Steps that have a source.
-fn sounding(shot: &Shot) -> usize {
-    shot.wavelet.samples.len().min(shot.nt)
-}
 
 /// Runs a shot that fits the coefficients' grid. `shape`: that of blocks in one pass; the best is found, if none is named.
 pub fn run(
@@ -194,16 +153,6 @@ fn gather(layout: &Layout, shot: &Shot) -> Result<Gather> {
     let (traces, samples) = (shot.receivers.count(layout.inner), shot.samples());
     let data = host_zeros(traces.saturating_mul(samples), "the record of a shot")?;
     Ok(Gather { traces, samples, data })
-}
-
-/// What a step launches: nothing else makes its launches others than those of any leg's step at its place.
-#[derive(Clone, Copy, PartialEq)]
-struct Step {
-    odd: bool,
-    /// There is a source.
-    sounds: bool,
-    /// A sample is kept.
-    keeps: bool,
 }
 
 /// A shot on a card.

@@ -39,6 +39,7 @@ mod record;
 mod rows;
 mod run;
 mod source;
+mod steps;
 mod two_sweeps;
 mod velocity;
 

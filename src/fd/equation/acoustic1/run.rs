@@ -9,11 +9,12 @@ use super::coefficients::Coefficients;
 use super::form::Form;
 use super::isa::Isa;
 use super::record::{Record, no_memory, reserved, snapshot};
+use super::steps::Steps;
 use super::{blown, one_pass, two_sweeps};
-use crate::backend::cpu::{Member, Rows, Team, has_room};
+use crate::backend::cpu::{Rows, Team, has_room};
 use crate::error::{Error, Result};
+use crate::fd::control::Control;
 use crate::fd::pause::State;
-use crate::fd::shot::Control;
 use crate::fd::survey::{Gather, Shot};
 
 /// Steps between two looks for a shot that has blown up.
@@ -21,24 +22,6 @@ pub const PROBE: usize = 64;
 
 /// How long the time loop took, from when its fields were there.
 pub type Clock = Duration;
-
-/// A way to compute steps, which the members of a team share.
-pub trait Steps: Sync {
-    /// What each member has for itself.
-    type Own;
-
-    fn own(&self) -> Result<Self::Own>;
-
-    /// Computes a member's share of a step, with denormal numbers flushed. Begins and ends with all
-    /// members. A member that has returned from it may read the pressure until it calls it again.
-    fn step(&self, member: &Member<'_>, own: &mut Self::Own, step: usize) -> Result<()>;
-
-    /// The pressure after a step.
-    fn pressure(&self, step: usize) -> Rows<'_>;
-
-    /// All that a step leaves to the next.
-    fn fields(&self) -> Vec<Rows<'_>>;
-}
 
 /// Runs a shot that fits the coefficients' grid.
 ///
@@ -244,9 +227,9 @@ mod tests {
     use super::super::coefficients::Moduli;
     use super::super::isa::Isa;
     use super::*;
+    use crate::fd::control::Silent;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
-    use crate::fd::shot::Silent;
     use crate::fd::storage::Storage;
     use crate::fd::survey::Receivers;
     use crate::fd::wavelet::{Shape, Wavelet};

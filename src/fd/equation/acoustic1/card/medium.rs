@@ -10,7 +10,7 @@ use super::pass::Pass;
 use super::size::{numbers, possible};
 use crate::backend::cuda::{Block, Stream};
 use crate::error::{Error, Result};
-use crate::fd::shot::Control;
+use crate::fd::control::Control;
 
 /// A field of coefficients as the kernels of a form read it.
 pub enum Field {

@@ -1,29 +1,21 @@
-//! A step in one pass. Which shape a block has is found by a [`Trial`], whose ways are the shapes that there are kernels for.
+//! The kernels of a plan for steps in one pass. Which shape a block has is found by a [`Trial`], whose ways are the shapes
+//! that there are kernels for.
 
-use std::cell::Cell;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use super::super::coefficients::Coefficients;
-use super::super::kernel::{self as common, Address, Addresses, Launch, Tables};
+use super::super::kernel::Tables;
 use super::super::layout::Layout;
-use super::super::one_pass::kernel::{
-    self, Cut, Fields, Grounds, Lens, OF_16_BITS, Params, Plan, SHAPES, Samples, Shape, Sounding,
-};
-use super::medium::{Field, Medium};
+use super::super::one_pass::kernel::{self, Cut, Grounds, OF_16_BITS, SHAPES, Shape};
 use super::trial::Trial;
-use super::{Buffers, Step, Steps};
-use crate::backend::cuda::{Block, Function, Launches, Params as Arguments, Ptx, Stream};
+use crate::backend::cuda::{Block, Function, Ptx, Stream};
 use crate::device::DeviceId;
 use crate::error::{Error, Result};
-use crate::fd::shot::Control;
-use crate::fd::survey::Shot;
+use crate::fd::control::Control;
 
-fn function(stream: &Stream, kernel: &'static str) -> Result<Function> {
+pub fn function(stream: &Stream, kernel: &'static str) -> Result<Function> {
     stream.function(Ptx { name: kernel, text: kernel::alone(kernel) }, kernel)
 }
 
-/// Legs of a shape that a shot does not time: the launches of the first are new, of the second a graph is made.
-const NEW: u32 = 2;
 /// Trials that are remembered.
 const KNOWN: usize = 64;
 
@@ -88,13 +80,13 @@ fn runnable(wanted: Option<Shape>, stream: &Stream) -> Result<&'static [Shape]> 
 
 /// What all shots of a plan share for this form.
 pub struct Pass {
-    trial: Arc<Trial>,
+    pub trial: Arc<Trial>,
     /// What that is about, where there is a choice.
     subject: Option<String>,
     /// Its ways.
-    shapes: &'static [Shape],
+    pub shapes: &'static [Shape],
     /// Of the shapes that may be taken.
-    grounds: Vec<Option<(Grounds, Block<Cut>)>>,
+    pub grounds: Vec<Option<(Grounds, Block<Cut>)>>,
 }
 
 impl Pass {
@@ -159,159 +151,4 @@ pub fn tables(layout: &Layout, traces: usize) -> impl Iterator<Item = usize> {
         let most = kernel::most_boxes(layout, shape);
         [most * size_of::<Cut>() / 4, most + 1, traces, traces]
     })
-}
-
-/// A shape as a shot has it.
-struct Way<'a> {
-    grounds: &'a Grounds,
-    params: [Params; 2],
-    function: Function,
-    samples: Samples,
-    _receivers: (Block<i32>, Block<u32>, Block<i32>),
-    /// Legs that it has computed.
-    legs: Cell<u32>,
-}
-
-pub struct OnePass<'a> {
-    medium: &'a Medium,
-    trial: &'a Trial,
-    ways: Vec<Option<Way<'a>>>,
-    sounding: Sounding,
-    source: Function,
-    p: [Address; 2],
-    traces: u64,
-    fields: Vec<Block<f32>>,
-}
-
-impl<'a> OnePass<'a> {
-    pub fn new(
-        c: &Coefficients,
-        medium: &'a Medium,
-        pass: &'a Pass,
-        shot: &Shot,
-        stream: &Stream,
-    ) -> Result<Self> {
-        let tables = &medium.tables;
-        let named =
-            |number: usize| if number < 3 { "a field of a shot" } else { "the absorbing layer of a shot" };
-        let blocks = Lens::new(&tables.layout).all().chain([4]).enumerate();
-        let blocks: Result<Vec<_>> =
-            blocks.map(|(number, len)| stream.zeroed::<f32>(len, named(number))).collect();
-        let blocks = blocks?;
-        let at = |number: usize| blocks[number].address();
-        let fields = Fields {
-            p: [at(0), at(1)],
-            d: at(2),
-            kept: [[at(3), at(4)], [at(5), at(6)], [at(7), at(8)]],
-            part: [at(9), at(10), at(11)],
-            clean: at(12),
-        };
-        let mut ways: Vec<_> = pass.shapes.iter().map(|_| None).collect();
-        for way in pass.trial.ways() {
-            if let Some(ground) = &pass.grounds[way] {
-                ways[way] = Some(Way::new(medium, ground, &fields, shot, stream)?);
-            }
-        }
-        Ok(OnePass {
-            medium,
-            trial: &pass.trial,
-            ways,
-            sounding: Sounding::new(c, shot, fields.clean),
-            source: function(stream, "acoustic1_one_pass_source")?,
-            p: fields.p,
-            traces: shot.receivers.count(tables.layout.inner) as u64,
-            fields: blocks,
-        })
-    }
-
-    /// A way that may be taken: the plan has it since it was made, and the shot since it began.
-    fn way(&self, way: usize) -> Option<&Way<'a>> {
-        self.ways[way].as_ref().or_else(|| self.ways.iter().flatten().next())
-    }
-}
-
-impl<'a> Way<'a> {
-    fn new(
-        medium: &Medium,
-        (grounds, boxes): &'a (Grounds, Block<Cut>),
-        fields: &Fields,
-        shot: &Shot,
-        stream: &Stream,
-    ) -> Result<Self> {
-        let plan = Plan {
-            b: medium.b.address(),
-            kappa: medium.kappa.address(),
-            profiles: medium.profiles.address(),
-            boxes: boxes.address(),
-        };
-        let what = "the receivers of a shot";
-        let (first, places, traces) = grounds.receivers(&shot.receivers);
-        let held = (
-            stream.uploaded(&first, what)?,
-            stream.uploaded(&places, what)?,
-            stream.uploaded(&traces, what)?,
-        );
-        let (first, at, trace) = (held.0.address(), held.1.address(), held.2.address());
-        Ok(Way {
-            grounds,
-            params: grounds.params(&medium.tables, &plan, fields),
-            function: function(stream, grounds.shape.kernel)?,
-            samples: Samples { first, at, trace, to: 0 },
-            _receivers: held,
-            legs: Cell::new(0),
-        })
-    }
-}
-
-impl Steps for OnePass<'_> {
-    fn next(&self) -> (usize, bool) {
-        let (way, timed) = self.trial.next();
-        let legs =
-            self.ways[way].as_ref().map_or(0, |way| way.legs.replace(way.legs.get().saturating_add(1)));
-        (way, timed && legs >= NEW)
-    }
-
-    fn took(&self, way: usize, seconds: f64) {
-        self.trial.took(way, seconds);
-    }
-
-    fn launches(&self, way: usize, steps: &[Step], at: Buffers, to: &mut Launches) {
-        let Some(way) = self.way(way) else { return };
-        let mut put = |function: &Function, launch: Launch, all: Arguments| {
-            to.push(function, launch.grid, launch.block, all);
-        };
-        let amplitude = |number: usize| {
-            let sounds = steps.get(number).is_some_and(|step| step.sounds);
-            sounds.then(|| at.sounding + 4 * number as u64)
-        };
-        let mut row = at.samples;
-        for (number, step) in steps.iter().enumerate() {
-            let now = usize::from(step.odd);
-            // The leg before doesn't know of this one's amplitudes.
-            if let Some(value) = amplitude(number).filter(|_| number == 0) {
-                let poles = self.sounding.poles(1 - now, false, Some(value));
-                put(&self.source, kernel::source(), Arguments::new().with(way.params[1 - now]).with(poles));
-            }
-            let poles = self.sounding.poles(now, step.sounds, amplitude(number + 1));
-            let samples = Samples { to: if step.keeps { row } else { 0 }, ..way.samples };
-            let all = Arguments::new().with(way.params[now]).with(poles).with(samples);
-            put(&way.function, way.grounds.step(), all);
-            row += if step.keeps { 4 * self.traces } else { 0 };
-        }
-    }
-
-    fn params(&self, step: usize) -> common::Params {
-        let (tables, p) = (&self.medium.tables, self.p[1 - step % 2]);
-        let [b, kappa] = [&self.medium.b, &self.medium.kappa].map(Field::address);
-        let profiles = self.medium.profiles.address();
-        tables.params(&Addresses { p, velocity: [p; 3], part: [p; 3], b, kappa, profiles }, 1)
-    }
-
-    fn fields(&self) -> &[Block<f32>] {
-        &self.fields
-    }
-
-    fn pressure(&self, step: usize) -> &Block<f32> {
-        &self.fields[1 - step % 2]
-    }
 }

@@ -5,11 +5,15 @@ use super::super::fields::part_lens;
 use super::super::form::Form;
 use super::super::layout::Layout;
 use super::super::one_pass::kernel::Lens;
-use super::{SMALL, pass, rows, sounding};
+use super::pass;
+use super::steps::LEG;
 use crate::backend::cuda::granted;
 use crate::fd::grid::Grid;
 use crate::fd::storage::Storage;
 use crate::fd::survey::Shot;
+
+/// Bytes of a card for the source and the probe, of a few numbers each.
+const SMALL: u64 = 8192;
 
 /// One pass tells positions apart by 32 bits; what is larger takes two sweeps.
 pub fn possible(layout: &Layout, form: Form) -> Form {
@@ -19,6 +23,16 @@ pub fn possible(layout: &Layout, form: Form) -> Form {
 /// Whether a form's kernels take numbers of 16 bits: two sweeps take what these stand for.
 pub fn numbers(layout: &Layout, form: Form, storage: Storage) -> bool {
     possible(layout, form) == Form::OnePass && storage == Storage::Bits16
+}
+
+/// Samples of a trace that a leg leaves, at most.
+pub fn rows(shot: &Shot) -> usize {
+    LEG.div_ceil(shot.record_every).min(shot.samples())
+}
+
+/// Steps that have a source.
+fn sounding(shot: &Shot) -> usize {
+    shot.wavelet.samples.len().min(shot.nt)
 }
 
 /// Bytes of a card that a shot takes at its peak, with what it shares with the others of its plan.

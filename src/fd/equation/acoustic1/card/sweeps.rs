@@ -3,7 +3,7 @@
 use super::super::coefficients::Coefficients;
 use super::super::kernel::{self, Addresses, Launch};
 use super::medium::Medium;
-use super::{Buffers, KERNELS, Step, Steps};
+use super::steps::{Buffers, KERNELS, Step, Steps};
 use crate::backend::cuda::{Block, Function, Launches, Params, Stream};
 use crate::error::Result;
 use crate::fd::survey::Shot;

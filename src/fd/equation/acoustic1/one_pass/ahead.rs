@@ -3,8 +3,8 @@
 //! the same few rows of what comes.
 
 use super::super::coefficients::{Columns, Row};
-use super::pass::Sweep;
 use super::rows::{HELD, TOGETHER};
+use super::sweep::Sweep;
 use crate::fd::stencil::REACH;
 
 /// Rows on that are asked for, of what is read row after row.

@@ -3,9 +3,9 @@
 
 use super::ahead::AHEAD;
 use super::lanes::Lanes;
-use super::pass::Sweep;
 use super::rows::{self, Along, HELD, Kept, Split, TOGETHER};
 use super::scratch::PLACES;
+use super::sweep::Sweep;
 use crate::fd::stencil::REACH;
 
 /// A line of rows along an axis: where its slopes and terms are, and its coefficients.
@@ -30,7 +30,7 @@ impl Sweep<'_> {
     /// The slopes before the first row's last.
     ///
     /// # Safety
-    /// As for [`sweep`](super::pass::sweep); so for all below.
+    /// See [`Sweep`]; so for all below.
     #[inline(always)]
     pub unsafe fn begin_along<L: Lanes, const AXIS: usize, const KEPT: bool>(&self, line: &Line) {
         let first = self.tile.sides[AXIS].slopes().start;

@@ -14,8 +14,11 @@ mod pass;
 mod rows;
 mod scratch;
 mod source;
+mod sweep;
 mod tiles;
 mod update;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 mod zones;
 
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -26,15 +29,16 @@ pub use geometry::Geometry;
 
 use self::fields::Shared;
 use self::lanes::Plain;
-#[cfg(target_arch = "x86_64")]
-use self::lanes::{Avx2, Avx512};
-use self::pass::{Step, sweep};
+use self::pass::sweep;
 use self::scratch::Scratch;
 use self::source::Poles;
+use self::sweep::Step;
 use self::tiles::Tile;
+#[cfg(target_arch = "x86_64")]
+use self::x86::{Avx2, Avx512};
 use super::coefficients::Coefficients;
 use super::isa::Isa;
-use super::run::Steps;
+use super::steps::Steps;
 use crate::backend::cpu::{FloatMode, Member, Rows};
 use crate::error::Result;
 use crate::fd::survey::Shot;

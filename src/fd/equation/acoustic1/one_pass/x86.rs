@@ -1,0 +1,162 @@
+//! Vectors of x86-64 processors: AVX2 with FMA, and AVX-512.
+
+use std::arch::x86_64::*;
+
+use super::lanes::Lanes;
+
+/// One `impl` from the names of the processor's instructions.
+macro_rules! x86 {
+    ($name:ident, $v:ty, $n:literal,
+     $load:ident $store:ident $stream:ident $set:ident $add:ident $sub:ident $mul:ident $fma:ident $fnma:ident
+     $shifted:ident $widened:ident) => {
+        impl Lanes for $name {
+            type V = $v;
+            const N: usize = $n;
+
+            #[inline(always)]
+            unsafe fn load(from: *const f32) -> $v {
+                // SAFETY: by the caller's promise.
+                unsafe { $load(from) }
+            }
+            #[inline(always)]
+            unsafe fn widened(from: *const u16) -> $v {
+                // SAFETY: by the caller's promise.
+                unsafe { $widened(from) }
+            }
+            #[inline(always)]
+            unsafe fn store(to: *mut f32, v: $v) {
+                // SAFETY: by the caller's promise.
+                unsafe { $store(to, v) }
+            }
+            #[inline(always)]
+            unsafe fn stream(to: *mut f32, v: $v) {
+                // SAFETY: by the caller's promise.
+                unsafe { $stream(to, v) }
+            }
+            #[inline(always)]
+            unsafe fn fence() {
+                // SAFETY: by the caller's promise.
+                unsafe { _mm_sfence() }
+            }
+            #[inline(always)]
+            fn prefetch(from: *const f32) {
+                // SAFETY: asks for a line only, and any address will do.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+            }
+            #[inline(always)]
+            fn prefetch_far(from: *const f32) {
+                // SAFETY: as above.
+                unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn splat(value: f32) -> $v {
+                // SAFETY: by the caller's promise.
+                unsafe { $set(value) }
+            }
+            #[inline(always)]
+            unsafe fn add(x: $v, y: $v) -> $v {
+                // SAFETY: by the caller's promise.
+                unsafe { $add(x, y) }
+            }
+            #[inline(always)]
+            unsafe fn sub(x: $v, y: $v) -> $v {
+                // SAFETY: by the caller's promise.
+                unsafe { $sub(x, y) }
+            }
+            #[inline(always)]
+            unsafe fn mul(x: $v, y: $v) -> $v {
+                // SAFETY: by the caller's promise.
+                unsafe { $mul(x, y) }
+            }
+            #[inline(always)]
+            unsafe fn fma(x: $v, y: $v, z: $v) -> $v {
+                // SAFETY: by the caller's promise.
+                unsafe { $fma(x, y, z) }
+            }
+            #[inline(always)]
+            unsafe fn fnma(x: $v, y: $v, z: $v) -> $v {
+                // SAFETY: by the caller's promise.
+                unsafe { $fnma(x, y, z) }
+            }
+            #[inline(always)]
+            unsafe fn earlier<const K: usize>(before: $v, at: $v) -> $v {
+                // SAFETY: by the caller's promise.
+                unsafe {
+                    match K {
+                        0 => at,
+                        1 => $shifted::<{ $n - 1 }>(before, at),
+                        2 => $shifted::<{ $n - 2 }>(before, at),
+                        3 => $shifted::<{ $n - 3 }>(before, at),
+                        _ => $shifted::<{ $n - 4 }>(before, at),
+                    }
+                }
+            }
+            #[inline(always)]
+            unsafe fn later<const K: usize>(at: $v, after: $v) -> $v {
+                // SAFETY: by the caller's promise.
+                unsafe {
+                    match K {
+                        0 => at,
+                        1 => $shifted::<1>(at, after),
+                        2 => $shifted::<2>(at, after),
+                        3 => $shifted::<3>(at, after),
+                        _ => $shifted::<4>(at, after),
+                    }
+                }
+            }
+        }
+    };
+}
+
+/// The values from the `K`th on of two vectors one after the other.
+#[inline(always)]
+unsafe fn shifted16<const K: i32>(first: __m512, second: __m512) -> __m512 {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let (first, second) = (_mm512_castps_si512(first), _mm512_castps_si512(second));
+        _mm512_castsi512_ps(_mm512_alignr_epi32::<K>(second, first))
+    }
+}
+
+/// The same; bytes can be shifted within halves only.
+#[inline(always)]
+unsafe fn shifted8<const K: i32>(first: __m256, second: __m256) -> __m256 {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let (first, second) = (_mm256_castps_si256(first), _mm256_castps_si256(second));
+        let middle = _mm256_permute2x128_si256::<0x21>(first, second);
+        _mm256_castsi256_ps(match K {
+            1 => _mm256_alignr_epi8::<4>(middle, first),
+            2 => _mm256_alignr_epi8::<8>(middle, first),
+            3 => _mm256_alignr_epi8::<12>(middle, first),
+            4 => middle,
+            5 => _mm256_alignr_epi8::<4>(second, middle),
+            6 => _mm256_alignr_epi8::<8>(second, middle),
+            _ => _mm256_alignr_epi8::<12>(second, middle),
+        })
+    }
+}
+
+#[inline(always)]
+unsafe fn widened16(from: *const u16) -> __m512 {
+    // SAFETY: by the caller's promise.
+    unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()))) }
+}
+
+#[inline(always)]
+unsafe fn widened8(from: *const u16) -> __m256 {
+    // SAFETY: by the caller's promise.
+    unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()))) }
+}
+
+/// AVX2 with FMA.
+pub struct Avx2;
+/// AVX-512 F and VL.
+pub struct Avx512;
+
+x86!(Avx2, __m256, 8,
+    _mm256_loadu_ps _mm256_storeu_ps _mm256_stream_ps _mm256_set1_ps
+    _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_fmadd_ps _mm256_fnmadd_ps shifted8 widened8);
+x86!(Avx512, __m512, 16,
+    _mm512_loadu_ps _mm512_storeu_ps _mm512_stream_ps _mm512_set1_ps
+    _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_fmadd_ps _mm512_fnmadd_ps shifted16 widened16);

@@ -1,0 +1,22 @@
+//! The steps of a shot as its time loop on a team of threads calls them.
+
+use crate::backend::cpu::{Member, Rows};
+use crate::error::Result;
+
+/// A way to compute steps, which the members of a team share.
+pub trait Steps: Sync {
+    /// What each member has for itself.
+    type Own;
+
+    fn own(&self) -> Result<Self::Own>;
+
+    /// Computes a member's share of a step, with denormal numbers flushed. Begins and ends with all
+    /// members. A member that has returned from it may read the pressure until it calls it again.
+    fn step(&self, member: &Member<'_>, own: &mut Self::Own, step: usize) -> Result<()>;
+
+    /// The pressure after a step.
+    fn pressure(&self, step: usize) -> Rows<'_>;
+
+    /// All that a step leaves to the next.
+    fn fields(&self) -> Vec<Rows<'_>>;
+}
