@@ -12,16 +12,16 @@ pub enum Lane<'a> {
 }
 
 impl Lane<'_> {
-    /// Waits until all that was put on it is done.
+    /// Waits until all work on it is done.
     pub fn finish(self) -> Result<()> {
         match self {
-            // What a team is given is done when the call returns.
+            // A team's work is done when the call returns.
             Lane::Cpu(_) => Ok(()),
             Lane::Cuda(stream) => stream.finish(),
         }
     }
 
-    /// Memory was short: gives back what is kept for reuse.
+    /// Frees the memory that is kept for reuse, after an allocation failed.
     pub fn relieve(self) {
         match self {
             Lane::Cpu(_) => {}

@@ -3,39 +3,40 @@
 use super::pause::State;
 use crate::error::Result;
 
-/// Called by a running shot on the thread that runs it.
+/// Callbacks of a running shot, on the thread that runs it.
 pub trait Control {
-    /// After step `step` of `nt`; an error ends the shot with it. With exact time the last comes again, for each step
-    /// after the end.
+    /// Called after step `step` of `nt`; an error ends the shot with it. With exact time, the last step is reported again
+    /// for each step after the end.
     fn step(&self, _step: usize, _nt: usize) -> Result<()> {
         Ok(())
     }
-    /// The pressure over the model's grid after `step + 1` steps.
+    /// Takes the pressure over the model's grid after `step + 1` steps.
     fn snapshot(&self, _step: usize, _field: &[f32]) -> Result<()> {
         Ok(())
     }
-    /// Before the first step: how many steps are done already, with the state of then taken. Nothing may be taken of one
-    /// that is of another kind or size.
+    /// Called before the first step. Returns how many steps are done already, after it has loaded the fields of then
+    /// into `state`. A kept state of another kind or size must not be loaded.
     fn resume(&self, _state: &mut dyn State) -> Result<usize> {
         Ok(0)
     }
-    /// After each step, on a card after each few: whether the shot is to stop.
+    /// Returns whether the shot is to stop. Called after each step, on a card after every few.
     fn pauses(&self) -> bool {
         false
     }
-    /// What earlier shots have found out about something on devices like this one. It may be any text.
+    /// Returns what earlier shots found out about a subject on devices like this one. It may be any text.
     fn finding(&self, _subject: &str) -> Option<String> {
         None
     }
-    /// What this shot has found out, for those after it.
+    /// Keeps what this shot found out, for later shots.
     fn found(&self, _subject: &str, _finding: &str) {}
-    /// It has stopped after so many steps, and ends with [`Error::Cancelled`].
+    /// Called when the shot has stopped after `done` steps; it ends with
+    /// [`Error::Cancelled`](crate::Error::Cancelled).
     fn pause(&self, _done: usize, _state: &mut dyn State) -> Result<()> {
         Ok(())
     }
 }
 
-/// Nobody looks on.
+/// Ignores all callbacks.
 pub struct Silent;
 
 impl Control for Silent {}

@@ -49,7 +49,7 @@ impl Card {
     }
 
     /// Returns the bytes that could be allocated now: those that NVML calls free, and those `cached` here.
-    /// Without NVML, those that the context tells; without a context, all, as nothing of ours is on the card.
+    /// Without NVML, the context's answer counts; without a context, nothing of ours is on the card, and all is free.
     pub(super) fn free_bytes(&self, cached: u64, told_by_context: impl FnOnce() -> Option<u64>) -> u64 {
         let told = self.listed.then(|| nvml::memory(self.info.id.as_str())).flatten();
         let free = told.map(|memory| memory.free);
@@ -57,7 +57,8 @@ impl Card {
         probe::free(free, self.integrated).saturating_add(cached).min(self.info.total_bytes)
     }
 
-    /// What a failure means here: a card may be gone, or be somebody else's. `free`: [`free_bytes`](Card::free_bytes).
+    /// Returns what a failure means here: the card may be gone, or belong to another process. `free` returns the
+    /// [`free_bytes`](Card::free_bytes).
     pub(super) fn error(&self, failure: Failure, what: &str, free: impl FnOnce() -> u64) -> Error {
         let error = failure.error(&self.label(), what);
         let of_device = matches!(error, Error::Device { .. });
@@ -74,8 +75,8 @@ impl Card {
         }
     }
 
-    /// The same for the making of a context. Drivers before CUDA 11.7 have no code of its own for a card
-    /// that its mode keeps from us.
+    /// The same for a context that could not be retained. Drivers before CUDA 11.7 have no code for a card that its
+    /// compute mode keeps from this process.
     pub(super) fn error_of_retain(&self, failure: Failure) -> Error {
         let what = "to make a context";
         match self.error(failure, what, || self.free_bytes(0, || None)) {

@@ -8,9 +8,9 @@ use super::driver::Driver;
 use super::life::Life;
 use crate::backend::cpu::has_room;
 
-/// Pinned memory is in whole pages.
+/// Bytes of a page: pinned memory is in whole pages.
 pub(super) const PAGE: usize = 4096;
-/// A kept piece is used again for what needs at least this part of it.
+/// A request takes a kept piece that is at most this many times as large.
 const WASTE: usize = 2;
 
 pub(super) struct HostPiece {
@@ -25,7 +25,7 @@ unsafe impl Send for HostPiece {}
 unsafe impl Sync for HostPiece {}
 
 impl HostPiece {
-    /// Zeros, in whole pages; `None` if the host has no room for them.
+    /// Returns zeros in whole pages; `None` if the host has no room for them.
     pub fn new(bytes: usize) -> Option<Self> {
         if !has_room(bytes as u64) {
             return None;
@@ -44,13 +44,14 @@ impl HostPiece {
         self.layout.size()
     }
 
-    /// The context is alive and current, and the piece in no use. What can't be unpinned is never freed.
+    /// Unpins and frees the piece. The context is alive and current, and nothing uses the piece. If it can't be unpinned,
+    /// it is never freed.
     pub fn unpin(mut self, driver: &Driver) {
         // SAFETY: pinned in this context, and unpinned once.
         self.pinned = self.pinned && unsafe { driver.unpin(self.start()) }.is_err();
     }
 
-    /// Its context has gone, and has nothing pinned any more.
+    /// Frees a piece whose context is gone, and with it the pinning.
     pub fn outlived(mut self) {
         self.pinned = false;
     }
@@ -65,7 +66,7 @@ impl Drop for HostPiece {
     }
 }
 
-/// What is kept for reuse: pinned pieces, that which was given back last at the end.
+/// Pinned pieces that are kept for reuse, the last returned one at the end.
 #[derive(Default)]
 pub(super) struct HostPool {
     pieces: Vec<HostPiece>,
@@ -82,7 +83,7 @@ impl HostPool {
         Some(self.pieces.remove(position))
     }
 
-    /// Before so many bytes more are pinned: the oldest pieces, as far as too much is kept.
+    /// Removes the oldest pieces that are too many when `bytes` more are pinned, and returns them.
     pub fn surplus(&mut self, bytes: usize) -> Vec<HostPiece> {
         let most = self.most.max(self.used.saturating_add(bytes));
         let mut kept: usize = self.pieces.iter().map(HostPiece::bytes).sum();
@@ -113,12 +114,12 @@ impl HostPool {
         std::mem::forget(piece);
     }
 
-    /// The context is alive and current.
+    /// Unpins and frees all pieces. The context is alive and current.
     pub fn free_all(&mut self, driver: &Driver) {
         self.pieces.drain(..).for_each(|piece| piece.unpin(driver));
     }
 
-    /// The context has come to its end: what is pinned in one that lives on is lost.
+    /// Drops all pieces after the context's end. Memory that stays pinned in a context that lives on is lost.
     pub fn end(&mut self, life: Life) {
         let pieces = self.pieces.drain(..);
         match life {

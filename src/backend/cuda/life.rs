@@ -3,8 +3,8 @@
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Life {
     Alive,
-    /// With all that was in it.
+    /// The driver has destroyed it, with all that was in it.
     Gone,
-    /// We have given it up, and the driver still has it, for another library or because it failed.
+    /// This process has released it, and the driver still has it, for another library or because it failed.
     GivenUp,
 }

@@ -12,7 +12,7 @@ use cudarc::driver::sys::{CUfunction, CUjit_option, CUmodule};
 use super::driver::{Driver, Failure};
 use crate::error::{Error, Result};
 
-/// What the driver says of kernels that it does not take, at most.
+/// Bytes of the driver's log of kernels that it refuses, at most.
 const LOG: usize = 4096;
 
 /// The text of some kernels, part of the program.
@@ -22,7 +22,7 @@ pub struct Ptx {
     pub text: &'static str,
 }
 
-/// By where the text is.
+/// The loaded modules, by the address of their text.
 #[derive(Default)]
 pub(super) struct Modules(Mutex<HashMap<usize, Module>>);
 
@@ -65,6 +65,7 @@ impl Modules {
         Ok(handle)
     }
 
+    /// Unloads all modules. The context is current.
     pub fn unload(&self, driver: &Driver) {
         let modules = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         for module in modules.into_values() {

@@ -4,7 +4,7 @@ use super::driver::Driver;
 use super::host_pool::HostPool;
 use super::life::Life;
 
-/// A kept block is used again if at most this part of it is too much.
+/// A request takes a kept block that is larger by at most 1/`WASTE` of the request.
 const WASTE: u64 = 8;
 
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub(super) struct Pool {
 pub(super) struct Piece {
     pub address: u64,
     pub bytes: u64,
-    /// The queue on which work may still use it: only that one may have it before it is done.
+    /// The queue whose work may still use it: before that is done, only this queue may take it.
     pub stream: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ impl Pool {
         self.pieces.push(piece);
     }
 
-    /// All that was put on the queue is done.
+    /// Makes a queue's blocks free for all queues: the work on it is done.
     pub fn settle(&mut self, stream: u64) {
         for piece in self.pieces.iter_mut().filter(|piece| piece.stream == Some(stream)) {
             piece.stream = None;
@@ -47,7 +47,7 @@ impl Pool {
         self.pieces.iter().map(|piece| piece.bytes).sum()
     }
 
-    /// To the driver, which waits for the work that may still use it. The context is current.
+    /// Frees all blocks and pieces. The driver waits for work that may still use them. The context is current.
     pub fn free_all(&mut self, driver: &Driver) {
         for piece in self.pieces.drain(..) {
             // SAFETY: allocated in this context, freed once, used by nobody who comes later.
@@ -56,7 +56,7 @@ impl Pool {
         self.host.free_all(driver);
     }
 
-    /// The context has come to its end.
+    /// Forgets all blocks after the context's end.
     pub fn end(&mut self, life: Life) {
         self.pieces.clear();
         self.host.end(life);

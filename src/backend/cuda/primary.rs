@@ -19,7 +19,7 @@ pub(super) struct PrimaryContext {
     context: Mutex<Weak<Context>>,
 }
 
-/// What a look for the context found.
+/// The context as a new queue finds it.
 enum Found {
     Fit(Arc<Context>),
     /// Stale, and a task is still inside: the caller waits for it without the lock, as others may wait too.
@@ -27,7 +27,7 @@ enum Found {
 }
 
 impl PrimaryContext {
-    /// Returns the one of the card in this process.
+    /// Returns the one of the card; the process has one for each ordinal.
     pub fn of(driver: &'static Driver, found: probe::Card) -> Arc<PrimaryContext> {
         static ALL: Mutex<BTreeMap<u32, Arc<PrimaryContext>>> = Mutex::new(BTreeMap::new());
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);

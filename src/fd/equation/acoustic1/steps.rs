@@ -5,7 +5,7 @@ use crate::error::Result;
 
 /// A way to compute steps, which the members of a team share.
 pub trait Steps: Sync {
-    /// What each member has for itself.
+    /// The state that each member has for itself.
     type Own;
 
     fn own(&self) -> Result<Self::Own>;
@@ -14,9 +14,9 @@ pub trait Steps: Sync {
     /// members. A member that has returned from it may read the pressure until it calls it again.
     fn step(&self, member: &Member<'_>, own: &mut Self::Own, step: usize) -> Result<()>;
 
-    /// The pressure after a step.
+    /// Returns the pressure after a step.
     fn pressure(&self, step: usize) -> Rows<'_>;
 
-    /// All that a step leaves to the next.
+    /// Returns all fields that a step leaves to the next.
     fn fields(&self) -> Vec<Rows<'_>>;
 }

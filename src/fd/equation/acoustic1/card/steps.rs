@@ -6,39 +6,39 @@ use crate::backend::cuda::{Block, Launches, Ptx};
 /// Steps of a leg.
 pub const LEG: usize = 16;
 
-/// One, as contexts know what they have loaded by where its text is.
+/// A single static, because contexts know loaded kernels by the address of their text.
 pub static KERNELS: Ptx = Ptx { name: "acoustic1", text: PTX };
 
-/// What a step launches: nothing else makes its launches others than those of any leg's step at its place.
+/// The properties of a step that its launches depend on, beside its place in the leg.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Step {
     pub odd: bool,
-    /// There is a source.
+    /// It has a source.
     pub sounds: bool,
-    /// A sample is kept.
+    /// It records a sample.
     pub keeps: bool,
 }
 
 /// A form's steps, which there may be several ways to compute.
 pub trait Steps {
-    /// Which of them the next leg takes, and whether it is to be told how long that took.
+    /// Returns the way that the next leg takes, and whether the leg is to be timed for [`took`](Steps::took).
     fn next(&self) -> (usize, bool) {
         (0, false)
     }
 
-    /// How long a leg of [`LEG`] steps took.
+    /// Takes note of how long a leg of [`LEG`] steps took.
     fn took(&self, _way: usize, _seconds: f64) {}
 
-    /// The launches of the steps of a leg, whose amplitudes and samples lie there.
+    /// Appends the launches of the steps of a leg, whose amplitudes and samples lie at `at`.
     fn launches(&self, way: usize, steps: &[Step], at: Buffers, to: &mut Launches);
 
-    /// What the kernels that look at the pressure after a step are given.
+    /// Returns the parameters of the kernels that read the pressure after a step.
     fn params(&self, step: usize) -> kernel::Params;
 
-    /// All that a step leaves to the next.
+    /// Returns all fields that a step leaves to the next.
     fn fields(&self) -> &[Block<f32>];
 
-    /// The field that has the pressure after a step.
+    /// Returns the field that has the pressure after a step.
     fn pressure(&self, step: usize) -> &Block<f32>;
 }
 

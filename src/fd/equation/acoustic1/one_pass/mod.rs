@@ -117,7 +117,7 @@ impl Steps for OnePass<'_> {
 
 impl Isa {
     /// # Safety
-    /// As for [`sweep`]; and the processor has the instructions.
+    /// As for [`sweep()`]; and the processor has the instructions.
     unsafe fn pass(self, step: &Step<'_>, tile: &Tile, scratch: &mut Scratch) {
         // SAFETY: by the caller's promise.
         unsafe {

@@ -11,7 +11,7 @@ use super::scratch::{Parts, Scratch};
 use super::source::Poles;
 use super::tiles::Tile;
 
-/// What a sweep is given.
+/// The arguments of a sweep.
 #[derive(Clone, Copy)]
 pub struct Step<'a> {
     pub c: &'a Coefficients,
@@ -19,9 +19,9 @@ pub struct Step<'a> {
     pub fields: Shared<'a>,
     /// Which of the two fields is the older one.
     pub from: usize,
-    /// If the source is in it.
+    /// The poles of the source, if it is in the older field.
     pub poles: Option<&'a Poles>,
-    /// What the next step reads is written past the caches.
+    /// Whether the values for the next step are written past the caches.
     pub stream: bool,
 }
 

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::lanes::Lanes;
 
-/// One `impl` from the names of the processor's instructions.
+/// Implements [`Lanes`] with the named instructions of the processor.
 macro_rules! x86 {
     ($name:ident, $v:ty, $n:literal,
      $load:ident $store:ident $stream:ident $set:ident $add:ident $sub:ident $mul:ident $fma:ident $fnma:ident
