@@ -1,6 +1,5 @@
 //! Submitting, waiting, cancelling, ids, the end of a scheduler.
 
-use std::fs;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -56,17 +55,8 @@ fn a_sleeping_worker_is_used_before_another_starts() {
     let worker = Arc::new(AtomicI32::new(0));
     for _ in 0..3 {
         let seen = Arc::clone(&worker);
-        // SAFETY: takes nothing.
-        run(&scheduler, effect(move || seen.store(unsafe { libc::gettid() }, Ordering::Relaxed))).unwrap();
-        let status = format!("/proc/self/task/{}/stat", worker.load(Ordering::Relaxed));
-        let sleeps = || fs::read_to_string(&status).unwrap().contains(") S ");
-        // A worker that waits for a lock sleeps, too, but not for so long.
-        until(|| {
-            (0..20).all(|_| {
-                thread::sleep(Duration::from_millis(1));
-                sleeps()
-            })
-        });
+        run(&scheduler, effect(move || name_thread(&seen))).unwrap();
+        until_asleep(&worker);
         assert_eq!(backend.opened.load(Ordering::Relaxed), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Light tasks: those that state nothing, which any worker may run without a plan.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -111,10 +111,13 @@ fn a_cancel_races_with_the_start_and_one_wins() {
 #[test]
 fn wait_all_waits_for_what_came_before_and_not_for_what_comes_after() {
     let scheduler = Scripted::new(1).scheduler(3);
-    let early = occupy(&scheduler);
+    let (early, thread) = (occupy(&scheduler), AtomicI32::new(0));
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| scheduler.wait_all(LONG));
-        thread::sleep(Duration::from_millis(20));
+        let waiter = scope.spawn(|| {
+            name_thread(&thread);
+            scheduler.wait_all(LONG)
+        });
+        until_asleep(&thread);
         let late = occupy(&scheduler);
         assert_eq!(scheduler.wait_all(Some(Duration::from_millis(5))), Ok(WaitResult::Pending));
         early.open();

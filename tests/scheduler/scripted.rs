@@ -1,6 +1,6 @@
 //! Devices whose memory and failures a test writes down, and tasks for them.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -332,6 +332,24 @@ pub fn wait_all(scheduler: &Scheduler) {
 /// Submits a task and waits for its end.
 pub fn run(scheduler: &Scheduler, task: Task) -> Result<WaitResult> {
     wait(scheduler, scheduler.submit(task)?)
+}
+
+/// Stores the calling thread's id for [`until_asleep`].
+pub fn name_thread(id: &AtomicI32) {
+    // SAFETY: takes nothing.
+    id.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+}
+
+/// Waits until the thread has slept for 20 ms; a thread that waits for a lock sleeps for less.
+pub fn until_asleep(id: &AtomicI32) {
+    let status = || format!("/proc/self/task/{}/stat", id.load(Ordering::Relaxed));
+    let sleeps = || std::fs::read_to_string(status()).is_ok_and(|text| text.contains(") S "));
+    until(|| {
+        (0..20).all(|_| {
+            thread::sleep(Duration::from_millis(1));
+            sleeps()
+        })
+    });
 }
 
 /// Waits until it is so.
