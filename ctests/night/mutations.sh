@@ -75,11 +75,11 @@ wait: no other worker has the slot;         src/sched/plan/record.rs;  s/(slots 
 wait: a circle is not found;                src/sched/sleep/wait_graph.rs;  s/is_some_and(|\&missing| missing > 0)/is_none()/; --lib wait_graph
 wait: for all, without the planned;         src/sched/api/scheduler.rs; s/shared.lock().planner.all_ended_before(planned)/true/; --test scheduler a_wait_ends
 order: any that has ended;                  src/sched/api/in_order.rs; s/ids.pop_front()/ids.pop_back()/; --test scheduler ordered_tasks
-sleep: the second look comes too early;     src/sched/sleep/event_count.rs;   /pub fn prepare/,/^    }/s/fence(Ordering::SeqCst)/()/; models
-sleep: a call looks too early;              src/sched/sleep/event_count.rs;   /pub fn call_any/,/^    }/s/fence(Ordering::SeqCst)/()/; models
-tally: a closed phase is not put back;      src/sched/light/epochs.rs; s/if self.current.load(Ordering::SeqCst) != phase {/if false {/; models
+sleep: the second look comes too early;     src/sched/sleep/event_count.rs;   /pub fn prepare_sleep/,/^    }/s/fence(Ordering::SeqCst)/()/; models
+sleep: a call looks too early;              src/sched/sleep/event_count.rs;   /pub fn wake_any/,/^    }/s/fence(Ordering::SeqCst)/()/; models
+tally: a closed phase is not put back;      src/sched/light/epochs.rs; s/if self.current.load(Ordering::SeqCst) != epoch {/if false {/; models
 tally: a drained phase is not told;         src/sched/light/epochs.rs; s/let drained = open.len() < before/let drained = false/; models
-tally: who joins is overlooked;             src/sched/light/mod.rs;   s/self.tally.joined()/_ = \&self.tally/; --test scheduler workers_that_come
+tally: who joins is overlooked;             src/sched/light/mod.rs;   s/self.epochs.source_added()/_ = \&self.epochs/; --test scheduler workers_that_come
 shortage: one attempt at a time after it; src/sched/plan/completion.rs; s/attempts\.len() as u32).max(1)/running.len() as u32).clamp(1, 1)/; --lib shortage_limits
 late: the log says nothing; src/sched/plan/timers.rs; s/^        self.note(Level::Warn, index, text)/        _ = text/; --lib late_attempt
 late: the log does not name the copy; src/sched/plan/timers.rs; s/(_, true) => ", and is started elsewhere, too"/(_, true) => ""/; --lib late_attempt

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::sched::estimate::concurrency_tuner::AUTO_SLOTS;
 use crate::sched::runtime::peers::Peers;
 use crate::sched::runtime::shared::Runtime;
-use crate::sched::runtime::worker::work;
+use crate::sched::runtime::worker::run_worker;
 use crate::sched::runtime::worker_pool::{DEFAULT_STACK, STACKS};
 use crate::store::rate_store::Store;
 
@@ -66,7 +66,7 @@ impl Builder {
             return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
         }
         let neighbours = if shared { neighbours(self.lease_folder, &found, slots)? } else { None };
-        let shared = Runtime::new(found, slots, stack, self.trace_events, self.rates, neighbours, work);
+        let shared = Runtime::new(found, slots, stack, self.trace_events, self.rates, neighbours, run_worker);
         Ok(Scheduler::new(Arc::new(shared), Ownership::Own))
     }
 }

@@ -17,8 +17,8 @@ use crate::sched::light::task::{LightTask, WatchStart};
 use crate::sched::light::{CLOSED, STOPPING};
 use crate::sched::plan::stats::Stats;
 use crate::sched::runtime::shared::{PlannerGuarded, Runtime};
-use crate::sched::runtime::waiting::elsewhere;
-use crate::sched::sleep::wait_queues::ALL;
+use crate::sched::runtime::waiting::block_outside;
+use crate::sched::sleep::wait_queues::ALL_TASKS;
 
 /// Runs tasks on the devices that it was given. Any method may be called from any thread.
 /// Dropping it cancels what is queued, asks what runs to stop, and waits.
@@ -99,7 +99,7 @@ impl Scheduler {
         if let Watch::Ended(outcome) = watch {
             return outcome;
         }
-        if self.shared.inside().is_some_and(|me| me.frames().contains(&id)) {
+        if self.shared.own_task_worker().is_some_and(|me| me.task_stack().contains(&id)) {
             self.unwatch(watch);
             let why = "a task can't wait for itself, nor for one that waits for it";
             return Err(Error::Deadlock { what: "wait", why: why.into() });
@@ -122,17 +122,17 @@ impl Scheduler {
         shared.waiting_for_all.fetch_add(1, Ordering::SeqCst);
         let tell_others = |drained: bool| {
             if drained && shared.waiting_for_all.load(Ordering::SeqCst) > 1 {
-                shared.wait_queues.ring(ALL);
+                shared.wait_queues.notify(ALL_TASKS);
             }
         };
-        let begun = shared.light.tally.start_waiting(counts);
+        let begun = shared.light.epochs.start_waiting(counts);
         tell_others(begun.drained);
         let look = || {
-            let seen = shared.light.tally.look(begun.mark, counts);
+            let seen = shared.light.epochs.check(begun.mark, counts);
             tell_others(seen.drained);
             (seen.done && shared.lock().planner.all_ended_before(planned)).then_some(())
         };
-        let mut all = shared.wait_until(&[ALL], timeout, look);
+        let mut all = shared.wait_until(&[ALL_TASKS], timeout, look);
         while let Ok(None) = all
             && shared.light.is_ending()
         {
@@ -140,7 +140,7 @@ impl Scheduler {
             std::thread::yield_now();
             all = Ok(look());
         }
-        shared.light.tally.stop_waiting();
+        shared.light.epochs.stop_waiting();
         shared.waiting_for_all.fetch_sub(1, Ordering::SeqCst);
         Ok(if all?.is_some() { WaitResult::Done } else { WaitResult::Pending })
     }
@@ -207,12 +207,12 @@ impl Scheduler {
         self.shared.process.check()?;
         let mut planned = id;
         if LightSlab::is_light(id) {
-            let (slot, generation) = self.shared.light.slots.find(id)?;
+            let (slot, generation) = self.shared.light.slab.find(id)?;
             slot.cancel(generation, id)?;
             if self.shared.end_queued(None, slot, generation, id, &Error::Cancelled) {
                 return Ok(());
             }
-            match slot.gone_on(generation) {
+            match slot.promoted_to(generation) {
                 Some(there) => planned = there,
                 None => return Ok(()),
             }
@@ -228,7 +228,7 @@ impl Scheduler {
     pub fn release(&self, id: TaskId) -> Result<()> {
         self.shared.process.check()?;
         if LightSlab::is_light(id) {
-            let (slot, generation) = self.shared.light.slots.find(id)?;
+            let (slot, generation) = self.shared.light.slab.find(id)?;
             let parting = slot.release(generation, id)?;
             self.shared.apply_end_actions(id, parting);
             return Ok(());
@@ -248,8 +248,8 @@ impl Scheduler {
         if !LightSlab::is_light(id) {
             return self.shared.lock().planner.info(self.shared.now(), id);
         }
-        let (slot, generation) = self.shared.light.slots.find(id)?;
-        if let Some(planned) = slot.gone_on(generation)
+        let (slot, generation) = self.shared.light.slab.find(id)?;
+        if let Some(planned) = slot.promoted_to(generation)
             && let Ok(info) = self.shared.lock().planner.info(self.shared.now(), planned)
         {
             return Ok(info);
@@ -282,7 +282,7 @@ impl Scheduler {
         self.not_inside("drain")?;
         if matches!(*lock(&self.holding), Ownership::Own) {
             guard.planner.closed = true;
-            self.shared.light.gate.fetch_or(CLOSED, Ordering::SeqCst);
+            self.shared.light.stop_flags.fetch_or(CLOSED, Ordering::SeqCst);
         }
         drop(guard);
         self.wait_all(timeout)
@@ -306,9 +306,9 @@ impl Scheduler {
             return Ok(Some(0));
         }
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let gone = elsewhere(|| {
+        let gone = block_outside(|| {
             self.stop();
-            self.shared.pool.wait_until_gone(end) && self.end_the_rest(end)
+            self.shared.pool.wait_until_ended(end) && self.end_the_rest(end)
         })?;
         if !gone {
             return Ok(None);
@@ -333,7 +333,7 @@ impl Scheduler {
         let shared = &self.shared;
         loop {
             shared.end_all_queued();
-            let drained = shared.light.queues.is_drained() || shared.pool.lost() > 0;
+            let drained = shared.light.queues.is_drained() || shared.pool.abandoned() > 0;
             if drained && shared.jobs_dropping.load(Ordering::SeqCst) == 0 {
                 return true;
             }
@@ -347,13 +347,13 @@ impl Scheduler {
 
     /// The part of a shutdown that does not wait.
     fn stop(&self) {
-        self.shared.light.gate.fetch_or(CLOSED | STOPPING, Ordering::SeqCst);
+        self.shared.light.stop_flags.fetch_or(CLOSED | STOPPING, Ordering::SeqCst);
         let mut guard = self.shared.lock();
         guard.planner.stop();
         self.shared.apply_effects(guard);
         self.shared.light.cancel_running();
         self.shared.end_all_queued();
-        self.shared.pool.lot.call_all();
+        self.shared.pool.event_count.wake_all();
     }
 
     /// The state, unless this process is a fork of the one that has the workers.
@@ -363,7 +363,7 @@ impl Scheduler {
     }
 
     fn not_inside(&self, what: &'static str) -> Result<()> {
-        let why = match self.shared.inside() {
+        let why = match self.shared.own_task_worker() {
             Some(_) => "it was called from inside a task",
             None if self.shared.is_dropping() => "it was called from inside a drop callback",
             None => return Ok(()),
@@ -374,8 +374,8 @@ impl Scheduler {
     /// To be followed by [`Scheduler::unwatch`].
     fn watch(&self, id: TaskId) -> Result<Watch<'_>> {
         if LightSlab::is_light(id) {
-            let (slot, generation) = self.shared.light.slots.find(id)?;
-            return Ok(match slot.enter(generation, id)? {
+            let (slot, generation) = self.shared.light.slab.find(id)?;
+            return Ok(match slot.start_wait(generation, id)? {
                 WatchStart::Ended(outcome) => Watch::Ended(outcome),
                 WatchStart::Waits => Watch::Light(slot, generation, id),
             });
@@ -407,7 +407,9 @@ impl Watch<'_> {
         match self {
             Watch::Ended(_) => true,
             Watch::Planned(told) => told.outcome.get().is_some(),
-            Watch::Light(slot, generation, _) => slot.life(*generation).is_none_or(|life| life.is_ended()),
+            Watch::Light(slot, generation, _) => {
+                slot.lifecycle(*generation).is_none_or(|life| life.is_ended())
+            }
         }
     }
 }

@@ -43,11 +43,11 @@ impl Scheduler {
         for task in &tasks {
             self.check(&guard, task)?;
         }
-        let me = self.shared.me();
-        let hand = me.as_ref().map(|me| &me.hand);
+        let me = self.shared.current_worker();
+        let hand = me.as_ref().map(|me| &me.queue);
         let light = &self.shared.light;
         let count = tasks.iter().filter(|task| task.is_light()).count() as u64;
-        let phase = match light.accept(hand, count) {
+        let phase = match light.count_submitted(hand, count) {
             Ok(phase) => phase,
             Err(refused) => {
                 // Why is read in the book.
@@ -58,7 +58,7 @@ impl Scheduler {
         let mut slots = Vec::with_capacity(count as usize);
         if let Err(error) = self.reserve(&mut guard, &mut tasks, &mut slots) {
             self.shared.apply_effects(guard);
-            slots.into_iter().for_each(|(_, position)| light.slots.give(position));
+            slots.into_iter().for_each(|(_, position)| light.slab.free(position));
             self.refuse(phase, count);
             return Err(error);
         }
@@ -71,8 +71,8 @@ impl Scheduler {
             let id = match slot {
                 Some((slot, position)) => {
                     let generation = slot.fill(Some(LightJob::Boxed(task.job)), task.detached, phase, now);
-                    items.push(light.slots.id(position, generation));
-                    light.slots.id(position, generation)
+                    items.push(light.slab.id(position, generation));
+                    light.slab.id(position, generation)
                 }
                 None => guard.planner.submit(self.shared.now(), task)?,
             };
@@ -82,7 +82,7 @@ impl Scheduler {
             ids.push(id);
         }
         for id in items {
-            light.queues.push(hand, LightItem::Known(id));
+            light.queues.push(hand, LightItem::WithId(id));
         }
         self.shared.apply_effects(guard);
         self.after_push();
@@ -92,35 +92,38 @@ impl Scheduler {
     /// Takes a task of which nothing is stated, and that nobody will ask for: it has no id.
     pub(crate) fn submit_bare_unknown(&self, code: InlineJob) -> Result<()> {
         self.shared.process.check()?;
-        let me = self.shared.me();
-        let hand = me.as_ref().map(|me| &me.hand);
+        let me = self.shared.current_worker();
+        let hand = me.as_ref().map(|me| &me.queue);
         let phase = self.accept(hand, 1)?;
-        self.shared.light.queues.push(hand, LightItem::Loose { code: LightJob::Bare(code), phase });
+        self.shared
+            .light
+            .queues
+            .push(hand, LightItem::Detached { job: LightJob::Inline(code), epoch: phase });
         self.after_push();
         Ok(())
     }
 
     /// Takes a task of which nothing is stated.
     pub(crate) fn submit_bare(&self, code: InlineJob, detached: bool) -> Result<TaskId> {
-        self.submit_light(LightJob::Bare(code), detached)
+        self.submit_light(LightJob::Inline(code), detached)
     }
 
     fn submit_light(&self, code: LightJob, detached: bool) -> Result<TaskId> {
         self.shared.process.check()?;
-        let me = self.shared.me();
-        let hand = me.as_ref().map(|me| &me.hand);
+        let me = self.shared.current_worker();
+        let hand = me.as_ref().map(|me| &me.queue);
         let light = &self.shared.light;
         let phase = self.accept(hand, 1)?;
-        let (slot, position) = light.slots.take().inspect_err(|_| self.refuse(phase, 1))?;
+        let (slot, position) = light.slab.allocate().inspect_err(|_| self.refuse(phase, 1))?;
         let generation = slot.fill(Some(code), detached, phase, self.shared.clock());
-        let id = light.slots.id(position, generation);
-        light.queues.push(hand, LightItem::Known(id));
+        let id = light.slab.id(position, generation);
+        light.queues.push(hand, LightItem::WithId(id));
         self.after_push();
         Ok(id)
     }
 
     fn accept(&self, hand: Option<&LocalQueue>, tasks: u64) -> Result<u8> {
-        self.shared.light.accept(hand, tasks).map_err(|refused| self.refused(refused, tasks))
+        self.shared.light.count_submitted(hand, tasks).map_err(|refused| self.refused(refused, tasks))
     }
 
     #[cold]
@@ -131,14 +134,14 @@ impl Scheduler {
 
     #[cold]
     fn refuse(&self, phase: u8, tasks: u64) {
-        self.shared.light.refuse(tasks);
+        self.shared.light.count_refused(tasks);
         self.shared.count_ended(None, phase, tasks);
     }
 
     /// After items were pushed: somebody comes for them, or nobody ever will.
     fn after_push(&self) {
         self.shared.wake_any_worker();
-        if self.shared.light.gate.load(Ordering::SeqCst) & (NO_DEVICE | STOPPING) != 0 {
+        if self.shared.light.stop_flags.load(Ordering::SeqCst) & (NO_DEVICE | STOPPING) != 0 {
             self.shared.end_all_queued();
         }
         self.fail_if_deserted();
@@ -156,7 +159,7 @@ impl Scheduler {
             return Err(Error::Shutdown { what: "submitting a task" });
         }
         for &before in task.after.iter().filter(|before| LightSlab::is_light(**before)) {
-            self.shared.light.slots.find(before)?;
+            self.shared.light.slab.find(before)?;
         }
         guard.planner.check_task(task)
     }
@@ -164,7 +167,7 @@ impl Scheduler {
     /// All that could keep a checked task from being admitted, which would drop the caller's code with the book locked.
     fn prepare(&self, guard: &mut PlannerGuarded, task: &mut Task) -> Result<()> {
         for before in &mut task.after {
-            *before = self.shared.in_plan(guard, *before)?;
+            *before = self.shared.planned_id(guard, *before)?;
         }
         Ok(())
     }
@@ -178,11 +181,11 @@ impl Scheduler {
     ) -> Result<()> {
         for task in tasks.iter_mut() {
             if task.is_light() {
-                slots.push(self.shared.light.slots.take()?);
+                slots.push(self.shared.light.slab.allocate()?);
             } else {
                 self.prepare(guard, task)?;
             }
         }
-        guard.planner.tasks.check_room(tasks.len() - slots.len())
+        guard.planner.tasks.check_capacity(tasks.len() - slots.len())
     }
 }

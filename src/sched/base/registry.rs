@@ -15,22 +15,22 @@ pub const GENERATIONS: u64 = 1 << GENERATION_BITS;
 /// The positions that each tier has.
 pub const POSITIONS: usize = 1 << (POSITION_BITS - 1);
 /// Bit of the ids of light tasks.
-pub const LIGHT: u64 = POSITIONS as u64;
+pub const LIGHT_BIT: u64 = POSITIONS as u64;
 
 /// What tells the ids of one registry from those of others.
-pub fn tag() -> u64 {
+pub fn new_tag() -> u64 {
     static REGISTRIES: AtomicU64 = AtomicU64::new(0);
     REGISTRIES.fetch_add(1, Ordering::Relaxed) % (1 << (64 - POSITION_BITS - GENERATION_BITS))
 }
 
-pub fn id(tag: u64, generation: u64, position: usize) -> u64 {
+pub fn pack(tag: u64, generation: u64, position: usize) -> u64 {
     (tag << GENERATION_BITS | generation) << POSITION_BITS | position as u64
 }
 
 /// Tag, generation and position of an id, the bit of the light ones left out.
-pub fn parts(TaskId(id): TaskId) -> (u64, u64, usize) {
+pub fn unpack(TaskId(id): TaskId) -> (u64, u64, usize) {
     let generation = id >> POSITION_BITS & (GENERATIONS - 1);
-    (id >> (POSITION_BITS + GENERATION_BITS), generation, (id & (LIGHT - 1)) as usize)
+    (id >> (POSITION_BITS + GENERATION_BITS), generation, (id & (LIGHT_BIT - 1)) as usize)
 }
 
 pub struct TaskTable<T> {
@@ -46,11 +46,11 @@ struct TableSlot<T> {
 
 impl<T> TaskTable<T> {
     pub fn new() -> Self {
-        TaskTable { tag: tag(), slots: Vec::new(), free: Vec::new() }
+        TaskTable { tag: new_tag(), slots: Vec::new(), free: Vec::new() }
     }
 
     /// Whether so many more can be kept.
-    pub fn check_room(&self, more: usize) -> Result<()> {
+    pub fn check_capacity(&self, more: usize) -> Result<()> {
         if self.free.len() + (POSITIONS - self.slots.len()) < more {
             return Err(Error::argument("tasks kept", self.slots.len(), "release those that have ended"));
         }
@@ -58,7 +58,7 @@ impl<T> TaskTable<T> {
     }
 
     pub fn insert(&mut self, value: T) -> Result<TaskId> {
-        self.check_room(1)?;
+        self.check_capacity(1)?;
         let position = self.free.pop().unwrap_or_else(|| {
             self.slots.push(TableSlot { generation: 0, value: None });
             self.slots.len() - 1
@@ -97,7 +97,7 @@ impl<T> TaskTable<T> {
     }
 
     fn id(&self, generation: u64, position: usize) -> TaskId {
-        TaskId(id(self.tag, generation, position))
+        TaskId(pack(self.tag, generation, position))
     }
 
     fn position(&self, TaskId(id): TaskId) -> Result<usize> {
@@ -140,7 +140,7 @@ mod tests {
         let last = registry.insert('z').unwrap();
         assert_eq!(registry.remove(last), Ok('z'));
         let next = registry.insert('b').unwrap();
-        assert_eq!(parts(next).2, 1, "not at the place of the first");
+        assert_eq!(unpack(next).2, 1, "not at the place of the first");
         assert!(registry.get(first).is_err() && registry.get(last).is_err());
     }
 
@@ -164,8 +164,8 @@ mod tests {
 
     #[test]
     fn parts_of_an_id_are_those_that_it_was_made_of() {
-        for light in [0, LIGHT] {
-            assert_eq!(parts(TaskId(id(5, 3, 17) | light)), (5, 3, 17));
+        for light in [0, LIGHT_BIT] {
+            assert_eq!(unpack(TaskId(pack(5, 3, 17) | light)), (5, 3, 17));
         }
     }
 }

@@ -59,7 +59,7 @@ pub enum Role {
     /// A helper of a range, unknown to callers.
     Guest,
     /// The proxy of a light task that planned tasks depend on; it never runs.
-    Shadow,
+    Proxy,
 }
 
 impl Task {

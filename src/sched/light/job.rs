@@ -6,7 +6,7 @@ use crate::sched::base::exec::{Exec, Job};
 
 pub enum LightJob {
     Boxed(Box<dyn Job>),
-    Bare(InlineJob),
+    Inline(InlineJob),
 }
 
 /// Four words, and what is to be done with them.
@@ -37,7 +37,7 @@ impl Job for LightJob {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
         match self {
             LightJob::Boxed(job) => job.run(exec),
-            LightJob::Bare(bare) => (bare.kind.run)(bare.words, exec),
+            LightJob::Inline(bare) => (bare.kind.run)(bare.words, exec),
         }
     }
 }

@@ -38,7 +38,7 @@ impl Lifecycle {
         Lifecycle::Cancelled,
     ];
 
-    pub fn of(number: u8) -> Lifecycle {
+    pub fn from_u8(number: u8) -> Lifecycle {
         Lifecycle::ALL.get(usize::from(number)).copied().unwrap_or(Lifecycle::Free)
     }
 
@@ -46,7 +46,7 @@ impl Lifecycle {
         matches!(self, Lifecycle::Done | Lifecycle::Failed | Lifecycle::Cancelled)
     }
 
-    fn may_become(self, next: Lifecycle) -> bool {
+    fn allows(self, next: Lifecycle) -> bool {
         match self {
             Lifecycle::Free => next == Lifecycle::Queued,
             Lifecycle::Queued => {
@@ -60,8 +60,8 @@ impl Lifecycle {
 
     /// Changes the state, if the table allows it. A change that it does not allow is not made.
     #[must_use]
-    pub fn go(&mut self, next: Lifecycle) -> bool {
-        let may = self.may_become(next);
+    pub fn advance(&mut self, next: Lifecycle) -> bool {
+        let may = self.allows(next);
         debug_assert!(may, "a task can't go from {self:?} to {next:?}");
         if may {
             *self = next;
@@ -70,7 +70,7 @@ impl Lifecycle {
     }
 
     /// As it is told.
-    pub fn state(self) -> TaskStatus {
+    pub fn status(self) -> TaskStatus {
         match self {
             Lifecycle::Free | Lifecycle::Queued => TaskStatus::Queued,
             Lifecycle::Running | Lifecycle::Planned => TaskStatus::Running,
@@ -89,7 +89,7 @@ mod tests {
     fn an_end_is_for_good_and_nothing_is_skipped() {
         for from in Lifecycle::ALL {
             for to in Lifecycle::ALL {
-                let may = from.may_become(to);
+                let may = from.allows(to);
                 if from.is_ended() {
                     assert_eq!(may, to == Lifecycle::Free, "{from:?} to {to:?}");
                 }
@@ -97,7 +97,7 @@ mod tests {
                     assert_eq!(may, from == Lifecycle::Queued, "{from:?} to {to:?}");
                 }
             }
-            assert_eq!(Lifecycle::of(from as u8), from);
+            assert_eq!(Lifecycle::from_u8(from as u8), from);
         }
     }
 }

@@ -38,66 +38,70 @@ pub const STOPPING: u8 = 2;
 pub const NO_DEVICE: u8 = 4;
 
 pub struct LightTasks {
-    pub slots: LightSlab,
+    pub slab: LightSlab,
     pub queues: LightQueues,
     // Every submit reads these two: nothing that changes lies beside them.
-    pub tally: CachePadded<EpochCounter>,
+    pub epochs: CachePadded<EpochCounter>,
     /// Who submits counts its task first and looks here then; who changes it looks at the counts after.
-    pub gate: CachePadded<AtomicU8>,
+    pub stop_flags: CachePadded<AtomicU8>,
     /// Light tasks by the planned ones that stand for them, see `runtime/promotion.rs`.
-    pub stand_ins: Mutex<HashMap<TaskId, TaskId>>,
+    pub proxies: Mutex<HashMap<TaskId, TaskId>>,
     /// How many go on in the plan now.
-    pub handing: AtomicUsize,
+    pub promoted_tasks: AtomicUsize,
     /// Planned tasks that ever stood for light ones: the plan counts them.
-    pub told_there: AtomicU64,
+    pub proxies_made: AtomicU64,
     /// Tasks that were counted as begun, and then refused.
-    pub refused: AtomicU64,
+    pub refused_tasks: AtomicU64,
 }
 
 impl LightTasks {
     pub fn new(has_device: bool) -> Self {
         LightTasks {
-            slots: LightSlab::new(),
+            slab: LightSlab::new(),
             queues: LightQueues::new(),
-            tally: CachePadded::new(EpochCounter::new()),
-            gate: CachePadded::new(AtomicU8::new(if has_device { 0 } else { NO_DEVICE })),
-            stand_ins: Mutex::default(),
-            handing: AtomicUsize::new(0),
-            told_there: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            epochs: CachePadded::new(EpochCounter::new()),
+            stop_flags: CachePadded::new(AtomicU8::new(if has_device { 0 } else { NO_DEVICE })),
+            proxies: Mutex::default(),
+            promoted_tasks: AtomicUsize::new(0),
+            proxies_made: AtomicU64::new(0),
+            refused_tasks: AtomicU64::new(0),
         }
     }
 
     pub fn is_stopping(&self) -> bool {
-        self.gate.load(Ordering::SeqCst) & STOPPING != 0
+        self.stop_flags.load(Ordering::SeqCst) & STOPPING != 0
     }
 
     /// A worker comes.
-    pub fn enter(&self, device: usize, slot: u32) -> LocalQueue {
-        let hand = self.queues.enter(device, slot);
-        self.tally.joined();
-        hand
+    pub fn add_worker(&self, device: usize, slot: u32) -> LocalQueue {
+        let queue = self.queues.add_worker(device, slot);
+        self.epochs.source_added();
+        queue
     }
 
     /// Where the calling thread counts.
-    pub fn count<'a>(&'a self, hand: Option<&'a LocalQueue>) -> &'a EpochCounts {
-        match hand {
-            Some(hand) => &hand.station.books.count,
-            None => &self.queues.outside.count,
+    pub fn epoch_counts<'a>(&'a self, queue: Option<&'a LocalQueue>) -> &'a EpochCounts {
+        match queue {
+            Some(queue) => &queue.shared.stats.epochs,
+            None => &self.queues.callers.epochs,
         }
     }
 
-    pub fn count_end(&self, hand: Option<&LocalQueue>, outcome: &Result<()>) {
-        match hand {
-            Some(hand) => hand.station.books.ends.add(outcome),
-            None => self.queues.outside.ends.add(outcome),
+    pub fn count_end(&self, queue: Option<&LocalQueue>, outcome: &Result<()>) {
+        match queue {
+            Some(queue) => queue.shared.stats.ends.add(outcome),
+            None => self.queues.callers.ends.add(outcome),
         }
     }
 
     /// Counts tasks that are being submitted; the gate's bits if none are accepted.
-    pub fn accept(&self, hand: Option<&LocalQueue>, tasks: u64) -> std::result::Result<Epoch, (Epoch, u8)> {
-        let phase = self.tally.begin(self.count(hand), tasks);
-        match self.gate.load(Ordering::SeqCst) {
+    pub fn count_submitted(
+        &self,
+        queue: Option<&LocalQueue>,
+        tasks: u64,
+    ) -> std::result::Result<Epoch, (Epoch, u8)> {
+        let phase = self.epochs.begin(self.epoch_counts(queue), tasks);
+        match self.stop_flags.load(Ordering::SeqCst) {
             0 => Ok(phase),
             gate => Err((phase, gate)),
         }
@@ -105,8 +109,8 @@ impl LightTasks {
 
     /// Asks all that runs to stop.
     pub fn cancel_running(&self) {
-        self.slots.each(LightTask::stop);
-        self.queues.each_station(|station| station.books.signal.cancel());
+        self.slab.for_each(LightTask::stop);
+        self.queues.for_each_worker(|worker| worker.stats.signal.cancel());
     }
 
     /// Tasks begun, less the refused ones, and how many have ended: done, failed, cancelled.
@@ -118,11 +122,11 @@ impl LightTasks {
                 *sum = sum.wrapping_add(count.load(Ordering::Relaxed));
             }
         };
-        add(&self.queues.outside.ends);
-        self.queues.each_station(|station| add(&station.books.ends));
+        add(&self.queues.callers.ends);
+        self.queues.for_each_worker(|worker| add(&worker.stats.ends));
         let mut begun = 0_u64;
-        self.queues.each(&mut |count| begun += count.begun());
-        (begun.saturating_sub(self.refused.load(Ordering::Relaxed)), ends)
+        self.queues.for_each(&mut |count| begun += count.begun());
+        (begun.saturating_sub(self.refused_tasks.load(Ordering::Relaxed)), ends)
     }
 
     /// Everything has ended, and the last are about to be counted as such.
@@ -130,20 +134,20 @@ impl LightTasks {
         let (begun, ends) = self.totals();
         // One of them may be below nothing, where the plan counts an end instead.
         begun == ends.into_iter().fold(0, u64::wrapping_add)
-            && self.told_there.load(Ordering::SeqCst) == 0
+            && self.proxies_made.load(Ordering::SeqCst) == 0
             && !self.queues.is_drained()
     }
 
     /// Those were not submitted after all.
-    pub fn refuse(&self, tasks: u64) {
-        self.refused.fetch_add(tasks, Ordering::Relaxed);
+    pub fn count_refused(&self, tasks: u64) {
+        self.refused_tasks.fetch_add(tasks, Ordering::Relaxed);
     }
 
     /// The id by which the caller knows a planned task.
-    pub fn known_as(&self, planned: TaskId) -> TaskId {
-        if self.told_there.load(Ordering::Acquire) == 0 {
+    pub fn caller_id(&self, planned: TaskId) -> TaskId {
+        if self.proxies_made.load(Ordering::Acquire) == 0 {
             return planned;
         }
-        lock(&self.stand_ins).get(&planned).copied().unwrap_or(planned)
+        lock(&self.proxies).get(&planned).copied().unwrap_or(planned)
     }
 }

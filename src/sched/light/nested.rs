@@ -14,9 +14,9 @@ pub struct NestedTasks(Mutex<NestedStack>);
 #[derive(Default)]
 struct NestedStack {
     /// The planned task, and which attempt at it.
-    bottom: Option<(TaskId, u32)>,
-    given_up: bool,
-    begun: u64,
+    planned: Option<(TaskId, u32)>,
+    abandoned: bool,
+    last_index: u64,
     frames: Vec<(u64, NestedTask)>,
 }
 
@@ -24,33 +24,33 @@ struct NestedStack {
 #[derive(Clone, Copy)]
 pub struct NestedTask {
     pub id: TaskId,
-    pub phase: Epoch,
+    pub epoch: Epoch,
 }
 
 /// A frame's number; `None`: there is no planned task below it.
 pub type NestedIndex = Option<u64>;
 
 impl NestedTasks {
-    pub fn set_bottom(&self, bottom: Option<(TaskId, u32)>) {
+    pub fn set_planned(&self, bottom: Option<(TaskId, u32)>) {
         let mut pile = lock(&self.0);
-        pile.bottom = bottom;
-        pile.given_up = false;
+        pile.planned = bottom;
+        pile.abandoned = false;
     }
 
-    pub fn give_up(&self, bottom: (TaskId, u32)) {
+    pub fn abandon(&self, bottom: (TaskId, u32)) {
         let mut pile = lock(&self.0);
-        pile.given_up |= pile.bottom == Some(bottom);
+        pile.abandoned |= pile.planned == Some(bottom);
     }
 
     /// Whether the planned task's attempt was given up.
-    pub fn is_given_up(&self) -> bool {
-        lock(&self.0).given_up
+    pub fn is_abandoned(&self) -> bool {
+        lock(&self.0).abandoned
     }
 
     pub fn push(&self, frame: NestedTask) -> u64 {
         let mut pile = lock(&self.0);
-        pile.begun += 1;
-        let number = pile.begun;
+        pile.last_index += 1;
+        let number = pile.last_index;
         pile.frames.push((number, frame));
         number
     }
@@ -62,9 +62,9 @@ impl NestedTasks {
     }
 
     /// What is on top of this attempt, to be ended. `stay` is told of each before its thread can find out.
-    pub fn take(&self, bottom: (TaskId, u32), stay: impl Fn(NestedTask)) -> Vec<NestedTask> {
+    pub fn take_all(&self, bottom: (TaskId, u32), stay: impl Fn(NestedTask)) -> Vec<NestedTask> {
         let mut pile = lock(&self.0);
-        if pile.bottom != Some(bottom) {
+        if pile.planned != Some(bottom) {
             return Vec::new();
         }
         let frames: Vec<NestedTask> =
@@ -85,8 +85,8 @@ mod tests {
     fn a_thread_finds_out_that_it_was_given_up_after_its_task_was_told_to_stay() {
         let on_top = NestedTasks::default();
         let bottom = (TaskId(1), 1);
-        on_top.set_bottom(Some(bottom));
-        let place = Some(on_top.push(NestedTask { id: TaskId(2), phase: 0 }));
+        on_top.set_planned(Some(bottom));
+        let place = Some(on_top.push(NestedTask { id: TaskId(2), epoch: 0 }));
         let (begun, told) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -96,7 +96,7 @@ mod tests {
                 assert!(!on_top.pop(place));
                 assert!(told.load(Ordering::SeqCst));
             });
-            let taken = on_top.take(bottom, |_| {
+            let taken = on_top.take_all(bottom, |_| {
                 begun.store(true, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_millis(10));
                 told.store(true, Ordering::SeqCst);

@@ -19,9 +19,9 @@ use crate::sched::base::task_id::TaskId;
 /// What a worker takes from a queue.
 pub enum LightItem {
     /// A task that somebody may ask for.
-    Known(TaskId),
+    WithId(TaskId),
     /// A detached task that nobody can ask for: it needs no slot.
-    Loose { code: LightJob, phase: Epoch },
+    Detached { job: LightJob, epoch: Epoch },
 }
 
 /// How tasks ended: for one worker, or for all other threads.
@@ -47,201 +47,201 @@ impl EndCounts {
     }
 
     /// One that was counted is counted elsewhere.
-    pub fn take_back(&self, outcome: &Result<()>) {
+    pub fn uncount(&self, outcome: &Result<()>) {
         self.of(outcome).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// What is known of a worker by all. One that is gone leaves its station to the next of its slot.
+/// What is known of a worker by all. One that is gone leaves its shared to the next of its slot.
 pub struct WorkerShared {
     pub device: usize,
     pub slot: u32,
     /// While no worker has it.
     deque: Mutex<Option<Worker<LightItem>>>,
     stealer: Stealer<LightItem>,
-    pub books: CachePadded<WorkerStats>,
+    pub stats: CachePadded<WorkerStats>,
 }
 
-/// What only the station's worker writes, but all may read.
+/// What only the shared's worker writes, but all may read.
 pub struct WorkerStats {
-    pub count: EpochCounts,
+    pub epochs: EpochCounts,
     pub ends: EndCounts,
     pub busy_ns: AtomicU64,
     /// Attempts that failed on the device.
-    pub failed: AtomicU64,
-    pub done: AtomicU64,
+    pub failed_attempts: AtomicU64,
+    pub done_attempts: AtomicU64,
     /// When the light task that it runs began, plus 1; 0: it runs none.
-    pub since: AtomicU64,
+    pub light_since: AtomicU64,
     /// When the last one ended.
-    pub until: AtomicU64,
+    pub light_until: AtomicU64,
     /// It may be running light tasks; set before it looks whether it may.
-    pub lit: AtomicBool,
+    pub runs_light: AtomicBool,
     /// Of the loose task that it runs, or of the innermost; open while it runs none.
     pub signal: Signal,
-    pub on_top: NestedTasks,
+    pub nested: NestedTasks,
 }
 
 /// The queues of a scheduler.
 pub struct LightQueues {
     injector: Injector<LightItem>,
-    stations: RwLock<Vec<Arc<WorkerShared>>>,
-    /// Raised with each new station.
+    workers: RwLock<Vec<Arc<WorkerShared>>>,
+    /// Raised with each new shared.
     version: AtomicUsize,
     /// For all threads that are no workers.
-    pub outside: CachePadded<CallerStats>,
+    pub callers: CachePadded<CallerStats>,
 }
 
 pub struct CallerStats {
-    pub count: EpochCounts,
+    pub epochs: EpochCounts,
     pub ends: EndCounts,
 }
 
 /// A worker's own end of the queues; it never leaves its thread.
 pub struct LocalQueue {
-    pub station: Arc<WorkerShared>,
+    pub shared: Arc<WorkerShared>,
     deque: Worker<LightItem>,
     others: RefCell<(usize, Vec<Arc<WorkerShared>>)>,
     /// Looks for work, so that now and then the injector comes first.
-    ticks: Cell<u32>,
+    polls: Cell<u32>,
     /// Where to steal first.
-    turn: Cell<usize>,
+    next_victim: Cell<usize>,
     /// What the current job has pushed into the own deque and not taken out again, at most.
     pub pushed: Cell<usize>,
 }
 
 /// How often a worker looks into the injector before its own deque.
-const DOOR_FIRST: u32 = 61;
+const INJECTOR_INTERVAL: u32 = 61;
 
 impl LightQueues {
     pub fn new() -> Self {
         LightQueues {
             injector: Injector::new(),
-            stations: RwLock::default(),
+            workers: RwLock::default(),
             version: AtomicUsize::new(0),
-            outside: CachePadded::new(CallerStats { count: EpochCounts::new(), ends: EndCounts::default() }),
+            callers: CachePadded::new(CallerStats { epochs: EpochCounts::new(), ends: EndCounts::default() }),
         }
     }
 
-    /// A station for a new worker.
-    pub fn enter(&self, device: usize, slot: u32) -> LocalQueue {
-        let free = self.stations().iter().find_map(|station| {
-            let same = station.device == device && station.slot == slot;
-            let deque = same.then(|| lock(&station.deque).take()).flatten()?;
-            Some((station.clone(), deque))
+    /// A shared for a new worker.
+    pub fn add_worker(&self, device: usize, slot: u32) -> LocalQueue {
+        let free = self.workers().iter().find_map(|shared| {
+            let same = shared.device == device && shared.slot == slot;
+            let deque = same.then(|| lock(&shared.deque).take()).flatten()?;
+            Some((shared.clone(), deque))
         });
-        let (station, deque) = free.unwrap_or_else(|| {
+        let (shared, deque) = free.unwrap_or_else(|| {
             let deque = Worker::new_lifo();
-            let books = WorkerStats {
-                count: EpochCounts::new(),
+            let stats = WorkerStats {
+                epochs: EpochCounts::new(),
                 ends: EndCounts::default(),
                 busy_ns: AtomicU64::new(0),
-                failed: AtomicU64::new(0),
-                done: AtomicU64::new(0),
-                since: AtomicU64::new(0),
-                until: AtomicU64::new(0),
-                lit: AtomicBool::new(false),
+                failed_attempts: AtomicU64::new(0),
+                done_attempts: AtomicU64::new(0),
+                light_since: AtomicU64::new(0),
+                light_until: AtomicU64::new(0),
+                runs_light: AtomicBool::new(false),
                 signal: Signal::default(),
-                on_top: NestedTasks::default(),
+                nested: NestedTasks::default(),
             };
-            let station = Arc::new(WorkerShared {
+            let shared = Arc::new(WorkerShared {
                 device,
                 slot,
                 deque: Mutex::new(None),
                 stealer: deque.stealer(),
-                books: CachePadded::new(books),
+                stats: CachePadded::new(stats),
             });
-            self.stations.write().unwrap_or_else(PoisonError::into_inner).push(station.clone());
+            self.workers.write().unwrap_or_else(PoisonError::into_inner).push(shared.clone());
             self.version.fetch_add(1, Ordering::SeqCst);
-            (station, deque)
+            (shared, deque)
         });
         LocalQueue {
-            station,
+            shared,
             deque,
             others: RefCell::new((usize::MAX, Vec::new())),
-            ticks: Cell::new(0),
-            turn: Cell::new(0),
+            polls: Cell::new(0),
+            next_victim: Cell::new(0),
             pushed: Cell::new(0),
         }
     }
 
     /// What a worker that goes has left is for others.
-    pub fn leave(&self, hand: LocalQueue) {
-        while let Some(item) = hand.deque.pop() {
+    pub fn remove_worker(&self, queue: LocalQueue) {
+        while let Some(item) = queue.deque.pop() {
             self.injector.push(item);
         }
-        *lock(&hand.station.deque) = Some(hand.deque);
+        *lock(&queue.shared.deque) = Some(queue.deque);
     }
 
-    pub fn stations(&self) -> Vec<Arc<WorkerShared>> {
-        self.stations.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn workers(&self) -> Vec<Arc<WorkerShared>> {
+        self.workers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn each_station(&self, mut see: impl FnMut(&WorkerShared)) {
-        self.stations.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(|station| see(station));
+    pub fn for_each_worker(&self, mut see: impl FnMut(&WorkerShared)) {
+        self.workers.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(|shared| see(shared));
     }
 
     /// From a worker into its own deque, from others through the injector.
-    pub fn push(&self, hand: Option<&LocalQueue>, item: LightItem) {
-        match hand {
-            Some(hand) => {
-                hand.deque.push(item);
-                hand.pushed.set(hand.pushed.get() + 1);
+    pub fn push(&self, queue: Option<&LocalQueue>, item: LightItem) {
+        match queue {
+            Some(queue) => {
+                queue.deque.push(item);
+                queue.pushed.set(queue.pushed.get() + 1);
             }
             None => self.injector.push(item),
         }
     }
 
     /// The next item for a worker: its own first, then the injector's, then what others have.
-    pub fn find(&self, hand: &LocalQueue) -> Option<LightItem> {
-        let tick = hand.ticks.get().wrapping_add(1);
-        hand.ticks.set(tick);
-        if tick.is_multiple_of(DOOR_FIRST)
-            && let Some(item) = self.take_at_door(hand)
+    pub fn pop(&self, queue: &LocalQueue) -> Option<LightItem> {
+        let tick = queue.polls.get().wrapping_add(1);
+        queue.polls.set(tick);
+        if tick.is_multiple_of(INJECTOR_INTERVAL)
+            && let Some(item) = self.pop_injected(queue)
         {
             return Some(item);
         }
-        hand.deque.pop().or_else(|| self.take_at_door(hand)).or_else(|| self.steal(hand))
+        queue.deque.pop().or_else(|| self.pop_injected(queue)).or_else(|| self.steal(queue))
     }
 
     /// Whether there is anything to take, of one's own or from others.
-    pub fn any(&self, hand: &LocalQueue) -> bool {
-        !hand.deque.is_empty()
+    pub fn has_items(&self, queue: &LocalQueue) -> bool {
+        !queue.deque.is_empty()
             || !self.injector.is_empty()
-            || self.with_others(hand, |others| others.iter().any(|other| !other.stealer.is_empty()))
+            || self.with_others(queue, |others| others.iter().any(|other| !other.stealer.is_empty()))
     }
 
     pub fn is_empty(&self) -> bool {
         let mut empty = self.injector.is_empty();
-        self.each_station(|station| empty &= station.stealer.is_empty());
+        self.for_each_worker(|shared| empty &= shared.stealer.is_empty());
         empty
     }
 
     /// Whether everything that was submitted at some moment during this call has ended.
     pub fn is_drained(&self) -> bool {
         let (mut begun, mut ended) = (0, 0);
-        self.each(&mut |count| ended += count.ended());
-        self.each(&mut |count| begun += count.begun());
+        self.for_each(&mut |count| ended += count.ended());
+        self.for_each(&mut |count| begun += count.begun());
         begun == ended
     }
 
     /// What the current job has itself submitted last, if nobody has stolen it. The owner's end of the
     /// deque has the latest, thieves take the oldest: so as long as something older than the job's own is
     /// there, none of its own is gone, and when nothing older is, an empty deque tells.
-    pub fn own(&self, hand: &LocalQueue) -> Option<LightItem> {
-        let left = hand.pushed.get();
+    pub fn pop_own(&self, queue: &LocalQueue) -> Option<LightItem> {
+        let left = queue.pushed.get();
         if left == 0 {
             return None;
         }
-        hand.pushed.set(left - 1);
-        let item = hand.deque.pop();
+        queue.pushed.set(left - 1);
+        let item = queue.deque.pop();
         if item.is_none() {
-            hand.pushed.set(0);
+            queue.pushed.set(0);
         }
         item
     }
 
     /// Anything from anywhere, for a thread that is to end it.
-    pub fn plunder(&self) -> Option<LightItem> {
+    pub fn drain_one(&self) -> Option<LightItem> {
         loop {
             let mut again = false;
             match self.injector.steal() {
@@ -249,8 +249,8 @@ impl LightQueues {
                 Steal::Retry => again = true,
                 Steal::Empty => {}
             }
-            for station in self.stations() {
-                match station.stealer.steal() {
+            for shared in self.workers() {
+                match shared.stealer.steal() {
                     Steal::Success(item) => return Some(item),
                     Steal::Retry => again = true,
                     Steal::Empty => {}
@@ -262,9 +262,9 @@ impl LightQueues {
         }
     }
 
-    fn take_at_door(&self, hand: &LocalQueue) -> Option<LightItem> {
+    fn pop_injected(&self, queue: &LocalQueue) -> Option<LightItem> {
         loop {
-            match self.injector.steal_batch_and_pop(&hand.deque) {
+            match self.injector.steal_batch_and_pop(&queue.deque) {
                 Steal::Success(item) => return Some(item),
                 Steal::Retry => std::hint::spin_loop(),
                 Steal::Empty => return None,
@@ -272,16 +272,16 @@ impl LightQueues {
         }
     }
 
-    fn steal(&self, hand: &LocalQueue) -> Option<LightItem> {
-        self.with_others(hand, |others| {
+    fn steal(&self, queue: &LocalQueue) -> Option<LightItem> {
+        self.with_others(queue, |others| {
             let count = others.len();
             loop {
                 let mut again = false;
                 for step in 0..count {
-                    let turn = (hand.turn.get() + step) % count;
-                    match others[turn].stealer.steal_batch_and_pop(&hand.deque) {
+                    let next_victim = (queue.next_victim.get() + step) % count;
+                    match others[next_victim].stealer.steal_batch_and_pop(&queue.deque) {
                         Steal::Success(item) => {
-                            hand.turn.set(turn);
+                            queue.next_victim.set(next_victim);
                             return Some(item);
                         }
                         Steal::Retry => again = true,
@@ -295,12 +295,12 @@ impl LightQueues {
         })
     }
 
-    fn with_others<T>(&self, hand: &LocalQueue, see: impl FnOnce(&[Arc<WorkerShared>]) -> T) -> T {
-        let mut others = hand.others.borrow_mut();
+    fn with_others<T>(&self, queue: &LocalQueue, see: impl FnOnce(&[Arc<WorkerShared>]) -> T) -> T {
+        let mut others = queue.others.borrow_mut();
         let version = self.version.load(Ordering::SeqCst);
         if others.0 != version {
-            let mut list = self.stations();
-            list.retain(|station| !Arc::ptr_eq(station, &hand.station));
+            let mut list = self.workers();
+            list.retain(|shared| !Arc::ptr_eq(shared, &queue.shared));
             *others = (version, list);
         }
         see(&others.1)
@@ -308,8 +308,8 @@ impl LightQueues {
 }
 
 impl EpochSources for LightQueues {
-    fn each(&self, see: &mut dyn FnMut(&EpochCounts)) {
-        see(&self.outside.count);
-        self.each_station(|station| see(&station.books.count));
+    fn for_each(&self, see: &mut dyn FnMut(&EpochCounts)) {
+        see(&self.callers.epochs);
+        self.for_each_worker(|shared| see(&shared.stats.epochs));
     }
 }

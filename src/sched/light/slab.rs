@@ -13,51 +13,51 @@ use crossbeam_utils::CachePadded;
 
 use super::task::LightTask;
 use crate::error::{Error, Result};
-use crate::sched::base::registry::{self, LIGHT, POSITIONS};
+use crate::sched::base::registry::{self, LIGHT_BIT, POSITIONS};
 use crate::sched::base::sync::{Mutex, locked};
 use crate::sched::base::task_id::TaskId;
 
 const CHUNK: usize = 512;
 const CHUNKS: usize = 1024;
 const SHARDS: usize = 16;
-/// Positions taken from the end at a time, and from another shard at most.
-const FRESH: usize = 64;
-const MOVED: usize = 1024;
+/// Positions taken from the end at a time, and from another own_shard at most.
+const GROWTH: usize = 64;
+const MOVED_MAX: usize = 1024;
 
 type Chunk = OnceLock<Box<[LightTask]>>;
 
 pub struct LightSlab {
     tag: u64,
     blocks: Box<[OnceLock<Box<[Chunk]>>]>,
-    /// Positions below this have been given to a shard.
-    fresh: AtomicUsize,
+    /// Positions below this have been given to a own_shard.
+    grown: AtomicUsize,
     shards: [CachePadded<Mutex<Vec<u32>>>; SHARDS],
 }
 
 impl LightSlab {
     pub fn new() -> Self {
         LightSlab {
-            tag: registry::tag(),
+            tag: registry::new_tag(),
             blocks: (0..POSITIONS.div_ceil(CHUNK * CHUNKS)).map(|_| OnceLock::new()).collect(),
-            fresh: AtomicUsize::new(0),
+            grown: AtomicUsize::new(0),
             shards: std::array::from_fn(|_| CachePadded::new(Mutex::new(Vec::new()))),
         }
     }
 
     /// Whether the id is of a light task, of this scheduler or another.
     pub fn is_light(id: TaskId) -> bool {
-        id.0 & LIGHT != 0
+        id.0 & LIGHT_BIT != 0
     }
 
     /// A slot that nobody uses, and its position.
-    pub fn take(&self) -> Result<(&LightTask, u32)> {
-        let own = shard();
+    pub fn allocate(&self) -> Result<(&LightTask, u32)> {
+        let own = own_shard();
         let mut free = locked(&self.shards[own]);
         let position = match free.pop() {
             Some(position) => position,
             None => {
                 drop(free);
-                let mut more = self.more(own)?;
+                let mut more = self.refill(own)?;
                 let position = more.pop();
                 free = locked(&self.shards[own]);
                 free.append(&mut more);
@@ -72,33 +72,33 @@ impl LightSlab {
     }
 
     /// Gives a slot back whose task nobody can ask for any more.
-    pub fn give(&self, position: u32) {
-        locked(&self.shards[shard()]).push(position);
+    pub fn free(&self, position: u32) {
+        locked(&self.shards[own_shard()]).push(position);
     }
 
     pub fn id(&self, position: u32, generation: u64) -> TaskId {
-        TaskId(registry::id(self.tag, generation, position as usize) | LIGHT)
+        TaskId(registry::pack(self.tag, generation, position as usize) | LIGHT_BIT)
     }
 
     /// The slot of a task, the task's generation, and its position.
     pub fn find(&self, id: TaskId) -> Result<(&LightTask, u64)> {
         let stale = Error::Stale { what: "task", id: id.0 };
-        let (tag, generation, position) = registry::parts(id);
-        if tag != self.tag || position >= self.fresh.load(Ordering::Acquire) {
+        let (tag, generation, position) = registry::unpack(id);
+        if tag != self.tag || position >= self.grown.load(Ordering::Acquire) {
             return Err(stale);
         }
         let slot = self.at(position as u32);
-        if slot.is(generation) { Ok((slot, generation)) } else { Err(stale) }
+        if slot.is_known(generation) { Ok((slot, generation)) } else { Err(stale) }
     }
 
     /// The same for who knows that the task is there, even if nobody else can ask for it any more.
-    pub fn place(&self, id: TaskId) -> (&LightTask, u64) {
-        let (_, generation, position) = registry::parts(id);
+    pub fn get(&self, id: TaskId) -> (&LightTask, u64) {
+        let (_, generation, position) = registry::unpack(id);
         (self.at(position as u32), generation)
     }
 
-    pub fn each(&self, mut see: impl FnMut(&LightTask)) {
-        for position in 0..self.fresh.load(Ordering::Acquire) {
+    pub fn for_each(&self, mut see: impl FnMut(&LightTask)) {
+        for position in 0..self.grown.load(Ordering::Acquire) {
             see(self.at(position as u32));
         }
     }
@@ -114,25 +114,25 @@ impl LightSlab {
 
     /// Free positions of other shards, or new ones.
     #[cold]
-    fn more(&self, own: usize) -> Result<Vec<u32>> {
+    fn refill(&self, own: usize) -> Result<Vec<u32>> {
         for other in (1..SHARDS).map(|step| (own + step) % SHARDS) {
             let mut free = locked(&self.shards[other]);
-            let count = free.len().div_ceil(2).min(MOVED);
+            let count = free.len().div_ceil(2).min(MOVED_MAX);
             if count > 0 {
                 let rest = free.len() - count;
                 return Ok(free.split_off(rest));
             }
         }
-        let grow = |fresh: usize| (fresh + FRESH <= POSITIONS).then_some(fresh + FRESH);
-        match self.fresh.fetch_update(Ordering::AcqRel, Ordering::Acquire, grow) {
-            Ok(first) => Ok((first as u32..(first + FRESH) as u32).rev().collect()),
+        let grow = |grown: usize| (grown + GROWTH <= POSITIONS).then_some(grown + GROWTH);
+        match self.grown.fetch_update(Ordering::AcqRel, Ordering::Acquire, grow) {
+            Ok(first) => Ok((first as u32..(first + GROWTH) as u32).rev().collect()),
             Err(kept) => Err(Error::argument("tasks kept", kept, "release those that have ended")),
         }
     }
 }
 
-/// The shard of the calling thread.
-fn shard() -> usize {
+/// The own_shard of the calling thread.
+fn own_shard() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
@@ -152,14 +152,14 @@ mod tests {
 
     #[test]
     fn given_position_is_used_again_also_by_other_threads() {
-        let slots = LightSlab::new();
-        let taken = || (0..FRESH).map(|_| slots.take().unwrap().1).collect::<Vec<u32>>();
-        taken().into_iter().for_each(|position| slots.give(position));
+        let slab = LightSlab::new();
+        let taken = || (0..GROWTH).map(|_| slab.allocate().unwrap().1).collect::<Vec<u32>>();
+        taken().into_iter().for_each(|position| slab.free(position));
         for _ in 0..SHARDS + 1 {
             std::thread::scope(|scope| {
-                scope.spawn(|| slots.give(slots.take().unwrap().1));
+                scope.spawn(|| slab.free(slab.allocate().unwrap().1));
             });
         }
-        assert_eq!(slots.fresh.load(Ordering::Relaxed), FRESH);
+        assert_eq!(slab.grown.load(Ordering::Relaxed), GROWTH);
     }
 }

@@ -17,51 +17,51 @@ use crate::sched::base::sync::{Mutex, MutexGuard, locked};
 use crate::sched::base::task_id::TaskId;
 
 pub struct LightTask {
-    /// The generation, and below it 8 bits of [`Lifecycle`]; [`HIDDEN`] is set when the task is known to
+    /// The generation, and below it 8 bits of [`Lifecycle`]; [`UNKNOWN`] is set when the task is known to
     /// nobody but those who already wait for it.
     word: AtomicU64,
     pub signal: Signal,
-    body: Mutex<LightTaskState>,
+    state: Mutex<LightTaskState>,
 }
 
-const HIDDEN: u64 = 0x80;
+const UNKNOWN: u64 = 0x80;
 const LIFE: u64 = 0x7f;
 
 struct LightTaskState {
-    code: Option<LightJob>,
+    job: Option<LightJob>,
     error: Option<Box<Error>>,
     /// The planned task that goes on in its stead.
-    planned: TaskId,
+    proxy: TaskId,
     /// When its state changed last, and how long it was queued and running before; nanoseconds.
-    since: u64,
-    queued: u64,
-    ran: u64,
+    changed_ns: u64,
+    queued_ns: u64,
+    ran_ns: u64,
     /// Threads that wait for its end.
     waiters: u32,
     attempts: u32,
     device: Option<u16>,
     slot: u16,
-    phase: Epoch,
-    life: Lifecycle,
+    epoch: Epoch,
+    lifecycle: Lifecycle,
     detached: bool,
 }
 
 /// What a worker takes away to run.
 pub struct LightAttempt {
-    pub code: LightJob,
-    pub phase: Epoch,
-    pub attempt: u32,
+    pub job: LightJob,
+    pub epoch: Epoch,
+    pub number: u32,
     /// When it began: not before it was submitted.
-    pub since: u64,
+    pub started_ns: u64,
 }
 
 /// What is to be done after an end or a release, without the lock.
 #[derive(Debug, Default)]
 pub struct EndActions {
     /// What stands for the task in the plan, and what is to be told there.
-    pub shadow: Option<(TaskId, Result<()>)>,
+    pub proxy: Option<(TaskId, Result<()>)>,
     /// Somebody waits for the end.
-    pub ring: bool,
+    pub notify: bool,
     /// The slot is free for another task.
     pub free: bool,
 }
@@ -78,120 +78,120 @@ impl LightTask {
         LightTask {
             word: AtomicU64::new(0),
             signal: Signal::default(),
-            body: Mutex::new(LightTaskState {
-                code: None,
+            state: Mutex::new(LightTaskState {
+                job: None,
                 error: None,
-                planned: TaskId(0),
-                since: 0,
-                queued: 0,
-                ran: 0,
+                proxy: TaskId(0),
+                changed_ns: 0,
+                queued_ns: 0,
+                ran_ns: 0,
                 waiters: 0,
                 attempts: 0,
                 device: None,
                 slot: 0,
-                phase: 0,
-                life: Lifecycle::Free,
+                epoch: 0,
+                lifecycle: Lifecycle::Free,
                 detached: false,
             }),
         }
     }
 
     /// Whether this generation is known to whoever asks.
-    pub fn is(&self, generation: u64) -> bool {
+    pub fn is_known(&self, generation: u64) -> bool {
         let word = self.word.load(Ordering::Acquire);
-        word >> 8 == generation && word & HIDDEN == 0 && word & LIFE != Lifecycle::Free as u64
+        word >> 8 == generation && word & UNKNOWN == 0 && word & LIFE != Lifecycle::Free as u64
     }
 
     /// `None`: another task's slot by now.
-    pub fn life(&self, generation: u64) -> Option<Lifecycle> {
+    pub fn lifecycle(&self, generation: u64) -> Option<Lifecycle> {
         let word = self.word.load(Ordering::Acquire);
-        (word >> 8 == generation).then(|| Lifecycle::of((word & LIFE) as u8))
+        (word >> 8 == generation).then(|| Lifecycle::from_u8((word & LIFE) as u8))
     }
 
     /// A new task; returns its generation.
-    pub fn fill(&self, code: Option<LightJob>, detached: bool, phase: Epoch, now: u64) -> u64 {
-        let mut body = locked(&self.body);
+    pub fn fill(&self, job: Option<LightJob>, detached: bool, epoch: Epoch, now: u64) -> u64 {
+        let mut state = locked(&self.state);
         let generation = (self.word.load(Ordering::Relaxed) >> 8) + 1;
         self.signal.reset();
-        body.code = code;
-        body.since = now;
-        body.queued = 0;
-        body.ran = 0;
-        body.attempts = 0;
-        body.device = None;
-        body.planned = TaskId(0);
-        body.phase = phase;
-        body.detached = detached;
-        self.go(&mut body, Lifecycle::Queued, generation);
+        state.job = job;
+        state.changed_ns = now;
+        state.queued_ns = 0;
+        state.ran_ns = 0;
+        state.attempts = 0;
+        state.device = None;
+        state.proxy = TaskId(0);
+        state.epoch = epoch;
+        state.detached = detached;
+        self.advance(&mut state, Lifecycle::Queued, generation);
         generation
     }
 
     /// An attempt begins. `None`: it was cancelled, or is long over.
     pub fn begin(&self, generation: u64, device: usize, slot: u32, now: u64) -> Option<LightAttempt> {
-        let mut body = self.open(generation)?;
-        if body.life != Lifecycle::Queued {
+        let mut state = self.lock(generation)?;
+        if state.lifecycle != Lifecycle::Queued {
             return None;
         }
-        let code = body.code.take()?;
-        let now = now.max(body.since);
-        body.queued += now - body.since;
-        body.since = now;
-        body.attempts += 1;
-        body.device = Some(device as u16);
-        body.slot = slot as u16;
-        self.go(&mut body, Lifecycle::Running, generation);
-        Some(LightAttempt { code, phase: body.phase, attempt: body.attempts, since: now })
+        let job = state.job.take()?;
+        let now = now.max(state.changed_ns);
+        state.queued_ns += now - state.changed_ns;
+        state.changed_ns = now;
+        state.attempts += 1;
+        state.device = Some(device as u16);
+        state.slot = slot as u16;
+        self.advance(&mut state, Lifecycle::Running, generation);
+        Some(LightAttempt { job, epoch: state.epoch, number: state.attempts, started_ns: now })
     }
 
     /// The attempt could not begin after all. The code comes back if the task is not to begin again: it was cancelled.
-    pub fn put_back(&self, generation: u64, code: LightJob, now: u64) -> Option<LightJob> {
-        let Some(mut body) = self.open(generation) else { return Some(code) };
+    pub fn put_back(&self, generation: u64, job: LightJob, now: u64) -> Option<LightJob> {
+        let Some(mut state) = self.lock(generation) else { return Some(job) };
         if self.signal.is_cancelled() {
-            return Some(code);
+            return Some(job);
         }
-        body.code = Some(code);
-        body.attempts = body.attempts.saturating_sub(1);
-        body.since = now;
-        self.go(&mut body, Lifecycle::Queued, generation);
+        state.job = Some(job);
+        state.attempts = state.attempts.saturating_sub(1);
+        state.changed_ns = now;
+        self.advance(&mut state, Lifecycle::Queued, generation);
         None
     }
 
     /// A task that others run piece by piece has begun.
     pub fn set_running(&self, generation: u64, now: u64) {
-        let Some(mut body) = self.open(generation) else { return };
-        if body.life == Lifecycle::Queued {
-            body.queued += now.saturating_sub(body.since);
-            body.since = now;
-            body.attempts = 1;
-            self.go(&mut body, Lifecycle::Running, generation);
+        let Some(mut state) = self.lock(generation) else { return };
+        if state.lifecycle == Lifecycle::Queued {
+            state.queued_ns += now.saturating_sub(state.changed_ns);
+            state.changed_ns = now;
+            state.attempts = 1;
+            self.advance(&mut state, Lifecycle::Running, generation);
         }
     }
 
     /// Takes the job of a task that has not begun, which is then to be dropped and the task ended.
     pub fn withdraw(&self, generation: u64) -> Option<(LightJob, Epoch)> {
-        let mut body = self.open(generation)?;
-        if body.life != Lifecycle::Queued {
+        let mut state = self.lock(generation)?;
+        if state.lifecycle != Lifecycle::Queued {
             return None;
         }
-        let code = body.code.take()?;
-        Some((code, body.phase))
+        let job = state.job.take()?;
+        Some((job, state.epoch))
     }
 
     /// A planned task goes on in its stead: what stood for it in the plan, if anything did.
-    pub fn hand_over(&self, generation: u64, planned: TaskId) {
-        let Some(mut body) = self.open(generation) else { return };
-        body.planned = planned;
-        self.go(&mut body, Lifecycle::Planned, generation);
+    pub fn promote(&self, generation: u64, proxy: TaskId) {
+        let Some(mut state) = self.lock(generation) else { return };
+        state.proxy = proxy;
+        self.advance(&mut state, Lifecycle::Planned, generation);
     }
 
-    pub fn phase(&self, generation: u64) -> Epoch {
-        self.open(generation).map_or(0, |body| body.phase)
+    pub fn epoch(&self, generation: u64) -> Epoch {
+        self.lock(generation).map_or(0, |state| state.epoch)
     }
 
     /// Asks the task to stop, if it has not ended.
     pub fn cancel(&self, generation: u64, id: TaskId) -> Result<()> {
-        let body = self.known(generation, id)?;
-        if !body.life.is_ended() {
+        let state = self.lock_known(generation, id)?;
+        if !state.lifecycle.is_ended() {
             self.signal.cancel();
         }
         Ok(())
@@ -199,45 +199,45 @@ impl LightTask {
 
     /// Asks whatever is here to stop.
     pub fn stop(&self) {
-        let body = locked(&self.body);
-        if matches!(body.life, Lifecycle::Queued | Lifecycle::Running) {
+        let state = locked(&self.state);
+        if matches!(state.lifecycle, Lifecycle::Queued | Lifecycle::Running) {
             self.signal.cancel();
         }
     }
 
     /// The planned task that goes on in this one's stead.
-    pub fn gone_on(&self, generation: u64) -> Option<TaskId> {
-        let body = self.open(generation)?;
-        (body.life == Lifecycle::Planned).then_some(body.planned)
+    pub fn promoted_to(&self, generation: u64) -> Option<TaskId> {
+        let state = self.lock(generation)?;
+        (state.lifecycle == Lifecycle::Planned).then_some(state.proxy)
     }
 
     /// The task that stands, or goes on, for this one in the plan.
-    pub fn in_plan(&self, generation: u64) -> Option<TaskId> {
-        self.open(generation).map(|body| body.planned).filter(|planned| planned.0 != 0)
+    pub fn proxy(&self, generation: u64) -> Option<TaskId> {
+        self.lock(generation).map(|state| state.proxy).filter(|proxy| proxy.0 != 0)
     }
 
     /// What is to stand for this task in the plan: `find` is told what does so far, if anything. The task neither
     /// ends nor is released meanwhile. If it has ended and this is new: how.
-    pub fn stand_in(
+    pub fn attach_proxy(
         &self,
         generation: u64,
         id: TaskId,
         find: impl FnOnce(Option<TaskId>) -> Result<TaskId>,
     ) -> Result<(TaskId, Option<Result<WaitResult>>)> {
-        let mut body = self.known(generation, id)?;
-        let found = find(Some(body.planned).filter(|planned| planned.0 != 0))?;
-        let outcome = body.outcome().filter(|_| found != body.planned);
-        if !body.life.is_ended() {
-            body.planned = found;
+        let mut state = self.lock_known(generation, id)?;
+        let found = find(Some(state.proxy).filter(|proxy| proxy.0 != 0))?;
+        let outcome = state.outcome().filter(|_| found != state.proxy);
+        if !state.lifecycle.is_ended() {
+            state.proxy = found;
         }
         Ok((found, outcome))
     }
 
     /// Its thread is given up, but may still look at its signal: nobody uses the slot before it has left as one
     /// that waits does.
-    pub fn stay(&self, generation: u64) {
-        if let Some(mut body) = self.open(generation) {
-            body.waiters += 1;
+    pub fn hold(&self, generation: u64) {
+        if let Some(mut state) = self.lock(generation) {
+            state.waiters += 1;
         }
     }
 
@@ -250,117 +250,118 @@ impl LightTask {
         now: u64,
         count: impl FnOnce(&Result<()>),
     ) -> EndActions {
-        let Some(mut body) = self.open(generation) else { return EndActions::default() };
-        let shadow =
-            (body.planned.0 != 0 && body.life != Lifecycle::Planned).then(|| (body.planned, outcome.clone()));
-        if body.planned.0 == 0 {
+        let Some(mut state) = self.lock(generation) else { return EndActions::default() };
+        let proxy = (state.proxy.0 != 0 && state.lifecycle != Lifecycle::Planned)
+            .then(|| (state.proxy, outcome.clone()));
+        if state.proxy.0 == 0 {
             count(&outcome);
         }
-        let passed = now.saturating_sub(body.since);
-        match body.life {
-            Lifecycle::Queued => body.queued += passed,
-            _ => body.ran += passed,
+        let passed = now.saturating_sub(state.changed_ns);
+        match state.lifecycle {
+            Lifecycle::Queued => state.queued_ns += passed,
+            _ => state.ran_ns += passed,
         }
         let life = match outcome {
             Ok(()) => Lifecycle::Done,
             Err(Error::Cancelled) => Lifecycle::Cancelled,
             Err(error) => {
-                body.error = Some(Box::new(error));
+                state.error = Some(Box::new(error));
                 Lifecycle::Failed
             }
         };
         if life == Lifecycle::Done {
             self.signal.report(1.0);
         }
-        self.go(&mut body, life, generation);
-        let ring = body.waiters > 0;
-        let free = body.detached && self.part(body, generation);
-        EndActions { shadow, ring, free }
+        self.advance(&mut state, life, generation);
+        let notify = state.waiters > 0;
+        let free = state.detached && self.try_free(state, generation);
+        EndActions { proxy, notify, free }
     }
 
     /// What a planned task that went on in this one's stead has left to tell.
-    pub fn inherit(&self, generation: u64, info: &TaskInfo) {
-        let Some(mut body) = self.open(generation) else { return };
-        body.attempts = info.attempts;
-        body.device = info.device.map(|device| device as u16);
-        body.slot = info.slot as u16;
+    pub fn set_info(&self, generation: u64, info: &TaskInfo) {
+        let Some(mut state) = self.lock(generation) else { return };
+        state.attempts = info.attempts;
+        state.device = info.device.map(|device| device as u16);
+        state.slot = info.slot as u16;
     }
 
     pub fn release(&self, generation: u64, id: TaskId) -> Result<EndActions> {
-        let mut body = self.known(generation, id)?;
-        body.detached = true;
-        let ended = body.life.is_ended();
-        let ring = ended && body.waiters > 0;
-        Ok(EndActions { shadow: None, ring, free: ended && self.part(body, generation) })
+        let mut state = self.lock_known(generation, id)?;
+        state.detached = true;
+        let ended = state.lifecycle.is_ended();
+        let notify = ended && state.waiters > 0;
+        Ok(EndActions { proxy: None, notify, free: ended && self.try_free(state, generation) })
     }
 
     /// Begins to wait, if the task has not ended.
-    pub fn enter(&self, generation: u64, id: TaskId) -> Result<WatchStart> {
-        let mut body = self.known(generation, id)?;
-        if body.detached {
+    pub fn start_wait(&self, generation: u64, id: TaskId) -> Result<WatchStart> {
+        let mut state = self.lock_known(generation, id)?;
+        if state.detached {
             let id = format!("{:#018x}", id.0);
             return Err(Error::argument("the task to wait for", id, "a task that is not detached"));
         }
-        if let Some(outcome) = body.outcome() {
+        if let Some(outcome) = state.outcome() {
             return Ok(WatchStart::Ended(outcome));
         }
-        body.waiters += 1;
+        state.waiters += 1;
         Ok(WatchStart::Waits)
     }
 
     /// Has waited enough: the outcome, if there is one, and whether the slot is free now.
-    pub fn leave(&self, generation: u64) -> (Option<Result<WaitResult>>, bool) {
-        let Some(mut body) = self.open(generation) else { return (None, false) };
-        body.waiters -= 1;
-        let outcome = body.outcome();
-        let free = body.detached && body.life.is_ended() && self.part(body, generation);
+    pub fn stop_wait(&self, generation: u64) -> (Option<Result<WaitResult>>, bool) {
+        let Some(mut state) = self.lock(generation) else { return (None, false) };
+        state.waiters -= 1;
+        let outcome = state.outcome();
+        let free = state.detached && state.lifecycle.is_ended() && self.try_free(state, generation);
         (outcome, free)
     }
 
     pub fn info(&self, generation: u64, id: TaskId, now: u64) -> Result<TaskInfo> {
-        let body = self.known(generation, id)?;
-        let passed = if body.life.is_ended() { 0 } else { now.saturating_sub(body.since) };
-        let (queued, running) = if body.life == Lifecycle::Queued { (passed, 0) } else { (0, passed) };
+        let state = self.lock_known(generation, id)?;
+        let passed = if state.lifecycle.is_ended() { 0 } else { now.saturating_sub(state.changed_ns) };
+        let (queued, running) = if state.lifecycle == Lifecycle::Queued { (passed, 0) } else { (0, passed) };
         Ok(TaskInfo {
-            state: body.life.state(),
+            state: state.lifecycle.status(),
             label: String::new(),
-            device: body.device.map(usize::from),
-            slot: u32::from(body.slot),
-            attempts: body.attempts,
+            device: state.device.map(usize::from),
+            slot: u32::from(state.slot),
+            attempts: state.attempts,
             progress: self.signal.progress(),
-            queued_ns: body.queued + queued,
-            running_ns: body.ran + running,
-            error: body.error.as_deref().cloned(),
+            queued_ns: state.queued_ns + queued,
+            running_ns: state.ran_ns + running,
+            error: state.error.as_deref().cloned(),
         })
     }
 
-    fn open(&self, generation: u64) -> Option<MutexGuard<'_, LightTaskState>> {
-        let body = locked(&self.body);
-        (self.word.load(Ordering::Relaxed) >> 8 == generation && body.life != Lifecycle::Free).then_some(body)
+    fn lock(&self, generation: u64) -> Option<MutexGuard<'_, LightTaskState>> {
+        let state = locked(&self.state);
+        (self.word.load(Ordering::Relaxed) >> 8 == generation && state.lifecycle != Lifecycle::Free)
+            .then_some(state)
     }
 
     /// The same for somebody who asks by the task's id.
-    fn known(&self, generation: u64, id: TaskId) -> Result<MutexGuard<'_, LightTaskState>> {
-        match self.open(generation) {
-            Some(body) if self.word.load(Ordering::Relaxed) & HIDDEN == 0 => Ok(body),
+    fn lock_known(&self, generation: u64, id: TaskId) -> Result<MutexGuard<'_, LightTaskState>> {
+        match self.lock(generation) {
+            Some(state) if self.word.load(Ordering::Relaxed) & UNKNOWN == 0 => Ok(state),
             _ => Err(Error::Stale { what: "task", id: id.0 }),
         }
     }
 
-    fn go(&self, body: &mut LightTaskState, life: Lifecycle, generation: u64) {
-        if body.life.go(life) {
+    fn advance(&self, state: &mut LightTaskState, life: Lifecycle, generation: u64) {
+        if state.lifecycle.advance(life) {
             self.word.store(generation << 8 | life as u64, Ordering::Release);
         }
     }
 
     /// Nobody can ask for an ended task any more. True: nobody waits for it either, and its slot can be used again.
-    fn part(&self, mut body: MutexGuard<'_, LightTaskState>, generation: u64) -> bool {
-        if body.waiters > 0 {
-            self.word.fetch_or(HIDDEN, Ordering::Release);
+    fn try_free(&self, mut state: MutexGuard<'_, LightTaskState>, generation: u64) -> bool {
+        if state.waiters > 0 {
+            self.word.fetch_or(UNKNOWN, Ordering::Release);
             return false;
         }
-        body.error = None;
-        self.go(&mut body, Lifecycle::Free, generation);
+        state.error = None;
+        self.advance(&mut state, Lifecycle::Free, generation);
         // A generation is never used twice.
         generation + 1 < GENERATIONS
     }
@@ -368,7 +369,7 @@ impl LightTask {
 
 impl LightTaskState {
     fn outcome(&self) -> Option<Result<WaitResult>> {
-        match self.life {
+        match self.lifecycle {
             Lifecycle::Done => Some(Ok(WaitResult::Done)),
             Lifecycle::Cancelled => Some(Ok(WaitResult::Cancelled)),
             Lifecycle::Failed => Some(Err(match &self.error {

@@ -32,7 +32,7 @@ use crate::error::{Error, Result};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::outcome::{TaskStatus, WaitResult};
 use crate::sched::base::policy::{Rank, WORK};
-use crate::sched::base::registry::{LIGHT, TaskTable};
+use crate::sched::base::registry::{LIGHT_BIT, TaskTable};
 use crate::sched::base::task::{Role, Task};
 use crate::sched::base::task_id::TaskId;
 use crate::sched::estimate::estimator::Estimator;
@@ -110,7 +110,7 @@ impl Planner {
             ));
         }
         // Light ones are known elsewhere.
-        for before in task.after.iter().filter(|before| before.0 & LIGHT == 0) {
+        for before in task.after.iter().filter(|before| before.0 & LIGHT_BIT == 0) {
             self.tasks.get(*before)?;
         }
         let what = if task.label.is_empty() { "the task".into() } else { format!("task '{}'", task.label) };
@@ -202,7 +202,7 @@ impl Planner {
         self.arrivals += 1;
         self.counts.queued += 1;
         match task.role {
-            Role::Task | Role::Shadow => {
+            Role::Task | Role::Proxy => {
                 self.estimator.task_submitted(task.class, task.work);
                 self.observer.tally.submitted(now, task.class, task.work);
             }
@@ -240,9 +240,9 @@ impl Planner {
 
     /// A task that is none: it stands for one outside of the plan which others come after, and ends with
     /// [`Planner::finish`].
-    pub fn admit_shadow(&mut self, now: Duration) -> Result<TaskId> {
+    pub fn admit_proxy(&mut self, now: Duration) -> Result<TaskId> {
         let nothing = Task::new(|_: &crate::sched::base::exec::Exec<'_>| Ok(()));
-        let id = self.submit(now, Task { role: Role::Shadow, ..nothing })?;
+        let id = self.submit(now, Task { role: Role::Proxy, ..nothing })?;
         if let Ok(record) = self.tasks.get_mut(id) {
             record.detached = true;
         }
@@ -268,7 +268,7 @@ impl Planner {
         if record.job.is_none() {
             return;
         }
-        if record.role == Role::Shadow {
+        if record.role == Role::Proxy {
             // Whether a device is left for what it stands for is not known here.
         } else if record.role == Role::Nothing {
             self.end_task(id, Ok(()));
@@ -363,7 +363,7 @@ impl Planner {
         let _ = record.signal.outcome.set(outcome);
         self.unended.remove(&record.arrival);
         match record.role {
-            Role::Task | Role::Shadow => self.observer.tally.ended(now, record.class, record.work),
+            Role::Task | Role::Proxy => self.observer.tally.ended(now, record.class, record.work),
             Role::Range | Role::Nothing | Role::Guest => self.observer.tally.touched(now),
         }
         for follower in std::mem::take(&mut record.successors) {
@@ -399,7 +399,7 @@ impl Planner {
         self.stopping = true;
         for id in self.tasks.ids() {
             // What stands for a task outside of the plan ends with that.
-            if self.tasks.get(id).is_ok_and(|record| record.role != Role::Shadow) {
+            if self.tasks.get(id).is_ok_and(|record| record.role != Role::Proxy) {
                 let _ = self.cancel(id);
             }
         }

@@ -16,8 +16,8 @@ use crate::sched::base::signal::Completion;
 use crate::sched::base::task::{Role, Task};
 use crate::sched::base::task_id::TaskId;
 use crate::sched::runtime::shared::Runtime;
-use crate::sched::runtime::worker_local::caught;
-use crate::sched::sleep::wait_queues::NEEDY;
+use crate::sched::runtime::worker_local::catch_panic;
+use crate::sched::sleep::wait_queues::HELPERS_NEEDED;
 
 /// The code of a range. It is called for pieces of it, at the same time on all devices, for each element
 /// in exactly one piece that ended well.
@@ -174,7 +174,7 @@ impl RangeRun {
         self.present.fetch_add(1, Ordering::Relaxed);
         let seat = Participant { work: self, shared, task: hosted.task, share, device: exec.device_index };
         let own = Exec { task: hosted.task, attempt: hosted.attempt, signal: &hosted.signal, ..*exec };
-        let left = shared.part_of(hosted.task, || self.pieces(shared, &own, role, &seat.share, &*code));
+        let left = shared.as_part_of(hosted.task, || self.pieces(shared, &own, role, &seat.share, &*code));
         // Before the seat is free: the host may end the range then, and the code goes with it.
         drop(code);
         left
@@ -223,7 +223,7 @@ impl RangeRun {
                 self.invite(shared);
             }
             let begun = Instant::now();
-            let outcome = caught(|| code(exec, piece.clone())).and(exec.lane.finish());
+            let outcome = catch_panic(|| code(exec, piece.clone())).and(exec.lane.finish());
             drop(lease);
             let elements = length(&piece);
             let error = match outcome {
@@ -324,13 +324,13 @@ impl RangeRun {
             if !self.invite(shared) && !guests {
                 return;
             }
-            self.wait(shared, &[exec.task, NEEDY], quiet);
+            self.wait(shared, &[exec.task, HELPERS_NEEDED], quiet);
         }
     }
 
     /// The host waits for its guests.
     fn wait(&self, shared: &Arc<Runtime>, keys: &[TaskId], enough: impl Fn(&RangeState) -> bool) {
-        shared.wait_for_guests(keys, || enough(&self.table()));
+        shared.wait_for_helpers(keys, || enough(&self.table()));
     }
 
     fn others_are_sooner(&self, device: usize) -> bool {
@@ -389,7 +389,7 @@ impl Drop for Participant<'_> {
         }
         self.work.present.fetch_sub(1, Ordering::Relaxed);
         drop(table);
-        self.shared.wait_queues.ring(self.task);
+        self.shared.wait_queues.notify(self.task);
     }
 }
 
@@ -470,7 +470,7 @@ impl Drop for HelperJob {
         self.0.invited.store(false, Ordering::Release);
         let host = self.0.table().host.as_ref().map(|hosted| hosted.task);
         if let (Some(host), Some(shared)) = (host, self.0.shared.upgrade()) {
-            shared.wait_queues.ring(host);
+            shared.wait_queues.notify(host);
         }
     }
 }

@@ -7,41 +7,43 @@ use super::shared::Runtime;
 use crate::error::Error;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::light::nested::NestedTask;
-use crate::sched::sleep::wait_queues::INSIDE;
+use crate::sched::sleep::wait_queues::BLOCKED_TASKS;
 
 impl Runtime {
     /// Nobody waits any more for the threads of these attempts. None of them counts as blocked from now on, for it does not count
     /// as awake either.
-    pub fn give_up(&self, attempts: &[(TaskId, u32, f64)]) {
+    pub fn abandon_attempts(&self, attempts: &[(TaskId, u32, f64)]) {
         for &(id, attempt, _) in attempts {
-            self.light.queues.each_station(|station| station.books.on_top.give_up((id, attempt)));
-            self.wait_queues.ring(id);
-            self.wait_queues.ring(INSIDE);
+            self.light.queues.for_each_worker(|worker| worker.stats.nested.abandon((id, attempt)));
+            self.wait_queues.notify(id);
+            self.wait_queues.notify(BLOCKED_TASKS);
         }
-        self.pool.give_up(attempts.len());
+        self.pool.abandon(attempts.len());
     }
 
     /// An attempt at a planned task is given up: what runs on top of it does not return either.
-    pub fn give_up_on_top(self: &Arc<Self>, id: TaskId, attempt: u32, limit_s: f64) {
-        for station in self.light.queues.stations() {
-            let device = self.devices[station.device].label();
+    pub fn end_nested(self: &Arc<Self>, id: TaskId, attempt: u32, limit_s: f64) {
+        for worker in self.light.queues.workers() {
+            let device = self.devices[worker.device].label();
             let stay = |frame: NestedTask| {
                 if frame.id.0 != 0 {
-                    let (slot, generation) = self.light.slots.place(frame.id);
-                    slot.stay(generation);
+                    let (slot, generation) = self.light.slab.get(frame.id);
+                    slot.hold(generation);
                 }
             };
-            for NestedTask { id, phase } in station.books.on_top.take((id, attempt), stay).into_iter().rev() {
-                station.books.since.store(0, Ordering::Relaxed);
+            for NestedTask { id, epoch } in
+                worker.stats.nested.take_all((id, attempt), stay).into_iter().rev()
+            {
+                worker.stats.light_since.store(0, Ordering::Relaxed);
                 let what = "the task on top of which it ran".into();
                 let outcome = Err(Error::Deadline { what, limit_s, device: device.clone() });
                 if id.0 == 0 {
                     self.light.count_end(None, &outcome);
-                    self.count_ended(None, phase, 1);
+                    self.count_ended(None, epoch, 1);
                     continue;
                 }
-                let (slot, _) = self.light.slots.place(id);
-                self.end_light(None, slot, id, phase, outcome, self.clock());
+                let (slot, _) = self.light.slab.get(id);
+                self.end_light(None, slot, id, epoch, outcome, self.clock());
             }
         }
     }

@@ -12,52 +12,53 @@ use crate::sched::light::queues::LightItem;
 /// other processes who wait.
 pub const TURN: u64 = 100_000_000;
 
-pub fn is_quiet(shared: &Runtime, me: &WorkerLocal) -> bool {
-    shared.light_blocked.load(Ordering::SeqCst) >> me.device & 1 == 1
+pub fn is_blocked(runtime: &Runtime, worker: &WorkerLocal) -> bool {
+    runtime.light_blocked.load(Ordering::SeqCst) >> worker.device & 1 == 1
 }
 
 /// Whether light tasks may begin here, for all that is known without asking.
-pub fn may_be_lit(shared: &Runtime, me: &WorkerLocal) -> bool {
-    !is_quiet(shared, me) && (shared.taken() >> me.device & 1 == 0 || me.lit.borrow().is_some())
+pub fn may_run_light(runtime: &Runtime, worker: &WorkerLocal) -> bool {
+    !is_blocked(runtime, worker)
+        && (runtime.taken() >> worker.device & 1 == 0 || worker.light_lease.borrow().is_some())
 }
 
-pub fn take_light(shared: &Arc<Runtime>, me: &WorkerLocal) -> Option<LightItem> {
-    let lit = &me.hand.station.books.lit;
-    let needs_slot = shared.shares(me.device) && shared.light.queues.any(&me.hand);
-    if !may_be_lit(shared, me) || needs_slot && !has_slot(shared, me) {
-        leave_light(shared, me);
+pub fn take_light(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<LightItem> {
+    let lit = &worker.queue.shared.stats.runs_light;
+    let needs_slot = runtime.shares(worker.device) && runtime.light.queues.has_items(&worker.queue);
+    if !may_run_light(runtime, worker) || needs_slot && !has_light_lease(runtime, worker) {
+        stop_light(runtime, worker);
         return None;
     }
     if !lit.load(Ordering::Relaxed) {
         lit.store(true, Ordering::SeqCst);
-        if is_quiet(shared, me) {
-            leave_light(shared, me);
+        if is_blocked(runtime, worker) {
+            stop_light(runtime, worker);
             return None;
         }
     }
-    shared.light.queues.find(&me.hand)
+    runtime.light.queues.pop(&worker.queue)
 }
 
 /// Whether the worker holds a slot for light tasks, or takes one now, where other processes have to know. After a turn
 /// it leaves it to those who wait.
-fn has_slot(shared: &Arc<Runtime>, me: &WorkerLocal) -> bool {
-    let since = me.lit.borrow().as_ref().map(|lit| lit.since);
+fn has_light_lease(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> bool {
+    let since = worker.light_lease.borrow().as_ref().map(|lit| lit.since);
     if let Some(since) = since {
-        return !shared.is_contended(me.device) || me.clock.get().saturating_sub(since) < TURN;
+        return !runtime.is_contended(worker.device) || worker.last_ns.get().saturating_sub(since) < TURN;
     }
-    let slot = shared.hold_for_light(me.device);
+    let slot = runtime.hold_for_light(worker.device);
     let has = slot.is_some();
-    *me.lit.borrow_mut() = slot.flatten();
+    *worker.light_lease.borrow_mut() = slot.flatten();
     has
 }
 
 /// No light task runs here for a while; a planned one may have waited for that.
-pub fn leave_light(shared: &Arc<Runtime>, me: &WorkerLocal) {
-    drop(me.lit.take());
-    if me.hand.station.books.lit.swap(false, Ordering::SeqCst)
-        && (is_quiet(shared, me) || shared.exclusive_wanted.load(Ordering::SeqCst))
+pub fn stop_light(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
+    drop(worker.light_lease.take());
+    if worker.queue.shared.stats.runs_light.swap(false, Ordering::SeqCst)
+        && (is_blocked(runtime, worker) || runtime.exclusive_wanted.load(Ordering::SeqCst))
     {
-        let mut guard = shared.lock();
-        shared.wake_workers(&mut guard);
+        let mut guard = runtime.lock();
+        runtime.wake_workers(&mut guard);
     }
 }

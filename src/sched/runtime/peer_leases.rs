@@ -180,7 +180,7 @@ impl Runtime {
         match thread::spawn("gpusched node".into(), None, move || watch(&shared)) {
             Ok(thread) => {
                 line.watched = true;
-                self.pool.adopt(thread);
+                self.pool.add_thread(thread);
                 true
             }
             Err(error) => {
@@ -216,7 +216,7 @@ impl Drop for LightLease {
 fn watch(shared: &Arc<Runtime>) {
     let Some(node) = &shared.peers else { return };
     loop {
-        let over = || shared.light.is_stopping() && !shared.pool.any();
+        let over = || shared.light.is_stopping() && !shared.pool.has_worker();
         let mut line = lock(&node.line);
         while !line.waits && !over() {
             line = node.called.wait(line).unwrap_or_else(PoisonError::into_inner);

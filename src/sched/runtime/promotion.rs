@@ -28,21 +28,21 @@ pub struct LightFailure {
     pub slot: u32,
     /// Of the device, in which it began.
     pub context: u32,
-    pub since: u64,
+    pub started_ns: u64,
     /// Something else of ours ran there meanwhile.
-    pub company: bool,
+    pub shared_device: bool,
 }
 
-/// A light task's code as that of the planned task which goes on in its stead.
+/// A light task's job as that of the planned task which goes on in its stead.
 struct PromotedJob {
     id: TaskId,
-    code: LightJob,
+    job: LightJob,
 }
 
 impl Job for PromotedJob {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
         let Exec { device, device_index, slot, attempt, lane, signal, held, findings, .. } = *exec;
-        self.code.run(&Exec {
+        self.job.run(&Exec {
             task: self.id,
             device,
             device_index,
@@ -58,15 +58,16 @@ impl Job for PromotedJob {
 
 impl Runtime {
     /// A light task that met with something unusual goes on in the plan, as if it had begun there.
-    pub fn hand_over(self: &Arc<Self>, slot: &LightTask, id: TaskId, code: LightJob, failed: LightFailure) {
-        let LightFailure { error, device, slot: number, context, since, company } = failed;
-        let generation = crate::sched::base::registry::parts(id).1;
+    pub fn promote(self: &Arc<Self>, slot: &LightTask, id: TaskId, job: LightJob, failed: LightFailure) {
+        let LightFailure { error, device, slot: number, context, started_ns: since, shared_device: company } =
+            failed;
+        let generation = crate::sched::base::registry::unpack(id).1;
         let began = Duration::from_nanos(since);
-        let job: Arc<dyn Job> = Arc::new(PromotedJob { id, code });
+        let job: Arc<dyn Job> = Arc::new(PromotedJob { id, job: job });
         let mut guard = self.lock();
-        let stand_in = match slot.in_plan(generation) {
+        let stand_in = match slot.proxy(generation) {
             Some(shadow) => Ok(shadow),
-            None => self.cast_shadow(&mut guard, began, id),
+            None => self.add_proxy(&mut guard, began, id),
         };
         let adopted = match stand_in {
             Ok(planned) => {
@@ -80,12 +81,12 @@ impl Runtime {
             Err(job) => {
                 self.apply_effects(guard);
                 self.drop_job(job);
-                let phase = slot.phase(generation);
-                return self.end_light(None, slot, id, phase, Err(error), self.clock());
+                let epoch = slot.epoch(generation);
+                return self.end_light(None, slot, id, epoch, Err(error), self.clock());
             }
         };
-        self.light.handing.fetch_add(1, Ordering::SeqCst);
-        slot.hand_over(generation, planned);
+        self.light.promoted_tasks.fetch_add(1, Ordering::SeqCst);
+        slot.promote(generation, planned);
         if slot.signal.is_cancelled() {
             let _ = guard.planner.cancel(planned);
         }
@@ -95,69 +96,69 @@ impl Runtime {
     }
 
     /// The same for one that nobody can ask for: it gets a slot for that.
-    pub fn hand_over_loose(self: &Arc<Self>, code: LightJob, phase: Epoch, failed: LightFailure) {
-        let since = failed.since;
-        match self.light.slots.take() {
+    pub fn promote_detached(self: &Arc<Self>, job: LightJob, epoch: Epoch, failed: LightFailure) {
+        let since = failed.started_ns;
+        match self.light.slab.allocate() {
             Ok((slot, position)) => {
-                let generation = slot.fill(None, true, phase, since);
+                let generation = slot.fill(None, true, epoch, since);
                 slot.set_running(generation, since);
-                let id = self.light.slots.id(position, generation);
-                self.hand_over(slot, id, code, failed);
+                let id = self.light.slab.id(position, generation);
+                self.promote(slot, id, job, failed);
             }
             Err(_) => {
-                self.drop_job(code);
+                self.drop_job(job);
                 self.light.count_end(None, &Err(failed.error));
-                self.count_ended(None, phase, 1);
+                self.count_ended(None, epoch, 1);
             }
         }
     }
 
     /// A planned task has ended. If a light one went on as it, this is its end, too.
-    pub fn take_back(self: &Arc<Self>, guard: &mut PlannerGuarded, planned: TaskId, outcome: Result<()>) {
+    pub fn end_promoted(self: &Arc<Self>, guard: &mut PlannerGuarded, planned: TaskId, outcome: Result<()>) {
         // A shadow whose own task ends is taken out of them before.
-        let Some(id) = lock(&self.light.stand_ins).remove(&planned) else { return };
-        let (slot, generation) = self.light.slots.place(id);
-        self.light.handing.fetch_sub(1, Ordering::SeqCst);
+        let Some(id) = lock(&self.light.proxies).remove(&planned) else { return };
+        let (slot, generation) = self.light.slab.get(id);
+        self.light.promoted_tasks.fetch_sub(1, Ordering::SeqCst);
         let info = guard.planner.info(self.now(), planned);
         let _ = guard.planner.tasks.remove(planned);
-        let phase = slot.phase(generation);
+        let epoch = slot.epoch(generation);
         if let Ok(info) = info {
-            slot.inherit(generation, &info);
+            slot.set_info(generation, &info);
         }
         let parting = slot.end(generation, outcome, self.clock(), |_| ());
         self.apply_end_actions(id, parting);
-        self.count_ended(None, phase, 1);
+        self.count_ended(None, epoch, 1);
     }
 
     /// What stands in the plan for a light task that a planned one is to come after. To be followed by
     /// [`Runtime::settle`].
-    pub fn in_plan(&self, guard: &mut PlannerGuarded, id: TaskId) -> Result<TaskId> {
+    pub fn planned_id(&self, guard: &mut PlannerGuarded, id: TaskId) -> Result<TaskId> {
         if !LightSlab::is_light(id) {
             return Ok(id);
         }
-        let (slot, generation) = self.light.slots.find(id)?;
+        let (slot, generation) = self.light.slab.find(id)?;
         let now = self.now();
-        let (stand_in, ended) = slot.stand_in(generation, id, |before| match before {
+        let (stand_in, ended) = slot.attach_proxy(generation, id, |before| match before {
             Some(before) if guard.planner.tasks.get(before).is_ok() => Ok(before),
-            _ => self.cast_shadow(guard, now, id),
+            _ => self.add_proxy(guard, now, id),
         })?;
         if let Some(ended) = ended {
             // It was counted, and is from now on there.
-            lock(&self.light.stand_ins).remove(&stand_in);
+            lock(&self.light.proxies).remove(&stand_in);
             let outcome = match ended {
                 Ok(WaitResult::Cancelled) => Err(Error::Cancelled),
                 ended => ended.map(|_| ()),
             };
-            self.light.queues.outside.ends.take_back(&outcome);
+            self.light.queues.callers.ends.uncount(&outcome);
             guard.planner.end_task(stand_in, outcome);
         }
         Ok(stand_in)
     }
 
-    fn cast_shadow(&self, guard: &mut PlannerGuarded, now: Duration, id: TaskId) -> Result<TaskId> {
-        let shadow = guard.planner.admit_shadow(now)?;
-        self.light.told_there.fetch_add(1, Ordering::SeqCst);
-        lock(&self.light.stand_ins).insert(shadow, id);
+    fn add_proxy(&self, guard: &mut PlannerGuarded, now: Duration, id: TaskId) -> Result<TaskId> {
+        let shadow = guard.planner.admit_proxy(now)?;
+        self.light.proxies_made.fetch_add(1, Ordering::SeqCst);
+        lock(&self.light.proxies).insert(shadow, id);
         Ok(shadow)
     }
 }

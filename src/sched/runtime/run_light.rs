@@ -17,166 +17,178 @@ use crate::sched::observe::trace::Ending;
 use crate::sched::plan::completion::AttemptEnd;
 
 /// Runs one item from the light queues; also on top of a task that waits.
-pub fn run_light(shared: &Arc<Runtime>, me: &WorkerLocal, item: LightItem) {
-    if shared.light.is_stopping() {
-        return shared.end_queued_item(Some(&me.hand), item, &Error::Cancelled);
+pub fn run_light(runtime: &Arc<Runtime>, worker: &WorkerLocal, item: LightItem) {
+    if runtime.light.is_stopping() {
+        return runtime.end_queued_item(Some(&worker.queue), item, &Error::Cancelled);
     }
-    let outer = me.hand.pushed.replace(0);
-    let since = &me.hand.station.books.since;
+    let outer = worker.queue.pushed.replace(0);
+    let since = &worker.queue.shared.stats.light_since;
     let below = since.load(Ordering::Relaxed);
     match item {
-        LightItem::Known(id) => run_known(shared, me, id),
-        LightItem::Loose { code, phase } => run_loose(shared, me, code, phase),
+        LightItem::WithId(id) => run_with_id(runtime, worker, id),
+        LightItem::Detached { job, epoch } => run_detached(runtime, worker, job, epoch),
     }
     since.store(below, Ordering::Relaxed);
-    me.hand.pushed.set(outer + me.hand.pushed.get());
+    worker.queue.pushed.set(outer + worker.queue.pushed.get());
 }
 
-fn run_loose(shared: &Arc<Runtime>, me: &WorkerLocal, code: LightJob, phase: Epoch) {
-    let begin = me.clock.get();
-    let books = &me.hand.station.books;
-    let stopping = || shared.light.is_stopping();
+fn run_detached(runtime: &Arc<Runtime>, worker: &WorkerLocal, job: LightJob, epoch: Epoch) {
+    let begin = worker.last_ns.get();
+    let books = &worker.queue.shared.stats;
+    let stopping = || runtime.light.is_stopping();
     let below = books.signal.enter(stopping);
-    me.frames.borrow_mut().push(TaskId(0));
-    let place = on_top(me, TaskId(0), phase);
-    let context = me.context();
-    set_since(me, begin);
-    let how = me.attempt(shared, TaskId(0), 1, context, &books.signal, |exec| Job::run(&code, exec));
-    let end = passed(shared, me, begin);
+    worker.tasks.borrow_mut().push(TaskId(0));
+    let place = push_nested(worker, TaskId(0), epoch);
+    let context = worker.context();
+    publish_start(worker, begin);
+    let how = worker.run_attempt(runtime, TaskId(0), 1, context, &books.signal, |exec| Job::run(&job, exec));
+    let end = publish_end(runtime, worker, begin);
     let cancelled = books.signal.is_cancelled();
     books.signal.leave(below, stopping);
-    let ours = books.on_top.pop(place);
+    let ours = books.nested.pop(place);
     match how {
         AttemptEnd::NoQueue(why) => {
-            me.frames.borrow_mut().pop();
+            worker.tasks.borrow_mut().pop();
             match ours {
-                true => shared.light.queues.push(None, LightItem::Loose { code, phase }),
-                false => shared.drop_job(code),
+                true => runtime.light.queues.push(None, LightItem::Detached { job, epoch }),
+                false => runtime.drop_job(job),
             }
-            retire(shared, me, &why);
+            retire_device(runtime, worker, &why);
         }
         AttemptEnd::Ran(Err(error)) if (error.is_of_device() || error.is_suspect()) && ours => {
-            me.frames.borrow_mut().pop();
-            shared.hand_over_loose(code, phase, failed(shared, me, TaskId(0), context, begin, error));
+            worker.tasks.borrow_mut().pop();
+            runtime.promote_detached(
+                job,
+                epoch,
+                light_failure(runtime, worker, TaskId(0), context, begin, error),
+            );
         }
         AttemptEnd::Ran(outcome) => {
             let outcome = if cancelled { Err(Error::Cancelled) } else { outcome };
-            count(shared, me, TaskId(0), &outcome, (begin, end));
-            shared.drop_job(code);
-            me.frames.borrow_mut().pop();
+            record_end(runtime, worker, TaskId(0), &outcome, (begin, end));
+            runtime.drop_job(job);
+            worker.tasks.borrow_mut().pop();
             if ours {
-                shared.light.count_end(Some(&me.hand), &outcome);
-                shared.count_ended(Some(&me.hand), phase, 1);
+                runtime.light.count_end(Some(&worker.queue), &outcome);
+                runtime.count_ended(Some(&worker.queue), epoch, 1);
             }
         }
     }
 }
 
-fn run_known(shared: &Arc<Runtime>, me: &WorkerLocal, id: TaskId) {
+fn run_with_id(runtime: &Arc<Runtime>, worker: &WorkerLocal, id: TaskId) {
     // One that is over already has left its item behind.
-    let Ok((slot, generation)) = shared.light.slots.find(id) else { return };
-    let Some(begun) = slot.begin(generation, me.device, me.slot, me.clock.get()) else { return };
-    let begin = begun.since;
-    me.frames.borrow_mut().push(id);
-    let place = on_top(me, id, begun.phase);
-    let context = me.context();
-    set_since(me, begin);
-    let how =
-        me.attempt(shared, id, begun.attempt, context, &slot.signal, |exec| Job::run(&begun.code, exec));
-    let end = passed(shared, me, begin);
-    if !me.hand.station.books.on_top.pop(place) {
+    let Ok((slot, generation)) = runtime.light.slab.find(id) else { return };
+    let Some(begun) = slot.begin(generation, worker.device, worker.slot, worker.last_ns.get()) else {
+        return;
+    };
+    let begin = begun.started_ns;
+    worker.tasks.borrow_mut().push(id);
+    let place = push_nested(worker, id, begun.epoch);
+    let context = worker.context();
+    publish_start(worker, begin);
+    let how = worker
+        .run_attempt(runtime, id, begun.number, context, &slot.signal, |exec| Job::run(&begun.job, exec));
+    let end = publish_end(runtime, worker, begin);
+    if !worker.queue.shared.stats.nested.pop(place) {
         // It was given up, and has ended.
-        shared.drop_job(begun.code);
-        me.frames.borrow_mut().pop();
-        shared.unwatch_light(slot, generation, id);
+        runtime.drop_job(begun.job);
+        worker.tasks.borrow_mut().pop();
+        runtime.unwatch_light(slot, generation, id);
         return;
     }
     match how {
         AttemptEnd::NoQueue(why) => {
-            me.frames.borrow_mut().pop();
-            match slot.put_back(generation, begun.code, end) {
-                None => shared.light.queues.push(None, LightItem::Known(id)),
-                Some(code) => {
-                    shared.drop_job(code);
-                    shared.end_light(Some(&me.hand), slot, id, begun.phase, Err(Error::Cancelled), end);
+            worker.tasks.borrow_mut().pop();
+            match slot.put_back(generation, begun.job, end) {
+                None => runtime.light.queues.push(None, LightItem::WithId(id)),
+                Some(job) => {
+                    runtime.drop_job(job);
+                    runtime.end_light(Some(&worker.queue), slot, id, begun.epoch, Err(Error::Cancelled), end);
                 }
             }
-            retire(shared, me, &why);
+            retire_device(runtime, worker, &why);
         }
         AttemptEnd::Ran(Err(error))
             if (error.is_of_device() || error.is_suspect()) && !slot.signal.is_cancelled() =>
         {
-            me.frames.borrow_mut().pop();
-            shared.hand_over(slot, id, begun.code, failed(shared, me, id, context, begin, error));
+            worker.tasks.borrow_mut().pop();
+            runtime.promote(slot, id, begun.job, light_failure(runtime, worker, id, context, begin, error));
         }
         AttemptEnd::Ran(outcome) => {
             let outcome = if slot.signal.is_cancelled() { Err(Error::Cancelled) } else { outcome };
-            count(shared, me, id, &outcome, (begin, end));
-            // The job's drop is the caller's code inside the task, too.
-            shared.drop_job(begun.code);
-            me.frames.borrow_mut().pop();
-            shared.end_light(Some(&me.hand), slot, id, begun.phase, outcome, end);
+            record_end(runtime, worker, id, &outcome, (begin, end));
+            // The job's drop is the caller's job inside the task, too.
+            runtime.drop_job(begun.job);
+            worker.tasks.borrow_mut().pop();
+            runtime.end_light(Some(&worker.queue), slot, id, begun.epoch, outcome, end);
         }
     }
 }
 
 /// A light task begins; if it is on top of a planned one, so that it can be given up with that.
-fn on_top(me: &WorkerLocal, id: TaskId, phase: Epoch) -> NestedIndex {
-    me.on_plan.get().then(|| me.hand.station.books.on_top.push(NestedTask { id, phase }))
+fn push_nested(worker: &WorkerLocal, id: TaskId, epoch: Epoch) -> NestedIndex {
+    worker.in_planned.get().then(|| worker.queue.shared.stats.nested.push(NestedTask { id, epoch }))
 }
 
-fn set_since(me: &WorkerLocal, begin: u64) {
-    me.hand.station.books.since.store(begin + 1, Ordering::Relaxed);
+fn publish_start(worker: &WorkerLocal, begin: u64) {
+    worker.queue.shared.stats.light_since.store(begin + 1, Ordering::Relaxed);
 }
 
 /// The time after an attempt, which is also that before the next.
-fn passed(shared: &Runtime, me: &WorkerLocal, begin: u64) -> u64 {
-    let end = shared.clock().max(begin);
-    me.clock.set(end);
-    let books = &me.hand.station.books;
-    books.until.store(end, Ordering::Relaxed);
-    books.since.store(0, Ordering::Relaxed);
+fn publish_end(runtime: &Runtime, worker: &WorkerLocal, begin: u64) -> u64 {
+    let end = runtime.clock().max(begin);
+    worker.last_ns.set(end);
+    let books = &worker.queue.shared.stats;
+    books.light_until.store(end, Ordering::Relaxed);
+    books.light_since.store(0, Ordering::Relaxed);
     end
 }
 
-fn failed(
-    shared: &Runtime,
-    me: &WorkerLocal,
+fn light_failure(
+    runtime: &Runtime,
+    worker: &WorkerLocal,
     id: TaskId,
     context: u32,
     since: u64,
     error: Error,
 ) -> LightFailure {
-    shared.record_light(id, me.device, me.slot, (since, me.clock.get()), Ending::Retried);
+    runtime.record_light(id, worker.device, worker.slot, (since, worker.last_ns.get()), Ending::Retried);
     LightFailure {
         error,
-        device: me.device,
-        slot: me.slot,
+        device: worker.device,
+        slot: worker.slot,
         context,
-        since,
-        company: shared.had_company(&me.hand.station, since),
+        started_ns: since,
+        shared_device: runtime.had_company(&worker.queue.shared, since),
     }
 }
 
 /// In the device's books, the trace and the log.
-fn count(shared: &Runtime, me: &WorkerLocal, id: TaskId, outcome: &Result<()>, (begin, end): (u64, u64)) {
+fn record_end(
+    runtime: &Runtime,
+    worker: &WorkerLocal,
+    id: TaskId,
+    outcome: &Result<()>,
+    (begin, end): (u64, u64),
+) {
     let ending = match outcome {
         Ok(()) => Ending::Done,
         Err(Error::Cancelled) => Ending::Cancelled,
         Err(error) => {
-            log::warn!("the task failed on {}: {error}", shared.devices[me.device].label());
+            log::warn!("the task failed on {}: {error}", runtime.devices[worker.device].label());
             Ending::Failed
         }
     };
-    shared.record_light(id, me.device, me.slot, (begin, end), ending);
-    let books = &me.hand.station.books;
-    let one = if outcome.is_ok() { &books.done } else { &books.failed };
+    runtime.record_light(id, worker.device, worker.slot, (begin, end), ending);
+    let books = &worker.queue.shared.stats;
+    let one = if outcome.is_ok() { &books.done_attempts } else { &books.failed_attempts };
     one.store(one.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     books.busy_ns.store(books.busy_ns.load(Ordering::Relaxed) + (end - begin), Ordering::Relaxed);
 }
 
-fn retire(shared: &Arc<Runtime>, me: &WorkerLocal, why: &str) {
-    let mut guard = shared.lock();
-    guard.planner.retire(me.device, why);
-    shared.apply_effects(guard);
+fn retire_device(runtime: &Arc<Runtime>, worker: &WorkerLocal, why: &str) {
+    let mut guard = runtime.lock();
+    guard.planner.retire(worker.device, why);
+    runtime.apply_effects(guard);
 }

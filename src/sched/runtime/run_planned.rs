@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::light_gate::{TURN, leave_light};
+use super::light_gate::{TURN, stop_light};
 use super::peers::NodeAccess;
 use super::shared::Runtime;
 use super::worker_local::WorkerLocal;
@@ -31,7 +31,7 @@ pub fn take_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool) -> Opti
 
 fn begin_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool, free: Option<u64>) -> AssignResult {
     // The plan takes the worker for one that holds nothing.
-    drop(me.lit.take());
+    drop(me.light_lease.take());
     let mut door = shared.door(me.device);
     let mut guard = shared.lock();
     if let NodeAccess::Open(node, inside) = &mut door {
@@ -42,13 +42,13 @@ fn begin_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool, free: Opti
     guard.worker_called[me.device] = false;
     if !last
         && guard.planner.first_priority().is_some_and(|priority| priority < 0)
-        && clock.saturating_sub(me.planned_at.get()) < STAND_BACK
-        && shared.light.queues.any(&me.hand)
+        && clock.saturating_sub(me.last_planned_ns.get()) < STAND_BACK
+        && shared.light.queues.has_items(&me.queue)
         || me.slot >= guard.planner.devices[me.device].slots
     {
         return AssignResult::Nothing;
     }
-    guard.planner.devices[me.device].runs_light = shared.runs_light(me.device, Some(&me.hand.station));
+    guard.planner.devices[me.device].runs_light = shared.runs_light(me.device, Some(&me.queue.shared));
     let known = guard.planner.devices[me.device].known_free_bytes(now);
     let mut taken = guard.planner.assign(now, me.device, me.slot, free);
     let mut queued = true;
@@ -61,7 +61,7 @@ fn begin_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool, free: Opti
     drop(door);
     match taken {
         AssignResult::Begins(_) => {
-            me.planned_at.set(clock);
+            me.last_planned_ns.set(clock);
             // There may be room, and a task, for another worker beside this one.
             shared.wake_workers(&mut guard);
             shared.ensure_timer(&mut guard);
@@ -75,7 +75,7 @@ fn begin_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool, free: Opti
             }
         }
         AssignResult::Nothing => {
-            shared.pool.look.fetch_and(!(1 << me.device), Ordering::SeqCst);
+            shared.pool.planned_hint.fetch_and(!(1 << me.device), Ordering::SeqCst);
             let short = known.is_none() && guard.planner.devices[me.device].known_free_bytes(now).is_some();
             if short || !queued || guard.planner.devices[me.device].is_taken() {
                 // Others have taken it, or its memory: another device may be the better one now, or this one later.
@@ -89,47 +89,47 @@ fn begin_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool, free: Opti
 }
 
 pub fn run_planned(shared: &Arc<Runtime>, me: &WorkerLocal, assignment: Assignment) {
-    leave_light(shared, me);
+    stop_light(shared, me);
     let begin = shared.clock();
     let Assignment { id, attempt, job, signal, context, held } = assignment;
-    me.frames.borrow_mut().push(shared.light.known_as(id));
-    me.on_plan.set(true);
-    me.hand.pushed.set(0);
-    let on_top = &me.hand.station.books.on_top;
-    on_top.set_bottom(Some((id, attempt)));
-    let how = me.attempt(shared, id, attempt, context, &signal, |exec| {
+    me.tasks.borrow_mut().push(shared.light.caller_id(id));
+    me.in_planned.set(true);
+    me.queue.pushed.set(0);
+    let on_top = &me.queue.shared.stats.nested;
+    on_top.set_planned(Some((id, attempt)));
+    let how = me.run_attempt(shared, id, attempt, context, &signal, |exec| {
         job.run(&Exec { held: held.as_ref(), ..*exec })
     });
     // The job's drop is the caller's code inside the task, too: it may be the last to hold it.
     shared.drop_job(job);
     // What is kept of the device would be in the way of the process that begins here next.
-    if me.keeps_what_others_may_need() && shared.has_neighbours(me.device) {
-        me.relieve();
+    if me.caches_shared_memory() && shared.has_neighbours(me.device) {
+        me.release_cached();
     }
     drop(held);
-    on_top.set_bottom(None);
+    on_top.set_planned(None);
     let short = matches!(how, AttemptEnd::Ran(Err(Error::NoMemory { .. } | Error::Resources { .. })));
-    let company = short && shared.ran_light_since(&me.hand.station, begin);
+    let company = short && shared.ran_light_since(&me.queue.shared, begin);
     let mut guard = shared.lock();
     let now = shared.now();
     if company {
         guard.planner.had_company(me.device, id, attempt);
     }
     if !guard.planner.on_attempt_end(now, me.device, id, attempt, how) {
-        me.given_up.set(true);
-        shared.pool.came_back();
+        me.abandoned.set(true);
+        shared.pool.abandoned_returned();
     }
     shared.apply_effects(guard);
     shared.save_rates_now_and_then();
-    me.on_plan.set(false);
-    me.frames.borrow_mut().pop();
+    me.in_planned.set(false);
+    me.tasks.borrow_mut().pop();
     let end = shared.clock();
-    me.clock.set(end);
-    let used = me.plan_used.get() + (end - begin);
+    me.last_ns.set(end);
+    let used = me.planned_ns.get() + (end - begin);
     if used >= TURN {
-        me.plan_used.set(0);
-        me.light_until.set(end + LIGHT_SLICE);
+        me.planned_ns.set(0);
+        me.light_until_ns.set(end + LIGHT_SLICE);
     } else {
-        me.plan_used.set(used);
+        me.planned_ns.set(used);
     }
 }

@@ -29,7 +29,7 @@ use crate::sched::plan::planner::Planner;
 use crate::sched::plan::record::{Deferred, EndedTask};
 use crate::sched::plan::stats::Stats;
 use crate::sched::sleep::wait_graph::WaitGraph;
-use crate::sched::sleep::wait_queues::{ALL, NEEDY, WaitQueues};
+use crate::sched::sleep::wait_queues::{ALL_TASKS, HELPERS_NEEDED, WaitQueues};
 use crate::store::rate_store::Store;
 
 pub struct Runtime {
@@ -176,9 +176,9 @@ impl Runtime {
     /// Whether workers of a device, other than the one of the station `but`, may be running light tasks.
     pub fn runs_light(&self, device: usize, but: Option<&WorkerShared>) -> bool {
         let mut lit = false;
-        self.light.queues.each_station(|other| {
+        self.light.queues.for_each_worker(|other| {
             let mine = but.is_some_and(|mine| std::ptr::eq(other, mine));
-            lit |= !mine && other.device == device && other.books.lit.load(Ordering::SeqCst);
+            lit |= !mine && other.device == device && other.stats.runs_light.load(Ordering::SeqCst);
         });
         lit
     }
@@ -191,10 +191,10 @@ impl Runtime {
     /// Whether a light task of another worker has run on the worker's device since then.
     pub fn ran_light_since(&self, mine: &WorkerShared, since: u64) -> bool {
         let mut lit = false;
-        self.light.queues.each_station(|other| {
+        self.light.queues.for_each_worker(|other| {
             let is_mine = std::ptr::eq(other, mine);
-            let ran = other.books.since.load(Ordering::Relaxed) != 0
-                || other.books.until.load(Ordering::Relaxed) > since;
+            let ran = other.stats.light_since.load(Ordering::Relaxed) != 0
+                || other.stats.light_until.load(Ordering::Relaxed) > since;
             lit |= !is_mine && other.device == mine.device && ran;
         });
         lit
@@ -211,7 +211,7 @@ impl Runtime {
             // Where nobody can, nothing is taken any more.
             let _ = self.stand_in_line();
         }
-        self.pool.call_any(
+        self.pool.wake_any(
             self.closed_to_light(),
             |seat| self.start_worker(seat, None),
             || self.light.queues.is_empty(),
@@ -232,11 +232,11 @@ impl Runtime {
         }
         let closed = self.closed_to_light();
         for index in guard.planner.runnable_devices(self.now()) {
-            self.pool.look.fetch_or(1 << index, Ordering::SeqCst);
+            self.pool.planned_hint.fetch_or(1 << index, Ordering::SeqCst);
             if !guard.worker_called[index] {
                 let notes = Mutex::new(Vec::new());
                 let start = |seat| self.start_worker(seat, Some(&notes));
-                guard.worker_called[index] = self.pool.call_device(index, closed, start);
+                guard.worker_called[index] = self.pool.wake_device(index, closed, start);
                 guard.planner.log_records.append(&mut lock(&notes));
             }
         }
@@ -251,11 +251,11 @@ impl Runtime {
 
     /// With `notes`, where the book is locked: it is logged once that is open.
     fn start_worker(self: &Arc<Self>, seat: usize, notes: Option<&Mutex<Vec<(Level, String)>>>) -> bool {
-        let place = self.pool.seat(seat);
+        let place = self.pool.worker_slot(seat);
         let label = self.devices[place.device].label();
         let shared = self.clone();
         let name = format!("gpusched {label}/{}", place.slot);
-        let started = self.pool.start(name, move || (shared.work)(&shared, seat));
+        let started = self.pool.spawn(name, move || (shared.work)(&shared, seat));
         if let Err(Some(error)) = &started {
             let text = format!("no thread for {label}: {error}");
             match notes {
@@ -284,7 +284,7 @@ impl Runtime {
         mut ended: Vec<EndedTask>,
     ) -> Vec<(Level, String)> {
         let given_up = std::mem::take(&mut guard.planner.abandoned);
-        self.give_up(&given_up);
+        self.abandon_attempts(&given_up);
         let renewed = std::mem::take(&mut guard.planner.contexts_to_renew);
         if !renewed.is_empty() {
             // Before anybody can open a queue there; nobody begins anything there meanwhile.
@@ -319,17 +319,17 @@ impl Runtime {
         self.wake_workers(&mut guard);
         self.ensure_timer(&mut guard);
         let notes = std::mem::take(&mut guard.planner.log_records);
-        let deserted = self.light.gate.load(Ordering::SeqCst) & NO_DEVICE != 0;
+        let deserted = self.light.stop_flags.load(Ordering::SeqCst) & NO_DEVICE != 0;
         let needy = guard.planner.ranges_in_need > 0;
         drop(guard);
         for (id, attempt, limit_s) in given_up {
-            self.give_up_on_top(id, attempt, limit_s);
+            self.end_nested(id, attempt, limit_s);
         }
         if any_ended && self.waiting_for_all.load(Ordering::SeqCst) > 0 {
-            self.wait_queues.ring(ALL);
+            self.wait_queues.notify(ALL_TASKS);
         }
         if needy {
-            self.wait_queues.ring(NEEDY);
+            self.wait_queues.notify(HELPERS_NEEDED);
         }
         self.notify_blocked();
         if opened && !self.light.queues.is_empty() {
@@ -357,12 +357,12 @@ impl Runtime {
     }
 
     fn publish(self: &Arc<Self>, guard: &mut PlannerGuarded, id: TaskId, outcome: Result<()>) {
-        let told = (self.light.handing.load(Ordering::Acquire) > 0).then(|| outcome.clone());
+        let told = (self.light.promoted_tasks.load(Ordering::Acquire) > 0).then(|| outcome.clone());
         guard.planner.publish(self.now(), id, outcome);
         if let Some(told) = told {
-            self.take_back(guard, id, told);
+            self.end_promoted(guard, id, told);
         }
-        self.wait_queues.ring(id);
+        self.wait_queues.notify(id);
     }
 
     /// What the light tier has to know of the plan. True: light tasks may begin again on some device.
@@ -378,21 +378,21 @@ impl Runtime {
         }
         self.poisoned.store(poisoned, Ordering::SeqCst);
         let opened = self.light_blocked.swap(quiet, Ordering::SeqCst) & !quiet != 0;
-        if opened && self.pool.lot.asleep() > 0 {
-            self.pool.lot.call_all();
+        if opened && self.pool.event_count.asleep() > 0 {
+            self.pool.event_count.wake_all();
         }
         if self.pool.retired.swap(retired, Ordering::SeqCst) != retired {
             if guard.planner.devices.iter().all(|device| device.retired.is_some()) {
-                self.light.gate.fetch_or(NO_DEVICE, Ordering::SeqCst);
+                self.light.stop_flags.fetch_or(NO_DEVICE, Ordering::SeqCst);
             }
-            self.pool.lot.call_all();
+            self.pool.event_count.wake_all();
         }
         opened
     }
 
     /// Those who wait inside tasks look whether anybody can still go on.
     pub fn notify_blocked(&self) {
-        self.wait_queues.ring_inside();
+        self.wait_queues.notify_blocked();
     }
 
     /// Publishes the end of a light task whose job has been dropped.
@@ -405,13 +405,13 @@ impl Runtime {
         outcome: Result<()>,
         now: u64,
     ) {
-        let generation = crate::sched::base::registry::parts(id).1;
+        let generation = crate::sched::base::registry::unpack(id).1;
         let mut parting = slot.end(generation, outcome, now, |outcome| self.light.count_end(hand, outcome));
-        let shadow = parting.shadow.take();
+        let shadow = parting.proxy.take();
         self.apply_end_actions(id, parting);
         self.count_ended(hand, phase, 1);
         if let Some((shadow, outcome)) = shadow {
-            lock(&self.light.stand_ins).remove(&shadow);
+            lock(&self.light.proxies).remove(&shadow);
             let mut guard = self.lock();
             guard.planner.end_task(shadow, outcome);
             self.apply_effects(guard);
@@ -419,28 +419,28 @@ impl Runtime {
     }
 
     pub fn count_ended(&self, hand: Option<&LocalQueue>, phase: Epoch, tasks: u64) {
-        if self.light.tally.end(self.light.count(hand), phase, tasks, &self.light.queues) {
-            self.wait_queues.ring(ALL);
+        if self.light.epochs.end(self.light.epoch_counts(hand), phase, tasks, &self.light.queues) {
+            self.wait_queues.notify(ALL_TASKS);
         }
         // Where a worker ends the last task it looks by itself whether it may go, and those that go call the others.
         if hand.is_none() && self.light.is_stopping() && self.light.queues.is_drained() {
-            self.pool.lot.call_all();
+            self.pool.event_count.wake_all();
         }
     }
 
     /// One that watched the task in this slot watches it no more: the outcome, if there is one.
     pub fn unwatch_light(&self, slot: &LightTask, generation: u64, id: TaskId) -> Option<Result<WaitResult>> {
-        let (outcome, free) = slot.leave(generation);
+        let (outcome, free) = slot.stop_wait(generation);
         self.apply_end_actions(id, EndActions { free, ..EndActions::default() });
         outcome
     }
 
     pub fn apply_end_actions(&self, id: TaskId, parting: EndActions) {
         if parting.free {
-            self.light.slots.give(crate::sched::base::registry::parts(id).2 as u32);
+            self.light.slab.free(crate::sched::base::registry::unpack(id).2 as u32);
         }
-        if parting.ring {
-            self.wait_queues.ring(id);
+        if parting.notify {
+            self.wait_queues.notify(id);
         }
     }
 
@@ -451,7 +451,7 @@ impl Runtime {
         } else {
             self.lock().planner.no_device("the task".into(), DeviceMask::ALL, &[])
         };
-        while let Some(item) = self.light.queues.plunder() {
+        while let Some(item) = self.light.queues.drain_one() {
             self.end_queued_item(None, item, &why);
         }
     }
@@ -468,7 +468,7 @@ impl Runtime {
     /// Nobody runs anything, and nobody will.
     pub fn fail_deserted(self: &Arc<Self>) {
         let why = Error::NoThread { purpose: "to run tasks", why: "the log has its words".into() };
-        while let Some(item) = self.light.queues.plunder() {
+        while let Some(item) = self.light.queues.drain_one() {
             self.end_queued_item(None, item, &why);
         }
         let mut guard = self.lock();
@@ -483,19 +483,19 @@ impl Runtime {
     pub fn stats(&self) -> Stats {
         let mut stats = self.lock().planner.stats();
         let (begun, [done, failed, cancelled]) = self.light.totals();
-        let there = self.light.told_there.load(Ordering::SeqCst);
+        let there = self.light.proxies_made.load(Ordering::SeqCst);
         stats.submitted = (stats.submitted + begun).saturating_sub(there);
         // An end that is counted in the plan from now on is taken back here a moment before.
         let sum = |there: u64, here: u64| there.checked_add_signed(here as i64).unwrap_or(0);
         stats.done = sum(stats.done, done);
         stats.failed = sum(stats.failed, failed);
         stats.cancelled = sum(stats.cancelled, cancelled);
-        self.light.queues.each_station(|station| {
-            let books = &station.books;
-            stats.running += u64::from(books.since.load(Ordering::Relaxed) != 0);
+        self.light.queues.for_each_worker(|station| {
+            let books = &station.stats;
+            stats.running += u64::from(books.light_since.load(Ordering::Relaxed) != 0);
             let device = &mut stats.devices[station.device];
-            device.done += books.done.load(Ordering::Relaxed);
-            device.failed += books.failed.load(Ordering::Relaxed);
+            device.done += books.done_attempts.load(Ordering::Relaxed);
+            device.failed += books.failed_attempts.load(Ordering::Relaxed);
             device.busy_ns += books.busy_ns.load(Ordering::Relaxed);
         });
         let taken = self.taken();
@@ -508,12 +508,12 @@ impl Runtime {
 
     pub fn end_queued_item(self: &Arc<Self>, hand: Option<&LocalQueue>, item: LightItem, why: &Error) {
         match item {
-            LightItem::Known(id) => {
-                if let Ok((slot, generation)) = self.light.slots.find(id) {
+            LightItem::WithId(id) => {
+                if let Ok((slot, generation)) = self.light.slab.find(id) {
                     self.end_queued(hand, slot, generation, id, why);
                 }
             }
-            LightItem::Loose { code, phase } => self.ending(|| {
+            LightItem::Detached { job: code, epoch: phase } => self.ending(|| {
                 self.drop_job(code);
                 self.light.count_end(hand, &Err(why.clone()));
                 self.count_ended(hand, phase, 1);

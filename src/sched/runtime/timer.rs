@@ -29,7 +29,7 @@ impl Runtime {
                 // It looks for itself before it sleeps.
                 guard.timer_until = Some(Duration::ZERO);
                 self.no_timer.store(false, Ordering::Relaxed);
-                self.pool.adopt(thread);
+                self.pool.add_thread(thread);
             }
             Err(error) => {
                 if !self.no_timer.swap(true, Ordering::Relaxed) {
@@ -60,7 +60,7 @@ impl Runtime {
                 return;
             };
             guard.deferred.served = true;
-            self.pool.adopt(thread);
+            self.pool.add_thread(thread);
         }
         let mut ended = std::mem::take(&mut guard.deferred.ended);
         self.take_ended(guard, &mut ended);
@@ -76,7 +76,7 @@ fn run_timer(shared: &Arc<Runtime>) {
     let mut guard = shared.lock();
     loop {
         let now = shared.now();
-        if guard.planner.stopping && !shared.pool.any() {
+        if guard.planner.stopping && !shared.pool.has_worker() {
             guard.timer_until = None;
             shared.timer_wakeup.notify_all();
             return;
@@ -129,7 +129,7 @@ fn serve(shared: &Arc<Runtime>) {
             log_all(notes);
             log_all(shared.settle_with(shared.lock(), ended));
             guard = shared.lock();
-        } else if guard.planner.stopping && !shared.pool.any() && guard.timer_until.is_none() {
+        } else if guard.planner.stopping && !shared.pool.has_worker() && guard.timer_until.is_none() {
             guard.deferred.served = false;
             return;
         } else {

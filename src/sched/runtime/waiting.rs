@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use super::run_light::run_light;
 use super::shared::Runtime;
-use super::worker_local::{WorkerLocal, anyone_inside};
+use super::worker_local::{WorkerLocal, current_task_worker};
 use crate::error::{Error, Result};
 use crate::sched::base::outcome::TaskStatus;
 use crate::sched::base::sync;
 use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
-use crate::sched::sleep::wait_queues::{INSIDE, Waiter};
+use crate::sched::sleep::wait_queues::{BLOCKED_TASKS, Waiter};
 
 /// Tasks that may wait for other tasks inside their code at a time; each may cost a worker more.
 const SUBSTITUTES: usize = 64;
@@ -32,8 +32,8 @@ const BRIEF: Duration = Duration::from_millis(2);
 const SPIN: u64 = 20_000;
 
 thread_local! {
-    /// The thread's bell; taken while it waits.
-    static BELL: RefCell<Option<sync::Arc<Waiter>>> = const { RefCell::new(None) };
+    /// The thread's waiter; taken while it waits.
+    static WAITER: RefCell<Option<sync::Arc<Waiter>>> = const { RefCell::new(None) };
 }
 
 impl Runtime {
@@ -53,9 +53,9 @@ impl Runtime {
         }
         // A deadline too far away to be told is none.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        match self.inside() {
+        match self.own_task_worker() {
             None => self.wait_outside(keys, deadline, look),
-            Some(me) => self.wait_inside(&me, keys, deadline, look),
+            Some(worker) => self.wait_inside(&worker, keys, deadline, look),
         }
     }
 
@@ -68,38 +68,38 @@ impl Runtime {
         if let Some(found) = self.spin_for(&look) {
             return Ok(Some(found));
         }
-        elsewhere(|| {
-            let bell = take_bell();
-            self.wait_queues.enter(keys, &bell);
+        block_outside(|| {
+            let waiter = take_waiter();
+            self.wait_queues.add(keys, &waiter);
             let found = loop {
                 if let Some(found) = look() {
                     break Some(found);
                 }
-                if !bell.hear(deadline) {
+                if !waiter.wait(deadline) {
                     break look();
                 }
             };
-            self.wait_queues.leave(keys, &bell);
-            give_bell(bell);
+            self.wait_queues.remove(keys, &waiter);
+            return_waiter(waiter);
             found
         })
     }
 
     fn wait_inside<T>(
         self: &Arc<Self>,
-        me: &WorkerLocal,
+        worker: &WorkerLocal,
         keys: &[TaskId],
         deadline: Option<Instant>,
         look: impl Fn() -> Option<T>,
     ) -> Result<Option<T>> {
-        if me.hand.pushed.get() > 0 {
-            me.look_at_clock();
+        if worker.queue.pushed.get() > 0 {
+            worker.update_clock();
         }
-        while me.may_nest()
-            && let Some(item) = self.light.queues.own(&me.hand)
+        while worker.can_nest()
+            && let Some(item) = self.light.queues.pop_own(&worker.queue)
         {
-            run_light(self, me, item);
-            me.resume();
+            run_light(self, worker, item);
+            worker.resume();
             if let Some(found) = look() {
                 return Ok(Some(found));
             }
@@ -111,111 +111,117 @@ impl Runtime {
             return Ok(Some(found));
         }
         let forever = deadline.is_none();
-        let frames: Vec<TaskId> = me.frames().into_iter().filter(|frame| frame.0 != 0).collect();
-        if forever && !self.wait_graph.enter(&frames, keys, |id| self.behind(id), |id| self.is_range(id)) {
+        let frames: Vec<TaskId> = worker.task_stack().into_iter().filter(|frame| frame.0 != 0).collect();
+        if forever
+            && !self.wait_graph.add_wait(&frames, keys, |id| self.predecessors(id), |id| self.is_range(id))
+        {
             return Err(deadlock("what it waits for waits, in the end, for the task itself"));
         }
-        if !self.pool.make_room(me.seat, SUBSTITUTES) {
+        if !self.pool.make_room(worker.index, SUBSTITUTES) {
             if forever {
-                self.wait_graph.leave(&frames, keys);
+                self.wait_graph.remove_wait(&frames, keys);
             }
-            return Err(crowded());
+            return Err(too_many_waits());
         }
-        self.open_slot(me);
-        let bell = take_bell();
-        self.wait_queues.enter(keys, &bell);
-        self.wait_queues.enter(&[INSIDE], &bell);
+        self.open_slot(worker);
+        let waiter = take_waiter();
+        self.wait_queues.add(keys, &waiter);
+        self.wait_queues.add(&[BLOCKED_TASKS], &waiter);
         // Perhaps now nobody can go on.
         self.notify_blocked();
         let outcome = loop {
             if let Some(found) = look() {
                 break Ok(Some(found));
             }
-            if forever && !me.is_given_up() && self.wait_queues.block(&bell) && self.is_stuck(me) {
+            if forever
+                && !worker.is_abandoned()
+                && self.wait_queues.count_blocked(&waiter)
+                && self.is_stuck(worker)
+            {
                 let why =
                     "every running task waits for another, and none of those that they wait for can start";
                 break look().map_or_else(|| Err(deadlock(why)), |found| Ok(Some(found)));
             }
-            if !bell.hear(deadline) {
+            if !waiter.wait(deadline) {
                 break Ok(look());
             }
         };
-        self.wait_queues.leave(keys, &bell);
-        self.wait_queues.leave(&[INSIDE], &bell);
-        self.wait_queues.unblock(&bell);
-        give_bell(bell);
+        self.wait_queues.remove(keys, &waiter);
+        self.wait_queues.remove(&[BLOCKED_TASKS], &waiter);
+        self.wait_queues.uncount_blocked(&waiter);
+        return_waiter(waiter);
         if forever {
-            self.wait_graph.leave(&frames, keys);
+            self.wait_graph.remove_wait(&frames, keys);
         }
-        self.close_slot(me);
+        self.close_slot(worker);
         outcome
     }
 
     /// The host of a range waits until it sees `enough`; `keys` are rung when it may: for a moment in its slot, then
     /// beside it, where another worker may use that.
-    pub fn wait_for_guests(self: &Arc<Self>, keys: &[TaskId], enough: impl Fn() -> bool) {
-        let bell = take_bell();
-        self.wait_queues.enter(keys, &bell);
+    pub fn wait_for_helpers(self: &Arc<Self>, keys: &[TaskId], enough: impl Fn() -> bool) {
+        let waiter = take_waiter();
+        self.wait_queues.add(keys, &waiter);
         let brief = Instant::now().checked_add(BRIEF);
         let mut seen = enough();
-        while !seen && bell.hear(brief) {
+        while !seen && waiter.wait(brief) {
             seen = enough();
         }
-        if !seen && let Some(me) = self.inside() {
-            self.pool.make_room(me.seat, usize::MAX);
-            self.open_slot(&me);
+        if !seen && let Some(worker) = self.own_task_worker() {
+            self.pool.make_room(worker.index, usize::MAX);
+            self.open_slot(&worker);
             while !enough() {
-                if !me.is_given_up() && self.wait_queues.block(&bell) {
+                if !worker.is_abandoned() && self.wait_queues.count_blocked(&waiter) {
                     // It can't be told that nobody can go on; those can who wait inside tasks.
                     self.notify_blocked();
                 }
-                bell.hear(None);
+                waiter.wait(None);
             }
-            self.close_slot(&me);
+            self.close_slot(&worker);
         }
-        self.wait_queues.leave(keys, &bell);
-        give_bell(bell);
+        self.wait_queues.remove(keys, &waiter);
+        return_waiter(waiter);
     }
 
-    fn open_slot(self: &Arc<Self>, me: &WorkerLocal) {
+    fn open_slot(self: &Arc<Self>, worker: &WorkerLocal) {
         let mut guard = self.lock();
-        if me.is_planned() {
-            guard.planner.devices[me.device].waiting_slots += 1;
+        if worker.is_in_planned() {
+            guard.planner.devices[worker.device].waiting_slots += 1;
             self.publish_flags(&guard);
         } else {
-            me.hand.station.books.lit.store(false, Ordering::SeqCst);
+            worker.queue.shared.stats.runs_light.store(false, Ordering::SeqCst);
         }
         // The slot is free for others meanwhile.
         self.wake_workers(&mut guard);
         drop(guard);
-        if self.light.queues.any(&me.hand) {
+        if self.light.queues.has_items(&worker.queue) {
             self.wake_any_worker();
         }
     }
 
-    fn close_slot(&self, me: &WorkerLocal) {
-        if me.is_planned() {
+    fn close_slot(&self, worker: &WorkerLocal) {
+        if worker.is_in_planned() {
             let mut guard = self.lock();
-            guard.planner.devices[me.device].waiting_slots -= 1;
+            guard.planner.devices[worker.device].waiting_slots -= 1;
             self.publish_flags(&guard);
         } else {
-            me.hand.station.books.lit.store(true, Ordering::SeqCst);
+            worker.queue.shared.stats.runs_light.store(true, Ordering::SeqCst);
         }
-        self.pool.take_room(me.seat);
+        self.pool.close_room(worker.index);
     }
 
     /// Nothing can go on: every worker sleeps or waits inside a task, nothing can begin, and no thread is about to
     /// tell an end.
-    fn is_stuck(&self, me: &WorkerLocal) -> bool {
+    fn is_stuck(&self, worker: &WorkerLocal) -> bool {
         self.all_are_blocked()
-            && !(self.light.queues.any(&me.hand) && self.may_light_begin())
+            && !(self.light.queues.has_items(&worker.queue) && self.may_light_begin())
             && self.can_nothing_planned_begin()
             && self.all_are_blocked()
     }
 
     /// But for threads that were given up: nobody waits for those any more.
     fn all_are_blocked(&self) -> bool {
-        self.pool.lot.awake() == (self.wait_queues.blocked() + self.pool.lost()) as u64
+        self.pool.event_count.awake() == (self.wait_queues.blocked() + self.pool.abandoned()) as u64
     }
 
     /// Whether light tasks may begin on any device now.
@@ -233,7 +239,7 @@ impl Runtime {
     }
 
     /// What a planned task that has not begun comes after.
-    fn behind(&self, id: TaskId) -> Vec<TaskId> {
+    fn predecessors(&self, id: TaskId) -> Vec<TaskId> {
         if crate::sched::light::slab::LightSlab::is_light(id) {
             return Vec::new();
         }
@@ -241,7 +247,7 @@ impl Runtime {
         let record = guard.planner.tasks.get(id).ok().filter(|record| record.status == TaskStatus::Queued);
         let behind = record.map(|record| record.predecessors.clone()).unwrap_or_default();
         drop(guard);
-        behind.into_iter().map(|id| self.light.known_as(id)).collect()
+        behind.into_iter().map(|id| self.light.caller_id(id)).collect()
     }
 
     fn is_range(&self, id: TaskId) -> bool {
@@ -253,7 +259,7 @@ impl Runtime {
     fn spin_for<T>(&self, look: &impl Fn() -> Option<T>) -> Option<T> {
         let one = self.spinning.fetch_add(1, Ordering::Relaxed) == 0;
         let mut found = None;
-        if one && self.pool.lot.awake() <= self.spinners_most() {
+        if one && self.pool.event_count.awake() <= self.spinners_most() {
             let begin = self.clock();
             while found.is_none() && self.clock() - begin < SPIN {
                 for _ in 0..4 {
@@ -271,18 +277,18 @@ impl Runtime {
 /// another scheduler, that one's slot has room for another worker meanwhile: what is waited for may in its turn
 /// wait for what is queued there. (That two schedulers wait for each other in a circle is not found out: each
 /// knows its own tasks.)
-pub fn elsewhere<T>(block: impl FnOnce() -> T) -> Result<T> {
-    let Some(me) = anyone_inside() else { return Ok(block()) };
-    if !me.shared.pool.make_room(me.seat, SUBSTITUTES) {
-        return Err(crowded());
+pub fn block_outside<T>(block: impl FnOnce() -> T) -> Result<T> {
+    let Some(worker) = current_task_worker() else { return Ok(block()) };
+    if !worker.runtime.pool.make_room(worker.index, SUBSTITUTES) {
+        return Err(too_many_waits());
     }
-    me.shared.open_slot(&me);
+    worker.runtime.open_slot(&worker);
     let result = block();
-    me.shared.close_slot(&me);
+    worker.runtime.close_slot(&worker);
     Ok(result)
 }
 
-fn crowded() -> Error {
+fn too_many_waits() -> Error {
     deadlock(&format!("{SUBSTITUTES} tasks wait inside their code already, the most that is allowed"))
 }
 
@@ -290,10 +296,10 @@ fn deadlock(why: &str) -> Error {
     Error::Deadlock { what: "a wait inside a task", why: why.into() }
 }
 
-fn take_bell() -> sync::Arc<Waiter> {
-    BELL.try_with(|bell| bell.borrow_mut().take()).ok().flatten().unwrap_or_default()
+fn take_waiter() -> sync::Arc<Waiter> {
+    WAITER.try_with(|waiter| waiter.borrow_mut().take()).ok().flatten().unwrap_or_default()
 }
 
-fn give_bell(bell: sync::Arc<Waiter>) {
-    let _ = BELL.try_with(|place| *place.borrow_mut() = Some(bell));
+fn return_waiter(waiter: sync::Arc<Waiter>) {
+    let _ = WAITER.try_with(|place| *place.borrow_mut() = Some(waiter));
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::light_gate::{is_quiet, leave_light, may_be_lit, take_light};
+use super::light_gate::{is_blocked, may_run_light, stop_light, take_light};
 use super::run_light::run_light;
 use super::run_planned::{run_planned, take_planned};
 use super::shared::Runtime;
@@ -20,7 +20,7 @@ use crate::sched::plan::placement::Assignment;
 
 /// How long an idle worker looks around before it sleeps, if that has paid lately, or if it has not.
 const SPIN: u64 = 50_000;
-const SPIN_LEAST: u64 = 2_000;
+const SPIN_MIN: u64 = 2_000;
 /// How long an idle worker keeps of its device what the next task may want, and how often it looks after the time where
 /// it has to.
 const REST: Duration = Duration::from_secs(1);
@@ -31,188 +31,189 @@ enum WorkFound {
 }
 
 /// The life of a worker, which is counted as searching already.
-pub fn work(shared: &Arc<Runtime>, seat: usize) {
-    let me = WorkerLocal::enter(shared, seat, SPIN);
-    let mut work = search(shared, &me);
+pub fn run_worker(runtime: &Arc<Runtime>, index: usize) {
+    let worker = WorkerLocal::enter(runtime, index, SPIN);
+    let mut work = search(runtime, &worker);
     while let Some(this) = work {
         match this {
-            WorkFound::Planned(assignment) => run_planned(shared, &me, assignment),
-            WorkFound::Light(item) => run_light(shared, &me, item),
+            WorkFound::Planned(assignment) => run_planned(runtime, &worker, assignment),
+            WorkFound::Light(item) => run_light(runtime, &worker, item),
         }
         if is_leaving() {
-            leave_light(shared, &me);
-            shared.pool.lot.search();
-            shared.pool.stand_up(seat);
-            shared.pool.lot.leave();
+            stop_light(runtime, &worker);
+            runtime.pool.event_count.start_search();
+            runtime.pool.vacate(index);
+            runtime.pool.event_count.remove_searcher();
             break;
         }
-        work = look(shared, &me).or_else(|| {
-            leave_light(shared, &me);
-            shared.pool.lot.search();
-            search(shared, &me)
+        work = find_work(runtime, &worker).or_else(|| {
+            stop_light(runtime, &worker);
+            runtime.pool.event_count.start_search();
+            search(runtime, &worker)
         });
     }
-    let (device, given_up) = (me.device, me.given_up.get());
-    me.leave();
-    after_going(shared, device, given_up);
+    let (device, abandoned) = (worker.device, worker.abandoned.get());
+    worker.leave();
+    after_leaving(runtime, device, abandoned);
 }
 
 /// Searches, and sleeps, until there is something to run; `None`: the worker is not needed any more.
-fn search(shared: &Arc<Runtime>, me: &WorkerLocal) -> Option<WorkFound> {
-    let lot = &shared.pool.lot;
+fn search(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
+    let event_count = &runtime.pool.event_count;
     loop {
-        if should_go(shared, me) {
-            lot.leave();
+        if must_leave(runtime, worker) {
+            event_count.remove_searcher();
             return None;
         }
-        if let Some(work) = look(shared, me) {
-            if lot.found() && shared.light.queues.any(&me.hand) {
-                shared.wake_any_worker();
+        if let Some(work) = find_work(runtime, worker) {
+            if event_count.end_search() && runtime.light.queues.has_items(&worker.queue) {
+                runtime.wake_any_worker();
             }
-            me.look_at_clock();
+            worker.update_clock();
             return Some(work);
         }
         // It may have been about to take a light task: nobody is to wait for one who sleeps.
-        leave_light(shared, me);
-        if spin(shared, me) {
+        stop_light(runtime, worker);
+        if spin(runtime, worker) {
             continue;
         }
-        lot.prepare(&me.bed);
-        if is_anything(shared, me) || may_have_to_go(shared, me) {
-            lot.cancel(&me.bed);
+        event_count.prepare_sleep(&worker.sleeper);
+        if has_work(runtime, worker) || may_have_to_leave(runtime, worker) {
+            event_count.cancel_sleep(&worker.sleeper);
             continue;
         }
-        if is_quiet(shared, me) && shared.light.queues.any(&me.hand) {
+        if is_blocked(runtime, worker) && runtime.light.queues.has_items(&worker.queue) {
             // Whoever called this worker for a light task has called nobody else.
-            shared.wake_any_worker();
+            runtime.wake_any_worker();
         }
-        shared.notify_blocked();
-        sleep(shared, me);
-        me.look_at_clock();
+        runtime.notify_blocked();
+        sleep(runtime, worker);
+        worker.update_clock();
     }
 }
 
 /// Until the worker is called. After a while it gives back what it keeps, and where nobody else does, it looks after the time.
-fn sleep(shared: &Arc<Runtime>, me: &WorkerLocal) {
-    let lot = &shared.pool.lot;
+fn sleep(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
+    let event_count = &runtime.pool.event_count;
     loop {
-        let keeps = me.keeps_what_others_may_need();
-        if !keeps && !shared.no_timer.load(Ordering::Relaxed) {
-            return lot.sleep(&me.bed);
+        let keeps = worker.caches_shared_memory();
+        if !keeps && !runtime.no_timer.load(Ordering::Relaxed) {
+            return event_count.sleep(&worker.sleeper);
         }
-        if lot.doze(&me.bed, REST) {
+        if event_count.sleep_for(&worker.sleeper, REST) {
             return;
         }
         if keeps {
-            me.relieve();
+            worker.release_cached();
         }
-        shared.advance_without_timer();
+        runtime.advance_without_timer();
     }
 }
 
 /// Looks around for a moment. True: there is something.
-fn spin(shared: &Runtime, me: &WorkerLocal) -> bool {
-    let lot = &shared.pool.lot;
+fn spin(runtime: &Runtime, worker: &WorkerLocal) -> bool {
+    let event_count = &runtime.pool.event_count;
     // One at a time, and not where it would take the processor from those who work.
-    if lot.searching() > 1 || lot.awake() > shared.spinners_most() {
+    if event_count.searching() > 1 || event_count.awake() > runtime.spinners_most() {
         return false;
     }
-    let begin = shared.clock();
+    let begin = runtime.clock();
     loop {
         for _ in 0..4 {
             std::hint::spin_loop();
         }
-        if is_anything(shared, me) || may_have_to_go(shared, me) {
-            me.spin.set((me.spin.get() * 2).min(SPIN));
+        if has_work(runtime, worker) || may_have_to_leave(runtime, worker) {
+            worker.spin_ns.set((worker.spin_ns.get() * 2).min(SPIN));
             return true;
         }
-        if shared.clock() - begin > me.spin.get() {
-            me.spin.set((me.spin.get() / 2).max(SPIN_LEAST));
+        if runtime.clock() - begin > worker.spin_ns.get() {
+            worker.spin_ns.set((worker.spin_ns.get() / 2).max(SPIN_MIN));
             return false;
         }
     }
 }
 
-fn has_plan(shared: &Runtime, me: &WorkerLocal) -> bool {
-    shared.pool.look.load(Ordering::SeqCst) >> me.device & 1 == 1
+fn has_planned_hint(runtime: &Runtime, worker: &WorkerLocal) -> bool {
+    runtime.pool.planned_hint.load(Ordering::SeqCst) >> worker.device & 1 == 1
 }
 
-fn is_anything(shared: &Runtime, me: &WorkerLocal) -> bool {
-    has_plan(shared, me) || may_be_lit(shared, me) && shared.light.queues.any(&me.hand)
+fn has_work(runtime: &Runtime, worker: &WorkerLocal) -> bool {
+    has_planned_hint(runtime, worker)
+        || may_run_light(runtime, worker) && runtime.light.queues.has_items(&worker.queue)
 }
 
-fn is_retired(shared: &Runtime, me: &WorkerLocal) -> bool {
-    shared.pool.retired.load(Ordering::SeqCst) >> me.device & 1 == 1
+fn is_retired(runtime: &Runtime, worker: &WorkerLocal) -> bool {
+    runtime.pool.retired.load(Ordering::SeqCst) >> worker.device & 1 == 1
 }
 
-fn may_have_to_go(shared: &Runtime, me: &WorkerLocal) -> bool {
-    shared.pool.has_surplus(me.seat)
-        || me.slot >= shared.pool.slots(me.device)
-        || is_retired(shared, me)
-        || shared.light.is_stopping() && shared.light.queues.is_drained()
+fn may_have_to_leave(runtime: &Runtime, worker: &WorkerLocal) -> bool {
+    runtime.pool.has_surplus(worker.index)
+        || worker.slot >= runtime.pool.slots(worker.device)
+        || is_retired(runtime, worker)
+        || runtime.light.is_stopping() && runtime.light.queues.is_drained()
 }
 
-fn should_go(shared: &Runtime, me: &WorkerLocal) -> bool {
-    if shared.pool.is_surplus(me.seat) {
+fn must_leave(runtime: &Runtime, worker: &WorkerLocal) -> bool {
+    if runtime.pool.leave_if_surplus(worker.index) {
         return true;
     }
-    let go = may_have_to_go(shared, me) && !shared.pool.has_surplus(me.seat);
+    let go = may_have_to_leave(runtime, worker) && !runtime.pool.has_surplus(worker.index);
     if go {
-        shared.pool.stand_up(me.seat);
+        runtime.pool.vacate(worker.index);
     }
     go
 }
 
 /// Another has to do what this worker was called for, and a shutdown goes on.
-fn after_going(shared: &Arc<Runtime>, device: usize, given_up: bool) {
-    if !given_up {
-        shared.pool.went();
+fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
+    if !abandoned {
+        runtime.pool.thread_ended();
     }
-    if shared.light.is_stopping() {
-        shared.pool.lot.call_all();
+    if runtime.light.is_stopping() {
+        runtime.pool.event_count.wake_all();
     }
-    let mut guard = shared.lock();
+    let mut guard = runtime.lock();
     guard.worker_called[device] = false;
     if !guard.planner.stopping {
-        shared.wake_workers(&mut guard);
+        runtime.wake_workers(&mut guard);
     }
-    shared.timer_wakeup.notify_all();
+    runtime.timer_wakeup.notify_all();
     drop(guard);
-    if !shared.light.queues.is_empty() {
-        shared.wake_any_worker();
+    if !runtime.light.queues.is_empty() {
+        runtime.wake_any_worker();
     }
-    if shared.light.gate.load(Ordering::SeqCst) & NO_DEVICE != 0 {
+    if runtime.light.stop_flags.load(Ordering::SeqCst) & NO_DEVICE != 0 {
         // Whoever emptied the queues has not seen what was on its way from one to another.
-        shared.end_all_queued();
+        runtime.end_all_queued();
     }
-    if shared.pool.is_deserted() {
-        shared.fail_deserted();
+    if runtime.pool.is_deserted() {
+        runtime.fail_deserted();
     }
-    shared.notify_blocked();
+    runtime.notify_blocked();
 }
 
 /// What is next for a worker, if anything.
-fn look(shared: &Arc<Runtime>, me: &WorkerLocal) -> Option<WorkFound> {
-    let surplus = shared.pool.has_surplus(me.seat);
-    if surplus || is_retired(shared, me) || me.slot >= shared.pool.slots(me.device) {
+fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
+    let surplus = runtime.pool.has_surplus(worker.index);
+    if surplus || is_retired(runtime, worker) || worker.slot >= runtime.pool.slots(worker.device) {
         return None;
     }
-    let planned = has_plan(shared, me);
-    let light_first = me.clock.get() < me.light_until.get();
+    let planned = has_planned_hint(runtime, worker);
+    let light_first = worker.last_ns.get() < worker.light_until_ns.get();
     if planned
         && !light_first
-        && let Some(assignment) = take_planned(shared, me, false)
+        && let Some(assignment) = take_planned(runtime, worker, false)
     {
         return Some(WorkFound::Planned(assignment));
     }
-    if let Some(item) = take_light(shared, me) {
+    if let Some(item) = take_light(runtime, worker) {
         if planned && light_first {
-            pass_on(shared, me);
+            pass_on_hint(runtime, worker);
         }
         return Some(WorkFound::Light(item));
     }
-    if planned && has_plan(shared, me) {
-        take_planned(shared, me, true).map(WorkFound::Planned)
+    if planned && has_planned_hint(runtime, worker) {
+        take_planned(runtime, worker, true).map(WorkFound::Planned)
     } else {
         None
     }
@@ -220,9 +221,9 @@ fn look(shared: &Arc<Runtime>, me: &WorkerLocal) -> Option<WorkFound> {
 
 /// A worker that may have been called for the plan does something else first, which may even wait for what is
 /// planned: another is called in its stead.
-fn pass_on(shared: &Arc<Runtime>, me: &WorkerLocal) {
-    let mut guard = shared.lock();
-    if std::mem::take(&mut guard.worker_called[me.device]) {
-        shared.wake_workers(&mut guard);
+fn pass_on_hint(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
+    let mut guard = runtime.lock();
+    if std::mem::take(&mut guard.worker_called[worker.device]) {
+        runtime.wake_workers(&mut guard);
     }
 }

@@ -37,29 +37,29 @@ const OWN_FRAMES: usize = 64 << 10;
 const BEFORE_START: Duration = Duration::from_micros(50);
 
 pub struct WorkerPool {
-    pub lot: EventCount,
+    pub event_count: EventCount,
     /// Bytes of stack for each task.
     stack: usize,
     /// Slot by slot, each for all devices: so the first workers are on different devices.
-    seats: Vec<WorkerSlot>,
+    worker_slots: Vec<WorkerSlot>,
     /// By device: how many it has now.
     slots: Vec<AtomicU32>,
     /// Bit i: the plan may have something for device i.
-    pub look: AtomicU64,
+    pub planned_hint: AtomicU64,
     /// Bit i: nobody sits down at device i any more.
     pub retired: AtomicU64,
     /// Seats taken.
-    seated: AtomicUsize,
+    occupied: AtomicUsize,
     /// The system gave no thread the last time.
-    refused: AtomicBool,
+    spawn_failed: AtomicBool,
     /// Workers that are not gone.
     alive: Mutex<usize>,
     gone: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Threads in code that does not return.
-    lost: AtomicUsize,
+    abandoned: AtomicUsize,
     /// Threads that wait inside tasks.
-    pub inside: AtomicUsize,
+    pub blocked_in_tasks: AtomicUsize,
 }
 
 pub struct WorkerSlot {
@@ -73,32 +73,32 @@ impl WorkerPool {
     pub fn new(slots: &[u32], stack: usize) -> Self {
         let limit = |slots: u32| if slots == AUTO_SLOTS { MOST } else { slots };
         let most = slots.iter().map(|&slots| limit(slots)).max().unwrap_or(0);
-        let seats = (0..most).flat_map(|slot| {
+        let worker_slots = (0..most).flat_map(|slot| {
             let has = slots.iter().enumerate().filter(move |&(_, &slots)| slot < limit(slots));
             has.map(move |(device, _)| WorkerSlot { device, slot, room: AtomicI32::new(1) })
         });
         WorkerPool {
-            lot: EventCount::new(),
+            event_count: EventCount::new(),
             stack,
-            seats: seats.collect(),
+            worker_slots: worker_slots.collect(),
             slots: slots
                 .iter()
                 .map(|&slots| AtomicU32::new(if slots == AUTO_SLOTS { 1 } else { slots }))
                 .collect(),
-            look: AtomicU64::new(0),
+            planned_hint: AtomicU64::new(0),
             retired: AtomicU64::new(0),
-            seated: AtomicUsize::new(0),
-            refused: AtomicBool::new(false),
+            occupied: AtomicUsize::new(0),
+            spawn_failed: AtomicBool::new(false),
             alive: Mutex::new(0),
             gone: Condvar::new(),
             threads: Mutex::default(),
-            lost: AtomicUsize::new(0),
-            inside: AtomicUsize::new(0),
+            abandoned: AtomicUsize::new(0),
+            blocked_in_tasks: AtomicUsize::new(0),
         }
     }
 
-    pub fn seat(&self, number: usize) -> &WorkerSlot {
-        &self.seats[number]
+    pub fn worker_slot(&self, number: usize) -> &WorkerSlot {
+        &self.worker_slots[number]
     }
 
     pub fn slots(&self, device: usize) -> u32 {
@@ -112,29 +112,29 @@ impl WorkerPool {
 
     /// Wakes or starts a worker for work that any can do, but for those of the devices in `closed`, if that is
     /// not being done already. `start` is given the number of a seat; `taken` tells whether somebody has come for the work meanwhile.
-    pub fn call_any(&self, closed: u64, start: impl Fn(usize) -> bool, taken: impl Fn() -> bool) {
+    pub fn wake_any(&self, closed: u64, start: impl Fn(usize) -> bool, taken: impl Fn() -> bool) {
         let open = |device: usize| closed >> device & 1 == 0;
-        while self.lot.call_any(closed) == WakeResult::NobodySleeps {
-            if !self.seats.iter().any(|seat| open(seat.device) && self.has_room(seat)) {
+        while self.event_count.wake_any(closed) == WakeResult::NobodySleeps {
+            if !self.worker_slots.iter().any(|seat| open(seat.device) && self.has_room(seat)) {
                 return;
             }
             // A worker that is about to end something is there sooner than a new one would be.
             let begin = Instant::now();
-            while self.seated.load(Ordering::SeqCst) > 0 && begin.elapsed() < BEFORE_START {
-                if taken() || self.lot.searching() > 0 || self.lot.has_sleeper(closed) {
+            while self.occupied.load(Ordering::SeqCst) > 0 && begin.elapsed() < BEFORE_START {
+                if taken() || self.event_count.searching() > 0 || self.event_count.has_sleeper(closed) {
                     break;
                 }
                 std::thread::yield_now();
             }
-            if taken() || self.lot.searching() > 0 {
+            if taken() || self.event_count.searching() > 0 {
                 return;
             }
-            if self.lot.has_sleeper(closed) {
+            if self.event_count.has_sleeper(closed) {
                 continue;
             }
             let Some(seat) = self.claim(open) else { return };
-            if !self.lot.enlist(true) {
-                self.give_back(seat);
+            if !self.event_count.add_searcher(true) {
+                self.free_place(seat);
             } else if !start(seat) {
                 self.cancel_start(seat, closed);
             }
@@ -143,12 +143,12 @@ impl WorkerPool {
     }
 
     /// The same for work that only one device can do; `closed` are those that no light task may begin on.
-    pub fn call_device(&self, device: usize, closed: u64, start: impl Fn(usize) -> bool) -> bool {
-        if self.lot.call_device(device) {
+    pub fn wake_device(&self, device: usize, closed: u64, start: impl Fn(usize) -> bool) -> bool {
+        if self.event_count.wake_device(device) {
             return true;
         }
         let Some(seat) = self.claim(|other| other == device) else { return false };
-        self.lot.enlist(false);
+        self.event_count.add_searcher(false);
         let started = start(seat);
         if !started {
             self.cancel_start(seat, closed);
@@ -165,23 +165,23 @@ impl WorkerPool {
 
     fn claim(&self, device: impl Fn(usize) -> bool) -> Option<usize> {
         let sit = |room: i32| (room > 0).then_some(room - 1);
-        let found = (0..self.seats.len()).find(|&number| {
-            let seat = &self.seats[number];
+        let found = (0..self.worker_slots.len()).find(|&number| {
+            let seat = &self.worker_slots[number];
             device(seat.device)
                 && self.has_room(seat)
                 && seat.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sit).is_ok()
         });
-        self.seated.fetch_add(usize::from(found.is_some()), Ordering::SeqCst);
+        self.occupied.fetch_add(usize::from(found.is_some()), Ordering::SeqCst);
         found
     }
 
     fn cancel_start(&self, seat: usize, closed: u64) {
-        self.give_back(seat);
-        self.lot.cancel_enlist(closed);
+        self.free_place(seat);
+        self.event_count.cancel_searcher(closed);
     }
 
     /// Starts a thread. Why there is none is told once, until there is one again.
-    pub fn start(
+    pub fn spawn(
         &self,
         name: String,
         work: impl FnOnce() + Send + 'static,
@@ -193,24 +193,24 @@ impl WorkerPool {
                 let mut threads = lock(&self.threads);
                 threads.retain(|thread| !thread.is_finished());
                 threads.push(thread);
-                self.refused.store(false, Ordering::SeqCst);
+                self.spawn_failed.store(false, Ordering::SeqCst);
                 Ok(())
             }
             Err(error) => {
-                let told = self.refused.swap(true, Ordering::SeqCst);
-                self.went();
+                let told = self.spawn_failed.swap(true, Ordering::SeqCst);
+                self.thread_ended();
                 Err((!told).then_some(error))
             }
         }
     }
 
     /// Whether there is a worker.
-    pub fn any(&self) -> bool {
+    pub fn has_worker(&self) -> bool {
         *lock(&self.alive) > 0
     }
 
     /// A thread's last act.
-    pub fn went(&self) {
+    pub fn thread_ended(&self) {
         let mut alive = lock(&self.alive);
         *alive -= 1;
         if *alive == 0 {
@@ -219,23 +219,23 @@ impl WorkerPool {
     }
 
     /// So many threads are in code that does not return: nobody waits for them any more.
-    pub fn give_up(&self, threads: usize) {
-        self.lost.fetch_add(threads, Ordering::SeqCst);
-        (0..threads).for_each(|_| self.went());
+    pub fn abandon(&self, threads: usize) {
+        self.abandoned.fetch_add(threads, Ordering::SeqCst);
+        (0..threads).for_each(|_| self.thread_ended());
     }
 
     /// How many such threads there are.
-    pub fn lost(&self) -> usize {
-        self.lost.load(Ordering::SeqCst)
+    pub fn abandoned(&self) -> usize {
+        self.abandoned.load(Ordering::SeqCst)
     }
 
     /// One of them has returned after all, and is about to end.
-    pub fn came_back(&self) {
-        self.lost.fetch_sub(1, Ordering::SeqCst);
+    pub fn abandoned_returned(&self) {
+        self.abandoned.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Waits until no worker is left. False: the time is up.
-    pub fn wait_until_gone(&self, end: Option<Instant>) -> bool {
+    pub fn wait_until_ended(&self, end: Option<Instant>) -> bool {
         let mut alive = lock(&self.alive);
         while *alive > 0 {
             alive = match end {
@@ -253,7 +253,7 @@ impl WorkerPool {
     }
 
     /// Another thread, to be joined with the workers.
-    pub fn adopt(&self, thread: JoinHandle<()>) {
+    pub fn add_thread(&self, thread: JoinHandle<()>) {
         lock(&self.threads).push(thread);
     }
 
@@ -263,9 +263,9 @@ impl WorkerPool {
         let mut threads = std::mem::take(&mut *lock(&self.threads));
         threads.retain(|other| !thread::is_this(other));
         while !threads.is_empty() {
-            if self.lost() > 0 {
+            if self.abandoned() > 0 {
                 let running = threads.iter().filter(|thread| !thread.is_finished()).count();
-                if running > self.lost() {
+                if running > self.abandoned() {
                     std::thread::sleep(Duration::from_millis(1));
                     continue;
                 }
@@ -278,56 +278,56 @@ impl WorkerPool {
     }
 
     /// Whether one worker of this seat has to go, and it is the caller, who has then left his seat.
-    pub fn is_surplus(&self, seat: usize) -> bool {
+    pub fn leave_if_surplus(&self, seat: usize) -> bool {
         let surplus = |room: i32| (room < 0).then_some(room + 1);
-        let room = &self.seats[seat].room;
+        let room = &self.worker_slots[seat].room;
         let go = room.load(Ordering::Relaxed) < 0
             && room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, surplus).is_ok();
-        self.seated.fetch_sub(usize::from(go), Ordering::SeqCst);
+        self.occupied.fetch_sub(usize::from(go), Ordering::SeqCst);
         go
     }
 
     /// Whether one worker of this seat has to go.
     pub fn has_surplus(&self, seat: usize) -> bool {
-        self.seats[seat].room.load(Ordering::SeqCst) < 0
+        self.worker_slots[seat].room.load(Ordering::SeqCst) < 0
     }
 
     /// Whether there is nobody, nor anybody on the way, because the system gives no thread. One that goes, and
     /// will see to it that another comes, is no such case.
     pub fn is_deserted(&self) -> bool {
-        self.seated.load(Ordering::SeqCst) == 0 && self.refused.load(Ordering::SeqCst)
+        self.occupied.load(Ordering::SeqCst) == 0 && self.spawn_failed.load(Ordering::SeqCst)
     }
 
     /// A worker goes for another reason.
-    pub fn stand_up(&self, seat: usize) {
-        self.refused.store(false, Ordering::SeqCst);
-        self.give_back(seat);
+    pub fn vacate(&self, seat: usize) {
+        self.spawn_failed.store(false, Ordering::SeqCst);
+        self.free_place(seat);
     }
 
-    fn give_back(&self, seat: usize) {
-        self.seats[seat].room.fetch_add(1, Ordering::SeqCst);
-        self.seated.fetch_sub(1, Ordering::SeqCst);
+    fn free_place(&self, seat: usize) {
+        self.worker_slots[seat].room.fetch_add(1, Ordering::SeqCst);
+        self.occupied.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// A task waits inside its code: its seat has room for one more. False: too many do.
     pub fn make_room(&self, seat: usize, most: usize) -> bool {
         if self
-            .inside
+            .blocked_in_tasks
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n < most).then_some(n + 1))
             .is_err()
         {
             return false;
         }
-        self.seats[seat].room.fetch_add(1, Ordering::SeqCst);
+        self.worker_slots[seat].room.fetch_add(1, Ordering::SeqCst);
         true
     }
 
     /// It goes on.
-    pub fn take_room(&self, seat: usize) {
-        self.inside.fetch_sub(1, Ordering::SeqCst);
-        if self.seats[seat].room.fetch_sub(1, Ordering::SeqCst) <= 0 {
+    pub fn close_room(&self, seat: usize) {
+        self.blocked_in_tasks.fetch_sub(1, Ordering::SeqCst);
+        if self.worker_slots[seat].room.fetch_sub(1, Ordering::SeqCst) <= 0 {
             // Perhaps the one too many sleeps.
-            self.lot.call_seat(seat);
+            self.event_count.wake_slot(seat);
         }
     }
 }

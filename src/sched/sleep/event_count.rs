@@ -23,8 +23,8 @@
 //! for more as the last searcher, or prepare and look again. One that is counted before its thread is started, and then
 //! gets no thread, is taken back, and another called.
 //!
-//! **Work for one device** is offered by a hint that its workers look at, set before [`EventCount::call_device`]; the same
-//! argument holds, with the hint as the work. So it does for a seat with one worker too many. **Stopping and retiring** set their flag and then call
+//! **Work for one device** is offered by a hint that its workers look at, set before [`EventCount::wake_device`]; the same
+//! argument holds, with the hint as the work. So it does for a worker_index with one worker too many. **Stopping and retiring** set their flag and then call
 //! all; a worker looks at the flags where it looks for work, so it holds for them, too.
 
 use std::sync::PoisonError;
@@ -47,13 +47,13 @@ fn count(word: u64, of: u64) -> u64 {
 
 pub struct EventCount {
     word: AtomicU64,
-    beds: Mutex<Vec<Parker>>,
+    sleepers: Mutex<Vec<Sleeper>>,
 }
 
 /// A worker's place to sleep: each worker has one.
 #[derive(Clone)]
-pub struct Parker {
-    seat: usize,
+pub struct Sleeper {
+    worker_index: usize,
     device: usize,
     bell: Arc<ParkSignal>,
 }
@@ -72,10 +72,10 @@ pub enum WakeResult {
     NobodySleeps,
 }
 
-impl Parker {
-    pub fn new(seat: usize, device: usize) -> Self {
-        Parker {
-            seat,
+impl Sleeper {
+    pub fn new(worker_index: usize, device: usize) -> Self {
+        Sleeper {
+            worker_index,
             device,
             bell: Arc::new(ParkSignal { rung: Mutex::new(false), changed: Condvar::new() }),
         }
@@ -110,7 +110,7 @@ impl Parker {
 
 impl EventCount {
     pub fn new() -> Self {
-        EventCount { word: AtomicU64::new(0), beds: Mutex::new(Vec::new()) }
+        EventCount { word: AtomicU64::new(0), sleepers: Mutex::new(Vec::new()) }
     }
 
     pub fn searching(&self) -> u64 {
@@ -127,71 +127,71 @@ impl EventCount {
 
     /// For a worker that is about to be started: it counts as searching from now on. With `alone`, only if nobody
     /// searches.
-    pub fn enlist(&self, alone: bool) -> bool {
+    pub fn add_searcher(&self, alone: bool) -> bool {
         let claim = |word: u64| (!alone || count(word, SEARCHER) == 0).then_some(word + SEARCHER + AWAKE);
         self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, claim).is_ok()
     }
 
     /// A searcher is gone for good, or was never started.
-    pub fn leave(&self) {
+    pub fn remove_searcher(&self) {
         self.word.fetch_sub(SEARCHER + AWAKE, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
     /// A searcher was enlisted and does not come: somebody may have counted on it, and called nobody else.
-    pub fn cancel_enlist(&self, closed: u64) {
-        self.leave();
-        self.call_any(closed);
+    pub fn cancel_searcher(&self, closed: u64) {
+        self.remove_searcher();
+        self.wake_any(closed);
     }
 
     /// A busy worker has nothing left.
-    pub fn search(&self) {
+    pub fn start_search(&self) {
         self.word.fetch_add(SEARCHER, Ordering::SeqCst);
     }
 
     /// A searcher has found work. True if nobody else searches: then it calls the next if there is more.
-    pub fn found(&self) -> bool {
+    pub fn end_search(&self) -> bool {
         let before = self.word.fetch_sub(SEARCHER, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         count(before, SEARCHER) == 1
     }
 
-    /// From searching to nearly asleep; followed by another look, then [`Lot::cancel`] or [`EventCount::sleep`].
-    pub fn prepare(&self, bed: &Parker) {
-        let mut beds = locked(&self.beds);
-        beds.push(bed.clone());
+    /// From searching to nearly asleep; followed by another look, then [`EventCount::cancel_sleep`] or [`EventCount::sleep`].
+    pub fn prepare_sleep(&self, sleeper: &Sleeper) {
+        let mut sleepers = locked(&self.sleepers);
+        sleepers.push(sleeper.clone());
         self.word.fetch_add(SLEEPER.wrapping_sub(SEARCHER + AWAKE), Ordering::SeqCst);
-        drop(beds);
+        drop(sleepers);
         fence(Ordering::SeqCst);
     }
 
     /// From nearly asleep to searching.
-    pub fn cancel(&self, bed: &Parker) {
-        let mut beds = locked(&self.beds);
-        match beds.iter().position(|other| Arc::ptr_eq(&other.bell, &bed.bell)) {
+    pub fn cancel_sleep(&self, sleeper: &Sleeper) {
+        let mut sleepers = locked(&self.sleepers);
+        match sleepers.iter().position(|other| Arc::ptr_eq(&other.bell, &sleeper.bell)) {
             Some(position) => {
-                self.wake(&mut beds, position);
+                self.take_sleeper(&mut sleepers, position);
             }
             None => {
                 // Called meanwhile: the bell has rung or is about to.
-                drop(beds);
-                bed.hear();
+                drop(sleepers);
+                sleeper.hear();
             }
         }
     }
 
     /// From nearly asleep to asleep, and at last, called, to searching.
-    pub fn sleep(&self, bed: &Parker) {
-        bed.hear();
+    pub fn sleep(&self, sleeper: &Sleeper) {
+        sleeper.hear();
     }
 
     /// The same, but for so long. False: still asleep, to go on with [`EventCount::sleep`].
-    pub fn doze(&self, bed: &Parker, long: Duration) -> bool {
-        bed.hear_within(long)
+    pub fn sleep_for(&self, sleeper: &Sleeper, long: Duration) -> bool {
+        sleeper.hear_within(long)
     }
 
     /// After work that any worker can do was made visible, but for those of the devices in `closed`.
-    pub fn call_any(&self, closed: u64) -> WakeResult {
+    pub fn wake_any(&self, closed: u64) -> WakeResult {
         fence(Ordering::SeqCst);
         let word = self.word.load(Ordering::SeqCst);
         if count(word, SEARCHER) > 0 {
@@ -200,70 +200,71 @@ impl EventCount {
         if count(word, SLEEPER) == 0 {
             return WakeResult::NobodySleeps;
         }
-        let mut beds = locked(&self.beds);
+        let mut sleepers = locked(&self.sleepers);
         if self.searching() > 0 {
             return WakeResult::Enough;
         }
         // Of the device with the most sleepers: the least busy one.
-        let mut sleepers = [0_u32; DEVICES];
-        beds.iter().for_each(|bed| sleepers[bed.device] += 1);
-        let open = |position: &usize| closed >> beds[*position].device & 1 == 0;
-        let Some(position) =
-            (0..beds.len()).filter(open).max_by_key(|&position| (sleepers[beds[position].device], position))
+        let mut by_device = [0_u32; DEVICES];
+        sleepers.iter().for_each(|sleeper| by_device[sleeper.device] += 1);
+        let open = |position: &usize| closed >> sleepers[*position].device & 1 == 0;
+        let Some(position) = (0..sleepers.len())
+            .filter(open)
+            .max_by_key(|&position| (by_device[sleepers[position].device], position))
         else {
             return WakeResult::NobodySleeps;
         };
-        let bed = self.wake(&mut beds, position);
-        drop(beds);
-        bed.ring();
+        let sleeper = self.take_sleeper(&mut sleepers, position);
+        drop(sleepers);
+        sleeper.ring();
         WakeResult::Enough
     }
 
     /// Whether somebody sleeps beside those of the devices in `closed`.
     pub fn has_sleeper(&self, closed: u64) -> bool {
         self.asleep() > 0
-            && (closed == 0 || locked(&self.beds).iter().any(|bed| closed >> bed.device & 1 == 0))
+            && (closed == 0 || locked(&self.sleepers).iter().any(|sleeper| closed >> sleeper.device & 1 == 0))
     }
 
     /// After work that only this device's workers can do was made visible. False: none of them sleeps.
-    pub fn call_device(&self, device: usize) -> bool {
-        self.call(|bed| bed.device == device)
+    pub fn wake_device(&self, device: usize) -> bool {
+        self.wake_where(|sleeper| sleeper.device == device)
     }
 
-    /// After a change that concerns the workers of one seat.
-    pub fn call_seat(&self, seat: usize) {
-        self.call(|bed| bed.seat == seat);
+    /// After a change that concerns the workers of one worker_index.
+    pub fn wake_slot(&self, worker_index: usize) {
+        self.wake_where(|sleeper| sleeper.worker_index == worker_index);
     }
 
-    fn call(&self, which: impl Fn(&Parker) -> bool) -> bool {
+    fn wake_where(&self, which: impl Fn(&Sleeper) -> bool) -> bool {
         fence(Ordering::SeqCst);
         if self.asleep() == 0 {
             return false;
         }
-        let mut beds = locked(&self.beds);
-        let Some(position) = beds.iter().rposition(which) else { return false };
-        let bed = self.wake(&mut beds, position);
-        drop(beds);
-        bed.ring();
+        let mut sleepers = locked(&self.sleepers);
+        let Some(position) = sleepers.iter().rposition(which) else { return false };
+        let sleeper = self.take_sleeper(&mut sleepers, position);
+        drop(sleepers);
+        sleeper.ring();
         true
     }
 
     /// After a change that concerns all.
-    pub fn call_all(&self) {
+    pub fn wake_all(&self) {
         fence(Ordering::SeqCst);
-        let mut beds = locked(&self.beds);
+        let mut sleepers = locked(&self.sleepers);
         let mut woken = Vec::new();
-        while !beds.is_empty() {
-            let last = beds.len() - 1;
-            woken.push(self.wake(&mut beds, last));
+        while !sleepers.is_empty() {
+            let last = sleepers.len() - 1;
+            woken.push(self.take_sleeper(&mut sleepers, last));
         }
-        drop(beds);
-        woken.iter().for_each(Parker::ring);
+        drop(sleepers);
+        woken.iter().for_each(Sleeper::ring);
     }
 
-    fn wake(&self, beds: &mut Vec<Parker>, position: usize) -> Parker {
+    fn take_sleeper(&self, sleepers: &mut Vec<Sleeper>, position: usize) -> Sleeper {
         self.word.fetch_add((SEARCHER + AWAKE).wrapping_sub(SLEEPER), Ordering::SeqCst);
-        beds.remove(position)
+        sleepers.remove(position)
     }
 }
 
@@ -278,7 +279,7 @@ mod models {
     use super::*;
 
     struct World {
-        lot: EventCount,
+        event_count: EventCount,
         /// Work, as it is seen without a lock.
         items: AtomicUsize,
         /// Work that only a worker of device 1 can do.
@@ -291,7 +292,7 @@ mod models {
     impl World {
         fn new(total: usize) -> Arc<Self> {
             Arc::new(World {
-                lot: EventCount::new(),
+                event_count: EventCount::new(),
                 items: AtomicUsize::new(0),
                 hint: AtomicBool::new(false),
                 done: AtomicUsize::new(0),
@@ -314,38 +315,38 @@ mod models {
 
         fn submit(&self) {
             self.items.fetch_add(1, Ordering::Relaxed);
-            self.lot.call_any(0);
+            self.event_count.wake_any(0);
         }
 
         /// As the workers of the scheduler do; whoever ends the last item stops all.
         fn work(&self, device: usize) {
-            let bed = Parker::new(device, device);
+            let sleeper = Sleeper::new(device, device);
             loop {
                 if self.stop.load(Ordering::SeqCst) {
-                    return self.lot.leave();
+                    return self.event_count.remove_searcher();
                 }
                 if self.take(device) {
-                    if self.lot.found() && self.items.load(Ordering::Relaxed) > 0 {
-                        self.lot.call_any(0);
+                    if self.event_count.end_search() && self.items.load(Ordering::Relaxed) > 0 {
+                        self.event_count.wake_any(0);
                     }
                     if self.done.fetch_add(1, Ordering::SeqCst) + 1 == self.total {
                         self.stop.store(true, Ordering::SeqCst);
-                        self.lot.call_all();
+                        self.event_count.wake_all();
                     }
-                    self.lot.search();
+                    self.event_count.start_search();
                     continue;
                 }
-                self.lot.prepare(&bed);
+                self.event_count.prepare_sleep(&sleeper);
                 if self.is_anything(device) || self.stop.load(Ordering::SeqCst) {
-                    self.lot.cancel(&bed);
+                    self.event_count.cancel_sleep(&sleeper);
                 } else {
-                    self.lot.sleep(&bed);
+                    self.event_count.sleep(&sleeper);
                 }
             }
         }
 
         fn start(world: &Arc<Self>, device: usize) -> thread::JoinHandle<()> {
-            assert!(world.lot.enlist(false));
+            assert!(world.event_count.add_searcher(false));
             let world = world.clone();
             thread::spawn(move || world.work(device))
         }
@@ -353,7 +354,7 @@ mod models {
         fn end(&self, workers: Vec<thread::JoinHandle<()>>) {
             workers.into_iter().for_each(|worker| worker.join().unwrap());
             assert_eq!(self.done.load(Ordering::SeqCst), self.total);
-            assert_eq!(self.lot.word.load(Ordering::SeqCst), 0, "all are gone");
+            assert_eq!(self.event_count.word.load(Ordering::SeqCst), 0, "all are gone");
         }
     }
 
@@ -394,7 +395,7 @@ mod models {
             let workers = vec![World::start(&world, 0), World::start(&world, 1)];
             // As the scheduler does, and unlike a store, never before what has been read and written already.
             world.hint.fetch_or(true, Ordering::SeqCst);
-            world.lot.call_device(1);
+            world.event_count.wake_device(1);
             world.submit();
             world.end(workers);
         });
@@ -407,8 +408,8 @@ mod models {
             let workers = vec![World::start(&world, 0)];
             let other = world.clone();
             let submitter = thread::spawn(move || other.submit());
-            assert!(world.lot.enlist(false));
-            world.lot.cancel_enlist(0);
+            assert!(world.event_count.add_searcher(false));
+            world.event_count.cancel_searcher(0);
             submitter.join().unwrap();
             world.end(workers);
         });
@@ -420,7 +421,7 @@ mod models {
             let world = World::new(0);
             let workers = vec![World::start(&world, 0), World::start(&world, 0)];
             world.stop.store(true, Ordering::SeqCst);
-            world.lot.call_all();
+            world.event_count.wake_all();
             world.end(workers);
         });
     }

@@ -27,7 +27,7 @@ impl WaitGraph {
     /// top of it. False, and nothing is noted, if that could never end. `behind` tells what a task that
     /// has not begun comes after, `is_range` whether a task ends only when all threads in its code have gone on: of
     /// copies of a task one is enough.
-    pub fn enter(
+    pub fn add_wait(
         &self,
         frames: &[TaskId],
         targets: &[TaskId],
@@ -40,14 +40,14 @@ impl WaitGraph {
             waits.entry(task).or_default().push(on);
         }
         let own = (last, waits.get(&last).map_or(0, Vec::len));
-        let fine = !hopeless(&waits, own, behind, is_range);
+        let fine = !never_ends(&waits, own, behind, is_range);
         if !fine {
             remove(&mut waits, frames, targets);
         }
         fine
     }
 
-    pub fn leave(&self, frames: &[TaskId], targets: &[TaskId]) {
+    pub fn remove_wait(&self, frames: &[TaskId], targets: &[TaskId]) {
         remove(&mut lock(&self.waits), frames, targets);
     }
 }
@@ -79,7 +79,7 @@ struct Dependencies {
     any: bool,
 }
 
-fn hopeless(
+fn never_ends(
     waits: &Waits,
     waiter: WaitNode,
     behind: impl Fn(TaskId) -> Vec<TaskId>,
@@ -151,33 +151,33 @@ mod tests {
     #[test]
     fn a_circle_is_found_when_it_closes_and_not_before() {
         let graph = WaitGraph::default();
-        assert!(graph.enter(&[A], &[B], nothing, never));
-        assert!(graph.enter(&[B], &[C], nothing, never));
-        assert!(!graph.enter(&[C], &[A], nothing, never));
-        assert!(graph.enter(&[C], &[D], nothing, never));
-        graph.leave(&[C], &[D]);
-        graph.leave(&[B], &[C]);
-        assert!(graph.enter(&[B], &[D], nothing, never));
+        assert!(graph.add_wait(&[A], &[B], nothing, never));
+        assert!(graph.add_wait(&[B], &[C], nothing, never));
+        assert!(!graph.add_wait(&[C], &[A], nothing, never));
+        assert!(graph.add_wait(&[C], &[D], nothing, never));
+        graph.remove_wait(&[C], &[D]);
+        graph.remove_wait(&[B], &[C]);
+        assert!(graph.add_wait(&[B], &[D], nothing, never));
     }
 
     #[test]
     fn one_of_several_is_enough() {
         let graph = WaitGraph::default();
-        assert!(graph.enter(&[A], &[B, D], nothing, never));
-        assert!(graph.enter(&[B], &[A], nothing, never), "D ends, then A, then B");
-        assert!(!graph.enter(&[D], &[A, B], nothing, never));
+        assert!(graph.add_wait(&[A], &[B, D], nothing, never));
+        assert!(graph.add_wait(&[B], &[A], nothing, never), "D ends, then A, then B");
+        assert!(!graph.add_wait(&[D], &[A, B], nothing, never));
     }
 
     #[test]
     fn frames_and_dependencies_count() {
         let graph = WaitGraph::default();
-        assert!(!graph.enter(&[A, B], &[A], nothing, never), "B runs on top of A");
-        assert!(graph.enter(&[A], &[D], nothing, never));
-        graph.leave(&[A], &[D]);
+        assert!(!graph.add_wait(&[A, B], &[A], nothing, never), "B runs on top of A");
+        assert!(graph.add_wait(&[A], &[D], nothing, never));
+        graph.remove_wait(&[A], &[D]);
         let after = |task| if task == C { vec![D, A] } else { Vec::new() };
-        assert!(!graph.enter(&[B, A], &[C], after, never), "C comes after A");
-        assert!(graph.enter(&[B], &[C], after, never));
-        assert!(!graph.enter(&[A], &[B], after, never));
+        assert!(!graph.add_wait(&[B, A], &[C], after, never), "C comes after A");
+        assert!(graph.add_wait(&[B], &[C], after, never));
+        assert!(!graph.add_wait(&[A], &[B], after, never));
     }
 
     #[test]
@@ -186,9 +186,9 @@ mod tests {
         let long = 100_000;
         let after =
             |task: TaskId| (2..=long).contains(&task.0).then(|| TaskId(task.0 - 1)).into_iter().collect();
-        assert!(graph.enter(&[TaskId(long + 1)], &[TaskId(long)], after, never), "its first can begin");
+        assert!(graph.add_wait(&[TaskId(long + 1)], &[TaskId(long)], after, never), "its first can begin");
         assert!(
-            !graph.enter(&[TaskId(1)], &[TaskId(long + 1)], after, never),
+            !graph.add_wait(&[TaskId(1)], &[TaskId(long + 1)], after, never),
             "its first waits for its last"
         );
     }
@@ -198,13 +198,13 @@ mod tests {
         for is_range in [false, true] {
             let graph = WaitGraph::default();
             let enter = |frames: &[TaskId], targets: &[TaskId]| {
-                graph.enter(frames, targets, nothing, |task| is_range && task == A)
+                graph.add_wait(frames, targets, nothing, |task| is_range && task == A)
             };
             assert!(enter(&[D, A], &[B]));
             assert!(enter(&[A, A], &[C]));
             assert_eq!(enter(&[B], &[A]), !is_range, "C goes on, and one thread in A");
-            graph.leave(&[B], &[A]);
-            graph.leave(&[D, A], &[B]);
+            graph.remove_wait(&[B], &[A]);
+            graph.remove_wait(&[D, A], &[B]);
             assert!(enter(&[B], &[A]), "only what waits for C is left in A");
         }
     }

@@ -4,10 +4,10 @@
 //! for is first made visible, then its bells are rung: so it sees the one or hears the other.
 //!
 //! **Blocked** is a worker inside a task that waits without a time limit, has looked, and has not been rung
-//! since. [`WaitQueues::block`] counts it, and whoever rings it takes it out of the count, long before its thread runs.
+//! since. [`WaitQueues::count_blocked`] counts it, and whoever rings it takes it out of the count, long before its thread runs.
 //! If all workers that are awake are blocked and nothing can begin, nobody will ever ring: the wait is hopeless.
 //! That is judged by those who wait inside tasks, each after it was counted, and again when
-//! [`WaitQueues::ring_inside`] tells that somebody waits, has fallen asleep or has told an end. So the last to do
+//! [`WaitQueues::notify_blocked`] tells that somebody waits, has fallen asleep or has told an end. So the last to do
 //! any of that finds it out, or makes another find it out.
 //!
 //! **No false alarm.** Who brings an end about is awake and not blocked, or counted as ending, until it has rung.
@@ -21,20 +21,20 @@ use crate::sched::base::sync::{Arc, Condvar, Mutex, locked, total_order};
 use crate::sched::base::task_id::TaskId;
 
 /// Stands for a phase of light tasks that drains, and for the end of any planned task.
-pub const ALL: TaskId = TaskId(0);
+pub const ALL_TASKS: TaskId = TaskId(0);
 /// Stands for whatever could leave the tasks that wait inside their code without anybody to wait for.
-pub const INSIDE: TaskId = TaskId(u64::MAX);
+pub const BLOCKED_TASKS: TaskId = TaskId(u64::MAX);
 /// Stands for whatever could make the host of a range leave that can't go on without guests.
-pub const NEEDY: TaskId = TaskId(u64::MAX - 1);
+pub const HELPERS_NEEDED: TaskId = TaskId(u64::MAX - 1);
 
-const ROOMS: usize = if cfg!(loom) { 2 } else { 16 };
+const QUEUES: usize = if cfg!(loom) { 2 } else { 16 };
 
 type WaitQueue = Mutex<Vec<(TaskId, Arc<Waiter>)>>;
 
 /// By the task's id.
 #[derive(Default)]
 pub struct WaitQueues {
-    rooms: [WaitQueue; ROOMS],
+    queues: [WaitQueue; QUEUES],
     blocked: AtomicUsize,
 }
 
@@ -54,7 +54,7 @@ struct WaiterState {
 
 impl Waiter {
     /// Sleeps until it is rung, or was since it was last heard. False: the time is up.
-    pub fn hear(&self, deadline: Option<Instant>) -> bool {
+    pub fn wait(&self, deadline: Option<Instant>) -> bool {
         let mut state = locked(&self.state);
         while !state.rung {
             let slept = match deadline {
@@ -76,25 +76,25 @@ impl Waiter {
 }
 
 impl WaitQueues {
-    fn room(&self, key: TaskId) -> &WaitQueue {
-        &self.rooms[(key.0 ^ key.0 >> 7) as usize % ROOMS]
+    fn queue(&self, key: TaskId) -> &WaitQueue {
+        &self.queues[(key.0 ^ key.0 >> 7) as usize % QUEUES]
     }
 
-    pub fn enter(&self, keys: &[TaskId], bell: &Arc<Waiter>) {
+    pub fn add(&self, keys: &[TaskId], bell: &Arc<Waiter>) {
         for &key in keys {
-            locked(self.room(key)).push((key, bell.clone()));
+            locked(self.queue(key)).push((key, bell.clone()));
         }
     }
 
-    pub fn leave(&self, keys: &[TaskId], bell: &Arc<Waiter>) {
+    pub fn remove(&self, keys: &[TaskId], bell: &Arc<Waiter>) {
         for &key in keys {
-            locked(self.room(key)).retain(|(_, other)| !Arc::ptr_eq(other, bell));
+            locked(self.queue(key)).retain(|(_, other)| !Arc::ptr_eq(other, bell));
         }
     }
 
     /// Wakes those who wait for this.
-    pub fn ring(&self, key: TaskId) {
-        let bells: Vec<_> = locked(self.room(key))
+    pub fn notify(&self, key: TaskId) {
+        let bells: Vec<_> = locked(self.queue(key))
             .iter()
             .filter(|(other, _)| *other == key)
             .map(|(_, bell)| bell.clone())
@@ -108,10 +108,10 @@ impl WaitQueues {
     }
 
     /// Those who wait inside tasks look whether anybody can still go on.
-    pub fn ring_inside(&self) {
+    pub fn notify_blocked(&self) {
         total_order();
         if self.blocked.load(Ordering::SeqCst) > 0 {
-            self.ring(INSIDE);
+            self.notify(BLOCKED_TASKS);
         }
     }
 
@@ -121,7 +121,7 @@ impl WaitQueues {
     }
 
     /// Counts a waiter, which has looked and found nothing, as blocked; false: it was rung meanwhile.
-    pub fn block(&self, bell: &Waiter) -> bool {
+    pub fn count_blocked(&self, bell: &Waiter) -> bool {
         let mut state = locked(&bell.state);
         if !state.rung && !std::mem::replace(&mut state.blocked, true) {
             self.blocked.fetch_add(1, Ordering::SeqCst);
@@ -130,7 +130,7 @@ impl WaitQueues {
         state.blocked
     }
 
-    pub fn unblock(&self, bell: &Waiter) {
+    pub fn uncount_blocked(&self, bell: &Waiter) {
         self.uncount(&mut locked(&bell.state));
     }
 
@@ -154,7 +154,7 @@ mod models {
     const RANGE: TaskId = TaskId(2);
 
     struct World {
-        rooms: WaitQueues,
+        queues: WaitQueues,
         awake: AtomicUsize,
         guest_left: AtomicBool,
         range_ended: AtomicBool,
@@ -163,7 +163,7 @@ mod models {
     impl World {
         fn new(workers: usize) -> Arc<Self> {
             Arc::new(World {
-                rooms: WaitQueues::default(),
+                queues: WaitQueues::default(),
                 awake: AtomicUsize::new(workers),
                 guest_left: AtomicBool::new(false),
                 range_ended: AtomicBool::new(false),
@@ -172,49 +172,51 @@ mod models {
 
         /// As a wait inside a task. False: it is told to be hopeless.
         fn wait(&self, look: impl Fn() -> bool) -> bool {
-            let (bell, keys) = (Arc::default(), [RANGE, INSIDE]);
-            self.rooms.enter(&keys, &bell);
-            self.rooms.ring_inside();
+            let (bell, keys) = (Arc::default(), [RANGE, BLOCKED_TASKS]);
+            self.queues.add(&keys, &bell);
+            self.queues.notify_blocked();
             let found = loop {
                 if look() {
                     break true;
                 }
-                if self.rooms.block(&bell) && self.awake.load(Ordering::SeqCst) == self.rooms.blocked() {
+                if self.queues.count_blocked(&bell)
+                    && self.awake.load(Ordering::SeqCst) == self.queues.blocked()
+                {
                     break look();
                 }
-                bell.hear(None);
+                bell.wait(None);
             };
-            self.rooms.leave(&keys, &bell);
-            self.rooms.unblock(&bell);
+            self.queues.remove(&keys, &bell);
+            self.queues.uncount_blocked(&bell);
             found
         }
 
         /// As a host that waits for its guest.
         fn host(&self) {
             let bell = Arc::default();
-            self.rooms.enter(&[RANGE], &bell);
+            self.queues.add(&[RANGE], &bell);
             while !self.guest_left.load(Ordering::SeqCst) {
-                if self.rooms.block(&bell) {
-                    self.rooms.ring_inside();
+                if self.queues.count_blocked(&bell) {
+                    self.queues.notify_blocked();
                 }
-                bell.hear(None);
+                bell.wait(None);
             }
-            self.rooms.leave(&[RANGE], &bell);
+            self.queues.remove(&[RANGE], &bell);
             self.range_ended.store(true, Ordering::SeqCst);
-            self.rooms.ring(RANGE);
+            self.queues.notify(RANGE);
             self.sleep();
         }
 
         /// As a guest at its end.
         fn leave(&self) {
             self.guest_left.store(true, Ordering::SeqCst);
-            self.rooms.ring(RANGE);
+            self.queues.notify(RANGE);
             self.sleep();
         }
 
         fn sleep(&self) {
             self.awake.fetch_sub(1, Ordering::SeqCst);
-            self.rooms.ring_inside();
+            self.queues.notify_blocked();
         }
     }
 
@@ -260,7 +262,7 @@ mod models {
             });
             world.wait(|| world.guest_left.load(Ordering::SeqCst));
             world.range_ended.store(true, Ordering::SeqCst);
-            world.rooms.ring(RANGE);
+            world.queues.notify(RANGE);
             world.sleep();
             other.join().unwrap();
         });

@@ -162,7 +162,7 @@ fn what_ends_well_after_a_cancel_is_cancelled() {
 fn what_stands_for_a_light_task_does_not_end_because_no_device_is_left() {
     let mut hand = hand(1);
     hand.0.retire(0, "gone");
-    let shadow = hand.0.admit_shadow(S(0)).unwrap();
+    let shadow = hand.0.admit_proxy(S(0)).unwrap();
     assert!(hand.0.ended.is_empty());
     hand.0.end_task(shadow, Ok(()));
     assert_eq!(hand.0.ended.len(), 1);
