@@ -6,10 +6,11 @@
 //! | layer | what it is |
 //! |---|---|
 //! | [`error`] | every failure, in words |
+//! | [`fork`] | notices that the process was forked |
 //! | [`descriptor`] | opens files on descriptors above the standard streams |
 //! | [`device`] | identity, properties and selection of devices: plain data |
 //! | [`memory`] | who has leased how many bytes of which device |
-//! | [`node`] | what processes of one user share: leases that end with their holder |
+//! | [`node`] | what processes of one user share: leases of slots and memory |
 //! | [`store`] | rates of devices, and findings of tasks, kept between runs |
 //! | [`backend`] | the devices themselves, behind one trait |
 //! | [`sched`] | tasks, and the workers that run them |
@@ -19,6 +20,8 @@
 //! | [`ffi`] | the C ABI |
 
 pub mod error;
+
+pub mod fork;
 
 pub mod descriptor;
 

@@ -33,14 +33,14 @@ one pass: rows of two kinds are done together; src/fd/equation/acoustic1/one_pas
 exact time: a step aside;                   src/fd/exact_time.rs; s/first: 1, every/first: 0, every/;         --test numerics accuracy
 exact time: the wavelet as it is;           src/fd/shot.rs;      s/wavelet: exact_time::foreseen.*, nt, /nt, /; --test numerics accuracy
 mute: a step short;                         src/fd/verify.rs;    s/saturating_add(60)/saturating_add(59)/;            --test numerics mute
-leases: the dead are taken for alive;       src/node/linux/door.rs;    s/for id in from\.\.to/for id in begin..end/; --test node killed
-leases: the door is always open;            src/node/linux/door.rs;    s/Ok(false) => {}/Ok(false) => return Ok(()),/; --test node eight
+leases: ended members are taken for living;       src/node/linux/file_lock.rs;    s/for id in from\.\.to/for id in begin..end/; --test node killed
+leases: the table lock never blocks;            src/node/linux/file_lock.rs;    s/Ok(false) => {}/Ok(false) => return Ok(()),/; --test node eight
 leases: a child keeps what its parent had;  src/node/linux/sys.rs;     s/if descriptor >= 0 {/if descriptor >= 1_000_000 {/; --test node child
-leases: a death is not heard;               src/node/linux/sys.rs;     s/libc::IN_MODIFY | libc::IN_CLOSE_WRITE/libc::IN_MODIFY/; --test node inotify
+leases: the end of a process is not reported;               src/node/linux/sys.rs;     s/libc::IN_MODIFY | libc::IN_CLOSE_WRITE/libc::IN_MODIFY/; --test node inotify
 leases: links are followed;                 src/node/linux/sys.rs;     s/| libc::O_NOFOLLOW//;                     --test node file
-leases: tickets are not looked at;          src/node/line.rs;    s/\.then(a.ticket.cmp(&b.ticket))//;     --lib node::line
-leases: who is stopped is waited for;       src/node/line.rs;    s/now.saturating_sub(\*since) > PATIENCE/*since == u64::MAX/; --lib node::line
-leases: who allows fewer never begins;      src/node/line.rs;    s/is_none_or(|(narrowest, _)| slots < narrowest)/is_some()/; --lib node::line
+leases: tickets are ignored;          src/node/queue.rs;    s/\.then(a.ticket.cmp(&b.ticket))//;     --lib node::queue
+leases: stopped waiters are waited for;       src/node/queue.rs;    s/now.saturating_sub(\*since) > STALL_LIMIT_NS/*since == u64::MAX/; --lib node::queue
+leases: members with fewer slots starve;      src/node/queue.rs;    s/is_none_or(|(tightest, _)| slots < tightest)/is_some()/; --lib node::queue
 place: a mask is not looked at;               src/sched/plan/planner.rs;  s/  if task.devices.contains(index)$/  if true/; --test it random_worlds::
 place: memory is not asked for;             src/sched/plan/placement.rs; s/bytes <= self.room(device)/bytes <= device.ledger.limit()/; --test it random_worlds::
 place: the first device, not the best;      src/sched/plan/schedule.rs;   s/(end, load) < (best.end, best.load)/false/; --test it schedules::
@@ -93,8 +93,8 @@ host: limits of outer control groups are ignored; src/backend/cpu/host.rs; s/\.t
 host: cached files are not free memory; src/backend/cpu/host.rs; s/saturating_sub(cached(folder))/saturating_sub(0 * cached(folder))/; --lib memory_is
 host: shared controllers of version 1 are ignored; src/backend/cpu/host.rs; s/any(|c| c == "memory")/all(|c| c == "memory")/; --lib memory_is
 leases: network file systems are accepted; src/node/linux/folder.rs; s/\*number == system)/*number == system \&\& false)/; --lib network_file_system
-leases: a stopped waiter loses its place; src/node/linux/leases.rs; s/MISSED: u64 = line::PATIENCE/MISSED: u64 = 2 * line::PATIENCE/; --test node stopped_waiter
-leases: without inotify nobody looks; src/node/linux/ear.rs; s|SECOND / 4 }|u64::MAX }|; --test node member_without_inotify
+leases: a stopped waiter loses its place; src/node/linux/leases.rs; s/STOPPED_AFTER: u64 = STALL_LIMIT_NS/STOPPED_AFTER: u64 = 2 * STALL_LIMIT_NS/; --test node stopped_waiter
+leases: without inotify nothing is checked; src/node/linux/listener.rs; s|SECOND / 4 }|u64::MAX }|; --test node member_without_inotify
 sampling: the narrowest cells count; src/fd/verify.rs; s/fold(0.0, f32::max)/fold(f32::INFINITY, f32::min)/; --lib widest_cells
 C shots: a shot with a drop function has copies; src/ffi/fd_shot.rs; s/idempotent && (about.drop.is_none() || task.idempotent)/idempotent/; --lib shot_with_a_drop
 C shots: shots share the class 0 of the caller; src/ffi/task.rs; s/if desc.task_class != 0/if true/; --lib shot_keeps_its_class

@@ -6,11 +6,12 @@ use std::cell::Cell;
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-use super::cpu::{begin_thread, forks};
+use super::cpu::begin_thread;
+use crate::fork::ProcessMark;
 
 thread_local! {
-    /// Of a thread of the library: the process in which it began.
-    static BORN: Cell<Option<u64>> = const { Cell::new(None) };
+    /// The process in which a thread of the library began; `None` on other threads.
+    static BORN: Cell<Option<ProcessMark>> = const { Cell::new(None) };
 }
 
 /// Returns the bytes that static thread-local variables of the program and its libraries take from
@@ -51,7 +52,7 @@ pub fn spawn(
     };
     // A thread begins with the mask of who starts it.
     let _deaf = deaf::Deaf::here();
-    let born = forks();
+    let born = ProcessMark::here();
     builder.spawn(move || {
         BORN.set(Some(born));
         begin_thread();
@@ -80,7 +81,7 @@ pub fn is_this(thread: &JoinHandle<()>) -> bool {
 /// goes on.
 pub fn end_in_child() {
     let born = BORN.try_with(Cell::get).ok().flatten();
-    if born.is_some_and(|born| born != forks()) {
+    if born.is_some_and(|born| !born.is_here()) {
         #[cfg(unix)]
         // SAFETY: ends the process without running anything of it.
         unsafe {

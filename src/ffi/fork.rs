@@ -18,8 +18,9 @@ thread_local! {
 pub(super) fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        // Its gate is shut after these locks are taken, so nobody who has one of them waits for it in vain.
-        crate::node::watch_forks();
+        // Registered first, so fork takes its gate after these locks: a thread that holds one never
+        // waits for the gate in vain.
+        crate::node::install_fork_handlers();
         #[cfg(unix)]
         // SAFETY: the functions stay where they are: the library is never unloaded. They do not unwind.
         // Refused, for want of memory, it leaves things as they would be without.

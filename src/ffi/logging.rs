@@ -15,7 +15,7 @@ use crate::backend::cpu::CallbackMode;
 use crate::backend::thread::Uncancelled;
 use crate::descriptor;
 use crate::error::{Error, Result};
-use crate::sched::ProcessMark;
+use crate::fork::ProcessMark;
 
 pub(super) enum Target {
     Off,

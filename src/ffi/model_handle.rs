@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::fd::model::{Model, Outline};
 use crate::fd::plan::{self, Moduli, Options, Plan, Stencil, Storage, rounded_down};
 use crate::fd::verify::dt_sure;
-use crate::sched::ProcessMark;
+use crate::fork::ProcessMark;
 
 /// A medium: velocity and density on a grid. Any number of shots, threads and schedulers may use it
 /// at a time.

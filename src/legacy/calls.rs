@@ -4,8 +4,9 @@
 use std::sync::{Mutex, OnceLock};
 
 use super::claims::Names;
-use crate::backend::{cpu, cuda};
+use crate::backend::cuda;
 use crate::error::{Error, Result};
+use crate::fork::forks;
 use crate::sched::Scheduler;
 
 /// The calls of one process.
@@ -26,7 +27,7 @@ static GENERATIONS: [Calls; 8] = [const { Calls::new() }; 8];
 
 /// Those of this process.
 pub fn here() -> Result<&'static Calls> {
-    let generation = usize::try_from(cpu::forks()).ok();
+    let generation = usize::try_from(forks()).ok();
     generation.and_then(|generation| GENERATIONS.get(generation)).ok_or(Error::Forked)
 }
 

@@ -35,7 +35,6 @@ pub(crate) use api::hold_still;
 pub use api::{Builder, Range, Scheduler, discover, look_around};
 pub use base::device_mask::DeviceMask;
 pub use base::exec::{Exec, Job};
-pub(crate) use base::fork::ProcessMark;
 pub use base::outcome::{TaskInfo, TaskStatus, WaitResult};
 pub use base::task::{Role, Task};
 pub use base::task_id::TaskId;

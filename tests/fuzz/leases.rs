@@ -6,30 +6,30 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use gpusched::Result;
-use gpusched::node::{Device, Node, Want};
+use gpusched::node::{Membership, SharedDevice, SlotRequest};
 use testkit::Folder;
 use testkit::fuzz::{Target, run};
 
 const UUIDS: [&str; 2] = ["GPU-1", "GPU-2"];
 
-fn join(folder: &Path) -> Result<Node> {
-    let devices = UUIDS.map(|uuid| Some(Device { uuid, slots: 2 }));
-    Node::join(Some(folder), &devices).map(|node| node.expect("a folder was named"))
+fn join(folder: &Path) -> Result<Membership> {
+    let devices = UUIDS.map(|uuid| Some(SharedDevice { uuid, slots: 2 }));
+    Membership::join(Some(folder), &devices).map(|node| node.expect("a folder was named"))
 }
 
-fn use_it(node: &Node) -> Result<()> {
-    let mut inside = node.inside()?;
-    assert_eq!(inside.outlook().len(), UUIDS.len());
+fn use_it(node: &Membership) -> Result<()> {
+    let mut inside = node.lock()?;
+    assert_eq!(inside.availability().len(), UUIDS.len());
     assert!(inside.seconds_per_cost() >= 0.0);
-    inside.want(Some(Want { priority: 1, costs: vec![Some(1.0); 2], bytes: vec![5; 2] }));
-    let looks = inside.outlook();
-    assert!(looks.iter().flat_map(|look| &look.lanes).all(|lane| lane.is_finite() && *lane >= 0.0));
-    let hold = inside.hold(1, Some(2.0), 7)?;
-    inside.learned(3.0);
+    inside.request(Some(SlotRequest { priority: 1, costs: vec![Some(1.0); 2], bytes: vec![5; 2] }));
+    let looks = inside.availability();
+    assert!(looks.iter().flat_map(|look| &look.busy_slots).all(|lane| lane.is_finite() && *lane >= 0.0));
+    let hold = inside.lease(1, Some(2.0), 7)?;
+    inside.report_seconds_per_cost(3.0);
     drop(inside);
-    hold.in_use(3);
+    hold.set_used_bytes(3);
     drop(hold);
-    node.inside()?.outlook();
+    node.lock()?.availability();
     Ok(())
 }
 
@@ -56,7 +56,7 @@ fn lease_file() {
         seeds: || {
             let folder = Folder::new();
             let node = join(&folder.at("leases")).expect("to join");
-            let hold = node.inside().and_then(|mut inside| inside.hold(0, Some(2.0), 7)).expect("a slot");
+            let hold = node.lock().and_then(|mut inside| inside.lease(0, Some(2.0), 7)).expect("a slot");
             let mut bytes = fs::read(folder.at("leases/leases-1")).expect("the file");
             drop(hold);
             bytes.truncate(2 * 8192 + 200);

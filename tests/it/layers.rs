@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 /// From the ground up, as in the map of `src/lib.rs`.
-const LAYERS: [&str; 12] = [
+const LAYERS: [&str; 13] = [
     "error",
+    "fork",
     "descriptor",
     "device",
     "memory",
@@ -20,7 +21,7 @@ const LAYERS: [&str; 12] = [
 
 /// Files and folders whose subject can't be written without it.
 const UNSAFE: &str =
-    "node/linux/sys.rs backend/cpu backend/cuda backend/thread.rs fd/bench.rs fd/equation ffi";
+    "fork.rs node/linux/sys.rs backend/cpu backend/cuda backend/thread.rs fd/bench.rs fd/equation ffi";
 
 /// Calls that return a new descriptor, or use one inside. `src/descriptor.rs` opens files; `sys.rs` passes what it
 /// opens through there.

@@ -126,12 +126,12 @@ pub fn member_that_is_stopped_inside_is_named() {
     assert!(soon(|| std::fs::read_to_string(&path).is_ok_and(|stat| stat.contains(") T "))));
     let begin = Instant::now();
     b.tell("inside");
-    let named = format!("process {} has kept it shut", a.id());
+    let named = format!("process {} has kept it locked", a.id());
     // Threads that wait together fail together, after ten seconds and not after thirty.
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let refused = node.inside().err().map(|error| error.to_string()).unwrap_or_default();
+                let refused = node.lock().err().map(|error| error.to_string()).unwrap_or_default();
                 assert!(refused.contains(&named), "{refused}");
                 assert!(begin.elapsed() < Duration::from_secs(25), "{:?}", begin.elapsed());
             });
@@ -168,7 +168,7 @@ pub fn bytes_in_use_are_not_pending() {
     let node = join(&leases(&folder), 1, 1).expect("to join");
     let mut a = Member::new(&leases(&folder));
     assert_eq!(a.ask("begin 1000"), "yes");
-    let pending = || node.inside().expect("inside").outlook()[0].pending_bytes;
+    let pending = || node.lock().expect("inside").availability()[0].pending_bytes;
     assert_eq!(pending(), 1000);
     assert_eq!(a.ask("use 300"), "ok");
     assert_eq!(pending(), 700);

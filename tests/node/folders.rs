@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use gpusched::node::{Device, Node, Want};
+use gpusched::node::{Membership, SharedDevice, SlotRequest};
 
 use testkit::process::output;
 use testkit::skip;
@@ -25,7 +25,7 @@ fn is_root() -> bool {
 pub fn play() -> ExitCode {
     println!(
         "{}",
-        match Node::join(None, &[]) {
+        match Membership::join(None, &[]) {
             Ok(Some(node)) => format!("in {}", node.folder().display()),
             Ok(None) => "off".into(),
             Err(error) => error.to_string(),
@@ -210,7 +210,7 @@ pub fn fill_disk(folder: &Path) -> ExitCode {
     let (a, b) = (join(&small.join("leases"), 4, 1).expect("room"), join(&small.join("leases"), 1, 1));
     assert!(b.expect_err("no room").to_string().contains("No space left"));
     drop(begin(&a, 0, 0, 1, 1.0, 1).unwrap().expect("a free slot"));
-    a.inside().unwrap().want(Some(Want { costs: vec![Some(1.0)], ..Want::default() }));
+    a.lock().unwrap().request(Some(SlotRequest { costs: vec![Some(1.0)], ..SlotRequest::default() }));
     ExitCode::SUCCESS
 }
 
@@ -228,17 +228,17 @@ pub fn garbage_that_nobody_uses_is_replaced_and_else_an_error() {
     let good = fs::read(&path).unwrap();
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.write_all_at(&[1; 16], 0).unwrap();
-    for said in [refusal(&leases(&folder)), node.inside().expect_err("garbage").to_string()] {
+    for said in [refusal(&leases(&folder)), node.lock().expect_err("garbage").to_string()] {
         assert!(said.contains("while schedulers use it; end them, and delete it"), "{said}");
     }
     // Another kernel has written it: two machines see one folder.
     file.write_all_at(&good, 0).unwrap();
     file.write_all_at(&[1; 16], 8).unwrap();
-    for said in [refusal(&leases(&folder)), node.inside().expect_err("another's").to_string()] {
+    for said in [refusal(&leases(&folder)), node.lock().expect_err("another's").to_string()] {
         assert!(said.contains("another machine writes it"), "{said}");
     }
     file.write_all_at(&good, 0).unwrap();
-    assert!(node.inside().is_ok());
+    assert!(node.lock().is_ok());
     drop(hold);
 }
 
@@ -247,20 +247,20 @@ pub fn file_that_is_deleted_or_cut_in_use_is_made_again() {
     let path = leases(&folder).join("leases-1");
     let (a, b) = (join(&leases(&folder), 3, 1).unwrap(), join(&leases(&folder), 2, 1).unwrap());
     let hold = begin(&a, 1, 0, 1, 1.0, 7).unwrap().expect("a free slot");
-    b.inside().unwrap().want(Some(Want { costs: vec![None, Some(1.0)], ..Want::default() }));
+    b.lock().unwrap().request(Some(SlotRequest { costs: vec![None, Some(1.0)], ..SlotRequest::default() }));
     fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
     for node in [&a, &b] {
-        assert!(node.inside().expect_err("nothing").to_string().contains("delete it"));
+        assert!(node.lock().expect_err("nothing").to_string().contains("delete it"));
     }
     // As its words say. Whoever looks goes on with a new one, and finds there what the others hold and want.
     fs::remove_file(&path).unwrap();
-    let other = [None, Some("GPU-9"), Some("GPU-1")].map(|uuid| Some(Device { uuid: uuid?, slots: 1 }));
-    let c = Node::join(Some(&leases(&folder)), &other).unwrap().expect("leases");
-    drop(a.inside().unwrap());
-    drop(b.inside().unwrap());
-    let looks = c.inside().unwrap().outlook();
-    assert_eq!((looks[1].lanes.len(), looks[1].waiting), (0, 0));
-    assert_eq!((looks[2].lanes.len(), looks[2].pending_bytes, looks[2].waiting), (1, 7, 1));
+    let other = [None, Some("GPU-9"), Some("GPU-1")].map(|uuid| Some(SharedDevice { uuid: uuid?, slots: 1 }));
+    let c = Membership::join(Some(&leases(&folder)), &other).unwrap().expect("leases");
+    drop(a.lock().unwrap());
+    drop(b.lock().unwrap());
+    let looks = c.lock().unwrap().availability();
+    assert_eq!((looks[1].busy_slots.len(), looks[1].waiters), (0, 0));
+    assert_eq!((looks[2].busy_slots.len(), looks[2].pending_bytes, looks[2].waiters), (1, 7, 1));
     assert!(begin(&b, 1, 0, 1, 1.0, 1).unwrap().is_none());
     drop(hold);
     assert!(begin(&c, 2, 0, 1, 1.0, 1).unwrap().is_none(), "the one that waits is before it");
@@ -268,16 +268,16 @@ pub fn file_that_is_deleted_or_cut_in_use_is_made_again() {
     assert!(hold.is_some() && begin(&a, 1, 0, 1, 1.0, 1).unwrap().is_none());
     // With its folder, too; who sleeps finds it out.
     fs::remove_dir_all(leases(&folder)).unwrap();
-    while a.inside().unwrap().outlook()[1].lanes.is_empty() {
+    while a.lock().unwrap().availability()[1].busy_slots.is_empty() {
         b.wait(None);
-        drop(b.inside().unwrap());
+        drop(b.lock().unwrap());
     }
     // Where no folder can be made, that is an error, until it can.
     let away = folder.path().with_extension("away");
     fs::rename(folder.path(), &away).unwrap();
     fs::remove_dir_all(away.join("leases")).unwrap();
-    let why = a.inside().expect_err("no folder").to_string();
+    let why = a.lock().expect_err("no folder").to_string();
     assert!(why.contains("the folder above it is not there"), "{why}");
     fs::rename(&away, folder.path()).unwrap();
-    assert!(a.inside().is_ok());
+    assert!(a.lock().is_ok());
 }

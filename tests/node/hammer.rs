@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, ExitCode};
 
-use gpusched::node::{Hold, Node, Want};
+use gpusched::node::{Membership, SlotLease, SlotRequest};
 
 use testkit::Random;
 use testkit::process::isolated;
@@ -59,7 +59,7 @@ struct Taken<'a> {
     device: usize,
     slot: usize,
     witness: &'a File,
-    _hold: Hold,
+    _hold: SlotLease,
 }
 
 /// The witness first: it says that we have it, so it must not outlive the lease.
@@ -83,18 +83,19 @@ pub fn play(arguments: &[String]) -> ExitCode {
             0 if held.is_empty() => {
                 node = join(&folder.join("leases"), 4, SLOTS as u32).expect("to join again")
             }
-            1 => node.inside().expect("inside").want(None),
+            1 => node.lock().expect("inside").request(None),
             _ => {}
         }
         let costs: Vec<_> =
             (0..4).map(|_| (random.below(4) > 0).then(|| 1.0 + random.below(9) as f64)).collect();
-        let want = Want { priority: random.below(3) as i32, bytes: vec![random.below(100) as u64; 4], costs };
+        let want =
+            SlotRequest { priority: random.below(3) as i32, bytes: vec![random.below(100) as u64; 4], costs };
         if let Some((device, hold)) = turn(&node, want, &held) {
             let Some((slot, witness)) = witnesses.take(device, &held) else {
                 println!("process {seed}: device {device} has more holders than slots");
                 return ExitCode::FAILURE;
             };
-            hold.in_use(random.below(50) as u64);
+            hold.set_used_bytes(random.below(50) as u64);
             held.push(Taken { device, slot, witness, _hold: hold });
             done += 1;
         }
@@ -106,14 +107,14 @@ pub fn play(arguments: &[String]) -> ExitCode {
 }
 
 /// Begins where it may, or waits for a moment with its ticket.
-fn turn(node: &Node, want: Want, held: &[Taken<'_>]) -> Option<(usize, Hold)> {
-    let mut inside = node.inside().expect("inside");
+fn turn(node: &Membership, want: SlotRequest, held: &[Taken<'_>]) -> Option<(usize, SlotLease)> {
+    let mut inside = node.lock().expect("inside");
     let costs = want.costs.clone();
-    inside.want(Some(want));
-    let looks = inside.outlook();
+    inside.request(Some(want));
+    let looks = inside.availability();
     let free = |device: &usize| {
         let own = held.iter().filter(|taken| taken.device == *device).count();
-        costs[*device].is_some() && own + looks[*device].lanes.len() < SLOTS
+        costs[*device].is_some() && own + looks[*device].busy_slots.len() < SLOTS
     };
     let Some(device) = (0..4).find(free) else {
         drop(inside);
@@ -121,7 +122,7 @@ fn turn(node: &Node, want: Want, held: &[Taken<'_>]) -> Option<(usize, Hold)> {
         node.wait(Some(std::time::Duration::from_millis(2)));
         return None;
     };
-    let hold = inside.hold(device, costs[device], 10).expect("a lease");
+    let hold = inside.lease(device, costs[device], 10).expect("a lease");
     Some((device, hold))
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use gpusched::node::{Device, Hold, Node, Want};
+use gpusched::node::{Membership, SharedDevice, SlotLease, SlotRequest};
 pub use testkit::Folder;
 use testkit::process::isolated;
 
@@ -22,23 +22,23 @@ pub fn leases(folder: &Folder) -> PathBuf {
 }
 
 /// Joins with so many devices of so many slots.
-pub fn join(folder: &Path, devices: usize, slots: u32) -> gpusched::Result<Node> {
-    let devices: Vec<_> = UUIDS[..devices].iter().map(|uuid| Some(Device { uuid, slots })).collect();
-    Node::join(Some(folder), &devices).map(|node| node.expect("leases"))
+pub fn join(folder: &Path, devices: usize, slots: u32) -> gpusched::Result<Membership> {
+    let devices: Vec<_> = UUIDS[..devices].iter().map(|uuid| Some(SharedDevice { uuid, slots })).collect();
+    Membership::join(Some(folder), &devices).map(|node| node.expect("leases"))
 }
 
 /// Begins on a device if that is allowed.
 pub fn begin(
-    node: &Node,
+    node: &Membership,
     device: usize,
     own: usize,
     slots: usize,
     cost: f64,
     bytes: u64,
-) -> gpusched::Result<Option<Hold>> {
-    let mut inside = node.inside()?;
-    match own + inside.outlook()[device].lanes.len() < slots {
-        true => inside.hold(device, Some(cost), bytes).map(Some),
+) -> gpusched::Result<Option<SlotLease>> {
+    let mut inside = node.lock()?;
+    match own + inside.availability()[device].busy_slots.len() < slots {
+        true => inside.lease(device, Some(cost), bytes).map(Some),
         false => Ok(None),
     }
 }
@@ -54,8 +54,8 @@ pub fn play(arguments: &[String]) -> ExitCode {
         let number: u64 = rest.parse().unwrap_or(0);
         let answer = match word {
             "want" => {
-                let want = Want { priority: number as i32, costs: vec![Some(1.0)], bytes: vec![0] };
-                node.inside().expect("inside").want(Some(want));
+                let want = SlotRequest { priority: number as i32, costs: vec![Some(1.0)], bytes: vec![0] };
+                node.lock().expect("inside").request(Some(want));
                 "ok".into()
             }
             "begin" => match begin(&node, 0, holds.len(), 1, 1.0, number).expect("inside") {
@@ -66,11 +66,11 @@ pub fn play(arguments: &[String]) -> ExitCode {
                 None => "no".to_owned(),
             },
             "look" => {
-                let look = node.inside().expect("inside").outlook().remove(0);
-                format!("{} {} {}", look.lanes.len(), look.pending_bytes, look.waiting)
+                let look = node.lock().expect("inside").availability().remove(0);
+                format!("{} {} {}", look.busy_slots.len(), look.pending_bytes, look.waiters)
             }
             "use" => {
-                holds[0].in_use(number);
+                holds[0].set_used_bytes(number);
                 "ok".into()
             }
             "drop" => {
@@ -111,13 +111,13 @@ pub fn play(arguments: &[String]) -> ExitCode {
                 }
                 child.to_string()
             }
-            "inside" => match node.inside() {
+            "inside" => match node.lock() {
                 Ok(_) => "ok".into(),
                 Err(error) => error.to_string(),
             },
             // Is stopped while nobody else gets in.
             "stop-inside" => {
-                let _inside = node.inside().expect("inside");
+                let _inside = node.lock().expect("inside");
                 // SAFETY: stops this process, which is what it is told to do.
                 unsafe { libc::raise(libc::SIGSTOP) };
                 "ok".into()

@@ -3,24 +3,24 @@
 use std::time::Duration;
 
 use gpusched::Error;
-use gpusched::node::{Device, Hold, Node, Want, Woken};
+use gpusched::node::{Membership, SharedDevice, SlotLease, SlotRequest, WaitEnd};
 use testkit::process::in_child;
 
 use super::member::{Folder, begin, join, leases};
 
-fn two_members(devices: usize) -> (Folder, Node, Node) {
+fn two_members(devices: usize) -> (Folder, Membership, Membership) {
     let folder = Folder::new();
     let [a, b] = [(); 2].map(|()| join(&leases(&folder), devices, 1).expect("to join"));
     (folder, a, b)
 }
 
 /// Leases 10 bytes of a device, of which another member may have its only slot.
-fn lease(node: &Node, device: usize) -> Option<Hold> {
+fn lease(node: &Membership, device: usize) -> Option<SlotLease> {
     begin(node, device, 0, 1, 1.0, 10).unwrap()
 }
 
-fn leased(node: &Node) -> usize {
-    node.inside().unwrap().outlook()[0].lanes.len()
+fn leased(node: &Membership) -> usize {
+    node.lock().unwrap().availability()[0].busy_slots.len()
 }
 
 pub fn two_members_exclude_each_other() {
@@ -32,13 +32,13 @@ pub fn two_members_exclude_each_other() {
     assert!(lease(&b, 1).is_some());
     a.set_slots(0, 3);
     assert_eq!(leased(&a), 0);
-    assert_eq!(a.inside().unwrap().others(), 1);
+    assert_eq!(a.lock().unwrap().other_members(), 1);
 }
 
 pub fn lease_is_given_back_also_by_a_thread_that_is_inside() {
     let (_folder, a, b) = two_members(1);
     let hold = lease(&a, 0).expect("a free slot");
-    let inside = a.inside().unwrap();
+    let inside = a.lock().unwrap();
     drop(hold);
     drop(inside);
     assert_eq!(leased(&b), 0);
@@ -47,44 +47,45 @@ pub fn lease_is_given_back_also_by_a_thread_that_is_inside() {
 pub fn lease_outlives_its_node() {
     let (_folder, a, b) = two_members(1);
     let hold = lease(&a, 0).expect("a free slot");
-    a.inside().unwrap().want(Some(Want { costs: vec![Some(1.0)], ..Want::default() }));
-    assert_eq!(b.inside().unwrap().outlook()[0].waiting, 1);
+    a.lock().unwrap().request(Some(SlotRequest { costs: vec![Some(1.0)], ..SlotRequest::default() }));
+    assert_eq!(b.lock().unwrap().availability()[0].waiters, 1);
     drop(a);
-    let look = b.inside().unwrap().outlook().remove(0);
-    assert_eq!((look.lanes.len(), look.waiting, look.pending_bytes), (1, 0, 10));
+    let look = b.lock().unwrap().availability().remove(0);
+    assert_eq!((look.busy_slots.len(), look.waiters, look.pending_bytes), (1, 0, 10));
     drop(hold);
     assert_eq!(leased(&b), 0);
 }
 
 pub fn devices_that_are_not_shared_are_leased_to_all() {
     let folder = Folder::new();
-    let devices = [None, Some(Device { uuid: "GPU-0", slots: 1 })];
-    let (a, b) = (Node::join(Some(&leases(&folder)), &devices), join(&leases(&folder), 1, 1).unwrap());
+    let devices = [None, Some(SharedDevice { uuid: "GPU-0", slots: 1 })];
+    let (a, b) = (Membership::join(Some(&leases(&folder)), &devices), join(&leases(&folder), 1, 1).unwrap());
     let a = a.unwrap().expect("leases");
-    let mut inside = a.inside().unwrap();
-    assert_eq!(inside.outlook().len(), 2);
-    let (none, one) = (inside.hold(0, None, 1).unwrap(), inside.hold(1, None, 2).unwrap());
-    assert!(matches!(inside.hold(2, None, 1), Err(Error::Argument { .. })));
+    let mut inside = a.lock().unwrap();
+    assert_eq!(inside.availability().len(), 2);
+    let (none, one) = (inside.lease(0, None, 1).unwrap(), inside.lease(1, None, 2).unwrap());
+    assert!(matches!(inside.lease(2, None, 1), Err(Error::Argument { .. })));
     drop(inside);
-    none.in_use(1);
-    assert_eq!(b.inside().unwrap().outlook()[0].pending_bytes, 2);
+    none.set_used_bytes(1);
+    assert_eq!(b.lock().unwrap().availability()[0].pending_bytes, 2);
     drop((none, one));
-    let mut inside = a.inside().unwrap();
-    let most: Vec<_> = (0..1000).map_while(|_| inside.hold(1, None, 2).ok()).collect();
+    let mut inside = a.lock().unwrap();
+    let most: Vec<_> = (0..1000).map_while(|_| inside.lease(1, None, 2).ok()).collect();
     assert!((170..300).contains(&most.len()), "{}", most.len());
     drop(inside);
     assert_eq!(leased(&b), most.len());
     drop(most);
     assert_eq!(leased(&b), 0);
     for uuid in ["", "two words", &"x".repeat(96)] {
-        let refused = Node::join(Some(&leases(&folder)), &[Some(Device { uuid, slots: 1 })]);
+        let refused = Membership::join(Some(&leases(&folder)), &[Some(SharedDevice { uuid, slots: 1 })]);
         assert!(matches!(refused, Err(Error::Argument { .. })), "{refused:?}");
     }
 }
 
 pub fn the_257th_member_is_refused() {
     let folder = Folder::new();
-    let mut nodes: Vec<Node> = (0..256).map(|_| join(&leases(&folder), 1, 1).expect("to join")).collect();
+    let mut nodes: Vec<Membership> =
+        (0..256).map(|_| join(&leases(&folder), 1, 1).expect("to join")).collect();
     let error = join(&leases(&folder), 1, 1).expect_err("no room");
     assert!(error.to_string().contains("256 schedulers use it"), "{error}");
     let hold = lease(&nodes[255], 0);
@@ -113,7 +114,7 @@ pub fn joining_and_leaving_leaves_no_descriptor_and_no_lock() {
         assert_eq!(inherited(), inherited_before);
         assert!(hold.is_some(), "round {round}");
         if round % 3 == 0 {
-            assert_eq!(node.wait(Some(Duration::ZERO)), Woken::Timeout);
+            assert_eq!(node.wait(Some(Duration::ZERO)), WaitEnd::Timeout);
         }
     }
     assert_eq!(descriptors(), before);
@@ -125,51 +126,51 @@ pub fn joining_and_leaving_leaves_no_descriptor_and_no_lock() {
 
 pub fn wait_ends_with_a_change_a_wake_or_its_time() {
     let (_folder, a, b) = two_members(1);
-    assert_eq!(a.wait(None), Woken::Changed, "the other has joined");
-    assert_eq!(a.wait(Some(Duration::from_millis(1))), Woken::Timeout);
+    assert_eq!(a.wait(None), WaitEnd::Changed, "the other has joined");
+    assert_eq!(a.wait(Some(Duration::from_millis(1))), WaitEnd::Timeout);
     a.wake();
     a.wake();
-    assert_eq!(a.wait(None), Woken::Woken);
+    assert_eq!(a.wait(None), WaitEnd::Woken);
     let hold = lease(&b, 0);
-    assert_eq!(a.wait(None), Woken::Changed);
-    assert_eq!(a.wait(Some(Duration::from_millis(1))), Woken::Timeout);
+    assert_eq!(a.wait(None), WaitEnd::Changed);
+    assert_eq!(a.wait(Some(Duration::from_millis(1))), WaitEnd::Timeout);
     drop(hold);
     // Seen by another thread of the same member: the one that waits is told all the same.
-    assert!(a.inside().unwrap().outlook()[0].lanes.is_empty());
-    assert_eq!(a.wait(None), Woken::Changed);
+    assert!(a.lock().unwrap().availability()[0].busy_slots.is_empty());
+    assert_eq!(a.wait(None), WaitEnd::Changed);
     drop(b);
-    assert_eq!(a.wait(None), Woken::Changed);
+    assert_eq!(a.wait(None), WaitEnd::Changed);
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| a.wait(None));
         std::thread::sleep(Duration::from_millis(10));
         a.wake();
-        assert_eq!(waits.join().unwrap(), Woken::Woken);
+        assert_eq!(waits.join().unwrap(), WaitEnd::Woken);
     });
 }
 
 pub fn own_writes_wake_no_thread_of_the_member() {
     let folder = Folder::new();
     let a = join(&leases(&folder), 1, 1).unwrap();
-    assert_eq!(a.wait(Some(Duration::ZERO)), Woken::Timeout);
+    assert_eq!(a.wait(Some(Duration::ZERO)), WaitEnd::Timeout);
     for _ in 0..10 {
         drop(lease(&a, 0));
-        assert_eq!(a.wait(Some(Duration::from_millis(2))), Woken::Timeout);
+        assert_eq!(a.wait(Some(Duration::from_millis(2))), WaitEnd::Timeout);
     }
 }
 
 pub fn seconds_per_cost_are_shared_and_stay() {
     let (folder, a, b) = two_members(1);
     for wrong in [f64::NAN, -1.0, 0.0, f64::INFINITY] {
-        a.inside().unwrap().learned(wrong);
-        assert_eq!(b.inside().unwrap().worth(), None);
+        a.lock().unwrap().report_seconds_per_cost(wrong);
+        assert_eq!(b.lock().unwrap().measured_seconds_per_cost(), None);
     }
-    a.inside().unwrap().learned(3.5);
-    assert_eq!(b.inside().unwrap().worth(), Some(3.5));
+    a.lock().unwrap().report_seconds_per_cost(3.5);
+    assert_eq!(b.lock().unwrap().measured_seconds_per_cost(), Some(3.5));
     let hold = begin(&a, 0, 0, 1, 100.0, 10).unwrap();
-    let lane = b.inside().unwrap().outlook()[0].lanes[0];
+    let lane = b.lock().unwrap().availability()[0].busy_slots[0];
     assert!(lane <= 350.0 && lane > 100.0, "{lane}");
     drop((hold, a, b));
-    assert_eq!(join(&leases(&folder), 1, 1).unwrap().inside().unwrap().worth(), Some(3.5));
+    assert_eq!(join(&leases(&folder), 1, 1).unwrap().lock().unwrap().measured_seconds_per_cost(), Some(3.5));
 }
 
 pub fn calls_in_a_child_are_errors_and_it_may_join_itself() {
@@ -178,7 +179,7 @@ pub fn calls_in_a_child_are_errors_and_it_may_join_itself() {
     let mut node = Some(a);
     let well = in_child(|| {
         let a = node.take().expect("a node");
-        let forked = matches!(a.inside(), Err(Error::Forked)) && a.wait(None) == Woken::Woken;
+        let forked = matches!(a.lock(), Err(Error::Forked)) && a.wait(None) == WaitEnd::Woken;
         a.set_slots(0, 7);
         a.wake();
         let own = join(&leases(&folder), 1, 1);
@@ -191,5 +192,5 @@ pub fn calls_in_a_child_are_errors_and_it_may_join_itself() {
     assert_eq!(leased(&b), 1, "it is still the parent's");
     drop(hold);
     assert_eq!(leased(&b), 0);
-    assert!(node.is_some_and(|node| node.inside().is_ok()));
+    assert!(node.is_some_and(|node| node.lock().is_ok()));
 }

@@ -4,14 +4,12 @@ mod barrier;
 mod buffer;
 mod callback_mode;
 mod float_mode;
-mod forked;
 mod host;
 mod team;
 
 pub use buffer::{ALIGN, Buffer, Rows};
 pub use callback_mode::{CallbackMode, CallbackScope, begin_thread};
 pub use float_mode::FloatMode;
-pub use forked::forks;
 pub use host::{free_bytes, has_room, reserve, threads};
 pub use team::{Member, Team};
 

@@ -19,8 +19,8 @@ use super::module::Modules;
 use super::pool::Pool;
 use super::shared::Shared;
 use super::status::{self, Class};
-use crate::backend::cpu::forks;
 use crate::error::{DeviceFault, Error, Result};
+use crate::fork::forks;
 
 /// Threads that wait for the card sleep.
 const BLOCKING_SYNC: c_uint = 4;

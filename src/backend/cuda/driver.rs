@@ -15,7 +15,7 @@ use cudarc::driver::sys::{
 };
 use libloading::Library;
 
-use crate::backend::cpu::forks;
+use crate::fork::forks;
 
 /// The file that the driver installs. `libcuda.so`, without the number, may be a toolkit's stub.
 pub const FILE: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };

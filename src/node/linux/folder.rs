@@ -1,4 +1,4 @@
-//! Which folder the leases are in, and whether it will do.
+//! Choice and checks of the folder of the table.
 
 use std::ffi::CStr;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -10,13 +10,14 @@ use super::sys::{self, Descriptor};
 use crate::descriptor;
 use crate::error::{Error, Result};
 
-/// The version is in the name: libraries that write it otherwise take another file.
-pub(super) const NAME: &CStr = c"leases-1";
+/// Name of the table file. It contains the version of the layout, so libraries with another layout use
+/// another file.
+pub(super) const FILE_NAME: &CStr = c"leases-1";
 pub(super) const VARIABLE: &str = "GPUSCHED_LEASE_DIR";
 
-/// File systems that other machines write to as well, whose locks, if any, they may not see. One more that
-/// is not listed shows by what another machine has written into the file.
-const SHARED: [(u32, &str); 14] = [
+/// File systems shared between machines, whose locks may not reach other machines. On one that is not
+/// listed, a foreign boot id in the table reveals the other machine.
+const NETWORK_FILE_SYSTEMS: [(u32, &str); 14] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),
     (0xff53_4d42, "CIFS"),
@@ -33,30 +34,30 @@ const SHARED: [(u32, &str); 14] = [
     (0xaad7_aaea, "PanFS"),
 ];
 
-/// The folders to be tried, of which the first that will do is taken; `None`: there are to be no leases.
+/// Returns the folders to try, in order. `None`: leases are switched off.
 pub(super) fn candidates(named: Option<&Path>) -> Result<Option<Vec<PathBuf>>> {
-    let told = std::env::var_os(VARIABLE).filter(|told| !told.is_empty());
-    let candidates = match (named, told) {
+    let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+    let candidates = match (named, variable) {
         (Some(named), _) => vec![named.to_owned()],
-        (None, Some(told)) if told == "none" => return Ok(None),
-        (None, Some(told)) => vec![PathBuf::from(told)],
-        (None, None) => usual(),
+        (None, Some(value)) if value == "none" => return Ok(None),
+        (None, Some(value)) => vec![PathBuf::from(value)],
+        (None, None) => default_folders(),
     };
-    let whole = |path: PathBuf| std::path::absolute(&path).map_err(|error| no(&path, error));
-    candidates.into_iter().map(whole).collect::<Result<_>>().map(Some)
+    let absolute = |path: PathBuf| std::path::absolute(&path).map_err(|error| folder_error(&path, error));
+    candidates.into_iter().map(absolute).collect::<Result<_>>().map(Some)
 }
 
-fn usual() -> Vec<PathBuf> {
+fn default_folders() -> Vec<PathBuf> {
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    let temporary = std::env::temp_dir().join(format!("gpusched-{}", sys::user()));
+    let temporary = std::env::temp_dir().join(format!("gpusched-{}", sys::effective_user()));
     session.map(|path| path.join("gpusched")).into_iter().chain([temporary]).collect()
 }
 
-/// The first of the folders that will do, and the open file in it.
-pub(super) fn first(candidates: &[PathBuf]) -> Result<(PathBuf, Descriptor)> {
-    let mut last = Error::Internal("no folder for leases was thought of".into());
+/// Returns the first folder that passes the checks, and the open table file in it.
+pub(super) fn first_usable(candidates: &[PathBuf]) -> Result<(PathBuf, Descriptor)> {
+    let mut last = Error::Internal("the list of lease folders is empty".into());
     for candidate in candidates {
-        match enter(candidate) {
+        match open_table(candidate) {
             Ok(file) => return Ok((candidate.clone(), file)),
             Err(error) => {
                 log::info!("leases: {error}");
@@ -67,30 +68,42 @@ pub(super) fn first(candidates: &[PathBuf]) -> Result<(PathBuf, Descriptor)> {
     Err(last)
 }
 
-/// Makes the folder if it is not there, and the file in it.
-fn enter(path: &Path) -> Result<Descriptor> {
+/// Creates the folder and the table file if they are missing, checks both and opens the file.
+fn open_table(path: &Path) -> Result<Descriptor> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(no(path, "the folder above it is not there, and only the last one is made"));
+            return Err(folder_error(
+                path,
+                "the folder above it is not there, and only the last one is made",
+            ));
         }
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(no(path, error)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(folder_error(path, error)),
         _ => {}
     }
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let opened = descriptor::open(OpenOptions::new().read(true).custom_flags(flags), path);
     let opened = opened.map_err(|error| match error.raw_os_error() {
-        Some(libc::ELOOP | libc::ENOTDIR) => no(path, "it is a link or a file; it has to be a folder"),
-        _ => no(path, error),
+        Some(libc::ELOOP | libc::ENOTDIR) => {
+            folder_error(path, "it is a link or a file; it has to be a folder")
+        }
+        _ => folder_error(path, error),
     })?;
-    check(&opened, sys::file_system).map_err(|why| no(path, why))?;
-    file(&opened).map_err(|why| no(&path.join("leases-1"), why))
+    check_folder(&opened, sys::file_system_type).map_err(|why| folder_error(path, why))?;
+    open_file(&opened).map_err(|why| folder_error(&path.join("leases-1"), why))
 }
 
-/// Says why a folder will not do. `file_system` returns the type of the file system that a folder is on.
-fn check(folder: &File, file_system: impl Fn(&File) -> io::Result<u32>) -> std::result::Result<(), String> {
+/// Returns why the folder is refused. `file_system` returns the type of its file system.
+fn check_folder(
+    folder: &File,
+    file_system: impl Fn(&File) -> io::Result<u32>,
+) -> std::result::Result<(), String> {
     let found = folder.metadata().map_err(|error| error.to_string())?;
-    if found.uid() != sys::user() {
-        return Err(format!("user {} owns it, not user {}, who runs this", found.uid(), sys::user()));
+    if found.uid() != sys::effective_user() {
+        return Err(format!(
+            "user {} owns it, not user {}, who runs this",
+            found.uid(),
+            sys::effective_user()
+        ));
     }
     if found.mode() & 0o022 != 0 {
         return Err(format!(
@@ -99,7 +112,7 @@ fn check(folder: &File, file_system: impl Fn(&File) -> io::Result<u32>) -> std::
         ));
     }
     let system = file_system(folder).map_err(|error| error.to_string())?;
-    if let Some((_, name)) = SHARED.iter().find(|(number, _)| *number == system) {
+    if let Some((_, name)) = NETWORK_FILE_SYSTEMS.iter().find(|(number, _)| *number == system) {
         return Err(format!(
             "it is on a network file system ({name}), which other machines see, too; \
              name a folder of this machine by {VARIABLE}"
@@ -108,10 +121,10 @@ fn check(folder: &File, file_system: impl Fn(&File) -> io::Result<u32>) -> std::
     Ok(())
 }
 
-fn file(folder: &File) -> std::result::Result<Descriptor, String> {
-    // What another has removed between the two steps is made again.
+fn open_file(folder: &File) -> std::result::Result<Descriptor, String> {
+    // Repeated if another process deletes the file between the two steps.
     for _ in 0..8 {
-        let file = Descriptor::open_at(folder, NAME).map_err(|error| match error.raw_os_error() {
+        let file = Descriptor::open_at(folder, FILE_NAME).map_err(|error| match error.raw_os_error() {
             Some(libc::ELOOP) => "it is a link; delete it".into(),
             Some(libc::EISDIR) => "it is a folder; delete it".into(),
             Some(libc::ENXIO) => "it is a device or a socket; delete it".into(),
@@ -121,8 +134,12 @@ fn file(folder: &File) -> std::result::Result<Descriptor, String> {
         if !found.is_file {
             return Err("it is no plain file; delete it".into());
         }
-        if found.owner != sys::user() {
-            return Err(format!("user {} owns it, not user {}, who runs this", found.owner, sys::user()));
+        if found.owner != sys::effective_user() {
+            return Err(format!(
+                "user {} owns it, not user {}, who runs this",
+                found.owner,
+                sys::effective_user()
+            ));
         }
         if found.links > 1 {
             return Err(format!("it has {} names; delete it", found.links));
@@ -137,7 +154,7 @@ fn file(folder: &File) -> std::result::Result<Descriptor, String> {
     Err("somebody removes it again and again".into())
 }
 
-fn no(path: &Path, why: impl std::fmt::Display) -> Error {
+fn folder_error(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::io("keep leases in", path, why)
 }
 
@@ -151,16 +168,16 @@ mod tests {
         let path = folder.at("leases");
         DirBuilder::new().mode(0o700).create(&path).unwrap();
         let folder = File::open(&path).unwrap();
-        for (number, name) in SHARED {
-            let refused = check(&folder, |_| Ok(number)).unwrap_err();
+        for (number, name) in NETWORK_FILE_SYSTEMS {
+            let refused = check_folder(&folder, |_| Ok(number)).unwrap_err();
             assert!(refused.starts_with(&format!("it is on a network file system ({name})")), "{refused}");
             assert!(refused.contains("GPUSCHED_LEASE_DIR"), "{refused}");
         }
         // ext4, XFS, Btrfs, tmpfs, overlay.
         for number in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630] {
-            assert_eq!(check(&folder, |_| Ok(number)), Ok(()));
+            assert_eq!(check_folder(&folder, |_| Ok(number)), Ok(()));
         }
-        let unknown = check(&folder, |_| Err(io::Error::from_raw_os_error(libc::EIO)));
+        let unknown = check_folder(&folder, |_| Err(io::Error::from_raw_os_error(libc::EIO)));
         assert!(unknown.unwrap_err().contains("Input/output error"));
     }
 }

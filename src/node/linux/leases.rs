@@ -1,240 +1,254 @@
-//! What the scheduler calls: joining, looking, taking, giving back.
+//! The interface to the scheduler: join, read the queue, lease a slot, request one.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use super::ear::Ear;
-use super::member::{Desk, Seat};
+use super::listener::Listener;
+use super::member::{LocalMember, TableState};
 use super::{folder, layout, sys};
 use crate::error::{Error, Result};
-use crate::node::line::{self, Held, Outlook};
-use crate::node::{Device, Want, Woken};
+use crate::node::queue::{self, DeviceAvailability, HeldSlot, STALL_LIMIT_NS};
+use crate::node::request::{SharedDevice, SlotRequest, WaitEnd};
 
-/// Nanoseconds without a look after which a member that waits knows that it was stopped. Others pass a waiter that
-/// has not taken its turn for [`line::PATIENCE`], so one that they have passed has missed as much.
-const MISSED: u64 = line::PATIENCE;
+/// Nanoseconds without a look at the queue after which a waiting member knows that it was stopped. It
+/// equals the limit by which others skip a stopped waiter, so a member that was skipped exceeds it.
+const STOPPED_AFTER: u64 = STALL_LIMIT_NS;
 
-/// A scheduler's membership of its node. Dropping it ends its wait, and it leaves when the last [`Hold`] is
-/// dropped, too. In a forked child it is of no use: every call is [`Error::Forked`] or does nothing.
+/// A scheduler's membership of its node.
+///
+/// Dropping it ends the member's wait. The member leaves when its last [`SlotLease`] is dropped, too. In
+/// a forked child every call returns [`Error::Forked`] or does nothing.
 #[derive(Debug)]
-pub struct Node {
-    seat: Arc<Seat>,
-    ear: Ear,
+pub struct Membership {
+    member: Arc<LocalMember>,
+    listener: Listener,
 }
 
-impl Node {
-    /// Joins the schedulers of this user on this node. `folder`: where the leases are kept, before `GPUSCHED_LEASE_DIR` and what is usual.
-    /// `devices`: by the scheduler's index; `None`: not shared (the CPU). `Ok(None)`: it is switched off.
+impl Membership {
+    /// Joins the schedulers of this user on this node. Returns `Ok(None)` if leases are switched off.
     ///
-    /// Fails where the folder or the file in it will not do, where 256 schedulers use it already, where they
-    /// know more than 64 devices together, and where the disk is full.
-    pub fn join(folder: Option<&Path>, devices: &[Option<Device<'_>>]) -> Result<Option<Node>> {
+    /// `folder`: folder of the table; takes precedence over `GPUSCHED_LEASE_DIR` and the defaults.
+    /// `devices`: by the scheduler's index; `None`: not shared (the CPU).
+    ///
+    /// Fails if the folder or the file in it is refused, if 256 schedulers use it already, if they name
+    /// more than 64 devices together, and if the disk is full.
+    pub fn join(folder: Option<&Path>, devices: &[Option<SharedDevice<'_>>]) -> Result<Option<Membership>> {
         let Some(candidates) = folder::candidates(folder)? else { return Ok(None) };
-        let seat = Arc::new(Seat::join(candidates, devices)?);
-        Ok(Some(Node { seat, ear: Ear::new()? }))
+        let member = Arc::new(LocalMember::join(candidates, devices)?);
+        Ok(Some(Membership { member, listener: Listener::new()? }))
     }
 
-    /// How many tasks may run on a device at a time, as this member will have it. Written down at the next
-    /// time that somebody is inside.
+    /// Sets the most tasks at a time that this member accepts on a device. Others see it when a thread
+    /// of this member next locks the table.
     pub fn set_slots(&self, device: usize, slots: u32) {
-        if !self.seat.is_here() {
+        if !self.member.is_here() {
             return;
         }
-        if let Some(Some(place)) = self.seat.places.get(device) {
-            let slots = slots.min(layout::SLOTS);
-            let mut book = self.seat.book();
-            book.changed |= book.member.places[*place].slots != slots;
-            book.member.places[*place].slots = slots;
+        if let Some(Some(entry)) = self.member.entries.get(device) {
+            let slots = slots.min(layout::MAX_SLOTS);
+            let mut own = self.member.own_record();
+            own.dirty |= own.record.devices[*entry].slots != slots;
+            own.record.devices[*entry].slots = slots;
         }
     }
 
-    /// Takes the door: until the result is dropped no other member looks or takes, and no other thread gets
-    /// in. Meant for microseconds; a thread that is inside must not ask again. Fails when another member has not left for ten
-    /// seconds (its process is stopped), and when the file is no longer what it was.
-    pub fn inside(&self) -> Result<Inside<'_>> {
-        let desk = self.seat.enter()?;
-        Ok(Inside { seat: &self.seat, desk: Some(desk) })
+    /// Locks the table for the calling thread: until the result is dropped, no other member or thread reads
+    /// or changes it. Meant for microseconds; the thread must not call it again meanwhile.
+    ///
+    /// Fails if another member keeps the table locked for ten seconds (its process is stopped), and if
+    /// the file is not valid any more.
+    pub fn lock(&self) -> Result<LockedTable<'_>> {
+        let state = self.member.lock()?;
+        Ok(LockedTable { member: &self.member, state: Some(state) })
     }
 
-    /// Sleeps until another member has changed something or is gone, the time is up, or [`Node::wake`] was called. A member that
-    /// waits for its turn is told to look twice a second, though nothing has changed. For one thread at a time.
-    pub fn wait(&self, timeout: Option<Duration>) -> Woken {
-        self.ear.wait(&self.seat, timeout)
+    /// Sleeps until another member changes the table or ends, the timeout passes, or [`Membership::wake`]
+    /// is called. A waiting member also returns twice a second to look at the queue. For one thread at a
+    /// time.
+    pub fn wait(&self, timeout: Option<Duration>) -> WaitEnd {
+        self.listener.wait(&self.member, timeout)
     }
 
-    /// Ends the wait that is going on, or else the next one, at once.
+    /// Ends the current wait, or else the next one, at once.
     pub fn wake(&self) {
-        self.ear.wake();
+        self.listener.wake();
     }
 
-    /// Where the leases are, or were when it joined.
+    /// Returns the folder of the table at the time of joining.
     pub fn folder(&self) -> &Path {
-        &self.seat.folder
+        &self.member.folder
     }
 }
 
-impl Drop for Node {
+impl Drop for Membership {
     fn drop(&mut self) {
-        if !self.seat.is_here() {
+        if !self.member.is_here() {
             return;
         }
-        self.seat.book().end_wait();
-        // Who holds nothing leaves now, and needs to say nothing before.
-        if Arc::strong_count(&self.seat) > 1 {
-            self.seat.settle_patiently();
+        self.member.own_record().end_wait();
+        // A member without leases leaves now, so its record need not be written.
+        if Arc::strong_count(&self.member) > 1 {
+            self.member.flush_patiently();
         }
     }
 }
 
-/// A look at the node that nobody changes meanwhile. Dropped, it writes what it has changed, and leaves.
+/// The locked table. Dropping it writes the changes and unlocks the table.
 #[derive(Debug)]
-pub struct Inside<'a> {
-    seat: &'a Arc<Seat>,
-    /// There until it is dropped.
-    desk: Option<MutexGuard<'a, Desk>>,
+pub struct LockedTable<'a> {
+    member: &'a Arc<LocalMember>,
+    /// `None` only while it is dropped.
+    state: Option<MutexGuard<'a, TableState>>,
 }
 
-impl Inside<'_> {
-    /// What others leave, by the scheduler's device index; nothing of anybody where a device is not shared.
-    pub fn outlook(&mut self) -> Vec<Outlook> {
+impl LockedTable<'_> {
+    /// Returns what the others leave of each device, by the scheduler's device index. The entry of a
+    /// device that is not shared is empty.
+    pub fn availability(&mut self) -> Vec<DeviceAvailability> {
         let now = sys::now();
         let seconds = self.seconds_per_cost();
-        let Some(desk) = &mut self.desk else { return Vec::new() };
-        let mut book = self.seat.book();
-        if book.member.waits() && now.saturating_sub(desk.looked) > MISSED {
-            book.member.revived = book.member.revived.wrapping_add(1);
-            book.changed = true;
+        let Some(state) = &mut self.state else { return Vec::new() };
+        let mut own = self.member.own_record();
+        if own.record.waits() && now.saturating_sub(state.last_look) > STOPPED_AFTER {
+            own.record.resumptions = own.record.resumptions.wrapping_add(1);
+            own.dirty = true;
         }
-        desk.looked = now;
-        let Desk { others, stopped, head, .. } = &mut **desk;
-        let view = stopped.view(others, &book.member, head.devices, seconds, now);
-        self.seat.due.store(stopped.next(now).unwrap_or(0), Ordering::Relaxed);
-        let outlook = |place: &Option<usize>| {
-            let device = book.member.places.get((*place)?)?.device;
-            view.outlooks.get(device).cloned()
+        state.last_look = now;
+        let TableState { others, stalled, header, .. } = &mut **state;
+        let view = stalled.view(others, &own.record, header.devices, seconds, now);
+        self.member.stall_deadline.store(stalled.next_deadline(now).unwrap_or(0), Ordering::Relaxed);
+        let availability = |entry: &Option<usize>| {
+            let device = own.record.devices.get((*entry)?)?.device;
+            view.devices.get(device).cloned()
         };
-        self.seat.places.iter().map(|place| outlook(place).unwrap_or_default()).collect()
+        self.member.entries.iter().map(|entry| availability(entry).unwrap_or_default()).collect()
     }
 
-    /// How many other members there are.
-    pub fn others(&self) -> usize {
-        self.desk.as_ref().map_or(0, |desk| desk.others.len())
+    /// Returns the number of other members.
+    pub fn other_members(&self) -> usize {
+        self.state.as_ref().map_or(0, |state| state.others.len())
     }
 
-    /// Seconds per unit of cost that [`Inside::outlook`] reckons with: what is [known](Inside::worth), or else a guess
-    /// from how long those that run have taken so far.
+    /// Returns the seconds per unit of cost that [`availability`](LockedTable::availability) uses: the
+    /// [measured](LockedTable::measured_seconds_per_cost) value, or else an estimate from the ages of the
+    /// running tasks.
     pub fn seconds_per_cost(&self) -> f64 {
-        let Some(desk) = &self.desk else { return 1.0 };
-        let book = self.seat.book();
-        line::seconds(desk.head.worth, desk.others.iter().chain([&book.member]), sys::now())
+        let Some(state) = &self.state else { return 1.0 };
+        let own = self.member.own_record();
+        let members = state.others.iter().chain([&own.record]);
+        queue::seconds_per_cost(state.header.seconds_per_cost, members, sys::now())
     }
 
-    /// Takes a slot of a device and reserves memory there, and ends this member's wait: for its next task it
-    /// draws a new ticket. Whether the slot is free is for the caller to have seen, in the same look. `cost`: of the task on that
-    /// device, in the common unit; `None`: not known. Nothing is leased of a device that is not shared.
+    /// Leases a slot of a device and memory there, and ends this member's wait: its next request draws a
+    /// new ticket. The caller has checked by [`availability`](LockedTable::availability) that a slot is
+    /// free. `cost`: of the task on that device; `None`: not known. On a device that is not shared the lease
+    /// is empty.
     ///
-    /// Fails where it can't be written, and where the member holds more than there is room for (at least 170).
-    /// Then its wait goes on.
-    pub fn hold(&mut self, device: usize, cost: Option<f64>, bytes: u64) -> Result<Hold> {
-        let seat = self.seat;
-        let Some(place) = seat.places.get(device).copied() else {
-            let accepted = format!("0 to {}", seat.places.len().saturating_sub(1));
+    /// Fails if the record can't be written, or is full (a record holds at least 170 slots). The member
+    /// then keeps its place in the queue.
+    pub fn lease(&mut self, device: usize, cost: Option<f64>, bytes: u64) -> Result<SlotLease> {
+        let member = self.member;
+        let Some(entry) = member.entries.get(device).copied() else {
+            let accepted = format!("0 to {}", member.entries.len().saturating_sub(1));
             return Err(Error::argument("the device to lease", device, accepted));
         };
-        let (Some(desk), Some(place)) = (&mut self.desk, place) else {
-            return Ok(Hold { seat: Arc::clone(seat), key: None });
+        let (Some(state), Some(entry)) = (&mut self.state, entry) else {
+            return Ok(SlotLease { member: Arc::clone(member), key: None });
         };
-        let mut book = seat.book();
-        let before = book.member.clone();
-        let (holds, room) = (book.member.holds.len(), layout::room(book.member.places.len()));
-        if holds >= room {
-            return Err(Error::argument("the number of leases", holds + 1, format!("1 to {room}")));
+        let mut own = member.own_record();
+        let before = own.record.clone();
+        let held = own.record.held_slots.len();
+        let most = layout::max_held_slots(own.record.devices.len());
+        if held >= most {
+            return Err(Error::argument("the number of leases", held + 1, format!("1 to {most}")));
         }
-        let device = book.member.places[place].device;
-        let begun = sys::now();
-        let cost = cost.map(layout::nearest);
-        let key = book.add(Held { device, begun, cost, bytes, in_use: 0 });
-        book.end_wait();
-        if let Err(error) = seat.write(desk, &mut book) {
-            book.member = before;
-            book.keys.pop();
-            return Err(seat.sitting().no(error));
+        let device = own.record.devices[entry].device;
+        let (started_ns, cost) = (sys::now(), cost.map(layout::clamp_cost));
+        let key = own.add(HeldSlot { device, started_ns, cost, bytes, used_bytes: 0 });
+        own.end_wait();
+        if let Err(error) = member.write(state, &mut own) {
+            own.record = before;
+            own.keys.pop();
+            return Err(member.session().error(error));
         }
-        Ok(Hold { seat: Arc::clone(seat), key: Some(key) })
+        Ok(SlotLease { member: Arc::clone(member), key: Some(key) })
     }
 
-    /// What this member waits for. The first one draws a ticket, which is kept until [`Inside::hold`] or `None`.
-    pub fn want(&mut self, want: Option<Want>) {
-        let Some(desk) = &mut self.desk else { return };
-        let mut book = self.seat.book();
-        let Some(want) = want else { return book.end_wait() };
-        let mut member = book.member.clone();
-        for (device, place) in self.seat.places.iter().enumerate() {
-            let Some(place) = place.and_then(|place| member.places.get_mut(place)) else { continue };
-            place.cost = want.costs.get(device).copied().flatten().map(layout::nearest);
-            place.bytes = want.bytes.get(device).copied().unwrap_or(0);
+    /// Sets what this member waits for. The first request draws a ticket, which the member keeps until
+    /// [`lease`](LockedTable::lease) or a request of `None`.
+    pub fn request(&mut self, request: Option<SlotRequest>) {
+        let Some(state) = &mut self.state else { return };
+        let mut own = self.member.own_record();
+        let Some(request) = request else { return own.end_wait() };
+        let mut record = own.record.clone();
+        for (device, entry) in self.member.entries.iter().enumerate() {
+            let Some(entry) = entry.and_then(|entry| record.devices.get_mut(entry)) else { continue };
+            entry.cost = request.costs.get(device).copied().flatten().map(layout::clamp_cost);
+            entry.bytes = request.bytes.get(device).copied().unwrap_or(0);
         }
-        member.priority = want.priority;
-        if member.ticket == 0 {
-            member.ticket = desk.head.next_ticket;
-            desk.head.next_ticket += 1;
-            // Nobody has seen it stand here before.
-            desk.looked = sys::now();
+        record.priority = request.priority;
+        if record.ticket == 0 {
+            record.ticket = state.header.next_ticket;
+            state.header.next_ticket += 1;
+            // The wait begins now, so the member has not missed a look.
+            state.last_look = sys::now();
         }
-        book.changed |= book.member != member;
-        book.member = member;
+        own.dirty |= own.record != record;
+        own.record = record;
     }
 
-    /// Tells everybody how many seconds a unit of cost takes. What can't be is left out.
-    pub fn learned(&mut self, worth: f64) {
-        let (Some(desk), Some(worth)) = (&mut self.desk, layout::sane(worth)) else { return };
-        if desk.head.worth != Some(worth) {
-            desk.head.worth = Some(worth);
-            self.seat.book().changed = true;
+    /// Publishes the measured seconds per unit of cost. Values outside 1e-30 to 1e30 are ignored.
+    pub fn report_seconds_per_cost(&mut self, seconds: f64) {
+        let (Some(state), Some(seconds)) = (&mut self.state, layout::valid_cost(seconds)) else { return };
+        if state.header.seconds_per_cost != Some(seconds) {
+            state.header.seconds_per_cost = Some(seconds);
+            self.member.own_record().dirty = true;
         }
     }
 
-    /// Seconds per unit of cost, once somebody has measured it.
-    pub fn worth(&self) -> Option<f64> {
-        self.desk.as_ref().and_then(|desk| desk.head.worth)
+    /// Returns the measured seconds per unit of cost. `None`: no member has measured it.
+    pub fn measured_seconds_per_cost(&self) -> Option<f64> {
+        self.state.as_ref().and_then(|state| state.header.seconds_per_cost)
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for LockedTable<'_> {
     fn drop(&mut self) {
-        let Some(desk) = self.desk.take() else { return };
-        if self.seat.close(desk) {
-            // What other threads have changed meanwhile, and left to this one.
-            self.seat.settle_patiently();
+        let Some(state) = self.state.take() else { return };
+        if self.member.unlock(state) {
+            // Writes the changes that other threads made meanwhile and left to this one.
+            self.member.flush_patiently();
         }
     }
 }
 
-/// A slot of a device, and memory there. Gives itself back when it is dropped, on any thread, also while a thread
-/// is inside, and with the process, however that ends.
+/// A leased slot of a device, with memory there.
+///
+/// Dropping it returns the lease, on any thread, also while a thread has the table locked. The end of
+/// the process returns it, too.
 #[derive(Debug)]
-pub struct Hold {
-    seat: Arc<Seat>,
-    /// `None`: nothing is held.
+pub struct SlotLease {
+    member: Arc<LocalMember>,
+    /// `None`: the device is not shared.
     key: Option<u64>,
 }
 
-impl Hold {
-    /// How many bytes of the reservation are allocated by now, so that nobody counts them twice: as
-    /// reserved, and as not free any more. Others see it at once, or when somebody of this process is next inside.
-    pub fn in_use(&self, bytes: u64) {
-        let Some(key) = self.key.filter(|_| self.seat.is_here()) else { return };
-        self.seat.book().use_of(key, bytes);
-        self.seat.settle(Duration::ZERO);
+impl SlotLease {
+    /// Sets how many of the reserved bytes are allocated, so that others count them once: as used, not
+    /// also as reserved. Others see it at once, or when a thread of this member next locks the table.
+    pub fn set_used_bytes(&self, bytes: u64) {
+        let Some(key) = self.key.filter(|_| self.member.is_here()) else { return };
+        self.member.own_record().set_used_bytes(key, bytes);
+        self.member.flush(Duration::ZERO);
     }
 }
 
-impl Drop for Hold {
+impl Drop for SlotLease {
     fn drop(&mut self) {
-        let Some(key) = self.key.filter(|_| self.seat.is_here()) else { return };
-        self.seat.book().remove(key);
-        self.seat.settle_patiently();
+        let Some(key) = self.key.filter(|_| self.member.is_here()) else { return };
+        self.member.own_record().remove(key);
+        self.member.flush_patiently();
     }
 }

@@ -1,258 +1,271 @@
-//! A member: what it knows, what it is to have written down, and who of its threads does that.
+//! State of a member, shared by the threads of its process.
 //!
-//! Within the process, `desk` is held by the thread that has the door or is about to take it, `book` for
-//! moments by whoever changes what this member is to have written down. What is changed there while another
-//! thread has the door is written by that one when he leaves (see [`Seat::settle`]), so giving a lease
-//! back waits for no thread of the process, its own included.
+//! Two mutexes guard it. `shared` is held by the thread that holds the lock of the table file, or is
+//! about to take it. `own` is held for moments by any thread that changes the member's record. A change
+//! that is made while another thread has the table locked is written by that thread before it
+//! unlocks it, see [`LocalMember::flush`]. So returning a lease waits for no thread of the process, not
+//! even for the calling one.
+//!
+//! Lock order: `shared`, the table file, `own`, `session`.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::book::Book;
-use super::door::PATIENCE;
-use super::layout::Head;
-use super::sitting::{self, Boot, Sitting};
+use super::file_lock::LOCK_TIMEOUT;
+use super::layout::TableHeader;
+use super::own_record::OwnRecord;
+use super::session::{self, BootId, Session};
 use super::{folder, sys};
 use crate::error::{Error, Result};
-use crate::node::Device;
-use crate::node::line::{Member, Stopped};
+use crate::fork::ProcessMark;
+use crate::node::queue::{MemberRecord, StalledWaiters};
+use crate::node::request::SharedDevice;
 
-/// The ticket of one whose line is gone.
-const LOST: u64 = u64::MAX;
+/// Ticket of a waiter whose table has been deleted. It draws another one from the new table.
+const TICKET_TO_DRAW: u64 = u64::MAX;
 
-/// What the thread at the door knows.
+/// Contents of the table, as the thread that has it locked last read them.
 #[derive(Debug)]
-pub(super) struct Desk {
-    pub head: Head,
-    pub stopped: Stopped,
-    /// The other members, as they were read when it came in.
-    pub others: Vec<Member>,
-    /// When it last looked.
-    pub looked: u64,
-    /// When a thread last found the door kept shut, and by whom.
-    refused: Option<(u64, Error)>,
+pub(super) struct TableState {
+    pub header: TableHeader,
+    pub stalled: StalledWaiters,
+    /// The other members, as of the last lock.
+    pub others: Vec<MemberRecord>,
+    /// Time of the last look at the queue.
+    pub last_look: u64,
+    /// Time and error of the last attempt to lock the table that timed out.
+    lock_failure: Option<(u64, Error)>,
 }
 
 #[derive(Debug)]
-pub(super) struct Seat {
-    /// Changes only while `desk` is held, when the file has been deleted.
-    sitting: Mutex<Arc<Sitting>>,
-    /// How often it has.
-    pub moves: AtomicU64,
+pub(super) struct LocalMember {
+    /// Changes when the file has been deleted, while `shared` is held.
+    session: Mutex<Arc<Session>>,
+    /// Number of changes of `session`.
+    pub session_number: AtomicU64,
     candidates: Vec<PathBuf>,
     pub folder: PathBuf,
     /// By the scheduler's device index.
     uuids: Vec<Option<String>>,
-    /// By the scheduler's device index: which of the places.
-    pub places: Vec<Option<usize>>,
-    pub book: Mutex<Book>,
-    desk: Mutex<Desk>,
-    born: u64,
-    boot: Boot,
-    /// The count of changes that we have made or seen.
-    pub known: AtomicU64,
-    /// The count at which others had last changed something, as far as a thread at the door has seen.
-    pub foreign: AtomicU64,
-    /// When to look again though nothing changes. 0: never.
-    pub due: AtomicU64,
+    /// By the scheduler's device index: index of the device's entry in the record.
+    pub entries: Vec<Option<usize>>,
+    own: Mutex<OwnRecord>,
+    shared: Mutex<TableState>,
+    process: ProcessMark,
+    boot_id: BootId,
+    /// The table's count of changes, as far as this member has made or seen them.
+    pub known_changes: AtomicU64,
+    /// The count at the last change by another member that a thread with the table locked has seen.
+    pub peer_changes: AtomicU64,
+    /// Time at which another waiter will count as stopped. 0: none.
+    pub stall_deadline: AtomicU64,
 }
 
-impl Seat {
-    /// In the first of the folders that will do.
-    pub fn join(candidates: Vec<PathBuf>, devices: &[Option<Device<'_>>]) -> Result<Seat> {
-        let (boot, born) = (sitting::boot(), sys::forks());
-        let (folder, file) = folder::first(&candidates)?;
-        let (sitting, (head, member, places)) = Sitting::take(&folder, file, boot, devices)?;
-        let desk =
-            Desk { head, stopped: Stopped::default(), others: Vec::new(), looked: sys::now(), refused: None };
-        Ok(Seat {
-            sitting: Mutex::new(Arc::new(sitting)),
-            moves: AtomicU64::new(0),
+impl LocalMember {
+    /// Joins in the first candidate folder that passes the checks.
+    pub fn join(candidates: Vec<PathBuf>, devices: &[Option<SharedDevice<'_>>]) -> Result<LocalMember> {
+        let (boot_id, process) = (session::boot_id(), ProcessMark::here());
+        let (folder, file) = folder::first_usable(&candidates)?;
+        let (session, (header, record, entries)) = Session::join(&folder, file, boot_id, devices)?;
+        let shared = TableState {
+            header,
+            stalled: StalledWaiters::default(),
+            others: Vec::new(),
+            last_look: sys::now(),
+            lock_failure: None,
+        };
+        Ok(LocalMember {
+            session: Mutex::new(Arc::new(session)),
+            session_number: AtomicU64::new(0),
             candidates,
             folder,
             uuids: devices.iter().map(|device| device.map(|device| device.uuid.to_owned())).collect(),
-            places,
-            book: Mutex::new(Book { member, ..Book::default() }),
-            desk: Mutex::new(desk),
-            born,
-            boot,
-            known: AtomicU64::new(head.changes),
-            foreign: AtomicU64::new(head.changes),
-            due: AtomicU64::new(0),
+            entries,
+            own: Mutex::new(OwnRecord { record, ..OwnRecord::default() }),
+            shared: Mutex::new(shared),
+            process,
+            boot_id,
+            known_changes: AtomicU64::new(header.changes),
+            peer_changes: AtomicU64::new(header.changes),
+            stall_deadline: AtomicU64::new(0),
         })
     }
 
-    pub fn sitting(&self) -> Arc<Sitting> {
-        Arc::clone(&self.sitting.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.session.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether this is the process that joined.
+    /// Returns true in the process that joined, false in its forked children.
     pub fn is_here(&self) -> bool {
-        self.born == sys::forks()
+        self.process.is_here()
     }
 
-    pub fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn own_record(&self) -> MutexGuard<'_, OwnRecord> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the door, for the calling thread. A thread that finds the door kept shut fails, and with it those that
-    /// waited behind it: each would wait as long again.
-    pub fn enter(&self) -> Result<MutexGuard<'_, Desk>> {
-        if !self.is_here() {
-            return Err(Error::Forked);
-        }
-        let came = sys::now();
-        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, error)) = desk.refused.as_ref().filter(|(when, _)| *when >= came) {
+    /// Locks the table and reads it.
+    ///
+    /// If a thread times out, the threads that queued behind it fail with the same error: each would wait as
+    /// long again.
+    pub fn lock(&self) -> Result<MutexGuard<'_, TableState>> {
+        self.process.check()?;
+        let arrived = sys::now();
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, error)) = shared.lock_failure.as_ref().filter(|(when, _)| *when >= arrived) {
             return Err(error.clone());
         }
-        if let Err(error) = self.open(&mut desk, PATIENCE) {
-            desk.refused = Some((sys::now(), error.clone()));
+        if let Err(error) = self.lock_file(&mut shared, LOCK_TIMEOUT) {
+            shared.lock_failure = Some((sys::now(), error.clone()));
             return Err(error);
         }
-        let sitting = self.sitting();
-        match sitting.others(&desk.head) {
-            Ok(others) => desk.others = others,
+        let session = self.session();
+        match session.read_others(&shared.header) {
+            Ok(others) => shared.others = others,
             Err(error) => {
-                let _ = sitting.leave();
-                return Err(sitting.no(error));
+                let _ = session.unlock();
+                return Err(session.error(error));
             }
         }
-        Ok(desk)
+        Ok(shared)
     }
 
-    fn open(&self, desk: &mut Desk, patience: Duration) -> Result<()> {
+    /// Locks the file and reads its header. Joins the new file if this one has been deleted.
+    fn lock_file(&self, shared: &mut TableState, timeout: Duration) -> Result<()> {
         for _ in 0..8 {
-            let sitting = self.sitting();
-            sitting.enter(patience)?;
-            let gone = sitting.is_gone().map_err(|error| sitting.no(error));
-            match gone.and_then(|gone| if gone { Ok(None) } else { sitting.head(&self.boot).map(Some) }) {
-                Ok(Some(head)) => {
-                    self.read(desk, head);
+            let session = self.session();
+            session.lock(timeout)?;
+            let deleted = session.is_deleted().map_err(|error| session.error(error));
+            let header = deleted.and_then(|deleted| match deleted {
+                true => Ok(None),
+                false => session.read_header(&self.boot_id).map(Some),
+            });
+            match header {
+                Ok(Some(header)) => {
+                    self.accept_header(shared, header);
                     return Ok(());
                 }
                 Ok(None) => {
-                    // Nobody who comes now sees it.
-                    let _ = sitting.leave();
-                    self.move_on()?;
+                    // Members that join from now on use another file.
+                    let _ = session.unlock();
+                    self.rejoin()?;
                 }
                 Err(error) => {
-                    let _ = sitting.leave();
+                    let _ = session.unlock();
                     return Err(error);
                 }
             }
         }
-        Err(self.sitting().no("somebody deletes it again and again"))
+        Err(self.session().error("somebody deletes it again and again"))
     }
 
-    fn read(&self, desk: &mut Desk, head: Head) {
-        if head.changes > self.known.load(Ordering::Relaxed) {
-            self.known.store(head.changes, Ordering::Relaxed);
-            self.foreign.store(head.changes, Ordering::Relaxed);
+    fn accept_header(&self, shared: &mut TableState, header: TableHeader) {
+        if header.changes > self.known_changes.load(Ordering::Relaxed) {
+            self.known_changes.store(header.changes, Ordering::Relaxed);
+            self.peer_changes.store(header.changes, Ordering::Relaxed);
         }
-        desk.head = head;
-        let mut book = self.book();
-        // One of another file.
-        if book.member.ticket == LOST {
-            book.member.ticket = desk.head.next_ticket;
-            desk.head.next_ticket += 1;
-            book.changed = true;
+        shared.header = header;
+        let mut own = self.own_record();
+        if own.record.ticket == TICKET_TO_DRAW {
+            own.record.ticket = shared.header.next_ticket;
+            shared.header.next_ticket += 1;
+            own.dirty = true;
         }
     }
 
-    /// Takes a record of the file that those who come now take, with all that this member holds.
-    fn move_on(&self) -> Result<()> {
-        let slots: Vec<u32> = self.book().member.places.iter().map(|place| place.slots).collect();
-        let device = |(uuid, place): (&'_ Option<String>, &Option<usize>)| {
-            Some((uuid.clone()?, slots.get((*place)?).copied()?))
+    /// Joins the file that new members use, with all slots that this member holds.
+    fn rejoin(&self) -> Result<()> {
+        let slots: Vec<u32> = self.own_record().record.devices.iter().map(|entry| entry.slots).collect();
+        let device = |(uuid, entry): (&'_ Option<String>, &Option<usize>)| {
+            Some((uuid.clone()?, slots.get((*entry)?).copied()?))
         };
-        let devices: Vec<_> = self.uuids.iter().zip(&self.places).map(device).collect();
+        let devices: Vec<_> = self.uuids.iter().zip(&self.entries).map(device).collect();
         let devices: Vec<_> = devices
             .iter()
-            .map(|device| device.as_ref().map(|(uuid, slots)| Device { uuid, slots: *slots }))
+            .map(|device| device.as_ref().map(|(uuid, slots)| SharedDevice { uuid, slots: *slots }))
             .collect();
-        let (folder, file) = folder::first(&self.candidates)?;
-        let (sitting, (head, member, _)) = Sitting::take(&folder, file, self.boot, &devices)?;
+        let (folder, file) = folder::first_usable(&self.candidates)?;
+        let (session, (header, record, _)) = Session::join(&folder, file, self.boot_id, &devices)?;
         log::warn!(
             "leases: {} was deleted while it was in use; what this process holds is in {} now",
-            self.sitting().path.display(),
-            sitting.path.display()
+            self.session().path.display(),
+            session.path.display()
         );
-        let mut book = self.book();
-        let mine = &mut book.member;
-        mine.id = member.id;
-        // The same devices in the same order, which the new file may have other numbers for.
-        for held in &mut mine.holds {
-            let place = mine.places.iter().position(|place| place.device == held.device);
-            held.device = place.map_or(held.device, |place| member.places[place].device);
+        let mut own = self.own_record();
+        let old = &mut own.record;
+        old.id = record.id;
+        // The new record has the same devices in the same order, perhaps with other indices.
+        for held in &mut old.held_slots {
+            let entry = old.devices.iter().position(|entry| entry.device == held.device);
+            held.device = entry.map_or(held.device, |entry| record.devices[entry].device);
         }
-        for (place, now) in mine.places.iter_mut().zip(&member.places) {
-            place.device = now.device;
+        for (entry, new) in old.devices.iter_mut().zip(&record.devices) {
+            entry.device = new.device;
         }
-        if mine.waits() {
-            mine.ticket = LOST;
+        if old.waits() {
+            old.ticket = TICKET_TO_DRAW;
         }
-        book.changed = true;
-        self.known.store(head.changes, Ordering::Relaxed);
-        self.foreign.store(head.changes, Ordering::Relaxed);
-        *self.sitting.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(sitting);
-        self.moves.fetch_add(1, Ordering::Relaxed);
+        own.dirty = true;
+        self.known_changes.store(header.changes, Ordering::Relaxed);
+        self.peer_changes.store(header.changes, Ordering::Relaxed);
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(session);
+        self.session_number.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Writes what has changed, and leaves the door; whether all is written.
-    pub fn close(&self, mut desk: MutexGuard<'_, Desk>) -> bool {
-        let written = self.write(&mut desk, &mut self.book());
-        let sitting = self.sitting();
-        let left = sitting.leave();
-        drop(desk);
-        match written.and(left) {
+    /// Writes the changes of the record and unlocks the table. Returns true if all is written.
+    pub fn unlock(&self, mut shared: MutexGuard<'_, TableState>) -> bool {
+        let written = self.write(&mut shared, &mut self.own_record());
+        let session = self.session();
+        let unlocked = session.unlock();
+        drop(shared);
+        match written.and(unlocked) {
             Ok(()) => true,
             Err(error) => {
                 if self.is_here() {
-                    log::warn!("leases: {}: {error}", sitting.path.display());
+                    log::warn!("leases: {}: {error}", session.path.display());
                 }
                 false
             }
         }
     }
 
-    /// At the door.
-    pub fn write(&self, desk: &mut Desk, book: &mut Book) -> std::io::Result<()> {
-        if !book.changed {
+    /// Writes the record if it is dirty. The caller has locked the table.
+    pub fn write(&self, shared: &mut TableState, own: &mut OwnRecord) -> std::io::Result<()> {
+        if !own.dirty {
             return Ok(());
         }
-        let sitting = self.sitting();
-        sitting.write(&book.member)?;
-        desk.head.changes += 1;
-        // Before others see it, so that this member does not take it for a change of theirs.
-        self.known.store(desk.head.changes, Ordering::Relaxed);
-        sitting.write_head(&desk.head)?;
-        book.changed = false;
+        let session = self.session();
+        session.write_record(&own.record)?;
+        shared.header.changes += 1;
+        // Stored before others see the change, so that this member does not take it for one of theirs.
+        self.known_changes.store(shared.header.changes, Ordering::Relaxed);
+        session.write_header(&shared.header)?;
+        own.dirty = false;
         Ok(())
     }
 
-    /// Has written what is not yet, unless another thread of the process is at the door: it looks here
-    /// after it has left. `patience`: how long others are waited for.
-    pub fn settle(&self, patience: Duration) {
-        while self.is_here() && self.book().changed {
-            let Ok(mut desk) = self.desk.try_lock() else { return };
-            if let Err(error) = self.open(&mut desk, patience) {
-                if !patience.is_zero() {
+    /// Writes a dirty record, waiting at most `timeout` for other members. If another thread of the
+    /// process has the table locked, that thread writes it: it calls this after it has unlocked the table.
+    pub fn flush(&self, timeout: Duration) {
+        while self.is_here() && self.own_record().dirty {
+            let Ok(mut shared) = self.shared.try_lock() else { return };
+            if let Err(error) = self.lock_file(&mut shared, timeout) {
+                if !timeout.is_zero() {
                     log::warn!("leases: {error}; it is tried again");
                 }
                 return;
             }
-            if !self.close(desk) {
+            if !self.unlock(shared) {
                 return;
             }
         }
     }
 
-    /// As [`Seat::settle`], however long it takes others to leave the door.
-    pub fn settle_patiently(&self) {
-        self.settle(PATIENCE);
+    /// [`flush`](LocalMember::flush) with the usual timeout.
+    pub fn flush_patiently(&self) {
+        self.flush(LOCK_TIMEOUT);
     }
 }

@@ -1,26 +1,26 @@
-//! Leases by open-file-description locks, which are Linux's.
+//! Leases by locks of open file descriptions, which only Linux has.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `layout` | the file, byte by byte; whatever is in it is believed only where it is sound |
-//! | `folder` | which folder, and whether it will do |
-//! | `door` | the locks: who lives, and who is inside |
-//! | `book` | what a member is to have written down |
-//! | `sitting` | a record of the file, and the lock that says that its member lives |
-//! | `member` | what a member knows, and which of its threads may read and write |
-//! | `leases` | what the scheduler calls |
-//! | `ear` | sleeping until something has changed |
-//! | `sys` | system calls; what a forked child must not keep open |
+//! | `sys` | system calls; descriptors that a forked child must not keep |
+//! | `layout` | the table, byte by byte; every number is checked before it is used |
+//! | `folder` | choice and checks of the folder |
+//! | `file_lock` | the locks: one per living member, one for the whole table |
+//! | `session` | a record of the table, held while the file exists |
+//! | `own_record` | the member's record as it should be in the table |
+//! | `member` | state of a member, shared by the threads of its process |
+//! | `listener` | sleeping until the table changes |
+//! | `leases` | the interface to the scheduler |
 
-mod book;
-mod door;
-mod ear;
+mod file_lock;
 mod folder;
 mod layout;
 mod leases;
+mod listener;
 mod member;
-mod sitting;
+mod own_record;
+mod session;
 mod sys;
 
-pub use leases::{Hold, Inside, Node};
-pub use sys::watch_forks;
+pub use leases::{LockedTable, Membership, SlotLease};
+pub use sys::install_fork_handlers;

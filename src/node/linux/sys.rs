@@ -1,9 +1,9 @@
-//! The system calls that the leases are made of, and what becomes of their descriptors in a forked child.
+//! System calls of the leases, and the descriptors that a forked child must not keep.
 //!
-//! A lock of an open file description lives until its last descriptor is closed, and a forked child has
-//! them all. So the descriptors of this floor are kept in a table without locks, from which the child closes them
-//! before it does anything else. Opening and closing go through a gate that a fork holds, so
-//! that no child has one that is not in the table.
+//! A lock of an open file description lives until its last descriptor is closed, and a forked child
+//! inherits all descriptors. So the descriptors of this module are in a table without locks, and the
+//! child closes them before any other code runs in it. Opening and closing take a gate that `fork`
+//! holds, so no child inherits a descriptor that is missing in the table.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -11,35 +11,39 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use libc::c_int;
 
 use crate::descriptor;
+use crate::fork::{ProcessMark, forks};
 
-/// Three for each member that a node can have.
-const MOST: usize = 768;
-static TABLE: [AtomicI32; MOST] = [const { AtomicI32::new(-1) }; MOST];
-static GATE: AtomicBool = AtomicBool::new(false);
-static FORKS: AtomicU64 = AtomicU64::new(0);
+/// Three for each of the 256 members.
+const MAX_DESCRIPTORS: usize = 768;
+/// The open descriptors; -1: free.
+static OPEN: [AtomicI32; MAX_DESCRIPTORS] = [const { AtomicI32::new(-1) }; MAX_DESCRIPTORS];
+/// Spin lock, held by a thread that opens or closes a descriptor, and by `fork`.
+static FORK_GATE: AtomicBool = AtomicBool::new(false);
 
-/// Arranges what happens when the process forks. Who has locks of his own to hold then, under which leases are opened or given
-/// up, calls this before he arranges it.
-pub fn watch_forks() {
-    static WATCH: Once = Once::new();
-    WATCH.call_once(|| {
-        // SAFETY: the functions stay where they are, use atomics and `close` only, and do not unwind. Refused, for want
-        // of memory, it leaves children that keep their parent's leases until they end.
+/// Registers the functions that run at a fork. A module whose locks are held while leases are taken
+/// or returned calls this before it registers its own: `fork` then takes those locks before the gate.
+pub fn install_fork_handlers() {
+    static REGISTER: Once = Once::new();
+    REGISTER.call_once(|| {
+        // Registers the count of forks first: a child sees the fork before its descriptors are closed.
+        forks();
+        // SAFETY: the functions are never unloaded, use atomics and `close` only, and do not unwind. If
+        // the system has no memory to register them, children keep their parent's leases until they end.
         unsafe {
-            libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
+            libc::pthread_atfork(Some(lock_gate), Some(unlock_gate), Some(close_in_child));
         }
     });
 }
 
-extern "C" fn before() {
+extern "C" fn lock_gate() {
     let mut tries = 0;
-    while GATE.swap(true, Ordering::Acquire) {
+    while FORK_GATE.swap(true, Ordering::Acquire) {
         tries += 1;
         match tries < 100 {
             true => std::thread::yield_now(),
@@ -48,57 +52,53 @@ extern "C" fn before() {
     }
 }
 
-extern "C" fn in_parent() {
-    GATE.store(false, Ordering::Release);
+extern "C" fn unlock_gate() {
+    FORK_GATE.store(false, Ordering::Release);
 }
 
-extern "C" fn in_child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
-    for place in &TABLE {
-        let descriptor = place.swap(-1, Ordering::Relaxed);
+extern "C" fn close_in_child() {
+    for entry in &OPEN {
+        let descriptor = entry.swap(-1, Ordering::Relaxed);
         if descriptor >= 0 {
-            // SAFETY: it is ours, and whoever had it here sees that he was forked before he uses it.
+            // SAFETY: the descriptor belongs to an object of this module, which refuses to work in a child.
             unsafe { libc::close(descriptor) };
         }
     }
-    in_parent();
+    unlock_gate();
 }
 
-/// Which process this is, counted from its first ancestor that asked.
-pub(super) fn forks() -> u64 {
-    FORKS.load(Ordering::Relaxed)
-}
-
-/// An open descriptor that no forked child keeps. In a child it is of no use, and dropping it there does nothing.
+/// An open descriptor that no forked child keeps. In a child its calls fail, and dropping it does
+/// nothing.
 #[derive(Debug)]
 pub(super) struct Descriptor {
-    place: usize,
-    born: u64,
+    /// Index in [`OPEN`].
+    index: usize,
+    process: ProcessMark,
 }
 
 impl Descriptor {
     fn new(open: impl FnOnce() -> RawFd) -> io::Result<Descriptor> {
-        watch_forks();
-        before();
-        let made = Self::placed(open);
-        in_parent();
-        made
+        install_fork_handlers();
+        lock_gate();
+        let opened = Self::open_locked(open);
+        unlock_gate();
+        opened
     }
 
-    /// Behind the gate.
-    fn placed(open: impl FnOnce() -> RawFd) -> io::Result<Descriptor> {
-        let place = TABLE.iter().position(|place| place.load(Ordering::Relaxed) < 0);
-        let place = place.ok_or_else(|| io::Error::other("too many leases in this process"))?;
+    /// Opens a descriptor. The caller holds the gate.
+    fn open_locked(open: impl FnOnce() -> RawFd) -> io::Result<Descriptor> {
+        let index = OPEN.iter().position(|entry| entry.load(Ordering::Relaxed) < 0);
+        let index = index.ok_or_else(|| io::Error::other("too many leases in this process"))?;
         let raw = checked(open())?;
-        // SAFETY: it was opened just now, and nobody else has it.
+        // SAFETY: the descriptor was opened above and has no other owner.
         let opened = unsafe { OwnedFd::from_raw_fd(raw) };
         let raw = descriptor::above_standard(opened)?.into_raw_fd();
-        TABLE[place].store(raw, Ordering::Relaxed);
-        Ok(Descriptor { place, born: forks() })
+        OPEN[index].store(raw, Ordering::Relaxed);
+        Ok(Descriptor { index, process: ProcessMark::here() })
     }
 
-    /// Opens `name` in a folder for reading and writing, makes it if it is not there, follows no link and
-    /// waits for nobody.
+    /// Opens the file `name` of a folder for reading and writing and creates it if it is missing.
+    /// Follows no link and does not block.
     pub fn open_at(folder: &impl AsRawFd, name: &CStr) -> io::Result<Descriptor> {
         let flags = libc::O_RDWR
             | libc::O_CREAT
@@ -111,28 +111,28 @@ impl Descriptor {
     }
 
     pub fn event() -> io::Result<Descriptor> {
-        // SAFETY: takes numbers only.
+        // SAFETY: the arguments are numbers.
         Self::new(|| unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
     }
 
     pub fn inotify() -> io::Result<Descriptor> {
-        // SAFETY: takes numbers only.
+        // SAFETY: the arguments are numbers.
         Self::new(|| unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) })
     }
 
     fn raw(&self) -> io::Result<RawFd> {
-        match self.born == forks() {
-            true => Ok(TABLE[self.place].load(Ordering::Relaxed)),
+        match self.process.is_here() {
+            true => Ok(OPEN[self.index].load(Ordering::Relaxed)),
             false => Err(io::Error::other("the process was forked")),
         }
     }
 
-    /// As many bytes as there are.
+    /// Reads until the buffer is full or the file ends. Returns the number of bytes.
     pub fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < into.len() {
             let rest = &mut into[done..];
-            // SAFETY: the place is ours and as long as is said.
+            // SAFETY: `rest` is a buffer of this length.
             let got = unsafe {
                 libc::pread(
                     self.raw()?,
@@ -155,7 +155,7 @@ impl Descriptor {
         let mut done = 0;
         while done < bytes.len() {
             let rest = &bytes[done..];
-            // SAFETY: the bytes are there and as many as is said.
+            // SAFETY: `rest` has this length.
             let put = unsafe {
                 libc::pwrite(self.raw()?, rest.as_ptr().cast(), rest.len(), (at + done as u64) as libc::off_t)
             };
@@ -169,27 +169,27 @@ impl Descriptor {
         Ok(())
     }
 
-    /// One read of what does not wait: of an event or of inotify. 0: nothing is there.
-    pub fn drain(&self, into: &mut [u8]) -> usize {
+    /// Reads once from an event or from inotify, without blocking. Returns 0 if nothing is there.
+    pub fn read_available(&self, into: &mut [u8]) -> usize {
         let Ok(raw) = self.raw() else { return 0 };
-        // SAFETY: the place is ours and as long as is said.
+        // SAFETY: `into` is a buffer of this length.
         size(unsafe { libc::read(raw, into.as_mut_ptr().cast(), into.len()) }).unwrap_or(0)
     }
 
-    /// Rings an event.
-    pub fn ring(&self) {
+    /// Signals an event.
+    pub fn signal(&self) {
         let Ok(raw) = self.raw() else { return };
         let one = 1u64.to_ne_bytes();
-        // SAFETY: eight bytes of ours. It fails only where it has been rung 2^64 times.
+        // SAFETY: `one` has eight bytes. The call fails only after 2^64 signals.
         unsafe { libc::write(raw, one.as_ptr().cast(), one.len()) };
     }
 
-    /// Watches a file for being written to, and for being closed by one who could write.
-    pub fn watch(&self, file: &Descriptor, path: &Path) -> io::Result<()> {
-        let of_itself = CString::new(format!("/proc/self/fd/{}", file.raw()?))?;
+    /// Adds a file to this inotify instance: its writes, and the closes of writable descriptors.
+    pub fn watch_file(&self, file: &Descriptor, path: &Path) -> io::Result<()> {
+        let descriptor_path = CString::new(format!("/proc/self/fd/{}", file.raw()?))?;
         let path = CString::new(path.as_os_str().as_bytes())?;
         let mut result = Ok(());
-        for path in [of_itself, path] {
+        for path in [descriptor_path, path] {
             // SAFETY: the path ends in 0.
             let watch = unsafe {
                 libc::inotify_add_watch(self.raw()?, path.as_ptr(), libc::IN_MODIFY | libc::IN_CLOSE_WRITE)
@@ -202,9 +202,9 @@ impl Descriptor {
         result
     }
 
-    /// Takes a lock of these bytes for the open file; whether it was free.
+    /// Locks these bytes for the open file. Returns false if another open file has locked one of them.
     pub fn lock(&self, begin: u64, length: u64) -> io::Result<bool> {
-        let mut lock = range(libc::F_WRLCK, begin, length);
+        let mut lock = byte_range(libc::F_WRLCK, begin, length);
         match self.control(libc::F_OFD_SETLK, &mut lock) {
             Ok(()) => Ok(true),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
@@ -213,33 +213,34 @@ impl Descriptor {
     }
 
     pub fn unlock(&self, begin: u64, length: u64) -> io::Result<()> {
-        self.control(libc::F_OFD_SETLK, &mut range(libc::F_UNLCK, begin, length))
+        self.control(libc::F_OFD_SETLK, &mut byte_range(libc::F_UNLCK, begin, length))
     }
 
-    /// A lock among these bytes that another open file has: where it begins and how long it is.
-    pub fn locked(&self, begin: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
-        let mut lock = range(libc::F_WRLCK, begin, length);
+    /// Returns begin and length of a lock that another open file has on these bytes. A length of 0
+    /// means: to the end of any file.
+    pub fn conflicting_lock(&self, begin: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
+        let mut lock = byte_range(libc::F_WRLCK, begin, length);
         self.control(libc::F_OFD_GETLK, &mut lock)?;
-        let found = c_int::from(lock.l_type) != libc::F_UNLCK;
-        Ok(found.then_some((lock.l_start as u64, lock.l_len as u64)))
+        let is_locked = c_int::from(lock.l_type) != libc::F_UNLCK;
+        Ok(is_locked.then_some((lock.l_start as u64, lock.l_len as u64)))
     }
 
     fn control(&self, command: c_int, lock: &mut libc::flock) -> io::Result<()> {
-        // SAFETY: the struct is ours and whole.
+        // SAFETY: the struct is initialised.
         checked(unsafe { libc::fcntl(self.raw()?, command, std::ptr::from_mut(lock)) }).map(|_| ())
     }
 
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        // SAFETY: takes numbers only.
+        // SAFETY: the arguments are numbers.
         checked(unsafe { libc::fchmod(self.raw()?, mode as libc::mode_t) }).map(|_| ())
     }
 
-    pub fn status(&self) -> io::Result<Status> {
+    pub fn status(&self) -> io::Result<FileStatus> {
         // SAFETY: a struct of numbers, all of which may be 0.
         let mut status: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: the place is ours.
+        // SAFETY: `status` is a valid struct.
         checked(unsafe { libc::fstat(self.raw()?, &mut status) })?;
-        Ok(Status {
+        Ok(FileStatus {
             is_file: status.st_mode & libc::S_IFMT == libc::S_IFREG,
             mode: status.st_mode & 0o7777,
             owner: status.st_uid,
@@ -250,70 +251,70 @@ impl Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        if self.born != forks() {
+        if !self.process.is_here() {
             return;
         }
-        before();
-        // A fork has not happened since: it would have waited at the gate.
-        if self.born == forks() {
-            let raw = TABLE[self.place].swap(-1, Ordering::Relaxed);
-            // SAFETY: it is ours, and nobody has it after this.
+        lock_gate();
+        // No fork happens from here on, because it would wait for the gate.
+        if self.process.is_here() {
+            let raw = OPEN[self.index].swap(-1, Ordering::Relaxed);
+            // SAFETY: the descriptor belongs to this object and is not used after this.
             unsafe { libc::close(raw) };
         }
-        in_parent();
+        unlock_gate();
     }
 }
 
-/// What there is to know about an open file.
+/// Type, mode, owner and number of names of an open file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Status {
+pub(super) struct FileStatus {
     pub is_file: bool,
     pub mode: u32,
     pub owner: u32,
     pub links: u64,
 }
 
-/// Waits until one of them can be read; which ones.
-pub(super) fn poll(of: [Option<&Descriptor>; 2], timeout: Duration) -> [bool; 2] {
+/// Waits until one of the descriptors is readable or the timeout passes. Returns which are.
+pub(super) fn poll_readable(of: [Option<&Descriptor>; 2], timeout: Duration) -> [bool; 2] {
     let asked = of.map(|one| libc::pollfd {
-        // A negative one is left out.
+        // poll ignores negative descriptors.
         fd: one.and_then(|one| one.raw().ok()).unwrap_or(-1),
         events: libc::POLLIN,
         revents: 0,
     });
     let mut asked = asked;
-    // Rounded up: a wait that ends a little early would be begun again and again.
+    // Rounded up, because a wait that ends a little early would be repeated at once.
     let timeout = timeout.as_nanos().div_ceil(1_000_000).min(3_600_000) as c_int;
-    // SAFETY: two structs of ours. A signal ends it early, which looks like the end of the time.
+    // SAFETY: an array of initialised structs. A signal ends the call early, like a timeout.
     unsafe { libc::poll(asked.as_mut_ptr(), asked.len() as libc::nfds_t, timeout) };
     asked.map(|one| one.revents != 0)
 }
 
-/// The type of the file system that an open file is on: a number as in <linux/magic.h>.
-pub(super) fn file_system(of: &impl AsRawFd) -> io::Result<u32> {
+/// Returns the type of the file system of an open file: a number of <linux/magic.h>.
+pub(super) fn file_system_type(of: &impl AsRawFd) -> io::Result<u32> {
     // SAFETY: a struct of numbers, all of which may be 0.
     let mut found: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the place is ours and the file is open.
+    // SAFETY: `found` is a valid struct and the file is open.
     checked(unsafe { libc::fstatfs(of.as_raw_fd(), &mut found) })?;
     Ok(found.f_type as u32)
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC, which all processes of a node have in common.
+/// Returns nanoseconds of CLOCK_MONOTONIC, which is the same in all processes of a node.
 pub(super) fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the place is ours; the clock is always there.
+    // SAFETY: `time` is a valid struct, and the clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// In whose name the process acts.
-pub(super) fn user() -> u32 {
-    // SAFETY: takes nothing and can't fail.
+/// Returns the effective user id of the process.
+pub(super) fn effective_user() -> u32 {
+    // SAFETY: the call takes no argument and can't fail.
     unsafe { libc::geteuid() }
 }
 
-fn range(kind: c_int, begin: u64, length: u64) -> libc::flock {
-    // SAFETY: a struct of numbers, all of which may be 0; locks of open files want 0 for the process.
+fn byte_range(kind: c_int, begin: u64, length: u64) -> libc::flock {
+    // SAFETY: a struct of numbers, all of which may be 0. Locks of open files require process 0.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;

@@ -3,11 +3,12 @@
 //! It is made when the first asks for it and ended when the last has given it back; whoever asks
 //! later gets a new one. A holder that never gives back keeps it as long as the process lives.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::scheduler::{Ownership, Scheduler};
 use crate::error::{Error, Result};
+use crate::fork::forks;
 use crate::sched::runtime::shared::Runtime;
 
 struct DefaultScheduler {
@@ -24,9 +25,9 @@ struct Place {
 /// Open except for moments, in which no code of a caller runs.
 static PLACE: Mutex<Place> = Mutex::new(Place { current: None, making: 0 });
 
-/// The process that has, or is about to have, one: a child must not wait for a lock that another
-/// thread of its parent held. 0: none.
-static MAKER: AtomicU32 = AtomicU32::new(0);
+/// The process that has, or is about to have, one, as one more than its number of [`forks`]: a child
+/// must not wait for a lock that another thread of its parent held. 0: none.
+static MAKER: AtomicU64 = AtomicU64::new(0);
 
 fn place() -> MutexGuard<'static, Place> {
     PLACE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -55,7 +56,7 @@ impl Scheduler {
 
 /// Another holder of the process's scheduler.
 fn hold() -> Result<Scheduler> {
-    let here = std::process::id();
+    let here = forks() + 1;
     if let Err(maker) = MAKER.compare_exchange(0, here, Ordering::AcqRel, Ordering::Acquire)
         && maker != here
     {

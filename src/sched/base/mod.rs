@@ -3,7 +3,6 @@
 //! | file | contents |
 //! |---|---|
 //! | `sync.rs` | mutexes and atomics; those of loom under `cfg(loom)` |
-//! | `fork.rs` | the process in which a scheduler was created |
 //! | `policy.rs` | the tuning numbers |
 //! | `reservation.rs` | a lease between processes, held for a task |
 //! | `task_id.rs` | identity of a task |
@@ -16,7 +15,6 @@
 
 pub mod device_mask;
 pub mod exec;
-pub mod fork;
 pub mod outcome;
 pub mod policy;
 pub mod registry;

@@ -13,7 +13,7 @@ use super::peers::{NodeAccess, Peers};
 use super::shared::{PlannerGuarded, Runtime};
 use crate::backend::thread;
 use crate::error::Error;
-use crate::node::{Inside, Want};
+use crate::node::{LockedTable, SlotRequest};
 use crate::sched::base::reservation::DeviceLease;
 use crate::sched::base::sync::lock;
 use crate::sched::base::task_id::TaskId;
@@ -51,29 +51,35 @@ impl Runtime {
     /// Whether there are others on the node to whom what is kept of a device for reuse would be of use.
     pub fn has_neighbours(&self, device: usize) -> bool {
         let node = self.peers.as_ref().filter(|node| node.shares(device));
-        node.and_then(|node| node.inside(self.clock())).is_some_and(|inside| inside.others() > 0)
+        node.and_then(|node| node.inside(self.clock())).is_some_and(|inside| inside.other_members() > 0)
     }
 
     /// Tells the plan what others have. True: a device that they had is free again.
-    pub fn look_at_others(&self, node: &Peers, inside: &mut Inside<'_>, guard: &mut PlannerGuarded) -> bool {
+    pub fn look_at_others(
+        &self,
+        node: &Peers,
+        inside: &mut LockedTable<'_>,
+        guard: &mut PlannerGuarded,
+    ) -> bool {
         let now = self.now();
         for (index, device) in
             guard.planner.devices.iter().enumerate().filter(|&(index, _)| node.shares(index))
         {
             node.node.set_slots(index, device.slots);
         }
-        guard.planner.has_peers = inside.others() > 0;
+        guard.planner.has_peers = inside.other_members() > 0;
         let (mut taken, mut contended) = (0, 0);
-        for (index, mut outlook) in inside.outlook().into_iter().enumerate() {
+        for (index, mut outlook) in inside.availability().into_iter().enumerate() {
             if !node.shares(index) {
                 continue;
             }
-            taken |= u64::from(outlook.lanes.len() >= guard.planner.devices[index].slots as usize) << index;
-            contended |= u64::from(outlook.waiting > 0) << index;
+            taken |=
+                u64::from(outlook.busy_slots.len() >= guard.planner.devices[index].slots as usize) << index;
+            contended |= u64::from(outlook.waiters > 0) << index;
             // What its own light tasks hold the plan does not know.
             let lit = node.lit[index].load(Ordering::SeqCst) as usize;
-            outlook.lanes.resize(outlook.lanes.len() + lit, 0.0);
-            guard.planner.set_others(now, index, &outlook.lanes, outlook.pending_bytes);
+            outlook.busy_slots.resize(outlook.busy_slots.len() + lit, 0.0);
+            guard.planner.set_others(now, index, &outlook.busy_slots, outlook.pending_bytes);
         }
         node.contended.store(contended, Ordering::Relaxed);
         node.taken.swap(taken, Ordering::SeqCst) & !taken != 0
@@ -84,7 +90,7 @@ impl Runtime {
     pub fn queue_up(
         self: &Arc<Self>,
         node: &Peers,
-        inside: &mut Inside<'_>,
+        inside: &mut LockedTable<'_>,
         guard: &mut PlannerGuarded,
     ) -> bool {
         let worth = inside.seconds_per_cost();
@@ -106,7 +112,11 @@ impl Runtime {
         if !waits && !has_nothing {
             return true;
         }
-        inside.want(desire.map(|ResourceRequest { priority, costs, bytes }| Want { priority, costs, bytes }));
+        inside.request(desire.map(|ResourceRequest { priority, costs, bytes }| SlotRequest {
+            priority,
+            costs,
+            bytes,
+        }));
         if !waits {
             lock(&node.line).waits = false;
         }
@@ -115,7 +125,7 @@ impl Runtime {
         if !(waits || light_waits()) || self.stand_in_line() {
             return true;
         }
-        inside.want(None);
+        inside.request(None);
         self.forget_others(guard);
         false
     }
@@ -128,7 +138,7 @@ impl Runtime {
     /// A slot for a planned task that begins.
     pub fn hold_for(
         &self,
-        inside: &mut Inside<'_>,
+        inside: &mut LockedTable<'_>,
         guard: &PlannerGuarded,
         device: usize,
         id: TaskId,
@@ -136,7 +146,7 @@ impl Runtime {
         let record = guard.planner.tasks.get(id).ok()?;
         let bytes = record.bytes.on(self.devices[device].backend);
         if let Some(worth) = guard.planner.estimator.unit_scale_of(record.class) {
-            inside.learned(worth);
+            inside.report_seconds_per_cost(worth);
         }
         DeviceLease::new(inside, device, guard.planner.cost(record, device), bytes)
     }

@@ -6,14 +6,14 @@ use std::sync::{Condvar, Mutex};
 
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
-use crate::node::{Device, Inside, Node};
+use crate::node::{LockedTable, Membership, SharedDevice};
 use crate::sched::base::sync::lock;
 
 /// Nanoseconds for which a door that does not open is not tried again.
 const SHUT: u64 = 30_000_000_000;
 
 pub struct Peers {
-    pub node: Node,
+    pub node: Membership,
     /// Bit i: device i is one that processes share.
     shared: u64,
     /// Bit i: others have all of device i, or will have it first.
@@ -37,7 +37,7 @@ pub struct PeerQueue {
 /// The node while nobody else decides anything there. `Alone`: the device is not one to share, or nobody can tell.
 pub enum NodeAccess<'a> {
     Alone,
-    Open(&'a Peers, Inside<'a>),
+    Open(&'a Peers, LockedTable<'a>),
 }
 
 impl Peers {
@@ -49,12 +49,14 @@ impl Peers {
         if shared == 0 {
             return Ok(None);
         }
-        let told: Vec<Option<Device<'_>>> = devices
+        let told: Vec<Option<SharedDevice<'_>>> = devices
             .iter()
             .zip(slots)
-            .map(|(device, &slots)| is_shared(device).then(|| Device { uuid: device.id.as_str(), slots }))
+            .map(|(device, &slots)| {
+                is_shared(device).then(|| SharedDevice { uuid: device.id.as_str(), slots })
+            })
             .collect();
-        let Some(node) = Node::join(folder, &told)? else { return Ok(None) };
+        let Some(node) = Membership::join(folder, &told)? else { return Ok(None) };
         Ok(Some(Peers {
             node,
             shared,
@@ -79,11 +81,11 @@ impl Peers {
     }
 
     /// `None`: it can't be told what others have, now and for a while. To work beside them is better than not to work.
-    pub fn inside(&self, now: u64) -> Option<Inside<'_>> {
+    pub fn inside(&self, now: u64) -> Option<LockedTable<'_>> {
         if now < self.shut.load(Ordering::Relaxed) {
             return None;
         }
-        self.node.inside().inspect_err(|error| self.shut(now, error)).ok()
+        self.node.lock().inspect_err(|error| self.shut(now, error)).ok()
     }
 
     pub fn shut(&self, now: u64, why: &Error) {

@@ -1,0 +1,243 @@
+//! A session: the record of the table that a member holds while the file exists.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::file_lock::{self, LOCK_TIMEOUT, LiveMembers};
+use super::layout::{
+    self, HEADER_BYTES, MAX_DEVICES, MAX_MEMBERS, RECORD_BYTES, RECORDS_OFFSET, TableHeader,
+};
+use super::sys::Descriptor;
+use crate::descriptor;
+use crate::error::{Error, Result};
+use crate::node::queue::{DeviceEntry, MemberRecord};
+use crate::node::request::SharedDevice;
+
+/// Bytes that hold most records, so that one read is enough.
+const SHORT_RECORD: usize = 512;
+
+/// Identifies the running kernel.
+pub(super) type BootId = [u8; 16];
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub file: Descriptor,
+    pub path: PathBuf,
+    /// Index of the record.
+    pub id: usize,
+}
+
+impl Session {
+    /// Claims a free record of the file.
+    pub fn join(
+        folder: &Path,
+        file: Descriptor,
+        boot_id: BootId,
+        devices: &[Option<SharedDevice<'_>>],
+    ) -> Result<(Session, JoinState)> {
+        let path = folder.join("leases-1");
+        file_lock::lock_table(&file, MAX_MEMBERS, LOCK_TIMEOUT).map_err(|why| file_error(&path, why))?;
+        let joined = claim_record(&file, boot_id, devices);
+        let unlocked = file_lock::unlock_table(&file, MAX_MEMBERS);
+        let joined = joined.map_err(|why| why.into_error(&path))?;
+        unlocked.map_err(|error| file_error(&path, error))?;
+        let id = joined.1.id;
+        Ok((Session { file, path, id }, joined))
+    }
+
+    pub fn error(&self, why: impl std::fmt::Display) -> Error {
+        file_error(&self.path, why)
+    }
+
+    /// Locks the table.
+    pub fn lock(&self, timeout: Duration) -> Result<()> {
+        file_lock::lock_table(&self.file, self.id, timeout).map_err(|why| self.error(why))
+    }
+
+    pub fn unlock(&self) -> io::Result<()> {
+        file_lock::unlock_table(&self.file, self.id)
+    }
+
+    /// Returns true if the file has been deleted: members that join later use another file.
+    pub fn is_deleted(&self) -> io::Result<bool> {
+        Ok(self.file.status()?.links == 0)
+    }
+
+    /// Reads the header. The caller has locked the table.
+    pub fn read_header(&self, boot_id: &BootId) -> Result<TableHeader> {
+        let mut bytes = [0; HEADER_BYTES];
+        self.file.read_at(&mut bytes, 0).map_err(|error| self.error(error))?;
+        let header = TableHeader::parse(&bytes).ok_or_else(|| self.error(GARBAGE))?;
+        if header.boot_id == *boot_id { Ok(header) } else { Err(self.error(FOREIGN)) }
+    }
+
+    /// Reads the count of changes without the lock. A torn read costs one needless look, or delays one by
+    /// a second.
+    pub fn change_count(&self) -> Option<u64> {
+        let mut bytes = [0; HEADER_BYTES];
+        self.file.read_at(&mut bytes, 0).ok()?;
+        TableHeader::parse(&bytes).map(|header| header.changes)
+    }
+
+    /// Returns the other living members.
+    pub fn live_members(&self) -> io::Result<LiveMembers> {
+        file_lock::live_members(&self.file, self.id)
+    }
+
+    /// Reads the records of the other living members. The caller has locked the table.
+    pub fn read_others(&self, header: &TableHeader) -> io::Result<Vec<MemberRecord>> {
+        let mut members = Vec::new();
+        let mut bytes = vec![0; RECORD_BYTES];
+        for id in file_lock::ids(&self.live_members()?) {
+            let at = layout::record_offset(id);
+            let mut read = self.file.read_at(&mut bytes[..SHORT_RECORD], at)?;
+            let length = layout::record_length(&bytes[..read]);
+            if length > SHORT_RECORD && read == SHORT_RECORD {
+                read += self.file.read_at(&mut bytes[SHORT_RECORD..length], at + SHORT_RECORD as u64)?;
+            }
+            members.push(layout::parse_record(id, &bytes[..read.min(length)], header));
+        }
+        Ok(members)
+    }
+
+    /// Writes this member's record. The caller has locked the table.
+    pub fn write_record(&self, member: &MemberRecord) -> io::Result<()> {
+        let bytes = layout::record_bytes(member, std::process::id());
+        self.file.write_at(&bytes, layout::record_offset(self.id))
+    }
+
+    /// Writes the header. The caller has locked the table.
+    pub fn write_header(&self, header: &TableHeader) -> io::Result<()> {
+        self.file.write_at(&header.to_bytes(), 0)
+    }
+}
+
+const GARBAGE: &str =
+    "it holds what no library of this version has written, while schedulers use it; end them, and delete it";
+const FOREIGN: &str = "another machine writes it, too: the folder is on a network file system; name a folder of this \
+                       machine by GPUSCHED_LEASE_DIR";
+
+fn file_error(path: &Path, why: impl std::fmt::Display) -> Error {
+    Error::io("use the leases in", path, why)
+}
+
+/// Why no record could be claimed.
+enum JoinError {
+    /// The reason in words, still without the path of the file.
+    Reason(String),
+    Error(Error),
+}
+
+impl JoinError {
+    fn into_error(self, path: &Path) -> Error {
+        match self {
+            JoinError::Reason(why) => file_error(path, why),
+            JoinError::Error(error) => error,
+        }
+    }
+}
+
+impl<E: std::fmt::Display> From<E> for JoinError {
+    fn from(error: E) -> JoinError {
+        JoinError::Reason(error.to_string())
+    }
+}
+
+/// The header and the own record as written. Then, by the scheduler's device index, the index of the
+/// device's entry in the record.
+pub(super) type JoinState = (TableHeader, MemberRecord, Vec<Option<usize>>);
+
+/// Claims a free record. The caller has locked the table.
+fn claim_record(
+    file: &Descriptor,
+    boot_id: BootId,
+    devices: &[Option<SharedDevice<'_>>],
+) -> std::result::Result<JoinState, JoinError> {
+    let live = file_lock::live_members(file, MAX_MEMBERS)?;
+    let alone = file_lock::ids(&live).next().is_none();
+    let mut front = vec![0; RECORDS_OFFSET];
+    file.read_at(&mut front, 0)?;
+    let bytes: &[u8; HEADER_BYTES] = front.first_chunk().ok_or("it is too short")?;
+    let found =
+        TableHeader::parse(bytes).and_then(|header| Some((header, layout::parse_uuids(&header, &front)?)));
+    let (mut header, mut uuids) = match found {
+        Some((header, _)) if header.boot_id != boot_id && !alone => return Err(FOREIGN.into()),
+        Some((header, uuids)) if !alone => (header, uuids),
+        None if !alone => return Err(GARBAGE.into()),
+        // No member lives, so the table starts empty, but for the measured cost.
+        found => {
+            let seconds_per_cost = found.and_then(|(header, _)| header.seconds_per_cost);
+            (TableHeader { seconds_per_cost, ..TableHeader::new(boot_id) }, Vec::new())
+        }
+    };
+    let (mut member, entries) = device_entries(&mut uuids, devices)?;
+    let mut free = (0..MAX_MEMBERS).filter(|id| live[id / 64] >> (id % 64) & 1 == 0);
+    let id = loop {
+        let id = free.next().ok_or_else(|| {
+            let then = "end some, or name another folder by GPUSCHED_LEASE_DIR";
+            format!("{MAX_MEMBERS} schedulers use it, and there is room for no more: {then}")
+        })?;
+        if file.lock(id as u64, 1)? {
+            break id;
+        }
+    };
+    member.id = id;
+    // The whole record is written, so that later writes never have to allocate disk space.
+    let mut record = layout::record_bytes(&member, std::process::id());
+    record.resize(RECORD_BYTES, 0);
+    header.devices = uuids.len();
+    header.changes += 1;
+    // The header goes last, because it says which devices other members accept.
+    file.write_at(&record, layout::record_offset(id))?;
+    file.write_at(&layout::header_and_uuids(&header, &uuids), 0)?;
+    Ok((header, member, entries))
+}
+
+/// Returns a record with one entry per device, and the index of each device's entry. Adds missing
+/// devices to `uuids`.
+fn device_entries(
+    uuids: &mut Vec<String>,
+    devices: &[Option<SharedDevice<'_>>],
+) -> std::result::Result<(MemberRecord, Vec<Option<usize>>), JoinError> {
+    let mut member = MemberRecord::default();
+    let mut entries = Vec::new();
+    for device in devices {
+        let Some(SharedDevice { uuid, slots }) = *device else {
+            entries.push(None);
+            continue;
+        };
+        if !layout::is_uuid(uuid) {
+            let accepted = "1 to 95 printable ASCII characters without blanks";
+            let error = Error::argument("the UUID of a device", format!("{uuid:?}"), accepted);
+            return Err(JoinError::Error(error));
+        }
+        let device = uuids.iter().position(|known| known == uuid).unwrap_or_else(|| {
+            uuids.push(uuid.to_owned());
+            uuids.len() - 1
+        });
+        let known = member.devices.iter().position(|entry| entry.device == device);
+        entries.push(Some(known.unwrap_or(member.devices.len())));
+        if known.is_none() {
+            let slots = slots.min(layout::MAX_SLOTS);
+            member.devices.push(DeviceEntry { device, slots, cost: None, bytes: 0 });
+        }
+    }
+    if uuids.len() > MAX_DEVICES {
+        return Err(format!("it has room for {MAX_DEVICES} devices, not for {}", uuids.len()).into());
+    }
+    Ok((member, entries))
+}
+
+/// Returns the id of the running kernel: the same in all containers of a machine, different on each
+/// machine and after each boot.
+pub(super) fn boot_id() -> BootId {
+    let text = descriptor::read_to_string(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
+    let digits: Vec<u8> =
+        text.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
+    let mut boot_id = [0; 16];
+    for (byte, pair) in boot_id.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    boot_id
+}
