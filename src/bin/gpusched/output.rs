@@ -19,7 +19,7 @@ use gpusched::{Error, Result};
 use crate::job::Job;
 use crate::names;
 use crate::paused::{self, Header, Kept};
-use crate::picture::{Line, Picture, Section};
+use crate::picture::{Line, Picture, Section, section_step};
 use crate::resume;
 use crate::side::{self, About, Sums, Told, time};
 use crate::stopping::Stop;
@@ -307,11 +307,6 @@ impl Room {
         }
         Ok(())
     }
-}
-
-/// The wave is well inside the model about half way.
-pub fn section_step(about: &About) -> Option<usize> {
-    about.shot.snapshot_every.map(|every| (about.shot.nt - 1) / every / 2 * every)
 }
 
 /// Of a shot that is whole, but for its pictures.

@@ -9,7 +9,6 @@ use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::io::raw;
 
 use crate::names;
-use crate::output::section_step;
 use crate::plot::{self, Colours, Image};
 use crate::positions;
 use crate::side::{About, decimal, time};
@@ -80,6 +79,11 @@ impl Section {
         };
         Section { image, seconds, source_m: positions::metres(grid, source) }
     }
+}
+
+/// Returns the step of the snapshot that is drawn: about half way, when the wave is well inside the model.
+pub fn section_step(about: &About) -> Option<usize> {
+    about.shot.snapshot_every.map(|every| (about.shot.nt - 1) / every / 2 * every)
 }
 
 impl Picture {
