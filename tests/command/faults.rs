@@ -310,17 +310,10 @@ fn a_disk_that_is_full_fails_the_shots_that_have_no_room() {
     let text = |name| fs::read_to_string(folder.at(name)).unwrap();
     let first =
         Ended { status: text("status").trim().parse().unwrap(), out: text("first"), err: String::new() };
-    assert_eq!(
-        (first.status, first.shots("done"), first.shots("failed")),
-        (1, vec![1], vec![2]),
-        "{first:?}"
-    );
+    assert!(first.status == 1 && first.shots("done") == [1] && first.shots("failed") == [2], "{first:?}");
     assert!(first.out.contains("shot_0002") && first.out.contains("No space left on device"), "{first:?}");
     let names = text("names");
-    assert!(
-        !names.contains(".part") && !names.contains("shot_0002"),
-        "nothing of a shot that is not there: {names}"
-    );
+    assert!(!names.contains(".part") && !names.contains("shot_0002"), "files of a failed shot: {names}");
     assert!(ended.status.success(), "{ended:?}");
     fs::remove_dir(folder.at("out")).unwrap();
     fs::rename(folder.at("copy"), folder.at("out")).unwrap();

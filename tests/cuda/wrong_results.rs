@@ -50,11 +50,8 @@ pub fn where_it_went_wrong_is_told() {
         }
     }
     let devices = scheduler.stats().unwrap().devices;
-    assert_eq!(
-        (devices[0].device.health, devices[0].failed),
-        (Health::Good, 4),
-        "shots that fail twice are no strikes"
-    );
+    let health = devices[0].device.health;
+    assert_eq!((health, devices[0].failed), (Health::Good, 4), "shots that fail twice are no faults");
 }
 
 pub fn a_check_finds_it_first() {

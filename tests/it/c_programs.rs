@@ -47,10 +47,6 @@ fn a_thousand_loads_leave_nothing_behind() {
 #[test]
 fn a_scheduler_is_destroyed_while_others_wait() {
     c::run_plain(&c::program("destroy_while_waiting"), &["60"]);
-}
-
-#[test]
-fn a_scheduler_is_destroyed_while_others_wait_under_valgrind() {
     c::run_with(&c::program("destroy_while_waiting"), &["2"]);
 }
 
@@ -66,22 +62,14 @@ fn exec_is_stale_when_its_callback_has_returned() {
     }
 }
 
-fn wrapper_works(standard: &str) {
-    if c::has(&c::cpp_compiler()) {
-        c::run(&c::cpp_program("wrapper", standard));
-    } else {
-        skip("there is no C++ compiler");
+#[test]
+fn the_wrapper_works_in_cpp11_and_cpp17() {
+    if !c::has(&c::cpp_compiler()) {
+        return skip("there is no C++ compiler");
     }
-}
-
-#[test]
-fn the_wrapper_in_cpp11() {
-    wrapper_works("c++11");
-}
-
-#[test]
-fn the_wrapper_in_cpp17() {
-    wrapper_works("c++17");
+    for standard in ["c++11", "c++17"] {
+        c::run(&c::cpp_program("wrapper", standard));
+    }
 }
 
 /// Programs, the exit status of their cases, and the cases, each of which is a row of
@@ -104,10 +92,8 @@ const MANNERS: [(&str, i32, &str); 3] = [
 /// Runs a case of a program in a folder of its own; returns what is wrong.
 fn wrong(program: &str, args: &[&str], status: i32) -> Option<String> {
     let folder = Folder::new();
-    let path = match program {
-        "unwinding" => c::cpp_program(program, "c++11"),
-        _ => c::program(program),
-    };
+    let is_cpp = program == "unwinding";
+    let path = if is_cpp { c::cpp_program(program, "c++11") } else { c::program(program) };
     let mut command = isolated(path);
     command.args(args).current_dir(folder.path()).env("LD_LIBRARY_PATH", testkit::built());
     let ended = output(&mut command).expect(program);
@@ -141,17 +127,10 @@ fn callbacks_end_the_process_or_their_thread() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_scheduler_is_used_at_the_very_end() {
-    for case in [
-        "created_in_atexit",
-        "used_in_atexit",
-        "used_in_a_destructor",
-        "created_in_a_key",
-        "used_in_a_key",
-        "used_in_a_key_of_a_worker",
-        "destroyed_in_a_key_of_a_worker",
-        "destroyed_in_a_key_of_progress",
-        "destroyed_while_a_worker_has_a_key",
-    ] {
+    let cases = "created_in_atexit used_in_atexit used_in_a_destructor created_in_a_key used_in_a_key \
+        used_in_a_key_of_a_worker destroyed_in_a_key_of_a_worker destroyed_in_a_key_of_progress \
+        destroyed_while_a_worker_has_a_key";
+    for case in cases.split_whitespace() {
         assert_eq!(wrong("use_at_exit", &[case], 0), None);
         assert_eq!(wrong("use_at_exit", &[case, "first"], 0), None);
     }
@@ -177,12 +156,8 @@ mod many_schedulers {
 
     /// Two virtual GPUs, whose leases nobody shares.
     fn on_gpus(mut command: Command) -> String {
-        let leases = Folder::new();
-        virtual_gpus::attach(
-            &mut command,
-            "dev=name:A,mem:2G,speed:2;dev=name:B,mem:2G",
-            &leases.at("leases"),
-        );
+        let (gpus, folder) = ("dev=name:A,mem:2G,speed:2;dev=name:B,mem:2G", Folder::new());
+        virtual_gpus::attach(&mut command, gpus, &folder.at("leases"));
         c::succeeds(command.env("GPUSCHED_DEVICES", "cuda"), "many_schedulers")
     }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use gpusched::ffi::sched_status_name;
 use testkit::c::{compiler, cpp_compiler, has};
-use testkit::{Folder, root, skip};
+use testkit::{Folder, assert_committed, root, skip};
 
 /// In the order in which a reader meets them.
 const FILES: &str = "status log_callback scheduler_handle scheduler device run_control task_run device_memory \
@@ -15,25 +15,17 @@ const FILES: &str = "status log_callback scheduler_handle scheduler device run_c
 
 fn generate() -> String {
     let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).expect("cbindgen.toml");
-    let mut builder = cbindgen::Builder::new().with_config(config);
-    for file in FILES.split_whitespace() {
-        builder = builder.with_src(root().join("src/ffi").join(file).with_extension("rs"));
-    }
+    let files = FILES.split_whitespace().map(|file| root().join(format!("src/ffi/{file}.rs")));
+    let builder = cbindgen::Builder::new().with_config(config);
+    let builder = files.fold(builder, |builder, file| builder.with_src(file));
     let mut text = Vec::new();
     builder.generate().expect("the sources in src/ffi").write(&mut text);
     String::from_utf8(text).expect("UTF-8")
 }
 
-/// The committed header must be what is made now, or `UPDATE=1` makes it so.
 #[test]
 fn committed_header_is_fresh() {
-    let path = root().join("include/gpusched.h");
-    let fresh = generate();
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, &fresh).expect("include/gpusched.h");
-    }
-    let there = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == fresh, "gpusched.h is stale; repair it with: UPDATE=1 cargo test --test it header");
+    assert_committed("include/gpusched.h", &generate(), "header");
 }
 
 fn compiles(compiler: &str, language: &str, standard: &str, source: &Path) {
@@ -104,10 +96,8 @@ fn layout_is_as_promised_and_without_holes() {
     let header = generate();
     let declared: Vec<&str> =
         header.lines().filter_map(|line| line.strip_prefix("typedef struct ")?.strip_suffix(" {")).collect();
-    assert!(
-        declared.iter().all(|name| structs.contains_key(name)),
-        "abi/layout.txt lacks one of {declared:?}"
-    );
+    let is_listed = declared.iter().all(|name| structs.contains_key(name));
+    assert!(is_listed, "abi/layout.txt lacks one of {declared:?}");
     let folder = Folder::new();
     std::fs::write(folder.at("layout.c"), source).expect("a file");
     compiles(&compiler(), "c", "c11", &folder.at("layout.c"));

@@ -127,10 +127,8 @@ fn only_plain_files_are_replaced() {
 fn npy_bytes(version: u8, header: &str, data: &[u8]) -> Vec<u8> {
     let mut bytes = b"\x93NUMPY".to_vec();
     bytes.extend([version, 0]);
-    match version {
-        1 => bytes.extend((header.len() as u16).to_le_bytes()),
-        _ => bytes.extend((header.len() as u32).to_le_bytes()),
-    }
+    let length = (header.len() as u32).to_le_bytes();
+    bytes.extend(if version == 1 { &length[..2] } else { &length[..] });
     bytes.extend(header.as_bytes());
     bytes.extend(data);
     bytes

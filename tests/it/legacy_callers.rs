@@ -3,7 +3,7 @@
 use std::fs;
 
 use testkit::process::{isolated, output};
-use testkit::{Folder, c, library, root};
+use testkit::{Folder, c, library, names_below, root};
 
 #[test]
 fn a_c_program_opens_the_library_by_its_old_name() {
@@ -20,13 +20,7 @@ fn a_c_program_opens_the_library_by_its_old_name() {
         let said = [ended.stdout, ended.stderr].concat();
         (ended.status.code(), String::from_utf8(said).unwrap())
     };
-    let names = || {
-        let entries = fs::read_dir(&out).unwrap();
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    };
+    let names = || names_below(&out);
     let snapshots = (0..3).flat_map(|shot| [0, 60].map(|step| format!("ishot_{shot}it_{step}.bin")));
     let expected: Vec<_> = snapshots.chain(["shot.bin".into()]).collect();
 

@@ -23,34 +23,23 @@ fn passes(script: &str, arguments: &[&str]) {
     assert!(ended.status.success() && said.is_empty(), "{}\n{said}", ended.status);
 }
 
-#[test]
-fn a_pool_by_fork_with_sleeps_through_a_link() {
-    passes("pool.py", &["fork", "--pause", "0.02"]);
+macro_rules! cases {
+    ($($name:ident $script:literal $arguments:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            passes($script, &$arguments);
+        })*
+    };
 }
 
-#[test]
-fn a_pool_by_spawn_without_sleeps_through_a_copy_and_two_shots_that_fail() {
-    passes("pool.py", &["spawn", "--copy", "--shots", "16", "--bad", "7"]);
-}
-
-#[test]
-fn calls_in_children_of_a_process_that_calls() {
-    passes("forks.py", &[]);
-}
-
-#[test]
-fn twelve_processes_at_the_same_moment() {
-    passes("twelve.py", &[]);
-}
-
-#[test]
-fn three_of_twelve_are_killed() {
-    passes("twelve.py", &["--kill"]);
-}
-
-#[test]
-fn twelve_beside_a_process_that_knows_of_no_leases() {
-    passes("twelve.py", &["--foreign"]);
+cases! {
+    a_pool_by_fork_with_sleeps_through_a_link "pool.py" ["fork", "--pause", "0.02"];
+    a_pool_by_spawn_without_sleeps_through_a_copy_and_two_shots_that_fail "pool.py"
+        ["spawn", "--copy", "--shots", "16", "--bad", "7"];
+    calls_in_children_of_a_process_that_calls "forks.py" [];
+    twelve_processes_at_the_same_moment "twelve.py" [];
+    three_of_twelve_are_killed "twelve.py" ["--kill"];
+    twelve_beside_a_process_that_knows_of_no_leases "twelve.py" ["--foreign"];
 }
 
 const SURVEY: &str = "[grid]
@@ -93,10 +82,9 @@ fn without_threads(command: &mut Command, folder: &Path, count: u32) {
 /// Its shots are tried again after a while, when memory was short.
 #[test]
 fn who_gets_no_thread_to_watch_the_time_goes_on() {
-    let temporary = Folder::new();
-    let folder = temporary.path().to_owned();
-    let mut command = survey(&folder, "survey", SURVEY);
-    without_threads(&mut command, &folder, 1000);
+    let folder = Folder::new();
+    let mut command = survey(folder.path(), "survey", SURVEY);
+    without_threads(&mut command, folder.path(), 1000);
     let faults: Vec<String> = (1..=6).map(|call| format!("0:alloc:{call}:2")).collect();
     let ended =
         output_within(command.env("FAKECUDA_FAULTS", faults.join(";")), Duration::from_secs(120)).unwrap();
@@ -107,17 +95,16 @@ fn who_gets_no_thread_to_watch_the_time_goes_on() {
 /// Nobody would tell it that the card is free again, so it begins beside the other, and does not wait for ever.
 #[test]
 fn who_gets_no_thread_to_stand_in_line_goes_on() {
-    let temporary = Folder::new();
-    let folder = temporary.path().to_owned();
+    let folder = Folder::new();
     // The first runs until it is killed: the second finds the GPU taken, however late it comes.
     let endless = SURVEY.replace("nt = 4", "nt = 10000000");
-    let mut first = survey(&folder, "first", &endless).stdout(Stdio::null()).spawn().unwrap();
-    let works = || std::fs::read_to_string(folder.join("node.log")).is_ok_and(|log| log.contains(" begin "));
+    let mut first = survey(folder.path(), "first", &endless).stdout(Stdio::null()).spawn().unwrap();
+    let works = || std::fs::read_to_string(folder.at("node.log")).is_ok_and(|log| log.contains(" begin "));
     while !works() && first.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let mut second = survey(&folder, "second", SURVEY);
-    without_threads(&mut second, &folder, 3);
+    let mut second = survey(folder.path(), "second", SURVEY);
+    without_threads(&mut second, folder.path(), 3);
     let ended = output_within(&mut second, Duration::from_secs(120)).unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
     let has_first_ended = first.try_wait().unwrap();

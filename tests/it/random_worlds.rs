@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gpusched::Error;
 use gpusched::sched::simulation::{
-    DeviceReport, Fault, FaultKind, Scenario, SimDevice, SimEventKind, SimReport, SimTask, lower_bound, run,
+    Fault, FaultKind, Scenario, SimDevice, SimEventKind, SimReport, SimTask, lower_bound, run,
 };
 use gpusched::sched::{DeviceMask, TaskStatus};
 use testkit::Random;
@@ -38,9 +38,7 @@ fn device(random: &mut Random, number: usize, quiet: bool) -> SimDevice {
     if quiet {
         return device;
     }
-    if chance(random, 0.2) {
-        device.fail_at = Some(300.0 * random.unit());
-    }
+    device.fail_at = chance(random, 0.2).then(|| 300.0 * random.unit());
     while chance(random, 0.3) {
         let seconds = spread(random, 1.0, 200.0);
         let kind = match random.below(6) {
@@ -65,39 +63,23 @@ fn task(random: &mut Random, number: usize, devices: &[SimDevice], quiet: bool) 
     };
     let most = devices.iter().map(|device| device.memory_bytes).max().unwrap_or(0);
     let mut task = SimTask { hint, idempotent: chance(random, 0.5), ..SimTask::new(work) };
-    if chance(random, 0.5) {
-        task.device_bytes = random.below(most as usize + 20) as u64;
-    }
+    task.device_bytes = if chance(random, 0.5) { random.below(most as usize + 20) as u64 } else { 0 };
     if chance(random, 0.3) {
         task.devices = DeviceMask(random.below(1 << (devices.len() + 1)) as u64);
     }
-    if chance(random, 0.3) {
-        task.priority = random.below(5) as i32 - 2;
-    }
-    if chance(random, 0.3) {
-        task.retries = random.below(3) as u32;
-    }
-    if chance(random, 0.2) {
-        task.failures = random.below(4) as u32;
-    }
+    task.priority = if chance(random, 0.3) { random.below(5) as i32 - 2 } else { 0 };
+    task.retries = if chance(random, 0.3) { random.below(3) as u32 } else { 0 };
+    task.failures = if chance(random, 0.2) { random.below(4) as u32 } else { 0 };
     while number > 0 && chance(random, 0.2) {
         task.after.push(random.below(number));
     }
-    if chance(random, 0.4) {
-        task.submit_at = 100.0 * random.unit();
-    }
+    task.submit_at = if chance(random, 0.4) { 100.0 * random.unit() } else { 0.0 };
     if quiet {
         return task;
     }
-    if chance(random, 0.15) {
-        task.cancel_at = Some(300.0 * random.unit());
-    }
-    if chance(random, 0.1) {
-        task.deadline = Some(spread(random, 1.0, 300.0));
-    }
-    if chance(random, 0.05) {
-        task.stumble = spread(random, 0.2, 100.0);
-    }
+    task.cancel_at = chance(random, 0.15).then(|| 300.0 * random.unit());
+    task.deadline = chance(random, 0.1).then(|| spread(random, 1.0, 300.0));
+    task.stumble = if chance(random, 0.05) { spread(random, 0.2, 100.0) } else { 1.0 };
     task.poison = chance(random, 0.03);
     task
 }
@@ -162,11 +144,7 @@ impl<'a> Reader<'a> {
                 SimEventKind::Begin => reader.begin(event.task, event.device, event.slot, event.attempt),
                 SimEventKind::Return => {
                     let left = reader.slots[event.device].remove(&event.slot);
-                    assert_eq!(
-                        left,
-                        Some((event.task, event.attempt)),
-                        "who returns has begun there: {event:?}"
-                    );
+                    assert_eq!(left, Some((event.task, event.attempt)), "it has not begun there: {event:?}");
                     reader.feel(event.task, event.device);
                 }
                 SimEventKind::End(state) => {
@@ -201,10 +179,8 @@ impl<'a> Reader<'a> {
         assert!(told.devices.contains(device), "masked: {at}");
         assert!(now <= self.lost[device], "the device is lost: {at}");
         assert!(now >= told.submit_at, "not yet submitted: {at}");
-        assert!(
-            told.cancel_at.is_none_or(|cancel_at| now <= cancel_at.max(told.submit_at)),
-            "cancelled: {at}"
-        );
+        let is_cancelled = told.cancel_at.is_some_and(|time| now > time.max(told.submit_at));
+        assert!(!is_cancelled, "cancelled: {at}");
         assert_eq!(self.ended[task], None, "it has ended: {at}");
         assert_eq!(attempt, self.attempts[task] + 1, "attempts are counted: {at}");
         self.attempts[task] = attempt;
@@ -230,21 +206,14 @@ impl<'a> Reader<'a> {
             }
             let told = &world.tasks[task];
             match (state, error) {
-                (TaskStatus::Done, None) => {
-                    assert!(self.attempts[task] > 0, "task {task} is done and never began")
-                }
-                (TaskStatus::Cancelled, Some(Error::Cancelled)) => {
-                    assert!(told.cancel_at.is_some(), "nobody cancelled task {task}");
-                }
+                (TaskStatus::Done, None) => assert!(self.attempts[task] > 0, "task {task} never began"),
+                (TaskStatus::Cancelled, Some(Error::Cancelled)) if told.cancel_at.is_some() => {}
                 (TaskStatus::Failed, Some(error)) => self.explains(task, error),
                 other => panic!("task {task}: {other:?}"),
             }
             let first = |before: &usize| report.outcomes[*before].0 == TaskStatus::Done;
-            if quiet
-                && self.ended[task].is_some()
-                && told.after.iter().all(first)
-                && told.failures <= told.retries
-            {
+            let may_start = self.ended[task].is_some() && told.after.iter().all(first);
+            if quiet && may_start && told.failures <= told.retries {
                 assert_eq!(*state, TaskStatus::Done, "nothing stood against task {task}: {error:?}");
             }
         }
@@ -266,6 +235,13 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Returns the devices that a task fits and allows.
+    fn places(&self, task: usize) -> impl Iterator<Item = usize> {
+        let (told, devices) = (&self.world.tasks[task], &self.world.devices);
+        let fits = |&index: &usize| told.device_bytes <= devices[index].memory_bytes;
+        (0..devices.len()).filter(|&index| told.devices.contains(index)).filter(fits)
+    }
+
     /// An attempt that hangs and has no deadline may go on for ever, and holds up what comes after it and
     /// what can run nowhere else, or has failed elsewhere.
     fn is_held_up(&self, task: usize) -> bool {
@@ -275,18 +251,8 @@ impl<'a> Reader<'a> {
         let avoids = self.attempts[task] > 0;
         let runs = |slots: &Slots| slots.values().any(|run| run.0 == task);
         let unended = |before: &usize| !self.report.outcomes[*before].0.is_ended();
-        let may = |index: usize, device: &DeviceReport| {
-            told.devices.contains(index)
-                && device.retired.is_none()
-                && told.device_bytes <= self.world.devices[index].memory_bytes
-        };
-        let mut places = self
-            .report
-            .devices
-            .iter()
-            .enumerate()
-            .filter(|&(index, device)| may(index, device))
-            .map(|(index, _)| index);
+        let is_there = |&index: &usize| self.report.devices[index].retired.is_none();
+        let mut places = self.places(task).filter(is_there);
         told.deadline.is_none() && self.slots.iter().any(runs)
             || told.after.iter().any(unended)
             || if avoids { places.any(hung) } else { places.all(hung) }
@@ -295,28 +261,23 @@ impl<'a> Reader<'a> {
     /// A task fails only for what was against it.
     fn explains(&self, task: usize, error: &Error) {
         let (world, told) = (self.world, &self.world.tasks[task]);
-        let faults: Vec<&FaultKind> =
-            world.devices.iter().flat_map(|device| &device.faults).map(|fault| &fault.kind).collect();
+        let faults = || world.devices.iter().flat_map(|device| &device.faults).map(|fault| &fault.kind);
         let lost = world.devices.iter().any(|device| device.fail_at.is_some());
-        let hang = faults.contains(&&FaultKind::Hang);
+        let hang = faults().any(|fault| *fault == FaultKind::Hang);
         // A device may be gone by the time it is asked for.
-        let poison = world.tasks.iter().any(|task| task.poison) || faults.contains(&&FaultKind::Poisoned);
-        let wrong = faults.iter().any(|fault| matches!(fault, FaultKind::Wrong { .. }));
+        let has_poison = faults().any(|fault| *fault == FaultKind::Poisoned);
+        let poison = has_poison || world.tasks.iter().any(|task| task.poison);
+        let wrong = faults().any(|fault| matches!(fault, FaultKind::Wrong { .. }));
+        let no_memory = faults().any(|fault| matches!(fault, FaultKind::OutOfMemory { .. }));
+        let no_resources = faults().any(|fault| matches!(fault, FaultKind::LaunchResources { .. }));
         let gone = lost || hang || poison || wrong;
-        let fits = |(index, device): (usize, &SimDevice)| {
-            told.devices.contains(index) && told.device_bytes <= device.memory_bytes
-        };
-        let fits = world.devices.iter().enumerate().any(fits);
+        let fits = self.places(task).next().is_some();
         let before = |state| told.after.iter().any(|&before| state == self.report.outcomes[before].0);
         let reason = match error {
             Error::Callback { .. } => told.failures > told.retries,
             Error::NoDevice { .. } => !fits || gone,
-            Error::NoMemory { .. } => {
-                !fits || gone || faults.iter().any(|fault| matches!(fault, FaultKind::OutOfMemory { .. }))
-            }
-            Error::Resources { .. } => {
-                faults.iter().any(|fault| matches!(fault, FaultKind::LaunchResources { .. }))
-            }
+            Error::NoMemory { .. } => !fits || gone || no_memory,
+            Error::Resources { .. } => no_resources,
             Error::Device { .. } => lost || poison,
             Error::WrongResult { .. } => wrong,
             Error::Deadline { .. } => told.deadline.is_some() || hang,

@@ -1,14 +1,10 @@
 //! How good the schedules are: the numbers that docs/scheduling.md promises, in virtual time, so that they
 //! are the same on every machine. `cargo bench --bench schedules` prints the whole table.
 
-use testmodels::schedules::compare::{Case, POLICIES, Policy, Ratios, ratios as ratios_of};
+use testmodels::schedules::compare::{Case, POLICIES, Ratios, ratios as ratios_of};
 use testmodels::schedules::worlds::{Mishap, NODES, Node, Shots};
 
 const SEEDS: u64 = 200;
-
-fn policy(name: &str) -> &'static Policy {
-    POLICIES.iter().find(|policy| policy.name == name).expect("one of the policies")
-}
 
 fn node(name: &str) -> &'static Node {
     NODES.iter().find(|node| node.name == name).expect("one of the nodes")
@@ -16,7 +12,8 @@ fn node(name: &str) -> &'static Node {
 
 fn ratios(node: &'static Node, count: usize, shots: Shots, mishap: Mishap, name: &str) -> (String, Ratios) {
     let case = Case { node, count, shots, mishap };
-    let ratios = ratios_of(&case, policy(name), SEEDS);
+    let policy = POLICIES.iter().find(|policy| policy.name == name).expect("one of the policies");
+    let ratios = ratios_of(&case, policy, SEEDS);
     (format!("{}, {name}: {ratios:?}", case.name()), ratios)
 }
 

@@ -43,24 +43,28 @@ impl Folder {
         path
     }
 
-    /// Returns the relative paths of all files and folders below this folder, hidden ones
-    /// included, sorted.
+    /// Returns what [`names_below`] this folder.
     pub fn names(&self) -> Vec<String> {
-        fn walk(folder: &Path, before: &str, names: &mut Vec<String>) {
-            for entry in fs::read_dir(folder).expect("a folder") {
-                let entry = entry.expect("an entry");
-                let name = format!("{before}{}", entry.file_name().to_str().expect("UTF-8"));
-                if entry.file_type().expect("its type").is_dir() {
-                    walk(&entry.path(), &format!("{name}/"), names);
-                }
-                names.push(name);
-            }
-        }
-        let mut names = Vec::new();
-        walk(&self.path, "", &mut names);
-        names.sort();
-        names
+        names_below(&self.path)
     }
+}
+
+/// Returns the relative paths of all files and folders below a folder, hidden ones included, sorted.
+pub fn names_below(folder: &Path) -> Vec<String> {
+    fn walk(folder: &Path, before: &str, names: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let entry = entry.expect("an entry");
+            let name = format!("{before}{}", entry.file_name().to_str().expect("UTF-8"));
+            if entry.file_type().expect("its type").is_dir() {
+                walk(&entry.path(), &format!("{name}/"), names);
+            }
+            names.push(name);
+        }
+    }
+    let mut names = Vec::new();
+    walk(folder, "", &mut names);
+    names.sort();
+    names
 }
 
 impl Drop for Folder {

@@ -13,13 +13,23 @@ pub mod worlds;
 
 use std::path::{Path, PathBuf};
 
-pub use folder::Folder;
+pub use folder::{Folder, names_below};
 pub use random::Random;
 pub use skip::skip;
 
 /// Returns the root folder of the repository.
 pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Checks that a committed file is `fresh`, or makes it so with `UPDATE=1`. `test` is a test in `tests/it`.
+pub fn assert_committed(file: &str, fresh: &str, test: &str) {
+    let path = root().join(file);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, fresh).expect(file);
+    }
+    let is_fresh = std::fs::read_to_string(&path).is_ok_and(|there| there == fresh);
+    assert!(is_fresh, "{file} is stale; repair it with: UPDATE=1 cargo test --test it {test}");
 }
 
 /// Returns the folder `target/PROFILE/deps` that holds the libraries built for this test.

@@ -16,47 +16,32 @@ pub fn golden_call(case: &str, out: &Folder) -> Args {
     let float = |name| golden::float(&value(name));
     let flag = |name| value(name).as_bool().unwrap();
     let input = |name| inputs.join(value(name).as_str().unwrap());
-    Args {
-        vel: input("FNvel"),
-        rho: input("FNrho"),
-        snap: out.at("snap/"),
-        shot: out.at("shot.bin"),
-        is: int("is"),
-        ns: int("ns"),
-        nx: int("nx"),
-        ny: int("ny"),
-        nz: int("nz"),
-        dx: float("dx"),
-        dy: float("dy"),
-        dz: float("dz"),
-        sxbeg: int("sxbeg"),
-        sybeg: int("sybeg"),
-        szbeg: int("szbeg"),
-        jsx: int("jsx"),
-        jsy: int("jsy"),
-        jsz: int("jsz"),
-        dgx: float("dgx"),
-        dgy: float("dgy"),
-        dgt: float("dgt"),
-        nt: int("nt"),
-        dt: float("dt"),
-        wtype: int("wtype"),
-        fm: float("fm"),
-        show_snapshot: flag("show_snapshot"),
-        cut_directwave: flag("cut_directwave"),
-        snap_interval: int("snap_interval"),
-        device: int("cudaDevicei"),
-    }
+    let mut args = call(out);
+    (args.vel, args.rho) = (input("FNvel"), input("FNrho"));
+    args.snap = out.at("snap/");
+    (args.is, args.ns, args.nt) = (int("is"), int("ns"), int("nt"));
+    (args.nx, args.ny, args.nz) = (int("nx"), int("ny"), int("nz"));
+    (args.dx, args.dy, args.dz) = (float("dx"), float("dy"), float("dz"));
+    (args.sxbeg, args.sybeg, args.szbeg) = (int("sxbeg"), int("sybeg"), int("szbeg"));
+    (args.jsx, args.jsy, args.jsz) = (int("jsx"), int("jsy"), int("jsz"));
+    (args.dgx, args.dgy, args.dgt) = (float("dgx"), float("dgy"), float("dgt"));
+    (args.dt, args.wtype, args.fm) = (float("dt"), int("wtype"), float("fm"));
+    (args.show_snapshot, args.cut_directwave) = (flag("show_snapshot"), flag("cut_directwave"));
+    (args.snap_interval, args.device) = (int("snap_interval"), int("cudaDevicei"));
+    args
 }
 
 /// A call that is done in a moment: 12 x 11 x 10 cells, 40 steps, one shot, models in `out`.
 pub fn small_call(out: &Folder) -> Args {
-    let [nx, ny, nz] = [12, 11, 10];
-    let cells = nx * ny * nz;
+    let cells = 12 * 11 * 10;
     let vel: Vec<f32> = (0..cells).map(|cell| 1500.0 + (cell % 10) as f32 * 100.0).collect();
     let rho: Vec<f32> = (0..cells).map(|cell| 1000.0 + (cell % 7) as f32 * 50.0).collect();
     gpusched::io::raw::write(&out.at("vel.bin"), &vel).unwrap();
     gpusched::io::raw::write(&out.at("rho.bin"), &rho).unwrap();
+    call(out)
+}
+
+fn call(out: &Folder) -> Args {
     Args {
         vel: out.at("vel.bin"),
         rho: out.at("rho.bin"),
@@ -64,9 +49,9 @@ pub fn small_call(out: &Folder) -> Args {
         shot: out.at("shot.bin"),
         is: 0,
         ns: 1,
-        nx,
-        ny,
-        nz,
+        nx: 12,
+        ny: 11,
+        nz: 10,
         dx: 10.0,
         dy: 10.0,
         dz: 10.0,

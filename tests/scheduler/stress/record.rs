@@ -102,10 +102,7 @@ impl Record {
         let before = self.outcome.lock().unwrap().replace(seen.clone());
         check(before.is_none() || before == Some(seen.clone()), &format!("ended twice: {before:?}"));
         let drops = self.drops.load(SeqCst);
-        check(
-            drops == 1 || drops == 0 && self.job.idempotent,
-            &format!("{drops} drops, and its end is known"),
-        );
+        check(drops == 1 || drops == 0 && self.job.idempotent, &format!("{drops} drops at its end"));
         let explained = match &seen {
             Ok(WaitResult::Done) => {
                 let times = |times: &AtomicU32| times.load(SeqCst) > 0;

@@ -149,11 +149,7 @@ impl World {
                     };
                     let record = line[place].clone();
                     drop(line);
-                    self.check(
-                        last < Some(place),
-                        &record,
-                        &format!("comes out of order: {place} after {last:?}"),
-                    );
+                    self.check(last < Some(place), &record, &format!("out of order: {place} after {last:?}"));
                     last = Some(place);
                     let outcome = scheduler.wait(id, NOW);
                     self.check(outcome != Ok(WaitResult::Pending), &record, "is handed out before its end");
