@@ -12,12 +12,12 @@
 //! | `estimate/` | durations, bounds, ETA |
 //! | `observe/` | trace; progress notifier |
 //! | `plan/` | the planner: one state machine without threads |
+//! | `simulation/` | the second driver of the planner |
 //! | `light/` | light tasks: structures only |
 //! | `sleep/` | where threads sleep |
 //! | `runtime/` | threads |
 //! | `range/` | parallel loops |
 //! | `api/` | what callers see |
-//! | `simulation/` | the second driver of the planner; imports `plan/` and what is above it |
 
 mod api;
 mod base;

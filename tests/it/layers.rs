@@ -1,112 +1,51 @@
-//! A module uses only what stands above it, `unsafe` stays where it belongs, and one module opens files.
+//! Files import downwards and form no circle, `unsafe` stays where it belongs, and one module opens files.
 
-use std::path::{Path, PathBuf};
+use testkit::{names_below, root};
 
-/// From the ground up, as in the map of `src/lib.rs`.
-const LAYERS: [&str; 13] = [
-    "error",
-    "fork",
-    "descriptor",
-    "device",
-    "memory",
-    "node",
-    "store",
-    "backend",
-    "sched",
-    "fd",
-    "io",
-    "legacy",
-    "ffi",
-];
+use crate::imports::{Files, circle, imports};
 
 /// Files and folders whose subject can't be written without it.
 const UNSAFE: &str =
     "fork.rs node/linux/sys.rs backend/cpu backend/cuda backend/thread.rs fd/bench.rs fd/equation ffi";
 
-/// Calls that return a new descriptor, or use one inside. `src/descriptor.rs` opens files; `sys.rs` passes what it
-/// opens through there.
+/// Calls that open a descriptor. `sys.rs` passes its descriptors through `src/descriptor.rs`.
 const OPENS: &str = "File::open File::create fs::read( fs::read_to_string( fs::write( fs::copy( try_clone( \
     try_clone_to_owned( Command::new( UnixStream:: UnixListener:: UnixDatagram:: TcpStream:: TcpListener:: \
     UdpSocket:: io::pipe( libc::open libc::creat libc::fopen libc::dup libc::pipe libc::socket libc::eventfd \
     libc::inotify_init libc::memfd_create";
 
-fn src() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
-}
-
-/// Every source file, with its path below src.
-fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            let name = path.strip_prefix(src()).expect("below src").display().to_string();
-            found.push((name, std::fs::read_to_string(&path).expect("a source file")));
-        }
-    }
-}
-
-fn all() -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    sources(&src(), &mut found);
-    assert!(found.len() > 20, "only {} source files were found", found.len());
-    found
+/// Returns every source file.
+fn all() -> Files {
+    let src = root().join("src");
+    let names = names_below(&src).into_iter().filter(|name| name.ends_with(".rs"));
+    names.map(|name| (name.clone(), std::fs::read_to_string(src.join(name)).expect("UTF-8"))).collect()
 }
 
 fn code(line: &str) -> &str {
     line.split("//").next().unwrap_or_default()
 }
 
-/// The layers that a line of code names: `crate::fd::…`, `crate::{error::…, fd}`.
-fn named(line: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for rest in code(line).split("crate::").skip(1) {
-        let list = rest.strip_prefix('{').map_or(rest, |rest| rest.split('}').next().unwrap_or(rest));
-        let items = if rest.starts_with('{') { list.split(',').collect() } else { vec![list] };
-        for item in items {
-            let end =
-                item.trim().find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(item.trim().len());
-            found.push(item.trim()[..end].to_owned());
-        }
-    }
-    found
-}
-
-fn height(layer: &str) -> Option<usize> {
-    LAYERS.iter().position(|known| *known == layer)
-}
-
+/// A row of a table in comments names a folder or file, which imports from rows above it only.
 #[test]
-fn modules_look_down_only() {
-    for (file, text) in all() {
-        let layer = file.split(['/', '.']).next().expect("a name");
-        if layer == "bin" || layer == "lib" {
-            continue;
+fn files_import_downwards_and_form_no_circle() {
+    let files = all();
+    let imports = imports(&files);
+    assert_eq!(circle(imports.clone()), [""; 0], "each of these files of src imports from the next");
+    for (folder, table) in [("", "lib.rs"), ("sched/", "sched/mod.rs")] {
+        let rows = files[table].lines().filter_map(|line| line.strip_prefix("//! | ")?.split('`').nth(1));
+        let order: Vec<_> = rows.map(|row| row.trim_end_matches('/')).collect();
+        let height = |file: &str| {
+            let entry = file.strip_prefix(folder)?.split(['/', '.']).next();
+            let height = order.iter().position(|row| Some(*row) == entry);
+            Some(height.unwrap_or_else(|| panic!("src/{file} has no row in the table of src/{table}")))
+        };
+        for (file, used) in imports.iter().filter(|(file, _)| *file != table && !file.starts_with("bin/")) {
+            let is_upward = |used: &&String| height(file).is_some_and(|own| height(used) > Some(own));
+            assert_eq!(used.iter().find(is_upward), None, "src/{file} must not import from there");
         }
-        let own =
-            height(layer).unwrap_or_else(|| panic!("src/{file} stands on no layer of tests/it/layers.rs"));
-        for (number, line) in text.lines().enumerate() {
-            for used in named(line) {
-                if used == "Error" || used == "Result" {
-                    continue;
-                }
-                let at = format!("src/{file}:{}", number + 1);
-                let below =
-                    height(&used).unwrap_or_else(|| panic!("{at} names crate::{used}, which is no layer"));
-                assert!(below <= own, "{at}: {layer} must not know {used}");
-            }
-        }
+        let is_stale = |row: &&&str| !imports.keys().any(|file| file.starts_with(&format!("{folder}{row}")));
+        assert_eq!(order.iter().find(is_stale), None, "no such file or folder for the table of src/{table}");
     }
-}
-
-#[test]
-fn the_map_in_lib_rs_has_the_same_layers() {
-    let text = std::fs::read_to_string(src().join("lib.rs")).expect("src/lib.rs");
-    let rows = text.lines().filter_map(|line| line.strip_prefix("//! | [`")?.split('`').next());
-    assert_eq!(rows.collect::<Vec<_>>(), LAYERS);
-    let modules = text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
-    assert_eq!(modules.collect::<Vec<_>>(), LAYERS);
 }
 
 #[test]
@@ -147,10 +86,7 @@ fn files_are_opened_above_the_standard_streams() {
         for (number, line) in without_tests(&file, &text) {
             let Some(call) = opens().find(|call| line.contains(call)) else { continue };
             let is_allowed = ["descriptor.rs", "node/linux/sys.rs"].contains(&file.as_str());
-            assert!(
-                is_allowed,
-                "src/{file}:{number} calls {call}; accepted: the functions of src/descriptor.rs"
-            );
+            assert!(is_allowed, "src/{file}:{number} calls {call}; accepted: those of src/descriptor.rs");
             opened += 1;
         }
     }

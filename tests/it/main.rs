@@ -8,6 +8,7 @@ mod closed_streams;
 mod failure_classes;
 mod guarded;
 mod header;
+mod imports;
 mod io;
 mod layers;
 mod legacy;
