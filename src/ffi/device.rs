@@ -1,9 +1,9 @@
-//! The devices of a scheduler, as C sees them.
+//! The devices of a scheduler.
 
 use std::ffi::c_char;
 
-use super::guard::done;
-use super::input::{Filled, Growing, Place, field};
+use super::guard::guard_status;
+use super::input::{OutParam, OutStruct, VersionedStruct, text_field};
 use super::scheduler_handle::{sched_t, scheduler};
 use super::status::sched_status_t;
 use crate::device::{BackendKind, DeviceInfo, Health};
@@ -74,11 +74,11 @@ pub struct sched_device_info_t {
 }
 
 // SAFETY: `repr(C)`, `size` first, and numbers.
-unsafe impl Growing for sched_device_stats_t {
+unsafe impl VersionedStruct for sched_device_stats_t {
     const NAME: &'static str = "sched_device_stats_t";
 }
 // SAFETY: as above.
-unsafe impl Growing for sched_device_info_t {
+unsafe impl VersionedStruct for sched_device_info_t {
     const NAME: &'static str = "sched_device_info_t";
 }
 
@@ -86,7 +86,7 @@ pub(super) fn backend_of(kind: BackendKind) -> u32 {
     match kind {
         BackendKind::Cpu => SCHED_BACKEND_CPU,
         BackendKind::Cuda => SCHED_BACKEND_CUDA,
-        // No scheduler behind a handle has one.
+        // A scheduler behind a handle has no simulated device.
         BackendKind::Simulated => 0,
     }
 }
@@ -114,9 +114,9 @@ fn info_of(device: &DeviceInfo) -> sched_device_info_t {
         size: 0,
         backend: backend_of(device.backend),
         ordinal: device.ordinal,
-        uuid: field(device.id.as_str()),
-        pci_bus_id: field(device.pci_bus_id.as_deref().unwrap_or_default()),
-        name: field(&device.name),
+        uuid: text_field(device.id.as_str()),
+        pci_bus_id: text_field(device.pci_bus_id.as_deref().unwrap_or_default()),
+        name: text_field(&device.name),
         compute_major: major as i32,
         compute_minor: minor as i32,
         cpu_threads: device.cpu_threads.unwrap_or(0),
@@ -135,12 +135,12 @@ pub unsafe extern "C" fn sched_device_stats(
     index: u32,
     stats: *mut sched_device_stats_t,
 ) -> sched_status_t {
-    done(|| {
-        // SAFETY: a pointer as the header asks for it; `Filled` looks at it.
-        let out = unsafe { Filled::new(stats)? };
+    guard_status(|| {
+        // SAFETY: a pointer as the header requires it; `OutStruct` checks it.
+        let out = unsafe { OutStruct::new(stats)? };
         let all = scheduler(s)?.stats()?.devices;
         let one = all.get(index as usize).ok_or_else(|| no_such_device(index, all.len()))?;
-        out.with(sched_device_stats_t {
+        out.fill(sched_device_stats_t {
             size: 0,
             done: one.done,
             failed: one.failed,
@@ -160,10 +160,10 @@ pub unsafe extern "C" fn sched_device_stats(
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_NO_DEVICE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_device_count(s: *mut sched_t, count: *mut u32) -> sched_status_t {
-    done(|| {
-        // SAFETY: a pointer as the header asks for it; `Place` looks at it.
-        let out = unsafe { Place::new("count", count)? };
-        out.put(scheduler(s)?.devices().len() as u32);
+    guard_status(|| {
+        // SAFETY: a pointer as the header requires it; `OutParam` checks it.
+        let out = unsafe { OutParam::new("count", count)? };
+        out.write(scheduler(s)?.devices().len() as u32);
         Ok(())
     })
 }
@@ -177,13 +177,13 @@ pub unsafe extern "C" fn sched_device_info(
     index: u32,
     info: *mut sched_device_info_t,
 ) -> sched_status_t {
-    done(|| {
-        // SAFETY: a pointer as the header asks for it; `Filled` looks at it.
-        let out = unsafe { Filled::new(info)? };
+    guard_status(|| {
+        // SAFETY: a pointer as the header requires it; `OutStruct` checks it.
+        let out = unsafe { OutStruct::new(info)? };
         let scheduler = scheduler(s)?;
         let devices = scheduler.devices();
         let device = devices.get(index as usize).ok_or_else(|| no_such_device(index, devices.len()))?;
-        out.with(info_of(device));
+        out.fill(info_of(device));
         Ok(())
     })
 }

@@ -1,10 +1,10 @@
-//! Memory of a device that a task's code asks for while it runs; given back when it returns.
+//! Device memory that a callback allocates while it runs; freed when it returns.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
 
-use super::guard::done;
-use super::input::Place;
+use super::guard::guard_status;
+use super::input::OutParam;
 use super::run_control::{is_here, sched_exec_t, with_exec};
 use super::status::sched_status_t;
 use crate::backend::Lane;
@@ -12,60 +12,63 @@ use crate::backend::cpu::Buffer;
 use crate::backend::cuda::Block;
 use crate::error::{Error, Result};
 
-enum Kept {
+enum Allocation {
     Host(Buffer),
-    Card(Block<u8>),
+    Gpu(Block<u8>),
 }
 
-impl Kept {
-    fn new(lane: Lane<'_>, bytes: u64) -> Result<Kept> {
+impl Allocation {
+    fn new(lane: Lane<'_>, bytes: u64) -> Result<Allocation> {
         const WHAT: &str = "the memory that a task's code asked for";
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         match lane {
-            Lane::Cpu(_) => Buffer::zeroed(bytes.div_ceil(size_of::<f32>()), WHAT).map(Kept::Host),
-            Lane::Cuda(stream) => stream.alloc(bytes, WHAT).map(Kept::Card),
+            Lane::Cpu(_) => Buffer::zeroed(bytes.div_ceil(size_of::<f32>()), WHAT).map(Allocation::Host),
+            Lane::Cuda(stream) => stream.alloc(bytes, WHAT).map(Allocation::Gpu),
         }
     }
 
-    /// On a card it is a number and no address of the host.
+    /// Returns the address, on a GPU one of the device.
     fn pointer(&mut self) -> *mut c_void {
         match self {
-            Kept::Host(buffer) => buffer.as_mut_ptr().cast(),
-            Kept::Card(block) => std::ptr::without_provenance_mut(block.address() as usize),
+            Allocation::Host(buffer) => buffer.as_mut_ptr().cast(),
+            Allocation::Gpu(block) => std::ptr::without_provenance_mut(block.address() as usize),
         }
     }
 }
 
-/// What the code that runs with this `exec` has asked for.
-struct Frame {
-    told: usize,
-    kept: Vec<Kept>,
+/// The allocations of one callback.
+struct CallbackAllocations {
+    /// Address of the callback's `exec`.
+    address: usize,
+    allocations: Vec<Allocation>,
 }
 
 thread_local! {
-    /// Of the callbacks that the thread is inside of, innermost last.
-    static FRAMES: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+    /// One entry for each callback that the thread is inside of, innermost last.
+    static CALLBACKS: RefCell<Vec<CallbackAllocations>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A callback that may ask, until dropped.
-pub(super) struct Leased(usize);
+/// Lets a callback allocate until dropped, and frees its allocations then.
+pub(super) struct AllocationScope(usize);
 
-impl Leased {
-    pub(super) fn enter(told: &sched_exec_t) -> Self {
-        let told = (&raw const *told).addr();
-        let _ = FRAMES.try_with(|frames| frames.borrow_mut().push(Frame { told, kept: Vec::new() }));
-        Leased(told)
+impl AllocationScope {
+    pub(super) fn enter(exec: &sched_exec_t) -> Self {
+        let address = (&raw const *exec).addr();
+        let _ = CALLBACKS.try_with(|callbacks| {
+            callbacks.borrow_mut().push(CallbackAllocations { address, allocations: Vec::new() });
+        });
+        AllocationScope(address)
     }
 }
 
-impl Drop for Leased {
+impl Drop for AllocationScope {
     fn drop(&mut self) {
-        let left = FRAMES.try_with(|frames| {
-            let mut frames = frames.borrow_mut();
-            let place = frames.iter().rposition(|frame| frame.told == self.0)?;
-            Some(frames.remove(place))
+        let allocations = CALLBACKS.try_with(|callbacks| {
+            let mut callbacks = callbacks.borrow_mut();
+            let index = callbacks.iter().rposition(|callback| callback.address == self.0)?;
+            Some(callbacks.remove(index))
         });
-        drop(left);
+        drop(allocations);
     }
 }
 
@@ -83,9 +86,9 @@ pub unsafe extern "C" fn sched_exec_memory(
     bytes: u64,
     memory: *mut *mut c_void,
 ) -> sched_status_t {
-    done(|| {
-        // SAFETY: a pointer as the header asks for it; `Place` looks at it.
-        let out = unsafe { Place::new("memory", memory)? };
+    guard_status(|| {
+        // SAFETY: a pointer as the header requires it; `OutParam` checks it.
+        let out = unsafe { OutParam::new("memory", memory)? };
         if bytes == 0 {
             return Err(Error::argument("bytes", bytes, "1 or more"));
         }
@@ -94,17 +97,17 @@ pub unsafe extern "C" fn sched_exec_memory(
             let accepted = "that on which the task's code was called";
             return Err(Error::argument("the calling thread", "another", accepted));
         }
-        let mut kept = with_exec(exec, |exec| Kept::new(exec.lane, bytes))??;
-        let pointer = kept.pointer();
-        let told = exec.addr();
-        FRAMES.with(|frames| {
-            let mut frames = frames.borrow_mut();
-            let frame = frames.iter_mut().rev().find(|frame| frame.told == told);
-            let frame = frame.ok_or_else(|| Error::Internal("a task's code that no thread runs".into()))?;
-            frame.kept.push(kept);
+        let mut allocation = with_exec(exec, |exec| Allocation::new(exec.lane, bytes))??;
+        let pointer = allocation.pointer();
+        CALLBACKS.with(|callbacks| {
+            let mut callbacks = callbacks.borrow_mut();
+            let callback = callbacks.iter_mut().rev().find(|callback| callback.address == exec.addr());
+            let callback =
+                callback.ok_or_else(|| Error::Internal("a task's code that no thread runs".into()))?;
+            callback.allocations.push(allocation);
             Ok(())
         })?;
-        out.put(pointer);
+        out.write(pointer);
         Ok(())
     })
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::guard::done;
-use super::input::{Growing, Place, bits, copy, list, list_mut, read};
+use super::guard::guard_status;
+use super::input::{OutParam, VersionedStruct, check_bits, copy, read, slice_of, slice_of_mut};
 use super::model_handle::{MODELS, SharedModel, sched_fd_model_t, shared_model};
 use super::status::sched_status_t;
 use crate::error::{Error, Result};
@@ -58,7 +58,7 @@ pub struct sched_fd_model_desc_t {
 }
 
 // SAFETY: `repr(C)`, `size` first; numbers and pointers.
-unsafe impl Growing for sched_fd_model_desc_t {
+unsafe impl VersionedStruct for sched_fd_model_desc_t {
     const NAME: &'static str = "sched_fd_model_desc_t";
 }
 
@@ -79,24 +79,24 @@ pub unsafe extern "C" fn sched_fd_model_create(
     desc: *const sched_fd_model_desc_t,
     out: *mut *mut sched_fd_model_t,
 ) -> sched_status_t {
-    done(|| {
-        // SAFETY: pointers as the header asks for them; `input` looks at each.
-        let (desc, out) = unsafe { (read(desc)?, Place::new("out", out)?) };
-        bits("flags of a model", desc.flags, SCHED_FD_MODEL_16_BIT)?;
+    guard_status(|| {
+        // SAFETY: pointers as the header requires them; `input` checks each.
+        let (desc, out) = unsafe { (read(desc)?, OutParam::new("out", out)?) };
+        check_bits("flags of a model", desc.flags, SCHED_FD_MODEL_16_BIT)?;
         let n = [count("nx", desc.nx)?, count("ny", desc.ny)?, count("nz", desc.nz)?];
         let grid = Grid::new(n, [desc.dx_m, desc.dy_m, desc.dz_m])?;
         // SAFETY: the header asks for nx*ny*nz values behind each pointer.
         let (vp, rho) = unsafe {
-            let vp = copy("vp_m_s", list("vp_m_s", desc.vp_m_s, grid.cells())?)?;
+            let vp = copy("vp_m_s", slice_of("vp_m_s", desc.vp_m_s, grid.cells())?)?;
             let rho = match desc.rho_kg_m3.is_null() {
                 true => None,
-                false => Some(copy("rho_kg_m3", list("rho_kg_m3", desc.rho_kg_m3, grid.cells())?)?),
+                false => Some(copy("rho_kg_m3", slice_of("rho_kg_m3", desc.rho_kg_m3, grid.cells())?)?),
             };
             (vp, rho)
         };
         let storage =
             if desc.flags & SCHED_FD_MODEL_16_BIT != 0 { Storage::Bits16 } else { Storage::Float32 };
-        out.put(MODELS.add(Arc::new(SharedModel::new(&Model::new(grid, vp, rho)?, storage)?)));
+        out.write(MODELS.add(Arc::new(SharedModel::new(&Model::new(grid, vp, rho)?, storage)?)));
         Ok(())
     })
 }
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn sched_fd_model_create(
 /// Errors: SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_fd_model_destroy(model: *mut sched_fd_model_t) -> sched_status_t {
-    done(|| if model.is_null() { Ok(()) } else { MODELS.remove(model).map(drop) })
+    guard_status(|| if model.is_null() { Ok(()) } else { MODELS.remove(model).map(drop) })
 }
 
 /// Puts the largest stable time step of a model, in seconds, into `*dt_s`: a number that a float holds
@@ -118,14 +118,14 @@ pub unsafe extern "C" fn sched_fd_model_destroy(model: *mut sched_fd_model_t) ->
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_fd_dt_max(model: *const sched_fd_model_t, dt_s: *mut f64) -> sched_status_t {
-    done(|| {
-        // SAFETY: a pointer as the header asks for it; `Place` looks at it.
-        let out = unsafe { Place::new("dt_s", dt_s)? };
+    guard_status(|| {
+        // SAFETY: a pointer as the header requires it; `OutParam` checks it.
+        let out = unsafe { OutParam::new("dt_s", dt_s)? };
         let model = shared_model(model)?;
         let options = Options { storage: model.storage(), ..Options::default() };
         let limit = options.dt_max(model.model());
         // So that the answer is accepted as the `dt_s` of a shot.
-        out.put(f64::from(rounded_down(limit)));
+        out.write(f64::from(rounded_down(limit)));
         Ok(())
     })
 }
@@ -157,9 +157,9 @@ pub unsafe extern "C" fn sched_fd_wavelet(
     samples: *mut f32,
     nt: usize,
 ) -> sched_status_t {
-    done(|| {
-        // SAFETY: a pointer as the header asks for it; `list_mut` looks at it.
-        let out = unsafe { list_mut("samples", samples, nt)? };
+    guard_status(|| {
+        // SAFETY: a pointer as the header requires it; `slice_of_mut` checks it.
+        let out = unsafe { slice_of_mut("samples", samples, nt)? };
         let wavelet = Wavelet::new(shape(wavelet)?, frequency_hz, dt_s, nt)?;
         let active = wavelet.samples.len().min(nt);
         out[..active].copy_from_slice(&wavelet.samples[..active]);

@@ -1,16 +1,18 @@
-//! Finite differences: a shot, its sizes, and its way into a scheduler.
+//! Finite differences: shots, their sizes, and their submission.
 
 use std::sync::Arc;
 
 use super::fd_model::{count, shape};
-use super::guard::done;
-use super::input::{Filled, Growing, Lent, bits, copy, list, read, read_or_default, room};
+use super::guard::guard_status;
+use super::input::{
+    OutStruct, SendPointer, VersionedStruct, check_bits, copy, read, read_or_default, slice_of, with_capacity,
+};
 use super::model_handle::{SharedModel, sched_fd_model_t, shared_model};
 use super::run_control::sched_task_t;
 use super::scheduler_handle::{sched_t, scheduler};
 use super::status::sched_status_t;
-use super::task::{SCHED_TASK_IDEMPOTENT, describe, id_place, sched_task_desc_t};
-use super::task_run::User;
+use super::task::{SCHED_TASK_IDEMPOTENT, apply_desc, id_out, sched_task_desc_t};
+use super::task_run::UserData;
 use crate::backend::cpu::{CallbackMode, threads};
 use crate::error::{Error, Result};
 use crate::fd::plan::{Options, Plan, Stencil};
@@ -30,8 +32,8 @@ pub const SCHED_FD_EXACT_TIME: u32 = 2;
 /// eighth order, which are better from six cells on. The time step is at most 0.9634 of what sched_fd_dt_max tells.
 pub const SCHED_FD_OPTIMISED_STENCIL: u32 = 4;
 
-/// The amplitude that 0 means.
-const AMPLITUDE: f32 = 10_000.0;
+/// The amplitude for 0.
+const DEFAULT_AMPLITUDE: f32 = 10_000.0;
 
 /// A cell of a model's grid, counted from 0.
 #[repr(C)]
@@ -122,11 +124,11 @@ pub struct sched_fd_shot_size_t {
 }
 
 // SAFETY: `repr(C)`, `size` first; numbers and pointers.
-unsafe impl Growing for sched_fd_shot_desc_t {
+unsafe impl VersionedStruct for sched_fd_shot_desc_t {
     const NAME: &'static str = "sched_fd_shot_desc_t";
 }
 // SAFETY: `repr(C)`, `size` first; numbers.
-unsafe impl Growing for sched_fd_shot_size_t {
+unsafe impl VersionedStruct for sched_fd_shot_size_t {
     const NAME: &'static str = "sched_fd_shot_size_t";
 }
 
@@ -148,7 +150,7 @@ unsafe fn wavelet_of(desc: &sched_fd_shot_desc_t, nt: usize) -> Result<Wavelet> 
         return Err(Error::argument("wavelet_len", desc.wavelet_len, format!("1 to nt, which is {nt}")));
     }
     // SAFETY: as promised by the caller.
-    let samples = unsafe { list("wavelet_samples", desc.wavelet_samples, desc.wavelet_len)? };
+    let samples = unsafe { slice_of("wavelet_samples", desc.wavelet_samples, desc.wavelet_len)? };
     if let Some(at) = samples.iter().position(|sample| !sample.is_finite()) {
         return Err(Error::argument(format!("wavelet_samples[{at}]"), samples[at], "a finite number"));
     }
@@ -173,8 +175,8 @@ unsafe fn receivers_of(desc: &sched_fd_shot_desc_t) -> Result<Receivers> {
         ));
     }
     // SAFETY: as promised by the caller.
-    let cells = unsafe { list("receivers", desc.receivers, desc.receiver_count)? };
-    let mut own = room("receivers", cells.len())?;
+    let cells = unsafe { slice_of("receivers", desc.receivers, desc.receiver_count)? };
+    let mut own = with_capacity("receivers", cells.len())?;
     for (at, &place) in cells.iter().enumerate() {
         own.push(cell(&format!("receivers[{at}]"), place)?);
     }
@@ -184,7 +186,7 @@ unsafe fn receivers_of(desc: &sched_fd_shot_desc_t) -> Result<Receivers> {
 /// # Safety
 /// As for [`wavelet_of`].
 unsafe fn shot_of(desc: &sched_fd_shot_desc_t) -> Result<Shot> {
-    bits(
+    check_bits(
         "flags of a shot",
         desc.flags,
         SCHED_FD_MUTE_DIRECT | SCHED_FD_EXACT_TIME | SCHED_FD_OPTIMISED_STENCIL,
@@ -195,7 +197,7 @@ unsafe fn shot_of(desc: &sched_fd_shot_desc_t) -> Result<Shot> {
         source: cell("source", desc.source)?,
         // SAFETY: as promised by the caller.
         wavelet: unsafe { wavelet_of(desc, nt)? },
-        amplitude: if desc.amplitude == 0.0 { AMPLITUDE } else { desc.amplitude },
+        amplitude: if desc.amplitude == 0.0 { DEFAULT_AMPLITUDE } else { desc.amplitude },
         nt,
         // SAFETY: as promised by the caller.
         receivers: unsafe { receivers_of(desc)? },
@@ -205,11 +207,11 @@ unsafe fn shot_of(desc: &sched_fd_shot_desc_t) -> Result<Shot> {
     })
 }
 
-/// A checked shot and the plan that it runs with.
+/// Returns a checked shot and the plan that it runs with.
 ///
 /// # Safety
 /// As for [`wavelet_of`].
-unsafe fn planned(medium: &SharedModel, desc: &sched_fd_shot_desc_t) -> Result<(Arc<Plan>, Shot)> {
+unsafe fn plan_shot(medium: &SharedModel, desc: &sched_fd_shot_desc_t) -> Result<(Arc<Plan>, Shot)> {
     // SAFETY: as promised by the caller.
     let mut shot = unsafe { shot_of(desc)? };
     let set = |flag| desc.flags & flag != 0;
@@ -255,28 +257,28 @@ pub unsafe extern "C" fn sched_fd_shot_size(
     shot: *const sched_fd_shot_desc_t,
     size: *mut sched_fd_shot_size_t,
 ) -> sched_status_t {
-    done(|| {
-        // SAFETY: pointers as the header asks for them; `input` looks at each.
-        let (desc, out) = unsafe { (read(shot)?, Filled::new(size)?) };
+    guard_status(|| {
+        // SAFETY: pointers as the header requires them; `input` checks each.
+        let (desc, out) = unsafe { (read(shot)?, OutStruct::new(size)?) };
         let medium = shared_model(model)?;
         // SAFETY: as above.
-        let (plan, shot) = unsafe { planned(&medium, &desc)? };
-        out.with(size_of_shot(&medium, &shot, plan.shot_bytes(&shot, threads())));
+        let (plan, shot) = unsafe { plan_shot(&medium, &desc)? };
+        out.fill(size_of_shot(&medium, &shot, plan.shot_bytes(&shot, threads())));
         Ok(())
     })
 }
 
-/// The caller's buffers, as the place where a shot's results go.
-struct Buffers {
-    record: Lent<f32>,
-    snapshots: Lent<f32>,
+/// The caller's buffers, which receive a shot's results.
+struct ShotBuffers {
+    record: SendPointer<f32>,
+    snapshots: SendPointer<f32>,
     cells: usize,
     every: usize,
-    /// Given back when the task is over.
-    _user: User,
+    /// Dropped with the task.
+    _user: UserData,
 }
 
-impl Output for Buffers {
+impl Output for ShotBuffers {
     fn snapshot(&self, _: &Exec<'_>, step: usize, field: &[f32]) -> Result<()> {
         let at = step / self.every * self.cells;
         // SAFETY: `snapshots` is lent until the task has ended, and was checked to have room for
@@ -299,8 +301,8 @@ fn buffers(
     desc: &sched_fd_shot_desc_t,
     need: &sched_fd_shot_size_t,
     cells: usize,
-    user: User,
-) -> Result<Buffers> {
+    user: UserData,
+) -> Result<ShotBuffers> {
     let check = |what: &str, at: *mut f32, len: usize, needed: u64| {
         if at.is_null() {
             return Err(Error::argument(what, "NULL", format!("a pointer to room for {needed} floats")));
@@ -317,9 +319,9 @@ fn buffers(
     if need.snapshots > 0 {
         check("snapshots", desc.snapshots, desc.snapshots_len, need.snapshots_len)?;
     }
-    Ok(Buffers {
-        record: Lent::new(desc.record),
-        snapshots: Lent::new(desc.snapshots),
+    Ok(ShotBuffers {
+        record: SendPointer::new(desc.record),
+        snapshots: SendPointer::new(desc.snapshots),
         cells,
         every: (desc.snapshot_every as usize).max(1),
         _user: user,
@@ -347,15 +349,15 @@ pub unsafe extern "C" fn sched_fd_submit(
     id: *mut sched_task_t,
 ) -> sched_status_t {
     let mode = CallbackMode::of_this_thread();
-    done(|| {
-        // SAFETY: pointers as the header asks for them; `input` looks at each.
+    guard_status(|| {
+        // SAFETY: pointers as the header requires them; `input` checks each.
         let about = unsafe { read_or_default(task)? };
-        let user = User::new(about.user, about.drop, mode);
+        let user = UserData::new(about.user, about.drop, mode);
         if about.run.is_some() {
             return Err(Error::argument("run", "set", "NULL: the library brings the code of a shot"));
         }
         // SAFETY: as above.
-        let (desc, out) = unsafe { (read(shot)?, id_place(id, about.flags)?) };
+        let (desc, out) = unsafe { (read(shot)?, id_out(id, about.flags)?) };
         if about.flags & SCHED_TASK_IDEMPOTENT != 0 && desc.snapshot_every != 0 {
             let accepted =
                 "no SCHED_TASK_IDEMPOTENT for a shot with snapshots, which two copies would both write";
@@ -363,7 +365,7 @@ pub unsafe extern "C" fn sched_fd_submit(
         }
         let medium = shared_model(model)?;
         // SAFETY: as above.
-        let (plan, shot) = unsafe { planned(&medium, &desc)? };
+        let (plan, shot) = unsafe { plan_shot(&medium, &desc)? };
         let need = size_of_shot(&medium, &shot, Bytes::default());
         let buffers = buffers(&desc, &need, medium.model().grid.cells(), user)?;
         let scheduler = scheduler(s);
@@ -372,7 +374,7 @@ pub unsafe extern "C" fn sched_fd_submit(
         let task = unsafe { described(shot_task(plan.clone(), shot, threads, buffers)?, &about)? };
         let id = scheduler?.submit(task).map_err(|error| plan.advise(error))?;
         if let Some(out) = out {
-            out.put(id.0);
+            out.write(id.0);
         }
         Ok(())
     })
@@ -381,11 +383,11 @@ pub unsafe extern "C" fn sched_fd_submit(
 /// Applies the caller's description to the task of a shot.
 ///
 /// # Safety
-/// As for [`describe`].
+/// As for [`apply_desc`].
 unsafe fn described(mut task: Task, about: &sched_task_desc_t) -> Result<Task> {
     let idempotent = std::mem::take(&mut task.idempotent);
     // SAFETY: as promised by the caller.
-    unsafe { describe(&mut task, about)? };
+    unsafe { apply_desc(&mut task, about)? };
     // Snapshots go to the caller's memory while the shot runs, so one attempt at a time. A second copy may
     // outlive the wait, so a caller with a `drop` function has to allow it.
     task.idempotent = idempotent && (about.drop.is_none() || task.idempotent);

@@ -1,6 +1,6 @@
-//! A process that forks while other threads are inside the library: its child must not inherit a
-//! lock that nobody is left to open. So fork itself waits for the locks that calls share, each held
-//! for moments and never while the caller's code runs.
+//! A process that forks while other threads are inside the library. Its child must not inherit a lock
+//! whose owner is gone, so fork waits for the locks that calls share. Each is held for moments, and
+//! never while the caller's code runs.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -10,20 +10,20 @@ use super::{model_handle, run_control, scheduler_handle};
 use crate::sched::hold_still;
 
 thread_local! {
-    /// The locks, while this thread forks.
+    /// The locks held while this thread forks.
     static HELD: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Arranges it, on the first call into the library.
-pub(super) fn watch() {
-    static WATCH: Once = Once::new();
-    WATCH.call_once(|| {
+/// Installs the handlers of fork, on the first call into the library.
+pub(super) fn install_handlers() {
+    static INSTALL: Once = Once::new();
+    INSTALL.call_once(|| {
         // Registered first, so fork takes its gate after these locks: a thread that holds one never
         // waits for the gate in vain.
         crate::node::install_fork_handlers();
         #[cfg(unix)]
-        // SAFETY: the functions stay where they are: the library is never unloaded. They do not unwind.
-        // Refused, for want of memory, it leaves things as they would be without.
+        // SAFETY: the functions stay mapped: the library is never unloaded. They do not unwind. A refusal,
+        // when memory is short, leaves fork without handlers.
         unsafe {
             libc::pthread_atfork(Some(lock), Some(unlock), Some(unlock));
         }
@@ -37,7 +37,7 @@ extern "C" fn lock() {
         Box::new(run_control::lock_frames()),
         Box::new(hold_still()),
     ];
-    // A thread at its very end has no place for them: then they open here already.
+    // A thread whose locals are destroyed has no place for them; they are released at once.
     let _ = HELD.try_with(|place| place.try_borrow_mut().map(|mut place| *place = held));
 }
 
@@ -53,8 +53,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_inherits_no_lock_that_nobody_opens() {
-        watch();
+    fn child_inherits_no_locked_lock() {
+        install_handlers();
         for round in 0..4 {
             let (tell, told) = channel();
             let other = std::thread::spawn(move || {

@@ -3,72 +3,74 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::status::{SCHED_OK, remember, sched_status_t, status_of};
+use super::status::{SCHED_OK, sched_status_t, set_last_error, status_of};
 use super::{fork, logging};
 use crate::backend::cpu::FloatMode;
 use crate::backend::thread::Uncancelled;
 use crate::error::{Error, Result};
 
-/// What a function returns when it failed.
-pub(super) trait Returned {
+/// A type that a function of the C ABI returns.
+pub(super) trait ReturnValue {
+    /// Returns the value of a call that failed.
     fn failed(status: sched_status_t) -> Self;
 }
 
-impl Returned for sched_status_t {
+impl ReturnValue for sched_status_t {
+    /// Returns the value of a call that failed.
     fn failed(status: sched_status_t) -> Self {
         status
     }
 }
 
-impl Returned for () {
+impl ReturnValue for () {
     fn failed(_: sched_status_t) -> Self {}
 }
 
-impl Returned for usize {
+impl ReturnValue for usize {
     fn failed(_: sched_status_t) -> Self {
         0
     }
 }
 
-/// The landing pad: nothing unwinds past it, and every failure leaves its words
-/// with the calling thread.
-pub(super) fn guard<R: Returned>(body: impl FnOnce() -> Result<R>) -> R {
-    // A caller may flush denormal numbers or trap on overflows; our arithmetic must not depend on it.
+/// Runs the body of a function. Nothing unwinds out of it; a failure sets the calling thread's last error.
+pub(super) fn guard<R: ReturnValue>(body: impl FnOnce() -> Result<R>) -> R {
+    // A caller may flush denormal numbers or trap overflows; the library's arithmetic must not depend on it.
     let (_whole, _mode) = (Uncancelled::here(), FloatMode::standard());
-    without_arithmetic(body)
+    guard_in_callers_mode(body)
 }
 
-/// [`guard`] for what has no arithmetic with floating-point numbers in it, and is called so often that
-/// putting the caller's mode aside would cost more than the rest.
+/// [`guard`] that keeps the caller's floating-point mode: for frequent calls without floating-point arithmetic,
+/// where changing the mode would cost more than the rest.
 #[inline]
-pub(super) fn without_arithmetic<R: Returned>(body: impl FnOnce() -> Result<R>) -> R {
+pub(super) fn guard_in_callers_mode<R: ReturnValue>(body: impl FnOnce() -> Result<R>) -> R {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        fork::watch();
+        fork::install_handlers();
         logging::start();
         body()
     }));
     match outcome {
         Ok(Ok(value)) => value,
         Ok(Err(error)) => failed(&error),
-        Err(payload) => failed(&Error::Panic { message: words(&*payload) }),
+        Err(payload) => failed(&Error::Panic { message: panic_message(&*payload) }),
     }
 }
 
 #[cold]
-fn failed<R: Returned>(error: &Error) -> R {
+fn failed<R: ReturnValue>(error: &Error) -> R {
     let status = status_of(error);
     if status < 0 {
-        remember(error);
+        set_last_error(error);
     }
     R::failed(status)
 }
 
-/// [`guard`] for the many functions that have nothing to tell but that they are done.
-pub(super) fn done(body: impl FnOnce() -> Result<()>) -> sched_status_t {
+/// [`guard`] for functions that return nothing but a status.
+pub(super) fn guard_status(body: impl FnOnce() -> Result<()>) -> sched_status_t {
     guard(|| body().map(|()| SCHED_OK))
 }
 
-pub(super) fn words(payload: &(dyn Any + Send)) -> String {
+/// Returns the message of a panic.
+fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
 }

@@ -1,5 +1,5 @@
-//! What a caller holds is a number that looks like a pointer. It is never followed, only looked up,
-//! and never given out twice: a destroyed or foreign one is an error and not a crash.
+//! Handles: numbers that look like pointers. A handle is looked up, never followed, and never issued
+//! twice, so a destroyed or foreign one is an error and not a crash.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,88 +10,90 @@ use std::thread::LocalKey;
 
 use crate::error::{Error, Result};
 
-/// The live things of one kind, by their handles.
-pub(super) struct Handles<T> {
-    what: &'static str,
+/// The live objects of one kind, by their handles.
+pub(super) struct HandleTable<T> {
+    kind: &'static str,
     live: Mutex<BTreeMap<usize, Arc<T>>>,
-    /// How many have been removed; changed under the lock.
+    /// Number of objects removed so far; changed under the lock.
     removed: AtomicUsize,
 }
 
-/// What a thread found last. Not counted as a use of it: a thread that sleeps keeps nothing alive.
-pub(super) struct Last<T> {
+/// The last lookup of a thread. It keeps no object alive.
+pub(super) struct LastLookup<T> {
     token: usize,
-    /// Of [`Handles::removed`], when it was found: as long as nothing is removed, it is still there.
+    /// [`HandleTable::removed`] at the lookup. While that is unchanged, the object still has its handle.
     removed: usize,
-    thing: Weak<T>,
+    object: Weak<T>,
 }
 
-impl<T> Last<T> {
-    pub(super) const fn none() -> RefCell<Self> {
-        RefCell::new(Last { token: 0, removed: 0, thing: Weak::new() })
+impl<T> LastLookup<T> {
+    pub(super) const fn new() -> RefCell<Self> {
+        RefCell::new(LastLookup { token: 0, removed: 0, object: Weak::new() })
     }
 }
 
-/// Counts for all kinds together, so that a handle of one kind is unknown to the others.
+/// One counter for all kinds, so that a handle of one kind is unknown to the others.
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
-/// Multiples of 16 as an allocator would give, far from zero.
+/// Returns a multiple of 16, as an allocator does, far from zero.
 fn token(count: usize) -> usize {
     0x5c0_0000 + 16 * count
 }
 
-impl<T> Handles<T> {
-    pub(super) const fn new(what: &'static str) -> Self {
-        Handles { what, live: Mutex::new(BTreeMap::new()), removed: AtomicUsize::new(0) }
+impl<T> HandleTable<T> {
+    pub(super) const fn new(kind: &'static str) -> Self {
+        HandleTable { kind, live: Mutex::new(BTreeMap::new()), removed: AtomicUsize::new(0) }
     }
 
-    /// Nothing is added, looked up or removed until the result is dropped.
+    /// Locks the table until the result is dropped.
     pub(super) fn live(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<T>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn add<Opaque>(&self, thing: Arc<T>) -> *mut Opaque {
+    /// Adds an object and returns its handle.
+    pub(super) fn add<Opaque>(&self, object: Arc<T>) -> *mut Opaque {
         let token = token(NEXT.fetch_add(1, Ordering::Relaxed));
-        self.live().insert(token, thing);
+        self.live().insert(token, object);
         ptr::without_provenance_mut(token)
     }
 
+    /// Returns the object of a handle.
     pub(super) fn get<Opaque>(&self, handle: *const Opaque) -> Result<Arc<T>> {
         if handle.is_null() {
-            return Err(Error::argument(self.what, "NULL", "what its create function gave"));
+            return Err(Error::argument(self.kind, "NULL", "what its create function gave"));
         }
         let found = self.live().get(&handle.addr()).cloned();
         found.ok_or_else(|| self.unknown(handle))
     }
 
-    /// [`Handles::get`] for what threads ask for again and again: without the lock, where it is
-    /// what this thread asked for before.
-    pub(super) fn get_again<Opaque>(
+    /// [`HandleTable::get`] for frequent lookups: takes no lock if the handle is that of the thread's last lookup.
+    pub(super) fn get_cached<Opaque>(
         &self,
         handle: *const Opaque,
-        last: &'static LocalKey<RefCell<Last<T>>>,
+        last: &'static LocalKey<RefCell<LastLookup<T>>>,
     ) -> Result<Arc<T>> {
         let token = handle.addr();
         let known = last.try_with(|last| {
             let last = last.try_borrow().ok()?;
             let same = last.token == token && last.removed == self.removed.load(Ordering::Acquire);
-            same.then(|| last.thing.upgrade()).flatten()
+            same.then(|| last.object.upgrade()).flatten()
         });
-        if let Ok(Some(thing)) = known {
-            return Ok(thing);
+        if let Ok(Some(object)) = known {
+            return Ok(object);
         }
-        // Before the look, so that what is removed right after it is noticed next time.
+        // Read before the lookup, so that the next call notices a removal right after it.
         let removed = self.removed.load(Ordering::Acquire);
-        let thing = self.get(handle)?;
-        // A thread at its very end remembers nothing.
+        let object = self.get(handle)?;
+        // A thread whose locals are destroyed remembers no lookup.
         let _ = last.try_with(|last| {
             if let Ok(mut last) = last.try_borrow_mut() {
-                *last = Last { token, removed, thing: Arc::downgrade(&thing) };
+                *last = LastLookup { token, removed, object: Arc::downgrade(&object) };
             }
         });
-        Ok(thing)
+        Ok(object)
     }
 
+    /// Removes and returns the object of a handle.
     pub(super) fn remove<Opaque>(&self, handle: *const Opaque) -> Result<Arc<T>> {
         let mut live = self.live();
         let found = live.remove(&handle.addr());
@@ -101,7 +103,7 @@ impl<T> Handles<T> {
     }
 
     fn unknown<Opaque>(&self, handle: *const Opaque) -> Error {
-        Error::Stale { what: self.what, id: handle.addr() as u64 }
+        Error::Stale { what: self.kind, id: handle.addr() as u64 }
     }
 }
 
@@ -111,18 +113,18 @@ mod tests {
 
     use super::*;
 
-    static THINGS: Handles<String> = Handles::new("thing");
+    static THINGS: HandleTable<String> = HandleTable::new("thing");
 
     thread_local! {
-        static LAST: RefCell<Last<String>> = const { Last::none() };
+        static LAST: RefCell<LastLookup<String>> = const { LastLookup::new() };
     }
 
     fn again(handle: *const c_void) -> Option<String> {
-        THINGS.get_again(handle, &LAST).ok().map(|thing| thing.to_string())
+        THINGS.get_cached(handle, &LAST).ok().map(|thing| thing.to_string())
     }
 
     #[test]
-    fn who_has_asked_before_finds_only_what_is_still_there_and_keeps_nothing() {
+    fn cached_lookup_finds_only_live_objects_and_keeps_none_alive() {
         let thing = Arc::new("a".to_owned());
         let seen = Arc::downgrade(&thing);
         let (a, b): (*mut c_void, *mut c_void) = (THINGS.add(thing), THINGS.add(Arc::new("b".into())));
@@ -131,12 +133,12 @@ mod tests {
         }
         assert_eq!(again(b).as_deref(), Some("b"));
         assert_eq!(again(a).as_deref(), Some("a"));
-        // Somebody is in a call with it, and it is removed meanwhile.
-        let used = THINGS.get_again(a, &LAST).ok();
+        // A call uses it while it is removed.
+        let used = THINGS.get_cached(a, &LAST).ok();
         drop(THINGS.remove(a));
         assert_eq!(again(a), None);
         drop(used);
-        assert!(seen.upgrade().is_none(), "a thread's memory of it keeps it alive");
+        assert!(seen.upgrade().is_none(), "the cached lookup keeps it alive");
         assert_eq!(again(b).as_deref(), Some("b"));
         assert_eq!(again(ptr::null()), None);
     }

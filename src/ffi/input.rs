@@ -1,5 +1,4 @@
-//! What comes from C is believed only after a look, and what goes to C stays within
-//! the room that was offered.
+//! Checks of what callers pass in, and writes that stay within what they have room for.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
@@ -10,14 +9,14 @@ use std::{ptr, slice};
 use crate::backend::cpu;
 use crate::error::{Error, Result};
 
-/// No struct of this or of a later header is as large as this. A `size` beyond it was never set.
-const LARGEST: usize = 4096;
+/// Larger than any struct of this or of a later header: a `size` beyond it was never set.
+const LARGEST_STRUCT: usize = 4096;
 
 /// A struct that begins with `size: usize` and may grow at its end.
 ///
 /// # Safety
 /// `repr(C)`, its first field is `size: usize`, and all bytes zero is a valid value.
-pub(super) unsafe trait Growing: Copy {
+pub(super) unsafe trait VersionedStruct: Copy {
     const NAME: &'static str;
 }
 
@@ -29,28 +28,27 @@ fn null(what: &str, accepted: &str) -> Error {
 ///
 /// # Safety
 /// `at` is NULL or points to at least a `size_t`.
-unsafe fn size_of_theirs<T: Growing>(at: *const T) -> Result<usize> {
+unsafe fn caller_size<T: VersionedStruct>(at: *const T) -> Result<usize> {
     if at.is_null() {
         return Err(null(T::NAME, "a pointer to such a struct"));
     }
     // SAFETY: not NULL, and every struct of the API begins with its size. It may lie unaligned.
     let size = unsafe { at.cast::<usize>().read_unaligned() };
-    // What a C compiler gives is a multiple of the alignment: a size in the middle of a field was never set.
-    if !(size_of::<usize>()..=LARGEST).contains(&size) || size % align_of::<T>() != 0 {
+    // A sizeof is a multiple of the alignment: a size in the middle of a field was never set.
+    if !(size_of::<usize>()..=LARGEST_STRUCT).contains(&size) || size % align_of::<T>() != 0 {
         let accepted = format!("sizeof({}), which is {} here, set by the caller", T::NAME, size_of::<T>());
         return Err(Error::argument(format!("size of {}", T::NAME), size, accepted));
     }
     Ok(size)
 }
 
-/// Takes a copy of a struct: fields that the caller's header did not have are zero,
-/// fields that this library does not have must be.
+/// Copies a struct. Fields that the caller's header lacks are zero; fields that this library lacks must be zero.
 ///
 /// # Safety
 /// `at` is NULL or points to as many readable bytes as its `size` says.
-pub(super) unsafe fn read<T: Growing>(at: *const T) -> Result<T> {
+pub(super) unsafe fn read<T: VersionedStruct>(at: *const T) -> Result<T> {
     // SAFETY: as promised by the caller.
-    let size = unsafe { size_of_theirs(at)? };
+    let size = unsafe { caller_size(at)? };
     let known = size_of::<T>();
     if size == known {
         // SAFETY: as many bytes are readable, at any alignment, and every pattern of them is a valid `T`.
@@ -61,35 +59,35 @@ pub(super) unsafe fn read<T: Growing>(at: *const T) -> Result<T> {
     if bytes.iter().skip(known).any(|&byte| byte != 0) {
         return Err(Error::TooNew { what: T::NAME, size, known });
     }
-    let mut own = MaybeUninit::<T>::zeroed();
+    let mut copy = MaybeUninit::<T>::zeroed();
     // SAFETY: both sides have that many bytes; all zero and every copied pattern is a valid `T`,
     // whose fields are numbers, pointers and nullable function pointers.
     unsafe {
-        ptr::copy_nonoverlapping(bytes.as_ptr(), own.as_mut_ptr().cast::<u8>(), size.min(known));
-        Ok(own.assume_init())
+        ptr::copy_nonoverlapping(bytes.as_ptr(), copy.as_mut_ptr().cast::<u8>(), size.min(known));
+        Ok(copy.assume_init())
     }
 }
 
-/// Copies of an array of structs, whose elements lie as far apart as the first one's `size` says.
+/// Copies an array of structs, whose elements are as far apart as the first one's `size` says.
 ///
 /// # Safety
-/// `at` is NULL or points to `count` structs as [`read`] wants them, one behind the other.
-pub(super) unsafe fn read_all<T: Growing>(at: *const T, count: usize) -> Result<Vec<T>> {
+/// `at` is NULL or points to `count` structs as [`read`] requires them, one behind the other.
+pub(super) unsafe fn read_all<T: VersionedStruct>(at: *const T, count: usize) -> Result<Vec<T>> {
     if count == 0 {
         return Ok(Vec::new());
     }
     // SAFETY: as promised by the caller.
-    let size = unsafe { size_of_theirs(at)? };
+    let size = unsafe { caller_size(at)? };
     if count > isize::MAX as usize / size {
         let most = isize::MAX as usize / size;
         return Err(Error::argument(format!("count of {}", T::NAME), count, format!("at most {most}")));
     }
-    let mut all = room(T::NAME, count)?;
+    let mut all = with_capacity(T::NAME, count)?;
     for place in 0..count {
         // SAFETY: within the caller's array.
         let one = unsafe { at.byte_add(place * size) };
         // SAFETY: as above.
-        let theirs = unsafe { size_of_theirs(one)? };
+        let theirs = unsafe { caller_size(one)? };
         if theirs != size {
             let accepted = format!("{size}, as in the first one: an array is of one kind");
             return Err(Error::argument(format!("size of {} {place}", T::NAME), theirs, accepted));
@@ -104,32 +102,32 @@ pub(super) unsafe fn read_all<T: Growing>(at: *const T, count: usize) -> Result<
 ///
 /// # Safety
 /// As for [`read`].
-pub(super) unsafe fn read_or_default<T: Growing>(at: *const T) -> Result<T> {
+pub(super) unsafe fn read_or_default<T: VersionedStruct>(at: *const T) -> Result<T> {
     if at.is_null() {
-        // SAFETY: promised by `Growing`.
+        // SAFETY: promised by `VersionedStruct`.
         return Ok(unsafe { MaybeUninit::<T>::zeroed().assume_init() });
     }
     // SAFETY: as promised by the caller.
     unsafe { read(at) }
 }
 
-/// A struct to be filled in: its `size` is checked before the work is done.
-pub(super) struct Filled<T: Growing> {
+/// A struct that a function fills in. Its `size` is checked before the work is done.
+pub(super) struct OutStruct<T: VersionedStruct> {
     at: *mut T,
     size: usize,
 }
 
-impl<T: Growing> Filled<T> {
+impl<T: VersionedStruct> OutStruct<T> {
     /// # Safety
     /// `at` is NULL or points to as many writable bytes as its `size` says, until the call returns.
     pub(super) unsafe fn new(at: *mut T) -> Result<Self> {
         // SAFETY: as promised by the caller.
-        let size = unsafe { size_of_theirs(at)? };
-        Ok(Filled { at, size })
+        let size = unsafe { caller_size(at)? };
+        Ok(OutStruct { at, size })
     }
 
-    /// Fills in what the caller has room for. `size` stays, and what only a newer header has becomes zero.
-    pub(super) fn with(self, value: T) {
+    /// Fills in the fields that the caller has. `size` stays; fields that only a newer header has become zero.
+    pub(super) fn fill(self, value: T) {
         let known = size_of::<T>().min(self.size);
         let skip = size_of::<usize>();
         let (from, to) = ((&raw const value).cast::<u8>(), self.at.cast::<u8>());
@@ -141,22 +139,24 @@ impl<T: Growing> Filled<T> {
     }
 }
 
-/// A place for one result, checked before the work is done.
-pub(super) struct Place<T>(*mut T);
+/// A pointer to one result, checked before the work is done.
+pub(super) struct OutParam<T>(*mut T);
 
-impl<T> Place<T> {
+impl<T> OutParam<T> {
     /// # Safety
     /// `at` is NULL or points to room for a `T`, until the call returns.
     pub(super) unsafe fn new(what: &str, at: *mut T) -> Result<Self> {
-        if at.is_null() { Err(null(what, "a place for the result")) } else { Ok(Place(at)) }
+        if at.is_null() { Err(null(what, "a place for the result")) } else { Ok(OutParam(at)) }
     }
 
-    pub(super) fn put(self, value: T) {
+    pub(super) fn write(self, value: T) {
         // SAFETY: as promised in `new`; it may lie unaligned.
         unsafe { self.0.write_unaligned(value) }
     }
 }
 
+/// Returns a text; `None` for NULL.
+///
 /// # Safety
 /// `at` is NULL or points to a text that ends with NUL and outlives the result.
 pub(super) unsafe fn text<'a>(at: *const c_char) -> Option<Cow<'a, str>> {
@@ -164,6 +164,8 @@ pub(super) unsafe fn text<'a>(at: *const c_char) -> Option<Cow<'a, str>> {
     (!at.is_null()).then(|| unsafe { CStr::from_ptr(at) }.to_string_lossy())
 }
 
+/// Returns a path.
+///
 /// # Safety
 /// As for [`text`].
 pub(super) unsafe fn path(what: &str, at: *const c_char) -> Result<PathBuf> {
@@ -181,7 +183,7 @@ pub(super) unsafe fn path(what: &str, at: *const c_char) -> Result<PathBuf> {
     Ok(String::from_utf8_lossy(bytes).into_owned().into())
 }
 
-fn fits<T>(what: &str, at: *const T, len: usize) -> Result<()> {
+fn check_slice<T>(what: &str, at: *const T, len: usize) -> Result<()> {
     if at.is_null() {
         return Err(null(what, &format!("a pointer to {len} elements")));
     }
@@ -199,24 +201,28 @@ fn fits<T>(what: &str, at: *const T, len: usize) -> Result<()> {
     Ok(())
 }
 
+/// Returns an array of the caller as a slice.
+///
 /// # Safety
 /// `at` is NULL or points to `len` elements that nobody changes while the result lives.
-pub(super) unsafe fn list<'a, T>(what: &str, at: *const T, len: usize) -> Result<&'a [T]> {
-    fits(what, at, len)?;
+pub(super) unsafe fn slice_of<'a, T>(what: &str, at: *const T, len: usize) -> Result<&'a [T]> {
+    check_slice(what, at, len)?;
     // SAFETY: not NULL, aligned, no longer than an address space; the rest is the caller's promise.
     Ok(unsafe { slice::from_raw_parts(at, len) })
 }
 
+/// Returns an array of the caller as a mutable slice.
+///
 /// # Safety
 /// `at` is NULL or points to `len` elements that nobody else touches while the result lives.
-pub(super) unsafe fn list_mut<'a, T>(what: &str, at: *mut T, len: usize) -> Result<&'a mut [T]> {
-    fits(what, at, len)?;
-    // SAFETY: as in `list`.
+pub(super) unsafe fn slice_of_mut<'a, T>(what: &str, at: *mut T, len: usize) -> Result<&'a mut [T]> {
+    check_slice(what, at, len)?;
+    // SAFETY: as in `slice_of`.
     Ok(unsafe { slice::from_raw_parts_mut(at, len) })
 }
 
-/// Refuses bits that mean nothing in this version.
-pub(super) fn bits(what: &str, value: u32, known: u32) -> Result<()> {
+/// Refuses bits that this version does not know.
+pub(super) fn check_bits(what: &str, value: u32, known: u32) -> Result<()> {
     if value & !known == 0 {
         return Ok(());
     }
@@ -224,23 +230,23 @@ pub(super) fn bits(what: &str, value: u32, known: u32) -> Result<()> {
     Err(Error::argument(what, format!("{value:#x}"), accepted))
 }
 
-/// A copy of the caller's list; an error, not an abort, where the memory does not suffice.
+/// Copies the caller's array; short memory is an error, not an abort.
 pub(super) fn copy<T: Copy>(what: &str, from: &[T]) -> Result<Vec<T>> {
-    let mut own = room(what, from.len())?;
-    own.extend_from_slice(from);
-    Ok(own)
+    let mut copy = with_capacity(what, from.len())?;
+    copy.extend_from_slice(from);
+    Ok(copy)
 }
 
-/// An empty list with room for `len` elements.
-pub(super) fn room<T>(what: &str, len: usize) -> Result<Vec<T>> {
+/// Returns an empty vector with capacity for `len` elements.
+pub(super) fn with_capacity<T>(what: &str, len: usize) -> Result<Vec<T>> {
     cpu::reserve(len).ok_or_else(|| Error::NoHostMemory {
         what: format!("a copy of {what}"),
         bytes: (len as u64).saturating_mul(size_of::<T>() as u64),
     })
 }
 
-/// Puts a text into a field of fixed width, cut between characters if need be, always ended with NUL.
-pub(super) fn field<const N: usize>(text: &str) -> [c_char; N] {
+/// Converts a text to a field of fixed width: cut between characters if it is too long, always ended with NUL.
+pub(super) fn text_field<const N: usize>(text: &str) -> [c_char; N] {
     let mut out = [0; N];
     let end = (0..N.min(text.len() + 1)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     for (to, from) in out.iter_mut().zip(&text.as_bytes()[..end]) {
@@ -249,17 +255,17 @@ pub(super) fn field<const N: usize>(text: &str) -> [c_char; N] {
     out
 }
 
-/// A pointer that the caller lets us carry to other threads.
-pub(super) struct Lent<T>(*mut T);
+/// A pointer of the caller that may be used from other threads.
+pub(super) struct SendPointer<T>(*mut T);
 
 // SAFETY: the header says for each such pointer that it is used from other threads.
-unsafe impl<T> Send for Lent<T> {}
-// SAFETY: as above; what it points to is only touched by code that the caller gave or allowed.
-unsafe impl<T> Sync for Lent<T> {}
+unsafe impl<T> Send for SendPointer<T> {}
+// SAFETY: as above; only code that the caller passed or allowed uses what it points to.
+unsafe impl<T> Sync for SendPointer<T> {}
 
-impl<T> Lent<T> {
+impl<T> SendPointer<T> {
     pub(super) fn new(pointer: *mut T) -> Self {
-        Lent(pointer)
+        SendPointer(pointer)
     }
 
     pub(super) fn pointer(&self) -> *mut T {

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_float, c_int};
 
 use super::guard::guard;
 use super::input::path;
-use super::status::forget;
+use super::status::clear_last_error;
 use crate::legacy::{Args, acoustic1};
 
 /// C's `bool`, as a number: a caller that passes more than 0 or 1 is understood too.
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn cuda_3dfd_1order(
     device: c_int,
 ) {
     guard(|| {
-        forget();
+        clear_last_error();
         // SAFETY: texts that end with NUL, as the old function wants them; NULL is looked for.
         let (vel, rho, snap, shot) =
             unsafe { (path("vel", vel)?, path("rho", rho)?, path("snap", snap)?, path("shot", shot)?) };

@@ -4,9 +4,9 @@ use std::ffi::{c_char, c_void};
 
 use log::LevelFilter;
 
-use super::guard::done;
-use super::input::Lent;
-use super::logging::{Target, install, is_inside_callback};
+use super::guard::guard_status;
+use super::input::SendPointer;
+use super::logging::{LogTarget, install, is_inside_callback};
 use super::status::sched_status_t;
 use crate::backend::cpu::CallbackMode;
 use crate::error::Error;
@@ -34,13 +34,13 @@ pub unsafe extern "C" fn sched_log_callback(
     max_level: i32,
 ) -> sched_status_t {
     let mode = CallbackMode::of_this_thread();
-    done(|| {
+    guard_status(|| {
         if is_inside_callback() {
             let why = "it was called from inside the log function that it would have to wait for".into();
             return Err(Error::Deadlock { what: "sched_log_callback", why });
         }
         let Some(function) = function else {
-            install(Target::Off, LevelFilter::Off);
+            install(LogTarget::Off, LevelFilter::Off);
             return Ok(());
         };
         let level = match max_level {
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn sched_log_callback(
             5 => LevelFilter::Trace,
             _ => return Err(Error::argument("max_level", max_level, "1 (error) to 5 (trace)")),
         };
-        install(Target::Callback { function, user: Lent::new(user), mode }, level);
+        install(LogTarget::Callback { function, user: SendPointer::new(user), mode }, level);
         Ok(())
     })
 }

@@ -4,11 +4,11 @@
 //! for every function, stand once at its top (`cbindgen.toml`). In short:
 //!
 //! - a function's body is one call of `guard`, which turns errors and panics into a status;
-//! - what comes in goes through `input`, which believes nothing;
-//! - what a caller holds is a token of `handle`, never an address of ours.
+//! - `input` checks every argument;
+//! - a caller holds tokens of `handle`, never addresses of the library.
 
 #![allow(non_camel_case_types, reason = "they are named as C names them")]
-#![allow(clippy::missing_safety_doc, reason = "what a caller has to keep to stands at the top of the header")]
+#![allow(clippy::missing_safety_doc, reason = "the top of the header has the rules for callers")]
 #![allow(clippy::too_many_arguments, reason = "the old entry point's list is as long as it is")]
 
 mod device;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::handle::Handles;
+use super::handle::HandleTable;
 use crate::error::{Error, Result};
 use crate::fd::model::{Model, Outline};
 use crate::fd::plan::{self, Moduli, Options, Plan, Stencil, Storage, rounded_down};
@@ -78,7 +78,7 @@ impl SharedModel {
     }
 }
 
-pub(super) static MODELS: Handles<SharedModel> = Handles::new("model");
+pub(super) static MODELS: HandleTable<SharedModel> = HandleTable::new("model");
 
 /// Returns the model behind a handle.
 pub(super) fn shared_model(handle: *const sched_fd_model_t) -> Result<Arc<SharedModel>> {

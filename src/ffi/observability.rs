@@ -1,12 +1,12 @@
-//! What is seen of a scheduler while it works and afterwards: progress, and a trace.
+//! Progress and trace of a scheduler.
 
 use std::ffi::{c_char, c_void};
 use std::mem::size_of;
 use std::ptr::null_mut;
 use std::time::Duration;
 
-use super::guard::done;
-use super::input::{self, Filled, Growing, path};
+use super::guard::guard_status;
+use super::input::{self, OutStruct, VersionedStruct, path};
 use super::scheduler_handle::{sched_t, scheduler};
 use super::status::sched_status_t;
 use super::trampoline;
@@ -45,7 +45,7 @@ pub struct sched_progress_t {
 }
 
 // SAFETY: `repr(C)`, `size` first, and fields for which zero is valid.
-unsafe impl Growing for sched_progress_t {
+unsafe impl VersionedStruct for sched_progress_t {
     const NAME: &'static str = "sched_progress_t";
 }
 
@@ -56,12 +56,12 @@ unsafe impl Growing for sched_progress_t {
 pub type sched_progress_fn =
     Option<unsafe extern "C-unwind" fn(progress: *const sched_progress_t, user: *mut c_void)>;
 
-/// As `interval_ns` where it is 0.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// More often would only cost time.
-const SHORTEST: Duration = Duration::from_millis(1);
+/// The interval for `interval_ns` 0.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
+/// Shorter intervals would only cost time.
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
-fn told(progress: &Progress) -> sched_progress_t {
+fn progress_of(progress: &Progress) -> sched_progress_t {
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     sched_progress_t {
         size: size_of::<sched_progress_t>(),
@@ -83,10 +83,10 @@ fn told(progress: &Progress) -> sched_progress_t {
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_progress(s: *mut sched_t, progress: *mut sched_progress_t) -> sched_status_t {
-    done(|| {
-        // SAFETY: a pointer as the header asks for it; `Filled` looks at it.
-        let out = unsafe { Filled::new(progress)? };
-        out.with(told(&scheduler(s)?.progress()?));
+    guard_status(|| {
+        // SAFETY: a pointer as the header requires it; `OutStruct` checks it.
+        let out = unsafe { OutStruct::new(progress)? };
+        out.fill(progress_of(&scheduler(s)?.progress()?));
         Ok(())
     })
 }
@@ -107,15 +107,15 @@ pub unsafe extern "C" fn sched_progress_callback(
     interval_ns: u64,
 ) -> sched_status_t {
     let mode = CallbackMode::of_this_thread();
-    done(|| {
-        let every = interval(interval_ns)?;
-        let user = input::Lent::new(user);
-        let tell = function.map(|function| {
+    guard_status(|| {
+        let interval = interval(interval_ns)?;
+        let user = input::SendPointer::new(user);
+        let callback = function.map(|function| {
             move |progress: &Progress| {
-                let progress = told(progress);
-                // SAFETY: the caller gave the two together and allowed the call from this thread; `progress`
-                // outlives the call. A function that takes two words does not look at a third.
-                let left = unsafe {
+                let progress = progress_of(progress);
+                // SAFETY: the caller passed the two together and allowed the call from this thread; `progress`
+                // outlives the call. A function with two parameters ignores a third.
+                let result = unsafe {
                     let function: trampoline::Function = std::mem::transmute(function);
                     trampoline::call(
                         mode.enter(),
@@ -123,22 +123,22 @@ pub unsafe extern "C" fn sched_progress_callback(
                         [(&raw const progress).cast_mut().cast(), user.pointer(), null_mut()],
                     )
                 };
-                if let Err(error) = left {
+                if let Err(error) = result {
                     log::error!("in a progress function: {error}");
                 }
             }
         });
-        scheduler(s)?.on_progress(every, tell)
+        scheduler(s)?.on_progress(interval, callback)
     })
 }
 
 fn interval(ns: u64) -> Result<Duration> {
     match Duration::from_nanos(ns) {
-        Duration::ZERO => Ok(INTERVAL),
-        every if every < SHORTEST => {
+        Duration::ZERO => Ok(DEFAULT_INTERVAL),
+        interval if interval < MIN_INTERVAL => {
             Err(Error::argument("interval_ns", ns, "0, for a second, or 1000000 (a millisecond) and more"))
         }
-        every => Ok(every),
+        interval => Ok(interval),
     }
 }
 
@@ -150,8 +150,8 @@ fn interval(ns: u64) -> Result<Duration> {
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_trace_write(s: *mut sched_t, path: *const c_char) -> sched_status_t {
-    done(|| {
-        // SAFETY: a text as the header asks for it.
+    guard_status(|| {
+        // SAFETY: a text as the header requires it.
         let path = unsafe { self::path("path", path)? };
         let timeline = scheduler(s)?.timeline()?;
         atomic::write_with(&path, |out| timeline.write(out))

@@ -3,13 +3,13 @@
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
-use super::guard::done;
-use super::input::{Growing, bits, read};
+use super::guard::guard_status;
+use super::input::{VersionedStruct, check_bits, read};
 use super::run_control::{sched_exec_t, sched_task_t};
 use super::scheduler_handle::{sched_t, scheduler};
 use super::status::sched_status_t;
-use super::task::{SCHED_TASK_DETACHED, SCHED_TASK_ORDERED, describe, id_place, sched_task_desc_t};
-use super::task_run::{User, piece, sched_drop_fn};
+use super::task::{SCHED_TASK_DETACHED, SCHED_TASK_ORDERED, apply_desc, id_out, sched_task_desc_t};
+use super::task_run::{UserData, run_piece, sched_drop_fn};
 use crate::backend::cpu::CallbackMode;
 use crate::error::{Error, Result};
 use crate::sched::{Range, Task};
@@ -75,18 +75,18 @@ pub struct sched_range_desc_t {
 }
 
 // SAFETY: `repr(C)`, `size` first; numbers, pointers and nullable functions.
-unsafe impl Growing for sched_range_desc_t {
+unsafe impl VersionedStruct for sched_range_desc_t {
     const NAME: &'static str = "sched_range_desc_t";
 }
 
 /// # Safety
-/// As for [`describe`].
-unsafe fn range_of(desc: &sched_range_desc_t, user: User) -> Result<Range> {
+/// As for [`apply_desc`].
+unsafe fn range_of(desc: &sched_range_desc_t, user: UserData) -> Result<Range> {
     let accepted = "the function that does the range's work";
     let run = desc.run.ok_or_else(|| Error::argument("run", "NULL", accepted))?;
-    bits("flags of a range", desc.flags, SCHED_TASK_DETACHED | SCHED_TASK_ORDERED)?;
+    check_bits("flags of a range", desc.flags, SCHED_TASK_DETACHED | SCHED_TASK_ORDERED)?;
     let mut task = Task::new(|_: &crate::sched::Exec<'_>| Ok(()));
-    let told = sched_task_desc_t {
+    let desc_of_task = sched_task_desc_t {
         size: size_of::<sched_task_desc_t>(),
         run: None,
         user: ptr::null_mut(),
@@ -106,8 +106,8 @@ unsafe fn range_of(desc: &sched_range_desc_t, user: User) -> Result<Range> {
         after_count: desc.after_count,
     };
     // SAFETY: as promised by the caller.
-    unsafe { describe(&mut task, &told)? };
-    let range = Range::new(0..0, move |exec, elements| piece(run, &user, exec, elements));
+    unsafe { apply_desc(&mut task, &desc_of_task)? };
+    let range = Range::new(0..0, move |exec, elements| run_piece(run, &user, exec, elements));
     Ok(Range {
         begin: desc.begin,
         end: desc.end,
@@ -138,15 +138,15 @@ pub unsafe extern "C" fn sched_submit_range(
     id: *mut sched_task_t,
 ) -> sched_status_t {
     let mode = CallbackMode::of_this_thread();
-    done(|| {
-        // SAFETY: pointers as the header asks for them; `input` looks at each.
+    guard_status(|| {
+        // SAFETY: pointers as the header requires them; `input` checks each.
         let desc = unsafe { read(desc)? };
-        let user = User::new(desc.user, desc.drop, mode);
+        let user = UserData::new(desc.user, desc.drop, mode);
         // SAFETY: as above.
-        let (range, out) = unsafe { (range_of(&desc, user)?, id_place(id, desc.flags)?) };
+        let (range, out) = unsafe { (range_of(&desc, user)?, id_out(id, desc.flags)?) };
         let id = scheduler(s)?.submit_range(range)?;
         if let Some(out) = out {
-            out.put(id.0);
+            out.write(id.0);
         }
         Ok(())
     })

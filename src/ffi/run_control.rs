@@ -52,7 +52,7 @@ pub struct sched_exec_t {
 }
 
 /// A callback that runs, or a free place for one. Only its own thread writes it, except `is_looked_at`.
-struct Frame {
+struct CallbackFrame {
     /// Address of the callback's `sched_exec_t`; 0: no callback runs.
     address: AtomicUsize,
     exec: AtomicPtr<Exec<'static>>,
@@ -61,9 +61,9 @@ struct Frame {
 }
 
 /// The frames of all threads. A thread holds the lock while it uses another thread's frame.
-static FRAMES: Mutex<Vec<Arc<Frame>>> = Mutex::new(Vec::new());
+static FRAMES: Mutex<Vec<Arc<CallbackFrame>>> = Mutex::new(Vec::new());
 
-fn frames() -> MutexGuard<'static, Vec<Arc<Frame>>> {
+fn frames() -> MutexGuard<'static, Vec<Arc<CallbackFrame>>> {
     FRAMES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -72,9 +72,9 @@ pub(super) fn lock_frames() -> impl Sized + 'static {
     frames()
 }
 
-impl Frame {
+impl CallbackFrame {
     fn listed() -> Arc<Self> {
-        let frame = Arc::new(Frame {
+        let frame = Arc::new(CallbackFrame {
             address: AtomicUsize::new(0),
             exec: AtomicPtr::new(ptr::null_mut()),
             is_looked_at: AtomicBool::new(false),
@@ -102,7 +102,7 @@ impl Frame {
 
 /// The frames of one thread. The first `inside` of them have a callback.
 struct ThreadFrames {
-    frames: Vec<Arc<Frame>>,
+    frames: Vec<Arc<CallbackFrame>>,
     inside: usize,
 }
 
@@ -120,7 +120,7 @@ thread_local! {
 /// Keeps a callback listed as running until dropped.
 pub(super) struct RunningCallback {
     /// The frame, if the thread-local list is destroyed already.
-    separate: Option<Arc<Frame>>,
+    separate: Option<Arc<CallbackFrame>>,
 }
 
 impl RunningCallback {
@@ -131,12 +131,12 @@ impl RunningCallback {
             let mut own = own.borrow_mut();
             let inside = own.inside;
             if inside == own.frames.len() {
-                own.frames.push(Frame::listed());
+                own.frames.push(CallbackFrame::listed());
             }
             own.frames[inside].begin(address, exec);
             own.inside += 1;
         });
-        let separate = entered.is_err().then(Frame::listed);
+        let separate = entered.is_err().then(CallbackFrame::listed);
         if let Some(frame) = &separate {
             frame.begin(address, exec);
         }
@@ -215,10 +215,10 @@ fn while_it_runs<R>(address: usize, use_exec: impl FnOnce(*const Exec<'static>) 
 }
 
 /// Clears the mark when dropped, also after a panic; before the lock is released.
-struct LookupMark<'a>(&'a Frame);
+struct LookupMark<'a>(&'a CallbackFrame);
 
 impl<'a> LookupMark<'a> {
-    fn set(frame: &'a Frame) -> Self {
+    fn set(frame: &'a CallbackFrame) -> Self {
         frame.is_looked_at.store(true, Ordering::SeqCst);
         LookupMark(frame)
     }
@@ -242,7 +242,7 @@ mod tests {
         /// Not the address of a `sched_exec_t`.
         const ADDRESS: usize = 7;
         let (started, ended) = (AtomicBool::new(false), AtomicBool::new(false));
-        let frame = Frame::listed();
+        let frame = CallbackFrame::listed();
         frame.begin(ADDRESS, ptr::dangling_mut());
         thread::scope(|scope| {
             scope.spawn(|| {

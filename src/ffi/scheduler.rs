@@ -1,11 +1,11 @@
-//! Schedulers: made, asked, ended.
+//! Schedulers: create, query, destroy.
 
 use std::ffi::c_char;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::guard::{done, guard};
-use super::input::{Filled, Growing, Place, path, read_or_default, text};
+use super::guard::{guard, guard_status};
+use super::input::{OutParam, OutStruct, VersionedStruct, path, read_or_default, text};
 use super::scheduler_handle::{SCHEDULERS, sched_t, scheduler};
 use super::status::{SCHED_CANCELLED, SCHED_OK, SCHED_PENDING, sched_status_t};
 use crate::error::{Error, Result};
@@ -77,11 +77,11 @@ pub struct sched_stats_t {
 }
 
 // SAFETY (both): `repr(C)`, `size` first, and fields for which zero is valid.
-unsafe impl Growing for sched_config_t {
+unsafe impl VersionedStruct for sched_config_t {
     const NAME: &'static str = "sched_config_t";
 }
 // SAFETY: see above.
-unsafe impl Growing for sched_stats_t {
+unsafe impl VersionedStruct for sched_stats_t {
     const NAME: &'static str = "sched_stats_t";
 }
 
@@ -89,7 +89,7 @@ pub(super) fn timeout(ns: i64) -> Option<Duration> {
     u64::try_from(ns).ok().map(Duration::from_nanos)
 }
 
-pub(super) fn waited(wait: WaitResult) -> sched_status_t {
+pub(super) fn wait_status(wait: WaitResult) -> sched_status_t {
     match wait {
         WaitResult::Done => SCHED_OK,
         WaitResult::Pending => SCHED_PENDING,
@@ -106,12 +106,12 @@ pub unsafe extern "C" fn sched_create(
     config: *const sched_config_t,
     out: *mut *mut sched_t,
 ) -> sched_status_t {
-    done(|| {
-        // SAFETY: pointers as the header asks for them; `input` looks at each.
+    guard_status(|| {
+        // SAFETY: pointers as the header requires them; `input` checks each.
         let (config, out, devices, rates) = unsafe {
             let config = read_or_default(config)?;
             let rates = (!config.rates_path.is_null()).then(|| path("rates_path", config.rates_path));
-            (config, Place::new("out", out)?, text(config.devices), rates.transpose()?)
+            (config, OutParam::new("out", out)?, text(config.devices), rates.transpose()?)
         };
         if config.reserved != 0 {
             return Err(Error::argument("reserved of sched_config_t", config.reserved, "0"));
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn sched_create(
         builder.stack_bytes = (config.stack_bytes != 0).then_some(config.stack_bytes);
         builder.trace_events = config.trace_events as usize;
         builder.rates = rates.map(|path| Arc::new(Kept::new(path)) as _);
-        out.put(SCHEDULERS.add(Arc::new(builder.build()?)));
+        out.write(SCHEDULERS.add(Arc::new(builder.build()?)));
         Ok(())
     })
 }
@@ -139,10 +139,10 @@ pub unsafe extern "C" fn sched_create(
 /// Errors: SCHED_E_ARGUMENT; SCHED_E_NO_DEVICE; SCHED_E_FORKED in a child whose parent had one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_default(out: *mut *mut sched_t) -> sched_status_t {
-    done(|| {
-        // SAFETY: a pointer as the header asks for it; `Place` looks at it.
-        let out = unsafe { Place::new("out", out)? };
-        out.put(SCHEDULERS.add(Arc::new(Scheduler::share_default()?)));
+    guard_status(|| {
+        // SAFETY: a pointer as the header requires it; `OutParam` checks it.
+        let out = unsafe { OutParam::new("out", out)? };
+        out.write(SCHEDULERS.add(Arc::new(Scheduler::share_default()?)));
         Ok(())
     })
 }
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn sched_default(out: *mut *mut sched_t) -> sched_status_t
 /// Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_drain(s: *mut sched_t, timeout_ns: i64) -> sched_status_t {
-    guard(|| Ok(waited(scheduler(s)?.drain(timeout(timeout_ns))?)))
+    guard(|| Ok(wait_status(scheduler(s)?.drain(timeout(timeout_ns))?)))
 }
 
 /// Cancels what is queued, asks what runs to stop, waits for it, and ends the scheduler. Drop callbacks
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn sched_drain(s: *mut sched_t, timeout_ns: i64) -> sched_
 /// or a `drop` of the same scheduler, which then goes on as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_destroy(s: *mut sched_t) -> sched_status_t {
-    guard(|| end(s, None))
+    guard(|| shut_down(s, None))
 }
 
 /// As sched_destroy, but SCHED_PENDING when the time is up and some task's code has not returned. Then the
@@ -178,10 +178,10 @@ pub unsafe extern "C" fn sched_destroy(s: *mut sched_t) -> sched_status_t {
 /// Errors: as sched_destroy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_shutdown(s: *mut sched_t, timeout_ns: i64) -> sched_status_t {
-    guard(|| end(s, timeout(timeout_ns)))
+    guard(|| shut_down(s, timeout(timeout_ns)))
 }
 
-fn end(s: *mut sched_t, timeout: Option<Duration>) -> Result<sched_status_t> {
+fn shut_down(s: *mut sched_t, timeout: Option<Duration>) -> Result<sched_status_t> {
     if s.is_null() {
         return Ok(SCHED_OK);
     }
@@ -201,11 +201,11 @@ fn end(s: *mut sched_t, timeout: Option<Duration>) -> Result<sched_status_t> {
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_stats(s: *mut sched_t, stats: *mut sched_stats_t) -> sched_status_t {
-    done(|| {
-        // SAFETY: a pointer as the header asks for it; `Filled` looks at it.
-        let out = unsafe { Filled::new(stats)? };
+    guard_status(|| {
+        // SAFETY: a pointer as the header requires it; `OutStruct` checks it.
+        let out = unsafe { OutStruct::new(stats)? };
         let stats = scheduler(s)?.stats()?;
-        out.with(sched_stats_t {
+        out.fill(sched_stats_t {
             size: 0,
             submitted: stats.submitted,
             queued: stats.queued,

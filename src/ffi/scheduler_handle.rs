@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::handle::{Handles, Last};
+use super::handle::{HandleTable, LastLookup};
 use crate::backend::thread::Uncancelled;
 use crate::error::Result;
 use crate::sched::Scheduler;
@@ -15,34 +15,35 @@ pub struct sched_t {
     _opaque: [u8; 0],
 }
 
-pub(super) static SCHEDULERS: Handles<Scheduler> = Handles::new("scheduler");
+pub(super) static SCHEDULERS: HandleTable<Scheduler> = HandleTable::new("scheduler");
 
 thread_local! {
-    static LAST: RefCell<Last<Scheduler>> = const { Last::none() };
+    static LAST_LOOKUP: RefCell<LastLookup<Scheduler>> = const { LastLookup::new() };
 }
 
 /// The scheduler behind a handle, kept alive while a call uses it.
-pub(super) enum Named {
+pub(super) enum SchedulerRef {
     Default(&'static Scheduler),
-    Own(Arc<Scheduler>),
+    Created(Arc<Scheduler>),
 }
 
-impl Deref for Named {
+impl Deref for SchedulerRef {
     type Target = Scheduler;
 
     fn deref(&self) -> &Scheduler {
         match self {
-            Named::Default(scheduler) => scheduler,
-            Named::Own(scheduler) => scheduler,
+            SchedulerRef::Default(scheduler) => scheduler,
+            SchedulerRef::Created(scheduler) => scheduler,
         }
     }
 }
 
-pub(super) fn scheduler(handle: *const sched_t) -> Result<Named> {
+/// Returns the scheduler behind a handle.
+pub(super) fn scheduler(handle: *const sched_t) -> Result<SchedulerRef> {
     if handle.is_null() {
-        // It may have to be made.
+        // The call may create it.
         let _whole = Uncancelled::here();
-        return Scheduler::process_default().map(Named::Default);
+        return Scheduler::process_default().map(SchedulerRef::Default);
     }
-    SCHEDULERS.get_again(handle, &LAST).map(Named::Own)
+    SCHEDULERS.get_cached(handle, &LAST_LOOKUP).map(SchedulerRef::Created)
 }

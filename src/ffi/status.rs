@@ -91,6 +91,7 @@ const NAMES: [(sched_status_t, &CStr); 24] = [
     (SCHED_E_RESULT, c"SCHED_E_RESULT"),
 ];
 
+/// Returns the status of an error.
 pub(super) fn status_of(error: &Error) -> sched_status_t {
     match error {
         Error::Argument { .. } => SCHED_E_ARGUMENT,
@@ -120,37 +121,38 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
 }
 
 thread_local! {
-    /// Outlives the thread's other locals: handlers of `exit` and destructors of the caller's run after those are gone, and
-    /// ask what was wrong, too.
+    /// Outlives the thread's other locals: handlers of `exit` and destructors of the caller run after those are
+    /// gone, and may call `sched_last_error`.
     static LAST_ERROR: ManuallyDrop<RefCell<Option<CString>>> = const { ManuallyDrop::new(RefCell::new(None)) };
-    static FORGETS: Forgets = const { Forgets };
+    static CLEAR_AT_THREAD_END: ClearAtThreadEnd = const { ClearAtThreadEnd };
 }
 
-/// Ends with its thread, and the words with it. What is remembered after that, once a thread at the most, is not freed.
-struct Forgets;
+/// Frees the message when its thread ends. A message that is set after that, at most one per thread, is not freed.
+struct ClearAtThreadEnd;
 
-impl Drop for Forgets {
+impl Drop for ClearAtThreadEnd {
     fn drop(&mut self) {
-        forget();
+        clear_last_error();
     }
 }
 
-pub(super) fn remember(error: &Error) {
-    // To be there, it has to be used.
-    let _ = FORGETS.try_with(|_| ());
-    keep(Some(c_text(error.to_string())));
+/// Sets the message of the calling thread.
+pub(super) fn set_last_error(error: &Error) {
+    // Its first use registers the destructor.
+    let _ = CLEAR_AT_THREAD_END.try_with(|_| ());
+    store(Some(c_text(error.to_string())));
 }
 
-fn keep(text: Option<CString>) {
+fn store(text: Option<CString>) {
     let _ = LAST_ERROR.try_with(|last| last.try_borrow_mut().map(|mut last| *last = text));
 }
 
-/// For a function that has no status to return: "" is how its caller sees that it succeeded.
-pub(super) fn forget() {
-    keep(None);
+/// Resets the message to "", for a function without a status: its caller sees so that it succeeded.
+pub(super) fn clear_last_error() {
+    store(None);
 }
 
-/// A text that may come from anywhere, as C can read it: a NUL inside becomes a space.
+/// Converts any text for C: a NUL inside becomes a space.
 pub(super) fn c_text(text: String) -> CString {
     let mut bytes = text.into_bytes();
     for byte in &mut bytes {

@@ -1,16 +1,19 @@
-//! Tasks: submitted, waited for, cancelled, asked about.
+//! Tasks: submit, wait, cancel, query.
 
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
 use super::device::{SCHED_BACKEND_CPU, SCHED_BACKEND_CUDA};
-use super::guard::{done, guard, without_arithmetic};
-use super::input::{Filled, Growing, Place, bits, list, list_mut, read, read_all, room, text};
+use super::guard::{guard, guard_in_callers_mode, guard_status};
+use super::input::{
+    OutParam, OutStruct, VersionedStruct, check_bits, read, read_all, slice_of, slice_of_mut, text,
+    with_capacity,
+};
 use super::run_control::sched_task_t;
-use super::scheduler::{timeout, waited};
+use super::scheduler::{timeout, wait_status};
 use super::scheduler_handle::{sched_t, scheduler};
 use super::status::{SCHED_CANCELLED, SCHED_E_INTERNAL, SCHED_OK, SCHED_PENDING, sched_status_t, status_of};
-use super::task_run::{Callback, User, sched_drop_fn, sched_run_fn};
+use super::task_run::{Callback, UserData, sched_drop_fn, sched_run_fn};
 use crate::backend::cpu::{CallbackMode, FloatMode};
 use crate::backend::thread::Uncancelled;
 use crate::device::BackendKind;
@@ -114,26 +117,26 @@ pub struct sched_task_info_t {
 }
 
 // SAFETY: `repr(C)`, `size` first; numbers, pointers and nullable functions.
-unsafe impl Growing for sched_task_desc_t {
+unsafe impl VersionedStruct for sched_task_desc_t {
     const NAME: &'static str = "sched_task_desc_t";
 }
 // SAFETY: `repr(C)`, `size` first; numbers.
-unsafe impl Growing for sched_task_info_t {
+unsafe impl VersionedStruct for sched_task_info_t {
     const NAME: &'static str = "sched_task_info_t";
 }
 
-/// More tasks than this to come after is a number that was never set.
-const MOST_BEFORE: usize = 1 << 24;
+/// A larger `after_count` was never set.
+const MAX_DEPENDENCIES: usize = 1 << 24;
 
-/// Fills in what a descriptor tells the scheduler. What it leaves at zero stays as the task has it.
+/// Applies a descriptor to a task. Fields that are zero leave the task as it is.
 ///
 /// # Safety
 /// `desc.label` is NULL or points to a text that ends with NUL; `desc.after` is NULL or points to as many
 /// ids as `after_count` says.
-pub(super) unsafe fn describe(task: &mut Task, desc: &sched_task_desc_t) -> Result<()> {
+pub(super) unsafe fn apply_desc(task: &mut Task, desc: &sched_task_desc_t) -> Result<()> {
     let known = SCHED_TASK_DETACHED | SCHED_TASK_IDEMPOTENT | SCHED_TASK_ORDERED;
-    bits("flags of a task", desc.flags, known)?;
-    bits("reserved", desc.reserved, 0)?;
+    check_bits("flags of a task", desc.flags, known)?;
+    check_bits("reserved", desc.reserved, 0)?;
     let both = SCHED_TASK_DETACHED | SCHED_TASK_ORDERED;
     if desc.flags & both == both {
         let accepted =
@@ -143,8 +146,8 @@ pub(super) unsafe fn describe(task: &mut Task, desc: &sched_task_desc_t) -> Resu
     if desc.deadline_ns < 0 {
         return Err(Error::argument("deadline_ns", desc.deadline_ns, "0 for none, or a positive number"));
     }
-    if desc.after_count > MOST_BEFORE {
-        return Err(Error::argument("after_count", desc.after_count, format!("at most {MOST_BEFORE}")));
+    if desc.after_count > MAX_DEPENDENCIES {
+        return Err(Error::argument("after_count", desc.after_count, format!("at most {MAX_DEPENDENCIES}")));
     }
     if desc.after_count == 0 && !desc.after.is_null() {
         let accepted = "the number of ids that `after` points to, or `after` NULL";
@@ -152,11 +155,11 @@ pub(super) unsafe fn describe(task: &mut Task, desc: &sched_task_desc_t) -> Resu
     }
     if desc.after_count > 0 {
         // SAFETY: as promised by the caller.
-        let ids = unsafe { list("after", desc.after, desc.after_count)? };
-        task.after = room("after", ids.len())?;
+        let ids = unsafe { slice_of("after", desc.after, desc.after_count)? };
+        task.after = with_capacity("after", ids.len())?;
         task.after.extend(ids.iter().copied().map(TaskId));
     }
-    bits("backend_mask", desc.backend_mask, SCHED_BACKEND_CPU | SCHED_BACKEND_CUDA)?;
+    check_bits("backend_mask", desc.backend_mask, SCHED_BACKEND_CPU | SCHED_BACKEND_CUDA)?;
     if !(desc.work.is_finite() && desc.work >= 0.0) {
         return Err(Error::argument("work", desc.work, "0 for unknown, or 1e-100 to 1e100"));
     }
@@ -192,11 +195,11 @@ pub(super) unsafe fn describe(task: &mut Task, desc: &sched_task_desc_t) -> Resu
     Ok(())
 }
 
-/// Where the id of a new task goes: nowhere only if nobody will ask for the task.
+/// Returns the place for the id of a new task; `None` for NULL, which only a detached task may have.
 ///
 /// # Safety
 /// `id` is NULL or points to room for an id.
-pub(super) unsafe fn id_place(id: *mut sched_task_t, flags: u32) -> Result<Option<Place<sched_task_t>>> {
+pub(super) unsafe fn id_out(id: *mut sched_task_t, flags: u32) -> Result<Option<OutParam<sched_task_t>>> {
     if id.is_null() && flags & SCHED_TASK_DETACHED != 0 {
         return Ok(None);
     }
@@ -208,22 +211,22 @@ pub(super) unsafe fn id_place(id: *mut sched_task_t, flags: u32) -> Result<Optio
         ));
     }
     // SAFETY: as promised by the caller.
-    unsafe { Place::new("id", id) }.map(Some)
+    unsafe { OutParam::new("id", id) }.map(Some)
 }
 
 /// # Safety
-/// As for [`describe`].
-unsafe fn task_of(desc: &sched_task_desc_t, user: User) -> Result<Task> {
+/// As for [`apply_desc`].
+unsafe fn task_of(desc: &sched_task_desc_t, user: UserData) -> Result<Task> {
     let run = desc.run;
     let run = run.ok_or_else(|| Error::argument("run", "NULL", "the function that does the task's work"))?;
     let mut task = Task::new(Callback::new(run, user));
     // SAFETY: as promised by the caller.
-    unsafe { describe(&mut task, desc)? };
+    unsafe { apply_desc(&mut task, desc)? };
     Ok(task)
 }
 
-/// Whether only the code is given, as for most of very many tasks.
-fn states_nothing(desc: &sched_task_desc_t) -> bool {
+/// Returns true if the descriptor has the code only, as is usual with very many tasks.
+fn is_plain(desc: &sched_task_desc_t) -> bool {
     desc.label.is_null()
         && desc.after.is_null()
         && desc.flags & !SCHED_TASK_DETACHED == 0
@@ -244,29 +247,29 @@ pub unsafe extern "C" fn sched_submit(
     id: *mut sched_task_t,
 ) -> sched_status_t {
     let mode = CallbackMode::of_this_thread();
-    without_arithmetic(|| {
-        // SAFETY: pointers as the header asks for them; `input` looks at each.
+    guard_in_callers_mode(|| {
+        // SAFETY: pointers as the header requires them; `input` checks each.
         let desc = unsafe { read(desc)? };
-        let user = User::new(desc.user, desc.drop, mode);
+        let user = UserData::new(desc.user, desc.drop, mode);
         if let Some(run) = desc.run
-            && states_nothing(&desc)
+            && is_plain(&desc)
         {
             let code = Callback::new(run, user).bare();
             // SAFETY: as above.
-            match unsafe { id_place(id, desc.flags)? } {
+            match unsafe { id_out(id, desc.flags)? } {
                 None => scheduler(s)?.submit_bare_unknown(code)?,
                 Some(out) => {
-                    out.put(scheduler(s)?.submit_bare(code, desc.flags & SCHED_TASK_DETACHED != 0)?.0)
+                    out.write(scheduler(s)?.submit_bare(code, desc.flags & SCHED_TASK_DETACHED != 0)?.0)
                 }
             }
             return Ok(SCHED_OK);
         }
         let (_whole, _mode) = (Uncancelled::here(), FloatMode::standard());
         // SAFETY: as above.
-        let (task, out) = unsafe { (task_of(&desc, user)?, id_place(id, desc.flags)?) };
+        let (task, out) = unsafe { (task_of(&desc, user)?, id_out(id, desc.flags)?) };
         let id = scheduler(s)?.submit(task)?;
         if let Some(out) = out {
-            out.put(id.0);
+            out.write(id.0);
         }
         Ok(SCHED_OK)
     })
@@ -288,23 +291,23 @@ pub unsafe extern "C" fn sched_submit_many(
     ids: *mut sched_task_t,
 ) -> sched_status_t {
     let mode = CallbackMode::of_this_thread();
-    done(|| {
-        // SAFETY: pointers as the header asks for them; `input` looks at each.
+    guard_status(|| {
+        // SAFETY: pointers as the header requires them; `input` checks each.
         let descs = unsafe { read_all(descs, count)? };
-        let mut users: Vec<_> = room("the tasks", count)?;
-        users.extend(descs.iter().map(|desc| User::new(desc.user, desc.drop, mode)));
+        let mut users: Vec<_> = with_capacity("the tasks", count)?;
+        users.extend(descs.iter().map(|desc| UserData::new(desc.user, desc.drop, mode)));
         let scheduler = scheduler(s)?;
         if count == 0 {
             return Ok(());
         }
-        let nowhere = ids.is_null() && descs.iter().all(|desc| desc.flags & SCHED_TASK_DETACHED != 0);
+        let no_ids = ids.is_null() && descs.iter().all(|desc| desc.flags & SCHED_TASK_DETACHED != 0);
         // SAFETY: as above.
-        let ids = if nowhere { &mut [] } else { unsafe { list_mut("ids", ids, count)? } };
-        let mut tasks = room("the tasks", count)?;
-        for (place, (desc, user)) in descs.iter().zip(users).enumerate() {
+        let ids = if no_ids { &mut [] } else { unsafe { slice_of_mut("ids", ids, count)? } };
+        let mut tasks = with_capacity("the tasks", count)?;
+        for (index, (desc, user)) in descs.iter().zip(users).enumerate() {
             // SAFETY: as above.
             let task = unsafe { task_of(desc, user) };
-            tasks.push(task.map_err(|error| placed(error, place))?);
+            tasks.push(task.map_err(|error| with_index(error, index))?);
         }
         for (to, id) in ids.iter_mut().zip(scheduler.submit_many(tasks)?) {
             *to = id.0;
@@ -313,11 +316,11 @@ pub unsafe extern "C" fn sched_submit_many(
     })
 }
 
-/// Says which of many tasks it was.
-fn placed(error: Error, place: usize) -> Error {
+/// Adds the index of the descriptor to an error.
+fn with_index(error: Error, index: usize) -> Error {
     match error {
         Error::Argument { what, value, accepted } => {
-            Error::Argument { what: format!("descs[{place}]: {what}"), value, accepted }
+            Error::Argument { what: format!("descs[{index}]: {what}"), value, accepted }
         }
         other => other,
     }
@@ -331,7 +334,7 @@ fn placed(error: Error, place: usize) -> Error {
 /// wait inside a task that could never end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_wait(s: *mut sched_t, id: sched_task_t, timeout_ns: i64) -> sched_status_t {
-    without_arithmetic(|| Ok(waited(scheduler(s)?.wait(TaskId(id), timeout(timeout_ns))?)))
+    guard_in_callers_mode(|| Ok(wait_status(scheduler(s)?.wait(TaskId(id), timeout(timeout_ns))?)))
 }
 
 /// Waits until every task submitted so far has ended, well or not: 0, or SCHED_PENDING when the time
@@ -340,7 +343,7 @@ pub unsafe extern "C" fn sched_wait(s: *mut sched_t, id: sched_task_t, timeout_n
 /// Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_wait_all(s: *mut sched_t, timeout_ns: i64) -> sched_status_t {
-    guard(|| Ok(waited(scheduler(s)?.wait_all(timeout(timeout_ns))?)))
+    guard(|| Ok(wait_status(scheduler(s)?.wait_all(timeout(timeout_ns))?)))
 }
 
 /// Waits until one of `count` tasks has ended, well or not, and puts its position in `ids` into
@@ -361,13 +364,13 @@ pub unsafe extern "C" fn sched_wait_any(
         if count == 0 {
             return Err(Error::argument("count", 0, "at least one task to wait for"));
         }
-        // SAFETY: pointers as the header asks for them; `input` looks at each.
-        let (ids, out) = unsafe { (list("ids", ids, count)?, Place::new("index", index)?) };
-        let mut list = room("ids", count)?;
+        // SAFETY: pointers as the header requires them; `input` checks each.
+        let (ids, out) = unsafe { (slice_of("ids", ids, count)?, OutParam::new("index", index)?) };
+        let mut list = with_capacity("ids", count)?;
         list.extend(ids.iter().copied().map(TaskId));
         match scheduler(s)?.wait_any(&list, timeout(timeout_ns))? {
             Some(index) => {
-                out.put(index);
+                out.write(index);
                 Ok(SCHED_OK)
             }
             None => Ok(SCHED_PENDING),
@@ -389,11 +392,11 @@ pub unsafe extern "C" fn sched_wait_next(
     id: *mut sched_task_t,
 ) -> sched_status_t {
     guard(|| {
-        // SAFETY: a pointer as the header asks for it; `Place` looks at it.
-        let out = unsafe { Place::new("id", id)? };
+        // SAFETY: a pointer as the header requires it; `OutParam` checks it.
+        let out = unsafe { OutParam::new("id", id)? };
         match scheduler(s)?.wait_next(timeout(timeout_ns))? {
             Some(next) => {
-                out.put(next.0);
+                out.write(next.0);
                 Ok(SCHED_OK)
             }
             None => Ok(SCHED_PENDING),
@@ -408,7 +411,7 @@ pub unsafe extern "C" fn sched_wait_next(
 /// Errors: SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_cancel(s: *mut sched_t, id: sched_task_t) -> sched_status_t {
-    done(|| scheduler(s)?.cancel(TaskId(id)))
+    guard_status(|| scheduler(s)?.cancel(TaskId(id)))
 }
 
 /// Forgets the outcome of a task and makes its id stale. One that has not ended becomes detached: it can be
@@ -418,10 +421,10 @@ pub unsafe extern "C" fn sched_cancel(s: *mut sched_t, id: sched_task_t) -> sche
 /// Errors: SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_release(s: *mut sched_t, id: sched_task_t) -> sched_status_t {
-    without_arithmetic(|| scheduler(s)?.release(TaskId(id)).map(|()| SCHED_OK))
+    guard_in_callers_mode(|| scheduler(s)?.release(TaskId(id)).map(|()| SCHED_OK))
 }
 
-/// What sched_wait would say of the task now.
+/// Returns what sched_wait would return now.
 fn status_now(info: &TaskInfo) -> sched_status_t {
     match info.state {
         TaskStatus::Queued | TaskStatus::Running => SCHED_PENDING,
@@ -440,11 +443,11 @@ pub unsafe extern "C" fn sched_task_info(
     id: sched_task_t,
     info: *mut sched_task_info_t,
 ) -> sched_status_t {
-    done(|| {
-        // SAFETY: a pointer as the header asks for it; `Filled` looks at it.
-        let out = unsafe { Filled::new(info)? };
+    guard_status(|| {
+        // SAFETY: a pointer as the header requires it; `OutStruct` checks it.
+        let out = unsafe { OutStruct::new(info)? };
         let info = scheduler(s)?.info(TaskId(id))?;
-        out.with(sched_task_info_t {
+        out.fill(sched_task_info_t {
             size: 0,
             state: match info.state {
                 TaskStatus::Queued => SCHED_STATE_QUEUED,
@@ -478,9 +481,9 @@ pub unsafe extern "C" fn sched_task_error(
     len: usize,
 ) -> usize {
     guard(|| {
-        // SAFETY: a pointer as the header asks for it; `list_mut` looks at it.
+        // SAFETY: a pointer as the header requires it; `slice_of_mut` checks it.
         let buffer =
-            if len == 0 { &mut [] } else { unsafe { list_mut("buffer", buffer.cast::<u8>(), len)? } };
+            if len == 0 { &mut [] } else { unsafe { slice_of_mut("buffer", buffer.cast::<u8>(), len)? } };
         if let Some(first) = buffer.first_mut() {
             *first = 0;
         }

@@ -1,4 +1,4 @@
-//! The caller's code as a job, and what it is given while it runs.
+//! The caller's function as a job, and the functions that it may call while it runs.
 
 use std::ffi::c_void;
 use std::mem::{ManuallyDrop, size_of};
@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::ptr::null_mut;
 
 use super::device::backend_of;
-use super::device_memory::Leased;
-use super::guard::{done, without_arithmetic};
-use super::input::Lent;
+use super::device_memory::AllocationScope;
+use super::guard::{guard_in_callers_mode, guard_status};
+use super::input::SendPointer;
 use super::run_control::{RunningCallback, sched_exec_t, with_exec};
 use super::status::{
     SCHED_CANCELLED, SCHED_E_DEVICE, SCHED_E_MEMORY, SCHED_E_RESOURCES, SCHED_E_RESULT, SCHED_OK,
@@ -57,31 +57,30 @@ pub type sched_run_fn =
 /// leaves it goes to the log. It runs in the floating-point mode of its task, see sched_run_fn.
 pub type sched_drop_fn = Option<unsafe extern "C-unwind" fn(user: *mut c_void)>;
 
-/// The caller's pointer, its drop callback, and the mode in which that and the task's code run.
-pub(super) struct User {
-    pointer: Lent<c_void>,
+/// The caller's pointer, its drop callback, and the floating-point mode of that and of the task's code.
+pub(super) struct UserData {
+    pointer: SendPointer<c_void>,
     drop: sched_drop_fn,
     mode: CallbackMode,
 }
 
-impl User {
+impl UserData {
     pub(super) fn new(pointer: *mut c_void, drop: sched_drop_fn, mode: CallbackMode) -> Self {
-        User { pointer: Lent::new(pointer), drop, mode }
+        UserData { pointer: SendPointer::new(pointer), drop, mode }
     }
 }
 
-impl Drop for User {
+impl Drop for UserData {
     fn drop(&mut self) {
         if let Some(drop) = self.drop {
             let _whole = Uncancelled::here();
-            // SAFETY: the caller gave the two together; this is the only place that calls it, and a `User`
-            // is dropped once. A function that takes one word does not look at more, and what it leaves
-            // where a number would be is not looked at here.
-            let left = unsafe {
+            // SAFETY: the caller passed the two together; only this place calls it, and a `UserData` is dropped
+            // once. A function with one parameter ignores more; its undefined result is not read.
+            let result = unsafe {
                 let drop: trampoline::Function = std::mem::transmute(drop);
                 trampoline::call(self.mode.enter(), drop, [self.pointer.pointer(), null_mut(), null_mut()])
             };
-            if let Err(error) = left {
+            if let Err(error) = result {
                 log::error!("in a drop callback: {error}");
             }
         }
@@ -92,21 +91,20 @@ type RunFunction = unsafe extern "C-unwind" fn(*const sched_exec_t, *mut c_void)
 
 pub(super) struct Callback {
     run: RunFunction,
-    user: User,
+    user: UserData,
 }
 
 impl Callback {
-    pub(super) fn new(run: RunFunction, user: User) -> Self {
+    pub(super) fn new(run: RunFunction, user: UserData) -> Self {
         Callback { run, user }
     }
 }
 
-/// A callback as words, for which nothing is allocated: its function, the caller's pointer, its drop (0: none),
+/// A callback as four words without an allocation: its function, the caller's pointer, its drop callback (0: none),
 /// the mode.
 static KIND: InlineJobKind = InlineJobKind {
     run: |words, exec| {
-        // SAFETY: `bare` is the only place where words of this kind are made, and the scheduler drops them
-        // after the last run.
+        // SAFETY: only `bare` makes words of this kind, and the scheduler drops them after the last run.
         let callback = ManuallyDrop::new(unsafe { Callback::of(words) });
         callback.run(exec)
     },
@@ -123,7 +121,7 @@ impl Callback {
     }
 
     /// # Safety
-    /// The words are of [`Callback::bare`], and of the callbacks made of them one is dropped at most.
+    /// The words are of [`Callback::bare`]; at most one of the callbacks made of them is dropped.
     unsafe fn of(words: [usize; 4]) -> Self {
         let [run, pointer, drop, mode] = words;
         // SAFETY: they were functions of these types; NULL is `None` of the second.
@@ -135,24 +133,24 @@ impl Callback {
             )
         };
         let pointer = std::ptr::with_exposed_provenance_mut(pointer);
-        Callback { run, user: User::new(pointer, drop, CallbackMode::from_word(mode)) }
+        Callback { run, user: UserData::new(pointer, drop, CallbackMode::from_word(mode)) }
     }
 }
 
 impl Job for Callback {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
-        let told = told(exec);
+        let exec_info = exec_info(exec);
         let code = {
-            let _leased = Leased::enter(&told);
-            let _running = RunningCallback::enter(&told, exec);
-            // SAFETY: the caller gave the two together and allowed the call from this thread; `told` outlives
-            // the call. A function that takes two words does not look at a third.
+            let _allocations = AllocationScope::enter(&exec_info);
+            let _listed = RunningCallback::enter(&exec_info, exec);
+            // SAFETY: the caller passed the two together and allowed the call from this thread; `exec_info`
+            // outlives the call. A function with two parameters ignores a third.
             unsafe {
                 let run: trampoline::Function = std::mem::transmute(self.run);
                 trampoline::call(
                     self.user.mode.enter_on_worker(),
                     run,
-                    [(&raw const told).cast_mut().cast(), self.user.pointer.pointer(), null_mut()],
+                    [(&raw const exec_info).cast_mut().cast(), self.user.pointer.pointer(), null_mut()],
                 )?
             }
         };
@@ -161,35 +159,35 @@ impl Job for Callback {
 }
 
 /// Calls the code of a range for one piece.
-pub(super) fn piece(
+pub(super) fn run_piece(
     run: unsafe extern "C-unwind" fn(*const sched_exec_t, u64, u64, *mut c_void) -> i32,
-    user: &User,
+    user: &UserData,
     exec: &Exec<'_>,
     elements: Range<u64>,
 ) -> Result<()> {
-    let told = told(exec);
+    let exec_info = exec_info(exec);
     let code = {
-        let _leased = Leased::enter(&told);
-        let _running = RunningCallback::enter(&told, exec);
+        let _allocations = AllocationScope::enter(&exec_info);
+        let _listed = RunningCallback::enter(&exec_info, exec);
         let Range { start, end } = elements;
         let mode = user.mode.enter_on_worker();
         let word = |number: u64| std::ptr::without_provenance_mut(number as usize);
-        // SAFETY: the caller gave the two together and allowed the call from this thread; `told` outlives
-        // the call. Where a number of 64 bits is a word, it goes the way of one.
+        // SAFETY: the caller passed the two together and allowed the call from this thread; `exec_info` outlives
+        // the call. Where a 64-bit number is a word, it is passed like one.
         unsafe {
             if size_of::<usize>() == size_of::<u64>() {
                 let run: trampoline::Function = std::mem::transmute(run);
-                let told = (&raw const told).cast_mut().cast();
-                trampoline::call(mode, run, [told, word(start), word(end), user.pointer.pointer()])?
+                let first = (&raw const exec_info).cast_mut().cast();
+                trampoline::call(mode, run, [first, word(start), word(end), user.pointer.pointer()])?
             } else {
-                run(&told, start, end, user.pointer.pointer())
+                run(&exec_info, start, end, user.pointer.pointer())
             }
         }
     };
     outcome(code, exec)
 }
 
-/// What the caller's code means by the number that it returns.
+/// Translates the number that the caller's code returned.
 fn outcome(code: i32, exec: &Exec<'_>) -> Result<()> {
     match code {
         SCHED_OK => Ok(()),
@@ -217,7 +215,8 @@ fn outcome(code: i32, exec: &Exec<'_>) -> Result<()> {
     }
 }
 
-fn told(exec: &Exec<'_>) -> sched_exec_t {
+/// Returns what the caller's code receives.
+fn exec_info(exec: &Exec<'_>) -> sched_exec_t {
     let (cpu_threads, stream) = match exec.lane {
         Lane::Cpu(team) => (team.threads() as u32, std::ptr::null_mut()),
         Lane::Cuda(stream) => (0, stream.handle()),
@@ -242,7 +241,7 @@ fn told(exec: &Exec<'_>) -> sched_exec_t {
 /// Errors (negative): SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_exec_cancelled(exec: *const sched_exec_t) -> i32 {
-    without_arithmetic(|| with_exec(exec, |exec| i32::from(exec.cancelled())))
+    guard_in_callers_mode(|| with_exec(exec, |exec| i32::from(exec.cancelled())))
 }
 
 /// Tells how much of the task is done, from 0 to 1, for sched_task_info. `exec` as above.
@@ -250,7 +249,7 @@ pub unsafe extern "C" fn sched_exec_cancelled(exec: *const sched_exec_t) -> i32 
 /// Errors: SCHED_E_ARGUMENT for a number outside 0 to 1; SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_exec_report(exec: *const sched_exec_t, fraction: f64) -> sched_status_t {
-    done(|| {
+    guard_status(|| {
         if !(0.0..=1.0).contains(&fraction) {
             return Err(Error::argument("fraction", fraction, "0 to 1"));
         }
@@ -266,5 +265,5 @@ pub unsafe extern "C" fn sched_exec_report(exec: *const sched_exec_t, fraction: 
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_exec_commit(exec: *const sched_exec_t) -> sched_status_t {
-    done(|| with_exec(exec, |exec| exec.commit())?)
+    guard_status(|| with_exec(exec, |exec| exec.commit())?)
 }

@@ -1,21 +1,20 @@
-//! The caller's functions, and what becomes of one that does not return: a C++ exception or
-//! `pthread_exit` leaves it. Neither may go through Rust's frames (the first would end the process, the
-//! second is undefined behaviour), so both end here, in a frame of our own right above the function.
+//! Calls the caller's functions, which a C++ exception or `pthread_exit` may leave. Neither may unwind
+//! through Rust's frames (the first would end the process, the second is undefined behaviour), so both
+//! end in the trampoline's frame, directly above the function.
 //!
-//! That frame has a personality routine (Itanium C++ ABI, level I): asked in the search phase
-//! whether it handles a foreign exception, it says yes; in the cleanup phase, also of a forced unwinding,
-//! it sends the thread to the frame's landing pad, which returns as the function would have, and says
-//! what came. An exception is deleted there. What `pthread_exit` (or `pthread_cancel`) began goes
-//! no further: the thread is to end, but by returning from its first function, through our frames in
-//! the ordinary way, once the task is settled. So the worker is asked to leave; that is right after
-//! an exception as well, whose runtime may keep count, a thread, of those that nobody of its own has caught.
+//! That frame has a personality routine (Itanium C++ ABI, level I). In the search phase it claims a
+//! foreign exception. In the cleanup phase, also of a forced unwinding, it sends the thread to the
+//! frame's landing pad, which returns in the function's place and reports what arrived. An exception is
+//! deleted there. An unwinding of `pthread_exit` or `pthread_cancel` stops there: the thread ends by
+//! returning from its first function, once the task is complete. So the worker is asked to end. After an
+//! exception it ends as well: the exception's runtime may count uncaught exceptions per thread.
 //!
-//! A `pthread_cancel` that the function has not met by the time it returns is met here, too: it would
-//! take effect where our code opens or writes a file, or inside the next function. (A thread of the host, in
-//! [`Uncancelled`](crate::backend::thread::Uncancelled), meets it after its call.)
+//! The trampoline also acts on a `pthread_cancel` that is pending when the function returns. It would
+//! otherwise take effect where the library opens or writes a file, or inside the next function. (A
+//! thread of the host, in [`Uncancelled`](crate::backend::thread::Uncancelled), acts on it after its call.)
 //!
-//! Panics of Rust pass: the frames above are for them. Where the frame is not written for a processor, the
-//! function is called directly, and what leaves it ends the process with a message of Rust's.
+//! Panics of Rust pass through to the frames above. On processors without the frame, the function is
+//! called directly, and an exception that leaves it ends the process with a message of Rust's.
 
 use std::ffi::c_void;
 
@@ -27,16 +26,17 @@ use crate::error::Error;
 pub(super) type Function =
     unsafe extern "C-unwind" fn(*const c_void, *mut c_void, *mut c_void, *mut c_void) -> i32;
 
-/// What the landing pad writes: all zero if the function returned.
+/// Written by the landing pad: all zero if the function returned.
 #[repr(C)]
 #[derive(Default)]
-struct Left {
+struct UnwindState {
     exception: usize,
     kind: usize,
 }
 
-/// Calls a function of the caller, whatever it does, and then leaves the mode that it runs in.
-/// `Err`: it did not return.
+/// Calls a function of the caller, and then leaves the mode that it runs in.
+///
+/// Errors: [`Error::Unwound`] if it did not return.
 ///
 /// # Safety
 /// The function may be called with these arguments on this thread.
@@ -46,20 +46,20 @@ pub(super) unsafe fn call<const WORDS: usize>(
     arguments: [*mut c_void; WORDS],
 ) -> Result<i32, Error> {
     const { assert!(WORDS <= 4, "a word too many") };
-    let mut left = Left::default();
+    let mut state = UnwindState::default();
     let word = |place: usize| arguments.get(place).copied().unwrap_or_default();
-    // SAFETY: as promised by the caller; `left` outlives the call.
-    let code = unsafe { frame::call(function, word(0), word(1), word(2), word(3), &mut left) };
+    // SAFETY: as promised by the caller; `state` outlives the call.
+    let code = unsafe { frame::call(function, word(0), word(1), word(2), word(3), &mut state) };
     drop(mode);
     end_in_child();
-    let how = match left.kind {
+    let how = match state.kind {
         0 => return Ok(code),
         frame::THROWN => "an exception",
         _ => "pthread_exit or pthread_cancel",
     };
-    if left.kind == frame::THROWN {
-        // SAFETY: an exception that was caught and is used no more.
-        unsafe { frame::delete(left.exception) };
+    if state.kind == frame::THROWN {
+        // SAFETY: the exception was caught and is not used any more.
+        unsafe { frame::delete(state.exception) };
     }
     crate::sched::leave_thread();
     Err(Error::Unwound { how })
@@ -70,22 +70,22 @@ mod frame {
     use std::arch::global_asm;
     use std::ffi::{c_int, c_void};
 
-    use super::{Function, Left};
+    use super::{Function, UnwindState};
 
     pub const THROWN: usize = 1;
     const FORCED: usize = 2;
 
-    // Keeps `left` in rbx, which the unwinder restores, and on the stack what the function has returned; rax and
-    // rdx are the unwinder's two words for a landing pad.
+    // rbx, which the unwinder restores, holds the address of the `UnwindState`; the stack holds what the function
+    // returned; rax and rdx are the unwinder's two words for a landing pad.
     global_asm!(
-        ".pushsection .text.gpusched_landing_call, \"ax\", @progbits",
-        ".globl gpusched_landing_call",
-        ".hidden gpusched_landing_call",
-        ".type gpusched_landing_call, @function",
+        ".pushsection .text.gpusched_trampoline_call, \"ax\", @progbits",
+        ".globl gpusched_trampoline_call",
+        ".hidden gpusched_trampoline_call",
+        ".type gpusched_trampoline_call, @function",
         ".p2align 4",
-        "gpusched_landing_call:",
+        "gpusched_trampoline_call:",
         ".cfi_startproc",
-        // Relative to where it stands, in four signed bytes.
+        // Relative to its own address, in four signed bytes.
         ".cfi_personality 0x1b, {personality}",
         "push rbx",
         ".cfi_def_cfa_offset 16",
@@ -119,21 +119,21 @@ mod frame {
         "xor eax, eax",
         "jmp 2b",
         ".cfi_endproc",
-        ".size gpusched_landing_call, . - gpusched_landing_call",
+        ".size gpusched_trampoline_call, . - gpusched_trampoline_call",
         ".popsection",
         personality = sym personality,
         testcancel = sym pthread_testcancel,
     );
 
     unsafe extern "C-unwind" {
-        #[link_name = "gpusched_landing_call"]
+        #[link_name = "gpusched_trampoline_call"]
         pub fn call(
             function: Function,
             first: *const c_void,
             second: *mut c_void,
             third: *mut c_void,
             fourth: *mut c_void,
-            left: &mut Left,
+            state: &mut UnwindState,
         ) -> i32;
     }
 
@@ -151,7 +151,7 @@ mod frame {
     const FOUND: c_int = 6;
     const INSTALL: c_int = 7;
     const CONTINUE: c_int = 8;
-    /// What Rust calls its own exceptions.
+    /// The exception class of Rust.
     const RUST: u64 = u64::from_be_bytes(*b"MOZ\0RUST");
 
     /// # Safety
@@ -170,7 +170,7 @@ mod frame {
             _ if actions & HANDLER != 0 => THROWN,
             _ => return CONTINUE,
         };
-        // SAFETY: the context is of our frame, and the landing pad in its function.
+        // SAFETY: the context is that of the trampoline's frame; the landing pad is in the same function.
         unsafe {
             _Unwind_SetGR(context, 0, exception.expose_provenance());
             _Unwind_SetGR(context, 1, kind);
@@ -180,7 +180,7 @@ mod frame {
     }
 
     /// # Safety
-    /// An exception that our landing pad was given, once.
+    /// An exception that the landing pad received; called once.
     pub unsafe fn delete(exception: usize) {
         // SAFETY: as promised by the caller.
         unsafe { _Unwind_DeleteException(std::ptr::with_exposed_provenance_mut(exception)) }
@@ -191,7 +191,7 @@ mod frame {
 mod frame {
     use std::ffi::c_void;
 
-    use super::{Function, Left};
+    use super::{Function, UnwindState};
 
     pub const THROWN: usize = 1;
 
@@ -203,13 +203,13 @@ mod frame {
         second: *mut c_void,
         third: *mut c_void,
         fourth: *mut c_void,
-        _left: &mut Left,
+        _state: &mut UnwindState,
     ) -> i32 {
         // SAFETY: as promised by the caller.
         unsafe { function(first, second, third, fourth) }
     }
 
     /// # Safety
-    /// Never called: nothing lands here.
+    /// Never called: this platform has no landing pad.
     pub unsafe fn delete(_exception: usize) {}
 }

@@ -9,7 +9,7 @@ const BARE: [&str; 4] = ["sched_abi_version", "sched_last_error", "sched_status_
 /// changes it, and cannot fail.
 const MODE: &str = "let mode = CallbackMode::of_this_thread();";
 
-const GUARDS: [&str; 3] = ["guard(|| ", "done(|| ", "without_arithmetic(|| "];
+const GUARDS: [&str; 3] = ["guard(|| ", "guard_status(|| ", "guard_in_callers_mode(|| "];
 
 #[test]
 fn every_exported_function_is_one_guard() {
