@@ -15,7 +15,7 @@ use crate::store::rate_store::{self, StoredRate};
 impl Runtime {
     fn progress(&self) -> Progress {
         let both = self.stats();
-        self.lock().progress(self.now(), &both)
+        self.lock().planner.progress(self.now(), &both)
     }
 
     /// An attempt at a task that states nothing has returned; nanoseconds since the scheduler was made.
@@ -39,7 +39,7 @@ impl Runtime {
         let when = rate_store::now();
         let mut learned = self.observability.findings.as_ref().map(Findings::own).unwrap_or_default();
         let planner = self.lock();
-        for (class, device, rate, samples) in planner.estimator.learned() {
+        for (class, device, rate, samples) in planner.planner.learned_rates() {
             learned.learned(&self.devices[device], class, StoredRate { rate, samples, when });
         }
         drop(planner);
@@ -92,10 +92,10 @@ impl Scheduler {
     /// Returns the trace up to now. Refused if [`Builder`](super::builder::Builder) asked for no trace.
     pub fn timeline(&self) -> Result<Timeline> {
         let planner = self.lock()?;
-        let Some(trace) = planner.observer.trace.clone() else {
+        let Some(trace) = planner.planner.trace() else {
             let accepted = "1 or more where the scheduler is made, for a trace of what it does";
             return Err(Error::argument("trace_events", 0, accepted));
         };
-        Ok(planner.timeline(trace, self.shared.now()))
+        Ok(planner.planner.timeline(trace, self.shared.now()))
     }
 }

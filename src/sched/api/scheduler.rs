@@ -15,6 +15,7 @@ use crate::sched::base::task_id::TaskId;
 use crate::sched::light::slab::LightSlab;
 use crate::sched::light::task::{LightTask, WatchStart};
 use crate::sched::light::{CLOSED, STOPPING};
+use crate::sched::plan::effects::Effects;
 use crate::sched::plan::stats::Stats;
 use crate::sched::runtime::shared::{PlannerGuarded, Runtime};
 use crate::sched::runtime::waiting::block_outside;
@@ -218,8 +219,9 @@ impl Scheduler {
             }
         }
         let mut guard = self.shared.lock();
-        let done = guard.planner.cancel(planned);
-        self.shared.apply_effects(guard);
+        let mut effects = Effects::at(self.shared.now());
+        let done = guard.planner.cancel(planned, &mut effects);
+        self.shared.apply_effects(guard, effects);
         // One that went on in the plan may have ended meanwhile.
         if planned == id { done } else { Ok(()) }
     }
@@ -233,14 +235,7 @@ impl Scheduler {
             self.shared.apply_end_actions(id, parting);
             return Ok(());
         }
-        let mut guard = self.shared.lock();
-        let record = guard.planner.tasks.get_mut(id)?;
-        if record.status.is_ended() {
-            guard.planner.tasks.remove(id)?;
-        } else {
-            record.detached = true;
-        }
-        Ok(())
+        self.shared.lock().planner.release(id)
     }
 
     pub fn info(&self, id: TaskId) -> Result<TaskInfo> {
@@ -261,12 +256,13 @@ impl Scheduler {
     /// Refused: a number that no device has.
     pub fn retire(&self, device: usize, why: &str) -> Result<()> {
         let mut guard = self.lock()?;
-        if device >= guard.planner.devices.len() {
-            let accepted = format!("less than {}", guard.planner.devices.len());
+        if device >= self.devices().len() {
+            let accepted = format!("less than {}", self.devices().len());
             return Err(Error::argument("device", device, accepted));
         }
-        guard.planner.retire(device, why);
-        self.shared.apply_effects(guard);
+        let mut effects = Effects::at(self.shared.now());
+        guard.planner.retire(device, why, &mut effects);
+        self.shared.apply_effects(guard, effects);
         Ok(())
     }
 
@@ -281,7 +277,7 @@ impl Scheduler {
         let mut guard = self.lock()?;
         self.not_inside("drain")?;
         if matches!(*lock(&self.holding), Ownership::Own) {
-            guard.planner.closed = true;
+            guard.planner.close();
             self.shared.light.stop_flags.fetch_or(CLOSED, Ordering::SeqCst);
         }
         drop(guard);
@@ -349,8 +345,9 @@ impl Scheduler {
     fn stop(&self) {
         self.shared.light.stop_flags.fetch_or(CLOSED | STOPPING, Ordering::SeqCst);
         let mut guard = self.shared.lock();
-        guard.planner.stop();
-        self.shared.apply_effects(guard);
+        let mut effects = Effects::at(self.shared.now());
+        guard.planner.stop(&mut effects);
+        self.shared.apply_effects(guard, effects);
         self.shared.light.cancel_running();
         self.shared.end_all_queued();
         self.shared.pool.event_count.wake_all();
@@ -381,14 +378,14 @@ impl Scheduler {
             });
         }
         let guard = self.shared.lock();
-        let record = guard.planner.tasks.get(id)?;
-        if record.detached {
+        let completion = guard.planner.completion(id)?;
+        if guard.planner.is_detached(id) {
             let id = format!("{:#018x}", id.0);
             return Err(Error::argument("the task to wait for", id, "a task that is not detached"));
         }
-        Ok(match record.signal.outcome.get() {
+        Ok(match completion.outcome.get() {
             Some(outcome) => Watch::Ended(outcome.clone()),
-            None => Watch::Planned(record.signal.clone()),
+            None => Watch::Planned(completion),
         })
     }
 

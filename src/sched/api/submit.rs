@@ -11,6 +11,7 @@ use crate::sched::light::queues::{LightItem, LocalQueue};
 use crate::sched::light::slab::LightSlab;
 use crate::sched::light::task::LightTask;
 use crate::sched::light::{NO_DEVICE, STOPPING};
+use crate::sched::plan::effects::Effects;
 use crate::sched::runtime::shared::PlannerGuarded;
 
 impl Scheduler {
@@ -23,16 +24,17 @@ impl Scheduler {
         let mut guard = self.lock()?;
         self.check(&guard, &task)?;
         let one = std::slice::from_mut(&mut task);
-        if let Err(error) = self.reserve(&mut guard, one, &mut Vec::new()) {
+        let mut effects = Effects::at(self.shared.now());
+        if let Err(error) = self.reserve(&mut guard, one, &mut Vec::new(), &mut effects) {
             // What it has put into the plan for others may have ended.
-            self.shared.apply_effects(guard);
+            self.shared.apply_effects(guard, effects);
             return Err(error);
         }
-        let id = guard.planner.submit(self.shared.now(), task)?;
+        let id = guard.planner.submit(task, &mut effects)?;
         if ordered {
             self.line.push(id);
         }
-        self.shared.apply_effects(guard);
+        self.shared.apply_effects(guard, effects);
         self.fail_if_deserted();
         Ok(id)
     }
@@ -56,8 +58,9 @@ impl Scheduler {
             }
         };
         let mut slots = Vec::with_capacity(count as usize);
-        if let Err(error) = self.reserve(&mut guard, &mut tasks, &mut slots) {
-            self.shared.apply_effects(guard);
+        let mut effects = Effects::at(self.shared.now());
+        if let Err(error) = self.reserve(&mut guard, &mut tasks, &mut slots, &mut effects) {
+            self.shared.apply_effects(guard, effects);
             slots.into_iter().for_each(|(_, position)| light.slab.free(position));
             self.refuse(phase, count);
             return Err(error);
@@ -74,7 +77,7 @@ impl Scheduler {
                     items.push(light.slab.id(position, generation));
                     light.slab.id(position, generation)
                 }
-                None => guard.planner.submit(self.shared.now(), task)?,
+                None => guard.planner.submit(task, &mut effects)?,
             };
             if ordered {
                 self.line.push(id);
@@ -84,7 +87,7 @@ impl Scheduler {
         for id in items {
             light.queues.push(hand, LightItem::WithId(id));
         }
-        self.shared.apply_effects(guard);
+        self.shared.apply_effects(guard, effects);
         self.after_push();
         Ok(ids)
     }
@@ -155,7 +158,7 @@ impl Scheduler {
     }
 
     fn check(&self, guard: &PlannerGuarded, task: &Task) -> Result<()> {
-        if guard.planner.closed {
+        if guard.planner.is_closed() {
             return Err(Error::Shutdown { what: "submitting a task" });
         }
         for &before in task.after.iter().filter(|before| LightSlab::is_light(**before)) {
@@ -165,9 +168,9 @@ impl Scheduler {
     }
 
     /// All that could keep a checked task from being admitted, which would drop the caller's code with the book locked.
-    fn prepare(&self, guard: &mut PlannerGuarded, task: &mut Task) -> Result<()> {
+    fn prepare(&self, guard: &mut PlannerGuarded, task: &mut Task, effects: &mut Effects) -> Result<()> {
         for before in &mut task.after {
-            *before = self.shared.planned_id(guard, *before)?;
+            *before = self.shared.planned_id(guard, *before, effects)?;
         }
         Ok(())
     }
@@ -178,14 +181,15 @@ impl Scheduler {
         guard: &mut PlannerGuarded,
         tasks: &mut [Task],
         slots: &mut Vec<(&'a LightTask, u32)>,
+        effects: &mut Effects,
     ) -> Result<()> {
         for task in tasks.iter_mut() {
             if task.is_light() {
                 slots.push(self.shared.light.slab.allocate()?);
             } else {
-                self.prepare(guard, task)?;
+                self.prepare(guard, task, effects)?;
             }
         }
-        guard.planner.tasks.check_capacity(tasks.len() - slots.len())
+        guard.planner.check_room(tasks.len() - slots.len())
     }
 }

@@ -19,11 +19,12 @@ use std::time::Duration;
 
 use log::Level;
 
+use super::effects::Effects;
 use super::planner::Planner;
 use super::record::{Attempt, DeadlineState};
+use super::task_state::TaskState;
 use crate::error::{Error, Result};
 use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::outcome::TaskStatus;
 use crate::sched::base::policy::{PAUSES, THROTTLE, WRONG_ATTEMPTS};
 use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
@@ -54,25 +55,32 @@ impl Planner {
         }
     }
 
-    /// An attempt has returned. What ended is in [`Planner::ended`] then.
+    /// An attempt has returned.
     /// False: it had been given up, and nobody waits for its thread.
     pub fn on_attempt_end(
         &mut self,
-        now: Duration,
         index: usize,
         id: TaskId,
         attempt: u32,
         how: AttemptEnd,
+        effects: &mut Effects,
     ) -> bool {
         let runs = self.devices[index].attempts.iter();
         let awaited = runs.filter(|run| run.id == id && run.number == attempt);
         let awaited = awaited.map(|run| run.deadline_state != DeadlineState::Lost).next().unwrap_or(true);
-        self.end_attempt(now, index, id, attempt, how);
+        self.end_attempt(index, id, attempt, how, effects);
         awaited
     }
 
-    fn end_attempt(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32, how: AttemptEnd) {
-        self.observer.now = now;
+    fn end_attempt(
+        &mut self,
+        index: usize,
+        id: TaskId,
+        attempt: u32,
+        how: AttemptEnd,
+        effects: &mut Effects,
+    ) {
+        let now = effects.now;
         let device = &mut self.devices[index];
         let Some(position) = device.attempts.iter().position(|run| run.id == id && run.number == attempt)
         else {
@@ -83,19 +91,19 @@ impl Planner {
         let was_poisoned = device.poisoned || run.context < device.first_sound_context;
         if device.poisoned && device.attempts.is_empty() {
             device.poisoned = false;
-            self.renew_context(index);
+            self.renew_context(index, effects);
         }
         let device = &mut self.devices[index];
         if run.deadline_state == DeadlineState::Lost {
-            return self.abandoned_attempt_returned(now, id, attempt, how);
+            return self.abandoned_attempt_returned(id, attempt, how, effects);
         }
         let took = now.saturating_sub(run.started);
         device.busy += took;
         let outcome = match how {
             AttemptEnd::Ran(outcome) => outcome,
             AttemptEnd::NoQueue(why) => {
-                self.attempt_not_started(now, id, attempt);
-                return self.retire(index, &why);
+                self.attempt_not_started(id, attempt, effects);
+                return self.retire(index, &why, effects);
             }
         };
         match &outcome {
@@ -109,17 +117,17 @@ impl Planner {
             // The task has ended without this attempt.
             self.record(now, index, &run, Ending::Late);
             if let Err(error) = outcome {
-                self.record_device_error(index, &run, &error, was_poisoned);
+                self.record_device_error(index, &run, &error, was_poisoned, effects);
             }
             return;
         };
         record.live_attempts -= 1;
         record.ran += took;
-        if record.job.is_none() || record.signal.is_lost(attempt) {
+        if !record.state.is_open() || record.signal.is_lost(attempt) {
             let cancelled = record.signal.is_cancelled();
             self.record(now, index, &run, if cancelled { Ending::Cancelled } else { Ending::Late });
             if let Err(error) = outcome {
-                self.record_device_error(index, &run, &error, was_poisoned);
+                self.record_device_error(index, &run, &error, was_poisoned, effects);
             }
             return self.await_abandoned(now, id);
         }
@@ -134,17 +142,17 @@ impl Planner {
                 }
                 self.record(now, index, &run, Ending::Done);
                 self.stop_losers(now, id);
-                self.clear_suspects(index, id);
+                self.clear_suspects(index, id, effects);
                 if plain {
-                    self.tune_concurrency(now, index, class, work, full);
+                    self.tune_concurrency(index, class, work, full, effects);
                 }
-                return self.end_task(id, Ok(()));
+                return self.end_task(id, Ok(()), effects);
             }
             // It did not look, or had nothing to stop: the cancel was first.
             Ok(()) => Error::Cancelled,
             Err(error) => error,
         };
-        let guilty = self.record_device_error(index, &run, &error, was_poisoned);
+        let guilty = self.record_device_error(index, &run, &error, was_poisoned, effects);
         let Ok(record) = self.tasks.get_mut(id) else { return };
         if error.is_suspect() {
             record.wrong_results += 1;
@@ -159,7 +167,7 @@ impl Planner {
         }
         if record.signal.is_cancelled() {
             self.record(now, index, &run, Ending::Cancelled);
-            return self.end_task(id, Err(Error::Cancelled));
+            return self.end_task(id, Err(Error::Cancelled), effects);
         }
         // This copy may have stopped for one that was first, and then failed.
         let error = match (error, record.copy_failure.take()) {
@@ -182,7 +190,7 @@ impl Planner {
         if error == Error::Cancelled && !anew {
             // Its own wish.
             self.record(now, index, &run, Ending::Cancelled);
-            return self.end_task(id, Err(error));
+            return self.end_task(id, Err(error), effects);
         }
         let next = if self.stopping {
             NextStep::Fail
@@ -196,96 +204,92 @@ impl Planner {
         let place = self.devices[index].info.label();
         if let NextStep::Fail = next {
             self.record(now, index, &run, Ending::Failed);
-            self.note(Level::Warn, index, format!("{name} failed on {place}: {error}"));
-            return self.end_task(id, Err(error));
+            self.note(Level::Warn, index, format!("{name} failed on {place}: {error}"), effects);
+            return self.end_task(id, Err(error), effects);
         }
         record.signal.renew(attempt);
         self.record(now, index, &run, Ending::Retried);
         let text = format!("{name} is tried again after attempt {attempts} on {place}: {error}");
-        self.note(Level::Info, index, text);
+        self.note(Level::Info, index, text, effects);
         self.counts.retried += 1;
-        self.requeue(now, id);
+        self.change_state(now, id, TaskState::requeue);
         match next {
             NextStep::Pause(pause) => {
                 self.release_reservations(id);
-                self.pause(id, now + pause);
+                self.change_state(now, id, |state| state.delay(now + pause));
             }
-            _ => self.make_ready(id),
+            _ => self.make_ready(id, effects),
         }
     }
 
     /// An attempt that was given up has returned after all. If it has done its work before another has, it counts.
-    fn abandoned_attempt_returned(&mut self, now: Duration, id: TaskId, attempt: u32, how: AttemptEnd) {
+    fn abandoned_attempt_returned(
+        &mut self,
+        id: TaskId,
+        attempt: u32,
+        how: AttemptEnd,
+        effects: &mut Effects,
+    ) {
         let Ok(record) = self.tasks.get_mut(id) else { return };
-        if record.job.is_none() {
+        if !record.state.is_open() {
             return;
         }
         match how {
             AttemptEnd::Ran(Ok(())) if record.signal.commit(attempt).is_ok() => {
-                self.stop_losers(now, id);
-                self.end_task(id, Ok(()));
+                self.stop_losers(effects.now, id);
+                self.end_task(id, Ok(()), effects);
             }
             _ => {
                 record.signal.renew(attempt);
                 // Copies may have stopped for it.
-                if record.live_attempts == 0 && record.status == TaskStatus::Running {
-                    self.end_pause(id);
-                    self.requeue(now, id);
-                    self.make_ready(id);
+                if let TaskState::Orphaned { .. } = record.state {
+                    self.change_state(effects.now, id, TaskState::requeue);
+                    self.make_ready(id, effects);
                 }
             }
         }
     }
 
     /// With slots that nobody has told: perhaps another number of them is better.
-    fn tune_concurrency(&mut self, now: Duration, index: usize, class: u32, work: Option<f64>, full: bool) {
+    fn tune_concurrency(
+        &mut self,
+        index: usize,
+        class: u32,
+        work: Option<f64>,
+        full: bool,
+        effects: &mut Effects,
+    ) {
         let done = self.estimator.relative_work(class, work);
         let busy = full && !self.ready.is_empty();
         let device = &mut self.devices[index];
         let Some(search) = &mut device.tuner else { return };
-        let slots = search.ended(now, done, busy);
+        let slots = search.ended(effects.now, done, busy);
         if slots != device.slots {
             device.slots = slots;
             // What a slot gets of the device changes with their number.
             device.context += 1;
             let text = format!("{} runs {slots} tasks at a time from now on", device.info.label());
-            self.note(Level::Info, index, text);
+            self.note(Level::Info, index, text, effects);
         }
     }
 
     /// A task that was given to a device that can't be opened.
-    fn attempt_not_started(&mut self, now: Duration, id: TaskId, attempt: u32) {
+    fn attempt_not_started(&mut self, id: TaskId, attempt: u32, effects: &mut Effects) {
         let Ok(record) = self.tasks.get_mut(id) else { return };
         record.live_attempts -= 1;
-        if record.job.is_none() || record.live_attempts > 0 {
+        if !record.state.is_open() || record.live_attempts > 0 {
             return;
         }
         if record.signal.is_cancelled() {
-            return self.end_task(id, Err(Error::Cancelled));
+            return self.end_task(id, Err(Error::Cancelled), effects);
         }
         // What an attempt was asked to do is not meant for another of its number.
         if !record.signal.is_stopped(attempt) {
             record.attempts_begun -= 1;
         }
-        self.requeue(now, id);
-        // The ready list is looked through when the device is retired.
-        if let Ok(record) = self.tasks.get(id) {
-            self.ready.insert(record, id);
-        }
-    }
-
-    /// None of its attempts is left: it is as one that has not begun, and not ready yet.
-    pub fn requeue(&mut self, now: Duration, id: TaskId) {
-        let Ok(record) = self.tasks.get_mut(id) else { return };
-        // A late one was ready while it ran, for another device.
-        self.ready.remove(record);
-        record.status = TaskStatus::Queued;
-        record.since = now;
-        self.counts.running -= 1;
-        self.counts.queued += 1;
-        let guest = u64::from(record.role == Role::Guest);
-        self.counts.guests.running -= guest;
-        self.counts.guests.queued += guest;
+        // The device is retired next. That ends the task if it has no other.
+        self.change_state(effects.now, id, TaskState::requeue);
+        self.change_state(effects.now, id, TaskState::make_ready);
     }
 
     fn next_step(

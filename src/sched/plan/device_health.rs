@@ -2,6 +2,7 @@
 
 use log::Level;
 
+use super::effects::Effects;
 use super::planner::Planner;
 use super::record::Attempt;
 use crate::error::{DeviceFault, Error};
@@ -10,21 +11,22 @@ use crate::sched::base::task_id::TaskId;
 
 impl Planner {
     /// All have left a poisoned context.
-    pub fn renew_context(&mut self, index: usize) {
+    pub(super) fn renew_context(&mut self, index: usize, effects: &mut Effects) {
         let device = &mut self.devices[index];
         device.context += 1;
         device.first_sound_context = device.context;
         device.renewing = true;
-        self.contexts_to_renew.push(index);
+        effects.renewed.push(index);
     }
 
     /// What the error says of the device. True: the task is found guilty of having poisoned it.
-    pub fn record_device_error(
+    pub(super) fn record_device_error(
         &mut self,
         index: usize,
         run: &Attempt,
         error: &Error,
         was_poisoned: bool,
+        effects: &mut Effects,
     ) -> bool {
         let Error::Device { fault, .. } = error else { return false };
         // Who fails in a context that is known to be poisoned only tells that.
@@ -41,7 +43,7 @@ impl Planner {
         });
         let why = error.to_string();
         if *fault == DeviceFault::Lost {
-            self.retire(index, &why);
+            self.retire(index, &why, effects);
             return guilty;
         }
         if guilty {
@@ -52,7 +54,7 @@ impl Planner {
         let device = &mut self.devices[index];
         let empty = device.attempts.is_empty();
         if empty {
-            self.renew_context(index);
+            self.renew_context(index, effects);
         }
         let device = &mut self.devices[index];
         device.poisoned = !empty;
@@ -62,13 +64,13 @@ impl Planner {
             device.suspects.push(run.id);
         }
         if device.suspects.len() >= 2 || device.fault_count >= CONVICTIONS {
-            self.retire(index, &why);
+            self.retire(index, &why, effects);
         }
         guilty
     }
 
     /// A task whose result was wrong before has ended well on a device: it was the others, or this one the first time.
-    pub fn clear_suspects(&mut self, index: usize, id: TaskId) {
+    pub(super) fn clear_suspects(&mut self, index: usize, id: TaskId, effects: &mut Effects) {
         let Ok(record) = self.tasks.get(id) else { return };
         let name = if record.label.is_empty() { format!("task {}", id.0) } else { record.name() };
         let suspects = record.suspect_devices;
@@ -83,9 +85,9 @@ impl Planner {
                 "what it computed was wrong for {}, and right when computed again",
                 device.wrong_result_tasks.join(" and ")
             );
-            self.note(Level::Warn, suspect, text);
+            self.note(Level::Warn, suspect, text, effects);
             if retired {
-                self.retire(suspect, &why);
+                self.retire(suspect, &why, effects);
             }
         }
     }

@@ -3,9 +3,12 @@
 //! | file | contents |
 //! |---|---|
 //! | `record.rs` | records of tasks, attempts and devices |
+//! | `task_state.rs` | the states of a task and the transitions between them |
 //! | `ready_queue.rs` | ready tasks in the order of their rank |
 //! | `observed.rs` | counters and the trace that the planner writes |
-//! | `planner.rs` | submission, cancellation, ends, retirement of devices |
+//! | `effects.rs` | what a step asks the driver to do |
+//! | `submission.rs` | checks and takes tasks |
+//! | `planner.rs` | readiness, cancellation, ends, retirement of devices |
 //! | `schedule.rs` | lays ready tasks out on the devices |
 //! | `placement.rs` | assigns a task to a free slot |
 //! | `speculation.rs` | second copies of slow tasks |
@@ -13,10 +16,15 @@
 //! | `device_health.rs` | fault counts of devices and tasks |
 //! | `timers.rs` | deadlines, pauses and time-outs |
 //! | `peer_load.rs` | load that other processes put on a device |
+//! | `access.rs` | values that the runtime reads, and small changes that it makes |
+//! | `invariants.rs` | checks that the parts of the planner agree |
 //! | `stats.rs`, `progress.rs`, `report.rs` | what callers may read |
 
+pub mod access;
 pub mod completion;
 mod device_health;
+pub mod effects;
+pub mod invariants;
 mod observed;
 pub mod peer_load;
 pub mod placement;
@@ -28,6 +36,8 @@ mod report;
 mod schedule;
 mod speculation;
 pub mod stats;
+mod submission;
+mod task_state;
 #[cfg(test)]
 mod tests;
 mod timers;

@@ -10,10 +10,8 @@ use crate::sched::observe::trace::{Ending, Span, Trace};
 /// Under the scheduler's lock.
 #[derive(Default)]
 pub struct PlannerObserver {
-    /// The time that the state was last told.
-    pub now: Duration,
-    pub tally: WorkTotals,
-    pub trace: Option<Arc<Trace>>,
+    pub(super) tally: WorkTotals,
+    pub(super) trace: Option<Arc<Trace>>,
 }
 
 impl PlannerObserver {

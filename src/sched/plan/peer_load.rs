@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::planner::Planner;
 use super::record::{PeerLoad, TaskRecord};
-use crate::device::BackendKind;
 use crate::sched::base::policy::HORIZON;
 use crate::sched::base::task::Role;
 
@@ -34,11 +33,6 @@ impl Planner {
             return None;
         }
         self.estimator.cost(record.class, index, record.work)
-    }
-
-    /// Whether a device is one that processes share.
-    pub fn shares(&self, index: usize) -> bool {
-        self.devices[index].info.backend == BackendKind::Cuda
     }
 
     /// The first ready task that others keep from a device, and where it would like to be.

@@ -19,13 +19,14 @@ use std::time::Duration;
 
 use log::Level;
 
+use super::effects::Effects;
 use super::planner::Planner;
 use super::record::{Attempt, DeadlineState, DeviceState, MemoryShortage, TaskRecord};
 use super::schedule::Schedule;
+use super::task_state::TaskState;
 use crate::error::Error;
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::exec::Job;
-use crate::sched::base::outcome::TaskStatus;
 use crate::sched::base::policy::{
     HORIZON, LATE, LATE_LEAST, LOOK_AGAIN, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining,
 };
@@ -154,7 +155,14 @@ impl<'a> FitCheck<'a> {
 impl Planner {
     /// The task that begins now on a slot of a device, if any should. `free`: what the device has free now, if
     /// it was asked; asking may take long, so nobody asks before it is needed.
-    pub fn assign(&mut self, now: Duration, index: usize, slot: u32, free: Option<u64>) -> AssignResult {
+    pub fn assign(
+        &mut self,
+        index: usize,
+        slot: u32,
+        free: Option<u64>,
+        effects: &mut Effects,
+    ) -> AssignResult {
+        let now = effects.now;
         if !self.devices[index].has_room(now) {
             return AssignResult::Nothing;
         }
@@ -178,7 +186,7 @@ impl Planner {
                 }
             }
         }
-        self.start_attempt(now, index, slot, id).map_or(AssignResult::Nothing, AssignResult::Begins)
+        self.start_attempt(now, index, slot, id, effects).map_or(AssignResult::Nothing, AssignResult::Begins)
     }
 
     /// The devices where something should begin now, each as often as it has slots for it.
@@ -221,7 +229,7 @@ impl Planner {
         let index = fitting.index;
         if let Some(held) = self.devices[index].reserved_for
             && let Ok(record) = self.tasks.get(held)
-            && self.ready.contains(record)
+            && record.state.is_ready()
             && self.may_begin(record, held, index)
         {
             let fits = fitting.fits(self, held, record);
@@ -455,7 +463,7 @@ impl Planner {
     }
 
     /// Whether nothing that is not planned may begin on a device.
-    pub fn is_reserved(&self, index: usize) -> bool {
+    pub(super) fn is_reserved(&self, index: usize) -> bool {
         let device = &self.devices[index];
         let alone = |id: TaskId| self.tasks.get(id).is_ok_and(|record| record.exclusive);
         device.poisoned
@@ -474,15 +482,16 @@ impl Planner {
         job: Arc<dyn Job>,
         (index, slot, context): (usize, u32, u32),
         company: bool,
+        effects: &mut Effects,
     ) -> std::result::Result<TaskId, Arc<dyn Job>> {
-        let Some(record) = self.tasks.get_mut(id).ok().filter(|record| record.job.is_some()) else {
+        let Some(record) = self.tasks.get_mut(id).ok().filter(|record| record.state.is_open()) else {
             return Err(job);
         };
         record.job = Some(job);
         record.role = Role::Task;
         record.detached = false;
-        if self.start_attempt(began, index, slot, id).is_none() {
-            self.end_task(id, Err(Error::Cancelled));
+        if self.start_attempt(began, index, slot, id, effects).is_none() {
+            self.end_task(id, Err(Error::Cancelled), effects);
         } else if let Some(run) = self.devices[index].attempts.last_mut() {
             run.shared_device = company;
             run.context = context;
@@ -490,29 +499,25 @@ impl Planner {
         Ok(id)
     }
 
-    fn start_attempt(&mut self, now: Duration, index: usize, slot: u32, id: TaskId) -> Option<Assignment> {
+    fn start_attempt(
+        &mut self,
+        now: Duration,
+        index: usize,
+        slot: u32,
+        id: TaskId,
+        effects: &mut Effects,
+    ) -> Option<Assignment> {
         let late = self.late_after(index, id);
         let device = &self.devices[index];
         let lease = device.ledger.lease(self.tasks.get(id).ok()?.bytes.on(device.info.backend))?;
         self.release_reservations(id);
+        let job = self.tasks.get(id).ok()?.job.clone()?;
+        self.change_state(now, id, TaskState::begin);
         let record = self.tasks.get_mut(id).ok()?;
-        let job = record.job.clone()?;
-        self.ready.remove(record);
         record.attempts_begun += 1;
         record.device = Some(index);
         record.slot = slot;
-        if record.live_attempts == 0 {
-            record.queued += now.saturating_sub(record.since);
-            record.since = now;
-            record.status = TaskStatus::Running;
-            self.counts.queued -= 1;
-            self.counts.running += 1;
-            let guest = u64::from(record.role == Role::Guest);
-            self.counts.guests.queued -= guest;
-            self.counts.guests.running += guest;
-        } else {
-            self.counts.copies += 1;
-        }
+        self.counts.copies += u64::from(record.live_attempts > 0);
         let copy = (record.live_attempts > 0).then(|| format!("{} is started once more, on ", record.name()));
         record.live_attempts += 1;
         let device = &mut self.devices[index];
@@ -527,8 +532,7 @@ impl Planner {
         let signal = record.signal.clone();
         if let Some(text) = copy {
             let place = self.devices[index].info.label();
-            self.observer.now = now;
-            self.note(Level::Info, index, text + &place);
+            self.note(Level::Info, index, text + &place, effects);
         }
         self.observer.leased(now, index, &self.devices[index]);
         Some(Assignment { id, attempt, job, signal, context, held: None })

@@ -147,6 +147,7 @@ mod tests {
     use crate::sched::base::task::Task;
     use crate::sched::base::task_id::TaskId;
     use crate::sched::plan::completion::AttemptEnd;
+    use crate::sched::plan::effects::Effects;
 
     const S: fn(u64) -> Duration = Duration::from_secs;
 
@@ -159,18 +160,19 @@ mod tests {
 
     fn submit(planner: &mut Planner, now: u64, work: Option<f64>) -> TaskId {
         let task = Task { work, ..Task::new(|_: &Exec<'_>| Ok(())) };
-        planner.submit(S(now), task).unwrap()
+        planner.submit(task, &mut Effects::at(S(now))).unwrap()
     }
 
     fn begin(planner: &mut Planner, now: u64, device: usize) -> (TaskId, u32) {
-        let assignment = planner.assign(S(now), device, 0, Some(u64::MAX)).begun().unwrap();
+        let assignment = planner.assign(device, 0, Some(u64::MAX), &mut Effects::at(S(now))).begun().unwrap();
         (assignment.id, assignment.attempt)
     }
 
     fn end(planner: &mut Planner, now: u64, device: usize, (id, attempt): (TaskId, u32)) {
-        planner.on_attempt_end(S(now), device, id, attempt, AttemptEnd::Ran(Ok(())));
-        while let Some(ended) = planner.ended.pop() {
-            planner.publish(S(now), ended.id, ended.outcome);
+        let mut effects = Effects::at(S(now));
+        planner.on_attempt_end(device, id, attempt, AttemptEnd::Ran(Ok(())), &mut effects);
+        while let Some(ended) = effects.ended.pop() {
+            planner.publish(ended.id, ended.outcome, &mut effects);
         }
     }
 
@@ -223,7 +225,7 @@ mod tests {
         let left = (16 - a_took - b_took) as f64;
         let longest: f64 = if a_took + b_took == 8 { 2.0 } else { 4.0 };
         assert!(near(eta_of(&planner, 4), (left / 2.0).max(longest)), "{:?}", eta_of(&planner, 4));
-        planner.retire(1, "of a test");
+        planner.retire(1, "of a test", &mut Effects::default());
         assert!(near(eta_of(&planner, 4), left), "{:?}", eta_of(&planner, 4));
         submit(&mut planner, 4, Some(100.0));
         assert!(near(eta_of(&planner, 4), left + 100.0));

@@ -46,8 +46,10 @@ impl ReadyQueue {
         }
     }
 
-    pub fn contains(&self, record: &TaskRecord) -> bool {
-        self.lines.get(&record.large_enough_devices).is_some_and(|line| line.tasks.contains_key(&record.rank))
+    /// Returns true if the task is in the queue, at the place that its record tells.
+    pub fn contains(&self, record: &TaskRecord, id: TaskId) -> bool {
+        let line = self.lines.get(&record.large_enough_devices);
+        line.is_some_and(|line| line.tasks.get(&record.rank) == Some(&id))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -146,11 +148,11 @@ impl Iterator for InOrder<'_> {
 mod tests {
     use super::*;
     use crate::sched::base::task::Task;
-    use crate::sched::plan::tests::{hand, task};
+    use crate::sched::plan::tests::{driver, task};
 
     #[test]
     fn lines_are_read_in_one_order_and_counted_by_size() {
-        let mut hand = hand(2);
+        let mut driver = driver(2);
         let only = |device, work, device_bytes| Task {
             devices: DeviceMask::only(device),
             work: Some(work),
@@ -159,19 +161,19 @@ mod tests {
         };
         let tasks =
             [only(0, 5.0, 70), Task { work: Some(4.0), ..task() }, only(1, 3.0, 50), only(0, 2.0, 30)];
-        let [a, b, c, d] = tasks.map(|task| hand.submit(0, task));
-        let ready = &mut hand.0.ready;
+        let [a, b, c, d] = tasks.map(|task| driver.submit(0, task));
+        let ready = &mut driver.planner.ready;
         let ids = |tasks: InOrder<'_>| tasks.map(|(_, id)| id).collect::<Vec<_>>();
         assert_eq!(ids(ready.iter()), [a, b, c, d]);
         assert_eq!((ids(ready.of(0)), ids(ready.of(1))), (vec![a, b, d], vec![b, c]));
         assert_eq!(ids(ready.around(1, 1)), [a, b, c]);
         assert_eq!((ready.first().map(|(_, id)| id), ready.last().map(|(_, id)| id)), (Some(a), Some(d)));
         assert_eq!(ready.least(0, BackendKind::Cuda), Some(0));
-        ready.remove(hand.0.tasks.get(b).unwrap());
+        ready.remove(driver.planner.tasks.get(b).unwrap());
         assert_eq!((ready.len(), ready.least(0, BackendKind::Cuda)), (3, Some(30)));
-        ready.remove(hand.0.tasks.get(d).unwrap());
+        ready.remove(driver.planner.tasks.get(d).unwrap());
         assert_eq!((ids(ready.of(0)), ready.least(0, BackendKind::Cuda)), (vec![a], Some(70)));
-        ready.remove(hand.0.tasks.get(c).unwrap());
+        ready.remove(driver.planner.tasks.get(c).unwrap());
         assert_eq!((ready.least(1, BackendKind::Cuda), ready.is_empty()), (None, false));
     }
 }

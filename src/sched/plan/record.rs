@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use log::Level;
-
+use super::task_state::TaskState;
 use crate::device::{BackendKind, DeviceInfo};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::memory::{Bytes, Lease, Ledger};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::exec::Job;
-use crate::sched::base::outcome::TaskStatus;
+use crate::sched::base::outcome::{TaskStatus, WaitResult};
 use crate::sched::base::policy::Rank;
 use crate::sched::base::signal::Completion;
 use crate::sched::base::task::Role;
@@ -20,93 +19,93 @@ use crate::sched::estimate::concurrency_tuner::{AUTO_SLOTS, ConcurrencyTuner};
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HelperCounts {
-    pub submitted: u64,
-    pub queued: u64,
-    pub running: u64,
+    pub(super) submitted: u64,
+    pub(super) queued: u64,
+    pub(super) running: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TaskCounts {
     /// Invitations to ranges among the submitted, the queued and the running; in no other number.
-    pub guests: HelperCounts,
-    pub queued: u64,
-    pub running: u64,
-    pub done: u64,
-    pub failed: u64,
-    pub cancelled: u64,
-    pub retried: u64,
-    pub copies: u64,
+    pub(super) guests: HelperCounts,
+    pub(super) queued: u64,
+    pub(super) running: u64,
+    pub(super) done: u64,
+    pub(super) failed: u64,
+    pub(super) cancelled: u64,
+    pub(super) retried: u64,
+    pub(super) copies: u64,
 }
 
 pub struct DeviceState {
-    pub info: DeviceInfo,
-    pub ledger: Arc<Ledger>,
-    pub slots: u32,
+    pub(super) info: DeviceInfo,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) slots: u32,
     /// Looks for the best number of slots, if nobody has told one.
-    pub tuner: Option<ConcurrencyTuner>,
+    pub(super) tuner: Option<ConcurrencyTuner>,
     /// No more than this many start until then: it was short of something.
-    pub throttle: Option<(u32, Duration)>,
+    pub(super) throttle: Option<(u32, Duration)>,
     /// Slots whose tasks wait for other tasks: as many others may run meanwhile.
-    pub waiting_slots: u32,
-    pub attempts: Vec<Attempt>,
-    pub peer_load: PeerLoad,
+    pub(super) waiting_slots: u32,
+    pub(super) attempts: Vec<Attempt>,
+    pub(super) peer_load: PeerLoad,
     /// Tasks that are not planned may run here now; told by who asks for a task.
-    pub runs_light: bool,
+    pub(super) runs_light: bool,
     /// Nothing but this task starts here, so that it gets its memory at last.
-    pub reserved_for: Option<TaskId>,
+    pub(super) reserved_for: Option<TaskId>,
     /// A task was last left out here for memory that other processes have taken.
-    pub shortage: Option<MemoryShortage>,
+    pub(super) shortage: Option<MemoryShortage>,
     /// How often its context was made; a queue of an older one is to be opened again.
-    pub context: u32,
+    pub(super) context: u32,
     /// The first context since the last poisoned one.
-    pub first_sound_context: u32,
+    pub(super) first_sound_context: u32,
     /// Nothing starts until what runs has left the context.
-    pub poisoned: bool,
+    pub(super) poisoned: bool,
     /// Nothing starts until the backend knows that the context is to be made anew.
-    pub renewing: bool,
+    pub(super) renewing: bool,
     /// Tasks that have poisoned it and were not found guilty.
-    pub suspects: Vec<TaskId>,
+    pub(super) suspects: Vec<TaskId>,
     /// Tasks found guilty here since one ended well.
-    pub fault_count: u32,
+    pub(super) fault_count: u32,
     /// Names of tasks whose result was wrong here, and right when it was computed again.
-    pub wrong_result_tasks: Vec<String>,
-    pub retired: Option<String>,
+    pub(super) wrong_result_tasks: Vec<String>,
+    pub(super) retired: Option<String>,
     /// When a task last began here.
-    pub last_start: Duration,
-    pub done: u64,
-    pub failed: u64,
-    pub busy: Duration,
+    pub(super) last_start: Duration,
+    pub(super) done: u64,
+    pub(super) failed: u64,
+    pub(super) busy: Duration,
 }
 
 /// The share of a device that other processes hold.
 #[derive(Debug, Default)]
 pub struct PeerLoad {
     /// When each slot that they hold, or will take before us, should be free.
-    pub ends: Vec<Duration>,
+    pub(super) ends: Vec<Duration>,
     /// Bytes that they have reserved and not yet taken.
-    pub pending_bytes: u64,
+    pub(super) pending_bytes: u64,
 }
 
 /// An attempt that runs on a device.
 pub struct Attempt {
-    pub id: TaskId,
-    pub number: u32,
-    pub slot: u32,
+    pub(super) id: TaskId,
+    pub(super) number: u32,
+    pub(super) slot: u32,
     /// Of the device, in which it began.
-    pub context: u32,
-    pub label: String,
-    pub bytes: u64,
-    pub started: Duration,
-    pub class: u32,
-    pub role: Role,
-    pub work: Option<f64>,
+    pub(super) context: u32,
+    pub(super) label: String,
+    pub(super) bytes: u64,
+    pub(super) started: Duration,
+    pub(super) class: u32,
+    pub(super) role: Role,
+    pub(super) work: Option<f64>,
     /// Given back when this is dropped.
-    pub lease: Lease,
+    pub(super) lease: Lease,
     /// Something else of ours has run on the device meanwhile.
-    pub shared_device: bool,
+    pub(super) shared_device: bool,
     /// The task has asked to be alone.
-    pub exclusive: bool,
-    pub deadline_state: DeadlineState,
+    pub(super) exclusive: bool,
+    pub(super) deadline_state: DeadlineState,
 }
 
 impl Attempt {
@@ -141,10 +140,10 @@ impl Attempt {
 /// What was free on a device when that was too little for a task.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryShortage {
-    pub free: u64,
+    pub(super) free: u64,
     /// Ours then. Once that has changed, so has what is free.
-    pub leased: u64,
-    pub until: Duration,
+    pub(super) leased: u64,
+    pub(super) until: Duration,
 }
 
 /// How late an attempt is.
@@ -161,81 +160,74 @@ pub enum DeadlineState {
 }
 
 pub struct TaskRecord {
-    pub job: Option<Arc<dyn Job>>,
-    pub label: String,
-    pub bytes: Bytes,
-    pub work: Option<f64>,
+    pub(super) job: Option<Arc<dyn Job>>,
+    pub(super) label: String,
+    pub(super) bytes: Bytes,
+    pub(super) work: Option<f64>,
     /// So many times longer than its work tells it seems to take; 1 until it is late.
-    pub slowdown: f64,
+    pub(super) slowdown: f64,
     /// It was late where no other device comes near, and was asked to begin anew.
-    pub restarted: bool,
-    pub class: u32,
-    pub role: Role,
-    pub deadline: Option<Duration>,
-    pub devices: DeviceMask,
-    pub backends: Vec<BackendKind>,
+    pub(super) restarted: bool,
+    pub(super) class: u32,
+    pub(super) role: Role,
+    pub(super) deadline: Option<Duration>,
+    pub(super) devices: DeviceMask,
+    pub(super) backends: Vec<BackendKind>,
     /// The devices of those that are large enough for it.
-    pub large_enough_devices: DeviceMask,
-    pub detached: bool,
-    pub idempotent: bool,
-    pub signal: Arc<Completion>,
-    pub rank: Rank,
-    pub arrival: u64,
-    pub status: TaskStatus,
+    pub(super) large_enough_devices: DeviceMask,
+    pub(super) detached: bool,
+    pub(super) idempotent: bool,
+    pub(super) signal: Arc<Completion>,
+    pub(super) rank: Rank,
+    pub(super) arrival: u64,
+    pub(super) state: TaskState,
     /// Tasks that have to end well first.
-    pub predecessors: BTreeSet<TaskId>,
+    pub(super) predecessors: BTreeSet<TaskId>,
     /// Tasks that come after this one.
-    pub successors: Vec<TaskId>,
-    pub retries: u32,
-    pub attempts_begun: u32,
+    pub(super) successors: Vec<TaskId>,
+    pub(super) retries: u32,
+    pub(super) attempts_begun: u32,
     /// Attempts that run now.
-    pub live_attempts: u32,
-    pub device: Option<usize>,
-    pub slot: u32,
-    pub times_passed: u32,
+    pub(super) live_attempts: u32,
+    pub(super) device: Option<usize>,
+    pub(super) slot: u32,
+    pub(super) times_passed: u32,
     /// Priorities gained by waiting.
-    pub priority_gain: u32,
+    pub(super) priority_gain: u32,
     /// Contexts that it may have poisoned.
-    pub poisonings: u32,
+    pub(super) poisonings: u32,
     /// Devices that were lost while it ran there.
-    pub devices_lost: u32,
+    pub(super) devices_lost: u32,
     /// Attempts whose result was wrong, and the devices where they ran.
-    pub wrong_results: u32,
-    pub suspect_devices: DeviceMask,
+    pub(super) wrong_results: u32,
+    pub(super) suspect_devices: DeviceMask,
     /// Devices without memory enough for it, lately.
-    pub refused_devices: DeviceMask,
+    pub(super) refused_devices: DeviceMask,
     /// Devices where an attempt failed: another is better, if there is one.
-    pub avoided_devices: DeviceMask,
-    pub delays: u32,
-    /// The time under which it stands in [`Planner::pausing`](super::planner::Planner::pausing).
-    pub delayed_until: Option<Duration>,
-    pub exclusive: bool,
+    pub(super) avoided_devices: DeviceMask,
+    pub(super) delays: u32,
+    pub(super) exclusive: bool,
     /// How a copy failed while another was still running.
-    pub copy_failure: Option<Error>,
-    pub since: Duration,
-    pub queued: Duration,
-    pub ran: Duration,
-}
-
-/// A task that is over, and whose job is to be dropped before anybody may know.
-pub struct EndedTask {
-    pub id: TaskId,
-    pub job: Arc<dyn Job>,
-    pub outcome: Result<()>,
-}
-
-/// Work that the timer thread defers to the thread that runs callers' code.
-#[derive(Default)]
-pub struct Deferred {
-    pub ended: Vec<EndedTask>,
-    pub notes: Vec<(Level, String)>,
-    /// The thread that runs callers' code exists.
-    pub served: bool,
+    pub(super) copy_failure: Option<Error>,
+    pub(super) since: Duration,
+    pub(super) queued: Duration,
+    pub(super) ran: Duration,
 }
 
 impl TaskRecord {
     pub fn name(&self) -> String {
         if self.label.is_empty() { "the task".into() } else { format!("task '{}'", self.label) }
+    }
+
+    /// Returns the state as callers see it.
+    pub fn status(&self) -> TaskStatus {
+        match self.signal.outcome.get() {
+            None if self.state.is_running() => TaskStatus::Running,
+            None => TaskStatus::Queued,
+            Some(Ok(WaitResult::Cancelled)) => TaskStatus::Cancelled,
+            Some(Ok(_)) => TaskStatus::Done,
+            Some(Err(_)) => TaskStatus::Failed,
+        }
     }
 
     pub fn allows(&self, index: usize, device: &DeviceState) -> bool {

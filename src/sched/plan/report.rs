@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use log::Level;
 
+use super::effects::Effects;
 use super::observed::span;
 use super::planner::Planner;
 use super::progress::AttemptProgress;
@@ -27,12 +28,12 @@ impl Planner {
         Timeline::new(trace, running)
     }
 
-    /// To be logged once the lock is free, and shown where it happened.
-    pub fn note(&mut self, level: Level, device: usize, text: String) {
+    /// Logs a text, and shows it in the trace of a device.
+    pub(super) fn note(&self, level: Level, device: usize, text: String, effects: &mut Effects) {
         if let Some(trace) = &self.observer.trace {
-            trace.flag(self.observer.now, device, &text);
+            trace.flag(effects.now, device, &text);
         }
-        self.log_records.push((level, text));
+        effects.log.push((level, text));
     }
 
     /// An attempt has returned.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::placement::FitCheck;
 use super::planner::Planner;
 use super::record::{DeadlineState, TaskRecord};
+use super::task_state::TaskState;
 use crate::sched::base::policy::{COPIES, GAIN, NEAR, is_odd, remaining};
 use crate::sched::base::task_id::TaskId;
 
@@ -34,8 +35,7 @@ impl Planner {
     fn may_copy(&self, record: &TaskRecord, id: TaskId, index: usize) -> bool {
         record.idempotent
             && (1..COPIES).contains(&record.live_attempts)
-            && record.job.is_some()
-            && !self.ready.contains(record)
+            && record.state == (TaskState::Running { speculate: false })
             && !record.avoided_devices.contains(index)
             && self.may_begin(record, id, index)
     }

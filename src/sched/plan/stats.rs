@@ -50,13 +50,13 @@ pub struct DeviceStats {
 impl Planner {
     pub fn info(&self, now: Duration, id: TaskId) -> Result<TaskInfo> {
         let record = self.tasks.get(id)?;
-        let now = if record.status.is_ended() { Duration::ZERO } else { now.saturating_sub(record.since) };
-        let (queued, running) = match record.status {
+        let now = if record.status().is_ended() { Duration::ZERO } else { now.saturating_sub(record.since) };
+        let (queued, running) = match record.status() {
             TaskStatus::Queued => (now, Duration::ZERO),
             _ => (Duration::ZERO, now),
         };
         Ok(TaskInfo {
-            state: record.status,
+            state: record.status(),
             label: record.label.clone(),
             device: record.device,
             slot: record.slot,

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use log::Level;
 
+use super::effects::Effects;
 use super::planner::Planner;
 use super::record::{DeadlineState, DeviceState};
+use super::task_state::TaskState;
 use crate::error::Error;
-use crate::sched::base::outcome::TaskStatus;
 use crate::sched::base::policy::{AGEING, AGEING_EACH, DISMISSED, GRACE, remaining};
 use crate::sched::base::task_id::TaskId;
 
@@ -56,9 +57,9 @@ impl Planner {
         now.checked_add(Duration::try_from_secs_f64(soonest.max(0.01)).ok()?)
     }
 
-    /// Time has passed. What ended is in [`Planner::ended`] then.
-    pub fn advance(&mut self, now: Duration) {
-        self.observer.now = now;
+    /// Does all that has become due.
+    pub fn advance(&mut self, effects: &mut Effects) {
+        let now = effects.now;
         for device in &mut self.devices {
             device.shortage = device.shortage.filter(|short| now < short.until);
             device.throttle = device.throttle.filter(|&(_, until)| now < until);
@@ -66,16 +67,18 @@ impl Planner {
         while let Some(&(until, id)) = self.delayed.first()
             && until <= now
         {
-            self.end_pause(id);
-            let runs = self.tasks.get(id).is_ok_and(|record| record.status == TaskStatus::Running);
-            match self.devices.iter().position(|device| device.attempts.iter().any(|run| run.id == id)) {
-                Some(index) if runs => self.fail_overdue(index, id),
-                _ => self.make_ready(id),
+            match self.tasks.get(id).map(|record| record.state) {
+                Ok(TaskState::Orphaned { .. }) => {
+                    let holds = |device: &DeviceState| device.attempts.iter().any(|run| run.id == id);
+                    let index = self.devices.iter().position(holds).unwrap_or_default();
+                    self.fail_overdue(index, id, effects);
+                }
+                _ => self.make_ready(id, effects),
             }
         }
         for index in 0..self.devices.len() {
             for position in 0..self.devices[index].attempts.len() {
-                self.check_attempt(now, index, position);
+                self.check_attempt(index, position, effects);
             }
         }
     }
@@ -93,7 +96,8 @@ impl Planner {
         }
     }
 
-    fn check_attempt(&mut self, now: Duration, index: usize, position: usize) {
+    fn check_attempt(&mut self, index: usize, position: usize, effects: &mut Effects) {
+        let now = effects.now;
         let place = self.devices[index].info.label();
         let expected =
             self.devices[index].attempts.get(position).and_then(|run| self.attempt_seconds(index, run));
@@ -102,12 +106,12 @@ impl Planner {
         let ran = now.saturating_sub(run.started);
         let Ok(record) = self.tasks.get_mut(id) else {
             // It ended without this attempt, which has been asked to stop.
-            return self.check_stopping(now, index, position);
+            return self.check_stopping(index, position, effects);
         };
         let asked =
             record.signal.is_stopped(attempt) || matches!(run.deadline_state, DeadlineState::Stopping(_));
-        if record.job.is_none() || asked {
-            return self.check_stopping(now, index, position);
+        if !record.state.is_open() || asked {
+            return self.check_stopping(index, position, effects);
         }
         let DeadlineState::InTime(Some(until)) = run.deadline_state else { return };
         if now < until {
@@ -121,7 +125,7 @@ impl Planner {
                 "{name} has run for {} s on {place}, and is asked to stop",
                 ran.as_millis() as f64 / 1e3
             );
-            return self.note(Level::Warn, index, text);
+            return self.note(Level::Warn, index, text, effects);
         }
         run.deadline_state = DeadlineState::Late;
         let (name, told) = (record.name(), record.work.is_some());
@@ -136,8 +140,7 @@ impl Planner {
             record.slowdown = remaining(expected, ran, told) / expected;
         }
         if twice && !anew {
-            // Ready though it runs: wherever it does not.
-            self.ready.insert(record, id);
+            self.change_state(now, id, |state| state.speculate(true));
         }
         let then = match (anew, twice) {
             (true, _) => ", and is to begin anew",
@@ -147,7 +150,7 @@ impl Planner {
         // Three digits, as tasks of microseconds have their like, too.
         let ran = format_args!("{:.2?}", Duration::from_secs_f64(ran));
         let text = format!("{name} has run for {ran} on {place}, five times as long as its like{then}");
-        self.note(Level::Warn, index, text);
+        self.note(Level::Warn, index, text, effects);
     }
 
     /// Whether a late attempt had better stop and begin anew: a copy on any other device would take longer than
@@ -181,7 +184,8 @@ impl Planner {
     }
 
     /// An attempt that was asked to stop: it has a while to return.
-    fn check_stopping(&mut self, now: Duration, index: usize, position: usize) {
+    fn check_stopping(&mut self, index: usize, position: usize, effects: &mut Effects) {
+        let now = effects.now;
         let Some(run) = self.devices[index].attempts.get_mut(position) else { return };
         let (id, attempt) = (run.id, run.number);
         let deadline = self.tasks.get(id).ok().and_then(|record| record.deadline);
@@ -206,50 +210,52 @@ impl Planner {
         let place = self.devices[index].info.label();
         self.observer.given_up(now, index, &self.devices[index].attempts[position]);
         let limit_s = deadline.map_or(ran, |deadline| deadline.as_secs_f64());
-        self.abandoned.push((id, attempt, limit_s));
-        self.abandon_attempt(now, index, id, attempt);
-        self.retire(index, &format!("an attempt on it does not return after {ran:.1} s ({place})"));
+        effects.abandoned.push((id, attempt, limit_s));
+        self.abandon_attempt(index, id, attempt, effects);
+        let why = format!("an attempt on it does not return after {ran:.1} s ({place})");
+        self.retire(index, &why, effects);
     }
 
     /// The task of an attempt that does not return.
-    fn abandon_attempt(&mut self, now: Duration, index: usize, id: TaskId, attempt: u32) {
+    fn abandon_attempt(&mut self, index: usize, id: TaskId, attempt: u32, effects: &mut Effects) {
         let Ok(record) = self.tasks.get_mut(id) else { return };
         record.live_attempts -= 1;
         // One that has committed may have written, and no other attempt counts any more.
         let committed = record.signal.is_decided() && !record.signal.is_cancelled();
-        if record.job.is_none() || record.live_attempts > 0 && !committed {
+        if !record.state.is_open() || record.live_attempts > 0 && !committed {
             return;
         }
         if record.signal.is_lost(attempt) {
-            return self.await_abandoned(now, id);
+            return self.await_abandoned(effects.now, id);
         }
         if record.idempotent && record.devices_lost == 0 && !record.signal.is_decided() && !self.stopping {
             record.devices_lost += 1;
             record.avoided_devices.add(index);
             self.counts.retried += 1;
-            self.requeue(now, id);
-            return self.make_ready(id);
+            self.change_state(effects.now, id, TaskState::requeue);
+            return self.make_ready(id, effects);
         }
-        self.fail_overdue(index, id);
+        self.fail_overdue(index, id, effects);
     }
 
     /// The copies of a task may have stopped for an attempt that was given up and has committed after all. That
     /// one has a while to return.
     pub fn await_abandoned(&mut self, now: Duration, id: TaskId) {
         let Ok(record) = self.tasks.get(id) else { return };
-        if record.job.is_some() && record.live_attempts == 0 && record.status == TaskStatus::Running {
+        if record.state.is_open() && record.live_attempts == 0 {
             let grace = record.deadline.map_or(GRACE, |deadline| deadline.max(GRACE));
-            self.pause(id, now.saturating_add(grace));
+            self.change_state(now, id, |state| state.orphan(now.saturating_add(grace)));
+            self.release_reservations(id);
         }
     }
 
     /// A task whose attempt on a device does not return.
-    fn fail_overdue(&mut self, index: usize, id: TaskId) {
+    fn fail_overdue(&mut self, index: usize, id: TaskId, effects: &mut Effects) {
         let Ok(record) = self.tasks.get(id) else { return };
         let limit_s = record.deadline.unwrap_or_default().as_secs_f64();
         let device = self.devices[index].info.label();
         let error = Error::Deadline { what: record.name(), limit_s, device };
-        self.end_task(id, Err(error));
+        self.end_task(id, Err(error), effects);
     }
 
     /// Tasks of lower priority that have waited long move up, so that they are not passed for ever.

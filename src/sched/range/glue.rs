@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::sched::base::signal::Completion;
 use crate::sched::base::task::Task;
 use crate::sched::base::task_id::TaskId;
+use crate::sched::plan::effects::Effects;
 use crate::sched::runtime::shared::Runtime;
 
 impl Runtime {
@@ -13,31 +14,31 @@ impl Runtime {
     pub fn post(self: &Arc<Self>, task: Task) -> Result<TaskId> {
         let mut guard = self.lock();
         // One that only drains lets a range have all the help that it had.
-        if guard.stopping {
+        if guard.planner.is_stopping() {
             return Err(Error::Shutdown { what: "submitting a task" });
         }
-        guard.check_task(&task)?;
-        let id = guard.submit(self.now(), task)?;
-        self.apply_effects(guard);
+        guard.planner.check_task(&task)?;
+        let mut effects = Effects::at(self.now());
+        let id = guard.planner.submit(task, &mut effects)?;
+        self.apply_effects(guard, effects);
         Ok(id)
     }
 
     /// What a task that runs is asked by, for those who run parts of it elsewhere.
     pub fn signal_of(&self, id: TaskId) -> Result<Arc<Completion>> {
-        Ok(self.lock().tasks.get(id)?.signal.clone())
+        self.lock().planner.completion(id)
     }
 
     /// Whether tasks are ready, besides invitations.
     pub fn others_wait(&self) -> bool {
-        let guard = self.lock();
-        guard.ready.len() as u64 > guard.counts.guests.queued
+        self.lock().planner.others_wait()
     }
 
     /// Whether a range is to take no more of a device's memory than it must, because a task waits for it. Asked
     /// between pieces, when what the one before gave back may be enough: somebody comes to look.
     pub fn gives_way(self: &Arc<Self>, device: usize) -> bool {
         let mut guard = self.lock();
-        let wanted = guard.waits_for_memory(self.now(), device);
+        let wanted = guard.planner.waits_for_memory(self.now(), device);
         if wanted {
             self.wake_workers(&mut guard);
         }
@@ -48,17 +49,18 @@ impl Runtime {
     pub fn withdraw(self: &Arc<Self>, id: TaskId) {
         let mut guard = self.lock();
         // It may have ended meanwhile.
-        let _ = guard.cancel(id);
-        self.apply_effects(guard);
+        let mut effects = Effects::at(self.now());
+        let _ = guard.planner.cancel(id, &mut effects);
+        self.apply_effects(guard, effects);
     }
 
     /// While `wait` lasts, the caller's range can't go on without guests.
     pub fn in_need(self: &Arc<Self>, wait: impl FnOnce()) {
         let mut guard = self.lock();
-        guard.ranges_in_need += 1;
+        guard.planner.add_range_in_need();
         self.wake_workers(&mut guard);
         drop(guard);
         wait();
-        self.lock().ranges_in_need -= 1;
+        self.lock().planner.remove_range_in_need();
     }
 }

@@ -110,13 +110,7 @@ impl RangeRun {
         code: Box<RangeJob>,
         like: TaskTemplate,
     ) -> Arc<Self> {
-        let planner = shared.lock();
-        let slots = planner.devices.iter().enumerate().filter(|(index, device)| {
-            let kind = device.info.backend;
-            like.devices.contains(*index) && (like.backends.is_empty() || like.backends.contains(&kind))
-        });
-        let slots = slots.map(|(_, device)| device.slots as usize).sum();
-        drop(planner);
+        let slots = shared.lock().planner.slots_of(like.devices, &like.backends);
         Arc::new(RangeRun {
             shared: Arc::downgrade(shared),
             like,
@@ -190,7 +184,7 @@ impl RangeRun {
     ) -> StopReason {
         let device = exec.device_index;
         let bytes = self.like.device_bytes;
-        let ledger = (bytes > 0).then(|| shared.lock().devices[device].ledger.clone());
+        let ledger = (bytes > 0).then(|| shared.lock().planner.ledger(device));
         let mut elsewhere = false;
         let came = Instant::now();
         loop {

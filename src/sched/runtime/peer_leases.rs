@@ -17,6 +17,7 @@ use crate::node::{LockedTable, SlotRequest};
 use crate::sched::base::reservation::DeviceLease;
 use crate::sched::base::sync::lock;
 use crate::sched::base::task_id::TaskId;
+use crate::sched::plan::effects::Effects;
 use crate::sched::plan::peer_load::ResourceRequest;
 
 /// How often those who wait look without having been called.
@@ -62,19 +63,16 @@ impl Runtime {
         guard: &mut PlannerGuarded,
     ) -> bool {
         let now = self.now();
-        for (index, device) in
-            guard.planner.devices.iter().enumerate().filter(|&(index, _)| node.shares(index))
-        {
-            node.node.set_slots(index, device.slots);
+        for index in (0..self.devices.len()).filter(|&index| node.shares(index)) {
+            node.node.set_slots(index, guard.planner.slots(index));
         }
-        guard.planner.has_peers = inside.other_members() > 0;
+        guard.planner.set_has_peers(inside.other_members() > 0);
         let (mut taken, mut contended) = (0, 0);
         for (index, mut outlook) in inside.availability().into_iter().enumerate() {
             if !node.shares(index) {
                 continue;
             }
-            taken |=
-                u64::from(outlook.busy_slots.len() >= guard.planner.devices[index].slots as usize) << index;
+            taken |= u64::from(outlook.busy_slots.len() >= guard.planner.slots(index) as usize) << index;
             contended |= u64::from(outlook.waiters > 0) << index;
             // What its own light tasks hold the plan does not know.
             let lit = node.lit[index].load(Ordering::SeqCst) as usize;
@@ -108,7 +106,7 @@ impl Runtime {
         let desire = guard.planner.desire().or_else(light);
         // What others no longer keep from it has still to be taken, by the place in the line that it was given.
         let waits = desire.is_some();
-        let has_nothing = guard.planner.ready.is_empty() && self.light.queues.is_empty();
+        let has_nothing = !guard.planner.has_ready_tasks() && self.light.queues.is_empty();
         if !waits && !has_nothing {
             return true;
         }
@@ -143,12 +141,11 @@ impl Runtime {
         device: usize,
         id: TaskId,
     ) -> Option<DeviceLease> {
-        let record = guard.planner.tasks.get(id).ok()?;
-        let bytes = record.bytes.on(self.devices[device].backend);
-        if let Some(worth) = guard.planner.estimator.unit_scale_of(record.class) {
-            inside.report_seconds_per_cost(worth);
+        let terms = guard.planner.lease_terms(id, device)?;
+        if let Some(scale) = terms.unit_scale {
+            inside.report_seconds_per_cost(scale);
         }
-        DeviceLease::new(inside, device, guard.planner.cost(record, device), bytes)
+        DeviceLease::new(inside, device, terms.cost, terms.bytes)
     }
 
     /// A slot for light tasks. `None`: others have all, or the door does not open.
@@ -159,9 +156,7 @@ impl Runtime {
         };
         let mut guard = self.lock();
         self.look_at_others(node, &mut inside, &mut guard);
-        let record = &guard.planner.devices[device];
-        let full = record.attempts.len() + record.peer_load.ends.len() >= record.slots as usize;
-        if full {
+        if guard.planner.is_full(device) {
             node.taken.fetch_or(1 << device, Ordering::SeqCst);
             let queued = self.queue_up(node, &mut inside, &mut guard);
             return (!queued).then_some(None);
@@ -239,7 +234,7 @@ fn watch(shared: &Arc<Runtime>) {
             let mut guard = shared.lock();
             shared.forget_others(&mut guard);
             lock(&node.line).waits = false;
-            shared.apply_effects(guard);
+            shared.apply_effects(guard, Effects::at(shared.now()));
             continue;
         };
         let mut guard = shared.lock();
@@ -247,7 +242,7 @@ fn watch(shared: &Arc<Runtime>) {
         // It does not fail: this is who looks up.
         let _ = shared.queue_up(node, &mut inside, &mut guard);
         drop(inside);
-        shared.apply_effects(guard);
+        shared.apply_effects(guard, Effects::at(shared.now()));
         if opened && !shared.light.queues.is_empty() {
             shared.wake_any_worker();
         }

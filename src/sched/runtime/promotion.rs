@@ -20,6 +20,7 @@ use crate::sched::light::job::LightJob;
 use crate::sched::light::slab::LightSlab;
 use crate::sched::light::task::LightTask;
 use crate::sched::plan::completion::AttemptEnd;
+use crate::sched::plan::effects::Effects;
 
 /// An attempt at a light task that says something of the device.
 pub struct LightFailure {
@@ -65,13 +66,15 @@ impl Runtime {
         let began = Duration::from_nanos(since);
         let job: Arc<dyn Job> = Arc::new(PromotedJob { id, job: job });
         let mut guard = self.lock();
+        let mut effects = Effects::at(self.now());
         let stand_in = match slot.proxy(generation) {
             Some(shadow) => Ok(shadow),
-            None => self.add_proxy(&mut guard, began, id),
+            None => self.add_proxy(&mut guard, id, &mut Effects::at(began)),
         };
         let adopted = match stand_in {
             Ok(planned) => {
-                guard.planner.adopt_promoted(began, planned, job, (device, number, context), company)
+                let place = (device, number, context);
+                guard.planner.adopt_promoted(began, planned, job, place, company, &mut effects)
             }
             Err(_) => Err(job),
         };
@@ -79,7 +82,7 @@ impl Runtime {
             Ok(planned) => planned,
             // The plan has no room.
             Err(job) => {
-                self.apply_effects(guard);
+                self.apply_effects(guard, effects);
                 self.drop_job(job);
                 let epoch = slot.epoch(generation);
                 return self.end_light(None, slot, id, epoch, Err(error), self.clock());
@@ -88,11 +91,11 @@ impl Runtime {
         self.light.promoted_tasks.fetch_add(1, Ordering::SeqCst);
         slot.promote(generation, planned);
         if slot.signal.is_cancelled() {
-            let _ = guard.planner.cancel(planned);
+            let _ = guard.planner.cancel(planned, &mut effects);
         }
-        let now = self.now();
-        guard.planner.on_attempt_end(now, device, planned, 1, AttemptEnd::Ran(Err(error)));
-        self.apply_effects(guard);
+        let end = AttemptEnd::Ran(Err(error));
+        guard.planner.on_attempt_end(device, planned, 1, end, &mut effects);
+        self.apply_effects(guard, effects);
     }
 
     /// The same for one that nobody can ask for: it gets a slot for that.
@@ -120,7 +123,7 @@ impl Runtime {
         let (slot, generation) = self.light.slab.get(id);
         self.light.promoted_tasks.fetch_sub(1, Ordering::SeqCst);
         let info = guard.planner.info(self.now(), planned);
-        let _ = guard.planner.tasks.remove(planned);
+        let _ = guard.planner.release(planned);
         let epoch = slot.epoch(generation);
         if let Ok(info) = info {
             slot.set_info(generation, &info);
@@ -132,15 +135,19 @@ impl Runtime {
 
     /// What stands in the plan for a light task that a planned one is to come after. To be followed by
     /// [`Runtime::settle`].
-    pub fn planned_id(&self, guard: &mut PlannerGuarded, id: TaskId) -> Result<TaskId> {
+    pub fn planned_id(
+        &self,
+        guard: &mut PlannerGuarded,
+        id: TaskId,
+        effects: &mut Effects,
+    ) -> Result<TaskId> {
         if !LightSlab::is_light(id) {
             return Ok(id);
         }
         let (slot, generation) = self.light.slab.find(id)?;
-        let now = self.now();
         let (stand_in, ended) = slot.attach_proxy(generation, id, |before| match before {
-            Some(before) if guard.planner.tasks.get(before).is_ok() => Ok(before),
-            _ => self.add_proxy(guard, now, id),
+            Some(before) if guard.planner.contains(before) => Ok(before),
+            _ => self.add_proxy(guard, id, effects),
         })?;
         if let Some(ended) = ended {
             // It was counted, and is from now on there.
@@ -150,13 +157,13 @@ impl Runtime {
                 ended => ended.map(|_| ()),
             };
             self.light.queues.callers.ends.uncount(&outcome);
-            guard.planner.end_task(stand_in, outcome);
+            guard.planner.end_proxy(stand_in, outcome, effects);
         }
         Ok(stand_in)
     }
 
-    fn add_proxy(&self, guard: &mut PlannerGuarded, now: Duration, id: TaskId) -> Result<TaskId> {
-        let shadow = guard.planner.admit_proxy(now)?;
+    fn add_proxy(&self, guard: &mut PlannerGuarded, id: TaskId, effects: &mut Effects) -> Result<TaskId> {
+        let shadow = guard.planner.admit_proxy(effects)?;
         self.light.proxies_made.fetch_add(1, Ordering::SeqCst);
         lock(&self.light.proxies).insert(shadow, id);
         Ok(shadow)

@@ -15,6 +15,7 @@ use crate::sched::light::nested::{NestedIndex, NestedTask};
 use crate::sched::light::queues::LightItem;
 use crate::sched::observe::trace::Ending;
 use crate::sched::plan::completion::AttemptEnd;
+use crate::sched::plan::effects::Effects;
 
 /// Runs one item from the light queues; also on top of a task that waits.
 pub fn run_light(runtime: &Arc<Runtime>, worker: &WorkerLocal, item: LightItem) {
@@ -189,6 +190,7 @@ fn record_end(
 
 fn retire_device(runtime: &Arc<Runtime>, worker: &WorkerLocal, why: &str) {
     let mut guard = runtime.lock();
-    guard.planner.retire(worker.device, why);
-    runtime.apply_effects(guard);
+    let mut effects = Effects::at(runtime.now());
+    guard.planner.retire(worker.device, why, &mut effects);
+    runtime.apply_effects(guard, effects);
 }

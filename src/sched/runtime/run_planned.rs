@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::sched::base::exec::Exec;
 use crate::sched::base::outcome::nanoseconds;
 use crate::sched::plan::completion::AttemptEnd;
+use crate::sched::plan::effects::Effects;
 use crate::sched::plan::placement::{AssignResult, Assignment};
 
 /// Nanoseconds that light tasks have after a turn of planned ones.
@@ -44,13 +45,15 @@ fn begin_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool, free: Opti
         && guard.planner.first_priority().is_some_and(|priority| priority < 0)
         && clock.saturating_sub(me.last_planned_ns.get()) < STAND_BACK
         && shared.light.queues.has_items(&me.queue)
-        || me.slot >= guard.planner.devices[me.device].slots
+        || me.slot >= guard.planner.slots(me.device)
     {
         return AssignResult::Nothing;
     }
-    guard.planner.devices[me.device].runs_light = shared.runs_light(me.device, Some(&me.queue.shared));
-    let known = guard.planner.devices[me.device].known_free_bytes(now);
-    let mut taken = guard.planner.assign(now, me.device, me.slot, free);
+    guard.planner.set_runs_light(me.device, shared.runs_light(me.device, Some(&me.queue.shared)));
+    let known = guard.planner.known_free_bytes(now, me.device);
+    let mut effects = Effects::at(now);
+    let mut taken = guard.planner.assign(me.device, me.slot, free, &mut effects);
+    guard.log.append(&mut effects.log);
     let mut queued = true;
     if let NodeAccess::Open(node, inside) = &mut door {
         if let AssignResult::Begins(assignment) = &mut taken {
@@ -66,7 +69,7 @@ fn begin_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool, free: Opti
             shared.wake_workers(&mut guard);
             shared.ensure_timer(&mut guard);
             // What runs alone closes its device to light tasks, and may have been waited for on others.
-            if guard.planner.exclusive_tasks > 0
+            if guard.planner.has_exclusive_tasks()
                 && shared.publish_flags(&guard)
                 && !shared.light.queues.is_empty()
             {
@@ -76,8 +79,8 @@ fn begin_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool, free: Opti
         }
         AssignResult::Nothing => {
             shared.pool.planned_hint.fetch_and(!(1 << me.device), Ordering::SeqCst);
-            let short = known.is_none() && guard.planner.devices[me.device].known_free_bytes(now).is_some();
-            if short || !queued || guard.planner.devices[me.device].is_taken() {
+            let short = known.is_none() && guard.planner.known_free_bytes(now, me.device).is_some();
+            if short || !queued || guard.planner.is_taken(me.device) {
                 // Others have taken it, or its memory: another device may be the better one now, or this one later.
                 shared.wake_workers(&mut guard);
                 shared.ensure_timer(&mut guard);
@@ -111,15 +114,15 @@ pub fn run_planned(shared: &Arc<Runtime>, me: &WorkerLocal, assignment: Assignme
     let short = matches!(how, AttemptEnd::Ran(Err(Error::NoMemory { .. } | Error::Resources { .. })));
     let company = short && shared.ran_light_since(&me.queue.shared, begin);
     let mut guard = shared.lock();
-    let now = shared.now();
+    let mut effects = Effects::at(shared.now());
     if company {
         guard.planner.had_company(me.device, id, attempt);
     }
-    if !guard.planner.on_attempt_end(now, me.device, id, attempt, how) {
+    if !guard.planner.on_attempt_end(me.device, id, attempt, how, &mut effects) {
         me.abandoned.set(true);
         shared.pool.abandoned_returned();
     }
-    shared.apply_effects(guard);
+    shared.apply_effects(guard, effects);
     shared.save_rates_now_and_then();
     me.in_planned.set(false);
     me.tasks.borrow_mut().pop();

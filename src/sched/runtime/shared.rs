@@ -1,7 +1,6 @@
 //! What the threads of a scheduler share, and what each does after a change of the plan.
 
 use std::cell::Cell;
-use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -25,8 +24,8 @@ use crate::sched::light::epochs::Epoch;
 use crate::sched::light::queues::{LightItem, LocalQueue, WorkerShared};
 use crate::sched::light::task::{EndActions, LightTask};
 use crate::sched::light::{CLOSED, LightTasks, NO_DEVICE, STOPPING};
+use crate::sched::plan::effects::{Effects, EndedTask};
 use crate::sched::plan::planner::Planner;
-use crate::sched::plan::record::{Deferred, EndedTask};
 use crate::sched::plan::stats::Stats;
 use crate::sched::sleep::wait_graph::WaitGraph;
 use crate::sched::sleep::wait_queues::{ALL_TASKS, HELPERS_NEEDED, WaitQueues};
@@ -79,6 +78,16 @@ pub struct PlannerGuarded {
     /// A thread watches the time, and sleeps until then if nobody tells it of something that is earlier.
     pub timer_until: Option<Duration>,
     pub deferred: Deferred,
+    /// Log records of the runtime itself, until the next effects are applied.
+    pub log: Vec<(Level, String)>,
+}
+
+/// Effects that the timer thread leaves to the thread that runs callers' code.
+#[derive(Default)]
+pub struct Deferred {
+    pub effects: Effects,
+    /// The thread that runs callers' code exists.
+    pub served: bool,
 }
 
 impl PlannerGuarded {
@@ -89,20 +98,6 @@ impl PlannerGuarded {
             self.timer_until = Some(alarm);
         }
         news
-    }
-}
-
-impl Deref for PlannerGuarded {
-    type Target = Planner;
-
-    fn deref(&self) -> &Planner {
-        &self.planner
-    }
-}
-
-impl DerefMut for PlannerGuarded {
-    fn deref_mut(&mut self) -> &mut Planner {
-        &mut self.planner
     }
 }
 
@@ -122,15 +117,16 @@ impl Runtime {
         let cpu_threads = threads.div_ceil(if slots == AUTO_SLOTS { 1 } else { slots });
         let slots = vec![slots; devices.len()];
         let mut planner = Planner::new(devices.iter().cloned().zip(slots.iter().copied()).collect());
-        let seeing = Observability::new(&mut planner, trace_events, rates);
+        let seeing = Observability::new(&devices, &mut planner, trace_events, rates);
         Runtime {
             process: ProcessMark::here(),
             start_time: Instant::now(),
             planner: Mutex::new(PlannerGuarded {
-                planner: planner,
+                planner,
                 worker_called: vec![false; devices.len()],
                 timer_until: None,
                 deferred: Deferred::default(),
+                log: Vec::new(),
             }),
             light: LightTasks::new(!devices.is_empty()),
             pool: WorkerPool::new(&slots, stack),
@@ -185,7 +181,7 @@ impl Runtime {
 
     /// Whether anything else of ours has run on the worker's device since then.
     pub fn had_company(&self, mine: &WorkerShared, since: u64) -> bool {
-        self.ran_light_since(mine, since) || !self.lock().planner.devices[mine.device].attempts.is_empty()
+        self.ran_light_since(mine, since) || !self.lock().planner.is_idle(mine.device)
     }
 
     /// Whether a light task of another worker has run on the worker's device since then.
@@ -221,13 +217,12 @@ impl Runtime {
     /// After something has become ready, or room: calls a worker of each device where something should begin.
     /// The one that comes calls the next.
     pub fn wake_workers(self: &Arc<Self>, guard: &mut PlannerGuarded) {
-        if guard.planner.ready.is_empty() && guard.planner.counts.running == 0 {
+        if !guard.planner.has_ready_tasks() && !guard.planner.has_running_tasks() {
             return;
         }
-        let alone = guard.planner.exclusive_tasks > 0;
-        for (index, device) in guard.planner.devices.iter_mut().enumerate() {
-            if device.reserved_for.is_some() || alone {
-                device.runs_light = self.runs_light(index, None);
+        for index in 0..self.devices.len() {
+            if guard.planner.depends_on_light(index) {
+                guard.planner.set_runs_light(index, self.runs_light(index, None));
             }
         }
         let closed = self.closed_to_light();
@@ -237,7 +232,7 @@ impl Runtime {
                 let notes = Mutex::new(Vec::new());
                 let start = |seat| self.start_worker(seat, Some(&notes));
                 guard.worker_called[index] = self.pool.wake_device(index, closed, start);
-                guard.planner.log_records.append(&mut lock(&notes));
+                guard.log.append(&mut lock(&notes));
             }
         }
         if guard.planner.desire().is_some() && !self.stand_in_line() {
@@ -266,63 +261,74 @@ impl Runtime {
         started.is_ok()
     }
 
-    /// After any change of the plan: ends what has ended, jobs first, calls workers for what is ready,
-    /// wakes who may go on, and logs. The lock is given back in between and at the end.
-    ///
-    /// What ends is taken from the book before it is given back, so each thread drops the jobs of those that
-    /// it has itself ended, and of no others: it may hold whatever their drop needs.
-    pub fn apply_effects<'a>(self: &'a Arc<Self>, mut guard: MutexGuard<'a, PlannerGuarded>) {
-        let mut ended = Vec::new();
-        self.take_ended(&mut guard, &mut ended);
-        log_all(self.settle_with(guard, ended));
+    /// Applies the effects of planner calls made under this guard, by the protocol of [`Runtime::apply_counted`].
+    pub fn apply_effects<'a>(self: &'a Arc<Self>, guard: MutexGuard<'a, PlannerGuarded>, effects: Effects) {
+        self.count_ending(&effects);
+        log_all(self.apply_counted(guard, effects));
     }
 
-    /// The same for `ended` alone. Returns what is left to be logged.
-    pub fn settle_with<'a>(
+    /// Counts tasks whose ends are not published yet. Under the planner lock: a deadlock check or a shutdown never
+    /// sees such a task neither unended nor counted.
+    pub fn count_ending(&self, effects: &Effects) {
+        self.jobs_dropping.fetch_add(effects.ended.len(), Ordering::SeqCst);
+    }
+
+    /// Applies effects and unlocks the planner. Returns records that are left to be logged. Each thread drops the
+    /// jobs of those tasks that it has itself ended, and no others: it may hold whatever their drop needs.
+    ///
+    /// The order is a protocol:
+    /// 1. Under the lock, the caller has counted the ended tasks ([`Runtime::count_ending`]); abandoned attempts
+    ///    are taken off the worker pool.
+    /// 2. Without the lock, backends renew contexts. Nothing begins there before the planner knows of it.
+    /// 3. For each ended task: without the lock, first the log, then the drop of the job; under the lock, the end is
+    ///    published. So whoever sees the end finds the record logged and the job gone. Ends of followers join the list.
+    /// 4. Under the lock, flags are published for the light tier, before its answer is read in `wake_workers`;
+    ///    then workers are called and the timer is set.
+    /// 5. Without the lock, tasks nested in abandoned attempts end; then waiters are notified: for all tasks, ranges in
+    ///    need of helpers, those blocked inside tasks.
+    /// 6. Light work is called for where a device has opened, and ended where no device is left.
+    pub fn apply_counted<'a>(
         self: &'a Arc<Self>,
         mut guard: MutexGuard<'a, PlannerGuarded>,
-        mut ended: Vec<EndedTask>,
+        mut effects: Effects,
     ) -> Vec<(Level, String)> {
-        let given_up = std::mem::take(&mut guard.planner.abandoned);
-        self.abandon_attempts(&given_up);
-        let renewed = std::mem::take(&mut guard.planner.contexts_to_renew);
-        if !renewed.is_empty() {
-            // Before anybody can open a queue there; nobody begins anything there meanwhile.
+        let abandoned = std::mem::take(&mut effects.abandoned);
+        self.abandon_attempts(&abandoned);
+        if !effects.renewed.is_empty() {
             drop(guard);
-            renewed.iter().for_each(|&device| self.backends[device].renew(self.devices[device].ordinal));
+            for &device in &effects.renewed {
+                self.backends[device].renew(self.devices[device].ordinal);
+            }
             guard = self.lock();
-            renewed.into_iter().for_each(|device| guard.planner.context_renewed(device));
+            for device in effects.renewed.drain(..) {
+                guard.planner.context_renewed(device);
+            }
         }
-        let mut any_ended = false;
+        let any_ended = !effects.ended.is_empty();
         loop {
-            let notes = std::mem::take(&mut guard.planner.log_records);
-            let next = ended.pop();
-            if notes.is_empty() && next.is_none() {
+            let (log, next) = (std::mem::take(&mut effects.log), effects.ended.pop());
+            if log.is_empty() && next.is_none() {
                 break;
             }
             drop(guard);
-            // Before anybody can see the end that they tell of.
-            log_all(notes);
+            log_all(log);
             let next = next.map(|EndedTask { id, job, outcome }| {
                 self.drop_job(job);
                 (id, outcome)
             });
             guard = self.lock();
             if let Some((id, outcome)) = next {
-                any_ended = true;
-                self.publish(&mut guard, id, outcome);
-                self.take_ended(&mut guard, &mut ended);
-                self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
+                self.publish(&mut guard, id, outcome, &mut effects);
             }
         }
         let opened = self.publish_flags(&guard);
         self.wake_workers(&mut guard);
         self.ensure_timer(&mut guard);
-        let notes = std::mem::take(&mut guard.planner.log_records);
+        let log = std::mem::take(&mut guard.log);
         let deserted = self.light.stop_flags.load(Ordering::SeqCst) & NO_DEVICE != 0;
-        let needy = guard.planner.ranges_in_need > 0;
+        let needy = guard.planner.needs_helpers();
         drop(guard);
-        for (id, attempt, limit_s) in given_up {
+        for (id, attempt, limit_s) in abandoned {
             self.end_nested(id, attempt, limit_s);
         }
         if any_ended && self.waiting_for_all.load(Ordering::SeqCst) > 0 {
@@ -338,12 +344,7 @@ impl Runtime {
         if deserted {
             self.end_all_queued();
         }
-        notes
-    }
-
-    pub fn take_ended(&self, guard: &mut PlannerGuarded, ended: &mut Vec<EndedTask>) {
-        self.jobs_dropping.fetch_add(guard.planner.ended.len(), Ordering::SeqCst);
-        ended.append(&mut guard.planner.ended);
+        log
     }
 
     /// While `end` takes light tasks that have not begun out of the queues, drops their jobs and publishes their ends:
@@ -356,25 +357,36 @@ impl Runtime {
         ended
     }
 
-    fn publish(self: &Arc<Self>, guard: &mut PlannerGuarded, id: TaskId, outcome: Result<()>) {
-        let told = (self.light.promoted_tasks.load(Ordering::Acquire) > 0).then(|| outcome.clone());
-        guard.planner.publish(self.now(), id, outcome);
-        if let Some(told) = told {
-            self.end_promoted(guard, id, told);
+    fn publish(
+        self: &Arc<Self>,
+        guard: &mut PlannerGuarded,
+        id: TaskId,
+        outcome: Result<()>,
+        effects: &mut Effects,
+    ) {
+        let light = (self.light.promoted_tasks.load(Ordering::Acquire) > 0).then(|| outcome.clone());
+        let before = effects.ended.len();
+        effects.now = self.now();
+        guard.planner.publish(id, outcome, effects);
+        if let Some(outcome) = light {
+            self.end_promoted(guard, id, outcome);
         }
         self.wait_queues.notify(id);
+        // Followers count before this task does no more.
+        self.jobs_dropping.fetch_add(effects.ended.len() - before, Ordering::SeqCst);
+        self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// What the light tier has to know of the plan. True: light tasks may begin again on some device.
     pub fn publish_flags(&self, guard: &PlannerGuarded) -> bool {
         let (mut quiet, mut poisoned, mut retired) = (0, 0, 0);
-        self.exclusive_wanted.store(guard.planner.exclusive_tasks > 0, Ordering::SeqCst);
-        for (index, device) in guard.planner.devices.iter().enumerate() {
-            self.contexts[index].store(device.context, Ordering::Relaxed);
-            self.pool.set_slots(index, device.slots);
-            quiet |= u64::from(guard.planner.is_reserved(index)) << index;
-            poisoned |= u64::from(device.poisoned) << index;
-            retired |= u64::from(device.retired.is_some()) << index;
+        self.exclusive_wanted.store(guard.planner.has_exclusive_tasks(), Ordering::SeqCst);
+        for (index, flags) in guard.planner.device_flags().enumerate() {
+            self.contexts[index].store(flags.context, Ordering::Relaxed);
+            self.pool.set_slots(index, flags.slots);
+            quiet |= u64::from(flags.reserved) << index;
+            poisoned |= u64::from(flags.poisoned) << index;
+            retired |= u64::from(flags.retired) << index;
         }
         self.poisoned.store(poisoned, Ordering::SeqCst);
         let opened = self.light_blocked.swap(quiet, Ordering::SeqCst) & !quiet != 0;
@@ -382,7 +394,7 @@ impl Runtime {
             self.pool.event_count.wake_all();
         }
         if self.pool.retired.swap(retired, Ordering::SeqCst) != retired {
-            if guard.planner.devices.iter().all(|device| device.retired.is_some()) {
+            if guard.planner.device_flags().all(|flags| flags.retired) {
                 self.light.stop_flags.fetch_or(NO_DEVICE, Ordering::SeqCst);
             }
             self.pool.event_count.wake_all();
@@ -413,8 +425,9 @@ impl Runtime {
         if let Some((shadow, outcome)) = shadow {
             lock(&self.light.proxies).remove(&shadow);
             let mut guard = self.lock();
-            guard.planner.end_task(shadow, outcome);
-            self.apply_effects(guard);
+            let mut effects = Effects::at(self.now());
+            guard.planner.end_proxy(shadow, outcome, &mut effects);
+            self.apply_effects(guard, effects);
         }
     }
 
@@ -472,11 +485,9 @@ impl Runtime {
             self.end_queued_item(None, item, &why);
         }
         let mut guard = self.lock();
-        let ready: Vec<TaskId> = guard.planner.ready.iter().map(|(_, id)| id).collect();
-        for id in ready {
-            guard.planner.end_task(id, Err(why.clone()));
-        }
-        self.apply_effects(guard);
+        let mut effects = Effects::at(self.now());
+        guard.planner.fail_ready(&why, &mut effects);
+        self.apply_effects(guard, effects);
     }
 
     /// What both tiers have done.

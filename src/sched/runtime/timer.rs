@@ -12,6 +12,7 @@ use log::Level;
 
 use super::shared::{PlannerGuarded, Runtime, log_all};
 use crate::backend::thread;
+use crate::sched::plan::effects::Effects;
 
 impl Runtime {
     /// Sees to it that somebody watches the time.
@@ -34,7 +35,7 @@ impl Runtime {
             Err(error) => {
                 if !self.no_timer.swap(true, Ordering::Relaxed) {
                     let text = format!("no thread to watch deadlines, workers without work do it: {error}");
-                    guard.planner.log_records.push((Level::Error, text));
+                    guard.log.push((Level::Error, text));
                 }
             }
         }
@@ -49,9 +50,8 @@ impl Runtime {
 
     /// Leaves what may run code of callers to a thread for that; without one, the calling thread does it in
     /// [`Runtime::settle`].
-    fn defer(self: &Arc<Self>, guard: &mut PlannerGuarded) {
-        let planner = &guard.planner;
-        if planner.ended.is_empty() && planner.log_records.is_empty() {
+    fn defer(self: &Arc<Self>, guard: &mut PlannerGuarded, effects: &mut Effects) {
+        if effects.ended.is_empty() && effects.log.is_empty() {
             return;
         }
         if !guard.deferred.served {
@@ -62,11 +62,8 @@ impl Runtime {
             guard.deferred.served = true;
             self.pool.add_thread(thread);
         }
-        let mut ended = std::mem::take(&mut guard.deferred.ended);
-        self.take_ended(guard, &mut ended);
-        guard.deferred.ended = ended;
-        let mut notes = std::mem::take(&mut guard.planner.log_records);
-        guard.deferred.notes.append(&mut notes);
+        guard.deferred.effects.ended.append(&mut effects.ended);
+        guard.deferred.effects.log.append(&mut effects.log);
         self.timer_wakeup.notify_all();
     }
 }
@@ -76,7 +73,7 @@ fn run_timer(shared: &Arc<Runtime>) {
     let mut guard = shared.lock();
     loop {
         let now = shared.now();
-        if guard.planner.stopping && !shared.pool.has_worker() {
+        if guard.planner.is_stopping() && !shared.pool.has_worker() {
             guard.timer_until = None;
             shared.timer_wakeup.notify_all();
             return;
@@ -100,18 +97,18 @@ fn pass<'a>(
     shared: &'a Arc<Runtime>,
     mut guard: MutexGuard<'a, PlannerGuarded>,
 ) -> MutexGuard<'a, PlannerGuarded> {
-    guard.planner.advance(shared.now());
-    shared.defer(&mut guard);
-    let mut ended = Vec::new();
-    shared.take_ended(&mut guard, &mut ended);
-    let mut notes = shared.settle_with(guard, ended);
+    let mut effects = Effects::at(shared.now());
+    guard.planner.advance(&mut effects);
+    shared.count_ending(&effects);
+    shared.defer(&mut guard, &mut effects);
+    let mut log = shared.apply_counted(guard, effects);
     let mut guard = shared.lock();
-    // These notes tell of threads that could not be started.
+    // These records report threads that could not be started.
     if guard.deferred.served {
-        guard.deferred.notes.append(&mut notes);
-    } else if !notes.is_empty() {
+        guard.deferred.effects.log.append(&mut log);
+    } else if !log.is_empty() {
         drop(guard);
-        log_all(notes);
+        log_all(log);
         guard = shared.lock();
     }
     guard
@@ -121,15 +118,11 @@ fn pass<'a>(
 fn serve(shared: &Arc<Runtime>) {
     let mut guard = shared.lock();
     loop {
-        let deferred = &mut guard.deferred;
-        let (ended, notes) = (std::mem::take(&mut deferred.ended), std::mem::take(&mut deferred.notes));
-        if !(ended.is_empty() && notes.is_empty()) {
-            drop(guard);
-            // Before anybody can see the end that they tell of.
-            log_all(notes);
-            log_all(shared.settle_with(shared.lock(), ended));
+        let effects = std::mem::take(&mut guard.deferred.effects);
+        if !(effects.ended.is_empty() && effects.log.is_empty()) {
+            log_all(shared.apply_counted(guard, effects));
             guard = shared.lock();
-        } else if guard.planner.stopping && !shared.pool.has_worker() && guard.timer_until.is_none() {
+        } else if guard.planner.is_stopping() && !shared.pool.has_worker() && guard.timer_until.is_none() {
             guard.deferred.served = false;
             return;
         } else {

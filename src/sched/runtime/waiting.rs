@@ -16,9 +16,7 @@ use super::run_light::run_light;
 use super::shared::Runtime;
 use super::worker_local::{WorkerLocal, current_task_worker};
 use crate::error::{Error, Result};
-use crate::sched::base::outcome::TaskStatus;
 use crate::sched::base::sync;
-use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::sleep::wait_queues::{BLOCKED_TASKS, Waiter};
 
@@ -186,7 +184,7 @@ impl Runtime {
     fn open_slot(self: &Arc<Self>, worker: &WorkerLocal) {
         let mut guard = self.lock();
         if worker.is_in_planned() {
-            guard.planner.devices[worker.device].waiting_slots += 1;
+            guard.planner.open_slot(worker.device);
             self.publish_flags(&guard);
         } else {
             worker.queue.shared.stats.runs_light.store(false, Ordering::SeqCst);
@@ -202,7 +200,7 @@ impl Runtime {
     fn close_slot(&self, worker: &WorkerLocal) {
         if worker.is_in_planned() {
             let mut guard = self.lock();
-            guard.planner.devices[worker.device].waiting_slots -= 1;
+            guard.planner.close_slot(worker.device);
             self.publish_flags(&guard);
         } else {
             worker.queue.shared.stats.runs_light.store(true, Ordering::SeqCst);
@@ -232,8 +230,8 @@ impl Runtime {
 
     fn can_nothing_planned_begin(&self) -> bool {
         let mut guard = self.lock();
-        for (index, device) in guard.planner.devices.iter_mut().enumerate() {
-            device.runs_light = self.runs_light(index, None);
+        for index in 0..self.devices.len() {
+            guard.planner.set_runs_light(index, self.runs_light(index, None));
         }
         self.jobs_dropping.load(Ordering::SeqCst) == 0 && guard.planner.nothing_can_begin()
     }
@@ -243,16 +241,13 @@ impl Runtime {
         if crate::sched::light::slab::LightSlab::is_light(id) {
             return Vec::new();
         }
-        let guard = self.lock();
-        let record = guard.planner.tasks.get(id).ok().filter(|record| record.status == TaskStatus::Queued);
-        let behind = record.map(|record| record.predecessors.clone()).unwrap_or_default();
-        drop(guard);
+        let behind = self.lock().planner.predecessors(id);
         behind.into_iter().map(|id| self.light.caller_id(id)).collect()
     }
 
     fn is_range(&self, id: TaskId) -> bool {
         let is_light = crate::sched::light::slab::LightSlab::is_light(id);
-        !is_light && self.lock().planner.tasks.get(id).is_ok_and(|record| record.role == Role::Range)
+        !is_light && self.lock().planner.is_range(id)
     }
 
     /// For a moment, if there is a processor to spare.

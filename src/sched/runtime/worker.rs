@@ -174,7 +174,7 @@ fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
     }
     let mut guard = runtime.lock();
     guard.worker_called[device] = false;
-    if !guard.planner.stopping {
+    if !guard.planner.is_stopping() {
         runtime.wake_workers(&mut guard);
     }
     runtime.timer_wakeup.notify_all();

@@ -11,14 +11,15 @@ use super::scenario::{FaultKind, Scenario};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::exec::Exec;
-use crate::sched::base::outcome::{TaskStatus, WaitResult};
+use crate::sched::base::outcome::TaskStatus;
 use crate::sched::base::signal::Completion;
 use crate::sched::base::task::Task;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::observe::trace::{Timeline, Trace};
 use crate::sched::plan::completion::AttemptEnd;
+use crate::sched::plan::effects::{Effects, EndedTask};
+use crate::sched::plan::invariants::InvariantChecks;
 use crate::sched::plan::planner::Planner;
-use crate::sched::plan::record::EndedTask;
 
 /// What an attempt takes that ends at once.
 const INSTANT: f64 = 1e-3;
@@ -88,6 +89,8 @@ struct SimDeviceState {
 pub struct Simulation<'a> {
     scenario: &'a Scenario,
     planner: Planner,
+    effects: Effects,
+    checks: InvariantChecks,
     now: f64,
     due: BinaryHeap<Reverse<PendingEvent>>,
     numbers: u64,
@@ -129,6 +132,8 @@ impl<'a> Simulation<'a> {
         let mut world = Simulation {
             scenario,
             planner: Planner::new(scenario.devices.iter().enumerate().map(info).collect()),
+            effects: Effects::default(),
+            checks: InvariantChecks::default(),
             now: 0.0,
             due: BinaryHeap::new(),
             numbers: 0,
@@ -185,7 +190,9 @@ impl<'a> Simulation<'a> {
                 continue;
             }
             self.now = due.time;
+            self.effects.now = self.clock();
             self.happen(due.what);
+            self.checks.step(&self.planner);
             // Tasks of the same moment arrive together.
             let together = self.due.peek().is_some_and(|Reverse(next)| {
                 next.time == self.now
@@ -199,6 +206,7 @@ impl<'a> Simulation<'a> {
             }
             self.settle();
             self.dispatch();
+            self.checks.step(&self.planner);
             let next = self
                 .planner
                 .next_deadline(self.clock())
@@ -215,7 +223,7 @@ impl<'a> Simulation<'a> {
             PendingKind::Submit(index) => self.submit(index),
             PendingKind::Cancel(index) => {
                 if let Some(id) = self.ids[index] {
-                    let _ = self.planner.cancel(id);
+                    let _ = self.planner.cancel(id, &mut self.effects);
                 }
             }
             PendingKind::Lost(index) => {
@@ -229,7 +237,7 @@ impl<'a> Simulation<'a> {
                     self.leave(number);
                 }
             }
-            PendingKind::Alarm => self.planner.advance(self.clock()),
+            PendingKind::Alarm => self.planner.advance(&mut self.effects),
         }
     }
 
@@ -255,7 +263,8 @@ impl<'a> Simulation<'a> {
             label: format!("{index}"),
             ..Task::new(|_: &Exec<'_>| Ok(()))
         };
-        let admitted = self.planner.check_task(&task).and_then(|()| self.planner.submit(self.clock(), task));
+        let admitted = self.planner.check_task(&task);
+        let admitted = admitted.and_then(|()| self.planner.submit(task, &mut self.effects));
         match admitted {
             Ok(id) => {
                 self.ids[index] = Some(id);
@@ -309,7 +318,7 @@ impl<'a> Simulation<'a> {
             let run = &mut self.attempts[number];
             // An attempt that leaves may end further attempts.
             if run.device == index && !run.over && (!run.hung || fault == DeviceFault::Lost) {
-                let device = self.planner.devices[index].info.label();
+                let device = self.planner.label(index);
                 run.fate = Err(Error::Device { device, what: what.into(), fault });
                 self.leave(number);
             }
@@ -326,7 +335,6 @@ impl<'a> Simulation<'a> {
 
     /// An attempt returns.
     fn leave(&mut self, number: usize) {
-        let clock = self.clock();
         let run = &mut self.attempts[number];
         run.over = true;
         self.live.retain(|&other| other != number);
@@ -352,7 +360,7 @@ impl<'a> Simulation<'a> {
             kind: SimEventKind::Return,
         });
         let poisoned = matches!(fate, Err(Error::Device { fault: DeviceFault::Poisoned, .. }));
-        self.planner.on_attempt_end(clock, device, id, attempt, AttemptEnd::Ran(fate));
+        self.planner.on_attempt_end(device, id, attempt, AttemptEnd::Ran(fate), &mut self.effects);
         if poisoned {
             self.fail_all(device, DeviceFault::Poisoned, "another's illegal address");
         }
@@ -362,26 +370,24 @@ impl<'a> Simulation<'a> {
     /// Publishes what has ended, and lets those return that were asked to stop.
     fn settle(&mut self) {
         loop {
-            while let Some(EndedTask { id, outcome, .. }) = self.planner.ended.pop() {
-                self.planner.publish(self.clock(), id, outcome);
+            while let Some(EndedTask { id, outcome, .. }) = self.effects.ended.pop() {
+                self.planner.publish(id, outcome, &mut self.effects);
                 let task = self.known.get(&id).copied();
-                if let (Some(task), Ok(record)) = (task, self.planner.tasks.get(id)) {
-                    let error = match record.signal.outcome.get() {
-                        Some(Err(error)) => Some(error.clone()),
-                        Some(Ok(WaitResult::Cancelled)) => Some(Error::Cancelled),
-                        _ => None,
+                if let (Some(task), Ok(info)) = (task, self.planner.info(self.clock(), id)) {
+                    let error = match info.state {
+                        TaskStatus::Cancelled => Some(Error::Cancelled),
+                        _ => info.error,
                     };
-                    let (device, slot, attempt) =
-                        (record.device.unwrap_or(0), record.slot, record.attempts_begun);
-                    let state = record.status;
-                    let kind = SimEventKind::End(state);
+                    let (device, slot, attempt) = (info.device.unwrap_or(0), info.slot, info.attempts);
+                    let kind = SimEventKind::End(info.state);
                     self.makespan = self.now;
                     self.events.push(SimEvent { time: self.now, task, device, slot, attempt, kind });
-                    self.end(task, state, error);
+                    self.end(task, info.state, error);
                 }
             }
-            self.planner.log_records.clear();
-            for index in std::mem::take(&mut self.planner.contexts_to_renew) {
+            self.effects.log.clear();
+            self.effects.abandoned.clear();
+            for index in std::mem::take(&mut self.effects.renewed) {
                 self.planner.context_renewed(index);
             }
             let stopped = self.live.iter().copied().find(|&number| {
@@ -400,10 +406,10 @@ impl<'a> Simulation<'a> {
             let mut begun = false;
             for index in 0..self.places.len() {
                 let Some(&slot) = self.places[index].free.last() else { continue };
-                let clock = self.clock();
-                let device = &self.planner.devices[index];
-                let free = device.ledger.limit() - device.ledger.leased();
-                let Some(assignment) = self.planner.assign(clock, index, slot, Some(free)).begun() else {
+                let free = self.planner.free_bytes(index);
+                let Some(assignment) =
+                    self.planner.assign(index, slot, Some(free), &mut self.effects).begun()
+                else {
                     continue;
                 };
                 begun = true;
@@ -440,7 +446,7 @@ impl<'a> Simulation<'a> {
         let run = &mut self.attempts[number];
         let (device, task) = (run.device, &self.scenario.tasks[run.task]);
         let place = &self.places[device];
-        let label = self.planner.devices[device].info.label();
+        let label = self.planner.label(device);
         let company = place.free.len() + 1 < self.scenario.devices[device].slots as usize;
         let quick = INSTANT * place.speed;
         let event = SimEvent {
@@ -485,13 +491,14 @@ impl<'a> Simulation<'a> {
         self.ends.iter_mut().for_each(|end| {
             end.get_or_insert((TaskStatus::Queued, None));
         });
-        let devices = self.scenario.devices.iter().zip(&self.places).zip(&self.planner.devices);
-        let devices = devices.map(|((device, place), planner)| DeviceReport {
+        let stats = self.planner.stats();
+        let devices = self.scenario.devices.iter().zip(&self.places).zip(stats.devices);
+        let devices = devices.map(|((device, place), stats)| DeviceReport {
             name: device.name.clone(),
-            busy: planner.busy.as_secs_f64(),
+            busy: Duration::from_nanos(stats.busy_ns).as_secs_f64(),
             tasks: place.tasks,
-            peak_bytes: planner.ledger.peak(),
-            retired: planner.retired.clone(),
+            peak_bytes: stats.peak_bytes,
+            retired: stats.retired,
         });
         let devices = devices.collect();
         let ended =
@@ -502,8 +509,8 @@ impl<'a> Simulation<'a> {
             done: ended(TaskStatus::Done),
             failed: ended(TaskStatus::Failed),
             cancelled: ended(TaskStatus::Cancelled),
-            retried: self.planner.counts.retried,
-            copies: self.planner.counts.copies,
+            retried: stats.retried,
+            copies: stats.copies,
             devices,
             outcomes: self.ends.into_iter().flatten().collect(),
             events: self.events,

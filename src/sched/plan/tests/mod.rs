@@ -1,8 +1,10 @@
-//! The planned tasks' state driven by hand: rules that the simulation has no words for.
+//! The planned tasks' state driven by driver: rules that the simulation has no words for.
 
 use std::time::Duration;
 
 use super::completion::AttemptEnd;
+use super::effects::Effects;
+use super::invariants::InvariantChecks;
 use super::placement::{AssignResult, Assignment, FitCheck};
 use super::planner::Planner;
 use crate::device::{BackendKind, DeviceInfo};
@@ -24,23 +26,36 @@ mod wrong_results;
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 
-pub struct Hand(pub Planner);
+/// A planner, and the effects of its steps that have not been applied yet.
+pub struct Driver {
+    pub planner: Planner,
+    pub effects: Effects,
+    checks: InvariantChecks,
+}
 
 /// So many devices, alike.
-pub fn hand(devices: usize) -> Hand {
-    hand_of(&vec![1.0; devices])
+pub fn driver(devices: usize) -> Driver {
+    driver_of(&vec![1.0; devices])
 }
 
 /// Devices of one slot and 1000 bytes for tasks, and of these speeds.
-fn hand_of(speeds: &[f64]) -> Hand {
-    let device = |(ordinal, &speed): (usize, &f64)| DeviceInfo {
+fn driver_of(speeds: &[f64]) -> Driver {
+    Driver::new(speeds.iter().enumerate().map(|(ordinal, &speed)| (info(ordinal, speed), 1)))
+}
+
+/// One device of so many slots.
+fn with_slots(slots: u32) -> Driver {
+    Driver::new([(info(0, 1.0), slots)].into_iter())
+}
+
+fn info(ordinal: usize, speed: f64) -> DeviceInfo {
+    DeviceInfo {
         // A sixteenth is left for a card's context.
         total_bytes: 1000 * 16 / 15,
         free_bytes: 1000,
         speed: Some(speed),
         ..DeviceInfo::new(&format!("GPU-{ordinal}"), BackendKind::Cuda, ordinal as u32, "paper")
-    };
-    Hand(Planner::new(speeds.iter().enumerate().map(|speed| (device(speed), 1)).collect()))
+    }
 }
 
 pub fn task() -> Task {
@@ -51,19 +66,39 @@ fn broken(fault: DeviceFault) -> Result<()> {
     Err(Error::Device { device: "x".into(), what: "y".into(), fault })
 }
 
-impl Hand {
+impl Driver {
+    fn new(devices: impl Iterator<Item = (DeviceInfo, u32)>) -> Self {
+        Driver {
+            planner: Planner::new(devices.collect()),
+            effects: Effects::default(),
+            checks: InvariantChecks::default(),
+        }
+    }
+
     pub fn submit(&mut self, now: u64, task: Task) -> TaskId {
-        self.0.check_task(&task).unwrap();
-        self.0.submit(S(now), task).unwrap()
+        self.planner.check_task(&task).unwrap();
+        self.effects.now = S(now);
+        let id = self.planner.submit(task, &mut self.effects).unwrap();
+        self.checks.step(&self.planner);
+        id
+    }
+
+    fn assign(&mut self, now: u64, device: usize, slot: u32, free: Option<u64>) -> AssignResult {
+        self.effects.now = S(now);
+        let assigned = self.planner.assign(device, slot, free, &mut self.effects);
+        self.checks.step(&self.planner);
+        assigned
     }
 
     fn take(&mut self, now: u64, device: usize) -> Option<Assignment> {
-        self.0.assign(S(now), device, 0, Some(u64::MAX)).begun()
+        self.assign(now, device, 0, Some(u64::MAX)).begun()
     }
 
     fn judge(&mut self, now: u64, device: usize, run: &Assignment, how: AttemptEnd) {
-        self.0.on_attempt_end(S(now), device, run.id, run.attempt, how);
-        self.publish(now);
+        self.effects.now = S(now);
+        self.planner.on_attempt_end(device, run.id, run.attempt, how, &mut self.effects);
+        self.checks.step(&self.planner);
+        self.publish();
     }
 
     fn ends(&mut self, now: u64, device: usize, run: &Assignment, outcome: Result<()>) {
@@ -71,29 +106,60 @@ impl Hand {
     }
 
     fn pass(&mut self, now: u64) {
-        self.0.advance(S(now));
-        self.publish(now);
+        self.advance(S(now));
+        self.publish();
     }
 
-    fn publish(&mut self, now: u64) {
-        while let Some(ended) = self.0.ended.pop() {
-            self.0.publish(S(now), ended.id, ended.outcome);
+    fn advance(&mut self, now: Duration) {
+        self.effects.now = now;
+        self.planner.advance(&mut self.effects);
+        self.checks.step(&self.planner);
+    }
+
+    fn cancel(&mut self, id: TaskId) -> Result<()> {
+        let cancelled = self.planner.cancel(id, &mut self.effects);
+        self.checks.step(&self.planner);
+        cancelled
+    }
+
+    fn stop(&mut self) {
+        self.planner.stop(&mut self.effects);
+        self.checks.step(&self.planner);
+    }
+
+    fn retire(&mut self, device: usize, why: &str) {
+        self.planner.retire(device, why, &mut self.effects);
+        self.checks.step(&self.planner);
+    }
+
+    fn admit_proxy(&mut self) -> TaskId {
+        self.planner.admit_proxy(&mut self.effects).unwrap()
+    }
+
+    fn end_proxy(&mut self, id: TaskId, outcome: Result<()>) {
+        self.planner.end_proxy(id, outcome, &mut self.effects);
+    }
+
+    fn publish(&mut self) {
+        while let Some(ended) = self.effects.ended.pop() {
+            self.planner.publish(ended.id, ended.outcome, &mut self.effects);
+            self.checks.step(&self.planner);
         }
     }
 
     fn state(&self, id: TaskId) -> TaskStatus {
-        self.0.tasks.get(id).unwrap().status
+        self.planner.tasks.get(id).unwrap().status()
     }
 
     fn error(&self, id: TaskId) -> Option<Error> {
-        self.0.tasks.get(id).unwrap().signal.outcome.get()?.clone().err()
+        self.planner.tasks.get(id).unwrap().signal.outcome.get()?.clone().err()
     }
 
     /// Three tasks of a second each have ended well, so that it is known what is late.
     fn seasoned(mut self) -> Self {
         for now in 0..8 {
             self.submit(now, task());
-            for device in 0..self.0.devices.len() {
+            for device in 0..self.planner.devices.len() {
                 if let Some(run) = self.take(now, device) {
                     self.ends(now + 1, device, &run, Ok(()));
                 }

@@ -11,55 +11,56 @@ fn named(name: &str) -> Task {
 }
 
 /// A task whose first attempt is wrong, and that ends well on the second device that it is given.
-fn wrong_once(hand: &mut Hand, name: &str, [first, second]: [usize; 2]) {
-    let id = hand.submit(0, named(name));
-    let run = hand.take(0, first).unwrap();
-    hand.ends(1, first, &run, wrong());
-    assert_eq!(hand.state(id), TaskStatus::Queued);
-    let run = hand.take(1, second).unwrap();
-    hand.ends(2, second, &run, Ok(()));
-    assert_eq!(hand.state(id), TaskStatus::Done);
+fn wrong_once(driver: &mut Driver, name: &str, [first, second]: [usize; 2]) {
+    let id = driver.submit(0, named(name));
+    let run = driver.take(0, first).unwrap();
+    driver.ends(1, first, &run, wrong());
+    assert_eq!(driver.state(id), TaskStatus::Queued);
+    let run = driver.take(1, second).unwrap();
+    driver.ends(2, second, &run, Ok(()));
+    assert_eq!(driver.state(id), TaskStatus::Done);
 }
 
 #[test]
 fn the_second_task_that_is_right_elsewhere_retires_the_device() {
-    let mut hand = hand(2);
-    wrong_once(&mut hand, "a", [0, 1]);
+    let mut driver = driver(2);
+    wrong_once(&mut driver, "a", [0, 1]);
     // What goes well there in between does not make up for it.
-    let id = hand.submit(2, task());
-    let run = hand.take(2, 0).unwrap();
-    hand.ends(3, 0, &run, Ok(()));
-    assert_eq!((hand.state(id), &hand.0.devices[0].retired), (TaskStatus::Done, &None));
-    wrong_once(&mut hand, "b", [0, 1]);
-    let why = hand.0.devices[0].retired.clone().unwrap();
+    let id = driver.submit(2, task());
+    let run = driver.take(2, 0).unwrap();
+    driver.ends(3, 0, &run, Ok(()));
+    assert_eq!((driver.state(id), &driver.planner.devices[0].retired), (TaskStatus::Done, &None));
+    wrong_once(&mut driver, "b", [0, 1]);
+    let why = driver.planner.devices[0].retired.clone().unwrap();
     assert_eq!(why, "what it computed was wrong for task 'a' and task 'b', and right when computed again");
-    assert!(hand.0.devices[1].retired.is_none());
+    assert!(driver.planner.devices[1].retired.is_none());
 }
 
 #[test]
 fn what_is_wrong_goes_to_another_device() {
-    let mut hand = hand(2);
-    let id = hand.submit(0, task());
-    let run = hand.take(0, 0).unwrap();
-    hand.ends(1, 0, &run, wrong());
-    assert!(hand.take(1, 0).is_none(), "the other is there for it");
-    assert_eq!(hand.take(1, 1).map(|run| run.id), Some(id));
+    let mut driver = driver(2);
+    let id = driver.submit(0, task());
+    let run = driver.take(0, 0).unwrap();
+    driver.ends(1, 0, &run, wrong());
+    assert!(driver.take(1, 0).is_none(), "the other is there for it");
+    assert_eq!(driver.take(1, 1).map(|run| run.id), Some(id));
 }
 
 #[test]
 fn what_is_wrong_twice_fails_and_is_nobodys_strike() {
     for retries in [0, 2] {
-        let mut hand = hand(3);
+        let mut driver = driver(3);
         for _ in 0..3 {
-            let id = hand.submit(0, Task { retries, ..task() });
+            let id = driver.submit(0, Task { retries, ..task() });
             for device in [0, 1] {
-                let run = hand.take(0, device).unwrap();
-                hand.ends(1, device, &run, wrong());
+                let run = driver.take(0, device).unwrap();
+                driver.ends(1, device, &run, wrong());
             }
-            assert_eq!(hand.error(id), wrong().err());
+            assert_eq!(driver.error(id), wrong().err());
         }
         assert!(
-            hand.0
+            driver
+                .planner
                 .devices
                 .iter()
                 .all(|device| device.retired.is_none() && device.wrong_result_tasks.is_empty())
@@ -69,32 +70,35 @@ fn what_is_wrong_twice_fails_and_is_nobodys_strike() {
 
 #[test]
 fn the_only_device_is_asked_again_and_has_its_strikes() {
-    let mut hand = hand(1);
-    wrong_once(&mut hand, "a", [0, 0]);
-    assert_eq!(hand.0.devices[0].wrong_result_tasks, ["task 'a'"]);
-    wrong_once(&mut hand, "b", [0, 0]);
-    assert!(hand.0.devices[0].retired.is_some());
+    let mut driver = driver(1);
+    wrong_once(&mut driver, "a", [0, 0]);
+    assert_eq!(driver.planner.devices[0].wrong_result_tasks, ["task 'a'"]);
+    wrong_once(&mut driver, "b", [0, 0]);
+    assert!(driver.planner.devices[0].retired.is_some());
 }
 
 #[test]
 fn a_copy_tells_as_well_as_another_attempt() {
-    let mut hand = hand(2).seasoned();
-    let id = hand.submit(10, Task { idempotent: true, ..named("a") });
-    let first = hand.take(10, 0).unwrap();
-    let second = hand.take(18, 1).expect("a copy, for the first is late");
-    hand.ends(19, 0, &first, wrong());
-    hand.ends(20, 1, &second, Ok(()));
-    assert_eq!((hand.state(id), hand.0.devices[0].wrong_result_tasks.len()), (TaskStatus::Done, 1));
+    let mut driver = driver(2).seasoned();
+    let id = driver.submit(10, Task { idempotent: true, ..named("a") });
+    let first = driver.take(10, 0).unwrap();
+    let second = driver.take(18, 1).expect("a copy, for the first is late");
+    driver.ends(19, 0, &first, wrong());
+    driver.ends(20, 1, &second, Ok(()));
+    assert_eq!((driver.state(id), driver.planner.devices[0].wrong_result_tasks.len()), (TaskStatus::Done, 1));
 }
 
 #[test]
 fn a_cancel_is_no_strike() {
-    let mut hand = hand(2);
-    let id = hand.submit(0, task());
-    let run = hand.take(0, 0).unwrap();
-    hand.ends(1, 0, &run, wrong());
-    let run = hand.take(1, 1).unwrap();
-    hand.0.cancel(id).unwrap();
-    hand.ends(2, 1, &run, Ok(()));
-    assert_eq!((hand.state(id), hand.0.devices[0].wrong_result_tasks.len()), (TaskStatus::Cancelled, 0));
+    let mut driver = driver(2);
+    let id = driver.submit(0, task());
+    let run = driver.take(0, 0).unwrap();
+    driver.ends(1, 0, &run, wrong());
+    let run = driver.take(1, 1).unwrap();
+    driver.cancel(id).unwrap();
+    driver.ends(2, 1, &run, Ok(()));
+    assert_eq!(
+        (driver.state(id), driver.planner.devices[0].wrong_result_tasks.len()),
+        (TaskStatus::Cancelled, 0)
+    );
 }

@@ -1,0 +1,270 @@
+//! Reads and small changes of the planner that its two drivers need: of a device, of a task, of all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::effects::Effects;
+use super::planner::Planner;
+use super::task_state::TaskState;
+use crate::device::BackendKind;
+use crate::error::{Error, Result};
+use crate::memory::Ledger;
+use crate::sched::base::device_mask::DeviceMask;
+use crate::sched::base::signal::Completion;
+use crate::sched::base::task::Role;
+use crate::sched::base::task_id::TaskId;
+use crate::sched::observe::trace::Trace;
+
+/// The state of a device that the runtime keeps in atomics.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceFlags {
+    /// Number of the device's context. A queue that was opened in an older one is useless.
+    pub context: u32,
+    pub slots: u32,
+    /// No light task may begin on the device.
+    pub reserved: bool,
+    pub poisoned: bool,
+    pub retired: bool,
+}
+
+/// The terms on which a task leases a slot of a device that processes share.
+#[derive(Debug, Clone, Copy)]
+pub struct LeaseTerms {
+    pub bytes: u64,
+    /// Duration in the unit that all processes of a node share. `None`: unknown.
+    pub cost: Option<f64>,
+    /// Seconds per unit of cost, as measured by this process.
+    pub unit_scale: Option<f64>,
+}
+
+/// Devices.
+impl Planner {
+    /// Returns the flags of every device, in order.
+    pub fn device_flags(&self) -> impl Iterator<Item = DeviceFlags> {
+        self.devices.iter().enumerate().map(|(index, device)| DeviceFlags {
+            context: device.context,
+            slots: device.slots,
+            reserved: self.is_reserved(index),
+            poisoned: device.poisoned,
+            retired: device.retired.is_some(),
+        })
+    }
+
+    /// Returns the device's name in messages.
+    pub fn label(&self, index: usize) -> String {
+        self.devices[index].info.label()
+    }
+
+    /// Returns the number of attempts that may run on the device at a time.
+    pub fn slots(&self, index: usize) -> u32 {
+        self.devices[index].slots
+    }
+
+    /// Returns the number of slots of the devices in a mask that are of one of these kinds. No kind: any.
+    pub fn slots_of(&self, mask: DeviceMask, kinds: &[BackendKind]) -> usize {
+        let devices = self.devices.iter().enumerate().filter(|(index, device)| {
+            mask.contains(*index) && (kinds.is_empty() || kinds.contains(&device.info.backend))
+        });
+        devices.map(|(_, device)| device.slots as usize).sum()
+    }
+
+    /// Returns true if no attempt runs on the device.
+    pub fn is_idle(&self, index: usize) -> bool {
+        self.devices[index].attempts.is_empty()
+    }
+
+    /// Returns true if this and other processes use all slots of the device.
+    pub fn is_full(&self, index: usize) -> bool {
+        let device = &self.devices[index];
+        device.attempts.len() + device.peer_load.ends.len() >= device.slots as usize
+    }
+
+    /// Returns true if other processes use all slots of the device.
+    pub fn is_taken(&self, index: usize) -> bool {
+        self.devices[index].is_taken()
+    }
+
+    /// Returns true if processes share the device.
+    pub fn shares(&self, index: usize) -> bool {
+        self.devices[index].info.backend == BackendKind::Cuda
+    }
+
+    pub fn set_has_peers(&mut self, has_peers: bool) {
+        self.has_peers = has_peers;
+    }
+
+    /// Returns the bytes that other processes have left, as far as that is known without a query.
+    pub fn known_free_bytes(&self, now: Duration, index: usize) -> Option<u64> {
+        self.devices[index].known_free_bytes(now)
+    }
+
+    /// Returns the bytes of the device that no attempt leases.
+    pub fn free_bytes(&self, index: usize) -> u64 {
+        let ledger = &self.devices[index].ledger;
+        ledger.limit() - ledger.leased()
+    }
+
+    /// Returns the ledger of the device's memory, for leases beside the plan.
+    pub fn ledger(&self, index: usize) -> Arc<Ledger> {
+        self.devices[index].ledger.clone()
+    }
+
+    /// Returns true if the next assignment on the device depends on whether light tasks run there.
+    pub fn depends_on_light(&self, index: usize) -> bool {
+        self.exclusive_tasks > 0 || self.devices[index].reserved_for.is_some()
+    }
+
+    pub fn set_runs_light(&mut self, index: usize, runs_light: bool) {
+        self.devices[index].runs_light = runs_light;
+    }
+
+    /// An attempt on the device waits inside its code: another may run meanwhile.
+    pub fn open_slot(&mut self, index: usize) {
+        self.devices[index].waiting_slots += 1;
+    }
+
+    /// An attempt that waited inside its code goes on.
+    pub fn close_slot(&mut self, index: usize) {
+        self.devices[index].waiting_slots -= 1;
+    }
+}
+
+/// Tasks.
+impl Planner {
+    pub fn contains(&self, id: TaskId) -> bool {
+        self.tasks.get(id).is_ok()
+    }
+
+    /// Returns an error unless so many more tasks can be kept.
+    pub fn check_room(&self, more: usize) -> Result<()> {
+        self.tasks.check_capacity(more)
+    }
+
+    /// Returns what the code of a task and those who wait for it share.
+    pub fn completion(&self, id: TaskId) -> Result<Arc<Completion>> {
+        Ok(self.tasks.get(id)?.signal.clone())
+    }
+
+    /// Returns true if nobody asks for the task's outcome.
+    pub fn is_detached(&self, id: TaskId) -> bool {
+        self.tasks.get(id).is_ok_and(|record| record.detached)
+    }
+
+    pub fn is_range(&self, id: TaskId) -> bool {
+        self.tasks.get(id).is_ok_and(|record| record.role == Role::Range)
+    }
+
+    /// Returns the tasks that a task which has not begun still waits for.
+    pub fn predecessors(&self, id: TaskId) -> Vec<TaskId> {
+        let record = self.tasks.get(id).ok().filter(|record| record.state.is_queued());
+        record.map(|record| record.predecessors.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// Forgets the outcome of a task. A task that has not ended becomes detached.
+    pub fn release(&mut self, id: TaskId) -> Result<()> {
+        let record = self.tasks.get_mut(id)?;
+        if record.state == TaskState::Ended {
+            self.tasks.remove(id)?;
+        } else {
+            record.detached = true;
+        }
+        Ok(())
+    }
+
+    pub fn lease_terms(&self, id: TaskId, index: usize) -> Option<LeaseTerms> {
+        let record = self.tasks.get(id).ok()?;
+        Some(LeaseTerms {
+            bytes: record.bytes.on(self.devices[index].info.backend),
+            cost: self.cost(record, index),
+            unit_scale: self.estimator.unit_scale_of(record.class),
+        })
+    }
+
+    /// Ends a proxy as the light task ended that it stands for.
+    pub fn end_proxy(&mut self, id: TaskId, outcome: Result<()>, effects: &mut Effects) {
+        self.end_task(id, outcome, effects);
+    }
+
+    /// Fails every ready task.
+    pub fn fail_ready(&mut self, why: &Error, effects: &mut Effects) {
+        let ready: Vec<TaskId> = self.ready.iter().map(|(_, id)| id).collect();
+        for id in ready {
+            self.end_task(id, Err(why.clone()), effects);
+        }
+    }
+}
+
+/// The whole.
+impl Planner {
+    /// Refuses all further tasks.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    pub fn has_ready_tasks(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    pub fn has_running_tasks(&self) -> bool {
+        self.counts.running > 0
+    }
+
+    /// Returns true if a task that has not ended must run alone.
+    pub fn has_exclusive_tasks(&self) -> bool {
+        self.exclusive_tasks > 0
+    }
+
+    /// Returns true if tasks are ready besides invitations to ranges.
+    pub fn others_wait(&self) -> bool {
+        self.ready.len() as u64 > self.counts.guests.queued
+    }
+
+    /// The owner of a range can't go on without helpers.
+    pub fn add_range_in_need(&mut self) {
+        self.ranges_in_need += 1;
+    }
+
+    pub fn remove_range_in_need(&mut self) {
+        self.ranges_in_need -= 1;
+    }
+
+    pub fn needs_helpers(&self) -> bool {
+        self.ranges_in_need > 0
+    }
+
+    /// Returns the number that the next task will have; see [`Planner::all_ended_before`].
+    pub fn arrival_mark(&self) -> u64 {
+        self.arrivals
+    }
+
+    pub fn all_ended_before(&self, mark: u64) -> bool {
+        self.unended.first().is_none_or(|&first| first >= mark)
+    }
+
+    /// Takes a class's rate on a device from an earlier run.
+    pub fn remember_rate(&mut self, class: u32, index: usize, rate: f64) {
+        self.estimator.remember(class, index, rate);
+    }
+
+    /// Forgets the remembered rates of a class if they contradict each other. Returns whether they did.
+    pub fn forget_odd_rates(&mut self, class: u32) -> bool {
+        self.estimator.forget_odd(class)
+    }
+
+    /// Returns the measured rates: class, device, work per second, number of samples.
+    pub fn learned_rates(&self) -> impl Iterator<Item = (u32, usize, f64, u64)> {
+        self.estimator.learned()
+    }
+
+    pub fn trace(&self) -> Option<Arc<Trace>> {
+        self.observer.trace.clone()
+    }
+}

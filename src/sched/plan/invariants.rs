@@ -1,0 +1,93 @@
+//! Checks that the parts of the planner agree with each other.
+
+use std::collections::BTreeMap;
+
+use super::planner::Planner;
+use super::record::DeadlineState;
+use super::task_state::TaskState;
+use crate::sched::base::task::Role;
+use crate::sched::base::task_id::TaskId;
+
+/// With at most so many tasks a driver checks after every step; with more, so much more seldom.
+const TASKS: u64 = 256;
+
+/// Checks a planner after its steps, in builds with debug assertions.
+#[derive(Default)]
+pub struct InvariantChecks {
+    steps: u64,
+}
+
+impl InvariantChecks {
+    /// The planner has taken a step. Panics if its parts disagree.
+    pub fn step(&mut self, planner: &Planner) {
+        self.steps += 1;
+        if cfg!(debug_assertions) && self.steps % (1 + planner.arrivals / TASKS) == 0 {
+            planner.check_invariants();
+        }
+    }
+}
+
+impl Planner {
+    /// Panics if the parts of the planner disagree.
+    fn check_invariants(&self) {
+        let mut live: BTreeMap<TaskId, u32> = BTreeMap::new();
+        for device in &self.devices {
+            let leased: u64 = device.attempts.iter().map(|run| run.lease.bytes()).sum();
+            assert!(leased <= device.ledger.leased(), "attempts lease more than the ledger has granted");
+            for run in device.attempts.iter().filter(|run| run.deadline_state != DeadlineState::Lost) {
+                *live.entry(run.id).or_default() += 1;
+            }
+            if let Some(id) = device.reserved_for {
+                let ready = self.tasks.get(id).is_ok_and(|record| record.state.is_ready());
+                assert!(ready, "{} is reserved for {id:?}, which is not ready", device.info.label());
+            }
+        }
+        let (mut ready, mut due, mut unended, mut exclusive) = (0, 0, 0, 0);
+        let (mut queued, mut running, mut blocking, mut blocked) = ([0; 2], [0; 2], 0, 0);
+        for id in self.tasks.ids() {
+            let Ok(record) = self.tasks.get(id) else { continue };
+            let state = record.state;
+            let name = format_args!("{id:?}, {state:?}");
+            let live = live.get(&id).copied().unwrap_or(0);
+            assert_eq!(record.live_attempts, live, "{name}: live attempts");
+            let (has_ended, guest) = (state == TaskState::Ended, record.role == Role::Guest);
+            assert_eq!(record.job.is_some(), state.is_open(), "{name}: its job");
+            assert_eq!(record.signal.outcome.get().is_some(), has_ended, "{name}: its outcome");
+            assert_eq!(self.ready.contains(record, id), state.is_ready(), "{name}: in the ready queue");
+            assert!(state.due().is_none_or(|at| self.delayed.contains(&(at, id))), "{name}: delayed");
+            match state {
+                TaskState::Running { .. } => assert!(live > 0, "{name}: no attempt"),
+                TaskState::Blocked if record.role == Role::Proxy => {}
+                TaskState::Blocked => {
+                    assert!(live == 0 && !record.predecessors.is_empty(), "{name}: nothing holds it");
+                    blocked += record.predecessors.len();
+                }
+                TaskState::Ending { .. } | TaskState::Ended => {}
+                TaskState::Ready | TaskState::Delayed { .. } | TaskState::Orphaned { .. } => {
+                    assert_eq!(live, 0, "{name}: live attempts");
+                }
+            }
+            let successors = record.successors.iter().filter_map(|&id| Some((id, self.tasks.get(id).ok()?)));
+            for (after, _) in successors.filter(|(_, after)| after.state == TaskState::Blocked) {
+                let waits = self.tasks.get(after).is_ok_and(|after| after.predecessors.contains(&id));
+                assert!(waits, "{name}: {after:?} does not wait for it");
+                blocking += 1;
+            }
+            ready += usize::from(state.is_ready());
+            due += usize::from(state.due().is_some());
+            unended += usize::from(!has_ended && !guest);
+            exclusive += usize::from(!has_ended && record.exclusive);
+            for is_guest in [false, true] {
+                let counts = !is_guest || guest;
+                queued[usize::from(is_guest)] += u64::from(counts && state.is_queued());
+                running[usize::from(is_guest)] += u64::from(counts && state.is_running());
+            }
+        }
+        assert_eq!((self.ready.len(), self.delayed.len()), (ready, due), "ready and delayed tasks");
+        assert_eq!((self.unended.len(), self.exclusive_tasks), (unended, exclusive), "unended, exclusive");
+        assert_eq!(blocking, blocked, "tasks that wait for others, seen from both sides");
+        let counts = &self.counts;
+        assert_eq!([counts.queued, counts.guests.queued], queued, "queued tasks and guests");
+        assert_eq!([counts.running, counts.guests.running], running, "running tasks and guests");
+    }
+}

@@ -1,0 +1,191 @@
+//! Submission of tasks: what is refused, and what a task begins with.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::effects::Effects;
+use super::planner::Planner;
+use super::record::{DeviceState, TaskRecord};
+use super::task_state::TaskState;
+use crate::device::BackendKind;
+use crate::error::{Error, Result};
+use crate::sched::base::device_mask::DeviceMask;
+use crate::sched::base::exec::Exec;
+use crate::sched::base::outcome::TaskStatus;
+use crate::sched::base::policy::{Rank, WORK};
+use crate::sched::base::registry::LIGHT_BIT;
+use crate::sched::base::task::{Role, Task};
+use crate::sched::base::task_id::TaskId;
+
+impl Planner {
+    /// Refuses, with the numbers, what no device could ever run.
+    pub fn check_task(&self, task: &Task) -> Result<()> {
+        if let Some(work) = task.work
+            && !WORK.contains(&work)
+        {
+            return Err(Error::argument(
+                "the task's work",
+                format_args!("{work:e}"),
+                "a number from 1e-100 to 1e100, or none",
+            ));
+        }
+        // Light ones are known elsewhere.
+        for before in task.after.iter().filter(|before| before.0 & LIGHT_BIT == 0) {
+            self.tasks.get(*before)?;
+        }
+        let what = if task.label.is_empty() { "the task".into() } else { format!("task '{}'", task.label) };
+        let mut best: Option<&DeviceState> = None;
+        let mut fits = false;
+        let reach = self.possible_devices(task);
+        for (index, device) in self.devices.iter().enumerate() {
+            let kind = task.backends.is_empty() || task.backends.contains(&device.info.backend);
+            if device.retired.is_some() || !kind || !task.devices.contains(index) {
+                continue;
+            }
+            fits |= reach.contains(index);
+            if best.is_none_or(|best| best.ledger.limit() < device.ledger.limit()) {
+                best = Some(device);
+            }
+        }
+        let Some(best) = best else { return Err(self.no_device(what, task.devices, &task.backends)) };
+        if !fits {
+            return Err(Error::NoMemory {
+                what,
+                needed: task.bytes().on(best.info.backend),
+                place: format!("{} ({})", best.info.label(), best.info.name),
+                there: best.ledger.limit(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The devices that could ever run a task.
+    fn possible_devices(&self, task: &Task) -> DeviceMask {
+        let mut reach = DeviceMask::NONE;
+        for (index, device) in self.devices.iter().enumerate() {
+            let kind = device.info.backend;
+            if task.devices.contains(index)
+                && (task.backends.is_empty() || task.backends.contains(&kind))
+                && task.bytes().on(kind) <= device.ledger.limit()
+            {
+                reach.add(index);
+            }
+        }
+        reach
+    }
+
+    /// Takes a checked task.
+    pub fn submit(&mut self, task: Task, effects: &mut Effects) -> Result<TaskId> {
+        let now = effects.now;
+        let (arrival, bytes, reach) = (self.arrivals, task.bytes(), self.possible_devices(&task));
+        let id = self.tasks.insert(TaskRecord {
+            job: Some(task.job.into()),
+            label: task.label,
+            bytes,
+            work: task.work,
+            slowdown: 1.0,
+            restarted: false,
+            class: task.class,
+            role: task.role,
+            deadline: task.deadline,
+            devices: task.devices,
+            backends: task.backends,
+            large_enough_devices: reach,
+            detached: task.detached,
+            idempotent: task.idempotent,
+            signal: Arc::default(),
+            rank: Rank::new(task.priority, task.work, arrival),
+            arrival,
+            state: TaskState::Blocked,
+            predecessors: BTreeSet::new(),
+            successors: Vec::new(),
+            retries: task.retries,
+            attempts_begun: 0,
+            live_attempts: 0,
+            device: None,
+            slot: 0,
+            times_passed: 0,
+            priority_gain: 0,
+            poisonings: 0,
+            devices_lost: 0,
+            wrong_results: 0,
+            suspect_devices: DeviceMask::NONE,
+            refused_devices: DeviceMask::NONE,
+            avoided_devices: DeviceMask::NONE,
+            delays: 0,
+            exclusive: false,
+            copy_failure: None,
+            since: now,
+            queued: Duration::ZERO,
+            ran: Duration::ZERO,
+        })?;
+        self.arrivals += 1;
+        self.counts.queued += 1;
+        match task.role {
+            Role::Task | Role::Proxy => {
+                self.estimator.task_submitted(task.class, task.work);
+                self.observer.tally.submitted(now, task.class, task.work);
+            }
+            Role::Range | Role::Nothing => self.observer.tally.touched(now),
+            Role::Guest => {
+                self.counts.guests.submitted += 1;
+                self.counts.guests.queued += 1;
+            }
+        }
+        if task.role != Role::Guest {
+            self.unended.insert(arrival);
+        }
+        let mut broken = None;
+        let mut behind = BTreeSet::new();
+        for before in task.after {
+            let Ok(record) = self.tasks.get_mut(before) else { continue };
+            match record.status() {
+                TaskStatus::Done => {}
+                TaskStatus::Failed | TaskStatus::Cancelled => {
+                    broken.get_or_insert(before);
+                }
+                _ if behind.insert(before) => record.successors.push(id),
+                _ => {}
+            }
+        }
+        if let Some(before) = broken {
+            self.fail_dependent(id, before, effects);
+        } else if behind.is_empty() {
+            self.make_ready(id, effects);
+        } else if let Ok(record) = self.tasks.get_mut(id) {
+            record.predecessors = behind;
+        }
+        Ok(id)
+    }
+
+    /// A task that is none: it stands for one outside of the plan which others come after, and ends with
+    /// [`Planner::finish`].
+    pub fn admit_proxy(&mut self, effects: &mut Effects) -> Result<TaskId> {
+        let nothing = Task::new(|_: &Exec<'_>| Ok(()));
+        let id = self.submit(Task { role: Role::Proxy, ..nothing }, effects)?;
+        if let Ok(record) = self.tasks.get_mut(id) {
+            record.detached = true;
+        }
+        Ok(id)
+    }
+
+    pub fn no_device(&self, what: String, mask: DeviceMask, kinds: &[BackendKind]) -> Error {
+        if self.devices.is_empty() {
+            return Error::NoDevice { what, why: "the scheduler has none".into() };
+        }
+        let there: Vec<String> = self
+            .devices
+            .iter()
+            .map(|device| match &device.retired {
+                None => device.info.label(),
+                Some(why) => format!("{} (retired: {why})", device.info.label()),
+            })
+            .collect();
+        let kinds = kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
+        let kinds = if kinds.is_empty() { "any".into() } else { kinds };
+        let mask = if mask.0 == u64::MAX { "(any)".into() } else { format!("{:#x}", mask.0) };
+        let why = format!("its mask {mask} and backend ({kinds}) allow none of: {}", there.join(", "));
+        Error::NoDevice { what, why }
+    }
+}
