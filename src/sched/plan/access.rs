@@ -40,11 +40,11 @@ pub struct LeaseTerms {
 /// Devices.
 impl Planner {
     /// Returns the flags of every device, in order.
-    pub fn device_flags(&self) -> impl Iterator<Item = DeviceFlags> {
-        self.devices.iter().enumerate().map(|(index, device)| DeviceFlags {
+    pub fn device_flags(&self, now: Duration) -> impl Iterator<Item = DeviceFlags> {
+        self.devices.iter().enumerate().map(move |(index, device)| DeviceFlags {
             context: device.context,
             slots: device.slots,
-            reserved: self.is_reserved(index),
+            reserved: self.is_reserved(now, index),
             poisoned: device.poisoned,
             retired: device.retired.is_some(),
         })

@@ -6,8 +6,8 @@
 //! | as cancelled, by its own wish or another's | cancelled | |
 //! | with an error or a panic of its own | tried again if retries are left, elsewhere if possible; else failed | |
 //! | out of memory, the device's or the host's, or of launch resources, in company | tried again alone | fewer at a time for a minute |
-//! | the same, alone | tried elsewhere, then again after pauses, then failed | |
-//! | it is somebody else's for now | tried elsewhere, then again after pauses, then failed | |
+//! | the same, alone | tried elsewhere, then again after the back-off, then failed | none of its size begins for a while |
+//! | another process has the device | tried elsewhere, then again after the back-off, then failed | nothing begins for a while |
 //! | its result was wrong, and its code saw that | tried once more, elsewhere if possible; failed when that is wrong, too | a strike if it then ends well; retired at the second, by another task. Strikes stay |
 //! | its context was poisoned | tried elsewhere; the second time it is found guilty and fails | nothing more runs in that context; made anew when all have left it; retired at the second task, unless the first was found guilty, and at the third guilty task in a row |
 //! | the device is gone | tried elsewhere; failed when the third goes with it | retired |
@@ -25,7 +25,7 @@ use super::record::{Attempt, DeadlineState};
 use super::task_state::TaskState;
 use crate::error::{Error, Result};
 use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::policy::{PAUSES, THROTTLE, WRONG_ATTEMPTS};
+use crate::sched::base::policy::{BACKOFF, THROTTLE, WRONG_ATTEMPTS};
 use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::observe::trace::Ending;
@@ -40,10 +40,7 @@ pub enum AttemptEnd {
 /// What a failed attempt calls for.
 enum NextStep {
     Fail,
-    /// At once, where it may.
     Again,
-    /// After a while.
-    Pause(Duration),
 }
 
 impl Planner {
@@ -110,6 +107,8 @@ impl Planner {
             Ok(()) => {
                 device.done += u64::from(run.role != Role::Guest);
                 device.fault_count = 0;
+                let bytes = self.tasks.get(id).map_or(0, |record| record.refused_bytes);
+                device.accept(run.started, bytes.max(run.bytes));
             }
             Err(_) => device.failed += 1,
         }
@@ -213,13 +212,7 @@ impl Planner {
         self.note(Level::Info, index, text, effects);
         self.counts.retried += 1;
         self.change_state(now, id, TaskState::requeue);
-        match next {
-            NextStep::Pause(pause) => {
-                self.release_reservations(id);
-                self.change_state(now, id, |state| state.delay(now + pause));
-            }
-            _ => self.make_ready(id, effects),
-        }
+        self.make_ready(id, effects);
     }
 
     /// An attempt that was given up has returned after all. If it has done its work before another has, it counts.
@@ -318,16 +311,16 @@ impl Planner {
                 self.devices[index].throttle = Some((fewer, now + THROTTLE));
                 NextStep::Again
             }
-            // Somebody else has it; perhaps not for long.
-            Error::Busy { .. } => {
-                record.refused_devices.add(index);
-                self.try_elsewhere_or_delay(id)
-            }
-            // What would not fit an empty device will not fit later.
+            // Another process has it; perhaps not for long.
+            Error::Busy { .. } => self.refused(now, index, id, run, 0),
+            // A task that would not fit an empty device will not fit later.
             Error::NoMemory { needed, .. } if *needed > limit => NextStep::Fail,
             error if error.is_shortage() => {
-                record.refused_devices.add(index);
-                self.try_elsewhere_or_delay(id)
+                if let Error::NoMemory { needed, .. } = error {
+                    record.refused_bytes = record.refused_bytes.max(*needed);
+                }
+                let bytes = record.known_bytes(self.devices[index].info.backend);
+                self.refused(now, index, id, run, bytes)
             }
             error if error.is_suspect() && record.wrong_results >= WRONG_ATTEMPTS => NextStep::Fail,
             error if error.is_suspect() => {
@@ -344,17 +337,23 @@ impl Planner {
         }
     }
 
-    /// On a device that has not refused it, or, when all have, after a pause, some times.
-    fn try_elsewhere_or_delay(&mut self, id: TaskId) -> NextStep {
-        let record = &self.tasks.get(id);
-        let elsewhere = record.as_ref().is_ok_and(|record| self.eligible(record) != DeviceMask::NONE);
+    /// A device has refused a task of so many bytes. It goes to one that has not; once all have, it waits until a
+    /// device's back-off is over, as often as [`BACKOFF`] has steps.
+    fn refused(&mut self, now: Duration, index: usize, id: TaskId, run: &Attempt, bytes: u64) -> NextStep {
+        self.devices[index].refuse(now, run.started, bytes);
+        let Ok(record) = self.tasks.get_mut(id) else { return NextStep::Fail };
+        record.refused_devices.add(index);
+        let elsewhere = self.tasks.get(id).is_ok_and(|record| self.eligible(record) != DeviceMask::NONE);
         let Ok(record) = self.tasks.get_mut(id) else { return NextStep::Fail };
         if elsewhere {
             return NextStep::Again;
         }
-        let Some(&pause) = PAUSES.get(record.delays as usize) else { return NextStep::Fail };
-        record.delays += 1;
+        record.refused_rounds += 1;
+        if record.refused_rounds > BACKOFF.len() {
+            return NextStep::Fail;
+        }
         record.refused_devices = DeviceMask::NONE;
-        NextStep::Pause(pause)
+        self.release_reservations(id);
+        NextStep::Again
     }
 }

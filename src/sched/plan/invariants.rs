@@ -54,7 +54,7 @@ impl Planner {
             assert_eq!(record.job.is_some(), state.is_open(), "{name}: its job");
             assert_eq!(record.signal.outcome.get().is_some(), has_ended, "{name}: its outcome");
             assert_eq!(self.ready.contains(record, id), state.is_ready(), "{name}: in the ready queue");
-            assert!(state.due().is_none_or(|at| self.delayed.contains(&(at, id))), "{name}: delayed");
+            assert!(state.due().is_none_or(|at| self.orphaned.contains(&(at, id))), "{name}: orphaned");
             match state {
                 TaskState::Running { .. } => assert!(live > 0, "{name}: no attempt"),
                 TaskState::Blocked if record.role == Role::Proxy => {}
@@ -63,7 +63,7 @@ impl Planner {
                     blocked += record.predecessors.len();
                 }
                 TaskState::Ending { .. } | TaskState::Ended => {}
-                TaskState::Ready | TaskState::Delayed { .. } | TaskState::Orphaned { .. } => {
+                TaskState::Ready | TaskState::Orphaned { .. } => {
                     assert_eq!(live, 0, "{name}: live attempts");
                 }
             }
@@ -83,7 +83,7 @@ impl Planner {
                 running[usize::from(is_guest)] += u64::from(counts && state.is_running());
             }
         }
-        assert_eq!((self.ready.len(), self.delayed.len()), (ready, due), "ready and delayed tasks");
+        assert_eq!((self.ready.len(), self.orphaned.len()), (ready, due), "ready and orphaned tasks");
         assert_eq!((self.unended.len(), self.exclusive_tasks), (unended, exclusive), "unended, exclusive");
         assert_eq!(blocking, blocked, "tasks that wait for others, seen from both sides");
         let counts = &self.counts;

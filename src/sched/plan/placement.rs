@@ -66,6 +66,7 @@ impl AssignResult {
 
 /// Looks whether tasks fit a device now, and remembers those that did not.
 pub struct FitCheck<'a> {
+    now: Duration,
     pub index: usize,
     /// What is free on the device now; `None`: nobody has asked it.
     free: Option<u64>,
@@ -82,8 +83,9 @@ pub struct FitCheck<'a> {
 }
 
 impl<'a> FitCheck<'a> {
-    pub fn new(index: usize, free: Option<u64>) -> Self {
+    pub fn new(now: Duration, index: usize, free: Option<u64>) -> Self {
         FitCheck {
+            now,
             index,
             free,
             unknown: false,
@@ -130,11 +132,14 @@ impl<'a> FitCheck<'a> {
         if self.spoken_for.contains(&id) {
             return None;
         }
+        let device = &planner.devices[self.index];
+        if device.backs_off(self.now, record.known_bytes(device.info.backend)) {
+            return None;
+        }
         if self.roomy {
             // An invitation to a range may be one to the range that asks.
             return (record.role != Role::Guest).then_some(id);
         }
-        let device = &planner.devices[self.index];
         let bytes = record.bytes.on(device.info.backend);
         let fits = if record.exclusive {
             self.promised == 0 && device.is_free_for_exclusive()
@@ -168,7 +173,7 @@ impl Planner {
         }
         self.age_priorities(now);
         let pending = self.devices[index].peer_load.pending_bytes;
-        let mut fitting = FitCheck::new(index, free.map(|free| free.saturating_sub(pending)));
+        let mut fitting = FitCheck::new(now, index, free.map(|free| free.saturating_sub(pending)));
         let id = self.choose_task(now, &mut fitting);
         if fitting.unknown {
             return AssignResult::Unknown;
@@ -201,7 +206,7 @@ impl Planner {
         // Those that have the least to do first.
         while let Some(&index) = open.iter().min_by_key(|&&index| load[index]) {
             let free = self.devices[index].known_free_bytes(now).unwrap_or(u64::MAX);
-            let mut fitting = FitCheck::new(index, Some(free)).beside(&spoken_for, promised[index]);
+            let mut fitting = FitCheck::new(now, index, Some(free)).beside(&spoken_for, promised[index]);
             let choice = if load[index] < self.devices[index].capacity(now) {
                 self.choose_task(now, &mut fitting)
             } else {
@@ -231,6 +236,7 @@ impl Planner {
             && let Ok(record) = self.tasks.get(held)
             && record.state.is_ready()
             && self.may_begin(record, held, index)
+            && !self.devices[index].backs_off(now, record.known_bytes(self.devices[index].info.backend))
         {
             let fits = fitting.fits(self, held, record);
             // What waits inside its code, and holds memory, may wait for another.
@@ -437,9 +443,10 @@ impl Planner {
             && device.ledger.limit() - device.ledger.leased() >= record.bytes.on(device.info.backend)
     }
 
-    /// No task can begin beside what runs.
-    pub fn nothing_can_begin(&self) -> bool {
-        self.delayed.is_empty()
+    /// Returns true if no task can begin beside those that run, nor will by the passage of time alone.
+    pub fn nothing_can_begin(&self, now: Duration) -> bool {
+        self.orphaned.is_empty()
+            && !self.devices.iter().any(|device| device.backs_off(now, u64::MAX))
             && self
                 .ready
                 .iter()
@@ -456,20 +463,21 @@ impl Planner {
     /// Whether a task should begin on a device now, and only memory may be in its way.
     pub fn waits_for_memory(&self, now: Duration, index: usize) -> bool {
         let device = &self.devices[index];
-        let mut fitting = FitCheck { roomy: true, ..FitCheck::new(index, None) };
+        let mut fitting = FitCheck { roomy: true, ..FitCheck::new(now, index, None) };
         let first = if device.has_room(now) { self.choose_first_copy(now, &mut fitting) } else { None };
         let record = first.and_then(|id| self.tasks.get(id).ok());
         record.is_some_and(|record| record.bytes.on(device.info.backend) > 0)
     }
 
     /// Whether nothing that is not planned may begin on a device.
-    pub(super) fn is_reserved(&self, index: usize) -> bool {
+    pub(super) fn is_reserved(&self, now: Duration, index: usize) -> bool {
         let device = &self.devices[index];
         let alone = |id: TaskId| self.tasks.get(id).is_ok_and(|record| record.exclusive);
         device.poisoned
             || device.renewing
             || device.reserved_for.is_some_and(alone)
             || device.runs_exclusive()
+            || device.backs_off(now, 0)
     }
 
     /// A task that failed outside of the plan goes on inside as the one that stands for it, as if that had begun

@@ -40,8 +40,8 @@ use crate::sched::estimate::estimator::Estimator;
 pub struct Planner {
     pub(super) tasks: TaskTable<TaskRecord>,
     pub(super) ready: ReadyQueue,
-    /// Delayed and orphaned tasks, by the time when they are due.
-    pub(super) delayed: BTreeSet<(Duration, TaskId)>,
+    /// Orphaned tasks, by the time when they are due.
+    pub(super) orphaned: BTreeSet<(Duration, TaskId)>,
     pub(super) devices: Vec<DeviceState>,
     pub(super) estimator: Estimator,
     pub(super) arrivals: u64,
@@ -68,7 +68,7 @@ impl Planner {
         Planner {
             tasks: TaskTable::new(),
             ready: ReadyQueue::default(),
-            delayed: BTreeSet::new(),
+            orphaned: BTreeSet::new(),
             devices: devices.into_iter().map(|(info, slots)| DeviceState::new(info, slots)).collect(),
             estimator: rates,
             arrivals: 0,
@@ -97,7 +97,7 @@ impl Planner {
         if better == DeviceMask::NONE { may } else { better }
     }
 
-    /// Moves a task to its next state. The ready queue, the set of delayed tasks, the counts and the task's times follow.
+    /// Moves a task to its next state. The ready queue, the set of orphaned tasks, the counts and the task's times follow.
     pub(super) fn change_state(
         &mut self,
         now: Duration,
@@ -114,8 +114,8 @@ impl Planner {
             _ => {}
         }
         if old.due() != new.due() {
-            old.due().map(|until| self.delayed.remove(&(until, id)));
-            new.due().map(|until| self.delayed.insert((until, id)));
+            old.due().map(|until| self.orphaned.remove(&(until, id)));
+            new.due().map(|until| self.orphaned.insert((until, id)));
         }
         let (counts, guest) = (&mut self.counts, u64::from(record.role == Role::Guest));
         if (old.is_queued(), old.is_running()) == (new.is_queued(), new.is_running()) {

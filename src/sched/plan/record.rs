@@ -11,7 +11,7 @@ use crate::memory::{Bytes, Lease, Ledger};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::exec::Job;
 use crate::sched::base::outcome::{TaskStatus, WaitResult};
-use crate::sched::base::policy::Rank;
+use crate::sched::base::policy::{BACKOFF, Rank};
 use crate::sched::base::signal::Completion;
 use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
@@ -53,6 +53,7 @@ pub struct DeviceState {
     pub(super) runs_light: bool,
     /// Nothing but this task starts here, so that it gets its memory at last.
     pub(super) reserved_for: Option<TaskId>,
+    pub(super) backoff: Option<Backoff>,
     /// A task was last left out here for memory that other processes have taken.
     pub(super) shortage: Option<MemoryShortage>,
     /// How often its context was made; a queue of an older one is to be opened again.
@@ -146,6 +147,16 @@ pub struct MemoryShortage {
     pub(super) until: Duration,
 }
 
+/// A device that refused tasks, because another process has it or its memory, and is asked again later.
+#[derive(Debug, Clone, Copy)]
+pub struct Backoff {
+    pub(super) until: Duration,
+    /// Tasks that need fewer bytes may begin meanwhile. 0: none may.
+    pub(super) least_bytes: u64,
+    /// Refusals in a row before the last one.
+    refusals: usize,
+}
+
 /// How late an attempt is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DeadlineState {
@@ -205,7 +216,10 @@ pub struct TaskRecord {
     pub(super) refused_devices: DeviceMask,
     /// Devices where an attempt failed: another is better, if there is one.
     pub(super) avoided_devices: DeviceMask,
-    pub(super) delays: u32,
+    /// How often all devices in turn have refused it.
+    pub(super) refused_rounds: usize,
+    /// Bytes of an allocation that a device has refused it.
+    pub(super) refused_bytes: u64,
     pub(super) exclusive: bool,
     /// How a copy failed while another was still running.
     pub(super) copy_failure: Option<Error>,
@@ -230,6 +244,11 @@ impl TaskRecord {
         }
     }
 
+    /// Returns the bytes that the task takes on a device of this kind, as it states and as refusals have shown.
+    pub fn known_bytes(&self, kind: BackendKind) -> u64 {
+        self.bytes.on(kind).max(self.refused_bytes)
+    }
+
     pub fn allows(&self, index: usize, device: &DeviceState) -> bool {
         device.retired.is_none() && self.large_enough_devices.contains(index)
     }
@@ -250,6 +269,7 @@ impl DeviceState {
             peer_load: PeerLoad::default(),
             runs_light: false,
             reserved_for: None,
+            backoff: None,
             shortage: None,
             context: 0,
             first_sound_context: 0,
@@ -279,6 +299,28 @@ impl DeviceState {
     pub fn known_free_bytes(&self, now: Duration) -> Option<u64> {
         let short = self.shortage.filter(|short| now < short.until && short.leased == self.ledger.leased());
         short.map(|short| short.free)
+    }
+
+    /// Returns true if no task begins now that needs so many bytes, as the device has refused one like it.
+    pub fn backs_off(&self, now: Duration, bytes: u64) -> bool {
+        self.backoff.is_some_and(|backoff| now < backoff.until && bytes >= backoff.least_bytes)
+    }
+
+    /// The device has refused an attempt of so many bytes that began then. Attempts that began before the last back-off
+    /// was over say nothing new.
+    pub fn refuse(&mut self, now: Duration, began: Duration, bytes: u64) {
+        let wait = |refusals: usize| BACKOFF[refusals.min(BACKOFF.len() - 1)];
+        let (refusals, least_bytes) = match self.backoff {
+            Some(last) if began < last.until => (last.refusals, last.least_bytes.min(bytes)),
+            Some(last) if began <= last.until + wait(last.refusals) => (last.refusals + 1, bytes),
+            _ => (0, bytes),
+        };
+        self.backoff = Some(Backoff { until: now.saturating_add(wait(refusals)), least_bytes, refusals });
+    }
+
+    /// An attempt of so many bytes that began then was not refused.
+    pub fn accept(&mut self, began: Duration, bytes: u64) {
+        self.backoff = self.backoff.filter(|backoff| began < backoff.until || bytes < backoff.least_bytes);
     }
 
     /// Whether a task runs that is to be alone. While one waits inside its code, others may run: what it waits

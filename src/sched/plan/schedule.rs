@@ -37,6 +37,10 @@ impl Schedule {
             let held = device.reserved_for.is_some() && device.waiting_slots == 0;
             let closed = device.poisoned || held || device.runs_exclusive();
             let open = if closed { lanes.iter().copied().fold(0.0, f64::max) } else { 0.0 };
+            let open = device
+                .backoff
+                .filter(|backoff| backoff.least_bytes == 0)
+                .map_or(open, |backoff| open.max(backoff.until.saturating_sub(now).as_secs_f64()));
             lanes.resize(lanes.len().max(device.capacity(now)), 0.0);
             // Nothing begins before all that runs has ended.
             lanes.iter_mut().for_each(|lane| *lane = lane.max(open));
@@ -64,6 +68,16 @@ impl Schedule {
                 bytes += more;
                 others = others.filter(|_| number < last).map(|free| free.saturating_add(more));
                 free.push((end, bytes.min(others.unwrap_or(u64::MAX))));
+            }
+            // Until its back-off is over, the device has no memory for tasks of the size that it refused.
+            if let Some(backoff) = device.backoff.filter(|backoff| now < backoff.until) {
+                let end = (backoff.until - now).as_secs_f64();
+                let later = free.partition_point(|&(from, _)| from <= end);
+                let then = free[later - 1].1;
+                for (_, bytes) in &mut free[..later] {
+                    *bytes = (*bytes).min(backoff.least_bytes.saturating_sub(1));
+                }
+                free.insert(later, (end, then));
             }
             free
         });

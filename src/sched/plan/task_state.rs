@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use TaskState::{Blocked, Delayed, Ended, Ending, Orphaned, Ready, Running};
+use TaskState::{Blocked, Ended, Ending, Orphaned, Ready, Running};
 
 /// The state of a planned task. Each transition is a method that checks the state which it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,8 +11,6 @@ pub(super) enum TaskState {
     Blocked,
     /// In the ready queue.
     Ready,
-    /// Pauses until then.
-    Delayed { until: Duration },
     /// At least one attempt runs. `speculate`: the task is also in the ready queue, for a copy on another device.
     Running { speculate: bool },
     /// Only an abandoned attempt is left. It has committed, and has until then to return.
@@ -25,11 +23,7 @@ pub(super) enum TaskState {
 
 impl TaskState {
     pub fn make_ready(self) -> Self {
-        self.leave(matches!(self, Blocked | Delayed { .. }), Ready)
-    }
-
-    pub fn delay(self, until: Duration) -> Self {
-        self.leave(self == Blocked, Delayed { until })
+        self.leave(self == Blocked, Ready)
     }
 
     /// A first attempt begins, or a copy. Only a proxy that is promoted begins without having been ready.
@@ -73,17 +67,14 @@ impl TaskState {
         matches!(self, Ready | Running { speculate: true })
     }
 
-    /// Returns the time under which the task is in the set of delayed tasks.
+    /// Returns the time under which the task is in the set of orphaned tasks.
     pub fn due(self) -> Option<Duration> {
-        match self {
-            Delayed { until } | Orphaned { until } => Some(until),
-            _ => None,
-        }
+        if let Orphaned { until } = self { Some(until) } else { None }
     }
 
     /// Returns true if the task counts as queued.
     pub fn is_queued(self) -> bool {
-        matches!(self, Blocked | Ready | Delayed { .. } | Ending { ran: false })
+        matches!(self, Blocked | Ready | Ending { ran: false })
     }
 
     /// Returns true if the task counts as running.

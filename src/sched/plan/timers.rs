@@ -29,12 +29,20 @@ impl Planner {
                 DeadlineState::Late | DeadlineState::Lost => None,
             }
         });
-        let pause = self.delayed.first().map(|&(until, _)| until);
+        let orphan = self.orphaned.first().map(|&(until, _)| until);
         let short = self.devices.iter().filter_map(|device| device.shortage).map(|short| short.until);
         let short = short.filter(|_| !self.ready.is_empty());
         let throttle = self.devices.iter().filter_map(|device| device.throttle).map(|(_, until)| until);
         let throttle = throttle.filter(|_| !self.ready.is_empty());
-        watched.chain(pause).chain(short).chain(throttle).chain(self.next_reconsideration(now)).min()
+        let backoff = self.devices.iter().filter_map(|device| device.backoff).map(|backoff| backoff.until);
+        let backoff = backoff.filter(|&until| now < until);
+        watched
+            .chain(orphan)
+            .chain(backoff)
+            .chain(short)
+            .chain(throttle)
+            .chain(self.next_reconsideration(now))
+            .min()
     }
 
     /// A device that has room now and left a task to others may think otherwise when those are late.
@@ -64,17 +72,12 @@ impl Planner {
             device.shortage = device.shortage.filter(|short| now < short.until);
             device.throttle = device.throttle.filter(|&(_, until)| now < until);
         }
-        while let Some(&(until, id)) = self.delayed.first()
+        while let Some(&(until, id)) = self.orphaned.first()
             && until <= now
         {
-            match self.tasks.get(id).map(|record| record.state) {
-                Ok(TaskState::Orphaned { .. }) => {
-                    let holds = |device: &DeviceState| device.attempts.iter().any(|run| run.id == id);
-                    let index = self.devices.iter().position(holds).unwrap_or_default();
-                    self.fail_overdue(index, id, effects);
-                }
-                _ => self.make_ready(id, effects),
-            }
+            let holds = |device: &DeviceState| device.attempts.iter().any(|run| run.id == id);
+            let index = self.devices.iter().position(holds).unwrap_or_default();
+            self.fail_overdue(index, id, effects);
         }
         for index in 0..self.devices.len() {
             for position in 0..self.devices[index].attempts.len() {

@@ -380,8 +380,9 @@ impl Runtime {
     /// What the light tier has to know of the plan. True: light tasks may begin again on some device.
     pub fn publish_flags(&self, guard: &PlannerGuarded) -> bool {
         let (mut quiet, mut poisoned, mut retired) = (0, 0, 0);
+        let now = self.now();
         self.exclusive_wanted.store(guard.planner.has_exclusive_tasks(), Ordering::SeqCst);
-        for (index, flags) in guard.planner.device_flags().enumerate() {
+        for (index, flags) in guard.planner.device_flags(now).enumerate() {
             self.contexts[index].store(flags.context, Ordering::Relaxed);
             self.pool.set_slots(index, flags.slots);
             quiet |= u64::from(flags.reserved) << index;
@@ -394,7 +395,7 @@ impl Runtime {
             self.pool.event_count.wake_all();
         }
         if self.pool.retired.swap(retired, Ordering::SeqCst) != retired {
-            if guard.planner.device_flags().all(|flags| flags.retired) {
+            if guard.planner.device_flags(now).all(|flags| flags.retired) {
                 self.light.stop_flags.fetch_or(NO_DEVICE, Ordering::SeqCst);
             }
             self.pool.event_count.wake_all();

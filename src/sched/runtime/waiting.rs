@@ -233,7 +233,7 @@ impl Runtime {
         for index in 0..self.devices.len() {
             guard.planner.set_runs_light(index, self.runs_light(index, None));
         }
-        self.jobs_dropping.load(Ordering::SeqCst) == 0 && guard.planner.nothing_can_begin()
+        self.jobs_dropping.load(Ordering::SeqCst) == 0 && guard.planner.nothing_can_begin(self.now())
     }
 
     /// What a planned task that has not begun comes after.
