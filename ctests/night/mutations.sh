@@ -62,7 +62,7 @@ cancel: a task that ends well is done;      src/sched/plan/completion.rs; s/  Ok
 late: nothing ever is;                      src/sched/base/policy.rs; s/LATE: f64 = 5.0/LATE: f64 = 1e9/;     --test it failure_classes::
 late: nothing begins anew;                  src/sched/plan/timers.rs;  s/soonest.is_some_and(|soonest| soonest > ran)/false/; --test it failure_classes::
 late: what hangs is waited for;             src/sched/plan/timers.rs;  s/_) => run.deadline_state = DeadlineState::Lost/_) => return run.deadline_state = DeadlineState::Late/; --test it failure_classes::
-pause: short memory is not waited for;      src/sched/base/policy.rs; s/from_secs(1), Duration::from_secs(4), Duration::from_secs(16)/from_millis(1), Duration::from_millis(1), Duration::from_millis(1)/; --test it failure_classes::
+back-off: short memory is not waited for;    src/sched/base/policy.rs; s/from_secs(1), Duration::from_secs(4), Duration::from_secs(16)/from_millis(1), Duration::from_millis(1), Duration::from_millis(1)/; --test it failure_classes::
 ageing: none;                               src/sched/base/policy.rs; s/AGEING: f64 = 10.0/AGEING: f64 = 1e9/;  --test it failure_classes::
 rates: nothing is learned;                  src/sched/estimate/estimator.rs;  s/seen.samples += 1/seen.samples += 0/;   --lib estimator
 rates: an odd sample is believed;           src/sched/estimate/estimator.rs;  s/SURPRISE: f64 = 4.0/SURPRISE: f64 = 1e9/; --lib estimator

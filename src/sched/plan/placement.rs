@@ -460,8 +460,18 @@ impl Planner {
         Some(rank.priority().saturating_sub_unsigned(raised))
     }
 
-    /// Whether a task should begin on a device now, and only memory may be in its way.
-    pub fn waits_for_memory(&self, now: Duration, index: usize) -> bool {
+    /// Returns the devices, as bits, where ranges should take no more memory than they must: a ready task
+    /// waits for what they lease.
+    pub fn memory_wanted(&self, now: Duration) -> u64 {
+        let leases = |run: &Attempt| run.role != Role::Task && run.bytes > 0;
+        let wanted = |&index: &usize| {
+            self.devices[index].attempts.iter().any(leases) && self.waits_for_memory(now, index)
+        };
+        (0..self.devices.len()).filter(wanted).fold(0, |bits, index| bits | 1 << index)
+    }
+
+    /// Returns true if a task should begin on a device now, and only memory may be in its way.
+    pub(super) fn waits_for_memory(&self, now: Duration, index: usize) -> bool {
         let device = &self.devices[index];
         let mut fitting = FitCheck { roomy: true, ..FitCheck::new(now, index, None) };
         let first = if device.has_room(now) { self.choose_first_copy(now, &mut fitting) } else { None };

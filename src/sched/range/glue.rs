@@ -1,6 +1,7 @@
 //! What a range asks of the scheduler that no other task does.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
 use crate::sched::base::signal::Completion;
@@ -34,13 +35,12 @@ impl Runtime {
         self.lock().planner.others_wait()
     }
 
-    /// Whether a range is to take no more of a device's memory than it must, because a task waits for it. Asked
-    /// between pieces, when what the one before gave back may be enough: somebody comes to look.
+    /// Returns true if a range must take no more of a device's memory than it needs, because a task waits for it. Asked
+    /// between pieces, when the last one may have released enough: then a worker is called to look.
     pub fn gives_way(self: &Arc<Self>, device: usize) -> bool {
-        let mut guard = self.lock();
-        let wanted = guard.planner.waits_for_memory(self.now(), device);
+        let wanted = self.memory_wanted.load(Ordering::Relaxed) >> device & 1 == 1;
         if wanted {
-            self.wake_workers(&mut guard);
+            self.wake_workers(&mut self.lock());
         }
         wanted
     }

@@ -53,6 +53,8 @@ pub struct Runtime {
     pub light_blocked: AtomicU64,
     /// Bit i: device i's context is poisoned, and made anew when all have left it.
     pub poisoned: AtomicU64,
+    /// Bit i: ranges on device i leave memory to a task that waits for it.
+    pub memory_wanted: AtomicU64,
     /// Some task is to run alone, and may wait for the light ones of any device to end.
     pub exclusive_wanted: AtomicBool,
     /// Threads that look around before they sleep.
@@ -137,6 +139,7 @@ impl Runtime {
             contexts: devices.iter().map(|_| AtomicU32::new(0)).collect(),
             light_blocked: AtomicU64::new(0),
             poisoned: AtomicU64::new(0),
+            memory_wanted: AtomicU64::new(0),
             exclusive_wanted: AtomicBool::new(false),
             spinning: AtomicUsize::new(0),
             processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
@@ -217,6 +220,8 @@ impl Runtime {
     /// After something has become ready, or room: calls a worker of each device where something should begin.
     /// The one that comes calls the next.
     pub fn wake_workers(self: &Arc<Self>, guard: &mut PlannerGuarded) {
+        let wanted = guard.planner.memory_wanted(self.now());
+        self.memory_wanted.store(wanted, Ordering::Relaxed);
         if !guard.planner.has_ready_tasks() && !guard.planner.has_running_tasks() {
             return;
         }

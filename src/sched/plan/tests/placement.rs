@@ -42,7 +42,7 @@ fn nothing_begins_on_a_device_before_the_backend_has_heard_of_its_poisoned_conte
     let run = driver.take(0, 0).unwrap();
     driver.ends(1, 0, &run, broken(DeviceFault::Poisoned));
     assert_eq!(driver.effects.renewed, [0]);
-    assert!(driver.take(1, 0).is_none() && !driver.planner.nothing_can_begin());
+    assert!(driver.take(1, 0).is_none() && !driver.planner.nothing_can_begin(S(1)));
     driver.planner.context_renewed(0);
     assert!(driver.take(1, 0).is_some());
 }
@@ -104,7 +104,7 @@ fn nobody_looks_through_the_ready_where_none_of_them_can_fit() {
     }
     assert!(driver.take(0, 0).is_some());
     let tried = |driver: &Driver, free| {
-        let mut fitting = FitCheck::new(0, free);
+        let mut fitting = FitCheck::new(S(0), 0, free);
         assert!(driver.planner.choose_task(S(0), &mut fitting).is_none());
         fitting.passed.len()
     };

@@ -2,6 +2,7 @@
 
 use log::Level;
 
+use crate::sched::plan::schedule::Schedule;
 use crate::sched::plan::tests::*;
 
 #[test]
@@ -110,16 +111,20 @@ fn who_watches_the_time_is_woken_for_an_earlier_alarm_and_for_no_other() {
     assert_eq!([9, 10, 9, 8].map(|alarm| guard.is_news(S(alarm))), [true, false, false, true]);
 }
 
-/// It is ready while it runs, for another device to start it, too; but not while it pauses.
+fn short_of(needed: u64) -> Error {
+    Error::NoMemory { what: "x".into(), needed, place: "y".into(), there: 0 }
+}
+
 #[test]
-fn a_late_task_that_pauses_for_memory_does_not_begin_before_its_pause_is_over() {
+fn late_task_that_was_refused_waits_for_the_back_off() {
     let mut driver = driver(1).seasoned();
     let id = driver.submit(10, Task { idempotent: true, ..task() });
     let run = driver.take(10, 0).unwrap();
     driver.pass(16);
-    let full = Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
-    driver.ends(17, 0, &run, Err(full));
-    assert!(driver.take(17, 0).is_none(), "it pauses for a second");
+    driver.planner.devices[0].reserved_for = Some(id);
+    driver.ends(17, 0, &run, Err(short_of(0)));
+    assert!(driver.take(17, 0).is_none(), "the device backs off for a second");
+    assert_eq!(driver.planner.devices[0].reserved_for, None);
     driver.pass(18);
     assert_eq!((driver.state(id), driver.error(id)), (TaskStatus::Queued, None));
     let run = driver.take(18, 0).unwrap();
@@ -127,31 +132,71 @@ fn a_late_task_that_pauses_for_memory_does_not_begin_before_its_pause_is_over() 
     assert_eq!(driver.state(id), TaskStatus::Done);
 }
 
-/// A device that was kept for a task is free for other tasks while that task pauses.
+/// A busy device costs only the task that asks it; its queue waits.
 #[test]
-fn nothing_is_kept_for_a_task_that_pauses() {
-    let mut driver = driver(1).seasoned();
-    let id = driver.submit(10, Task { idempotent: true, ..task() });
-    let run = driver.take(10, 0).unwrap();
-    driver.pass(16);
-    driver.planner.devices[0].reserved_for = Some(id);
-    let full = Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
-    driver.ends(17, 0, &run, Err(full));
-    assert_eq!(driver.planner.devices[0].reserved_for, None);
+fn busy_device_is_asked_by_one_task_at_a_time() {
+    let mut driver = driver(1);
+    let ids = [(); 5].map(|()| driver.submit(0, task()));
+    let mut asked = Vec::new();
+    let ask = |driver: &mut Driver, now: u64, asked: &mut Vec<(u64, TaskId)>| {
+        driver.pass(now);
+        let run = driver.take(now, 0)?;
+        asked.push((now, run.id));
+        Some(run)
+    };
+    for now in 0..50 {
+        let run = ask(&mut driver, now, &mut asked);
+        let light = driver.planner.device_flags(S(now)).all(|flags| flags.reserved);
+        assert_eq!(light, run.is_none(), "light tasks wait, too");
+        if let Some(run) = run {
+            let busy = Error::Busy { device: "x".into(), what: "y".into() };
+            driver.ends(now, 0, &run, Err(busy));
+            assert!(!driver.planner.nothing_can_begin(S(now)), "it is only a matter of time");
+            assert!(driver.planner.next_deadline(S(now)).is_some_and(|until| until > S(now)));
+        }
+    }
+    let [a, b, ..] = ids;
+    assert_eq!(asked, [(0, a), (1, a), (5, a), (21, a), (37, b)]);
+    assert!(
+        matches!(driver.error(a), Some(Error::Busy { .. })),
+        "after as many refusals as there are pauses"
+    );
+    // It is free again: nothing is left of the back-off.
+    for (now, id) in (53..).zip(&ids[1..]) {
+        let run = ask(&mut driver, now, &mut asked).unwrap();
+        driver.ends(now, 0, &run, Ok(()));
+        assert_eq!(
+            (driver.state(*id), driver.planner.devices[0].backoff.is_none()),
+            (TaskStatus::Done, true)
+        );
+    }
 }
 
 #[test]
-fn a_hundred_thousand_pausing_tasks_are_cancelled_at_once() {
+fn shortage_of_memory_holds_back_no_smaller_task() {
     let mut driver = driver(1);
-    let full = || Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
-    let ids: Vec<TaskId> = (0..100_000).map(|_| driver.submit(0, task())).collect();
-    for _ in &ids {
-        let run = driver.take(0, 0).unwrap();
-        driver.ends(0, 0, &run, Err(full()));
-    }
-    assert_eq!(driver.planner.delayed.len(), ids.len());
-    driver.stop();
-    assert_eq!((driver.planner.delayed.len(), driver.effects.ended.len()), (0, ids.len()));
+    let [large, small] = [600, 100].map(|device_bytes| driver.submit(0, Task { device_bytes, ..task() }));
+    let run = driver.take(0, 0).unwrap();
+    assert_eq!(run.id, large);
+    driver.ends(0, 0, &run, Err(short_of(600)));
+    let plan = Schedule::new(&driver.planner, S(0), false);
+    assert_eq!([600, 599].map(|bytes| plan.has_memory(0, bytes)), [Some(1.0), Some(0.0)]);
+    assert!(driver.planner.device_flags(S(0)).all(|flags| !flags.reserved), "nor light tasks");
+    let run = driver.take(0, 0).unwrap();
+    assert_eq!(run.id, small);
+    driver.ends(0, 0, &run, Ok(()));
+    assert!(driver.take(0, 0).is_none());
+    assert_eq!(driver.take(1, 0).map(|run| run.id), Some(large));
+}
+
+/// A task that states no memory, and fails for want of much, does not keep others like it from the device.
+#[test]
+fn refusal_tells_what_a_task_needs() {
+    let mut driver = driver(1);
+    let [first, second] = [(); 2].map(|()| driver.submit(0, task()));
+    let run = driver.take(0, 0).unwrap();
+    driver.ends(0, 0, &run, Err(short_of(900)));
+    assert_eq!(driver.take(0, 0).map(|run| (run.id, first)), Some((second, first)));
 }
 
 #[test]
