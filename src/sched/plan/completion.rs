@@ -112,107 +112,126 @@ impl Planner {
             }
             Err(_) => device.failed += 1,
         }
-        let Ok(record) = self.tasks.get_mut(id) else {
-            // The task has ended without this attempt.
-            self.record(now, index, &run, Ending::Late);
-            if let Err(error) = outcome {
-                self.record_device_error(index, &run, &error, was_poisoned, effects);
-            }
-            return;
-        };
-        record.live_attempts -= 1;
-        record.ran += took;
-        if !record.state.is_open() || record.signal.is_lost(attempt) {
-            let cancelled = record.signal.is_cancelled();
+        // The task may have ended without this attempt, or another may have committed.
+        let record = self.tasks.get_mut(id).ok();
+        let cancelled = record.as_ref().is_some_and(|record| record.signal.is_cancelled());
+        let late = record.is_none_or(|record| {
+            record.live_attempts -= 1;
+            record.ran += took;
+            !record.state.is_open() || record.signal.is_lost(attempt)
+        });
+        if late {
             self.record(now, index, &run, if cancelled { Ending::Cancelled } else { Ending::Late });
             if let Err(error) = outcome {
                 self.record_device_error(index, &run, &error, was_poisoned, effects);
             }
             return self.await_abandoned(now, id);
         }
-        let error = match outcome {
-            // Copies that still run are asked to stop; they are too late.
-            Ok(()) if record.signal.commit(attempt).is_ok() => {
-                let (class, work) = (record.class, record.work);
-                let plain = record.role == Role::Task;
-                if plain {
-                    self.estimator.record_sample(class, index, work, took.as_secs_f64());
-                    self.set_deadlines_of_class(class);
+        match outcome {
+            Ok(()) => {
+                if self.tasks.get(id).is_ok_and(|record| record.signal.commit(attempt).is_ok()) {
+                    self.attempt_succeeded(index, &run, full, effects);
+                } else {
+                    // The job did not poll, or had nothing to stop: the cancel was first.
+                    self.attempt_failed(index, &run, Error::Cancelled, was_poisoned, effects);
                 }
-                self.record(now, index, &run, Ending::Done);
-                self.stop_losers(now, id);
-                self.clear_suspects(index, id, effects);
-                if plain {
-                    self.tune_concurrency(index, class, work, full, effects);
-                }
-                return self.end_task(id, Ok(()), effects);
             }
-            // It did not look, or had nothing to stop: the cancel was first.
-            Ok(()) => Error::Cancelled,
-            Err(error) => error,
-        };
-        let guilty = self.record_device_error(index, &run, &error, was_poisoned, effects);
+            Err(error) => self.attempt_failed(index, &run, error, was_poisoned, effects),
+        }
+    }
+
+    /// The attempt has committed. The task ends well; its other attempts are asked to stop.
+    fn attempt_succeeded(&mut self, index: usize, run: &Attempt, full: bool, effects: &mut Effects) {
+        let (now, id, plain) = (effects.now, run.id, run.role == Role::Task);
+        if plain {
+            let took = now.saturating_sub(run.started);
+            self.estimator.record_sample(run.class, index, run.work, took.as_secs_f64());
+            self.set_deadlines_of_class(run.class);
+        }
+        self.record(now, index, run, Ending::Done);
+        self.stop_losers(now, id);
+        self.clear_suspects(index, id, effects);
+        if plain {
+            self.tune_concurrency(index, run.class, run.work, full, effects);
+        }
+        self.end_task(id, Ok(()), effects);
+    }
+
+    /// The attempt has failed, or was cancelled. The task ends, is tried again, or goes on with another copy.
+    fn attempt_failed(
+        &mut self,
+        index: usize,
+        run: &Attempt,
+        error: Error,
+        was_poisoned: bool,
+        effects: &mut Effects,
+    ) {
+        let (now, id) = (effects.now, run.id);
+        let guilty = self.record_device_error(index, run, &error, was_poisoned, effects);
         let Ok(record) = self.tasks.get_mut(id) else { return };
         if error.is_suspect() {
             record.wrong_results += 1;
             record.suspect_devices.add(index);
         }
         if record.live_attempts > 0 {
-            record.signal.renew(attempt);
+            record.signal.renew(run.number);
             record.copy_failure = Some(error);
-            // No other copy comes here, or they could fail here for as long as the first goes on.
+            // No other copy comes here: it could fail here for as long as the first attempt runs.
             record.avoided_devices.add(index);
-            return self.record(now, index, &run, Ending::Failed);
+            return self.record(now, index, run, Ending::Failed);
         }
-        if record.signal.is_cancelled() {
-            self.record(now, index, &run, Ending::Cancelled);
-            return self.end_task(id, Err(Error::Cancelled), effects);
-        }
-        // This copy may have stopped for one that was first, and then failed.
-        let error = match (error, record.copy_failure.take()) {
-            (Error::Cancelled, Some(failure)) => failure,
-            (error, _) => error,
-        };
-        // Asked to stop by its deadline: its code says so with whatever number it likes.
-        let error = match (run.deadline_state, error) {
-            (DeadlineState::Stopping(_), Error::Cancelled | Error::Callback { .. }) => Error::Deadline {
-                what: record.name(),
-                limit_s: record.deadline.unwrap_or(took).as_secs_f64(),
-                device: self.devices[index].info.label(),
-            },
-            (_, error) => error,
-        };
-        // Asked to begin anew: whatever it says of itself then is no failure.
-        let anew = run.deadline_state == DeadlineState::Late
-            && record.signal.is_stopped(attempt)
+        let was_cancelled = record.signal.is_cancelled();
+        let error = if was_cancelled { error } else { self.task_error(now, index, run, error) };
+        let Ok(record) = self.tasks.get_mut(id) else { return };
+        // Asked to begin again: its own error is no failure.
+        let restart = run.deadline_state == DeadlineState::Late
+            && record.signal.is_stopped(run.number)
             && matches!(error, Error::Cancelled | Error::Callback { .. } | Error::Panic { .. });
-        if error == Error::Cancelled && !anew {
-            // Its own wish.
-            self.record(now, index, &run, Ending::Cancelled);
-            return self.end_task(id, Err(error), effects);
+        if was_cancelled || error == Error::Cancelled && !restart {
+            self.record(now, index, run, Ending::Cancelled);
+            return self.end_task(id, Err(Error::Cancelled), effects);
         }
         let next = if self.stopping {
             NextStep::Fail
-        } else if anew {
+        } else if restart {
             NextStep::Again
         } else {
-            self.next_step(now, index, id, &run, &error, guilty)
+            self.next_step(now, index, id, run, &error, guilty)
         };
         let Ok(record) = self.tasks.get_mut(id) else { return };
         let (name, attempts) = (record.name(), record.attempts_begun);
         let place = self.devices[index].info.label();
         if let NextStep::Fail = next {
-            self.record(now, index, &run, Ending::Failed);
+            self.record(now, index, run, Ending::Failed);
             self.note(Level::Warn, index, format!("{name} failed on {place}: {error}"), effects);
             return self.end_task(id, Err(error), effects);
         }
-        record.signal.renew(attempt);
-        self.record(now, index, &run, Ending::Retried);
+        record.signal.renew(run.number);
+        self.record(now, index, run, Ending::Retried);
         let text = format!("{name} is tried again after attempt {attempts} on {place}: {error}");
         self.note(Level::Info, index, text, effects);
         self.counts.retried += 1;
         self.change_state(now, id, TaskState::requeue);
         self.make_ready(id, effects);
+    }
+
+    /// Returns the error of a task whose last attempt returned this one.
+    fn task_error(&mut self, now: Duration, index: usize, run: &Attempt, error: Error) -> Error {
+        let Ok(record) = self.tasks.get_mut(run.id) else { return error };
+        let error = match (error, record.copy_failure.take()) {
+            // This copy may have stopped for one that was first, and then failed.
+            (Error::Cancelled, Some(failure)) => failure,
+            (error, _) => error,
+        };
+        match (run.deadline_state, error) {
+            // Asked to stop by its deadline: the job's own code for that is any number.
+            (DeadlineState::Stopping(_), Error::Cancelled | Error::Callback { .. }) => Error::Deadline {
+                what: record.name(),
+                limit_s: record.deadline.unwrap_or(now.saturating_sub(run.started)).as_secs_f64(),
+                device: self.devices[index].info.label(),
+            },
+            (_, error) => error,
+        }
     }
 
     /// An attempt that was given up has returned after all. If it has done its work before another has, it counts.

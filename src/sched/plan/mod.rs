@@ -11,6 +11,7 @@
 //! | `planner.rs` | readiness, cancellation, ends, retirement of devices |
 //! | `schedule.rs` | lays ready tasks out on the devices |
 //! | `placement.rs` | assigns a task to a free slot |
+//! | `fit_check.rs`, `durations.rs` | whether a task fits a device, and how long it should take |
 //! | `speculation.rs` | second copies of slow tasks |
 //! | `completion.rs` | what follows the end of an attempt |
 //! | `device_health.rs` | fault counts of devices and tasks |
@@ -23,7 +24,9 @@
 pub mod access;
 pub mod completion;
 mod device_health;
+mod durations;
 pub mod effects;
+mod fit_check;
 pub mod invariants;
 mod observed;
 pub mod peer_load;

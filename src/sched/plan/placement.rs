@@ -20,16 +20,15 @@ use std::time::Duration;
 use log::Level;
 
 use super::effects::Effects;
+use super::fit_check::FitCheck;
 use super::planner::Planner;
-use super::record::{Attempt, DeadlineState, DeviceState, MemoryShortage, TaskRecord};
+use super::record::{Attempt, DeadlineState, MemoryShortage, TaskRecord};
 use super::schedule::Schedule;
 use super::task_state::TaskState;
 use crate::error::Error;
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::exec::Job;
-use crate::sched::base::policy::{
-    HORIZON, LATE, LATE_LEAST, LOOK_AGAIN, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES, remaining,
-};
+use crate::sched::base::policy::{HORIZON, LOOK_AGAIN, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES};
 use crate::sched::base::reservation::DeviceLease;
 use crate::sched::base::signal::Completion;
 use crate::sched::base::task::Role;
@@ -61,99 +60,6 @@ impl AssignResult {
             AssignResult::Begins(assignment) => Some(assignment),
             AssignResult::Nothing | AssignResult::Unknown => None,
         }
-    }
-}
-
-/// Looks whether tasks fit a device now, and remembers those that did not.
-pub struct FitCheck<'a> {
-    now: Duration,
-    pub index: usize,
-    /// What is free on the device now; `None`: nobody has asked it.
-    free: Option<u64>,
-    /// That would have to be known.
-    unknown: bool,
-    /// A task was left out for memory that others have taken.
-    short: bool,
-    /// As if the device had all memory of the world.
-    roomy: bool,
-    pub passed: Vec<TaskId>,
-    /// Tasks that another slot will take, and the bytes of those on this device.
-    spoken_for: &'a [TaskId],
-    promised: u64,
-}
-
-impl<'a> FitCheck<'a> {
-    pub fn new(now: Duration, index: usize, free: Option<u64>) -> Self {
-        FitCheck {
-            now,
-            index,
-            free,
-            unknown: false,
-            short: false,
-            roomy: false,
-            passed: Vec::new(),
-            spoken_for: &[],
-            promised: 0,
-        }
-    }
-
-    fn beside(self, spoken_for: &'a [TaskId], promised: u64) -> Self {
-        FitCheck { spoken_for, promised, ..self }
-    }
-
-    /// Bytes that the ledger has left.
-    fn room(&self, device: &DeviceState) -> u64 {
-        (device.ledger.limit() - device.ledger.leased()).saturating_sub(self.promised)
-    }
-
-    fn has_company(&self, device: &DeviceState) -> bool {
-        !device.attempts.is_empty() || self.promised > 0 || device.peer_load.pending_bytes > 0
-    }
-
-    /// Whether nothing that is ready can fit, however long one looks.
-    fn nothing_fits(&mut self, planner: &Planner) -> bool {
-        let device = &planner.devices[self.index];
-        let Some(least) = planner.ready.least(self.index, device.info.backend) else { return true };
-        if self.roomy || least > self.room(device) {
-            return !self.roomy;
-        }
-        // What is to run alone does not ask what others have left.
-        let taken = self.has_company(device)
-            && planner.exclusive_tasks == 0
-            && self.free.is_some_and(|free| least > free);
-        self.short |= taken;
-        taken
-    }
-
-    /// What is free now is asked only when something of ours runs on the device. When nothing does, a
-    /// task starts whatever other processes have taken: waiting for them could last for ever, and
-    /// its own error will tell the numbers.
-    pub fn fits(&mut self, planner: &Planner, id: TaskId, record: &TaskRecord) -> Option<TaskId> {
-        if self.spoken_for.contains(&id) {
-            return None;
-        }
-        let device = &planner.devices[self.index];
-        if device.backs_off(self.now, record.known_bytes(device.info.backend)) {
-            return None;
-        }
-        if self.roomy {
-            // An invitation to a range may be one to the range that asks.
-            return (record.role != Role::Guest).then_some(id);
-        }
-        let bytes = record.bytes.on(device.info.backend);
-        let fits = if record.exclusive {
-            self.promised == 0 && device.is_free_for_exclusive()
-        } else {
-            !self.has_company(device) || bytes == 0 || self.free.is_some_and(|free| bytes <= free)
-        };
-        let granted = bytes <= self.room(device);
-        if fits && granted {
-            return Some(id);
-        }
-        self.unknown |= granted && !record.exclusive && self.free.is_none();
-        self.short |= granted && !record.exclusive;
-        self.passed.push(id);
-        None
     }
 }
 
@@ -402,36 +308,6 @@ impl Planner {
         (0..self.devices.len()).filter(move |&index| may.contains(index))
     }
 
-    /// How long a task should take on a device; `None`: nothing is known of the device.
-    pub fn task_seconds(&self, record: &TaskRecord, index: usize) -> Option<f64> {
-        self.estimator.seconds(record.class, index, record.work).map(|seconds| seconds * record.slowdown)
-    }
-
-    /// How long an attempt was to take. A device of which nothing is known is taken to be as fast as the
-    /// fastest, until the attempt is late.
-    pub fn attempt_seconds(&self, index: usize, run: &Attempt) -> Option<f64> {
-        if run.role != Role::Task {
-            return None;
-        }
-        let known = |index| self.estimator.seconds(run.class, index, run.work);
-        known(index).or_else(|| (0..self.devices.len()).filter_map(known).min_by(f64::total_cmp))
-    }
-
-    /// When a slot should be free, for a plan. One that works on a range may be there for long.
-    pub fn seconds_until_free(&self, now: Duration, index: usize, run: &Attempt) -> f64 {
-        let unknown = if run.role == Role::Task { 0.0 } else { f64::INFINITY };
-        self.remaining_seconds(now, index, run).unwrap_or(unknown)
-    }
-
-    /// Seconds that an attempt should still take.
-    pub fn remaining_seconds(&self, now: Duration, index: usize, run: &Attempt) -> Option<f64> {
-        if run.deadline_state == DeadlineState::Lost {
-            return None;
-        }
-        let expected = self.attempt_seconds(index, run)?;
-        Some(remaining(expected, now.saturating_sub(run.started).as_secs_f64(), run.work.is_some()))
-    }
-
     fn could_begin(&self, index: usize, id: TaskId) -> bool {
         let device = &self.devices[index];
         let Ok(record) = self.tasks.get(id) else { return false };
@@ -554,19 +430,5 @@ impl Planner {
         }
         self.observer.leased(now, index, &self.devices[index]);
         Some(Assignment { id, attempt, job, signal, context, held: None })
-    }
-
-    /// How long an attempt may take here: as its caller says, else much longer than its like.
-    pub fn late_after(&self, index: usize, id: TaskId) -> Option<Duration> {
-        let record = self.tasks.get(id).ok()?;
-        if record.deadline.is_some() {
-            return record.deadline;
-        }
-        if record.role != Role::Task {
-            return None;
-        }
-        let usual = self.estimator.trimmed_ratio(record.class)?;
-        let expected = self.estimator.seconds(record.class, index, record.work)?;
-        Duration::try_from_secs_f64(LATE * usual * expected).ok().map(|late| late.max(LATE_LEAST))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::placement::FitCheck;
+use super::fit_check::FitCheck;
 use super::planner::Planner;
 use super::record::{DeadlineState, TaskRecord};
 use super::task_state::TaskState;

@@ -2,6 +2,8 @@
 //! policy as with real threads, driven by one loop over events instead of by workers.
 
 mod bound;
+mod events;
+mod faults;
 mod report;
 mod scenario;
 mod world;

@@ -1,13 +1,14 @@
 //! The loop over events: what worker threads, devices and time do to a real scheduler.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::bound::lower_bound;
+use super::events::{PendingEvent, PendingKind};
 use super::report::{DeviceReport, SimEvent, SimEventKind, SimReport};
-use super::scenario::{FaultKind, Scenario};
+use super::scenario::{Scenario, SimDevice};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::exec::Exec;
@@ -21,96 +22,59 @@ use crate::sched::plan::effects::{Effects, EndedTask};
 use crate::sched::plan::invariants::InvariantChecks;
 use crate::sched::plan::planner::Planner;
 
-/// What an attempt takes that ends at once.
-const INSTANT: f64 = 1e-3;
-
-/// What happens at a time, and in which order at the same time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum PendingKind {
-    Lost(usize),
-    Fault(usize, usize),
-    Submit(usize),
-    Cancel(usize),
-    /// The attempt of this number in [`Simulation::attempts`], if it is still due at this version.
-    Return(usize, u32),
-    Alarm,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct PendingEvent {
-    time: f64,
-    number: u64,
-    what: PendingKind,
-}
-
-impl Eq for PendingEvent {}
-
-impl PartialOrd for PendingEvent {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for PendingEvent {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let order = self.time.total_cmp(&other.time);
-        order.then(self.what.cmp(&other.what)).then(self.number.cmp(&other.number))
-    }
-}
-
 /// An attempt that runs on a simulated device.
-struct SimAttempt {
-    id: TaskId,
-    task: usize,
-    device: usize,
-    slot: u32,
-    attempt: u32,
-    signal: Arc<Completion>,
+pub(super) struct SimAttempt {
+    pub(super) id: TaskId,
+    pub(super) task: usize,
+    pub(super) device: usize,
+    pub(super) slot: u32,
+    pub(super) attempt: u32,
+    pub(super) signal: Arc<Completion>,
     /// Work that is left, as of `since`.
-    left: f64,
-    since: f64,
+    pub(super) left: f64,
+    pub(super) since: f64,
     /// How it will end, if nothing comes between.
-    fate: Result<()>,
-    version: u32,
-    hung: bool,
-    over: bool,
+    pub(super) fate: Result<()>,
+    pub(super) version: u32,
+    pub(super) hung: bool,
+    pub(super) over: bool,
 }
 
-struct SimDeviceState {
-    speed: f64,
-    dead: bool,
-    free: Vec<u32>,
-    memory_short_until: f64,
-    resources_short_until: f64,
-    wrong_until: f64,
-    tasks: u64,
+pub(super) struct SimDeviceState {
+    pub(super) speed: f64,
+    pub(super) dead: bool,
+    pub(super) free: Vec<u32>,
+    pub(super) memory_short_until: f64,
+    pub(super) resources_short_until: f64,
+    pub(super) wrong_until: f64,
+    pub(super) tasks: u64,
 }
 
 pub struct Simulation<'a> {
-    scenario: &'a Scenario,
-    planner: Planner,
-    effects: Effects,
-    checks: InvariantChecks,
-    now: f64,
-    due: BinaryHeap<Reverse<PendingEvent>>,
-    numbers: u64,
-    ids: Vec<Option<TaskId>>,
-    known: BTreeMap<TaskId, usize>,
-    ends: Vec<Option<(TaskStatus, Option<Error>)>>,
-    failures: Vec<u32>,
-    places: Vec<SimDeviceState>,
-    attempts: Vec<SimAttempt>,
+    pub(super) scenario: &'a Scenario,
+    pub(super) planner: Planner,
+    pub(super) effects: Effects,
+    pub(super) checks: InvariantChecks,
+    pub(super) now: f64,
+    pub(super) due: BinaryHeap<Reverse<PendingEvent>>,
+    pub(super) numbers: u64,
+    pub(super) ids: Vec<Option<TaskId>>,
+    pub(super) known: BTreeMap<TaskId, usize>,
+    pub(super) ends: Vec<Option<(TaskStatus, Option<Error>)>>,
+    pub(super) failures: Vec<u32>,
+    pub(super) places: Vec<SimDeviceState>,
+    pub(super) attempts: Vec<SimAttempt>,
     /// Attempts that are not over, oldest first.
-    live: Vec<usize>,
+    pub(super) live: Vec<usize>,
     /// Tasks that have not ended.
-    unended: usize,
-    events: Vec<SimEvent>,
-    makespan: f64,
+    pub(super) unended: usize,
+    pub(super) events: Vec<SimEvent>,
+    pub(super) makespan: f64,
 }
 
 impl<'a> Simulation<'a> {
     pub fn new(scenario: &'a Scenario) -> Self {
-        let info = |(index, device): (usize, &crate::sched::simulation::SimDevice)| {
+        let info = |(index, device): (usize, &SimDevice)| {
             let info = DeviceInfo {
                 total_bytes: device.memory_bytes,
                 free_bytes: device.memory_bytes,
@@ -119,7 +83,7 @@ impl<'a> Simulation<'a> {
             };
             (info, device.slots)
         };
-        let place = |device: &crate::sched::simulation::SimDevice| SimDeviceState {
+        let place = |device: &SimDevice| SimDeviceState {
             speed: device.speed,
             dead: false,
             free: (0..device.slots).rev().collect(),
@@ -170,7 +134,7 @@ impl<'a> Simulation<'a> {
         self.due.push(Reverse(PendingEvent { time, number: self.numbers, what }));
     }
 
-    fn clock(&self) -> Duration {
+    pub(super) fn clock(&self) -> Duration {
         Duration::from_secs_f64(self.now)
     }
 
@@ -283,50 +247,8 @@ impl<'a> Simulation<'a> {
         self.ends[task] = Some((state, error));
     }
 
-    fn fault(&mut self, index: usize, fault: usize) {
-        match self.scenario.devices[index].faults[fault].kind {
-            FaultKind::OutOfMemory { seconds } => self.places[index].memory_short_until = self.now + seconds,
-            FaultKind::LaunchResources { seconds } => {
-                self.places[index].resources_short_until = self.now + seconds;
-            }
-            FaultKind::Wrong { seconds } => self.places[index].wrong_until = self.now + seconds,
-            FaultKind::Poisoned => self.fail_all(index, DeviceFault::Poisoned, "an illegal address"),
-            FaultKind::Hang => {
-                for &number in &self.live {
-                    let run = &mut self.attempts[number];
-                    run.hung |= run.device == index;
-                }
-            }
-            FaultKind::Slow { factor } => {
-                let (now, before) = (self.now, self.places[index].speed);
-                self.places[index].speed = before * factor;
-                for number in self.live.clone() {
-                    let run = &mut self.attempts[number];
-                    if run.device == index {
-                        run.left = (run.left - before * (now - run.since)).max(0.0);
-                        run.since = now;
-                        self.expect(number);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Everything that runs on a device fails now, the hung too if the device is gone.
-    fn fail_all(&mut self, index: usize, fault: DeviceFault, what: &str) {
-        for number in self.live.clone() {
-            let run = &mut self.attempts[number];
-            // An attempt that leaves may end further attempts.
-            if run.device == index && !run.over && (!run.hung || fault == DeviceFault::Lost) {
-                let device = self.planner.label(index);
-                run.fate = Err(Error::Device { device, what: what.into(), fault });
-                self.leave(number);
-            }
-        }
-    }
-
     /// When an attempt will return as things are.
-    fn expect(&mut self, number: usize) {
+    pub(super) fn expect(&mut self, number: usize) {
         let run = &mut self.attempts[number];
         run.version += 1;
         let (seconds, version) = (run.left / self.places[run.device].speed, run.version);
@@ -334,7 +256,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// An attempt returns.
-    fn leave(&mut self, number: usize) {
+    pub(super) fn leave(&mut self, number: usize) {
         let run = &mut self.attempts[number];
         run.over = true;
         self.live.retain(|&other| other != number);
@@ -439,51 +361,6 @@ impl<'a> Simulation<'a> {
             }
             self.settle();
         }
-    }
-
-    /// An attempt begins: what will become of it.
-    fn begin(&mut self, number: usize) {
-        let run = &mut self.attempts[number];
-        let (device, task) = (run.device, &self.scenario.tasks[run.task]);
-        let place = &self.places[device];
-        let label = self.planner.label(device);
-        let company = place.free.len() + 1 < self.scenario.devices[device].slots as usize;
-        let quick = INSTANT * place.speed;
-        let event = SimEvent {
-            time: self.now,
-            task: run.task,
-            device,
-            slot: run.slot,
-            attempt: run.attempt,
-            kind: SimEventKind::Begin,
-        };
-        if place.dead {
-            let what = "it has fallen off the bus".into();
-            run.fate = Err(Error::Device { device: label, what, fault: DeviceFault::Lost });
-            run.left = quick;
-        } else if self.now < place.memory_short_until {
-            let there = 0;
-            run.fate = Err(Error::NoMemory {
-                what: "the task".into(),
-                needed: task.device_bytes,
-                place: label,
-                there,
-            });
-            run.left = quick;
-        } else if company && self.now < place.resources_short_until {
-            run.fate = Err(Error::Resources { device: label, what: "registers".into() });
-            run.left = quick;
-        } else if self.now < place.wrong_until {
-            run.fate = Err(Error::WrongResult { device: label, what: "a bit has turned over".into() });
-        } else if task.poison {
-            let what = "an illegal address".into();
-            run.fate = Err(Error::Device { device: label, what, fault: DeviceFault::Poisoned });
-        } else if self.failures[run.task] > 0 {
-            self.failures[run.task] -= 1;
-            run.fate = Err(Error::Callback { code: 1 });
-        }
-        self.events.push(event);
-        self.expect(number);
     }
 
     pub fn report(mut self) -> SimReport {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::completion::AttemptEnd;
 use super::effects::Effects;
+use super::fit_check::FitCheck;
 use super::invariants::InvariantChecks;
-use super::placement::{AssignResult, Assignment, FitCheck};
+use super::placement::{AssignResult, Assignment};
 use super::planner::Planner;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
@@ -120,11 +121,6 @@ impl Driver {
         let cancelled = self.planner.cancel(id, &mut self.effects);
         self.checks.step(&self.planner);
         cancelled
-    }
-
-    fn stop(&mut self) {
-        self.planner.stop(&mut self.effects);
-        self.checks.step(&self.planner);
     }
 
     fn retire(&mut self, device: usize, why: &str) {

@@ -1,0 +1,55 @@
+//! How long tasks and attempts should take, by what is known of their class.
+
+use std::time::Duration;
+
+use super::planner::Planner;
+use super::record::{Attempt, DeadlineState, TaskRecord};
+use crate::sched::base::policy::{LATE, LATE_LEAST, remaining};
+use crate::sched::base::task::Role;
+use crate::sched::base::task_id::TaskId;
+
+impl Planner {
+    /// How long a task should take on a device; `None`: nothing is known of the device.
+    pub fn task_seconds(&self, record: &TaskRecord, index: usize) -> Option<f64> {
+        self.estimator.seconds(record.class, index, record.work).map(|seconds| seconds * record.slowdown)
+    }
+
+    /// How long an attempt was to take. A device of which nothing is known is taken to be as fast as the
+    /// fastest, until the attempt is late.
+    pub fn attempt_seconds(&self, index: usize, run: &Attempt) -> Option<f64> {
+        if run.role != Role::Task {
+            return None;
+        }
+        let known = |index| self.estimator.seconds(run.class, index, run.work);
+        known(index).or_else(|| (0..self.devices.len()).filter_map(known).min_by(f64::total_cmp))
+    }
+
+    /// When a slot should be free, for a plan. One that works on a range may be there for long.
+    pub fn seconds_until_free(&self, now: Duration, index: usize, run: &Attempt) -> f64 {
+        let unknown = if run.role == Role::Task { 0.0 } else { f64::INFINITY };
+        self.remaining_seconds(now, index, run).unwrap_or(unknown)
+    }
+
+    /// Seconds that an attempt should still take.
+    pub fn remaining_seconds(&self, now: Duration, index: usize, run: &Attempt) -> Option<f64> {
+        if run.deadline_state == DeadlineState::Lost {
+            return None;
+        }
+        let expected = self.attempt_seconds(index, run)?;
+        Some(remaining(expected, now.saturating_sub(run.started).as_secs_f64(), run.work.is_some()))
+    }
+
+    /// How long an attempt may take here: as its caller says, else much longer than its like.
+    pub fn late_after(&self, index: usize, id: TaskId) -> Option<Duration> {
+        let record = self.tasks.get(id).ok()?;
+        if record.deadline.is_some() {
+            return record.deadline;
+        }
+        if record.role != Role::Task {
+            return None;
+        }
+        let usual = self.estimator.trimmed_ratio(record.class)?;
+        let expected = self.estimator.seconds(record.class, index, record.work)?;
+        Duration::try_from_secs_f64(LATE * usual * expected).ok().map(|late| late.max(LATE_LEAST))
+    }
+}

@@ -1,0 +1,101 @@
+//! Whether a task fits a device now.
+
+use std::time::Duration;
+
+use super::planner::Planner;
+use super::record::{DeviceState, TaskRecord};
+use crate::sched::base::task::Role;
+use crate::sched::base::task_id::TaskId;
+
+/// Looks whether tasks fit a device now, and remembers those that did not.
+pub struct FitCheck<'a> {
+    pub(super) now: Duration,
+    pub index: usize,
+    /// What is free on the device now; `None`: nobody has asked it.
+    pub(super) free: Option<u64>,
+    /// That would have to be known.
+    pub(super) unknown: bool,
+    /// A task was left out for memory that others have taken.
+    pub(super) short: bool,
+    /// As if the device had all memory of the world.
+    pub(super) roomy: bool,
+    pub passed: Vec<TaskId>,
+    /// Tasks that another slot will take, and the bytes of those on this device.
+    pub(super) spoken_for: &'a [TaskId],
+    pub(super) promised: u64,
+}
+
+impl<'a> FitCheck<'a> {
+    pub fn new(now: Duration, index: usize, free: Option<u64>) -> Self {
+        FitCheck {
+            now,
+            index,
+            free,
+            unknown: false,
+            short: false,
+            roomy: false,
+            passed: Vec::new(),
+            spoken_for: &[],
+            promised: 0,
+        }
+    }
+
+    pub fn beside(self, spoken_for: &'a [TaskId], promised: u64) -> Self {
+        FitCheck { spoken_for, promised, ..self }
+    }
+
+    /// Bytes that the ledger has left.
+    fn room(&self, device: &DeviceState) -> u64 {
+        (device.ledger.limit() - device.ledger.leased()).saturating_sub(self.promised)
+    }
+
+    fn has_company(&self, device: &DeviceState) -> bool {
+        !device.attempts.is_empty() || self.promised > 0 || device.peer_load.pending_bytes > 0
+    }
+
+    /// Whether nothing that is ready can fit, however long one looks.
+    pub fn nothing_fits(&mut self, planner: &Planner) -> bool {
+        let device = &planner.devices[self.index];
+        let Some(least) = planner.ready.least(self.index, device.info.backend) else { return true };
+        if self.roomy || least > self.room(device) {
+            return !self.roomy;
+        }
+        // What is to run alone does not ask what others have left.
+        let taken = self.has_company(device)
+            && planner.exclusive_tasks == 0
+            && self.free.is_some_and(|free| least > free);
+        self.short |= taken;
+        taken
+    }
+
+    /// What is free now is asked only when something of ours runs on the device. When nothing does, a
+    /// task starts whatever other processes have taken: waiting for them could last for ever, and
+    /// its own error will tell the numbers.
+    pub fn fits(&mut self, planner: &Planner, id: TaskId, record: &TaskRecord) -> Option<TaskId> {
+        if self.spoken_for.contains(&id) {
+            return None;
+        }
+        let device = &planner.devices[self.index];
+        if device.backs_off(self.now, record.known_bytes(device.info.backend)) {
+            return None;
+        }
+        if self.roomy {
+            // An invitation to a range may be one to the range that asks.
+            return (record.role != Role::Guest).then_some(id);
+        }
+        let bytes = record.bytes.on(device.info.backend);
+        let fits = if record.exclusive {
+            self.promised == 0 && device.is_free_for_exclusive()
+        } else {
+            !self.has_company(device) || bytes == 0 || self.free.is_some_and(|free| bytes <= free)
+        };
+        let granted = bytes <= self.room(device);
+        if fits && granted {
+            return Some(id);
+        }
+        self.unknown |= granted && !record.exclusive && self.free.is_none();
+        self.short |= granted && !record.exclusive;
+        self.passed.push(id);
+        None
+    }
+}

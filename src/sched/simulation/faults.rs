@@ -1,0 +1,98 @@
+//! What goes wrong on simulated devices, and what becomes of attempts there.
+
+use super::report::{SimEvent, SimEventKind};
+use super::scenario::FaultKind;
+use super::world::Simulation;
+use crate::error::{DeviceFault, Error};
+
+/// Seconds of an attempt that fails at once, on a device of speed 1.
+const INSTANT: f64 = 1e-3;
+
+impl Simulation<'_> {
+    pub(super) fn fault(&mut self, index: usize, fault: usize) {
+        match self.scenario.devices[index].faults[fault].kind {
+            FaultKind::OutOfMemory { seconds } => self.places[index].memory_short_until = self.now + seconds,
+            FaultKind::LaunchResources { seconds } => {
+                self.places[index].resources_short_until = self.now + seconds;
+            }
+            FaultKind::Wrong { seconds } => self.places[index].wrong_until = self.now + seconds,
+            FaultKind::Poisoned => self.fail_all(index, DeviceFault::Poisoned, "an illegal address"),
+            FaultKind::Hang => {
+                for &number in &self.live {
+                    let run = &mut self.attempts[number];
+                    run.hung |= run.device == index;
+                }
+            }
+            FaultKind::Slow { factor } => {
+                let (now, before) = (self.now, self.places[index].speed);
+                self.places[index].speed = before * factor;
+                for number in self.live.clone() {
+                    let run = &mut self.attempts[number];
+                    if run.device == index {
+                        run.left = (run.left - before * (now - run.since)).max(0.0);
+                        run.since = now;
+                        self.expect(number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Everything that runs on a device fails now, the hung too if the device is gone.
+    pub(super) fn fail_all(&mut self, index: usize, fault: DeviceFault, what: &str) {
+        for number in self.live.clone() {
+            let run = &mut self.attempts[number];
+            // An attempt that leaves may end further attempts.
+            if run.device == index && !run.over && (!run.hung || fault == DeviceFault::Lost) {
+                let device = self.planner.label(index);
+                run.fate = Err(Error::Device { device, what: what.into(), fault });
+                self.leave(number);
+            }
+        }
+    }
+
+    /// An attempt begins: what will become of it.
+    pub(super) fn begin(&mut self, number: usize) {
+        let run = &mut self.attempts[number];
+        let (device, task) = (run.device, &self.scenario.tasks[run.task]);
+        let place = &self.places[device];
+        let label = self.planner.label(device);
+        let company = place.free.len() + 1 < self.scenario.devices[device].slots as usize;
+        let quick = INSTANT * place.speed;
+        let event = SimEvent {
+            time: self.now,
+            task: run.task,
+            device,
+            slot: run.slot,
+            attempt: run.attempt,
+            kind: SimEventKind::Begin,
+        };
+        if place.dead {
+            let what = "it has fallen off the bus".into();
+            run.fate = Err(Error::Device { device: label, what, fault: DeviceFault::Lost });
+            run.left = quick;
+        } else if self.now < place.memory_short_until {
+            let there = 0;
+            run.fate = Err(Error::NoMemory {
+                what: "the task".into(),
+                needed: task.device_bytes,
+                place: label,
+                there,
+            });
+            run.left = quick;
+        } else if company && self.now < place.resources_short_until {
+            run.fate = Err(Error::Resources { device: label, what: "registers".into() });
+            run.left = quick;
+        } else if self.now < place.wrong_until {
+            run.fate = Err(Error::WrongResult { device: label, what: "a bit has turned over".into() });
+        } else if task.poison {
+            let what = "an illegal address".into();
+            run.fate = Err(Error::Device { device: label, what, fault: DeviceFault::Poisoned });
+        } else if self.failures[run.task] > 0 {
+            self.failures[run.task] -= 1;
+            run.fate = Err(Error::Callback { code: 1 });
+        }
+        self.events.push(event);
+        self.expect(number);
+    }
+}
