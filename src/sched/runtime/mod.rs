@@ -2,7 +2,9 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `shared.rs` | state that all threads of a scheduler share; applies what the planner returns |
+//! | `shared.rs` | state that all threads of a scheduler share |
+//! | `apply_effects.rs` | applies what the planner returns, and publishes its state to the light tier |
+//! | `light_ends.rs` | ends of light tasks |
 //! | `peers.rs`, `peer_leases.rs` | leases between the processes of a node |
 //! | `observability.rs` | trace, rate store and progress of a scheduler |
 //! | `worker_pool.rs` | starts, wakes and ends workers |
@@ -16,6 +18,8 @@
 //! | `waiting.rs` | waits inside tasks run other tasks meanwhile |
 
 mod abandoned;
+mod apply_effects;
+mod light_ends;
 mod light_gate;
 pub mod observability;
 mod peer_leases;

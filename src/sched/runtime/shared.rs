@@ -13,22 +13,19 @@ use super::peers::Peers;
 use super::worker_pool::WorkerPool;
 use crate::backend::Backend;
 use crate::device::DeviceInfo;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::fork::ProcessMark;
 use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::outcome::{WaitResult, nanoseconds};
+use crate::sched::base::outcome::nanoseconds;
 use crate::sched::base::sync::lock;
-use crate::sched::base::task_id::TaskId;
 use crate::sched::estimate::concurrency_tuner::AUTO_SLOTS;
-use crate::sched::light::epochs::Epoch;
-use crate::sched::light::queues::{LightItem, LocalQueue, WorkerShared};
-use crate::sched::light::task::{EndActions, LightTask};
-use crate::sched::light::{CLOSED, LightTasks, NO_DEVICE, STOPPING};
-use crate::sched::plan::effects::{Effects, EndedTask};
+use crate::sched::light::queues::WorkerShared;
+use crate::sched::light::{CLOSED, LightTasks, STOPPING};
+use crate::sched::plan::effects::Effects;
 use crate::sched::plan::planner::Planner;
 use crate::sched::plan::stats::Stats;
 use crate::sched::sleep::wait_graph::WaitGraph;
-use crate::sched::sleep::wait_queues::{ALL_TASKS, HELPERS_NEEDED, WaitQueues};
+use crate::sched::sleep::wait_queues::WaitQueues;
 use crate::store::rate_store::Store;
 
 pub struct Runtime {
@@ -266,215 +263,6 @@ impl Runtime {
         started.is_ok()
     }
 
-    /// Applies the effects of planner calls made under this guard, by the protocol of [`Runtime::apply_counted`].
-    pub fn apply_effects<'a>(self: &'a Arc<Self>, guard: MutexGuard<'a, PlannerGuarded>, effects: Effects) {
-        self.count_ending(&effects);
-        log_all(self.apply_counted(guard, effects));
-    }
-
-    /// Counts tasks whose ends are not published yet. Under the planner lock: a deadlock check or a shutdown never
-    /// sees such a task neither unended nor counted.
-    pub fn count_ending(&self, effects: &Effects) {
-        self.jobs_dropping.fetch_add(effects.ended.len(), Ordering::SeqCst);
-    }
-
-    /// Applies effects and unlocks the planner. Returns records that are left to be logged. Each thread drops the
-    /// jobs of those tasks that it has itself ended, and no others: it may hold whatever their drop needs.
-    ///
-    /// The order is a protocol:
-    /// 1. Under the lock, the caller has counted the ended tasks ([`Runtime::count_ending`]); abandoned attempts
-    ///    are taken off the worker pool.
-    /// 2. Without the lock, backends renew contexts. Nothing begins there before the planner knows of it.
-    /// 3. For each ended task: without the lock, first the log, then the drop of the job; under the lock, the end is
-    ///    published. So whoever sees the end finds the record logged and the job gone. Ends of followers join the list.
-    /// 4. Under the lock, flags are published for the light tier, before its answer is read in `wake_workers`;
-    ///    then workers are called and the timer is set.
-    /// 5. Without the lock, tasks nested in abandoned attempts end; then waiters are notified: for all tasks, ranges in
-    ///    need of helpers, those blocked inside tasks.
-    /// 6. Light work is called for where a device has opened, and ended where no device is left.
-    pub fn apply_counted<'a>(
-        self: &'a Arc<Self>,
-        mut guard: MutexGuard<'a, PlannerGuarded>,
-        mut effects: Effects,
-    ) -> Vec<(Level, String)> {
-        let abandoned = std::mem::take(&mut effects.abandoned);
-        self.abandon_attempts(&abandoned);
-        if !effects.renewed.is_empty() {
-            drop(guard);
-            for &device in &effects.renewed {
-                self.backends[device].renew(self.devices[device].ordinal);
-            }
-            guard = self.lock();
-            for device in effects.renewed.drain(..) {
-                guard.planner.context_renewed(device);
-            }
-        }
-        let any_ended = !effects.ended.is_empty();
-        loop {
-            let (log, next) = (std::mem::take(&mut effects.log), effects.ended.pop());
-            if log.is_empty() && next.is_none() {
-                break;
-            }
-            drop(guard);
-            log_all(log);
-            let next = next.map(|EndedTask { id, job, outcome }| {
-                self.drop_job(job);
-                (id, outcome)
-            });
-            guard = self.lock();
-            if let Some((id, outcome)) = next {
-                self.publish(&mut guard, id, outcome, &mut effects);
-            }
-        }
-        let opened = self.publish_flags(&guard);
-        self.wake_workers(&mut guard);
-        self.ensure_timer(&mut guard);
-        let log = std::mem::take(&mut guard.log);
-        let deserted = self.light.stop_flags.load(Ordering::SeqCst) & NO_DEVICE != 0;
-        let needy = guard.planner.needs_helpers();
-        drop(guard);
-        for (id, attempt, limit_s) in abandoned {
-            self.end_nested(id, attempt, limit_s);
-        }
-        if any_ended && self.waiting_for_all.load(Ordering::SeqCst) > 0 {
-            self.wait_queues.notify(ALL_TASKS);
-        }
-        if needy {
-            self.wait_queues.notify(HELPERS_NEEDED);
-        }
-        self.notify_blocked();
-        if opened && !self.light.queues.is_empty() {
-            self.wake_any_worker();
-        }
-        if deserted {
-            self.end_all_queued();
-        }
-        log
-    }
-
-    /// While `end` takes light tasks that have not begun out of the queues, drops their jobs and publishes their ends:
-    /// no wait is hopeless meanwhile, and a shutdown is not over.
-    pub fn ending<T>(&self, end: impl FnOnce() -> T) -> T {
-        self.jobs_dropping.fetch_add(1, Ordering::SeqCst);
-        let ended = end();
-        self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
-        self.notify_blocked();
-        ended
-    }
-
-    fn publish(
-        self: &Arc<Self>,
-        guard: &mut PlannerGuarded,
-        id: TaskId,
-        outcome: Result<()>,
-        effects: &mut Effects,
-    ) {
-        let light = (self.light.promoted_tasks.load(Ordering::Acquire) > 0).then(|| outcome.clone());
-        let before = effects.ended.len();
-        effects.now = self.now();
-        guard.planner.publish(id, outcome, effects);
-        if let Some(outcome) = light {
-            self.end_promoted(guard, id, outcome);
-        }
-        self.wait_queues.notify(id);
-        // Followers count before this task does no more.
-        self.jobs_dropping.fetch_add(effects.ended.len() - before, Ordering::SeqCst);
-        self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// What the light tier has to know of the plan. True: light tasks may begin again on some device.
-    pub fn publish_flags(&self, guard: &PlannerGuarded) -> bool {
-        let (mut quiet, mut poisoned, mut retired) = (0, 0, 0);
-        let now = self.now();
-        self.exclusive_wanted.store(guard.planner.has_exclusive_tasks(), Ordering::SeqCst);
-        for (index, flags) in guard.planner.device_flags(now).enumerate() {
-            self.contexts[index].store(flags.context, Ordering::Relaxed);
-            self.pool.set_slots(index, flags.slots);
-            quiet |= u64::from(flags.reserved) << index;
-            poisoned |= u64::from(flags.poisoned) << index;
-            retired |= u64::from(flags.retired) << index;
-        }
-        self.poisoned.store(poisoned, Ordering::SeqCst);
-        let opened = self.light_blocked.swap(quiet, Ordering::SeqCst) & !quiet != 0;
-        if opened && self.pool.event_count.asleep() > 0 {
-            self.pool.event_count.wake_all();
-        }
-        if self.pool.retired.swap(retired, Ordering::SeqCst) != retired {
-            if guard.planner.device_flags(now).all(|flags| flags.retired) {
-                self.light.stop_flags.fetch_or(NO_DEVICE, Ordering::SeqCst);
-            }
-            self.pool.event_count.wake_all();
-        }
-        opened
-    }
-
-    /// Those who wait inside tasks look whether anybody can still go on.
-    pub fn notify_blocked(&self) {
-        self.wait_queues.notify_blocked();
-    }
-
-    /// Publishes the end of a light task whose job has been dropped.
-    pub fn end_light(
-        self: &Arc<Self>,
-        hand: Option<&LocalQueue>,
-        slot: &LightTask,
-        id: TaskId,
-        phase: Epoch,
-        outcome: Result<()>,
-        now: u64,
-    ) {
-        let generation = crate::sched::base::registry::unpack(id).1;
-        let mut parting = slot.end(generation, outcome, now, |outcome| self.light.count_end(hand, outcome));
-        let shadow = parting.proxy.take();
-        self.apply_end_actions(id, parting);
-        self.count_ended(hand, phase, 1);
-        if let Some((shadow, outcome)) = shadow {
-            lock(&self.light.proxies).remove(&shadow);
-            let mut guard = self.lock();
-            let mut effects = Effects::at(self.now());
-            guard.planner.end_proxy(shadow, outcome, &mut effects);
-            self.apply_effects(guard, effects);
-        }
-    }
-
-    pub fn count_ended(&self, hand: Option<&LocalQueue>, phase: Epoch, tasks: u64) {
-        if self.light.epochs.end(self.light.epoch_counts(hand), phase, tasks, &self.light.queues) {
-            self.wait_queues.notify(ALL_TASKS);
-        }
-        // Where a worker ends the last task it looks by itself whether it may go, and those that go call the others.
-        if hand.is_none() && self.light.is_stopping() && self.light.queues.is_drained() {
-            self.pool.event_count.wake_all();
-        }
-    }
-
-    /// One that watched the task in this slot watches it no more: the outcome, if there is one.
-    pub fn unwatch_light(&self, slot: &LightTask, generation: u64, id: TaskId) -> Option<Result<WaitResult>> {
-        let (outcome, free) = slot.stop_wait(generation);
-        self.apply_end_actions(id, EndActions { free, ..EndActions::default() });
-        outcome
-    }
-
-    pub fn apply_end_actions(&self, id: TaskId, parting: EndActions) {
-        if parting.free {
-            self.light.slab.free(crate::sched::base::registry::unpack(id).2 as u32);
-        }
-        if parting.notify {
-            self.wait_queues.notify(id);
-        }
-    }
-
-    /// Ends all light work that has not begun: it is cancelled, or no device is left for it.
-    pub fn end_all_queued(self: &Arc<Self>) {
-        let why = if self.light.is_stopping() {
-            Error::Cancelled
-        } else {
-            self.lock().planner.no_device("the task".into(), DeviceMask::ALL, &[])
-        };
-        while let Some(item) = self.light.queues.drain_one() {
-            self.end_queued_item(None, item, &why);
-        }
-    }
-
     /// Why nothing is accepted.
     #[cold]
     pub fn refusal(&self, gate: u8) -> Error {
@@ -482,18 +270,6 @@ impl Runtime {
             return Error::Shutdown { what: "submitting a task" };
         }
         self.lock().planner.no_device("the task".into(), DeviceMask::ALL, &[])
-    }
-
-    /// Nobody runs anything, and nobody will.
-    pub fn fail_deserted(self: &Arc<Self>) {
-        let why = Error::NoThread { purpose: "to run tasks", why: "the log has its words".into() };
-        while let Some(item) = self.light.queues.drain_one() {
-            self.end_queued_item(None, item, &why);
-        }
-        let mut guard = self.lock();
-        let mut effects = Effects::at(self.now());
-        guard.planner.fail_ready(&why, &mut effects);
-        self.apply_effects(guard, effects);
     }
 
     /// What both tiers have done.
@@ -521,38 +297,6 @@ impl Runtime {
         let ended = stats.done + stats.failed + stats.cancelled;
         stats.queued = stats.submitted.saturating_sub(ended + stats.running);
         stats
-    }
-
-    pub fn end_queued_item(self: &Arc<Self>, hand: Option<&LocalQueue>, item: LightItem, why: &Error) {
-        match item {
-            LightItem::WithId(id) => {
-                if let Ok((slot, generation)) = self.light.slab.find(id) {
-                    self.end_queued(hand, slot, generation, id, why);
-                }
-            }
-            LightItem::Detached { job: code, epoch: phase } => self.ending(|| {
-                self.drop_job(code);
-                self.light.count_end(hand, &Err(why.clone()));
-                self.count_ended(hand, phase, 1);
-            }),
-        }
-    }
-
-    /// Ends a light task if it has not begun. False: it has, or is over.
-    pub fn end_queued(
-        self: &Arc<Self>,
-        hand: Option<&LocalQueue>,
-        slot: &LightTask,
-        generation: u64,
-        id: TaskId,
-        why: &Error,
-    ) -> bool {
-        self.ending(|| {
-            let Some((code, phase)) = slot.withdraw(generation) else { return false };
-            self.drop_job(code);
-            self.end_light(hand, slot, id, phase, Err(why.clone()), self.clock());
-            true
-        })
     }
 }
 

@@ -1,0 +1,152 @@
+//! Applies what the planner returns, and publishes its state to the light tier.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+
+use log::Level;
+
+use super::shared::{PlannerGuarded, Runtime, log_all};
+use crate::error::Result;
+use crate::sched::base::task_id::TaskId;
+use crate::sched::light::NO_DEVICE;
+use crate::sched::plan::effects::{Effects, EndedTask};
+use crate::sched::sleep::wait_queues::{ALL_TASKS, HELPERS_NEEDED};
+
+impl Runtime {
+    /// Applies the effects of planner calls made under this guard, by the protocol of [`Runtime::apply_counted`].
+    pub fn apply_effects<'a>(self: &'a Arc<Self>, guard: MutexGuard<'a, PlannerGuarded>, effects: Effects) {
+        self.count_ending(&effects);
+        log_all(self.apply_counted(guard, effects));
+    }
+
+    /// Counts tasks whose ends are not published yet. Under the planner lock: a deadlock check or a shutdown never
+    /// sees such a task neither unended nor counted.
+    pub fn count_ending(&self, effects: &Effects) {
+        self.jobs_dropping.fetch_add(effects.ended.len(), Ordering::SeqCst);
+    }
+
+    /// Applies effects and unlocks the planner. Returns records that are left to be logged. Each thread drops the
+    /// jobs of those tasks that it has itself ended, and no others: it may hold whatever their drop needs.
+    ///
+    /// The order is a protocol:
+    /// 1. Under the lock, the caller has counted the ended tasks ([`Runtime::count_ending`]); abandoned attempts
+    ///    are taken off the worker pool.
+    /// 2. Without the lock, backends renew contexts. Nothing begins there before the planner knows of it.
+    /// 3. For each ended task: without the lock, first the log, then the drop of the job; under the lock, the end is
+    ///    published. So whoever sees the end finds the record logged and the job gone. Ends of followers join the list.
+    /// 4. Under the lock, flags are published for the light tier, before its answer is read in `wake_workers`;
+    ///    then workers are called and the timer is set.
+    /// 5. Without the lock, tasks nested in abandoned attempts end; then waiters are notified: for all tasks, ranges in
+    ///    need of helpers, those blocked inside tasks.
+    /// 6. Light work is called for where a device has opened, and ended where no device is left.
+    pub fn apply_counted<'a>(
+        self: &'a Arc<Self>,
+        mut guard: MutexGuard<'a, PlannerGuarded>,
+        mut effects: Effects,
+    ) -> Vec<(Level, String)> {
+        let abandoned = std::mem::take(&mut effects.abandoned);
+        self.abandon_attempts(&abandoned);
+        if !effects.renewed.is_empty() {
+            drop(guard);
+            for &device in &effects.renewed {
+                self.backends[device].renew(self.devices[device].ordinal);
+            }
+            guard = self.lock();
+            for device in effects.renewed.drain(..) {
+                guard.planner.context_renewed(device);
+            }
+        }
+        let any_ended = !effects.ended.is_empty();
+        loop {
+            let (log, next) = (std::mem::take(&mut effects.log), effects.ended.pop());
+            if log.is_empty() && next.is_none() {
+                break;
+            }
+            drop(guard);
+            log_all(log);
+            let next = next.map(|EndedTask { id, job, outcome }| {
+                self.drop_job(job);
+                (id, outcome)
+            });
+            guard = self.lock();
+            if let Some((id, outcome)) = next {
+                self.publish(&mut guard, id, outcome, &mut effects);
+            }
+        }
+        let opened = self.publish_flags(&guard);
+        self.wake_workers(&mut guard);
+        self.ensure_timer(&mut guard);
+        let log = std::mem::take(&mut guard.log);
+        let deserted = self.light.stop_flags.load(Ordering::SeqCst) & NO_DEVICE != 0;
+        let needy = guard.planner.needs_helpers();
+        drop(guard);
+        for (id, attempt, limit_s) in abandoned {
+            self.end_nested(id, attempt, limit_s);
+        }
+        if any_ended && self.waiting_for_all.load(Ordering::SeqCst) > 0 {
+            self.wait_queues.notify(ALL_TASKS);
+        }
+        if needy {
+            self.wait_queues.notify(HELPERS_NEEDED);
+        }
+        self.notify_blocked();
+        if opened && !self.light.queues.is_empty() {
+            self.wake_any_worker();
+        }
+        if deserted {
+            self.end_all_queued();
+        }
+        log
+    }
+
+    fn publish(
+        self: &Arc<Self>,
+        guard: &mut PlannerGuarded,
+        id: TaskId,
+        outcome: Result<()>,
+        effects: &mut Effects,
+    ) {
+        let light = (self.light.promoted_tasks.load(Ordering::Acquire) > 0).then(|| outcome.clone());
+        let before = effects.ended.len();
+        effects.now = self.now();
+        guard.planner.publish(id, outcome, effects);
+        if let Some(outcome) = light {
+            self.end_promoted(guard, id, outcome);
+        }
+        self.wait_queues.notify(id);
+        // Followers count before this task does no more.
+        self.jobs_dropping.fetch_add(effects.ended.len() - before, Ordering::SeqCst);
+        self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// What the light tier has to know of the plan. True: light tasks may begin again on some device.
+    pub fn publish_flags(&self, guard: &PlannerGuarded) -> bool {
+        let (mut quiet, mut poisoned, mut retired) = (0, 0, 0);
+        let now = self.now();
+        self.exclusive_wanted.store(guard.planner.has_exclusive_tasks(), Ordering::SeqCst);
+        for (index, flags) in guard.planner.device_flags(now).enumerate() {
+            self.contexts[index].store(flags.context, Ordering::Relaxed);
+            self.pool.set_slots(index, flags.slots);
+            quiet |= u64::from(flags.reserved) << index;
+            poisoned |= u64::from(flags.poisoned) << index;
+            retired |= u64::from(flags.retired) << index;
+        }
+        self.poisoned.store(poisoned, Ordering::SeqCst);
+        let opened = self.light_blocked.swap(quiet, Ordering::SeqCst) & !quiet != 0;
+        if opened && self.pool.event_count.asleep() > 0 {
+            self.pool.event_count.wake_all();
+        }
+        if self.pool.retired.swap(retired, Ordering::SeqCst) != retired {
+            if guard.planner.device_flags(now).all(|flags| flags.retired) {
+                self.light.stop_flags.fetch_or(NO_DEVICE, Ordering::SeqCst);
+            }
+            self.pool.event_count.wake_all();
+        }
+        opened
+    }
+
+    /// Those who wait inside tasks look whether anybody can still go on.
+    pub fn notify_blocked(&self) {
+        self.wait_queues.notify_blocked();
+    }
+}

@@ -1,0 +1,134 @@
+//! Ends of light tasks: how they are published and counted, and ends of those that have not begun.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::shared::Runtime;
+use crate::error::{Error, Result};
+use crate::sched::base::device_mask::DeviceMask;
+use crate::sched::base::outcome::WaitResult;
+use crate::sched::base::sync::lock;
+use crate::sched::base::task_id::TaskId;
+use crate::sched::light::epochs::Epoch;
+use crate::sched::light::queues::{LightItem, LocalQueue};
+use crate::sched::light::task::{EndActions, LightTask};
+use crate::sched::plan::effects::Effects;
+use crate::sched::sleep::wait_queues::ALL_TASKS;
+
+impl Runtime {
+    /// While `end` takes light tasks that have not begun out of the queues, drops their jobs and publishes their ends:
+    /// no wait is hopeless meanwhile, and a shutdown is not over.
+    pub fn ending<T>(&self, end: impl FnOnce() -> T) -> T {
+        self.jobs_dropping.fetch_add(1, Ordering::SeqCst);
+        let ended = end();
+        self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
+        self.notify_blocked();
+        ended
+    }
+
+    /// Publishes the end of a light task whose job has been dropped.
+    pub fn end_light(
+        self: &Arc<Self>,
+        hand: Option<&LocalQueue>,
+        slot: &LightTask,
+        id: TaskId,
+        phase: Epoch,
+        outcome: Result<()>,
+        now: u64,
+    ) {
+        let generation = crate::sched::base::registry::unpack(id).1;
+        let mut parting = slot.end(generation, outcome, now, |outcome| self.light.count_end(hand, outcome));
+        let shadow = parting.proxy.take();
+        self.apply_end_actions(id, parting);
+        self.count_ended(hand, phase, 1);
+        if let Some((shadow, outcome)) = shadow {
+            lock(&self.light.proxies).remove(&shadow);
+            let mut guard = self.lock();
+            let mut effects = Effects::at(self.now());
+            guard.planner.end_proxy(shadow, outcome, &mut effects);
+            self.apply_effects(guard, effects);
+        }
+    }
+
+    pub fn count_ended(&self, hand: Option<&LocalQueue>, phase: Epoch, tasks: u64) {
+        if self.light.epochs.end(self.light.epoch_counts(hand), phase, tasks, &self.light.queues) {
+            self.wait_queues.notify(ALL_TASKS);
+        }
+        // Where a worker ends the last task it looks by itself whether it may go, and those that go call the others.
+        if hand.is_none() && self.light.is_stopping() && self.light.queues.is_drained() {
+            self.pool.event_count.wake_all();
+        }
+    }
+
+    /// One that watched the task in this slot watches it no more: the outcome, if there is one.
+    pub fn unwatch_light(&self, slot: &LightTask, generation: u64, id: TaskId) -> Option<Result<WaitResult>> {
+        let (outcome, free) = slot.stop_wait(generation);
+        self.apply_end_actions(id, EndActions { free, ..EndActions::default() });
+        outcome
+    }
+
+    pub fn apply_end_actions(&self, id: TaskId, parting: EndActions) {
+        if parting.free {
+            self.light.slab.free(crate::sched::base::registry::unpack(id).2 as u32);
+        }
+        if parting.notify {
+            self.wait_queues.notify(id);
+        }
+    }
+
+    /// Ends all light work that has not begun: it is cancelled, or no device is left for it.
+    pub fn end_all_queued(self: &Arc<Self>) {
+        let why = if self.light.is_stopping() {
+            Error::Cancelled
+        } else {
+            self.lock().planner.no_device("the task".into(), DeviceMask::ALL, &[])
+        };
+        while let Some(item) = self.light.queues.drain_one() {
+            self.end_queued_item(None, item, &why);
+        }
+    }
+
+    /// Nobody runs anything, and nobody will.
+    pub fn fail_deserted(self: &Arc<Self>) {
+        let why = Error::NoThread { purpose: "to run tasks", why: "the log has its words".into() };
+        while let Some(item) = self.light.queues.drain_one() {
+            self.end_queued_item(None, item, &why);
+        }
+        let mut guard = self.lock();
+        let mut effects = Effects::at(self.now());
+        guard.planner.fail_ready(&why, &mut effects);
+        self.apply_effects(guard, effects);
+    }
+
+    pub fn end_queued_item(self: &Arc<Self>, hand: Option<&LocalQueue>, item: LightItem, why: &Error) {
+        match item {
+            LightItem::WithId(id) => {
+                if let Ok((slot, generation)) = self.light.slab.find(id) {
+                    self.end_queued(hand, slot, generation, id, why);
+                }
+            }
+            LightItem::Detached { job: code, epoch: phase } => self.ending(|| {
+                self.drop_job(code);
+                self.light.count_end(hand, &Err(why.clone()));
+                self.count_ended(hand, phase, 1);
+            }),
+        }
+    }
+
+    /// Ends a light task if it has not begun. False: it has, or is over.
+    pub fn end_queued(
+        self: &Arc<Self>,
+        hand: Option<&LocalQueue>,
+        slot: &LightTask,
+        generation: u64,
+        id: TaskId,
+        why: &Error,
+    ) -> bool {
+        self.ending(|| {
+            let Some((code, phase)) = slot.withdraw(generation) else { return false };
+            self.drop_job(code);
+            self.end_light(hand, slot, id, phase, Err(why.clone()), self.clock());
+            true
+        })
+    }
+}
