@@ -41,8 +41,8 @@ leases: links are followed;                 src/node/linux/sys.rs;     s/| libc:
 leases: tickets are ignored;          src/node/queue.rs;    s/\.then(a.ticket.cmp(&b.ticket))//;     --lib node::queue
 leases: stopped waiters are waited for;       src/node/queue.rs;    s/now.saturating_sub(\*since) > STALL_LIMIT_NS/*since == u64::MAX/; --lib node::queue
 leases: members with fewer slots starve;      src/node/queue.rs;    s/is_none_or(|(tightest, _)| slots < tightest)/is_some()/; --lib node::queue
-place: a mask is not looked at;               src/sched/plan/planner.rs;  s/  if task.devices.contains(index)$/  if true/; --test it random_worlds::
-place: memory is not asked for;             src/sched/plan/placement.rs; s/bytes <= self.room(device)/bytes <= device.ledger.limit()/; --test it random_worlds::
+place: a mask is not looked at;               src/sched/plan/submission.rs;  s/  if task.devices.contains(index)$/  if true/; --test it random_worlds::
+place: memory is not asked for;             src/sched/plan/fit_check.rs; s/bytes <= self.room(device)/bytes <= device.ledger.limit()/; --test it random_worlds::
 place: the first device, not the best;      src/sched/plan/schedule.rs;   s/(end, load) < (best.end, best.load)/false/; --test it schedules::
 place: a large task is passed for ever;     src/sched/base/policy.rs; s/PATIENCE: u32 = 8/PATIENCE: u32 = 8000/; --test it failure_classes::a_large_task
 place: a slow device never comes back;      src/sched/base/policy.rs; s/PROBE_TIMES: f64 = 10.0/PROBE_TIMES: f64 = 1e9/; --lib plan::tests
@@ -50,15 +50,15 @@ place: an unknown device gets the largest;  src/sched/plan/placement.rs; s/work 
 copies: none is ever started;               src/sched/plan/speculation.rs; s/record.idempotent$/false/;             --test it schedules::
 copies: tasks that may not run twice;       src/sched/plan/speculation.rs; s/record.idempotent$/true/;              --test it random_worlds::
 copies: more than three;                    src/sched/base/policy.rs; s/COPIES: u32 = 3/COPIES: u32 = 9/;     --lib plan::tests
-retire: queued tasks are left behind;       src/sched/plan/planner.rs;  s/if homeless {/if homeless \&\& false {/; --test it random_worlds::
-after: what comes before is not waited for; src/sched/plan/planner.rs;  s/_ if behind.insert(before) =>/_ if false =>/; --test it random_worlds::
+retire: queued tasks are left behind;       src/sched/plan/planner.rs;  s/is_ok_and(homeless)/is_ok_and(|record| homeless(record) \&\& false)/; --test it random_worlds::
+after: what comes before is not waited for; src/sched/plan/submission.rs;  s/_ if behind.insert(before) =>/_ if false =>/; --test it random_worlds::
 poison: the guilty is not found;            src/sched/plan/device_health.rs;   s/DeviceFault::Poisoned => (\&mut record.poisonings, 2)/DeviceFault::Poisoned => (\&mut record.poisonings, 9)/; --test it failure_classes::
 poison: a card that poisons is kept;        src/sched/plan/device_health.rs;   s/device.suspects.len() >= 2/false/;    --test it failure_classes::
 poison: all are found guilty;               src/sched/plan/device_health.rs;   s/device.fault_count >= CONVICTIONS/false/; --lib plan::tests
 lost: a task may lose every card;           src/sched/plan/device_health.rs;   s/(\&mut record.devices_lost, 3)/(\&mut record.devices_lost, 9)/; --lib plan::tests
 short: again in company;                    src/sched/plan/completion.rs; s/self.devices\[index\].reserved_for = Some(id)/_ = 0/; --lib plan::tests
 retry: on the same device;                  src/sched/plan/completion.rs; s/record.avoided_devices = DeviceMask::only(index)/_ = 0/; --test it failure_classes::
-cancel: a task that ends well is done;      src/sched/plan/completion.rs; s/  Ok(()) if record.signal.commit(attempt).is_ok() =>/  Ok(()) =>/; --lib plan::tests
+cancel: a task that ends well is done;      src/sched/plan/completion.rs; s/(|record| record.signal.commit(attempt).is_ok())/(|record| record.signal.commit(attempt).is_ok() || true)/; --lib plan::tests
 late: nothing ever is;                      src/sched/base/policy.rs; s/LATE: f64 = 5.0/LATE: f64 = 1e9/;     --test it failure_classes::
 late: nothing begins anew;                  src/sched/plan/timers.rs;  s/soonest.is_some_and(|soonest| soonest > ran)/false/; --test it failure_classes::
 late: what hangs is waited for;             src/sched/plan/timers.rs;  s/_) => run.deadline_state = DeadlineState::Lost/_) => return run.deadline_state = DeadlineState::Late/; --test it failure_classes::
@@ -80,8 +80,9 @@ sleep: a call looks too early;              src/sched/sleep/event_count.rs;   /p
 tally: a closed phase is not put back;      src/sched/light/epochs.rs; s/if self.current.load(Ordering::SeqCst) != epoch {/if false {/; models
 tally: a drained phase is not told;         src/sched/light/epochs.rs; s/let drained = open.len() < before/let drained = false/; models
 tally: who joins is overlooked;             src/sched/light/mod.rs;   s/self.epochs.source_added()/_ = \&self.epochs/; --test scheduler workers_that_come
-shortage: one attempt at a time after it; src/sched/plan/completion.rs; s/attempts\.len() as u32).max(1)/running.len() as u32).clamp(1, 1)/; --lib shortage_limits
-late: the log says nothing; src/sched/plan/timers.rs; s/^        self.note(Level::Warn, index, text)/        _ = text/; --lib late_attempt
+shortage: one attempt at a time after it; src/sched/plan/completion.rs; s/attempts\.len() as u32).max(1)/attempts.len() as u32).clamp(1, 1)/; --lib shortage_limits
+back-off: a busy device is asked at once; src/sched/plan/fit_check.rs; s/if device.backs_off(self.now, .*) {/if false {/; --lib busy_device
+late: the log says nothing; src/sched/plan/timers.rs; s/^        self.note(Level::Warn, index, text, effects)/        _ = text/; --lib late_attempt
 late: the log does not name the copy; src/sched/plan/timers.rs; s/(_, true) => ", and is started elsewhere, too"/(_, true) => ""/; --lib late_attempt
 late: an attempt is late again and again; src/sched/plan/timers.rs; s/run.deadline_state = DeadlineState::Late\x3b/run.deadline_state = DeadlineState::InTime(Some(until))\x3b/; --lib late_attempt
 devices: the CPU replaces GPUs against the variable; src/sched/api/builder.rs; s/map_or(true, |value| value != "0")/map_or(true, |_| true)/; --test cuda cpu_fallback
