@@ -1,19 +1,19 @@
-//! An attempt is over: what becomes of its task, and of its device.
+//! The end of an attempt: what becomes of its task and of its device.
 //!
 //! | how it ended | the task | the device |
 //! |---|---|---|
 //! | well | done, unless another copy was first | |
-//! | as cancelled, by its own wish or another's | cancelled | |
+//! | as cancelled, by its own code or a caller | cancelled | |
 //! | with an error or a panic of its own | tried again if retries are left, elsewhere if possible; else failed | |
 //! | out of memory, the device's or the host's, or of launch resources, in company | tried again alone | fewer at a time for a minute |
 //! | the same, alone | tried elsewhere, then again after the back-off, then failed | none of its size begins for a while |
 //! | another process has the device | tried elsewhere, then again after the back-off, then failed | nothing begins for a while |
-//! | its result was wrong, and its code saw that | tried once more, elsewhere if possible; failed when that is wrong, too | a strike if it then ends well; retired at the second, by another task. Strikes stay |
-//! | its context was poisoned | tried elsewhere; the second time it is found guilty and fails | nothing more runs in that context; made anew when all have left it; retired at the second task, unless the first was found guilty, and at the third guilty task in a row |
+//! | wrong result, found by its own code | tried once more, elsewhere if possible; failed when that is wrong, too | a fault if the task then ends well; retired at the second, by another task |
+//! | its context was poisoned | tried elsewhere; the second time it is the cause and fails | nothing more begins in that context; renewed when all have left it; retired at the second task, unless the first was the cause, and at the third cause in a row |
 //! | the device is gone | tried elsewhere; failed when the third goes with it | retired |
 //! | it could not be opened | as if it had not begun | retired |
 //!
-//! A task with another copy still running goes on with that.
+//! A task whose other copy still runs goes on with that.
 
 use std::time::Duration;
 
@@ -30,21 +30,21 @@ use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::observe::trace::Ending;
 
-/// How an attempt went.
+/// The way in which an attempt ended.
 pub enum AttemptEnd {
     Ran(Result<()>),
-    /// The device could not be opened or made current: the task's code was not called.
+    /// The device could not be opened or made current; the job was not called.
     NoQueue(String),
 }
 
-/// What a failed attempt calls for.
+/// What follows a failed attempt.
 enum NextStep {
     Fail,
     Again,
 }
 
 impl Planner {
-    /// Something that is not planned has run beside an attempt.
+    /// Light tasks have run beside an attempt.
     pub fn had_company(&mut self, index: usize, id: TaskId, attempt: u32) {
         let mut runs = self.devices[index].attempts.iter_mut();
         if let Some(run) = runs.find(|run| run.id == id && run.number == attempt) {
@@ -52,8 +52,7 @@ impl Planner {
         }
     }
 
-    /// An attempt has returned.
-    /// False: it had been given up, and nobody waits for its thread.
+    /// Ends an attempt. Returns false if it had been abandoned: nobody waits for its thread.
     pub fn on_attempt_end(
         &mut self,
         index: usize,
@@ -234,7 +233,7 @@ impl Planner {
         }
     }
 
-    /// An attempt that was given up has returned after all. If it has done its work before another has, it counts.
+    /// An abandoned attempt has returned after all. It counts if it is the first to commit.
     fn abandoned_attempt_returned(
         &mut self,
         id: TaskId,
@@ -253,7 +252,7 @@ impl Planner {
             }
             _ => {
                 record.signal.renew(attempt);
-                // Copies may have stopped for it.
+                // Copies may have stopped in its favour.
                 if let TaskState::Orphaned { .. } = record.state {
                     self.change_state(effects.now, id, TaskState::requeue);
                     self.make_ready(id, effects);
@@ -262,7 +261,7 @@ impl Planner {
         }
     }
 
-    /// With slots that nobody has told: perhaps another number of them is better.
+    /// Reports the end to the device's concurrency tuner, which may change the number of slots.
     fn tune_concurrency(
         &mut self,
         index: usize,
@@ -278,14 +277,14 @@ impl Planner {
         let slots = search.ended(effects.now, done, busy);
         if slots != device.slots {
             device.slots = slots;
-            // What a slot gets of the device changes with their number.
+            // Each slot's share of the device changes with their number.
             device.context += 1;
             let text = format!("{} runs {slots} tasks at a time from now on", device.info.label());
             self.note(Level::Info, index, text, effects);
         }
     }
 
-    /// A task that was given to a device that can't be opened.
+    /// The device of an attempt can't be opened: the attempt does not count.
     fn attempt_not_started(&mut self, id: TaskId, attempt: u32, effects: &mut Effects) {
         let Ok(record) = self.tasks.get_mut(id) else { return };
         record.live_attempts -= 1;
@@ -295,7 +294,7 @@ impl Planner {
         if record.signal.is_cancelled() {
             return self.end_task(id, Err(Error::Cancelled), effects);
         }
-        // What an attempt was asked to do is not meant for another of its number.
+        // A stop request applies to one attempt; the next must not have its number.
         if !record.signal.is_stopped(attempt) {
             record.attempts_begun -= 1;
         }
@@ -324,7 +323,7 @@ impl Planner {
             error if error.is_shortage() && run.shared_device && !record.exclusive => {
                 record.exclusive = true;
                 self.exclusive_tasks += 1;
-                // What runs here ends, and nothing else starts before.
+                // All attempts here end, and none begins, before this task does.
                 self.devices[index].reserved_for = Some(id);
                 let fewer = (self.devices[index].attempts.len() as u32).max(1);
                 self.devices[index].throttle = Some((fewer, now + THROTTLE));

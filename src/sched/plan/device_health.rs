@@ -1,4 +1,4 @@
-//! What becomes of a device on which an attempt has failed or was wrong: its context is made anew, or it is retired.
+//! Faults of devices: contexts are renewed, and devices are retired.
 
 use log::Level;
 
@@ -10,7 +10,7 @@ use crate::sched::base::policy::{CONVICTIONS, WRONG_TASKS};
 use crate::sched::base::task_id::TaskId;
 
 impl Planner {
-    /// All have left a poisoned context.
+    /// All attempts have left a poisoned context.
     pub(super) fn renew_context(&mut self, index: usize, effects: &mut Effects) {
         let device = &mut self.devices[index];
         device.context += 1;
@@ -19,7 +19,7 @@ impl Planner {
         effects.renewed.push(index);
     }
 
-    /// What the error says of the device. True: the task is found guilty of having poisoned it.
+    /// Counts an error against its device and its task. Returns true if the task is the cause of a poisoned context.
     pub(super) fn record_device_error(
         &mut self,
         index: usize,
@@ -29,7 +29,7 @@ impl Planner {
         effects: &mut Effects,
     ) -> bool {
         let Error::Device { fault, .. } = error else { return false };
-        // Who fails in a context that is known to be poisoned only tells that.
+        // An attempt in a context that is known to be poisoned adds nothing.
         if *fault == DeviceFault::Poisoned && was_poisoned {
             return false;
         }
@@ -69,7 +69,7 @@ impl Planner {
         guilty
     }
 
-    /// A task whose result was wrong before has ended well on a device: it was the others, or this one the first time.
+    /// A task has ended well: counts its earlier wrong results against the devices that computed them.
     pub(super) fn clear_suspects(&mut self, index: usize, id: TaskId, effects: &mut Effects) {
         let Ok(record) = self.tasks.get(id) else { return };
         let name = if record.label.is_empty() { format!("task {}", id.0) } else { record.name() };

@@ -9,13 +9,12 @@ use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
 
 impl Planner {
-    /// How long a task should take on a device; `None`: nothing is known of the device.
+    /// Returns the seconds that a task should take on a device. `None`: the rate is unknown.
     pub fn task_seconds(&self, record: &TaskRecord, index: usize) -> Option<f64> {
         self.estimator.seconds(record.class, index, record.work).map(|seconds| seconds * record.slowdown)
     }
 
-    /// How long an attempt was to take. A device of which nothing is known is taken to be as fast as the
-    /// fastest, until the attempt is late.
+    /// Returns the expected seconds of an attempt. A device of unknown rate counts as the fastest.
     pub fn attempt_seconds(&self, index: usize, run: &Attempt) -> Option<f64> {
         if run.role != Role::Task {
             return None;
@@ -24,13 +23,13 @@ impl Planner {
         known(index).or_else(|| (0..self.devices.len()).filter_map(known).min_by(f64::total_cmp))
     }
 
-    /// When a slot should be free, for a plan. One that works on a range may be there for long.
+    /// Returns the seconds until a slot should be free. Work on a range has no known end.
     pub fn seconds_until_free(&self, now: Duration, index: usize, run: &Attempt) -> f64 {
         let unknown = if run.role == Role::Task { 0.0 } else { f64::INFINITY };
         self.remaining_seconds(now, index, run).unwrap_or(unknown)
     }
 
-    /// Seconds that an attempt should still take.
+    /// Returns the seconds that an attempt should still take.
     pub fn remaining_seconds(&self, now: Duration, index: usize, run: &Attempt) -> Option<f64> {
         if run.deadline_state == DeadlineState::Lost {
             return None;
@@ -39,7 +38,7 @@ impl Planner {
         Some(remaining(expected, now.saturating_sub(run.started).as_secs_f64(), run.work.is_some()))
     }
 
-    /// How long an attempt may take here: as its caller says, else much longer than its like.
+    /// Returns after which time an attempt is late: its deadline, else much longer than its class takes.
     pub fn late_after(&self, index: usize, id: TaskId) -> Option<Duration> {
         let record = self.tasks.get(id).ok()?;
         if record.deadline.is_some() {

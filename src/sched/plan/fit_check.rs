@@ -7,20 +7,20 @@ use super::record::{DeviceState, TaskRecord};
 use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
 
-/// Looks whether tasks fit a device now, and remembers those that did not.
+/// Checks whether tasks fit a device now, and collects those that do not.
 pub struct FitCheck<'a> {
     pub(super) now: Duration,
     pub index: usize,
-    /// What is free on the device now; `None`: nobody has asked it.
+    /// Free bytes of the device. `None`: not queried.
     pub(super) free: Option<u64>,
-    /// That would have to be known.
+    /// The result depends on `free`, which is not known.
     pub(super) unknown: bool,
     /// A task was left out for memory that others have taken.
     pub(super) short: bool,
-    /// As if the device had all memory of the world.
+    /// As if the device had unlimited memory.
     pub(super) roomy: bool,
     pub passed: Vec<TaskId>,
-    /// Tasks that another slot will take, and the bytes of those on this device.
+    /// Tasks that other slots will take, and their bytes on this device.
     pub(super) spoken_for: &'a [TaskId],
     pub(super) promised: u64,
 }
@@ -44,7 +44,7 @@ impl<'a> FitCheck<'a> {
         FitCheck { spoken_for, promised, ..self }
     }
 
-    /// Bytes that the ledger has left.
+    /// Returns the bytes that the ledger has left.
     fn room(&self, device: &DeviceState) -> u64 {
         (device.ledger.limit() - device.ledger.leased()).saturating_sub(self.promised)
     }
@@ -53,14 +53,14 @@ impl<'a> FitCheck<'a> {
         !device.attempts.is_empty() || self.promised > 0 || device.peer_load.pending_bytes > 0
     }
 
-    /// Whether nothing that is ready can fit, however long one looks.
+    /// Returns true if no ready task can fit.
     pub fn nothing_fits(&mut self, planner: &Planner) -> bool {
         let device = &planner.devices[self.index];
         let Some(least) = planner.ready.least(self.index, device.info.backend) else { return true };
         if self.roomy || least > self.room(device) {
             return !self.roomy;
         }
-        // What is to run alone does not ask what others have left.
+        // An exclusive task does not depend on what other processes have left.
         let taken = self.has_company(device)
             && planner.exclusive_tasks == 0
             && self.free.is_some_and(|free| least > free);
@@ -68,9 +68,8 @@ impl<'a> FitCheck<'a> {
         taken
     }
 
-    /// What is free now is asked only when something of ours runs on the device. When nothing does, a
-    /// task starts whatever other processes have taken: waiting for them could last for ever, and
-    /// its own error will tell the numbers.
+    /// Returns the task if it fits. Free memory matters only beside attempts of this process. Alone, a task begins
+    /// whatever other processes have taken: they may never return it, and the task's own error has the numbers.
     pub fn fits(&mut self, planner: &Planner, id: TaskId, record: &TaskRecord) -> Option<TaskId> {
         if self.spoken_for.contains(&id) {
             return None;
@@ -80,7 +79,7 @@ impl<'a> FitCheck<'a> {
             return None;
         }
         if self.roomy {
-            // An invitation to a range may be one to the range that asks.
+            // An invitation may be to the range that asks.
             return (record.role != Role::Guest).then_some(id);
         }
         let bytes = record.bytes.on(device.info.backend);

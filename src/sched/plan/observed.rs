@@ -1,4 +1,4 @@
-//! Records of the planned tasks while they run: sums and the trace.
+//! Sums and the trace that the planner writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,6 @@ use super::record::{Attempt, DeviceState};
 use crate::sched::estimate::makespan_bound::WorkTotals;
 use crate::sched::observe::trace::{Ending, Span, Trace};
 
-/// Under the scheduler's lock.
 #[derive(Default)]
 pub struct PlannerObserver {
     pub(super) tally: WorkTotals,
@@ -21,7 +20,7 @@ impl PlannerObserver {
         }
     }
 
-    /// An attempt that does not return, nor is waited for.
+    /// Traces an abandoned attempt.
     pub fn given_up(&self, now: Duration, index: usize, run: &Attempt) {
         if let Some(trace) = &self.trace {
             trace.attempt(span(index, run, now, Ending::GivenUp));

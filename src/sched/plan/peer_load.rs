@@ -1,5 +1,4 @@
-//! Other processes on the node, as the plan sees them: how long they keep slots of each device, and what
-//! this scheduler would have of them.
+//! Other processes of the node: how long they hold slots of each device, and what this scheduler requests of them.
 
 use std::time::Duration;
 
@@ -8,11 +7,11 @@ use super::record::{PeerLoad, TaskRecord};
 use crate::sched::base::policy::HORIZON;
 use crate::sched::base::task::Role;
 
-/// What a scheduler waits for that others have.
+/// A request for a device that other processes hold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResourceRequest {
     pub priority: i32,
-    /// By device: how long the task would take there, in the unit of [`Planner::cost`], and its bytes. `None`: not there.
+    /// By device: cost of the task there, in the unit of [`Planner::cost`], and its bytes. `None`: not there.
     pub costs: Vec<Option<f64>>,
     pub bytes: Vec<u64>,
 }
@@ -26,8 +25,8 @@ impl Planner {
         self.devices[index].peer_load = PeerLoad { ends: seconds.iter().map(end).collect(), pending_bytes };
     }
 
-    /// How long a task takes on a device, in a unit that all processes of a node share: that of the
-    /// devices' priors. `None`: it is not known how it compares.
+    /// Returns how long a task takes on a device, in the unit of the devices' priors, which all processes of a
+    /// node share. `None`: unknown.
     pub fn cost(&self, record: &TaskRecord, index: usize) -> Option<f64> {
         if record.role != Role::Task {
             return None;
@@ -35,7 +34,7 @@ impl Planner {
         self.estimator.cost(record.class, index, record.work)
     }
 
-    /// The first ready task that others keep from a device, and where it would like to be.
+    /// Returns the request of the first ready task that other processes keep from a device.
     pub fn desire(&self) -> Option<ResourceRequest> {
         let taken = |index: usize| self.devices[index].has_others();
         if !(0..self.devices.len()).any(taken) {

@@ -1,18 +1,14 @@
 //! Which task begins on a device that has room.
 //!
-//! A device that asks for work is given the first task, in the order of the ready list, that it should
-//! finish earlier than any other device would: for that the list is laid out over all devices, each
-//! task where it should end first, given what runs there and how fast each device is thought to
-//! be. So a slow card does not take the last long task from a fast one, and an idle one takes what was meant for
-//! another as soon as it would finish it sooner. Three more rules:
-//! - a device of which nothing is known gets the smallest task;
-//! - a device that is nearly as fast as the fastest does not decline, for the guess may be wrong; nor does one
-//!   that has declined for very long;
-//! - when nothing is left to begin, a second copy of an idempotent task is started where it should end earlier
-//!   than the first.
-//!
-//! A task that does not fit beside what runs is passed over, and after [`PATIENCE`] times the
-//! device is kept for it.
+//! The device gets the first task, in the order of the ready queue, that it should finish earlier than any other device
+//! would. For that the queue is laid out over all devices, each task where it should end first, given what runs there
+//! and how fast each device is for it. So a slow device does not take the last long task from a fast one, and an idle
+//! one takes a task that was meant for another as soon as it would finish it sooner. Further rules:
+//! - A device of which nothing is known gets the smallest task.
+//! - A device nearly as fast as the fastest does not decline, since the estimate may be wrong; nor does one that has
+//!   declined for long.
+//! - When nothing is left to begin, a copy of an idempotent task starts where it should end earlier than the first.
+//! - A task that does not fit beside what runs is passed over. After [`PATIENCE`] times the device is reserved for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,23 +30,23 @@ use crate::sched::base::signal::Completion;
 use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
 
-/// What a worker takes away to run.
+/// An attempt for a worker to run.
 pub struct Assignment {
     pub id: TaskId,
     pub attempt: u32,
     pub job: Arc<dyn Job>,
     pub signal: Arc<Completion>,
-    /// A queue that was opened in an older context of the device is of no use any more.
+    /// Context of the device. A queue that was opened in an older one is useless.
     pub context: u32,
-    /// The slot of the device, if other processes have to know.
+    /// Lease of a slot, where processes share the device.
     pub held: Option<DeviceLease>,
 }
 
-/// What a worker is told that asks for a task.
+/// The answer to a worker that asks for a task.
 pub enum AssignResult {
     Begins(Assignment),
     Nothing,
-    /// It depends on what the device has free, which is to be asked first.
+    /// Depends on the device's free memory, which the worker has to query first.
     Unknown,
 }
 
@@ -64,8 +60,8 @@ impl AssignResult {
 }
 
 impl Planner {
-    /// The task that begins now on a slot of a device, if any should. `free`: what the device has free now, if
-    /// it was asked; asking may take long, so nobody asks before it is needed.
+    /// Begins an attempt on a slot of a device, if any should begin. `free`: free bytes of the device, if the worker has
+    /// queried it; that may take long, so it is done only when needed.
     pub fn assign(
         &mut self,
         index: usize,
@@ -100,7 +96,7 @@ impl Planner {
         self.start_attempt(now, index, slot, id, effects).map_or(AssignResult::Nothing, AssignResult::Begins)
     }
 
-    /// The devices where something should begin now, each as often as it has slots for it.
+    /// Returns the devices where an attempt should begin now, each as often as it has slots for one.
     pub fn runnable_devices(&self, now: Duration) -> Vec<usize> {
         let mut spoken_for = Vec::new();
         let mut wanted = Vec::new();
@@ -109,7 +105,7 @@ impl Planner {
             self.devices.iter().map(|device| device.attempts.len() + device.peer_load.ends.len()).collect();
         let mut open: Vec<usize> =
             (0..load.len()).filter(|&index| self.devices[index].has_room(now)).collect();
-        // Those that have the least to do first.
+        // The least loaded first.
         while let Some(&index) = open.iter().min_by_key(|&&index| load[index]) {
             let free = self.devices[index].known_free_bytes(now).unwrap_or(u64::MAX);
             let mut fitting = FitCheck::new(now, index, Some(free)).beside(&spoken_for, promised[index]);
@@ -125,7 +121,7 @@ impl Planner {
             load[index] += 1;
             wanted.push(index);
             spoken_for.push(choice);
-            // At least something, so that what wants to be alone sees that it is not.
+            // At least 1, so that an exclusive task sees that it is not alone.
             let kind = self.devices[index].info.backend;
             promised[index] += self.tasks.get(choice).map_or(0, |record| record.bytes.on(kind)).max(1);
         }
@@ -145,7 +141,7 @@ impl Planner {
             && !self.devices[index].backs_off(now, record.known_bytes(self.devices[index].info.backend))
         {
             let fits = fitting.fits(self, held, record);
-            // What waits inside its code, and holds memory, may wait for another.
+            // A task that waits inside its code, and holds memory, may wait for another one.
             if fits.is_some() || self.devices[index].waiting_slots == 0 {
                 return fits;
             }
@@ -164,8 +160,8 @@ impl Planner {
             && (record.role != Role::Guest || !self.is_crowded())
     }
 
-    /// So many tasks wait inside their code that one more worker on a range would rather add to them. Where a
-    /// range needs guests, that is better than to stand still.
+    /// Returns true if as many tasks wait inside their code as there are slots: one more helper of a range would
+    /// probably wait, too. A range that needs helpers gets them nevertheless.
     fn is_crowded(&self) -> bool {
         let (waiting, slots) = self
             .devices
@@ -174,7 +170,7 @@ impl Planner {
         waiting >= slots && self.ranges_in_need == 0
     }
 
-    /// The devices where no copy of a task may begin: those where one runs; all, once it is decided how it ends.
+    /// Returns the devices where no copy of a task may begin: those where one runs; all, once an attempt has committed.
     fn devices_in_use(&self, record: &TaskRecord, id: TaskId) -> DeviceMask {
         let mut devices = DeviceMask::NONE;
         if record.live_attempts > 0 {
@@ -197,14 +193,14 @@ impl Planner {
         })
     }
 
-    /// Lays the ready list out over all devices, until something falls to this one now.
+    /// Lays the ready queue out over all devices, until a task begins on this one now.
     fn choose_by_schedule(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
         let index = fitting.index;
         let mut plan = Schedule::new(self, now, fitting.roomy);
-        // What it could begin, though others should finish it earlier; when they should; and how it ranks.
+        // The last task that others should finish earlier, and when; the smallest task.
         let mut left: Option<(f64, TaskId)> = None;
         let mut smallest: Option<(f64, TaskId)> = None;
-        // So many not for this device, and so many for it.
+        // Tasks not for this device, and for it.
         let mut looked_at = [0; 2];
         for (_, id) in self.ready.around(index, HORIZON) {
             let Ok(record) = self.tasks.get(id) else { continue };
@@ -220,7 +216,7 @@ impl Planner {
                 continue;
             }
             if record.role != Role::Task {
-                // Whoever is free works on a range; what a slow device takes it takes in small pieces.
+                // Every free device helps a range; a slow one takes small pieces.
                 if here
                     && self.may_begin(record, id, index)
                     && let Some(choice) = fitting.fits(self, id, record)
@@ -234,7 +230,7 @@ impl Planner {
                 if self.another_is_less_loaded(now, index, may) {
                     continue;
                 }
-                // Nothing is known of this device: the smallest of what has this priority.
+                // Nothing is known of this device: it gets the smallest task of the first priority.
                 let first = smallest.and_then(|(_, id)| self.tasks.get(id).ok());
                 if first.is_some_and(|first| first.rank.priority() != record.rank.priority()) {
                     break;
@@ -259,7 +255,7 @@ impl Planner {
                         left = Some((place.end, id));
                     }
                 }
-                // No device that it may use is known yet.
+                // Nothing is known of any device that it may use.
                 None => {}
             }
         }
@@ -267,13 +263,13 @@ impl Planner {
             left.filter(|&(_, id)| self.tasks.get(id).is_ok_and(|e| self.must_not_decline(now, index, e)))
         });
         let choice = choice.and_then(|(_, id)| fitting.fits(self, id, self.tasks.get(id).ok()?));
-        // While a task waits inside its code, perhaps for what is to be kept for its device, nothing is kept.
+        // A task that waits inside its code may wait for one that would decline: then none declines.
         let waits = || self.devices.iter().any(|device| device.waiting_slots > 0);
         choice.or_else(|| if waits() { self.first_that_fits(fitting) } else { None })
     }
 
-    /// One that is to be alone goes where it is at once, if there is such a device: what runs on another may wait
-    /// for it.
+    /// Returns the devices of `may` where an exclusive task could begin at once, if there are any: tasks on the others
+    /// may wait for it.
     fn exclusive_devices(&self, record: &TaskRecord, id: TaskId, may: DeviceMask) -> DeviceMask {
         let mut idle = DeviceMask::NONE;
         for (index, device) in self.devices.iter().enumerate() {
@@ -285,7 +281,7 @@ impl Planner {
         if idle == DeviceMask::NONE { may } else { idle }
     }
 
-    /// Of devices that nothing is known of, the one that has the least to do is first.
+    /// Returns true if another device in `may` has room and fewer attempts.
     fn another_is_less_loaded(&self, now: Duration, index: usize, may: DeviceMask) -> bool {
         let here = self.devices[index].attempts.len();
         self.devices.iter().enumerate().any(|(other, device)| {
@@ -329,7 +325,7 @@ impl Planner {
                 .all(|(_, id)| !(0..self.devices.len()).any(|index| self.could_begin(index, id)))
     }
 
-    /// The priority that the first ready task was given by its caller.
+    /// Returns the first ready task's priority as its caller set it.
     pub fn first_priority(&self) -> Option<i32> {
         let (rank, id) = self.ready.first()?;
         let raised = self.tasks.get(id).map_or(0, |record| record.priority_gain);
@@ -355,7 +351,7 @@ impl Planner {
         record.is_some_and(|record| record.bytes.on(device.info.backend) > 0)
     }
 
-    /// Whether nothing that is not planned may begin on a device.
+    /// Returns true if no light task may begin on a device.
     pub(super) fn is_reserved(&self, now: Duration, index: usize) -> bool {
         let device = &self.devices[index];
         let alone = |id: TaskId| self.tasks.get(id).is_ok_and(|record| record.exclusive);
@@ -366,9 +362,8 @@ impl Planner {
             || device.backs_off(now, 0)
     }
 
-    /// A task that failed outside of the plan goes on inside as the one that stands for it, as if that had begun
-    /// here then, with company on the device or without. It is to be judged next, as attempt 1.
-    /// `Err`: that one is over.
+    /// Turns a proxy into its light task, which failed, as if its attempt 1 had begun then. The caller ends that attempt
+    /// next. Returns the job if the proxy has ended.
     pub fn adopt_promoted(
         &mut self,
         began: Duration,

@@ -1,22 +1,12 @@
-//! The state of the planned tasks: one struct under one mutex, changed only by the methods here and in
-//! the files beside it. It knows no clock, no thread and no device: every method is told the
-//! time, and what has to be done outside is left in [`Core::ended`] and [`Planner::notes`]. So worker threads
-//! and a simulation in virtual time drive the same code.
+//! The planner: one struct, under one lock, that holds all planned tasks and devices.
 //!
-//! | file | what it changes |
-//! |---|---|
-//! | `plan/planner.rs` | a task comes, becomes ready, ends, is cancelled; a device is retired |
-//! | `plan/ready_queue.rs` | the tasks that may begin, in order |
-//! | `plan/placement.rs` | a task begins on a device; `plan/schedule.rs` and `plan/speculation.rs` look where it should |
-//! | `plan/completion.rs` | an attempt is over: what becomes of the task and of the device |
-//! | `plan/timers.rs` | time passes: deadlines, pauses, ageing |
+//! It knows no clock, thread or file. A method that changes it takes the time from [`Effects`] and adds to it what the
+//! driver has to do. The worker threads and the simulation in virtual time are its two drivers.
 //!
-//! **A task** is `Queued` (in the ready list, or behind tasks that it comes after, or pausing), then `Running`
-//! (one attempt, or up to three copies if it allows that), then perhaps `Queued` again, and at last `Done`, `Failed` or
-//! `Cancelled`, for good. Its end has two steps, because its job belongs to the caller and may do
-//! anything when it is dropped: it is taken out under the lock into [`Planner::ended`], dropped without
-//! the lock, and only then is the end published, under the lock. So whoever sees that a task has ended
-//! also knows that its job is gone, unless another copy of an idempotent task still runs.
+//! [`TaskState`] has the states of a task. The end of a task has two steps, since its job is the caller's code and may do
+//! anything when it is dropped: `end_task` takes the job out, the driver drops it without the lock, and
+//! [`Planner::publish`] shows the end. So whoever sees that a task has ended knows that its job is gone, unless
+//! another copy of an idempotent task still runs.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -50,15 +40,15 @@ pub struct Planner {
     pub(super) counts: TaskCounts,
     pub(super) closed: bool,
     pub(super) stopping: bool,
-    /// Ranges whose hosts can't go on without guests.
+    /// Ranges whose owners can't go on without helpers.
     pub(super) ranges_in_need: usize,
-    /// Tasks that have not ended and are to run alone.
+    /// Tasks that have not ended and must run alone.
     pub(super) exclusive_tasks: usize,
-    /// There are other processes on the node that share its cards.
+    /// Other processes of the node share its GPUs.
     pub(super) has_peers: bool,
-    /// What is told of all this while it goes on and at the end.
+    /// Sums and the trace.
     pub(super) observer: PlannerObserver,
-    /// When the waiting times of the ready tasks were last looked at.
+    /// When priorities were last raised.
     pub(super) aged_at: Duration,
 }
 
@@ -84,8 +74,8 @@ impl Planner {
         }
     }
 
-    /// Where a task may begin now, were it free: what it allows, less where it lately did not fit, and
-    /// less where it has failed unless there is nothing else.
+    /// Returns the devices where a task may begin as soon as they have room: those that it allows, without those
+    /// that refused it in this round, and without those where it failed unless no other is left.
     pub(super) fn eligible(&self, record: &TaskRecord) -> DeviceMask {
         let mut may = DeviceMask::NONE;
         for (index, device) in self.devices.iter().enumerate() {
@@ -165,7 +155,7 @@ impl Planner {
         self.end_task(id, Err(error), effects);
     }
 
-    /// Where it did not fit lately is better than nowhere.
+    /// Begins another round if all devices of a task have refused it.
     fn clear_refusals(&mut self, id: TaskId) {
         let nowhere = self.tasks.get(id).is_ok_and(|record| self.eligible(record) == DeviceMask::NONE);
         if let Ok(record) = self.tasks.get_mut(id)
@@ -175,8 +165,8 @@ impl Planner {
         }
     }
 
-    /// A task that came after one that did not end well. In a chain of them all name the first: words that
-    /// told the whole way would grow with it.
+    /// Fails a task whose predecessor did not end well. All tasks of a chain name the first that failed: messages that
+    /// named each would grow with the chain.
     pub(super) fn fail_dependent(&mut self, id: TaskId, before: TaskId, effects: &mut Effects) {
         let (Ok(record), Ok(first)) = (self.tasks.get(id), self.tasks.get(before)) else { return };
         let (before, why) = match first.signal.outcome.get() {
@@ -241,7 +231,7 @@ impl Planner {
         }
     }
 
-    /// Asks a task to stop; one that is not running is over.
+    /// Cancels a task. Its attempts are asked to stop; without any, it ends.
     pub fn cancel(&mut self, id: TaskId, effects: &mut Effects) -> Result<()> {
         let record = self.tasks.get(id)?;
         record.signal.cancel();
@@ -255,19 +245,19 @@ impl Planner {
         Ok(())
     }
 
-    /// Accepts nothing any more, and cancels everything.
+    /// Refuses all further tasks and cancels all others.
     pub fn stop(&mut self, effects: &mut Effects) {
         self.closed = true;
         self.stopping = true;
         for id in self.tasks.ids() {
-            // What stands for a task outside of the plan ends with that.
+            // A proxy ends with its light task.
             if self.tasks.get(id).is_ok_and(|record| record.role != Role::Proxy) {
                 let _ = self.cancel(id, effects);
             }
         }
     }
 
-    /// Nothing starts on this device any more; queued tasks that now have none end.
+    /// Takes a device out of use for good. Ready tasks that have no other end.
     pub fn retire(&mut self, index: usize, why: &str, effects: &mut Effects) {
         let device = &mut self.devices[index];
         if device.retired.is_none() {
@@ -288,7 +278,7 @@ impl Planner {
         }
     }
 
-    /// The backend was told to make the device's context anew.
+    /// The backend has renewed the device's context.
     pub fn context_renewed(&mut self, index: usize) {
         self.devices[index].renewing = false;
     }

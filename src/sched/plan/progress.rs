@@ -1,4 +1,4 @@
-//! How far a scheduler is, and when it will be done.
+//! Progress of a scheduler, and the estimated time to its end.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::sched::base::task::Role;
 use crate::sched::estimate::eta::{DeviceLoad, EtaInput, eta};
 use crate::sched::observe::trace::Span;
 
-/// How far a scheduler is.
+/// Progress of a scheduler.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
     pub queued: u64,
@@ -18,29 +18,29 @@ pub struct Progress {
     pub cancelled: u64,
     /// Attempts that followed a failed one.
     pub retried: u64,
-    /// Since the first task came.
+    /// Since the first submission.
     pub elapsed: Duration,
-    /// Until all tasks will have ended that were submitted so far. `None`: nothing is known to tell it by.
+    /// Estimated time until all tasks submitted so far have ended. `None`: unknown.
     pub eta: Option<Duration>,
-    /// Work of all tasks that told it.
+    /// Work of all tasks that state it.
     pub work_total: f64,
-    /// What of it is over: of tasks that have ended in any way, and what running ones report.
+    /// The part of it that is done: of ended tasks, and as running ones report.
     pub work_done: f64,
 }
 
-/// An attempt that runs.
+/// A running attempt.
 pub struct AttemptProgress {
     pub role: Role,
     pub span: Span,
-    /// As its code reports, from 0 to 1.
+    /// From 0 to 1, as its job reports.
     pub progress: f64,
 }
 
-/// A report of less is too little to tell a duration from.
+/// Least reported progress from which a duration is estimated.
 const ENOUGH: f64 = 0.02;
 
 impl Planner {
-    /// `both`: what planned and light tasks have done together.
+    /// Returns the progress. `both`: statistics of planned and light tasks together.
     pub fn progress(&self, now: Duration, both: &Stats) -> Progress {
         let underway = self.underway(now);
         let planned = self.stats();
@@ -74,7 +74,7 @@ impl Planner {
             slots: slots.iter().sum::<f64>() as u64,
             ..EtaInput::default()
         };
-        // Ranges are not tallied; one that has begun tells how far it is.
+        // Ranges are not in the sums; a running one reports its progress.
         let mut ranges = unended;
         for run in underway.iter().filter(|run| run.role == Role::Range && run.progress >= ENOUGH) {
             let took = (run.span.end - run.span.begin).as_secs_f64();
@@ -89,7 +89,7 @@ impl Planner {
                 let work = run.span.work.unwrap_or(class.unit());
                 let (span, device) = (&run.span, run.span.device);
                 let took = (span.end - span.begin).as_secs_f64();
-                // What a task reports of itself is worth more than what others took.
+                // A task's own report is better than the durations of others.
                 if run.progress >= ENOUGH {
                     let rate = run.progress * work / took.max(1e-9);
                     left -= run.progress * work;
@@ -113,7 +113,7 @@ impl Planner {
             }
         }
         outlook.unknown += ranges;
-        // Within a priority the first of the list is the longest.
+        // The first ready task is the longest of its priority.
         if let Some(record) = self.ready.first().and_then(|(_, id)| self.tasks.get(id).ok())
             && let Some(work) = record.work
         {
@@ -128,7 +128,7 @@ impl Planner {
     }
 }
 
-/// Seconds that a light task took so far, on average: what both tiers did, less what the planned one did.
+/// Returns the mean seconds of a light task: sums of both tiers less those of the planned one.
 fn mean_seconds(both: &Stats, planned: &Stats) -> Option<f64> {
     let sums = |stats: &Stats| {
         let devices = stats.devices.iter();
@@ -151,7 +151,7 @@ mod tests {
 
     const S: fn(u64) -> Duration = Duration::from_secs;
 
-    /// A state with so many devices of one slot, all unknown.
+    /// A planner with so many devices of one slot, all unknown.
     fn planner(devices: u32) -> Planner {
         let device =
             |ordinal| DeviceInfo::new(&format!("GPU-{ordinal}"), BackendKind::Cuda, ordinal, "paper");

@@ -1,7 +1,7 @@
-//! The tasks that nothing holds back, in order.
+//! The ready queue: tasks that nothing holds back, in the order of their ranks.
 //!
-//! They stand in a line for each set of devices that a task may ever use. So a device that looks for work
-//! need not pass over all that is for others, and knows at once when nothing that is for it could fit.
+//! It has a line for each set of devices that a task may ever use. So the search for a device's next task skips the
+//! tasks of others, and stops at once when no task could fit.
 
 use std::collections::{BTreeMap, btree_map};
 use std::iter::Take;
@@ -14,14 +14,14 @@ use crate::sched::base::task_id::TaskId;
 
 #[derive(Default)]
 pub struct ReadyQueue {
-    /// By [`TaskRecord::reach`]. None is empty.
+    /// By the devices that are large enough. No line is empty.
     lines: BTreeMap<DeviceMask, MaskQueue>,
 }
 
 #[derive(Default)]
 struct MaskQueue {
     tasks: BTreeMap<Rank, TaskId>,
-    /// How many of them take how many bytes of the CPU's memory, and of any other device's.
+    /// Counts of tasks by their bytes on the CPU device, and on any other.
     of_host: Sizes,
     of_card: Sizes,
 }
@@ -46,7 +46,7 @@ impl ReadyQueue {
         }
     }
 
-    /// Returns true if the task is in the queue, at the place that its record tells.
+    /// Returns true if the task is in the queue under its rank.
     pub fn contains(&self, record: &TaskRecord, id: TaskId) -> bool {
         let line = self.lines.get(&record.large_enough_devices);
         line.is_some_and(|line| line.tasks.get(&record.rank) == Some(&id))
@@ -68,17 +68,17 @@ impl ReadyQueue {
         self.lines.values().filter_map(|line| line.tasks.last_key_value()).max().map(own)
     }
 
-    /// All, in order.
+    /// Returns all tasks in order.
     pub fn iter(&self) -> InOrder<'_> {
         self.some(|_| usize::MAX)
     }
 
-    /// Those that may ever use a device.
+    /// Returns the tasks that may use a device, in order.
     pub fn of(&self, device: usize) -> InOrder<'_> {
         self.around(device, 0)
     }
 
-    /// The same, and the first few of each line of others.
+    /// Returns the tasks that may use a device and the first few of each other line, in order.
     pub fn around(&self, device: usize, few: usize) -> InOrder<'_> {
         self.some(|reach| if reach.contains(device) { usize::MAX } else { few })
     }
@@ -88,7 +88,7 @@ impl ReadyQueue {
         InOrder(lines.filter_map(|mut line| Some((line.next()?, line))).collect())
     }
 
-    /// The fewest bytes that any of those takes that may use a device; `None`: there are none.
+    /// Returns the fewest bytes of the tasks that may use a device. `None`: there are none.
     pub fn least(&self, device: usize, kind: BackendKind) -> Option<u64> {
         let lines = self.lines.iter().filter(|(reach, _)| reach.contains(device));
         let host = kind == BackendKind::Cpu;
@@ -100,7 +100,7 @@ fn own((&rank, &id): (&Rank, &TaskId)) -> (Rank, TaskId) {
     (rank, id)
 }
 
-/// A set in which a size may be several times.
+/// A multiset of sizes.
 #[derive(Default)]
 struct Sizes(BTreeMap<u64, usize>);
 
@@ -123,10 +123,10 @@ impl Sizes {
     }
 }
 
-/// A line that is being read: the first task that is left of it, and the others.
+/// An iterator over a line: its next task, and the rest.
 type Reading<'a> = ((&'a Rank, &'a TaskId), Take<btree_map::Iter<'a, Rank, TaskId>>);
 
-/// Tasks of several lines, which are few, in one order.
+/// Merges lines, which are few, into one order.
 pub struct InOrder<'a>(Vec<Reading<'a>>);
 
 impl Iterator for InOrder<'_> {

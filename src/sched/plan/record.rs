@@ -1,4 +1,4 @@
-//! What the state of the planned tasks is made of: tasks, attempts, devices.
+//! Records of tasks, attempts and devices.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct HelperCounts {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TaskCounts {
-    /// Invitations to ranges among the submitted, the queued and the running; in no other number.
+    /// Invitations to ranges: part of `queued` and `running`, of no other count.
     pub(super) guests: HelperCounts,
     pub(super) queued: u64,
     pub(super) running: u64,
@@ -41,37 +41,37 @@ pub struct DeviceState {
     pub(super) info: DeviceInfo,
     pub(super) ledger: Arc<Ledger>,
     pub(super) slots: u32,
-    /// Looks for the best number of slots, if nobody has told one.
+    /// Tunes the number of slots. `None`: it is fixed.
     pub(super) tuner: Option<ConcurrencyTuner>,
-    /// No more than this many start until then: it was short of something.
+    /// After a shortage: at most so many attempts run, until then.
     pub(super) throttle: Option<(u32, Duration)>,
-    /// Slots whose tasks wait for other tasks: as many others may run meanwhile.
+    /// Attempts that wait inside their code: as many others may run meanwhile.
     pub(super) waiting_slots: u32,
     pub(super) attempts: Vec<Attempt>,
     pub(super) peer_load: PeerLoad,
-    /// Tasks that are not planned may run here now; told by who asks for a task.
+    /// Light tasks may be running here.
     pub(super) runs_light: bool,
-    /// Nothing but this task starts here, so that it gets its memory at last.
+    /// No other task begins here, so that this one gets its memory.
     pub(super) reserved_for: Option<TaskId>,
     pub(super) backoff: Option<Backoff>,
-    /// A task was last left out here for memory that other processes have taken.
+    /// The last assignment left a task out for memory that other processes have.
     pub(super) shortage: Option<MemoryShortage>,
-    /// How often its context was made; a queue of an older one is to be opened again.
+    /// Number of the context. A queue of an older one is useless.
     pub(super) context: u32,
     /// The first context since the last poisoned one.
     pub(super) first_sound_context: u32,
-    /// Nothing starts until what runs has left the context.
+    /// Nothing begins until all attempts have left the context.
     pub(super) poisoned: bool,
-    /// Nothing starts until the backend knows that the context is to be made anew.
+    /// Nothing begins until the backend has renewed the context.
     pub(super) renewing: bool,
-    /// Tasks that have poisoned it and were not found guilty.
+    /// Tasks that poisoned a context once.
     pub(super) suspects: Vec<TaskId>,
-    /// Tasks found guilty here since one ended well.
+    /// Tasks that poisoned their second context here, since one ended well.
     pub(super) fault_count: u32,
-    /// Names of tasks whose result was wrong here, and right when it was computed again.
+    /// Tasks whose result was wrong here and right when computed again.
     pub(super) wrong_result_tasks: Vec<String>,
     pub(super) retired: Option<String>,
-    /// When a task last began here.
+    /// When an attempt last began.
     pub(super) last_start: Duration,
     pub(super) done: u64,
     pub(super) failed: u64,
@@ -81,9 +81,9 @@ pub struct DeviceState {
 /// The share of a device that other processes hold.
 #[derive(Debug, Default)]
 pub struct PeerLoad {
-    /// When each slot that they hold, or will take before us, should be free.
+    /// When each slot should be free that they hold, or take before this process.
     pub(super) ends: Vec<Duration>,
-    /// Bytes that they have reserved and not yet taken.
+    /// Bytes that they have reserved and not allocated yet.
     pub(super) pending_bytes: u64,
 }
 
@@ -92,7 +92,7 @@ pub struct Attempt {
     pub(super) id: TaskId,
     pub(super) number: u32,
     pub(super) slot: u32,
-    /// Of the device, in which it began.
+    /// Context of the device in which it began.
     pub(super) context: u32,
     pub(super) label: String,
     pub(super) bytes: u64,
@@ -100,11 +100,11 @@ pub struct Attempt {
     pub(super) class: u32,
     pub(super) role: Role,
     pub(super) work: Option<f64>,
-    /// Given back when this is dropped.
+    /// Released when the attempt is dropped.
     pub(super) lease: Lease,
-    /// Something else of ours has run on the device meanwhile.
+    /// Another attempt or light task of this process has run on the device meanwhile.
     pub(super) shared_device: bool,
-    /// The task has asked to be alone.
+    /// Must run alone.
     pub(super) exclusive: bool,
     pub(super) deadline_state: DeadlineState,
 }
@@ -138,11 +138,11 @@ impl Attempt {
     }
 }
 
-/// What was free on a device when that was too little for a task.
+/// Free memory of a device when it was too little for a task.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryShortage {
     pub(super) free: u64,
-    /// Ours then. Once that has changed, so has what is free.
+    /// Bytes that this process leased then. Once that changes, so does `free`.
     pub(super) leased: u64,
     pub(super) until: Duration,
 }
@@ -160,13 +160,13 @@ pub struct Backoff {
 /// How late an attempt is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DeadlineState {
-    /// Until this moment it is in time. `None`: nobody can tell.
+    /// In time until then. `None`: for ever, as far as is known.
     InTime(Option<Duration>),
-    /// It was reported late, and left in peace.
+    /// Reported late, and left alone.
     Late,
-    /// It was asked to stop, and has until then to return.
+    /// Asked to stop, with until then to return.
     Stopping(Duration),
-    /// It does not return. Its device is retired, and nobody waits for it.
+    /// Abandoned: its device is retired, and nobody waits for it.
     Lost,
 }
 
@@ -175,16 +175,16 @@ pub struct TaskRecord {
     pub(super) label: String,
     pub(super) bytes: Bytes,
     pub(super) work: Option<f64>,
-    /// So many times longer than its work tells it seems to take; 1 until it is late.
+    /// Factor by which it takes longer than estimated; 1 until it is late.
     pub(super) slowdown: f64,
-    /// It was late where no other device comes near, and was asked to begin anew.
+    /// It was late on the fastest device by far, and was asked to begin again.
     pub(super) restarted: bool,
     pub(super) class: u32,
     pub(super) role: Role,
     pub(super) deadline: Option<Duration>,
     pub(super) devices: DeviceMask,
     pub(super) backends: Vec<BackendKind>,
-    /// The devices of those that are large enough for it.
+    /// The allowed devices that are large enough for it.
     pub(super) large_enough_devices: DeviceMask,
     pub(super) detached: bool,
     pub(super) idempotent: bool,
@@ -192,13 +192,13 @@ pub struct TaskRecord {
     pub(super) rank: Rank,
     pub(super) arrival: u64,
     pub(super) state: TaskState,
-    /// Tasks that have to end well first.
+    /// Tasks that must end well first.
     pub(super) predecessors: BTreeSet<TaskId>,
     /// Tasks that come after this one.
     pub(super) successors: Vec<TaskId>,
     pub(super) retries: u32,
     pub(super) attempts_begun: u32,
-    /// Attempts that run now.
+    /// Attempts that run and are not abandoned.
     pub(super) live_attempts: u32,
     pub(super) device: Option<usize>,
     pub(super) slot: u32,
@@ -212,16 +212,16 @@ pub struct TaskRecord {
     /// Attempts whose result was wrong, and the devices where they ran.
     pub(super) wrong_results: u32,
     pub(super) suspect_devices: DeviceMask,
-    /// Devices without memory enough for it, lately.
+    /// Devices that refused it in this round.
     pub(super) refused_devices: DeviceMask,
-    /// Devices where an attempt failed: another is better, if there is one.
+    /// Devices where an attempt failed; another is preferred.
     pub(super) avoided_devices: DeviceMask,
-    /// How often all devices in turn have refused it.
+    /// Rounds in which all its devices refused it.
     pub(super) refused_rounds: usize,
-    /// Bytes of an allocation that a device has refused it.
+    /// Largest allocation that a device refused it.
     pub(super) refused_bytes: u64,
     pub(super) exclusive: bool,
-    /// How a copy failed while another was still running.
+    /// Error of a copy that failed while another ran.
     pub(super) copy_failure: Option<Error>,
     pub(super) since: Duration,
     pub(super) queued: Duration,
@@ -286,7 +286,7 @@ impl DeviceState {
         }
     }
 
-    /// How many may run at a time.
+    /// Returns how many attempts may run at a time.
     pub fn capacity(&self, now: Duration) -> usize {
         let slots = match self.throttle {
             Some((slots, until)) if now < until => slots.min(self.slots),
@@ -295,7 +295,7 @@ impl DeviceState {
         (slots + self.waiting_slots) as usize
     }
 
-    /// What others have left, as far as that is known without asking.
+    /// Returns the bytes that other processes left, if known without a query.
     pub fn known_free_bytes(&self, now: Duration) -> Option<u64> {
         let short = self.shortage.filter(|short| now < short.until && short.leased == self.ledger.leased());
         short.map(|short| short.free)
@@ -323,19 +323,18 @@ impl DeviceState {
         self.backoff = self.backoff.filter(|backoff| began < backoff.until || bytes < backoff.least_bytes);
     }
 
-    /// Whether a task runs that is to be alone. While one waits inside its code, others may run: what it waits
-    /// for may be among them.
+    /// Returns true if an exclusive task runs. While it waits inside its code, others may run: it may wait for one
+    /// of them.
     pub fn runs_exclusive(&self) -> bool {
         self.waiting_slots == 0 && self.attempts.iter().any(|run| run.exclusive)
     }
 
-    /// Whether a task that begins here now would be alone, but for those that wait inside their code, perhaps
-    /// for it.
+    /// Returns true if an exclusive task may begin: nothing runs but tasks that wait inside their code, perhaps for it.
     pub fn is_free_for_exclusive(&self) -> bool {
         self.attempts.len() <= self.waiting_slots as usize && !self.runs_light
     }
 
-    /// Whether anything could begin here.
+    /// Returns true if the device has a free slot and is usable.
     pub fn has_room(&self, now: Duration) -> bool {
         self.retired.is_none()
             && !self.poisoned
@@ -344,12 +343,12 @@ impl DeviceState {
             && self.attempts.len() + self.peer_load.ends.len() < self.capacity(now)
     }
 
-    /// Whether others have all of it.
+    /// Returns true if other processes use all slots.
     pub fn is_taken(&self) -> bool {
         self.peer_load.ends.len() >= self.slots as usize
     }
 
-    /// Whether others work on it, or will before us.
+    /// Returns true if other processes use the device, or will before this one.
     pub fn has_others(&self) -> bool {
         !self.peer_load.ends.is_empty()
     }

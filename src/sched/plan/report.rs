@@ -1,4 +1,4 @@
-//! The planner reports attempts that begin and end, notes, and running attempts.
+//! Reports to the log, the sums and the trace; running attempts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::sched::base::task::Role;
 use crate::sched::observe::trace::{Ending, Timeline, Trace};
 
 impl Planner {
-    /// From now on, up to so many events.
+    /// Starts a trace of at most so many events.
     pub fn keep_trace(&mut self, most: usize) -> Arc<Trace> {
         let devices: Vec<_> = self.devices.iter().map(|device| device.info.clone()).collect();
         let trace = Arc::new(Trace::new(&devices, most));
@@ -22,7 +22,7 @@ impl Planner {
         trace
     }
 
-    /// What such a trace has, and what runs now.
+    /// Returns the timeline of a trace, with the running attempts.
     pub fn timeline(&self, trace: Arc<Trace>, now: Duration) -> Timeline {
         let running = self.underway(now).into_iter().map(|run| run.span).collect();
         Timeline::new(trace, running)
@@ -36,7 +36,7 @@ impl Planner {
         effects.log.push((level, text));
     }
 
-    /// An attempt has returned.
+    /// Adds an attempt that has returned to the sums and the trace.
     pub fn record(&mut self, now: Duration, device: usize, run: &Attempt, ending: Ending) {
         if ending == Ending::Done && run.role == Role::Task {
             self.observer.tally.ran(run.class, device, run.work, now.saturating_sub(run.started));
@@ -47,7 +47,7 @@ impl Planner {
         }
     }
 
-    /// The attempts that run now.
+    /// Returns the running attempts.
     pub fn underway(&self, now: Duration) -> Vec<AttemptProgress> {
         let mut underway = Vec::new();
         for (index, device) in self.devices.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The ready list laid out over all devices: when each slot should be free, and where a task should end first.
+//! The schedule: when each slot should be free, and on which device a task should end first.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::planner::Planner;
 use super::record::TaskRecord;
 use crate::sched::base::device_mask::DeviceMask;
 
-/// Where a task would go.
+/// The place of a task in the schedule.
 pub struct PlacedTask {
     pub device: usize,
     pub lane: usize,
     pub end: f64,
-    /// What the device has to do besides.
+    /// Busy slots of the device.
     pub load: usize,
     pub begins_now: bool,
 }
@@ -19,15 +19,15 @@ pub struct PlacedTask {
 /// When each slot of each device should be free, in seconds from now.
 pub struct Schedule {
     lanes: Vec<Vec<f64>>,
-    /// How much memory of each device is free from when on: now, and after each that runs there.
+    /// Free memory of each device by time: now, and after each running attempt.
     free: Vec<Vec<(f64, u64)>>,
 }
 
 impl Schedule {
-    /// `roomy`: as if no device ever lacked memory.
+    /// Lays out what runs. `roomy`: as if no device lacked memory.
     pub fn new(planner: &Planner, now: Duration, roomy: bool) -> Self {
         let lanes = planner.devices.iter().enumerate().map(|(index, device)| {
-            // Who waits inside its code in a poisoned context may wait for what would be kept for this device.
+            // A task that waits inside its code in a poisoned context may wait for one that would be kept for this device.
             if device.retired.is_some() || device.poisoned && device.waiting_slots > 0 {
                 return Vec::new();
             }
@@ -42,9 +42,9 @@ impl Schedule {
                 .filter(|backoff| backoff.least_bytes == 0)
                 .map_or(open, |backoff| open.max(backoff.until.saturating_sub(now).as_secs_f64()));
             lanes.resize(lanes.len().max(device.capacity(now)), 0.0);
-            // Nothing begins before all that runs has ended.
+            // Nothing begins before all running attempts have ended.
             lanes.iter_mut().for_each(|lane| *lane = lane.max(open));
-            // More than may run at a time: those that end first make no room.
+            // With more attempts than may run at a time, the first to end make no room.
             lanes.sort_by(f64::total_cmp);
             lanes.drain(..lanes.len() - device.capacity(now));
             lanes
@@ -60,7 +60,7 @@ impl Schedule {
                 .map(|run| (planner.seconds_until_free(now, index, run), run.lease.bytes()))
                 .collect();
             runs.sort_by(|a, b| a.0.total_cmp(&b.0));
-            // Beside what runs here, what others have taken is not there.
+            // Beside running attempts, memory of other processes counts as used.
             let mut others = if runs.is_empty() { None } else { device.known_free_bytes(now) };
             let mut free = vec![(0.0, bytes.min(others.unwrap_or(u64::MAX)))];
             let last = runs.len();
@@ -84,12 +84,12 @@ impl Schedule {
         Schedule { lanes: lanes.collect(), free: free.collect() }
     }
 
-    /// When a device should have so much memory.
+    /// Returns when a device should have so much free memory, in seconds from now.
     pub fn has_memory(&self, device: usize, bytes: u64) -> Option<f64> {
         self.free[device].iter().find(|&&(_, free)| bytes <= free).map(|&(from, _)| from)
     }
 
-    /// Where the task should end first, of the devices of which something is known.
+    /// Returns where the task should end first, of the devices whose rate is known.
     pub fn place(&self, planner: &Planner, record: &TaskRecord, may: DeviceMask) -> Option<PlacedTask> {
         let mut best: Option<PlacedTask> = None;
         for (device, lanes) in self.lanes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Second and third copies of tasks that may run twice.
+//! Second and third copies of idempotent tasks.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::sched::base::policy::{COPIES, GAIN, NEAR, is_odd, remaining};
 use crate::sched::base::task_id::TaskId;
 
 impl Planner {
-    /// A copy of something that runs elsewhere and should end earlier here: where that gains the most.
+    /// Returns the running task whose copy on this device gains the most time, if any gains.
     pub fn choose_copy(&self, now: Duration, fitting: &mut FitCheck<'_>) -> Option<TaskId> {
         let index = fitting.index;
-        // What is idle where there are others is for their tasks, and a copy would open a context there.
+        // On a shared device, idle slots are for other processes; a copy would open a context there.
         if self.shares(index) && self.has_peers {
             return None;
         }
@@ -40,8 +40,8 @@ impl Planner {
             && self.may_begin(record, id, index)
     }
 
-    /// Seconds that a copy here should gain. As long as one attempt is not yet odd, the others may be on bad devices, and
-    /// it takes here what was told. When all are odd it is the task, and takes as much longer everywhere.
+    /// Returns the seconds that a copy here should gain. As long as one attempt is not odd, the others may be on bad
+    /// devices, and a copy takes its estimate. When all are odd, the task itself takes longer, everywhere.
     fn gain(&self, now: Duration, index: usize, id: TaskId, record: &TaskRecord) -> Option<f64> {
         let (told, seconds) = (record.work.is_some(), self.estimator.unit_scale_of(record.class).is_some());
         let here = self.estimator.seconds(record.class, index, record.work)?;
@@ -51,13 +51,13 @@ impl Planner {
                 .iter()
                 .filter(|run| run.id == id && run.deadline_state != DeadlineState::Lost);
             runs.map(move |run| {
-                // Priors alone are no seconds: by them each attempt would seem late as soon as it has begun.
+                // Priors are no seconds: by them each attempt would seem late as soon as it has begun.
                 let elapsed = if seconds { now.saturating_sub(run.started).as_secs_f64() } else { 0.0 };
                 Some((self.attempt_seconds(other, run)?, elapsed))
             })
         });
         let runs: Vec<(f64, f64)> = runs.collect::<Option<_>>()?;
-        // A third copy is for a device that is much faster than those of the first two.
+        // A third copy starts only on a device much faster than those of the first two.
         if runs.len() > 1 && runs.iter().any(|&(expected, _)| NEAR * here > expected) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! What is told of a scheduler and its tasks.
+//! Statistics of a scheduler, and reports about its tasks.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::sched::base::outcome::{TaskInfo, TaskStatus, nanoseconds};
 use crate::sched::base::task_id::TaskId;
 
-/// What a scheduler has done and is doing.
+/// Statistics of a scheduler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stats {
     pub submitted: u64,
@@ -22,22 +22,22 @@ pub struct Stats {
     pub retried: u64,
     /// Second copies that were started.
     pub copies: u64,
-    /// From the first submission to the last end so far.
+    /// Time from the first submission to the last end so far.
     pub makespan_ns: u64,
-    /// What ended well could not have ended sooner in any schedule, by the rates that were measured; 0
-    /// where nothing did. `src/sched/estimate/makespan_bound.rs` defines it.
+    /// Lower bound of the makespan of the tasks that ended well, by the measured rates; 0 if none did.
+    /// `src/sched/estimate/makespan_bound.rs` defines it.
     pub lower_bound_ns: u64,
     pub devices: Vec<DeviceStats>,
 }
 
-/// The same of one device. `done` and `failed` count attempts.
+/// Statistics of a device. `done` and `failed` count attempts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceStats {
-    /// As found at the start, with the health of now.
+    /// As found at the start, with the present health.
     pub device: DeviceInfo,
-    /// Why nothing runs on it any more.
+    /// Why the device was retired.
     pub retired: Option<String>,
-    /// Other processes of the node have all of it, or will have it first.
+    /// Other processes use all slots, or will before this one.
     pub taken: bool,
     pub slots: u32,
     pub done: u64,

@@ -1,4 +1,4 @@
-//! Submission of tasks: what is refused, and what a task begins with.
+//! Submission of tasks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::sched::base::task::{Role, Task};
 use crate::sched::base::task_id::TaskId;
 
 impl Planner {
-    /// Refuses, with the numbers, what no device could ever run.
+    /// Returns an error, with the numbers, if no device could ever run the task.
     pub fn check_task(&self, task: &Task) -> Result<()> {
         if let Some(work) = task.work
             && !WORK.contains(&work)
@@ -30,7 +30,7 @@ impl Planner {
                 "a number from 1e-100 to 1e100, or none",
             ));
         }
-        // Light ones are known elsewhere.
+        // The light tier checks the others.
         for before in task.after.iter().filter(|before| before.0 & LIGHT_BIT == 0) {
             self.tasks.get(*before)?;
         }
@@ -60,7 +60,7 @@ impl Planner {
         Ok(())
     }
 
-    /// The devices that could ever run a task.
+    /// Returns the devices that could ever run a task.
     fn possible_devices(&self, task: &Task) -> DeviceMask {
         let mut reach = DeviceMask::NONE;
         for (index, device) in self.devices.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Planner {
         reach
     }
 
-    /// Takes a checked task.
+    /// Submits a checked task.
     pub fn submit(&mut self, task: Task, effects: &mut Effects) -> Result<TaskId> {
         let now = effects.now;
         let (arrival, bytes, reach) = (self.arrivals, task.bytes(), self.possible_devices(&task));
@@ -160,8 +160,8 @@ impl Planner {
         Ok(id)
     }
 
-    /// A task that is none: it stands for one outside of the plan which others come after, and ends with
-    /// [`Planner::finish`].
+    /// Submits a proxy: it stands for a light task that planned ones come after, and ends with
+    /// [`Planner::end_proxy`].
     pub fn admit_proxy(&mut self, effects: &mut Effects) -> Result<TaskId> {
         let nothing = Task::new(|_: &Exec<'_>| Ok(()));
         let id = self.submit(Task { role: Role::Proxy, ..nothing }, effects)?;

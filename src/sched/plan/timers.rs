@@ -1,10 +1,10 @@
-//! What happens because time passes: attempts become late, pauses end, waiting tasks age.
+//! What follows from the passage of time: attempts become late, and the priorities of waiting tasks rise.
 //!
 //! | an attempt | what follows |
 //! |---|---|
-//! | is late by its caller's deadline | it is asked to stop; what it returns then counts as a failure, unless it is done |
-//! | does not return in the grace that follows | its task fails, or goes on elsewhere if it may run twice and has not committed; its device is retired and nobody waits for it |
-//! | is late by what its like have taken | a warning; a task that may run twice is started elsewhere, too, or is asked to stop and begins anew |
+//! | exceeds its caller's deadline | it is asked to stop; unless it ends well, it counts as failed |
+//! | does not return in the grace period that follows | its task fails, or goes on elsewhere if it is idempotent and has not committed; its device is retired and the attempt abandoned |
+//! | takes much longer than its class | a warning; an idempotent task gets a copy elsewhere, or is asked to stop and begins again |
 //! | does not return after another copy has ended well, though it has had twice its expected time | its device is retired |
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::sched::base::policy::{AGEING, AGEING_EACH, DISMISSED, GRACE, remainin
 use crate::sched::base::task_id::TaskId;
 
 impl Planner {
-    /// When [`Planner::pass`] has something to do next, if nothing else happens before.
+    /// Returns when [`Planner::advance`] is due next, if nothing happens before.
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
         let watched = self.devices.iter().flat_map(|device| &device.attempts).filter_map(|run| {
             match run.deadline_state {
@@ -45,7 +45,7 @@ impl Planner {
             .min()
     }
 
-    /// A device that has room now and left a task to others may think otherwise when those are late.
+    /// Returns when an idle device that declined a task should reconsider, because others are late.
     fn next_reconsideration(&self, now: Duration) -> Option<Duration> {
         let waits = |(index, device): (usize, &DeviceState)| device.has_room(now).then_some(index);
         let mut idle = self.devices.iter().enumerate().filter_map(waits).peekable();
@@ -65,7 +65,7 @@ impl Planner {
         now.checked_add(Duration::try_from_secs_f64(soonest.max(0.01)).ok()?)
     }
 
-    /// Does all that has become due.
+    /// Does everything that is due.
     pub fn advance(&mut self, effects: &mut Effects) {
         let now = effects.now;
         for device in &mut self.devices {
@@ -86,7 +86,7 @@ impl Planner {
         }
     }
 
-    /// Enough of a class have ended to tell when one is late: also of those that began before.
+    /// Sets the deadlines of attempts that began before the usual duration of their class was known.
     pub fn set_deadlines_of_class(&mut self, class: u32) {
         for index in 0..self.devices.len() {
             for position in 0..self.devices[index].attempts.len() {
@@ -108,7 +108,7 @@ impl Planner {
         let (id, attempt) = (run.id, run.number);
         let ran = now.saturating_sub(run.started);
         let Ok(record) = self.tasks.get_mut(id) else {
-            // It ended without this attempt, which has been asked to stop.
+            // The task ended without this attempt, which has been asked to stop.
             return self.check_stopping(index, position, effects);
         };
         let asked =
@@ -150,15 +150,14 @@ impl Planner {
             (_, true) => ", and is started elsewhere, too",
             _ => "",
         };
-        // Three digits, as tasks of microseconds have their like, too.
+        // Three digits: some classes take microseconds.
         let ran = format_args!("{:.2?}", Duration::from_secs_f64(ran));
         let text = format!("{name} has run for {ran} on {place}, five times as long as its like{then}");
         self.note(Level::Warn, index, text, effects);
     }
 
-    /// Whether a late attempt had better stop and begin anew: a copy on any other device would take longer than
-    /// it has already taken, and would leave this one, the fastest by far, to an attempt that seems to
-    /// have come to grief. Once; the second time it is the task.
+    /// Returns true if a late attempt should stop and begin again: it runs on the fastest device by far, where a copy
+    /// on any other would take longer than it has run. Once per task; the second time the task itself is slow.
     fn should_restart(&self, index: usize, id: TaskId, ran: f64) -> bool {
         let Ok(record) = self.tasks.get(id) else { return false };
         let seconds = |other| self.estimator.seconds(record.class, other, record.work);
@@ -168,8 +167,8 @@ impl Planner {
         record.work.is_some() && !record.restarted && soonest.is_some_and(|soonest| soonest > ran)
     }
 
-    /// The other attempts of a task that has ended well: they have been asked to stop. Each has as long again as it has
-    /// run, and until [`DISMISSED`] times what was expected of it: code that cannot stop early is no hang.
+    /// Sets the time by which the other attempts of a task that ended well must return. Each has as long again as it has
+    /// run, and at least until [`DISMISSED`] times its expected duration: code that cannot stop early does not hang.
     pub fn stop_losers(&mut self, now: Duration, id: TaskId) {
         for index in 0..self.devices.len() {
             for position in 0..self.devices[index].attempts.len() {
@@ -186,7 +185,7 @@ impl Planner {
         }
     }
 
-    /// An attempt that was asked to stop: it has a while to return.
+    /// Abandons an attempt that was asked to stop and has not returned in time.
     fn check_stopping(&mut self, index: usize, position: usize, effects: &mut Effects) {
         let now = effects.now;
         let Some(run) = self.devices[index].attempts.get_mut(position) else { return };
@@ -197,8 +196,7 @@ impl Planner {
             DeadlineState::Stopping(until) if now < until => return,
             DeadlineState::Stopping(_) => run.deadline_state = DeadlineState::Lost,
             DeadlineState::InTime(_) | DeadlineState::Late => {
-                // A cancelled one that does not look is its caller's affair, who may have told no
-                // deadline on purpose.
+                // Without a deadline, a cancelled attempt that does not poll is left alone.
                 run.deadline_state = match deadline {
                     None => DeadlineState::Late,
                     Some(deadline) if now.saturating_sub(run.started) < deadline => {
@@ -219,11 +217,11 @@ impl Planner {
         self.retire(index, &why, effects);
     }
 
-    /// The task of an attempt that does not return.
+    /// Decides what becomes of the task of an abandoned attempt.
     fn abandon_attempt(&mut self, index: usize, id: TaskId, attempt: u32, effects: &mut Effects) {
         let Ok(record) = self.tasks.get_mut(id) else { return };
         record.live_attempts -= 1;
-        // One that has committed may have written, and no other attempt counts any more.
+        // An attempt that has committed may have written; no other counts any more.
         let committed = record.signal.is_decided() && !record.signal.is_cancelled();
         if !record.state.is_open() || record.live_attempts > 0 && !committed {
             return;
@@ -241,8 +239,7 @@ impl Planner {
         self.fail_overdue(index, id, effects);
     }
 
-    /// The copies of a task may have stopped for an attempt that was given up and has committed after all. That
-    /// one has a while to return.
+    /// Gives an abandoned attempt that has committed a while to return, once it is the only one left.
     pub fn await_abandoned(&mut self, now: Duration, id: TaskId) {
         let Ok(record) = self.tasks.get(id) else { return };
         if record.state.is_open() && record.live_attempts == 0 {
@@ -252,7 +249,7 @@ impl Planner {
         }
     }
 
-    /// A task whose attempt on a device does not return.
+    /// Fails a task whose attempt on a device does not return.
     fn fail_overdue(&mut self, index: usize, id: TaskId, effects: &mut Effects) {
         let Ok(record) = self.tasks.get(id) else { return };
         let limit_s = record.deadline.unwrap_or_default().as_secs_f64();
@@ -261,7 +258,7 @@ impl Planner {
         self.end_task(id, Err(error), effects);
     }
 
-    /// Tasks of lower priority that have waited long move up, so that they are not passed for ever.
+    /// Raises the priorities of tasks that have waited long.
     pub fn age_priorities(&mut self, now: Duration) {
         let (Some((first, _)), Some((last, _))) = (self.ready.first(), self.ready.last()) else {
             return;
@@ -292,7 +289,7 @@ impl Planner {
         }
     }
 
-    /// Mean duration of the attempts that have returned.
+    /// Returns the mean seconds of the attempts that have returned.
     fn mean_seconds(&self) -> f64 {
         let (busy, count) = self.devices.iter().fold((0.0, 0), |(busy, count), device| {
             (busy + device.busy.as_secs_f64(), count + device.done + device.failed)

@@ -119,7 +119,7 @@ impl Runtime {
         self.jobs_dropping.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// What the light tier has to know of the plan. True: light tasks may begin again on some device.
+    /// Publishes the planner's flags for the light tier. Returns true if light tasks may begin again on some device.
     pub fn publish_flags(&self, guard: &PlannerGuarded) -> bool {
         let (mut quiet, mut poisoned, mut retired) = (0, 0, 0);
         let now = self.now();
@@ -145,7 +145,7 @@ impl Runtime {
         opened
     }
 
-    /// Those who wait inside tasks look whether anybody can still go on.
+    /// Makes threads that wait inside tasks check for a deadlock.
     pub fn notify_blocked(&self) {
         self.wait_queues.notify_blocked();
     }

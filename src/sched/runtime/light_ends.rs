@@ -16,8 +16,8 @@ use crate::sched::plan::effects::Effects;
 use crate::sched::sleep::wait_queues::ALL_TASKS;
 
 impl Runtime {
-    /// While `end` takes light tasks that have not begun out of the queues, drops their jobs and publishes their ends:
-    /// no wait is hopeless meanwhile, and a shutdown is not over.
+    /// Runs `end`, which takes light tasks out of the queues, drops their jobs and publishes their ends. Meanwhile no
+    /// wait counts as a deadlock, and no shutdown is complete.
     pub fn ending<T>(&self, end: impl FnOnce() -> T) -> T {
         self.jobs_dropping.fetch_add(1, Ordering::SeqCst);
         let ended = end();
@@ -54,13 +54,13 @@ impl Runtime {
         if self.light.epochs.end(self.light.epoch_counts(hand), phase, tasks, &self.light.queues) {
             self.wait_queues.notify(ALL_TASKS);
         }
-        // Where a worker ends the last task it looks by itself whether it may go, and those that go call the others.
+        // A worker that ends the last task checks by itself whether it may leave, and one that leaves wakes the others.
         if hand.is_none() && self.light.is_stopping() && self.light.queues.is_drained() {
             self.pool.event_count.wake_all();
         }
     }
 
-    /// One that watched the task in this slot watches it no more: the outcome, if there is one.
+    /// Ends a watch of a light task. Returns the outcome, if there is one.
     pub fn unwatch_light(&self, slot: &LightTask, generation: u64, id: TaskId) -> Option<Result<WaitResult>> {
         let (outcome, free) = slot.stop_wait(generation);
         self.apply_end_actions(id, EndActions { free, ..EndActions::default() });
@@ -76,7 +76,7 @@ impl Runtime {
         }
     }
 
-    /// Ends all light work that has not begun: it is cancelled, or no device is left for it.
+    /// Ends all light tasks that have not begun: they are cancelled, or no device is left for them.
     pub fn end_all_queued(self: &Arc<Self>) {
         let why = if self.light.is_stopping() {
             Error::Cancelled
@@ -88,7 +88,7 @@ impl Runtime {
         }
     }
 
-    /// Nobody runs anything, and nobody will.
+    /// Fails everything: the system gives no thread to run it.
     pub fn fail_deserted(self: &Arc<Self>) {
         let why = Error::NoThread { purpose: "to run tasks", why: "the log has its words".into() };
         while let Some(item) = self.light.queues.drain_one() {
@@ -115,7 +115,7 @@ impl Runtime {
         }
     }
 
-    /// Ends a light task if it has not begun. False: it has, or is over.
+    /// Ends a light task if it has not begun. Returns whether it did.
     pub fn end_queued(
         self: &Arc<Self>,
         hand: Option<&LocalQueue>,

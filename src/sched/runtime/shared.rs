@@ -1,4 +1,4 @@
-//! What the threads of a scheduler share, and what each does after a change of the plan.
+//! The state that all threads of a scheduler share.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,7 +30,7 @@ use crate::store::rate_store::Store;
 
 pub struct Runtime {
     pub process: ProcessMark,
-    /// The scheduler's time begins here.
+    /// Time zero of the scheduler.
     pub start_time: Instant,
     pub devices: Vec<DeviceInfo>,
     /// By device.
@@ -40,41 +40,41 @@ pub struct Runtime {
     pub pool: WorkerPool,
     pub wait_queues: WaitQueues,
     pub wait_graph: WaitGraph,
-    /// Jobs of tasks that have not begun or are over, which are being dropped before anybody may see the end.
+    /// Tasks whose outcome is decided and whose end is not published, since their jobs are dropped first.
     pub jobs_dropping: AtomicUsize,
     /// Threads that wait for the whole scheduler.
     pub waiting_for_all: AtomicUsize,
-    /// By device: in which of its contexts a queue is of use.
+    /// By device: number of its context. A queue of an older one is useless.
     pub contexts: Vec<AtomicU32>,
-    /// Bit i: no light task begins on device i for now, a planned one needs it to itself.
+    /// Bit i: no light task begins on device i.
     pub light_blocked: AtomicU64,
-    /// Bit i: device i's context is poisoned, and made anew when all have left it.
+    /// Bit i: device i's context is poisoned, and renewed when all attempts have left it.
     pub poisoned: AtomicU64,
     /// Bit i: ranges on device i leave memory to a task that waits for it.
     pub memory_wanted: AtomicU64,
-    /// Some task is to run alone, and may wait for the light ones of any device to end.
+    /// A task must run alone, and may wait for the light tasks of any device to end.
     pub exclusive_wanted: AtomicBool,
-    /// Threads that look around before they sleep.
+    /// Threads that spin before they sleep.
     pub spinning: AtomicUsize,
     processors: u64,
-    /// That a task has on the CPU device, at most.
+    /// The most threads that a task has on the CPU device.
     pub cpu_threads: u32,
-    /// Where the thread sleeps that watches the time.
+    /// The timer thread sleeps here.
     pub timer_wakeup: Condvar,
-    /// The system gave no such thread: workers without work look after the time.
+    /// The system gave no timer thread: idle workers call `advance`.
     pub no_timer: AtomicBool,
     pub observability: Observability,
     pub peers: Option<Peers>,
-    /// The function that a worker's thread runs; it gets the number of the worker's seat.
+    /// The function of a worker thread; it gets the worker's index.
     work: fn(&Arc<Runtime>, usize),
 }
 
-/// What stands under the one lock: the planned tasks.
+/// The state under the planner lock.
 pub struct PlannerGuarded {
     pub planner: Planner,
-    /// By device: a worker was called, and has not looked yet.
+    /// By device: a worker was woken, and has not asked for a task yet.
     pub worker_called: Vec<bool>,
-    /// A thread watches the time, and sleeps until then if nobody tells it of something that is earlier.
+    /// The deadline for which the timer thread sleeps. `None`: there is no such thread.
     pub timer_until: Option<Duration>,
     pub deferred: Deferred,
     /// Log records of the runtime itself, until the next effects are applied.
@@ -90,7 +90,7 @@ pub struct Deferred {
 }
 
 impl PlannerGuarded {
-    /// Whether who watches the time has to be woken for an alarm.
+    /// Returns true if the timer thread has to be woken for a deadline.
     pub fn is_news(&mut self, alarm: Duration) -> bool {
         let news = self.timer_until.is_some_and(|until| alarm < until);
         if news {
@@ -112,7 +112,7 @@ impl Runtime {
     ) -> Self {
         let (devices, backends): (Vec<_>, Vec<_>) = devices.into_iter().unzip();
         let threads = devices.iter().filter_map(|device| device.cpu_threads).max().unwrap_or(0);
-        // The slots share them evenly, and each has one.
+        // Slots share the threads evenly; each has at least one.
         let cpu_threads = threads.div_ceil(if slots == AUTO_SLOTS { 1 } else { slots });
         let slots = vec![slots; devices.len()];
         let mut planner = Planner::new(devices.iter().cloned().zip(slots.iter().copied()).collect());
@@ -159,17 +159,17 @@ impl Runtime {
         self.start_time.elapsed()
     }
 
-    /// The same in nanoseconds.
+    /// Returns the time in nanoseconds.
     pub fn clock(&self) -> u64 {
         nanoseconds(self.now())
     }
 
-    /// With more threads of ours awake than that, nobody looks around before it sleeps.
+    /// Returns the most threads awake with which a thread spins before it sleeps.
     pub fn spinners_most(&self) -> u64 {
         self.processors - 1
     }
 
-    /// Whether workers of a device, other than the one of the station `but`, may be running light tasks.
+    /// Returns true if workers of a device other than `but` may be running light tasks.
     pub fn runs_light(&self, device: usize, but: Option<&WorkerShared>) -> bool {
         let mut lit = false;
         self.light.queues.for_each_worker(|other| {
@@ -179,12 +179,12 @@ impl Runtime {
         lit
     }
 
-    /// Whether anything else of ours has run on the worker's device since then.
+    /// Returns true if another attempt or light task of this process has run on the worker's device since then.
     pub fn had_company(&self, mine: &WorkerShared, since: u64) -> bool {
         self.ran_light_since(mine, since) || !self.lock().planner.is_idle(mine.device)
     }
 
-    /// Whether a light task of another worker has run on the worker's device since then.
+    /// Returns true if a light task of another worker has run on the worker's device since then.
     pub fn ran_light_since(&self, mine: &WorkerShared, since: u64) -> bool {
         let mut lit = false;
         self.light.queues.for_each_worker(|other| {
@@ -196,15 +196,15 @@ impl Runtime {
         lit
     }
 
-    /// Bit i: no light task begins on device i for now.
+    /// Returns the devices, as bits, where no light task begins now.
     pub fn closed_to_light(&self) -> u64 {
         self.light_blocked.load(Ordering::SeqCst) | self.taken()
     }
 
-    /// After light work was made visible.
+    /// Wakes a worker for light work that was just queued.
     pub fn wake_any_worker(self: &Arc<Self>) {
         if self.taken() != 0 {
-            // Where nobody can, nothing is taken any more.
+            // If the process can't queue for devices, it goes on as if alone.
             let _ = self.stand_in_line();
         }
         self.pool.wake_any(
@@ -214,8 +214,8 @@ impl Runtime {
         );
     }
 
-    /// After something has become ready, or room: calls a worker of each device where something should begin.
-    /// The one that comes calls the next.
+    /// Wakes a worker of each device where an attempt should begin. Called after a task has become ready or a device
+    /// has room. The worker that begins one wakes the next.
     pub fn wake_workers(self: &Arc<Self>, guard: &mut PlannerGuarded) {
         let wanted = guard.planner.memory_wanted(self.now());
         self.memory_wanted.store(wanted, Ordering::Relaxed);
@@ -239,14 +239,14 @@ impl Runtime {
         }
         if guard.planner.desire().is_some() && !self.stand_in_line() {
             self.forget_others(guard);
-            // Nothing is kept from its device any more, so this ends.
+            // No task is kept from its device any more, so this ends.
             if guard.planner.desire().is_none() {
                 self.wake_workers(guard);
             }
         }
     }
 
-    /// With `notes`, where the book is locked: it is logged once that is open.
+    /// `notes`: collects log records if the planner is locked.
     fn start_worker(self: &Arc<Self>, seat: usize, notes: Option<&Mutex<Vec<(Level, String)>>>) -> bool {
         let place = self.pool.worker_slot(seat);
         let label = self.devices[place.device].label();
@@ -263,7 +263,7 @@ impl Runtime {
         started.is_ok()
     }
 
-    /// Why nothing is accepted.
+    /// Returns the error of a refused submission.
     #[cold]
     pub fn refusal(&self, gate: u8) -> Error {
         if gate & (CLOSED | STOPPING) != 0 {
@@ -272,13 +272,13 @@ impl Runtime {
         self.lock().planner.no_device("the task".into(), DeviceMask::ALL, &[])
     }
 
-    /// What both tiers have done.
+    /// Returns the statistics of both tiers.
     pub fn stats(&self) -> Stats {
         let mut stats = self.lock().planner.stats();
         let (begun, [done, failed, cancelled]) = self.light.totals();
         let there = self.light.proxies_made.load(Ordering::SeqCst);
         stats.submitted = (stats.submitted + begun).saturating_sub(there);
-        // An end that is counted in the plan from now on is taken back here a moment before.
+        // An end that moves to the planner's counts leaves those of the light tier a moment before.
         let sum = |there: u64, here: u64| there.checked_add_signed(here as i64).unwrap_or(0);
         stats.done = sum(stats.done, done);
         stats.failed = sum(stats.failed, failed);
@@ -301,17 +301,17 @@ impl Runtime {
 }
 
 thread_local! {
-    /// The scheduler whose job this thread is dropping. It outlives the thread's other locals, see `ME`.
+    /// The scheduler whose job this thread is dropping. Usable until the thread ends.
     static DROPPING: Cell<*const Runtime> = const { Cell::new(std::ptr::null()) };
 }
 
 impl Runtime {
-    /// Whether the calling thread is in the drop of a job, outside of any task perhaps.
+    /// Returns true if the calling thread is inside the drop of a job.
     pub fn is_dropping(&self) -> bool {
         std::ptr::eq(DROPPING.get(), self)
     }
 
-    /// Drops a caller's job, which may panic in doing so.
+    /// Drops a caller's job, which may panic.
     pub fn drop_job<T>(&self, job: T) {
         let before = DROPPING.replace(self);
         dropped(job);
@@ -319,7 +319,7 @@ impl Runtime {
     }
 }
 
-/// Not to be called where the book is locked: the log may be the caller's code.
+/// Logs records. The planner must not be locked: the log may be the caller's code.
 pub fn log_all(notes: Vec<(Level, String)>) {
     for (level, text) in notes {
         log::log!(level, "{text}");

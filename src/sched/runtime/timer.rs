@@ -1,8 +1,8 @@
-//! The thread that watches the time, and the one that runs callers' code in its stead.
+//! The timer thread, and the thread that runs callers' code for it.
 //!
-//! Time ends tasks and writes to the log. Both may run code of callers, a `drop` or a log function, that blocks for
-//! as long as it likes; deadlines are kept meanwhile. So the thread that watches the time defers all that to a
-//! second one, which exists once there has been something for it.
+//! Deadlines end tasks and write to the log. Both may run callers' code, a `drop` or a log function, that blocks for as
+//! long as it likes. The timer thread must keep deadlines meanwhile, so it leaves these effects to a second thread, which
+//! starts when it is first needed.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::backend::thread;
 use crate::sched::plan::effects::Effects;
 
 impl Runtime {
-    /// Sees to it that somebody watches the time.
+    /// Starts the timer thread, or wakes it for an earlier deadline.
     pub fn ensure_timer(self: &Arc<Self>, guard: &mut PlannerGuarded) {
         let Some(alarm) = guard.planner.next_deadline(self.now()) else { return };
         if guard.is_news(alarm) {
@@ -27,7 +27,7 @@ impl Runtime {
         let shared = self.clone();
         match thread::spawn("gpusched time".into(), None, move || run_timer(&shared)) {
             Ok(thread) => {
-                // It looks for itself before it sleeps.
+                // The thread reads the deadline before it sleeps.
                 guard.timer_until = Some(Duration::ZERO);
                 self.no_timer.store(false, Ordering::Relaxed);
                 self.pool.add_thread(thread);
@@ -41,15 +41,14 @@ impl Runtime {
         }
     }
 
-    /// Does what is due, where nobody watches the time.
+    /// Does what is due, if there is no timer thread.
     pub fn advance_without_timer(self: &Arc<Self>) {
         if self.no_timer.load(Ordering::Relaxed) {
             drop(pass(self, self.lock()));
         }
     }
 
-    /// Leaves what may run code of callers to a thread for that; without one, the calling thread does it in
-    /// [`Runtime::settle`].
+    /// Moves effects that may run callers' code to the thread for that. If there is none, the calling thread keeps them.
     fn defer(self: &Arc<Self>, guard: &mut PlannerGuarded, effects: &mut Effects) {
         if effects.ended.is_empty() && effects.log.is_empty() {
             return;
@@ -68,7 +67,7 @@ impl Runtime {
     }
 }
 
-/// Lets time pass for the planned tasks, until the scheduler has stopped and nothing is left to watch.
+/// Calls `advance` when it is due, until the scheduler has stopped.
 fn run_timer(shared: &Arc<Runtime>) {
     let mut guard = shared.lock();
     loop {
@@ -85,7 +84,7 @@ fn run_timer(shared: &Arc<Runtime>) {
             Some(alarm) => {
                 let waited = shared.timer_wakeup.wait_timeout(guard, alarm - now);
                 let (held, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-                // Asked again, some alarms would be as far off as before.
+                // A reconsideration that is due would be put off if it were computed again.
                 guard = if waited.timed_out() { pass(shared, held) } else { held };
             }
             None => guard = shared.timer_wakeup.wait(guard).unwrap_or_else(PoisonError::into_inner),
@@ -114,7 +113,7 @@ fn pass<'a>(
     guard
 }
 
-/// Runs what is deferred, until the scheduler has stopped and no more can come.
+/// Applies deferred effects, until the scheduler has stopped and no more can come.
 fn serve(shared: &Arc<Runtime>) {
     let mut guard = shared.lock();
     loop {

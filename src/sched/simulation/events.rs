@@ -2,14 +2,14 @@
 
 use std::cmp::Ordering;
 
-/// What happens at a time, and in which order at the same time.
+/// The kind of an event. Events of the same time happen in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PendingKind {
     Lost(usize),
     Fault(usize, usize),
     Submit(usize),
     Cancel(usize),
-    /// The attempt of this number in the simulation's list, if it is still due at this version.
+    /// Position of the attempt, and the version of its plan; an older plan is void.
     Return(usize, u32),
     Alarm,
 }

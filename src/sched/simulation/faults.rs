@@ -1,4 +1,4 @@
-//! What goes wrong on simulated devices, and what becomes of attempts there.
+//! Faults of simulated devices, and the results of attempts there.
 
 use super::report::{SimEvent, SimEventKind};
 use super::scenario::FaultKind;
@@ -38,11 +38,11 @@ impl Simulation<'_> {
         }
     }
 
-    /// Everything that runs on a device fails now, the hung too if the device is gone.
+    /// Fails all attempts on a device; hung ones only if the device is lost.
     pub(super) fn fail_all(&mut self, index: usize, fault: DeviceFault, what: &str) {
         for number in self.live.clone() {
             let run = &mut self.attempts[number];
-            // An attempt that leaves may end further attempts.
+            // An attempt that returns may end others.
             if run.device == index && !run.over && (!run.hung || fault == DeviceFault::Lost) {
                 let device = self.planner.label(index);
                 run.fate = Err(Error::Device { device, what: what.into(), fault });
@@ -51,7 +51,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// An attempt begins: what will become of it.
+    /// Begins an attempt and decides its result.
     pub(super) fn begin(&mut self, number: usize) {
         let run = &mut self.attempts[number];
         let (device, task) = (run.device, &self.scenario.tasks[run.task]);

@@ -1,5 +1,4 @@
-//! The scheduler on devices that exist only on paper, in virtual time: the same state and the same
-//! policy as with real threads, driven by one loop over events instead of by workers.
+//! The planner on simulated devices, in virtual time: driven by one loop over events instead of by workers.
 
 mod bound;
 mod events;
@@ -17,14 +16,14 @@ pub use scenario::{Fault, FaultKind, Scenario, SimDevice, SimTask};
 
 /// Runs a scenario to its end. The same scenario gives the same report.
 ///
-/// A simulated task looks all the time whether it should stop, unless its device hangs.
+/// A simulated task stops at once when asked, unless its device hangs.
 pub fn run(scenario: &Scenario) -> SimReport {
     let mut world = Simulation::new(scenario);
     world.run();
     world.report()
 }
 
-/// The same, and what ran where and when: a row a device slot, in virtual time.
+/// Runs a scenario and returns its timeline, too, in virtual time.
 pub fn run_traced(scenario: &Scenario) -> (SimReport, Timeline) {
     let mut world = Simulation::new(scenario);
     let trace = world.keep_trace();

@@ -1,33 +1,33 @@
-//! What a simulated run has come to.
+//! The report of a simulated run.
 
 use crate::error::Error;
 use crate::sched::base::outcome::TaskStatus;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SimReport {
-    /// When the last task ended.
+    /// End of the last task.
     pub makespan: f64,
-    /// No schedule could have been shorter: the larger of all work over all speed (of a device that
-    /// is lost, until then) and the longest task on the fastest device.
+    /// Lower bound of the makespan: the larger of all work over all speed (of a lost device, until then) and the
+    /// longest task on the fastest device.
     pub lower_bound: f64,
     pub done: u64,
     pub failed: u64,
     pub cancelled: u64,
     /// Attempts that followed a failed one.
     pub retried: u64,
-    /// Second copies that were started.
+    /// Copies that were started.
     pub copies: u64,
     pub devices: Vec<DeviceReport>,
     /// Of each task, in the order of the scenario.
     pub outcomes: Vec<(TaskStatus, Option<Error>)>,
-    /// All that happened, in order.
+    /// All events in order.
     pub events: Vec<SimEvent>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DeviceReport {
     pub name: String,
-    /// Seconds that its slots spent in attempts, added up.
+    /// Sum of the seconds of its attempts.
     pub busy: f64,
     /// Tasks that ended well on it.
     pub tasks: u64,
@@ -35,7 +35,7 @@ pub struct DeviceReport {
     pub retired: Option<String>,
 }
 
-/// One line of the run's diary.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimEvent {
     pub time: f64,
@@ -49,8 +49,8 @@ pub struct SimEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SimEventKind {
     Begin,
-    /// The attempt returned, well or not.
+    /// An attempt returned.
     Return,
-    /// The task has ended; device and attempt are those of its last attempt.
+    /// A task ended. Device and attempt are those of its last attempt.
     End(TaskStatus),
 }

@@ -1,4 +1,4 @@
-//! The loop over events: what worker threads, devices and time do to a real scheduler.
+//! The loop over events, in the place of worker threads, devices and time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -30,10 +30,10 @@ pub(super) struct SimAttempt {
     pub(super) slot: u32,
     pub(super) attempt: u32,
     pub(super) signal: Arc<Completion>,
-    /// Work that is left, as of `since`.
+    /// Remaining work at `since`.
     pub(super) left: f64,
     pub(super) since: f64,
-    /// How it will end, if nothing comes between.
+    /// Its result, if nothing intervenes.
     pub(super) fate: Result<()>,
     pub(super) version: u32,
     pub(super) hung: bool,
@@ -64,7 +64,7 @@ pub struct Simulation<'a> {
     pub(super) failures: Vec<u32>,
     pub(super) places: Vec<SimDeviceState>,
     pub(super) attempts: Vec<SimAttempt>,
-    /// Attempts that are not over, oldest first.
+    /// Running attempts, oldest first.
     pub(super) live: Vec<usize>,
     /// Tasks that have not ended.
     pub(super) unended: usize,
@@ -138,7 +138,7 @@ impl<'a> Simulation<'a> {
         Duration::from_secs_f64(self.now)
     }
 
-    /// Of all that happens: what a scenario describes has an end.
+    /// Traces all events; a scenario has an end.
     pub fn keep_trace(&mut self) -> Arc<Trace> {
         self.planner.keep_trace(usize::MAX)
     }
@@ -157,7 +157,7 @@ impl<'a> Simulation<'a> {
             self.effects.now = self.clock();
             self.happen(due.what);
             self.checks.step(&self.planner);
-            // Tasks of the same moment arrive together.
+            // Tasks that are submitted at the same time arrive together.
             let together = self.due.peek().is_some_and(|Reverse(next)| {
                 next.time == self.now
                     && matches!(
@@ -211,7 +211,7 @@ impl<'a> Simulation<'a> {
         for &before in &wanted.after {
             match self.ids.get(before).copied().flatten() {
                 Some(id) => after.push(id),
-                // It was refused, or does not come before this one: what it comes after is unknown.
+                // The predecessor was refused, or is a later task.
                 None => return self.refuse(index, Error::Stale { what: "task", id: before as u64 }),
             }
         }
@@ -247,7 +247,7 @@ impl<'a> Simulation<'a> {
         self.ends[task] = Some((state, error));
     }
 
-    /// When an attempt will return as things are.
+    /// Plans the return of an attempt at the present speed.
     pub(super) fn expect(&mut self, number: usize) {
         let run = &mut self.attempts[number];
         run.version += 1;
@@ -255,12 +255,12 @@ impl<'a> Simulation<'a> {
         self.plan(self.now + seconds, PendingKind::Return(number, version));
     }
 
-    /// An attempt returns.
+    /// Returns an attempt.
     pub(super) fn leave(&mut self, number: usize) {
         let run = &mut self.attempts[number];
         run.over = true;
         self.live.retain(|&other| other != number);
-        // As a job does that has something to put where others see it.
+        // As a job does before it publishes its result.
         let fate = match std::mem::replace(&mut run.fate, Ok(())) {
             Ok(()) => run.signal.commit(run.attempt),
             Err(_) if run.signal.is_stopped(run.attempt) => Err(Error::Cancelled),
@@ -289,7 +289,7 @@ impl<'a> Simulation<'a> {
         self.settle();
     }
 
-    /// Publishes what has ended, and lets those return that were asked to stop.
+    /// Applies the effects, and returns attempts that were asked to stop.
     fn settle(&mut self) {
         loop {
             while let Some(EndedTask { id, outcome, .. }) = self.effects.ended.pop() {
@@ -322,7 +322,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Whoever has room takes what should begin there.
+    /// Begins attempts on all devices that have room.
     fn dispatch(&mut self) {
         loop {
             let mut begun = false;
@@ -364,7 +364,7 @@ impl<'a> Simulation<'a> {
     }
 
     pub fn report(mut self) -> SimReport {
-        // The loop is over; if a task is not, that is a fault of the scheduler, told as what it is.
+        // A task that has not ended now is a fault of the scheduler, and is reported as queued.
         self.ends.iter_mut().for_each(|end| {
             end.get_or_insert((TaskStatus::Queued, None));
         });
