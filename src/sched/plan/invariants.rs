@@ -21,7 +21,7 @@ impl InvariantChecks {
     /// The planner has taken a step. Panics if its parts disagree.
     pub fn step(&mut self, planner: &Planner) {
         self.steps += 1;
-        if cfg!(debug_assertions) && self.steps % (1 + planner.arrivals / TASKS) == 0 {
+        if cfg!(debug_assertions) && self.steps.is_multiple_of(1 + planner.arrivals / TASKS) {
             planner.check_invariants();
         }
     }

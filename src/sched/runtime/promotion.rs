@@ -64,7 +64,7 @@ impl Runtime {
             failed;
         let generation = crate::sched::base::registry::unpack(id).1;
         let began = Duration::from_nanos(since);
-        let job: Arc<dyn Job> = Arc::new(PromotedJob { id, job: job });
+        let job: Arc<dyn Job> = Arc::new(PromotedJob { id, job });
         let mut guard = self.lock();
         let mut effects = Effects::at(self.now());
         let stand_in = match slot.proxy(generation) {

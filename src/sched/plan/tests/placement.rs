@@ -62,20 +62,24 @@ fn what_a_device_has_free_is_asked_only_where_it_matters() {
 }
 
 #[test]
-fn a_range_gives_way_to_what_should_begin_on_its_device_if_there_were_memory() {
-    let mut driver = driver_of(&[1.0, 100.0]);
-    let rest = driver.planner.devices[0].ledger.lease(1000).unwrap();
+fn range_gives_way_to_a_task_that_would_begin_if_there_were_memory() {
+    let mut driver = Driver::new([(info(0, 1.0), 2), (info(1, 100.0), 1)].into_iter());
+    let here = || Task { devices: DeviceMask::only(0), ..task() };
+    driver.submit(0, Task { role: Role::Range, work: None, device_bytes: 100, ..here() });
+    driver.take(0, 0).unwrap();
+    // A piece of the range leases the rest.
+    let rest = driver.planner.devices[0].ledger.lease(900).unwrap();
     driver.submit(0, task());
     driver.take(0, 1).unwrap();
-    let big = || Task { device_bytes: 500, ..task() };
-    let any = driver.submit(0, big());
-    assert!(!driver.planner.waits_for_memory(S(0), 0), "the other is there much sooner");
-    let own = driver.submit(0, Task { devices: DeviceMask::only(0), ..big() });
-    assert!(driver.planner.waits_for_memory(S(0), 0));
+    let big = |task: Task| Task { device_bytes: 500, ..task };
+    let any = driver.submit(0, big(task()));
+    assert_eq!(driver.planner.memory_wanted(S(0)), 0, "the other device is there much sooner");
+    let own = driver.submit(0, big(here()));
+    assert_eq!(driver.planner.memory_wanted(S(0)), 1);
     driver.cancel(own).unwrap();
     driver.cancel(any).unwrap();
-    driver.submit(0, Task { devices: DeviceMask::only(0), ..task() });
-    assert!(!driver.planner.waits_for_memory(S(0), 0), "it takes none");
+    driver.submit(0, here());
+    assert_eq!(driver.planner.memory_wanted(S(0)), 0, "it takes none");
     drop(rest);
 }
 
