@@ -10,24 +10,24 @@
 //! | `epochs.rs` | whether all tasks that were submitted before a moment have ended |
 
 pub mod epochs;
+pub mod gate;
 pub mod job;
 mod lifecycle;
 pub mod nested;
+pub mod proxies;
 pub mod queues;
 pub mod slab;
 pub mod task;
 
-use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
 use crate::error::Result;
-use crate::sched::base::sync::lock;
-use crate::sched::base::task_id::TaskId;
 
 use epochs::{Epoch, EpochCounter, EpochCounts, EpochSources};
+use gate::LightGate;
+use proxies::Proxies;
 use queues::{LightQueues, LocalQueue};
 use slab::LightSlab;
 use task::LightTask;
@@ -44,26 +44,21 @@ pub struct LightTasks {
     pub epochs: CachePadded<EpochCounter>,
     /// Who submits counts its task first and looks here then; who changes it looks at the counts after.
     pub stop_flags: CachePadded<AtomicU8>,
-    /// Light tasks by the planned ones that stand for them, see `runtime/promotion.rs`.
-    pub proxies: Mutex<HashMap<TaskId, TaskId>>,
-    /// How many go on in the plan now.
-    pub promoted_tasks: AtomicUsize,
-    /// Planned tasks that ever stood for light ones: the plan counts them.
-    pub proxies_made: AtomicU64,
+    pub gate: CachePadded<LightGate>,
+    pub proxies: Proxies,
     /// Tasks that were counted as begun, and then refused.
     pub refused_tasks: AtomicU64,
 }
 
 impl LightTasks {
-    pub fn new(has_device: bool) -> Self {
+    pub fn new(devices: usize) -> Self {
         LightTasks {
             slab: LightSlab::new(),
             queues: LightQueues::new(),
             epochs: CachePadded::new(EpochCounter::new()),
-            stop_flags: CachePadded::new(AtomicU8::new(if has_device { 0 } else { NO_DEVICE })),
-            proxies: Mutex::default(),
-            promoted_tasks: AtomicUsize::new(0),
-            proxies_made: AtomicU64::new(0),
+            stop_flags: CachePadded::new(AtomicU8::new(if devices > 0 { 0 } else { NO_DEVICE })),
+            gate: CachePadded::new(LightGate::new(devices)),
+            proxies: Proxies::new(),
             refused_tasks: AtomicU64::new(0),
         }
     }
@@ -134,20 +129,12 @@ impl LightTasks {
         let (begun, ends) = self.totals();
         // One of them may be below nothing, where the plan counts an end instead.
         begun == ends.into_iter().fold(0, u64::wrapping_add)
-            && self.proxies_made.load(Ordering::SeqCst) == 0
+            && self.proxies.made() == 0
             && !self.queues.is_drained()
     }
 
     /// Those were not submitted after all.
     pub fn count_refused(&self, tasks: u64) {
         self.refused_tasks.fetch_add(tasks, Ordering::Relaxed);
-    }
-
-    /// The id by which the caller knows a planned task.
-    pub fn caller_id(&self, planned: TaskId) -> TaskId {
-        if self.proxies_made.load(Ordering::Acquire) == 0 {
-            return planned;
-        }
-        lock(&self.proxies).get(&planned).copied().unwrap_or(planned)
     }
 }

@@ -2,7 +2,7 @@
 //! from at the old end; what other threads submit goes through one injector.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
@@ -13,6 +13,7 @@ use super::job::LightJob;
 use super::nested::NestedTasks;
 use crate::error::Result;
 use crate::sched::base::signal::Signal;
+use crate::sched::base::sync::atomic::AtomicBool;
 use crate::sched::base::sync::lock;
 use crate::sched::base::task_id::TaskId;
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -48,14 +48,8 @@ pub struct Runtime {
     pub jobs_dropping: AtomicUsize,
     /// Threads that wait for the whole scheduler.
     pub waiting_for_all: AtomicUsize,
-    /// By device: in which of its contexts a queue is of use.
-    pub contexts: Vec<AtomicU32>,
-    /// Bit i: no light task begins on device i for now, a planned one needs it to itself.
-    pub light_blocked: AtomicU64,
     /// Bit i: device i's context is poisoned, and made anew when all have left it.
     pub poisoned: AtomicU64,
-    /// Some task is to run alone, and may wait for the light ones of any device to end.
-    pub exclusive_wanted: AtomicBool,
     /// Threads that look around before they sleep.
     pub spinning: AtomicUsize,
     processors: u64,
@@ -132,16 +126,13 @@ impl Runtime {
                 timer_until: None,
                 deferred: Deferred::default(),
             }),
-            light: LightTasks::new(!devices.is_empty()),
+            light: LightTasks::new(devices.len()),
             pool: WorkerPool::new(&slots, stack),
             wait_queues: WaitQueues::default(),
             wait_graph: WaitGraph::default(),
             jobs_dropping: AtomicUsize::new(0),
             waiting_for_all: AtomicUsize::new(0),
-            contexts: devices.iter().map(|_| AtomicU32::new(0)).collect(),
-            light_blocked: AtomicU64::new(0),
             poisoned: AtomicU64::new(0),
-            exclusive_wanted: AtomicBool::new(false),
             spinning: AtomicUsize::new(0),
             processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
             cpu_threads,
@@ -202,7 +193,7 @@ impl Runtime {
 
     /// Bit i: no light task begins on device i for now.
     pub fn closed_to_light(&self) -> u64 {
-        self.light_blocked.load(Ordering::SeqCst) | self.taken()
+        self.light.gate.closed() | self.taken()
     }
 
     /// After light work was made visible.
@@ -357,7 +348,7 @@ impl Runtime {
     }
 
     fn publish(self: &Arc<Self>, guard: &mut PlannerGuarded, id: TaskId, outcome: Result<()>) {
-        let told = (self.light.promoted_tasks.load(Ordering::Acquire) > 0).then(|| outcome.clone());
+        let told = (self.light.proxies.any_promoted()).then(|| outcome.clone());
         guard.planner.publish(self.now(), id, outcome);
         if let Some(told) = told {
             self.end_promoted(guard, id, told);
@@ -368,16 +359,15 @@ impl Runtime {
     /// What the light tier has to know of the plan. True: light tasks may begin again on some device.
     pub fn publish_flags(&self, guard: &PlannerGuarded) -> bool {
         let (mut quiet, mut poisoned, mut retired) = (0, 0, 0);
-        self.exclusive_wanted.store(guard.planner.exclusive_tasks > 0, Ordering::SeqCst);
         for (index, device) in guard.planner.devices.iter().enumerate() {
-            self.contexts[index].store(device.context, Ordering::Relaxed);
+            self.light.gate.set_context(index, device.context);
             self.pool.set_slots(index, device.slots);
             quiet |= u64::from(guard.planner.is_reserved(index)) << index;
             poisoned |= u64::from(device.poisoned) << index;
             retired |= u64::from(device.retired.is_some()) << index;
         }
         self.poisoned.store(poisoned, Ordering::SeqCst);
-        let opened = self.light_blocked.swap(quiet, Ordering::SeqCst) & !quiet != 0;
+        let opened = self.light.gate.publish(quiet, guard.planner.exclusive_tasks > 0);
         if opened && self.pool.event_count.asleep() > 0 {
             self.pool.event_count.wake_all();
         }
@@ -411,10 +401,7 @@ impl Runtime {
         self.apply_end_actions(id, parting);
         self.count_ended(hand, phase, 1);
         if let Some((shadow, outcome)) = shadow {
-            lock(&self.light.proxies).remove(&shadow);
-            let mut guard = self.lock();
-            guard.planner.end_task(shadow, outcome);
-            self.apply_effects(guard);
+            self.end_proxy(shadow, outcome);
         }
     }
 
@@ -483,7 +470,7 @@ impl Runtime {
     pub fn stats(&self) -> Stats {
         let mut stats = self.lock().planner.stats();
         let (begun, [done, failed, cancelled]) = self.light.totals();
-        let there = self.light.proxies_made.load(Ordering::SeqCst);
+        let there = self.light.proxies.made();
         stats.submitted = (stats.submitted + begun).saturating_sub(there);
         // An end that is counted in the plan from now on is taken back here a moment before.
         let sum = |there: u64, here: u64| there.checked_add_signed(here as i64).unwrap_or(0);

@@ -20,7 +20,8 @@ use crate::sched::base::outcome::TaskStatus;
 use crate::sched::base::sync;
 use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
-use crate::sched::sleep::wait_queues::{BLOCKED_TASKS, Waiter};
+use crate::sched::sleep::parker::Parker;
+use crate::sched::sleep::wait_queues::BLOCKED_TASKS;
 
 /// Tasks that may wait for other tasks inside their code at a time; each may cost a worker more.
 const SUBSTITUTES: usize = 64;
@@ -33,7 +34,7 @@ const SPIN: u64 = 20_000;
 
 thread_local! {
     /// The thread's waiter; taken while it waits.
-    static WAITER: RefCell<Option<sync::Arc<Waiter>>> = const { RefCell::new(None) };
+    static WAITER: RefCell<Option<sync::Arc<Parker>>> = const { RefCell::new(None) };
 }
 
 impl Runtime {
@@ -226,7 +227,7 @@ impl Runtime {
 
     /// Whether light tasks may begin on any device now.
     fn may_light_begin(&self) -> bool {
-        let never = self.light_blocked.load(Ordering::SeqCst) | self.pool.retired.load(Ordering::SeqCst);
+        let never = self.light.gate.closed() | self.pool.retired.load(Ordering::SeqCst);
         (0..self.devices.len()).any(|index| never >> index & 1 == 0)
     }
 
@@ -247,7 +248,7 @@ impl Runtime {
         let record = guard.planner.tasks.get(id).ok().filter(|record| record.status == TaskStatus::Queued);
         let behind = record.map(|record| record.predecessors.clone()).unwrap_or_default();
         drop(guard);
-        behind.into_iter().map(|id| self.light.caller_id(id)).collect()
+        behind.into_iter().map(|id| self.light.proxies.owner(id)).collect()
     }
 
     fn is_range(&self, id: TaskId) -> bool {
@@ -296,10 +297,10 @@ fn deadlock(why: &str) -> Error {
     Error::Deadlock { what: "a wait inside a task", why: why.into() }
 }
 
-fn take_waiter() -> sync::Arc<Waiter> {
+fn take_waiter() -> sync::Arc<Parker> {
     WAITER.try_with(|waiter| waiter.borrow_mut().take()).ok().flatten().unwrap_or_default()
 }
 
-fn return_waiter(waiter: sync::Arc<Waiter>) {
+fn return_waiter(waiter: sync::Arc<Parker>) {
     let _ = WAITER.try_with(|place| *place.borrow_mut() = Some(waiter));
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::light_gate::{is_blocked, may_run_light, stop_light, take_light};
+use super::light_gate::{may_run_light, stop_light, take_light};
 use super::run_light::run_light;
 use super::run_planned::{run_planned, take_planned};
 use super::shared::Runtime;
@@ -82,7 +82,7 @@ fn search(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
             event_count.cancel_sleep(&worker.sleeper);
             continue;
         }
-        if is_blocked(runtime, worker) && runtime.light.queues.has_items(&worker.queue) {
+        if runtime.light.gate.is_closed(worker.device) && runtime.light.queues.has_items(&worker.queue) {
             // Whoever called this worker for a light task has called nobody else.
             runtime.wake_any_worker();
         }

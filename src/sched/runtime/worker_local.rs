@@ -5,7 +5,6 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::peer_leases::LightLease;
 use super::shared::Runtime;
@@ -157,7 +156,7 @@ impl WorkerLocal {
     /// The context of the device in which a light task begins: that of the task below it, whose queue it uses,
     /// whatever has become of the device since that began.
     pub fn context(&self) -> u32 {
-        let now = || self.runtime.contexts[self.device].load(Ordering::Relaxed);
+        let now = || self.runtime.light.gate.context(self.device);
         self.outer_queue().map_or_else(now, |below| below.context)
     }
 
