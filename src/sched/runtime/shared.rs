@@ -121,7 +121,7 @@ impl Runtime {
             process: ProcessMark::here(),
             start_time: Instant::now(),
             planner: Mutex::new(PlannerGuarded {
-                planner: planner,
+                planner,
                 worker_called: vec![false; devices.len()],
                 timer_until: None,
                 deferred: Deferred::default(),
