@@ -136,4 +136,4 @@ def model_steps(messages: Path) -> list[Step]:
     """Returns the step that runs the unit tests which the model checker explores."""
     path, folder = test_programs(messages)["lib"]
     command = shlex.join([path, "models"])
-    return [Step("models", command, counts="libtest", minimum=15, folder=folder)]
+    return [Step("models", command, counts="libtest", minimum=20, folder=folder)]

@@ -1,8 +1,11 @@
-//! Where tasks are kept, under ids that can go stale but never mean another task.
+//! The table of planned tasks, and the ids of all tasks. An id goes stale when its task is removed,
+//! and is never used again.
 //!
-//! An id holds 27 bits of position, the highest of which tells light tasks from planned ones, 22 bits of
-//! generation (how often the position was used) and 15 bits that differ between the last 16,384 schedulers of a
-//! process. Generations begin at 1, so 0 is no id.
+//! | bits | contents |
+//! |---|---|
+//! | 15 | tag: differs between the tables of the last 16,384 schedulers of a process |
+//! | 22 | generation: how often the position was used; begins at 1, so 0 is no id |
+//! | 27 | position in the table; the highest bit is set for light tasks |
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,12 +15,12 @@ use crate::error::{Error, Result};
 const POSITION_BITS: u32 = 27;
 const GENERATION_BITS: u32 = 22;
 pub const GENERATIONS: u64 = 1 << GENERATION_BITS;
-/// The positions that each tier has.
+/// Positions of each of the two tables.
 pub const POSITIONS: usize = 1 << (POSITION_BITS - 1);
-/// Bit of the ids of light tasks.
+/// The bit of the position that is set for light tasks.
 pub const LIGHT_BIT: u64 = POSITIONS as u64;
 
-/// What tells the ids of one registry from those of others.
+/// Returns a tag for a new table.
 pub fn new_tag() -> u64 {
     static REGISTRIES: AtomicU64 = AtomicU64::new(0);
     REGISTRIES.fetch_add(1, Ordering::Relaxed) % (1 << (64 - POSITION_BITS - GENERATION_BITS))
@@ -27,7 +30,7 @@ pub fn pack(tag: u64, generation: u64, position: usize) -> u64 {
     (tag << GENERATION_BITS | generation) << POSITION_BITS | position as u64
 }
 
-/// Tag, generation and position of an id, the bit of the light ones left out.
+/// Returns the tag, the generation and the position of an id, without [`LIGHT_BIT`].
 pub fn unpack(TaskId(id): TaskId) -> (u64, u64, usize) {
     let generation = id >> POSITION_BITS & (GENERATIONS - 1);
     (id >> (POSITION_BITS + GENERATION_BITS), generation, (id & (LIGHT_BIT - 1)) as usize)
@@ -49,7 +52,7 @@ impl<T> TaskTable<T> {
         TaskTable { tag: new_tag(), slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Whether so many more can be kept.
+    /// Returns an error if there is no room for so many more tasks.
     pub fn check_capacity(&self, more: usize) -> Result<()> {
         if self.free.len() + (POSITIONS - self.slots.len()) < more {
             return Err(Error::argument("tasks kept", self.slots.len(), "release those that have ended"));
@@ -83,14 +86,14 @@ impl<T> TaskTable<T> {
     pub fn remove(&mut self, id: TaskId) -> Result<T> {
         let position = self.position(id)?;
         let value = self.slots[position].value.take().ok_or_else(|| stale(id))?;
-        // A generation is never used twice.
+        // No generation is used twice.
         if self.slots[position].generation + 1 < GENERATIONS {
             self.free.push(position);
         }
         Ok(value)
     }
 
-    /// All that are kept.
+    /// Returns the ids of all tasks.
     pub fn ids(&self) -> Vec<TaskId> {
         let here = self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some());
         here.map(|(position, slot)| self.id(slot.generation, position)).collect()
@@ -110,7 +113,7 @@ impl<T> TaskTable<T> {
     }
 }
 
-fn stale(id: TaskId) -> Error {
+pub fn stale(id: TaskId) -> Error {
     Error::Stale { what: "task", id: id.0 }
 }
 
@@ -119,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_released_id_stays_stale_when_its_place_is_used_again() {
+    fn released_id_stays_stale_when_its_position_is_used_again() {
         let mut registry = TaskTable::new();
         let first = registry.insert('a').unwrap();
         assert_eq!(registry.remove(first), Ok('a'));
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_whose_generations_are_used_up_is_left_empty() {
+    fn position_without_generations_left_is_not_used() {
         let mut registry = TaskTable::new();
         let first = registry.insert('a').unwrap();
         registry.slots[0].generation = GENERATIONS - 2;
@@ -140,19 +143,19 @@ mod tests {
         let last = registry.insert('z').unwrap();
         assert_eq!(registry.remove(last), Ok('z'));
         let next = registry.insert('b').unwrap();
-        assert_eq!(unpack(next).2, 1, "not at the place of the first");
+        assert_eq!(unpack(next).2, 1, "not at the position of the first");
         assert!(registry.get(first).is_err() && registry.get(last).is_err());
     }
 
     #[test]
-    fn ids_of_another_registry_and_invented_ones_are_unknown() {
+    fn ids_of_another_table_and_invented_ones_are_unknown() {
         let (mut one, mut two) = (TaskTable::new(), TaskTable::new());
         let (id, other) = (one.insert(1).unwrap(), two.insert(2).unwrap());
         assert!(two.get(id).is_err() && one.get(other).is_err());
         assert!(one.get(TaskId(0)).is_err() && one.get(TaskId(u64::MAX)).is_err());
     }
 
-    /// Two registries a scheduler.
+    /// Each scheduler has two tables.
     #[test]
     fn an_id_is_unknown_to_the_next_ten_thousand_schedulers() {
         let id = TaskTable::new().insert(1).unwrap();
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_an_id_are_those_that_it_was_made_of() {
+    fn unpacked_id_has_the_parts_that_were_packed() {
         for light in [0, LIGHT_BIT] {
             assert_eq!(unpack(TaskId(pack(5, 3, 17) | light)), (5, 3, 17));
         }

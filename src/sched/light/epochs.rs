@@ -1,43 +1,45 @@
-//! Whether everything that was submitted before some moment has ended, without a common counter that
-//! every task would have to touch.
+//! Finds out whether all tasks that were submitted before a moment have ended, without a counter that
+//! all threads write.
 //!
-//! Each worker counts what begins and ends with it in a [`EpochCounts`] of its own, and all other threads
-//! share one. Tasks belong to a *epoch*, the one that was current when they were submitted. Who
-//! wants to wait for all closes the current epoch, if anything of it is left, by making another
-//! current; a epoch has *drained* when as many of its tasks have ended as were begun.
+//! Each worker counts the tasks that it submits and ends in its own [`EpochCounts`]; all other threads
+//! share one. A task belongs to the *epoch* that was current when it was submitted. A thread that waits
+//! for all tasks closes the current epoch, if tasks of it are left, by making another one current. An
+//! epoch has *drained* when as many of its tasks have ended as have begun.
 //!
-//! **Why the sums are right.** Both counters only grow, and a task is begun before it ends. All `ended` are read first,
-//! then all `begun`. What is read of `ended` is at most what had ended when the last of them was read,
-//! which is at most what had begun by then, which is at most what is read of `begun`. So if the two
-//! sums are equal, everything that had begun at that moment had ended. What is begun in a closed epoch later, by a
-//! thread that had read the current epoch before it was closed, was not submitted before the wait,
-//! and is waited for or not. That thread reads the current epoch again, and if it is another puts its own back
-//! into the list, should it have drained, before the submit returns: so whoever waits after that finds it.
+//! **Why the sums are right.** Both counters only grow, and a task begins before it ends. All `ended`
+//! are read first, then all `begun`. The sum of `ended` is at most the number of tasks that had ended
+//! when the last of them was read; that is at most the number that had begun by then, which is at most
+//! the sum of `begun`. So if the sums are equal, all tasks that had begun at that moment had ended. A
+//! thread may read the current epoch, then count a task in it after it was closed. That task was not
+//! submitted before the wait, so the wait may or may not include it. The thread reads the current epoch
+//! again, and if it changed, puts its own back into the list before the submit returns, in case it had
+//! drained. So every later wait finds it.
 //!
-//! **Waking.** A waiter first raises `waiters`, then looks; a task is first counted as ended, then `waiters`
-//! is read; both orders are total (`SeqCst`), so either the waiter sees the end, or the ending thread sees the
-//! waiter and looks in its stead. As looking costs more than a small task, a thread looks only after every
-//! [`STRIDE`] tasks of closed epochs until few are left of one of them: who finds so few sets `nearly_drained`, and looks
-//! again; from then on every end looks, until one finds more. Of the last tasks of a closed epoch one thread
-//! must end [`STRIDE`] if they are more than all threads together may end unchecked, so somebody looks in time.
-//! That holds for the threads that the last look has counted: one that joins sets `nearly_drained` before it ends
-//! anything, and so does who puts a epoch back, for the last look did not count its tasks. Looks, joining and
-//! putting back exclude each other. Whoever takes a drained epoch out of the list tells all who wait.
+//! **Waking.** A waiter raises `waiters` and then sums; a thread counts an end and then reads `waiters`.
+//! Both orders are total (`SeqCst`), so either the waiter sees the end, or the ending thread sees the
+//! waiter and sums in its stead. Summing costs more than a small task, so a thread sums only after every
+//! [`STRIDE`] tasks of closed epochs while many are left. A thread that finds few left sets
+//! `nearly_drained` and sums again; from then on every end sums, until one finds more. If more tasks of
+//! a closed epoch are left than all threads together may end without summing, one thread ends
+//! [`STRIDE`] of them, so it sums in time. That holds for the threads that the last sum has counted: a
+//! new one sets `nearly_drained` before it ends a task, and so does a thread that puts an epoch back.
+//! Summing, joining and putting back exclude each other. The thread that removes a drained epoch from
+//! the list notifies all waiters.
 
 use crate::sched::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sched::base::sync::{Mutex, locked, total_order};
 
-/// Epochs that can be open at a time. A wait that finds them all taken waits for what comes until one
-/// drains, too.
+/// Epochs that can be open at a time. A wait that finds all in use includes later tasks until one of
+/// them drains.
 const EPOCHS: usize = if cfg!(loom) { 3 } else { 64 };
 
-/// How many tasks of closed epochs a thread may end without looking.
+/// Tasks of closed epochs after which a thread sums.
 const STRIDE: u64 = if cfg!(loom) { 2 } else { 64 };
 
-/// What has begun and ended with one worker, or with all other threads.
+/// The tasks that one worker, or all other threads, submitted and ended.
 pub struct EpochCounts {
     epochs: Box<[EpochPair]>,
-    /// Ends of tasks of closed epochs.
+    /// Tasks of closed epochs that ended.
     unchecked: AtomicU64,
 }
 
@@ -46,50 +48,52 @@ struct EpochPair {
     ended: AtomicU64,
 }
 
-/// All counts that there are. They are asked for anew for each sum, and none ever goes away.
+/// All counts. Each sum visits them again; none is ever removed.
 pub trait EpochSources {
     fn for_each(&self, see: &mut dyn FnMut(&EpochCounts));
 }
 
-/// The epoch of a task.
+/// The index of an epoch.
 pub type Epoch = u8;
 
 pub struct EpochCounter {
     current: AtomicUsize,
     waiters: AtomicUsize,
     nearly_drained: AtomicBool,
-    /// The list has [`EPOCHS`] entries, so a waiter may wait for the current epoch, too.
+    /// All epochs are open, so a wait may include the current one.
     crowded: AtomicBool,
     open: Mutex<Open>,
 }
 
-/// The epochs that have not drained, oldest first, the current one last; each with its serial number.
+/// The epochs that have not drained, with their serial numbers; the oldest first, the current one last.
 type Open = Vec<(Epoch, u64)>;
 
-/// A wait that has begun.
+/// A wait for all tasks.
 #[derive(Debug, Clone, Copy)]
 pub struct EpochWait {
-    /// For [`EpochCounter::check`].
+    /// The wait ends when all epochs before this serial number have drained.
     pub mark: u64,
     /// See [`EpochStatus::drained`].
     pub drained: bool,
 }
 
-/// What a waiter has seen.
+/// The state of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EpochStatus {
-    /// All that it waits for has ended.
+    /// All tasks of the wait have ended.
     pub done: bool,
-    /// Some epoch has drained: perhaps one that others wait for.
+    /// An epoch has drained: the caller notifies all waiters.
     pub drained: bool,
 }
 
-impl EpochCounts {
-    pub fn new() -> Self {
+impl Default for EpochCounts {
+    fn default() -> Self {
         let pair = || EpochPair { begun: AtomicU64::new(0), ended: AtomicU64::new(0) };
         EpochCounts { epochs: (0..EPOCHS).map(|_| pair()).collect(), unchecked: AtomicU64::new(0) }
     }
+}
 
+impl EpochCounts {
     pub fn begun(&self) -> u64 {
         self.epochs.iter().map(|pair| pair.begun.load(Ordering::SeqCst)).sum()
     }
@@ -110,7 +114,7 @@ impl EpochCounter {
         }
     }
 
-    /// Tasks are being submitted.
+    /// Counts tasks that are being submitted.
     pub fn begin(&self, count: &EpochCounts, tasks: u64) -> Epoch {
         let epoch = self.current.load(Ordering::SeqCst);
         count.epochs[epoch].begun.fetch_add(tasks, Ordering::SeqCst);
@@ -121,12 +125,12 @@ impl EpochCounter {
         epoch as Epoch
     }
 
-    /// A epoch was closed before tasks were counted in it, and may have been taken for drained.
+    /// Puts an epoch back into the list that was closed before tasks were counted in it.
     #[cold]
     fn reopen(&self, epoch: Epoch) {
         let mut open = locked(&self.open);
         if open.iter().all(|&(other, _)| other != epoch) {
-            // Every wait that is still to begin comes after it.
+            // The first place: every later wait includes it.
             open.insert(0, (epoch, 0));
             self.publish_length(&open);
             self.nearly_drained.store(true, Ordering::SeqCst);
@@ -134,8 +138,8 @@ impl EpochCounter {
         }
     }
 
-    /// Tasks have ended. True: a epoch that somebody waits for may have drained, so those who wait
-    /// are to be woken.
+    /// Counts tasks that have ended. Returns true if an epoch may have drained: then the caller notifies
+    /// all waiters.
     pub fn end(&self, count: &EpochCounts, epoch: Epoch, tasks: u64, all: &dyn EpochSources) -> bool {
         count.epochs[epoch as usize].ended.fetch_add(tasks, Ordering::SeqCst);
         total_order();
@@ -154,8 +158,8 @@ impl EpochCounter {
         (due || self.nearly_drained.load(Ordering::SeqCst)) && self.remove_drained(all)
     }
 
-    /// Takes the drained epochs out of the list, and notes whether little is left of a closed one. Whether there
-    /// were any.
+    /// Removes the drained epochs from the list, and sets whether a closed one is nearly drained. Returns
+    /// true if waiters are to be notified.
     fn remove_drained(&self, all: &dyn EpochSources) -> bool {
         let mut open = locked(&self.open);
         let crowded = open.len() >= EPOCHS;
@@ -166,7 +170,7 @@ impl EpochCounter {
         all.for_each(&mut |_| threads += 1);
         let nearly_drained = least <= STRIDE * threads;
         if self.nearly_drained.swap(nearly_drained, Ordering::SeqCst) != nearly_drained && nearly_drained {
-            // What ended between the sums and `nearly_drained` was not looked at.
+            // Tasks that ended between the sums and the flag were not counted.
             total_order();
             remove_drained_closed(&mut open, all);
             self.publish_length(&open);
@@ -174,12 +178,13 @@ impl EpochCounter {
         crowded || open.len() < before
     }
 
-    /// After a change of the list, before anything is summed that depends on it.
+    /// Follows a change of the list, before a sum that depends on it.
     fn publish_length(&self, open: &Open) {
         self.crowded.store(open.len() >= EPOCHS, Ordering::SeqCst);
     }
 
-    /// Begins a wait for all that was submitted so far, to be ended with [`EpochCounter::stop_waiting`].
+    /// Begins a wait for all tasks submitted so far. The caller ends it with
+    /// [`EpochCounter::stop_waiting`].
     pub fn start_waiting(&self, all: &dyn EpochSources) -> EpochWait {
         let mut open = locked(&self.open);
         self.waiters.fetch_add(1, Ordering::SeqCst);
@@ -196,8 +201,8 @@ impl EpochCounter {
         EpochWait { mark: serial + 1, drained }
     }
 
-    /// Closes the current epoch if it is before the mark. Without a epoch for what comes, this one is waited for
-    /// as it is until one is free. True: it was closed.
+    /// Closes the current epoch if it is before the mark and another one is free. Returns true if it was
+    /// closed.
     fn close_current(&self, mark: u64, open: &mut Open) -> bool {
         let Some(&(_, serial)) = open.last().filter(|&&(_, serial)| serial < mark) else { return false };
         let free = (0..EPOCHS as Epoch).find(|free| open.iter().all(|(epoch, _)| epoch != free));
@@ -209,9 +214,9 @@ impl EpochCounter {
         true
     }
 
-    /// One more counts from now on, and can be seen.
+    /// Follows the publication of a new source of counts.
     pub fn source_added(&self) {
-        // Not between a look's sums and its `nearly_drained`, or it would take what ends between them for seen.
+        // Not between the sums of another thread and its flag, which would miss ends between them.
         let open = locked(&self.open);
         self.nearly_drained.store(true, Ordering::SeqCst);
         total_order();
@@ -222,7 +227,7 @@ impl EpochCounter {
         self.waiters.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether all epochs before the mark have drained.
+    /// Returns whether all epochs before the mark have drained.
     pub fn check(&self, mark: u64, all: &dyn EpochSources) -> EpochStatus {
         let mut drained = self.remove_drained(all);
         let closed = self.close_current(mark, &mut locked(&self.open));
@@ -235,7 +240,7 @@ impl EpochCounter {
     }
 }
 
-/// Returns how many tasks the closed epoch has left that has fewest.
+/// Removes the drained epochs. Returns the fewest tasks that a closed epoch has left.
 fn remove_drained_closed(open: &mut Open, all: &dyn EpochSources) -> u64 {
     let current = open.pop();
     let mut least = u64::MAX;
@@ -250,7 +255,7 @@ fn remove_drained_closed(open: &mut Open, all: &dyn EpochSources) -> u64 {
     least
 }
 
-/// Tasks of a epoch that have begun and not ended. Zero is exact, see above.
+/// Returns the tasks of an epoch that have not ended. Zero is exact, see above.
 fn unended(epoch: Epoch, all: &dyn EpochSources) -> u64 {
     let (mut ended, mut begun) = (0_u64, 0_u64);
     all.for_each(&mut |count| ended += count.epochs[epoch as usize].ended.load(Ordering::SeqCst));
@@ -269,9 +274,9 @@ mod tests {
     }
 
     #[test]
-    fn end_of_a_closed_phase_is_announced_only_while_somebody_waits() {
+    fn end_of_a_closed_epoch_is_announced_only_while_somebody_waits() {
         for waits in [true, false] {
-            let (counter, count) = (EpochCounter::new(), EpochCounts::new());
+            let (counter, count) = (EpochCounter::new(), EpochCounts::default());
             let epoch = counter.begin(&count, 1);
             let waiting = counter.start_waiting(&count);
             assert!(!counter.check(waiting.mark, &count).done);
@@ -283,8 +288,8 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_the_current_phase_take_no_lock_though_somebody_waits() {
-        let (counter, count) = (EpochCounter::new(), EpochCounts::new());
+    fn ends_of_the_current_epoch_take_no_lock_though_somebody_waits() {
+        let (counter, count) = (EpochCounter::new(), EpochCounts::default());
         counter.begin(&count, 1);
         counter.start_waiting(&count);
         let epoch = counter.begin(&count, 1);
@@ -302,7 +307,7 @@ mod tests {
 
 #[cfg(all(test, loom))]
 mod models {
-    //! Small worlds: a waiter whose tasks have ended is woken, and is not told so before they have.
+    //! Small worlds: a wait ends if its tasks have ended, and not before.
 
     use loom::sync::{Condvar, Mutex};
     use loom::thread;
@@ -313,10 +318,10 @@ mod models {
     struct World {
         counter: EpochCounter,
         counts: [EpochCounts; 3],
-        /// How many of them there are by now.
+        /// How many of `counts` are in use.
         source_added: AtomicUsize,
-        /// A waiter each.
-        bells: [(Mutex<bool>, Condvar); 2],
+        /// One for each waiter.
+        signals: [(Mutex<bool>, Condvar); 2],
         ended: AtomicUsize,
     }
 
@@ -328,12 +333,12 @@ mod models {
 
     impl World {
         fn new(counts: usize) -> Arc<Self> {
-            let bell = || (Mutex::new(false), Condvar::new());
+            let signal = || (Mutex::new(false), Condvar::new());
             Arc::new(World {
                 counter: EpochCounter::new(),
-                counts: [EpochCounts::new(), EpochCounts::new(), EpochCounts::new()],
+                counts: [EpochCounts::default(), EpochCounts::default(), EpochCounts::default()],
                 source_added: AtomicUsize::new(counts),
-                bells: [bell(), bell()],
+                signals: [signal(), signal()],
                 ended: AtomicUsize::new(0),
             })
         }
@@ -350,37 +355,37 @@ mod models {
         fn end(&self, count: usize, epoch: Epoch) {
             self.ended.fetch_add(1, Ordering::SeqCst);
             if self.counter.end(&self.counts[count], epoch, 1, self) {
-                self.ring();
+                self.notify();
             }
         }
 
-        fn ring(&self) {
-            for (rung, changed) in &self.bells {
-                *rung.lock().unwrap() = true;
+        fn notify(&self) {
+            for (notified, changed) in &self.signals {
+                *notified.lock().unwrap() = true;
                 changed.notify_all();
             }
         }
 
-        /// As the scheduler does.
+        /// Waits as the scheduler does.
         fn wait(&self, waiter: usize, tasks: usize) {
             let begun = self.counter.start_waiting(self);
             if begun.drained {
-                self.ring();
+                self.notify();
             }
-            let (rung, changed) = &self.bells[waiter];
+            let (notified, changed) = &self.signals[waiter];
             loop {
                 let seen = self.counter.check(begun.mark, self);
                 if seen.drained {
-                    self.ring();
+                    self.notify();
                 }
                 if seen.done {
                     break;
                 }
-                let mut rung = rung.lock().unwrap();
-                while !*rung {
-                    rung = changed.wait(rung).unwrap();
+                let mut notified = notified.lock().unwrap();
+                while !*notified {
+                    notified = changed.wait(notified).unwrap();
                 }
-                *rung = false;
+                *notified = false;
             }
             self.counter.stop_waiting();
             assert!(self.ended.load(Ordering::SeqCst) >= tasks);
@@ -394,7 +399,7 @@ mod models {
     }
 
     #[test]
-    fn a_waiter_hears_of_the_last_end() {
+    fn waiter_is_notified_of_the_last_end() {
         for counts in [1, 2] {
             explore(move || {
                 let world = World::new(counts);
@@ -408,7 +413,7 @@ mod models {
     }
 
     #[test]
-    fn what_is_submitted_meanwhile_is_not_taken_for_what_was_there() {
+    fn later_tasks_are_not_taken_for_earlier_ones() {
         explore(|| {
             let world = World::new(2);
             let before = world.begin(0);
@@ -423,9 +428,9 @@ mod models {
         });
     }
 
-    /// None of the three ends as many as would make it look.
+    /// None of the three ends as many tasks as would make it sum.
     #[test]
-    fn a_waiter_hears_of_the_last_end_with_those_who_join_later() {
+    fn waiter_is_notified_of_the_last_end_by_a_new_thread() {
         explore(|| {
             let world = World::new(1);
             let epochs = [(); 3].map(|()| world.begin(0));
@@ -443,7 +448,7 @@ mod models {
     }
 
     #[test]
-    fn one_who_joins_does_not_keep_others_from_looking() {
+    fn new_thread_does_not_keep_others_from_summing() {
         explore(|| {
             let world = World::new(1);
             let epoch = world.begin(0);
@@ -457,7 +462,7 @@ mod models {
     }
 
     #[test]
-    fn two_waiters_hear_of_the_last_end() {
+    fn two_waiters_are_notified_of_the_last_end() {
         explore(|| {
             let world = World::new(1);
             let epoch = world.begin(0);
@@ -471,7 +476,7 @@ mod models {
     }
 
     #[test]
-    fn a_wait_that_found_no_phase_free_hears_of_its_last_end() {
+    fn wait_without_a_free_epoch_is_notified_of_its_last_end() {
         explore(|| {
             let world = World::new(1);
             let end = |epoch| world.counter.end(&world.counts[0], epoch, 1, &*world);
@@ -480,14 +485,14 @@ mod models {
             let last = waits[EPOCHS - 1].1;
             for (epoch, _) in waits {
                 assert!(!world.counter.check(last.mark, &*world).done);
-                assert!(end(epoch), "it is told");
+                assert!(end(epoch), "the waiters are notified");
             }
             assert!(world.counter.check(last.mark, &*world).done);
         });
     }
 
     #[test]
-    fn one_who_submits_while_a_phase_is_closed_waits_for_that_task() {
+    fn submitter_waits_for_its_task_of_a_closed_epoch() {
         explore(|| {
             let world = World::new(2);
             let before = world.begin(0);

@@ -1,5 +1,5 @@
-//! A light task's code: boxed, or so small that nothing has to be allocated for it. To allocate and to
-//! free, on another thread, costs as much as the rest of a submit.
+//! The job of a light task: boxed, or four words for which nothing is allocated. An allocation that is
+//! freed on another thread costs as much as the rest of a submit.
 
 use crate::error::Result;
 use crate::sched::base::exec::{Exec, Job};
@@ -9,13 +9,13 @@ pub enum LightJob {
     Inline(InlineJob),
 }
 
-/// Four words, and what is to be done with them.
+/// A job of four words.
 pub struct InlineJob {
     words: [usize; 4],
     kind: &'static InlineJobKind,
 }
 
-/// What the words of a [`InlineJob`] mean. `drop` is called once, after the last `run`.
+/// The functions of an [`InlineJob`]. `drop` is called once, after the last `run`.
 pub struct InlineJobKind {
     pub run: fn([usize; 4], &Exec<'_>) -> Result<()>,
     pub drop: fn([usize; 4]),

@@ -1,5 +1,4 @@
-//! The life of a task: where it can be, and where it can go from there. A light task's state is
-//! changed by [`Lifecycle::go`] only; a planned one's stands in `plan/planner.rs`, `plan/placement.rs` and `plan/completion.rs`.
+//! The states of a light task and their transitions. Only [`Lifecycle::advance`] changes a state.
 //!
 //! ```text
 //! Free ──► Queued ──► Running ──► Done, Failed, Cancelled ──► Free
@@ -8,16 +7,17 @@
 //!            └────────────────────────────────────┘
 //! ```
 //!
-//! From `Running` back to `Queued`: the attempt could not begin, or is to be followed by another. From
-//! `Queued` to an end: cancelled, or nothing is left that could run it. `Planned`: something unusual
-//! befell a light task, and a planned one goes on in its stead.
+//! From `Running` back to `Queued`: the attempt could not begin. From `Queued` to an end: the task was
+//! cancelled, or no device is left for it. `Planned`: the task was promoted, and a planned task runs in
+//! its stead.
 
 use crate::sched::base::outcome::TaskStatus;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Lifecycle {
-    /// The place of a task that is not in use.
+    /// The position is unused.
+    #[default]
     Free,
     Queued,
     Running,
@@ -58,7 +58,7 @@ impl Lifecycle {
         }
     }
 
-    /// Changes the state, if the table allows it. A change that it does not allow is not made.
+    /// Changes the state and returns true, if the transition is allowed.
     #[must_use]
     pub fn advance(&mut self, next: Lifecycle) -> bool {
         let may = self.allows(next);
@@ -69,7 +69,7 @@ impl Lifecycle {
         may
     }
 
-    /// As it is told.
+    /// Returns the state that callers see.
     pub fn status(self) -> TaskStatus {
         match self {
             Lifecycle::Free | Lifecycle::Queued => TaskStatus::Queued,
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_is_for_good_and_nothing_is_skipped() {
+    fn only_the_drawn_transitions_are_allowed() {
         for from in Lifecycle::ALL {
             for to in Lifecycle::ALL {
                 let may = from.allows(to);

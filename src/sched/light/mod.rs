@@ -1,38 +1,40 @@
-//! Structures of light tasks: many, small, and run by whichever worker is free.
+//! The structures of light tasks: many, small, run by any free worker.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `job.rs` | the code of a light task |
+//! | `gate.rs` | on which devices light tasks may begin |
+//! | `job.rs` | the job of a light task |
 //! | `lifecycle.rs`, `task.rs` | a task with an id: its states and transitions |
-//! | `slab.rs` | the table of those, and their ids |
+//! | `slab.rs` | the table of tasks with an id |
+//! | `proxies.rs` | planned tasks that stand for light ones |
 //! | `nested.rs` | light tasks that run inside a planned one |
 //! | `queues.rs` | deques, the injector, stealing |
 //! | `epochs.rs` | whether all tasks that were submitted before a moment have ended |
 
 pub mod epochs;
+pub mod gate;
 pub mod job;
 mod lifecycle;
 pub mod nested;
+pub mod proxies;
 pub mod queues;
 pub mod slab;
 pub mod task;
 
-use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
 use crate::error::Result;
-use crate::sched::base::sync::lock;
-use crate::sched::base::task_id::TaskId;
 
 use epochs::{Epoch, EpochCounter, EpochCounts, EpochSources};
+use gate::LightGate;
+use proxies::Proxies;
 use queues::{LightQueues, LocalQueue};
 use slab::LightSlab;
 use task::LightTask;
 
-/// Why nothing is accepted: bits of [`LightTasks::gate`].
+/// Bits of [`LightTasks::stop_flags`]: why no task is accepted.
 pub const CLOSED: u8 = 1;
 pub const STOPPING: u8 = 2;
 pub const NO_DEVICE: u8 = 4;
@@ -40,30 +42,26 @@ pub const NO_DEVICE: u8 = 4;
 pub struct LightTasks {
     pub slab: LightSlab,
     pub queues: LightQueues,
-    // Every submit reads these two: nothing that changes lies beside them.
+    // Every submit reads `epochs` and `stop_flags`: no cache line with data that changes.
     pub epochs: CachePadded<EpochCounter>,
-    /// Who submits counts its task first and looks here then; who changes it looks at the counts after.
+    /// A submitter counts its task before it reads this; the thread that sets a flag reads the counts
+    /// afterwards. So one of the two sees the other (Dekker).
     pub stop_flags: CachePadded<AtomicU8>,
-    /// Light tasks by the planned ones that stand for them, see `runtime/promotion.rs`.
-    pub proxies: Mutex<HashMap<TaskId, TaskId>>,
-    /// How many go on in the plan now.
-    pub promoted_tasks: AtomicUsize,
-    /// Planned tasks that ever stood for light ones: the plan counts them.
-    pub proxies_made: AtomicU64,
-    /// Tasks that were counted as begun, and then refused.
+    pub gate: CachePadded<LightGate>,
+    pub proxies: Proxies,
+    /// Tasks that were counted as submitted, and then refused.
     pub refused_tasks: AtomicU64,
 }
 
 impl LightTasks {
-    pub fn new(has_device: bool) -> Self {
+    pub fn new(devices: usize) -> Self {
         LightTasks {
             slab: LightSlab::new(),
             queues: LightQueues::new(),
             epochs: CachePadded::new(EpochCounter::new()),
-            stop_flags: CachePadded::new(AtomicU8::new(if has_device { 0 } else { NO_DEVICE })),
-            proxies: Mutex::default(),
-            promoted_tasks: AtomicUsize::new(0),
-            proxies_made: AtomicU64::new(0),
+            stop_flags: CachePadded::new(AtomicU8::new(if devices > 0 { 0 } else { NO_DEVICE })),
+            gate: CachePadded::new(LightGate::new(devices)),
+            proxies: Proxies::new(),
             refused_tasks: AtomicU64::new(0),
         }
     }
@@ -72,14 +70,14 @@ impl LightTasks {
         self.stop_flags.load(Ordering::SeqCst) & STOPPING != 0
     }
 
-    /// A worker comes.
+    /// Returns the queue of a new worker.
     pub fn add_worker(&self, device: usize, slot: u32) -> LocalQueue {
         let queue = self.queues.add_worker(device, slot);
         self.epochs.source_added();
         queue
     }
 
-    /// Where the calling thread counts.
+    /// Returns the counters of the calling thread.
     pub fn epoch_counts<'a>(&'a self, queue: Option<&'a LocalQueue>) -> &'a EpochCounts {
         match queue {
             Some(queue) => &queue.shared.stats.epochs,
@@ -94,7 +92,7 @@ impl LightTasks {
         }
     }
 
-    /// Counts tasks that are being submitted; the gate's bits if none are accepted.
+    /// Counts tasks that are being submitted. Returns the stop flags if none are accepted.
     pub fn count_submitted(
         &self,
         queue: Option<&LocalQueue>,
@@ -107,13 +105,13 @@ impl LightTasks {
         }
     }
 
-    /// Asks all that runs to stop.
+    /// Requests that all running tasks stop.
     pub fn cancel_running(&self) {
         self.slab.for_each(LightTask::stop);
         self.queues.for_each_worker(|worker| worker.stats.signal.cancel());
     }
 
-    /// Tasks begun, less the refused ones, and how many have ended: done, failed, cancelled.
+    /// Returns the number of accepted tasks, and how many of them are done, failed and cancelled.
     pub fn totals(&self) -> (u64, [u64; 3]) {
         let mut ends = [0_u64; 3];
         let mut add = |one: &queues::EndCounts| {
@@ -129,25 +127,17 @@ impl LightTasks {
         (begun.saturating_sub(self.refused_tasks.load(Ordering::Relaxed)), ends)
     }
 
-    /// Everything has ended, and the last are about to be counted as such.
+    /// Returns true if all tasks have ended and the last ends are about to be counted in their epoch.
     pub fn is_ending(&self) -> bool {
         let (begun, ends) = self.totals();
-        // One of them may be below nothing, where the plan counts an end instead.
+        // A count may be negative where the planner counts an end instead.
         begun == ends.into_iter().fold(0, u64::wrapping_add)
-            && self.proxies_made.load(Ordering::SeqCst) == 0
+            && self.proxies.made() == 0
             && !self.queues.is_drained()
     }
 
-    /// Those were not submitted after all.
+    /// Takes back submits that were refused.
     pub fn count_refused(&self, tasks: u64) {
         self.refused_tasks.fetch_add(tasks, Ordering::Relaxed);
-    }
-
-    /// The id by which the caller knows a planned task.
-    pub fn caller_id(&self, planned: TaskId) -> TaskId {
-        if self.proxies_made.load(Ordering::Acquire) == 0 {
-            return planned;
-        }
-        lock(&self.proxies).get(&planned).copied().unwrap_or(planned)
     }
 }

@@ -1,5 +1,5 @@
-//! What a worker runs on top of a planned task that waits. If that task's attempt is given up because it does not return,
-//! nobody waits for the thread any more, so whoever gives it up ends what is on top of it, too.
+//! Light tasks that a worker runs inside a planned task that waits. If the attempt at the planned task
+//! is abandoned because it does not return, the thread that abandons it ends them, too.
 
 use std::sync::Mutex;
 
@@ -7,69 +7,70 @@ use super::epochs::Epoch;
 use crate::sched::base::sync::lock;
 use crate::sched::base::task_id::TaskId;
 
-/// The light tasks on top of a planned one, if that is what the worker is in.
+/// The light tasks that a worker runs inside a planned one.
 #[derive(Default)]
 pub struct NestedTasks(Mutex<NestedStack>);
 
 #[derive(Default)]
 struct NestedStack {
-    /// The planned task, and which attempt at it.
+    /// The planned task and the number of the attempt.
     planned: Option<(TaskId, u32)>,
     abandoned: bool,
     last_index: u64,
     frames: Vec<(u64, NestedTask)>,
 }
 
-/// A light task; without an id if it is loose.
+/// A light task; its id is 0 if it has none.
 #[derive(Clone, Copy)]
 pub struct NestedTask {
     pub id: TaskId,
     pub epoch: Epoch,
 }
 
-/// A frame's number; `None`: there is no planned task below it.
+/// The index of a light task; `None` if the worker is in no planned task.
 pub type NestedIndex = Option<u64>;
 
 impl NestedTasks {
     pub fn set_planned(&self, bottom: Option<(TaskId, u32)>) {
-        let mut pile = lock(&self.0);
-        pile.planned = bottom;
-        pile.abandoned = false;
+        let mut stack = lock(&self.0);
+        stack.planned = bottom;
+        stack.abandoned = false;
     }
 
     pub fn abandon(&self, bottom: (TaskId, u32)) {
-        let mut pile = lock(&self.0);
-        pile.abandoned |= pile.planned == Some(bottom);
+        let mut stack = lock(&self.0);
+        stack.abandoned |= stack.planned == Some(bottom);
     }
 
-    /// Whether the planned task's attempt was given up.
+    /// Returns whether the attempt at the planned task was abandoned.
     pub fn is_abandoned(&self) -> bool {
         lock(&self.0).abandoned
     }
 
     pub fn push(&self, frame: NestedTask) -> u64 {
-        let mut pile = lock(&self.0);
-        pile.last_index += 1;
-        let number = pile.last_index;
-        pile.frames.push((number, frame));
+        let mut stack = lock(&self.0);
+        stack.last_index += 1;
+        let number = stack.last_index;
+        stack.frames.push((number, frame));
         number
     }
 
-    /// The frame's code has returned. False: it was given up meanwhile, and has been ended.
+    /// Removes a task whose job has returned. Returns false if it was ended with its abandoned thread.
     pub fn pop(&self, place: NestedIndex) -> bool {
         let Some(number) = place else { return true };
         lock(&self.0).frames.pop_if(|&mut (last, _)| last == number).is_some()
     }
 
-    /// What is on top of this attempt, to be ended. `stay` is told of each before its thread can find out.
-    pub fn take_all(&self, bottom: (TaskId, u32), stay: impl Fn(NestedTask)) -> Vec<NestedTask> {
-        let mut pile = lock(&self.0);
-        if pile.planned != Some(bottom) {
+    /// Takes the tasks inside an abandoned attempt. Calls `hold` for each before its thread can find
+    /// that it was taken.
+    pub fn take_all(&self, bottom: (TaskId, u32), hold: impl Fn(NestedTask)) -> Vec<NestedTask> {
+        let mut stack = lock(&self.0);
+        if stack.planned != Some(bottom) {
             return Vec::new();
         }
         let frames: Vec<NestedTask> =
-            std::mem::take(&mut pile.frames).into_iter().map(|(_, frame)| frame).collect();
-        frames.iter().copied().for_each(stay);
+            std::mem::take(&mut stack.frames).into_iter().map(|(_, frame)| frame).collect();
+        frames.iter().copied().for_each(hold);
         frames
     }
 }
@@ -82,21 +83,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_finds_out_that_it_was_given_up_after_its_task_was_told_to_stay() {
-        let on_top = NestedTasks::default();
+    fn abandoned_thread_finds_its_task_held() {
+        let nested = NestedTasks::default();
         let bottom = (TaskId(1), 1);
-        on_top.set_planned(Some(bottom));
-        let place = Some(on_top.push(NestedTask { id: TaskId(2), epoch: 0 }));
+        nested.set_planned(Some(bottom));
+        let place = Some(nested.push(NestedTask { id: TaskId(2), epoch: 0 }));
         let (begun, told) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !begun.load(Ordering::SeqCst) {
                     std::thread::yield_now();
                 }
-                assert!(!on_top.pop(place));
+                assert!(!nested.pop(place));
                 assert!(told.load(Ordering::SeqCst));
             });
-            let taken = on_top.take_all(bottom, |_| {
+            let taken = nested.take_all(bottom, |_| {
                 begun.store(true, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_millis(10));
                 told.store(true, Ordering::SeqCst);

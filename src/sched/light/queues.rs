@@ -1,8 +1,8 @@
-//! What waits for a worker, and where: each worker has a deque of its own, which it uses as a stack and others steal
-//! from at the old end; what other threads submit goes through one injector.
+//! The queues of light tasks. Each worker pushes to and pops from the young end of its own deque, and
+//! other workers steal from the old end. Threads that are no workers push to one injector.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
@@ -13,18 +13,19 @@ use super::job::LightJob;
 use super::nested::NestedTasks;
 use crate::error::Result;
 use crate::sched::base::signal::Signal;
+use crate::sched::base::sync::atomic::AtomicBool;
 use crate::sched::base::sync::lock;
 use crate::sched::base::task_id::TaskId;
 
-/// What a worker takes from a queue.
+/// A queued task.
 pub enum LightItem {
-    /// A task that somebody may ask for.
+    /// A task in the slab.
     WithId(TaskId),
-    /// A detached task that nobody can ask for: it needs no slot.
+    /// A task whose id no caller has, so it is not in the slab.
     Detached { job: LightJob, epoch: Epoch },
 }
 
-/// How tasks ended: for one worker, or for all other threads.
+/// How many tasks ended how: on one worker, or on all other threads.
 #[derive(Default)]
 pub struct EndCounts {
     pub done: AtomicU64,
@@ -34,8 +35,7 @@ pub struct EndCounts {
 
 impl EndCounts {
     pub fn add(&self, outcome: &Result<()>) {
-        let count = self.of(outcome);
-        count.fetch_add(1, Ordering::Relaxed);
+        self.of(outcome).fetch_add(1, Ordering::Relaxed);
     }
 
     fn of(&self, outcome: &Result<()>) -> &AtomicU64 {
@@ -46,23 +46,24 @@ impl EndCounts {
         }
     }
 
-    /// One that was counted is counted elsewhere.
+    /// Takes back an end that the planner counts from now on.
     pub fn uncount(&self, outcome: &Result<()>) {
         self.of(outcome).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// What is known of a worker by all. One that is gone leaves its shared to the next of its slot.
+/// What other threads see of a worker. The next worker of the slot takes it over.
 pub struct WorkerShared {
     pub device: usize,
     pub slot: u32,
-    /// While no worker has it.
+    /// The deque while no worker uses it.
     deque: Mutex<Option<Worker<LightItem>>>,
     stealer: Stealer<LightItem>,
     pub stats: CachePadded<WorkerStats>,
 }
 
-/// What only the shared's worker writes, but all may read.
+/// Counters that one worker writes and all threads read.
+#[derive(Default)]
 pub struct WorkerStats {
     pub epochs: EpochCounts,
     pub ends: EndCounts,
@@ -70,13 +71,13 @@ pub struct WorkerStats {
     /// Attempts that failed on the device.
     pub failed_attempts: AtomicU64,
     pub done_attempts: AtomicU64,
-    /// When the light task that it runs began, plus 1; 0: it runs none.
+    /// When the light task began that it runs, plus 1; 0 while it runs none.
     pub light_since: AtomicU64,
-    /// When the last one ended.
+    /// When the last light task ended.
     pub light_until: AtomicU64,
-    /// It may be running light tasks; set before it looks whether it may.
+    /// The worker's flag at the [`LightGate`](super::gate::LightGate).
     pub runs_light: AtomicBool,
-    /// Of the loose task that it runs, or of the innermost; open while it runs none.
+    /// The signal of the innermost task without an id that it runs.
     pub signal: Signal,
     pub nested: NestedTasks,
 }
@@ -85,12 +86,13 @@ pub struct WorkerStats {
 pub struct LightQueues {
     injector: Injector<LightItem>,
     workers: RwLock<Vec<Arc<WorkerShared>>>,
-    /// Raised with each new shared.
+    /// The length of `workers`.
     version: AtomicUsize,
-    /// For all threads that are no workers.
+    /// The counters of all threads that are no workers.
     pub callers: CachePadded<CallerStats>,
 }
 
+#[derive(Default)]
 pub struct CallerStats {
     pub epochs: EpochCounts,
     pub ends: EndCounts,
@@ -101,15 +103,15 @@ pub struct LocalQueue {
     pub shared: Arc<WorkerShared>,
     deque: Worker<LightItem>,
     others: RefCell<(usize, Vec<Arc<WorkerShared>>)>,
-    /// Looks for work, so that now and then the injector comes first.
+    /// Calls of [`LightQueues::pop`].
     polls: Cell<u32>,
-    /// Where to steal first.
+    /// The worker to steal from first.
     next_victim: Cell<usize>,
-    /// What the current job has pushed into the own deque and not taken out again, at most.
+    /// Upper bound of the tasks in the deque that the current job has pushed.
     pub pushed: Cell<usize>,
 }
 
-/// How often a worker looks into the injector before its own deque.
+/// A worker polls the injector before its own deque once in so many polls.
 const INJECTOR_INTERVAL: u32 = 61;
 
 impl LightQueues {
@@ -118,11 +120,11 @@ impl LightQueues {
             injector: Injector::new(),
             workers: RwLock::default(),
             version: AtomicUsize::new(0),
-            callers: CachePadded::new(CallerStats { epochs: EpochCounts::new(), ends: EndCounts::default() }),
+            callers: CachePadded::default(),
         }
     }
 
-    /// A shared for a new worker.
+    /// Returns the queue of a new worker.
     pub fn add_worker(&self, device: usize, slot: u32) -> LocalQueue {
         let free = self.workers().iter().find_map(|shared| {
             let same = shared.device == device && shared.slot == slot;
@@ -131,24 +133,12 @@ impl LightQueues {
         });
         let (shared, deque) = free.unwrap_or_else(|| {
             let deque = Worker::new_lifo();
-            let stats = WorkerStats {
-                epochs: EpochCounts::new(),
-                ends: EndCounts::default(),
-                busy_ns: AtomicU64::new(0),
-                failed_attempts: AtomicU64::new(0),
-                done_attempts: AtomicU64::new(0),
-                light_since: AtomicU64::new(0),
-                light_until: AtomicU64::new(0),
-                runs_light: AtomicBool::new(false),
-                signal: Signal::default(),
-                nested: NestedTasks::default(),
-            };
             let shared = Arc::new(WorkerShared {
                 device,
                 slot,
                 deque: Mutex::new(None),
                 stealer: deque.stealer(),
-                stats: CachePadded::new(stats),
+                stats: CachePadded::default(),
             });
             self.workers.write().unwrap_or_else(PoisonError::into_inner).push(shared.clone());
             self.version.fetch_add(1, Ordering::SeqCst);
@@ -164,7 +154,7 @@ impl LightQueues {
         }
     }
 
-    /// What a worker that goes has left is for others.
+    /// Moves the tasks of a worker that ends to the injector.
     pub fn remove_worker(&self, queue: LocalQueue) {
         while let Some(item) = queue.deque.pop() {
             self.injector.push(item);
@@ -180,7 +170,7 @@ impl LightQueues {
         self.workers.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(|shared| see(shared));
     }
 
-    /// From a worker into its own deque, from others through the injector.
+    /// Pushes to the deque of a worker, or to the injector.
     pub fn push(&self, queue: Option<&LocalQueue>, item: LightItem) {
         match queue {
             Some(queue) => {
@@ -191,7 +181,7 @@ impl LightQueues {
         }
     }
 
-    /// The next item for a worker: its own first, then the injector's, then what others have.
+    /// Pops from the worker's own deque, else from the injector, else steals.
     pub fn pop(&self, queue: &LocalQueue) -> Option<LightItem> {
         let tick = queue.polls.get().wrapping_add(1);
         queue.polls.set(tick);
@@ -203,7 +193,7 @@ impl LightQueues {
         queue.deque.pop().or_else(|| self.pop_injected(queue)).or_else(|| self.steal(queue))
     }
 
-    /// Whether there is anything to take, of one's own or from others.
+    /// Returns true if [`LightQueues::pop`] may find an item.
     pub fn has_items(&self, queue: &LocalQueue) -> bool {
         !queue.deque.is_empty()
             || !self.injector.is_empty()
@@ -216,7 +206,7 @@ impl LightQueues {
         empty
     }
 
-    /// Whether everything that was submitted at some moment during this call has ended.
+    /// Returns true if at some moment during this call all submitted tasks had ended.
     pub fn is_drained(&self) -> bool {
         let (mut begun, mut ended) = (0, 0);
         self.for_each(&mut |count| ended += count.ended());
@@ -224,9 +214,9 @@ impl LightQueues {
         begun == ended
     }
 
-    /// What the current job has itself submitted last, if nobody has stolen it. The owner's end of the
-    /// deque has the latest, thieves take the oldest: so as long as something older than the job's own is
-    /// there, none of its own is gone, and when nothing older is, an empty deque tells.
+    /// Pops the task that the current job has submitted last, unless it was stolen.
+    // Thieves take the oldest task. So while older tasks than the job's own are left, none of its own
+    // was stolen; once none are left, an empty deque shows that the rest was.
     pub fn pop_own(&self, queue: &LocalQueue) -> Option<LightItem> {
         let left = queue.pushed.get();
         if left == 0 {
@@ -240,7 +230,7 @@ impl LightQueues {
         item
     }
 
-    /// Anything from anywhere, for a thread that is to end it.
+    /// Takes a task from any queue, for a thread that ends it without running it.
     pub fn drain_one(&self) -> Option<LightItem> {
         loop {
             let mut again = false;

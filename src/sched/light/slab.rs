@@ -1,9 +1,11 @@
-//! Where light tasks are kept while somebody may ask for them: slots that never move, found by the
-//! position in a task's id without a lock.
+//! The table of light tasks with an id. Tasks never move and are found by the position in their id,
+//! without a lock.
 //!
-//! Free positions lie in shards, each thread using one of them mostly, so that a submitting
-//! thread and the workers seldom meet. A position is used for as many tasks as there are generations, and then
-//! no more: an id is never given out twice.
+//! Free positions lie in shards. Each thread uses one shard mostly, so a submitting thread and the
+//! workers seldom contend. A position is used once a generation, so no id is used twice.
+//!
+//! Ids are those of [`registry`]. Its `TaskTable` moves tasks when it grows and is used under the
+//! planner lock; a common table would cost either a lock here or a lookup in blocks there.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -20,7 +22,7 @@ use crate::sched::base::task_id::TaskId;
 const CHUNK: usize = 512;
 const CHUNKS: usize = 1024;
 const SHARDS: usize = 16;
-/// Positions taken from the end at a time, and from another own_shard at most.
+/// New positions that a shard gets at a time, and positions that it takes from another one at most.
 const GROWTH: usize = 64;
 const MOVED_MAX: usize = 1024;
 
@@ -29,7 +31,7 @@ type Chunk = OnceLock<Box<[LightTask]>>;
 pub struct LightSlab {
     tag: u64,
     blocks: Box<[OnceLock<Box<[Chunk]>>]>,
-    /// Positions below this have been given to a own_shard.
+    /// Positions below this have been given to a shard.
     grown: AtomicUsize,
     shards: [CachePadded<Mutex<Vec<u32>>>; SHARDS],
 }
@@ -44,12 +46,12 @@ impl LightSlab {
         }
     }
 
-    /// Whether the id is of a light task, of this scheduler or another.
+    /// Returns whether the id is one of a light task, of any scheduler.
     pub fn is_light(id: TaskId) -> bool {
         id.0 & LIGHT_BIT != 0
     }
 
-    /// A slot that nobody uses, and its position.
+    /// Returns an unused task and its position.
     pub fn allocate(&self) -> Result<(&LightTask, u32)> {
         let own = own_shard();
         let mut free = locked(&self.shards[own]);
@@ -71,7 +73,7 @@ impl LightSlab {
         Ok((self.at(position), position))
     }
 
-    /// Gives a slot back whose task nobody can ask for any more.
+    /// Frees a position whose task no caller knows any more.
     pub fn free(&self, position: u32) {
         locked(&self.shards[own_shard()]).push(position);
     }
@@ -80,18 +82,17 @@ impl LightSlab {
         TaskId(registry::pack(self.tag, generation, position as usize) | LIGHT_BIT)
     }
 
-    /// The slot of a task, the task's generation, and its position.
+    /// Returns a task and its generation.
     pub fn find(&self, id: TaskId) -> Result<(&LightTask, u64)> {
-        let stale = Error::Stale { what: "task", id: id.0 };
         let (tag, generation, position) = registry::unpack(id);
         if tag != self.tag || position >= self.grown.load(Ordering::Acquire) {
-            return Err(stale);
+            return Err(registry::stale(id));
         }
-        let slot = self.at(position as u32);
-        if slot.is_known(generation) { Ok((slot, generation)) } else { Err(stale) }
+        let task = self.at(position as u32);
+        if task.is_known(generation) { Ok((task, generation)) } else { Err(registry::stale(id)) }
     }
 
-    /// The same for who knows that the task is there, even if nobody else can ask for it any more.
+    /// Returns a task that was not freed, also one whose id callers have released.
     pub fn get(&self, id: TaskId) -> (&LightTask, u64) {
         let (_, generation, position) = registry::unpack(id);
         (self.at(position as u32), generation)
@@ -112,7 +113,7 @@ impl LightSlab {
         &chunk[position % CHUNK]
     }
 
-    /// Free positions of other shards, or new ones.
+    /// Returns free positions of another shard, or new ones.
     #[cold]
     fn refill(&self, own: usize) -> Result<Vec<u32>> {
         for other in (1..SHARDS).map(|step| (own + step) % SHARDS) {
@@ -131,7 +132,7 @@ impl LightSlab {
     }
 }
 
-/// The own_shard of the calling thread.
+/// Returns the shard of the calling thread.
 fn own_shard() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

@@ -1,24 +1,24 @@
-//! One light task that somebody may ask for.
+//! A light task with an id.
 //!
-//! Everything of it stands under its own lock, which is held for moments, never while the caller's code
-//! runs. A word beside tells generation and state to whoever only looks; it is written under the lock.
-//! As everywhere, a task's end has two steps: its job is taken out and dropped without the lock, and
-//! then the end is published.
+//! Its state is guarded by its own lock, which is held for moments, never while a caller's code runs. A
+//! word beside the lock has the generation and the lifecycle for threads that only read; it is written
+//! under the lock. A task ends in two steps: its job is taken and dropped without the lock, then the
+//! end is published.
 
 use super::epochs::Epoch;
 use super::job::LightJob;
 use super::lifecycle::Lifecycle;
 use crate::error::{Error, Result};
 use crate::sched::base::outcome::{TaskInfo, WaitResult};
-use crate::sched::base::registry::GENERATIONS;
+use crate::sched::base::registry::{GENERATIONS, stale};
 use crate::sched::base::signal::Signal;
 use crate::sched::base::sync::atomic::{AtomicU64, Ordering};
 use crate::sched::base::sync::{Mutex, MutexGuard, locked};
 use crate::sched::base::task_id::TaskId;
 
 pub struct LightTask {
-    /// The generation, and below it 8 bits of [`Lifecycle`]; [`UNKNOWN`] is set when the task is known to
-    /// nobody but those who already wait for it.
+    /// The generation, and below it 8 bits of [`Lifecycle`]. [`UNKNOWN`] is set when only threads that
+    /// already wait for the task know it.
     word: AtomicU64,
     pub signal: Signal,
     state: Mutex<LightTaskState>,
@@ -27,12 +27,13 @@ pub struct LightTask {
 const UNKNOWN: u64 = 0x80;
 const LIFE: u64 = 0x7f;
 
+#[derive(Default)]
 struct LightTaskState {
     job: Option<LightJob>,
     error: Option<Box<Error>>,
-    /// The planned task that goes on in its stead.
+    /// The planned task that stands for it or runs in its stead; 0: none.
     proxy: TaskId,
-    /// When its state changed last, and how long it was queued and running before; nanoseconds.
+    /// When its lifecycle changed last, and how long it was queued and running before.
     changed_ns: u64,
     queued_ns: u64,
     ran_ns: u64,
@@ -46,87 +47,62 @@ struct LightTaskState {
     detached: bool,
 }
 
-/// What a worker takes away to run.
+/// An attempt that a worker begins.
 pub struct LightAttempt {
     pub job: LightJob,
     pub epoch: Epoch,
     pub number: u32,
-    /// When it began: not before it was submitted.
+    /// Not before the submit.
     pub started_ns: u64,
 }
 
-/// What is to be done after an end or a release, without the lock.
+/// What the caller does after an end or a release, without the lock.
 #[derive(Debug, Default)]
 pub struct EndActions {
-    /// What stands for the task in the plan, and what is to be told there.
+    /// The proxy to be ended, and how.
     pub proxy: Option<(TaskId, Result<()>)>,
-    /// Somebody waits for the end.
+    /// Notify the waiters.
     pub notify: bool,
-    /// The slot is free for another task.
+    /// Free the position.
     pub free: bool,
 }
 
-/// What a thread that wants to wait finds.
+/// The state that a thread finds that is to wait.
 pub enum WatchStart {
     Ended(Result<WaitResult>),
-    /// It is counted, and has to leave with [`LightTask::leave`].
+    /// The thread is counted, and ends its wait with [`LightTask::stop_wait`].
     Waits,
 }
 
 impl LightTask {
     pub fn new() -> Self {
-        LightTask {
-            word: AtomicU64::new(0),
-            signal: Signal::default(),
-            state: Mutex::new(LightTaskState {
-                job: None,
-                error: None,
-                proxy: TaskId(0),
-                changed_ns: 0,
-                queued_ns: 0,
-                ran_ns: 0,
-                waiters: 0,
-                attempts: 0,
-                device: None,
-                slot: 0,
-                epoch: 0,
-                lifecycle: Lifecycle::Free,
-                detached: false,
-            }),
-        }
+        LightTask { word: AtomicU64::new(0), signal: Signal::default(), state: Mutex::default() }
     }
 
-    /// Whether this generation is known to whoever asks.
+    /// Returns whether callers may know a task of this generation.
     pub fn is_known(&self, generation: u64) -> bool {
         let word = self.word.load(Ordering::Acquire);
         word >> 8 == generation && word & UNKNOWN == 0 && word & LIFE != Lifecycle::Free as u64
     }
 
-    /// `None`: another task's slot by now.
+    /// `None`: another task has the position.
     pub fn lifecycle(&self, generation: u64) -> Option<Lifecycle> {
         let word = self.word.load(Ordering::Acquire);
         (word >> 8 == generation).then(|| Lifecycle::from_u8((word & LIFE) as u8))
     }
 
-    /// A new task; returns its generation.
+    /// Starts a new task and returns its generation.
     pub fn fill(&self, job: Option<LightJob>, detached: bool, epoch: Epoch, now: u64) -> u64 {
         let mut state = locked(&self.state);
         let generation = (self.word.load(Ordering::Relaxed) >> 8) + 1;
         self.signal.reset();
-        state.job = job;
-        state.changed_ns = now;
-        state.queued_ns = 0;
-        state.ran_ns = 0;
-        state.attempts = 0;
-        state.device = None;
-        state.proxy = TaskId(0);
-        state.epoch = epoch;
-        state.detached = detached;
+        let lifecycle = state.lifecycle;
+        *state = LightTaskState { job, detached, epoch, changed_ns: now, lifecycle, ..Default::default() };
         self.advance(&mut state, Lifecycle::Queued, generation);
         generation
     }
 
-    /// An attempt begins. `None`: it was cancelled, or is long over.
+    /// Begins an attempt. `None`: the task was cancelled or has ended.
     pub fn begin(&self, generation: u64, device: usize, slot: u32, now: u64) -> Option<LightAttempt> {
         let mut state = self.lock(generation)?;
         if state.lifecycle != Lifecycle::Queued {
@@ -143,7 +119,7 @@ impl LightTask {
         Some(LightAttempt { job, epoch: state.epoch, number: state.attempts, started_ns: now })
     }
 
-    /// The attempt could not begin after all. The code comes back if the task is not to begin again: it was cancelled.
+    /// Queues a task again whose attempt could not begin. Returns the job if the task was cancelled.
     pub fn put_back(&self, generation: u64, job: LightJob, now: u64) -> Option<LightJob> {
         let Some(mut state) = self.lock(generation) else { return Some(job) };
         if self.signal.is_cancelled() {
@@ -156,7 +132,7 @@ impl LightTask {
         None
     }
 
-    /// A task that others run piece by piece has begun.
+    /// Marks a task as running whose job the caller has.
     pub fn set_running(&self, generation: u64, now: u64) {
         let Some(mut state) = self.lock(generation) else { return };
         if state.lifecycle == Lifecycle::Queued {
@@ -167,7 +143,7 @@ impl LightTask {
         }
     }
 
-    /// Takes the job of a task that has not begun, which is then to be dropped and the task ended.
+    /// Takes the job of a queued task. The caller drops it and ends the task.
     pub fn withdraw(&self, generation: u64) -> Option<(LightJob, Epoch)> {
         let mut state = self.lock(generation)?;
         if state.lifecycle != Lifecycle::Queued {
@@ -177,7 +153,7 @@ impl LightTask {
         Some((job, state.epoch))
     }
 
-    /// A planned task goes on in its stead: what stood for it in the plan, if anything did.
+    /// Marks the task as promoted to a planned one.
     pub fn promote(&self, generation: u64, proxy: TaskId) {
         let Some(mut state) = self.lock(generation) else { return };
         state.proxy = proxy;
@@ -188,7 +164,7 @@ impl LightTask {
         self.lock(generation).map_or(0, |state| state.epoch)
     }
 
-    /// Asks the task to stop, if it has not ended.
+    /// Requests a stop, if the task has not ended.
     pub fn cancel(&self, generation: u64, id: TaskId) -> Result<()> {
         let state = self.lock_known(generation, id)?;
         if !state.lifecycle.is_ended() {
@@ -197,7 +173,7 @@ impl LightTask {
         Ok(())
     }
 
-    /// Asks whatever is here to stop.
+    /// Requests a stop of the task in this position, if there is one that was not promoted.
     pub fn stop(&self) {
         let state = locked(&self.state);
         if matches!(state.lifecycle, Lifecycle::Queued | Lifecycle::Running) {
@@ -205,19 +181,19 @@ impl LightTask {
         }
     }
 
-    /// The planned task that goes on in this one's stead.
+    /// Returns the planned task that runs in its stead.
     pub fn promoted_to(&self, generation: u64) -> Option<TaskId> {
         let state = self.lock(generation)?;
         (state.lifecycle == Lifecycle::Planned).then_some(state.proxy)
     }
 
-    /// The task that stands, or goes on, for this one in the plan.
+    /// Returns the planned task that stands for it or runs in its stead.
     pub fn proxy(&self, generation: u64) -> Option<TaskId> {
         self.lock(generation).map(|state| state.proxy).filter(|proxy| proxy.0 != 0)
     }
 
-    /// What is to stand for this task in the plan: `find` is told what does so far, if anything. The task neither
-    /// ends nor is released meanwhile. If it has ended and this is new: how.
+    /// Sets the proxy to the result of `find`, which gets the present one. The task neither ends nor is
+    /// released meanwhile. Returns the outcome, too, if the task has ended and the proxy is new.
     pub fn attach_proxy(
         &self,
         generation: u64,
@@ -233,16 +209,15 @@ impl LightTask {
         Ok((found, outcome))
     }
 
-    /// Its thread is given up, but may still look at its signal: nobody uses the slot before it has left as one
-    /// that waits does.
+    /// Keeps the position until [`LightTask::stop_wait`]: an abandoned thread may still read the signal.
     pub fn hold(&self, generation: u64) {
         if let Some(mut state) = self.lock(generation) {
             state.waiters += 1;
         }
     }
 
-    /// Publishes the end of a task whose job has been dropped, after `count` unless the plan counts it.
-    /// `Err(Cancelled)` is no failure.
+    /// Publishes the end of a task whose job has been dropped, after `count` unless the planner counts
+    /// it. `Err(Cancelled)` is no failure.
     pub fn end(
         &self,
         generation: u64,
@@ -278,7 +253,7 @@ impl LightTask {
         EndActions { proxy, notify, free }
     }
 
-    /// What a planned task that went on in this one's stead has left to tell.
+    /// Copies what the planner knows of the attempts at a promoted task.
     pub fn set_info(&self, generation: u64, info: &TaskInfo) {
         let Some(mut state) = self.lock(generation) else { return };
         state.attempts = info.attempts;
@@ -294,7 +269,7 @@ impl LightTask {
         Ok(EndActions { proxy: None, notify, free: ended && self.try_free(state, generation) })
     }
 
-    /// Begins to wait, if the task has not ended.
+    /// Counts a waiter, unless the task has ended.
     pub fn start_wait(&self, generation: u64, id: TaskId) -> Result<WatchStart> {
         let mut state = self.lock_known(generation, id)?;
         if state.detached {
@@ -308,7 +283,7 @@ impl LightTask {
         Ok(WatchStart::Waits)
     }
 
-    /// Has waited enough: the outcome, if there is one, and whether the slot is free now.
+    /// Ends a wait. Returns the outcome, if the task has ended, and whether to free the position.
     pub fn stop_wait(&self, generation: u64) -> (Option<Result<WaitResult>>, bool) {
         let Some(mut state) = self.lock(generation) else { return (None, false) };
         state.waiters -= 1;
@@ -340,11 +315,11 @@ impl LightTask {
             .then_some(state)
     }
 
-    /// The same for somebody who asks by the task's id.
+    /// Locks a task that a caller names by its id.
     fn lock_known(&self, generation: u64, id: TaskId) -> Result<MutexGuard<'_, LightTaskState>> {
         match self.lock(generation) {
             Some(state) if self.word.load(Ordering::Relaxed) & UNKNOWN == 0 => Ok(state),
-            _ => Err(Error::Stale { what: "task", id: id.0 }),
+            _ => Err(stale(id)),
         }
     }
 
@@ -354,7 +329,8 @@ impl LightTask {
         }
     }
 
-    /// Nobody can ask for an ended task any more. True: nobody waits for it either, and its slot can be used again.
+    /// Makes an ended task unknown to callers. Returns true if no thread waits and the position can be
+    /// used again.
     fn try_free(&self, mut state: MutexGuard<'_, LightTaskState>, generation: u64) -> bool {
         if state.waiters > 0 {
             self.word.fetch_or(UNKNOWN, Ordering::Release);
@@ -362,7 +338,7 @@ impl LightTask {
         }
         state.error = None;
         self.advance(&mut state, Lifecycle::Free, generation);
-        // A generation is never used twice.
+        // No generation is used twice.
         generation + 1 < GENERATIONS
     }
 }
@@ -374,7 +350,7 @@ impl LightTaskState {
             Lifecycle::Cancelled => Some(Ok(WaitResult::Cancelled)),
             Lifecycle::Failed => Some(Err(match &self.error {
                 Some(error) => (**error).clone(),
-                None => Error::Internal("a task failed without words".into()),
+                None => Error::Internal("a task failed without a message".into()),
             })),
             _ => None,
         }

@@ -1,4 +1,4 @@
-//! Attempts whose threads nobody waits for any more, and what runs on top of them.
+//! Abandoned attempts, whose threads no thread waits for, and the light tasks inside them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,8 +10,7 @@ use crate::sched::light::nested::NestedTask;
 use crate::sched::sleep::wait_queues::BLOCKED_TASKS;
 
 impl Runtime {
-    /// Nobody waits any more for the threads of these attempts. None of them counts as blocked from now on, for it does not count
-    /// as awake either.
+    /// Abandons the threads of attempts. They count neither as blocked nor as awake from now on.
     pub fn abandon_attempts(&self, attempts: &[(TaskId, u32, f64)]) {
         for &(id, attempt, _) in attempts {
             self.light.queues.for_each_worker(|worker| worker.stats.nested.abandon((id, attempt)));
@@ -21,18 +20,18 @@ impl Runtime {
         self.pool.abandon(attempts.len());
     }
 
-    /// An attempt at a planned task is given up: what runs on top of it does not return either.
+    /// Ends the light tasks inside an abandoned attempt at a planned task.
     pub fn end_nested(self: &Arc<Self>, id: TaskId, attempt: u32, limit_s: f64) {
         for worker in self.light.queues.workers() {
             let device = self.devices[worker.device].label();
-            let stay = |frame: NestedTask| {
+            let hold = |frame: NestedTask| {
                 if frame.id.0 != 0 {
                     let (slot, generation) = self.light.slab.get(frame.id);
                     slot.hold(generation);
                 }
             };
             for NestedTask { id, epoch } in
-                worker.stats.nested.take_all((id, attempt), stay).into_iter().rev()
+                worker.stats.nested.take_all((id, attempt), hold).into_iter().rev()
             {
                 worker.stats.light_since.store(0, Ordering::Relaxed);
                 let what = "the task on top of which it ran".into();

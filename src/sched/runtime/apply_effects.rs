@@ -106,7 +106,7 @@ impl Runtime {
         outcome: Result<()>,
         effects: &mut Effects,
     ) {
-        let light = (self.light.promoted_tasks.load(Ordering::Acquire) > 0).then(|| outcome.clone());
+        let light = self.light.proxies.any_promoted().then(|| outcome.clone());
         let before = effects.ended.len();
         effects.now = self.now();
         guard.planner.publish(id, outcome, effects);
@@ -123,16 +123,15 @@ impl Runtime {
     pub fn publish_flags(&self, guard: &PlannerGuarded) -> bool {
         let (mut quiet, mut poisoned, mut retired) = (0, 0, 0);
         let now = self.now();
-        self.exclusive_wanted.store(guard.planner.has_exclusive_tasks(), Ordering::SeqCst);
         for (index, flags) in guard.planner.device_flags(now).enumerate() {
-            self.contexts[index].store(flags.context, Ordering::Relaxed);
+            self.light.gate.set_context(index, flags.context);
             self.pool.set_slots(index, flags.slots);
             quiet |= u64::from(flags.reserved) << index;
             poisoned |= u64::from(flags.poisoned) << index;
             retired |= u64::from(flags.retired) << index;
         }
         self.poisoned.store(poisoned, Ordering::SeqCst);
-        let opened = self.light_blocked.swap(quiet, Ordering::SeqCst) & !quiet != 0;
+        let opened = self.light.gate.publish(quiet, guard.planner.has_exclusive_tasks());
         if opened && self.pool.event_count.asleep() > 0 {
             self.pool.event_count.wake_all();
         }

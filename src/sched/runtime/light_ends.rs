@@ -7,7 +7,6 @@ use super::shared::Runtime;
 use crate::error::{Error, Result};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::outcome::WaitResult;
-use crate::sched::base::sync::lock;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::light::epochs::Epoch;
 use crate::sched::light::queues::{LightItem, LocalQueue};
@@ -42,11 +41,7 @@ impl Runtime {
         self.apply_end_actions(id, parting);
         self.count_ended(hand, phase, 1);
         if let Some((shadow, outcome)) = shadow {
-            lock(&self.light.proxies).remove(&shadow);
-            let mut guard = self.lock();
-            let mut effects = Effects::at(self.now());
-            guard.planner.end_proxy(shadow, outcome, &mut effects);
-            self.apply_effects(guard, effects);
+            self.end_proxy(shadow, outcome);
         }
     }
 

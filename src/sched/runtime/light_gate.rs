@@ -1,63 +1,54 @@
-//! When light tasks run on a worker's device: not where the plan wants quiet, and where processes share it, on a slot that
-//! is held for them.
+//! When a worker runs light tasks: while the gate is open for its device and, on a device that
+//! processes share, while the worker holds a slot of the node for them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::shared::Runtime;
 use super::worker_local::WorkerLocal;
 use crate::sched::light::queues::LightItem;
 
-/// Nanoseconds of planned tasks after which light ones have a slice, and of light ones after which a slot goes to those of
-/// other processes who wait.
-pub const TURN: u64 = 100_000_000;
+/// Nanoseconds of planned tasks after which light ones have a slice, and of light tasks after which
+/// the worker gives up its slot of the node if other processes wait.
+pub const TURN_NS: u64 = 100_000_000;
 
-pub fn is_blocked(runtime: &Runtime, worker: &WorkerLocal) -> bool {
-    runtime.light_blocked.load(Ordering::SeqCst) >> worker.device & 1 == 1
-}
-
-/// Whether light tasks may begin here, for all that is known without asking.
+/// Returns whether light tasks may begin here, as far as is known without asking the node.
 pub fn may_run_light(runtime: &Runtime, worker: &WorkerLocal) -> bool {
-    !is_blocked(runtime, worker)
+    !runtime.light.gate.is_closed(worker.device)
         && (runtime.taken() >> worker.device & 1 == 0 || worker.light_lease.borrow().is_some())
 }
 
+/// Takes the next light task for a worker. `None`: the queues are empty, or none may begin here.
 pub fn take_light(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<LightItem> {
-    let lit = &worker.queue.shared.stats.runs_light;
-    let needs_slot = runtime.shares(worker.device) && runtime.light.queues.has_items(&worker.queue);
-    if !may_run_light(runtime, worker) || needs_slot && !has_light_lease(runtime, worker) {
+    let flag = &worker.queue.shared.stats.runs_light;
+    let needs_lease = runtime.shares(worker.device) && runtime.light.queues.has_items(&worker.queue);
+    if !may_run_light(runtime, worker)
+        || needs_lease && !has_light_lease(runtime, worker)
+        || !runtime.light.gate.enter(flag, worker.device)
+    {
         stop_light(runtime, worker);
         return None;
-    }
-    if !lit.load(Ordering::Relaxed) {
-        lit.store(true, Ordering::SeqCst);
-        if is_blocked(runtime, worker) {
-            stop_light(runtime, worker);
-            return None;
-        }
     }
     runtime.light.queues.pop(&worker.queue)
 }
 
-/// Whether the worker holds a slot for light tasks, or takes one now, where other processes have to know. After a turn
-/// it leaves it to those who wait.
+/// Returns whether the worker holds a slot of the node for light tasks, or leases one now. After a
+/// turn it gives the slot up if other processes wait.
 fn has_light_lease(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> bool {
-    let since = worker.light_lease.borrow().as_ref().map(|lit| lit.since);
+    let since = worker.light_lease.borrow().as_ref().map(|lease| lease.since);
     if let Some(since) = since {
-        return !runtime.is_contended(worker.device) || worker.last_ns.get().saturating_sub(since) < TURN;
+        return !runtime.is_contended(worker.device) || worker.last_ns.get().saturating_sub(since) < TURN_NS;
     }
-    let slot = runtime.hold_for_light(worker.device);
-    let has = slot.is_some();
-    *worker.light_lease.borrow_mut() = slot.flatten();
+    let lease = runtime.hold_for_light(worker.device);
+    let has = lease.is_some();
+    *worker.light_lease.borrow_mut() = lease.flatten();
     has
 }
 
-/// No light task runs here for a while; a planned one may have waited for that.
+/// The worker runs no light tasks until the next [`take_light`]. Wakes workers for a planned task that
+/// may have waited for that.
 pub fn stop_light(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
     drop(worker.light_lease.take());
-    if worker.queue.shared.stats.runs_light.swap(false, Ordering::SeqCst)
-        && (is_blocked(runtime, worker) || runtime.exclusive_wanted.load(Ordering::SeqCst))
-    {
+    if runtime.light.gate.leave(&worker.queue.shared.stats.runs_light, worker.device) {
         let mut guard = runtime.lock();
         runtime.wake_workers(&mut guard);
     }

@@ -1,4 +1,4 @@
-//! How a worker runs a light task: between two planned ones, or on top of a task that waits.
+//! How a worker runs a light task: between other tasks, or inside a task that waits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::sched::observe::trace::Ending;
 use crate::sched::plan::completion::AttemptEnd;
 use crate::sched::plan::effects::Effects;
 
-/// Runs one item from the light queues; also on top of a task that waits.
+/// Runs an item from the light queues.
 pub fn run_light(runtime: &Arc<Runtime>, worker: &WorkerLocal, item: LightItem) {
     if runtime.light.is_stopping() {
         return runtime.end_queued_item(Some(&worker.queue), item, &Error::Cancelled);
@@ -35,28 +35,28 @@ pub fn run_light(runtime: &Arc<Runtime>, worker: &WorkerLocal, item: LightItem) 
 
 fn run_detached(runtime: &Arc<Runtime>, worker: &WorkerLocal, job: LightJob, epoch: Epoch) {
     let begin = worker.last_ns.get();
-    let books = &worker.queue.shared.stats;
+    let stats = &worker.queue.shared.stats;
     let stopping = || runtime.light.is_stopping();
-    let below = books.signal.enter(stopping);
+    let below = stats.signal.enter(stopping);
     worker.tasks.borrow_mut().push(TaskId(0));
     let place = push_nested(worker, TaskId(0), epoch);
     let context = worker.context();
     publish_start(worker, begin);
-    let how = worker.run_attempt(runtime, TaskId(0), 1, context, &books.signal, |exec| Job::run(&job, exec));
+    let how = worker.run_attempt(runtime, TaskId(0), 1, context, &stats.signal, |exec| Job::run(&job, exec));
     let end = publish_end(runtime, worker, begin);
-    let cancelled = books.signal.is_cancelled();
-    books.signal.leave(below, stopping);
-    let ours = books.nested.pop(place);
+    let cancelled = stats.signal.is_cancelled();
+    stats.signal.leave(below, stopping);
+    let is_ours = stats.nested.pop(place);
     match how {
         AttemptEnd::NoQueue(why) => {
             worker.tasks.borrow_mut().pop();
-            match ours {
+            match is_ours {
                 true => runtime.light.queues.push(None, LightItem::Detached { job, epoch }),
                 false => runtime.drop_job(job),
             }
             retire_device(runtime, worker, &why);
         }
-        AttemptEnd::Ran(Err(error)) if (error.is_of_device() || error.is_suspect()) && ours => {
+        AttemptEnd::Ran(Err(error)) if (error.is_of_device() || error.is_suspect()) && is_ours => {
             worker.tasks.borrow_mut().pop();
             runtime.promote_detached(
                 job,
@@ -69,7 +69,7 @@ fn run_detached(runtime: &Arc<Runtime>, worker: &WorkerLocal, job: LightJob, epo
             record_end(runtime, worker, TaskId(0), &outcome, (begin, end));
             runtime.drop_job(job);
             worker.tasks.borrow_mut().pop();
-            if ours {
+            if is_ours {
                 runtime.light.count_end(Some(&worker.queue), &outcome);
                 runtime.count_ended(Some(&worker.queue), epoch, 1);
             }
@@ -78,9 +78,9 @@ fn run_detached(runtime: &Arc<Runtime>, worker: &WorkerLocal, job: LightJob, epo
 }
 
 fn run_with_id(runtime: &Arc<Runtime>, worker: &WorkerLocal, id: TaskId) {
-    // One that is over already has left its item behind.
-    let Ok((slot, generation)) = runtime.light.slab.find(id) else { return };
-    let Some(begun) = slot.begin(generation, worker.device, worker.slot, worker.last_ns.get()) else {
+    // The item of a task that was cancelled stays in its queue.
+    let Ok((task, generation)) = runtime.light.slab.find(id) else { return };
+    let Some(begun) = task.begin(generation, worker.device, worker.slot, worker.last_ns.get()) else {
         return;
     };
     let begin = begun.started_ns;
@@ -89,45 +89,45 @@ fn run_with_id(runtime: &Arc<Runtime>, worker: &WorkerLocal, id: TaskId) {
     let context = worker.context();
     publish_start(worker, begin);
     let how = worker
-        .run_attempt(runtime, id, begun.number, context, &slot.signal, |exec| Job::run(&begun.job, exec));
+        .run_attempt(runtime, id, begun.number, context, &task.signal, |exec| Job::run(&begun.job, exec));
     let end = publish_end(runtime, worker, begin);
     if !worker.queue.shared.stats.nested.pop(place) {
-        // It was given up, and has ended.
+        // It was ended with its abandoned thread.
         runtime.drop_job(begun.job);
         worker.tasks.borrow_mut().pop();
-        runtime.unwatch_light(slot, generation, id);
+        runtime.unwatch_light(task, generation, id);
         return;
     }
     match how {
         AttemptEnd::NoQueue(why) => {
             worker.tasks.borrow_mut().pop();
-            match slot.put_back(generation, begun.job, end) {
+            match task.put_back(generation, begun.job, end) {
                 None => runtime.light.queues.push(None, LightItem::WithId(id)),
                 Some(job) => {
                     runtime.drop_job(job);
-                    runtime.end_light(Some(&worker.queue), slot, id, begun.epoch, Err(Error::Cancelled), end);
+                    runtime.end_light(Some(&worker.queue), task, id, begun.epoch, Err(Error::Cancelled), end);
                 }
             }
             retire_device(runtime, worker, &why);
         }
         AttemptEnd::Ran(Err(error))
-            if (error.is_of_device() || error.is_suspect()) && !slot.signal.is_cancelled() =>
+            if (error.is_of_device() || error.is_suspect()) && !task.signal.is_cancelled() =>
         {
             worker.tasks.borrow_mut().pop();
-            runtime.promote(slot, id, begun.job, light_failure(runtime, worker, id, context, begin, error));
+            runtime.promote(task, id, begun.job, light_failure(runtime, worker, id, context, begin, error));
         }
         AttemptEnd::Ran(outcome) => {
-            let outcome = if slot.signal.is_cancelled() { Err(Error::Cancelled) } else { outcome };
+            let outcome = if task.signal.is_cancelled() { Err(Error::Cancelled) } else { outcome };
             record_end(runtime, worker, id, &outcome, (begin, end));
-            // The job's drop is the caller's job inside the task, too.
+            // The drop is the caller's code, and part of the task.
             runtime.drop_job(begun.job);
             worker.tasks.borrow_mut().pop();
-            runtime.end_light(Some(&worker.queue), slot, id, begun.epoch, outcome, end);
+            runtime.end_light(Some(&worker.queue), task, id, begun.epoch, outcome, end);
         }
     }
 }
 
-/// A light task begins; if it is on top of a planned one, so that it can be given up with that.
+/// Registers a light task that begins inside a planned one, so that it can be abandoned with that.
 fn push_nested(worker: &WorkerLocal, id: TaskId, epoch: Epoch) -> NestedIndex {
     worker.in_planned.get().then(|| worker.queue.shared.stats.nested.push(NestedTask { id, epoch }))
 }
@@ -136,13 +136,13 @@ fn publish_start(worker: &WorkerLocal, begin: u64) {
     worker.queue.shared.stats.light_since.store(begin + 1, Ordering::Relaxed);
 }
 
-/// The time after an attempt, which is also that before the next.
+/// Returns the time after an attempt, which is also the start of the next.
 fn publish_end(runtime: &Runtime, worker: &WorkerLocal, begin: u64) -> u64 {
     let end = runtime.clock().max(begin);
     worker.last_ns.set(end);
-    let books = &worker.queue.shared.stats;
-    books.light_until.store(end, Ordering::Relaxed);
-    books.light_since.store(0, Ordering::Relaxed);
+    let stats = &worker.queue.shared.stats;
+    stats.light_until.store(end, Ordering::Relaxed);
+    stats.light_since.store(0, Ordering::Relaxed);
     end
 }
 
@@ -165,7 +165,7 @@ fn light_failure(
     }
 }
 
-/// In the device's books, the trace and the log.
+/// Records an end in the worker's counters, the trace and the log.
 fn record_end(
     runtime: &Runtime,
     worker: &WorkerLocal,
@@ -182,10 +182,10 @@ fn record_end(
         }
     };
     runtime.record_light(id, worker.device, worker.slot, (begin, end), ending);
-    let books = &worker.queue.shared.stats;
-    let one = if outcome.is_ok() { &books.done_attempts } else { &books.failed_attempts };
+    let stats = &worker.queue.shared.stats;
+    let one = if outcome.is_ok() { &stats.done_attempts } else { &stats.failed_attempts };
     one.store(one.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    books.busy_ns.store(books.busy_ns.load(Ordering::Relaxed) + (end - begin), Ordering::Relaxed);
+    stats.busy_ns.store(stats.busy_ns.load(Ordering::Relaxed) + (end - begin), Ordering::Relaxed);
 }
 
 fn retire_device(runtime: &Arc<Runtime>, worker: &WorkerLocal, why: &str) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::light_gate::{TURN, stop_light};
+use super::light_gate::{TURN_NS, stop_light};
 use super::peers::NodeAccess;
 use super::shared::Runtime;
 use super::worker_local::WorkerLocal;
@@ -49,7 +49,10 @@ fn begin_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool, free: Opti
     {
         return AssignResult::Nothing;
     }
-    guard.planner.set_runs_light(me.device, shared.runs_light(me.device, Some(&me.queue.shared)));
+    let exclusive = guard.planner.has_exclusive_tasks();
+    let runs_light = || shared.runs_light(me.device, Some(&me.queue.shared));
+    let runs_light = if exclusive { shared.light.gate.close(me.device, runs_light) } else { runs_light() };
+    guard.planner.set_runs_light(me.device, runs_light);
     let known = guard.planner.known_free_bytes(now, me.device);
     let mut effects = Effects::at(now);
     let mut taken = guard.planner.assign(me.device, me.slot, free, &mut effects);
@@ -68,14 +71,6 @@ fn begin_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool, free: Opti
             // There may be room, and a task, for another worker beside this one.
             shared.wake_workers(&mut guard);
             shared.ensure_timer(&mut guard);
-            // What runs alone closes its device to light tasks, and may have been waited for on others.
-            if guard.planner.has_exclusive_tasks()
-                && shared.publish_flags(&guard)
-                && !shared.light.queues.is_empty()
-            {
-                drop(guard);
-                shared.wake_any_worker();
-            }
         }
         AssignResult::Nothing => {
             shared.pool.planned_hint.fetch_and(!(1 << me.device), Ordering::SeqCst);
@@ -88,6 +83,11 @@ fn begin_planned(shared: &Arc<Runtime>, me: &WorkerLocal, last: bool, free: Opti
         }
         AssignResult::Unknown => {}
     }
+    // Opens the device to light tasks again, unless the task that begins is to run alone.
+    if exclusive && shared.publish_flags(&guard) && !shared.light.queues.is_empty() {
+        drop(guard);
+        shared.wake_any_worker();
+    }
     taken
 }
 
@@ -95,7 +95,7 @@ pub fn run_planned(shared: &Arc<Runtime>, me: &WorkerLocal, assignment: Assignme
     stop_light(shared, me);
     let begin = shared.clock();
     let Assignment { id, attempt, job, signal, context, held } = assignment;
-    me.tasks.borrow_mut().push(shared.light.caller_id(id));
+    me.tasks.borrow_mut().push(shared.light.proxies.owner(id));
     me.in_planned.set(true);
     me.queue.pushed.set(0);
     let on_top = &me.queue.shared.stats.nested;
@@ -129,7 +129,7 @@ pub fn run_planned(shared: &Arc<Runtime>, me: &WorkerLocal, assignment: Assignme
     let end = shared.clock();
     me.last_ns.set(end);
     let used = me.planned_ns.get() + (end - begin);
-    if used >= TURN {
+    if used >= TURN_NS {
         me.planned_ns.set(0);
         me.light_until_ns.set(end + LIGHT_SLICE);
     } else {

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -44,16 +44,10 @@ pub struct Runtime {
     pub jobs_dropping: AtomicUsize,
     /// Threads that wait for the whole scheduler.
     pub waiting_for_all: AtomicUsize,
-    /// By device: number of its context. A queue of an older one is useless.
-    pub contexts: Vec<AtomicU32>,
-    /// Bit i: no light task begins on device i.
-    pub light_blocked: AtomicU64,
     /// Bit i: device i's context is poisoned, and renewed when all attempts have left it.
     pub poisoned: AtomicU64,
     /// Bit i: ranges on device i leave memory to a task that waits for it.
     pub memory_wanted: AtomicU64,
-    /// A task must run alone, and may wait for the light tasks of any device to end.
-    pub exclusive_wanted: AtomicBool,
     /// Threads that spin before they sleep.
     pub spinning: AtomicUsize,
     processors: u64,
@@ -127,17 +121,14 @@ impl Runtime {
                 deferred: Deferred::default(),
                 log: Vec::new(),
             }),
-            light: LightTasks::new(!devices.is_empty()),
+            light: LightTasks::new(devices.len()),
             pool: WorkerPool::new(&slots, stack),
             wait_queues: WaitQueues::default(),
             wait_graph: WaitGraph::default(),
             jobs_dropping: AtomicUsize::new(0),
             waiting_for_all: AtomicUsize::new(0),
-            contexts: devices.iter().map(|_| AtomicU32::new(0)).collect(),
-            light_blocked: AtomicU64::new(0),
             poisoned: AtomicU64::new(0),
             memory_wanted: AtomicU64::new(0),
-            exclusive_wanted: AtomicBool::new(false),
             spinning: AtomicUsize::new(0),
             processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
             cpu_threads,
@@ -198,7 +189,7 @@ impl Runtime {
 
     /// Returns the devices, as bits, where no light task begins now.
     pub fn closed_to_light(&self) -> u64 {
-        self.light_blocked.load(Ordering::SeqCst) | self.taken()
+        self.light.gate.closed() | self.taken()
     }
 
     /// Wakes a worker for light work that was just queued.
@@ -276,7 +267,7 @@ impl Runtime {
     pub fn stats(&self) -> Stats {
         let mut stats = self.lock().planner.stats();
         let (begun, [done, failed, cancelled]) = self.light.totals();
-        let there = self.light.proxies_made.load(Ordering::SeqCst);
+        let there = self.light.proxies.made();
         stats.submitted = (stats.submitted + begun).saturating_sub(there);
         // An end that moves to the planner's counts leaves those of the light tier a moment before.
         let sum = |there: u64, here: u64| there.checked_add_signed(here as i64).unwrap_or(0);

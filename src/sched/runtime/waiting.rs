@@ -1,11 +1,13 @@
 //! Waiting for tasks, outside of tasks and inside.
 //!
-//! A thread outside of any task looks, spins for a moment, and sleeps in the rooms of what it waits for.
-//! A task that waits first runs what it has itself submitted and nobody has begun: never anything
-//! else, for that would run on top of whatever its own code holds. Then it sleeps, and its slot has room for
-//! another worker meanwhile. Waits without a time limit that could never end are found
-//! out: a circle when it closes, by [`crate::sched::sleep::wait_graph`]; and that nobody is left who could go on, by whoever
-//! was the last that could.
+//! A thread outside of any task spins for a moment, then sleeps in the wait queues of the tasks that it
+//! waits for. A task that waits first runs light tasks that it has submitted and no worker has begun:
+//! never others, which could need a lock that its own code holds. Then it sleeps, and its slot has a
+//! place for another worker meanwhile.
+//!
+//! A wait without a time limit that can never end fails: a cycle when it closes, by
+//! [`crate::sched::sleep::wait_graph`]; and a state in which no task can go on, by the last thread that
+//! stopped.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,25 +20,26 @@ use super::worker_local::{WorkerLocal, current_task_worker};
 use crate::error::{Error, Result};
 use crate::sched::base::sync;
 use crate::sched::base::task_id::TaskId;
-use crate::sched::sleep::wait_queues::{BLOCKED_TASKS, Waiter};
+use crate::sched::sleep::parker::Parker;
+use crate::sched::sleep::wait_queues::BLOCKED_TASKS;
 
-/// Tasks that may wait for other tasks inside their code at a time; each may cost a worker more.
+/// Tasks that may wait inside their code at a time. Each may need another worker.
 const SUBSTITUTES: usize = 64;
 
-/// So long the host of a range waits for its guests in its slot; then others may use it.
+/// So long the owner of a range keeps its slot while it waits for its helpers.
 const BRIEF: Duration = Duration::from_millis(2);
 
-/// How long a waiter looks before it sleeps, in nanoseconds.
+/// How long a waiter spins before it sleeps, in nanoseconds.
 const SPIN: u64 = 20_000;
 
 thread_local! {
-    /// The thread's waiter; taken while it waits.
-    static WAITER: RefCell<Option<sync::Arc<Waiter>>> = const { RefCell::new(None) };
+    /// The thread's parker; taken while it waits.
+    static WAITER: RefCell<Option<sync::Arc<Parker>>> = const { RefCell::new(None) };
 }
 
 impl Runtime {
-    /// Until `look` finds something; `None`: the time was up first. `keys` are rung when it may have
-    /// changed its mind.
+    /// Waits until `look` returns a value. `None`: timed out. `keys` are the wait queues that are notified
+    /// when `look` may return another value.
     pub fn wait_until<T>(
         self: &Arc<Self>,
         keys: &[TaskId],
@@ -49,7 +52,7 @@ impl Runtime {
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Ok(None);
         }
-        // A deadline too far away to be told is none.
+        // A deadline that cannot be represented is none.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         match self.own_task_worker() {
             None => self.wait_outside(keys, deadline, look),
@@ -125,7 +128,7 @@ impl Runtime {
         let waiter = take_waiter();
         self.wait_queues.add(keys, &waiter);
         self.wait_queues.add(&[BLOCKED_TASKS], &waiter);
-        // Perhaps now nobody can go on.
+        // Perhaps no task can go on now.
         self.notify_blocked();
         let outcome = loop {
             if let Some(found) = look() {
@@ -155,8 +158,8 @@ impl Runtime {
         outcome
     }
 
-    /// The host of a range waits until it sees `enough`; `keys` are rung when it may: for a moment in its slot, then
-    /// beside it, where another worker may use that.
+    /// Blocks the owner of a range until `enough` returns true; `keys` are notified when it may. After a
+    /// moment another worker may use the slot meanwhile.
     pub fn wait_for_helpers(self: &Arc<Self>, keys: &[TaskId], enough: impl Fn() -> bool) {
         let waiter = take_waiter();
         self.wait_queues.add(keys, &waiter);
@@ -170,7 +173,7 @@ impl Runtime {
             self.open_slot(&worker);
             while !enough() {
                 if !worker.is_abandoned() && self.wait_queues.count_blocked(&waiter) {
-                    // It can't be told that nobody can go on; those can who wait inside tasks.
+                    // The owner gets no error for a deadlock; waiters inside tasks do.
                     self.notify_blocked();
                 }
                 waiter.wait(None);
@@ -189,7 +192,7 @@ impl Runtime {
         } else {
             worker.queue.shared.stats.runs_light.store(false, Ordering::SeqCst);
         }
-        // The slot is free for others meanwhile.
+        // Other workers may use the slot meanwhile.
         self.wake_workers(&mut guard);
         drop(guard);
         if self.light.queues.has_items(&worker.queue) {
@@ -208,8 +211,8 @@ impl Runtime {
         self.pool.close_room(worker.index);
     }
 
-    /// Nothing can go on: every worker sleeps or waits inside a task, nothing can begin, and no thread is about to
-    /// tell an end.
+    /// Returns true if no task can go on: each worker sleeps or waits inside a task, no task can begin, and no
+    /// thread is about to publish an end.
     fn is_stuck(&self, worker: &WorkerLocal) -> bool {
         self.all_are_blocked()
             && !(self.light.queues.has_items(&worker.queue) && self.may_light_begin())
@@ -217,14 +220,14 @@ impl Runtime {
             && self.all_are_blocked()
     }
 
-    /// But for threads that were given up: nobody waits for those any more.
+    /// Abandoned threads count as awake, and no task waits for them.
     fn all_are_blocked(&self) -> bool {
         self.pool.event_count.awake() == (self.wait_queues.blocked() + self.pool.abandoned()) as u64
     }
 
-    /// Whether light tasks may begin on any device now.
+    /// Returns whether light tasks may begin on any device.
     fn may_light_begin(&self) -> bool {
-        let never = self.light_blocked.load(Ordering::SeqCst) | self.pool.retired.load(Ordering::SeqCst);
+        let never = self.light.gate.closed() | self.pool.retired.load(Ordering::SeqCst);
         (0..self.devices.len()).any(|index| never >> index & 1 == 0)
     }
 
@@ -236,13 +239,13 @@ impl Runtime {
         self.jobs_dropping.load(Ordering::SeqCst) == 0 && guard.planner.nothing_can_begin(self.now())
     }
 
-    /// What a planned task that has not begun comes after.
+    /// Returns the tasks that a planned task waits for before it begins.
     fn predecessors(&self, id: TaskId) -> Vec<TaskId> {
         if crate::sched::light::slab::LightSlab::is_light(id) {
             return Vec::new();
         }
         let behind = self.lock().planner.predecessors(id);
-        behind.into_iter().map(|id| self.light.caller_id(id)).collect()
+        behind.into_iter().map(|id| self.light.proxies.owner(id)).collect()
     }
 
     fn is_range(&self, id: TaskId) -> bool {
@@ -250,7 +253,7 @@ impl Runtime {
         !is_light && self.lock().planner.is_range(id)
     }
 
-    /// For a moment, if there is a processor to spare.
+    /// Spins for a moment, if a processor is idle and no other thread spins.
     fn spin_for<T>(&self, look: &impl Fn() -> Option<T>) -> Option<T> {
         let one = self.spinning.fetch_add(1, Ordering::Relaxed) == 0;
         let mut found = None;
@@ -268,10 +271,9 @@ impl Runtime {
     }
 }
 
-/// Blocks the calling thread, which is in no task of the scheduler that it waits for. If it is in one of
-/// another scheduler, that one's slot has room for another worker meanwhile: what is waited for may in its turn
-/// wait for what is queued there. (That two schedulers wait for each other in a circle is not found out: each
-/// knows its own tasks.)
+/// Blocks the calling thread, which is in no task of the scheduler that it waits for. If it is in a task
+/// of another scheduler, that task's slot has a place for another worker meanwhile: the wait may depend
+/// on tasks queued there. A cycle of waits through two schedulers is not found: each knows its own tasks.
 pub fn block_outside<T>(block: impl FnOnce() -> T) -> Result<T> {
     let Some(worker) = current_task_worker() else { return Ok(block()) };
     if !worker.runtime.pool.make_room(worker.index, SUBSTITUTES) {
@@ -291,10 +293,10 @@ fn deadlock(why: &str) -> Error {
     Error::Deadlock { what: "a wait inside a task", why: why.into() }
 }
 
-fn take_waiter() -> sync::Arc<Waiter> {
+fn take_waiter() -> sync::Arc<Parker> {
     WAITER.try_with(|waiter| waiter.borrow_mut().take()).ok().flatten().unwrap_or_default()
 }
 
-fn return_waiter(waiter: sync::Arc<Waiter>) {
+fn return_waiter(waiter: sync::Arc<Parker>) {
     let _ = WAITER.try_with(|place| *place.borrow_mut() = Some(waiter));
 }

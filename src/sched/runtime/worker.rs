@@ -1,15 +1,15 @@
 //! A worker: one thread for one slot of one device.
 //!
-//! It opens its queue when its first task arrives, then runs one thing after the other, from the plan and from
-//! the light queues, and sleeps when there is none. The plan comes first when it has something for the
-//! device, but after a long turn of planned tasks the light ones have a slice of time; planned tasks of
-//! negative priority stand back behind light ones for a while.
+//! It opens its device queue when its first task arrives, then runs planned and light tasks one after
+//! the other, and sleeps when there are none. Planned tasks come first, but after a long turn of them
+//! the light ones get a slice of time, and planned tasks of negative priority let light ones pass for a
+//! while.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::light_gate::{is_blocked, may_run_light, stop_light, take_light};
+use super::light_gate::{may_run_light, stop_light, take_light};
 use super::run_light::run_light;
 use super::run_planned::{run_planned, take_planned};
 use super::shared::Runtime;
@@ -18,11 +18,12 @@ use crate::sched::light::NO_DEVICE;
 use crate::sched::light::queues::LightItem;
 use crate::sched::plan::placement::Assignment;
 
-/// How long an idle worker looks around before it sleeps, if that has paid lately, or if it has not.
+/// The longest and the shortest time that an idle worker spins before it sleeps, in nanoseconds. The
+/// time doubles when work came while it spun, and halves when not.
 const SPIN: u64 = 50_000;
 const SPIN_MIN: u64 = 2_000;
-/// How long an idle worker keeps of its device what the next task may want, and how often it looks after the time where
-/// it has to.
+/// After so long an idle worker frees what it caches on its device. Also the interval at which it
+/// advances the planner's timers if there is no timer thread.
 const REST: Duration = Duration::from_secs(1);
 
 enum WorkFound {
@@ -30,7 +31,7 @@ enum WorkFound {
     Light(LightItem),
 }
 
-/// The life of a worker, which is counted as searching already.
+/// The main function of a worker thread, which the caller has counted as a searcher.
 pub fn run_worker(runtime: &Arc<Runtime>, index: usize) {
     let worker = WorkerLocal::enter(runtime, index, SPIN);
     let mut work = search(runtime, &worker);
@@ -57,7 +58,7 @@ pub fn run_worker(runtime: &Arc<Runtime>, index: usize) {
     after_leaving(runtime, device, abandoned);
 }
 
-/// Searches, and sleeps, until there is something to run; `None`: the worker is not needed any more.
+/// Searches and sleeps until there is a task to run. `None`: the worker is to end.
 fn search(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
     let event_count = &runtime.pool.event_count;
     loop {
@@ -72,7 +73,7 @@ fn search(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
             worker.update_clock();
             return Some(work);
         }
-        // It may have been about to take a light task: nobody is to wait for one who sleeps.
+        // The flag may be up, and no planned task is to wait for a worker that sleeps.
         stop_light(runtime, worker);
         if spin(runtime, worker) {
             continue;
@@ -82,8 +83,8 @@ fn search(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
             event_count.cancel_sleep(&worker.sleeper);
             continue;
         }
-        if is_blocked(runtime, worker) && runtime.light.queues.has_items(&worker.queue) {
-            // Whoever called this worker for a light task has called nobody else.
+        if runtime.light.gate.is_closed(worker.device) && runtime.light.queues.has_items(&worker.queue) {
+            // The thread that woke this worker for a light task has woken no other.
             runtime.wake_any_worker();
         }
         runtime.notify_blocked();
@@ -92,7 +93,8 @@ fn search(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
     }
 }
 
-/// Until the worker is called. After a while it gives back what it keeps, and where nobody else does, it looks after the time.
+/// Sleeps until the worker is woken. Frees what the worker caches on the device after a while, and
+/// advances the timers if there is no timer thread.
 fn sleep(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
     let event_count = &runtime.pool.event_count;
     loop {
@@ -110,10 +112,10 @@ fn sleep(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
     }
 }
 
-/// Looks around for a moment. True: there is something.
+/// Spins for a moment. Returns true if there may be work.
 fn spin(runtime: &Runtime, worker: &WorkerLocal) -> bool {
     let event_count = &runtime.pool.event_count;
-    // One at a time, and not where it would take the processor from those who work.
+    // One worker at a time, and only if a processor is idle.
     if event_count.searching() > 1 || event_count.awake() > runtime.spinners_most() {
         return false;
     }
@@ -164,7 +166,7 @@ fn must_leave(runtime: &Runtime, worker: &WorkerLocal) -> bool {
     go
 }
 
-/// Another has to do what this worker was called for, and a shutdown goes on.
+/// Wakes another worker for the work that this one was woken for, and continues a shutdown.
 fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
     if !abandoned {
         runtime.pool.thread_ended();
@@ -183,7 +185,7 @@ fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
         runtime.wake_any_worker();
     }
     if runtime.light.stop_flags.load(Ordering::SeqCst) & NO_DEVICE != 0 {
-        // Whoever emptied the queues has not seen what was on its way from one to another.
+        // The thread that emptied the queues has not seen tasks that moved from one to another.
         runtime.end_all_queued();
     }
     if runtime.pool.is_deserted() {
@@ -192,7 +194,7 @@ fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
     runtime.notify_blocked();
 }
 
-/// What is next for a worker, if anything.
+/// Returns the next task of a worker.
 fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> {
     let surplus = runtime.pool.has_surplus(worker.index);
     if surplus || is_retired(runtime, worker) || worker.slot >= runtime.pool.slots(worker.device) {
@@ -219,8 +221,8 @@ fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> 
     }
 }
 
-/// A worker that may have been called for the plan does something else first, which may even wait for what is
-/// planned: another is called in its stead.
+/// Wakes another worker for the planner: this one may have been woken for a planned task, and runs a light
+/// one first, which may even wait for the planned one.
 fn pass_on_hint(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
     let mut guard = runtime.lock();
     if std::mem::take(&mut guard.worker_called[worker.device]) {

@@ -1,11 +1,10 @@
-//! What only a worker's own thread sees: its queue on the device, and the tasks that it is in.
+//! The state of a worker that only its own thread uses: its device queue, and the tasks that it is in.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::peer_leases::LightLease;
 use super::shared::Runtime;
@@ -18,7 +17,6 @@ use crate::sched::light::queues::LocalQueue;
 use crate::sched::plan::completion::AttemptEnd;
 use crate::sched::sleep::event_count::Sleeper;
 
-/// What only the worker's own thread sees.
 pub struct WorkerLocal {
     pub runtime: Arc<Runtime>,
     pub index: usize,
@@ -29,56 +27,59 @@ pub struct WorkerLocal {
     idle_queue: RefCell<Option<Rc<OpenQueue>>>,
     /// The queues of the attempts that the thread is in, innermost last.
     current_queues: RefCell<Vec<Rc<OpenQueue>>>,
-    /// The tasks in whose code the thread is, innermost last.
+    /// The tasks that the thread is in, innermost last; 0: one without an id.
     pub tasks: RefCell<Vec<TaskId>>,
-    /// The outermost one is.
+    /// The outermost of `tasks` is a planned one.
     pub in_planned: Cell<bool>,
-    /// Where the stack began.
+    /// The address at which the stack began.
     stack_base: usize,
-    /// The time when the last thing ended, or when it was looked at since.
+    /// When the last task ended, or a later reading of the clock.
     pub last_ns: Cell<u64>,
     pub spin_ns: Cell<u64>,
-    /// Nanoseconds of planned tasks in this turn; until when light ones come first; when the last planned one began.
+    /// The time that planned tasks took in this turn.
     pub planned_ns: Cell<u64>,
+    /// Until then light tasks come first.
     pub light_until_ns: Cell<u64>,
+    /// When the last planned task began.
     pub last_planned_ns: Cell<u64>,
-    /// Nobody waits for this thread any more.
+    /// The attempt was abandoned: no thread waits for this one.
     pub abandoned: Cell<bool>,
     /// A task has run since the worker last slept.
     used: Cell<bool>,
-    /// The slot that is held for light tasks, where other processes have to know.
+    /// The slot of the node for light tasks, on a device that processes share.
     pub light_lease: RefCell<Option<LightLease>>,
 }
 
-/// The queue of a worker, and the context of the device in which it was opened.
+/// A device queue, and the context of the device in which it was opened.
 struct OpenQueue {
     queue: Box<dyn Queue>,
     context: u32,
 }
 
 thread_local! {
-    /// Outlives the thread's other locals: `exit` inside a task ends them before it calls the handlers of
-    /// the program, which may ask where they are.
+    /// The worker that the thread is. Outlives the thread's other locals: `exit` inside a task ends them
+    /// before it calls the program's handlers, which may call the library.
     static WORKER: ManuallyDrop<RefCell<Option<Rc<WorkerLocal>>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 thread_local! {
-    /// This worker is to end after its task, for another to take its place.
+    /// This worker ends after its task, and another takes its place.
     static LEAVING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling worker was told so.
+/// Returns whether the calling worker ends after its task.
 pub fn is_leaving() -> bool {
     LEAVING.get()
 }
 
-/// For code inside a task that has found its thread to be of no more use. Elsewhere nothing happens.
+/// Makes the calling worker end after its task, because its thread cannot be used any more. Does nothing
+/// on other threads.
 pub(crate) fn leave_thread() {
     LEAVING.set(WORKER.try_with(|worker| worker.borrow().is_some()).unwrap_or(false));
 }
 
 impl WorkerLocal {
-    /// Of the calling thread from now on, until [`WorkerLocal::leave`].
+    /// Makes the calling thread a worker until [`WorkerLocal::leave`].
     pub fn enter(runtime: &Arc<Runtime>, index: usize, spin: u64) -> Rc<WorkerLocal> {
         let place = runtime.pool.worker_slot(index);
         let here = 0_u8;
@@ -119,17 +120,17 @@ impl WorkerLocal {
         self.tasks.borrow().clone()
     }
 
-    /// Whether the thread is in the code of a task.
+    /// Returns whether the thread is inside a task.
     pub fn is_in_task(&self) -> bool {
         !self.tasks.borrow().is_empty()
     }
 
-    /// Whether that task, or one below it, is a planned one: then the plan knows that the slot is taken.
+    /// Returns whether the outermost task is a planned one: then the planner counts the slot as used.
     pub fn is_in_planned(&self) -> bool {
         self.in_planned.get()
     }
 
-    /// Whether the attempt that the thread is in was given up, so that nobody waits for the thread any more.
+    /// Returns whether the attempt that the thread is in was abandoned.
     pub fn is_abandoned(&self) -> bool {
         self.queue.shared.stats.nested.is_abandoned()
     }
@@ -144,20 +145,17 @@ impl WorkerLocal {
         self.stack_base.abs_diff((&raw const here).addr()) < super::worker_pool::NESTING
     }
 
-    /// Another task has run on top of this one, and may have changed what is current on the thread.
+    /// Makes the device current again after a nested task, which may have changed that.
     pub fn resume(&self) {
         if let Some(below) = self.outer_queue() {
-            let _ = catch_panic(|| {
-                below.queue.resume();
-                Ok(())
-            });
+            ignore_panic(|| below.queue.resume());
         }
     }
 
-    /// The context of the device in which a light task begins: that of the task below it, whose queue it uses,
-    /// whatever has become of the device since that began.
+    /// Returns the device's context in which a light task begins: that of the outer task, whose queue it
+    /// uses, else the present one.
     pub fn context(&self) -> u32 {
-        let now = || self.runtime.contexts[self.device].load(Ordering::Relaxed);
+        let now = || self.runtime.light.gate.context(self.device);
         self.outer_queue().map_or_else(now, |below| below.context)
     }
 
@@ -166,7 +164,7 @@ impl WorkerLocal {
     }
 
     fn open_queue(&self, runtime: &Runtime, context: u32) -> Result<Rc<OpenQueue>> {
-        // A queue of its own might wait for the context of the task below, which waits for this one.
+        // Another queue might wait for the context of the outer task, which waits for this one.
         if let Some(below) = self.outer_queue() {
             return Ok(below);
         }
@@ -176,9 +174,9 @@ impl WorkerLocal {
         {
             return Ok(opened);
         }
-        // Closed when the next is there: were it the device's last, what it has of the device would be made anew.
+        // Closed after the next is open: with its last queue a device frees what it caches.
         let before = self.idle_queue.borrow_mut().take();
-        // The slot may have been taken away since the task was given to it.
+        // The device may have fewer slots since the task was assigned.
         let slots = runtime.pool.slots(self.device).max(self.slot + 1);
         let device = &runtime.devices[self.device];
         let queue = catch_panic(|| runtime.backends[self.device].open(device.ordinal, self.slot, slots));
@@ -189,29 +187,26 @@ impl WorkerLocal {
         Ok(opened)
     }
 
-    /// What is kept of the device for the next task may be what others need.
+    /// Returns whether the worker may cache memory of the device that other processes need.
     pub fn caches_shared_memory(&self) -> bool {
         self.used.get() && self.runtime.shares(self.device)
     }
 
-    /// It is given back.
+    /// Frees what the worker caches on the device.
     pub fn release_cached(&self) {
         self.used.set(false);
         if let Some(opened) = self.idle_queue.borrow().clone() {
-            let _ = catch_panic(|| {
-                opened.queue.relieve();
-                Ok(())
-            });
+            ignore_panic(|| opened.queue.relieve());
         }
     }
 
-    /// The next task opens another queue.
+    /// Closes the device queue. The next task opens another one.
     fn close_queue(&self) {
         let opened = self.idle_queue.borrow_mut().take();
         self.drop_queue(opened);
     }
 
-    /// The queue is the backend's, which may panic in closing it.
+    /// Drops a device queue, in which the backend may panic.
     fn drop_queue(&self, opened: Option<Rc<OpenQueue>>) {
         if catch_unwind(AssertUnwindSafe(|| drop(opened))).is_err() {
             let device = self.runtime.devices[self.device].label();
@@ -219,7 +214,7 @@ impl WorkerLocal {
         }
     }
 
-    /// One attempt, from the queue to the outcome. Neither the job nor the backend can unwind out of here.
+    /// Runs one attempt, from opening the queue to the outcome. Catches panics of job and backend.
     pub fn run_attempt(
         &self,
         runtime: &Runtime,
@@ -251,30 +246,27 @@ impl WorkerLocal {
                 findings: runtime.observability.findings.as_ref(),
             })
         });
-        // Even after a failure: what the task left on the queue must be done before its memory is free.
+        // Even after a failure: the work on the queue must end before its memory is freed.
         let finished = catch_panic(|| opened.queue.finish());
         self.current_queues.borrow_mut().pop();
         if finished.as_ref().is_err_and(|error| !matches!(error, Error::Device { .. })) {
-            // The task may have left the queue in a state that no other can use, as one that is being recorded.
+            // The task may have left the queue unusable, for example while recording a graph.
             self.close_queue();
         }
         let outcome = match (outcome, finished) {
-            // The task may have seen another error that came of this one.
+            // The task's error may be a consequence of this one.
             (Err(error), Err(fault @ Error::Device { .. })) if !error.is_of_device() => Err(fault),
             (outcome, finished) => outcome.and(finished),
         };
         if outcome.as_ref().is_err_and(Error::is_shortage) {
-            let _ = catch_panic(|| {
-                opened.queue.relieve();
-                Ok(())
-            });
+            ignore_panic(|| opened.queue.relieve());
         }
         self.drop_queue(Some(opened));
         AttemptEnd::Ran(outcome)
     }
 }
 
-/// A device that is of no use, or not now.
+/// The end of an attempt whose queue failed: of this attempt, or of the device.
 fn queue_failed(what: &str, error: Error) -> AttemptEnd {
     let lost = matches!(error, Error::Device { fault: DeviceFault::Lost, .. });
     match error.is_of_device() && !lost {
@@ -283,7 +275,7 @@ fn queue_failed(what: &str, error: Error) -> AttemptEnd {
     }
 }
 
-/// The worker, of whatever scheduler, that the calling thread is, if it is in the code of a task.
+/// Returns the worker, of any scheduler, that the calling thread is, if it is inside a task.
 pub fn current_task_worker() -> Option<Rc<WorkerLocal>> {
     WORKER
         .try_with(|worker| worker.borrow().as_ref().filter(|worker| worker.is_in_task()).cloned())
@@ -292,7 +284,7 @@ pub fn current_task_worker() -> Option<Rc<WorkerLocal>> {
 }
 
 impl Runtime {
-    /// The worker of this scheduler that the calling thread is.
+    /// Returns the worker of this scheduler that the calling thread is.
     pub fn current_worker(&self) -> Option<Rc<WorkerLocal>> {
         WORKER
             .try_with(|worker| {
@@ -302,7 +294,7 @@ impl Runtime {
             .flatten()
     }
 
-    /// Runs `code` as if the calling worker were in the job of `task`, to which what it does belongs.
+    /// Runs `code` as part of the job of `task`.
     pub fn as_part_of<T>(&self, task: TaskId, code: impl FnOnce() -> T) -> T {
         let Some(worker) = self.current_worker() else { return code() };
         worker.tasks.borrow_mut().push(task);
@@ -311,12 +303,20 @@ impl Runtime {
         result
     }
 
-    /// The same, if it is in the code of a task.
+    /// Returns the worker of this scheduler that the calling thread is, if it is inside a task.
     pub fn own_task_worker(&self) -> Option<Rc<WorkerLocal>> {
         self.current_worker().filter(|worker| worker.is_in_task())
     }
 }
 
+fn ignore_panic(code: impl FnOnce()) {
+    let _ = catch_panic(|| {
+        code();
+        Ok(())
+    });
+}
+
+/// Runs `code` and returns a panic as an error.
 pub fn catch_panic<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(|payload| {
         let message = payload
@@ -324,7 +324,7 @@ pub fn catch_panic<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
             .map(|text| text.to_string())
             .or_else(|| payload.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "no message".into());
-        // A payload may panic in its own drop.
+        // The payload may panic in its drop.
         std::mem::forget(payload);
         Err(Error::Panic { message })
     })

@@ -1,8 +1,8 @@
-//! The worker threads: how many there are, where they sit, and how one is called.
+//! The worker threads: how many there are, on which slots, and how one is woken or started.
 //!
-//! Each slot of each device has a seat for one worker; a task that waits inside its code leaves room for one
-//! more. A worker that finds no room on its seat between two tasks goes. Threads are started when
-//! there is work for them and nobody sleeps who could do it.
+//! Each slot of each device has a place for one worker, and for one more while a task waits inside its
+//! code there. A worker that finds no place between two tasks ends. A thread is started when there is
+//! work for it and no sleeping worker can do it.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -33,30 +33,30 @@ pub const NESTING: usize = 4 << 20;
 /// Bytes for the library's own frames between a wait and the nested task's code.
 const OWN_FRAMES: usize = 64 << 10;
 
-/// How long somebody who would start a worker waits for one that is there.
+/// How long a thread waits for a busy worker before it starts another one.
 const BEFORE_START: Duration = Duration::from_micros(50);
 
 pub struct WorkerPool {
     pub event_count: EventCount,
     /// Bytes of stack for each task.
     stack: usize,
-    /// Slot by slot, each for all devices: so the first workers are on different devices.
+    /// Sorted by slot, then by device, so that the first workers are on different devices.
     worker_slots: Vec<WorkerSlot>,
-    /// By device: how many it has now.
+    /// By device.
     slots: Vec<AtomicU32>,
-    /// Bit i: the plan may have something for device i.
+    /// Bit i: the planner may have a task for device i.
     pub planned_hint: AtomicU64,
-    /// Bit i: nobody sits down at device i any more.
+    /// Bit i: no worker starts on device i.
     pub retired: AtomicU64,
-    /// Seats taken.
+    /// Workers that have a place.
     occupied: AtomicUsize,
-    /// The system gave no thread the last time.
+    /// The last thread could not be started.
     spawn_failed: AtomicBool,
-    /// Workers that are not gone.
+    /// Threads of workers that have not ended, nor been abandoned.
     alive: Mutex<usize>,
     gone: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Threads in code that does not return.
+    /// Abandoned threads: their jobs do not return.
     abandoned: AtomicUsize,
     /// Threads that wait inside tasks.
     pub blocked_in_tasks: AtomicUsize,
@@ -65,7 +65,7 @@ pub struct WorkerPool {
 pub struct WorkerSlot {
     pub device: usize,
     pub slot: u32,
-    /// Workers that it still has room for; less than none: one has to go.
+    /// Free places; negative: a worker has to end.
     room: AtomicI32,
 }
 
@@ -97,28 +97,27 @@ impl WorkerPool {
         }
     }
 
-    pub fn worker_slot(&self, number: usize) -> &WorkerSlot {
-        &self.worker_slots[number]
+    pub fn worker_slot(&self, index: usize) -> &WorkerSlot {
+        &self.worker_slots[index]
     }
 
     pub fn slots(&self, device: usize) -> u32 {
         self.slots[device].load(Ordering::SeqCst)
     }
 
-    /// The number of a device's slots has been changed.
     pub fn set_slots(&self, device: usize, slots: u32) {
         self.slots[device].store(slots, Ordering::SeqCst);
     }
 
-    /// Wakes or starts a worker for work that any can do, but for those of the devices in `closed`, if that is
-    /// not being done already. `start` is given the number of a seat; `taken` tells whether somebody has come for the work meanwhile.
+    /// Wakes or starts a worker for work of any device that is not in `closed`, unless a worker searches.
+    /// `start` gets the index of a worker slot; `taken` returns whether the work was taken meanwhile.
     pub fn wake_any(&self, closed: u64, start: impl Fn(usize) -> bool, taken: impl Fn() -> bool) {
         let open = |device: usize| closed >> device & 1 == 0;
         while self.event_count.wake_any(closed) == WakeResult::NobodySleeps {
-            if !self.worker_slots.iter().any(|seat| open(seat.device) && self.has_room(seat)) {
+            if !self.worker_slots.iter().any(|slot| open(slot.device) && self.has_room(slot)) {
                 return;
             }
-            // A worker that is about to end something is there sooner than a new one would be.
+            // A worker that is about to end its task is faster than a new thread.
             let begin = Instant::now();
             while self.occupied.load(Ordering::SeqCst) > 0 && begin.elapsed() < BEFORE_START {
                 if taken() || self.event_count.searching() > 0 || self.event_count.has_sleeper(closed) {
@@ -132,55 +131,55 @@ impl WorkerPool {
             if self.event_count.has_sleeper(closed) {
                 continue;
             }
-            let Some(seat) = self.claim(open) else { return };
+            let Some(index) = self.claim(open) else { return };
             if !self.event_count.add_searcher(true) {
-                self.free_place(seat);
-            } else if !start(seat) {
-                self.cancel_start(seat, closed);
+                self.free_place(index);
+            } else if !start(index) {
+                self.cancel_start(index, closed);
             }
             return;
         }
     }
 
-    /// The same for work that only one device can do; `closed` are those that no light task may begin on.
+    /// Wakes or starts a worker of a device. No light task begins on the devices in `closed`.
     pub fn wake_device(&self, device: usize, closed: u64, start: impl Fn(usize) -> bool) -> bool {
         if self.event_count.wake_device(device) {
             return true;
         }
-        let Some(seat) = self.claim(|other| other == device) else { return false };
+        let Some(index) = self.claim(|other| other == device) else { return false };
         self.event_count.add_searcher(false);
-        let started = start(seat);
+        let started = start(index);
         if !started {
-            self.cancel_start(seat, closed);
+            self.cancel_start(index, closed);
         }
         started
     }
 
-    /// Whether another worker may sit down there.
-    fn has_room(&self, seat: &WorkerSlot) -> bool {
-        seat.room.load(Ordering::SeqCst) > 0
-            && seat.slot < self.slots(seat.device)
-            && self.retired.load(Ordering::SeqCst) >> seat.device & 1 == 0
+    /// Returns whether another worker may start there.
+    fn has_room(&self, slot: &WorkerSlot) -> bool {
+        slot.room.load(Ordering::SeqCst) > 0
+            && slot.slot < self.slots(slot.device)
+            && self.retired.load(Ordering::SeqCst) >> slot.device & 1 == 0
     }
 
     fn claim(&self, device: impl Fn(usize) -> bool) -> Option<usize> {
         let sit = |room: i32| (room > 0).then_some(room - 1);
         let found = (0..self.worker_slots.len()).find(|&number| {
-            let seat = &self.worker_slots[number];
-            device(seat.device)
-                && self.has_room(seat)
-                && seat.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sit).is_ok()
+            let slot = &self.worker_slots[number];
+            device(slot.device)
+                && self.has_room(slot)
+                && slot.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sit).is_ok()
         });
         self.occupied.fetch_add(usize::from(found.is_some()), Ordering::SeqCst);
         found
     }
 
-    fn cancel_start(&self, seat: usize, closed: u64) {
-        self.free_place(seat);
+    fn cancel_start(&self, index: usize, closed: u64) {
+        self.free_place(index);
         self.event_count.cancel_searcher(closed);
     }
 
-    /// Starts a thread. Why there is none is told once, until there is one again.
+    /// Starts a thread. Returns the error of the system once, until a thread could be started again.
     pub fn spawn(
         &self,
         name: String,
@@ -204,12 +203,11 @@ impl WorkerPool {
         }
     }
 
-    /// Whether there is a worker.
     pub fn has_worker(&self) -> bool {
         *lock(&self.alive) > 0
     }
 
-    /// A thread's last act.
+    /// Counts a thread that ends.
     pub fn thread_ended(&self) {
         let mut alive = lock(&self.alive);
         *alive -= 1;
@@ -218,23 +216,22 @@ impl WorkerPool {
         }
     }
 
-    /// So many threads are in code that does not return: nobody waits for them any more.
+    /// Abandons so many threads: no thread waits for their end.
     pub fn abandon(&self, threads: usize) {
         self.abandoned.fetch_add(threads, Ordering::SeqCst);
         (0..threads).for_each(|_| self.thread_ended());
     }
 
-    /// How many such threads there are.
     pub fn abandoned(&self) -> usize {
         self.abandoned.load(Ordering::SeqCst)
     }
 
-    /// One of them has returned after all, and is about to end.
+    /// Counts an abandoned thread whose job has returned; it ends.
     pub fn abandoned_returned(&self) {
         self.abandoned.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Waits until no worker is left. False: the time is up.
+    /// Waits until all workers have ended. Returns false on a timeout.
     pub fn wait_until_ended(&self, end: Option<Instant>) -> bool {
         let mut alive = lock(&self.alive);
         while *alive > 0 {
@@ -252,13 +249,12 @@ impl WorkerPool {
         true
     }
 
-    /// Another thread, to be joined with the workers.
+    /// Adds a thread that is joined with the workers.
     pub fn add_thread(&self, thread: JoinHandle<()>) {
         lock(&self.threads).push(thread);
     }
 
-    /// Joins all threads, each of which is past its last act or about to be; but not those that were given up, nor the
-    /// caller, which is left to end.
+    /// Joins all threads but the caller and the abandoned ones. They have ended or are about to.
     pub fn join(&self) {
         let mut threads = std::mem::take(&mut *lock(&self.threads));
         threads.retain(|other| !thread::is_this(other));
@@ -277,40 +273,40 @@ impl WorkerPool {
         }
     }
 
-    /// Whether one worker of this seat has to go, and it is the caller, who has then left his seat.
-    pub fn leave_if_surplus(&self, seat: usize) -> bool {
+    /// Frees the caller's place and returns true if the slot has a worker too many.
+    pub fn leave_if_surplus(&self, index: usize) -> bool {
         let surplus = |room: i32| (room < 0).then_some(room + 1);
-        let room = &self.worker_slots[seat].room;
+        let room = &self.worker_slots[index].room;
         let go = room.load(Ordering::Relaxed) < 0
             && room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, surplus).is_ok();
         self.occupied.fetch_sub(usize::from(go), Ordering::SeqCst);
         go
     }
 
-    /// Whether one worker of this seat has to go.
-    pub fn has_surplus(&self, seat: usize) -> bool {
-        self.worker_slots[seat].room.load(Ordering::SeqCst) < 0
+    /// Returns whether the slot has a worker too many.
+    pub fn has_surplus(&self, index: usize) -> bool {
+        self.worker_slots[index].room.load(Ordering::SeqCst) < 0
     }
 
-    /// Whether there is nobody, nor anybody on the way, because the system gives no thread. One that goes, and
-    /// will see to it that another comes, is no such case.
+    /// Returns whether there is no worker, and none being started, because the system starts no thread. A
+    /// worker that ends and wakes another is no such case.
     pub fn is_deserted(&self) -> bool {
         self.occupied.load(Ordering::SeqCst) == 0 && self.spawn_failed.load(Ordering::SeqCst)
     }
 
-    /// A worker goes for another reason.
-    pub fn vacate(&self, seat: usize) {
+    /// Frees the place of a worker that ends.
+    pub fn vacate(&self, index: usize) {
         self.spawn_failed.store(false, Ordering::SeqCst);
-        self.free_place(seat);
+        self.free_place(index);
     }
 
-    fn free_place(&self, seat: usize) {
-        self.worker_slots[seat].room.fetch_add(1, Ordering::SeqCst);
+    fn free_place(&self, index: usize) {
+        self.worker_slots[index].room.fetch_add(1, Ordering::SeqCst);
         self.occupied.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// A task waits inside its code: its seat has room for one more. False: too many do.
-    pub fn make_room(&self, seat: usize, most: usize) -> bool {
+    /// Adds a place to a slot whose task waits inside its code. Returns false if `most` tasks do already.
+    pub fn make_room(&self, index: usize, most: usize) -> bool {
         if self
             .blocked_in_tasks
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n < most).then_some(n + 1))
@@ -318,16 +314,16 @@ impl WorkerPool {
         {
             return false;
         }
-        self.worker_slots[seat].room.fetch_add(1, Ordering::SeqCst);
+        self.worker_slots[index].room.fetch_add(1, Ordering::SeqCst);
         true
     }
 
-    /// It goes on.
-    pub fn close_room(&self, seat: usize) {
+    /// Removes the place when the task goes on.
+    pub fn close_room(&self, index: usize) {
         self.blocked_in_tasks.fetch_sub(1, Ordering::SeqCst);
-        if self.worker_slots[seat].room.fetch_sub(1, Ordering::SeqCst) <= 0 {
-            // Perhaps the one too many sleeps.
-            self.event_count.wake_slot(seat);
+        if self.worker_slots[index].room.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            // The worker too many may sleep.
+            self.event_count.wake_slot(index);
         }
     }
 }

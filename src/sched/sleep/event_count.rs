@@ -1,44 +1,46 @@
-//! Where workers without work sleep, and how they are woken: an eventcount.
+//! An event count: where workers without work sleep, and how they are woken.
 //!
-//! A worker is *busy* (it runs something), *searching* (awake, and has found nothing yet) or *asleep*.
-//! One word counts the searching, the sleeping, and all that are awake; sleepers and pending wake-ups
-//! stand in that one word because they must change together: whoever wakes a sleeper turns it from
-//! asleep to searching in the same step, long before its thread runs.
+//! A worker is *busy* (it runs a task), *searching* (awake, and has found no work yet) or *asleep*.
+//! One word counts the searchers, the sleepers and all workers that are awake. They share a word
+//! because they change together: the thread that wakes a sleeper turns it into a searcher in the
+//! same step, long before the sleeper runs.
 //!
-//! **Submitting**: 1. make the work visible; 2. fence; 3. read the word. If anybody searches, nothing more is
-//! to be done. Otherwise one sleeper, if there is one, is turned into a searcher and woken. So
-//! however fast work comes, one worker at most is being woken.
+//! **Submit**: 1. publish the work; 2. fence; 3. read the word. If a worker searches, return.
+//! Otherwise turn one sleeper into a searcher and wake it. So at most one worker is being woken at a
+//! time, however fast work comes.
 //!
-//! **Finding**: a searcher that has found work becomes busy. If it was the last searcher and there is more
-//! work, it wakes the next: so all workers come, one after the other, while there is work for them.
+//! **Find**: a searcher that finds work becomes busy. If it was the last searcher and more work is
+//! left, it wakes the next worker. So all workers wake, one after the other, while work is left.
 //!
-//! **Falling asleep**: 1. *prepare*: from searching to asleep in the word, and into the list of
-//! sleepers; 2. fence; 3. *look again* wherever work may be; 4. if there is any, *cancel*: searching again; if
-//! there is none, *commit*: sleep until the bell rings.
+//! **Sleep**: 1. *prepare*: from searcher to sleeper in the word, and into the list of sleepers;
+//! 2. fence; 3. *search again* wherever work may be; 4. if there is work, *cancel*: back to searcher;
+//! if not, *commit*: block until woken.
 //!
-//! **Why no wake-up is lost.** Between the submitter's steps 1 and 3, and the worker's steps 1 and 3,
-//! stands a fence each. So either the submitter reads a word in which this worker is not searching, and then
-//! wakes it or another; or the worker's second look finds the work. A submitter that wakes nobody because
-//! somebody searches leaves its work to that searcher, who will find it, or find other work and look
-//! for more as the last searcher, or prepare and look again. One that is counted before its thread is started, and then
-//! gets no thread, is taken back, and another called.
+//! **Why no wake-up is lost.** A fence stands between steps 1 and 3 of the submitter and between
+//! steps 1 and 3 of the worker. So either the submitter reads a word in which this worker does not
+//! search, and wakes it or another; or the worker's second search finds the work. A submitter that
+//! wakes nobody leaves its work to the searcher it has read. That one finds the work, or finds other
+//! work and wakes the next as the last searcher, or prepares to sleep and searches again. A worker
+//! is counted before its thread starts; if the system refuses the thread, the count is taken back
+//! and another worker is woken.
 //!
-//! **Work for one device** is offered by a hint that its workers look at, set before [`EventCount::wake_device`]; the same
-//! argument holds, with the hint as the work. So it does for a worker_index with one worker too many. **Stopping and retiring** set their flag and then call
-//! all; a worker looks at the flags where it looks for work, so it holds for them, too.
+//! **Work for one device** is a hint that the workers of the device read, set before
+//! [`EventCount::wake_device`]. The same proof holds with the hint as the work; likewise for a
+//! worker slot with one worker too many. **Shutdown and retirement** set a flag and then wake all;
+//! workers read the flags where they search, so the proof holds for them, too.
 
-use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::parker::Parker;
 use crate::sched::base::sync::atomic::{AtomicU64, Ordering, fence};
-use crate::sched::base::sync::{Arc, Condvar, Mutex, locked};
+use crate::sched::base::sync::{Arc, Mutex, locked};
 
 const SLEEPER: u64 = 1;
 const SEARCHER: u64 = 1 << 16;
 const AWAKE: u64 = 1 << 32;
 const FIELD: u64 = 0xffff;
 
-/// As many as a mask has bits.
+/// Bits of a device mask.
 const DEVICES: usize = u64::BITS as usize;
 
 fn count(word: u64, of: u64) -> u64 {
@@ -50,61 +52,29 @@ pub struct EventCount {
     sleepers: Mutex<Vec<Sleeper>>,
 }
 
-/// A worker's place to sleep: each worker has one.
+/// A worker's entry in the list of sleepers.
 #[derive(Clone)]
 pub struct Sleeper {
     worker_index: usize,
     device: usize,
-    bell: Arc<ParkSignal>,
+    parker: Arc<Parker>,
 }
 
-struct ParkSignal {
-    rung: Mutex<bool>,
-    changed: Condvar,
-}
-
-/// How a call was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WakeResult {
-    /// Somebody searches, or has just been woken.
+    /// A worker searches, or was woken.
     Enough,
-    /// All workers that there are, are awake and busy.
+    /// All workers are busy.
     NobodySleeps,
 }
 
 impl Sleeper {
     pub fn new(worker_index: usize, device: usize) -> Self {
-        Sleeper {
-            worker_index,
-            device,
-            bell: Arc::new(ParkSignal { rung: Mutex::new(false), changed: Condvar::new() }),
-        }
+        Sleeper { worker_index, device, parker: Arc::default() }
     }
 
-    fn ring(&self) {
-        *locked(&self.bell.rung) = true;
-        self.bell.changed.notify_one();
-    }
-
-    /// Sleeps until the bell has been rung since it was last heard.
-    fn hear(&self) {
-        let mut rung = locked(&self.bell.rung);
-        while !*rung {
-            rung = self.bell.changed.wait(rung).unwrap_or_else(PoisonError::into_inner);
-        }
-        *rung = false;
-    }
-
-    /// The same, but for so long. False: it has not been rung.
-    fn hear_within(&self, long: Duration) -> bool {
-        let mut rung = locked(&self.bell.rung);
-        let mut over = false;
-        while !*rung && !over {
-            let woken = self.bell.changed.wait_timeout(rung, long);
-            let (found, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
-            (rung, over) = (found, timeout.timed_out());
-        }
-        std::mem::take(&mut *rung)
+    fn wake(&self) {
+        self.parker.notify(|_| {});
     }
 }
 
@@ -125,38 +95,41 @@ impl EventCount {
         count(self.word.load(Ordering::SeqCst), AWAKE)
     }
 
-    /// For a worker that is about to be started: it counts as searching from now on. With `alone`, only if nobody
-    /// searches.
+    /// Counts a worker that is about to be started as a searcher. Returns false, and counts nothing,
+    /// if `alone` is set and a worker searches.
     pub fn add_searcher(&self, alone: bool) -> bool {
         let claim = |word: u64| (!alone || count(word, SEARCHER) == 0).then_some(word + SEARCHER + AWAKE);
         self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, claim).is_ok()
     }
 
-    /// A searcher is gone for good, or was never started.
+    /// Takes a searcher out of the count that ends, or that was never started.
     pub fn remove_searcher(&self) {
         self.word.fetch_sub(SEARCHER + AWAKE, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// A searcher was enlisted and does not come: somebody may have counted on it, and called nobody else.
+    /// Takes a searcher out of the count whose thread could not be started, and wakes another for the
+    /// submitter that may have relied on it.
     pub fn cancel_searcher(&self, closed: u64) {
         self.remove_searcher();
         self.wake_any(closed);
     }
 
-    /// A busy worker has nothing left.
+    /// Turns a busy worker into a searcher.
     pub fn start_search(&self) {
         self.word.fetch_add(SEARCHER, Ordering::SeqCst);
     }
 
-    /// A searcher has found work. True if nobody else searches: then it calls the next if there is more.
+    /// Turns a searcher into a busy worker. Returns true if it was the last searcher: then the caller
+    /// wakes the next if more work is left.
     pub fn end_search(&self) -> bool {
         let before = self.word.fetch_sub(SEARCHER, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         count(before, SEARCHER) == 1
     }
 
-    /// From searching to nearly asleep; followed by another look, then [`EventCount::cancel_sleep`] or [`EventCount::sleep`].
+    /// Turns a searcher into a sleeper that does not block yet. The caller searches again, then calls
+    /// [`EventCount::cancel_sleep`] or [`EventCount::sleep`].
     pub fn prepare_sleep(&self, sleeper: &Sleeper) {
         let mut sleepers = locked(&self.sleepers);
         sleepers.push(sleeper.clone());
@@ -165,32 +138,33 @@ impl EventCount {
         fence(Ordering::SeqCst);
     }
 
-    /// From nearly asleep to searching.
+    /// Turns a sleeper that does not block yet into a searcher.
     pub fn cancel_sleep(&self, sleeper: &Sleeper) {
         let mut sleepers = locked(&self.sleepers);
-        match sleepers.iter().position(|other| Arc::ptr_eq(&other.bell, &sleeper.bell)) {
+        match sleepers.iter().position(|other| Arc::ptr_eq(&other.parker, &sleeper.parker)) {
             Some(position) => {
                 self.take_sleeper(&mut sleepers, position);
             }
             None => {
-                // Called meanwhile: the bell has rung or is about to.
+                // Another thread has taken it out of the list, and notifies it.
                 drop(sleepers);
-                sleeper.hear();
+                sleeper.parker.wait(None);
             }
         }
     }
 
-    /// From nearly asleep to asleep, and at last, called, to searching.
+    /// Blocks until another thread has turned the sleeper into a searcher.
     pub fn sleep(&self, sleeper: &Sleeper) {
-        sleeper.hear();
+        sleeper.parker.wait(None);
     }
 
-    /// The same, but for so long. False: still asleep, to go on with [`EventCount::sleep`].
+    /// Blocks as [`EventCount::sleep`] does. Returns false after `long`: the caller is still a sleeper.
     pub fn sleep_for(&self, sleeper: &Sleeper, long: Duration) -> bool {
-        sleeper.hear_within(long)
+        sleeper.parker.wait(Some(Instant::now() + long))
     }
 
-    /// After work that any worker can do was made visible, but for those of the devices in `closed`.
+    /// Wakes a worker for work that the caller has published, unless a worker searches. Passes over the
+    /// workers of the devices in `closed`.
     pub fn wake_any(&self, closed: u64) -> WakeResult {
         fence(Ordering::SeqCst);
         let word = self.word.load(Ordering::SeqCst);
@@ -204,7 +178,7 @@ impl EventCount {
         if self.searching() > 0 {
             return WakeResult::Enough;
         }
-        // Of the device with the most sleepers: the least busy one.
+        // The device with most sleepers is the least busy one.
         let mut by_device = [0_u32; DEVICES];
         sleepers.iter().for_each(|sleeper| by_device[sleeper.device] += 1);
         let open = |position: &usize| closed >> sleepers[*position].device & 1 == 0;
@@ -216,22 +190,23 @@ impl EventCount {
         };
         let sleeper = self.take_sleeper(&mut sleepers, position);
         drop(sleepers);
-        sleeper.ring();
+        sleeper.wake();
         WakeResult::Enough
     }
 
-    /// Whether somebody sleeps beside those of the devices in `closed`.
+    /// Returns true if a worker sleeps whose device is not in `closed`.
     pub fn has_sleeper(&self, closed: u64) -> bool {
         self.asleep() > 0
             && (closed == 0 || locked(&self.sleepers).iter().any(|sleeper| closed >> sleeper.device & 1 == 0))
     }
 
-    /// After work that only this device's workers can do was made visible. False: none of them sleeps.
+    /// Wakes a worker of a device for work that the caller has published for that device. Returns false
+    /// if none of them sleeps.
     pub fn wake_device(&self, device: usize) -> bool {
         self.wake_where(|sleeper| sleeper.device == device)
     }
 
-    /// After a change that concerns the workers of one worker_index.
+    /// Wakes a worker of a worker slot.
     pub fn wake_slot(&self, worker_index: usize) {
         self.wake_where(|sleeper| sleeper.worker_index == worker_index);
     }
@@ -245,11 +220,11 @@ impl EventCount {
         let Some(position) = sleepers.iter().rposition(which) else { return false };
         let sleeper = self.take_sleeper(&mut sleepers, position);
         drop(sleepers);
-        sleeper.ring();
+        sleeper.wake();
         true
     }
 
-    /// After a change that concerns all.
+    /// Wakes all workers.
     pub fn wake_all(&self) {
         fence(Ordering::SeqCst);
         let mut sleepers = locked(&self.sleepers);
@@ -259,7 +234,7 @@ impl EventCount {
             woken.push(self.take_sleeper(&mut sleepers, last));
         }
         drop(sleepers);
-        woken.iter().for_each(Sleeper::ring);
+        woken.iter().for_each(Sleeper::wake);
     }
 
     fn take_sleeper(&self, sleepers: &mut Vec<Sleeper>, position: usize) -> Sleeper {
@@ -270,8 +245,8 @@ impl EventCount {
 
 #[cfg(all(test, loom))]
 mod models {
-    //! Small worlds in which every order of steps is tried, up to two preemptions a thread: a lost wake-up is a
-    //! worker that sleeps for ever, which loom reports as a deadlock.
+    //! Small worlds in every order of steps with up to two preemptions. A lost wake-up is a worker that
+    //! sleeps for ever, which loom reports as a deadlock.
 
     use loom::sync::atomic::{AtomicBool, AtomicUsize};
     use loom::thread;
@@ -280,9 +255,9 @@ mod models {
 
     struct World {
         event_count: EventCount,
-        /// Work, as it is seen without a lock.
+        /// Work that is read without a lock.
         items: AtomicUsize,
-        /// Work that only a worker of device 1 can do.
+        /// Work for a worker of device 1.
         hint: AtomicBool,
         done: AtomicUsize,
         stop: AtomicBool,
@@ -318,7 +293,7 @@ mod models {
             self.event_count.wake_any(0);
         }
 
-        /// As the workers of the scheduler do; whoever ends the last item stops all.
+        /// Runs items as a worker of the scheduler does. The worker that ends the last item stops all.
         fn work(&self, device: usize) {
             let sleeper = Sleeper::new(device, device);
             loop {
@@ -393,7 +368,7 @@ mod models {
         explore(|| {
             let world = World::new(2);
             let workers = vec![World::start(&world, 0), World::start(&world, 1)];
-            // As the scheduler does, and unlike a store, never before what has been read and written already.
+            // As in the scheduler: unlike a store, it is not moved before earlier reads and writes.
             world.hint.fetch_or(true, Ordering::SeqCst);
             world.event_count.wake_device(1);
             world.submit();

@@ -1,8 +1,9 @@
-//! Who waits for whom: a circle of waits is found when it closes.
+//! The wait graph: finds a cycle of waits when it closes.
 //!
-//! A task that waits for one of several goes on when any of them ends; one that comes after several begins when
-//! all have ended; a range in whose pieces several threads wait ends when all of them have gone on. So of all that a waiter hangs on, what can go on is struck out again and again;
-//! if the waiter itself is left, it would wait for ever.
+//! A task that waits for one of several goes on when any of them ends. A task that comes after several
+//! begins when all have ended. A range ends when all threads that wait inside it have gone on. So the
+//! search removes every node that can go on from those that a waiter depends on, again and again. If
+//! the waiter itself is left, its wait would never end.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -10,23 +11,22 @@ use std::sync::Mutex;
 use crate::sched::base::sync::lock;
 use crate::sched::base::task_id::TaskId;
 
-/// What waits without a time limit.
+/// Waits without a time limit: by task and by thread inside it, the tasks one of which that waits for.
 type Waits = HashMap<TaskId, Vec<Vec<TaskId>>>;
 
-/// By task and by thread in its code: the tasks one of which that thread waits for.
 #[derive(Default)]
 pub struct WaitGraph {
     waits: Mutex<Waits>,
 }
 
-/// A task, as 0, or the wait of the so-many-th thread in its code.
+/// A task with 0, or with n the wait of the n-th thread inside it.
 type WaitNode = (TaskId, usize);
 
 impl WaitGraph {
-    /// The innermost of `frames` waits for one of `targets`; each of the others for the one that runs on
-    /// top of it. False, and nothing is noted, if that could never end. `behind` tells what a task that
-    /// has not begun comes after, `is_range` whether a task ends only when all threads in its code have gone on: of
-    /// copies of a task one is enough.
+    /// Adds a wait of the innermost of `frames` for one of `targets`; each outer frame waits for the next
+    /// one. Returns false, and adds nothing, if the wait could never end. `behind` returns the
+    /// predecessors of a task that has not begun; `is_range`, whether a task ends only when all threads
+    /// inside it have gone on. Of copies of a task one is enough.
     pub fn add_wait(
         &self,
         frames: &[TaskId],
@@ -52,12 +52,12 @@ impl WaitGraph {
     }
 }
 
-/// What each of the frames waits for. The host of a range is twice in its task.
+/// Returns what each frame waits for. The owner of a range is twice in its task.
 fn links(frames: &[TaskId], targets: &[TaskId]) -> Vec<(TaskId, Vec<TaskId>)> {
     let mut frames = frames.to_vec();
     frames.dedup();
-    let on_top = frames.iter().skip(1).map(|&frame| vec![frame]).chain([targets.to_vec()]);
-    frames.iter().copied().zip(on_top).collect()
+    let nested = frames.iter().skip(1).map(|&frame| vec![frame]).chain([targets.to_vec()]);
+    frames.iter().copied().zip(nested).collect()
 }
 
 fn remove(waits: &mut Waits, frames: &[TaskId], targets: &[TaskId]) {
@@ -72,7 +72,7 @@ fn remove(waits: &mut Waits, frames: &[TaskId], targets: &[TaskId]) {
     }
 }
 
-/// What a task or a wait that does not go on by itself hangs on.
+/// The nodes that a node waits for.
 struct Dependencies {
     on: Vec<WaitNode>,
     /// One of them is enough.
@@ -104,7 +104,7 @@ fn never_ends(
             held.insert(node, needs);
         }
     }
-    // How many more each needs, and whom each is needed by.
+    // How many nodes each still needs, and which nodes need it.
     let mut missing = HashMap::new();
     let mut needed_by: HashMap<WaitNode, Vec<WaitNode>> = HashMap::new();
     let mut free = Vec::new();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_found_when_it_closes_and_not_before() {
+    fn cycle_is_found_when_it_closes_and_not_before() {
         let graph = WaitGraph::default();
         assert!(graph.add_wait(&[A], &[B], nothing, never));
         assert!(graph.add_wait(&[B], &[C], nothing, never));
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn frames_and_dependencies_count() {
         let graph = WaitGraph::default();
-        assert!(!graph.add_wait(&[A, B], &[A], nothing, never), "B runs on top of A");
+        assert!(!graph.add_wait(&[A, B], &[A], nothing, never), "B runs inside A");
         assert!(graph.add_wait(&[A], &[D], nothing, never));
         graph.remove_wait(&[A], &[D]);
         let after = |task| if task == C { vec![D, A] } else { Vec::new() };
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_chain_is_struck_out_link_by_link() {
+    fn long_chain_is_removed_link_by_link() {
         let graph = WaitGraph::default();
         let long = 100_000;
         let after =
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_needs_all_its_pieces_and_a_task_one_of_its_copies() {
+    fn range_needs_all_its_pieces_and_a_task_one_of_its_copies() {
         for is_range in [false, true] {
             let graph = WaitGraph::default();
             let enter = |frames: &[TaskId], targets: &[TaskId]| {

@@ -1,78 +1,43 @@
-//! Where those sleep who wait for the end of tasks, and how it is found out that nobody will ever wake them.
+//! Where threads sleep that wait for the end of tasks, and how a wait that nobody can end is found.
 //!
-//! A waiter first puts its bell into the room of each task, then looks, then sleeps; what it waits
-//! for is first made visible, then its bells are rung: so it sees the one or hears the other.
+//! A waiter first adds its parker to the queue of each task, then looks at the tasks, then sleeps. A
+//! thread that ends a task first publishes the end, then notifies the queue. So the waiter sees the
+//! end or is notified.
 //!
-//! **Blocked** is a worker inside a task that waits without a time limit, has looked, and has not been rung
-//! since. [`WaitQueues::count_blocked`] counts it, and whoever rings it takes it out of the count, long before its thread runs.
-//! If all workers that are awake are blocked and nothing can begin, nobody will ever ring: the wait is hopeless.
-//! That is judged by those who wait inside tasks, each after it was counted, and again when
-//! [`WaitQueues::notify_blocked`] tells that somebody waits, has fallen asleep or has told an end. So the last to do
-//! any of that finds it out, or makes another find it out.
+//! A worker is **blocked** if it waits inside a task without a time limit, has looked, and has not
+//! been notified since. [`WaitQueues::count_blocked`] counts it; the thread that notifies it takes it
+//! out of the count, long before the waiter runs. If all workers that are awake are blocked and no
+//! task can begin, nobody will ever notify them: the wait is a deadlock. Every waiter inside a task
+//! judges that after it was counted, and again after [`WaitQueues::notify_blocked`], which each
+//! thread calls that starts to wait, falls asleep or has published an end. So the last thread that
+//! does one of these finds the deadlock, or makes a waiter find it.
 //!
-//! **No false alarm.** Who brings an end about is awake and not blocked, or counted as ending, until it has rung.
-//! Those whom it has rung are not counted until they have looked. The host of a range, which waits for its
-//! guests, is counted so, too, though it is no judge: there is no error that it could be told.
+//! **No false alarm.** A thread that brings an end about is awake and not blocked, or counted as
+//! ending, until it has notified the waiters. Notified waiters are not counted until they have
+//! looked. The owner of a range that waits for its helpers is counted, too, but does not judge: no
+//! error can be returned to it.
 
-use std::time::Instant;
-
+use super::parker::{Parker, ParkerState};
 use crate::sched::base::sync::atomic::{AtomicUsize, Ordering};
-use crate::sched::base::sync::{Arc, Condvar, Mutex, locked, total_order};
+use crate::sched::base::sync::{Arc, Mutex, locked, total_order};
 use crate::sched::base::task_id::TaskId;
 
-/// Stands for a phase of light tasks that drains, and for the end of any planned task.
+/// Key of waits for all tasks: notified when an epoch has drained or a planned task has ended.
 pub const ALL_TASKS: TaskId = TaskId(0);
-/// Stands for whatever could leave the tasks that wait inside their code without anybody to wait for.
+/// Key of waits inside tasks: notified when all others may be blocked.
 pub const BLOCKED_TASKS: TaskId = TaskId(u64::MAX);
-/// Stands for whatever could make the host of a range leave that can't go on without guests.
+/// Key of owners of ranges that need helpers: notified when none may come any more.
 pub const HELPERS_NEEDED: TaskId = TaskId(u64::MAX - 1);
 
 const QUEUES: usize = if cfg!(loom) { 2 } else { 16 };
 
-type WaitQueue = Mutex<Vec<(TaskId, Arc<Waiter>)>>;
+type WaitQueue = Mutex<Vec<(TaskId, Arc<Parker>)>>;
 
-/// By the task's id.
+/// The waiters of all tasks, by a hash of the task's id.
 #[derive(Default)]
 pub struct WaitQueues {
     queues: [WaitQueue; QUEUES],
     blocked: AtomicUsize,
-}
-
-/// One waiter.
-#[derive(Default)]
-pub struct Waiter {
-    state: Mutex<WaiterState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct WaiterState {
-    rung: bool,
-    /// Counted in [`WaitQueues::blocked`]; never while it is rung.
-    blocked: bool,
-}
-
-impl Waiter {
-    /// Sleeps until it is rung, or was since it was last heard. False: the time is up.
-    pub fn wait(&self, deadline: Option<Instant>) -> bool {
-        let mut state = locked(&self.state);
-        while !state.rung {
-            let slept = match deadline {
-                None => self.changed.wait(state).map_err(|poison| poison.into_inner()),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return false;
-                    }
-                    let slept = self.changed.wait_timeout(state, left);
-                    slept.map(|slept| slept.0).map_err(|poison| poison.into_inner().0)
-                }
-            };
-            state = slept.unwrap_or_else(|state| state);
-        }
-        state.rung = false;
-        true
-    }
 }
 
 impl WaitQueues {
@@ -80,34 +45,27 @@ impl WaitQueues {
         &self.queues[(key.0 ^ key.0 >> 7) as usize % QUEUES]
     }
 
-    pub fn add(&self, keys: &[TaskId], bell: &Arc<Waiter>) {
+    pub fn add(&self, keys: &[TaskId], parker: &Arc<Parker>) {
         for &key in keys {
-            locked(self.queue(key)).push((key, bell.clone()));
+            locked(self.queue(key)).push((key, parker.clone()));
         }
     }
 
-    pub fn remove(&self, keys: &[TaskId], bell: &Arc<Waiter>) {
+    pub fn remove(&self, keys: &[TaskId], parker: &Arc<Parker>) {
         for &key in keys {
-            locked(self.queue(key)).retain(|(_, other)| !Arc::ptr_eq(other, bell));
+            locked(self.queue(key)).retain(|(_, other)| !Arc::ptr_eq(other, parker));
         }
     }
 
-    /// Wakes those who wait for this.
+    /// Notifies the waiters of a task.
     pub fn notify(&self, key: TaskId) {
-        let bells: Vec<_> = locked(self.queue(key))
-            .iter()
-            .filter(|(other, _)| *other == key)
-            .map(|(_, bell)| bell.clone())
-            .collect();
-        for bell in bells {
-            let mut state = locked(&bell.state);
-            state.rung = true;
-            self.uncount(&mut state);
-            bell.changed.notify_one();
-        }
+        let waits = |other: &&(TaskId, Arc<Parker>)| other.0 == key;
+        let parkers: Vec<_> =
+            locked(self.queue(key)).iter().filter(waits).map(|(_, parker)| parker.clone()).collect();
+        parkers.iter().for_each(|parker| parker.notify(|state| self.uncount(state)));
     }
 
-    /// Those who wait inside tasks look whether anybody can still go on.
+    /// Makes the waiters inside tasks check whether any task can go on.
     pub fn notify_blocked(&self) {
         total_order();
         if self.blocked.load(Ordering::SeqCst) > 0 {
@@ -115,26 +73,26 @@ impl WaitQueues {
         }
     }
 
-    /// How many workers are blocked.
+    /// Returns how many workers are blocked.
     pub fn blocked(&self) -> usize {
         self.blocked.load(Ordering::SeqCst)
     }
 
-    /// Counts a waiter, which has looked and found nothing, as blocked; false: it was rung meanwhile.
-    pub fn count_blocked(&self, bell: &Waiter) -> bool {
-        let mut state = locked(&bell.state);
-        if !state.rung && !std::mem::replace(&mut state.blocked, true) {
+    /// Counts a waiter that has looked as blocked. Returns false if it was notified meanwhile.
+    pub fn count_blocked(&self, parker: &Parker) -> bool {
+        let mut state = parker.lock();
+        if !state.notified && !std::mem::replace(&mut state.blocked, true) {
             self.blocked.fetch_add(1, Ordering::SeqCst);
             total_order();
         }
         state.blocked
     }
 
-    pub fn uncount_blocked(&self, bell: &Waiter) {
-        self.uncount(&mut locked(&bell.state));
+    pub fn uncount_blocked(&self, parker: &Parker) {
+        self.uncount(&mut parker.lock());
     }
 
-    fn uncount(&self, state: &mut WaiterState) {
+    fn uncount(&self, state: &mut ParkerState) {
         if std::mem::take(&mut state.blocked) {
             self.blocked.fetch_sub(1, Ordering::SeqCst);
         }
@@ -143,8 +101,8 @@ impl WaitQueues {
 
 #[cfg(all(test, loom))]
 mod models {
-    //! Small worlds of workers that wait for each other: who waits in vain is told, or loom reports a deadlock, and
-    //! who does not is never told so.
+    //! Small worlds of workers that wait for each other. A deadlock that no waiter finds is one of loom,
+    //! too; a wait that can end is never judged to be one.
 
     use loom::sync::atomic::AtomicBool;
     use loom::thread;
@@ -156,7 +114,7 @@ mod models {
     struct World {
         queues: WaitQueues,
         awake: AtomicUsize,
-        guest_left: AtomicBool,
+        helper_left: AtomicBool,
         range_ended: AtomicBool,
     }
 
@@ -165,51 +123,51 @@ mod models {
             Arc::new(World {
                 queues: WaitQueues::default(),
                 awake: AtomicUsize::new(workers),
-                guest_left: AtomicBool::new(false),
+                helper_left: AtomicBool::new(false),
                 range_ended: AtomicBool::new(false),
             })
         }
 
-        /// As a wait inside a task. False: it is told to be hopeless.
+        /// Waits as inside a task. Returns false if it judges the wait to be a deadlock.
         fn wait(&self, look: impl Fn() -> bool) -> bool {
-            let (bell, keys) = (Arc::default(), [RANGE, BLOCKED_TASKS]);
-            self.queues.add(&keys, &bell);
+            let (parker, keys) = (Arc::default(), [RANGE, BLOCKED_TASKS]);
+            self.queues.add(&keys, &parker);
             self.queues.notify_blocked();
             let found = loop {
                 if look() {
                     break true;
                 }
-                if self.queues.count_blocked(&bell)
+                if self.queues.count_blocked(&parker)
                     && self.awake.load(Ordering::SeqCst) == self.queues.blocked()
                 {
                     break look();
                 }
-                bell.wait(None);
+                parker.wait(None);
             };
-            self.queues.remove(&keys, &bell);
-            self.queues.uncount_blocked(&bell);
+            self.queues.remove(&keys, &parker);
+            self.queues.uncount_blocked(&parker);
             found
         }
 
-        /// As a host that waits for its guest.
-        fn host(&self) {
-            let bell = Arc::default();
-            self.queues.add(&[RANGE], &bell);
-            while !self.guest_left.load(Ordering::SeqCst) {
-                if self.queues.count_blocked(&bell) {
+        /// Waits as the owner of a range for its helper.
+        fn own(&self) {
+            let parker = Arc::default();
+            self.queues.add(&[RANGE], &parker);
+            while !self.helper_left.load(Ordering::SeqCst) {
+                if self.queues.count_blocked(&parker) {
                     self.queues.notify_blocked();
                 }
-                bell.wait(None);
+                parker.wait(None);
             }
-            self.queues.remove(&[RANGE], &bell);
+            self.queues.remove(&[RANGE], &parker);
             self.range_ended.store(true, Ordering::SeqCst);
             self.queues.notify(RANGE);
             self.sleep();
         }
 
-        /// As a guest at its end.
+        /// Ends as a helper of a range.
         fn leave(&self) {
-            self.guest_left.store(true, Ordering::SeqCst);
+            self.helper_left.store(true, Ordering::SeqCst);
             self.queues.notify(RANGE);
             self.sleep();
         }
@@ -232,35 +190,35 @@ mod models {
     }
 
     #[test]
-    fn who_waits_for_a_range_whose_last_guest_leaves_is_not_told_that_it_is_hopeless() {
+    fn wait_for_a_range_whose_last_helper_leaves_is_no_deadlock() {
         explore(|| {
             let world = World::new(3);
-            let others = [spawn(&world, World::host), spawn(&world, World::leave)];
+            let others = [spawn(&world, World::own), spawn(&world, World::leave)];
             assert!(world.wait(|| world.range_ended.load(Ordering::SeqCst)));
             others.into_iter().for_each(|other| other.join().unwrap());
         });
     }
 
     #[test]
-    fn a_guest_that_waits_in_vain_is_told_though_its_host_is_no_judge() {
+    fn helper_finds_the_deadlock_though_its_owner_does_not_judge() {
         explore(|| {
             let world = World::new(2);
-            let host = spawn(&world, World::host);
+            let owner = spawn(&world, World::own);
             assert!(!world.wait(|| false));
             world.leave();
-            host.join().unwrap();
+            owner.join().unwrap();
         });
     }
 
     #[test]
-    fn of_two_that_wait_for_each_other_one_is_told() {
+    fn one_of_two_that_wait_for_each_other_finds_the_deadlock() {
         explore(|| {
             let world = World::new(2);
             let other = spawn(&world, |world| {
                 world.wait(|| world.range_ended.load(Ordering::SeqCst));
                 world.leave();
             });
-            world.wait(|| world.guest_left.load(Ordering::SeqCst));
+            world.wait(|| world.helper_left.load(Ordering::SeqCst));
             world.range_ended.store(true, Ordering::SeqCst);
             world.queues.notify(RANGE);
             world.sleep();
