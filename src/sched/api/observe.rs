@@ -27,7 +27,7 @@ impl Runtime {
     }
 
     /// For another process that begins meanwhile, or if this one is killed.
-    pub fn save_rates_now_and_then(&self) {
+    pub fn save_rates_if_due(&self) {
         let Some(cache) = &self.observability.cache else { return };
         if cache.lock().unwrap_or_else(PoisonError::into_inner).due(self.now()) {
             self.save_rates();

@@ -318,8 +318,8 @@ impl Scheduler {
         let guard = self.shared.lock();
         self.shared.timer_wakeup.notify_all();
         drop(guard);
-        if let Some(node) = &self.shared.peers {
-            node.call();
+        if let Some(peers) = &self.shared.peers {
+            peers.wake_watcher();
         }
         self.shared.pool.join();
         self.shared.observability.teller.stop();

@@ -49,7 +49,7 @@ impl Exec<'_> {
     /// device's own count and reserve nothing on top.
     pub fn report(&self, done: f64) {
         if let Some(held) = self.held.filter(|_| done > 0.0) {
-            held.is_allocated();
+            held.mark_allocated();
         }
         self.signal.report(done);
     }

@@ -199,8 +199,8 @@ impl Runtime {
     /// After light work was made visible.
     pub fn wake_any_worker(self: &Arc<Self>) {
         if self.taken() != 0 {
-            // Where nobody can, nothing is taken any more.
-            let _ = self.stand_in_line();
+            // Without a watcher nothing is taken any more.
+            log_all(Vec::from_iter(self.ensure_watcher().err()));
         }
         self.pool.wake_any(
             self.closed_to_light(),
@@ -231,8 +231,11 @@ impl Runtime {
                 guard.planner.log_records.append(&mut lock(&notes));
             }
         }
-        if guard.planner.desire().is_some() && !self.stand_in_line() {
-            self.forget_others(guard);
+        if guard.planner.desire().is_some()
+            && let Err(record) = self.ensure_watcher()
+        {
+            guard.planner.log_records.push(record);
+            self.clear_peer_load(guard);
             // Nothing is kept from its device any more, so this ends.
             if guard.planner.desire().is_none() {
                 self.wake_workers(guard);
