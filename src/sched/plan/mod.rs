@@ -16,7 +16,7 @@
 //! | `stats.rs`, `progress.rs`, `report.rs` | what callers may read |
 
 pub mod completion;
-mod device_health;
+pub mod device_health;
 mod observed;
 pub mod peer_load;
 pub mod placement;

@@ -1,4 +1,4 @@
-//! What a range asks of the scheduler that no other task does.
+//! What ranges need of the runtime and no other task does.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::sched::base::task_id::TaskId;
 use crate::sched::runtime::shared::Runtime;
 
 impl Runtime {
-    /// Submits from inside a task.
-    pub fn post(self: &Arc<Self>, task: Task) -> Result<TaskId> {
+    /// Submits a task from inside another one, also while the scheduler drains: a range keeps its
+    /// helpers then.
+    pub fn submit_from_inside(self: &Arc<Self>, task: Task) -> Result<TaskId> {
         let mut guard = self.lock();
-        // One that only drains lets a range have all the help that it had.
         if guard.stopping {
             return Err(Error::Shutdown { what: "submitting a task" });
         }
@@ -22,20 +22,21 @@ impl Runtime {
         Ok(id)
     }
 
-    /// What a task that runs is asked by, for those who run parts of it elsewhere.
-    pub fn signal_of(&self, id: TaskId) -> Result<Arc<Completion>> {
+    /// Returns the signal of a task, for the helpers that run parts of it.
+    pub fn completion_of(&self, id: TaskId) -> Result<Arc<Completion>> {
         Ok(self.lock().tasks.get(id)?.signal.clone())
     }
 
-    /// Whether tasks are ready, besides invitations.
-    pub fn others_wait(&self) -> bool {
+    /// Returns true if tasks other than helpers of ranges are ready.
+    pub fn has_ready_tasks(&self) -> bool {
         let guard = self.lock();
         guard.ready.len() as u64 > guard.counts.guests.queued
     }
 
-    /// Whether a range is to take no more of a device's memory than it must, because a task waits for it. Asked
-    /// between pieces, when what the one before gave back may be enough: somebody comes to look.
-    pub fn gives_way(self: &Arc<Self>, device: usize) -> bool {
+    /// Returns true if a task waits for memory of a device, so that a range must take no more of it
+    /// than it needs. Called between chunks: the memory of the one before may be enough, so this wakes a
+    /// worker for the task.
+    pub fn is_memory_wanted(self: &Arc<Self>, device: usize) -> bool {
         let mut guard = self.lock();
         let wanted = guard.waits_for_memory(self.now(), device);
         if wanted {
@@ -44,16 +45,16 @@ impl Runtime {
         wanted
     }
 
-    /// Takes a task back that has not begun.
-    pub fn withdraw(self: &Arc<Self>, id: TaskId) {
+    /// Cancels a helper that has not begun.
+    pub fn cancel_helper(self: &Arc<Self>, id: TaskId) {
         let mut guard = self.lock();
         // It may have ended meanwhile.
         let _ = guard.cancel(id);
         self.apply_effects(guard);
     }
 
-    /// While `wait` lasts, the caller's range can't go on without guests.
-    pub fn in_need(self: &Arc<Self>, wait: impl FnOnce()) {
+    /// Calls `wait` while the caller's range can't go on without helpers.
+    pub fn while_in_need(self: &Arc<Self>, wait: impl FnOnce()) {
         let mut guard = self.lock();
         guard.ranges_in_need += 1;
         self.wake_workers(&mut guard);
