@@ -100,7 +100,7 @@ impl Planner {
         };
         match &outcome {
             Ok(()) => {
-                device.done += u64::from(run.role != Role::Guest);
+                device.done += u64::from(run.role != Role::Helper);
                 device.fault_count = 0;
             }
             Err(_) => device.failed += 1,
@@ -243,7 +243,7 @@ impl Planner {
         let busy = full && !self.ready.is_empty();
         let device = &mut self.devices[index];
         let Some(search) = &mut device.tuner else { return };
-        let slots = search.ended(now, done, busy);
+        let slots = search.task_ended(now, done, busy);
         if slots != device.slots {
             device.slots = slots;
             // What a slot gets of the device changes with their number.
@@ -283,7 +283,7 @@ impl Planner {
         record.since = now;
         self.counts.running -= 1;
         self.counts.queued += 1;
-        let guest = u64::from(record.role == Role::Guest);
+        let guest = u64::from(record.role == Role::Helper);
         self.counts.guests.running -= guest;
         self.counts.guests.queued += guest;
     }

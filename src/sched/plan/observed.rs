@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::record::{Attempt, DeviceState};
-use crate::sched::estimate::makespan_bound::WorkTotals;
 use crate::sched::observe::trace::{Ending, Span, Trace};
 
 /// Under the scheduler's lock.
@@ -12,7 +11,6 @@ use crate::sched::observe::trace::{Ending, Span, Trace};
 pub struct PlannerObserver {
     /// The time that the state was last told.
     pub now: Duration,
-    pub tally: WorkTotals,
     pub trace: Option<Arc<Trace>>,
 }
 

@@ -131,7 +131,7 @@ impl<'a> FitCheck<'a> {
         }
         if self.roomy {
             // An invitation to a range may be one to the range that asks.
-            return (record.role != Role::Guest).then_some(id);
+            return (record.role != Role::Helper).then_some(id);
         }
         let device = &planner.devices[self.index];
         let bytes = record.bytes.on(device.info.backend);
@@ -241,7 +241,7 @@ impl Planner {
 
     pub fn may_begin(&self, record: &TaskRecord, id: TaskId, index: usize) -> bool {
         self.eligible(record).without(self.devices_in_use(record, id)).contains(index)
-            && (record.role != Role::Guest || !self.is_crowded())
+            && (record.role != Role::Helper || !self.is_crowded())
     }
 
     /// So many tasks wait inside their code that one more worker on a range would rather add to them. Where a
@@ -507,7 +507,7 @@ impl Planner {
             record.status = TaskStatus::Running;
             self.counts.queued -= 1;
             self.counts.running += 1;
-            let guest = u64::from(record.role == Role::Guest);
+            let guest = u64::from(record.role == Role::Helper);
             self.counts.guests.queued -= guest;
             self.counts.guests.running += guest;
         } else {

@@ -203,16 +203,15 @@ impl Planner {
         self.counts.queued += 1;
         match task.role {
             Role::Task | Role::Proxy => {
-                self.estimator.task_submitted(task.class, task.work);
-                self.observer.tally.submitted(now, task.class, task.work);
+                self.estimator.table.task_submitted(now, task.class, task.work);
             }
-            Role::Range | Role::Nothing => self.observer.tally.touched(now),
-            Role::Guest => {
+            Role::Range | Role::EmptyRange => self.estimator.table.touch(now),
+            Role::Helper => {
                 self.counts.guests.submitted += 1;
                 self.counts.guests.queued += 1;
             }
         }
-        if task.role != Role::Guest {
+        if task.role != Role::Helper {
             self.unended.insert(arrival);
         }
         let mut broken = None;
@@ -270,7 +269,7 @@ impl Planner {
         }
         if record.role == Role::Proxy {
             // Whether a device is left for what it stands for is not known here.
-        } else if record.role == Role::Nothing {
+        } else if record.role == Role::EmptyRange {
             self.end_task(id, Ok(()));
         } else if self.devices.iter().enumerate().any(|(index, device)| record.allows(index, device)) {
             self.ready.insert(record, id);
@@ -334,7 +333,7 @@ impl Planner {
     /// The second step: publishes the end of a task whose job has been dropped. `Err(Cancelled)` is no failure.
     pub fn publish(&mut self, now: Duration, id: TaskId, outcome: Result<()>) {
         let Ok(record) = self.tasks.get_mut(id) else { return };
-        let guest = u64::from(record.role == Role::Guest);
+        let guest = u64::from(record.role == Role::Helper);
         match record.status {
             TaskStatus::Running => {
                 self.counts.running -= 1;
@@ -363,8 +362,8 @@ impl Planner {
         let _ = record.signal.outcome.set(outcome);
         self.unended.remove(&record.arrival);
         match record.role {
-            Role::Task | Role::Proxy => self.observer.tally.ended(now, record.class, record.work),
-            Role::Range | Role::Nothing | Role::Guest => self.observer.tally.touched(now),
+            Role::Task | Role::Proxy => self.estimator.table.task_ended(now, record.class, record.work),
+            Role::Range | Role::EmptyRange | Role::Helper => self.estimator.table.touch_end(now),
         }
         for follower in std::mem::take(&mut record.successors) {
             if state != TaskStatus::Done {

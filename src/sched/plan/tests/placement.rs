@@ -193,7 +193,7 @@ fn first_ready_task_has_the_priority_that_its_caller_gave() {
 #[test]
 fn guests_of_a_range_are_no_tasks_of_a_caller() {
     let mut hand = hand(2);
-    (0..2).for_each(|_| _ = hand.submit(0, Task { role: Role::Guest, work: None, ..task() }));
+    (0..2).for_each(|_| _ = hand.submit(0, Task { role: Role::Helper, work: None, ..task() }));
     let guests = |hand: &Hand| {
         let guests = &hand.0.counts.guests;
         let stats = hand.0.stats();
