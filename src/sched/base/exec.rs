@@ -58,14 +58,14 @@ impl Exec<'_> {
     /// `subject` on devices like this one. It comes from a file, so it may be any text. `None` if
     /// there is none or findings are not kept.
     pub fn finding(&self, subject: &str) -> Option<String> {
-        self.findings?.of(self.device, subject)
+        self.findings?.get(self.device, subject)
     }
 
     /// Records a finding for later tasks: short, plain text, a few for each kind of device. The
     /// subject names everything that it depends on except the device and the library's version.
-    pub fn found(&self, subject: &str, finding: &str) {
+    pub fn record_finding(&self, subject: &str, finding: &str) {
         if let Some(findings) = self.findings {
-            findings.found(self.device, subject, finding);
+            findings.record(self.device, subject, finding);
         }
     }
 
