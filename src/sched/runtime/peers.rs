@@ -39,7 +39,7 @@ pub struct WatcherState {
     pub running: bool,
 }
 
-/// The lock of the shared table, while which no peer reads or changes leases.
+/// Access to the shared table. While it is locked, no peer reads or changes leases.
 pub enum TableAccess<'a> {
     /// The device is not shared, or the table can't be locked.
     NotShared,
