@@ -52,10 +52,10 @@ copies: tasks that may not run twice;       src/sched/plan/speculation.rs; s/rec
 copies: more than three;                    src/sched/base/policy.rs; s/COPIES: u32 = 3/COPIES: u32 = 9/;     --lib plan::tests
 retire: queued tasks are left behind;       src/sched/plan/planner.rs;  s/if homeless {/if homeless \&\& false {/; --test it random_worlds::
 after: what comes before is not waited for; src/sched/plan/planner.rs;  s/_ if behind.insert(before) =>/_ if false =>/; --test it random_worlds::
-poison: the guilty is not found;            src/sched/plan/device_health.rs;   s/DeviceFault::Poisoned => (\&mut record.poisonings, 2)/DeviceFault::Poisoned => (\&mut record.poisonings, 9)/; --test it failure_classes::
+poison: the guilty is not found;            src/sched/plan/device_health.rs;   s/DeviceFault::Poisoned => 2/DeviceFault::Poisoned => 9/; --test it failure_classes::
 poison: a card that poisons is kept;        src/sched/plan/device_health.rs;   s/device.suspects.len() >= 2/false/;    --test it failure_classes::
 poison: all are found guilty;               src/sched/plan/device_health.rs;   s/device.fault_count >= CONVICTIONS/false/; --lib plan::tests
-lost: a task may lose every card;           src/sched/plan/device_health.rs;   s/(\&mut record.devices_lost, 3)/(\&mut record.devices_lost, 9)/; --lib plan::tests
+lost: a task may lose every card;           src/sched/plan/device_health.rs;   s/DeviceFault::Lost => 3/DeviceFault::Lost => 9/; --lib plan::tests
 short: again in company;                    src/sched/plan/completion.rs; s/self.devices\[index\].reserved_for = Some(id)/_ = 0/; --lib plan::tests
 retry: on the same device;                  src/sched/plan/completion.rs; s/record.avoided_devices = DeviceMask::only(index)/_ = 0/; --test it failure_classes::
 cancel: a task that ends well is done;      src/sched/plan/completion.rs; s/  Ok(()) if record.signal.commit(attempt).is_ok() =>/  Ok(()) =>/; --lib plan::tests

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use super::peers::{TableAccess, Peers};
+use super::peers::{Peers, TableAccess};
 use super::shared::{PlannerGuarded, Runtime, log_all};
 use crate::backend::thread;
 use crate::error::Error;
@@ -49,7 +49,8 @@ impl Runtime {
     /// Locks the shared table of the node. Not to be called with the planner lock held.
     pub fn lock_table(&self, device: usize) -> TableAccess<'_> {
         let peers = self.peers.as_ref().filter(|peers| peers.shares(device));
-        let entered = peers.and_then(|peers| Some(TableAccess::Locked(peers, peers.lock_table(self.clock())?)));
+        let entered =
+            peers.and_then(|peers| Some(TableAccess::Locked(peers, peers.lock_table(self.clock())?)));
         entered.unwrap_or(TableAccess::NotShared)
     }
 
@@ -78,7 +79,8 @@ impl Runtime {
             if !peers.shares(index) {
                 continue;
             }
-            taken |= u64::from(available.busy_slots.len() >= guard.planner.devices[index].slots as usize) << index;
+            taken |=
+                u64::from(available.busy_slots.len() >= guard.planner.devices[index].slots as usize) << index;
             contended |= u64::from(available.waiters > 0) << index;
             // The planner does not know which slots our own light tasks use.
             let light = peers.light_leases[index].load(Ordering::SeqCst) as usize;

@@ -58,7 +58,9 @@ impl Peers {
         let joining: Vec<Option<SharedDevice<'_>>> = devices
             .iter()
             .zip(slots)
-            .map(|(device, &slots)| is_shared(device).then(|| SharedDevice { uuid: device.id.as_str(), slots }))
+            .map(|(device, &slots)| {
+                is_shared(device).then(|| SharedDevice { uuid: device.id.as_str(), slots })
+            })
             .collect();
         let Some(membership) = Membership::join(folder, &joining)? else { return Ok(None) };
         Ok(Some(Peers {
