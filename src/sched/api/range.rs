@@ -13,7 +13,8 @@ use crate::sched::base::outcome::WaitResult;
 use crate::sched::base::task::{Role, Task};
 use crate::sched::base::task_id::TaskId;
 use crate::sched::range::partitioner;
-use crate::sched::range::work::{RangeJob, RangeOwner, RangeRun, TaskTemplate};
+use crate::sched::range::template::TaskTemplate;
+use crate::sched::range::work::{RangeJob, RangeOwner, RangeRun};
 
 /// A parallel loop and its requirements. Start from [`Range::new`] and set the fields that matter.
 ///
@@ -97,7 +98,7 @@ impl Scheduler {
         };
         let run = RangeRun::new(self.runtime(), begin..end, grain, code, template);
         let role = if begin == end { Role::EmptyRange } else { Role::Range };
-        let owner = run.task(RangeOwner(run.clone()), role);
+        let owner = run.template.task(RangeOwner(run.clone()), role);
         self.submit(Task { deadline, detached, after, ordered, ..owner })
     }
 

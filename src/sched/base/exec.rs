@@ -32,7 +32,7 @@ pub struct Exec<'a> {
     pub attempt: u32,
     pub lane: Lane<'a>,
     pub(crate) signal: &'a Signal,
-    pub(crate) held: Option<&'a DeviceLease>,
+    pub(crate) lease: Option<&'a DeviceLease>,
     pub(crate) findings: Option<&'a Findings>,
 }
 
@@ -48,8 +48,8 @@ impl Exec<'_> {
     /// above 0 says that the job has allocated its device memory: other processes then trust the
     /// device's own count and reserve nothing on top.
     pub fn report(&self, done: f64) {
-        if let Some(held) = self.held.filter(|_| done > 0.0) {
-            held.mark_allocated();
+        if let Some(lease) = self.lease.filter(|_| done > 0.0) {
+            lease.mark_allocated();
         }
         self.signal.report(done);
     }

@@ -1,6 +1,6 @@
 //! What tasks have done, by class and by device: the one table behind estimates, ETA and bound.
 //!
-//! The table keeps every class that has tasks which have not ended, and the [`CLASSES`] others that
+//! The table keeps every class with tasks that have not ended, and of the others the [`CLASSES`] that
 //! were used last.
 
 use std::collections::{BTreeMap, VecDeque};

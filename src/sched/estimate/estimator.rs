@@ -332,7 +332,7 @@ mod tests {
     fn trimmed_ratio_needs_three_samples_and_ignores_outliers() {
         let mut estimator = Estimator::new(vec![Some(1.0)]);
         for (count, seconds) in [1.0, 1.0, 1.0, 500.0, 1.0, 1.0].into_iter().enumerate() {
-            assert_eq!(estimator.trimmed_ratio(0).is_some(), count > 3, "the first tells only the unit");
+            assert_eq!(estimator.trimmed_ratio(0).is_some(), count > 3, "the first one gives only the unit");
             estimator.record_sample(0, 0, Some(1.0), seconds);
         }
         assert!(estimator.trimmed_ratio(0).unwrap() < 1.5);

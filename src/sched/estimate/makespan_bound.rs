@@ -90,7 +90,7 @@ mod tests {
         assert!(near(bound(&[(0, 0, None, 3), (0, 0, None, 3), (0, 0, None, 4)], &[2]), 5.0));
     }
 
-    /// The fast device does 2 a second, the slow one 1: 12 units take 4 s, whoever did how much of it.
+    /// The fast device does 2 a second, the slow one 1: 12 units take 4 s, however they were divided.
     #[test]
     fn rates_are_measured_by_the_stated_work() {
         let tasks: Vec<_> =

@@ -151,7 +151,7 @@ impl Planner {
             record.suspect_devices.add(index);
         }
         if record.live_attempts > 0 {
-            record.signal.renew(attempt);
+            record.signal.reopen(attempt);
             record.copy_failure = Some(error);
             // No other copy comes here, or they could fail here for as long as the first goes on.
             record.avoided_devices.add(index);
@@ -199,7 +199,7 @@ impl Planner {
             self.note(Level::Warn, index, format!("{name} failed on {place}: {error}"));
             return self.end_task(id, Err(error));
         }
-        record.signal.renew(attempt);
+        record.signal.reopen(attempt);
         self.record(now, index, &run, Ending::Retried);
         let text = format!("{name} is tried again after attempt {attempts} on {place}: {error}");
         self.note(Level::Info, index, text);
@@ -226,7 +226,7 @@ impl Planner {
                 self.end_task(id, Ok(()));
             }
             _ => {
-                record.signal.renew(attempt);
+                record.signal.reopen(attempt);
                 // Copies may have stopped for it.
                 if record.live_attempts == 0 && record.status == TaskStatus::Running {
                     self.end_pause(id);

@@ -43,7 +43,7 @@ pub struct Assignment {
     /// A queue that was opened in an older context of the device is of no use any more.
     pub context: u32,
     /// The slot of the device, if other processes have to know.
-    pub held: Option<DeviceLease>,
+    pub lease: Option<DeviceLease>,
 }
 
 /// What a worker is told that asks for a task.
@@ -531,7 +531,7 @@ impl Planner {
             self.note(Level::Info, index, text + &place);
         }
         self.observer.leased(now, index, &self.devices[index]);
-        Some(Assignment { id, attempt, job, signal, context, held: None })
+        Some(Assignment { id, attempt, job, signal, context, lease: None })
     }
 
     /// How long an attempt may take here: as its caller says, else much longer than its like.

@@ -142,7 +142,7 @@ mod tests {
         assert!(sizer.should_decline(1, 19, [0].into_iter()));
         assert!(!sizer.should_decline(1, 21, [0].into_iter()));
         assert!(sizer.should_decline(1, 21, [0, 0].into_iter()), "two slots of the fast one");
-        assert!(!sizer.should_decline(1, 5, [].into_iter()), "nobody else is there");
-        assert!(!sizer.should_decline(1, 5, [2].into_iter()), "nobody knows how fast the other is");
+        assert!(!sizer.should_decline(1, 5, [].into_iter()), "no other participant");
+        assert!(!sizer.should_decline(1, 5, [2].into_iter()), "the other is not measured");
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::chunk_sizer::ChunkSizer;
 use super::fault_log::FaultLog;
 use super::partitioner::{Partitioner, Share, length};
-use crate::device::BackendKind;
+use super::template::TaskTemplate;
 use crate::error::{Error, Result};
 use crate::memory::{Lease, Ledger};
 use crate::sched::base::device_mask::DeviceMask;
@@ -27,18 +27,9 @@ pub type RangeJob = dyn Fn(&Exec<'_>, Range<u64>) -> Result<()> + Send + Sync;
 /// The time that a helper stays while other tasks wait for its slot.
 const STAY: Duration = Duration::from_millis(10);
 
-/// What all tasks of a range have in common.
-pub struct TaskTemplate {
-    pub label: String,
-    pub device_bytes: u64,
-    pub priority: i32,
-    pub devices: DeviceMask,
-    pub backends: Vec<BackendKind>,
-}
-
 pub struct RangeRun {
     runtime: Weak<Runtime>,
-    template: TaskTemplate,
+    pub template: TaskTemplate,
     total: u64,
     done: AtomicU64,
     sizer: ChunkSizer,
@@ -136,19 +127,6 @@ impl RangeRun {
                 helper: None,
             }),
         })
-    }
-
-    /// Returns a task of the range.
-    pub fn task(&self, job: impl Job + 'static, role: Role) -> Task {
-        Task {
-            label: self.template.label.clone(),
-            device_bytes: self.template.device_bytes,
-            priority: self.template.priority,
-            devices: self.template.devices,
-            backends: self.template.backends.clone(),
-            role,
-            ..Task::new(job)
-        }
     }
 
     fn state(&self) -> MutexGuard<'_, RangeState> {
@@ -345,7 +323,7 @@ impl RangeRun {
         if full || self.helper_queued.swap(true, Ordering::AcqRel) {
             return self.helper_queued.load(Ordering::Acquire);
         }
-        let mut task = Task { detached: true, ..self.task(HelperJob(self.clone()), Role::Helper) };
+        let mut task = Task { detached: true, ..self.template.task(HelperJob(self.clone()), Role::Helper) };
         let state = self.state();
         task.devices = task.devices.without(state.too_small).without(state.declined);
         drop(state);

@@ -359,7 +359,7 @@ mod tests {
         *lock(&PROBED) = Arc::downgrade(&runtime);
         let worker = WorkerLocal::enter(&runtime, 0, 0);
         let begun = take_planned(&runtime, &worker, false).expect("the task begins without a lease");
-        assert!(begun.held.is_none());
+        assert!(begun.lease.is_none());
         *lock(&PROBED) = Weak::new();
         worker.leave();
         let mut logged = std::mem::take(&mut *lock(&LOGGED));

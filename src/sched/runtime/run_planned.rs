@@ -65,7 +65,7 @@ fn begin_planned(
     let mut queued = true;
     if let TableAccess::Locked(peers, table) = &mut access {
         if let AssignResult::Begins(assignment) = &mut taken {
-            assignment.held = runtime.lease_for_task(table, &mut guard, worker.device, assignment.id);
+            assignment.lease = runtime.lease_for_task(table, &mut guard, worker.device, assignment.id);
         }
         queued = runtime.update_queue(peers, table, &mut guard);
     }
@@ -103,14 +103,14 @@ fn begin_planned(
 pub fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Assignment) {
     stop_light(runtime, worker);
     let begin = runtime.clock();
-    let Assignment { id, attempt, job, signal, context, held } = assignment;
+    let Assignment { id, attempt, job, signal, context, lease } = assignment;
     worker.tasks.borrow_mut().push(runtime.light.proxies.owner(id));
     worker.in_planned.set(true);
     worker.queue.pushed.set(0);
     let nested = &worker.queue.shared.stats.nested;
     nested.set_planned(Some((id, attempt)));
     let end = worker.run_attempt(runtime, id, attempt, context, &signal, |exec| {
-        job.run(&Exec { held: held.as_ref(), ..*exec })
+        job.run(&Exec { lease: lease.as_ref(), ..*exec })
     });
     // Dropping the job is the caller's code inside the task, too: this may be its last owner.
     runtime.drop_job(job);
@@ -118,7 +118,7 @@ pub fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Ass
     if worker.caches_shared_memory() && runtime.has_peers(worker.device) {
         worker.release_cached();
     }
-    drop(held);
+    drop(lease);
     nested.set_planned(None);
     let short = matches!(end, AttemptEnd::Ran(Err(Error::NoMemory { .. } | Error::Resources { .. })));
     let company = short && runtime.ran_light_since(&worker.queue.shared, begin);
