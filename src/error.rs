@@ -1,14 +1,14 @@
-//! Every failure of the library, each a sentence that says what was wrong with
-//! which thing and what would have been accepted.
+//! The errors of the library. Each message says what is wrong with which thing, and what is accepted or
+//! what to do.
 
 use std::path::{Path, PathBuf};
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Cloneable, because the outcome of a task is told to everyone who waits for it.
+/// An error. It is cloneable because every thread that waits for a task gets its outcome.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// An argument, a field or a key of a file is outside what is accepted.
+    /// An argument, a field or a key of a file is outside of the accepted range.
     #[error("{} is {}; accepted: {}", plain(what), plain(value), plain(accepted))]
     Argument { what: String, value: String, accepted: String },
 
@@ -19,20 +19,19 @@ pub enum Error {
     )]
     TooNew { what: &'static str, size: usize, known: usize },
 
-    /// An id or handle that no longer names, or never named, anything here.
+    /// An id or handle that was released, or is of another scheduler or process.
     #[error("{what} {id:#018x} is unknown here: {}", stale(what))]
     Stale { what: &'static str, id: u64 },
 
-    /// What is asked for fits no device that the task may use.
-    /// `needed` is 0 where nobody can tell.
+    /// A request fits no device that the task may use. `needed`: bytes; 0: not known.
     #[error("{}", no_memory(what, *needed, place, *there))]
     NoMemory { what: String, needed: u64, place: String, there: u64 },
 
-    /// The host gave no memory for something that the library must keep.
+    /// The host has no memory for something that the library must keep.
     #[error("{what} needs {bytes} bytes, which the host does not give")]
     NoHostMemory { what: String, bytes: u64 },
 
-    /// No device is there, or none that a mask or selection allows.
+    /// The machine has no device, or none that a mask or selection allows.
     #[error("no device for {what}: {}", plain(why))]
     NoDevice { what: String, why: String },
 
@@ -40,55 +39,55 @@ pub enum Error {
     #[error("{action} {}: {}", plain(&path.to_string_lossy()), plain(why))]
     Io { action: &'static str, path: PathBuf, why: String },
 
-    /// The task's own code returned an error.
+    /// The task's job returned an error.
     #[error("the task's callback returned {code}")]
     Callback { code: i32 },
 
-    /// The task's own code did not return: something unwound it, and ended there.
+    /// The task's job was unwound instead of returning.
     #[error("the task's callback did not return: {how} left it")]
     Unwound { how: &'static str },
 
-    /// The task's own code panicked; the panic ended there.
+    /// The task's job panicked. The panic was caught.
     #[error("the task panicked: {message}")]
     Panic { message: String },
 
-    /// A piece of a range did not end well.
+    /// A chunk of a range did not end well.
     #[error("elements {begin} to {end} (not included): {why}")]
     Elements { begin: u64, end: u64, why: Box<Error> },
 
-    /// The task was cancelled before its result counted.
+    /// The task was cancelled before it committed.
     #[error("the task was cancelled")]
     Cancelled,
 
-    /// The wait could never have ended.
+    /// The wait could never end.
     #[error("{what} would wait for ever: {why}")]
     Deadlock { what: &'static str, why: String },
 
-    /// A task that had to end well before this one did not.
+    /// A task that this one depends on did not end well.
     #[error("{what} was not started: {before}, which it comes after, did not end well ({why})")]
     Dependency { what: String, before: String, why: String },
 
-    /// An attempt took longer than it may.
+    /// An attempt ran longer than its deadline.
     #[error("{what} took longer than {limit_s} s on {device}")]
     Deadline { what: String, limit_s: f64, device: String },
 
-    /// The scheduler is being destroyed, or has been.
+    /// The scheduler is being destroyed, or was destroyed.
     #[error("the scheduler is shut down; {what} is not possible any more")]
     Shutdown { what: &'static str },
 
-    /// The process was forked after the scheduler had been created.
+    /// The process was forked after the scheduler was created.
     #[error(
         "this process was forked after the scheduler had been created, and threads do not survive a fork; \
          create a scheduler of its own in the child"
     )]
     Forked,
 
-    /// A numerical scheme that would blow up, or did. `suspect`: it did, and by all that is known it should not have, so
-    /// that the device may be why.
+    /// A numerical scheme that is, or has become, unstable. `suspect`: it became so although it should be
+    /// stable, so that the device may be the cause.
     #[error("{what} is {value}: {why}")]
     Unstable { what: String, value: String, why: String, suspect: bool },
 
-    /// What a device computed is wrong, as the code that ran there has found.
+    /// A job has found that its device computes wrong results.
     #[error("device {device} computed something wrong: {what}")]
     WrongResult { device: String, what: String },
 
@@ -96,47 +95,47 @@ pub enum Error {
     #[error("device {device}: {what}")]
     Device { device: String, what: String, fault: DeviceFault },
 
-    /// A device could not start the work beside what it was doing.
+    /// A device has too few resources for a launch beside its other work.
     #[error("device {device} has too few resources to launch: {what}")]
     Resources { device: String, what: String },
 
-    /// A call of a device's driver failed, which says nothing of the device.
+    /// A driver call failed for a reason that is not the device's.
     #[error("device {device}: {what}")]
     Driver { device: String, what: String },
 
-    /// A device is there, but not for us now: another process has it to itself.
+    /// Another process uses the device exclusively.
     #[error("device {device} can't be used now: {what}")]
     Busy { device: String, what: String },
 
-    /// The system lets the process have no thread more.
+    /// The system gives the process no more threads.
     #[error(
         "the system gives no thread {purpose} ({why}): the limit on processes (ulimit -u) or on memory is \
          reached, or stack_bytes is too large"
     )]
     NoThread { purpose: &'static str, why: String },
 
-    /// Not the caller's fault. Please report it.
+    /// A bug of the library.
     #[error("internal error, please report it: {0}")]
     Internal(String),
 }
 
-/// Text from outside for a sentence that may be shown on a terminal or kept in a log: what would break a line or move a
-/// cursor is written as an escape, and what is endless is cut.
+/// Returns a text from outside in a form that is safe for terminals and logs: control characters are
+/// escaped, and a long text is cut.
 fn plain(text: &str) -> String {
-    const MOST: usize = 800;
-    // Overrides of the direction of writing make a text look like another.
-    let odd = |c: char| {
+    const MAX_LENGTH: usize = 800;
+    // Marks of the writing direction make a text look like another.
+    let unsafe_character = |c: char| {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    if text.len() <= MOST && !text.chars().any(odd) {
+    if text.len() <= MAX_LENGTH && !text.chars().any(unsafe_character) {
         return text.to_owned();
     }
     let mut plain = String::new();
-    for c in text.chars().take(MOST) {
-        if odd(c) { plain.extend(c.escape_default()) } else { plain.push(c) }
+    for c in text.chars().take(MAX_LENGTH) {
+        if unsafe_character(c) { plain.extend(c.escape_default()) } else { plain.push(c) }
     }
-    if text.chars().nth(MOST).is_some() {
+    if text.chars().nth(MAX_LENGTH).is_some() {
         plain.push('…');
     }
     plain
@@ -153,7 +152,7 @@ fn stale(what: &str) -> &'static str {
 fn no_memory(what: &str, needed: u64, place: &str, there: u64) -> String {
     match needed {
         0 => format!("{what} does not fit {place}, which has {there} bytes"),
-        // A limit of the process, or no room in one piece.
+        // A limit of the process, or fragmented memory.
         _ if needed <= there => {
             format!("{what} needs {needed} bytes, which {place} does not give, though {there} are free")
         }
@@ -161,32 +160,32 @@ fn no_memory(what: &str, needed: u64, place: &str, there: u64) -> String {
     }
 }
 
-/// What a failure leaves of a device.
+/// The state of a device after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceFault {
-    /// Its context is of no use any more; a new one may be.
+    /// Its context is unusable; a new one may work.
     Poisoned,
-    /// It is gone.
+    /// The device is gone.
     Lost,
 }
 
 impl Error {
-    /// Whether it says something of where the task ran, and not only of the task.
+    /// Returns true if the error is about the device, not only about the task.
     pub fn is_of_device(&self) -> bool {
         self.is_shortage() || matches!(self, Error::Device { .. } | Error::Busy { .. })
     }
 
-    /// Whether there was too little of something that others give back.
+    /// Returns true if a resource was short that other tasks release.
     pub fn is_shortage(&self) -> bool {
         matches!(self, Error::NoMemory { .. } | Error::NoHostMemory { .. } | Error::Resources { .. })
     }
 
-    /// Whether the same again would end the same, whatever runs it.
+    /// Returns true if a retry on any device would fail in the same way.
     pub fn is_final(&self) -> bool {
         matches!(self, Error::Argument { .. } | Error::Unstable { suspect: false, .. })
     }
 
-    /// Whether a result is wrong, and it may be the device that is to blame: another would tell.
+    /// Returns true if a result is wrong and the device may be the cause: a retry on another would tell.
     pub fn is_suspect(&self) -> bool {
         matches!(self, Error::WrongResult { .. } | Error::Unstable { suspect: true, .. })
     }
@@ -199,10 +198,9 @@ impl Error {
         Error::Argument { what: what.into(), value: value.to_string(), accepted: accepted.into() }
     }
 
-    /// The words name the elements of a range in which it happened. What is for the scheduler to deal
-    /// with stays what it is.
-    pub fn in_elements(self, piece: std::ops::Range<u64>) -> Self {
-        let (begin, end) = (piece.start, piece.end);
+    /// Adds the elements of a range to the message. Errors that the scheduler handles keep their variant.
+    pub fn in_elements(self, chunk: std::ops::Range<u64>) -> Self {
+        let (begin, end) = (chunk.start, chunk.end);
         let place = format!("elements {begin} to {end} (not included)");
         match self {
             Error::Device { device, what, fault } => {
@@ -224,7 +222,7 @@ impl Error {
 
     pub fn io(action: &'static str, path: &Path, why: impl std::fmt::Display) -> Self {
         let mut why = why.to_string();
-        // The system's own words do not say whose limit, nor where it is set.
+        // The system's text does not say whose limit it is, nor where it is set.
         if cfg!(unix) && why.ends_with("Too many open files (os error 24)") {
             why += ": the limit on open files (ulimit -n) is reached";
         }

@@ -82,7 +82,7 @@ PARTS: dict[str, list[Part]] = {
     "fork": [Part(minimum=4)],
     "node": [Part(minimum=28)],
     "scheduler": [Part(minimum=105)],
-    "lib": [Part(minimum=250)],
+    "lib": [Part(minimum=252)],
     "bin": [Part(minimum=23)],
 }
 

@@ -162,7 +162,7 @@ impl Control for Reporter<'_> {
     }
 
     fn found(&self, subject: &str, finding: &str) {
-        self.exec.found(subject, finding);
+        self.exec.record_finding(subject, finding);
     }
 
     fn pause(&self, done: usize, state: &mut dyn State) -> Result<()> {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::Once;
 
 use super::{model_handle, run_control, scheduler_handle};
-use crate::sched::hold_still;
+use crate::sched::lock_default;
 
 thread_local! {
     /// The locks held while this thread forks.
@@ -35,7 +35,7 @@ extern "C" fn lock() {
         Box::new(scheduler_handle::SCHEDULERS.live()),
         Box::new(model_handle::MODELS.live()),
         Box::new(run_control::lock_frames()),
-        Box::new(hold_still()),
+        Box::new(lock_default()),
     ];
     // A thread whose locals are destroyed has no place for them; they are released at once.
     let _ = HELD.try_with(|place| place.try_borrow_mut().map(|mut place| *place = held));
@@ -61,7 +61,7 @@ mod tests {
                 let held: Box<dyn Any> = match round {
                     0 => Box::new(scheduler_handle::SCHEDULERS.live()),
                     1 => Box::new(model_handle::MODELS.live()),
-                    2 => Box::new(hold_still()),
+                    2 => Box::new(lock_default()),
                     _ => Box::new(run_control::lock_frames()),
                 };
                 tell.send(()).unwrap();
@@ -75,7 +75,7 @@ mod tests {
                 if child == 0 {
                     libc::alarm(20);
                     drop((scheduler_handle::SCHEDULERS.live(), model_handle::MODELS.live()));
-                    drop((run_control::lock_frames(), hold_still()));
+                    drop((run_control::lock_frames(), lock_default()));
                     libc::_exit(0);
                 }
                 let mut status = -1;

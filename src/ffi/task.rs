@@ -257,9 +257,9 @@ pub unsafe extern "C" fn sched_submit(
             let code = Callback::new(run, user).bare();
             // SAFETY: as above.
             match unsafe { id_out(id, desc.flags)? } {
-                None => scheduler(s)?.submit_bare_unknown(code)?,
+                None => scheduler(s)?.submit_inline_without_id(code)?,
                 Some(out) => {
-                    out.write(scheduler(s)?.submit_bare(code, desc.flags & SCHED_TASK_DETACHED != 0)?.0)
+                    out.write(scheduler(s)?.submit_inline(code, desc.flags & SCHED_TASK_DETACHED != 0)?.0)
                 }
             }
             return Ok(SCHED_OK);

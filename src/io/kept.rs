@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::atomic;
 use crate::descriptor;
 use crate::error::{Error, Result};
-use crate::sched::{CACHE_LARGEST, Store};
+use crate::sched::{STORE_MAX_BYTES, Store};
 
 /// How long a lock is waited for. Another process holds it while it forces a small file to disk, which takes a busy
 /// disk tenths of a second; several may do so at once. A process that is stopped meanwhile costs no more than this.
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The file of that name. It is whole or absent, and read only if it is a plain file of no more than
-/// [`CACHE_LARGEST`] bytes. Folders that are missing are made when it is first written.
+/// [`STORE_MAX_BYTES`] bytes. Folders that are missing are made when it is first written.
 #[derive(Debug)]
 pub struct Kept {
     path: PathBuf,
@@ -64,7 +64,7 @@ impl Store for Kept {
         }
         let file = descriptor::open_read(&self.path).map_err(|error| fail(&error))?;
         let mut bytes = Vec::new();
-        let most = CACHE_LARGEST as u64 + 1;
+        let most = STORE_MAX_BYTES as u64 + 1;
         file.take(most).read_to_end(&mut bytes).map_err(|error| fail(&error))?;
         Ok(Some(bytes))
     }
@@ -169,7 +169,7 @@ mod tests {
         let folder = folder("huge");
         let path = folder.join("rates");
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
-        assert_eq!(Kept::new(path).load().unwrap().unwrap().len(), CACHE_LARGEST + 1);
+        assert_eq!(Kept::new(path).load().unwrap().unwrap().len(), STORE_MAX_BYTES + 1);
         fs::remove_dir_all(folder).unwrap();
     }
 }

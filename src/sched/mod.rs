@@ -30,9 +30,10 @@ mod runtime;
 pub mod simulation;
 mod sleep;
 
-pub use crate::store::rate_store::{LARGEST as CACHE_LARGEST, Store};
-pub(crate) use api::hold_still;
-pub use api::{Builder, Range, Scheduler, discover, look_around};
+pub use crate::store::format::MAX_BYTES as STORE_MAX_BYTES;
+pub use crate::store::rate_store::Store;
+pub(crate) use api::lock_default;
+pub use api::{Builder, Range, Scheduler, discover, discover_all};
 pub use base::device_mask::DeviceMask;
 pub use base::exec::{Exec, Job};
 pub use base::outcome::{TaskInfo, TaskStatus, WaitResult};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gpusched::backend::Lane;
 use gpusched::backend::cuda::{Block, Params, Ptx, Stream};
 use gpusched::device::{DeviceInfo, Health};
-use gpusched::sched::{Exec, Scheduler, Task, TaskId, WaitResult, look_around};
+use gpusched::sched::{Exec, Scheduler, Task, TaskId, WaitResult, discover_all};
 use gpusched::{Error, Result};
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub fn scheduler(devices: &str, slots: u32) -> Result<Scheduler> {
 
 /// Returns the GPUs that are found, and the notes, one a line.
 pub fn found() -> (Vec<DeviceInfo>, String) {
-    let (devices, notes) = look_around().unwrap();
+    let (devices, notes) = discover_all().unwrap();
     let cards = devices.into_iter().filter(|device| device.cpu_threads.is_none());
     (cards.collect(), notes.join("\n"))
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use gpusched::device::Health;
 use gpusched::fd::plan::{Options, Plan};
 use gpusched::fd::survey::Shot;
-use gpusched::sched::{Scheduler, discover, look_around};
+use gpusched::sched::{Scheduler, discover, discover_all};
 use gpusched::{Error, Result};
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let runs: Vec<Run> = chosen.map(|name| Run::new(name, steps)).collect();
 
     let mut results = Vec::new();
-    let (devices, notes) = look_around().expect("a look at the machine");
+    let (devices, notes) = discover_all().expect("a look at the machine");
     for lost in devices.iter().filter(|device| device.health == Health::Retired) {
         let what = json!({ "case": "cards", "device": lost.label() });
         results.push(told(what, || panic!("{}", notes.join("; "))));

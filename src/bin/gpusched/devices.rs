@@ -2,13 +2,13 @@
 
 use gpusched::Result;
 use gpusched::device::{DeviceInfo, Health};
-use gpusched::sched::{discover, look_around};
+use gpusched::sched::{discover, discover_all};
 use serde_json::{Value, json};
 
 use crate::say::say;
 
 pub fn list(as_json: bool) -> Result<bool> {
-    let (devices, notes) = look_around()?;
+    let (devices, notes) = discover_all()?;
     let used = discover(None)?;
     let used = |device: &DeviceInfo| used.iter().any(|other| other.id == device.id);
     if as_json {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::io::kept::Kept;
 use gpusched::io::{atomic, leftovers};
-use gpusched::sched::{DeviceStats, Scheduler, TaskId, TaskStatus, WaitResult, look_around};
+use gpusched::sched::{DeviceStats, Scheduler, TaskId, TaskStatus, WaitResult, discover_all};
 use gpusched::{Error, Result};
 use serde_json::json;
 
@@ -136,7 +136,7 @@ fn tell_of_cards(used: &[DeviceInfo], as_json: bool) -> Result<()> {
     if used.iter().all(|device| device.backend != BackendKind::Cuda) {
         return Ok(());
     }
-    for note in look_around()?.1 {
+    for note in discover_all()?.1 {
         match as_json {
             true => say!("{}", json!({ "event": "warning", "warning": note })),
             false => say!("note: {note}"),

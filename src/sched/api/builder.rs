@@ -1,4 +1,4 @@
-//! What a scheduler is made of, and where that is said: by the caller, else the environment.
+//! Building a scheduler from the caller's settings, or else the environment's.
 
 use std::env;
 use std::path::PathBuf;
@@ -15,29 +15,33 @@ use crate::sched::runtime::worker::run_worker;
 use crate::sched::runtime::worker_pool::{DEFAULT_STACK, STACKS};
 use crate::store::rate_store::Store;
 
-/// More would only divide a device, and a mask has a bit for each device.
+/// More slots would only divide a device; a mask has a bit for each device.
 const MAX_SLOTS: u32 = 64;
 const MAX_DEVICES: usize = 64;
 
-/// What a scheduler is made of. Everything has a default.
+/// The settings of a scheduler. Each has a default.
 #[derive(Default)]
 pub struct Builder {
-    /// `all`, `none`, or a list such as `cpu,cuda:0,cuda:GPU-5b…`; `None`: what `GPUSCHED_DEVICES` says, else `all`.
+    /// `all`, `none`, or a list such as `cpu,cuda:0,cuda:GPU-5b…`; `None`: the value of
+    /// `GPUSCHED_DEVICES`, else `all`.
     pub devices: Option<String>,
-    /// Tasks at a time on a device, 1 to 64, or [`AUTO_SLOTS`]. `None`: what `GPUSCHED_SLOTS` says, else 1.
+    /// Tasks at a time on a device, 1 to 64, or [`AUTO_SLOTS`]. `None`: the value of `GPUSCHED_SLOTS`,
+    /// else 1.
     pub slots: Option<u32>,
     /// Threads of the CPU device, over all its slots. `None`: all that the process may use.
     pub cpu_threads: Option<u32>,
     /// Bytes of stack for each task, 1 MiB to 64 GiB. `None`: 8 MiB.
     pub stack_bytes: Option<u64>,
-    /// Events that a trace keeps at most (about 150 bytes each); 0: no trace. See [`Scheduler::timeline`].
+    /// The most events of the trace (about 150 bytes each); 0: no trace. See
+    /// [`Scheduler::timeline`].
     pub trace_events: usize,
-    /// Where learned rates are kept between runs. `None`: nowhere.
+    /// The store that keeps learned rates between runs. `None`: they are not kept.
     pub rates: Option<Arc<dyn Store>>,
-    /// The folder through which processes of a node share their cards. `None`: as `GPUSCHED_LEASE_DIR` says, else the
-    /// user's own; but none with [`Builder::backends`] of the caller's, whose devices nobody else has.
+    /// The folder through which processes of a node share their GPUs. `None`: the value of
+    /// `GPUSCHED_LEASE_DIR`, else the user's own; but none with [`Builder::backends`], whose devices no
+    /// other process has.
     pub lease_folder: Option<PathBuf>,
-    /// Instead of the backends that are compiled in.
+    /// Replaces the backends that are compiled in.
     pub backends: Option<Vec<Arc<dyn Backend>>>,
 }
 
@@ -48,31 +52,32 @@ impl Scheduler {
 }
 
 impl Builder {
-    /// Looks for devices and touches none; no thread is started before a task needs it.
+    /// Looks for devices without using them. Threads start when a task needs them.
     pub fn build(self) -> Result<Scheduler> {
         let slots = match self.slots {
-            Some(slots) => in_range("slots", slots)?,
-            None => slots_of(&of_environment("GPUSCHED_SLOTS"))?,
+            Some(slots) => check_slots(slots)?,
+            None => parse_slots(&environment("GPUSCHED_SLOTS"))?,
         };
         if self.cpu_threads == Some(0) || self.cpu_threads.is_some_and(|threads| threads > 4096) {
             let threads = self.cpu_threads.unwrap_or(0);
             return Err(Error::argument("cpu_threads", threads, "1 to 4096 threads"));
         }
-        let stack = stack_in_range(self.stack_bytes.unwrap_or(DEFAULT_STACK))?;
+        let stack = check_stack(self.stack_bytes.unwrap_or(DEFAULT_STACK))?;
         let shared = self.backends.is_none() || self.lease_folder.is_some();
         let backends = self.backends.unwrap_or_else(|| compiled_in(self.cpu_threads));
-        let found = found_by(&backends, self.devices.as_deref())?;
+        let found = find_devices(&backends, self.devices.as_deref())?;
         if found.len() > MAX_DEVICES {
             return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
         }
-        let neighbours = if shared { neighbours(self.lease_folder, &found, slots)? } else { None };
-        let shared = Runtime::new(found, slots, stack, self.trace_events, self.rates, neighbours, run_worker);
-        Ok(Scheduler::new(Arc::new(shared), Ownership::Own))
+        let peers = if shared { join_peers(self.lease_folder, &found, slots)? } else { None };
+        let runtime = Runtime::new(found, slots, stack, self.trace_events, self.rates, peers, run_worker);
+        Ok(Scheduler::new(Arc::new(runtime), Ownership::Own))
     }
 }
 
-/// A folder that nobody has named and that will not do is no reason not to work.
-fn neighbours(folder: Option<PathBuf>, found: &[FoundDevices], slots: u32) -> Result<Option<Peers>> {
+/// Joins the processes of the node. A folder that fails is an error only if the caller or the environment
+/// named it.
+fn join_peers(folder: Option<PathBuf>, found: &[FoundDevice], slots: u32) -> Result<Option<Peers>> {
     let devices: Vec<DeviceInfo> = found.iter().map(|(device, _)| device.clone()).collect();
     let slots = if slots == AUTO_SLOTS { 1 } else { slots };
     let joined = Peers::join(folder.as_deref(), &devices, &vec![slots; devices.len()]);
@@ -80,21 +85,21 @@ fn neighbours(folder: Option<PathBuf>, found: &[FoundDevices], slots: u32) -> Re
     joined.or_else(|error| match named {
         true => Err(error),
         false => {
-            log::warn!("other processes are not told which cards are in use here: {error}");
+            log::warn!("other processes do not know which GPUs this one uses: {error}");
             Ok(None)
         }
     })
 }
 
-/// The devices of this machine that `selection` names (`None`: as `GPUSCHED_DEVICES` says, else all),
-/// in the order in which a scheduler would have them.
+/// Returns the devices of this machine that `selection` names (`None`: the value of `GPUSCHED_DEVICES`,
+/// else all), in the order in which a scheduler has them.
 pub fn discover(selection: Option<&str>) -> Result<Vec<DeviceInfo>> {
-    Ok(found_by(&compiled_in(None), selection)?.into_iter().map(|(device, _)| device).collect())
+    Ok(find_devices(&compiled_in(None), selection)?.into_iter().map(|(device, _)| device).collect())
 }
 
-/// Every device of this machine, those that can't be used, too, and what people have to know of what was
-/// found or missed.
-pub fn look_around() -> Result<(Vec<DeviceInfo>, Vec<String>)> {
+/// Returns every device of this machine, usable or not, and notes for the user about what was found or
+/// missed.
+pub fn discover_all() -> Result<(Vec<DeviceInfo>, Vec<String>)> {
     let (mut devices, mut notes) = (Vec::new(), Vec::new());
     for backend in compiled_in(None) {
         devices.extend(backend.devices()?);
@@ -107,42 +112,44 @@ fn compiled_in(cpu_threads: Option<u32>) -> Vec<Arc<dyn Backend>> {
     vec![Arc::new(CpuBackend::new(cpu_threads)), Arc::new(CudaBackend::new())]
 }
 
-type FoundDevices = (DeviceInfo, Arc<dyn Backend>);
+type FoundDevice = (DeviceInfo, Arc<dyn Backend>);
 
-fn found_by(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Result<Vec<FoundDevices>> {
-    let environment = of_environment("GPUSCHED_DEVICES");
-    let text = selection.unwrap_or(&environment);
+/// Returns the selected devices, in the order in which a scheduler has them.
+fn find_devices(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Result<Vec<FoundDevice>> {
+    let variable = environment("GPUSCHED_DEVICES");
+    let text = selection.unwrap_or(&variable);
     let fallback = env::var("GPUSCHED_CPU_FALLBACK").map_or(true, |value| value != "0");
     let selection = Selection::parse(text)?;
-    let (mut there, mut notes) = (Vec::new(), Vec::new());
-    // Whom nobody asks for is not looked for: to look for cards is to load their driver.
-    let of_use = |backend: &&Arc<dyn Backend>| {
+    let (mut found, mut notes) = (Vec::new(), Vec::new());
+    // A backend that is not selected is not searched: looking for GPUs loads their driver.
+    let selected = |backend: &&Arc<dyn Backend>| {
         backend.kind() == BackendKind::Cpu || selection.may_name(backend.kind())
     };
-    for backend in backends.iter().filter(of_use) {
-        there.extend(backend.devices()?.into_iter().map(|device| (device, backend.clone())));
+    for backend in backends.iter().filter(selected) {
+        found.extend(backend.devices()?.into_iter().map(|device| (device, backend.clone())));
         notes.extend(backend.notes());
     }
     for note in &notes {
         log::debug!("{note}");
     }
-    let infos: Vec<&DeviceInfo> = there.iter().map(|(device, _)| device).collect();
+    let infos: Vec<&DeviceInfo> = found.iter().map(|(device, _)| device).collect();
     let chosen = selection.choose(&infos, fallback).map_err(|error| match error {
         Error::NoDevice { what, why } if !notes.is_empty() => {
             Error::NoDevice { what, why: format!("{why}; {}", notes.join("; ")) }
         }
         other => other,
     })?;
-    Ok(chosen.into_iter().map(|position| there[position].clone()).collect())
+    Ok(chosen.into_iter().map(|position| found[position].clone()).collect())
 }
 
-/// Bytes that are no text become such as no value has, so that they are refused like any other mistake.
-fn of_environment(name: &str) -> String {
+/// Returns the value of a variable, or an empty text. Invalid UTF-8 becomes characters that no value has,
+/// so that it is refused like any other mistake.
+fn environment(name: &str) -> String {
     env::var_os(name).map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The number of slots that a value of `GPUSCHED_SLOTS` means.
-fn slots_of(text: &str) -> Result<u32> {
+/// Parses a value of `GPUSCHED_SLOTS`.
+fn parse_slots(text: &str) -> Result<u32> {
     match text.trim() {
         "" => Ok(1),
         "auto" => Ok(AUTO_SLOTS),
@@ -153,14 +160,14 @@ fn slots_of(text: &str) -> Result<u32> {
     }
 }
 
-fn in_range(what: &str, slots: u32) -> Result<u32> {
+fn check_slots(slots: u32) -> Result<u32> {
     match slots {
         1..=MAX_SLOTS | AUTO_SLOTS => Ok(slots),
-        _ => Err(Error::argument(what, slots, format!("1 to {MAX_SLOTS} tasks at a time on a device"))),
+        _ => Err(Error::argument("slots", slots, format!("1 to {MAX_SLOTS} tasks at a time on a device"))),
     }
 }
 
-fn stack_in_range(bytes: u64) -> Result<usize> {
+fn check_stack(bytes: u64) -> Result<usize> {
     usize::try_from(bytes).ok().filter(|_| STACKS.contains(&bytes)).ok_or_else(|| {
         let (least, most) = (STACKS.start(), STACKS.end());
         Error::argument("stack_bytes", bytes, format!("{least} to {most} bytes (1 MiB to 64 GiB)"))
@@ -176,11 +183,11 @@ mod tests {
         let expected =
             [("", 1), ("1", 1), (" 3 ", 3), ("64", 64), ("auto", AUTO_SLOTS), (" auto\n", AUTO_SLOTS)];
         for (text, slots) in expected {
-            assert_eq!(slots_of(text), Ok(slots), "{text:?}");
+            assert_eq!(parse_slots(text), Ok(slots), "{text:?}");
         }
         // The last is the number that stands for `auto` in the interface.
         for text in ["0", "65", "-1", "many", "2.0", "4294967295"] {
-            let refused = slots_of(text).unwrap_err().to_string();
+            let refused = parse_slots(text).unwrap_err().to_string();
             assert_eq!(refused, format!("GPUSCHED_SLOTS is {text}; accepted: 1 to 64, or auto"));
         }
     }

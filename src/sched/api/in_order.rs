@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use crate::sched::base::sync::lock;
 use crate::sched::base::task_id::TaskId;
 
-/// The tasks to be handed out, in order. Each is handed out once.
+/// The ordered tasks that were not returned yet.
 #[derive(Debug, Default)]
 pub struct OrderedResults {
     ids: Mutex<VecDeque<TaskId>>,
@@ -21,7 +21,7 @@ impl OrderedResults {
         lock(&self.ids).front().copied()
     }
 
-    /// Whether this one was in front, and the caller has taken it out.
+    /// Removes the front task. Returns false if it is another one by now.
     pub fn take(&self, id: TaskId) -> bool {
         let mut ids = lock(&self.ids);
         let in_front = ids.front() == Some(&id);

@@ -8,7 +8,7 @@ mod range;
 mod scheduler;
 mod submit;
 
-pub use builder::{Builder, discover, look_around};
-pub(crate) use process::hold_still;
+pub use builder::{Builder, discover, discover_all};
+pub(crate) use process::lock_default;
 pub use range::Range;
 pub use scheduler::Scheduler;

@@ -9,8 +9,9 @@ use crate::sched::base::task_id::TaskId;
 use crate::sched::observe::trace::{Ending, Span, Timeline};
 use crate::sched::plan::progress::Progress;
 use crate::sched::runtime::shared::Runtime;
+use crate::store::entries::StoredRate;
 use crate::store::findings::Findings;
-use crate::store::rate_store::{self, StoredRate};
+use crate::store::rate_store;
 
 impl Runtime {
     fn progress(&self) -> Progress {
@@ -18,7 +19,8 @@ impl Runtime {
         self.lock().planner.progress(self.now(), &both)
     }
 
-    /// An attempt at a task that states nothing has returned; nanoseconds since the scheduler was made.
+    /// Records the attempt of a light task in the trace. `times`: begin and end, in nanoseconds of the
+    /// scheduler's time.
     pub fn record_light(&self, task: TaskId, device: usize, slot: u32, times: (u64, u64), ending: Ending) {
         let Some(trace) = &self.observability.trace else { return };
         let (begin, end) = (Duration::from_nanos(times.0), Duration::from_nanos(times.1));
@@ -26,62 +28,65 @@ impl Runtime {
         trace.attempt(Span { task, label, class, device, slot, attempt, begin, end, ending, bytes, work });
     }
 
-    /// For another process that begins meanwhile, or if this one is killed.
-    pub fn save_rates_now_and_then(&self) {
-        let Some(cache) = &self.observability.cache else { return };
-        if cache.lock().unwrap_or_else(PoisonError::into_inner).due(self.now()) {
+    /// Saves the learned rates once a minute, for processes that start meanwhile and in case this one is
+    /// killed.
+    pub fn save_rates_if_due(&self) {
+        let Some(rate_store) = &self.observability.rate_store else { return };
+        if rate_store.lock().unwrap_or_else(PoisonError::into_inner).is_save_due(self.now()) {
             self.save_rates();
         }
     }
 
     pub fn save_rates(&self) {
-        let Some(cache) = &self.observability.cache else { return };
+        let Some(rate_store) = &self.observability.rate_store else { return };
         let when = rate_store::now();
         let mut learned = self.observability.findings.as_ref().map(Findings::own).unwrap_or_default();
-        let planner = self.lock();
-        for (class, device, rate, samples) in planner.planner.learned_rates() {
-            learned.learned(&self.devices[device], class, StoredRate { rate, samples, when });
+        let guard = self.lock();
+        for (class, device, rate, samples) in guard.planner.learned_rates() {
+            learned.add_rate(&self.devices[device], class, StoredRate { rate, samples, when });
         }
-        drop(planner);
-        let store = cache.lock().unwrap_or_else(PoisonError::into_inner).store();
+        drop(guard);
+        let store = rate_store.lock().unwrap_or_else(PoisonError::into_inner).store();
         rate_store::save(&*store, &learned);
     }
 }
 
 impl Scheduler {
-    /// How far it is.
+    /// Returns how much of the submitted work is done, and the ETA.
     pub fn progress(&self) -> Result<Progress> {
-        self.shared.process.check()?;
-        Ok(self.shared.progress())
+        self.runtime.process.check()?;
+        Ok(self.runtime.progress())
     }
 
-    /// Calls `tell` every so often with the progress, first after that time, until another call of this
-    /// changes it or the scheduler ends; `None` calls nobody. `tell` is called on a thread of the library,
-    /// which exists only meanwhile; never twice at once, and with no lock held: it may use the scheduler, but
-    /// not shut it down. When this returns, what was set before is not running (unless this is called
-    /// from inside it) and is not called again.
+    /// Sets the progress callback. It is called with the progress at each interval, the first time
+    /// after one, until it is replaced or the scheduler ends; `None` removes it.
+    ///
+    /// The callback runs on a thread of the library that exists only while there is one; never twice at
+    /// once, and with no lock held. It may use the scheduler, but not shut it down. When this method
+    /// returns, the previous callback is not running (unless it is the caller) and is not called again.
     pub fn on_progress(
         &self,
-        every: Duration,
-        tell: Option<impl Fn(&Progress) + Send + Sync + 'static>,
+        interval: Duration,
+        callback: Option<impl Fn(&Progress) + Send + Sync + 'static>,
     ) -> Result<()> {
-        self.shared.process.check()?;
-        let shared = Arc::downgrade(&self.shared);
-        let listener = tell.map(|tell| {
+        self.runtime.process.check()?;
+        let runtime = Arc::downgrade(&self.runtime);
+        let listener = callback.map(|callback| {
             let listener = move || {
-                if let Some(shared) = shared.upgrade() {
-                    let progress = shared.progress();
-                    drop(shared);
-                    tell(&progress);
+                if let Some(runtime) = runtime.upgrade() {
+                    let progress = runtime.progress();
+                    drop(runtime);
+                    callback(&progress);
                 }
             };
-            (Arc::new(listener) as _, every)
+            (Arc::new(listener) as _, interval)
         });
-        self.shared.observability.teller.set(listener)
+        self.runtime.observability.progress_notifier.set(listener)
     }
 
-    pub(crate) fn not_telling(&self, what: &'static str) -> Result<()> {
-        match self.shared.observability.teller.is_inside() {
+    /// Returns [`Error::Deadlock`] inside the progress callback.
+    pub(crate) fn check_outside_callback(&self, what: &'static str) -> Result<()> {
+        match self.runtime.observability.progress_notifier.is_inside() {
             false => Ok(()),
             true => {
                 Err(Error::Deadlock { what, why: "it was called from inside the progress callback".into() })
@@ -89,13 +94,13 @@ impl Scheduler {
         }
     }
 
-    /// Returns the trace up to now. Refused if [`Builder`](super::builder::Builder) asked for no trace.
+    /// Returns the trace up to now. Fails if [`Builder`](super::builder::Builder) asked for no trace.
     pub fn timeline(&self) -> Result<Timeline> {
-        let planner = self.lock()?;
-        let Some(trace) = planner.planner.trace() else {
+        let guard = self.lock()?;
+        let Some(trace) = guard.planner.trace() else {
             let accepted = "1 or more where the scheduler is made, for a trace of what it does";
             return Err(Error::argument("trace_events", 0, accepted));
         };
-        Ok(planner.planner.timeline(trace, self.shared.now()))
+        Ok(guard.planner.timeline(trace, self.runtime.now()))
     }
 }

@@ -1,7 +1,7 @@
-//! The scheduler that all of a process share, and who holds it.
+//! The default scheduler of a process, shared by its users.
 //!
-//! It is made when the first asks for it and ended when the last has given it back; whoever asks
-//! later gets a new one. A holder that never gives back keeps it as long as the process lives.
+//! The first user creates it and the last one to release it ends it; a later user gets a new one. A
+//! user that never releases it keeps it as long as the process lives.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,103 +12,100 @@ use crate::fork::forks;
 use crate::sched::runtime::shared::Runtime;
 
 struct DefaultScheduler {
-    shared: Arc<Runtime>,
-    holders: u64,
+    runtime: Arc<Runtime>,
+    users: u64,
 }
 
-struct Place {
+struct DefaultState {
     current: Option<DefaultScheduler>,
-    /// Threads that are about to make one.
-    making: u32,
+    /// Threads that are creating one.
+    creating: u32,
 }
 
-/// Open except for moments, in which no code of a caller runs.
-static PLACE: Mutex<Place> = Mutex::new(Place { current: None, making: 0 });
+/// Locked for moments, in which no code of a caller runs.
+static STATE: Mutex<DefaultState> = Mutex::new(DefaultState { current: None, creating: 0 });
 
-/// The process that has, or is about to have, one, as one more than its number of [`forks`]: a child
-/// must not wait for a lock that another thread of its parent held. 0: none.
-static MAKER: AtomicU64 = AtomicU64::new(0);
+/// The process that has, or is about to have, a default scheduler, as one more than its number of
+/// [`forks`]: a child must not wait for a lock that another thread of its parent held. 0: none.
+static CREATOR: AtomicU64 = AtomicU64::new(0);
 
-fn place() -> MutexGuard<'static, Place> {
-    PLACE.lock().unwrap_or_else(PoisonError::into_inner)
+fn state() -> MutexGuard<'static, DefaultState> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Nobody takes or gives back the process's scheduler until the result is dropped.
-pub(crate) fn hold_still() -> impl Sized + 'static {
-    place()
+/// Locks the default scheduler against other users until the result is dropped.
+pub(crate) fn lock_default() -> impl Sized + 'static {
+    state()
 }
 
 impl Scheduler {
-    /// The scheduler that all of a process share, made from the environment if nobody holds it, and
-    /// kept from now on as long as the process lives. In a child that was forked after that,
+    /// Returns the default scheduler of the process, created from the environment if there is none, and
+    /// kept as long as the process lives. In a child that was forked after that,
     /// [`Error::Forked`].
     pub fn process_default() -> Result<&'static Scheduler> {
-        kept()
+        static KEPT: OnceLock<Scheduler> = OnceLock::new();
+        match KEPT.get() {
+            Some(kept) => kept.check_process().map(|()| kept),
+            None => {
+                let acquired = acquire()?;
+                Ok(KEPT.get_or_init(|| acquired))
+            }
+        }
     }
 
-    /// The same one, to be given back by dropping it or by [`shutdown`](Self::shutdown): whoever gives
-    /// it back last ends it, the others leave what they have submitted to those that stay. Each
-    /// holder has its own order of [`wait_next`](Self::wait_next).
+    /// Returns the same scheduler, to be released by dropping it or by [`shutdown`](Self::shutdown).
+    /// The last user to release it ends it; the others leave the tasks that they have submitted to those
+    /// that stay. Each user has its own order of [`wait_next`](Self::wait_next).
     pub fn share_default() -> Result<Scheduler> {
-        hold()
+        acquire()
     }
 }
 
-/// Another holder of the process's scheduler.
-fn hold() -> Result<Scheduler> {
+/// Adds a user.
+fn acquire() -> Result<Scheduler> {
     let here = forks() + 1;
-    if let Err(maker) = MAKER.compare_exchange(0, here, Ordering::AcqRel, Ordering::Acquire)
-        && maker != here
+    if let Err(creator) = CREATOR.compare_exchange(0, here, Ordering::AcqRel, Ordering::Acquire)
+        && creator != here
     {
         return Err(Error::Forked);
     }
-    let mut held = place();
-    if let Some(current) = held.current.as_mut() {
-        current.holders += 1;
-        return Ok(Scheduler::new(current.shared.clone(), Ownership::Held(give_back)));
+    let mut guard = state();
+    if let Some(current) = guard.current.as_mut() {
+        current.users += 1;
+        return Ok(Scheduler::new(current.runtime.clone(), Ownership::Shared(release)));
     }
-    held.making += 1;
-    drop(held);
-    // Not under the lock, for it may log. Two who come at once make two, and one goes unused.
-    let made = Scheduler::builder().build();
-    let mut held = place();
-    held.making -= 1;
-    let none = made.is_err() && held.making == 0 && held.current.is_none();
-    // Without a scheduler a child may make its own. Another thread may have given the last one back, and reset this.
-    MAKER.store(if none { 0 } else { here }, Ordering::Release);
-    let made = made?;
-    let current =
-        held.current.get_or_insert_with(|| DefaultScheduler { shared: made.shared().clone(), holders: 0 });
-    current.holders += 1;
-    let shared = current.shared.clone();
-    drop(held);
-    made.leave_to(&shared);
-    Ok(Scheduler::new(shared, Ownership::Held(give_back)))
+    guard.creating += 1;
+    drop(guard);
+    // Not under the lock, for it may log. Of two threads that come at once both create one, and one is unused.
+    let created = Scheduler::builder().build();
+    let mut guard = state();
+    guard.creating -= 1;
+    let none = created.is_err() && guard.creating == 0 && guard.current.is_none();
+    // Without a scheduler a child may create its own. Another thread may have released the last one and reset this.
+    CREATOR.store(if none { 0 } else { here }, Ordering::Release);
+    let created = created?;
+    let current = guard
+        .current
+        .get_or_insert_with(|| DefaultScheduler { runtime: created.runtime().clone(), users: 0 });
+    current.users += 1;
+    let runtime = current.runtime.clone();
+    drop(guard);
+    created.release_to(&runtime);
+    Ok(Scheduler::new(runtime, Ownership::Shared(release)))
 }
 
-/// Whether nobody holds it any more, so that who gave it back last has to end it.
-fn give_back(shared: &Arc<Runtime>) -> bool {
-    let mut held = place();
-    let Some(current) = held.current.as_mut().filter(|current| Arc::ptr_eq(&current.shared, shared)) else {
+/// Removes a user. Returns true if no other one is left, so that this one has to end the scheduler.
+fn release(runtime: &Arc<Runtime>) -> bool {
+    let mut guard = state();
+    let Some(current) = guard.current.as_mut().filter(|current| Arc::ptr_eq(&current.runtime, runtime))
+    else {
         return true;
     };
-    current.holders -= 1;
-    let last = current.holders == 0;
+    current.users -= 1;
+    let last = current.users == 0;
     if last {
-        held.current = None;
-        MAKER.store(0, Ordering::Release);
+        guard.current = None;
+        CREATOR.store(0, Ordering::Release);
     }
     last
-}
-
-/// A holder that never gives back.
-fn kept() -> Result<&'static Scheduler> {
-    static KEPT: OnceLock<Scheduler> = OnceLock::new();
-    match KEPT.get() {
-        Some(kept) => kept.check_process().map(|()| kept),
-        None => {
-            let held = hold()?;
-            Ok(KEPT.get_or_init(|| held))
-        }
-    }
 }

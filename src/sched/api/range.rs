@@ -13,37 +13,37 @@ use crate::sched::base::outcome::WaitResult;
 use crate::sched::base::task::{Role, Task};
 use crate::sched::base::task_id::TaskId;
 use crate::sched::range::partitioner;
-use crate::sched::range::work::{RangeJob, RangeOwner, RangeRun, TaskTemplate};
+use crate::sched::range::template::TaskTemplate;
+use crate::sched::range::work::{RangeJob, RangeOwner, RangeRun};
 
-/// A parallel loop and what the scheduler is told of it. Start from [`Range::new`] and set what matters.
+/// A parallel loop and its requirements. Start from [`Range::new`] and set the fields that matter.
 ///
-/// What a piece has put on its queue is waited for before its elements count as done. The task's progress is the
-/// part of the elements that is done.
+/// The elements of a chunk count as done once the work that it has put on its queue is done. The task's
+/// progress is the part of the elements that is done.
 pub struct Range {
     pub begin: u64,
     /// Not included.
     pub end: u64,
-    /// Elements of a call, at least 1; fewer at the end of a share and where memory is short. `None`: found by
-    /// measuring, for each device, so that a call takes about 0.75 ms.
+    /// Elements of a call, at least 1; fewer at the end of a share and where memory is short. `None`:
+    /// tuned automatically for each device, so that a call takes about 0.75 ms.
     pub grain: Option<u64>,
-    /// Dropped once, after the last piece.
+    /// Dropped once, after the last chunk.
     pub code: Box<RangeJob>,
     pub label: String,
-    /// Device memory that one element takes; a piece takes as many times that as it has elements,
-    /// and has no more elements than fit beside what else runs.
+    /// Device memory of one element. A chunk has no more elements than fit beside the other tasks.
     pub device_bytes: u64,
     /// Higher runs earlier.
     pub priority: i32,
     pub devices: DeviceMask,
     /// Empty: every kind of device.
     pub backends: Vec<BackendKind>,
-    /// How long the range may take before it is asked to stop. `None`: as long as it takes.
+    /// The time after which the range is asked to stop. `None`: no limit.
     pub deadline: Option<Duration>,
-    /// Nobody will ask for the outcome: the id is released when the range ends.
+    /// The id is released when the range ends; nobody can wait for it.
     pub detached: bool,
-    /// Tasks that have to end well before the first piece starts.
+    /// Tasks that have to end well before the first chunk starts.
     pub after: Vec<TaskId>,
-    /// As of a task.
+    /// As for a task.
     pub ordered: bool,
 }
 
@@ -82,40 +82,40 @@ impl Range {
 }
 
 impl Scheduler {
-    /// Takes a range: one id and one outcome for all of it. A range without elements ends well, and its
-    /// code is not called. Refused at once if no device could run a single element.
+    /// Submits a range, which has one id and one outcome. A range without elements ends well without a
+    /// call. Fails at once if no device could run a single element.
     pub fn submit_range(&self, range: Range) -> Result<TaskId> {
         // Before any lock: in a child of fork it may be held for ever.
         self.check_process()?;
         range.check()?;
         let Range { begin, end, grain, code, deadline, detached, after, ordered, .. } = range;
-        let like = TaskTemplate {
+        let template = TaskTemplate {
             label: range.label,
             device_bytes: range.device_bytes,
             priority: range.priority,
             devices: range.devices,
             backends: range.backends,
         };
-        let work = RangeRun::new(self.shared(), begin..end, grain, code, like);
-        let role = if begin == end { Role::Nothing } else { Role::Range };
-        let host = work.task(RangeOwner(work.clone()), role);
-        self.submit(Task { deadline, detached, after, ordered, ..host })
+        let run = RangeRun::new(self.runtime(), begin..end, grain, code, template);
+        let role = if begin == end { Role::EmptyRange } else { Role::Range };
+        let owner = run.template.task(RangeOwner(run.clone()), role);
+        self.submit(Task { deadline, detached, after, ordered, ..owner })
     }
 
-    /// Calls `code` for every number of the range, in parallel, waits, and returns the results in order.
-    /// The first error ends it.
+    /// Calls `code` for every number of the range in parallel, waits, and returns the results in order.
+    /// The first error ends the range.
     pub fn map_range<T: Send + Sync + 'static>(
         &self,
         elements: ops::Range<u64>,
         code: impl Fn(&Exec<'_>, u64) -> Result<T> + Send + Sync + 'static,
     ) -> Result<Vec<T>> {
-        let places = Arc::new(places::<T>(partitioner::length(&elements))?);
-        let (first, results) = (elements.start, places.clone());
-        let id = self.submit_range(Range::new(elements, move |exec, piece| {
-            for element in piece {
+        let results = Arc::new(allocate::<T>(partitioner::length(&elements))?);
+        let (first, shared) = (elements.start, results.clone());
+        let id = self.submit_range(Range::new(elements, move |exec, chunk| {
+            for element in chunk {
                 let result = code(exec, element)?;
-                // A piece that failed half-way may have left one here already.
-                let _ = results[(element - first) as usize].set(result);
+                // A chunk that failed half-way may have set it already.
+                let _ = shared[(element - first) as usize].set(result);
             }
             Ok(())
         }))?;
@@ -124,20 +124,21 @@ impl Scheduler {
         if waited? != WaitResult::Done {
             return Err(Error::Cancelled);
         }
-        // The code, and with it the other owner of the places, went before the end was told.
-        let places = Arc::into_inner(places).ok_or_else(|| Error::Internal("results are in use".into()))?;
-        let results = places.into_iter().map(|mut place| place.take());
+        // The code, the other owner of the results, is dropped before the end is published.
+        let results = Arc::into_inner(results).ok_or_else(|| Error::Internal("results are in use".into()))?;
+        let results = results.into_iter().map(|mut result| result.take());
         results.collect::<Option<Vec<T>>>().ok_or_else(|| Error::Internal("a result is missing".into()))
     }
 }
 
-fn places<T>(count: u64) -> Result<Vec<OnceLock<T>>> {
-    let mut places = Vec::new();
-    let room = usize::try_from(count).ok().and_then(|count| places.try_reserve_exact(count).ok());
+/// Allocates space for the results, without which a huge range would abort the process.
+fn allocate<T>(count: u64) -> Result<Vec<OnceLock<T>>> {
+    let mut results = Vec::new();
+    let room = usize::try_from(count).ok().and_then(|count| results.try_reserve_exact(count).ok());
     room.ok_or_else(|| Error::NoHostMemory {
         what: "keeping the results of a range".into(),
         bytes: count.saturating_mul(size_of::<OnceLock<T>>() as u64),
     })?;
-    places.extend((0..count).map(|_| OnceLock::new()));
-    Ok(places)
+    results.extend((0..count).map(|_| OnceLock::new()));
+    Ok(results)
 }

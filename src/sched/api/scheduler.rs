@@ -21,138 +21,142 @@ use crate::sched::runtime::shared::{PlannerGuarded, Runtime};
 use crate::sched::runtime::waiting::block_outside;
 use crate::sched::sleep::wait_queues::ALL_TASKS;
 
-/// Runs tasks on the devices that it was given. Any method may be called from any thread.
-/// Dropping it cancels what is queued, asks what runs to stop, and waits.
+/// Runs tasks on its devices. Any method may be called from any thread.
+///
+/// Dropping it cancels queued tasks, asks running ones to stop, and waits for them.
 pub struct Scheduler {
-    pub(crate) shared: Arc<Runtime>,
-    holding: Mutex<Ownership>,
-    pub(crate) line: OrderedResults,
+    pub(crate) runtime: Arc<Runtime>,
+    ownership: Mutex<Ownership>,
+    pub(crate) ordered: OrderedResults,
 }
 
-/// The right of a [`Scheduler`] to end its workers.
+/// Whether a [`Scheduler`] may end its workers.
 #[derive(Clone, Copy)]
 pub(crate) enum Ownership {
-    /// It is the only one: the end.
+    /// It is the only user.
     Own,
-    /// One of the holders of the process's scheduler, and how to give it back: whether it was the last.
-    Held(fn(&Arc<Runtime>) -> bool),
-    /// Was one of them, and others still are.
-    GivenBack,
+    /// It is a user of the process's default scheduler. The function releases that, and returns true for
+    /// the last user.
+    Shared(fn(&Arc<Runtime>) -> bool),
+    /// It has released the default scheduler, which others still use.
+    Released,
 }
 
-/// What a waiter watches; it stays when the task is released meanwhile.
+/// A task that a thread waits for. It outlives the release of the task.
 enum Watch<'a> {
     Planned(Arc<Completion>),
     Light(&'a LightTask, u64, TaskId),
-    /// It has ended, and is not watched any more.
     Ended(Result<WaitResult>),
 }
 
 impl Scheduler {
-    pub(crate) fn new(shared: Arc<Runtime>, holding: Ownership) -> Self {
-        Scheduler { shared, holding: Mutex::new(holding), line: OrderedResults::default() }
+    pub(crate) fn new(runtime: Arc<Runtime>, ownership: Ownership) -> Self {
+        Scheduler { runtime, ownership: Mutex::new(ownership), ordered: OrderedResults::default() }
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Runtime> {
-        &self.shared
+    pub(crate) fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
     }
 
-    /// One that was made for others to hold, too: dropping it ends nothing if it is `held`.
-    pub(crate) fn leave_to(self, held: &Arc<Runtime>) {
-        if Arc::ptr_eq(&self.shared, held) {
-            *lock(&self.holding) = Ownership::GivenBack;
+    /// Drops this scheduler. Ends nothing if its runtime is the default one, `current`.
+    pub(crate) fn release_to(self, current: &Arc<Runtime>) {
+        if Arc::ptr_eq(&self.runtime, current) {
+            *lock(&self.ownership) = Ownership::Released;
         }
     }
 
-    /// Gives back what is shared; whether nobody else has it, so that its end is ours to bring about.
-    fn alone(&self) -> bool {
-        let mut holding = lock(&self.holding);
-        if let Ownership::Held(give_back) = *holding {
-            *holding = if give_back(&self.shared) { Ownership::Own } else { Ownership::GivenBack };
+    /// Releases a default scheduler. Returns true if no other user is left, so that this one ends it.
+    fn release_ownership(&self) -> bool {
+        let mut ownership = lock(&self.ownership);
+        if let Ownership::Shared(release) = *ownership {
+            *ownership = if release(&self.runtime) { Ownership::Own } else { Ownership::Released };
         }
-        matches!(*holding, Ownership::Own)
+        matches!(*ownership, Ownership::Own)
     }
 
-    /// [`Error::Forked`] in a child of the process that made it.
+    /// Returns [`Error::Forked`] in a child of the process that created it.
     pub(crate) fn check_process(&self) -> Result<()> {
-        self.shared.process.check()
+        self.runtime.process.check()
     }
 
-    /// As found when the scheduler was made; the order is that of device masks.
+    /// Returns the devices as found at creation, in the order of device masks.
     pub fn devices(&self) -> &[DeviceInfo] {
-        &self.shared.devices
+        &self.runtime.devices
     }
 
-    /// Threads that a task has on the CPU device, at most; 0 if there is none.
+    /// Returns the most threads that a task has on the CPU device; 0 without one.
     pub fn cpu_threads(&self) -> u32 {
-        self.shared.cpu_threads
+        self.runtime.cpu_threads
     }
 
-    /// `Err` if the task failed (with the task's own error) or can't be waited for: it is detached,
-    /// released, of another scheduler, or the very task that the caller is in. `None` waits for ever;
-    /// zero looks and returns. Any number of threads may wait for a task, any number of times.
+    /// Waits for a task. Any number of threads may wait for a task, any number of times. `timeout`:
+    /// `None` waits for ever, zero polls.
     ///
-    /// From inside a task, what it has itself submitted may run on top of it, another worker may use the
-    /// caller's slot meanwhile, and a wait that could never end is [`Error::Deadlock`].
+    /// Returns the task's own error if it failed. Returns another error if it can't be waited for: it is
+    /// detached, released, of another scheduler, or the caller's own task.
+    ///
+    /// Inside a task, the wait may run tasks that the caller has submitted, nested on it; another worker
+    /// may use the caller's slot; and a wait that can never end returns [`Error::Deadlock`].
     pub fn wait(&self, id: TaskId, timeout: Option<Duration>) -> Result<WaitResult> {
-        self.shared.process.check()?;
+        self.runtime.process.check()?;
         let watch = self.watch(id)?;
         if let Watch::Ended(outcome) = watch {
             return outcome;
         }
-        if self.shared.own_task_worker().is_some_and(|me| me.task_stack().contains(&id)) {
+        if self.runtime.own_task_worker().is_some_and(|me| me.task_stack().contains(&id)) {
             self.unwatch(watch);
             let why = "a task can't wait for itself, nor for one that waits for it";
             return Err(Error::Deadlock { what: "wait", why: why.into() });
         }
-        // To wait may be to run another task, or to plan. What comes before computes nothing.
+        // The wait may run another task, or plan. The code above computes nothing.
         let _mode = FloatMode::standard();
-        let waited = self.shared.wait_until(&[id], timeout, || watch.is_ended().then_some(()));
+        let waited = self.runtime.wait_until(&[id], timeout, || watch.is_ended().then_some(()));
         let outcome = self.unwatch(watch);
         waited?;
         outcome.unwrap_or(Ok(WaitResult::Pending))
     }
 
-    /// Waits until every task submitted so far has ended; their outcomes stay to be asked for.
-    /// Not possible from inside a task, which would wait for itself.
+    /// Waits until every task submitted so far has ended. Their outcomes stay available. Fails inside a
+    /// task, which would wait for itself.
     pub fn wait_all(&self, timeout: Option<Duration>) -> Result<WaitResult> {
         let planned = self.lock()?.planner.arrival_mark();
-        self.not_inside("wait_all")?;
-        let shared = &self.shared;
-        let counts = &shared.light.queues;
-        shared.waiting_for_all.fetch_add(1, Ordering::SeqCst);
-        let tell_others = |drained: bool| {
-            if drained && shared.waiting_for_all.load(Ordering::SeqCst) > 1 {
-                shared.wait_queues.notify(ALL_TASKS);
+        self.check_outside("wait_all")?;
+        let runtime = &self.runtime;
+        let counts = &runtime.light.queues;
+        runtime.waiting_for_all.fetch_add(1, Ordering::SeqCst);
+        let notify_others = |drained: bool| {
+            if drained && runtime.waiting_for_all.load(Ordering::SeqCst) > 1 {
+                runtime.wait_queues.notify(ALL_TASKS);
             }
         };
-        let begun = shared.light.epochs.start_waiting(counts);
-        tell_others(begun.drained);
+        let begun = runtime.light.epochs.start_waiting(counts);
+        notify_others(begun.drained);
         let look = || {
-            let seen = shared.light.epochs.check(begun.mark, counts);
-            tell_others(seen.drained);
-            (seen.done && shared.lock().planner.all_ended_before(planned)).then_some(())
+            let seen = runtime.light.epochs.check(begun.mark, counts);
+            notify_others(seen.drained);
+            (seen.done && runtime.lock().planner.all_ended_before(planned)).then_some(())
         };
-        let mut all = shared.wait_until(&[ALL_TASKS], timeout, look);
+        let mut all = runtime.wait_until(&[ALL_TASKS], timeout, look);
         while let Ok(None) = all
-            && shared.light.is_ending()
+            && runtime.light.is_ending()
         {
-            // All have ended, and the last are about to be counted.
+            // All have ended; the last ones are about to be counted.
             std::thread::yield_now();
             all = Ok(look());
         }
-        shared.light.epochs.stop_waiting();
-        shared.waiting_for_all.fetch_sub(1, Ordering::SeqCst);
+        runtime.light.epochs.stop_waiting();
+        runtime.waiting_for_all.fetch_sub(1, Ordering::SeqCst);
         Ok(if all?.is_some() { WaitResult::Done } else { WaitResult::Pending })
     }
 
-    /// The position in `ids` of a task that has ended, whatever its outcome. `None`: the time was up.
+    /// Waits for any of the tasks. Returns the position in `ids` of one that has ended, whatever its
+    /// outcome. `None`: timed out.
     pub fn wait_any(&self, ids: &[TaskId], timeout: Option<Duration>) -> Result<Option<usize>> {
-        self.shared.process.check()?;
+        self.runtime.process.check()?;
         if ids.is_empty() {
             return Err(Error::argument("the number of tasks to wait for", 0, "at least 1"));
         }
-        // All are looked at: an unknown id is an error whether or not another task has ended.
+        // Check all: an unknown id is an error whether or not another task has ended.
         let mut watches = Vec::new();
         let mut wrong = None;
         for &id in ids {
@@ -166,7 +170,7 @@ impl Scheduler {
         }
         let found = match wrong {
             Some(error) => Err(error),
-            None => self.shared.wait_until(ids, timeout, || watches.iter().position(Watch::is_ended)),
+            None => self.runtime.wait_until(ids, timeout, || watches.iter().position(Watch::is_ended)),
         };
         for watch in watches {
             self.unwatch(watch);
@@ -174,16 +178,16 @@ impl Scheduler {
         found
     }
 
-    /// The next of the tasks that were submitted as [`ordered`](Task::ordered), in the order of
-    /// submission, once it has ended, well or not; each is handed out once. `None`: the time was up.
-    /// An error if none is left to hand out.
+    /// Waits for the next of the tasks that were submitted as
+    /// [`ordered`](crate::sched::base::task::Task::ordered), in the order of submission, well ended or
+    /// not. Returns each once. `None`: timed out. Fails if none is left.
     pub fn wait_next(&self, timeout: Option<Duration>) -> Result<Option<TaskId>> {
-        // Before the line's lock: in a child of fork it may be held for ever.
+        // Before any lock: in a child of fork it may be held for ever.
         self.check_process()?;
-        // An end too far away to be told is none.
+        // An end beyond the clock's range is none.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            let Some(front) = self.line.front() else {
+            let Some(front) = self.ordered.front() else {
                 let accepted = "at least 1 that was submitted as ordered";
                 return Err(Error::argument("the number of tasks left to hand out in order", 0, accepted));
             };
@@ -196,21 +200,21 @@ impl Scheduler {
                 Err(error) => return Err(error),
             };
             // One of several waiting threads takes the task; the others wait for the next one.
-            if self.line.take(front) && !gone {
+            if self.ordered.take(front) && !gone {
                 return Ok(Some(front));
             }
         }
     }
 
-    /// Asks a task to stop: a queued one never starts, a running one sees it in
-    /// [`Exec::cancelled`](crate::sched::base::exec::Exec::cancelled). No error if it has ended already.
+    /// Cancels a task. A queued one never starts; a running one polls
+    /// [`Exec::cancelled`](crate::sched::base::exec::Exec::cancelled). Does nothing if it has ended.
     pub fn cancel(&self, id: TaskId) -> Result<()> {
-        self.shared.process.check()?;
+        self.runtime.process.check()?;
         let mut planned = id;
         if LightSlab::is_light(id) {
-            let (slot, generation) = self.shared.light.slab.find(id)?;
+            let (slot, generation) = self.runtime.light.slab.find(id)?;
             slot.cancel(generation, id)?;
-            if self.shared.end_queued(None, slot, generation, id, &Error::Cancelled) {
+            if self.runtime.end_queued(None, slot, generation, id, &Error::Cancelled) {
                 return Ok(());
             }
             match slot.promoted_to(generation) {
@@ -218,166 +222,168 @@ impl Scheduler {
                 None => return Ok(()),
             }
         }
-        let mut guard = self.shared.lock();
-        let mut effects = Effects::at(self.shared.now());
+        let mut guard = self.runtime.lock();
+        let mut effects = Effects::at(self.runtime.now());
         let done = guard.planner.cancel(planned, &mut effects);
-        self.shared.apply_effects(guard, effects);
-        // One that went on in the plan may have ended meanwhile.
+        self.runtime.apply_effects(guard, effects);
+        // A promoted task may have ended meanwhile.
         if planned == id { done } else { Ok(()) }
     }
 
-    /// Forgets the outcome of a task; one that has not ended yet becomes detached.
+    /// Releases the id of a task. A task that has not ended becomes detached.
     pub fn release(&self, id: TaskId) -> Result<()> {
-        self.shared.process.check()?;
+        self.runtime.process.check()?;
         if LightSlab::is_light(id) {
-            let (slot, generation) = self.shared.light.slab.find(id)?;
+            let (slot, generation) = self.runtime.light.slab.find(id)?;
             let parting = slot.release(generation, id)?;
-            self.shared.apply_end_actions(id, parting);
+            self.runtime.apply_end_actions(id, parting);
             return Ok(());
         }
-        self.shared.lock().planner.release(id)
+        self.runtime.lock().planner.release(id)
     }
 
     pub fn info(&self, id: TaskId) -> Result<TaskInfo> {
-        self.shared.process.check()?;
+        self.runtime.process.check()?;
         if !LightSlab::is_light(id) {
-            return self.shared.lock().planner.info(self.shared.now(), id);
+            return self.runtime.lock().planner.info(self.runtime.now(), id);
         }
-        let (slot, generation) = self.shared.light.slab.find(id)?;
+        let (slot, generation) = self.runtime.light.slab.find(id)?;
         if let Some(planned) = slot.promoted_to(generation)
-            && let Ok(info) = self.shared.lock().planner.info(self.shared.now(), planned)
+            && let Ok(info) = self.runtime.lock().planner.info(self.runtime.now(), planned)
         {
             return Ok(info);
         }
-        slot.info(generation, id, self.shared.clock())
+        slot.info(generation, id, self.runtime.clock())
     }
 
-    /// Takes a device out of use for as long as the scheduler lives, as one that has failed. What runs there ends.
-    /// Refused: a number that no device has.
+    /// Retires a device for as long as the scheduler lives, as if it had failed. Tasks that run there end.
+    /// Fails for a number that no device has.
     pub fn retire(&self, device: usize, why: &str) -> Result<()> {
         let mut guard = self.lock()?;
         if device >= self.devices().len() {
             let accepted = format!("less than {}", self.devices().len());
             return Err(Error::argument("device", device, accepted));
         }
-        let mut effects = Effects::at(self.shared.now());
+        let mut effects = Effects::at(self.runtime.now());
         guard.planner.retire(device, why, &mut effects);
-        self.shared.apply_effects(guard, effects);
+        self.runtime.apply_effects(guard, effects);
         Ok(())
     }
 
     pub fn stats(&self) -> Result<Stats> {
-        self.shared.process.check()?;
-        Ok(self.shared.stats())
+        self.runtime.process.check()?;
+        Ok(self.runtime.stats())
     }
 
-    /// Accepts no more tasks and waits until all have ended. Not possible from inside a task.
-    /// What is shared with others only waits, and goes on accepting.
+    /// Accepts no more tasks and waits until all have ended. A default scheduler that others use goes on
+    /// accepting. Fails inside a task.
     pub fn drain(&self, timeout: Option<Duration>) -> Result<WaitResult> {
         let mut guard = self.lock()?;
-        self.not_inside("drain")?;
-        if matches!(*lock(&self.holding), Ownership::Own) {
+        self.check_outside("drain")?;
+        if matches!(*lock(&self.ownership), Ownership::Own) {
             guard.planner.close();
-            self.shared.light.stop_flags.fetch_or(CLOSED, Ordering::SeqCst);
+            self.runtime.light.stop_flags.fetch_or(CLOSED, Ordering::SeqCst);
         }
         drop(guard);
         self.wait_all(timeout)
     }
 
-    /// Cancels what is queued, asks what runs to stop, waits for it, ends the workers.
-    /// Returns how many tasks ended as cancelled since the call. Not possible from inside a task.
-    /// What is shared with others is given back; only the last to do so ends it.
+    /// Cancels queued tasks, asks running ones to stop, waits for them, and ends the workers. Returns the
+    /// number of tasks that were cancelled since the call. A default scheduler is released; its last user
+    /// ends it. Fails inside a task.
     pub fn shutdown(&self) -> Result<u64> {
         self.shutdown_within(None).map(Option::unwrap_or_default)
     }
 
-    /// [`shutdown`](Self::shutdown), but `None` when the time is up and a task still runs. Then nothing
-    /// more is accepted or started, all can be asked about, and this may be called again.
+    /// Shuts down like [`shutdown`](Self::shutdown), but returns `None` on a timeout, while a task still
+    /// runs. Then the scheduler accepts and starts no more tasks, still answers queries, and this may be
+    /// called again.
     pub fn shutdown_within(&self, timeout: Option<Duration>) -> Result<Option<u64>> {
-        self.shared.process.check()?;
-        let before = self.shared.stats().cancelled;
-        self.not_inside("shutdown")?;
-        self.not_telling("shutdown")?;
-        if !self.alone() {
+        self.runtime.process.check()?;
+        let before = self.runtime.stats().cancelled;
+        self.check_outside("shutdown")?;
+        self.check_outside_callback("shutdown")?;
+        if !self.release_ownership() {
             return Ok(Some(0));
         }
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let gone = block_outside(|| {
             self.stop();
-            self.shared.pool.wait_until_ended(end) && self.end_the_rest(end)
+            self.runtime.pool.wait_until_ended(end) && self.end_remaining(end)
         })?;
         if !gone {
             return Ok(None);
         }
-        // An end that was counted may be taken back for a moment, to be counted in the plan.
-        let cancelled = self.shared.stats().cancelled.saturating_sub(before);
-        let guard = self.shared.lock();
-        self.shared.timer_wakeup.notify_all();
+        // The light tier may uncount an end for a moment, before the planner counts it.
+        let cancelled = self.runtime.stats().cancelled.saturating_sub(before);
+        let guard = self.runtime.lock();
+        self.runtime.timer_wakeup.notify_all();
         drop(guard);
-        if let Some(node) = &self.shared.peers {
-            node.call();
+        if let Some(peers) = &self.runtime.peers {
+            peers.wake_watcher();
         }
-        self.shared.pool.join();
-        self.shared.observability.teller.stop();
-        self.shared.save_rates();
+        self.runtime.pool.join();
+        self.runtime.observability.progress_notifier.stop();
+        self.runtime.save_rates();
         Ok(Some(cancelled))
     }
 
-    /// No worker is left: ends what a late submit has pushed, and waits for other threads that drop jobs. What a
-    /// thread that was given up has begun is ended by whoever gave it up, or never. False: the time is up.
-    fn end_the_rest(&self, end: Option<Instant>) -> bool {
-        let shared = &self.shared;
+    /// Ends tasks that were submitted after the last worker ended, and waits for threads that drop jobs.
+    /// Tasks on an abandoned thread are ended by the thread that abandoned it, or never. Returns false on
+    /// a timeout.
+    fn end_remaining(&self, end: Option<Instant>) -> bool {
+        let runtime = &self.runtime;
         loop {
-            shared.end_all_queued();
-            let drained = shared.light.queues.is_drained() || shared.pool.abandoned() > 0;
-            if drained && shared.jobs_dropping.load(Ordering::SeqCst) == 0 {
+            runtime.end_all_queued();
+            let drained = runtime.light.queues.is_drained() || runtime.pool.abandoned() > 0;
+            if drained && runtime.jobs_dropping.load(Ordering::SeqCst) == 0 {
                 return true;
             }
             if end.is_some_and(|end| Instant::now() >= end) {
                 return false;
             }
-            // It seldom comes to that, and nobody knows who would ring.
+            // Rare, and no notification covers all of these conditions.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// The part of a shutdown that does not wait.
+    /// Starts a shutdown; does not wait.
     fn stop(&self) {
-        self.shared.light.stop_flags.fetch_or(CLOSED | STOPPING, Ordering::SeqCst);
-        let mut guard = self.shared.lock();
-        let mut effects = Effects::at(self.shared.now());
+        self.runtime.light.stop_flags.fetch_or(CLOSED | STOPPING, Ordering::SeqCst);
+        let mut guard = self.runtime.lock();
+        let mut effects = Effects::at(self.runtime.now());
         guard.planner.stop(&mut effects);
-        self.shared.apply_effects(guard, effects);
-        self.shared.light.cancel_running();
-        self.shared.end_all_queued();
-        self.shared.pool.event_count.wake_all();
+        self.runtime.apply_effects(guard, effects);
+        self.runtime.light.cancel_running();
+        self.runtime.end_all_queued();
+        self.runtime.pool.event_count.wake_all();
     }
 
-    /// The state, unless this process is a fork of the one that has the workers.
+    /// Takes the planner lock. Fails in a child of the process that has the workers.
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, PlannerGuarded>> {
-        self.shared.process.check()?;
-        Ok(self.shared.lock())
+        self.runtime.process.check()?;
+        Ok(self.runtime.lock())
     }
 
-    fn not_inside(&self, what: &'static str) -> Result<()> {
-        let why = match self.shared.own_task_worker() {
+    fn check_outside(&self, what: &'static str) -> Result<()> {
+        let why = match self.runtime.own_task_worker() {
             Some(_) => "it was called from inside a task",
-            None if self.shared.is_dropping() => "it was called from inside a drop callback",
+            None if self.runtime.is_dropping() => "it was called from inside a drop callback",
             None => return Ok(()),
         };
         Err(Error::Deadlock { what, why: why.into() })
     }
 
-    /// To be followed by [`Scheduler::unwatch`].
+    /// Starts a wait for a task, to be ended by [`Scheduler::unwatch`].
     fn watch(&self, id: TaskId) -> Result<Watch<'_>> {
         if LightSlab::is_light(id) {
-            let (slot, generation) = self.shared.light.slab.find(id)?;
+            let (slot, generation) = self.runtime.light.slab.find(id)?;
             return Ok(match slot.start_wait(generation, id)? {
                 WatchStart::Ended(outcome) => Watch::Ended(outcome),
                 WatchStart::Waits => Watch::Light(slot, generation, id),
             });
         }
-        let guard = self.shared.lock();
+        let guard = self.runtime.lock();
         let completion = guard.planner.completion(id)?;
         if guard.planner.is_detached(id) {
             let id = format!("{:#018x}", id.0);
@@ -389,12 +395,12 @@ impl Scheduler {
         })
     }
 
-    /// The outcome, if there is one now.
+    /// Ends a wait. Returns the outcome if there is one.
     fn unwatch(&self, watch: Watch<'_>) -> Option<Result<WaitResult>> {
         match watch {
             Watch::Ended(outcome) => Some(outcome),
-            Watch::Planned(told) => told.outcome.get().cloned(),
-            Watch::Light(slot, generation, id) => self.shared.unwatch_light(slot, generation, id),
+            Watch::Planned(completion) => completion.outcome.get().cloned(),
+            Watch::Light(slot, generation, id) => self.runtime.unwatch_light(slot, generation, id),
         }
     }
 }
@@ -403,7 +409,7 @@ impl Watch<'_> {
     fn is_ended(&self) -> bool {
         match self {
             Watch::Ended(_) => true,
-            Watch::Planned(told) => told.outcome.get().is_some(),
+            Watch::Planned(completion) => completion.outcome.get().is_some(),
             Watch::Light(slot, generation, _) => {
                 slot.lifecycle(*generation).is_none_or(|life| life.is_ended())
             }
@@ -413,14 +419,16 @@ impl Watch<'_> {
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        if !self.shared.process.is_here() {
-            // Its threads are not in this process, and its lock may be held for ever by one of them.
-            std::mem::forget(self.shared.clone());
-        } else if self.not_inside("drop").is_err() || self.shared.observability.teller.is_inside() {
-            // The workers keep alive what they need, and end by themselves.
-            if self.alone() {
+        if !self.runtime.process.is_here() {
+            // The threads are not in this process, and one of them may hold the planner lock for ever.
+            std::mem::forget(self.runtime.clone());
+        } else if self.check_outside("drop").is_err()
+            || self.runtime.observability.progress_notifier.is_inside()
+        {
+            // The workers keep alive what they need and end by themselves.
+            if self.release_ownership() {
                 self.stop();
-                self.shared.observability.teller.stop();
+                self.runtime.observability.progress_notifier.stop();
             }
         } else {
             let _ = self.shutdown();

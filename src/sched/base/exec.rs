@@ -32,7 +32,7 @@ pub struct Exec<'a> {
     pub attempt: u32,
     pub lane: Lane<'a>,
     pub(crate) signal: &'a Signal,
-    pub(crate) held: Option<&'a DeviceLease>,
+    pub(crate) lease: Option<&'a DeviceLease>,
     pub(crate) findings: Option<&'a Findings>,
 }
 
@@ -48,8 +48,8 @@ impl Exec<'_> {
     /// above 0 says that the job has allocated its device memory: other processes then trust the
     /// device's own count and reserve nothing on top.
     pub fn report(&self, done: f64) {
-        if let Some(held) = self.held.filter(|_| done > 0.0) {
-            held.is_allocated();
+        if let Some(lease) = self.lease.filter(|_| done > 0.0) {
+            lease.mark_allocated();
         }
         self.signal.report(done);
     }
@@ -58,14 +58,14 @@ impl Exec<'_> {
     /// `subject` on devices like this one. It comes from a file, so it may be any text. `None` if
     /// there is none or findings are not kept.
     pub fn finding(&self, subject: &str) -> Option<String> {
-        self.findings?.of(self.device, subject)
+        self.findings?.get(self.device, subject)
     }
 
     /// Records a finding for later tasks: short, plain text, a few for each kind of device. The
     /// subject names everything that it depends on except the device and the library's version.
-    pub fn found(&self, subject: &str, finding: &str) {
+    pub fn record_finding(&self, subject: &str, finding: &str) {
         if let Some(findings) = self.findings {
-            findings.found(self.device, subject, finding);
+            findings.record(self.device, subject, finding);
         }
     }
 

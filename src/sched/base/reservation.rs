@@ -1,33 +1,40 @@
-//! A slot of a device and bytes of its memory, as far as other processes have to know of them.
+//! A lease between processes: a slot of a device and memory there, held for a task.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use log::Level;
+
 use crate::node::{LockedTable, SlotLease};
 
-/// A slot of a device, for as long as this lives.
+/// Leases a slot of a device until it is dropped.
 pub struct DeviceLease {
     lease: SlotLease,
     bytes: u64,
-    /// The others know that the memory is taken.
-    told: AtomicBool,
+    /// Peers know that the memory is allocated.
+    allocated: AtomicBool,
 }
 
 impl DeviceLease {
-    /// `None`: the others could not be told.
+    /// Takes a lease. `Err`: the lease could not be written; the log record that says so.
     pub fn new(
         table: &mut LockedTable<'_>,
         device: usize,
         cost: Option<f64>,
         bytes: u64,
-    ) -> Option<DeviceLease> {
-        let lease = table.lease(device, cost, bytes);
-        let lease = lease.inspect_err(|error| log::warn!("others are not told of a task: {error}")).ok()?;
-        Some(DeviceLease { lease, bytes, told: AtomicBool::new(false) })
+    ) -> Result<DeviceLease, (Level, String)> {
+        match table.lease(device, cost, bytes) {
+            Ok(lease) => Ok(DeviceLease { lease, bytes, allocated: AtomicBool::new(false) }),
+            Err(error) => {
+                let text = format!("a task begins without a lease, unknown to other processes: {error}");
+                Err((Level::Warn, text))
+            }
+        }
     }
 
-    /// The task has allocated its reserved bytes: the device itself tells of them from now on.
-    pub fn is_allocated(&self) {
-        if self.bytes > 0 && !self.told.swap(true, Ordering::Relaxed) {
+    /// Reports that the task has allocated its reserved bytes: from then on they are missing from the
+    /// free memory that the device itself reports, and count no longer as reserved.
+    pub fn mark_allocated(&self) {
+        if self.bytes > 0 && !self.allocated.swap(true, Ordering::Relaxed) {
             self.lease.set_used_bytes(self.bytes);
         }
     }

@@ -80,8 +80,8 @@ impl Signal {
     }
 
     /// Opens the claim for a nested task that shares the signal, and returns the claim for
-    /// [`Signal::leave`]. `stopping` returns true once all tasks are being cancelled.
-    pub fn enter(&self, stopping: impl Fn() -> bool) -> SavedClaim {
+    /// [`Signal::end_nested`]. `stopping` returns true once all tasks are being cancelled.
+    pub fn begin_nested(&self, stopping: impl Fn() -> bool) -> SavedClaim {
         let below = self.claim.load(Ordering::Acquire);
         if below > CANCELLED {
             self.set_claim(OPEN, stopping);
@@ -90,7 +90,7 @@ impl Signal {
     }
 
     /// Restores the claim when the nested task has returned.
-    pub fn leave(&self, SavedClaim(below): SavedClaim, stopping: impl Fn() -> bool) {
+    pub fn end_nested(&self, SavedClaim(below): SavedClaim, stopping: impl Fn() -> bool) {
         if self.claim.load(Ordering::Acquire) != below {
             self.set_claim(below, stopping);
         }
@@ -122,7 +122,7 @@ impl Signal {
     }
 
     /// Revokes the commit of an attempt that will be retried, and its progress. A cancel stays.
-    pub fn renew(&self, attempt: u32) {
+    pub fn reopen(&self, attempt: u32) {
         let mine = COMMITTED + u64::from(attempt);
         let _ = self.claim.compare_exchange(mine, OPEN, Ordering::AcqRel, Ordering::Acquire);
         self.report(0.0);

@@ -55,9 +55,9 @@ pub enum Role {
     /// The owner of a range: the task that the caller submitted.
     Range,
     /// A range without elements: it ends as soon as it is ready.
-    Nothing,
+    EmptyRange,
     /// A helper of a range, unknown to callers.
-    Guest,
+    Helper,
     /// The proxy of a light task that planned tasks depend on; it never runs.
     Proxy,
 }

@@ -1,5 +1,6 @@
 //! Pure numbers: how long tasks take, a lower bound of the makespan, the ETA, and how many slots pay off.
 
+pub mod class_table;
 pub mod concurrency_tuner;
 pub mod estimator;
 pub mod eta;

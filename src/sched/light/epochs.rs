@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn end_of_a_closed_epoch_is_announced_only_while_somebody_waits() {
+    fn end_of_a_closed_epoch_is_announced_only_while_a_thread_waits() {
         for waits in [true, false] {
             let (counter, count) = (EpochCounter::new(), EpochCounts::default());
             let epoch = counter.begin(&count, 1);
@@ -288,17 +288,17 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_the_current_epoch_take_no_lock_though_somebody_waits() {
+    fn ends_of_the_current_epoch_take_no_lock_though_a_thread_waits() {
         let (counter, count) = (EpochCounter::new(), EpochCounts::default());
         counter.begin(&count, 1);
         counter.start_waiting(&count);
         let epoch = counter.begin(&count, 1);
         let locked = locked(&counter.open);
         std::thread::scope(|scope| {
-            let (tell, told) = std::sync::mpsc::channel();
+            let (sender, receiver) = std::sync::mpsc::channel();
             let (counter, count) = (&counter, &count);
-            scope.spawn(move || tell.send(counter.end(count, epoch, 1, count)));
-            let announced = told.recv_timeout(std::time::Duration::from_secs(10));
+            scope.spawn(move || sender.send(counter.end(count, epoch, 1, count)));
+            let announced = receiver.recv_timeout(std::time::Duration::from_secs(10));
             drop(locked);
             assert_eq!(announced, Ok(false));
         });

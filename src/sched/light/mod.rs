@@ -98,10 +98,10 @@ impl LightTasks {
         queue: Option<&LocalQueue>,
         tasks: u64,
     ) -> std::result::Result<Epoch, (Epoch, u8)> {
-        let phase = self.epochs.begin(self.epoch_counts(queue), tasks);
+        let epoch = self.epochs.begin(self.epoch_counts(queue), tasks);
         match self.stop_flags.load(Ordering::SeqCst) {
-            0 => Ok(phase),
-            gate => Err((phase, gate)),
+            0 => Ok(epoch),
+            flags => Err((epoch, flags)),
         }
     }
 

@@ -88,19 +88,19 @@ mod tests {
         let bottom = (TaskId(1), 1);
         nested.set_planned(Some(bottom));
         let place = Some(nested.push(NestedTask { id: TaskId(2), epoch: 0 }));
-        let (begun, told) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (begun, held) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !begun.load(Ordering::SeqCst) {
                     std::thread::yield_now();
                 }
                 assert!(!nested.pop(place));
-                assert!(told.load(Ordering::SeqCst));
+                assert!(held.load(Ordering::SeqCst));
             });
             let taken = nested.take_all(bottom, |_| {
                 begun.store(true, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_millis(10));
-                told.store(true, Ordering::SeqCst);
+                held.store(true, Ordering::SeqCst);
             });
             assert_eq!(taken.len(), 1);
         });

@@ -1,8 +1,8 @@
-//! Tells progress now and then, from a thread of its own that lives as long as somebody listens.
+//! The progress notifier: calls a listener at intervals, on a thread that exists while there is one.
 //!
-//! Only that thread calls the listener, so never two calls run at once; it holds no lock while it
-//! calls. Who changes the listener waits until a call of the earlier one has returned, unless the
-//! change comes from inside that call.
+//! Only that thread calls the listener, so two calls never run at once; it holds no lock meanwhile. A
+//! thread that replaces the listener waits until a call of the previous one has returned, unless it
+//! replaces it inside that call.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,52 +13,54 @@ use std::time::{Duration, Instant};
 use crate::backend::thread::{is_this, spawn};
 use crate::error::{Error, Result};
 
-/// Called with whatever there is to tell.
+/// A function that the notifier calls.
 pub type Listener = Arc<dyn Fn() + Send + Sync>;
 
 thread_local! {
-    /// Whose thread this is. It can be asked where the thread's other locals are gone, as its own name can't.
-    static TELLING: Cell<*const ProgressNotifier> = const { Cell::new(std::ptr::null()) };
+    /// The notifier whose thread this is. It is readable even after the thread's other locals are
+    /// dropped, unlike the thread's name.
+    static CURRENT: Cell<*const ProgressNotifier> = const { Cell::new(std::ptr::null()) };
 }
 
 #[derive(Default)]
 pub struct ProgressNotifier {
     state: Mutex<NotifierState>,
-    /// Rung at every change of the state.
+    /// Notified at every change of the state.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct NotifierState {
     listener: Option<(Listener, Duration)>,
-    /// How often the listener was changed.
+    /// Counts the changes of the listener.
     version: u64,
-    /// The version that is being called.
+    /// The version of the listener that is being called.
     calling: Option<u64>,
-    /// There is a thread that tells.
-    there: bool,
+    /// The thread runs.
+    running: bool,
     handle: Option<JoinHandle<()>>,
-    /// It was stopped: nothing is told any more.
-    over: bool,
+    /// No listener is accepted or called again.
+    stopped: bool,
 }
 
 impl ProgressNotifier {
-    /// Calls `listener` every so often from now on, first after that time; `None` calls nobody. What was called before is not
-    /// called again, and is not running any more unless this is called from inside it. Refused after [`ProgressNotifier::stop`].
+    /// Sets a listener and its interval, after which it is called first; `None` removes it. When this
+    /// returns, the previous listener is not running (unless it is the caller) and is not called again.
+    /// Fails after [`ProgressNotifier::stop`].
     pub fn set(self: &Arc<Self>, listener: Option<(Listener, Duration)>) -> Result<()> {
         let mut state = self.lock();
-        if listener.is_some() && state.over {
+        if listener.is_some() && state.stopped {
             return Err(Error::Shutdown { what: "setting a progress callback" });
         }
-        if listener.is_some() && !state.there {
-            let teller = self.clone();
-            let thread = spawn("gpusched progress".into(), None, move || teller.work());
+        if listener.is_some() && !state.running {
+            let notifier = self.clone();
+            let thread = spawn("gpusched progress".into(), None, move || notifier.run());
             let thread = thread
-                .map_err(|error| Error::NoThread { purpose: "to tell progress", why: error.to_string() })?;
-            state.there = true;
+                .map_err(|error| Error::NoThread { purpose: "to report progress", why: error.to_string() })?;
+            state.running = true;
             state.handle = Some(thread);
         }
-        let earlier = std::mem::replace(&mut state.listener, listener);
+        let previous = std::mem::replace(&mut state.listener, listener);
         state.version += 1;
         let version = state.version;
         self.changed.notify_all();
@@ -68,20 +70,20 @@ impl ProgressNotifier {
             }
         }
         drop(state);
-        // The caller's, whose drop may do anything.
-        drop(earlier);
+        // Without the lock: dropping it is the caller's code.
+        drop(previous);
         Ok(())
     }
 
-    /// Whether the calling thread is the one that tells.
+    /// Returns true on the thread of the notifier.
     pub fn is_inside(&self) -> bool {
-        std::ptr::eq(TELLING.get(), self)
+        std::ptr::eq(CURRENT.get(), self)
     }
 
-    /// Calls nobody any more, and ends the thread.
+    /// Removes the listener for good and ends the thread.
     pub fn stop(self: &Arc<Self>) {
-        self.lock().over = true;
-        // Only to begin a thread can fail.
+        self.lock().stopped = true;
+        // Only starting a thread can fail.
         let _ = self.set(None);
         if self.is_inside() {
             return;
@@ -96,10 +98,10 @@ impl ProgressNotifier {
         }
     }
 
-    fn work(&self) {
-        TELLING.set(self);
+    fn run(&self) {
+        CURRENT.set(self);
         let mut state = self.lock();
-        // When the next call of which version is due.
+        // The version and time of the next call.
         let mut next: Option<(u64, Option<Instant>)> = None;
         while let Some((listener, every)) = state.listener.clone() {
             let version = state.version;
@@ -108,39 +110,40 @@ impl ProgressNotifier {
                 _ => Instant::now().checked_add(every),
             };
             next = Some((version, due));
-            let left = due.map(|due| due.saturating_duration_since(Instant::now()));
-            match left {
+            let remaining = due.map(|due| due.saturating_duration_since(Instant::now()));
+            match remaining {
                 None => {
                     drop(listener);
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                     continue;
                 }
-                Some(left) if !left.is_zero() => {
+                Some(remaining) if !remaining.is_zero() => {
                     drop(listener);
-                    state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+                    state =
+                        self.changed.wait_timeout(state, remaining).unwrap_or_else(PoisonError::into_inner).0;
                     continue;
                 }
                 Some(_) => {}
             }
             state.calling = Some(version);
             drop(state);
-            let sound = catch_unwind(AssertUnwindSafe(|| listener())).is_ok();
-            // It may be the last that holds it, and is the caller's like the call.
+            let returned = catch_unwind(AssertUnwindSafe(|| listener())).is_ok();
+            // This may be the last reference, and dropping it is the caller's code like the call.
             let dropped = catch_unwind(AssertUnwindSafe(|| drop(listener))).is_ok();
-            if !(sound && dropped) {
-                log::error!("a progress callback panicked, and is not called again");
+            if !(returned && dropped) {
+                log::error!("a progress callback panicked and is not called again");
             }
             next = Some((version, Instant::now().checked_add(every)));
             state = self.lock();
             state.calling = None;
-            if !(sound && dropped) && state.version == version {
+            if !(returned && dropped) && state.version == version {
                 state.listener = None;
             }
             self.changed.notify_all();
         }
-        state.there = false;
+        state.running = false;
         self.changed.notify_all();
-        TELLING.set(std::ptr::null());
+        CURRENT.set(std::ptr::null());
     }
 
     fn lock(&self) -> MutexGuard<'_, NotifierState> {
@@ -157,109 +160,109 @@ mod tests {
     use super::*;
 
     const SOON: Duration = Duration::from_millis(1);
-    /// Longer than anything here takes on a busy machine.
+    /// Longer than any step of a test takes on a busy machine.
     const LONG: Duration = Duration::from_secs(20);
 
     #[test]
-    fn it_is_told_again_and_again_until_it_is_not() {
-        let teller = Arc::new(ProgressNotifier::default());
+    fn listener_is_called_repeatedly_until_it_is_removed() {
+        let notifier = Arc::new(ProgressNotifier::default());
         let count = Arc::new(AtomicU64::new(0));
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let counted = count.clone();
         let listener: Listener = Arc::new(move || {
             counted.fetch_add(1, Ordering::SeqCst);
-            let _ = tell.send(());
+            let _ = sender.send(());
         });
-        teller.set(Some((listener, SOON))).unwrap();
+        notifier.set(Some((listener, SOON))).unwrap();
         for _ in 0..5 {
-            told.recv_timeout(LONG).unwrap();
+            receiver.recv_timeout(LONG).unwrap();
         }
-        teller.set(None).unwrap();
+        notifier.set(None).unwrap();
         let after = count.load(Ordering::SeqCst);
         thread::sleep(20 * SOON);
         assert_eq!(count.load(Ordering::SeqCst), after);
         // A new one starts the thread again.
-        let (tell, told) = channel();
-        teller
+        let (sender, receiver) = channel();
+        notifier
             .set(Some((
                 Arc::new(move || {
-                    let _ = tell.send(());
+                    let _ = sender.send(());
                 }),
                 SOON,
             )))
             .unwrap();
-        told.recv_timeout(LONG).unwrap();
-        teller.stop();
-        assert!(teller.lock().handle.is_none());
+        receiver.recv_timeout(LONG).unwrap();
+        notifier.stop();
+        assert!(notifier.lock().handle.is_none());
     }
 
     #[test]
-    fn whoever_unsets_it_waits_for_the_call_that_runs() {
-        let teller = Arc::new(ProgressNotifier::default());
+    fn removing_a_listener_waits_for_its_running_call() {
+        let notifier = Arc::new(ProgressNotifier::default());
         let returned = Arc::new(AtomicBool::new(false));
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let flag = returned.clone();
         let listener: Listener = Arc::new(move || {
             flag.store(false, Ordering::SeqCst);
-            let _ = tell.send(());
+            let _ = sender.send(());
             thread::sleep(50 * SOON);
             flag.store(true, Ordering::SeqCst);
         });
-        teller.set(Some((listener, SOON))).unwrap();
-        told.recv_timeout(LONG).unwrap();
-        teller.set(None).unwrap();
+        notifier.set(Some((listener, SOON))).unwrap();
+        receiver.recv_timeout(LONG).unwrap();
+        notifier.set(None).unwrap();
         assert!(returned.load(Ordering::SeqCst));
     }
 
     #[test]
-    fn it_may_be_changed_and_unset_from_inside() {
-        let teller = Arc::new(ProgressNotifier::default());
-        let (tell, told) = channel();
-        let inside = Arc::downgrade(&teller);
+    fn listener_may_be_replaced_and_removed_from_inside() {
+        let notifier = Arc::new(ProgressNotifier::default());
+        let (sender, receiver) = channel();
+        let inside = Arc::downgrade(&notifier);
         let listener: Listener = Arc::new(move || {
-            let teller = inside.upgrade().unwrap();
-            assert!(teller.is_inside());
-            let (tell, inside) = (tell.clone(), inside.clone());
+            let notifier = inside.upgrade().unwrap();
+            assert!(notifier.is_inside());
+            let (sender, inside) = (sender.clone(), inside.clone());
             let second: Listener = Arc::new(move || {
                 inside.upgrade().unwrap().set(None).unwrap();
-                tell.send(()).unwrap();
+                sender.send(()).unwrap();
             });
-            teller.set(Some((second, SOON))).unwrap();
+            notifier.set(Some((second, SOON))).unwrap();
         });
-        teller.set(Some((listener, SOON))).unwrap();
-        told.recv_timeout(LONG).unwrap();
-        assert!(told.recv_timeout(20 * SOON).is_err());
-        teller.stop();
+        notifier.set(Some((listener, SOON))).unwrap();
+        receiver.recv_timeout(LONG).unwrap();
+        assert!(receiver.recv_timeout(20 * SOON).is_err());
+        notifier.stop();
     }
 
     #[test]
-    fn who_sets_it_while_it_is_stopped_does_not_keep_it() {
+    fn setting_a_listener_does_not_delay_a_stop() {
         for _ in 0..100 {
-            let teller = Arc::new(ProgressNotifier::default());
-            let other = teller.clone();
+            let notifier = Arc::new(ProgressNotifier::default());
+            let other = notifier.clone();
             let setter = thread::spawn(move || while other.set(Some((Arc::new(|| ()), LONG))).is_ok() {});
             thread::yield_now();
-            let (tell, told) = channel();
+            let (sender, receiver) = channel();
             thread::spawn(move || {
-                teller.stop();
-                let _ = tell.send(());
+                notifier.stop();
+                let _ = sender.send(());
             });
-            told.recv_timeout(LONG).expect("it is stopped, though another sets it");
+            receiver.recv_timeout(LONG).expect("the notifier stops while another thread sets listeners");
             setter.join().unwrap();
         }
     }
 
     #[test]
-    fn one_that_panics_is_not_called_again() {
-        let teller = Arc::new(ProgressNotifier::default());
+    fn panicking_listener_is_not_called_again() {
+        let notifier = Arc::new(ProgressNotifier::default());
         let count = Arc::new(AtomicU64::new(0));
         let counted = count.clone();
         let listener: Listener = Arc::new(move || {
             counted.fetch_add(1, Ordering::SeqCst);
             panic!("in a test");
         });
-        teller.set(Some((listener, SOON))).unwrap();
-        let handle = teller.lock().handle.take().unwrap();
+        notifier.set(Some((listener, SOON))).unwrap();
+        let handle = notifier.lock().handle.take().unwrap();
         handle.join().unwrap();
         assert_eq!(count.load(Ordering::SeqCst), 1);
     }

@@ -1,8 +1,9 @@
-//! What ran where and when, kept in memory and written as a timeline.
+//! The trace: attempts, notes and leased memory, kept in memory and written as a timeline.
 //!
-//! The format is the Chrome trace event format (JSON), which chrome://tracing and <https://ui.perfetto.dev>
-//! show: a process a device, a row a slot, a bar an attempt, a flag for what befell the device, and
-//! a curve of the memory that is leased. Times are microseconds since the scheduler was made.
+//! The format is the Chrome trace event format (JSON), which chrome://tracing and
+//! <https://ui.perfetto.dev> show: a process for each device, a row for each slot, a bar for each
+//! attempt, a flag for each note, and a curve of the leased memory. Times are microseconds since the
+//! scheduler was created.
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
@@ -12,9 +13,9 @@ use std::time::Duration;
 use crate::device::DeviceInfo;
 use crate::sched::base::task_id::TaskId;
 
-/// Bytes of a label that are kept, so that the memory of a trace is bounded by its number of events.
-const LABEL: usize = 120;
-/// Events copied at a time while a trace is written: those who record don't wait for a disk.
+/// The most bytes of a label, so that the number of events bounds the memory of a trace.
+const MAX_LABEL: usize = 120;
+/// Events copied at a time while a trace is written, so that recording threads don't wait for a disk.
 const PORTION: usize = 1024;
 
 /// How an attempt ended.
@@ -23,11 +24,11 @@ pub enum Ending {
     Done,
     Failed,
     Cancelled,
-    /// It failed, and the task was tried again.
+    /// It failed, and the task was retried.
     Retried,
-    /// Another copy of the task was first.
+    /// Another copy of the task won.
     Late,
-    /// It did not return when it was asked to stop, and was given up.
+    /// It did not return when it was asked to stop, and was abandoned.
     GivenUp,
     /// It had not ended when the trace was written.
     Running,
@@ -47,11 +48,11 @@ impl Ending {
     }
 }
 
-/// One attempt. Times are since the scheduler was made.
+/// One attempt. Times are since the scheduler was created.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
     pub task: TaskId,
-    /// Empty: the task has none.
+    /// Empty if the task has none.
     pub label: String,
     pub class: u32,
     pub device: usize,
@@ -67,7 +68,7 @@ pub struct Span {
 
 #[derive(Debug, Clone)]
 enum TraceEvent {
-    /// With the row of its slot: a task that waits inside its code lends its slot, and gets another row.
+    /// With the row of its slot: a task that waits in its job lends its slot, and gets another row.
     Attempt(Span, u32),
     Flag {
         at: Duration,
@@ -81,61 +82,61 @@ enum TraceEvent {
     },
 }
 
-/// Records up to a number of events, and counts those that came later.
+/// Records up to a number of events, and counts the events beyond it.
 #[derive(Debug)]
 pub struct Trace {
     names: Vec<String>,
-    most: usize,
-    guard: Mutex<TraceBuffer>,
+    capacity: usize,
+    buffer: Mutex<TraceBuffer>,
 }
 
 #[derive(Debug, Default)]
 struct TraceBuffer {
     events: Vec<TraceEvent>,
     left_out: u64,
-    /// By device and slot: until when each row of the slot is taken.
+    /// By device and slot: the end of the last span on each row of the slot.
     rows: Vec<Vec<Vec<Duration>>>,
 }
 
 impl Trace {
-    /// Of a scheduler with these devices.
-    pub fn new(devices: &[DeviceInfo], most: usize) -> Self {
+    /// `capacity`: the most events.
+    pub fn new(devices: &[DeviceInfo], capacity: usize) -> Self {
         let names = devices.iter().map(|device| format!("{} {}", device.label(), device.name)).collect();
-        let guard = TraceBuffer { rows: vec![Vec::new(); devices.len()], ..TraceBuffer::default() };
-        Trace { names, most, guard: Mutex::new(guard) }
+        let buffer = TraceBuffer { rows: vec![Vec::new(); devices.len()], ..TraceBuffer::default() };
+        Trace { names, capacity, buffer: Mutex::new(buffer) }
     }
 
-    /// An attempt has ended.
+    /// Records an attempt that has ended.
     pub fn attempt(&self, mut span: Span) {
-        cut(&mut span.label);
-        let mut guard = self.guard();
-        if let Some(row) = place(&mut guard.rows, &span) {
-            guard.keep(self.most, TraceEvent::Attempt(span, row));
+        truncate(&mut span.label);
+        let mut buffer = self.lock();
+        if let Some(row) = place(&mut buffer.rows, &span) {
+            buffer.keep(self.capacity, TraceEvent::Attempt(span, row));
         }
     }
 
-    /// Something befell a device, or a task on it.
+    /// Records a note about a device, or a task on it.
     pub fn flag(&self, at: Duration, device: usize, text: &str) {
         let mut text = text.to_owned();
-        cut(&mut text);
-        self.guard().keep(self.most, TraceEvent::Flag { at, device, text });
+        truncate(&mut text);
+        self.lock().keep(self.capacity, TraceEvent::Flag { at, device, text });
     }
 
-    /// The memory that is leased on a device has changed to this.
+    /// Records a change of the leased memory of a device.
     pub fn leased(&self, at: Duration, device: usize, bytes: u64) {
-        self.guard().keep(self.most, TraceEvent::Leased { at, device, bytes });
+        self.lock().keep(self.capacity, TraceEvent::Leased { at, device, bytes });
     }
 
-    /// Events that came when there was no room left.
+    /// Returns the number of events beyond the capacity.
     pub fn left_out(&self) -> u64 {
-        self.guard().left_out
+        self.lock().left_out
     }
 
-    /// Writes what was recorded so far, and what runs now.
+    /// Writes the events recorded so far, and the `running` attempts.
     pub fn write(&self, out: &mut dyn Write, running: &[Span]) -> io::Result<()> {
         let (count, left_out, mut rows) = {
-            let guard = self.guard();
-            (guard.events.len(), guard.left_out, guard.rows.clone())
+            let buffer = self.lock();
+            (buffer.events.len(), buffer.left_out, buffer.rows.clone())
         };
         let running: Vec<TraceEvent> = running
             .iter()
@@ -147,24 +148,24 @@ impl Trace {
             "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"library\":{library},\"left_out\":{left_out}}},\n\
              \"traceEvents\":["
         )?;
-        self.names(out, &rows)?;
-        let mut at = 0;
-        while at < count {
-            let until = (at + PORTION).min(count);
-            let portion = self.guard().events[at..until].to_vec();
+        self.write_names(out, &rows)?;
+        let mut begin = 0;
+        while begin < count {
+            let end = (begin + PORTION).min(count);
+            let portion = self.lock().events[begin..end].to_vec();
             for event in &portion {
-                self.event(out, event)?;
+                self.write_event(out, event)?;
             }
-            at = until;
+            begin = end;
         }
         for event in &running {
-            self.event(out, event)?;
+            self.write_event(out, event)?;
         }
         writeln!(out, "\n]}}")
     }
 
-    /// The names of processes and rows, and their order.
-    fn names(&self, out: &mut dyn Write, rows: &[Vec<Vec<Duration>>]) -> io::Result<()> {
+    /// Writes the names and the order of processes and rows.
+    fn write_names(&self, out: &mut dyn Write, rows: &[Vec<Vec<Duration>>]) -> io::Result<()> {
         let mut comma = "";
         for (device, (name, slots)) in self.names.iter().zip(rows).enumerate() {
             let (pid, name) = (pid(device), Quoted(name));
@@ -189,7 +190,7 @@ impl Trace {
         Ok(())
     }
 
-    fn event(&self, out: &mut dyn Write, event: &TraceEvent) -> io::Result<()> {
+    fn write_event(&self, out: &mut dyn Write, event: &TraceEvent) -> io::Result<()> {
         match event {
             TraceEvent::Attempt(span, row) => {
                 let name = match span.label.as_str() {
@@ -232,14 +233,14 @@ impl Trace {
         }
     }
 
-    fn guard(&self) -> MutexGuard<'_, TraceBuffer> {
-        self.guard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, TraceBuffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl TraceBuffer {
-    fn keep(&mut self, most: usize, event: TraceEvent) {
-        if self.events.len() < most {
+    fn keep(&mut self, capacity: usize, event: TraceEvent) {
+        if self.events.len() < capacity {
             self.events.push(event);
         } else {
             self.left_out += 1;
@@ -247,7 +248,8 @@ impl TraceBuffer {
     }
 }
 
-/// The first row of the span's slot on which nothing overlaps it. Spans come in the order of their ends.
+/// Returns the first row of the span's slot on which nothing overlaps it. Spans come in the order of
+/// their ends.
 fn place(rows: &mut [Vec<Vec<Duration>>], span: &Span) -> Option<u32> {
     let slots = rows.get_mut(span.device)?;
     let slot = span.slot as usize;
@@ -255,7 +257,7 @@ fn place(rows: &mut [Vec<Vec<Duration>>], span: &Span) -> Option<u32> {
         slots.resize(slot + 1, Vec::new());
     }
     let rows = &mut slots[slot];
-    let row = rows.iter().position(|&taken| taken <= span.begin).unwrap_or_else(|| {
+    let row = rows.iter().position(|&end| end <= span.begin).unwrap_or_else(|| {
         rows.push(Duration::ZERO);
         rows.len() - 1
     });
@@ -263,19 +265,20 @@ fn place(rows: &mut [Vec<Vec<Duration>>], span: &Span) -> Option<u32> {
     Some(row as u32)
 }
 
-/// Viewers take 0 for the kernel's.
+/// Returns the process id of a device. Viewers take 0 for the kernel.
 fn pid(device: usize) -> usize {
     device + 1
 }
 
-/// Unlike in all of a trace, as viewers like it: 64 slots a device at most, and 64 that wait.
+/// Returns a thread id that is unique in the trace, for viewers: a device has at most 64 slots, and 64
+/// waiting tasks.
 fn tid(device: usize, slot: u32, row: u32) -> u64 {
     (device as u64 + 1) * 10_000 + u64::from(slot) * 100 + u64::from(row)
 }
 
-fn cut(text: &mut String) {
-    if text.len() > LABEL {
-        let end = (0..=LABEL).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+fn truncate(text: &mut String) {
+    if text.len() > MAX_LABEL {
+        let end = (0..=MAX_LABEL).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
         text.truncate(end);
         text.push('…');
     }
@@ -289,7 +292,7 @@ impl Display for Microseconds {
     }
 }
 
-/// A text as JSON has it.
+/// Formats a text as a JSON string.
 struct Quoted<'a>(&'a str);
 
 impl Display for Quoted<'_> {
@@ -299,7 +302,7 @@ impl Display for Quoted<'_> {
             match letter {
                 '"' => f.write_str("\\\"")?,
                 '\\' => f.write_str("\\\\")?,
-                // The second kind are line ends for JavaScript, though not for JSON.
+                // The last two are line ends in JavaScript, though not in JSON.
                 c if c < ' ' || c == '\u{2028}' || c == '\u{2029}' => write!(f, "\\u{:04x}", u32::from(c))?,
                 c => write!(f, "{c}")?,
             }
@@ -308,7 +311,7 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// The past attempts of a scheduler, and those that ran when this was made.
+/// The trace of a scheduler, and the attempts that ran when the timeline was taken.
 pub struct Timeline {
     trace: Arc<Trace>,
     running: Vec<Span>,
@@ -319,12 +322,13 @@ impl Timeline {
         Timeline { trace, running }
     }
 
-    /// As JSON in the Chrome trace event format, which chrome://tracing and <https://ui.perfetto.dev> show.
+    /// Writes JSON in the Chrome trace event format, which chrome://tracing and
+    /// <https://ui.perfetto.dev> show.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         self.trace.write(out, &self.running)
     }
 
-    /// Events that came when the trace was full.
+    /// Returns the number of events beyond the capacity of the trace.
     pub fn left_out(&self) -> u64 {
         self.trace.left_out()
     }

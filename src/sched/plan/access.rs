@@ -250,18 +250,18 @@ impl Planner {
     }
 
     /// Takes a class's rate on a device from an earlier run.
-    pub fn remember_rate(&mut self, class: u32, index: usize, rate: f64) {
-        self.estimator.remember(class, index, rate);
+    pub fn set_prior(&mut self, class: u32, index: usize, rate: f64) {
+        self.estimator.set_prior(class, index, rate);
     }
 
-    /// Forgets the remembered rates of a class if they contradict each other. Returns whether they did.
-    pub fn forget_odd_rates(&mut self, class: u32) -> bool {
-        self.estimator.forget_odd(class)
+    /// Drops the stored rates of a class if they contradict each other. Returns whether they did.
+    pub fn drop_inconsistent_priors(&mut self, class: u32) -> bool {
+        self.estimator.drop_inconsistent_priors(class)
     }
 
     /// Returns the measured rates: class, device, work per second, number of samples.
     pub fn learned_rates(&self) -> impl Iterator<Item = (u32, usize, f64, u64)> {
-        self.estimator.learned()
+        self.estimator.learned_rates()
     }
 
     pub fn trace(&self) -> Option<Arc<Trace>> {

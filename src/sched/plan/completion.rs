@@ -104,7 +104,7 @@ impl Planner {
         };
         match &outcome {
             Ok(()) => {
-                device.done += u64::from(run.role != Role::Guest);
+                device.done += u64::from(run.role != Role::Helper);
                 device.fault_count = 0;
                 let bytes = self.tasks.get(id).map_or(0, |record| record.refused_bytes);
                 device.accept(run.started, bytes.max(run.bytes));
@@ -173,7 +173,7 @@ impl Planner {
             record.suspect_devices.add(index);
         }
         if record.live_attempts > 0 {
-            record.signal.renew(run.number);
+            record.signal.reopen(run.number);
             record.copy_failure = Some(error);
             // No other copy comes here: it could fail here for as long as the first attempt runs.
             record.avoided_devices.add(index);
@@ -205,7 +205,7 @@ impl Planner {
             self.note(Level::Warn, index, format!("{name} failed on {place}: {error}"), effects);
             return self.end_task(id, Err(error), effects);
         }
-        record.signal.renew(run.number);
+        record.signal.reopen(run.number);
         self.record(now, index, run, Ending::Retried);
         let text = format!("{name} is tried again after attempt {attempts} on {place}: {error}");
         self.note(Level::Info, index, text, effects);
@@ -251,7 +251,7 @@ impl Planner {
                 self.end_task(id, Ok(()), effects);
             }
             _ => {
-                record.signal.renew(attempt);
+                record.signal.reopen(attempt);
                 // Copies may have stopped in its favour.
                 if let TaskState::Orphaned { .. } = record.state {
                     self.change_state(effects.now, id, TaskState::requeue);
@@ -274,7 +274,7 @@ impl Planner {
         let busy = full && !self.ready.is_empty();
         let device = &mut self.devices[index];
         let Some(search) = &mut device.tuner else { return };
-        let slots = search.ended(effects.now, done, busy);
+        let slots = search.task_ended(effects.now, done, busy);
         if slots != device.slots {
             device.slots = slots;
             // Each slot's share of the device changes with their number.

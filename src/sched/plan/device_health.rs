@@ -9,6 +9,15 @@ use crate::error::{DeviceFault, Error};
 use crate::sched::base::policy::{CONVICTIONS, WRONG_TASKS};
 use crate::sched::base::task_id::TaskId;
 
+/// Returns the number of devices that have to fail under a task, or under elements of a range, before
+/// that is to blame.
+pub fn fault_limit(fault: DeviceFault) -> u32 {
+    match fault {
+        DeviceFault::Poisoned => 2,
+        DeviceFault::Lost => 3,
+    }
+}
+
 impl Planner {
     /// All attempts have left a poisoned context.
     pub(super) fn renew_context(&mut self, index: usize, effects: &mut Effects) {
@@ -34,12 +43,12 @@ impl Planner {
             return false;
         }
         let guilty = self.tasks.get_mut(run.id).is_ok_and(|record| {
-            let (count, most) = match fault {
-                DeviceFault::Poisoned => (&mut record.poisonings, 2),
-                DeviceFault::Lost => (&mut record.devices_lost, 3),
+            let count = match fault {
+                DeviceFault::Poisoned => &mut record.poisonings,
+                DeviceFault::Lost => &mut record.devices_lost,
             };
             *count += 1;
-            *count >= most
+            *count >= fault_limit(*fault)
         });
         let why = error.to_string();
         if *fault == DeviceFault::Lost {

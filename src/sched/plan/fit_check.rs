@@ -80,7 +80,7 @@ impl<'a> FitCheck<'a> {
         }
         if self.roomy {
             // An invitation may be to the range that asks.
-            return (record.role != Role::Guest).then_some(id);
+            return (record.role != Role::Helper).then_some(id);
         }
         let bytes = record.bytes.on(device.info.backend);
         let fits = if record.exclusive {

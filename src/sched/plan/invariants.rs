@@ -50,7 +50,7 @@ impl Planner {
             let name = format_args!("{id:?}, {state:?}");
             let live = live.get(&id).copied().unwrap_or(0);
             assert_eq!(record.live_attempts, live, "{name}: live attempts");
-            let (has_ended, guest) = (state == TaskState::Ended, record.role == Role::Guest);
+            let (has_ended, guest) = (state == TaskState::Ended, record.role == Role::Helper);
             assert_eq!(record.job.is_some(), state.is_open(), "{name}: its job");
             assert_eq!(record.signal.outcome.get().is_some(), has_ended, "{name}: its outcome");
             assert_eq!(self.ready.contains(record, id), state.is_ready(), "{name}: in the ready queue");

@@ -23,7 +23,7 @@
 
 pub mod access;
 pub mod completion;
-mod device_health;
+pub mod device_health;
 mod durations;
 pub mod effects;
 mod fit_check;

@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::record::{Attempt, DeviceState};
-use crate::sched::estimate::makespan_bound::WorkTotals;
 use crate::sched::observe::trace::{Ending, Span, Trace};
 
 #[derive(Default)]
 pub struct PlannerObserver {
-    pub(super) tally: WorkTotals,
     pub(super) trace: Option<Arc<Trace>>,
 }
 

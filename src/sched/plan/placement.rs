@@ -39,7 +39,7 @@ pub struct Assignment {
     /// Context of the device. A queue that was opened in an older one is useless.
     pub context: u32,
     /// Lease of a slot, where processes share the device.
-    pub held: Option<DeviceLease>,
+    pub lease: Option<DeviceLease>,
 }
 
 /// The answer to a worker that asks for a task.
@@ -157,7 +157,7 @@ impl Planner {
 
     pub fn may_begin(&self, record: &TaskRecord, id: TaskId, index: usize) -> bool {
         self.eligible(record).without(self.devices_in_use(record, id)).contains(index)
-            && (record.role != Role::Guest || !self.is_crowded())
+            && (record.role != Role::Helper || !self.is_crowded())
     }
 
     /// Returns true if as many tasks wait inside their code as there are slots: one more helper of a range would
@@ -424,6 +424,6 @@ impl Planner {
             self.note(Level::Info, index, text + &place, effects);
         }
         self.observer.leased(now, index, &self.devices[index]);
-        Some(Assignment { id, attempt, job, signal, context, held: None })
+        Some(Assignment { id, attempt, job, signal, context, lease: None })
     }
 }

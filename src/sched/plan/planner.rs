@@ -107,7 +107,7 @@ impl Planner {
             old.due().map(|until| self.orphaned.remove(&(until, id)));
             new.due().map(|until| self.orphaned.insert((until, id)));
         }
-        let (counts, guest) = (&mut self.counts, u64::from(record.role == Role::Guest));
+        let (counts, guest) = (&mut self.counts, u64::from(record.role == Role::Helper));
         if (old.is_queued(), old.is_running()) == (new.is_queued(), new.is_running()) {
             return;
         }
@@ -136,7 +136,7 @@ impl Planner {
             _ if !record.state.is_open() => {}
             // The light tier knows whether a device is left for the task that it stands for.
             Role::Proxy => {}
-            Role::Nothing => self.end_task(id, Ok(()), effects),
+            Role::EmptyRange => self.end_task(id, Ok(()), effects),
             _ if !self.has_device(record) => self.end_without_device(id, effects),
             _ => {
                 self.change_state(effects.now, id, TaskState::make_ready);
@@ -197,7 +197,7 @@ impl Planner {
         let now = effects.now;
         self.change_state(now, id, TaskState::publish);
         let Ok(record) = self.tasks.get_mut(id) else { return };
-        let guest = u64::from(record.role == Role::Guest);
+        let guest = u64::from(record.role == Role::Helper);
         let (state, count, outcome) = match outcome {
             Ok(()) => (TaskStatus::Done, &mut self.counts.done, Ok(WaitResult::Done)),
             Err(Error::Cancelled) => {
@@ -213,8 +213,8 @@ impl Planner {
         let _ = record.signal.outcome.set(outcome);
         self.unended.remove(&record.arrival);
         match record.role {
-            Role::Task | Role::Proxy => self.observer.tally.ended(now, record.class, record.work),
-            Role::Range | Role::Nothing | Role::Guest => self.observer.tally.touched(now),
+            Role::Task | Role::Proxy => self.estimator.table.task_ended(now, record.class, record.work),
+            Role::Range | Role::EmptyRange | Role::Helper => self.estimator.table.touch_end(now),
         }
         for follower in std::mem::take(&mut record.successors) {
             if state != TaskStatus::Done {

@@ -47,7 +47,7 @@ impl Planner {
         let mut outlook = self.outlook(&underway, planned.queued + planned.running);
         let light = (both.queued + both.running).saturating_sub(planned.queued + planned.running);
         outlook.add(light, mean_seconds(both, &planned));
-        let (work_total, ended) = self.observer.tally.work();
+        let (work_total, ended) = self.estimator.table.work();
         let reported: f64 = underway.iter().map(|run| run.span.work.unwrap_or(0.0) * run.progress).sum();
         Progress {
             queued: both.queued,
@@ -56,7 +56,7 @@ impl Planner {
             failed: both.failed,
             cancelled: both.cancelled,
             retried: both.retried,
-            elapsed: self.observer.tally.elapsed(now),
+            elapsed: self.estimator.table.elapsed(now),
             eta: eta(&outlook),
             work_total,
             work_done: (ended + reported).min(work_total),
@@ -70,7 +70,7 @@ impl Planner {
         });
         let slots: Vec<f64> = alive.collect();
         let mut outlook = EtaInput {
-            mean: self.observer.tally.mean(),
+            mean: self.estimator.table.mean_seconds(),
             slots: slots.iter().sum::<f64>() as u64,
             ..EtaInput::default()
         };
@@ -81,12 +81,12 @@ impl Planner {
             outlook.longest = outlook.longest.max(took * (1.0 - run.progress) / run.progress);
             ranges = ranges.saturating_sub(1);
         }
-        for (number, class) in self.observer.tally.classes() {
+        for (number, class) in self.estimator.table.classes() {
             let rate = |device| self.estimator.rate(number, device).unwrap_or(0.0);
             let mut rates: Vec<f64> = (0..slots.len()).map(rate).collect();
-            let mut left = class.left();
+            let mut left = class.remaining_work();
             for run in underway.iter().filter(|run| run.role == Role::Task && run.span.class == number) {
-                let work = run.span.work.unwrap_or(class.unit());
+                let work = run.span.work.unwrap_or(class.mean_work());
                 let (span, device) = (&run.span, run.span.device);
                 let took = (span.end - span.begin).as_secs_f64();
                 // A task's own report is better than the durations of others.
@@ -103,7 +103,7 @@ impl Planner {
                     outlook.longest = outlook.longest.max((work - done) / rates[device]);
                 }
             }
-            let open = class.all.tasks - class.ended.tasks;
+            let open = class.unended();
             ranges = ranges.saturating_sub(open);
             let rate: f64 = rates.iter().zip(&slots).map(|(rate, slots)| rate * slots).sum();
             if rate > 0.0 {
@@ -146,6 +146,7 @@ mod tests {
     use crate::sched::base::exec::Exec;
     use crate::sched::base::task::Task;
     use crate::sched::base::task_id::TaskId;
+    use crate::sched::estimate::makespan_bound::lower_bound;
     use crate::sched::plan::completion::AttemptEnd;
     use crate::sched::plan::effects::Effects;
 
@@ -246,14 +247,14 @@ mod tests {
             end(&mut planner, at + 6, 0, next);
         }
         assert_eq!(eta_of(&planner, 24), Some(0.0));
-        assert_eq!(planner.observer.tally.makespan(), S(24));
-        assert!(near(Some(planner.observer.tally.lower_bound(&[1]).as_secs_f64()), 24.0));
+        assert_eq!(planner.estimator.table.makespan(), S(24));
+        assert!(near(Some(lower_bound(&planner.estimator.table, &[1]).as_secs_f64()), 24.0));
     }
 
     #[test]
     fn what_an_earlier_run_knew_tells_a_time_at_once() {
         let mut planner = planner(1);
-        planner.estimator.remember(0, 0, 4.0);
+        planner.estimator.set_prior(0, 0, 4.0);
         submit(&mut planner, 0, Some(10.0));
         assert!(near(eta_of(&planner, 0), 2.5), "{:?}", eta_of(&planner, 0));
     }

@@ -10,7 +10,6 @@ use super::observed::span;
 use super::planner::Planner;
 use super::progress::AttemptProgress;
 use super::record::{Attempt, DeadlineState};
-use crate::sched::base::task::Role;
 use crate::sched::observe::trace::{Ending, Timeline, Trace};
 
 impl Planner {
@@ -38,9 +37,6 @@ impl Planner {
 
     /// Adds an attempt that has returned to the sums and the trace.
     pub fn record(&mut self, now: Duration, device: usize, run: &Attempt, ending: Ending) {
-        if ending == Ending::Done && run.role == Role::Task {
-            self.observer.tally.ran(run.class, device, run.work, now.saturating_sub(run.started));
-        }
         if let Some(trace) = &self.observer.trace {
             trace.attempt(span(device, run, now, ending));
             self.observer.leased(now, device, &self.devices[device]);

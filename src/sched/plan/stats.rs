@@ -8,6 +8,7 @@ use crate::device::DeviceInfo;
 use crate::error::Result;
 use crate::sched::base::outcome::{TaskInfo, TaskStatus, nanoseconds};
 use crate::sched::base::task_id::TaskId;
+use crate::sched::estimate::makespan_bound::lower_bound;
 
 /// Statistics of a scheduler.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,8 +94,8 @@ impl Planner {
             cancelled,
             retried,
             copies,
-            makespan_ns: nanoseconds(self.observer.tally.makespan()),
-            lower_bound_ns: nanoseconds(self.observer.tally.lower_bound(&slots)),
+            makespan_ns: nanoseconds(self.estimator.table.makespan()),
+            lower_bound_ns: nanoseconds(lower_bound(&self.estimator.table, &slots)),
             devices: devices.collect(),
         }
     }

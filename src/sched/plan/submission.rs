@@ -125,16 +125,15 @@ impl Planner {
         self.counts.queued += 1;
         match task.role {
             Role::Task | Role::Proxy => {
-                self.estimator.task_submitted(task.class, task.work);
-                self.observer.tally.submitted(now, task.class, task.work);
+                self.estimator.table.task_submitted(now, task.class, task.work);
             }
-            Role::Range | Role::Nothing => self.observer.tally.touched(now),
-            Role::Guest => {
+            Role::Range | Role::EmptyRange => self.estimator.table.touch(now),
+            Role::Helper => {
                 self.counts.guests.submitted += 1;
                 self.counts.guests.queued += 1;
             }
         }
-        if task.role != Role::Guest {
+        if task.role != Role::Helper {
             self.unended.insert(arrival);
         }
         let mut broken = None;

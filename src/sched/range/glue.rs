@@ -1,4 +1,4 @@
-//! What a range asks of the scheduler that no other task does.
+//! What ranges need of the runtime and no other task does.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,10 +11,10 @@ use crate::sched::plan::effects::Effects;
 use crate::sched::runtime::shared::Runtime;
 
 impl Runtime {
-    /// Submits from inside a task.
-    pub fn post(self: &Arc<Self>, task: Task) -> Result<TaskId> {
+    /// Submits a task from inside another one, also while the scheduler drains: a range keeps its
+    /// helpers then.
+    pub fn submit_from_inside(self: &Arc<Self>, task: Task) -> Result<TaskId> {
         let mut guard = self.lock();
-        // One that only drains lets a range have all the help that it had.
         if guard.planner.is_stopping() {
             return Err(Error::Shutdown { what: "submitting a task" });
         }
@@ -25,19 +25,20 @@ impl Runtime {
         Ok(id)
     }
 
-    /// What a task that runs is asked by, for those who run parts of it elsewhere.
-    pub fn signal_of(&self, id: TaskId) -> Result<Arc<Completion>> {
+    /// Returns the signal of a task, for the helpers that run parts of it.
+    pub fn completion_of(&self, id: TaskId) -> Result<Arc<Completion>> {
         self.lock().planner.completion(id)
     }
 
-    /// Whether tasks are ready, besides invitations.
-    pub fn others_wait(&self) -> bool {
+    /// Returns true if tasks other than helpers of ranges are ready.
+    pub fn has_ready_tasks(&self) -> bool {
         self.lock().planner.others_wait()
     }
 
-    /// Returns true if a range must take no more of a device's memory than it needs, because a task waits for it. Asked
-    /// between pieces, when the last one may have released enough: then a worker is called to look.
-    pub fn gives_way(self: &Arc<Self>, device: usize) -> bool {
+    /// Returns true if a task waits for memory of a device, so that a range must take no more of it
+    /// than it needs. Called between chunks: the memory of the one before may be enough, so this wakes a
+    /// worker for the task.
+    pub fn is_memory_wanted(self: &Arc<Self>, device: usize) -> bool {
         let wanted = self.memory_wanted.load(Ordering::Relaxed) >> device & 1 == 1;
         if wanted {
             self.wake_workers(&mut self.lock());
@@ -45,8 +46,8 @@ impl Runtime {
         wanted
     }
 
-    /// Takes a task back that has not begun.
-    pub fn withdraw(self: &Arc<Self>, id: TaskId) {
+    /// Cancels a helper that has not begun.
+    pub fn cancel_helper(self: &Arc<Self>, id: TaskId) {
         let mut guard = self.lock();
         // It may have ended meanwhile.
         let mut effects = Effects::at(self.now());
@@ -54,8 +55,8 @@ impl Runtime {
         self.apply_effects(guard, effects);
     }
 
-    /// While `wait` lasts, the caller's range can't go on without guests.
-    pub fn in_need(self: &Arc<Self>, wait: impl FnOnce()) {
+    /// Calls `wait` while the caller's range can't go on without helpers.
+    pub fn while_in_need(self: &Arc<Self>, wait: impl FnOnce()) {
         let mut guard = self.lock();
         guard.planner.add_range_in_need();
         self.wake_workers(&mut guard);

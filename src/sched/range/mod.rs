@@ -1,27 +1,29 @@
-//! Parallel loops: one task whose work is a range of numbers, done piece by piece by all workers that
-//! have nothing better to do.
+//! Parallel loops: one task whose work is a range of numbers, done chunk by chunk by all idle workers.
 //!
-//! **Who works.** The range is a task like any other; the worker that runs it is the *host*. While the host is in
-//! it, other workers may be guests: a guest comes by an *invitation*, a hidden task with the same masks and the
-//! same memory. As long as there is something to steal, one invitation is in the queue, and who takes it
-//! posts the next. So a worker that becomes free comes by the ordinary rules of the queue, and
-//! an invitation that is lost, late or too many does no harm.
+//! **Participants.** A range is a task like any other; the worker that runs it is the *owner*. While
+//! the owner is inside, other workers may participate as *helpers*. A helper comes by a hidden task with
+//! the range's masks and memory. While there are elements to steal, one such task is queued, and the
+//! worker that takes it submits the next one. So a worker that becomes free comes by the ordinary rules
+//! of the queue, and a helper task that is lost, late or superfluous does no harm.
 //!
-//! **Who does what.** `range/partitioner.rs` hands out the elements: each participant has a share, takes pieces
-//! from its front, and steals the upper half of the largest share when its own is empty, also while
-//! the owner is busy with a long element. `range/chunk_sizer.rs` says how large a piece is.
+//! **Division.** `partitioner.rs` hands out the elements. Each participant has a share and takes chunks
+//! from its front. When it is empty, the participant steals the upper half of the largest share, also
+//! while the owner of that share is busy with a long element. `chunk_sizer.rs` chooses the size of a
+//! chunk.
 //!
-//! **How it ends.** The host returns when all is done, or when something ends the range before; in both cases it first lets
-//! the guests go: no new piece begins, those in flight end. So whatever is asked of the task
-//! (wait, cancel, release, dependencies, destroy) needs to know nothing of ranges.
+//! **End.** The owner returns when all elements are done, or when something ends the range before. In
+//! both cases it first waits for the helpers: no new chunk begins, those in flight end. So waiting,
+//! cancelling, releasing, dependencies and shutdown need no rules for ranges.
 //!
-//! | a piece ends with | what follows |
+//! | a chunk ends with | the scheduler |
 //! |---|---|
-//! | an error of its own, a panic, `Cancelled` | the range ends with that; the words name the elements |
-//! | out of memory | half of it is tried; a single element is left to other devices, at last to the queue's rules for a task |
-//! | a device error | its elements are loose again, the device is the scheduler's to judge; the second time for the same elements they are to blame, and the range ends |
+//! | an error of its own, a panic, `Cancelled` | ends the range with that error, which names the elements |
+//! | out of memory | tries half of it; leaves a single element to other devices, and at last applies the rules for tasks |
+//! | a device error | hands out its elements again and judges the device; if the same elements fail on as many devices as a task may, the range ends (`fault_log.rs`) |
 
 mod chunk_sizer;
+mod fault_log;
 mod glue;
 pub mod partitioner;
+pub mod template;
 pub mod work;

@@ -1,18 +1,20 @@
-//! Which elements of a range are whose: every element is either loose, or in the share of one
-//! participant, or in that participant's hands, or done. It moves between these under a lock, so no
-//! element is ever in two hands, and none is lost.
+//! The partitioner: which participant has which elements of a range.
+//!
+//! Every element is unassigned, in the share of one participant, in the chunk that the participant
+//! works on, or done. It moves between these under a lock, so no element is worked on twice, and none
+//! is lost.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a participant has taken and not begun. The others steal from it.
+/// The elements that a participant has been assigned and has not begun. Others steal from it.
 #[derive(Default)]
 pub struct Share(Mutex<Range<u64>>);
 
-/// The elements that nobody works on now.
+/// The elements that no participant works on.
 pub struct Partitioner {
-    /// In nobody's share.
-    loose: Vec<Range<u64>>,
+    /// Elements in no share.
+    unassigned: Vec<Range<u64>>,
     shares: Vec<Arc<Share>>,
 }
 
@@ -25,27 +27,28 @@ impl Share {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a piece from the front, as large as `size` says of what is there. The second: how much stays.
+    /// Takes a chunk from the front. `size` gets the number of elements in the share and returns how
+    /// many to take. Returns the chunk and the number of elements that remain.
     pub fn take(&self, size: impl FnOnce(u64) -> u64) -> Option<(Range<u64>, u64)> {
         let mut rest = self.rest();
-        let there = length(&rest);
-        if there == 0 {
+        let available = length(&rest);
+        if available == 0 {
             return None;
         }
-        let size = size(there).clamp(1, there);
-        let piece = rest.start..rest.start + size;
-        rest.start = piece.end;
-        Some((piece, there - size))
+        let size = size(available).clamp(1, available);
+        let chunk = rest.start..rest.start + size;
+        rest.start = chunk.end;
+        Some((chunk, available - size))
     }
 
-    /// The upper half; the owner keeps a multiple of `grain`, and nothing of a last piece.
+    /// Takes the upper half. The participant keeps a multiple of `grain`, and nothing of a single one.
     fn steal(&self, grain: u64) -> Option<Range<u64>> {
         let mut rest = self.rest();
-        let there = length(&rest);
-        if there == 0 {
+        let available = length(&rest);
+        if available == 0 {
             return None;
         }
-        let kept = there / 2 / grain * grain;
+        let kept = available / 2 / grain * grain;
         let stolen = rest.start + kept..rest.end;
         rest.end = stolen.start;
         Some(stolen)
@@ -54,34 +57,36 @@ impl Share {
 
 impl Partitioner {
     pub fn new(all: Range<u64>) -> Self {
-        let mut field = Partitioner { loose: Vec::new(), shares: Vec::new() };
-        field.give_back(all);
-        field
+        let mut partitioner = Partitioner { unassigned: Vec::new(), shares: Vec::new() };
+        partitioner.give_back(all);
+        partitioner
     }
 
+    /// Adds a participant with an empty share.
     pub fn join(&mut self) -> Arc<Share> {
         let share = Arc::new(Share::default());
         self.shares.push(share.clone());
         share
     }
 
-    /// What the participant had not begun is loose again.
+    /// Removes a participant. What is left of its share becomes unassigned.
     pub fn leave(&mut self, share: &Arc<Share>) {
         self.shares.retain(|other| !Arc::ptr_eq(other, share));
         let rest = std::mem::take(&mut *share.rest());
         self.give_back(rest);
     }
 
-    /// A piece that was in a participant's hands and is not done.
-    pub fn give_back(&mut self, piece: Range<u64>) {
-        if length(&piece) > 0 {
-            self.loose.push(piece);
+    /// Returns a chunk that was begun and is not done.
+    pub fn give_back(&mut self, chunk: Range<u64>) {
+        if length(&chunk) > 0 {
+            self.unassigned.push(chunk);
         }
     }
 
-    /// Fills an empty share: with what is loose, else with the upper half of the largest other share.
+    /// Fills an empty share with unassigned elements, else with the upper half of the largest share.
+    /// Returns false if nothing is left to take.
     pub fn fill(&mut self, share: &Arc<Share>, grain: u64) -> bool {
-        let found = self.loose.pop().or_else(|| {
+        let found = self.unassigned.pop().or_else(|| {
             let largest = self.shares.iter().max_by_key(|other| length(&other.rest()))?;
             largest.steal(grain)
         });
@@ -94,20 +99,20 @@ impl Partitioner {
         }
     }
 
-    pub fn has_loose(&self) -> bool {
-        !self.loose.is_empty()
+    pub fn has_unassigned(&self) -> bool {
+        !self.unassigned.is_empty()
     }
 
-    /// Whether there is anything to begin in other hands than this share's.
-    pub fn left_beside(&self, share: &Arc<Share>) -> bool {
+    /// Returns true if elements outside of this share are not begun.
+    pub fn has_elements_beside(&self, share: &Arc<Share>) -> bool {
         let mut others = self.shares.iter().filter(|other| !Arc::ptr_eq(other, share));
-        self.has_loose() || others.any(|other| length(&other.rest()) > 0)
+        self.has_unassigned() || others.any(|other| length(&other.rest()) > 0)
     }
 
-    /// Elements that nobody has begun.
-    pub fn left(&self) -> u64 {
-        let loose: u64 = self.loose.iter().map(length).sum();
-        loose + self.shares.iter().map(|share| length(&share.rest())).sum::<u64>()
+    /// Returns the number of elements that are not begun.
+    pub fn remaining(&self) -> u64 {
+        let unassigned: u64 = self.unassigned.iter().map(length).sum();
+        unassigned + self.shares.iter().map(|share| length(&share.rest())).sum::<u64>()
     }
 }
 
@@ -116,48 +121,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thief_takes_the_upper_half_and_leaves_whole_grains() {
-        let mut field = Partitioner::new(0..100);
-        let (one, two) = (field.join(), field.join());
-        assert!(field.fill(&one, 8));
+    fn thief_takes_the_upper_half_and_leaves_whole_grains() {
+        let mut partitioner = Partitioner::new(0..100);
+        let (one, two) = (partitioner.join(), partitioner.join());
+        assert!(partitioner.fill(&one, 8));
         assert_eq!(one.take(|_| 8), Some((0..8, 92)));
-        assert!(field.fill(&two, 8));
+        assert!(partitioner.fill(&two, 8));
         assert_eq!((one.rest().clone(), two.rest().clone()), (8..48, 48..100));
-        field.leave(&one);
-        assert_eq!(field.left(), 92, "the other keeps its share");
+        partitioner.leave(&one);
+        assert_eq!(partitioner.remaining(), 92, "the other keeps its share");
     }
 
     #[test]
-    fn the_last_piece_is_stolen_whole() {
-        let mut field = Partitioner::new(7..8);
-        let (one, two) = (field.join(), field.join());
-        assert!(field.fill(&one, 1));
-        assert!(field.fill(&two, 1));
+    fn single_element_is_stolen_whole() {
+        let mut partitioner = Partitioner::new(7..8);
+        let (one, two) = (partitioner.join(), partitioner.join());
+        assert!(partitioner.fill(&one, 1));
+        assert!(partitioner.fill(&two, 1));
         assert_eq!(one.take(|_| 1), None);
         assert_eq!(two.take(|_| 5), Some((7..8, 0)));
-        assert!(!field.fill(&one, 1));
+        assert!(!partitioner.fill(&one, 1));
     }
 
     #[test]
-    fn what_comes_back_is_given_out_again() {
-        let mut field = Partitioner::new(u64::MAX - 10..u64::MAX);
-        let one = field.join();
-        assert!(field.fill(&one, 1));
-        let (piece, rest) = one.take(|there| there / 2).unwrap();
-        assert_eq!((length(&piece), rest), (5, 5));
-        field.give_back(piece);
-        field.leave(&one);
-        assert_eq!(field.left(), 10);
-        let two = field.join();
-        assert!(field.fill(&two, 1) && field.has_loose());
+    fn returned_chunks_are_handed_out_again() {
+        let mut partitioner = Partitioner::new(u64::MAX - 10..u64::MAX);
+        let one = partitioner.join();
+        assert!(partitioner.fill(&one, 1));
+        let (chunk, rest) = one.take(|available| available / 2).unwrap();
+        assert_eq!((length(&chunk), rest), (5, 5));
+        partitioner.give_back(chunk);
+        partitioner.leave(&one);
+        assert_eq!(partitioner.remaining(), 10);
+        let two = partitioner.join();
+        assert!(partitioner.fill(&two, 1) && partitioner.has_unassigned());
     }
 
     #[test]
-    fn the_longest_range_does_not_overflow() {
-        let mut field = Partitioner::new(0..u64::MAX);
-        let (one, two) = (field.join(), field.join());
-        assert!(field.fill(&one, u64::MAX) && field.fill(&two, u64::MAX));
+    fn longest_range_does_not_overflow() {
+        let mut partitioner = Partitioner::new(0..u64::MAX);
+        let (one, two) = (partitioner.join(), partitioner.join());
+        assert!(partitioner.fill(&one, u64::MAX) && partitioner.fill(&two, u64::MAX));
         assert_eq!(two.take(|_| u64::MAX), Some((0..u64::MAX, 0)), "less than two grains is not split");
-        assert_eq!(field.left(), 0);
+        assert_eq!(partitioner.remaining(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! A range while it is worked on: its host, its guests, and how it ends.
+//! A running range: its owner, its helpers, and how it ends.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::chunk_sizer::ChunkSizer;
+use super::fault_log::FaultLog;
 use super::partitioner::{Partitioner, Share, length};
-use crate::device::BackendKind;
-use crate::error::{DeviceFault, Error, Result};
+use super::template::TaskTemplate;
+use crate::error::{Error, Result};
 use crate::memory::{Lease, Ledger};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::exec::{Exec, Job};
@@ -19,60 +20,47 @@ use crate::sched::runtime::shared::Runtime;
 use crate::sched::runtime::worker_local::catch_panic;
 use crate::sched::sleep::wait_queues::HELPERS_NEEDED;
 
-/// The code of a range. It is called for pieces of it, at the same time on all devices, for each element
-/// in exactly one piece that ended well.
+/// The code of a range. It is called for chunks of the range, at the same time on all devices. Each
+/// element is in exactly one chunk that ends well.
 pub type RangeJob = dyn Fn(&Exec<'_>, Range<u64>) -> Result<()> + Send + Sync;
 
-/// So long a guest stays though others wait for its slot.
+/// The time that a helper stays while other tasks wait for its slot.
 const STAY: Duration = Duration::from_millis(10);
-/// Elements under which the contexts of so many devices were poisoned are to blame, and those with which so many devices
-/// were lost.
-const POISONED: u32 = 2;
-const LOST: u32 = 3;
-
-/// What an invitation has in common with the range.
-pub struct TaskTemplate {
-    pub label: String,
-    pub device_bytes: u64,
-    pub priority: i32,
-    pub devices: DeviceMask,
-    pub backends: Vec<BackendKind>,
-}
 
 pub struct RangeRun {
-    shared: Weak<Runtime>,
-    like: TaskTemplate,
+    runtime: Weak<Runtime>,
+    pub template: TaskTemplate,
     total: u64,
     done: AtomicU64,
-    pace: ChunkSizer,
-    /// An invitation is queued.
-    invited: AtomicBool,
-    /// Participants at work, and the most that make sense: one a slot.
-    present: AtomicUsize,
+    sizer: ChunkSizer,
+    /// A helper task is queued.
+    helper_queued: AtomicBool,
+    /// The number of participants, and the most that are useful: one for each slot.
+    participants: AtomicUsize,
     slots: usize,
-    /// No new piece begins.
+    /// No new chunk begins.
     stopped: AtomicBool,
-    /// When a participant has left, the range's task is rung.
-    table: Mutex<RangeState>,
+    /// The range's task is notified when a participant has left.
+    state: Mutex<RangeState>,
 }
 
 struct RangeState {
-    field: Partitioner,
-    /// Gone when the range has ended.
-    code: Option<Arc<RangeJob>>,
-    /// While the host is in: what the guests are told.
-    host: Option<OwnerTask>,
-    /// The devices of those at work.
-    seats: Vec<usize>,
-    /// The range ends with this.
+    partitioner: Partitioner,
+    /// `None` once the range has ended.
+    job: Option<Arc<RangeJob>>,
+    /// While the owner is inside.
+    owner: Option<OwnerTask>,
+    /// The device of each participant.
+    devices: Vec<usize>,
+    /// The error that ends the range.
     failure: Option<Error>,
-    /// Pieces under which devices failed, and which.
-    lost: Vec<(usize, Range<u64>)>,
-    /// Devices on which a single element did not fit.
+    faults: FaultLog,
+    /// Devices that a single element did not fit.
     too_small: DeviceMask,
     /// Devices that left the rest to faster ones.
     declined: DeviceMask,
-    invitation: Option<TaskId>,
+    /// The last helper task.
+    helper: Option<TaskId>,
 }
 
 #[derive(Clone)]
@@ -82,147 +70,134 @@ struct OwnerTask {
     signal: Arc<Completion>,
 }
 
-/// Why a participant stopped.
+/// Why a participant left.
 enum StopReason {
-    /// There is nothing to take.
-    Nothing,
-    /// The others do the rest sooner.
+    /// No elements are left to take.
+    Empty,
+    /// The others finish the rest sooner.
     Declined,
-    /// The range ends, or the host is leaving.
+    /// The range ends, or the owner is leaving.
     Stopped,
-    /// A single element does not fit here.
-    NoRoom(Error),
-    /// The device failed; it is to be told.
-    Broken(Error),
+    /// A single element does not fit the device.
+    NoMemory(Error),
+    /// The device failed.
+    DeviceFailed(Error),
 }
 
-/// The task that is the range.
+/// The job of the range's own task.
 pub struct RangeOwner(pub Arc<RangeRun>);
 
-/// The task that a worker comes by to help.
+/// The job of a helper task.
 struct HelperJob(Arc<RangeRun>);
 
 impl RangeRun {
     pub fn new(
-        shared: &Arc<Runtime>,
+        runtime: &Arc<Runtime>,
         all: Range<u64>,
         grain: Option<u64>,
-        code: Box<RangeJob>,
-        like: TaskTemplate,
+        job: Box<RangeJob>,
+        template: TaskTemplate,
     ) -> Arc<Self> {
-        let slots = shared.lock().planner.slots_of(like.devices, &like.backends);
+        let slots = runtime.lock().planner.slots_of(template.devices, &template.backends);
         Arc::new(RangeRun {
-            shared: Arc::downgrade(shared),
-            like,
+            runtime: Arc::downgrade(runtime),
+            template,
             total: length(&all),
             done: AtomicU64::new(0),
-            pace: ChunkSizer::new(grain, shared.devices.len()),
-            invited: AtomicBool::new(false),
-            present: AtomicUsize::new(0),
+            sizer: ChunkSizer::new(grain, runtime.devices.len()),
+            helper_queued: AtomicBool::new(false),
+            participants: AtomicUsize::new(0),
             slots,
             stopped: AtomicBool::new(true),
-            table: Mutex::new(RangeState {
-                field: Partitioner::new(all),
-                code: Some(code.into()),
-                host: None,
-                seats: Vec::new(),
+            state: Mutex::new(RangeState {
+                partitioner: Partitioner::new(all),
+                job: Some(job.into()),
+                owner: None,
+                devices: Vec::new(),
                 failure: None,
-                lost: Vec::new(),
-                too_small: DeviceMask(0),
-                declined: DeviceMask(0),
-                invitation: None,
+                faults: FaultLog::default(),
+                too_small: DeviceMask::NONE,
+                declined: DeviceMask::NONE,
+                helper: None,
             }),
         })
     }
 
-    /// A task with what all tasks of the range have in common.
-    pub fn task(&self, job: impl Job + 'static, role: Role) -> Task {
-        Task {
-            label: self.like.label.clone(),
-            device_bytes: self.like.device_bytes,
-            priority: self.like.priority,
-            devices: self.like.devices,
-            backends: self.like.backends.clone(),
-            role,
-            ..Task::new(job)
-        }
-    }
-
-    fn table(&self) -> MutexGuard<'_, RangeState> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, RangeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire) == self.total
     }
 
-    /// Works on the range until there is a reason to leave; only while a host is in.
-    fn take_part(self: &Arc<Self>, shared: &Arc<Runtime>, exec: &Exec<'_>, role: Role) -> StopReason {
-        let mut table = self.table();
-        let (Some(hosted), Some(code)) = (table.host.clone(), table.code.clone()) else {
+    /// Works on the range until there is a reason to leave. Does nothing while no owner is inside.
+    fn participate(self: &Arc<Self>, runtime: &Arc<Runtime>, exec: &Exec<'_>, role: Role) -> StopReason {
+        let mut state = self.state();
+        let (Some(owner), Some(job)) = (state.owner.clone(), state.job.clone()) else {
             return StopReason::Stopped;
         };
-        let share = table.field.join();
-        table.seats.push(exec.device_index);
-        drop(table);
-        self.present.fetch_add(1, Ordering::Relaxed);
-        let seat = Participant { work: self, shared, task: hosted.task, share, device: exec.device_index };
-        let own = Exec { task: hosted.task, attempt: hosted.attempt, signal: &hosted.signal, ..*exec };
-        let left = shared.as_part_of(hosted.task, || self.pieces(shared, &own, role, &seat.share, &*code));
-        // Before the seat is free: the host may end the range then, and the code goes with it.
-        drop(code);
-        left
+        let share = state.partitioner.join();
+        state.devices.push(exec.device_index);
+        drop(state);
+        self.participants.fetch_add(1, Ordering::Relaxed);
+        let own = Participant { run: self, runtime, task: owner.task, share, device: exec.device_index };
+        let exec = Exec { task: owner.task, attempt: owner.attempt, signal: &owner.signal, ..*exec };
+        let reason =
+            runtime.as_part_of(owner.task, || self.run_chunks(runtime, &exec, role, &own.share, &*job));
+        // Before `own` leaves: the owner may then end the range, and the job is dropped with it.
+        drop(job);
+        reason
     }
 
-    fn pieces(
+    fn run_chunks(
         self: &Arc<Self>,
-        shared: &Arc<Runtime>,
+        runtime: &Arc<Runtime>,
         exec: &Exec<'_>,
         role: Role,
         share: &Arc<Share>,
-        code: &RangeJob,
+        job: &RangeJob,
     ) -> StopReason {
         let device = exec.device_index;
-        let bytes = self.like.device_bytes;
-        let ledger = (bytes > 0).then(|| shared.lock().planner.ledger(device));
-        let mut elsewhere = false;
-        let came = Instant::now();
+        let ledger = (self.template.device_bytes > 0).then(|| runtime.lock().planner.ledger(device));
+        let mut more_elsewhere = false;
+        let joined = Instant::now();
         loop {
             if self.stopped.load(Ordering::Acquire) || exec.cancelled() {
                 return StopReason::Stopped;
             }
-            if role == Role::Guest && came.elapsed() > STAY && shared.others_wait() {
-                return StopReason::Nothing;
+            if role == Role::Helper && joined.elapsed() > STAY && runtime.has_ready_tasks() {
+                return StopReason::Empty;
             }
-            if self.pace.is_slow(device) && self.others_are_sooner(device) {
+            if self.sizer.is_slow(device) && self.should_decline(device) {
                 return StopReason::Declined;
             }
             let mut lease = None;
-            let frugal = ledger.is_some() && shared.gives_way(device);
-            let taken = share.take(|there| {
-                let wanted = if frugal { 1 } else { self.pace.size(device, there).min(there) };
-                let (size, more) = self.room(ledger.as_ref(), wanted);
+            let frugal = ledger.is_some() && runtime.is_memory_wanted(device);
+            let taken = share.take(|available| {
+                let wanted = if frugal { 1 } else { self.sizer.size(device, available).min(available) };
+                let (size, more) = self.lease_memory(ledger.as_ref(), wanted);
                 lease = more;
                 size
             });
-            let Some((piece, rest)) = taken else {
-                let mut table = self.table();
-                if !table.field.fill(share, self.pace.grain()) {
-                    return StopReason::Nothing;
+            let Some((chunk, rest)) = taken else {
+                let mut state = self.state();
+                if !state.partitioner.fill(share, self.sizer.grain()) {
+                    return StopReason::Empty;
                 }
-                elsewhere = table.field.left_beside(share);
+                more_elsewhere = state.partitioner.has_elements_beside(share);
                 continue;
             };
-            if rest > 0 || std::mem::take(&mut elsewhere) {
-                self.invite(shared);
+            if rest > 0 || std::mem::take(&mut more_elsewhere) {
+                self.request_helper(runtime);
             }
             let begun = Instant::now();
-            let outcome = catch_panic(|| code(exec, piece.clone())).and(exec.lane.finish());
+            let outcome = catch_panic(|| job(exec, chunk.clone())).and(exec.lane.finish());
             drop(lease);
-            let elements = length(&piece);
+            let elements = length(&chunk);
             let error = match outcome {
                 Ok(()) => {
-                    self.pace.learn(device, elements, begun.elapsed().as_secs_f64());
+                    self.sizer.record(device, elements, begun.elapsed().as_secs_f64());
                     let done = self.done.fetch_add(elements, Ordering::AcqRel) + elements;
                     exec.signal.report(done as f64 / self.total as f64);
                     continue;
@@ -233,23 +208,23 @@ impl RangeRun {
                 exec.lane.relieve();
             }
             if error == Error::Cancelled && exec.cancelled() {
-                // As it was asked to, by a cancel, a deadline, or another copy that has done it: why, the plan knows.
-                self.table().field.give_back(piece);
+                // The planner knows why: a cancel, a deadline, or another copy that has won.
+                self.state().partitioner.give_back(chunk);
                 return StopReason::Stopped;
             }
-            match self.judge(device, piece, error) {
-                Some(left) => return left,
-                None => continue,
+            if let Some(reason) = self.on_chunk_failed(device, chunk, error) {
+                return reason;
             }
         }
     }
 
-    /// As many elements, of those wanted, as there is memory for, the first of which the task has leased.
-    fn room(&self, ledger: Option<&Arc<Ledger>>, wanted: u64) -> (u64, Option<Lease>) {
+    /// Leases memory for `wanted` elements, or for as many as there is memory for. The task's own lease
+    /// covers the first one.
+    fn lease_memory(&self, ledger: Option<&Arc<Ledger>>, wanted: u64) -> (u64, Option<Lease>) {
         let Some(ledger) = ledger else { return (wanted, None) };
         let mut size = wanted;
         while size > 1 {
-            let more = self.like.device_bytes.checked_mul(size - 1).and_then(|bytes| ledger.lease(bytes));
+            let more = self.template.device_bytes.checked_mul(size - 1).and_then(|bytes| ledger.lease(bytes));
             if more.is_some() {
                 return (size, more);
             }
@@ -258,105 +233,98 @@ impl RangeRun {
         (1, None)
     }
 
-    /// A piece did not end well. `None`: the participant goes on.
-    fn judge(&self, device: usize, piece: Range<u64>, error: Error) -> Option<StopReason> {
-        let mut table = self.table();
+    /// Returns `None` if the participant can go on.
+    fn on_chunk_failed(&self, device: usize, chunk: Range<u64>, error: Error) -> Option<StopReason> {
+        let mut state = self.state();
         match error {
             error if error.is_shortage() => {
-                let fewer = self.pace.halve(device, length(&piece));
-                table.field.give_back(piece.clone());
-                if fewer {
+                let smaller = self.sizer.halve(device, length(&chunk));
+                state.partitioner.give_back(chunk.clone());
+                if smaller {
                     return None;
                 }
-                table.too_small.0 |= 1 << device;
-                table.declined = DeviceMask(0);
-                Some(StopReason::NoRoom(error.in_elements(piece)))
+                state.too_small.add(device);
+                state.declined = DeviceMask::NONE;
+                Some(StopReason::NoMemory(error.in_elements(chunk)))
             }
             Error::Device { fault, .. } => {
-                let most = match fault {
-                    DeviceFault::Poisoned => POISONED,
-                    DeviceFault::Lost => LOST,
-                };
-                let error = error.in_elements(piece.clone());
-                table.lost.push((device, piece.clone()));
-                let meets = |other: &Range<u64>| other.start < piece.end && piece.start < other.end;
-                let blamed = table.lost.iter().filter(|(_, other)| meets(other));
-                let devices = blamed.fold(0_u64, |devices, (device, _)| devices | 1 << device);
-                if devices.count_ones() >= most {
-                    let (begin, end) = (piece.start, piece.end);
+                let error = error.in_elements(chunk.clone());
+                if state.faults.record(device, &chunk, fault) {
+                    let (begin, end) = (chunk.start, chunk.end);
                     let why = Box::new(error.clone());
-                    table.failure.get_or_insert(Error::Elements { begin, end, why });
+                    state.failure.get_or_insert(Error::Elements { begin, end, why });
                     self.stopped.store(true, Ordering::Release);
                 } else {
-                    table.field.give_back(piece);
+                    state.partitioner.give_back(chunk);
                 }
-                // Without this one, all that are left may be needed.
-                table.declined = DeviceMask(0);
-                Some(StopReason::Broken(error))
+                // Without this device the slow ones may be needed.
+                state.declined = DeviceMask::NONE;
+                Some(StopReason::DeviceFailed(error))
             }
             error => {
-                let error = if error == Error::Cancelled { error } else { error.in_elements(piece) };
-                table.failure.get_or_insert(error);
+                let error = if error == Error::Cancelled { error } else { error.in_elements(chunk) };
+                state.failure.get_or_insert(error);
                 self.stopped.store(true, Ordering::Release);
                 Some(StopReason::Stopped)
             }
         }
     }
 
-    /// A single element does not fit the host's device: others may have room for it. Nobody comes to a device
-    /// whose context is poisoned before the host has left it, too.
-    fn leave_to_others(self: &Arc<Self>, shared: &Arc<Runtime>, exec: &Exec<'_>) {
+    /// Waits for helpers when a single element does not fit the owner's device: others may have memory
+    /// for it. A poisoned context is renewed only when the owner has left it, too.
+    fn leave_to_helpers(self: &Arc<Self>, runtime: &Arc<Runtime>, exec: &Exec<'_>) {
         let leaves = || {
-            let poisoned = shared.poisoned.load(Ordering::SeqCst);
+            let poisoned = runtime.poisoned.load(Ordering::SeqCst);
             exec.cancelled() || poisoned >> exec.device_index & 1 == 1
         };
-        let quiet = |table: &RangeState| {
-            table.seats.is_empty() && (!self.invited.load(Ordering::Acquire) || leaves())
+        let idle = |state: &RangeState| {
+            state.devices.is_empty() && (!self.helper_queued.load(Ordering::Acquire) || leaves())
         };
         while !self.is_done() && !self.stopped.load(Ordering::Acquire) && !leaves() {
-            let guests = !self.table().seats.is_empty();
-            if !self.invite(shared) && !guests {
+            let has_helpers = !self.state().devices.is_empty();
+            if !self.request_helper(runtime) && !has_helpers {
                 return;
             }
-            self.wait(shared, &[exec.task, HELPERS_NEEDED], quiet);
+            self.wait(runtime, &[exec.task, HELPERS_NEEDED], idle);
         }
     }
 
-    /// The host waits for its guests.
-    fn wait(&self, shared: &Arc<Runtime>, keys: &[TaskId], enough: impl Fn(&RangeState) -> bool) {
-        shared.wait_for_helpers(keys, || enough(&self.table()));
+    /// Blocks the owner until its helpers have made `enough` true.
+    fn wait(&self, runtime: &Arc<Runtime>, keys: &[TaskId], enough: impl Fn(&RangeState) -> bool) {
+        runtime.wait_for_helpers(keys, || enough(&self.state()));
     }
 
-    fn others_are_sooner(&self, device: usize) -> bool {
-        let mut table = self.table();
-        let mut seats = table.seats.clone();
-        if let Some(own) = seats.iter().position(|&seat| seat == device) {
-            seats.swap_remove(own);
+    fn should_decline(&self, device: usize) -> bool {
+        let mut state = self.state();
+        let mut others = state.devices.clone();
+        if let Some(own) = others.iter().position(|&other| other == device) {
+            others.swap_remove(own);
         }
-        let sooner = self.pace.should_decline(device, table.field.left(), seats.into_iter());
-        if sooner {
-            table.declined.0 |= 1 << device;
+        let declines = self.sizer.should_decline(device, state.partitioner.remaining(), others.into_iter());
+        if declines {
+            state.declined.add(device);
         }
-        sooner
+        declines
     }
 
-    /// Something can be stolen: sees to it that an invitation is queued, if there could be more guests.
-    /// Returns whether one is.
-    fn invite(self: &Arc<Self>, shared: &Arc<Runtime>) -> bool {
-        if self.invited.load(Ordering::Acquire) {
+    /// Queues a helper task, unless there is one or more helpers would be useless. Returns true if a
+    /// helper task is queued.
+    fn request_helper(self: &Arc<Self>, runtime: &Arc<Runtime>) -> bool {
+        if self.helper_queued.load(Ordering::Acquire) {
             return true;
         }
-        if self.present.load(Ordering::Relaxed) >= self.slots || self.invited.swap(true, Ordering::AcqRel) {
-            return self.invited.load(Ordering::Acquire);
+        let full = self.participants.load(Ordering::Relaxed) >= self.slots;
+        if full || self.helper_queued.swap(true, Ordering::AcqRel) {
+            return self.helper_queued.load(Ordering::Acquire);
         }
-        let mut task = Task { detached: true, ..self.task(HelperJob(self.clone()), Role::Guest) };
-        let table = self.table();
-        task.devices.0 &= !(table.too_small.0 | table.declined.0);
-        drop(table);
-        // Refused: the scheduler is ending, or no other device may come. Then those who are here do it.
-        match shared.post(task) {
+        let mut task = Task { detached: true, ..self.template.task(HelperJob(self.clone()), Role::Helper) };
+        let state = self.state();
+        task.devices = task.devices.without(state.too_small).without(state.declined);
+        drop(state);
+        // Refused while the scheduler ends, or if no other device may help: the participants go on alone.
+        match runtime.submit_from_inside(task) {
             Ok(id) => {
-                self.table().invitation = Some(id);
+                self.state().helper = Some(id);
                 true
             }
             Err(_) => false,
@@ -364,10 +332,10 @@ impl RangeRun {
     }
 }
 
-/// A participant at work; when it leaves, by whatever way, what it had not begun is loose again.
+/// A participant at work. Dropping it returns the rest of its share.
 struct Participant<'a> {
-    work: &'a RangeRun,
-    shared: &'a Runtime,
+    run: &'a RangeRun,
+    runtime: &'a Runtime,
     /// The range.
     task: TaskId,
     share: Arc<Share>,
@@ -376,95 +344,93 @@ struct Participant<'a> {
 
 impl Drop for Participant<'_> {
     fn drop(&mut self) {
-        let mut table = self.work.table();
-        table.field.leave(&self.share);
-        if let Some(seat) = table.seats.iter().position(|&seat| seat == self.device) {
-            table.seats.swap_remove(seat);
+        let mut state = self.run.state();
+        state.partitioner.leave(&self.share);
+        if let Some(own) = state.devices.iter().position(|&device| device == self.device) {
+            state.devices.swap_remove(own);
         }
-        self.work.present.fetch_sub(1, Ordering::Relaxed);
-        drop(table);
-        self.shared.wait_queues.notify(self.task);
+        self.run.participants.fetch_sub(1, Ordering::Relaxed);
+        drop(state);
+        self.runtime.wait_queues.notify(self.task);
     }
 }
 
 impl Job for RangeOwner {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
-        let work = &self.0;
-        let Some(shared) = work.shared.upgrade() else { return Err(Error::Cancelled) };
-        let signal = shared.signal_of(exec.task)?;
+        let run = &self.0;
+        let Some(runtime) = run.runtime.upgrade() else { return Err(Error::Cancelled) };
+        let signal = runtime.completion_of(exec.task)?;
         {
-            let mut table = work.table();
-            if let Some(error) = &table.failure {
+            let mut state = run.state();
+            if let Some(error) = &state.failure {
                 return Err(error.clone());
             }
-            table.host = Some(OwnerTask { task: exec.task, attempt: exec.attempt, signal });
-            work.stopped.store(false, Ordering::Release);
+            state.owner = Some(OwnerTask { task: exec.task, attempt: exec.attempt, signal });
+            run.stopped.store(false, Ordering::Release);
         }
-        let own = [exec.task];
-        let mut no_room = None;
-        let broken = loop {
-            match work.take_part(&shared, exec, Role::Range) {
-                StopReason::Nothing => {
-                    work.wait(&shared, &own, |table| table.seats.is_empty() || table.field.has_loose())
-                }
-                StopReason::Declined => work.wait(&shared, &own, |table| table.seats.is_empty()),
-                StopReason::NoRoom(error) => {
-                    no_room = Some(error);
-                    shared.in_need(|| work.leave_to_others(&shared, exec));
+        let keys = [exec.task];
+        let mut no_memory = None;
+        let device_error = loop {
+            match run.participate(&runtime, exec, Role::Range) {
+                StopReason::Empty => run.wait(&runtime, &keys, |state| {
+                    state.devices.is_empty() || state.partitioner.has_unassigned()
+                }),
+                StopReason::Declined => run.wait(&runtime, &keys, |state| state.devices.is_empty()),
+                StopReason::NoMemory(error) => {
+                    no_memory = Some(error);
+                    runtime.while_in_need(|| run.leave_to_helpers(&runtime, exec));
                     break None;
                 }
                 StopReason::Stopped => break None,
-                StopReason::Broken(error) => break Some(error),
+                StopReason::DeviceFailed(error) => break Some(error),
             }
-            if work.is_done() {
+            if run.is_done() {
                 break None;
             }
         };
-        work.stopped.store(true, Ordering::Release);
-        work.table().host = None;
-        work.wait(&shared, &own, |table| table.seats.is_empty());
-        let invitation = work.table().invitation.take();
-        if let Some(id) = invitation {
-            shared.withdraw(id);
+        run.stopped.store(true, Ordering::Release);
+        run.state().owner = None;
+        run.wait(&runtime, &keys, |state| state.devices.is_empty());
+        let helper = run.state().helper.take();
+        if let Some(id) = helper {
+            runtime.cancel_helper(id);
         }
-        match (broken, &work.table().failure) {
-            // The device is to blame first; if it is the elements, the next attempt finds the failure.
+        match (device_error, &run.state().failure) {
+            // The device is judged first; if the elements are to blame, the next attempt finds the failure.
             (Some(error), _) => Err(error),
             (None, Some(error)) => Err(error.clone()),
-            (None, None) if work.is_done() => Ok(()),
-            (None, None) => Err(no_room.unwrap_or(Error::Cancelled)),
+            (None, None) if run.is_done() => Ok(()),
+            (None, None) => Err(no_memory.unwrap_or(Error::Cancelled)),
         }
     }
 }
 
 impl Drop for RangeOwner {
-    /// The task is over, and with it the caller's code; an invitation may keep the rest for a while.
+    /// Drops the caller's code with the task; a queued helper may keep the rest for a while.
     fn drop(&mut self) {
-        let code = self.0.table().code.take();
-        drop(code);
+        let job = self.0.state().job.take();
+        drop(job);
     }
 }
 
 impl Job for HelperJob {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
-        let work = &self.0;
-        work.invited.store(false, Ordering::Release);
-        let Some(shared) = work.shared.upgrade() else { return Ok(()) };
-        match work.take_part(&shared, exec, Role::Guest) {
-            StopReason::Broken(error) => Err(error),
-            StopReason::Nothing | StopReason::Declined | StopReason::Stopped | StopReason::NoRoom(_) => {
-                Ok(())
-            }
+        let run = &self.0;
+        run.helper_queued.store(false, Ordering::Release);
+        let Some(runtime) = run.runtime.upgrade() else { return Ok(()) };
+        match run.participate(&runtime, exec, Role::Helper) {
+            StopReason::DeviceFailed(error) => Err(error),
+            _ => Ok(()),
         }
     }
 }
 
 impl Drop for HelperJob {
     fn drop(&mut self) {
-        self.0.invited.store(false, Ordering::Release);
-        let host = self.0.table().host.as_ref().map(|hosted| hosted.task);
-        if let (Some(host), Some(shared)) = (host, self.0.shared.upgrade()) {
-            shared.wait_queues.notify(host);
+        self.0.helper_queued.store(false, Ordering::Release);
+        let owner = self.0.state().owner.as_ref().map(|owner| owner.task);
+        if let (Some(owner), Some(runtime)) = (owner, self.0.runtime.upgrade()) {
+            runtime.wait_queues.notify(owner);
         }
     }
 }

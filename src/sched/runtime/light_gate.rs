@@ -38,7 +38,7 @@ fn has_light_lease(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> bool {
     if let Some(since) = since {
         return !runtime.is_contended(worker.device) || worker.last_ns.get().saturating_sub(since) < TURN_NS;
     }
-    let lease = runtime.hold_for_light(worker.device);
+    let lease = runtime.lease_for_light(worker.device);
     let has = lease.is_some();
     *worker.light_lease.borrow_mut() = lease.flatten();
     has

@@ -1,4 +1,4 @@
-//! Observers of a scheduler outside of its lock: the progress thread, the trace, remembered rates.
+//! Observers outside of the planner lock: the progress notifier, the trace, the rate store.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,18 +7,18 @@ use crate::sched::observe::progress_notifier::ProgressNotifier;
 use crate::sched::observe::trace::Trace;
 use crate::sched::plan::planner::Planner;
 use crate::store::findings::Findings;
-use crate::store::rate_store::{Cache, Store};
+use crate::store::rate_store::{RateStore, Store};
 
 pub struct Observability {
-    pub teller: Arc<ProgressNotifier>,
+    pub progress_notifier: Arc<ProgressNotifier>,
     pub trace: Option<Arc<Trace>>,
-    pub cache: Option<Mutex<Cache>>,
-    /// `None`: they are not kept.
+    pub rate_store: Option<Mutex<RateStore>>,
+    /// `None`: findings are not kept.
     pub findings: Option<Findings>,
 }
 
 impl Observability {
-    /// Gives a new state what is remembered from earlier runs, and a trace if one is wanted.
+    /// Passes the stored rates to a new planner, and makes it keep a trace of up to `trace_events` events.
     pub fn new(
         devices: &[DeviceInfo],
         planner: &mut Planner,
@@ -28,20 +28,20 @@ impl Observability {
         if trace_events > 0 {
             planner.keep_trace(trace_events);
         }
-        let cache = rates.map(Cache::new);
-        let remembered = cache.as_ref().map(Cache::load).unwrap_or_default();
-        for class in remembered.classes() {
+        let rate_store = rates.map(RateStore::new);
+        let stored = rate_store.as_ref().map(RateStore::load).unwrap_or_default();
+        for class in stored.classes() {
             for (index, device) in devices.iter().enumerate() {
-                if let Some(rate) = remembered.prior(device, class) {
-                    planner.remember_rate(class, index, rate);
+                if let Some(rate) = stored.rate(device, class) {
+                    planner.set_prior(class, index, rate);
                 }
             }
-            if planner.forget_odd_rates(class) {
-                log::info!("remembered rates of class {class} do not fit each other, and are not used");
+            if planner.drop_inconsistent_priors(class) {
+                log::info!("stored rates of class {class} do not fit each other and are ignored");
             }
         }
-        let findings = cache.is_some().then(|| Findings::new(remembered));
-        let (trace, cache) = (planner.trace(), cache.map(Mutex::new));
-        Observability { teller: Arc::default(), trace, cache, findings }
+        let findings = rate_store.is_some().then(|| Findings::new(stored));
+        let (trace, rate_store) = (planner.trace(), rate_store.map(Mutex::new));
+        Observability { progress_notifier: Arc::default(), trace, rate_store, findings }
     }
 }

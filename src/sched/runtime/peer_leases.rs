@@ -1,16 +1,21 @@
-//! What the processes of a node have to do with each other. Before a planned task begins on a device that
-//! they share, and before a worker turns to light tasks there, the node is asked for a slot of it; what others have, or
-//! will have before us, is told to the plan, and where that keeps a task from its device the scheduler stands in
-//! line, with one thread that looks up when something changes.
+//! Leases of slots between the processes of a node.
 //!
-//! Locks: the node's door before the book, never the other way.
+//! Before a planned task begins on a shared device, and before a worker turns to light tasks there,
+//! the scheduler leases a slot of it. The planner gets the slots and memory that peers hold, or that
+//! they have in the queue before us. Where that keeps a task from its device, the scheduler waits in
+//! the queue of the node, and one thread, the watcher, sleeps until the leases change.
+//!
+//! Lock order: the shared table of the node, the planner lock, the watcher's lock. A thread that holds
+//! the first two releases the planner lock first: releasing the table may log.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::peers::{NodeAccess, Peers};
-use super::shared::{PlannerGuarded, Runtime};
+use log::Level;
+
+use super::peers::{Peers, TableAccess};
+use super::shared::{PlannerGuarded, Runtime, log_all};
 use crate::backend::thread;
 use crate::error::Error;
 use crate::node::{LockedTable, SlotRequest};
@@ -20,234 +25,342 @@ use crate::sched::base::task_id::TaskId;
 use crate::sched::plan::effects::Effects;
 use crate::sched::plan::peer_load::ResourceRequest;
 
-/// How often those who wait look without having been called.
-const LOOK: Duration = Duration::from_secs(1);
-/// What a slice of light tasks takes, for those who plan: in seconds.
-const LIGHT: f64 = 0.1;
+/// The watcher looks at the leases after this time even if nothing has changed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Seconds of a slice of light tasks, for the estimates of peers.
+const LIGHT_SLICE: f64 = 0.1;
 
 impl Runtime {
-    /// Bit i: other processes have all of device i.
+    /// Returns a mask: bit i says that peers hold all of device i.
     pub fn taken(&self) -> u64 {
-        self.peers.as_ref().map_or(0, |node| node.taken.load(Ordering::SeqCst))
+        self.peers.as_ref().map_or(0, |peers| peers.taken.load(Ordering::SeqCst))
     }
 
-    /// Whether a device is one that processes share.
+    /// Returns true if processes share the device.
     pub fn shares(&self, device: usize) -> bool {
-        self.peers.as_ref().is_some_and(|node| node.shares(device))
+        self.peers.as_ref().is_some_and(|peers| peers.shares(device))
     }
 
-    /// Whether others wait for a device.
+    /// Returns true if peers wait for the device.
     pub fn is_contended(&self, device: usize) -> bool {
-        let contended = self.peers.as_ref().map_or(0, |node| node.contended.load(Ordering::Relaxed));
+        let contended = self.peers.as_ref().map_or(0, |peers| peers.contended.load(Ordering::Relaxed));
         contended >> device & 1 == 1
     }
 
-    /// To be asked for without the book.
-    pub fn door(&self, device: usize) -> NodeAccess<'_> {
-        let node = self.peers.as_ref().filter(|node| node.shares(device));
-        let open = node.and_then(|node| Some(NodeAccess::Open(node, node.inside(self.clock())?)));
-        open.unwrap_or(NodeAccess::Alone)
+    /// Locks the shared table of the node. Not to be called with the planner lock held.
+    pub fn lock_table(&self, device: usize) -> TableAccess<'_> {
+        let peers = self.peers.as_ref().filter(|peers| peers.shares(device));
+        let entered =
+            peers.and_then(|peers| Some(TableAccess::Locked(peers, peers.lock_table(self.clock())?)));
+        entered.unwrap_or(TableAccess::NotShared)
     }
 
-    /// Whether there are others on the node to whom what is kept of a device for reuse would be of use.
-    pub fn has_neighbours(&self, device: usize) -> bool {
-        let node = self.peers.as_ref().filter(|node| node.shares(device));
-        node.and_then(|node| node.inside(self.clock())).is_some_and(|inside| inside.other_members() > 0)
+    /// Returns true if another process on this node may want the memory that this process caches on
+    /// the device.
+    pub fn has_peers(&self, device: usize) -> bool {
+        matches!(self.lock_table(device), TableAccess::Locked(_, table) if table.other_members() > 0)
     }
 
-    /// Tells the plan what others have. True: a device that they had is free again.
-    pub fn look_at_others(
+    /// Passes the leases of peers to the planner. Returns true if a device that was taken is free again.
+    pub fn update_peer_load(
         &self,
-        node: &Peers,
-        inside: &mut LockedTable<'_>,
+        peers: &Peers,
+        table: &mut LockedTable<'_>,
         guard: &mut PlannerGuarded,
     ) -> bool {
         let now = self.now();
-        for index in (0..self.devices.len()).filter(|&index| node.shares(index)) {
-            node.node.set_slots(index, guard.planner.slots(index));
+        for index in 0..self.devices.len() {
+            if peers.shares(index) {
+                peers.membership.set_slots(index, guard.planner.slots(index));
+            }
         }
-        guard.planner.set_has_peers(inside.other_members() > 0);
+        guard.planner.set_has_peers(table.other_members() > 0);
         let (mut taken, mut contended) = (0, 0);
-        for (index, mut outlook) in inside.availability().into_iter().enumerate() {
-            if !node.shares(index) {
+        for (index, mut available) in table.availability().into_iter().enumerate() {
+            if !peers.shares(index) {
                 continue;
             }
-            taken |= u64::from(outlook.busy_slots.len() >= guard.planner.slots(index) as usize) << index;
-            contended |= u64::from(outlook.waiters > 0) << index;
-            // What its own light tasks hold the plan does not know.
-            let lit = node.lit[index].load(Ordering::SeqCst) as usize;
-            outlook.busy_slots.resize(outlook.busy_slots.len() + lit, 0.0);
-            guard.planner.set_others(now, index, &outlook.busy_slots, outlook.pending_bytes);
+            taken |= u64::from(available.busy_slots.len() >= guard.planner.slots(index) as usize) << index;
+            contended |= u64::from(available.waiters > 0) << index;
+            // The planner does not know which slots our own light tasks use.
+            let light = peers.light_leases[index].load(Ordering::SeqCst) as usize;
+            available.busy_slots.resize(available.busy_slots.len() + light, 0.0);
+            guard.planner.set_others(now, index, &available.busy_slots, available.pending_bytes);
         }
-        node.contended.store(contended, Ordering::Relaxed);
-        node.taken.swap(taken, Ordering::SeqCst) & !taken != 0
+        peers.contended.store(contended, Ordering::Relaxed);
+        peers.taken.swap(taken, Ordering::SeqCst) & !taken != 0
     }
 
-    /// Stands in line for what is ready and others keep from its device, or no more. False: nobody can, and others have
-    /// nothing from now on, for a while.
-    pub fn queue_up(
+    /// Joins the queue of the node if leases of peers keep a ready task from its device, and leaves it if
+    /// none do. Returns false if there is no thread to watch the queue: then the planner ignores peers
+    /// for a while.
+    pub fn update_queue(
         self: &Arc<Self>,
-        node: &Peers,
-        inside: &mut LockedTable<'_>,
+        peers: &Peers,
+        table: &mut LockedTable<'_>,
         guard: &mut PlannerGuarded,
     ) -> bool {
-        let worth = inside.seconds_per_cost();
+        let seconds_per_cost = table.seconds_per_cost();
         let light = || {
-            let taken = node.taken.load(Ordering::SeqCst);
-            let there = taken != 0 && !self.light.queues.is_empty();
-            let cost = |index: usize| (taken >> index & 1 == 1).then_some(LIGHT / worth);
+            let taken = peers.taken.load(Ordering::SeqCst);
+            let waits = taken != 0 && !self.light.queues.is_empty();
+            let cost = |index: usize| (taken >> index & 1 == 1).then_some(LIGHT_SLICE / seconds_per_cost);
             let count = self.devices.len();
-            there.then(|| ResourceRequest {
+            waits.then(|| ResourceRequest {
                 priority: 0,
                 costs: (0..count).map(cost).collect(),
                 bytes: vec![0; count],
             })
         };
-        let desire = guard.planner.desire().or_else(light);
-        // What others no longer keep from it has still to be taken, by the place in the line that it was given.
-        let waits = desire.is_some();
+        let request = guard.planner.desire().or_else(light);
+        // A request that peers no longer block keeps its place in the queue until its lease is taken.
+        let waits = request.is_some();
         let has_nothing = !guard.planner.has_ready_tasks() && self.light.queues.is_empty();
         if !waits && !has_nothing {
             return true;
         }
-        inside.request(desire.map(|ResourceRequest { priority, costs, bytes }| SlotRequest {
+        table.request(request.map(|ResourceRequest { priority, costs, bytes }| SlotRequest {
             priority,
             costs,
             bytes,
         }));
         if !waits {
-            lock(&node.line).waits = false;
+            lock(&peers.watcher).waiting = false;
         }
-        // Light tasks that have come meanwhile found somebody who still waited.
-        let light_waits = || node.taken.load(Ordering::SeqCst) != 0 && !self.light.queues.is_empty();
-        if !(waits || light_waits()) || self.stand_in_line() {
+        // A light task that was submitted meanwhile has found `waiting` set.
+        let light_waits = || peers.taken.load(Ordering::SeqCst) != 0 && !self.light.queues.is_empty();
+        if !(waits || light_waits()) {
             return true;
         }
-        inside.request(None);
-        self.forget_others(guard);
+        let Err(record) = self.ensure_watcher() else { return true };
+        guard.log.push(record);
+        table.request(None);
+        self.clear_peer_load(guard);
         false
     }
 
-    /// As if there were none.
-    pub fn forget_others(&self, guard: &mut PlannerGuarded) {
+    /// Makes the planner ignore peers until their leases are read again.
+    pub fn clear_peer_load(&self, guard: &mut PlannerGuarded) {
         (0..self.devices.len()).for_each(|index| guard.planner.set_others(Duration::ZERO, index, &[], 0));
     }
 
-    /// A slot for a planned task that begins.
-    pub fn hold_for(
+    /// Leases a slot for a planned task that begins. `None`: the task begins without a lease.
+    pub fn lease_for_task(
         &self,
-        inside: &mut LockedTable<'_>,
-        guard: &PlannerGuarded,
+        table: &mut LockedTable<'_>,
+        guard: &mut PlannerGuarded,
         device: usize,
         id: TaskId,
     ) -> Option<DeviceLease> {
         let terms = guard.planner.lease_terms(id, device)?;
         if let Some(scale) = terms.unit_scale {
-            inside.report_seconds_per_cost(scale);
+            table.report_seconds_per_cost(scale);
         }
-        DeviceLease::new(inside, device, terms.cost, terms.bytes)
+        let lease = DeviceLease::new(table, device, terms.cost, terms.bytes);
+        lease.map_err(|record| guard.log.push(record)).ok()
     }
 
-    /// A slot for light tasks. `None`: others have all, or the door does not open.
-    pub fn hold_for_light(self: &Arc<Self>, device: usize) -> Option<Option<LightLease>> {
-        let (node, mut inside) = match self.door(device) {
-            NodeAccess::Alone => return Some(None),
-            NodeAccess::Open(node, inside) => (node, inside),
-        };
+    /// Leases a slot for light tasks. `None`: peers hold all slots. `Some(None)`: the device is not
+    /// shared, or light tasks run there without a lease.
+    pub fn lease_for_light(self: &Arc<Self>, device: usize) -> Option<Option<LightLease>> {
+        let TableAccess::Locked(peers, mut table) = self.lock_table(device) else { return Some(None) };
         let mut guard = self.lock();
-        self.look_at_others(node, &mut inside, &mut guard);
+        self.update_peer_load(peers, &mut table, &mut guard);
         if guard.planner.is_full(device) {
-            node.taken.fetch_or(1 << device, Ordering::SeqCst);
-            let queued = self.queue_up(node, &mut inside, &mut guard);
+            peers.taken.fetch_or(1 << device, Ordering::SeqCst);
+            let queued = self.update_queue(peers, &mut table, &mut guard);
+            let records = std::mem::take(&mut guard.log);
+            drop(guard);
+            drop(table);
+            log_all(records);
             return (!queued).then_some(None);
         }
         drop(guard);
-        let cost = LIGHT / inside.seconds_per_cost();
-        let Some(held) = DeviceLease::new(&mut inside, device, Some(cost), 0) else { return Some(None) };
-        node.lit[device].fetch_add(1, Ordering::SeqCst);
-        Some(Some(LightLease { held: Some(held), shared: self.clone(), device, since: self.clock() }))
+        let cost = LIGHT_SLICE / table.seconds_per_cost();
+        let lease = DeviceLease::new(&mut table, device, Some(cost), 0);
+        // Before another thread of this process enters, which counts them.
+        peers.light_leases[device].fetch_add(u32::from(lease.is_ok()), Ordering::SeqCst);
+        drop(table);
+        match lease {
+            Ok(lease) => {
+                let since = self.clock();
+                Some(Some(LightLease { lease: Some(lease), runtime: self.clone(), device, since }))
+            }
+            Err(record) => {
+                log_all(vec![record]);
+                Some(None)
+            }
+        }
     }
 
-    /// Somebody looks up from now on when others have changed something, until nothing is waited for. False: there is no
-    /// thread for it, and who would wait is to go on, or it would wait for ever.
-    #[must_use]
-    pub fn stand_in_line(self: &Arc<Self>) -> bool {
-        let Some(node) = &self.peers else { return true };
-        let mut line = lock(&node.line);
-        if std::mem::replace(&mut line.waits, true) {
-            return true;
+    /// Makes sure that a thread watches the queue of the node until nothing is waited for. `Err`: the
+    /// system gives no thread, so tasks begin without regard to peers; the log record that says so.
+    pub fn ensure_watcher(self: &Arc<Self>) -> Result<(), (Level, String)> {
+        let Some(peers) = &self.peers else { return Ok(()) };
+        let mut watcher = lock(&peers.watcher);
+        if std::mem::replace(&mut watcher.waiting, true) {
+            return Ok(());
         }
-        if line.watched {
-            node.called.notify_all();
-            return true;
+        if watcher.running {
+            peers.watcher_wakeup.notify_all();
+            return Ok(());
         }
-        let shared = self.clone();
-        match thread::spawn("gpusched node".into(), None, move || watch(&shared)) {
+        let runtime = self.clone();
+        match thread::spawn("gpusched node".into(), None, move || watch(&runtime)) {
             Ok(thread) => {
-                line.watched = true;
+                watcher.running = true;
                 self.pool.add_thread(thread);
-                true
+                Ok(())
             }
             Err(error) => {
-                // Whoever comes next tries again.
-                line.waits = false;
+                // The next call tries again.
+                watcher.waiting = false;
                 let why = error.to_string();
-                node.shut(self.clock(), &Error::NoThread { purpose: "to watch them", why });
-                false
+                Err(peers.suspend(self.clock(), &Error::NoThread { purpose: "to watch them", why }))
             }
         }
     }
 }
 
-/// A slot of a device that is held for light tasks.
+/// A slot of a device that is leased for light tasks.
 pub struct LightLease {
-    held: Option<DeviceLease>,
-    shared: Arc<Runtime>,
+    lease: Option<DeviceLease>,
+    runtime: Arc<Runtime>,
     device: usize,
-    /// When it was taken.
+    /// When it was taken, in nanoseconds of the scheduler's time.
     pub since: u64,
 }
 
 impl Drop for LightLease {
     fn drop(&mut self) {
-        self.held = None;
-        if let Some(node) = &self.shared.peers {
-            node.lit[self.device].fetch_sub(1, Ordering::SeqCst);
+        self.lease = None;
+        if let Some(peers) = &self.runtime.peers {
+            peers.light_leases[self.device].fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
 
-/// The thread that stands in line, until the scheduler has stopped.
-fn watch(shared: &Arc<Runtime>) {
-    let Some(node) = &shared.peers else { return };
+/// Runs the watcher until the scheduler has stopped.
+fn watch(runtime: &Arc<Runtime>) {
+    let Some(peers) = &runtime.peers else { return };
     loop {
-        let over = || shared.light.is_stopping() && !shared.pool.has_worker();
-        let mut line = lock(&node.line);
-        while !line.waits && !over() {
-            line = node.called.wait(line).unwrap_or_else(PoisonError::into_inner);
+        let over = || runtime.light.is_stopping() && !runtime.pool.has_worker();
+        let mut watcher = lock(&peers.watcher);
+        while !watcher.waiting && !over() {
+            watcher = peers.watcher_wakeup.wait(watcher).unwrap_or_else(PoisonError::into_inner);
         }
-        drop(line);
+        drop(watcher);
         if over() {
             return;
         }
-        let Some(mut inside) = node.inside(shared.clock()) else {
-            let mut guard = shared.lock();
-            shared.forget_others(&mut guard);
-            lock(&node.line).waits = false;
-            shared.apply_effects(guard, Effects::at(shared.now()));
+        let Some(mut table) = peers.lock_table(runtime.clock()) else {
+            let mut guard = runtime.lock();
+            runtime.clear_peer_load(&mut guard);
+            lock(&peers.watcher).waiting = false;
+            runtime.apply_effects(guard, Effects::at(runtime.now()));
             continue;
         };
-        let mut guard = shared.lock();
-        let opened = shared.look_at_others(node, &mut inside, &mut guard);
-        // It does not fail: this is who looks up.
-        let _ = shared.queue_up(node, &mut inside, &mut guard);
-        drop(inside);
-        shared.apply_effects(guard, Effects::at(shared.now()));
-        if opened && !shared.light.queues.is_empty() {
-            shared.wake_any_worker();
+        let mut guard = runtime.lock();
+        let opened = runtime.update_peer_load(peers, &mut table, &mut guard);
+        // It can't fail: the watcher exists.
+        let _ = runtime.update_queue(peers, &mut table, &mut guard);
+        drop(guard);
+        drop(table);
+        runtime.apply_effects(runtime.lock(), Effects::at(runtime.now()));
+        if opened && !runtime.light.queues.is_empty() {
+            runtime.wake_any_worker();
         }
-        if lock(&node.line).waits {
-            node.node.wait(Some(LOOK));
+        if lock(&peers.watcher).waiting {
+            peers.membership.wait(Some(LOOK_INTERVAL));
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::sync::{Mutex, Weak};
+
+    use log::{LevelFilter, Log, Metadata, Record};
+
+    use super::*;
+    use crate::backend::{Backend, Queue};
+    use crate::device::{BackendKind, DeviceInfo};
+    use crate::error::Result;
+    use crate::sched::base::exec::Exec;
+    use crate::sched::base::task::Task;
+    use crate::sched::runtime::run_planned::take_planned;
+    use crate::sched::runtime::worker_local::WorkerLocal;
+
+    /// Logger that records each message, and whether the planner lock was free meanwhile.
+    struct LockProbe;
+
+    static PROBED: Mutex<Weak<Runtime>> = Mutex::new(Weak::new());
+    static LOGGED: Mutex<Vec<(String, bool)>> = Mutex::new(Vec::new());
+
+    impl Log for LockProbe {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn log(&self, record: &Record<'_>) {
+            if let Some(runtime) = lock(&PROBED).upgrade() {
+                let free = runtime.planner.try_lock().is_ok();
+                lock(&LOGGED).push((record.args().to_string(), free));
+            }
+        }
+
+        fn flush(&self) {}
+    }
+
+    struct NoQueues;
+
+    impl Backend for NoQueues {
+        fn kind(&self) -> BackendKind {
+            BackendKind::Cuda
+        }
+
+        fn devices(&self) -> Result<Vec<DeviceInfo>> {
+            Ok(Vec::new())
+        }
+
+        fn free_bytes(&self, _: u32) -> Result<u64> {
+            Ok(u64::MAX)
+        }
+
+        fn open(&self, _: u32, _: u32, _: u32) -> Result<Box<dyn Queue>> {
+            Err(Error::Cancelled)
+        }
+    }
+
+    #[test]
+    fn lease_warnings_are_logged_after_the_planner_lock_is_released() {
+        let folder = testkit::Folder::new();
+        let device = DeviceInfo {
+            total_bytes: 1 << 30,
+            free_bytes: 1 << 30,
+            ..DeviceInfo::new("GPU-0", BackendKind::Cuda, 0, "paper")
+        };
+        let peers = Peers::join(Some(&folder.at("leases")), std::slice::from_ref(&device), &[1]).unwrap();
+        let devices = vec![(device, Arc::new(NoQueues) as Arc<dyn Backend>)];
+        let runtime = Arc::new(Runtime::new(devices, 1, 1 << 20, 0, None, peers, |_, _| {}));
+        // The record of this member has no room for another lease.
+        let membership = &runtime.peers.as_ref().unwrap().membership;
+        let leases: Vec<_> = std::iter::repeat_with(|| membership.lock().unwrap().lease(0, None, 0))
+            .map_while(Result::ok)
+            .collect();
+        assert!(leases.len() > 100);
+        let task = Task { work: Some(1.0), ..Task::new(|_: &Exec<'_>| Ok(())) };
+        runtime.lock().planner.submit(task, &mut Effects::default()).unwrap();
+        let _ = log::set_logger(&LockProbe);
+        log::set_max_level(LevelFilter::Warn);
+        *lock(&PROBED) = Arc::downgrade(&runtime);
+        let worker = WorkerLocal::enter(&runtime, 0, 0);
+        let begun = take_planned(&runtime, &worker, false).expect("the task begins without a lease");
+        assert!(begun.lease.is_none());
+        *lock(&PROBED) = Weak::new();
+        worker.leave();
+        let mut logged = std::mem::take(&mut *lock(&LOGGED));
+        logged.retain(|(text, _)| text.contains("the number of leases"));
+        assert!(matches!(logged[..], [(_, true)]), "{logged:?}");
     }
 }

@@ -1,47 +1,53 @@
-//! The other processes of the node: the file of leases that they share, and what was last seen of them.
+//! The other processes of the node: the file of leases that they share, and what was last read of it.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
+
+use log::Level;
 
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::node::{LockedTable, Membership, SharedDevice};
 use crate::sched::base::sync::lock;
 
-/// Nanoseconds for which a door that does not open is not tried again.
-const SHUT: u64 = 30_000_000_000;
+/// Nanoseconds for which the shared table is not locked after that has failed.
+const SUSPENDED: u64 = 30_000_000_000;
 
 pub struct Peers {
-    pub node: Membership,
-    /// Bit i: device i is one that processes share.
+    pub membership: Membership,
+    /// Bit i: processes share device i.
     shared: u64,
-    /// Bit i: others have all of device i, or will have it first.
+    /// Bit i: peers hold all of device i, or are before us in the queue for it.
     pub taken: AtomicU64,
-    /// Bit i: others wait for device i.
+    /// Bit i: peers wait for device i.
     pub contended: AtomicU64,
-    /// By device: slots held for light tasks.
-    pub lit: Vec<AtomicU32>,
-    pub line: Mutex<PeerQueue>,
-    pub called: Condvar,
-    /// The door did not open: nobody is asked before then, in nanoseconds of the scheduler's time.
-    shut: AtomicU64,
+    /// By device: slots leased for light tasks.
+    pub light_leases: Vec<AtomicU32>,
+    pub watcher: Mutex<WatcherState>,
+    pub watcher_wakeup: Condvar,
+    /// The shared table is not locked before this time, in nanoseconds of the scheduler's time.
+    suspended_until: AtomicU64,
 }
 
+/// The state of the thread that watches the queue of the node.
 #[derive(Default)]
-pub struct PeerQueue {
-    pub waits: bool,
-    pub watched: bool,
+pub struct WatcherState {
+    /// This scheduler waits in the queue.
+    pub waiting: bool,
+    /// The thread exists.
+    pub running: bool,
 }
 
-/// The node while nobody else decides anything there. `Alone`: the device is not one to share, or nobody can tell.
-pub enum NodeAccess<'a> {
-    Alone,
-    Open(&'a Peers, LockedTable<'a>),
+/// Access to the shared table. While it is locked, no peer reads or changes leases.
+pub enum TableAccess<'a> {
+    /// The device is not shared, or the table can't be locked.
+    NotShared,
+    Locked(&'a Peers, LockedTable<'a>),
 }
 
 impl Peers {
-    /// `None`: nothing is shared, or not to be.
+    /// Joins the node. `None`: there is no device to share, or sharing is switched off.
     pub fn join(folder: Option<&Path>, devices: &[DeviceInfo], slots: &[u32]) -> Result<Option<Peers>> {
         let is_shared = |device: &DeviceInfo| device.backend == BackendKind::Cuda;
         let shared =
@@ -49,23 +55,23 @@ impl Peers {
         if shared == 0 {
             return Ok(None);
         }
-        let told: Vec<Option<SharedDevice<'_>>> = devices
+        let joining: Vec<Option<SharedDevice<'_>>> = devices
             .iter()
             .zip(slots)
             .map(|(device, &slots)| {
                 is_shared(device).then(|| SharedDevice { uuid: device.id.as_str(), slots })
             })
             .collect();
-        let Some(node) = Membership::join(folder, &told)? else { return Ok(None) };
+        let Some(membership) = Membership::join(folder, &joining)? else { return Ok(None) };
         Ok(Some(Peers {
-            node,
+            membership,
             shared,
             taken: AtomicU64::new(0),
             contended: AtomicU64::new(0),
-            lit: devices.iter().map(|_| AtomicU32::new(0)).collect(),
-            line: Mutex::default(),
-            called: Condvar::new(),
-            shut: AtomicU64::new(0),
+            light_leases: devices.iter().map(|_| AtomicU32::new(0)).collect(),
+            watcher: Mutex::default(),
+            watcher_wakeup: Condvar::new(),
+            suspended_until: AtomicU64::new(0),
         }))
     }
 
@@ -73,24 +79,32 @@ impl Peers {
         self.shared >> device & 1 == 1
     }
 
-    /// A scheduler ends, or has something new to say.
-    pub fn call(&self) {
-        drop(lock(&self.line));
-        self.called.notify_all();
-        self.node.wake();
+    /// Wakes the watcher: the scheduler ends, or its request has changed.
+    pub fn wake_watcher(&self) {
+        drop(lock(&self.watcher));
+        self.watcher_wakeup.notify_all();
+        self.membership.wake();
     }
 
-    /// `None`: it can't be told what others have, now and for a while. To work beside them is better than not to work.
-    pub fn inside(&self, now: u64) -> Option<LockedTable<'_>> {
-        if now < self.shut.load(Ordering::Relaxed) {
+    /// Locks the shared table. If that fails, logs why and returns `None`, also for
+    /// the next half minute: it is better to run beside the peers than not at all.
+    ///
+    /// Not to be called with the planner lock held: the log may be the caller's code.
+    pub fn lock_table(&self, now: u64) -> Option<LockedTable<'_>> {
+        if now < self.suspended_until.load(Ordering::Relaxed) {
             return None;
         }
-        self.node.lock().inspect_err(|error| self.shut(now, error)).ok()
+        let warn = |error: &Error| {
+            let (level, text) = self.suspend(now, error);
+            log::log!(level, "{text}");
+        };
+        self.membership.lock().inspect_err(warn).ok()
     }
 
-    pub fn shut(&self, now: u64, why: &Error) {
-        self.shut.store(now.saturating_add(SHUT), Ordering::Relaxed);
+    /// Ignores peers for half a minute. Returns the log record that says so.
+    pub fn suspend(&self, now: u64, why: &Error) -> (Level, String) {
+        self.suspended_until.store(now.saturating_add(SUSPENDED), Ordering::Relaxed);
         self.taken.store(0, Ordering::SeqCst);
-        log::warn!("for half a minute tasks begin without regard to other processes: {why}");
+        (Level::Warn, format!("for half a minute tasks begin without regard to other processes: {why}"))
     }
 }

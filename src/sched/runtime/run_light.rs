@@ -37,7 +37,7 @@ fn run_detached(runtime: &Arc<Runtime>, worker: &WorkerLocal, job: LightJob, epo
     let begin = worker.last_ns.get();
     let stats = &worker.queue.shared.stats;
     let stopping = || runtime.light.is_stopping();
-    let below = stats.signal.enter(stopping);
+    let below = stats.signal.begin_nested(stopping);
     worker.tasks.borrow_mut().push(TaskId(0));
     let place = push_nested(worker, TaskId(0), epoch);
     let context = worker.context();
@@ -45,7 +45,7 @@ fn run_detached(runtime: &Arc<Runtime>, worker: &WorkerLocal, job: LightJob, epo
     let how = worker.run_attempt(runtime, TaskId(0), 1, context, &stats.signal, |exec| Job::run(&job, exec));
     let end = publish_end(runtime, worker, begin);
     let cancelled = stats.signal.is_cancelled();
-    stats.signal.leave(below, stopping);
+    stats.signal.end_nested(below, stopping);
     let is_ours = stats.nested.pop(place);
     match how {
         AttemptEnd::NoQueue(why) => {

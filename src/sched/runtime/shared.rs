@@ -195,8 +195,8 @@ impl Runtime {
     /// Wakes a worker for light work that was just queued.
     pub fn wake_any_worker(self: &Arc<Self>) {
         if self.taken() != 0 {
-            // If the process can't queue for devices, it goes on as if alone.
-            let _ = self.stand_in_line();
+            // Without a watcher nothing is taken any more.
+            log_all(Vec::from_iter(self.ensure_watcher().err()));
         }
         self.pool.wake_any(
             self.closed_to_light(),
@@ -228,9 +228,12 @@ impl Runtime {
                 guard.log.append(&mut lock(&notes));
             }
         }
-        if guard.planner.desire().is_some() && !self.stand_in_line() {
-            self.forget_others(guard);
-            // No task is kept from its device any more, so this ends.
+        if guard.planner.desire().is_some()
+            && let Err(record) = self.ensure_watcher()
+        {
+            guard.log.push(record);
+            self.clear_peer_load(guard);
+            // Nothing is kept from its device any more, so this ends.
             if guard.planner.desire().is_none() {
                 self.wake_workers(guard);
             }

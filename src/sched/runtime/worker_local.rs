@@ -242,7 +242,7 @@ impl WorkerLocal {
                 attempt,
                 lane: opened.queue.lane(),
                 signal,
-                held: None,
+                lease: None,
                 findings: runtime.observability.findings.as_ref(),
             })
         });

@@ -196,9 +196,9 @@ impl WorkerPool {
                 Ok(())
             }
             Err(error) => {
-                let told = self.spawn_failed.swap(true, Ordering::SeqCst);
+                let reported = self.spawn_failed.swap(true, Ordering::SeqCst);
                 self.thread_ended();
-                Err((!told).then_some(error))
+                Err((!reported).then_some(error))
             }
         }
     }

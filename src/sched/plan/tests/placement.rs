@@ -197,7 +197,7 @@ fn first_ready_task_has_the_priority_that_its_caller_gave() {
 #[test]
 fn guests_of_a_range_are_no_tasks_of_a_caller() {
     let mut driver = driver(2);
-    (0..2).for_each(|_| _ = driver.submit(0, Task { role: Role::Guest, work: None, ..task() }));
+    (0..2).for_each(|_| _ = driver.submit(0, Task { role: Role::Helper, work: None, ..task() }));
     let guests = |driver: &Driver| {
         let guests = &driver.planner.counts.guests;
         let stats = driver.planner.stats();

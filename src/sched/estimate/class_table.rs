@@ -1,0 +1,272 @@
+//! What tasks have done, by class and by device: the one table behind estimates, ETA and bound.
+//!
+//! The table keeps every class with tasks that have not ended, and of the others the [`CLASSES`] that
+//! were used last.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use crate::sched::base::policy::{CLASSES, forgotten_until};
+
+#[derive(Debug, Default)]
+pub struct ClassTable {
+    devices: usize,
+    classes: BTreeMap<u32, ClassRecord>,
+    /// The sums of forgotten classes, over all devices.
+    forgotten: ClassRecord,
+    /// The number of classes at which the next search for one to forget is due, if more than
+    /// [`CLASSES`]. It grows with the classes that must stay, so that searches are rare.
+    search_at: usize,
+    /// Counts the uses of all classes.
+    uses: u64,
+    /// The first submission and the last end so far.
+    first: Option<Duration>,
+    last: Duration,
+}
+
+#[derive(Debug, Default)]
+pub struct ClassRecord {
+    /// All tasks of the class.
+    pub submitted: WorkSum,
+    /// Those that have ended, in whatever way.
+    pub ended: WorkSum,
+    /// By device.
+    pub devices: Vec<DeviceRecord>,
+    /// Seconds taken over seconds expected, the newest last.
+    pub ratios: VecDeque<f64>,
+    /// Seconds times prior per unit of work; see [`Estimator`](super::estimator::Estimator).
+    pub unit_scale: f64,
+    /// [`ClassTable::uses`] at the last use.
+    last_use: u64,
+}
+
+/// The number of tasks, how many of them state their work, and the sum of that.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub struct WorkSum {
+    pub tasks: u64,
+    pub with_work: u64,
+    pub work: f64,
+}
+
+/// The attempts of a class that ended well on a device.
+#[derive(Debug, Default, Clone)]
+pub struct DeviceRecord {
+    pub sum: WorkSum,
+    pub seconds: f64,
+    pub longest: f64,
+    pub samples: DeviceSamples,
+}
+
+/// Faded sums of the same attempts, from which their durations are estimated.
+#[derive(Debug, Default, Clone)]
+pub struct DeviceSamples {
+    /// Work per second in an earlier run: better than the device's general prior.
+    pub prior: Option<f64>,
+    pub seconds: f64,
+    pub work: f64,
+    pub count: u64,
+    /// Seconds and work of the first sample, which may be a warm-up.
+    pub first: (f64, f64),
+}
+
+impl WorkSum {
+    fn add(&mut self, work: Option<f64>) {
+        self.tasks += 1;
+        self.with_work += u64::from(work.is_some());
+        self.work += work.unwrap_or(0.0);
+    }
+
+    fn add_sum(&mut self, other: WorkSum) {
+        self.tasks += other.tasks;
+        self.with_work += other.with_work;
+        self.work += other.work;
+    }
+}
+
+impl ClassRecord {
+    /// Returns the mean work of the tasks that state it; 1 where none does.
+    pub fn mean_work(&self) -> f64 {
+        let WorkSum { with_work, work, .. } = self.submitted;
+        if with_work > 0 { work / with_work as f64 } else { 1.0 }
+    }
+
+    /// Returns the number of tasks that have not ended.
+    pub fn unended(&self) -> u64 {
+        self.submitted.tasks - self.ended.tasks
+    }
+
+    /// Returns the work that has not ended. Tasks that state none count as the mean.
+    pub fn remaining_work(&self) -> f64 {
+        let with_work = self.submitted.with_work - self.ended.with_work;
+        let work = if with_work == 0 { 0.0 } else { (self.submitted.work - self.ended.work).max(0.0) };
+        work + (self.unended() - with_work) as f64 * self.mean_work()
+    }
+}
+
+impl ClassTable {
+    pub fn new(devices: usize) -> Self {
+        ClassTable { devices, ..ClassTable::default() }
+    }
+
+    pub fn task_submitted(&mut self, now: Duration, class: u32, work: Option<f64>) {
+        self.touch(now);
+        self.class_mut(class).submitted.add(work);
+    }
+
+    /// Counts a task that has ended, in whatever way.
+    pub fn task_ended(&mut self, now: Duration, class: u32, work: Option<f64>) {
+        self.touch_end(now);
+        self.class_mut(class).ended.add(work);
+    }
+
+    /// Notes the submission of something that has no class, such as a range.
+    pub fn touch(&mut self, now: Duration) {
+        self.first.get_or_insert(now);
+    }
+
+    /// Notes the end of something that has no class.
+    pub fn touch_end(&mut self, now: Duration) {
+        self.last = self.last.max(now);
+    }
+
+    /// Counts an attempt that ended well.
+    pub fn attempt_ended(&mut self, class: u32, device: usize, work: Option<f64>, seconds: f64) {
+        if let Some(record) = self.class_mut(class).devices.get_mut(device) {
+            record.sum.add(work);
+            record.seconds += seconds;
+            record.longest = record.longest.max(seconds);
+        }
+    }
+
+    pub fn class(&self, number: u32) -> Option<&ClassRecord> {
+        self.classes.get(&number)
+    }
+
+    /// Returns the record of a class, which counts as a use of it.
+    pub fn class_mut(&mut self, number: u32) -> &mut ClassRecord {
+        if self.classes.len() >= self.search_at.max(CLASSES) && !self.classes.contains_key(&number) {
+            self.forget();
+            self.search_at = self.classes.len() + self.classes.len() / 8;
+        }
+        self.uses += 1;
+        let devices = self.devices;
+        let class = self.classes.entry(number).or_insert_with(|| ClassRecord {
+            devices: vec![DeviceRecord::default(); devices],
+            unit_scale: 1.0,
+            ..ClassRecord::default()
+        });
+        class.last_use = self.uses;
+        class
+    }
+
+    /// Forgets classes whose tasks have all ended, those first that were not used for longest.
+    fn forget(&mut self) {
+        let idle = self.classes.values().filter(|class| class.unended() == 0);
+        let until = forgotten_until(idle.map(|class| class.last_use).collect());
+        let forgotten = &mut self.forgotten;
+        forgotten.devices.resize(1, DeviceRecord::default());
+        self.classes.retain(|_, class| {
+            let keep = class.unended() > 0 || class.last_use > until;
+            if !keep {
+                forgotten.submitted.add_sum(class.submitted);
+                forgotten.ended.add_sum(class.ended);
+                for record in &class.devices {
+                    forgotten.devices[0].sum.add_sum(record.sum);
+                    forgotten.devices[0].seconds += record.seconds;
+                }
+            }
+            keep
+        });
+    }
+
+    pub fn classes(&self) -> impl Iterator<Item = (u32, &ClassRecord)> {
+        self.classes.iter().map(|(&number, class)| (number, class))
+    }
+
+    /// Returns the known classes and the sums of the forgotten ones.
+    fn all(&self) -> impl Iterator<Item = &ClassRecord> {
+        self.classes.values().chain([&self.forgotten])
+    }
+
+    /// Returns the mean duration in seconds of the attempts that ended well.
+    pub fn mean_seconds(&self) -> Option<f64> {
+        let records = || self.all().flat_map(|class| &class.devices);
+        let tasks: u64 = records().map(|record| record.sum.tasks).sum();
+        let seconds: f64 = records().map(|record| record.seconds).sum();
+        (tasks > 0).then(|| seconds / tasks as f64)
+    }
+
+    /// Returns the stated work of all tasks, and of those that have ended.
+    pub fn work(&self) -> (f64, f64) {
+        let sums = self.all().map(|class| (class.submitted.work, class.ended.work));
+        sums.fold((0.0, 0.0), |(all, ended), (more, more_ended)| (all + more, ended + more_ended))
+    }
+
+    /// Returns the time since the first submission.
+    pub fn elapsed(&self, now: Duration) -> Duration {
+        self.first.map_or(Duration::ZERO, |first| now.saturating_sub(first))
+    }
+
+    /// Returns the time from the first submission to the last end so far.
+    pub fn makespan(&self) -> Duration {
+        self.elapsed(self.last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: fn(u64) -> Duration = Duration::from_secs;
+
+    #[test]
+    fn forgotten_classes_stay_in_the_sums() {
+        let mut table = ClassTable::new(2);
+        let count = 3 * CLASSES as u32;
+        for class in 0..count {
+            table.task_submitted(S(0), class, Some(2.0));
+            table.task_submitted(S(0), class, None);
+            table.attempt_ended(class, 1, Some(2.0), 3.0);
+            table.task_ended(S(3), class, Some(2.0));
+            if class != 5 {
+                table.task_ended(S(3), class, None);
+            }
+        }
+        assert!((CLASSES / 2..=CLASSES).contains(&table.classes.len()), "{}", table.classes.len());
+        assert!(table.classes.contains_key(&5), "a task of it has not ended");
+        assert_eq!(table.work(), (2.0 * f64::from(count), 2.0 * f64::from(count)));
+        assert_eq!(table.mean_seconds(), Some(3.0));
+    }
+
+    /// Each search walks all classes, so searches that find nothing must become rare.
+    #[test]
+    fn classes_with_unended_tasks_are_rarely_searched() {
+        let mut table = ClassTable::new(0);
+        let mut searches = 0;
+        for class in 0..20 * CLASSES as u32 {
+            let before = table.search_at;
+            table.task_submitted(S(0), class, None);
+            searches += u32::from(table.search_at != before);
+        }
+        assert_eq!(table.classes.len(), 20 * CLASSES);
+        // From 4,096 to 20 times as many by eighths: ln 20 / ln 1.125 = 25.4.
+        assert_eq!(searches, 26);
+    }
+
+    #[test]
+    fn remaining_tasks_without_work_count_as_the_mean() {
+        let mut table = ClassTable::new(0);
+        for work in [Some(2.0), Some(4.0), None] {
+            table.task_submitted(S(0), 7, work);
+        }
+        let remaining = |table: &ClassTable| table.class(7).map(ClassRecord::remaining_work);
+        assert_eq!(remaining(&table), Some(9.0));
+        table.task_ended(S(3), 7, Some(2.0));
+        table.task_ended(S(5), 7, None);
+        assert_eq!(remaining(&table), Some(4.0));
+        table.task_ended(S(4), 7, Some(4.0));
+        assert_eq!(remaining(&table), Some(0.0));
+        assert_eq!(table.makespan(), S(5));
+        assert_eq!(table.work(), (6.0, 6.0));
+    }
+}
