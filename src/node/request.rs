@@ -28,6 +28,7 @@ pub enum WaitEnd {
     Changed,
     /// The timeout has passed.
     Timeout,
-    /// A thread has called [`Membership::wake`](super::Membership::wake), or the process was forked.
+    /// A thread has called [`Membership::wake`](super::Membership::wake), or the process was
+    /// forked.
     Woken,
 }
