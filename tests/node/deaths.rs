@@ -1,4 +1,4 @@
-//! What is left of a process that was killed, stopped, or forked.
+//! Members that are killed, stopped or forked.
 
 use std::time::{Duration, Instant};
 

@@ -34,7 +34,7 @@ pub fn play() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What a process with these variables, and no others that matter, has to tell.
+/// Returns the output of a process with these variables, and no others that matter.
 fn told(variables: &[(&str, &Path)]) -> String {
     told_by(&std::env::current_exe().expect("this program"), variables, None)
 }
@@ -144,7 +144,7 @@ pub fn folder_is_the_callers_the_variables_the_sessions_or_a_temporary_one() {
     assert_eq!(with(&named), within(named.clone()));
     assert_eq!(with(Path::new("")), within(session.join("gpusched")));
     assert_eq!(with(Path::new("none")), "off");
-    // One that was named is not replaced by another; of the others the next is taken.
+    // A named folder is not replaced by another; of the default ones the next is tried.
     set_mode(&named, 0o777);
     assert!(with(&named).contains("others may write to it"));
     assert_eq!(told(&[usual[1]]), within(last.clone()));

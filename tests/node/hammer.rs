@@ -69,7 +69,7 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// What a process does: folder, seed, rounds.
+/// Process of the test: its arguments are folder, seed and rounds.
 pub fn play(arguments: &[String]) -> ExitCode {
     let folder = Path::new(&arguments[0]);
     let (seed, rounds): (u64, u64) = (arguments[1].parse().unwrap(), arguments[2].parse().unwrap());
