@@ -1,9 +1,9 @@
 //! Opens files on descriptors above 2.
 //!
-//! A daemon may run with its standard streams closed. The system gives the lowest free descriptor to the
-//! next file that is opened, and the program still writes to descriptors 1 and 2. So each file of the library is
-//! opened here; `tests/it/layers.rs` checks that. (A folder that is listed may have any descriptor: nothing can be
-//! written to it.)
+//! A daemon may run with its standard streams closed. The system gives the lowest free descriptor
+//! to the next file that is opened, and the program still writes to descriptors 1 and 2. So the
+//! library opens all its files here, as `tests/it/layers.rs` checks. A listed folder may have any
+//! descriptor, because nothing can write to it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
@@ -37,7 +37,8 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Moves a new file, and removes what another thread wrote to the standard stream in whose place it was.
+/// Moves a new file, and removes what another thread has written to the standard stream in its
+/// place.
 fn emptied_above_standard(created: File) -> io::Result<File> {
     if !is_standard(&created) {
         return Ok(created);
@@ -52,11 +53,11 @@ fn is_standard(opened: &impl AsFd) -> bool {
     opened.as_fd().as_raw_fd() <= 2
 }
 
-/// Moves an open file, an event or the like to a descriptor above 2, unless it has one. Its position and its locks
-/// stay as they are.
+/// Moves an open file, an event or the like to a descriptor above 2, unless it has one. Position
+/// and locks stay as they are.
 pub fn above_standard<T: AsFd + From<OwnedFd>>(opened: T) -> io::Result<T> {
     match is_standard(&opened) {
-        // The standard library asks for a duplicate from 3 on (F_DUPFD_CLOEXEC).
+        // The standard library requests a duplicate from 3 on (F_DUPFD_CLOEXEC).
         true => Ok(opened.as_fd().try_clone_to_owned()?.into()),
         false => Ok(opened),
     }

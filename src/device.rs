@@ -1,17 +1,16 @@
-//! What a device is called, what it has, and which devices a caller wants:
-//! plain data, nothing here touches a device.
+//! Identity, properties and selection of devices: plain data. No function here accesses a device.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
-/// The kinds of device.
+/// Kinds of device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BackendKind {
     Cpu,
     Cuda,
-    /// Exists only in a simulation: no backend drives one, and no selection names one.
+    /// Exists only in a simulation: no backend drives it, and no selection can name it.
     Simulated,
 }
 
@@ -31,8 +30,8 @@ impl fmt::Display for BackendKind {
     }
 }
 
-/// A name that stays with a device across processes and reboots: the UUID that
-/// the driver gives a card (`GPU-…`, `MIG-…`), `CPU-0` for the host.
+/// Name that a device keeps across processes and reboots: the UUID that the driver gives a GPU
+/// (`GPU-…`, `MIG-…`), `CPU-0` for the host.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId(Arc<str>);
 
@@ -52,42 +51,42 @@ impl fmt::Display for DeviceId {
     }
 }
 
-/// Whether a device may be given work.
+/// Whether tasks may run on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
     Good,
-    /// Failed often enough, or in such a way, that nothing runs on it any more.
+    /// Retired after failures.
     Retired,
-    /// There, but not for programs, or not for this library's.
+    /// Present, but closed to programs, or not usable by this library.
     Barred,
 }
 
-/// A device as it was found, without having been touched.
+/// Properties of a device as found by a backend.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceInfo {
     pub id: DeviceId,
     pub backend: BackendKind,
-    /// The backend's own number for the device, in this process only.
+    /// The backend's number for the device, valid in this process only.
     pub ordinal: u32,
     pub name: String,
     pub pci_bus_id: Option<String>,
     pub compute_capability: Option<(u32, u32)>,
-    /// Threads that the host gives this process; `None` for a card.
+    /// Threads that the host gives this process; `None` for a GPU.
     pub cpu_threads: Option<u32>,
     pub total_bytes: u64,
     pub free_bytes: u64,
-    /// A first guess of how fast it is, in a unit that all devices share: bytes of memory traffic a
-    /// second. `None`: no idea.
+    /// Estimated speed before any measurement, in a unit common to all devices: bytes of memory
+    /// traffic per second. `None`: unknown.
     pub speed: Option<f64>,
     pub health: Health,
 }
 
-/// Of a card, its context takes 60 to 600 MB: code, stacks of all threads, what the driver keeps for itself. How much is
-/// known only once it is made.
-const CONTEXT: u64 = 512 << 20;
+/// Bytes reserved for the context of a GPU. It takes 60 to 600 MB for code, thread stacks and the
+/// driver itself; how much is known only after its creation.
+const CONTEXT_BYTES: u64 = 512 << 20;
 
 impl DeviceInfo {
-    /// A device in good health, without memory, of which nothing more is known.
+    /// Returns a device in good health, without memory and further properties.
     pub fn new(id: &str, backend: BackendKind, ordinal: u32, name: impl Into<String>) -> Self {
         DeviceInfo {
             id: DeviceId::new(id),
@@ -104,21 +103,21 @@ impl DeviceInfo {
         }
     }
 
-    /// What tasks may have of it in all.
-    pub fn room_bytes(&self) -> u64 {
+    /// Returns the bytes that all tasks together may use.
+    pub fn usable_bytes(&self) -> u64 {
         match self.backend {
-            BackendKind::Cuda => self.total_bytes - CONTEXT.min(self.total_bytes / 16),
+            BackendKind::Cuda => self.total_bytes - CONTEXT_BYTES.min(self.total_bytes / 16),
             _ => self.total_bytes,
         }
     }
 
-    /// `cpu:0`, `cuda:3`, `sim:1`: how people name a device on a command line, and how messages name it.
+    /// Returns the label in command lines and messages: `cpu:0`, `cuda:3`, `sim:1`.
     pub fn label(&self) -> String {
         format!("{}:{}", self.backend, self.ordinal)
     }
 
-    /// `cuda:3 (GPU-5b…)`, and whether it can't be used.
-    fn mention(&self) -> String {
+    /// Returns label, UUID and health for messages: `cuda:3 (GPU-5b…)`.
+    fn describe(&self) -> String {
         let health = match self.health {
             Health::Good => "",
             Health::Retired | Health::Barred => ", which can't be used",
@@ -127,51 +126,56 @@ impl DeviceInfo {
     }
 }
 
-/// Which devices a caller wants: the text of `GPUSCHED_DEVICES` and `--devices`.
+/// Selection of devices: the text of `GPUSCHED_DEVICES` and `--devices`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Selection {
-    /// Every card; the CPU if there is none.
+    /// Every GPU, or the CPU if there is none.
     All,
-    /// In this order; an empty list is no device at all.
-    List(Vec<Wanted>),
+    /// These devices in this order. An empty list selects no device.
+    List(Vec<DeviceSelector>),
 }
 
-/// One item of a list.
+/// An item of a list.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Wanted {
+pub enum DeviceSelector {
     Kind(BackendKind),
     Ordinal(BackendKind, u32),
-    /// A UUID, or enough of its beginning to be the only one.
+    /// A UUID, or a unique prefix of it.
     Uuid(BackendKind, String),
 }
 
 const ACCEPTED: &str = "all, none, or a list of cpu, cuda, cuda:NUMBER and cuda:UUID";
 
 impl Selection {
-    /// Empty text is `all`.
+    /// Parses a selection. Empty text means `all`.
     pub fn parse(text: &str) -> Result<Self> {
         match text.trim() {
             "" | "all" => return Ok(Selection::All),
             "none" => return Ok(Selection::List(Vec::new())),
             _ => {}
         }
-        text.split(',').map(|item| Wanted::parse(item.trim())).collect::<Result<_>>().map(Selection::List)
+        text.split(',')
+            .map(|item| DeviceSelector::parse(item.trim()))
+            .collect::<Result<_>>()
+            .map(Selection::List)
     }
 
-    /// Whether devices of a kind matter to it.
+    /// Returns true if the selection may contain devices of this kind.
     pub fn may_name(&self, kind: BackendKind) -> bool {
         let Selection::List(list) = self else { return true };
-        list.iter().any(|wanted| match wanted {
-            Wanted::Kind(other) | Wanted::Ordinal(other, _) | Wanted::Uuid(other, _) => *other == kind,
+        list.iter().any(|selector| match selector {
+            DeviceSelector::Kind(other)
+            | DeviceSelector::Ordinal(other, _)
+            | DeviceSelector::Uuid(other, _) => *other == kind,
         })
     }
 
-    /// Positions in `there` of the devices that are wanted, each once, of those that can be used. An item
-    /// that names none of them is an error. `cpu_fallback`: `all` may mean the CPU where there is no card.
-    pub fn choose(&self, there: &[&DeviceInfo], cpu_fallback: bool) -> Result<Vec<usize>> {
-        let of = |wanted: &dyn Fn(&DeviceInfo) -> bool| -> Vec<usize> {
-            let fit = |device: &DeviceInfo| device.health == Health::Good && wanted(device);
-            (0..there.len()).filter(|&position| fit(there[position])).collect()
+    /// Returns the indices in `available` of the selected usable devices, each once. An item that
+    /// matches none is an error. `cpu_fallback`: `all` may mean the CPU if there is no GPU.
+    pub fn choose(&self, available: &[&DeviceInfo], cpu_fallback: bool) -> Result<Vec<usize>> {
+        let of = |selector: &dyn Fn(&DeviceInfo) -> bool| -> Vec<usize> {
+            let fit = |device: &DeviceInfo| device.health == Health::Good && selector(device);
+            (0..available.len()).filter(|&position| fit(available[position])).collect()
         };
         let Selection::List(list) = self else {
             let cards = of(&|device| device.backend != BackendKind::Cpu);
@@ -181,14 +185,14 @@ impl Selection {
             });
         };
         let mut chosen = Vec::new();
-        for wanted in list {
-            let found = of(&|device| wanted.matches(device));
-            let ambiguous = matches!(wanted, Wanted::Uuid(..)) && found.len() > 1;
+        for selector in list {
+            let found = of(&|device| selector.matches(device));
+            let ambiguous = matches!(selector, DeviceSelector::Uuid(..)) && found.len() > 1;
             if found.is_empty() || ambiguous {
-                let labels: Vec<String> = there.iter().map(|device| device.mention()).collect();
+                let labels: Vec<String> = available.iter().map(|device| device.describe()).collect();
                 let labels = if labels.is_empty() { "nothing".into() } else { labels.join(", ") };
                 let problem = if ambiguous { "names several" } else { "names none" };
-                let why = format!("'{wanted}' {problem} of what is there: {labels}");
+                let why = format!("'{selector}' {problem} of what is there: {labels}");
                 return Err(Error::NoDevice { what: "the selection".into(), why });
             }
             chosen
@@ -198,7 +202,7 @@ impl Selection {
     }
 }
 
-impl Wanted {
+impl DeviceSelector {
     fn parse(item: &str) -> Result<Self> {
         let bad = || Error::argument("an item of the device selection", format!("'{item}'"), ACCEPTED);
         let (kind, which) = match item.split_once(':') {
@@ -211,32 +215,32 @@ impl Wanted {
             _ => return Err(bad()),
         };
         match which {
-            None => Ok(Wanted::Kind(kind)),
+            None => Ok(DeviceSelector::Kind(kind)),
             Some("") => Err(bad()),
             Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                digits.parse().map(|ordinal| Wanted::Ordinal(kind, ordinal)).map_err(|_| bad())
+                digits.parse().map(|ordinal| DeviceSelector::Ordinal(kind, ordinal)).map_err(|_| bad())
             }
-            Some(uuid) => Ok(Wanted::Uuid(kind, uuid.into())),
+            Some(uuid) => Ok(DeviceSelector::Uuid(kind, uuid.into())),
         }
     }
 
     fn matches(&self, device: &DeviceInfo) -> bool {
         match self {
-            Wanted::Kind(kind) => device.backend == *kind,
-            Wanted::Ordinal(kind, ordinal) => device.backend == *kind && device.ordinal == *ordinal,
-            Wanted::Uuid(kind, uuid) => {
+            DeviceSelector::Kind(kind) => device.backend == *kind,
+            DeviceSelector::Ordinal(kind, ordinal) => device.backend == *kind && device.ordinal == *ordinal,
+            DeviceSelector::Uuid(kind, uuid) => {
                 device.backend == *kind && device.id.as_str().starts_with(uuid.as_str())
             }
         }
     }
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for DeviceSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wanted::Kind(kind) => write!(f, "{kind}"),
-            Wanted::Ordinal(kind, ordinal) => write!(f, "{kind}:{ordinal}"),
-            Wanted::Uuid(kind, uuid) => write!(f, "{kind}:{uuid}"),
+            DeviceSelector::Kind(kind) => write!(f, "{kind}"),
+            DeviceSelector::Ordinal(kind, ordinal) => write!(f, "{kind}:{ordinal}"),
+            DeviceSelector::Uuid(kind, uuid) => write!(f, "{kind}:{uuid}"),
         }
     }
 }

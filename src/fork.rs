@@ -15,8 +15,8 @@ pub fn forks() -> u64 {
     static REGISTER: Once = Once::new();
     REGISTER.call_once(|| {
         #[cfg(unix)]
-        // SAFETY: the function is never unloaded, only adds to an atomic and does not unwind. If the
-        // system has no memory to register it, a child takes itself for its parent.
+        // SAFETY: the function is never unloaded, only adds to an atomic and does not unwind. If
+        // the system has no memory to register it, a child takes itself for its parent.
         unsafe {
             libc::pthread_atfork(None, None, Some(count_fork));
         }

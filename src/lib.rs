@@ -1,22 +1,22 @@
-//! Runs many independent GPU jobs on whatever cards a machine has.
+//! Runs many independent jobs on the GPUs of a machine, or on its CPU.
 //!
-//! The map, from the ground up. A module uses only what stands above it here;
-//! `tests/it/layers.rs` keeps this.
+//! The layers, lowest first. A module imports only from modules above its own in this table;
+//! `tests/it/layers.rs` checks that.
 //!
-//! | layer | what it is |
+//! | layer | contents |
 //! |---|---|
-//! | [`error`] | every failure, in words |
-//! | [`fork`] | notices that the process was forked |
+//! | [`error`] | errors and their messages |
+//! | [`fork`] | fork detection |
 //! | [`descriptor`] | opens files on descriptors above the standard streams |
-//! | [`device`] | identity, properties and selection of devices: plain data |
-//! | [`memory`] | who has leased how many bytes of which device |
-//! | [`node`] | what processes of one user share: leases of slots and memory |
-//! | [`store`] | rates of devices, and findings of tasks, kept between runs |
-//! | [`backend`] | the devices themselves, behind one trait |
-//! | [`sched`] | tasks, and the workers that run them |
+//! | [`device`] | identity, properties and selection of devices |
+//! | [`memory`] | leases of device memory between tasks |
+//! | [`node`] | leases of slots and memory between processes |
+//! | [`store`] | measured rates and tuning results, kept between runs |
+//! | [`backend`] | devices behind one trait |
+//! | [`sched`] | scheduler: tasks, planner and workers |
 //! | [`fd`] | finite differences: grids, models, shots, propagators |
-//! | [`io`] | files, whole or absent |
-//! | [`legacy`] | the old packages' entry points |
+//! | [`io`] | files that exist as a whole or not at all |
+//! | [`legacy`] | entry points of the old packages |
 //! | [`ffi`] | the C ABI |
 
 pub mod error;

@@ -97,7 +97,7 @@ slots: auto means one; src/sched/api/builder.rs; s/"auto" => Ok(AUTO_SLOTS)/"aut
 slots: the variable is not read; src/sched/api/builder.rs; s/parse_slots(\&environment("GPUSCHED_SLOTS"))/parse_slots("")/; --test cuda slots_variable
 host: limits of control groups are ignored; src/backend/cpu/host.rs; s/"memory.max"/"memory.high"/; --lib memory_is
 host: limits of outer control groups are ignored; src/backend/cpu/host.rs; s/\.take_while(|folder| folder.starts_with(&mount))/.take(1)/; --lib memory_is
-host: cached files are not free memory; src/backend/cpu/host.rs; s/saturating_sub(cached(folder))/saturating_sub(0 * cached(folder))/; --lib memory_is
+host: cached files are not free memory; src/backend/cpu/host.rs; s/saturating_sub(cached_bytes(folder))/saturating_sub(0 * cached_bytes(folder))/; --lib memory_is
 host: shared controllers of version 1 are ignored; src/backend/cpu/host.rs; s/any(|c| c == "memory")/all(|c| c == "memory")/; --lib memory_is
 leases: network file systems are accepted; src/node/linux/folder.rs; s/\*number == system)/*number == system \&\& false)/; --lib network_file_system
 leases: a stopped waiter loses its place; src/node/linux/leases.rs; s/STOPPED_AFTER: u64 = STALL_LIMIT_NS/STOPPED_AFTER: u64 = 2 * STALL_LIMIT_NS/; --test node stopped_waiter

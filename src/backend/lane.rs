@@ -1,10 +1,10 @@
-//! The queue of a slot as the code of a task has it.
+//! The queue of a slot as the code of a task uses it.
 
 use super::cpu::Team;
 use super::cuda::Stream;
 use crate::error::Result;
 
-/// The concrete queue of a slot: what a propagator needs to launch its kernels.
+/// The queue of a slot, by kind of device. A propagator launches its kernels on it.
 #[derive(Clone, Copy)]
 pub enum Lane<'a> {
     Cpu(&'a Team),
@@ -12,16 +12,16 @@ pub enum Lane<'a> {
 }
 
 impl Lane<'_> {
-    /// Waits until all work on it is done.
+    /// Waits until all work on the queue is done.
     pub fn finish(self) -> Result<()> {
         match self {
-            // A team's work is done when the call returns.
+            // A team has done its work when the call returns.
             Lane::Cpu(_) => Ok(()),
             Lane::Cuda(stream) => stream.finish(),
         }
     }
 
-    /// Frees the memory that is kept for reuse, after an allocation failed.
+    /// Frees the memory that is cached for reuse, after an allocation failed.
     pub fn relieve(self) {
         match self {
             Lane::Cpu(_) => {}

@@ -1,8 +1,18 @@
-//! Devices behind one trait: a [`Backend`] finds them and opens a [`Queue`] for
-//! each slot; a worker of the scheduler owns that queue and runs tasks on its lane.
+//! Devices behind one trait. A [`Backend`] finds devices and opens a [`Queue`] for each slot. A
+//! worker of the scheduler owns that queue and runs tasks on its [`Lane`].
+//!
+//! | file | contents |
+//! |---|---|
+//! | `float_mode`, `callback_mode` | floating-point modes of the library and of its callers |
+//! | `thread` | the library's threads: signal mask, floating-point mode, cancellation, forks |
+//! | `cpu` | the host as a device |
+//! | `cuda` | NVIDIA GPUs |
+//! | `lane` | the queue of a slot, by kind of device |
 
+pub mod callback_mode;
 pub mod cpu;
 pub mod cuda;
+pub mod float_mode;
 mod lane;
 pub mod thread;
 
@@ -15,44 +25,46 @@ use crate::error::Result;
 pub trait Backend: Send + Sync {
     fn kind(&self) -> BackendKind;
 
-    /// Looks for devices without touching any of them.
+    /// Returns the devices of this kind. Creates no context on any of them.
     fn devices(&self) -> Result<Vec<DeviceInfo>>;
 
-    /// What people have to know of the last look: what was missing or can't be used, why, and what to do.
+    /// Returns messages for users about the last call of [`devices`](Backend::devices): what was
+    /// missing or unusable, why, and what to do.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What could be allocated on the device now.
+    /// Returns the bytes that could be allocated on the device now.
     fn free_bytes(&self, ordinal: u32) -> Result<u64>;
 
-    /// Opens slot `slot` of `slots` on a device. Called on the worker's own thread,
-    /// when the first task for that slot arrives and not before.
+    /// Opens slot `slot` of `slots` on a device. The worker's own thread calls it when the first
+    /// task for that slot arrives.
     ///
-    /// [`Error::Busy`](crate::Error::Busy), and being short of memory, say that it may be possible later.
+    /// [`Error::Busy`](crate::Error::Busy), and errors for lack of memory, mean that a later
+    /// attempt may succeed.
     fn open(&self, ordinal: u32, slot: u32, slots: u32) -> Result<Box<dyn Queue>>;
 
-    /// The device was poisoned: queues that are opened from now on are to have nothing to do with those
-    /// that were. Must not wait.
+    /// Retires the context of a poisoned device: queues that are opened from now on use a new one.
+    /// Must not block.
     fn renew(&self, _ordinal: u32) {}
 }
 
-/// One slot of one device. Made, used and dropped on its worker's thread.
+/// The queue of one slot of one device. Created, used and dropped on its worker's thread.
 pub trait Queue {
-    /// Makes the device current on this thread. Called before every task, because the task before may have changed it,
-    /// also before one that runs on top of another in the same queue.
+    /// Makes the device current on this thread. Called before every task, also before a nested one,
+    /// because the previous task may have made another device current.
     fn enter(&self) -> Result<()>;
 
-    /// Waits until all that the task put on the queue is done. Called once for each [`enter`](Queue::enter) that
-    /// went well: after the last of them nobody is inside.
+    /// Waits until all work of the task is done. Called once for each successful
+    /// [`enter`](Queue::enter); after the last of them no task uses the device.
     fn finish(&self) -> Result<()>;
 
-    /// A task goes on below one that has ended, and that may have changed what is current on the thread.
+    /// Makes the device current again for a task that continues after a nested one.
     fn resume(&self) {}
 
-    /// What a task's code works with.
+    /// Returns the queue as the code of a task uses it.
     fn lane(&self) -> Lane<'_>;
 
-    /// Memory was short: gives back what is kept for reuse.
+    /// Frees the memory that is cached for reuse, after an allocation failed.
     fn relieve(&self) {}
 }

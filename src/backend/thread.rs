@@ -1,12 +1,11 @@
-//! The threads of the library: named, and deaf to signals, so that the host's handlers run on the
-//! host's threads, where they interrupt what its author expects them to interrupt. And the host's threads
-//! while they are in the library: none is cancelled there.
+//! Threads. Those of the library are named and block signals, so the handlers of the host program
+//! run on the host's threads. A host's thread is not cancelled while it is inside the library.
 
 use std::cell::Cell;
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-use super::cpu::begin_thread;
+use super::callback_mode::begin_thread;
 use crate::fork::ProcessMark;
 
 thread_local! {
@@ -14,8 +13,8 @@ thread_local! {
     static BORN: Cell<Option<ProcessMark>> = const { Cell::new(None) };
 }
 
-/// Returns the bytes that static thread-local variables of the program and its libraries take from
-/// the stack of each thread, and some more. glibc puts them there; other C libraries add them to it.
+/// Returns the stack bytes that a thread needs for static thread-local variables, and a little
+/// more. glibc takes them from the stack that a thread asks for; other C libraries add them to it.
 fn static_locals() -> usize {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -50,8 +49,8 @@ pub fn spawn(
         Some(bytes) => builder.stack_size(bytes.saturating_add(static_locals())),
         None => builder,
     };
-    // A thread begins with the mask of who starts it.
-    let _deaf = deaf::Deaf::here();
+    // A thread inherits the signal mask of the thread that starts it.
+    let _mask = signal_mask::SignalMask::here();
     let born = ProcessMark::here();
     builder.spawn(move || {
         BORN.set(Some(born));
@@ -60,13 +59,14 @@ pub fn spawn(
     })
 }
 
-/// Whether it is the calling thread that this would wait for: code of the caller may run at a thread's very end, too
-/// (a destructor of what the thread had), and end the scheduler whose thread it is.
-pub fn is_this(thread: &JoinHandle<()>) -> bool {
+/// Returns true if `thread` is the calling thread, which must not join itself. Code of a caller
+/// also runs at the very end of a thread, as a destructor of a thread-local value, and may end the
+/// scheduler there.
+pub fn is_current_thread(thread: &JoinHandle<()>) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::thread::JoinHandleExt;
-        // SAFETY: asks for the calling thread, and compares two threads that have not been joined.
+        // SAFETY: both threads exist and have not been joined.
         unsafe { libc::pthread_equal(thread.as_pthread_t(), libc::pthread_self()) != 0 }
     }
     #[cfg(not(unix))]
@@ -75,26 +75,26 @@ pub fn is_this(thread: &JoinHandle<()>) -> bool {
     }
 }
 
-/// To be called when code of the caller has returned. If that code has forked, and this is the child, a
-/// thread of the library has nothing to go on with: its frames hold what threads share that are not there. It ends as if it had
-/// returned from its first function, and with it, as its last thread, the child. A thread of the caller
-/// goes on.
-pub fn end_in_child() {
+/// Ends a forked child on a thread of the library; does nothing on other threads and in the parent.
+/// Called after each callback, because a callback may fork. The child's thread can't continue: its
+/// frames refer to threads that the child lacks. It is the child's only thread, so the child exits
+/// with status 0.
+pub fn exit_in_child() {
     let born = BORN.try_with(Cell::get).ok().flatten();
     if born.is_some_and(|born| !born.is_here()) {
         #[cfg(unix)]
-        // SAFETY: ends the process without running anything of it.
+        // SAFETY: ends the process without running destructors or handlers.
         unsafe {
             libc::_exit(0);
         }
     }
 }
 
-pub use uncancelled::Uncancelled;
+pub use cancel_guard::CancelGuard;
 
-/// Linux and BSD; macOS has another number, Android no such thing.
+/// Linux and BSD. macOS has another constant; Android has no cancellation.
 #[cfg(all(unix, not(any(target_os = "android", target_vendor = "apple"))))]
-mod uncancelled {
+mod cancel_guard {
     use libc::c_int;
 
     const DISABLE: c_int = 1;
@@ -103,48 +103,49 @@ mod uncancelled {
         fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
     }
 
-    /// While it lives, `pthread_cancel` does not end the calling thread, which has locks of the library and
-    /// frames that nothing may unwind: to open, read, write or sleep would be points where it does. A cancel
-    /// waits until then. It takes 7 ns, so what does none of these goes without.
-    pub struct Uncancelled(c_int);
+    /// Delays a `pthread_cancel` of the calling thread until it is dropped. The thread may hold
+    /// locks of the library and has frames that must not be unwound; opening, reading, writing and
+    /// sleeping are cancellation points. It costs 7 ns, so calls without such points do without it.
+    pub struct CancelGuard(c_int);
 
-    impl Uncancelled {
+    impl CancelGuard {
         pub fn here() -> Self {
             let mut before = 0;
-            // SAFETY: the state is one of the two that there are, and `before` is ours.
+            // SAFETY: the state is valid, and `before` is a valid place for the old one.
             unsafe { pthread_setcancelstate(DISABLE, &mut before) };
-            Uncancelled(before)
+            CancelGuard(before)
         }
     }
 
-    impl Drop for Uncancelled {
+    impl Drop for CancelGuard {
         fn drop(&mut self) {
-            // SAFETY: the state that this thread had; the place is ours.
+            // SAFETY: the state is the thread's own from before.
             unsafe { pthread_setcancelstate(self.0, &mut 0) };
         }
     }
 }
 
 #[cfg(not(all(unix, not(any(target_os = "android", target_vendor = "apple")))))]
-mod uncancelled {
-    /// A thread that is cancelled is not looked at here.
-    pub struct Uncancelled;
+mod cancel_guard {
+    /// Does nothing: cancellation is not supported on this system.
+    pub struct CancelGuard;
 
-    impl Uncancelled {
+    impl CancelGuard {
         pub fn here() -> Self {
-            Uncancelled
+            CancelGuard
         }
     }
 }
 
 #[cfg(unix)]
-mod deaf {
+mod signal_mask {
     use std::mem::MaybeUninit;
     use std::ptr;
 
-    /// Signals that a thread causes itself, and a profiler's, stay open: blocked, the first would kill the
-    /// process past the host's handler, and the last would count the library's work as somebody else's.
-    const OPEN: [libc::c_int; 8] = [
+    /// Signals that stay unblocked: those that a thread raises by a fault, and a profiler's. A
+    /// blocked fault would kill the process past the host's handler; a blocked SIGPROF would hide
+    /// the library's work.
+    const UNBLOCKED: [libc::c_int; 8] = [
         libc::SIGSEGV,
         libc::SIGBUS,
         libc::SIGFPE,
@@ -155,29 +156,29 @@ mod deaf {
         libc::SIGPROF,
     ];
 
-    /// While it lives, the calling thread hears no other signal.
-    pub struct Deaf(Option<libc::sigset_t>);
+    /// Blocks all other signals on the calling thread until it is dropped.
+    pub struct SignalMask(Option<libc::sigset_t>);
 
-    impl Deaf {
+    impl SignalMask {
         pub fn here() -> Self {
-            let (mut closed, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-            // SAFETY: the sets are ours; `sigfillset` makes the first a valid one, and a successful
-            // `pthread_sigmask` the second.
+            let (mut blocked, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+            // SAFETY: `sigfillset` initialises the first set, a successful `pthread_sigmask` the
+            // second.
             unsafe {
-                libc::sigfillset(closed.as_mut_ptr());
-                for signal in OPEN {
-                    libc::sigdelset(closed.as_mut_ptr(), signal);
+                libc::sigfillset(blocked.as_mut_ptr());
+                for signal in UNBLOCKED {
+                    libc::sigdelset(blocked.as_mut_ptr(), signal);
                 }
-                let done = libc::pthread_sigmask(libc::SIG_SETMASK, closed.as_ptr(), before.as_mut_ptr());
-                Deaf((done == 0).then(|| before.assume_init()))
+                let done = libc::pthread_sigmask(libc::SIG_SETMASK, blocked.as_ptr(), before.as_mut_ptr());
+                SignalMask((done == 0).then(|| before.assume_init()))
             }
         }
     }
 
-    impl Drop for Deaf {
+    impl Drop for SignalMask {
         fn drop(&mut self) {
             if let Some(before) = &self.0 {
-                // SAFETY: the mask that this thread had.
+                // SAFETY: the mask is the thread's own from before.
                 unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
             }
         }
@@ -187,9 +188,9 @@ mod deaf {
     mod tests {
         use super::*;
 
-        fn hears(signal: libc::c_int) -> bool {
+        fn receives(signal: libc::c_int) -> bool {
             let mut mask = MaybeUninit::uninit();
-            // SAFETY: asks for the calling thread's mask.
+            // SAFETY: reads the calling thread's mask into `mask`.
             unsafe {
                 libc::pthread_sigmask(libc::SIG_SETMASK, ptr::null(), mask.as_mut_ptr());
                 libc::sigismember(mask.as_ptr(), signal) == 0
@@ -197,26 +198,26 @@ mod deaf {
         }
 
         #[test]
-        fn threads_of_the_library_hear_only_what_they_cause_themselves() {
-            let before = hears(libc::SIGTERM);
-            let thread = super::super::spawn("deaf".into(), None, || {
-                assert!(hears(libc::SIGSEGV) && hears(libc::SIGPROF));
-                assert!(!hears(libc::SIGTERM) && !hears(libc::SIGINT) && !hears(libc::SIGUSR1));
+        fn threads_of_the_library_block_all_signals_but_faults() {
+            let before = receives(libc::SIGTERM);
+            let thread = super::super::spawn("masked".into(), None, || {
+                assert!(receives(libc::SIGSEGV) && receives(libc::SIGPROF));
+                assert!(!receives(libc::SIGTERM) && !receives(libc::SIGINT) && !receives(libc::SIGUSR1));
             });
             thread.unwrap().join().unwrap();
-            assert_eq!(hears(libc::SIGTERM), before, "the mask of who starts a thread stays");
+            assert_eq!(receives(libc::SIGTERM), before, "spawn must restore the caller's mask");
         }
     }
 }
 
 #[cfg(not(unix))]
-mod deaf {
-    /// There are no signals to hear.
-    pub struct Deaf;
+mod signal_mask {
+    /// Does nothing: there are no signals on this system.
+    pub struct SignalMask;
 
-    impl Deaf {
+    impl SignalMask {
         pub fn here() -> Self {
-            Deaf
+            SignalMask
         }
     }
 }

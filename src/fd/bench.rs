@@ -12,7 +12,7 @@ use super::verify::dt_max;
 use super::wavelet::{self, Wavelet};
 use crate::backend::Lane;
 use crate::backend::cpu::{Buffer, Team, free_bytes};
-use crate::backend::cuda::{Block, Stream};
+use crate::backend::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
 
 /// What to run.
@@ -124,7 +124,7 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
 fn offered(lane: Lane<'_>) -> &'static [Shape] {
     match lane {
         Lane::Cpu(_) => &SHAPES,
-        Lane::Cuda(stream) => Shape::on(stream.card().info().compute_capability),
+        Lane::Cuda(stream) => Shape::on(stream.device().info().compute_capability),
     }
 }
 
@@ -189,7 +189,7 @@ fn layered(grid: Grid) -> Result<Model> {
 /// A large copy, by a team or by a card.
 enum Copy<'a> {
     Team { team: &'a Team, from: Buffer, to: Buffer },
-    Card { stream: &'a Stream, from: Block<f32>, to: Block<f32> },
+    Card { stream: &'a Stream, from: DeviceBuffer<f32>, to: DeviceBuffer<f32> },
 }
 
 const WHAT: &str = "the copy that is measured";

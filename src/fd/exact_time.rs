@@ -20,7 +20,7 @@ use super::survey::{Gather, Shot};
 use super::warp::{Times, Warp};
 use super::wavelet::Wavelet;
 use crate::backend::Lane;
-use crate::backend::cpu::{Member, Team};
+use crate::backend::cpu::{Team, TeamMember};
 use crate::error::{Error, Result};
 
 /// What a shot computes beyond its end, at least.
@@ -118,7 +118,7 @@ fn correct(gather: &mut Gather, every: usize, lane: Lane<'_>) -> Result<()> {
             other.iter_mut().zip(&series).for_each(|(to, from)| *to = from.im as f32);
         }
     };
-    let member = |_: &Member<'_>, _: Option<&()>| {
+    let member = |_: &TeamMember<'_>, _: Option<&()>| {
         work();
         Ok(())
     };

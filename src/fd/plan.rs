@@ -165,7 +165,7 @@ impl Plan {
         let shared = acoustic1::card::shared_bytes(&self.coefficients, stream);
         let (needed, there) = (self.shot_bytes(shot, 0).device, stream.free_bytes() + shared);
         // Too little in one piece, or no more than for a moment: its own words are better.
-        if *place != stream.card().label() || needed <= there {
+        if *place != stream.device().label() || needed <= there {
             return error;
         }
         self.advise(Error::NoMemory { what: "a shot".into(), needed, place: place.clone(), there })

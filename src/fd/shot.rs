@@ -8,7 +8,7 @@ use super::pause::State;
 use super::plan::Plan;
 use super::survey::{Gather, Shot};
 use crate::backend::Lane;
-use crate::backend::cpu::has_room;
+use crate::backend::cpu::can_allocate;
 use crate::error::{Error, Result};
 use crate::sched::{Exec, Task};
 
@@ -18,7 +18,7 @@ pub fn run(plan: &Plan, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> R
     plan.check(shot)?;
     let mut gather = if plan.options.exact_time {
         let bytes = exact_time::bytes(shot);
-        if !has_room(bytes) {
+        if !can_allocate(bytes) {
             return Err(Error::NoHostMemory { what: "the exact time of a shot".into(), bytes });
         }
         let nt = plan.steps(shot);

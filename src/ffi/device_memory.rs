@@ -9,12 +9,12 @@ use super::run_control::{is_here, sched_exec_t, with_exec};
 use super::status::sched_status_t;
 use crate::backend::Lane;
 use crate::backend::cpu::Buffer;
-use crate::backend::cuda::Block;
+use crate::backend::cuda::DeviceBuffer;
 use crate::error::{Error, Result};
 
 enum Allocation {
     Host(Buffer),
-    Gpu(Block<u8>),
+    Gpu(DeviceBuffer<u8>),
 }
 
 impl Allocation {

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::status::{SCHED_OK, sched_status_t, set_last_error, status_of};
 use super::{fork, logging};
-use crate::backend::cpu::FloatMode;
-use crate::backend::thread::Uncancelled;
+use crate::backend::float_mode::FloatMode;
+use crate::backend::thread::CancelGuard;
 use crate::error::{Error, Result};
 
 /// A type that a function of the C ABI returns.
@@ -35,7 +35,7 @@ impl ReturnValue for usize {
 /// Runs the body of a function. Nothing unwinds out of it; a failure sets the calling thread's last error.
 pub(super) fn guard<R: ReturnValue>(body: impl FnOnce() -> Result<R>) -> R {
     // A caller may flush denormal numbers or trap overflows; the library's arithmetic must not depend on it.
-    let (_whole, _mode) = (Uncancelled::here(), FloatMode::standard());
+    let (_whole, _mode) = (CancelGuard::here(), FloatMode::standard());
     guard_in_callers_mode(body)
 }
 

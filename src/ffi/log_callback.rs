@@ -8,7 +8,7 @@ use super::guard::guard_status;
 use super::input::SendPointer;
 use super::logging::{LogTarget, install, is_inside_callback};
 use super::status::sched_status_t;
-use crate::backend::cpu::CallbackMode;
+use crate::backend::callback_mode::CallbackMode;
 use crate::error::Error;
 
 /// Takes a line of the log: `level` from 1 (error) over 2 (warning), 3 (information), 4 (debug) to

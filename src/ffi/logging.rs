@@ -11,8 +11,8 @@ use log::{LevelFilter, Log, Metadata, Record};
 
 use super::status::c_text;
 use super::{input, trampoline};
-use crate::backend::cpu::CallbackMode;
-use crate::backend::thread::Uncancelled;
+use crate::backend::callback_mode::CallbackMode;
+use crate::backend::thread::CancelGuard;
 use crate::descriptor;
 use crate::error::{Error, Result};
 use crate::fork::ProcessMark;
@@ -77,7 +77,7 @@ impl Log for LogSink {
         if INSIDE_CALLBACK.try_with(|inside| inside.replace(true)).unwrap_or(true) {
             return;
         }
-        let _whole = Uncancelled::here();
+        let _whole = CancelGuard::here();
         let line = format!("{}: {}", record.target(), record.args());
         let target = self.target();
         match target.as_deref().unwrap_or(&LogTarget::Off) {
@@ -139,7 +139,7 @@ pub fn start_or(default: &str) {
     START.call_once(|| {
         SINK.born.get_or_init(ProcessMark::here);
         let setting = std::env::var_os("GPUSCHED_LOG").unwrap_or_else(|| default.into());
-        let _whole = Uncancelled::here();
+        let _whole = CancelGuard::here();
         match parse_setting(&setting.to_string_lossy()) {
             Ok((LogTarget::Off, _)) => {}
             Ok((target, level)) => {

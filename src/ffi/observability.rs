@@ -10,7 +10,7 @@ use super::input::{self, OutStruct, VersionedStruct, path};
 use super::scheduler_handle::{sched_t, scheduler};
 use super::status::sched_status_t;
 use super::trampoline;
-use crate::backend::cpu::CallbackMode;
+use crate::backend::callback_mode::CallbackMode;
 use crate::error::{Error, Result};
 use crate::io::atomic;
 use crate::sched::Progress;

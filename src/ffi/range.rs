@@ -10,7 +10,7 @@ use super::scheduler_handle::{sched_t, scheduler};
 use super::status::sched_status_t;
 use super::task::{SCHED_TASK_DETACHED, SCHED_TASK_ORDERED, apply_desc, id_out, sched_task_desc_t};
 use super::task_run::{UserData, run_piece, sched_drop_fn};
-use crate::backend::cpu::CallbackMode;
+use crate::backend::callback_mode::CallbackMode;
 use crate::error::{Error, Result};
 use crate::sched::{Range, Task};
 

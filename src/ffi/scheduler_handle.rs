@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::handle::{HandleTable, LastLookup};
-use crate::backend::thread::Uncancelled;
+use crate::backend::thread::CancelGuard;
 use crate::error::Result;
 use crate::sched::Scheduler;
 
@@ -42,7 +42,7 @@ impl Deref for SchedulerRef {
 pub(super) fn scheduler(handle: *const sched_t) -> Result<SchedulerRef> {
     if handle.is_null() {
         // The call may create it.
-        let _whole = Uncancelled::here();
+        let _whole = CancelGuard::here();
         return Scheduler::process_default().map(SchedulerRef::Default);
     }
     SCHEDULERS.get_cached(handle, &LAST_LOOKUP).map(SchedulerRef::Created)

@@ -14,8 +14,9 @@ use super::scheduler::{timeout, wait_status};
 use super::scheduler_handle::{sched_t, scheduler};
 use super::status::{SCHED_CANCELLED, SCHED_E_INTERNAL, SCHED_OK, SCHED_PENDING, sched_status_t, status_of};
 use super::task_run::{Callback, UserData, sched_drop_fn, sched_run_fn};
-use crate::backend::cpu::{CallbackMode, FloatMode};
-use crate::backend::thread::Uncancelled;
+use crate::backend::callback_mode::CallbackMode;
+use crate::backend::float_mode::FloatMode;
+use crate::backend::thread::CancelGuard;
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::sched::{DeviceMask, Task, TaskId, TaskInfo, TaskStatus};
@@ -264,7 +265,7 @@ pub unsafe extern "C" fn sched_submit(
             }
             return Ok(SCHED_OK);
         }
-        let (_whole, _mode) = (Uncancelled::here(), FloatMode::standard());
+        let (_whole, _mode) = (CancelGuard::here(), FloatMode::standard());
         // SAFETY: as above.
         let (task, out) = unsafe { (task_of(&desc, user)?, id_out(id, desc.flags)?) };
         let id = scheduler(s)?.submit(task)?;

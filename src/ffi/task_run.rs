@@ -16,8 +16,8 @@ use super::status::{
 };
 use super::trampoline;
 use crate::backend::Lane;
-use crate::backend::cpu::CallbackMode;
-use crate::backend::thread::Uncancelled;
+use crate::backend::callback_mode::CallbackMode;
+use crate::backend::thread::CancelGuard;
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::{Exec, InlineJob, InlineJobKind, Job};
 
@@ -73,7 +73,7 @@ impl UserData {
 impl Drop for UserData {
     fn drop(&mut self) {
         if let Some(drop) = self.drop {
-            let _whole = Uncancelled::here();
+            let _whole = CancelGuard::here();
             // SAFETY: the caller passed the two together; only this place calls it, and a `UserData` is dropped
             // once. A function with one parameter ignores more; its undefined result is not read.
             let result = unsafe {

@@ -11,15 +11,15 @@
 //!
 //! The trampoline also acts on a `pthread_cancel` that is pending when the function returns. It would
 //! otherwise take effect where the library opens or writes a file, or inside the next function. (A
-//! thread of the host, in [`Uncancelled`](crate::backend::thread::Uncancelled), acts on it after its call.)
+//! thread of the host, in [`CancelGuard`](crate::backend::thread::CancelGuard), acts on it after its call.)
 //!
 //! Panics of Rust pass through to the frames above. On processors without the frame, the function is
 //! called directly, and an exception that leaves it ends the process with a message of Rust's.
 
 use std::ffi::c_void;
 
-use crate::backend::cpu::CallbackScope;
-use crate::backend::thread::end_in_child;
+use crate::backend::callback_mode::CallbackScope;
+use crate::backend::thread::exit_in_child;
 use crate::error::Error;
 
 /// Any function of the caller that takes up to four words.
@@ -51,7 +51,7 @@ pub(super) unsafe fn call<const WORDS: usize>(
     // SAFETY: as promised by the caller; `state` outlives the call.
     let code = unsafe { frame::call(function, word(0), word(1), word(2), word(3), &mut state) };
     drop(mode);
-    end_in_child();
+    exit_in_child();
     let how = match state.kind {
         0 => return Ok(code),
         frame::THROWN => "an exception",

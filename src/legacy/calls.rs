@@ -33,7 +33,9 @@ pub fn here() -> Result<&'static Calls> {
 
 /// The scheduler that they use: the process's, and in a child of a process that has one, one of the child's own.
 pub fn scheduler() -> Result<&'static Scheduler> {
-    if cuda::left_behind() && std::env::var_os("GPUSCHED_DEVICES").is_none_or(|devices| devices != "cpu") {
+    if cuda::parent_found_gpus()
+        && std::env::var_os("GPUSCHED_DEVICES").is_none_or(|devices| devices != "cpu")
+    {
         return Err(Error::NoDevice {
             what: "a call of cuda_3dfd_1order in a forked process".into(),
             why: "its parent had used cards when it was forked, and NVIDIA's driver does not survive that; make the \

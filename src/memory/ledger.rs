@@ -1,12 +1,13 @@
-//! The account of one device's memory: a limit, and leases that give themselves back.
+//! Account of one device's memory: a limit, and leases that return their bytes when they are
+//! dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Shared by the device's workers.
+/// Memory account of a device, shared by its workers.
 #[derive(Debug)]
 pub struct Ledger {
     limit: u64,
-    book: Mutex<LedgerState>,
+    state: Mutex<LedgerState>,
 }
 
 #[derive(Debug, Default)]
@@ -15,7 +16,7 @@ struct LedgerState {
     peak: u64,
 }
 
-/// So many bytes of a device, until it is dropped.
+/// Leased bytes of a device. Dropping it returns them.
 #[derive(Debug)]
 pub struct Lease {
     ledger: Arc<Ledger>,
@@ -24,7 +25,7 @@ pub struct Lease {
 
 impl Ledger {
     pub fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Ledger { limit, book: Mutex::default() })
+        Arc::new(Ledger { limit, state: Mutex::default() })
     }
 
     pub fn limit(&self) -> u64 {
@@ -32,27 +33,28 @@ impl Ledger {
     }
 
     pub fn leased(&self) -> u64 {
-        self.book().leased
+        self.lock().leased
     }
 
-    /// The most that was ever leased at one time.
+    /// Returns the largest number of bytes leased at the same time.
     pub fn peak(&self) -> u64 {
-        self.book().peak
+        self.lock().peak
     }
 
-    /// `None` if the limit does not allow that much beside what is leased.
+    /// Leases bytes. Returns `None` if the limit does not allow them beside the leased ones.
     pub fn lease(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
-        let mut book = self.book();
-        let leased = book.leased.checked_add(bytes).filter(|&leased| leased <= self.limit)?;
-        book.leased = leased;
-        book.peak = book.peak.max(leased);
-        drop(book);
+        let mut state = self.lock();
+        let leased = state.leased.checked_add(bytes).filter(|&leased| leased <= self.limit)?;
+        state.leased = leased;
+        state.peak = state.peak.max(leased);
+        drop(state);
         Some(Lease { ledger: self.clone(), bytes })
     }
 
-    /// Nothing in here can panic half-way, so a poisoned book is still right.
-    fn book(&self) -> MutexGuard<'_, LedgerState> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the state. No code under the lock can panic half-way, so a poisoned state is still
+    /// valid.
+    fn lock(&self) -> MutexGuard<'_, LedgerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -64,7 +66,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.ledger.book().leased -= self.bytes;
+        self.ledger.lock().leased -= self.bytes;
     }
 }
 

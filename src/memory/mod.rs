@@ -1,4 +1,4 @@
-//! Who has leased how many bytes of which device.
+//! Leases of device memory between the tasks of a process.
 
 mod ledger;
 
@@ -6,17 +6,18 @@ pub use ledger::{Lease, Ledger};
 
 use crate::device::BackendKind;
 
-/// What a task takes at its peak.
+/// Peak memory of a task, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bytes {
-    /// Of its device.
+    /// Memory of the task's device.
     pub device: u64,
-    /// Of the host besides, wherever it runs.
+    /// Additional host memory, whatever the device.
     pub host: u64,
 }
 
 impl Bytes {
-    /// Of a device of that kind: the CPU's memory is the host's.
+    /// Returns the bytes that the task needs on a device of that kind. The CPU's memory is the
+    /// host's.
     pub fn on(self, backend: BackendKind) -> u64 {
         match backend {
             BackendKind::Cpu => self.device.saturating_add(self.host),
@@ -24,7 +25,7 @@ impl Bytes {
         }
     }
 
-    /// The larger of each.
+    /// Returns the larger of each.
     pub fn max(self, other: Bytes) -> Bytes {
         Bytes { device: self.device.max(other.device), host: self.host.max(other.host) }
     }

@@ -1,12 +1,12 @@
 //! Leases of GPU slots and memory between the processes of one user on one node. No two processes
 //! begin on one slot; waiters are served first come, first served within a priority.
 //!
-//! There is no daemon. Each scheduler joins as a *member*: it opens one small file, the *shared
-//! table*, in a folder of the user and locks one byte of it for its lifetime. Its record in the table
-//! lists the slots that it holds and the task that it waits to begin. The kernel drops the lock when
-//! the process ends, however it ends, and a record without its lock counts as absent. So the leases
-//! of a process vanish with it. A member locks the whole table for microseconds to read or change
-//! it. A waiting member sleeps until inotify reports a write to the table.
+//! No daemon is needed. Each scheduler joins as a *member*: it opens one small file, the *shared
+//! table*, in a folder of the user and locks one byte of it for its lifetime. Its record in the
+//! table lists the slots that it holds and the task that it waits to begin. The kernel drops the
+//! lock when the process ends, however it ends, and a record without its lock counts as absent. So
+//! the leases of a process vanish with it. A member locks the whole table for microseconds to read
+//! or change it. A waiting member sleeps until inotify reports a write to the table.
 //!
 //! The folder is the first of: the caller's, `GPUSCHED_LEASE_DIR` (`none`: no leases),
 //! `$XDG_RUNTIME_DIR/gpusched`, `<temp dir>/gpusched-<uid>`. It must be a folder of the user, not a

@@ -1,8 +1,8 @@
 //! The queue of the waiting members: pure functions of the members' records and of the time.
 //!
-//! Waiters are ordered by priority, then by ticket. In that order each is placed on the device where
-//! its task should end first: at once on a free slot, else when enough running tasks have ended. The
-//! slots that are left after all waiters ahead of a member are available to it.
+//! Waiters are ordered by priority, then by ticket. In that order each is placed on the device
+//! where its task should end first: at once on a free slot, else when enough running tasks have
+//! ended. The slots that are left after all waiters ahead of a member are available to it.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -10,10 +10,10 @@ use std::collections::HashMap;
 /// The slots and memory of one device that other members use or will use first.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DeviceAvailability {
-    /// Seconds from now until each occupied slot should be free, ascending. Occupied slots are those
-    /// that others hold, and those that waiters ahead of this member will take. A task that has
-    /// overrun its estimate is expected to run as long again as it has overrun. A member may begin if
-    /// it holds fewer slots than its limit minus the length of this list.
+    /// Seconds from now until each occupied slot should be free, ascending. Occupied slots are
+    /// those that others hold, and those that waiters ahead of this member will take. A task that
+    /// has overrun its estimate is expected to run as long again as it has overrun. A member may
+    /// begin if it holds fewer slots than its limit minus the length of this list.
     pub busy_slots: Vec<f64>,
     /// Bytes that others have reserved there and do not use yet.
     pub pending_bytes: u64,
@@ -81,8 +81,8 @@ impl MemberRecord {
 /// Lower bound of the estimate, so that costs order tasks also before the first measurement.
 const MIN_SECONDS_PER_COST: f64 = 1e-9;
 
-/// Returns the seconds per unit of cost: the measured value if there is one. Else the estimate assumes
-/// that the running task with the longest time for its cost is half done.
+/// Returns the seconds per unit of cost: the measured value if there is one. Else the estimate
+/// assumes that the running task with the longest time for its cost is half done.
 pub(super) fn seconds_per_cost<'a>(
     measured: Option<f64>,
     members: impl Iterator<Item = &'a MemberRecord>,
@@ -214,8 +214,8 @@ pub(super) fn queue_view(
     QueueView { devices: available, ready }
 }
 
-/// Returns the device where the waiter's task should end first, and the time of its end. Of equal ends
-/// the device with less work is chosen, then the lower index.
+/// Returns the device where the waiter's task should end first, and the time of its end. Of equal
+/// ends the device with less work is chosen, then the lower index.
 fn earliest_finish<'a>(
     waiter: &'a MemberRecord,
     timelines: &[DeviceTimeline],
@@ -236,8 +236,8 @@ fn compare(a: &MemberRecord, b: &MemberRecord) -> Ordering {
     b.priority.cmp(&a.priority).then(a.ticket.cmp(&b.ticket)).then(a.id.cmp(&b.id))
 }
 
-/// Returns true if `other` is ahead of `me` in the queue. Every waiter is ahead of a member that does
-/// not wait.
+/// Returns true if `other` is ahead of `me` in the queue. Every waiter is ahead of a member that
+/// does not wait.
 fn is_ahead(other: &MemberRecord, me: &MemberRecord) -> bool {
     !me.waits() || compare(other, me) == Ordering::Less
 }
@@ -245,8 +245,8 @@ fn is_ahead(other: &MemberRecord, me: &MemberRecord) -> bool {
 /// Nanoseconds after which a waiter that could begin and does not is taken for stopped.
 pub(super) const STALL_LIMIT_NS: u64 = 1_000_000_000;
 
-/// Waiters that could begin and have not, as one member has observed them, each with the time of the
-/// first observation.
+/// Waiters that could begin and have not, as one member has observed them, each with the time of
+/// the first observation.
 #[derive(Debug, Default)]
 pub(super) struct StalledWaiters(HashMap<WaitKey, u64>);
 

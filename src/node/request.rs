@@ -1,4 +1,4 @@
-//! What a scheduler passes to its membership, and how its waits end.
+//! Shared devices, requests for a slot, and the reasons why a wait ends.
 
 /// A device that the processes of the node share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,7 @@ pub enum WaitEnd {
     Changed,
     /// The timeout has passed.
     Timeout,
-    /// A thread has called [`Membership::wake`](super::Membership::wake), or the process was forked.
+    /// A thread has called [`Membership::wake`](super::Membership::wake), or the process was
+    /// forked.
     Woken,
 }

@@ -223,7 +223,7 @@ fn wrong_at_first() -> Task {
     let said = AtomicU32::new(0);
     task(move |stream| match said.fetch_add(1, Ordering::SeqCst) {
         0 => Err(Error::Device {
-            device: stream.card().label(),
+            device: stream.device().label(),
             what: "it looks wrong".into(),
             fault: DeviceFault::Poisoned,
         }),

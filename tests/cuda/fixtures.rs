@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gpusched::backend::Lane;
-use gpusched::backend::cuda::{Block, Params, Ptx, Stream};
+use gpusched::backend::cuda::{DeviceBuffer, Params, Ptx, Stream};
 use gpusched::device::{DeviceInfo, Health};
 use gpusched::sched::{Exec, Scheduler, Task, TaskId, WaitResult, discover_all};
 use gpusched::{Error, Result};
@@ -65,7 +65,7 @@ pub fn run_all(scheduler: &Scheduler, tasks: impl IntoIterator<Item = Task>) {
 }
 
 /// Launches a kernel that fills a block.
-pub fn fill(stream: &Stream, block: &Block<f32>, value: f32) -> Result<()> {
+pub fn fill(stream: &Stream, block: &DeviceBuffer<f32>, value: f32) -> Result<()> {
     let kernel = stream.function(SMALL, "fill")?;
     let params = Params::new().with(block.address()).with(value).with(block.len() as i32);
     stream.launch(&kernel, [block.len().div_ceil(64) as u32, 1, 1], [64, 1, 1], params)

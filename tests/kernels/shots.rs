@@ -281,7 +281,7 @@ fn fused(a: f32, x: f32, y: f32) -> f32 {
     memory.get::<f32>(y)[0]
 }
 
-/// The same values as of the CPU, in `backend::cpu::float_mode`.
+/// The same values as of the CPU, in `backend::float_mode`.
 #[test]
 fn both_engines_flush_at_the_boundary_as_the_cpu() {
     let (least, ulp) = (f32::MIN_POSITIVE, f32::EPSILON);

@@ -1,4 +1,4 @@
-//! What is left of a process that was killed, stopped, or forked.
+//! Members that are killed, stopped or forked.
 
 use std::time::{Duration, Instant};
 
@@ -117,7 +117,7 @@ pub fn member_without_inotify_says_so_and_still_sees_changes() {
     assert_eq!(logged().matches("no inotify").count(), 1, "{}", logged());
 }
 
-pub fn member_that_is_stopped_inside_is_named() {
+pub fn member_that_is_stopped_with_the_table_locked_is_named() {
     let (folder, [mut a, mut b]) = members();
     let node = join(&leases(&folder), 1, 1).expect("to join");
     assert_eq!(b.ask("inside"), "ok");

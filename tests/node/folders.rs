@@ -1,4 +1,4 @@
-//! Folders and files that will not do, and what has got into a file.
+//! Folders and files that are refused, and invalid contents of the table.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
@@ -34,7 +34,7 @@ pub fn play() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What a process with these variables, and no others that matter, has to tell.
+/// Returns the output of a process with these variables, and no others that matter.
 fn told(variables: &[(&str, &Path)]) -> String {
     told_by(&std::env::current_exe().expect("this program"), variables, None)
 }
@@ -78,14 +78,14 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("what is there").permissions().mode() & 0o7777
 }
 
-pub fn folder_is_made_for_the_user_alone() {
+pub fn folder_is_created_for_the_user_alone() {
     let folder = Folder::new();
     let node = join(&leases(&folder), 1, 1).expect("to join");
     assert_eq!(node.folder(), leases(&folder));
     assert_eq!((mode(node.folder()), mode(&node.folder().join("leases-1"))), (0o700, 0o600));
 }
 
-pub fn folder_that_will_not_do_is_refused_in_words() {
+pub fn unsuitable_folder_is_refused_with_its_reason() {
     let folder = Folder::new();
     let path = leases(&folder);
     assert!(refusal(&path.join("below")).contains("the folder above it is not there"));
@@ -107,7 +107,7 @@ pub fn folder_that_will_not_do_is_refused_in_words() {
     drop(join(&path, 1, 1).expect("now it will do"));
 }
 
-pub fn file_that_will_not_do_is_refused_in_words() {
+pub fn unsuitable_file_is_refused_with_its_reason() {
     let folder = Folder::new();
     let leases = folder.make("leases");
     let (path, elsewhere) = (leases.join("leases-1"), folder.at("elsewhere"));
@@ -144,7 +144,7 @@ pub fn folder_is_the_callers_the_variables_the_sessions_or_a_temporary_one() {
     assert_eq!(with(&named), within(named.clone()));
     assert_eq!(with(Path::new("")), within(session.join("gpusched")));
     assert_eq!(with(Path::new("none")), "off");
-    // One that was named is not replaced by another; of the others the next is taken.
+    // A named folder is not replaced by another; of the default ones the next is tried.
     set_mode(&named, 0o777);
     assert!(with(&named).contains("others may write to it"));
     assert_eq!(told(&[usual[1]]), within(last.clone()));
@@ -214,7 +214,7 @@ pub fn fill_disk(folder: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-pub fn garbage_that_nobody_uses_is_replaced_and_else_an_error() {
+pub fn invalid_table_is_replaced_if_unused_and_else_an_error() {
     let folder = Folder::new();
     fs::create_dir(leases(&folder)).unwrap();
     let path = leases(&folder).join("leases-1");
@@ -242,7 +242,7 @@ pub fn garbage_that_nobody_uses_is_replaced_and_else_an_error() {
     drop(hold);
 }
 
-pub fn file_that_is_deleted_or_cut_in_use_is_made_again() {
+pub fn table_that_is_deleted_or_cut_in_use_is_replaced() {
     let folder = Folder::new();
     let path = leases(&folder).join("leases-1");
     let (a, b) = (join(&leases(&folder), 3, 1).unwrap(), join(&leases(&folder), 2, 1).unwrap());

@@ -69,7 +69,7 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// What a process does: folder, seed, rounds.
+/// Process of the test: its arguments are folder, seed and rounds.
 pub fn play(arguments: &[String]) -> ExitCode {
     let folder = Path::new(&arguments[0]);
     let (seed, rounds): (u64, u64) = (arguments[1].parse().unwrap(), arguments[2].parse().unwrap());
@@ -83,7 +83,7 @@ pub fn play(arguments: &[String]) -> ExitCode {
             0 if held.is_empty() => {
                 node = join(&folder.join("leases"), 4, SLOTS as u32).expect("to join again")
             }
-            1 => node.lock().expect("inside").request(None),
+            1 => node.lock().expect("table").request(None),
             _ => {}
         }
         let costs: Vec<_> =
@@ -108,21 +108,21 @@ pub fn play(arguments: &[String]) -> ExitCode {
 
 /// Begins where it may, or waits for a moment with its ticket.
 fn turn(node: &Membership, want: SlotRequest, held: &[Taken<'_>]) -> Option<(usize, SlotLease)> {
-    let mut inside = node.lock().expect("inside");
+    let mut table = node.lock().expect("table");
     let costs = want.costs.clone();
-    inside.request(Some(want));
-    let looks = inside.availability();
+    table.request(Some(want));
+    let looks = table.availability();
     let free = |device: &usize| {
         let own = held.iter().filter(|taken| taken.device == *device).count();
         costs[*device].is_some() && own + looks[*device].busy_slots.len() < SLOTS
     };
     let Some(device) = (0..4).find(free) else {
-        drop(inside);
+        drop(table);
         // Also when nobody gives back, because we are the ones who hold: then we do.
         node.wait(Some(std::time::Duration::from_millis(2)));
         return None;
     };
-    let hold = inside.lease(device, costs[device], 10).expect("a lease");
+    let hold = table.lease(device, costs[device], 10).expect("a lease");
     Some((device, hold))
 }
 

@@ -35,16 +35,16 @@ pub fn two_members_exclude_each_other() {
     assert_eq!(a.lock().unwrap().other_members(), 1);
 }
 
-pub fn lease_is_given_back_also_by_a_thread_that_is_inside() {
+pub fn lease_is_returned_while_its_thread_has_the_table_locked() {
     let (_folder, a, b) = two_members(1);
     let hold = lease(&a, 0).expect("a free slot");
-    let inside = a.lock().unwrap();
+    let table = a.lock().unwrap();
     drop(hold);
-    drop(inside);
+    drop(table);
     assert_eq!(leased(&b), 0);
 }
 
-pub fn lease_outlives_its_node() {
+pub fn lease_outlives_its_membership() {
     let (_folder, a, b) = two_members(1);
     let hold = lease(&a, 0).expect("a free slot");
     a.lock().unwrap().request(Some(SlotRequest { costs: vec![Some(1.0)], ..SlotRequest::default() }));
@@ -61,18 +61,18 @@ pub fn devices_that_are_not_shared_are_leased_to_all() {
     let devices = [None, Some(SharedDevice { uuid: "GPU-0", slots: 1 })];
     let (a, b) = (Membership::join(Some(&leases(&folder)), &devices), join(&leases(&folder), 1, 1).unwrap());
     let a = a.unwrap().expect("leases");
-    let mut inside = a.lock().unwrap();
-    assert_eq!(inside.availability().len(), 2);
-    let (none, one) = (inside.lease(0, None, 1).unwrap(), inside.lease(1, None, 2).unwrap());
-    assert!(matches!(inside.lease(2, None, 1), Err(Error::Argument { .. })));
-    drop(inside);
+    let mut table = a.lock().unwrap();
+    assert_eq!(table.availability().len(), 2);
+    let (none, one) = (table.lease(0, None, 1).unwrap(), table.lease(1, None, 2).unwrap());
+    assert!(matches!(table.lease(2, None, 1), Err(Error::Argument { .. })));
+    drop(table);
     none.set_used_bytes(1);
     assert_eq!(b.lock().unwrap().availability()[0].pending_bytes, 2);
     drop((none, one));
-    let mut inside = a.lock().unwrap();
-    let most: Vec<_> = (0..1000).map_while(|_| inside.lease(1, None, 2).ok()).collect();
+    let mut table = a.lock().unwrap();
+    let most: Vec<_> = (0..1000).map_while(|_| table.lease(1, None, 2).ok()).collect();
     assert!((170..300).contains(&most.len()), "{}", most.len());
-    drop(inside);
+    drop(table);
     assert_eq!(leased(&b), most.len());
     drop(most);
     assert_eq!(leased(&b), 0);
@@ -148,7 +148,7 @@ pub fn wait_ends_with_a_change_a_wake_or_its_time() {
     });
 }
 
-pub fn own_writes_wake_no_thread_of_the_member() {
+pub fn own_writes_do_not_wake_the_member() {
     let folder = Folder::new();
     let a = join(&leases(&folder), 1, 1).unwrap();
     assert_eq!(a.wait(Some(Duration::ZERO)), WaitEnd::Timeout);
@@ -173,7 +173,7 @@ pub fn seconds_per_cost_are_shared_and_stay() {
     assert_eq!(join(&leases(&folder), 1, 1).unwrap().lock().unwrap().measured_seconds_per_cost(), Some(3.5));
 }
 
-pub fn calls_in_a_child_are_errors_and_it_may_join_itself() {
+pub fn calls_in_a_forked_child_fail_and_it_can_join() {
     let (folder, a, b) = two_members(1);
     let mut hold = lease(&a, 0);
     let mut node = Some(a);

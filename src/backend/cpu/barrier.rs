@@ -1,96 +1,96 @@
-//! Where the members of a team wait for each other, many times a second.
+//! Barrier of a team, used many times a second.
 //!
-//! A waiter first spins for a moment, because the others are usually close behind, and
-//! then sleeps. How long it spins adapts: a spin that was in vain halves the next, one
-//! that was not lengthens it, so a team on a busy machine soon burns next to nothing.
+//! A waiter spins first, because the other members are usually close behind, and then sleeps. The
+//! number of spins adapts: a spin without success halves the next one, a successful one doubles it.
+//! So a team on a busy machine soon spins hardly at all.
 
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Looks at the barrier before sleeping: some tens of nanoseconds each.
+/// Polls before a waiter sleeps; some tens of nanoseconds each.
 const SPINS: usize = 2048;
-const FEWEST_SPINS: usize = 16;
+const MIN_SPINS: usize = 16;
 
 pub struct Barrier {
     count: AtomicUsize,
     arrived: AtomicUsize,
-    /// Counts how often the barrier has opened.
-    opened: AtomicUsize,
-    /// Members that have left the work: who still waits, waits in vain.
-    left: AtomicUsize,
+    /// Number of times that the barrier has opened.
+    generation: AtomicUsize,
+    /// Members that have left the work: the barrier will not open again.
+    departed: AtomicUsize,
     spins: AtomicUsize,
     sleepers: Mutex<usize>,
     wake: Condvar,
 }
 
-/// A member has left the work, so the barrier will never open again.
+/// A member has left the work, so the barrier will not open again.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Broken;
+pub struct BarrierBroken;
 
 impl Barrier {
     pub fn new(count: usize) -> Self {
         Barrier {
             count: AtomicUsize::new(count),
             arrived: AtomicUsize::new(0),
-            opened: AtomicUsize::new(0),
-            left: AtomicUsize::new(0),
+            generation: AtomicUsize::new(0),
+            departed: AtomicUsize::new(0),
             spins: AtomicUsize::new(SPINS),
             sleepers: Mutex::new(0),
             wake: Condvar::new(),
         }
     }
 
-    /// Waits for all. The last to arrive runs `alone` while the others still wait.
-    pub fn wait(&self, alone: impl FnOnce()) -> Result<(), Broken> {
+    /// Waits for all members. The last to arrive runs `serial` while the others still wait.
+    pub fn wait(&self, serial: impl FnOnce()) -> Result<(), BarrierBroken> {
         // Read before arriving: the barrier can't open without this member.
-        let before = self.opened.load(Acquire);
+        let before = self.generation.load(Acquire);
         if self.arrived.fetch_add(1, AcqRel) + 1 == self.count.load(Relaxed) {
-            alone();
+            serial();
             self.arrived.store(0, Relaxed);
-            self.opened.store(before.wrapping_add(1), SeqCst);
-            self.rouse();
+            self.generation.store(before.wrapping_add(1), SeqCst);
+            self.wake_sleepers();
             return Ok(());
         }
         let spins = self.spins.load(Relaxed);
         for _ in 0..spins {
-            if let Some(end) = self.look(before) {
+            if let Some(end) = self.poll(before) {
                 self.spins.store((spins * 2).min(SPINS), Relaxed);
                 return end;
             }
             std::hint::spin_loop();
         }
-        self.spins.store((spins / 2).max(FEWEST_SPINS), Relaxed);
+        self.spins.store((spins / 2).max(MIN_SPINS), Relaxed);
         self.sleep(before)
     }
 
-    /// A member will not come again.
+    /// Reports that a member will not arrive again.
     pub fn leave(&self) {
-        self.left.fetch_add(1, SeqCst);
-        self.rouse();
+        self.departed.fetch_add(1, SeqCst);
+        self.wake_sleepers();
     }
 
-    /// As new, for the next work and so many members. Only while nobody uses it.
+    /// Prepares the barrier for the next work with `count` members. No member may use it meanwhile.
     pub fn reset(&self, count: usize) {
         self.count.store(count, SeqCst);
         self.arrived.store(0, SeqCst);
-        self.left.store(0, SeqCst);
+        self.departed.store(0, SeqCst);
     }
 
-    /// Whether the wait that began at opening `before` is over, and how. A member leaves
-    /// only after the openings that it took part in, so `left` is read first.
-    fn look(&self, before: usize) -> Option<Result<(), Broken>> {
-        let left = self.left.load(SeqCst);
-        if self.opened.load(SeqCst) != before {
+    /// Returns the result of the wait that began in generation `before`; `None`: it goes on. A
+    /// member leaves only after the openings in which it took part, so `departed` is read first.
+    fn poll(&self, before: usize) -> Option<Result<(), BarrierBroken>> {
+        let departed = self.departed.load(SeqCst);
+        if self.generation.load(SeqCst) != before {
             return Some(Ok(()));
         }
-        (left > 0).then_some(Err(Broken))
+        (departed > 0).then_some(Err(BarrierBroken))
     }
 
-    fn sleep(&self, before: usize) -> Result<(), Broken> {
+    fn sleep(&self, before: usize) -> Result<(), BarrierBroken> {
         let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
         *sleepers += 1;
         loop {
-            if let Some(end) = self.look(before) {
+            if let Some(end) = self.poll(before) {
                 *sleepers -= 1;
                 return end;
             }
@@ -98,9 +98,9 @@ impl Barrier {
         }
     }
 
-    /// A sleeper looks under the lock, and what it looks at was written before this: it
-    /// has either seen it, or sleeps already and is woken.
-    fn rouse(&self) {
+    /// Wakes all sleepers. A waiter polls under the lock before it sleeps, and the caller has
+    /// changed the state before this. So a waiter either sees the change or is counted and woken.
+    fn wake_sleepers(&self) {
         let sleepers = *self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
         if sleepers > 0 {
             self.wake.notify_all();

@@ -1,5 +1,5 @@
-//! Host memory for fields: zeroed, aligned to cache lines, and shareable by row between
-//! the members of a team.
+//! Host memory for fields: zeroed, aligned to cache lines, and shared by row between the members of
+//! a team.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::marker::PhantomData;
@@ -7,29 +7,29 @@ use std::ptr::NonNull;
 
 use crate::error::{Error, Result};
 
-/// A cache line of the common processors, and a vector of the widest.
+/// Bytes of a cache line on common processors, and of the widest vector.
 pub const ALIGN: usize = 64;
-/// From here on a buffer is worth huge pages.
+/// Bytes from which on a buffer uses huge pages.
 const LARGE: usize = 4 << 20;
 
-/// Zeroed float32 values, the first of them at a multiple of 64 bytes.
+/// Zeroed float32 values; the first is at a multiple of 64 bytes.
 ///
-/// Large buffers come from the system as pages that nobody has touched: each page goes
-/// to the memory next to the thread that writes it first.
+/// The system provides large buffers as untouched pages and places each page in the memory next to
+/// the thread that writes it first.
 pub struct Buffer {
-    /// As allocated; the values begin at the next multiple of [`ALIGN`].
+    /// Start of the allocation; the values begin at the next multiple of [`ALIGN`].
     block: NonNull<u8>,
     layout: Layout,
     len: usize,
 }
 
-// SAFETY: a buffer owns its block, and gives out references by the rules of `&` and `&mut`.
+// SAFETY: a buffer owns its block and lends it by the rules of `&` and `&mut`.
 unsafe impl Send for Buffer {}
 // SAFETY: as above; `Rows` is made from `&mut` only.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// `what` names the contents in the error if there is no memory for `len` values.
+    /// Allocates `len` zeros. `what` names the contents in the error.
     pub fn zeroed(len: usize, what: &str) -> Result<Self> {
         let refused = |bytes: u64| Error::NoMemory {
             what: what.into(),
@@ -37,13 +37,13 @@ impl Buffer {
             place: "the host".into(),
             there: super::host::free_bytes(),
         };
-        // Alignment is made here: asked of the allocator, it would clear the block by hand.
+        // The block is aligned here: for a larger alignment the allocator would clear it by hand.
         let layout = len
             .checked_mul(size_of::<f32>())
             .and_then(|bytes| bytes.checked_add(ALIGN))
             .and_then(|bytes| Layout::from_size_align(bytes, align_of::<f32>()).ok())
             .ok_or_else(|| refused((len as u64).saturating_mul(4)))?;
-        if !super::host::has_room(layout.size() as u64) {
+        if !super::host::can_allocate(layout.size() as u64) {
             return Err(refused(layout.size() as u64));
         }
         // SAFETY: the layout is at least `ALIGN` bytes.
@@ -56,35 +56,35 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Bytes that [`Buffer::zeroed`] allocates for `len` values.
+    /// Returns the bytes that [`Buffer::zeroed`] allocates for `len` values.
     pub fn bytes_of(len: usize) -> u64 {
         (len * size_of::<f32>() + ALIGN) as u64
     }
 
-    /// Bytes allocated.
+    /// Returns the allocated bytes.
     pub fn bytes(&self) -> u64 {
         self.layout.size() as u64
     }
 
-    /// The buffer for the members of a team, who share it by row.
+    /// Returns a view that the members of a team share by row.
     pub fn rows(&mut self) -> Rows<'_> {
         Rows { first: self.first(), len: self.len, _buffer: PhantomData }
     }
 
-    /// The same memory as numbers of 16 bits, twice as many.
+    /// Returns the same memory as 16-bit numbers, twice as many.
     pub fn halves(&self) -> &[u16] {
-        // SAFETY: any bits are such numbers; borrowed as `self` is.
+        // SAFETY: every bit pattern is a 16-bit number; borrowed as `self` is.
         unsafe { std::slice::from_raw_parts(self.first().cast(), 2 * self.len) }
     }
 
     pub fn halves_mut(&mut self) -> &mut [u16] {
-        // SAFETY: any bits are such numbers, and float32 values; borrowed as `self` is.
+        // SAFETY: every bit pattern is a 16-bit number and a float32 value; borrowed as `self` is.
         unsafe { std::slice::from_raw_parts_mut(self.first().cast(), 2 * self.len) }
     }
 
     fn first(&self) -> *mut f32 {
         let block = self.block.as_ptr();
-        // At most `ALIGN - 4` bytes on: within the block.
+        // At most `ALIGN - 4` bytes further: within the block.
         block.wrapping_add(block.align_offset(ALIGN)).cast()
     }
 
@@ -95,7 +95,7 @@ impl Buffer {
             let begin = (self.block.as_ptr() as usize).next_multiple_of(PAGE);
             let end = (self.block.as_ptr() as usize + self.layout.size()) / PAGE * PAGE;
             if end > begin {
-                // SAFETY: whole pages inside our own block. A refusal costs speed only.
+                // SAFETY: whole pages inside this buffer's block. A refusal costs speed only.
                 unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_HUGEPAGE) };
             }
         }
@@ -104,7 +104,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and not freed before.
+        // SAFETY: allocated with this layout and not freed before.
         unsafe { dealloc(self.block.as_ptr(), self.layout) }
     }
 }
@@ -125,7 +125,7 @@ impl std::ops::DerefMut for Buffer {
     }
 }
 
-/// A buffer that threads read and write at once, each its own part.
+/// A buffer that threads read and write at the same time, each its own part.
 #[derive(Clone, Copy)]
 pub struct Rows<'a> {
     first: *mut f32,
@@ -133,33 +133,33 @@ pub struct Rows<'a> {
     _buffer: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: access goes through unsafe functions whose callers answer for disjointness.
+// SAFETY: access goes through unsafe functions whose callers guarantee disjoint ranges.
 unsafe impl Send for Rows<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Rows<'_> {}
 
 impl<'a> Rows<'a> {
-    /// Any values, to be shared in the same way.
+    /// Shares other values in the same way.
     pub fn over(values: &'a mut [f32]) -> Self {
         Rows { first: values.as_mut_ptr(), len: values.len(), _buffer: PhantomData }
     }
 
     /// # Safety
-    /// Nobody writes there while the slice lives.
+    /// No thread writes to the buffer while the slice lives.
     pub unsafe fn all(self) -> &'a [f32] {
         // SAFETY: by the caller's promise.
         unsafe { self.read(0, self.len) }
     }
 
     /// # Safety
-    /// Nobody reads or writes there while the slice lives.
+    /// No thread reads or writes the buffer while the slice lives.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn all_mut(self) -> &'a mut [f32] {
         // SAFETY: by the caller's promise.
         unsafe { self.write(0, self.len) }
     }
 
-    /// The first value.
+    /// Returns the address of the first value.
     #[inline(always)]
     pub fn as_ptr(self) -> *mut f32 {
         self.first
@@ -169,21 +169,23 @@ impl<'a> Rows<'a> {
         self.len
     }
 
-    /// Has the system find memory for values that are all zero, instead of when each is first used.
+    /// Makes the system allocate the pages of values that are all zero now, instead of at their
+    /// first use.
     ///
     /// # Safety
-    /// They are within the buffer and zero, and nobody else uses them meanwhile.
-    pub unsafe fn settle(self, values: std::ops::Range<usize>) {
+    /// The values are within the buffer and zero, and no other thread uses them meanwhile.
+    pub unsafe fn populate(self, values: std::ops::Range<usize>) {
         /// Values of a page, or fewer.
         const PAGE: usize = 1024;
         for at in values.step_by(PAGE) {
-            // SAFETY: by the caller's promise. Volatile, because it changes nothing that a compiler knows of.
+            // SAFETY: by the caller's promise. Volatile, because the compiler sees no change of a
+            // value.
             unsafe { self.first.add(at).write_volatile(0.0) };
         }
     }
 
     /// # Safety
-    /// `at + len` is within the buffer, and nobody writes there while the slice lives.
+    /// `at + len` is within the buffer, and no thread writes there while the slice lives.
     #[inline(always)]
     pub unsafe fn read(self, at: usize, len: usize) -> &'a [f32] {
         debug_assert!(at <= self.len && len <= self.len - at);
@@ -192,7 +194,7 @@ impl<'a> Rows<'a> {
     }
 
     /// # Safety
-    /// `at + len` is within the buffer, and nobody reads or writes there while the slice lives.
+    /// `at + len` is within the buffer, and no thread reads or writes there while the slice lives.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn write(self, at: usize, len: usize) -> &'a mut [f32] {

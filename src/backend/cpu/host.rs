@@ -1,10 +1,10 @@
-//! What the operating system tells of the host: its name, its threads, its memory.
+//! Name, threads and memory of the host, as the operating system reports them.
 
 use std::path::Path;
 
 use crate::descriptor;
 
-/// The processor's name, as the system has it.
+/// Returns the processor's name.
 pub fn name() -> String {
     let text = descriptor::read_to_string(Path::new("/proc/cpuinfo")).unwrap_or_default();
     let model = text.lines().find(|line| line.starts_with("model name"));
@@ -14,49 +14,54 @@ pub fn name() -> String {
     }
 }
 
-/// Threads that this process may run at once.
+/// Returns the number of threads that this process may run at the same time.
 pub fn threads() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
-/// Memory that this process could ever have: the machine's, or its control group's limit.
+/// Returns the memory that this process can use at most: the machine's, or the limit of its control
+/// group.
 pub fn total_bytes() -> u64 {
     total_below(Path::new("/"))
 }
 
-/// Memory that could be allocated now without swapping.
+/// Returns the memory that can be allocated now without swapping.
 pub fn free_bytes() -> u64 {
-    free_below(Path::new("/")).min(addresses())
+    free_below(Path::new("/")).min(free_address_space())
 }
 
-/// As [`total_bytes`], with the folders `proc` and `sys` below `root`.
+/// [`total_bytes`] with the folders `proc` and `sys` below `root`.
 fn total_below(root: &Path) -> u64 {
-    let machine = meminfo(root, "MemTotal:").unwrap_or_else(physical);
-    groups(root).into_iter().map(|group| group.limit).fold(machine, u64::min)
+    let machine = meminfo(root, "MemTotal:").unwrap_or_else(physical_bytes);
+    control_groups(root).into_iter().map(|group| group.limit).fold(machine, u64::min)
 }
 
 fn free_below(root: &Path) -> u64 {
-    let machine = meminfo(root, "MemAvailable:").unwrap_or_else(physical);
-    groups(root).into_iter().map(|group| group.limit.saturating_sub(group.used)).fold(machine, u64::min)
+    let machine = meminfo(root, "MemAvailable:").unwrap_or_else(physical_bytes);
+    control_groups(root)
+        .into_iter()
+        .map(|group| group.limit.saturating_sub(group.used))
+        .fold(machine, u64::min)
 }
 
-/// Whether so much may be allocated now. The system grants more than there is and kills who uses it,
-/// so whoever needs much looks first; a few megabytes are not worth the look.
-pub fn has_room(bytes: u64) -> bool {
+/// Returns true if so many bytes can be allocated now. Linux grants more memory than it has and
+/// kills the process that uses it, so large allocations check first. Below 4 MiB the check is
+/// skipped.
+pub fn can_allocate(bytes: u64) -> bool {
     bytes < 4 << 20 || bytes <= free_bytes()
 }
 
-/// An empty list with room for `len` elements; `None` if there is no memory for it now.
+/// Returns an empty list with room for `len` elements; `None` if the memory is not available.
 pub fn reserve<T>(len: usize) -> Option<Vec<T>> {
     let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
     let mut list = Vec::new();
-    (has_room(bytes) && list.try_reserve_exact(len).is_ok()).then_some(list)
+    (can_allocate(bytes) && list.try_reserve_exact(len).is_ok()).then_some(list)
 }
 
-/// Addresses that a limit of the process (`ulimit -v`) leaves it.
-fn addresses() -> u64 {
+/// Returns the address space that the limit of the process (`ulimit -v`) leaves.
+fn free_address_space() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the place is our own.
+    // SAFETY: `limit` is a valid struct.
     if unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } != 0
         || limit.rlim_cur == libc::RLIM_INFINITY
     {
@@ -64,33 +69,33 @@ fn addresses() -> u64 {
     }
     let text = descriptor::read_to_string(Path::new("/proc/self/statm")).unwrap_or_default();
     let pages: u64 = text.split_whitespace().next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
-    // SAFETY: only looks a number up.
+    // SAFETY: the call reads a number.
     let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0);
     limit.rlim_cur.saturating_sub(pages.saturating_mul(page))
 }
 
-/// Where there is no `/proc/meminfo`.
-fn physical() -> u64 {
-    // SAFETY: both only look a number up.
+/// Returns the physical memory, on systems without `/proc/meminfo`.
+fn physical_bytes() -> u64 {
+    // SAFETY: both calls read a number.
     let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0))
 }
 
-/// A line of `/proc/meminfo`, in bytes.
+/// Returns a value of `/proc/meminfo` in bytes.
 fn meminfo(root: &Path, key: &str) -> Option<u64> {
     let text = descriptor::read_to_string(&root.join("proc/meminfo")).ok()?;
     let line = text.lines().find(|line| line.starts_with(key))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-struct Group {
+struct ControlGroup {
     limit: u64,
-    /// Without files that are only cached.
+    /// Used bytes without cached files.
     used: u64,
 }
 
-/// The control groups of this process that limit its memory, of either version.
-fn groups(root: &Path) -> Vec<Group> {
+/// Returns the control groups, of either version, that limit the memory of this process.
+fn control_groups(root: &Path) -> Vec<ControlGroup> {
     let text = descriptor::read_to_string(&root.join("proc/self/cgroup")).unwrap_or_default();
     let mut found = Vec::new();
     for line in text.lines() {
@@ -103,23 +108,23 @@ fn groups(root: &Path) -> Vec<Group> {
             }
             _ => continue,
         };
-        // From the innermost group to the root; inside a container the path may be the outer one,
-        // and then only the root is there.
+        // From the innermost group to the root. Inside a container the path may be the one outside,
+        // and then only the root exists.
         let mount = root.join(mount);
         let inner = mount.join(path.trim_start_matches('/'));
         for folder in inner.ancestors().take_while(|folder| folder.starts_with(&mount)) {
-            // An absent limit, or the word `max`, is none.
-            if let Some(limit) = number(&folder.join(limit)) {
-                let used = number(&folder.join(used)).unwrap_or(0).saturating_sub(cached(folder));
-                found.push(Group { limit, used });
+            // A missing limit, or the word `max`, means no limit.
+            if let Some(limit) = read_number(&folder.join(limit)) {
+                let used = read_number(&folder.join(used)).unwrap_or(0).saturating_sub(cached_bytes(folder));
+                found.push(ControlGroup { limit, used });
             }
         }
     }
     found
 }
 
-/// Bytes of cached files, which the system gives back when they are needed.
-fn cached(folder: &Path) -> u64 {
+/// Returns the bytes of cached files, which the system frees when they are needed.
+fn cached_bytes(folder: &Path) -> u64 {
     let text = descriptor::read_to_string(&folder.join("memory.stat")).unwrap_or_default();
     let old = text.contains("total_inactive_file");
     let keys =
@@ -131,7 +136,7 @@ fn cached(folder: &Path) -> u64 {
     text.lines().filter_map(value).sum()
 }
 
-fn number(path: &Path) -> Option<u64> {
+fn read_number(path: &Path) -> Option<u64> {
     descriptor::read_to_string(path).ok()?.trim().parse().ok()
 }
 
@@ -142,7 +147,7 @@ mod tests {
     use super::*;
     use testkit::Folder;
 
-    /// Returns all memory and what of it is free, by these files in place of the system's.
+    /// Returns total and free memory according to these files in place of the system's.
     fn bytes(files: &[(&str, &str)]) -> (u64, u64) {
         let root = Folder::new();
         let meminfo = "MemTotal:  8000000 kB\nMemFree:  100 kB\nMemAvailable:  5000000 kB\n";
@@ -172,7 +177,7 @@ mod tests {
             ("proc/self/cgroup", "0::/job/step\n"),
             ("sys/fs/cgroup/job/step/memory.max", "3000000000\n"),
             ("sys/fs/cgroup/job/step/memory.current", "1000000000\n"),
-            // Cached files are given back when memory is needed.
+            // Cached files are freed when memory is needed.
             (
                 "sys/fs/cgroup/job/step/memory.stat",
                 "anon 7\ninactive_file 300000000\nactive_file 100000000\n",
@@ -185,7 +190,7 @@ mod tests {
         ];
         let both = [&inner[..], &outer].concat();
         assert_eq!(bytes(&both), (2_000_000_000, 100_000_000));
-        // A group may use more than its limit for a moment.
+        // A group may exceed its limit for a moment.
         let over = [("sys/fs/cgroup/job/memory.current", "2000000001\n")];
         assert_eq!(bytes(&[&both[..], &over].concat()), (2_000_000_000, 0));
         // A container has its own group at the root, while the path is that of the machine.
@@ -207,7 +212,7 @@ mod tests {
                 "sys/fs/cgroup/memory/slurm/job_7/memory.stat",
                 "inactive_file 1\nactive_file 1\ntotal_inactive_file 500000000\ntotal_active_file 200000000\n",
             ),
-            // No limit is a number that no machine has.
+            // No limit is a number that no machine reaches.
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
             ("sys/fs/cgroup/memory/other/memory.limit_in_bytes", "1\n"),
         ];

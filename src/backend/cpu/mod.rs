@@ -1,29 +1,25 @@
-//! The host as a device: the fallback where there is no card, and the reference.
+//! The host as a device: the fallback without a GPU, and the reference.
 
 mod barrier;
 mod buffer;
-mod callback_mode;
-mod float_mode;
 mod host;
 mod team;
 
 pub use buffer::{ALIGN, Buffer, Rows};
-pub use callback_mode::{CallbackMode, CallbackScope, begin_thread};
-pub use float_mode::FloatMode;
-pub use host::{free_bytes, has_room, reserve, threads};
-pub use team::{Member, Team};
+pub use host::{can_allocate, free_bytes, reserve, threads};
+pub use team::{Team, TeamMember};
 
 use super::{Backend, Lane, Queue};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 
-/// One device, `cpu:0`: all threads that the process may use, shared out over its slots.
+/// The device `cpu:0`. Its slots share all threads that the process may use.
 pub struct CpuBackend {
     threads: u32,
 }
 
 impl CpuBackend {
-    /// `threads` over all slots; `None`: all that the process may use.
+    /// `threads`: total of all slots; `None`: all that the process may use.
     pub fn new(threads: Option<u32>) -> Self {
         CpuBackend { threads: threads.unwrap_or_else(host::threads).max(1) }
     }
@@ -52,7 +48,7 @@ impl Backend for CpuBackend {
         Ok(host::free_bytes())
     }
 
-    /// The slots share the threads evenly, each has one at least.
+    /// Divides the threads evenly among the slots; each slot has at least one.
     fn open(&self, ordinal: u32, slot: u32, slots: u32) -> Result<Box<dyn Queue>> {
         self.only(ordinal)?;
         if slot >= slots {
@@ -63,7 +59,7 @@ impl Backend for CpuBackend {
     }
 }
 
-/// A slot of the host: its team.
+/// A slot of the host.
 struct CpuQueue {
     team: Team,
 }
@@ -73,7 +69,7 @@ impl Queue for CpuQueue {
         Ok(())
     }
 
-    /// All work on the host is done when its call returns.
+    /// Returns at once: work on the host is done when its call returns.
     fn finish(&self) -> Result<()> {
         Ok(())
     }

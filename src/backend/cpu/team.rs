@@ -1,8 +1,8 @@
 //! A team of threads that live as long as a slot of the CPU device.
 //!
-//! Between two works the threads sleep. A work is one closure, run once on every member;
-//! inside it, members meet at [`Member::barrier`]. A member that fails or panics leaves,
-//! which opens the barrier for the others with an error: no work hangs for lack of one.
+//! The threads sleep between works. A work is one closure that every member runs once; the members
+//! synchronise at [`TeamMember::barrier`]. A member that fails or panics leaves the work, which
+//! opens the barrier for the others with an error. So no member waits for one that has left.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,59 +10,61 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::barrier::Barrier;
-use super::float_mode::FloatMode;
+use crate::backend::float_mode::FloatMode;
 use crate::backend::thread;
 use crate::error::{Error, Result};
 
-/// Threads of one slot, the worker's own included.
+/// Threads of one slot, including the worker's own.
 pub struct Team {
-    shared: Arc<Shared>,
+    shared: Arc<TeamShared>,
     threads: Vec<JoinHandle<()>>,
-    /// One work at a time, whoever asks.
+    /// Held while a work runs: one at a time.
     turn: Mutex<()>,
 }
 
 /// One thread of a team, inside [`Team::run`].
-pub struct Member<'a> {
+pub struct TeamMember<'a> {
     pub index: usize,
     pub count: usize,
     barrier: &'a Barrier,
 }
 
-type Work<'a> = dyn Fn(usize) + Sync + 'a;
+type TeamWork<'a> = dyn Fn(usize) + Sync + 'a;
 
-struct Shared {
+struct TeamShared {
     barrier: Barrier,
-    state: Mutex<State>,
+    state: Mutex<TeamState>,
     begin: Condvar,
     end: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    work: Option<Posted>,
-    /// Counts the works posted, so that each thread takes each work once.
+struct TeamState {
+    work: Option<PostedWork>,
+    /// Number of works posted, so that each thread runs each work once.
     posted: u64,
     /// Threads that have not finished the posted work.
     busy: usize,
-    /// Of the member that failed first. Noted before that member leaves the barrier, so the
-    /// failures of others in consequence come later.
+    /// Error of the member that failed first. It is stored before that member leaves the barrier,
+    /// so errors that follow from it come later.
     failure: Option<Error>,
-    over: bool,
+    stopping: bool,
 }
 
 #[derive(Clone, Copy)]
-struct Posted(*const Work<'static>);
+struct PostedWork(*const TeamWork<'static>);
 
-// SAFETY: the work is `Sync`, and `Shared::perform` returns only when no thread uses it any more.
-unsafe impl Send for Posted {}
+// SAFETY: the work is `Sync`, and `TeamShared::perform` returns only when no thread uses it any
+// more.
+unsafe impl Send for PostedWork {}
 
 impl Team {
-    /// A team of `threads`, at least one: the caller of [`Team::run`] is the first, the others are started here.
-    /// If the system gives fewer threads, the team is smaller, and the log says so: what it computes does not depend on that.
+    /// Starts a team of `threads`, at least one. The caller of [`Team::run`] is the first member.
+    /// If the system provides fewer threads, the team is smaller and the log says so; results do
+    /// not depend on the number.
     pub fn new(threads: usize) -> Result<Self> {
         let count = threads.max(1);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(TeamShared {
             barrier: Barrier::new(count),
             state: Mutex::default(),
             begin: Condvar::new(),
@@ -89,15 +91,15 @@ impl Team {
         self.threads.len() + 1
     }
 
-    /// Runs `work` once on every thread of the team and returns when all are done: with
-    /// the error of a member that failed or panicked, if one did. Threads compute in the standard
-    /// floating-point mode meanwhile, whatever the caller's is.
+    /// Runs `work` once on every thread of the team and returns when all are done. Returns the
+    /// error of the first member that failed or panicked. The threads compute in the standard
+    /// floating-point mode, whatever the caller's mode is.
     ///
-    /// `own` is for the calling thread alone, which is member 0; the others get `None`.
+    /// `own` is passed to the calling thread, member 0; the others get `None`.
     pub fn run<T: ?Sized>(
         &self,
         own: &T,
-        work: impl Fn(&Member<'_>, Option<&T>) -> Result<()> + Sync,
+        work: impl Fn(&TeamMember<'_>, Option<&T>) -> Result<()> + Sync,
     ) -> Result<()> {
         let _turn = lock(&self.turn);
         let barrier = &self.shared.barrier;
@@ -105,8 +107,8 @@ impl Team {
         barrier.reset(count);
         let member = |index, own: Option<&T>| {
             let _mode = FloatMode::standard();
-            let done = catch_unwind(AssertUnwindSafe(|| work(&Member { index, count, barrier }, own)))
-                .unwrap_or_else(|payload| Err(Error::Panic { message: words(&*payload) }));
+            let done = catch_unwind(AssertUnwindSafe(|| work(&TeamMember { index, count, barrier }, own)))
+                .unwrap_or_else(|payload| Err(Error::Panic { message: panic_message(&*payload) }));
             if let Err(error) = done {
                 lock(&self.shared.state).failure.get_or_insert(error);
             }
@@ -118,50 +120,51 @@ impl Team {
 
 impl Drop for Team {
     fn drop(&mut self) {
-        lock(&self.shared.state).over = true;
+        lock(&self.shared.state).stopping = true;
         self.shared.begin.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread can't have panicked: all that it runs is caught.
+            // The thread has not panicked, because `run` catches panics of the work.
             let _ = thread.join();
         }
     }
 }
 
-impl Member<'_> {
-    /// Waits until every member has come here. An error if one never will, because it
-    /// has left the work; pass it on.
+impl TeamMember<'_> {
+    /// Waits until every member has arrived. Returns an error if a member has left the work; the
+    /// caller passes it on.
     pub fn barrier(&self) -> Result<()> {
         self.barrier_then(|| ())
     }
 
-    /// A barrier at which one member, whichever comes last, runs `alone` before all go on.
-    pub fn barrier_then(&self, alone: impl FnOnce()) -> Result<()> {
+    /// Waits like [`barrier`](TeamMember::barrier). The member that arrives last runs `serial`
+    /// before the others continue.
+    pub fn barrier_then(&self, serial: impl FnOnce()) -> Result<()> {
         self.barrier
-            .wait(alone)
+            .wait(serial)
             .map_err(|_| Error::Internal("a thread left the team's work before the others".into()))
     }
 
-    /// This member's even share of `0..len`.
+    /// Returns this member's even share of `0..len`.
     pub fn share(&self, len: usize) -> std::ops::Range<usize> {
         let cut = |k: usize| (len as u128 * k as u128 / self.count as u128) as usize;
         cut(self.index)..cut(self.index + 1)
     }
 }
 
-impl Shared {
-    /// What a thread does all its life.
+impl TeamShared {
+    /// Main function of a thread.
     fn serve(&self, index: usize) {
-        let mut seen = 0;
+        let mut last = 0;
         let mut state = lock(&self.state);
         loop {
-            if state.over {
+            if state.stopping {
                 return;
             }
-            let Some(work) = state.work.filter(|_| state.posted != seen) else {
+            let Some(work) = state.work.filter(|_| state.posted != last) else {
                 state = self.begin.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            seen = state.posted;
+            last = state.posted;
             drop(state);
             // SAFETY: `perform` keeps the work alive until `busy` is 0 again.
             unsafe { (*work.0)(index) };
@@ -173,12 +176,13 @@ impl Shared {
         }
     }
 
-    /// Runs `work` on all threads and `mine` here. Neither panics: what they run is caught. `work` is
-    /// borrowed for the whole of this call, so it is there for as long as a thread uses it.
-    fn perform(&self, work: &Work<'_>, threads: usize, mine: impl FnOnce()) -> Result<()> {
-        let work: *const Work<'_> = work;
-        // SAFETY: only the lifetime changes; below, the use ends before the borrow does.
-        let work = Posted(unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work) });
+    /// Runs `work` on all threads and `mine` on the calling one. Neither panics, because what they
+    /// run is caught. `work` is borrowed for the whole call, so it outlives its use by the threads.
+    fn perform(&self, work: &TeamWork<'_>, threads: usize, mine: impl FnOnce()) -> Result<()> {
+        let work: *const TeamWork<'_> = work;
+        // SAFETY: only the lifetime changes; the use ends before the borrow does, see below.
+        let work =
+            PostedWork(unsafe { std::mem::transmute::<*const TeamWork<'_>, *const TeamWork<'static>>(work) });
         let mut state = lock(&self.state);
         state.work = Some(work);
         state.posted += 1;
@@ -200,8 +204,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The words of a panic.
-fn words(payload: &(dyn Any + Send)) -> String {
+/// Returns the message of a panic.
+fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words").into()
 }
@@ -216,15 +220,15 @@ mod tests {
     fn every_member_works_once_and_meets_the_others() {
         let team = Team::new(4).unwrap();
         for _ in 0..50 {
-            let (came, alone) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let (came, serial) = (AtomicUsize::new(0), AtomicUsize::new(0));
             team.run(&(), |member, own| {
                 assert_eq!(own.is_some(), member.index == 0);
                 for round in 1..=20 {
                     came.fetch_add(1, SeqCst);
                     member.barrier_then(|| {
-                        alone.fetch_add(1, SeqCst);
+                        serial.fetch_add(1, SeqCst);
                     })?;
-                    assert_eq!((came.load(SeqCst), alone.load(SeqCst)), (4 * round, round));
+                    assert_eq!((came.load(SeqCst), serial.load(SeqCst)), (4 * round, round));
                     member.barrier()?;
                 }
                 Ok(())
@@ -235,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_panics_or_fails_ends_the_work_and_not_the_team() {
+    fn member_that_panics_or_fails_ends_the_work_and_not_the_team() {
         let team = Team::new(3).unwrap();
         for culprit in 0..3 {
             let panicked = team.run(&(), |member, _| {
@@ -258,17 +262,17 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_while_the_others_wait_does_not_leave_them_there() {
+    fn panic_in_a_barrier_releases_the_waiters() {
         let team = Team::new(3).unwrap();
         let ended = team.run(&(), |member, _| {
-            member.barrier_then(|| std::panic::resume_unwind(Box::new(String::from("alone"))))
+            member.barrier_then(|| std::panic::resume_unwind(Box::new(String::from("serial"))))
         });
-        assert_eq!(ended, Err(Error::Panic { message: "alone".into() }));
+        assert_eq!(ended, Err(Error::Panic { message: "serial".into() }));
         assert_eq!(team.run(&(), |member, _| member.barrier()), Ok(()));
     }
 
     #[test]
-    fn who_leaves_early_is_told_of() {
+    fn member_that_leaves_early_breaks_the_barrier() {
         let team = Team::new(2).unwrap();
         let ended = team.run(&(), |member, _| if member.index == 1 { Ok(()) } else { member.barrier() });
         assert!(matches!(ended, Err(Error::Internal(_))), "{ended:?}");
@@ -278,7 +282,7 @@ mod tests {
     fn shares_are_even_and_whole() {
         for (len, count) in [(0, 3), (2, 3), (10, 3), (7, 1)] {
             let barrier = Barrier::new(count);
-            let shares = (0..count).map(|index| Member { index, count, barrier: &barrier }.share(len));
+            let shares = (0..count).map(|index| TeamMember { index, count, barrier: &barrier }.share(len));
             let all: Vec<usize> =
                 shares.inspect(|s| assert!(s.len() <= len.div_ceil(count))).flatten().collect();
             assert_eq!(all, (0..len).collect::<Vec<_>>());

@@ -1,8 +1,8 @@
-//! The primary context of a card, and what belongs to it: modules, memory kept for reuse, what its queues share.
+//! The primary context of a GPU, with its modules, cached memory and shared objects.
 //!
-//! A context ends in one of two ways. In peace, when the last queue and the last block of memory are gone. Or
-//! poisoned: from the failure on nothing new is done in it, and nothing in it is given back
-//! one by one; when the last task has left it, it is buried as a whole, and the next queue gets a new one.
+//! A context ends in one of two ways. It is released with its last queue and its last buffer. Or a
+//! failure poisons it: from then on no call uses it and nothing in it is freed one by one. When the
+//! last task has left it, it is destroyed as a whole, and the next queue gets a new one.
 
 use std::ffi::{c_int, c_uint};
 use std::ptr::null_mut;
@@ -12,93 +12,94 @@ use std::time::Instant;
 
 use cudarc::driver::sys::{CUcontext, CUstream};
 
-use super::card::Card;
-use super::driver::{Answer, Driver, Failure};
-use super::life::Life;
-use super::module::Modules;
-use super::pool::Pool;
-use super::shared::Shared;
-use super::status::{self, Class};
+use super::context_state::ContextState;
+use super::cuda_device::CudaDevice;
+use super::driver::{Driver, DriverFailure, DriverResult};
+use super::module::ModuleCache;
+use super::pool::MemoryPool;
+use super::shared_objects::SharedObjects;
+use super::status::{self, StatusClass};
 use crate::error::{DeviceFault, Error, Result};
-use crate::fork::forks;
+use crate::fork::ProcessMark;
 
-/// Threads that wait for the card sleep.
+/// Threads that wait for the GPU sleep.
 const BLOCKING_SYNC: c_uint = 4;
 
 pub struct Context {
-    card: Arc<Card>,
+    device: Arc<CudaDevice>,
     handle: CUcontext,
-    /// Handles are destroyed under the read lock, so never after its end.
-    life: RwLock<Life>,
+    /// Handles are destroyed under the read lock, so never after the context's end.
+    state: RwLock<ContextState>,
     /// No more queues are opened in it.
     stale: AtomicBool,
-    /// The driver has said so itself.
+    /// The driver has reported it as poisoned.
     poisoned: AtomicBool,
-    /// Tasks that are inside it; one on top of another counts, too.
-    inside: Mutex<usize>,
-    left: Condvar,
-    /// Of the queues that are open.
-    streams: Mutex<Vec<Handle>>,
-    pub(super) numbers: AtomicU64,
-    pub(super) modules: Modules,
-    pub(super) shared: Shared,
-    pool: Mutex<Pool>,
-    /// How many forks the process had seen: a child has no context.
-    forks: u64,
+    /// Number of tasks that use it, nested ones included.
+    running: Mutex<usize>,
+    idle: Condvar,
+    /// Streams of the open queues.
+    streams: Mutex<Vec<StreamHandle>>,
+    pub(super) next_stream: AtomicU64,
+    pub(super) modules: ModuleCache,
+    pub(super) shared: SharedObjects,
+    pool: Mutex<MemoryPool>,
+    /// The process that retained it: a forked child has no context.
+    process: ProcessMark,
 }
 
-/// Of a stream.
-struct Handle(CUstream);
+/// Handle of a stream.
+struct StreamHandle(CUstream);
 
 // SAFETY: a handle is a number to the driver, which any thread may use.
-unsafe impl Send for Handle {}
+unsafe impl Send for StreamHandle {}
 
-// SAFETY: a context's handle may be used by any thread; all that changes is behind locks.
+// SAFETY: any thread may use a context's handle; all mutable state is behind locks.
 unsafe impl Send for Context {}
 // SAFETY: see above.
 unsafe impl Sync for Context {}
 
 impl Context {
-    pub(super) fn retain(card: &Arc<Card>) -> Result<Arc<Context>> {
-        let driver = card.driver;
+    pub(super) fn retain(device: &Arc<CudaDevice>) -> Result<Arc<Context>> {
+        let driver = device.driver;
         let (mut flags, mut active) = (0, 0);
-        // SAFETY: numbers of ours. The flags are set only where no context is: another library's stays as it is.
+        // SAFETY: valid places for two numbers. The flags are set only if no context exists, so the
+        // flags of another library's context stay.
         unsafe {
-            if driver.state(card.device, &mut flags, &mut active).is_ok() && active == 0 {
-                let _ = driver.set_flags(card.device, flags & !7 | BLOCKING_SYNC);
+            if driver.state(device.device, &mut flags, &mut active).is_ok() && active == 0 {
+                let _ = driver.set_flags(device.device, flags & !7 | BLOCKING_SYNC);
             }
         }
         let mut handle = null_mut();
-        // SAFETY: the place is ours; released in `drop`, or when it is buried.
-        unsafe { driver.retain(&mut handle, card.device) }
-            .map_err(|failure| card.error_of_retain(failure))?;
-        log::debug!("{}: a context is made", card.label());
+        // SAFETY: a valid place; the context is released in `drop`, or when it is destroyed.
+        unsafe { driver.retain(&mut handle, device.device) }
+            .map_err(|failure| device.retain_error(failure))?;
+        log::debug!("{}: a context is made", device.label());
         Ok(Arc::new(Context {
-            card: card.clone(),
+            device: device.clone(),
             handle,
-            life: RwLock::new(Life::Alive),
+            state: RwLock::new(ContextState::Alive),
             stale: AtomicBool::new(false),
             poisoned: AtomicBool::new(false),
-            inside: Mutex::new(0),
-            left: Condvar::new(),
+            running: Mutex::new(0),
+            idle: Condvar::new(),
             streams: Mutex::default(),
-            numbers: AtomicU64::new(0),
-            modules: Modules::default(),
-            shared: Shared::default(),
+            next_stream: AtomicU64::new(0),
+            modules: ModuleCache::default(),
+            shared: SharedObjects::default(),
             pool: Mutex::default(),
-            forks: forks(),
+            process: ProcessMark::here(),
         }))
     }
 
-    pub fn card(&self) -> &Arc<Card> {
-        &self.card
+    pub fn device(&self) -> &Arc<CudaDevice> {
+        &self.device
     }
 
     pub(super) fn driver(&self) -> &'static Driver {
-        self.card.driver
+        self.device.driver
     }
 
-    pub(super) fn pool(&self) -> MutexGuard<'_, Pool> {
+    pub(super) fn pool(&self) -> MutexGuard<'_, MemoryPool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -110,164 +111,168 @@ impl Context {
         self.stale.store(true, Ordering::SeqCst);
     }
 
-    /// Makes it current on the calling thread, if it is still of use.
+    /// Makes the context current on the calling thread. Fails if it is poisoned.
     pub(super) fn enter(&self) -> Result<()> {
-        if self.forks != forks() {
+        if !self.process.is_here() {
             return Err(Error::Forked);
         }
-        if self.is_poisoned() || *self.life() != Life::Alive {
+        if self.is_poisoned() || *self.state() != ContextState::Alive {
             return Err(Error::Device {
-                device: self.card.label(),
+                device: self.device.label(),
                 what: "its context is of no use any more since a task failed in it".into(),
                 fault: DeviceFault::Poisoned,
             });
         }
-        // SAFETY: alive, as seen just now; it is buried only when all have left it.
-        self.judge(unsafe { self.driver().set_current(self.handle) }, || "to make its context current".into())
+        // SAFETY: the context is alive, as checked above, and is destroyed only after all tasks
+        // have left it.
+        self.check(unsafe { self.driver().set_current(self.handle) }, || "to make its context current".into())
     }
 
-    /// Current again for a task that goes on. Also if it is of no use any more: what the task's code does then fails
-    /// here, as it should, and not in whatever has become current.
+    /// Makes the context current again for a task that continues, also if it is poisoned: calls of
+    /// the task's code then fail here, and not in another context that has become current.
     pub(super) fn resume(&self) {
-        let life = self.life();
-        if *life == Life::Alive && self.forks == forks() {
-            // SAFETY: it is alive.
+        let state = self.state();
+        if *state == ContextState::Alive && self.process.is_here() {
+            // SAFETY: the context is alive.
             let _ = unsafe { self.driver().set_current(self.handle) };
         }
     }
 
-    /// The calling thread has no context any more.
-    pub(super) fn leave(&self) {
-        if self.forks == forks() {
-            // SAFETY: no context is current then.
+    /// Leaves the calling thread without a current context.
+    pub(super) fn clear_current(&self) {
+        if self.process.is_here() {
+            // SAFETY: a null context is valid.
             let _ = unsafe { self.driver().set_current(null_mut()) };
         }
     }
 
-    /// The end of every call: what failed, and whether that was the end of the context.
-    pub(super) fn judge<T>(&self, answer: Answer<T>, what: impl FnOnce() -> String) -> Result<T> {
+    /// Turns the result of a driver call into that of the library. Notes if the call has poisoned
+    /// the context. `what` says what the call was for.
+    pub(super) fn check<T>(&self, answer: DriverResult<T>, what: impl FnOnce() -> String) -> Result<T> {
         answer.map_err(|failure| self.error(failure, &what()))
     }
 
     #[cold]
-    pub(super) fn error(&self, failure: Failure, what: &str) -> Error {
-        let poisons = status::class(failure.code) == Class::Poisoned;
+    pub(super) fn error(&self, failure: DriverFailure, what: &str) -> Error {
+        let poisons = status::class_of(failure.code) == StatusClass::Poisoned;
         if poisons && !self.poisoned.swap(true, Ordering::SeqCst) {
             self.retire();
-            log::warn!("{}: {}: its context is of no use any more", self.card.label(), failure.words());
+            log::warn!("{}: {}: its context is of no use any more", self.device.label(), failure.message());
         }
-        self.card.error(failure, what, || self.free_bytes())
+        self.device.error(failure, what, || self.free_bytes())
     }
 
-    /// Destroys something of this context, unless that is gone, or as good as gone, already.
-    pub(super) fn destroy(&self, free: impl FnOnce(&Driver) -> Answer) {
-        let life = self.life();
-        if *life != Life::Alive || self.is_poisoned() || self.forks != forks() {
+    /// Destroys an object of this context, unless the context is destroyed or poisoned.
+    pub(super) fn destroy(&self, free: impl FnOnce(&Driver) -> DriverResult) {
+        let state = self.state();
+        if *state != ContextState::Alive || self.is_poisoned() || !self.process.is_here() {
             return;
         }
-        if let Err(failure) = self.within(free) {
-            log::debug!("{}: {}", self.card.label(), failure.words());
+        if let Err(failure) = self.with_current(free) {
+            log::debug!("{}: {}", self.device.label(), failure.message());
         }
     }
 
-    /// Tells what has become of it, and that stays so meanwhile.
-    pub(super) fn while_it_is(&self, work: impl FnOnce(Life)) {
-        let life = self.life();
-        work(*life);
+    /// Calls `work` with the state of the context, which does not change meanwhile.
+    pub(super) fn with_state(&self, work: impl FnOnce(ContextState)) {
+        let state = self.state();
+        work(*state);
     }
 
     fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::SeqCst)
     }
 
-    /// With the context current, whatever is current on this thread before and after.
-    fn within<T>(&self, work: impl FnOnce(&Driver) -> Answer<T>) -> Answer<T> {
+    /// Calls `work` with the context current, and restores the previous one.
+    fn with_current<T>(&self, work: impl FnOnce(&Driver) -> DriverResult<T>) -> DriverResult<T> {
         let driver = self.driver();
-        // SAFETY: the context is alive, as the callers have seen.
+        // SAFETY: the context is alive, as the callers have checked.
         unsafe { driver.push(self.handle)? };
         let done = work(driver);
         let mut popped = null_mut();
-        // SAFETY: the place is ours, and what is popped was pushed above.
+        // SAFETY: a valid place; the popped context was pushed above.
         let _ = unsafe { driver.pop(&mut popped) };
         done
     }
 
-    fn life(&self) -> RwLockReadGuard<'_, Life> {
-        self.life.read().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> RwLockReadGuard<'_, ContextState> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `work` does in it: it is not buried meanwhile.
-    pub(super) fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.come();
+    /// Calls `work` and keeps the context from being destroyed meanwhile.
+    pub(super) fn in_use_while<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.begin_task();
         let done = work();
-        self.go();
+        self.end_task();
         done
     }
 
-    /// A queue begins a task in it, or ends one.
-    pub(super) fn come(&self) {
-        *self.count() += 1;
+    /// Counts a task that begins in the context.
+    pub(super) fn begin_task(&self) {
+        *self.running_tasks() += 1;
     }
 
-    pub(super) fn go(&self) {
-        let mut inside = self.count();
-        *inside -= 1;
-        if *inside == 0 {
-            self.left.notify_all();
+    pub(super) fn end_task(&self) {
+        let mut running = self.running_tasks();
+        *running -= 1;
+        if *running == 0 {
+            self.idle.notify_all();
         }
     }
 
-    fn count(&self) -> MutexGuard<'_, usize> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn running_tasks(&self) -> MutexGuard<'_, usize> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Until all have left it.
-    pub(super) fn wait_until_left(&self, until: Instant) -> Result<()> {
+    /// Waits until all tasks have left the context.
+    pub(super) fn wait_until_idle(&self, until: Instant) -> Result<()> {
         let limit = until.saturating_duration_since(Instant::now());
-        let waited = self.left.wait_timeout_while(self.count(), limit, |inside| *inside > 0);
-        let (inside, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if *inside == 0 {
+        let waited = self.idle.wait_timeout_while(self.running_tasks(), limit, |running| *running > 0);
+        let (running, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if *running == 0 {
             return Ok(());
         }
         let what = format!(
-            "{} tasks are still in a context that is of no use any more, and it is made anew when they have ended",
-            *inside
+            "{} tasks are still in a context that is of no use any more, and it is replaced when they have ended",
+            *running
         );
-        Err(Error::Busy { device: self.card.label(), what })
+        Err(Error::Busy { device: self.device.label(), what })
     }
 
-    /// Ends a stale context for good, if all have left it: false if not. Called under the lock of its card's `retained`.
-    pub(super) fn bury(&self, retained: &mut bool) -> Result<bool> {
-        let inside = self.count();
-        if *inside > 0 {
+    /// Destroys a stale context if all tasks have left it; returns false if not. The caller holds
+    /// the lock of the device's `retained`.
+    pub(super) fn destroy_if_idle(&self, retained: &mut bool) -> Result<bool> {
+        let running = self.running_tasks();
+        if *running > 0 {
             return Ok(false);
         }
-        // What is shared goes to the pool, as long as it may.
+        // Shared objects free their memory into the pool if the context is alive.
         self.shared.clear();
-        let mut life = self.life.write().unwrap_or_else(PoisonError::into_inner);
-        if *life != Life::Alive || self.forks != forks() {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if *state != ContextState::Alive || !self.process.is_here() {
             return Ok(true);
         }
         *retained = false;
-        *life = self.give_up(true);
-        if *life == Life::GivenUp && self.is_poisoned() {
+        *state = self.release(true);
+        if *state == ContextState::Released && self.is_poisoned() {
             let what = "a context of no use any more can't be ended, and without that there is no other; the process has to \
                         be started again";
-            let (device, fault) = (self.card.label(), DeviceFault::Lost);
+            let (device, fault) = (self.device.label(), DeviceFault::Lost);
             return Err(Error::Device { device, what: what.into(), fault });
         }
-        log::info!("{}: its context is made anew", self.card.label());
+        log::info!("{}: its context is replaced", self.device.label());
         Ok(true)
     }
 
-    /// Gives it back to the driver. `anew`: because another is to take its place.
-    fn give_up(&self, anew: bool) -> Life {
-        let (driver, device) = (self.driver(), self.card.device);
+    /// Releases the context to the driver. `replace`: a new one will take its place.
+    fn release(&self, replace: bool) -> ContextState {
+        let (driver, device) = (self.driver(), self.device.device);
         if !self.is_poisoned() {
-            // It lives on if somebody else has it, too: nothing of ours may stay in it.
-            let _ = self.within(|driver| {
+            // The context lives on if another library has retained it, so no object of this one may
+            // stay in it.
+            let _ = self.with_current(|driver| {
                 for stream in std::mem::take(&mut *self.streams()) {
-                    // SAFETY: of this context, destroyed once; its work was waited for.
+                    // SAFETY: a stream of this context, destroyed once; its work is done.
                     let _ = unsafe { driver.stream_destroy(stream.0) };
                 }
                 self.modules.unload(driver);
@@ -275,38 +280,39 @@ impl Context {
                 Ok(())
             });
         }
-        let told = |answer: Answer| {
+        let log_failure = |answer: DriverResult| {
             if let Err(failure) = answer {
-                log::debug!("{}: {}", self.card.label(), failure.words());
+                log::debug!("{}: {}", self.device.label(), failure.message());
             }
         };
-        // SAFETY: what was retained once is released once.
-        told(unsafe { driver.release(device) });
-        let mut gone = self.is_gone();
-        if anew && self.is_poisoned() && !gone {
-            // SAFETY: nobody is inside, and it is of no use to anybody else in the process either.
-            told(unsafe { driver.reset(device) });
-            gone = self.is_gone();
+        // SAFETY: retained once and released once.
+        log_failure(unsafe { driver.release(device) });
+        let mut destroyed = self.is_destroyed();
+        if replace && self.is_poisoned() && !destroyed {
+            // SAFETY: no task uses the context, and a poisoned one is of no use to other code of
+            // the process.
+            log_failure(unsafe { driver.reset(device) });
+            destroyed = self.is_destroyed();
         }
-        let life = if gone { Life::Gone } else { Life::GivenUp };
-        self.pool().end(life);
-        life
+        let state = if destroyed { ContextState::Destroyed } else { ContextState::Released };
+        self.pool().end(state);
+        state
     }
 
-    /// Whether the driver has no primary context of the card any more.
-    fn is_gone(&self) -> bool {
+    /// Returns true if the driver has no primary context of the device.
+    fn is_destroyed(&self) -> bool {
         let (mut flags, mut active): (c_uint, c_int) = (0, 0);
-        // SAFETY: numbers of ours.
-        unsafe { self.driver().state(self.card.device, &mut flags, &mut active) }.is_ok() && active == 0
+        // SAFETY: valid places for two numbers.
+        unsafe { self.driver().state(self.device.device, &mut flags, &mut active) }.is_ok() && active == 0
     }
 
-    /// A queue is there.
-    pub(super) fn opened(&self, stream: CUstream) {
-        self.streams().push(Handle(stream));
+    /// Registers the stream of a new queue.
+    pub(super) fn add_stream(&self, stream: CUstream) {
+        self.streams().push(StreamHandle(stream));
     }
 
-    /// A queue is closed, whose work was waited for.
-    pub(super) fn close(&self, stream: CUstream) {
+    /// Destroys the stream of a queue whose work is done.
+    pub(super) fn close_stream(&self, stream: CUstream) {
         let forget = || {
             let mut streams = self.streams();
             streams.retain(|other| other.0 != stream);
@@ -314,7 +320,8 @@ impl Context {
         };
         self.destroy(|driver| {
             forget();
-            // SAFETY: made once, and destroyed once: what the list has at the context's end is destroyed there.
+            // SAFETY: created once and destroyed once: streams still in the list are destroyed with
+            // the context.
             unsafe { driver.stream_destroy(stream) }
         });
         if forget() {
@@ -322,48 +329,48 @@ impl Context {
         }
     }
 
-    fn streams(&self) -> MutexGuard<'_, Vec<Handle>> {
+    fn streams(&self) -> MutexGuard<'_, Vec<StreamHandle>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives back what is kept for reuse and not in use; the calling thread has the context current.
-    pub(super) fn give_back(&self) {
-        self.shared.sweep();
+    /// Frees the cached memory that is not in use. The context is current on the calling thread.
+    pub(super) fn free_cached(&self) {
+        self.shared.drop_orphans();
         self.pool().free_all(self.driver());
     }
 
-    /// Returns the bytes of the card that could be allocated now, those kept for reuse included.
+    /// Returns the bytes of the GPU that could be allocated now, cached ones included.
     pub(super) fn free_bytes(&self) -> u64 {
         let cached = self.pool().bytes();
-        self.card.free_bytes(cached, || self.told_free_bytes())
+        self.device.free_bytes(cached, || self.driver_free_bytes())
     }
 
-    /// Returns the free bytes that the driver tells; `None` if the context is stale.
-    fn told_free_bytes(&self) -> Option<u64> {
-        let life = self.life();
-        if *life != Life::Alive || self.is_stale() || self.forks != forks() {
+    /// Returns the free bytes that the driver reports; `None` if the context is stale.
+    fn driver_free_bytes(&self) -> Option<u64> {
+        let state = self.state();
+        if *state != ContextState::Alive || self.is_stale() || !self.process.is_here() {
             return None;
         }
         let (mut free, mut total) = (0, 0);
-        // SAFETY: the numbers are ours.
-        self.within(|driver| unsafe { driver.memory_info(&mut free, &mut total) }).ok()?;
+        // SAFETY: valid places for two numbers.
+        self.with_current(|driver| unsafe { driver.memory_info(&mut free, &mut total) }).ok()?;
         Some(free as u64)
     }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        let life = self.life.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::replace(life, Life::GivenUp) != Life::Alive {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(state, ContextState::Released) != ContextState::Alive {
             return;
         }
-        if self.forks != forks() {
-            return self.pool().end(Life::GivenUp);
+        if !self.process.is_here() {
+            return self.pool().end(ContextState::Released);
         }
-        let card = self.card.clone();
-        let mut retained = card.retained.lock().unwrap_or_else(PoisonError::into_inner);
-        self.give_up(false);
+        let device = self.device.clone();
+        let mut retained = device.retained.lock().unwrap_or_else(PoisonError::into_inner);
+        self.release(false);
         *retained = false;
-        card.released.notify_all();
+        device.released.notify_all();
     }
 }

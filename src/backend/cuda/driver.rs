@@ -1,9 +1,10 @@
-//! The driver's library, loaded at run time, and its functions with a status that is a plain number.
+//! The driver's library, loaded at run time, and its functions, whose status is a plain number.
 //!
-//! The types and constants are cudarc's. Its functions are not called, for two reasons: their status is a Rust
-//! enum, and a code that it does not list (drivers get new ones each year) would be undefined behaviour; and
-//! they panic where the library or a symbol is missing, without the loader's words. So the symbols are
-//! taken from the library here, once, and what cudarc declares is compared with our table when this is compiled.
+//! The types and constants are cudarc's. Its functions are not called, for two reasons. Their
+//! status is a Rust enum, and a code that the enum lacks would be undefined behaviour; drivers get
+//! new codes each year. And they panic if the library or a symbol is missing, without the loader's
+//! message. So this module loads the symbols once, and compares its table with cudarc's
+//! declarations at compile time.
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;
@@ -17,112 +18,113 @@ use libloading::Library;
 
 use crate::fork::forks;
 
-/// The file that the driver installs. `libcuda.so`, without the number, may be a toolkit's stub.
-pub const FILE: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
-/// Where it is looked for besides.
-const SEARCHED: &str = if cfg!(windows) { "PATH" } else { "LD_LIBRARY_PATH" };
+/// File that the driver installs. `libcuda.so`, without the number, may be a toolkit's stub.
+pub const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+/// Variable with further directories that the loader searches.
+const SEARCH_PATH: &str = if cfg!(windows) { "PATH" } else { "LD_LIBRARY_PATH" };
 
-/// The oldest driver that can be used, as it tells its version, and in words: PTX of the kernels' version is of 9.0, but
-/// cards have UUIDs from 9.2 on.
-pub const OLDEST: (i32, &str) = (9020, "9.2 (driver 396)");
+/// Oldest usable driver: its version number, and in words. The kernels' PTX needs CUDA 9.0; GPUs
+/// have UUIDs from 9.2 on.
+pub const MIN_VERSION: (i32, &str) = (9020, "9.2 (driver 396)");
 
 const STUB_LIBRARY: u32 = 34;
 
 const FORKED: &str = "this process was forked from one that has looked for cards, and NVIDIA's driver does not survive a \
                       fork; fork before the first use, or start the child with exec";
 
-/// Whether this is a child of the process that first asked. Drivers do not survive a fork, and locks stay as
-/// other threads had them: nothing of this may be used there, not even looked at.
-pub fn forked() -> bool {
+/// Returns true in a forked child of the process that called this first. Drivers do not survive a
+/// fork, and locks stay as other threads held them, so a child must not use the driver at all.
+pub fn is_forked_child() -> bool {
     static FIRST: AtomicU64 = AtomicU64::new(u64::MAX);
     let now = forks();
     let first = FIRST.compare_exchange(u64::MAX, now, Ordering::Relaxed, Ordering::Relaxed);
     first.is_err_and(|first| first != now)
 }
 
-/// A process that has found cards says so, for its children.
-static FOUND: AtomicBool = AtomicBool::new(false);
+/// Notes for forked children that this process has found GPUs.
+static GPUS_FOUND: AtomicBool = AtomicBool::new(false);
 
-pub fn found() {
-    FOUND.store(true, Ordering::Relaxed);
+pub fn mark_gpus_found() {
+    GPUS_FOUND.store(true, Ordering::Relaxed);
 }
 
-/// Whether this is a child of a process that has found cards, and has none itself for that reason.
-pub fn left_behind() -> bool {
-    forked() && FOUND.load(Ordering::Relaxed)
+/// Returns true in a forked child of a process that has found GPUs: the child can't use them.
+pub fn parent_found_gpus() -> bool {
+    is_forked_child() && GPUS_FOUND.load(Ordering::Relaxed)
 }
 
-/// A call that did not go well.
+/// A driver call that failed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Failure {
+pub struct DriverFailure {
     pub call: &'static str,
     pub code: u32,
 }
 
-pub type Answer<T = ()> = Result<T, Failure>;
+pub type DriverResult<T = ()> = Result<T, DriverFailure>;
 
 pub struct Driver {
     table: Table,
-    graphs: Option<Graphs>,
-    /// CUDA version that the driver knows: 12090 is 12.9.
+    graphs: Option<GraphApi>,
+    /// CUDA version of the driver: 12090 is 12.9.
     version: i32,
 }
 
 impl Driver {
-    /// Loaded when first asked for, and then there for as long as the process lives. The error is for people.
+    /// Returns the driver, which is loaded at the first call and never unloaded. The error is a
+    /// message for users.
     pub fn get() -> Result<&'static Driver, &'static str> {
         static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
-        if forked() {
+        if is_forked_child() {
             return Err(FORKED);
         }
         DRIVER.get_or_init(Driver::load).as_ref().map_err(String::as_str)
     }
 
     fn load() -> Result<Driver, String> {
-        // SAFETY: the library is NVIDIA's, which is made to be loaded like this.
-        let library = unsafe { Library::new(FILE) }.map_err(|why| {
+        // SAFETY: NVIDIA's library is made to be loaded at run time.
+        let library = unsafe { Library::new(LIBRARY) }.map_err(|why| {
             format!(
-                "{FILE} was not found ({}); install NVIDIA's driver, or put the file's directory into {SEARCHED}",
-                cause(&why)
+                "{LIBRARY} was not found ({}); install NVIDIA's driver, or put the file's directory into {SEARCH_PATH}",
+                loader_message(&why)
             )
         })?;
-        // A library of threads and callbacks is never unloaded.
+        // The library has threads and callbacks, so it is never unloaded.
         let library: &'static Library = Box::leak(Box::new(library));
         let mut version = 0;
-        // SAFETY: the function of that name has this type, since the first drivers.
+        // SAFETY: the function of that name has had this type since the first drivers.
         let status = unsafe {
             type Ask = unsafe extern "C" fn(*mut c_int) -> c_uint;
             symbol::<Ask>(library, &["cuDriverGetVersion"]).map(|ask| ask(&mut version))?
         };
         if status == STUB_LIBRARY {
             return Err(format!(
-                "the {FILE} that was found is a toolkit's stub; remove its directory from {SEARCHED}"
+                "the {LIBRARY} that was found is a toolkit's stub; remove its directory from {SEARCH_PATH}"
             ));
         }
         if status != 0 {
             return Err(format!(
-                "{FILE} does not tell its version (status {status}); install NVIDIA's driver"
+                "{LIBRARY} does not tell its version (status {status}); install NVIDIA's driver"
             ));
         }
-        if version < OLDEST.0 {
+        if version < MIN_VERSION.0 {
             return Err(format!(
                 "the driver is for CUDA {}; the kernels need one for CUDA {} or newer",
-                dotted(version),
-                OLDEST.1
+                format_version(version),
+                MIN_VERSION.1
             ));
         }
-        let graphs = GraphTable::of(library).ok().map(|table| Graphs { table });
+        let graphs = GraphTable::of(library).ok().map(|table| GraphApi { table });
         Ok(Driver { table: Table::of(library)?, graphs, version })
     }
 
-    /// Those of graphs, where the driver has them all.
-    pub fn graphs(&self) -> Option<&Graphs> {
+    /// Returns the functions for graphs, if the driver has all of them.
+    pub fn graphs(&self) -> Option<&GraphApi> {
         self.graphs.as_ref()
     }
 
-    /// For people.
+    /// Returns the CUDA version of the driver, for messages: `12.9`.
     pub fn version(&self) -> String {
-        dotted(self.version)
+        format_version(self.version)
     }
 
     pub fn is_older_than(&self, version: i32) -> bool {
@@ -130,34 +132,37 @@ impl Driver {
     }
 }
 
-fn dotted(version: i32) -> String {
+fn format_version(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// The loader's own words.
-fn cause(error: &libloading::Error) -> String {
+/// Returns the loader's own message.
+fn loader_message(error: &libloading::Error) -> String {
     let source = std::error::Error::source(error);
     source.map_or_else(|| error.to_string(), |source| source.to_string())
 }
 
-/// The first of the names that the library has.
+/// Returns the first of the symbols that the library has.
 ///
 /// # Safety
-/// The functions of these names have the type.
+/// The functions of these names have the type `F`.
 unsafe fn symbol<F: Copy>(library: &Library, names: &[&str]) -> Result<F, String> {
     names
         .iter()
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's promise.
         .find_map(|name| unsafe { library.get::<F>(name.as_bytes()) }.ok().map(|symbol| *symbol))
-        .ok_or_else(|| format!("{FILE} has no {}: install a driver for CUDA {} or newer", names[0], OLDEST.1))
+        .ok_or_else(|| {
+            format!("{LIBRARY} has no {}: install a driver for CUDA {} or newer", names[0], MIN_VERSION.1)
+        })
 }
 
-/// What a driver for CUDA 11.4 (470) or newer has besides.
-pub struct Graphs {
+/// Functions that drivers for CUDA 11.4 (470) or newer have.
+pub struct GraphApi {
     table: GraphTable,
 }
 
-/// Functions of an owner's table, as `method = symbol (| an older driver's name of it) (arguments)`.
+/// Defines the functions of an owner's table: `method = symbol (| name in older drivers)
+/// (arguments)`.
 macro_rules! table {
     ($owner:ident $table:ident $( $method:ident = $symbol:ident $(| $older:literal)? ($($arg:ident: $ty:ty),*); )*) => {
         struct $table {
@@ -178,17 +183,17 @@ macro_rules! table {
             $(
                 /// # Safety
                 #[doc = concat!("As CUDA asks of the callers of `", stringify!($symbol), "`.")]
-                pub unsafe fn $method(&self, $($arg: $ty),*) -> Answer {
-                    // SAFETY: the caller's promise.
+                pub unsafe fn $method(&self, $($arg: $ty),*) -> DriverResult {
+                    // SAFETY: by the caller's promise.
                     match unsafe { (self.table.$method)($($arg),*) } {
                         0 => Ok(()),
-                        code => Err(Failure { call: stringify!($symbol), code }),
+                        code => Err(DriverFailure { call: stringify!($symbol), code }),
                     }
                 }
             )*
         }
 
-        /// The arguments are those that cudarc declares.
+        /// Compares the arguments with those that cudarc declares.
         const _: () = {
             $( let _: unsafe fn($($ty),*) -> CUresult = sys::$symbol; )*
         };
@@ -252,10 +257,10 @@ table! {
 }
 
 table! {
-    Graphs GraphTable
+    GraphApi GraphTable
 
     create = cuGraphCreate(graph: *mut CUgraph, flags: c_uint);
-    // The parameters' last two fields are of the newer function alone.
+    // Only the newer function reads the last two fields of the parameters.
     add_kernel = cuGraphAddKernelNode_v2 | "cuGraphAddKernelNode" (
         node: *mut CUgraphNode, graph: CUgraph, after: *const CUgraphNode, count: usize,
         kernel: *const CUDA_KERNEL_NODE_PARAMS
@@ -272,6 +277,9 @@ mod tests {
 
     #[test]
     fn version_is_written_with_a_point() {
-        assert_eq!([dotted(12_090), dotted(11_040), dotted(10_000)], ["12.9", "11.4", "10.0"]);
+        assert_eq!(
+            [format_version(12_090), format_version(11_040), format_version(10_000)],
+            ["12.9", "11.4", "10.0"]
+        );
     }
 }

@@ -1,9 +1,9 @@
-//! Launches that come again and again, as the steps of a time loop do: what has been put on the queue for the second time
-//! is a graph from then on, and one call puts all of it there.
+//! Launches that repeat, such as the steps of a time loop. A list of launches that comes for the
+//! second time becomes a graph, and one call launches all of it.
 //!
-//! A graph is worth a few calls for each of its launches once, and its launches cost the host and the card less
-//! afterwards. Where the driver has no graphs, or does not make or take one, the launches are put there one by one:
-//! nothing but speed depends on it.
+//! Creating a graph costs a few calls per launch, once; later launches cost the host and the GPU
+//! less. If the driver has no graphs, or refuses this one, the launches are submitted one by one.
+//! Only speed depends on it.
 
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -11,45 +11,45 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode, CUstream};
 
 use super::context::Context;
-use super::driver::{self, Answer, Failure};
-use super::function::{Function, Params};
-use super::status::{self, Class};
+use super::driver::{self, DriverFailure, DriverResult};
+use super::kernel::{Kernel, Params};
+use super::status::{self, StatusClass};
 use super::stream::Stream;
 use crate::error::{Error, Result};
 
-/// Different lists that are remembered, at most.
-const KNOWN: usize = 32;
-/// What the driver would say of parameters that are not the kernel's.
+/// Most lists of launches that are cached.
+const MAX_CACHED: usize = 32;
+/// Status code of the driver for wrong kernel parameters.
 const INVALID_VALUE: u32 = 1;
 
-/// Launches in their order, each after the one before.
+/// Launches in order, each after the previous one.
 #[derive(Default)]
-pub struct Launches(Vec<Launch>);
+pub struct Launches(Vec<KernelLaunch>);
 
-struct Launch {
-    function: Function,
+struct KernelLaunch {
+    function: Kernel,
     grid: [u32; 3],
     block: [u32; 3],
     params: Params,
 }
 
 impl Launches {
-    /// As [`Stream::launch`] has it.
-    pub fn push(&mut self, function: &Function, grid: [u32; 3], block: [u32; 3], params: Params) {
-        self.0.push(Launch { function: function.clone(), grid, block, params });
+    /// Appends a launch; the arguments are those of [`Stream::launch`].
+    pub fn push(&mut self, function: &Kernel, grid: [u32; 3], block: [u32; 3], params: Params) {
+        self.0.push(KernelLaunch { function: function.clone(), grid, block, params });
     }
 }
 
-/// Lists of launches by a key that says all that they depend on. For one queue; what the launches use has to live as
-/// long as this.
-pub struct Graphs<K>(Vec<(K, Known)>);
+/// Cached lists of launches, for one queue. The key of a list must contain everything that the
+/// launches depend on. The memory that they use must outlive the cache.
+pub struct Graphs<K>(Vec<(K, CachedLaunches)>);
 
-enum Known {
-    /// It has come once.
+enum CachedLaunches {
+    /// The list has come once.
     Once,
-    /// No graph can be made of it, or none is wanted.
+    /// No graph can be made of the list.
     Plain,
-    Graph(Graph),
+    Graph(ExecGraph),
 }
 
 impl<K> Default for Graphs<K> {
@@ -59,32 +59,32 @@ impl<K> Default for Graphs<K> {
 }
 
 impl<K: PartialEq> Graphs<K> {
-    /// Puts the launches of a key on the queue; `make` names them where they are needed.
+    /// Submits the launches of a key. `make` fills the list if no graph of it is cached.
     pub fn put(&mut self, stream: &Stream, key: K, make: impl FnOnce(&mut Launches)) -> Result<()> {
-        let room = self.0.len() < KNOWN;
-        let known = self.0.iter_mut().find(|(known, _)| *known == key).map(|(_, known)| known);
-        if let Some(Known::Graph(graph)) = &known
+        let room = self.0.len() < MAX_CACHED;
+        let cached = self.0.iter_mut().find(|(known, _)| *known == key).map(|(_, cached)| cached);
+        if let Some(CachedLaunches::Graph(graph)) = &cached
             && graph.launch(stream)?
         {
             return Ok(());
         }
         let mut list = Launches::default();
         make(&mut list);
-        match known {
-            Some(known) => {
-                let graph = match known {
-                    Known::Once => Graph::of(stream, &mut list)?,
-                    Known::Plain | Known::Graph(_) => None,
+        match cached {
+            Some(cached) => {
+                let graph = match cached {
+                    CachedLaunches::Once => ExecGraph::build(stream, &mut list)?,
+                    CachedLaunches::Plain | CachedLaunches::Graph(_) => None,
                 };
-                *known = Known::Plain;
+                *cached = CachedLaunches::Plain;
                 if let Some(graph) = graph
                     && graph.launch(stream)?
                 {
-                    *known = Known::Graph(graph);
+                    *cached = CachedLaunches::Graph(graph);
                     return Ok(());
                 }
             }
-            None if room => self.0.push((key, Known::Once)),
+            None if room => self.0.push((key, CachedLaunches::Once)),
             None => {}
         }
         list.0
@@ -93,34 +93,34 @@ impl<K: PartialEq> Graphs<K> {
     }
 }
 
-/// A graph as the driver launches it.
-struct Graph {
+/// A graph that the driver can launch.
+struct ExecGraph {
     context: Arc<Context>,
     handle: CUgraphExec,
-    /// Where it has been launched.
+    /// The stream on which it is launched.
     stream: CUstream,
     launches: usize,
 }
 
-// SAFETY: a graph's handle may be used by any thread, one at a time.
-unsafe impl Send for Graph {}
+// SAFETY: any thread may use a graph's handle, one at a time.
+unsafe impl Send for ExecGraph {}
 
-/// A graph while it is put together.
-struct Parts<'a> {
-    driver: &'a driver::Graphs,
+/// A graph under construction.
+struct GraphBuilder<'a> {
+    driver: &'a driver::GraphApi,
     graph: CUgraph,
 }
 
-impl Drop for Parts<'_> {
+impl Drop for GraphBuilder<'_> {
     fn drop(&mut self) {
-        // SAFETY: made once, destroyed once; it is no context's.
+        // SAFETY: created once, destroyed once; it belongs to no context.
         let _ = unsafe { self.driver.destroy(self.graph) };
     }
 }
 
-impl Graph {
-    /// `None` where no graph is to be had.
-    fn of(stream: &Stream, list: &mut Launches) -> Result<Option<Graph>> {
+impl ExecGraph {
+    /// Builds a graph of the launches; `None` if the driver can't.
+    fn build(stream: &Stream, list: &mut Launches) -> Result<Option<ExecGraph>> {
         let context = &stream.context;
         let Some(driver) = context.driver().graphs() else { return Ok(None) };
         if list.0.len() < 2 || list.0.iter().any(|launch| !launch.function.is_of(context)) {
@@ -128,22 +128,22 @@ impl Graph {
         }
         context.enter()?;
         let launches = list.0.len();
-        let made = Graph::made(driver, list);
-        let made = told(context, made, || format!("to make a graph of {launches} launches"))?;
-        Ok(made.map(|handle| Graph { context: context.clone(), handle, stream: stream.handle, launches }))
+        let made = ExecGraph::instantiate(driver, list);
+        let made = poisoning_only(context, made, || format!("to make a graph of {launches} launches"))?;
+        Ok(made.map(|handle| ExecGraph { context: context.clone(), handle, stream: stream.handle, launches }))
     }
 
-    /// The context is current.
-    fn made(driver: &driver::Graphs, list: &mut Launches) -> Answer<CUgraphExec> {
+    /// Creates the graph. The context is current.
+    fn instantiate(driver: &driver::GraphApi, list: &mut Launches) -> DriverResult<CUgraphExec> {
         let (mut graph, mut handle, mut last) = (null_mut(), null_mut(), null_mut());
-        // SAFETY: the place is ours; destroyed with `parts`.
+        // SAFETY: a valid place; the graph is destroyed with `builder`.
         unsafe { driver.create(&mut graph, 0)? };
-        let parts = Parts { driver, graph };
+        let builder = GraphBuilder { driver, graph };
         for (number, launch) in list.0.iter_mut().enumerate() {
             let mut size = 0;
-            // Too many: the launch by itself tells of it.
-            let refused = Failure { call: "cuGraphAddKernelNode", code: INVALID_VALUE };
-            let mut told = launch.params.told(&mut size).ok_or(refused)?;
+            // Too many parameters. The launch without a graph reports it.
+            let refused = DriverFailure { call: "cuGraphAddKernelNode", code: INVALID_VALUE };
+            let mut arguments = launch.params.driver_arguments(&mut size).ok_or(refused)?;
             let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
             let kernel = CUDA_KERNEL_NODE_PARAMS {
                 func: launch.function.handle,
@@ -155,50 +155,59 @@ impl Graph {
                 blockDimZ: bz,
                 sharedMemBytes: 0,
                 kernelParams: null_mut(),
-                extra: told.as_mut_ptr(),
+                extra: arguments.as_mut_ptr(),
                 kern: null_mut(),
                 ctx: null_mut(),
             };
             let before: CUgraphNode = last;
-            // SAFETY: the function is of a loaded module; the parameters are read before this returns, and so is the one
-            // node that comes before.
-            unsafe { driver.add_kernel(&mut last, parts.graph, &before, usize::from(number > 0), &kernel)? };
+            // SAFETY: the function belongs to a loaded module. The call reads the parameters and
+            // the one predecessor before it returns.
+            unsafe {
+                driver.add_kernel(&mut last, builder.graph, &before, usize::from(number > 0), &kernel)?
+            };
         }
-        // SAFETY: the graph is there, and what is made of it needs it no more.
-        unsafe { driver.instantiate(&mut handle, parts.graph, 0)? };
+        // SAFETY: the graph exists, and the instance does not refer to it.
+        unsafe { driver.instantiate(&mut handle, builder.graph, 0)? };
         Ok(handle)
     }
 
-    /// False if the driver does not take it: nothing of it is on the queue then.
+    /// Launches the graph. Returns false if the driver refuses it; nothing of it is on the queue
+    /// then.
     fn launch(&self, stream: &Stream) -> Result<bool> {
         if stream.handle != self.stream || !Arc::ptr_eq(&self.context, &stream.context) {
             return Err(Error::Internal("a graph is launched on another queue".into()));
         }
         self.context.enter()?;
         let Some(driver) = self.context.driver().graphs() else { return Ok(false) };
-        // SAFETY: the graph and the queue are there.
+        // SAFETY: the graph and the stream exist.
         let done = unsafe { driver.launch(self.handle, self.stream) };
         let what = || format!("to launch a graph of {} kernels", self.launches);
-        told(&self.context, done, what).map(|done| done.is_some())
+        poisoning_only(&self.context, done, what).map(|done| done.is_some())
     }
 }
 
-/// What poisons the context is an error, as of any call; anything else only means that there is no graph.
-fn told<T>(context: &Context, answer: Answer<T>, what: impl FnOnce() -> String) -> Result<Option<T>> {
+/// Returns an error if the failure poisons the context. Any other failure means only that there is
+/// no graph.
+fn poisoning_only<T>(
+    context: &Context,
+    answer: DriverResult<T>,
+    what: impl FnOnce() -> String,
+) -> Result<Option<T>> {
     match answer {
-        Err(failure) if status::class(failure.code) != Class::Poisoned => {
-            log::debug!("{}: {}: {}", context.card().label(), what(), failure.words());
+        Err(failure) if status::class_of(failure.code) != StatusClass::Poisoned => {
+            log::debug!("{}: {}: {}", context.device().label(), what(), failure.message());
             Ok(None)
         }
-        answer => context.judge(answer, what).map(Some),
+        answer => context.check(answer, what).map(Some),
     }
 }
 
-impl Drop for Graph {
+impl Drop for ExecGraph {
     fn drop(&mut self) {
         let (handle, stream) = (self.handle, self.stream);
         self.context.destroy(|driver| match driver.graphs() {
-            // SAFETY: made once and destroyed once, when the queue, which outlives it, has done what it was given.
+            // SAFETY: created once and destroyed once, after the queue, which outlives it, has done
+            // its work.
             Some(graphs) => unsafe {
                 driver.stream_synchronize(stream).and_then(|()| graphs.destroy_exec(handle))
             },

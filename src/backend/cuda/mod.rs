@@ -1,46 +1,46 @@
-//! NVIDIA's cards, through their driver, which is looked for at run time.
+//! NVIDIA GPUs, through their driver, which is loaded at run time.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `driver` | the driver's library: its functions, their status a plain number |
-//! | `status` | what each status means to the scheduler |
-//! | `nvml`, `probe` | which cards there are, without touching one |
-//! | `card` | a card: what is known of it, and what failures mean there |
-//! | `life`, `host_pool`, `pool`, `module`, `shared` | what a context keeps |
-//! | `context`, `primary` | a context, and the one that the process has of a card |
-//! | `function`, `memory`, `pinned`, `event` | what belongs to a context |
-//! | `graph` | launches that come again and again, as one |
-//! | `stream` | the queue of a slot, with all that a propagator does |
+//! | `driver` | the driver's library and its functions |
+//! | `status` | meaning of each status code for the scheduler |
+//! | `nvml`, `probe` | lists the GPUs without creating a context |
+//! | `cuda_device` | a GPU: its properties, and what failures mean on it |
+//! | `context_state`, `host_pool`, `pool`, `module`, `shared_objects` | parts of a context |
+//! | `context`, `primary` | a context, and the one that the process has on a GPU |
+//! | `kernel`, `device_buffer`, `pinned`, `event` | objects of a context |
+//! | `graph` | repeated launches, combined into one |
+//! | `stream` | the queue of a slot, with the operations that a propagator needs |
 
-mod card;
 mod context;
+mod context_state;
+mod cuda_device;
+mod device_buffer;
 mod driver;
 mod event;
-mod function;
 mod graph;
 mod host_pool;
-mod life;
-mod memory;
+mod kernel;
 mod module;
 mod nvml;
 mod pinned;
 mod pool;
 mod primary;
 mod probe;
-mod shared;
+mod shared_objects;
 mod status;
 mod stream;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use card::Card;
-pub use driver::left_behind;
+pub use cuda_device::CudaDevice;
+pub use device_buffer::{DeviceBuffer, allocation_bytes};
+pub use driver::parent_found_gpus;
 pub use event::{Download, Event};
-pub use function::{Function, Params};
 pub use graph::{Graphs, Launches};
-pub use memory::{Block, granted};
+pub use kernel::{Kernel, Params};
 pub use module::Ptx;
-pub use pinned::{Number, Pinned};
+pub use pinned::{Pinned, PlainNumber};
 pub use stream::Stream;
 
 use self::primary::PrimaryContext;
@@ -48,14 +48,14 @@ use super::{Backend, Lane, Queue};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 
-/// The cards that this process may use; none where there is no driver.
+/// The GPUs that this process may use; none if there is no driver.
 #[derive(Default)]
 pub struct CudaBackend {
-    seen: Mutex<Seen>,
+    last_probe: Mutex<LastProbe>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct LastProbe {
     primaries: Vec<Arc<PrimaryContext>>,
     notes: Vec<String>,
 }
@@ -66,16 +66,16 @@ impl CudaBackend {
     }
 
     fn primary(&self, ordinal: u32) -> Result<Arc<PrimaryContext>> {
-        let seen = self.seen();
-        let primary = seen.primaries.iter().find(|primary| primary.card().info().ordinal == ordinal);
+        let last_probe = self.last_probe();
+        let primary = last_probe.primaries.iter().find(|primary| primary.device().info().ordinal == ordinal);
         primary.cloned().ok_or_else(|| {
-            let accepted = format!("one of the {} that were found", seen.primaries.len());
+            let accepted = format!("one of the {} that were found", last_probe.primaries.len());
             Error::argument("the card's number", ordinal, accepted)
         })
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_probe(&self) -> std::sync::MutexGuard<'_, LastProbe> {
+        self.last_probe.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,17 +86,19 @@ impl Backend for CudaBackend {
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
         let found = probe::probe();
-        let infos = found.cards.iter().map(|card| card.info.clone()).collect();
+        let infos = found.devices.iter().map(|device| device.info.clone()).collect();
         let primaries = match driver::Driver::get() {
-            Ok(driver) => found.cards.into_iter().map(|card| PrimaryContext::of(driver, card)).collect(),
+            Ok(driver) => {
+                found.devices.into_iter().map(|device| PrimaryContext::of(driver, device)).collect()
+            }
             Err(_) => Vec::new(),
         };
-        *self.seen() = Seen { primaries, notes: found.notes };
+        *self.last_probe() = LastProbe { primaries, notes: found.notes };
         Ok(infos)
     }
 
     fn notes(&self) -> Vec<String> {
-        self.seen().notes.clone()
+        self.last_probe().notes.clone()
     }
 
     fn free_bytes(&self, ordinal: u32) -> Result<u64> {
@@ -115,15 +117,15 @@ impl Backend for CudaBackend {
 }
 
 impl Queue for Stream {
-    /// A task on top of another is counted for itself: the other is still inside when it has gone.
+    /// A nested task is counted by itself, because the outer task still uses the context after it.
     fn enter(&self) -> Result<()> {
-        self.context.come();
-        self.context.enter().inspect_err(|_| self.context.go())
+        self.context.begin_task();
+        self.context.enter().inspect_err(|_| self.context.end_task())
     }
 
     fn finish(&self) -> Result<()> {
         let done = Stream::finish(self);
-        self.context.go();
+        self.context.end_task();
         done
     }
 

@@ -1,5 +1,5 @@
-//! The modules of kernels that a context has loaded: each once, when the first launch asks, whatever number of threads
-//! ask at once.
+//! The modules of kernels that a context has loaded. Each is loaded once, by the first launch that
+//! needs it, however many threads launch at the same time.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,13 +9,13 @@ use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::sys::{CUfunction, CUjit_option, CUmodule};
 
-use super::driver::{Driver, Failure};
+use super::driver::{Driver, DriverFailure};
 use crate::error::{Error, Result};
 
-/// Bytes of the driver's log of kernels that it refuses, at most.
+/// Most bytes of the driver's log about refused kernels.
 const LOG: usize = 4096;
 
-/// The text of some kernels, part of the program.
+/// The PTX text of some kernels, part of the program.
 #[derive(Debug, Clone, Copy)]
 pub struct Ptx {
     pub name: &'static str,
@@ -24,33 +24,34 @@ pub struct Ptx {
 
 /// The loaded modules, by the address of their text.
 #[derive(Default)]
-pub(super) struct Modules(Mutex<HashMap<usize, Module>>);
+pub(super) struct ModuleCache(Mutex<HashMap<usize, LoadedModule>>);
 
-struct Module {
+struct LoadedModule {
     handle: CUmodule,
     functions: HashMap<&'static str, CUfunction>,
 }
 
 // SAFETY: handles are numbers to the driver, which any thread may use.
-unsafe impl Send for Module {}
+unsafe impl Send for LoadedModule {}
 
-/// Turns a failed call into the context's error, given what the call was to do.
-type Judge<'a> = &'a dyn Fn(Failure, &str) -> Error;
+/// Turns a failed call into the context's error, given what the call was for.
+type ToError<'a> = &'a dyn Fn(DriverFailure, &str) -> Error;
 
-impl Modules {
-    /// Returns the kernel `name` of `ptx`, which is loaded first if need be. The context is current.
+impl ModuleCache {
+    /// Returns the kernel `name` of `ptx` and loads the module if it is not loaded. The context is
+    /// current.
     pub fn function(
         &self,
         driver: &Driver,
         ptx: Ptx,
         name: &'static str,
-        judge: Judge<'_>,
+        to_error: ToError<'_>,
     ) -> Result<CUfunction> {
         let mut modules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let module = match modules.entry(ptx.text.as_ptr() as usize) {
-            Entry::Occupied(there) => there.into_mut(),
-            Entry::Vacant(free) => {
-                free.insert(Module { handle: load(driver, ptx, judge)?, functions: HashMap::new() })
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                entry.insert(LoadedModule { handle: load(driver, ptx, to_error)?, functions: HashMap::new() })
             }
         };
         if let Some(&handle) = module.functions.get(name) {
@@ -58,9 +59,9 @@ impl Modules {
         }
         let text = CString::new(name).map_err(|_| Error::Internal(format!("a kernel {name:?}")))?;
         let mut handle = null_mut();
-        // SAFETY: the module is loaded, the text ends with a zero, the place is ours.
+        // SAFETY: the module is loaded, the text ends with a zero, and the place is valid.
         let found = unsafe { driver.function(&mut handle, module.handle, text.as_ptr()) };
-        found.map_err(|failure| judge(failure, &format!("to find the kernel {name}")))?;
+        found.map_err(|failure| to_error(failure, &format!("to find the kernel {name}")))?;
         module.functions.insert(name, handle);
         Ok(handle)
     }
@@ -69,13 +70,14 @@ impl Modules {
     pub fn unload(&self, driver: &Driver) {
         let modules = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         for module in modules.into_values() {
-            // SAFETY: loaded, unloaded once, and no function of it is used after the context's end.
+            // SAFETY: loaded once, unloaded once, and no function of it is used after the context's
+            // end.
             let _ = unsafe { driver.module_unload(module.handle) };
         }
     }
 }
 
-fn load(driver: &Driver, ptx: Ptx, judge: Judge<'_>) -> Result<CUmodule> {
+fn load(driver: &Driver, ptx: Ptx, to_error: ToError<'_>) -> Result<CUmodule> {
     let text = CString::new(ptx.text)
         .map_err(|_| Error::Internal(format!("the kernels {} have a zero in their text", ptx.name)))?;
     let mut log = vec![0_u8; LOG];
@@ -99,5 +101,5 @@ fn load(driver: &Driver, ptx: Ptx, judge: Judge<'_>) -> Result<CUmodule> {
     let says = if says.is_empty() { says } else { format!(" ({says})") };
     let version = driver.version();
     let what = format!("to load the kernels {}{says}, by a driver for CUDA {version}", ptx.name);
-    Err(judge(failure, &what))
+    Err(to_error(failure, &what))
 }

@@ -1,5 +1,6 @@
-//! What NVIDIA's management library tells of the cards. It asks the kernel's driver and makes no context, and
-//! knows cards that this process does not see. It may be missing, and any answer of it, too.
+//! The GPUs that NVML, NVIDIA's management library, reports. It asks the kernel module, creates no
+//! context, and lists GPUs that are hidden from this process. It may be missing, and each of its
+//! calls may fail.
 
 use std::sync::Mutex;
 
@@ -7,52 +8,53 @@ use nvml_wrapper::enum_wrappers::device::ComputeMode;
 use nvml_wrapper::error::{NvmlError, nvml_try};
 use nvml_wrapper::{Device, Nvml};
 
-use super::driver::forked;
+use super::driver::is_forked_child;
 
-/// A card, or an instance of one that is divided.
+/// A GPU, or an instance of a partitioned (MIG) GPU.
 #[derive(Debug, Clone)]
-pub struct Listed {
+pub struct NvmlDevice {
     /// `GPU-…` or `MIG-…`.
     pub uuid: String,
     pub name: String,
-    /// As the driver writes it, see [`short_pci`].
+    /// In the driver's form, see [`short_pci`].
     pub pci: Option<String>,
-    /// Its owner lets no program use it.
+    /// The compute mode excludes all programs.
     pub prohibited: bool,
-    pub memory: Option<Memory>,
-    pub extent: Extent,
+    pub memory: Option<NvmlMemory>,
+    pub extent: DeviceExtent,
 }
 
-/// What of a card programs have with it.
+/// How programs can use a GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Extent {
+pub enum DeviceExtent {
     Whole,
-    /// Nothing: only its parts run programs.
+    /// Not at all: only its instances run programs.
     Divided,
-    /// A part of a card with so much memory in all, which not everybody is told.
+    /// An instance of a GPU with so much memory. `None`: NVML does not report it to this user.
     Part {
         of: Option<u64>,
     },
 }
 
-/// In bytes.
+/// Memory in bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Memory {
+pub struct NvmlMemory {
     pub total: u64,
     pub free: u64,
 }
 
-/// What it has listed, and what it had to say of cards that it could not ask.
-pub struct List {
-    pub cards: Vec<Listed>,
+/// The listed devices, and messages about GPUs that NVML could not query.
+pub struct NvmlList {
+    pub devices: Vec<NvmlDevice>,
     pub notes: Vec<String>,
 }
 
-/// Loaded once it is there, and kept.
+/// Returns NVML. It is loaded at the first success and never unloaded.
 fn library() -> Result<&'static Nvml, NvmlError> {
     static LOADED: Mutex<Option<&'static Nvml>> = Mutex::new(None);
-    // Another thread may have held the lock when this process was forked, and is not here to open it.
-    if forked() {
+    // In a forked child another thread of the parent may have held the lock, and nobody would
+    // release it.
+    if is_forked_child() {
         return Err(NvmlError::Uninitialized);
     }
     let mut loaded = LOADED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -64,7 +66,7 @@ fn library() -> Result<&'static Nvml, NvmlError> {
     Ok(nvml)
 }
 
-fn words(error: &NvmlError) -> String {
+fn reason(error: &NvmlError) -> String {
     match error {
         NvmlError::LibloadingError(why) => {
             std::error::Error::source(why).map_or_else(|| why.to_string(), |why| why.to_string())
@@ -73,83 +75,86 @@ fn words(error: &NvmlError) -> String {
     }
 }
 
-/// All cards of the machine. The error is for people.
-pub fn list() -> Result<List, String> {
-    let nvml = library().map_err(|why| format!("NVML can't be used ({})", words(&why)))?;
-    let count = nvml.device_count().map_err(|why| format!("NVML does not count cards ({})", words(&why)))?;
-    let mut list = List { cards: Vec::new(), notes: Vec::new() };
+/// Lists all GPUs of the machine. The error is a message for users.
+pub fn list() -> Result<NvmlList, String> {
+    let nvml = library().map_err(|why| format!("NVML can't be used ({})", reason(&why)))?;
+    let count = nvml.device_count().map_err(|why| format!("NVML does not count cards ({})", reason(&why)))?;
+    let mut list = NvmlList { devices: Vec::new(), notes: Vec::new() };
     for index in 0..count {
-        let card = nvml.device_by_index(index).and_then(|card| Ok((card.uuid()?, card)));
-        match card {
-            Ok((uuid, card)) => list_card(&mut list, uuid, &card),
-            Err(why) => list.notes.push(format!("NVML can't ask its card {index}: {}", words(&why))),
+        let gpu = nvml.device_by_index(index).and_then(|gpu| Ok((gpu.uuid()?, gpu)));
+        match gpu {
+            Ok((uuid, gpu)) => list_device(&mut list, uuid, &gpu),
+            Err(why) => list.notes.push(format!("NVML can't ask its card {index}: {}", reason(&why))),
         }
     }
     Ok(list)
 }
 
-fn list_card(list: &mut List, uuid: String, card: &Device<'_>) {
-    let memory = memory_of(card).ok();
-    // Cards that can't be divided say that it is not supported.
-    let divided = card.mig_mode().is_ok_and(|mode| mode.current != 0);
-    let listed = Listed {
+fn list_device(list: &mut NvmlList, uuid: String, device: &Device<'_>) {
+    let memory = memory_of(device).ok();
+    // GPUs that can't be partitioned report an error here.
+    let divided = device.mig_mode().is_ok_and(|mode| mode.current != 0);
+    let listed = NvmlDevice {
         uuid,
-        name: card.name().unwrap_or_default(),
-        pci: card.pci_info().ok().map(|pci| short_pci(&pci.bus_id)),
-        prohibited: matches!(card.compute_mode(), Ok(ComputeMode::Prohibited)),
+        name: device.name().unwrap_or_default(),
+        pci: device.pci_info().ok().map(|pci| short_pci(&pci.bus_id)),
+        prohibited: matches!(device.compute_mode(), Ok(ComputeMode::Prohibited)),
         memory,
-        extent: if divided { Extent::Divided } else { Extent::Whole },
+        extent: if divided { DeviceExtent::Divided } else { DeviceExtent::Whole },
     };
-    let places = if divided { card.mig_device_count().unwrap_or(0) } else { 0 };
-    for place in 0..places {
-        let Ok(part) = card.mig_device_by_index(place) else { continue };
+    let parts = if divided { device.mig_device_count().unwrap_or(0) } else { 0 };
+    for index in 0..parts {
+        let Ok(part) = device.mig_device_by_index(index) else { continue };
         let Ok(uuid) = part.uuid() else { continue };
         let name = part.name().ok().filter(|name| !name.is_empty());
-        list.cards.push(Listed {
+        list.devices.push(NvmlDevice {
             uuid,
             name: name.unwrap_or_else(|| listed.name.clone()),
             memory: memory_of(&part).ok(),
-            extent: Extent::Part { of: memory.map(|memory| memory.total) },
+            extent: DeviceExtent::Part { of: memory.map(|memory| memory.total) },
             ..listed.clone()
         });
     }
-    list.cards.push(listed);
+    list.devices.push(listed);
 }
 
-/// Drivers up to the 470 series have only the first version of the question.
-fn memory_of(card: &Device<'_>) -> Result<Memory, NvmlError> {
-    if let Ok(memory) = card.memory_info() {
-        return Ok(Memory { total: memory.total, free: memory.free });
+/// Returns the memory of a device. Drivers up to the 470 series have only the first version of the
+/// call.
+fn memory_of(device: &Device<'_>) -> Result<NvmlMemory, NvmlError> {
+    if let Ok(memory) = device.memory_info() {
+        return Ok(NvmlMemory { total: memory.total, free: memory.free });
     }
     let nvml = library()?;
     let ask = nvml.lib().nvmlDeviceGetMemoryInfo.as_ref();
     let ask = ask.map_err(|why| NvmlError::FailedToLoadSymbol(why.to_string()))?;
     let mut memory = std::mem::MaybeUninit::zeroed();
-    // SAFETY: the handle is of this library, which fills in the structure if it answers 0; of zeros it is valid.
+    // SAFETY: the handle belongs to this library, which fills in the struct if it returns 0; zeros
+    // are valid.
     let memory = unsafe {
-        nvml_try(ask(card.handle(), memory.as_mut_ptr()))?;
+        nvml_try(ask(device.handle(), memory.as_mut_ptr()))?;
         memory.assume_init()
     };
-    Ok(Memory { total: memory.total, free: memory.free })
+    Ok(NvmlMemory { total: memory.total, free: memory.free })
 }
 
-/// What of a card is free now.
-pub fn memory(uuid: &str) -> Option<Memory> {
+/// Returns the memory of the device with this UUID.
+pub fn memory(uuid: &str) -> Option<NvmlMemory> {
     memory_of(&library().ok()?.device_by_uuid(uuid).ok()?).ok()
 }
 
-/// Whether the card is known to have fallen off the bus. Not all drivers say that in this word: of one that is
-/// `suspected`, since the driver can't reach it, NVML's not knowing or not finding it says as much.
+/// Returns true if the GPU has fallen off the bus. Not all drivers report it by that code. If the
+/// GPU is `suspected`, because the driver can't reach it, the codes "unknown" and "not found" of
+/// NVML count, too.
 pub fn is_lost(uuid: &str, suspected: bool) -> bool {
     let gone = |why: NvmlError| match why {
         NvmlError::GpuLost => true,
         NvmlError::ResetRequired | NvmlError::Unknown | NvmlError::NotFound => suspected,
         _ => false,
     };
-    library().is_ok_and(|nvml| nvml.device_by_uuid(uuid).and_then(|card| memory_of(&card)).is_err_and(gone))
+    library().is_ok_and(|nvml| nvml.device_by_uuid(uuid).and_then(|gpu| memory_of(&gpu)).is_err_and(gone))
 }
 
-/// `00000000:01:00.0` as the driver writes it, `0000:01:00.0`, in capitals.
+/// Turns NVML's `00000000:01:00.0` into the driver's `0000:01:00.0`, in capitals.
 pub fn short_pci(id: &str) -> String {
     let id = id.to_ascii_uppercase();
     match id.split_once(':') {

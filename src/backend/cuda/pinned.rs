@@ -1,8 +1,9 @@
-//! Memory of the host that copies of a card write to by themselves. It is the library's and not the driver's, so it
-//! stays valid for who holds it when its context goes.
+//! Pinned host memory, which copies of a GPU write by themselves. The library allocates it, not the
+//! driver, so it stays valid after the end of its context.
 //!
-//! To pin memory takes long, so what is given back is kept for the next, up to as much as was in use at once. Where the
-//! system lets nothing be pinned, plain pages do: then whoever starts a copy waits for it.
+//! Pinning takes long, so returned memory is cached, up to as much as was in use at the same time.
+//! If the system refuses to pin, unpinned pages are used, and starting a copy blocks until it is
+//! done.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -11,37 +12,37 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::context::Context;
-use super::host_pool::{HostPiece, PAGE};
-use super::life::Life;
+use super::context_state::ContextState;
+use super::host_pool::{PAGE, PinnedBlock};
 use super::status::OUT_OF_MEMORY;
 use crate::error::{Error, Result};
 
-/// Every context of the process may copy to it.
+/// Every context of the process may copy to the memory.
 const PORTABLE: u32 = 1;
 
-/// Numbers of which every pattern of bits is one.
-pub trait Number: Copy + Send + Sync + 'static + sealed::Number {}
+/// Numbers for which every bit pattern is valid.
+pub trait PlainNumber: Copy + Send + Sync + 'static + sealed::SealedNumber {}
 
 mod sealed {
-    pub trait Number {}
+    pub trait SealedNumber {}
 }
 
 macro_rules! numbers {
-    ($($number:ty),*) => { $( impl sealed::Number for $number {} impl Number for $number {} )* };
+    ($($number:ty),*) => { $( impl sealed::SealedNumber for $number {} impl PlainNumber for $number {} )* };
 }
 numbers!(u8, i32, u32, i64, u64, f32, f64);
 
-/// Values in memory of the host that copies of the card reach by themselves.
+/// Values in pinned host memory.
 pub struct Pinned<T> {
     context: Arc<Context>,
     /// `None` only while it is dropped.
-    piece: Option<HostPiece>,
+    piece: Option<PinnedBlock>,
     len: usize,
     _values: PhantomData<T>,
 }
 
-impl<T: Number> Pinned<T> {
-    /// The context is current. The values are zeros, or what the last user has left.
+impl<T: PlainNumber> Pinned<T> {
+    /// Allocates `len` values, zeros or those of the last user. The context is current.
     pub(super) fn new(context: &Arc<Context>, len: usize, what: &str) -> Result<Self> {
         let refused = |bytes: usize| Error::NoHostMemory { what: what.into(), bytes: bytes as u64 };
         let bytes = len.checked_mul(size_of::<T>()).and_then(|n| n.max(1).checked_next_multiple_of(PAGE));
@@ -56,14 +57,14 @@ impl<T: Number> Pinned<T> {
     }
 
     pub(super) fn start(&self) -> *mut c_void {
-        self.piece.as_ref().map_or(std::ptr::null_mut(), HostPiece::start)
+        self.piece.as_ref().map_or(std::ptr::null_mut(), PinnedBlock::start)
     }
 
     fn first(&self) -> *const T {
         self.piece.as_ref().map_or(NonNull::dangling(), |piece| piece.pointer.cast()).as_ptr()
     }
 
-    /// A copy may still write to it: it is never used again.
+    /// Leaks memory to which a copy may still write.
     pub(super) fn leak(mut self) {
         if let Some(piece) = self.piece.take() {
             self.context.pool().host.forget(piece);
@@ -71,53 +72,55 @@ impl<T: Number> Pinned<T> {
     }
 }
 
-impl<T: Number> Deref for Pinned<T> {
+impl<T: PlainNumber> Deref for Pinned<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` values, set to zero at first, of which every pattern is one; aligned to pages.
+        // SAFETY: `len` initialised values; every bit pattern is valid, and the address is aligned
+        // to pages.
         unsafe { std::slice::from_raw_parts(self.first(), self.len) }
     }
 }
 
 impl<T> Drop for Pinned<T> {
-    /// For the next, or for the context's end.
+    /// Returns the memory to the pool, or frees it after the context's end.
     fn drop(&mut self) {
         if let Some(piece) = self.piece.take() {
-            self.context.while_it_is(|life| match life {
-                Life::Alive => self.context.pool().host.take_back(piece),
-                Life::Gone => piece.outlived(),
-                // Lost, if it is pinned there.
-                Life::GivenUp => drop(piece),
+            self.context.with_state(|life| match life {
+                ContextState::Alive => self.context.pool().host.take_back(piece),
+                ContextState::Destroyed => piece.outlived(),
+                // Leaked if it is still pinned in the surviving context.
+                ContextState::Released => drop(piece),
             });
         }
     }
 }
 
 impl Context {
-    /// A fresh piece, pinned if the system lets it. The context is current. `None`: the host has no memory.
-    fn pin(&self, bytes: usize, what: &str) -> Result<Option<HostPiece>> {
+    /// Allocates a block and pins it if the system allows. The context is current. `None`: the host
+    /// has too little memory.
+    fn pin(&self, bytes: usize, what: &str) -> Result<Option<PinnedBlock>> {
         let driver = self.driver();
         let surplus = self.pool().host.surplus(bytes);
         surplus.into_iter().for_each(|piece| piece.unpin(driver));
         let make = || {
-            HostPiece::new(bytes).or_else(|| {
+            PinnedBlock::new(bytes).or_else(|| {
                 self.pool().host.free_all(driver);
-                HostPiece::new(bytes)
+                PinnedBlock::new(bytes)
             })
         };
         let Some(mut piece) = make() else { return Ok(None) };
-        // SAFETY: whole pages of ours, unpinned before they are freed.
+        // SAFETY: whole pages of the block, unpinned before they are freed.
         let pin = || unsafe { driver.pin(piece.start(), bytes, PORTABLE) };
         let mut done = pin();
         if done.is_err_and(|failure| failure.code == OUT_OF_MEMORY) {
             self.pool().host.free_all(driver);
             done = pin();
         }
-        match self.judge(done, || format!("to pin {bytes} bytes for {what}")) {
+        match self.check(done, || format!("to pin {bytes} bytes for {what}")) {
             Ok(()) => piece.pinned = true,
             Err(error @ Error::Device { .. }) => return Err(error),
-            // There is little of such memory on some systems, and none on others.
+            // Some systems allow little pinned memory, some none.
             Err(error) => log::debug!("copies wait: {error}"),
         }
         Ok(Some(piece))

@@ -1,28 +1,29 @@
-//! Memory that a context keeps for reuse: blocks of the card, and pinned pieces of the host.
+//! Memory that a context caches for reuse: blocks of the GPU, and pinned blocks of the host.
 
+use super::context_state::ContextState;
 use super::driver::Driver;
-use super::host_pool::HostPool;
-use super::life::Life;
+use super::host_pool::PinnedPool;
 
-/// A request takes a kept block that is larger by at most 1/`WASTE` of the request.
+/// A request takes a cached block that is larger by at most 1/`WASTE` of the request.
 const WASTE: u64 = 8;
 
 #[derive(Default)]
-pub(super) struct Pool {
-    pieces: Vec<Piece>,
-    pub host: HostPool,
+pub(super) struct MemoryPool {
+    pieces: Vec<PooledBlock>,
+    pub host: PinnedPool,
 }
 
-pub(super) struct Piece {
+pub(super) struct PooledBlock {
     pub address: u64,
     pub bytes: u64,
-    /// The queue whose work may still use it: before that is done, only this queue may take it.
+    /// The queue whose work may still use the block: until that is done, only this queue may take
+    /// it.
     pub stream: Option<u64>,
 }
 
-impl Pool {
-    pub fn take(&mut self, bytes: u64, stream: u64) -> Option<Piece> {
-        let fits = |piece: &&Piece| {
+impl MemoryPool {
+    pub fn take(&mut self, bytes: u64, stream: u64) -> Option<PooledBlock> {
+        let fits = |piece: &&PooledBlock| {
             (bytes..=bytes + bytes / WASTE).contains(&piece.bytes)
                 && piece.stream.is_none_or(|other| other == stream)
         };
@@ -31,12 +32,12 @@ impl Pool {
         Some(self.pieces.swap_remove(position))
     }
 
-    /// Keeps a block for reuse.
-    pub fn put(&mut self, piece: Piece) {
+    /// Caches a block for reuse.
+    pub fn put(&mut self, piece: PooledBlock) {
         self.pieces.push(piece);
     }
 
-    /// Makes a queue's blocks free for all queues: the work on it is done.
+    /// Makes the blocks of a queue available to all queues: its work is done.
     pub fn settle(&mut self, stream: u64) {
         for piece in self.pieces.iter_mut().filter(|piece| piece.stream == Some(stream)) {
             piece.stream = None;
@@ -47,17 +48,17 @@ impl Pool {
         self.pieces.iter().map(|piece| piece.bytes).sum()
     }
 
-    /// Frees all blocks and pieces. The driver waits for work that may still use them. The context is current.
+    /// Frees all blocks. The driver waits for work that may still use them. The context is current.
     pub fn free_all(&mut self, driver: &Driver) {
         for piece in self.pieces.drain(..) {
-            // SAFETY: allocated in this context, freed once, used by nobody who comes later.
+            // SAFETY: allocated in this context, freed once, and in no use.
             let _ = unsafe { driver.free(piece.address) };
         }
         self.host.free_all(driver);
     }
 
-    /// Forgets all blocks after the context's end.
-    pub fn end(&mut self, life: Life) {
+    /// Drops all blocks after the context's end.
+    pub fn end(&mut self, life: ContextState) {
         self.pieces.clear();
         self.host.end(life);
     }

@@ -1,92 +1,96 @@
-//! The primary context of a card in this process: retained when the first queue needs it and released
-//! with the last, whatever schedulers they belong to.
+//! The primary context of a GPU in this process. The first queue retains it and the last one
+//! releases it, whatever schedulers they belong to.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::card::Card;
 use super::context::Context;
+use super::cuda_device::CudaDevice;
 use super::driver::Driver;
 use super::probe;
 use crate::error::Result;
 
-/// How long a new queue waits for the tasks that still work in a stale context.
-const LEAVING: Duration = Duration::from_secs(10);
+/// How long a new queue waits for the tasks that still use a stale context.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) struct PrimaryContext {
-    card: Arc<Card>,
+    device: Arc<CudaDevice>,
     context: Mutex<Weak<Context>>,
 }
 
 /// The context as a new queue finds it.
-enum Found {
-    Fit(Arc<Context>),
-    /// Stale, and a task is still inside: the caller waits for it without the lock, as others may wait too.
-    Left(Arc<Context>),
+enum ContextLookup {
+    Usable(Arc<Context>),
+    /// Stale, and tasks still use it. The caller waits for them without the lock, as other threads
+    /// may wait too.
+    Draining(Arc<Context>),
 }
 
 impl PrimaryContext {
-    /// Returns the one of the card; the process has one for each ordinal.
-    pub fn of(driver: &'static Driver, found: probe::Card) -> Arc<PrimaryContext> {
+    /// Returns the primary context of a device. The process has one per ordinal.
+    pub fn of(driver: &'static Driver, found: probe::ProbedDevice) -> Arc<PrimaryContext> {
         static ALL: Mutex<BTreeMap<u32, Arc<PrimaryContext>>> = Mutex::new(BTreeMap::new());
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(found.info.ordinal)
             .or_insert_with(|| {
-                let card = Arc::new(Card::new(driver, found));
-                Arc::new(PrimaryContext { card, context: Mutex::default() })
+                let device = Arc::new(CudaDevice::new(driver, found));
+                Arc::new(PrimaryContext { device, context: Mutex::default() })
             })
             .clone()
     }
 
-    pub fn card(&self) -> &Card {
-        &self.card
+    pub fn device(&self) -> &CudaDevice {
+        &self.device
     }
 
-    /// Returns the bytes that could be allocated now: those that are free, and those that the context keeps for reuse.
+    /// Returns the bytes that could be allocated now, those cached by the context included.
     pub fn free_bytes(&self) -> u64 {
-        // Upgraded before it is used: the lock must not be held where the last to hold the context drops it.
+        // The `Arc` is bound first, so that the lock is released before the context may be dropped.
         let context = self.lock().upgrade();
-        context.map_or_else(|| self.card.free_bytes(0, || None), |context| context.free_bytes())
+        context.map_or_else(|| self.device.free_bytes(0, || None), |context| context.free_bytes())
     }
 
-    /// Returns the context; retains one if nobody has it. A stale one is released first, when all tasks
-    /// have left it.
+    /// Returns the context, and retains one if there is none. A stale one is destroyed first, when
+    /// all tasks have left it.
     pub fn context(&self) -> Result<Arc<Context>> {
-        let until = Instant::now() + LEAVING;
+        let until = Instant::now() + DRAIN_TIMEOUT;
         loop {
             match self.find()? {
-                Found::Fit(context) => return Ok(context),
-                Found::Left(context) => context.wait_until_left(until)?,
+                ContextLookup::Usable(context) => return Ok(context),
+                ContextLookup::Draining(context) => context.wait_until_idle(until)?,
             }
         }
     }
 
-    fn find(&self) -> Result<Found> {
-        // Declared before the lock, and so dropped after it: it may be the last to hold a context.
-        let mut there;
-        let mut retained = self.card.retained.lock().unwrap_or_else(PoisonError::into_inner);
+    fn find(&self) -> Result<ContextLookup> {
+        // Declared before the lock and so dropped after it: it may be the last reference to a
+        // context.
+        let mut existing;
+        let mut retained = self.device.retained.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            there = self.lock().upgrade();
-            match &there {
-                Some(context) if !context.is_stale() => return Ok(Found::Fit(context.clone())),
-                Some(context) if !context.bury(&mut retained)? => return Ok(Found::Left(context.clone())),
+            existing = self.lock().upgrade();
+            match &existing {
+                Some(context) if !context.is_stale() => return Ok(ContextLookup::Usable(context.clone())),
+                Some(context) if !context.destroy_if_idle(&mut retained)? => {
+                    return Ok(ContextLookup::Draining(context.clone()));
+                }
                 Some(_) => {}
-                // Nobody has it any more, and it is about to be released.
+                // The last reference is gone, and the context is about to be released.
                 None if *retained => {
-                    retained = self.card.released.wait(retained).unwrap_or_else(PoisonError::into_inner);
+                    retained = self.device.released.wait(retained).unwrap_or_else(PoisonError::into_inner);
                     continue;
                 }
                 None => {}
             }
-            let context = Context::retain(&self.card)?;
+            let context = Context::retain(&self.device)?;
             *retained = true;
             *self.lock() = Arc::downgrade(&context);
-            return Ok(Found::Fit(context));
+            return Ok(ContextLookup::Usable(context));
         }
     }
 
-    /// The context takes no more queues.
+    /// Retires the context: no more queues are opened in it.
     pub fn renew(&self) {
         let context = self.lock().upgrade();
         if let Some(context) = context {

@@ -1,50 +1,50 @@
-//! Which cards there are, without touching one: nothing here makes a context.
+//! Finds the GPUs without creating a context on any of them.
 //!
-//! NVML knows all cards of the machine, the driver those that this process may use, in an order of its own
-//! (`CUDA_VISIBLE_DEVICES`, `CUDA_DEVICE_ORDER`). A card is the same in both if its UUID is, or else its place on
-//! the PCI bus; numbers are never compared.
+//! NVML lists all GPUs of the machine. The driver lists those that this process may use, in its own
+//! order (`CUDA_VISIBLE_DEVICES`, `CUDA_DEVICE_ORDER`). Entries are matched by UUID, or else by
+//! place on the PCI bus; ordinals are never compared.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
 
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUuuid};
 
-use super::driver::{self, Answer, Driver, Failure};
-use super::nvml::{self, Extent, Listed};
+use super::driver::{self, Driver, DriverFailure, DriverResult};
+use super::nvml::{self, DeviceExtent, NvmlDevice};
 use crate::backend::cpu::free_bytes;
 use crate::device::{BackendKind, DeviceId, DeviceInfo, Health};
 
-/// The kernels are compiled for this compute capability, from which on any card runs them.
-const LEAST_CAPABILITY: (u32, u32) = (3, 5);
-/// As the driver tells the compute mode.
+/// Compute capability for which the kernels are compiled; GPUs from this one on run them.
+const MIN_CAPABILITY: (u32, u32) = (3, 5);
+/// The driver's value of the compute mode that excludes all programs.
 const PROHIBITED: c_int = 2;
 const NO_DEVICE: u32 = 100;
 
-/// What a look at the machine has found.
+/// Result of a probe.
 #[derive(Debug, Clone, Default)]
-pub struct Found {
-    pub cards: Vec<Card>,
-    /// For people: what is missing or not used, why, and what to do.
+pub struct ProbeResult {
+    pub devices: Vec<ProbedDevice>,
+    /// Messages for users: what is missing or unusable, why, and what to do.
     pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
-pub struct Card {
+pub struct ProbedDevice {
     pub info: DeviceInfo,
     pub device: CUdevice,
     pub multiprocessors: u32,
-    /// NVML knows it by its id.
+    /// NVML lists the device by its UUID.
     pub listed: bool,
-    /// Its memory is the host's.
+    /// It shares the host's memory.
     pub integrated: bool,
 }
 
-pub fn probe() -> Found {
-    let mut found = Found::default();
+pub fn probe() -> ProbeResult {
+    let mut found = ProbeResult::default();
     let listed = match nvml::list() {
         Ok(list) => {
             found.notes.extend(list.notes);
-            list.cards
+            list.devices
         }
         Err(why) => {
             found.notes.push(why);
@@ -54,19 +54,19 @@ pub fn probe() -> Found {
     let driver = match Driver::get() {
         Ok(driver) => driver,
         Err(why) => {
-            // Without a driver there is nothing to say of NVML.
+            // Without a driver, messages about NVML are useless.
             found.notes = vec![why.to_owned()];
             return found;
         }
     };
-    if let Err(why) = ask(driver, &listed, &mut found) {
+    if let Err(why) = probe_devices(driver, &listed, &mut found) {
         found.notes.push(why);
     }
     found
 }
 
-fn ask(driver: &Driver, listed: &[Listed], found: &mut Found) -> Result<(), String> {
-    // SAFETY: flags have to be 0, and are.
+fn probe_devices(driver: &Driver, listed: &[NvmlDevice], found: &mut ProbeResult) -> Result<(), String> {
+    // SAFETY: the flags must be 0 and are.
     match unsafe { driver.init(0) } {
         Ok(()) => {}
         Err(failure) if failure.code == NO_DEVICE => {
@@ -80,44 +80,50 @@ fn ask(driver: &Driver, listed: &[Listed], found: &mut Found) -> Result<(), Stri
         Err(failure) => return Err(unusable(failure)),
     }
     let mut count = 0;
-    // SAFETY: the number is ours.
+    // SAFETY: a valid place for the number.
     unsafe { driver.device_count(&mut count) }.map_err(unusable)?;
     for ordinal in 0..count {
-        match card(driver, ordinal, listed, &mut found.notes) {
-            Ok(card) => {
-                driver::found();
-                found.cards.push(card);
+        match probe_device(driver, ordinal, listed, &mut found.notes) {
+            Ok(gpu) => {
+                driver::mark_gpus_found();
+                found.devices.push(gpu);
             }
-            Err(failure) => found.notes.push(format!("cuda:{ordinal} can't be asked: {}", failure.words())),
+            Err(failure) => found.notes.push(format!("cuda:{ordinal} can't be asked: {}", failure.message())),
         }
     }
     note_hidden(listed, found);
     Ok(())
 }
 
-fn unusable(failure: Failure) -> String {
-    format!("NVIDIA's driver can't be used: {}; nvidia-smi may tell more", failure.words())
+fn unusable(failure: DriverFailure) -> String {
+    format!("NVIDIA's driver can't be used: {}; nvidia-smi may tell more", failure.message())
 }
 
-fn card(driver: &Driver, ordinal: c_int, listed: &[Listed], notes: &mut Vec<String>) -> Answer<Card> {
+fn probe_device(
+    driver: &Driver,
+    ordinal: c_int,
+    listed: &[NvmlDevice],
+    notes: &mut Vec<String>,
+) -> DriverResult<ProbedDevice> {
     let mut device = 0;
-    // SAFETY: the number is ours.
+    // SAFETY: a valid place for the number.
     unsafe { driver.device(&mut device, ordinal)? };
-    // SAFETY: texts are written with their final zero, and cut to the room.
+    // SAFETY: the driver writes texts with a final zero and cuts them to the given length.
     let name = text(|to, room| unsafe { driver.device_name(to, room, device) })?;
     // SAFETY: see above.
     let pci = text(|to, room| unsafe { driver.device_pci(to, room, device) });
     let pci = pci.ok().map(|pci| nvml::short_pci(&pci));
-    // SAFETY: the driver fills in 16 bytes.
+    // SAFETY: the driver writes 16 bytes.
     let own = uuid(|to| unsafe { driver.device_uuid(to, device) })?;
     // SAFETY: see above.
     let parent = uuid(|to| unsafe { driver.parent_uuid(to, device) }).unwrap_or(own);
     let mut total = 0;
-    // SAFETY: the number is ours.
+    // SAFETY: a valid place for the number.
     unsafe { driver.device_memory(&mut total, device)? };
     let attribute = |which| {
         let mut value = 0;
-        // SAFETY: the number is ours; an attribute that the driver does not know is an error.
+        // SAFETY: a valid place for the number; an attribute that the driver does not know is an
+        // error.
         unsafe { driver.device_attribute(&mut value, which, device) }.map(|()| value)
     };
     let capability = (
@@ -126,12 +132,13 @@ fn card(driver: &Driver, ordinal: c_int, listed: &[Listed], notes: &mut Vec<Stri
     );
 
     let part = own != parent;
-    let same = same_card(listed, own, part, pci.as_deref());
-    let id = same.map_or_else(|| dashed(if part { "MIG" } else { "GPU" }, own), |same| same.uuid.clone());
+    let same = nvml_entry(listed, own, part, pci.as_deref());
+    let id =
+        same.map_or_else(|| format_uuid(if part { "MIG" } else { "GPU" }, own), |same| same.uuid.clone());
     let memory = same.and_then(|same| same.memory);
     let total = total as u64;
     let whole = match same.map(|same| same.extent) {
-        Some(Extent::Part { of }) => of,
+        Some(DeviceExtent::Part { of }) => of,
         _ => (!part).then_some(total),
     };
     let integrated = attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED) == Ok(1);
@@ -148,11 +155,11 @@ fn card(driver: &Driver, ordinal: c_int, listed: &[Listed], notes: &mut Vec<Stri
             "{label} ({id}) is closed to programs (compute mode prohibited); its administrator can open it: \
              nvidia-smi -i {id} -c DEFAULT"
         ));
-    } else if capability < LEAST_CAPABILITY {
+    } else if capability < MIN_CAPABILITY {
         health = Health::Barred;
         notes.push(format!(
             "{label} ({id}) has compute capability {}.{}; the kernels need {}.{} or more",
-            capability.0, capability.1, LEAST_CAPABILITY.0, LEAST_CAPABILITY.1
+            capability.0, capability.1, MIN_CAPABILITY.0, MIN_CAPABILITY.1
         ));
     }
     let clock = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0);
@@ -167,44 +174,53 @@ fn card(driver: &Driver, ordinal: c_int, listed: &[Listed], notes: &mut Vec<Stri
         compute_capability: Some(capability),
         cpu_threads: None,
         total_bytes: total,
-        free_bytes: free(memory.map_or(total, |memory| memory.free.min(total)), integrated),
-        // Of a part of nobody knows how much, no guess is better than one that is many times too high.
+        free_bytes: usable_free_bytes(memory.map_or(total, |memory| memory.free.min(total)), integrated),
+        // Without the size of the whole GPU, no estimate is better than one that is many times too
+        // high.
         speed: bandwidth(clock, width)
             .zip(whole)
             .map(|(speed, whole)| speed * total as f64 / whole.max(total) as f64),
         health,
     };
     let multiprocessors = multiprocessors.max(1) as u32;
-    Ok(Card { info, device, multiprocessors, listed: same.is_some(), integrated })
+    Ok(ProbedDevice { info, device, multiprocessors, listed: same.is_some(), integrated })
 }
 
-/// Where the memory is the host's, no more of it is free than the host has, whatever is told.
-pub fn free(told: u64, integrated: bool) -> u64 {
-    if integrated { told.min(free_bytes()) } else { told }
+/// Returns the reported free bytes, of integrated memory at most those that the host has free.
+pub fn usable_free_bytes(reported: u64, integrated: bool) -> u64 {
+    if integrated { reported.min(free_bytes()) } else { reported }
 }
 
-/// Two words each clock, so many bits at once: bytes a second. `clock` is in kHz.
+/// Returns bytes per second: two words of `width` bits per clock. `clock` is in kHz.
 fn bandwidth(clock: c_int, width: c_int) -> Option<f64> {
     (clock > 0 && width > 0).then(|| 2.0 * 1e3 * f64::from(clock) * f64::from(width) / 8.0)
 }
 
-/// By its UUID; where NVML tells none that the driver knows, by its place on the bus. A part of a card is never the
-/// card itself, whose memory is the other parts', too.
-fn same_card<'a>(listed: &'a [Listed], uuid: [u8; 16], part: bool, pci: Option<&str>) -> Option<&'a Listed> {
-    let digits = dashed("", uuid);
+/// Returns NVML's entry of a device: by UUID, or by place on the PCI bus if NVML reports another
+/// UUID than the driver. An instance never matches its whole GPU, whose memory other instances use,
+/// too.
+fn nvml_entry<'a>(
+    listed: &'a [NvmlDevice],
+    uuid: [u8; 16],
+    part: bool,
+    pci: Option<&str>,
+) -> Option<&'a NvmlDevice> {
+    let digits = format_uuid("", uuid);
     let named =
-        |card: &&Listed| card.extent != Extent::Divided && card.uuid.to_lowercase().ends_with(&digits);
-    let placed =
-        |card: &&Listed| !part && card.extent == Extent::Whole && pci.is_some() && card.pci.as_deref() == pci;
+        |gpu: &&NvmlDevice| gpu.extent != DeviceExtent::Divided && gpu.uuid.to_lowercase().ends_with(&digits);
+    let placed = |gpu: &&NvmlDevice| {
+        !part && gpu.extent == DeviceExtent::Whole && pci.is_some() && gpu.pci.as_deref() == pci
+    };
     listed.iter().find(named).or_else(|| listed.iter().find(placed))
 }
 
-/// Cards that the machine has and this process does not see.
-fn note_hidden(listed: &[Listed], found: &mut Found) {
+/// Adds a message about GPUs that `CUDA_VISIBLE_DEVICES` hides from this process.
+fn note_hidden(listed: &[NvmlDevice], found: &mut ProbeResult) {
     let Some(visible) = visible() else { return };
-    let seen = |card: &Listed| found.cards.iter().any(|seen| seen.info.id.as_str() == card.uuid);
-    let hidden = listed.iter().filter(|card| !seen(card) && card.extent != Extent::Divided);
-    let hidden: Vec<String> = hidden.map(|card| format!("{} ({})", card.uuid, card.name)).collect();
+    let is_visible =
+        |gpu: &NvmlDevice| found.devices.iter().any(|device| device.info.id.as_str() == gpu.uuid);
+    let hidden = listed.iter().filter(|gpu| !is_visible(gpu) && gpu.extent != DeviceExtent::Divided);
+    let hidden: Vec<String> = hidden.map(|gpu| format!("{} ({})", gpu.uuid, gpu.name)).collect();
     if !hidden.is_empty() {
         found
             .notes
@@ -216,23 +232,23 @@ fn visible() -> Option<String> {
     std::env::var_os("CUDA_VISIBLE_DEVICES").map(|value| value.to_string_lossy().into_owned())
 }
 
-fn text(ask: impl FnOnce(*mut c_char, c_int) -> Answer) -> Answer<String> {
+fn text(ask: impl FnOnce(*mut c_char, c_int) -> DriverResult) -> DriverResult<String> {
     let mut room = [0 as c_char; 256];
-    // One is kept back, so that there is a final zero whatever happens.
+    // One byte less than the buffer, so that a final zero always remains.
     ask(room.as_mut_ptr(), room.len() as c_int - 1)?;
     // SAFETY: the array ends with a zero.
     Ok(unsafe { CStr::from_ptr(room.as_ptr()) }.to_string_lossy().into_owned())
 }
 
-fn uuid(ask: impl FnOnce(*mut CUuuid) -> Answer) -> Answer<[u8; 16]> {
+fn uuid(ask: impl FnOnce(*mut CUuuid) -> DriverResult) -> DriverResult<[u8; 16]> {
     let mut uuid = MaybeUninit::<CUuuid>::zeroed();
     ask(uuid.as_mut_ptr())?;
-    // SAFETY: 16 numbers, of which zeros are valid ones.
+    // SAFETY: 16 numbers, for which zeros are valid.
     Ok(unsafe { uuid.assume_init() }.bytes.map(|byte| byte as u8))
 }
 
-/// `GPU-8-4-4-4-12`; without the kind only the digits and their dashes.
-fn dashed(kind: &str, uuid: [u8; 16]) -> String {
+/// Formats a UUID as `GPU-8-4-4-4-12`; without a kind only the digits and dashes.
+fn format_uuid(kind: &str, uuid: [u8; 16]) -> String {
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     let digits = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
     if kind.is_empty() { digits } else { format!("{kind}-{digits}") }

@@ -1,36 +1,39 @@
-//! What the driver's codes mean to the scheduler: one table, with the reasons.
+//! Meaning of the driver's status codes for the scheduler: one table, with the reasons.
 
 use cudarc::driver::sys::CUresult;
 
-use super::driver::Failure;
+use super::driver::DriverFailure;
 use crate::error::{DeviceFault, Error};
 
-/// The driver's code for no memory.
+/// The driver's status code for lack of memory.
 pub const OUT_OF_MEMORY: u32 = 2;
 
-/// What follows from a code.
+/// Consequence of a status code.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Class {
-    /// The call failed, and nothing else: the error of who made it.
+pub enum StatusClass {
+    /// Only the call failed: an error of its caller.
     Plain,
-    /// Memory of the device was short: give back what is cached, fewer at a time, then elsewhere.
+    /// The device has too little memory: free cached memory, run fewer tasks at a time, then use
+    /// another device.
     NoMemory,
-    /// A launch found too few registers, stacks or queues beside what runs: the same.
+    /// A launch found too few registers, stacks or queues beside the running ones: handled like
+    /// `NoMemory`.
     Resources,
-    /// The context answers nothing else any more: made anew when all have left it.
+    /// The context fails all further calls; it is replaced when all tasks have left it.
     Poisoned,
-    /// Somebody else has the device, or keeps programs off it: not now.
+    /// Another process has the device, or it is closed to programs for now.
     Busy,
-    /// The kernels are not taken, and never will be by this driver: nothing of the kind can run there.
+    /// The driver refuses the kernels for good: no such kernel can run on the device.
     Kernels,
 }
 
-use Class::*;
+use StatusClass::*;
 
-/// Code, CUDA's name, class, and what it says: a list of all that cudarc knows, or it does not compile.
+/// Code, CUDA's name, class and message. The list must contain all codes that cudarc knows, or it
+/// does not compile.
 macro_rules! table {
     ($( $code:literal $name:ident $class:ident $says:literal; )*) => {
-        const TABLE: &[(u32, &str, Class, &str)] = &[$( ($code, stringify!($name), $class, $says) ),*];
+        const TABLE: &[(u32, &str, StatusClass, &str)] = &[$( ($code, stringify!($name), $class, $says) ),*];
 
         const _: () = {
             $( assert!(CUresult::$name as u32 == $code); )*
@@ -52,15 +55,15 @@ table! {
     8 CUDA_ERROR_PROFILER_ALREADY_STOPPED Plain "the profiler does not run";
     34 CUDA_ERROR_STUB_LIBRARY Plain
         "this is a toolkit's stub and no driver; remove its directory from LD_LIBRARY_PATH";
-    // A device that the mode keeps to one process, and another process is there.
+    // The compute mode gives the device to one process, and another process has it.
     46 CUDA_ERROR_DEVICE_UNAVAILABLE Busy "it is used by another process, or closed to all";
     100 CUDA_ERROR_NO_DEVICE Plain "there is no device";
     101 CUDA_ERROR_INVALID_DEVICE Plain "there is no such device";
-    // A licence may come while we wait.
+    // A licence may arrive later.
     102 CUDA_ERROR_DEVICE_NOT_LICENSED Busy
         "it has no licence; its administrator has to get one for virtual GPUs";
     200 CUDA_ERROR_INVALID_IMAGE Kernels "the kernels are damaged";
-    // Somebody has destroyed the context that we hold.
+    // Other code has destroyed the context.
     201 CUDA_ERROR_INVALID_CONTEXT Poisoned "the context is not valid any more";
     202 CUDA_ERROR_CONTEXT_ALREADY_CURRENT Plain "the context is current already";
     205 CUDA_ERROR_MAP_FAILED Plain "memory of a graphics library could not be mapped";
@@ -72,7 +75,7 @@ table! {
     211 CUDA_ERROR_NOT_MAPPED Plain "it is not mapped";
     212 CUDA_ERROR_NOT_MAPPED_AS_ARRAY Plain "it is not mapped as an array";
     213 CUDA_ERROR_NOT_MAPPED_AS_POINTER Plain "it is not mapped as memory";
-    // The memory is damaged, and what is computed with it.
+    // The memory is damaged, and so are results computed with it.
     214 CUDA_ERROR_ECC_UNCORRECTABLE Poisoned "memory of the device failed, and could not be corrected";
     215 CUDA_ERROR_UNSUPPORTED_LIMIT Plain "the device has no such limit";
     216 CUDA_ERROR_CONTEXT_ALREADY_IN_USE Plain "the context is current on another thread";
@@ -102,7 +105,7 @@ table! {
     402 CUDA_ERROR_LOSSY_QUERY Plain "not all of the answer could be told";
     500 CUDA_ERROR_NOT_FOUND Plain "there is nothing of that name";
     600 CUDA_ERROR_NOT_READY Plain "it is not done yet";
-    // What follows up to 719: the kernel has gone wrong, and CUDA gives up the whole context.
+    // Up to 719: a kernel has failed, and CUDA gives up the whole context.
     700 CUDA_ERROR_ILLEGAL_ADDRESS Poisoned "a kernel used an address that is not its own";
     // Not sticky: the launch did not begin.
     701 CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES Resources "too few resources for a launch";
@@ -122,7 +125,7 @@ table! {
     717 CUDA_ERROR_INVALID_ADDRESS_SPACE Poisoned "a kernel used an address of another kind of memory";
     718 CUDA_ERROR_INVALID_PC Poisoned "a kernel has left its code";
     719 CUDA_ERROR_LAUNCH_FAILED Poisoned "a kernel failed";
-    // Of kernels whose blocks wait for each other; what else runs makes no difference to it.
+    // For kernels whose blocks wait for each other; other running kernels make no difference.
     720 CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE Plain "a launch has more blocks than the device runs at once";
     721 CUDA_ERROR_TENSOR_MEMORY_LEAK Poisoned "a kernel kept memory of the device";
     800 CUDA_ERROR_NOT_PERMITTED Plain "it is not permitted";
@@ -135,7 +138,7 @@ table! {
     804 CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE Plain
         "a compatibility library (cuda-compat) is found that does not work here; \
          remove its directory from LD_LIBRARY_PATH";
-    // A daemon stands between processes and the device, and is not ready yet.
+    // A daemon between processes and the device is not ready yet.
     805 CUDA_ERROR_MPS_CONNECTION_FAILED Busy "the daemon that shares the device does not answer";
     806 CUDA_ERROR_MPS_RPC_FAILURE Busy "the daemon that shares the device does not answer";
     807 CUDA_ERROR_MPS_SERVER_NOT_READY Busy "the daemon that shares the device is not ready";
@@ -145,7 +148,7 @@ table! {
     810 CUDA_ERROR_MPS_CLIENT_TERMINATED Poisoned "the daemon that shares the device ended the program on it";
     811 CUDA_ERROR_CDP_NOT_SUPPORTED Plain "kernels can't launch kernels here";
     812 CUDA_ERROR_CDP_VERSION_MISMATCH Plain "kernels that launch kernels are of two versions";
-    // A callback has begun to record its stream as a graph, and has not ended that.
+    // A callback has begun to record its stream as a graph and has not ended that.
     900 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED Plain "it can't be done while the stream is captured";
     901 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED Plain "the capture of the stream has failed before";
     902 CUDA_ERROR_STREAM_CAPTURE_MERGE Plain "two captures of streams would be one";
@@ -164,26 +167,26 @@ table! {
     914 CUDA_ERROR_INVALID_RESOURCE_TYPE Plain "the resource is of another type";
     915 CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION Plain "the resource can't be divided so";
     916 CUDA_ERROR_KEY_ROTATION Plain "the keys of an encrypted device could not be changed";
-    // Nobody knows what it is; experience says that the context is gone, often with the device.
+    // The cause is unknown; in practice the context is gone, often with the device.
     999 CUDA_ERROR_UNKNOWN Poisoned "the driver does not know what happened";
 }
 
-/// What came later.
-const LATER: &[(u32, &str, Class, &str)] =
+/// Codes of newer drivers.
+const LATER: &[(u32, &str, StatusClass, &str)] =
     &[(36, "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER", Plain, "a newer driver is needed")];
 
-fn entry(code: u32) -> Option<&'static (u32, &'static str, Class, &'static str)> {
+fn entry(code: u32) -> Option<&'static (u32, &'static str, StatusClass, &'static str)> {
     TABLE.iter().chain(LATER).find(|entry| entry.0 == code)
 }
 
-/// A code that the table does not have is an error of the call, and no more is concluded from it.
-pub fn class(code: u32) -> Class {
+/// Returns the class of a code. An unknown code fails only its call.
+pub fn class_of(code: u32) -> StatusClass {
     entry(code).map_or(Plain, |entry| entry.2)
 }
 
-impl Failure {
-    /// In words: `cuInit: status 100 (CUDA_ERROR_NO_DEVICE): there is no device`.
-    pub fn words(&self) -> String {
+impl DriverFailure {
+    /// Returns a message such as `cuInit: status 100 (CUDA_ERROR_NO_DEVICE): there is no device`.
+    pub fn message(&self) -> String {
         match entry(self.code) {
             Some((code, name, _, says)) => {
                 format!("{}: status {code} ({name}): {says}", self.call)
@@ -192,10 +195,10 @@ impl Failure {
         }
     }
 
-    /// As an error of the device `label`, in doing `what`.
+    /// Returns the error of the device `label`; `what` says what the call was for.
     pub fn error(&self, label: &str, what: &str) -> Error {
-        let (device, what) = (label.to_owned(), format!("{what}: {}", self.words()));
-        match class(self.code) {
+        let (device, what) = (label.to_owned(), format!("{what}: {}", self.message()));
+        match class_of(self.code) {
             Plain => Error::Driver { device, what },
             NoMemory => Error::NoMemory { what, needed: 0, place: device, there: 0 },
             Resources => Error::Resources { device, what },
@@ -215,11 +218,11 @@ mod tests {
         assert!(TABLE.is_sorted_by(|a, b| a.0 < b.0));
     }
 
-    /// So a failure that is none of the kernels' fault takes nobody's card away.
+    /// A failure that is not the kernels' fault must not retire a GPU.
     #[test]
-    fn only_what_is_said_of_the_kernels_ends_their_card() {
+    fn only_refused_kernels_retire_the_gpu() {
         let lost = |code: u32| {
-            let error = Failure { call: "cuModuleLoadDataEx", code }.error("cuda:0", "a test");
+            let error = DriverFailure { call: "cuModuleLoadDataEx", code }.error("cuda:0", "a test");
             matches!(error, Error::Device { fault: DeviceFault::Lost, .. })
         };
         let codes: Vec<u32> = TABLE.iter().map(|entry| entry.0).filter(|&code| lost(code)).collect();
@@ -229,7 +232,7 @@ mod tests {
     #[test]
     fn unknown_codes_are_plain_errors_with_their_number() {
         for code in [47, 917, 1234, u32::MAX] {
-            let error = Failure { call: "cuInit", code }.error("cuda:0", "a test");
+            let error = DriverFailure { call: "cuInit", code }.error("cuda:0", "a test");
             assert!(matches!(error, Error::Driver { .. }), "{error}");
             assert!(error.to_string().contains(&code.to_string()), "{error}");
         }

@@ -1,7 +1,7 @@
-//! The queue of a slot: a stream of its card, with what a propagator does on it.
+//! The queue of a slot: a CUDA stream, with the operations that a propagator needs.
 //!
-//! What is put on it happens in order, later; failures of kernels are told by any later call, by
-//! [`finish`](Stream::finish) at the latest.
+//! Operations run in order, asynchronously. A later call reports the failure of a kernel, at the
+//! latest [`finish`](Stream::finish).
 
 use std::any::Any;
 use std::ffi::{c_uint, c_void};
@@ -12,29 +12,29 @@ use std::sync::atomic::Ordering;
 
 use cudarc::driver::sys::CUstream;
 
-use super::card::Card;
 use super::context::Context;
+use super::cuda_device::CudaDevice;
+use super::device_buffer::DeviceBuffer;
 use super::event::{Download, Event};
-use super::function::{Function, Params};
-use super::memory::Block;
+use super::kernel::{Kernel, Params};
 use super::module::Ptx;
-use super::pinned::{Number, Pinned};
+use super::pinned::{Pinned, PlainNumber};
 use super::primary::PrimaryContext;
 use crate::error::{DeviceFault, Error, Result};
 
-/// It does not wait for the stream 0 of others, nor that for it.
+/// The stream does not synchronise with the default stream.
 const NON_BLOCKING: c_uint = 1;
-/// Contexts that are tried for a new queue, should each be poisoned before it is there.
+/// Most contexts that are tried for a new queue, if each is poisoned at once.
 const TRIES: u32 = 3;
 
 pub struct Stream {
     pub(super) context: Arc<Context>,
     pub(super) handle: CUstream,
-    /// Which of the context's.
+    /// Number of the stream within its context.
     number: u64,
 }
 
-// SAFETY: a stream's handle may be used by any thread; what one puts there is in order with the rest.
+// SAFETY: any thread may use a stream's handle; operations are ordered.
 unsafe impl Send for Stream {}
 // SAFETY: as above.
 unsafe impl Sync for Stream {}
@@ -44,9 +44,9 @@ impl Stream {
         let mut spent = Vec::new();
         for _ in 0..TRIES {
             let context = primary.context()?;
-            match context.inside(|| context.enter().and_then(|()| Stream::of(&context))) {
-                // By another queue since it was asked for, or by another library before. Held, so that it is buried
-                // when the next one is asked for, and not just let go.
+            match context.in_use_while(|| context.enter().and_then(|()| Stream::of(&context))) {
+                // Another queue, or another library, has poisoned it meanwhile. It is kept alive,
+                // so that the next attempt destroys it and does not merely release it.
                 Err(Error::Device { fault: DeviceFault::Poisoned, .. }) => spent.push(context),
                 made => return made,
             }
@@ -54,41 +54,42 @@ impl Stream {
         let what = format!(
             "{TRIES} contexts of it in a row were poisoned at once; the kernel log (dmesg) may have an Xid that says why"
         );
-        Err(Error::Busy { device: primary.card().label(), what })
+        Err(Error::Busy { device: primary.device().label(), what })
     }
 
-    /// The context is current.
+    /// Creates a stream. The context is current.
     fn of(context: &Arc<Context>) -> Result<Stream> {
         let mut handle = null_mut();
-        // SAFETY: the place is ours; destroyed in `drop`.
+        // SAFETY: a valid place; the stream is destroyed in `drop`.
         let made = unsafe { context.driver().stream_create(&mut handle, NON_BLOCKING) };
-        context.judge(made, || "to make a stream".into())?;
-        context.opened(handle);
-        let number = context.numbers.fetch_add(1, Ordering::SeqCst);
+        context.check(made, || "to make a stream".into())?;
+        context.add_stream(handle);
+        let number = context.next_stream.fetch_add(1, Ordering::SeqCst);
         Ok(Stream { context: context.clone(), handle, number })
     }
 
-    pub fn card(&self) -> &Card {
-        self.context.card()
+    pub fn device(&self) -> &CudaDevice {
+        self.context.device()
     }
 
-    /// Returns the bytes of the card that could be allocated now, those kept for reuse included.
+    /// Returns the bytes of the GPU that could be allocated now, cached ones included.
     pub fn free_bytes(&self) -> u64 {
         self.context.free_bytes()
     }
 
-    /// The newest CUDA that the card's driver knows: `12.9`.
+    /// Returns the CUDA version of the driver: `12.9`.
     pub fn driver(&self) -> String {
         self.context.driver().version()
     }
 
-    /// The `CUstream`, for code that is not ours. It stays this queue's.
+    /// Returns the `CUstream`, for callers' code. This object keeps owning it.
     pub fn handle(&self) -> *mut c_void {
         self.handle.cast()
     }
 
-    /// What all queues of the card share, made by the first that asks while the others wait, and kept until `owner`
-    /// is dropped. The owner has to live until the work on it is done; `make` has to wait for its own.
+    /// Returns an object that all queues of the GPU share. The first caller creates it while the
+    /// others wait; it is kept until `owner` is dropped. The owner must live until the work on the
+    /// object is done, and `make` must wait for its own work.
     pub fn shared<O: Any + Send + Sync, T: Any + Send + Sync>(
         &self,
         owner: &Arc<O>,
@@ -97,41 +98,41 @@ impl Stream {
         self.context.shared.get(owner, make)
     }
 
-    /// Room for `len` values, which are undefined. `what` names them in the error if there is no memory.
-    pub fn alloc<T: Copy + 'static>(&self, len: usize, what: &str) -> Result<Block<T>> {
+    /// Allocates `len` undefined values. `what` names them in the error.
+    pub fn alloc<T: Copy + 'static>(&self, len: usize, what: &str) -> Result<DeviceBuffer<T>> {
         self.context.enter()?;
-        Block::new(&self.context, self.number, len, what)
+        DeviceBuffer::new(&self.context, self.number, len, what)
     }
 
-    /// The same, all bits zero.
-    pub fn zeroed<T: Copy + 'static>(&self, len: usize, what: &str) -> Result<Block<T>> {
+    /// Allocates `len` values, all bits zero.
+    pub fn zeroed<T: Copy + 'static>(&self, len: usize, what: &str) -> Result<DeviceBuffer<T>> {
         let block = self.alloc(len, what)?;
         self.zero(&block)?;
         Ok(block)
     }
 
-    /// The values themselves, there when this returns.
-    pub fn uploaded<T: Copy + 'static>(&self, values: &[T], what: &str) -> Result<Block<T>> {
+    /// Allocates memory and copies the values to it. They are there when this returns.
+    pub fn uploaded<T: Copy + 'static>(&self, values: &[T], what: &str) -> Result<DeviceBuffer<T>> {
         let block = self.alloc(values.len(), what)?;
         self.upload(&block, 0, values)?;
         Ok(block)
     }
 
-    /// All bits of a block become zero.
-    pub fn zero<T: Copy + 'static>(&self, block: &Block<T>) -> Result<()> {
+    /// Sets all bits of a buffer to zero.
+    pub fn zero<T: Copy + 'static>(&self, block: &DeviceBuffer<T>) -> Result<()> {
         self.check(block, &(0..block.len()))?;
         self.context.enter()?;
         let bytes = block.len() * size_of::<T>();
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: within the block.
+        // SAFETY: within the buffer.
         let done = unsafe { self.context.driver().fill(block.address(), 0, bytes, self.handle) };
-        self.context.judge(done, || "to fill memory".into())
+        self.context.check(done, || "to fill memory".into())
     }
 
-    /// Copies all values of a block to another of the same length.
-    pub fn copy<T: Copy + 'static>(&self, from: &Block<T>, to: &Block<T>) -> Result<()> {
+    /// Copies all values of a buffer to another of the same length.
+    pub fn copy<T: Copy + 'static>(&self, from: &DeviceBuffer<T>, to: &DeviceBuffer<T>) -> Result<()> {
         self.check(from, &(0..to.len()))?;
         self.check(to, &(0..from.len()))?;
         self.context.enter()?;
@@ -139,17 +140,17 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: within the blocks.
+        // SAFETY: within the buffers.
         let done = unsafe { self.context.driver().copy(to.address(), from.address(), bytes, self.handle) };
-        self.context.judge(done, || "to copy on the card".into())
+        self.context.check(done, || "to copy on the card".into())
     }
 
-    /// Copies some values of a block to the beginning of another.
+    /// Copies some values of a buffer to the beginning of another.
     pub fn copy_part<T: Copy + 'static>(
         &self,
-        from: &Block<T>,
+        from: &DeviceBuffer<T>,
         range: Range<usize>,
-        to: &Block<T>,
+        to: &DeviceBuffer<T>,
     ) -> Result<()> {
         self.check(from, &range)?;
         self.check(to, &(0..range.len()))?;
@@ -159,13 +160,13 @@ impl Stream {
         self.context.enter()?;
         let (begin, bytes) = ((range.start * size_of::<T>()) as u64, range.len() * size_of::<T>());
         let driver = self.context.driver();
-        // SAFETY: within the blocks.
+        // SAFETY: within the buffers.
         let done = unsafe { driver.copy(to.address(), from.address() + begin, bytes, self.handle) };
-        self.context.judge(done, || "to copy on the card".into())
+        self.context.check(done, || "to copy on the card".into())
     }
 
-    /// Copies values to position `at` and the following. They are there when this returns.
-    pub fn upload<T: Copy + 'static>(&self, to: &Block<T>, at: usize, values: &[T]) -> Result<()> {
+    /// Copies values to index `at` and the following. They are there when this returns.
+    pub fn upload<T: Copy + 'static>(&self, to: &DeviceBuffer<T>, at: usize, values: &[T]) -> Result<()> {
         self.check(to, &(at..at.saturating_add(values.len())))?;
         self.context.enter()?;
         if values.is_empty() {
@@ -173,17 +174,21 @@ impl Stream {
         }
         let address = to.address() + (at * size_of::<T>()) as u64;
         let driver = self.context.driver();
-        // SAFETY: both ranges are there, and this waits for the copy.
+        // SAFETY: both ranges are valid, and this waits for the copy.
         let done = unsafe {
             driver
                 .upload(address, values.as_ptr().cast(), size_of_val(values), self.handle)
                 .and_then(|()| driver.stream_synchronize(self.handle))
         };
-        self.context.judge(done, || "to copy to the card".into())
+        self.context.check(done, || "to copy to the card".into())
     }
 
-    /// Starts a copy of values to the host, in order with what is on the queue.
-    pub fn download<T: Number>(&self, from: &Block<T>, range: Range<usize>) -> Result<Download<T>> {
+    /// Starts a copy of values to the host, in order with the other operations.
+    pub fn download<T: PlainNumber>(
+        &self,
+        from: &DeviceBuffer<T>,
+        range: Range<usize>,
+    ) -> Result<Download<T>> {
         self.check(from, &range)?;
         self.context.enter()?;
         let values = Pinned::new(&self.context, range.len(), "values on their way from a card")?;
@@ -192,15 +197,15 @@ impl Stream {
         let driver = self.context.driver();
         let begun = match range.is_empty() {
             true => Ok(()),
-            // SAFETY: both ranges are there, until the copy is done: `Download` holds the one, and what
-            // would use the other again comes later on the queue.
+            // SAFETY: both ranges stay valid until the copy is done: `Download` holds the one, and
+            // later uses of the other come later on the stream.
             false => unsafe {
                 driver.download(values.start(), address, range.len() * size_of::<T>(), self.handle)
             },
         };
-        // SAFETY: the event and the queue are there.
+        // SAFETY: the event and the stream exist.
         let begun = begun.and_then(|()| unsafe { driver.event_record(done.handle, self.handle) });
-        match self.context.judge(begun, || "to copy from the card".into()) {
+        match self.context.check(begun, || "to copy from the card".into()) {
             Ok(()) => Ok(Download::new(done, values)),
             Err(error) => {
                 // The copy may have begun.
@@ -212,17 +217,18 @@ impl Stream {
         }
     }
 
-    /// The kernel `name` of `ptx`, which is loaded once a card. See [`Ptx`].
-    pub fn function(&self, ptx: Ptx, name: &'static str) -> Result<Function> {
+    /// Returns the kernel `name` of `ptx`, which is loaded once per context. See [`Ptx`].
+    pub fn function(&self, ptx: Ptx, name: &'static str) -> Result<Kernel> {
         self.context.enter()?;
         self.context.function(ptx, name)
     }
 
-    /// Puts a kernel on the queue: blocks along x, y, z and threads of a block. The blocks of memory that
-    /// `params` name have to live until it is done, or are dropped and used again on this queue only.
+    /// Launches a kernel: blocks along x, y, z, and threads of a block. Buffers in `params` must
+    /// live until it is done; they may be dropped earlier if only this stream uses their memory
+    /// again.
     pub fn launch(
         &self,
-        function: &Function,
+        function: &Kernel,
         grid: [u32; 3],
         block: [u32; 3],
         mut params: Params,
@@ -231,27 +237,27 @@ impl Stream {
             return Err(Error::Internal(format!("{} is not of this card", function.name())));
         }
         let mut size = 0;
-        let Some(mut told) = params.told(&mut size) else {
+        let Some(mut arguments) = params.driver_arguments(&mut size) else {
             return Err(Error::Internal(format!("too many parameters for {}", function.name())));
         };
         self.context.enter()?;
         let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
-        // SAFETY: the function and the queue are there; the buffer and its size are read before this returns. What
-        // the kernel does with its parameters happens in memory of the card, which reports what is not there.
+        // SAFETY: the function and the stream exist, and the call reads the parameters before it
+        // returns. The GPU reports accesses to invalid addresses.
         let done = unsafe {
             let (driver, params) = (self.context.driver(), null_mut());
-            let extra = told.as_mut_ptr();
+            let extra = arguments.as_mut_ptr();
             driver.launch(function.handle, gx, gy, gz, bx, by, bz, 0, self.handle, params, extra)
         };
-        self.context.judge(done, || format!("to launch {}", function.name()))
+        self.context.check(done, || format!("to launch {}", function.name()))
     }
 
-    /// A mark on the queue, to wait for.
+    /// Records an event to wait for.
     pub fn record(&self) -> Result<Event> {
         self.mark(false)
     }
 
-    /// A mark that has the time.
+    /// Records an event with the time.
     pub fn stamp(&self) -> Result<Event> {
         self.mark(true)
     }
@@ -259,33 +265,33 @@ impl Stream {
     fn mark(&self, timed: bool) -> Result<Event> {
         self.context.enter()?;
         let event = Event::new(&self.context, timed)?;
-        // SAFETY: the event and the queue are there.
+        // SAFETY: the event and the stream exist.
         let recorded = unsafe { self.context.driver().event_record(event.handle, self.handle) };
-        self.context.judge(recorded, || "to record an event".into())?;
+        self.context.check(recorded, || "to record an event".into())?;
         Ok(event)
     }
 
-    /// Waits until all is done that was put on the queue.
+    /// Waits until all operations are done.
     pub fn finish(&self) -> Result<()> {
         self.context.enter()?;
-        // SAFETY: the queue is there.
+        // SAFETY: the stream exists.
         let done = unsafe { self.context.driver().stream_synchronize(self.handle) };
-        self.context.judge(done, || "to wait for the work on it".into())?;
+        self.context.check(done, || "to wait for the work on it".into())?;
         self.context.pool().settle(self.number);
         Ok(())
     }
 
-    /// Gives back what is kept for reuse. Counted as inside: the task is over, and nobody else keeps the context from
-    /// being buried meanwhile.
+    /// Frees the cached memory. It counts as a use of the context, so that no other thread destroys
+    /// the context meanwhile.
     pub fn relieve(&self) {
-        self.context.inside(|| {
+        self.context.in_use_while(|| {
             if self.context.enter().is_ok() {
-                self.context.give_back();
+                self.context.free_cached();
             }
         });
     }
 
-    fn check<T: Copy + 'static>(&self, block: &Block<T>, range: &Range<usize>) -> Result<()> {
+    fn check<T: Copy + 'static>(&self, block: &DeviceBuffer<T>, range: &Range<usize>) -> Result<()> {
         if !block.is_of(&self.context) || range.start > range.end || range.end > block.len() {
             let (Range { start, end }, len) = (range, block.len());
             return Err(Error::Internal(format!("values {start} to {end} of a block of {len}")));
@@ -296,7 +302,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.context.close(self.handle);
-        self.context.leave();
+        self.context.close_stream(self.handle);
+        self.context.clear_current();
     }
 }

@@ -17,15 +17,15 @@ use crate::survey::{Accuracy, Stencil, Storage};
 
 /// Refuses a survey that no device has the memory for, with the numbers.
 pub fn memory(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
-    let Some(largest) = devices.iter().max_by_key(|device| device.room_bytes()) else {
+    let Some(largest) = devices.iter().max_by_key(|device| device.usable_bytes()) else {
         let why = "none is there, or none is selected".into();
         return Err(Error::NoDevice { what: "the survey".into(), why });
     };
     let needed = |device: &DeviceInfo| takes.on(device.backend);
-    if devices.iter().any(|device| needed(device) <= device.room_bytes()) {
+    if devices.iter().any(|device| needed(device) <= device.usable_bytes()) {
         return Ok(());
     }
-    let (needed, there) = (needed(largest), largest.room_bytes());
+    let (needed, there) = (needed(largest), largest.usable_bytes());
     Err(job.plan.advise(Error::NoMemory { what: "a shot".into(), needed, place: largest.label(), there }))
 }
 
@@ -121,7 +121,7 @@ pub fn print(job: &Job, takes: Bytes, devices: &[DeviceInfo], summary: &Value) {
     say!("  sampling    {:.2} cells per shortest wavelength", job.cells_per_wavelength);
     say!("  memory      {} of a device for a shot, {} of the host", bytes(takes.device), bytes(takes.host));
     for device in devices {
-        let small = match takes.on(device.backend) > device.room_bytes() {
+        let small = match takes.on(device.backend) > device.usable_bytes() {
             true => ", too little for a shot: not used",
             false => "",
         };

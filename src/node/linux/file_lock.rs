@@ -1,8 +1,8 @@
 //! The locks of the table file.
 //!
-//! Byte `i`, for `i` below 256, is locked while the member with record `i` lives. Byte [`TABLE_LOCK`]
-//! is the lock of the whole table. Its holder also locks as many bytes behind it as its record
-//! number, so that a member that waits too long can name the holder.
+//! Byte `i`, for `i` below 256, is locked while the member with record `i` lives. Byte
+//! [`TABLE_LOCK`] is the lock of the whole table. Its holder also locks as many bytes behind it as
+//! its record number, so that a member that waits too long can name the holder.
 
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ pub(super) fn lock_table(file: &Descriptor, id: usize, timeout: Duration) -> std
             std::thread::yield_now();
             continue;
         }
-        // The pauses are summed up, because a clock would count time in which this process was stopped.
+        // The pauses are summed up, because a clock would count time in which this process was
+        // stopped.
         if waited >= timeout {
             let (holder, seconds) = (lock_holder(file), timeout.as_secs());
             return Err(format!("{holder} has kept it locked for {seconds} s; is it stopped?"));

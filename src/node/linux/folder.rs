@@ -10,13 +10,13 @@ use super::sys::{self, Descriptor};
 use crate::descriptor;
 use crate::error::{Error, Result};
 
-/// Name of the table file. It contains the version of the layout, so libraries with another layout use
-/// another file.
+/// Name of the table file. It contains the version of the layout, so libraries with another layout
+/// use another file.
 pub(super) const FILE_NAME: &CStr = c"leases-1";
 pub(super) const VARIABLE: &str = "GPUSCHED_LEASE_DIR";
 
-/// File systems shared between machines, whose locks may not reach other machines. On one that is not
-/// listed, a foreign boot id in the table reveals the other machine.
+/// File systems shared between machines, whose locks may not reach other machines. On one that is
+/// not listed, a foreign boot id in the table reveals the other machine.
 const NETWORK_FILE_SYSTEMS: [(u32, &str); 14] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),

@@ -6,10 +6,10 @@
 //! | from 128 | 64 UUIDs: length (1), then up to 95 characters |
 //! | from 8192 | 256 records of 8192 bytes |
 //!
-//! A record: magic (4), process (4), ticket (8), priority (4), resumptions (4), number of devices (2),
-//! number of held slots (2), zeros (4). Then the devices: index (2), slots (2), cost (4; NaN: the task
-//! can't run there), bytes (8). Then the held slots: device (2), zeros (6), start (8), cost (8; NaN:
-//! not known), bytes (8), used bytes (8).
+//! A record: magic (4), process (4), ticket (8), priority (4), resumptions (4), number of devices
+//! (2), number of held slots (2), zeros (4). Then the devices: index (2), slots (2), cost (4; NaN:
+//! the task can't run there), bytes (8). Then the held slots: device (2), zeros (6), start (8),
+//! cost (8; NaN: not known), bytes (8), used bytes (8).
 
 use crate::node::queue::{DeviceEntry, HeldSlot, MemberRecord};
 

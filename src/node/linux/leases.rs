@@ -5,43 +5,45 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use super::listener::Listener;
+use super::listener::ChangeListener;
 use super::member::{LocalMember, TableState};
 use super::{folder, layout, sys};
 use crate::error::{Error, Result};
 use crate::node::queue::{self, DeviceAvailability, HeldSlot, STALL_LIMIT_NS};
 use crate::node::request::{SharedDevice, SlotRequest, WaitEnd};
 
-/// Nanoseconds without a look at the queue after which a waiting member knows that it was stopped. It
-/// equals the limit by which others skip a stopped waiter, so a member that was skipped exceeds it.
+/// Nanoseconds without a look at the queue after which a waiting member knows that it was stopped.
+/// It equals the limit by which others skip a stopped waiter, so a member that was skipped exceeds
+/// it.
 const STOPPED_AFTER: u64 = STALL_LIMIT_NS;
 
 /// A scheduler's membership of its node.
 ///
-/// Dropping it ends the member's wait. The member leaves when its last [`SlotLease`] is dropped, too. In
-/// a forked child every call returns [`Error::Forked`] or does nothing.
+/// Dropping it ends the member's wait. The member leaves when its last [`SlotLease`] is dropped,
+/// too. In a forked child every call returns [`Error::Forked`] or does nothing.
 #[derive(Debug)]
 pub struct Membership {
     member: Arc<LocalMember>,
-    listener: Listener,
+    listener: ChangeListener,
 }
 
 impl Membership {
-    /// Joins the schedulers of this user on this node. Returns `Ok(None)` if leases are switched off.
+    /// Joins the schedulers of this user on this node. Returns `Ok(None)` if leases are switched
+    /// off.
     ///
     /// `folder`: folder of the table; takes precedence over `GPUSCHED_LEASE_DIR` and the defaults.
     /// `devices`: by the scheduler's index; `None`: not shared (the CPU).
     ///
-    /// Fails if the folder or the file in it is refused, if 256 schedulers use it already, if they name
-    /// more than 64 devices together, and if the disk is full.
+    /// Fails if the folder or the file in it is refused, if 256 schedulers use it already, if they
+    /// name more than 64 devices together, and if the disk is full.
     pub fn join(folder: Option<&Path>, devices: &[Option<SharedDevice<'_>>]) -> Result<Option<Membership>> {
         let Some(candidates) = folder::candidates(folder)? else { return Ok(None) };
         let member = Arc::new(LocalMember::join(candidates, devices)?);
-        Ok(Some(Membership { member, listener: Listener::new()? }))
+        Ok(Some(Membership { member, listener: ChangeListener::new()? }))
     }
 
-    /// Sets the most tasks at a time that this member accepts on a device. Others see it when a thread
-    /// of this member next locks the table.
+    /// Sets the most tasks at a time that this member accepts on a device. Others see it when a
+    /// thread of this member next locks the table.
     pub fn set_slots(&self, device: usize, slots: u32) {
         if !self.member.is_here() {
             return;
@@ -54,19 +56,20 @@ impl Membership {
         }
     }
 
-    /// Locks the table for the calling thread: until the result is dropped, no other member or thread reads
-    /// or changes it. Meant for microseconds; the thread must not call it again meanwhile.
+    /// Locks the table for the calling thread: until the result is dropped, no other member or
+    /// thread reads or changes it. Meant for microseconds; the thread must not call it again
+    /// meanwhile.
     ///
-    /// Fails if another member keeps the table locked for ten seconds (its process is stopped), and if
-    /// the file is not valid any more.
+    /// Fails if another member keeps the table locked for ten seconds (its process is stopped), and
+    /// if the file is not valid any more.
     pub fn lock(&self) -> Result<LockedTable<'_>> {
         let state = self.member.lock()?;
         Ok(LockedTable { member: &self.member, state: Some(state) })
     }
 
-    /// Sleeps until another member changes the table or ends, the timeout passes, or [`Membership::wake`]
-    /// is called. A waiting member also returns twice a second to look at the queue. For one thread at a
-    /// time.
+    /// Sleeps until another member changes the table or ends, the timeout passes, or
+    /// [`Membership::wake`] is called. A waiting member also returns twice a second to look at the
+    /// queue. For one thread at a time.
     pub fn wait(&self, timeout: Option<Duration>) -> WaitEnd {
         self.listener.wait(&self.member, timeout)
     }
@@ -104,8 +107,8 @@ pub struct LockedTable<'a> {
 }
 
 impl LockedTable<'_> {
-    /// Returns what the others leave of each device, by the scheduler's device index. The entry of a
-    /// device that is not shared is empty.
+    /// Returns what the others leave of each device, by the scheduler's device index. The entry of
+    /// a device that is not shared is empty.
     pub fn availability(&mut self) -> Vec<DeviceAvailability> {
         let now = sys::now();
         let seconds = self.seconds_per_cost();
@@ -131,9 +134,9 @@ impl LockedTable<'_> {
         self.state.as_ref().map_or(0, |state| state.others.len())
     }
 
-    /// Returns the seconds per unit of cost that [`availability`](LockedTable::availability) uses: the
-    /// [measured](LockedTable::measured_seconds_per_cost) value, or else an estimate from the ages of the
-    /// running tasks.
+    /// Returns the seconds per unit of cost that [`availability`](LockedTable::availability) uses:
+    /// the [measured](LockedTable::measured_seconds_per_cost) value, or else an estimate from the
+    /// ages of the running tasks.
     pub fn seconds_per_cost(&self) -> f64 {
         let Some(state) = &self.state else { return 1.0 };
         let own = self.member.own_record();
@@ -141,13 +144,13 @@ impl LockedTable<'_> {
         queue::seconds_per_cost(state.header.seconds_per_cost, members, sys::now())
     }
 
-    /// Leases a slot of a device and memory there, and ends this member's wait: its next request draws a
-    /// new ticket. The caller has checked by [`availability`](LockedTable::availability) that a slot is
-    /// free. `cost`: of the task on that device; `None`: not known. On a device that is not shared the lease
-    /// is empty.
+    /// Leases a slot of a device and memory there, and ends this member's wait: its next request
+    /// draws a new ticket. The caller has checked by [`availability`](LockedTable::availability)
+    /// that a slot is free. `cost`: of the task on that device; `None`: not known. On a device that
+    /// is not shared the lease is empty.
     ///
-    /// Fails if the record can't be written, or is full (a record holds at least 170 slots). The member
-    /// then keeps its place in the queue.
+    /// Fails if the record can't be written, or is full (a record holds at least 170 slots). The
+    /// member then keeps its place in the queue.
     pub fn lease(&mut self, device: usize, cost: Option<f64>, bytes: u64) -> Result<SlotLease> {
         let member = self.member;
         let Some(entry) = member.entries.get(device).copied() else {
@@ -176,8 +179,8 @@ impl LockedTable<'_> {
         Ok(SlotLease { member: Arc::clone(member), key: Some(key) })
     }
 
-    /// Sets what this member waits for. The first request draws a ticket, which the member keeps until
-    /// [`lease`](LockedTable::lease) or a request of `None`.
+    /// Sets what this member waits for. The first request draws a ticket, which the member keeps
+    /// until [`lease`](LockedTable::lease) or a request of `None`.
     pub fn request(&mut self, request: Option<SlotRequest>) {
         let Some(state) = &mut self.state else { return };
         let mut own = self.member.own_record();
@@ -226,8 +229,8 @@ impl Drop for LockedTable<'_> {
 
 /// A leased slot of a device, with memory there.
 ///
-/// Dropping it returns the lease, on any thread, also while a thread has the table locked. The end of
-/// the process returns it, too.
+/// Dropping it returns the lease, on any thread, also while a thread has the table locked. The end
+/// of the process returns it, too.
 #[derive(Debug)]
 pub struct SlotLease {
     member: Arc<LocalMember>,
@@ -236,8 +239,9 @@ pub struct SlotLease {
 }
 
 impl SlotLease {
-    /// Sets how many of the reserved bytes are allocated, so that others count them once: as used, not
-    /// also as reserved. Others see it at once, or when a thread of this member next locks the table.
+    /// Sets how many of the reserved bytes are allocated, so that others count them once: as used,
+    /// not also as reserved. Others see it at once, or when a thread of this member next locks the
+    /// table.
     pub fn set_used_bytes(&self, bytes: u64) {
         let Some(key) = self.key.filter(|_| self.member.is_here()) else { return };
         self.member.own_record().set_used_bytes(key, bytes);

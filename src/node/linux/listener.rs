@@ -1,10 +1,10 @@
-//! Sleeping until the table changes. inotify reports writes to the file, and that the kernel has closed
-//! it for a process that ended; an event ends the sleep on request.
+//! Sleeping until the table changes. inotify reports writes to the file, and that the kernel has
+//! closed it for a process that ended; an event ends the sleep on request.
 //!
-//! inotify reports a member's own writes, too. The count of changes in the table tells them from those of
-//! others. The kernel closes a file a moment before it drops the locks, so a member that is told of
-//! a close checks the locks again soon after. A check each second finds what inotify misses; without
-//! inotify the table is checked four times a second.
+//! inotify reports a member's own writes, too. The count of changes in the table tells them from
+//! those of others. The kernel closes a file a moment before it drops the locks, so a member that
+//! is told of a close checks the locks again soon after. A check each second finds what inotify
+//! misses; without inotify the table is checked four times a second.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -27,14 +27,14 @@ const _: () = assert!(WAITER_INTERVAL < STALL_LIMIT_NS);
 const CLOSE_CHECKS: [u64; 3] = [MILLISECOND, 10 * MILLISECOND, 100 * MILLISECOND];
 
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct ChangeListener {
     wake_event: Descriptor,
-    state: Mutex<ListenerState>,
+    state: Mutex<ChangeListenerState>,
 }
 
 /// State of the one thread that waits. Times are nanoseconds of CLOCK_MONOTONIC.
 #[derive(Debug, Default)]
-struct ListenerState {
+struct ChangeListenerState {
     started: bool,
     /// Number of the session whose file is watched, see [`LocalMember::session_number`].
     session_number: u64,
@@ -50,11 +50,11 @@ struct ListenerState {
     last_waiter_check: u64,
 }
 
-impl Listener {
-    pub fn new() -> Result<Listener> {
+impl ChangeListener {
+    pub fn new() -> Result<ChangeListener> {
         let wake_event = Descriptor::event();
         let wake_event = wake_event.map_err(|error| Error::io("wait for", "leases".as_ref(), error))?;
-        Ok(Listener { wake_event, state: Mutex::default() })
+        Ok(ChangeListener { wake_event, state: Mutex::default() })
     }
 
     /// Ends the current wait, or else the next one.
@@ -62,7 +62,8 @@ impl Listener {
         self.wake_event.signal();
     }
 
-    /// Sleeps until the table changes, the timeout passes or [`wake`](Listener::wake) is called.
+    /// Sleeps until the table changes, the timeout passes or [`wake`](ChangeListener::wake) is
+    /// called.
     pub fn wait(&self, member: &LocalMember, timeout: Option<Duration>) -> WaitEnd {
         if !member.is_here() {
             return WaitEnd::Woken;
@@ -94,7 +95,7 @@ impl Listener {
     }
 }
 
-impl ListenerState {
+impl ChangeListenerState {
     /// Watches the file, if it is not watched yet.
     fn start(&mut self, member: &LocalMember) {
         if self.started {
@@ -137,7 +138,7 @@ impl ListenerState {
     fn check(&mut self, member: &LocalMember, end: Option<u64>) -> Option<WaitEnd> {
         let now = sys::now();
         if member.session_number.load(Ordering::Relaxed) != self.session_number {
-            *self = ListenerState::default();
+            *self = ChangeListenerState::default();
             self.start(member);
             return Some(WaitEnd::Changed);
         }
@@ -188,7 +189,8 @@ impl ListenerState {
         while let Some(inotify) = &self.inotify {
             let length = inotify.read_available(&mut bytes);
             let mut rest = &bytes[..length];
-            // An event: watch (4), mask (4), cookie (4), length of the name (4), which a file lacks.
+            // An event: watch (4), mask (4), cookie (4), length of the name (4), which a file
+            // lacks.
             while let Some((event, more)) = rest.split_at_checked(16) {
                 let word =
                     |at: usize| u32::from_ne_bytes([event[at], event[at + 1], event[at + 2], event[at + 3]]);

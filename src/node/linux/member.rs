@@ -1,10 +1,10 @@
 //! State of a member, shared by the threads of its process.
 //!
-//! Two mutexes guard it. `shared` is held by the thread that holds the lock of the table file, or is
-//! about to take it. `own` is held for moments by any thread that changes the member's record. A change
-//! that is made while another thread has the table locked is written by that thread before it
-//! unlocks it, see [`LocalMember::flush`]. So returning a lease waits for no thread of the process, not
-//! even for the calling one.
+//! Two mutexes guard it. `shared` is held by the thread that holds the lock of the table file, or
+//! is about to take it. `own` is held for moments by any thread that changes the member's record. A
+//! change that is made while another thread has the table locked is written by that thread before
+//! it unlocks it, see [`LocalMember::flush`]. So returning a lease waits for no thread of the
+//! process, not even for the calling one.
 //!
 //! Lock order: `shared`, the table file, `own`, `session`.
 
@@ -108,8 +108,8 @@ impl LocalMember {
 
     /// Locks the table and reads it.
     ///
-    /// If a thread times out, the threads that queued behind it fail with the same error: each would wait as
-    /// long again.
+    /// If a thread times out, the threads that queued behind it fail with the same error: each
+    /// would wait as long again.
     pub fn lock(&self) -> Result<MutexGuard<'_, TableState>> {
         self.process.check()?;
         let arrived = sys::now();
@@ -240,7 +240,8 @@ impl LocalMember {
         let session = self.session();
         session.write_record(&own.record)?;
         shared.header.changes += 1;
-        // Stored before others see the change, so that this member does not take it for one of theirs.
+        // Stored before others see the change, so that this member does not take it for one of
+        // theirs.
         self.known_changes.store(shared.header.changes, Ordering::Relaxed);
         session.write_header(&shared.header)?;
         own.dirty = false;
@@ -248,7 +249,8 @@ impl LocalMember {
     }
 
     /// Writes a dirty record, waiting at most `timeout` for other members. If another thread of the
-    /// process has the table locked, that thread writes it: it calls this after it has unlocked the table.
+    /// process has the table locked, that thread writes it: it calls this after it has unlocked the
+    /// table.
     pub fn flush(&self, timeout: Duration) {
         while self.is_here() && self.own_record().dirty {
             let Ok(mut shared) = self.shared.try_lock() else { return };

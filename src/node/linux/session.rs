@@ -72,8 +72,8 @@ impl Session {
         if header.boot_id == *boot_id { Ok(header) } else { Err(self.error(FOREIGN)) }
     }
 
-    /// Reads the count of changes without the lock. A torn read costs one needless look, or delays one by
-    /// a second.
+    /// Reads the count of changes without the lock. A torn read costs one needless look, or delays
+    /// one by a second.
     pub fn change_count(&self) -> Option<u64> {
         let mut bytes = [0; HEADER_BYTES];
         self.file.read_at(&mut bytes, 0).ok()?;
@@ -144,8 +144,8 @@ impl<E: std::fmt::Display> From<E> for JoinError {
     }
 }
 
-/// The header and the own record as written. Then, by the scheduler's device index, the index of the
-/// device's entry in the record.
+/// The header and the own record as written. Then, by the scheduler's device index, the index of
+/// the device's entry in the record.
 pub(super) type JoinState = (TableHeader, MemberRecord, Vec<Option<usize>>);
 
 /// Claims a free record. The caller has locked the table.

@@ -1,9 +1,9 @@
 //! System calls of the leases, and the descriptors that a forked child must not keep.
 //!
 //! A lock of an open file description lives until its last descriptor is closed, and a forked child
-//! inherits all descriptors. So the descriptors of this module are in a table without locks, and the
-//! child closes them before any other code runs in it. Opening and closing take a gate that `fork`
-//! holds, so no child inherits a descriptor that is missing in the table.
+//! inherits all descriptors. So the descriptors of this module are in a table without locks, and
+//! the child closes them before any other code runs in it. Opening and closing take a gate that
+//! `fork` holds, so no child inherits a descriptor that is missing in the table.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -27,14 +27,17 @@ static OPEN: [AtomicI32; MAX_DESCRIPTORS] = [const { AtomicI32::new(-1) }; MAX_D
 static FORK_GATE: AtomicBool = AtomicBool::new(false);
 
 /// Registers the functions that run at a fork. A module whose locks are held while leases are taken
-/// or returned calls this before it registers its own: `fork` then takes those locks before the gate.
+/// or returned calls this before it registers its own: `fork` then takes those locks before the
+/// gate.
 pub fn install_fork_handlers() {
     static REGISTER: Once = Once::new();
     REGISTER.call_once(|| {
-        // Registers the count of forks first: a child sees the fork before its descriptors are closed.
+        // Registers the count of forks first: a child sees the fork before its descriptors are
+        // closed.
         forks();
-        // SAFETY: the functions are never unloaded, use atomics and `close` only, and do not unwind. If
-        // the system has no memory to register them, children keep their parent's leases until they end.
+        // SAFETY: the functions are never unloaded, use atomics and `close` only, and do not
+        // unwind. If the system has no memory to register them, children keep their parent's leases
+        // until they end.
         unsafe {
             libc::pthread_atfork(Some(lock_gate), Some(unlock_gate), Some(close_in_child));
         }
@@ -60,7 +63,8 @@ extern "C" fn close_in_child() {
     for entry in &OPEN {
         let descriptor = entry.swap(-1, Ordering::Relaxed);
         if descriptor >= 0 {
-            // SAFETY: the descriptor belongs to an object of this module, which refuses to work in a child.
+            // SAFETY: the descriptor belongs to an object of this module, which refuses to work in
+            // a child.
             unsafe { libc::close(descriptor) };
         }
     }
@@ -202,7 +206,8 @@ impl Descriptor {
         result
     }
 
-    /// Locks these bytes for the open file. Returns false if another open file has locked one of them.
+    /// Locks these bytes for the open file. Returns false if another open file has locked one of
+    /// them.
     pub fn lock(&self, begin: u64, length: u64) -> io::Result<bool> {
         let mut lock = byte_range(libc::F_WRLCK, begin, length);
         match self.control(libc::F_OFD_SETLK, &mut lock) {

@@ -48,7 +48,8 @@ impl VirtualNode {
         (queue_view(&others, &self.members[id], self.devices, seconds, self.now, |_| false), seconds)
     }
 
-    /// Returns the device where the member expects the earliest end, and whether it may begin there now.
+    /// Returns the device where the member expects the earliest end, and whether it may begin there
+    /// now.
     fn choice(&self, id: usize) -> Option<(usize, bool)> {
         let (view, seconds) = self.view(id);
         let me = &self.members[id];
@@ -361,8 +362,8 @@ fn availability_counts_holders_waiters_and_reserved_bytes() {
     let waiter = one(2, 4);
     let view = queue_view(&[other, waiter], &mine, 2, 2.0, 13 * second, |_| false);
     let device = &view.devices[0];
-    // Of 8 s, 5 s are left. A task of 2 s has overrun by 1 s. One without a cost has run for 1 s. The
-    // waiter runs for 2 s after the last of these ends.
+    // A task of 8 s has 5 s left. A task of 2 s has overrun by 1 s. One without a cost has run for 1 s.
+    // The waiter runs for 2 s after the last of these ends.
     assert_eq!(device.busy_slots, [1.0, 1.0, 7.0]);
     assert_eq!((device.pending_bytes, device.waiters), (u64::MAX, 1));
     assert_eq!(view.devices[1], DeviceAvailability::default());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::in_order::OrderedResults;
-use crate::backend::cpu::FloatMode;
+use crate::backend::float_mode::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::sched::base::outcome::{TaskInfo, WaitResult};

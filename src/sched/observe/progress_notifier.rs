@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::backend::thread::{is_this, spawn};
+use crate::backend::thread::{is_current_thread, spawn};
 use crate::error::{Error, Result};
 
 /// A function that the notifier calls.
@@ -92,7 +92,7 @@ impl ProgressNotifier {
         let handle = state.handle.take();
         drop(state);
         if let Some(handle) = handle
-            && !is_this(&handle)
+            && !is_current_thread(&handle)
         {
             let _ = handle.join();
         }

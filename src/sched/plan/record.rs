@@ -259,7 +259,7 @@ impl DeviceState {
         let search = (slots == AUTO_SLOTS).then(ConcurrencyTuner::new);
         let slots = if search.is_some() { 1 } else { slots };
         DeviceState {
-            ledger: Ledger::new(info.room_bytes()),
+            ledger: Ledger::new(info.usable_bytes()),
             info,
             slots,
             tuner: search,

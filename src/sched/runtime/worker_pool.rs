@@ -257,7 +257,7 @@ impl WorkerPool {
     /// Joins all threads but the caller and the abandoned ones. They have ended or are about to.
     pub fn join(&self) {
         let mut threads = std::mem::take(&mut *lock(&self.threads));
-        threads.retain(|other| !thread::is_this(other));
+        threads.retain(|other| !thread::is_current_thread(other));
         while !threads.is_empty() {
             if self.abandoned() > 0 {
                 let running = threads.iter().filter(|thread| !thread.is_finished()).count();

@@ -32,7 +32,7 @@ use super::layout::Layout;
 use super::one_pass::kernel::Shape;
 use super::record::host_zeros;
 use super::run::{Clock, PROBE, judge, limit};
-use crate::backend::cuda::{Block, Download, Event, Function, Graphs, Params, Stream};
+use crate::backend::cuda::{DeviceBuffer, Download, Event, Graphs, Kernel, Params, Stream};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::pause::State;
@@ -97,8 +97,8 @@ struct Between<'a> {
 
 impl Between<'_> {
     /// The fields in pieces.
-    fn pieces(&self) -> impl Iterator<Item = (&Block<f32>, Range<usize>)> {
-        let pieces = |block: &Block<f32>| {
+    fn pieces(&self) -> impl Iterator<Item = (&DeviceBuffer<f32>, Range<usize>)> {
+        let pieces = |block: &DeviceBuffer<f32>| {
             let len = block.len();
             (0..len).step_by(PIECE).map(move |begin| begin..len.min(begin + PIECE))
         };
@@ -112,7 +112,7 @@ impl State for Between<'_> {
     }
 
     fn values(&self) -> u64 {
-        let fields: usize = self.card.steps.fields().iter().map(Block::len).sum();
+        let fields: usize = self.card.steps.fields().iter().map(DeviceBuffer::len).sum();
         (fields + self.gather.data.len()) as u64
     }
 
@@ -159,17 +159,17 @@ fn gather(layout: &Layout, shot: &Shot) -> Result<Gather> {
 struct Card<'a> {
     stream: &'a Stream,
     steps: Box<dyn Steps + 'a>,
-    snapshot: Function,
-    peak: Function,
+    snapshot: Kernel,
+    peak: Kernel,
     /// Amplitude times wavelet, of all steps that have a source, and of those of a leg.
-    wavelet: Block<f32>,
-    sounding: Block<f32>,
+    wavelet: DeviceBuffer<f32>,
+    sounding: DeviceBuffer<f32>,
     traces: usize,
     /// `[sample of the leg][trace]`.
-    samples: Block<f32>,
+    samples: DeviceBuffer<f32>,
     /// The user's cells, if there are snapshots.
-    picture: Option<Block<f32>>,
-    largest: Block<u32>,
+    picture: Option<DeviceBuffer<f32>>,
+    largest: DeviceBuffer<u32>,
 }
 
 impl<'a> Card<'a> {
@@ -235,7 +235,7 @@ impl<'a> Card<'a> {
             rows => Some(self.stream.download(&self.samples, 0..rows * traces)?),
         };
         let params = self.steps.params(last);
-        let look = |function: &Function, launch: kernel::Launch, to: Address| {
+        let look = |function: &Kernel, launch: kernel::Launch, to: Address| {
             let all = Params::new().with(params).with(to);
             self.stream.launch(function, launch.grid, launch.block, all)
         };

@@ -11,7 +11,7 @@ use super::coefficients::Coefficients;
 use super::fields::part_lens;
 use super::layout::Layout;
 use super::source::Source;
-use crate::backend::cpu::FloatMode;
+use crate::backend::float_mode::FloatMode;
 use crate::error::Result;
 use crate::fd::stencil::REACH;
 use crate::fd::storage::Scale;

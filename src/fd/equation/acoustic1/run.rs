@@ -11,7 +11,7 @@ use super::isa::Isa;
 use super::record::{Record, no_memory, reserved, snapshot};
 use super::steps::Steps;
 use super::{blown, one_pass, two_sweeps};
-use crate::backend::cpu::{Rows, Team, has_room};
+use crate::backend::cpu::{Rows, Team, can_allocate};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::pause::State;
@@ -40,7 +40,7 @@ pub fn run(
     let own = form.threads_bytes(c, team.threads());
     let parts = [form.field_bytes(layout), own, Record::bytes(layout, shot), picture];
     let needed = parts.into_iter().fold(0, u64::saturating_add);
-    if !has_room(needed) {
+    if !can_allocate(needed) {
         return Err(no_memory("a shot", needed));
     }
     match form {
@@ -86,7 +86,7 @@ fn time_loop<S: Steps>(
         if begun == 0 {
             for field in steps.fields() {
                 // SAFETY: nothing has happened yet, and shares are disjoint.
-                unsafe { field.settle(member.share(field.values())) };
+                unsafe { field.populate(member.share(field.values())) };
             }
         }
         member.barrier_then(|| _ = begin.set(Instant::now()))?;

@@ -1,6 +1,6 @@
 //! The steps of a shot as its time loop on a team of threads calls them.
 
-use crate::backend::cpu::{Member, Rows};
+use crate::backend::cpu::{Rows, TeamMember};
 use crate::error::Result;
 
 /// A way to compute steps, which the members of a team share.
@@ -12,7 +12,7 @@ pub trait Steps: Sync {
 
     /// Computes a member's share of a step, with denormal numbers flushed. Begins and ends with all
     /// members. A member that has returned from it may read the pressure until it calls it again.
-    fn step(&self, member: &Member<'_>, own: &mut Self::Own, step: usize) -> Result<()>;
+    fn step(&self, member: &TeamMember<'_>, own: &mut Self::Own, step: usize) -> Result<()>;
 
     /// Returns the pressure after a step.
     fn pressure(&self, step: usize) -> Rows<'_>;

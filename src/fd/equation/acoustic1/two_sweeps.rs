@@ -12,7 +12,8 @@ use super::rows::Fused;
 use super::source::Source;
 use super::steps::Steps;
 use super::{pressure, velocity};
-use crate::backend::cpu::{FloatMode, Member, Rows};
+use crate::backend::cpu::{Rows, TeamMember};
+use crate::backend::float_mode::FloatMode;
 use crate::error::Result;
 use crate::fd::survey::Shot;
 
@@ -48,7 +49,7 @@ impl Steps for TwoSweeps<'_> {
         Ok(())
     }
 
-    fn step(&self, member: &Member<'_>, (): &mut (), step: usize) -> Result<()> {
+    fn step(&self, member: &TeamMember<'_>, (): &mut (), step: usize) -> Result<()> {
         let _mode = FloatMode::flushing();
         let TwoSweeps { c, shot, fields, source, isa, taken, .. } = self;
         while let Some(tile) = self.next(0) {
@@ -158,7 +159,7 @@ mod tests {
                 };
                 let mut fields = Fields::new(&c.layout).unwrap();
                 let steps = TwoSweeps { isa, ..TwoSweeps::new(&c, &shot, &mut fields) };
-                let run = |member: &Member<'_>, _: Option<&()>| {
+                let run = |member: &TeamMember<'_>, _: Option<&()>| {
                     (0..shot.nt).try_for_each(|step| steps.step(member, &mut (), step))
                 };
                 Team::new(2).unwrap().run(&(), run).unwrap();

@@ -8,14 +8,14 @@ use super::super::kernel::{Address, Tables};
 use super::super::one_pass::kernel::Shape;
 use super::pass::Pass;
 use super::size::{numbers, possible};
-use crate::backend::cuda::{Block, Stream};
+use crate::backend::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 
 /// A field of coefficients as the kernels of a form read it.
 pub enum Field {
-    Values(Block<f32>),
-    Numbers(Block<u16>),
+    Values(DeviceBuffer<f32>),
+    Numbers(DeviceBuffer<u16>),
 }
 
 impl Field {
@@ -39,7 +39,7 @@ pub struct Medium {
     pub tables: Tables,
     pub b: Field,
     pub kappa: Field,
-    pub profiles: Block<f32>,
+    pub profiles: DeviceBuffer<f32>,
     /// Of the form that needs it.
     pub pass: Option<Pass>,
 }

@@ -9,7 +9,7 @@ use super::medium::{Field, Medium};
 use super::pass::{Pass, function};
 use super::steps::{Buffers, Step, Steps};
 use super::trial::Trial;
-use crate::backend::cuda::{Block, Function, Launches, Params as Arguments, Stream};
+use crate::backend::cuda::{DeviceBuffer, Kernel, Launches, Params as Arguments, Stream};
 use crate::error::Result;
 use crate::fd::survey::Shot;
 
@@ -20,9 +20,9 @@ const NEW: u32 = 2;
 struct Way<'a> {
     grounds: &'a Grounds,
     params: [Params; 2],
-    function: Function,
+    function: Kernel,
     samples: Samples,
-    _receivers: (Block<i32>, Block<u32>, Block<i32>),
+    _receivers: (DeviceBuffer<i32>, DeviceBuffer<u32>, DeviceBuffer<i32>),
     /// Legs that it has computed.
     legs: Cell<u32>,
 }
@@ -32,10 +32,10 @@ pub struct OnePass<'a> {
     trial: &'a Trial,
     ways: Vec<Option<Way<'a>>>,
     sounding: Sounding,
-    source: Function,
+    source: Kernel,
     p: [Address; 2],
     traces: u64,
-    fields: Vec<Block<f32>>,
+    fields: Vec<DeviceBuffer<f32>>,
 }
 
 impl<'a> OnePass<'a> {
@@ -88,7 +88,7 @@ impl<'a> OnePass<'a> {
 impl<'a> Way<'a> {
     fn new(
         medium: &Medium,
-        (grounds, boxes): &'a (Grounds, Block<Cut>),
+        (grounds, boxes): &'a (Grounds, DeviceBuffer<Cut>),
         fields: &Fields,
         shot: &Shot,
         stream: &Stream,
@@ -132,7 +132,7 @@ impl Steps for OnePass<'_> {
 
     fn launches(&self, way: usize, steps: &[Step], at: Buffers, to: &mut Launches) {
         let Some(way) = self.way(way) else { return };
-        let mut put = |function: &Function, launch: Launch, all: Arguments| {
+        let mut put = |function: &Kernel, launch: Launch, all: Arguments| {
             to.push(function, launch.grid, launch.block, all);
         };
         let amplitude = |number: usize| {
@@ -162,11 +162,11 @@ impl Steps for OnePass<'_> {
         tables.params(&Addresses { p, velocity: [p; 3], part: [p; 3], b, kappa, profiles }, 1)
     }
 
-    fn fields(&self) -> &[Block<f32>] {
+    fn fields(&self) -> &[DeviceBuffer<f32>] {
         &self.fields
     }
 
-    fn pressure(&self, step: usize) -> &Block<f32> {
+    fn pressure(&self, step: usize) -> &DeviceBuffer<f32> {
         &self.fields[1 - step % 2]
     }
 }

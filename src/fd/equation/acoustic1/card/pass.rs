@@ -7,12 +7,12 @@ use super::super::kernel::Tables;
 use super::super::layout::Layout;
 use super::super::one_pass::kernel::{self, Cut, Grounds, OF_16_BITS, SHAPES, Shape};
 use super::trial::Trial;
-use crate::backend::cuda::{Block, Function, Ptx, Stream};
+use crate::backend::cuda::{DeviceBuffer, Kernel, Ptx, Stream};
 use crate::device::DeviceId;
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 
-pub fn function(stream: &Stream, kernel: &'static str) -> Result<Function> {
+pub fn function(stream: &Stream, kernel: &'static str) -> Result<Kernel> {
     stream.function(Ptx { name: kernel, text: kernel::alone(kernel) }, kernel)
 }
 
@@ -64,7 +64,7 @@ fn kernels() -> u64 {
 
 /// The shapes that the card runs, if the one that is wanted is among them.
 fn runnable(wanted: Option<Shape>, stream: &Stream) -> Result<&'static [Shape]> {
-    let capability = stream.card().info().compute_capability;
+    let capability = stream.device().info().compute_capability;
     let shapes = Shape::on(capability);
     let Some(wanted) = wanted.filter(|wanted| !shapes.contains(wanted)) else { return Ok(shapes) };
     let names: Vec<_> = shapes.iter().map(|shape| shape.name()).collect();
@@ -72,7 +72,7 @@ fn runnable(wanted: Option<Shape>, stream: &Stream) -> Result<&'static [Shape]> 
     let accepted = format!(
         "auto, {} on {}, whose compute capability is {major}.{minor}; {} takes one of {least}.{more} or higher",
         names.join(", "),
-        stream.card().label(),
+        stream.device().label(),
         wanted.name()
     );
     Err(Error::argument("the shape of blocks", wanted.name(), accepted))
@@ -86,7 +86,7 @@ pub struct Pass {
     /// Its ways.
     pub shapes: &'static [Shape],
     /// Of the shapes that may be taken.
-    pub grounds: Vec<Option<(Grounds, Block<Cut>)>>,
+    pub grounds: Vec<Option<(Grounds, DeviceBuffer<Cut>)>>,
 }
 
 impl Pass {
@@ -109,7 +109,7 @@ impl Pass {
             Some(way) => Arc::new(Trial::settled(way, shapes.len())),
             None if shapes.len() == 1 => Arc::new(Trial::new(1)),
             None => {
-                let card = stream.card().info().id.clone();
+                let card = stream.device().info().id.clone();
                 trial(Kind { card, layout: tables.layout, steps: tables.steps() }, shapes.len(), || {
                     let name = control.finding(subject.as_ref()?)?;
                     shapes.iter().position(|shape| shape.name() == name)

@@ -7,7 +7,7 @@ use super::super::layout::Layout;
 use super::super::one_pass::kernel::Lens;
 use super::pass;
 use super::steps::LEG;
-use crate::backend::cuda::granted;
+use crate::backend::cuda::allocation_bytes;
 use crate::fd::grid::Grid;
 use crate::fd::storage::Storage;
 use crate::fd::survey::Shot;
@@ -68,7 +68,7 @@ fn taken(layout: &Layout, form: Form, shared: [usize; 2], picture: usize, traces
 
 /// What the card takes for so many numbers.
 fn granted_values(len: u64) -> u64 {
-    granted(len.saturating_mul(4)).unwrap_or(u64::MAX)
+    allocation_bytes(len.saturating_mul(4)).unwrap_or(u64::MAX)
 }
 
 /// Bytes of a card that a shot in a model of so many cells along the axes takes, with few receivers.

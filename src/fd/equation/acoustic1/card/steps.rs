@@ -1,7 +1,7 @@
 //! The steps of a shot on a card, as its time loop puts them on the queue.
 
 use super::super::kernel::{self, Address, PTX};
-use crate::backend::cuda::{Block, Launches, Ptx};
+use crate::backend::cuda::{DeviceBuffer, Launches, Ptx};
 
 /// Steps of a leg.
 pub const LEG: usize = 16;
@@ -36,10 +36,10 @@ pub trait Steps {
     fn params(&self, step: usize) -> kernel::Params;
 
     /// Returns all fields that a step leaves to the next.
-    fn fields(&self) -> &[Block<f32>];
+    fn fields(&self) -> &[DeviceBuffer<f32>];
 
     /// Returns the field that has the pressure after a step.
-    fn pressure(&self, step: usize) -> &Block<f32>;
+    fn pressure(&self, step: usize) -> &DeviceBuffer<f32>;
 }
 
 /// Where a leg has the amplitudes of its steps, and the rows of samples that it leaves.

@@ -4,7 +4,7 @@ use super::super::coefficients::Coefficients;
 use super::super::kernel::{self, Addresses, Launch};
 use super::medium::Medium;
 use super::steps::{Buffers, KERNELS, Step, Steps};
-use crate::backend::cuda::{Block, Function, Launches, Params, Stream};
+use crate::backend::cuda::{DeviceBuffer, Kernel, Launches, Params, Stream};
 use crate::error::Result;
 use crate::fd::survey::Shot;
 
@@ -13,14 +13,14 @@ const THREADS: u32 = 256;
 
 pub struct Sweeps {
     params: kernel::Params,
-    velocity: Function,
-    pressure: Function,
-    source: Function,
-    record: Function,
-    terms: Block<kernel::Term>,
-    receivers: Block<i64>,
+    velocity: Kernel,
+    pressure: Kernel,
+    source: Kernel,
+    record: Kernel,
+    terms: DeviceBuffer<kernel::Term>,
+    receivers: DeviceBuffer<i64>,
     /// Where `params` point to, the pressure first.
-    fields: [Block<f32>; 7],
+    fields: [DeviceBuffer<f32>; 7],
 }
 
 impl Sweeps {
@@ -32,7 +32,7 @@ impl Sweeps {
         let fields = [field()?, field()?, field()?, field()?, part(x)?, part(y)?, part(z)?];
         let function = |name| stream.function(KERNELS, name);
         let pressure = function("acoustic1_pressure")?;
-        let [p, u, v, w, x, y, z] = fields.each_ref().map(Block::address);
+        let [p, u, v, w, x, y, z] = fields.each_ref().map(DeviceBuffer::address);
         let at = Addresses {
             p,
             velocity: [u, v, w],
@@ -57,7 +57,7 @@ impl Sweeps {
 
 impl Steps for Sweeps {
     fn launches(&self, _way: usize, steps: &[Step], at: Buffers, to: &mut Launches) {
-        let mut put = |function: &Function, launch: Launch, more: &dyn Fn(Params) -> Params| {
+        let mut put = |function: &Kernel, launch: Launch, more: &dyn Fn(Params) -> Params| {
             to.push(function, launch.grid, launch.block, more(Params::new().with(self.params)));
         };
         let (terms, receivers) = (self.terms.len() as i32, self.receivers.len() as i32);
@@ -86,11 +86,11 @@ impl Steps for Sweeps {
         self.params
     }
 
-    fn fields(&self) -> &[Block<f32>] {
+    fn fields(&self) -> &[DeviceBuffer<f32>] {
         &self.fields
     }
 
-    fn pressure(&self, _: usize) -> &Block<f32> {
+    fn pressure(&self, _: usize) -> &DeviceBuffer<f32> {
         &self.fields[0]
     }
 }

@@ -39,7 +39,8 @@ use self::x86::{Avx2, Avx512};
 use super::coefficients::Coefficients;
 use super::isa::Isa;
 use super::steps::Steps;
-use crate::backend::cpu::{FloatMode, Member, Rows};
+use crate::backend::cpu::{Rows, TeamMember};
+use crate::backend::float_mode::FloatMode;
 use crate::error::Result;
 use crate::fd::survey::Shot;
 
@@ -82,7 +83,7 @@ impl Steps for OnePass<'_> {
         Scratch::new(&self.geometry.ends, &self.geometry.tiles, self.c.storage)
     }
 
-    fn step(&self, member: &Member<'_>, scratch: &mut Scratch, step: usize) -> Result<()> {
+    fn step(&self, member: &TeamMember<'_>, scratch: &mut Scratch, step: usize) -> Result<()> {
         let _mode = FloatMode::flushing();
         let OnePass { c, geometry, shot, fields, .. } = *self;
         let from = step % 2;
@@ -218,7 +219,7 @@ mod tests {
         let mut steps = OnePass::new(&c, &geometry, &shot, &mut fields);
         (steps.isa, steps.large) = (isa, large);
         let team = Team::new(2).unwrap();
-        let run = |member: &Member<'_>, _: Option<&()>| {
+        let run = |member: &TeamMember<'_>, _: Option<&()>| {
             let mut own = steps.own()?;
             (0..shot.nt).try_for_each(|step| steps.step(member, &mut own, step))
         };

@@ -1,29 +1,31 @@
-//! How a thread rounds, flushes and traps, for as long as it works for us.
+//! The floating-point mode in which the library computes.
 //!
-//! A host program may have told its threads to flush denormal numbers or to trap on an overflow
-//! (`-ffast-math`, `-ffpe-trap`), and new threads take that over. Records must not
-//! depend on it, and a shot that blows up must not end the process.
+//! A host program may have set its threads to flush denormal numbers or to trap on overflow
+//! (`-ffast-math`, `-ffpe-trap`), and new threads inherit that. Records must not depend on it, and
+//! an unstable shot must not end the process.
 
-/// The standard mode, until dropped; then again what was before.
+/// Sets a mode on the calling thread, and restores the previous one when it is dropped.
 pub struct FloatMode {
-    before: Control,
+    before: FloatControl,
 }
 
 impl FloatMode {
-    /// To read the register waits for the arithmetic before it, 9 ns on Zen 4; to write what is there
-    /// already costs nothing. So it is read once, and written whether or not it has to be.
+    /// Sets the standard mode: round to nearest, keep denormal numbers, trap on nothing.
+    //
+    // Reading the register waits for the arithmetic before it (9 ns on Zen 4); writing an unchanged
+    // value costs nothing. So it is read once and always written.
     pub fn standard() -> Self {
         FloatMode::of(STANDARD)
     }
 
-    /// Sets the standard mode, but with denormal operands and results replaced by zeros of their sign,
-    /// until dropped. The propagator computes its steps in it. Processors other than x86-64 and 64-bit
-    /// Arm keep denormal numbers.
+    /// Sets the standard mode, but with denormal operands and results replaced by zeros of their
+    /// sign, until dropped. The propagator computes its steps in it. Processors other than x86-64
+    /// and 64-bit Arm keep denormal numbers.
     pub fn flushing() -> Self {
         FloatMode::of(FLUSHING)
     }
 
-    fn of(mode: Control) -> Self {
+    fn of(mode: FloatControl) -> Self {
         let before = read();
         write(mode);
         FloatMode { before }
@@ -40,21 +42,21 @@ impl Drop for FloatMode {
 mod register {
     use std::arch::asm;
 
-    pub type Control = u32;
+    pub type FloatControl = u32;
     /// Round to nearest, keep denormal numbers, trap on nothing.
-    pub const STANDARD: Control = 0x1f80;
+    pub const STANDARD: FloatControl = 0x1f80;
     /// `STANDARD` with flush-to-zero (bit 15) and denormals-are-zeros (bit 6).
-    pub const FLUSHING: Control = STANDARD | 0x8040;
+    pub const FLUSHING: FloatControl = STANDARD | 0x8040;
 
-    pub fn read() -> Control {
+    pub fn read() -> FloatControl {
         let mut control = 0;
         // SAFETY: stores the register to the address of `control`.
         unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut control, options(nostack, preserves_flags)) };
         control
     }
 
-    pub fn write(control: Control) {
-        // SAFETY: a mode of this module or what `read` gave.
+    pub fn write(control: FloatControl) {
+        // SAFETY: the value is a mode of this module or was returned by `read`.
         unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, preserves_flags)) };
     }
 }
@@ -63,46 +65,46 @@ mod register {
 mod register {
     use std::arch::asm;
 
-    pub type Control = u64;
+    pub type FloatControl = u64;
     /// Round to nearest, keep denormal numbers, trap on nothing.
-    pub const STANDARD: Control = 0;
+    pub const STANDARD: FloatControl = 0;
     /// `STANDARD` with flush-to-zero (FZ, bit 24), which also treats denormal operands as zeros.
-    pub const FLUSHING: Control = 1 << 24;
+    pub const FLUSHING: FloatControl = 1 << 24;
 
-    pub fn read() -> Control {
+    pub fn read() -> FloatControl {
         let control;
         // SAFETY: reads a register.
         unsafe { asm!("mrs {}, fpcr", out(reg) control, options(nomem, nostack, preserves_flags)) };
         control
     }
 
-    pub fn write(control: Control) {
+    pub fn write(control: FloatControl) {
         // Without `nomem`, so that the compiler moves no load or store across it.
-        // SAFETY: a mode of this module or what `read` gave.
+        // SAFETY: the value is a mode of this module or was returned by `read`.
         unsafe { asm!("msr fpcr, {}", in(reg) control, options(nostack, preserves_flags)) };
     }
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod register {
-    pub type Control = ();
-    pub const STANDARD: Control = ();
-    pub const FLUSHING: Control = ();
-    pub fn read() -> Control {}
-    pub fn write(_: Control) {}
+    pub type FloatControl = ();
+    pub const STANDARD: FloatControl = ();
+    pub const FLUSHING: FloatControl = ();
+    pub fn read() -> FloatControl {}
+    pub fn write(_: FloatControl) {}
 }
 
-use register::{Control, FLUSHING, STANDARD, read, write};
+use register::{FLUSHING, FloatControl, STANDARD, read, write};
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_callers_mode_is_put_aside_and_back() {
+    fn callers_mode_is_replaced_and_restored() {
         /// Flush to zero, denormals are zero, round up.
-        const ODD: Control = 0x1f80 | 0x8040 | 0x4000;
-        const MODES: Control = !0x3f;
+        const ODD: FloatControl = 0x1f80 | 0x8040 | 0x4000;
+        const MODES: FloatControl = !0x3f;
         let ours = read();
         write(ODD);
         let team = crate::backend::cpu::Team::new(2);

@@ -2,39 +2,40 @@
 //!
 //! A mode consists of the rounding direction, flush-to-zero, denormals-are-zero and the trap masks.
 //! The sticky exception flags are not part of it: a callback starts with clear flags, and the flags
-//! of the thread are restored after it. On x86-64 SSE and the x87 unit (`long double`, `fegetround`,
-//! `fegetexcept`) have registers each, and a mode has both.
+//! of the thread are restored after it. On x86-64 SSE and the x87 unit (`long double`,
+//! `fegetround`, `fegetexcept`) have registers each, and a mode has both.
 //!
 //! The library's own code runs in the standard mode: its threads from their start
-//! ([`begin_thread`]), threads of the host inside [`FloatMode`](super::FloatMode).
+//! ([`begin_thread`]), host threads inside a [`FloatMode`](super::float_mode::FloatMode).
 
-use register::State;
+use register::FloatState;
 
 /// The floating-point mode of a thread, without its exception flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallbackMode(u32);
 
 impl CallbackMode {
-    /// Returns the mode of the calling thread. On Zen 5 this takes 12 ns, nearly all of it `stmxcsr`.
+    /// Returns the mode of the calling thread. On Zen 5 this takes 12 ns, nearly all of it
+    /// `stmxcsr`.
     #[inline]
     pub fn of_this_thread() -> Self {
-        CallbackMode(State::read().mode())
+        CallbackMode(FloatState::read().mode())
     }
 
     /// Enters the mode until the result is dropped, then restores the thread's state.
     pub fn enter(self) -> CallbackScope {
-        CallbackScope::new(self, State::read())
+        CallbackScope::new(self, FloatState::read())
     }
 
-    /// [`enter`](Self::enter) for a worker that is in the library's standard mode, which is therefore
-    /// not read.
+    /// [`enter`](Self::enter) for a worker that is in the library's standard mode, which is
+    /// therefore not read.
     #[inline]
     pub fn enter_on_worker(self) -> CallbackScope {
         debug_assert_eq!(
-            State::read().mode() & register::ARITHMETIC,
+            FloatState::read().mode() & register::ARITHMETIC,
             register::STANDARD & register::ARITHMETIC
         );
-        CallbackScope::new(self, State::of_worker())
+        CallbackScope::new(self, FloatState::of_worker())
     }
 
     /// Returns the mode as a word, for [`CallbackMode::from_word`].
@@ -50,13 +51,13 @@ impl CallbackMode {
 /// The time inside a callback: its mode is set, and the thread's own state is restored on drop,
 /// whatever the callback has set.
 pub struct CallbackScope {
-    outside: State,
+    outside: FloatState,
 }
 
 impl CallbackScope {
     #[inline]
-    fn new(mode: CallbackMode, outside: State) -> Self {
-        State::of_mode(mode.0).write();
+    fn new(mode: CallbackMode, outside: FloatState) -> Self {
+        FloatState::of_mode(mode.0).write();
         CallbackScope { outside }
     }
 }
@@ -70,7 +71,7 @@ impl Drop for CallbackScope {
 
 /// Sets the standard mode in a new thread of the library, which inherits that of its creator.
 pub fn begin_thread() {
-    State::of_mode(register::STANDARD).write();
+    FloatState::of_mode(register::STANDARD).write();
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -87,30 +88,30 @@ mod register {
 
     /// MXCSR with its flags; control word and flags of the x87 unit.
     #[derive(Clone, Copy)]
-    pub struct State {
+    pub struct FloatState {
         mxcsr: u32,
         x87: u16,
         x87_flags: u16,
     }
 
-    impl State {
+    impl FloatState {
         #[inline]
         pub fn read() -> Self {
             let mut mxcsr = 0;
             // SAFETY: stores the register to the address of `mxcsr`.
             unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack, preserves_flags)) };
-            State { mxcsr, x87: read_x87(), x87_flags: read_x87_flags() }
+            FloatState { mxcsr, x87: read_x87(), x87_flags: read_x87_flags() }
         }
 
         /// The state of a thread whose MXCSR is known to be standard.
         #[inline]
         pub fn of_worker() -> Self {
-            State { mxcsr: STANDARD & CONTROL, x87: read_x87(), x87_flags: read_x87_flags() }
+            FloatState { mxcsr: STANDARD & CONTROL, x87: read_x87(), x87_flags: read_x87_flags() }
         }
 
         #[inline]
         pub fn of_mode(mode: u32) -> Self {
-            State { mxcsr: mode & CONTROL, x87: (mode >> 16) as u16, x87_flags: 0 }
+            FloatState { mxcsr: mode & CONTROL, x87: (mode >> 16) as u16, x87_flags: 0 }
         }
 
         #[inline]
@@ -129,15 +130,15 @@ mod register {
             }
         }
 
-        /// Writes the control word and the flags. A flag of an exception that is not masked would trap
-        /// in the next instruction of the x87 unit, so it is not restored.
+        /// Writes the control word and the flags. A flag of an exception that is not masked would
+        /// trap in the next instruction of the x87 unit, so it is not restored.
         #[cold]
         fn write_x87(self) {
             let flags = self.x87_flags & self.x87;
             // The environment: seven words, of which the second is the status word.
             let mut environment = [0_u32; 7];
-            // SAFETY: clears flags; the control word was read from the register, and the environment is
-            // that of the unit with other flags.
+            // SAFETY: clears flags; the control word was read from the register, and the
+            // environment is that of the unit with other flags.
             unsafe {
                 asm!("fnclex", options(nomem, nostack, preserves_flags));
                 asm!("fldcw [{}]", in(reg) &raw const self.x87, options(nostack, preserves_flags, readonly));
@@ -176,18 +177,18 @@ mod register {
 
     /// FPCR, and FPSR with the exception flags. The upper halves of the registers are reserved.
     #[derive(Clone, Copy)]
-    pub struct State {
+    pub struct FloatState {
         control: u32,
         status: u32,
     }
 
-    impl State {
+    impl FloatState {
         #[inline]
         pub fn read() -> Self {
             let control: u64;
             // SAFETY: reads a register.
             unsafe { asm!("mrs {}, fpcr", out(reg) control, options(nomem, nostack, preserves_flags)) };
-            State { control: control as u32, ..State::of_worker() }
+            FloatState { control: control as u32, ..FloatState::of_worker() }
         }
 
         #[inline]
@@ -195,12 +196,12 @@ mod register {
             let status: u64;
             // SAFETY: reads a register.
             unsafe { asm!("mrs {}, fpsr", out(reg) status, options(nomem, nostack, preserves_flags)) };
-            State { control: STANDARD, status: status as u32 }
+            FloatState { control: STANDARD, status: status as u32 }
         }
 
         #[inline]
         pub fn of_mode(mode: u32) -> Self {
-            State { control: mode, status: 0 }
+            FloatState { control: mode, status: 0 }
         }
 
         #[inline]
@@ -226,19 +227,19 @@ mod register {
 
     /// Modes are not captured on this processor.
     #[derive(Clone, Copy)]
-    pub struct State;
+    pub struct FloatState;
 
-    impl State {
+    impl FloatState {
         pub fn read() -> Self {
-            State
+            FloatState
         }
 
         pub fn of_worker() -> Self {
-            State
+            FloatState
         }
 
         pub fn of_mode(_: u32) -> Self {
-            State
+            FloatState
         }
 
         pub fn mode(self) -> u32 {

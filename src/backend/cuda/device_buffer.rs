@@ -1,25 +1,25 @@
-//! Memory of a card: blocks that go to the context's pool when they are dropped. What the pool keeps is given back to the
-//! driver when an allocation finds no memory.
+//! Memory of a GPU. A dropped buffer goes to the pool of its context. The pool is emptied when an
+//! allocation fails for lack of memory.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::context::Context;
-use super::pool::Piece;
+use super::pool::PooledBlock;
 use super::status::OUT_OF_MEMORY;
 use crate::error::{Error, Result};
 
-/// What the driver takes for so many bytes: large pieces have pages of their own, small ones share one.
-/// `None`: more than there can be.
-pub fn granted(bytes: u64) -> Option<u64> {
+/// Returns the bytes that the driver allocates for a request: large blocks have pages of their own,
+/// small ones share a page. `None`: more than 64 bits can express.
+pub fn allocation_bytes(bytes: u64) -> Option<u64> {
     const SMALL: u64 = 512;
     const LARGE: u64 = 2 << 20;
     bytes.max(1).checked_next_multiple_of(if bytes < LARGE / 2 { SMALL } else { LARGE })
 }
 
-/// Values on a card. Dropped, its memory goes to the next who needs as much on the same queue, or on
-/// any when the queue's work is done.
-pub struct Block<T> {
+/// Values on a GPU. When it is dropped, another buffer of its queue can reuse the memory at once,
+/// and buffers of other queues when the queue's work is done.
+pub struct DeviceBuffer<T> {
     context: Arc<Context>,
     stream: u64,
     address: u64,
@@ -28,42 +28,42 @@ pub struct Block<T> {
     _values: PhantomData<fn(T)>,
 }
 
-impl<T: Copy + 'static> Block<T> {
-    /// On the queue of that number, in a context that is current. The values are undefined.
+impl<T: Copy + 'static> DeviceBuffer<T> {
+    /// Allocates undefined values for the queue of that number. The context is current.
     pub(super) fn new(context: &Arc<Context>, stream: u64, len: usize, what: &str) -> Result<Self> {
-        let card = context.card();
+        let gpu = context.device();
         let refused = |needed: u64| Error::NoMemory {
             what: what.into(),
             needed,
-            place: card.label(),
+            place: gpu.label(),
             there: context.free_bytes(),
         };
         let bytes = (len as u64).checked_mul(size_of::<T>() as u64);
-        let bytes = bytes.and_then(granted).ok_or_else(|| refused(u64::MAX))?;
+        let bytes = bytes.and_then(allocation_bytes).ok_or_else(|| refused(u64::MAX))?;
         let kept = context.pool().take(bytes, stream);
         let piece = match kept {
             Some(piece) => piece,
             None => {
                 let mut address = 0;
-                // SAFETY: the place is ours.
+                // SAFETY: a valid place for the address.
                 let mut alloc = || unsafe { context.driver().alloc(&mut address, bytes as usize) };
                 let mut done = alloc();
                 if done.is_err_and(|failure| failure.code == OUT_OF_MEMORY) {
-                    context.give_back();
+                    context.free_cached();
                     done = alloc();
                 }
                 if done.is_err_and(|failure| failure.code == OUT_OF_MEMORY) {
                     return Err(refused(bytes));
                 }
-                context.judge(done, || format!("to allocate {bytes} bytes for {what}"))?;
-                Piece { address, bytes, stream: None }
+                context.check(done, || format!("to allocate {bytes} bytes for {what}"))?;
+                PooledBlock { address, bytes, stream: None }
             }
         };
-        let Piece { address, bytes, .. } = piece;
-        Ok(Block { context: context.clone(), stream, address, bytes, len, _values: PhantomData })
+        let PooledBlock { address, bytes, .. } = piece;
+        Ok(DeviceBuffer { context: context.clone(), stream, address, bytes, len, _values: PhantomData })
     }
 
-    /// Where it begins, as kernels have it.
+    /// Returns the address on the GPU.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -76,7 +76,7 @@ impl<T: Copy + 'static> Block<T> {
         self.len == 0
     }
 
-    /// Bytes that it has of the card.
+    /// Returns the allocated bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -86,9 +86,9 @@ impl<T: Copy + 'static> Block<T> {
     }
 }
 
-impl<T> Drop for Block<T> {
+impl<T> Drop for DeviceBuffer<T> {
     fn drop(&mut self) {
-        let piece = Piece { address: self.address, bytes: self.bytes, stream: Some(self.stream) };
+        let piece = PooledBlock { address: self.address, bytes: self.bytes, stream: Some(self.stream) };
         self.context.destroy(|_| {
             self.context.pool().put(piece);
             Ok(())
@@ -106,8 +106,8 @@ mod tests {
         for (asked, found) in
             [(0, 512), (512, 512), (513, 1024), (MIB - 1, MIB), (MIB, 2 * MIB), (3 * MIB, 4 * MIB)]
         {
-            assert_eq!(granted(asked), Some(found), "{asked} bytes");
+            assert_eq!(allocation_bytes(asked), Some(found), "{asked} bytes");
         }
-        assert_eq!(granted(u64::MAX), None);
+        assert_eq!(allocation_bytes(u64::MAX), None);
     }
 }

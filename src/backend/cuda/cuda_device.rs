@@ -1,0 +1,98 @@
+//! A GPU as this process sees it: its properties, and what failures mean on it.
+
+use std::sync::{Condvar, Mutex};
+
+use cudarc::driver::sys::CUdevice;
+
+use super::driver::{Driver, DriverFailure};
+use super::{nvml, probe};
+use crate::device::DeviceInfo;
+use crate::error::{DeviceFault, Error};
+
+/// Status codes that a lost GPU causes, too.
+const SUSPICIOUS: [u32; 5] = [4, 46, 100, 101, 999];
+const INVALID_DEVICE: u32 = 101;
+/// From this CUDA version on, a GPU that another process has exclusively has a status code of its
+/// own.
+const UNAVAILABLE_SINCE: i32 = 11070;
+
+pub struct CudaDevice {
+    pub(super) driver: &'static Driver,
+    pub(super) device: CUdevice,
+    info: DeviceInfo,
+    multiprocessors: u32,
+    listed: bool,
+    integrated: bool,
+    /// A context is retained. The mutex is held while a context is created or released, which may
+    /// take long.
+    pub(super) retained: Mutex<bool>,
+    pub(super) released: Condvar,
+}
+
+impl CudaDevice {
+    pub(super) fn new(driver: &'static Driver, found: probe::ProbedDevice) -> CudaDevice {
+        let probe::ProbedDevice { info, device, multiprocessors, listed, integrated } = found;
+        let (retained, released) = (Mutex::new(false), Condvar::new());
+        CudaDevice { driver, device, info, multiprocessors, listed, integrated, retained, released }
+    }
+
+    /// Returns the properties that the first probe found.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    pub fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+
+    /// Returns a label such as `cuda:0`.
+    pub fn label(&self) -> String {
+        self.info.label()
+    }
+
+    /// Returns the bytes that could be allocated now: those that NVML reports as free, and those
+    /// `cached` by this process. Without NVML the context reports the free bytes. Without a context
+    /// the library uses nothing of the GPU, and all bytes count as free.
+    pub(super) fn free_bytes(&self, cached: u64, context_reports: impl FnOnce() -> Option<u64>) -> u64 {
+        let reported = self.listed.then(|| nvml::memory(self.info.id.as_str())).flatten();
+        let free = reported.map(|memory| memory.free);
+        let free = free.or_else(context_reports).unwrap_or(self.info.total_bytes);
+        probe::usable_free_bytes(free, self.integrated).saturating_add(cached).min(self.info.total_bytes)
+    }
+
+    /// Returns what a failure means: the GPU may be lost, or belong to another process. `free`
+    /// returns the [`free_bytes`](CudaDevice::free_bytes).
+    pub(super) fn error(&self, failure: DriverFailure, what: &str, free: impl FnOnce() -> u64) -> Error {
+        let error = failure.error(&self.label(), what);
+        let of_device = matches!(error, Error::Device { .. });
+        let suspected = SUSPICIOUS.contains(&failure.code);
+        if (of_device || suspected) && self.is_lost(suspected) {
+            let what = format!("{what}: {}, and NVML says that the card is gone", failure.message());
+            return Error::Device { device: self.label(), what, fault: DeviceFault::Lost };
+        }
+        match error {
+            Error::NoMemory { what, needed, place, .. } => {
+                Error::NoMemory { what, needed, place, there: free() }
+            }
+            error => error,
+        }
+    }
+
+    /// [`error`](CudaDevice::error) for a context that could not be retained. Drivers before CUDA
+    /// 11.7 have no status code for a GPU whose compute mode excludes this process.
+    pub(super) fn retain_error(&self, failure: DriverFailure) -> Error {
+        let what = "to make a context";
+        match self.error(failure, what, || self.free_bytes(0, || None)) {
+            Error::Driver { device, what }
+                if failure.code == INVALID_DEVICE && self.driver.is_older_than(UNAVAILABLE_SINCE) =>
+            {
+                Error::Busy { device, what }
+            }
+            error => error,
+        }
+    }
+
+    fn is_lost(&self, suspected: bool) -> bool {
+        self.listed && nvml::is_lost(self.info.id.as_str(), suspected)
+    }
+}
