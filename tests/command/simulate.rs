@@ -151,10 +151,7 @@ fn a_trace_has_the_schedule_in_virtual_time() {
     let last = rows.values().flatten().map(|bar| bar.1).fold(0.0, f64::max);
     // Times in the file are whole nanoseconds.
     assert!((last - 1e6 * line["makespan_s"].as_f64().unwrap()).abs() < 2e-3, "{last}: {line}");
-    assert!(
-        kind("i").any(|flag| flag["name"].as_str().unwrap().contains("sim:1")),
-        "the poisoned context is told"
-    );
+    assert!(kind("i").any(|flag| flag["name"].as_str().unwrap().contains("sim:1")), "no poisoned context");
 
     let refused = folder.gpusched(&["simulate", "world.json", "--trace", "no/such/trace.json"]);
     assert_eq!((refused.status, refused.out.as_str()), (2, ""), "{refused:?}");

@@ -368,10 +368,8 @@ fn wavelet_that_is_centred_after_the_end_of_the_records_causes_a_warning() {
 fn snapshot_of_step_0_alone_causes_a_warning() {
     let with = |every: &str| {
         let survey = SURVEY.replace("every = 30", &format!("every = {every}"));
-        warns(
-            &survey,
-            &format!("snapshots.every is {every} of 60 steps: the only snapshot is that of step 0"),
-        )
+        let warning = format!("snapshots.every is {every} of 60 steps: the only snapshot is that of step 0");
+        warns(&survey, &warning)
     };
     assert_eq!(["59", "60", "61"].map(with), [false, true, true]);
 }
