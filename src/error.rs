@@ -1,5 +1,5 @@
-//! The errors of the library. Each message says what is wrong with which thing, and what is accepted or
-//! what to do.
+//! The errors of the library. Each message says what is wrong with which thing, and what is
+//! accepted or what to do.
 
 use std::path::{Path, PathBuf};
 
@@ -82,8 +82,8 @@ pub enum Error {
     )]
     Forked,
 
-    /// A numerical scheme that is, or has become, unstable. `suspect`: it became so although it should be
-    /// stable, so that the device may be the cause.
+    /// A numerical scheme that is, or has become, unstable. `suspect`: it became so although it
+    /// should be stable, so that the device may be the cause.
     #[error("{what} is {value}: {why}")]
     Unstable { what: String, value: String, why: String, suspect: bool },
 
@@ -119,8 +119,8 @@ pub enum Error {
     Internal(String),
 }
 
-/// Returns a text from outside in a form that is safe for terminals and logs: control characters are
-/// escaped, and a long text is cut.
+/// Returns a text from outside in a form that is safe for terminals and logs: control characters
+/// are escaped, and a long text is cut.
 fn plain(text: &str) -> String {
     const MAX_LENGTH: usize = 800;
     // Marks of the writing direction make a text look like another.
@@ -185,7 +185,8 @@ impl Error {
         matches!(self, Error::Argument { .. } | Error::Unstable { suspect: false, .. })
     }
 
-    /// Returns true if a result is wrong and the device may be the cause: a retry on another would tell.
+    /// Returns true if a result is wrong and the device may be the cause: a retry on another would
+    /// tell.
     pub fn is_suspect(&self) -> bool {
         matches!(self, Error::WrongResult { .. } | Error::Unstable { suspect: true, .. })
     }
@@ -198,7 +199,8 @@ impl Error {
         Error::Argument { what: what.into(), value: value.to_string(), accepted: accepted.into() }
     }
 
-    /// Adds the elements of a range to the message. Errors that the scheduler handles keep their variant.
+    /// Adds the elements of a range to the message. Errors that the scheduler handles keep their
+    /// variant.
     pub fn in_elements(self, chunk: std::ops::Range<u64>) -> Self {
         let (begin, end) = (chunk.start, chunk.end);
         let place = format!("elements {begin} to {end} (not included)");

@@ -88,8 +88,8 @@ impl Entries {
         classes
     }
 
-    /// Adds a measured rate, averaged with those of other devices of the kind. Ignores a rate outside
-    /// of [`VALID_RATES`].
+    /// Adds a measured rate, averaged with those of other devices of the kind. Ignores a rate
+    /// outside of [`VALID_RATES`].
     pub fn add_rate(&mut self, device: &DeviceInfo, class: u32, measured: StoredRate) {
         if !VALID_RATES.contains(&measured.rate) || measured.samples == 0 {
             return;
@@ -109,8 +109,8 @@ impl Entries {
         self.findings.get(&(DeviceKey::of(device), subject.to_owned())).map(|finding| finding.text.as_str())
     }
 
-    /// Adds a finding. Ignores text that is not short and plain; the text that is stored already keeps
-    /// its date.
+    /// Adds a finding. Ignores text that is not short and plain; the text that is stored already
+    /// keeps its date.
     pub fn add_finding(&mut self, device: &DeviceInfo, subject: &str, finding: Finding) {
         if is_plain(subject, MAX_SUBJECT)
             && is_plain(&finding.text, MAX_FINDING)

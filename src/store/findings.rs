@@ -1,7 +1,7 @@
 //! Findings of tasks about devices, for later tasks of this process and of later ones.
 //!
-//! To the scheduler a subject and its finding are text. They are stored beside the rates, by the same
-//! rules; see [`store`](super).
+//! To the scheduler a subject and its finding are text. They are stored beside the rates, by the
+//! same rules; see [`store`](super).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -6,12 +6,13 @@
 //! found   cuda   1764000000   a subject   a finding   NVIDIA H200
 //! end 2
 //! ```
-//! The columns are separated by tabs. A rate has backend, task class, work per second, samples, date
-//! (seconds since 1970) and the device's name, which may contain blanks. A finding has backend, date,
-//! subject, text and the device's name. The first line names the format and the version of the library,
-//! as new kernels have other rates. The last line counts the entries, so that a truncated text is
-//! recognised. A text with an error in it is rejected as a whole. Entries older than 90 days are
-//! ignored. Rates are no more than a first guess of the estimator; a finding may be any text.
+//! The columns are separated by tabs. A rate has backend, task class, work per second, samples,
+//! date (seconds since 1970) and the device's name, which may contain blanks. A finding has
+//! backend, date, subject, text and the device's name. The first line names the format and the
+//! version of the library, as new kernels have other rates. The last line counts the entries, so
+//! that a truncated text is recognised. A text with an error in it is rejected as a whole. Entries
+//! older than 90 days are ignored. Rates are no more than a first guess of the estimator; a finding
+//! may be any text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -12,8 +12,8 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A place that keeps a text.
 pub trait Store: Debug + Send + Sync {
-    /// Returns the text, or `None` if there is none. More than [`MAX_BYTES`](super::format::MAX_BYTES) bytes
-    /// need not be read.
+    /// Returns the text, or `None` if there is none. More than
+    /// [`MAX_BYTES`](super::format::MAX_BYTES) bytes need not be read.
     fn load(&self) -> Result<Option<Vec<u8>>>;
 
     /// Replaces the text by the result of `renew`, which is called with the current one. No other

@@ -25,8 +25,8 @@ pub struct Builder {
     /// `all`, `none`, or a list such as `cpu,cuda:0,cuda:GPU-5b…`; `None`: the value of
     /// `GPUSCHED_DEVICES`, else `all`.
     pub devices: Option<String>,
-    /// Tasks at a time on a device, 1 to 64, or [`AUTO_SLOTS`]. `None`: the value of `GPUSCHED_SLOTS`,
-    /// else 1.
+    /// Tasks at a time on a device, 1 to 64, or [`AUTO_SLOTS`]. `None`: the value of
+    /// `GPUSCHED_SLOTS`, else 1.
     pub slots: Option<u32>,
     /// Threads of the CPU device, over all its slots. `None`: all that the process may use.
     pub cpu_threads: Option<u32>,
@@ -38,8 +38,8 @@ pub struct Builder {
     /// The store that keeps learned rates between runs. `None`: they are not kept.
     pub rates: Option<Arc<dyn Store>>,
     /// The folder through which processes of a node share their GPUs. `None`: the value of
-    /// `GPUSCHED_LEASE_DIR`, else the user's own; but none with [`Builder::backends`], whose devices no
-    /// other process has.
+    /// `GPUSCHED_LEASE_DIR`, else the user's own; but none with [`Builder::backends`], whose
+    /// devices no other process has.
     pub lease_folder: Option<PathBuf>,
     /// Replaces the backends that are compiled in.
     pub backends: Option<Vec<Arc<dyn Backend>>>,
@@ -75,8 +75,8 @@ impl Builder {
     }
 }
 
-/// Joins the processes of the node. A folder that fails is an error only if the caller or the environment
-/// named it.
+/// Joins the processes of the node. A folder that fails is an error only if the caller or the
+/// environment named it.
 fn join_peers(folder: Option<PathBuf>, found: &[FoundDevice], slots: u32) -> Result<Option<Peers>> {
     let devices: Vec<DeviceInfo> = found.iter().map(|(device, _)| device.clone()).collect();
     let slots = if slots == AUTO_SLOTS { 1 } else { slots };
@@ -91,14 +91,14 @@ fn join_peers(folder: Option<PathBuf>, found: &[FoundDevice], slots: u32) -> Res
     })
 }
 
-/// Returns the devices of this machine that `selection` names (`None`: the value of `GPUSCHED_DEVICES`,
-/// else all), in the order in which a scheduler has them.
+/// Returns the devices of this machine that `selection` names (`None`: the value of
+/// `GPUSCHED_DEVICES`, else all), in the order in which a scheduler has them.
 pub fn discover(selection: Option<&str>) -> Result<Vec<DeviceInfo>> {
     Ok(find_devices(&compiled_in(None), selection)?.into_iter().map(|(device, _)| device).collect())
 }
 
-/// Returns every device of this machine, usable or not, and notes for the user about what was found or
-/// missed.
+/// Returns every device of this machine, usable or not, and notes for the user about what was found
+/// or missed.
 pub fn discover_all() -> Result<(Vec<DeviceInfo>, Vec<String>)> {
     let (mut devices, mut notes) = (Vec::new(), Vec::new());
     for backend in compiled_in(None) {
@@ -142,8 +142,8 @@ fn find_devices(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Resul
     Ok(chosen.into_iter().map(|position| found[position].clone()).collect())
 }
 
-/// Returns the value of a variable, or an empty text. Invalid UTF-8 becomes characters that no value has,
-/// so that it is refused like any other mistake.
+/// Returns the value of a variable, or an empty text. Invalid UTF-8 becomes characters that no
+/// value has, so that it is refused like any other mistake.
 fn environment(name: &str) -> String {
     env::var_os(name).map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
 }

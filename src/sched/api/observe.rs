@@ -19,8 +19,8 @@ impl Runtime {
         self.lock().planner.progress(self.now(), &both)
     }
 
-    /// Records the attempt of a light task in the trace. `times`: begin and end, in nanoseconds of the
-    /// scheduler's time.
+    /// Records the attempt of a light task in the trace. `times`: begin and end, in nanoseconds of
+    /// the scheduler's time.
     pub fn record_light(&self, task: TaskId, device: usize, slot: u32, times: (u64, u64), ending: Ending) {
         let Some(trace) = &self.observability.trace else { return };
         let (begin, end) = (Duration::from_nanos(times.0), Duration::from_nanos(times.1));
@@ -28,8 +28,8 @@ impl Runtime {
         trace.attempt(Span { task, label, class, device, slot, attempt, begin, end, ending, bytes, work });
     }
 
-    /// Saves the learned rates once a minute, for processes that start meanwhile and in case this one is
-    /// killed.
+    /// Saves the learned rates once a minute, for processes that start meanwhile and in case this
+    /// one is killed.
     pub fn save_rates_if_due(&self) {
         let Some(rate_store) = &self.observability.rate_store else { return };
         if rate_store.lock().unwrap_or_else(PoisonError::into_inner).is_save_due(self.now()) {
@@ -61,9 +61,10 @@ impl Scheduler {
     /// Sets the progress callback. It is called with the progress at each interval, the first time
     /// after one, until it is replaced or the scheduler ends; `None` removes it.
     ///
-    /// The callback runs on a thread of the library that exists only while there is one; never twice at
-    /// once, and with no lock held. It may use the scheduler, but not shut it down. When this method
-    /// returns, the previous callback is not running (unless it is the caller) and is not called again.
+    /// The callback runs on a thread of the library that exists only while there is one; never
+    /// twice at once, and with no lock held. It may use the scheduler, but not shut it down. When
+    /// this method returns, the previous callback is not running (unless it is the caller) and is
+    /// not called again.
     pub fn on_progress(
         &self,
         interval: Duration,
@@ -94,7 +95,8 @@ impl Scheduler {
         }
     }
 
-    /// Returns the trace up to now. Fails if [`Builder`](super::builder::Builder) asked for no trace.
+    /// Returns the trace up to now. Fails if [`Builder`](super::builder::Builder) asked for no
+    /// trace.
     pub fn timeline(&self) -> Result<Timeline> {
         let guard = self.lock()?;
         let Some(trace) = guard.planner.trace() else {

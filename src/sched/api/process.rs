@@ -39,8 +39,8 @@ pub(crate) fn lock_default() -> impl Sized + 'static {
 }
 
 impl Scheduler {
-    /// Returns the default scheduler of the process, created from the environment if there is none, and
-    /// kept as long as the process lives. In a child that was forked after that,
+    /// Returns the default scheduler of the process, created from the environment if there is none,
+    /// and kept as long as the process lives. In a child that was forked after that,
     /// [`Error::Forked`].
     pub fn process_default() -> Result<&'static Scheduler> {
         static KEPT: OnceLock<Scheduler> = OnceLock::new();
@@ -53,9 +53,10 @@ impl Scheduler {
         }
     }
 
-    /// Returns the same scheduler, to be released by dropping it or by [`shutdown`](Self::shutdown).
-    /// The last user to release it ends it; the others leave the tasks that they have submitted to those
-    /// that stay. Each user has its own order of [`wait_next`](Self::wait_next).
+    /// Returns the same scheduler, to be released by dropping it or by
+    /// [`shutdown`](Self::shutdown). The last user to release it ends it; the others leave the
+    /// tasks that they have submitted to those that stay. Each user has its own order of
+    /// [`wait_next`](Self::wait_next).
     pub fn share_default() -> Result<Scheduler> {
         acquire()
     }
@@ -76,12 +77,14 @@ fn acquire() -> Result<Scheduler> {
     }
     guard.creating += 1;
     drop(guard);
-    // Not under the lock, for it may log. Of two threads that come at once both create one, and one is unused.
+    // Not under the lock, for it may log. Of two threads that come at once both create one, and one
+    // is unused.
     let created = Scheduler::builder().build();
     let mut guard = state();
     guard.creating -= 1;
     let none = created.is_err() && guard.creating == 0 && guard.current.is_none();
-    // Without a scheduler a child may create its own. Another thread may have released the last one and reset this.
+    // Without a scheduler a child may create its own. Another thread may have released the last one
+    // and reset this.
     CREATOR.store(if none { 0 } else { here }, Ordering::Release);
     let created = created?;
     let current = guard

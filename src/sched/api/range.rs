@@ -18,14 +18,14 @@ use crate::sched::range::work::{RangeJob, RangeOwner, RangeRun};
 
 /// A parallel loop and its requirements. Start from [`Range::new`] and set the fields that matter.
 ///
-/// The elements of a chunk count as done once the work that it has put on its queue is done. The task's
-/// progress is the part of the elements that is done.
+/// The elements of a chunk count as done once the work that it has put on its queue is done. The
+/// task's progress is the part of the elements that is done.
 pub struct Range {
     pub begin: u64,
     /// Not included.
     pub end: u64,
-    /// Elements of a call, at least 1; fewer at the end of a share and where memory is short. `None`:
-    /// tuned automatically for each device, so that a call takes about 0.75 ms.
+    /// Elements of a call, at least 1; fewer at the end of a share and where memory is short.
+    /// `None`: tuned automatically for each device, so that a call takes about 0.75 ms.
     pub grain: Option<u64>,
     /// Dropped once, after the last chunk.
     pub code: Box<RangeJob>,
@@ -82,8 +82,8 @@ impl Range {
 }
 
 impl Scheduler {
-    /// Submits a range, which has one id and one outcome. A range without elements ends well without a
-    /// call. Fails at once if no device could run a single element.
+    /// Submits a range, which has one id and one outcome. A range without elements ends well
+    /// without a call. Fails at once if no device could run a single element.
     pub fn submit_range(&self, range: Range) -> Result<TaskId> {
         // Before any lock: in a child of fork it may be held for ever.
         self.check_process()?;
@@ -102,8 +102,8 @@ impl Scheduler {
         self.submit(Task { deadline, detached, after, ordered, ..owner })
     }
 
-    /// Calls `code` for every number of the range in parallel, waits, and returns the results in order.
-    /// The first error ends the range.
+    /// Calls `code` for every number of the range in parallel, waits, and returns the results in
+    /// order. The first error ends the range.
     pub fn map_range<T: Send + Sync + 'static>(
         &self,
         elements: ops::Range<u64>,

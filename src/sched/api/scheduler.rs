@@ -35,8 +35,8 @@ pub struct Scheduler {
 pub(crate) enum Ownership {
     /// It is the only user.
     Own,
-    /// It is a user of the process's default scheduler. The function releases that, and returns true for
-    /// the last user.
+    /// It is a user of the process's default scheduler. The function releases that, and returns
+    /// true for the last user.
     Shared(fn(&Arc<Runtime>) -> bool),
     /// It has released the default scheduler, which others still use.
     Released,
@@ -65,7 +65,8 @@ impl Scheduler {
         }
     }
 
-    /// Releases a default scheduler. Returns true if no other user is left, so that this one ends it.
+    /// Releases a default scheduler. Returns true if no other user is left, so that this one ends
+    /// it.
     fn release_ownership(&self) -> bool {
         let mut ownership = lock(&self.ownership);
         if let Ownership::Shared(release) = *ownership {
@@ -92,18 +93,18 @@ impl Scheduler {
     /// Waits for a task. Any number of threads may wait for a task, any number of times. `timeout`:
     /// `None` waits for ever, zero polls.
     ///
-    /// Returns the task's own error if it failed. Returns another error if it can't be waited for: it is
-    /// detached, released, of another scheduler, or the caller's own task.
+    /// Returns the task's own error if it failed. Returns another error if it can't be waited for:
+    /// it is detached, released, of another scheduler, or the caller's own task.
     ///
-    /// Inside a task, the wait may run tasks that the caller has submitted, nested on it; another worker
-    /// may use the caller's slot; and a wait that can never end returns [`Error::Deadlock`].
+    /// Inside a task, the wait may run tasks that the caller has submitted, nested on it; another
+    /// worker may use the caller's slot; and a wait that can never end returns [`Error::Deadlock`].
     pub fn wait(&self, id: TaskId, timeout: Option<Duration>) -> Result<WaitResult> {
         self.runtime.process.check()?;
         let watch = self.watch(id)?;
         if let Watch::Ended(outcome) = watch {
             return outcome;
         }
-        if self.runtime.own_task_worker().is_some_and(|me| me.task_stack().contains(&id)) {
+        if self.runtime.own_task_worker().is_some_and(|worker| worker.task_stack().contains(&id)) {
             self.unwatch(watch);
             let why = "a task can't wait for itself, nor for one that waits for it";
             return Err(Error::Deadlock { what: "wait", why: why.into() });
@@ -116,8 +117,8 @@ impl Scheduler {
         outcome.unwrap_or(Ok(WaitResult::Pending))
     }
 
-    /// Waits until every task submitted so far has ended. Their outcomes stay available. Fails inside a
-    /// task, which would wait for itself.
+    /// Waits until every task submitted so far has ended. Their outcomes stay available. Fails
+    /// inside a task, which would wait for itself.
     pub fn wait_all(&self, timeout: Option<Duration>) -> Result<WaitResult> {
         let planned = self.lock()?.planner.arrival_mark();
         self.check_outside("wait_all")?;
@@ -149,8 +150,8 @@ impl Scheduler {
         Ok(if all?.is_some() { WaitResult::Done } else { WaitResult::Pending })
     }
 
-    /// Waits for any of the tasks. Returns the position in `ids` of one that has ended, whatever its
-    /// outcome. `None`: timed out.
+    /// Waits for any of the tasks. Returns the position in `ids` of one that has ended, whatever
+    /// its outcome. `None`: timed out.
     pub fn wait_any(&self, ids: &[TaskId], timeout: Option<Duration>) -> Result<Option<usize>> {
         self.runtime.process.check()?;
         if ids.is_empty() {
@@ -179,8 +180,8 @@ impl Scheduler {
     }
 
     /// Waits for the next of the tasks that were submitted as
-    /// [`ordered`](crate::sched::base::task::Task::ordered), in the order of submission, well ended or
-    /// not. Returns each once. `None`: timed out. Fails if none is left.
+    /// [`ordered`](crate::sched::base::task::Task::ordered), in the order of submission, well ended
+    /// or not. Returns each once. `None`: timed out. Fails if none is left.
     pub fn wait_next(&self, timeout: Option<Duration>) -> Result<Option<TaskId>> {
         // Before any lock: in a child of fork it may be held for ever.
         self.check_process()?;
@@ -207,7 +208,8 @@ impl Scheduler {
     }
 
     /// Cancels a task. A queued one never starts; a running one polls
-    /// [`Exec::cancelled`](crate::sched::base::exec::Exec::cancelled). Does nothing if it has ended.
+    /// [`Exec::cancelled`](crate::sched::base::exec::Exec::cancelled). Does nothing if it has
+    /// ended.
     pub fn cancel(&self, id: TaskId) -> Result<()> {
         self.runtime.process.check()?;
         let mut planned = id;
@@ -256,8 +258,8 @@ impl Scheduler {
         slot.info(generation, id, self.runtime.clock())
     }
 
-    /// Retires a device for as long as the scheduler lives, as if it had failed. Tasks that run there end.
-    /// Fails for a number that no device has.
+    /// Retires a device for as long as the scheduler lives, as if it had failed. Tasks that run
+    /// there end. Fails for a number that no device has.
     pub fn retire(&self, device: usize, why: &str) -> Result<()> {
         let mut guard = self.lock()?;
         if device >= self.devices().len() {
@@ -275,8 +277,8 @@ impl Scheduler {
         Ok(self.runtime.stats())
     }
 
-    /// Accepts no more tasks and waits until all have ended. A default scheduler that others use goes on
-    /// accepting. Fails inside a task.
+    /// Accepts no more tasks and waits until all have ended. A default scheduler that others use
+    /// goes on accepting. Fails inside a task.
     pub fn drain(&self, timeout: Option<Duration>) -> Result<WaitResult> {
         let mut guard = self.lock()?;
         self.check_outside("drain")?;
@@ -288,16 +290,16 @@ impl Scheduler {
         self.wait_all(timeout)
     }
 
-    /// Cancels queued tasks, asks running ones to stop, waits for them, and ends the workers. Returns the
-    /// number of tasks that were cancelled since the call. A default scheduler is released; its last user
-    /// ends it. Fails inside a task.
+    /// Cancels queued tasks, asks running ones to stop, waits for them, and ends the workers.
+    /// Returns the number of tasks that were cancelled since the call. A default scheduler is
+    /// released; its last user ends it. Fails inside a task.
     pub fn shutdown(&self) -> Result<u64> {
         self.shutdown_within(None).map(Option::unwrap_or_default)
     }
 
-    /// Shuts down like [`shutdown`](Self::shutdown), but returns `None` on a timeout, while a task still
-    /// runs. Then the scheduler accepts and starts no more tasks, still answers queries, and this may be
-    /// called again.
+    /// Shuts down like [`shutdown`](Self::shutdown), but returns `None` on a timeout, while a task
+    /// still runs. Then the scheduler accepts and starts no more tasks, still answers queries, and
+    /// this may be called again.
     pub fn shutdown_within(&self, timeout: Option<Duration>) -> Result<Option<u64>> {
         self.runtime.process.check()?;
         let before = self.runtime.stats().cancelled;
@@ -328,9 +330,9 @@ impl Scheduler {
         Ok(Some(cancelled))
     }
 
-    /// Ends tasks that were submitted after the last worker ended, and waits for threads that drop jobs.
-    /// Tasks on an abandoned thread are ended by the thread that abandoned it, or never. Returns false on
-    /// a timeout.
+    /// Ends tasks that were submitted after the last worker ended, and waits for threads that drop
+    /// jobs. Tasks on an abandoned thread are ended by the thread that abandoned it, or never.
+    /// Returns false on a timeout.
     fn end_remaining(&self, end: Option<Instant>) -> bool {
         let runtime = &self.runtime;
         loop {
@@ -420,7 +422,8 @@ impl Watch<'_> {
 impl Drop for Scheduler {
     fn drop(&mut self) {
         if !self.runtime.process.is_here() {
-            // The threads are not in this process, and one of them may hold the planner lock for ever.
+            // The threads are not in this process, and one of them may hold the planner lock for
+            // ever.
             std::mem::forget(self.runtime.clone());
         } else if self.check_outside("drop").is_err()
             || self.runtime.observability.progress_notifier.is_inside()

@@ -1,4 +1,5 @@
-//! Submission of tasks. All checks come before the first effect, so a refused task was never submitted.
+//! Submission of tasks. All checks come before the first effect, so a refused task was never
+//! submitted.
 
 use std::sync::atomic::Ordering;
 
@@ -165,8 +166,9 @@ impl Scheduler {
         guard.planner.check_task(task)
     }
 
-    /// Takes all that checked tasks need, so that their submission can't fail: it would drop the caller's
-    /// code under the planner lock. Light tasks get slots; dependencies on light tasks become proxies.
+    /// Takes all that checked tasks need, so that their submission can't fail: it would drop the
+    /// caller's code under the planner lock. Light tasks get slots; dependencies on light tasks
+    /// become proxies.
     fn reserve<'a>(
         &'a self,
         guard: &mut PlannerGuarded,

@@ -31,8 +31,8 @@ impl DeviceLease {
         }
     }
 
-    /// Reports that the task has allocated its reserved bytes: from then on they are missing from the
-    /// free memory that the device itself reports, and count no longer as reserved.
+    /// Reports that the task has allocated its reserved bytes: from then on they are missing from
+    /// the free memory that the device itself reports, and count no longer as reserved.
     pub fn mark_allocated(&self) {
         if self.bytes > 0 && !self.allocated.swap(true, Ordering::Relaxed) {
             self.lease.set_used_bytes(self.bytes);

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::outcome::WaitResult;
 use crate::error::{Error, Result};
 
-/// A planned task's signal and outcome. Waiting threads hold it beyond the release of the task's id.
+/// A planned task's signal and outcome. Waiting threads hold it beyond the release of the task's
+/// id.
 #[derive(Debug, Default)]
 pub(crate) struct Completion {
     signal: Signal,

@@ -27,19 +27,19 @@ pub struct Task {
     pub backends: Vec<BackendKind>,
     /// The id is released when the task ends; nobody can wait for it.
     pub detached: bool,
-    /// Tasks of a class are alike: the scheduler learns the rate of each device, and how long a task
-    /// may take, for each class. 0 is a class, too.
+    /// Tasks of a class are alike: the scheduler learns the rate of each device, and how long a
+    /// task may take, for each class. 0 is a class, too.
     pub class: u32,
     /// The time after which an attempt is asked to stop. `None`: no limit; the scheduler warns of
     /// attempts that take much longer than others of the class.
     pub deadline: Option<Duration>,
     /// Tasks that have to end well before this one starts; if one does not, this one fails.
     pub after: Vec<TaskId>,
-    /// The scheduler may start a second copy elsewhere while the first one still runs. The first copy
-    /// to commit, or to end well, counts; the other is asked to stop.
+    /// The scheduler may start a second copy elsewhere while the first one still runs. The first
+    /// copy to commit, or to end well, counts; the other is asked to stop.
     pub idempotent: bool,
-    /// [`Scheduler::wait_next`](crate::sched::api::scheduler::Scheduler::wait_next) returns the task
-    /// in the order of submission.
+    /// [`Scheduler::wait_next`](crate::sched::api::scheduler::Scheduler::wait_next) returns the
+    /// task in the order of submission.
     pub ordered: bool,
     #[doc(hidden)]
     pub role: Role,

@@ -1,7 +1,7 @@
 //! What tasks have done, by class and by device: the one table behind estimates, ETA and bound.
 //!
-//! The table keeps every class with tasks that have not ended, and of the others the [`CLASSES`] that
-//! were used last.
+//! The table keeps every class with tasks that have not ended, and of the others the [`CLASSES`]
+//! that were used last.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The concurrency tuner: how many tasks at a time give a device its best throughput.
 //!
-//! Starting with one slot, the tuner times a window of tasks while the device always has enough to do,
-//! then tries one more slot. If that brings at least [`WORTH`] times the throughput it stays, and the
-//! next is tried; if not, the tuner goes one slot back and is finished.
+//! Starting with one slot, the tuner times a window of tasks while the device always has enough to
+//! do, then tries one more slot. If that brings at least [`WORTH`] times the throughput it stays,
+//! and the next is tried; if not, the tuner goes one slot back and is finished.
 
 use std::time::Duration;
 
@@ -33,8 +33,9 @@ impl ConcurrencyTuner {
         ConcurrencyTuner { slots: 1, before: 0.0, finished: false, begun: None, tasks: 0, done: 0.0 }
     }
 
-    /// Records a task that has ended well and returns the number of slots to use from now on. `done`:
-    /// its work in average tasks. `busy`: all slots were in use until then, and more tasks are ready.
+    /// Records a task that has ended well and returns the number of slots to use from now on.
+    /// `done`: its work in average tasks. `busy`: all slots were in use until then, and more tasks
+    /// are ready.
     pub fn task_ended(&mut self, now: Duration, done: f64, busy: bool) -> u32 {
         if self.finished {
             return self.slots;

@@ -1,15 +1,15 @@
 //! How long a task takes on each device, by class: what is guessed and what was measured.
 //!
 //! A device's seconds per unit of work are those measured, shrunk toward its prior as if
-//! [`PRIOR_WEIGHT`] average tasks had run there at the prior's rate:
-//! `(seconds + PRIOR_WEIGHT * mean * unit / prior) / (work + PRIOR_WEIGHT * mean)`.
-//! Priors have to be right only relative to each other: `unit` is the time that a unit of work takes
-//! on a device of prior 1, measured over all devices together (the *unit scale*).
+//! [`PRIOR_WEIGHT`] average tasks had run there at the prior's rate: `(seconds + PRIOR_WEIGHT *
+//! mean * unit / prior) / (work + PRIOR_WEIGHT * mean)`. Priors have to be right only relative to
+//! each other: `unit` is the time that a unit of work takes on a device of prior 1, measured over
+//! all devices together (the *unit scale*).
 //!
 //! Old samples fade, so that a device that slows down is noticed. A sample counts as at most
-//! [`SURPRISE`] times the expected one, either way: one odd task or clock must not condemn a device, or
-//! make it look like a marvel. The first sample of a device may have paid for a context and for
-//! loading code. It is dropped if the second one shows it to be a warm-up.
+//! [`SURPRISE`] times the expected one, either way: one odd task or clock must not condemn a
+//! device, or make it look like a marvel. The first sample of a device may have paid for a context
+//! and for loading code. It is dropped if the second one shows it to be a warm-up.
 
 use super::class_table::{ClassRecord, ClassTable};
 
@@ -132,8 +132,8 @@ impl Estimator {
         Some(work * each)
     }
 
-    /// Returns [`Estimator::seconds`] in the unit of the devices' priors, which does not depend on what
-    /// a process has measured.
+    /// Returns [`Estimator::seconds`] in the unit of the devices' priors, which does not depend on
+    /// what a process has measured.
     pub fn cost(&self, class: u32, device: usize, work: Option<f64>) -> Option<f64> {
         let scale = self.table.class(class).map_or(1.0, |class| class.unit_scale);
         Some(self.seconds(class, device, work)? / scale)
@@ -147,9 +147,9 @@ impl Estimator {
         known.then_some(class.unit_scale)
     }
 
-    /// Returns the factor by which a device may be faster or slower than [`Estimator::seconds`] says,
-    /// roughly. Tasks that state their work scatter by a fifth, others by two thirds; two devices of
-    /// which nothing was known are compared by few such tasks.
+    /// Returns the factor by which a device may be faster or slower than [`Estimator::seconds`]
+    /// says, roughly. Tasks that state their work scatter by a fifth, others by two thirds; two
+    /// devices of which nothing was known are compared by few such tasks.
     pub fn uncertainty(&self, class: u32, device: usize, has_work: bool) -> f64 {
         let record = self.table.class(class).and_then(|class| class.devices.get(device));
         let (count, guess) =
@@ -202,8 +202,8 @@ impl Estimator {
         (self.has_samples(class) || stored()).then(|| self.seconds(class, device, Some(1.0)))?.map(f64::recip)
     }
 
-    /// Returns how many times longer than expected tasks of the class take: the mean without the fifth
-    /// at either end. `None` before three have ended.
+    /// Returns how many times longer than expected tasks of the class take: the mean without the
+    /// fifth at either end. `None` before three have ended.
     pub fn trimmed_ratio(&self, class: u32) -> Option<f64> {
         let mut ratios: Vec<f64> = self.table.class(class)?.ratios.iter().copied().collect();
         if ratios.len() < 3 {

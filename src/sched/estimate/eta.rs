@@ -13,7 +13,8 @@ pub struct EtaInput {
     pub mean: Option<f64>,
     /// Tasks that can run at a time, over all devices that are not retired.
     pub slots: u64,
-    /// Seconds that the longest task needs: a running one on its device, a queued one on the fastest.
+    /// Seconds that the longest task needs: a running one on its device, a queued one on the
+    /// fastest.
     pub longest: f64,
 }
 
@@ -37,8 +38,8 @@ impl EtaInput {
     }
 }
 
-/// Returns the time until all is done if it is spread well: what remains over all rates, and at least
-/// what the longest task needs. `None`: too little is known.
+/// Returns the time until all is done if it is spread well: what remains over all rates, and at
+/// least what the longest task needs. `None`: too little is known.
 pub fn eta(input: &EtaInput) -> Option<Duration> {
     let mut seconds = 0.0;
     for DeviceLoad { work, rate } in &input.loads {

@@ -1,20 +1,20 @@
 //! A lower bound of the makespan: no schedule of the same tasks on the same devices is shorter.
 //!
 //! Work is not known exactly, so it is measured. In class `c`, device `d` does `r[c][d]` work per
-//! second: the stated work of the tasks that ended well on it over the time that they took. If not all
-//! of them state their work, each counts as one unit. A task that took `t` seconds on `d` is then worth
-//! `t r[c][d]` units; the sum over the class is `W[c]`. With `n[d]` slots, the devices together do
-//! `R[c] = sum over d of n[d] r[c][d]`. The bound is the larger of
-//! - `sum over c of W[c] / R[c]`, divided by `sum over d of n[d] max over c of r[c][d] / R[c]`. For one
-//!   class that is work over rate. The divisor is 1 if the devices keep their proportions from class
-//!   to class, and larger if some are better at one class than at another. (It is a feasible point of
-//!   the dual of the linear program that divides work freely among devices.)
+//! second: the stated work of the tasks that ended well on it over the time that they took. If not
+//! all of them state their work, each counts as one unit. A task that took `t` seconds on `d` is
+//! then worth `t r[c][d]` units; the sum over the class is `W[c]`. With `n[d]` slots, the devices
+//! together do `R[c] = sum over d of n[d] r[c][d]`. The bound is the larger of
+//! - `sum over c of W[c] / R[c]`, divided by `sum over d of n[d] max over c of r[c][d] / R[c]`. For
+//!   one class that is work over rate. The divisor is 1 if the devices keep their proportions from
+//!   class to class, and larger if some are better at one class than at another. (It is a feasible
+//!   point of the dual of the linear program that divides work freely among devices.)
 //! - the longest task on the device that is fastest for its class.
 //!
-//! The bound leaves out failed attempts, late copies and waiting, which a better schedule would have
-//! saved; ranges, whose pieces move from device to device; and devices that ended no task of a class
-//! well. It leaves out masks, dependencies and times of submission, which can only make a schedule
-//! longer.
+//! The bound leaves out failed attempts, late copies and waiting, which a better schedule would
+//! have saved; ranges, whose chunks move from device to device; and devices that ended no task of a
+//! class well. It leaves out masks, dependencies and times of submission, which can only make a
+//! schedule longer.
 
 use std::time::Duration;
 
@@ -90,7 +90,8 @@ mod tests {
         assert!(near(bound(&[(0, 0, None, 3), (0, 0, None, 3), (0, 0, None, 4)], &[2]), 5.0));
     }
 
-    /// The fast device does 2 a second, the slow one 1: 12 units take 4 s, however they were divided.
+    /// The fast device does 2 a second, the slow one 1: 12 units take 4 s, however they were
+    /// divided.
     #[test]
     fn rates_are_measured_by_the_stated_work() {
         let tasks: Vec<_> =
@@ -113,13 +114,14 @@ mod tests {
         assert!(near(bound(&tasks, &[1, 1]), 4.0));
     }
 
-    /// Two devices, each ten times better at one class: the best division does 10 + 10 units of each in 1 s.
-    /// Summing each class over all devices would claim 20/11 s, and be no lower bound.
+    /// Two devices, each ten times better at one class: the best division does 10 + 10 units of
+    /// each in 1 s. Summing each class over all devices would claim 20/11 s, and be no lower bound.
     #[test]
     fn devices_may_specialise_in_classes() {
         let tasks =
             [(0, 0, Some(10.0), 1), (0, 1, Some(1.0), 1), (1, 0, Some(1.0), 1), (1, 1, Some(10.0), 1)];
-        // By hand: give device 0 all of class 0 (11 units at 10 a second) and device 1 all of class 1.
+        // By hand: give device 0 all of class 0 (11 units at 10 a second) and device 1 all of class
+        // 1.
         let bound = bound(&tasks, &[1, 1]);
         assert!(bound <= 1.1 && near(bound, 1.1), "{bound}");
     }

@@ -1,4 +1,5 @@
-//! Pure numbers: how long tasks take, a lower bound of the makespan, the ETA, and how many slots pay off.
+//! Pure numbers: how long tasks take, a lower bound of the makespan, the ETA, and how many slots
+//! pay off.
 
 pub mod class_table;
 pub mod concurrency_tuner;

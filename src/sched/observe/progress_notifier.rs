@@ -1,8 +1,9 @@
-//! The progress notifier: calls a listener at intervals, on a thread that exists while there is one.
+//! The progress notifier: calls a listener at intervals, on a thread that exists while there is
+//! one.
 //!
-//! Only that thread calls the listener, so two calls never run at once; it holds no lock meanwhile. A
-//! thread that replaces the listener waits until a call of the previous one has returned, unless it
-//! replaces it inside that call.
+//! Only that thread calls the listener, so two calls never run at once; it holds no lock meanwhile.
+//! A thread that replaces the listener waits until a call of the previous one has returned, unless
+//! it replaces it inside that call.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +15,7 @@ use crate::backend::thread::{is_current_thread, spawn};
 use crate::error::{Error, Result};
 
 /// A function that the notifier calls.
-pub type Listener = Arc<dyn Fn() + Send + Sync>;
+pub type ProgressListener = Arc<dyn Fn() + Send + Sync>;
 
 thread_local! {
     /// The notifier whose thread this is. It is readable even after the thread's other locals are
@@ -31,7 +32,7 @@ pub struct ProgressNotifier {
 
 #[derive(Default)]
 struct NotifierState {
-    listener: Option<(Listener, Duration)>,
+    listener: Option<(ProgressListener, Duration)>,
     /// Counts the changes of the listener.
     version: u64,
     /// The version of the listener that is being called.
@@ -44,10 +45,10 @@ struct NotifierState {
 }
 
 impl ProgressNotifier {
-    /// Sets a listener and its interval, after which it is called first; `None` removes it. When this
-    /// returns, the previous listener is not running (unless it is the caller) and is not called again.
-    /// Fails after [`ProgressNotifier::stop`].
-    pub fn set(self: &Arc<Self>, listener: Option<(Listener, Duration)>) -> Result<()> {
+    /// Sets a listener and its interval, after which it is called first; `None` removes it. When
+    /// this returns, the previous listener is not running (unless it is the caller) and is not
+    /// called again. Fails after [`ProgressNotifier::stop`].
+    pub fn set(self: &Arc<Self>, listener: Option<(ProgressListener, Duration)>) -> Result<()> {
         let mut state = self.lock();
         if listener.is_some() && state.stopped {
             return Err(Error::Shutdown { what: "setting a progress callback" });
@@ -169,7 +170,7 @@ mod tests {
         let count = Arc::new(AtomicU64::new(0));
         let (sender, receiver) = channel();
         let counted = count.clone();
-        let listener: Listener = Arc::new(move || {
+        let listener: ProgressListener = Arc::new(move || {
             counted.fetch_add(1, Ordering::SeqCst);
             let _ = sender.send(());
         });
@@ -202,7 +203,7 @@ mod tests {
         let returned = Arc::new(AtomicBool::new(false));
         let (sender, receiver) = channel();
         let flag = returned.clone();
-        let listener: Listener = Arc::new(move || {
+        let listener: ProgressListener = Arc::new(move || {
             flag.store(false, Ordering::SeqCst);
             let _ = sender.send(());
             thread::sleep(50 * SOON);
@@ -219,11 +220,11 @@ mod tests {
         let notifier = Arc::new(ProgressNotifier::default());
         let (sender, receiver) = channel();
         let inside = Arc::downgrade(&notifier);
-        let listener: Listener = Arc::new(move || {
+        let listener: ProgressListener = Arc::new(move || {
             let notifier = inside.upgrade().unwrap();
             assert!(notifier.is_inside());
             let (sender, inside) = (sender.clone(), inside.clone());
-            let second: Listener = Arc::new(move || {
+            let second: ProgressListener = Arc::new(move || {
                 inside.upgrade().unwrap().set(None).unwrap();
                 sender.send(()).unwrap();
             });
@@ -257,7 +258,7 @@ mod tests {
         let notifier = Arc::new(ProgressNotifier::default());
         let count = Arc::new(AtomicU64::new(0));
         let counted = count.clone();
-        let listener: Listener = Arc::new(move || {
+        let listener: ProgressListener = Arc::new(move || {
             counted.fetch_add(1, Ordering::SeqCst);
             panic!("in a test");
         });

@@ -2,8 +2,8 @@
 //!
 //! The format is the Chrome trace event format (JSON), which chrome://tracing and
 //! <https://ui.perfetto.dev> show: a process for each device, a row for each slot, a bar for each
-//! attempt, a flag for each note, and a curve of the leased memory. Times are microseconds since the
-//! scheduler was created.
+//! attempt, a flag for each note, and a curve of the leased memory. Times are microseconds since
+//! the scheduler was created.
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
@@ -15,7 +15,8 @@ use crate::sched::base::task_id::TaskId;
 
 /// The most bytes of a label, so that the number of events bounds the memory of a trace.
 const MAX_LABEL: usize = 120;
-/// Events copied at a time while a trace is written, so that recording threads don't wait for a disk.
+/// Events copied at a time while a trace is written, so that recording threads don't wait for a
+/// disk.
 const PORTION: usize = 1024;
 
 /// How an attempt ended.
@@ -248,8 +249,8 @@ impl TraceBuffer {
     }
 }
 
-/// Returns the first row of the span's slot on which nothing overlaps it. Spans come in the order of
-/// their ends.
+/// Returns the first row of the span's slot on which nothing overlaps it. Spans come in the order
+/// of their ends.
 fn place(rows: &mut [Vec<Vec<Duration>>], span: &Span) -> Option<u32> {
     let slots = rows.get_mut(span.device)?;
     let slot = span.slot as usize;
@@ -270,8 +271,8 @@ fn pid(device: usize) -> usize {
     device + 1
 }
 
-/// Returns a thread id that is unique in the trace, for viewers: a device has at most 64 slots, and 64
-/// waiting tasks.
+/// Returns a thread id that is unique in the trace, for viewers: a device has at most 64 slots, and
+/// 64 waiting tasks.
 fn tid(device: usize, slot: u32, row: u32) -> u64 {
     (device as u64 + 1) * 10_000 + u64::from(slot) * 100 + u64::from(row)
 }

@@ -1,18 +1,20 @@
 //! The chunk sizer: how many elements a call gets on each device.
 //!
 //! With a grain, each call gets that many. Without one, the first call gets one element, and the
-//! measured times lead to a size that takes [`TARGET`]: long enough to make handing out cheap, short
-//! enough for the last calls to end at about the same time. No call gets more than a quarter of a share,
-//! so that there is always something to steal. After a chunk did not fit a device, its calls get at most
-//! half of that.
+//! measured times lead to a size that takes [`TARGET`]: long enough to make handing out cheap,
+//! short enough for the last calls to end at about the same time. No call gets more than a quarter
+//! of a share, so that there is always something to steal. After a chunk did not fit a device, its
+//! calls get at most half of that.
 //!
-//! All numbers are by device and without a lock: a lost update costs a little balance, nothing else.
+//! All numbers are by device and without a lock: a lost update costs a little balance, nothing
+//! else.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Seconds that a call should take.
 const TARGET: f64 = 0.75e-3;
-/// Growth of the size from one call to the next, at most: the first elements may be unlike the others.
+/// Growth of the size from one call to the next, at most: the first elements may be unlike the
+/// others.
 const GROWTH: u64 = 16;
 /// The reciprocal of the part of a share that a call may take.
 const PART: u64 = 4;
@@ -88,8 +90,8 @@ impl ChunkSizer {
         (0..self.devices.len()).filter_map(|other| self.seconds(other)).any(|other| own > SLOW * other)
     }
 
-    /// Returns true if the other participants would finish all remaining elements before this device
-    /// finishes one. `others`: the device of each of them.
+    /// Returns true if the other participants would finish all remaining elements before this
+    /// device finishes one. `others`: the device of each of them.
     pub fn should_decline(&self, device: usize, remaining: u64, others: impl Iterator<Item = usize>) -> bool {
         let Some(own) = self.seconds(device) else { return false };
         let speed: f64 = others.filter_map(|other| Some(1.0 / self.seconds(other)?)).sum();

@@ -36,8 +36,8 @@ impl Runtime {
     }
 
     /// Returns true if a task waits for memory of a device, so that a range must take no more of it
-    /// than it needs. Called between chunks: the memory of the one before may be enough, so this wakes a
-    /// worker for the task.
+    /// than it needs. Called between chunks: the memory of the one before may be enough, so this
+    /// wakes a worker for the task.
     pub fn is_memory_wanted(self: &Arc<Self>, device: usize) -> bool {
         let wanted = self.memory_wanted.load(Ordering::Relaxed) >> device & 1 == 1;
         if wanted {

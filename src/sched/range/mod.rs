@@ -1,25 +1,27 @@
-//! Parallel loops: one task whose work is a range of numbers, done chunk by chunk by all idle workers.
+//! Parallel loops: one task whose work is a range of numbers, done chunk by chunk by all idle
+//! workers.
 //!
-//! **Participants.** A range is a task like any other; the worker that runs it is the *owner*. While
-//! the owner is inside, other workers may participate as *helpers*. A helper comes by a hidden task with
-//! the range's masks and memory. While there are elements to steal, one such task is queued, and the
-//! worker that takes it submits the next one. So a worker that becomes free comes by the ordinary rules
-//! of the queue, and a helper task that is lost, late or superfluous does no harm.
+//! **Participants.** A range is a task like any other; the worker that runs it is the *owner*.
+//! While the owner is inside, other workers may participate as *helpers*. A helper comes by a
+//! hidden task with the range's masks and memory. While there are elements to steal, one such task
+//! is queued, and the worker that takes it submits the next one. So a worker that becomes free
+//! comes by the ordinary rules of the queue, and a helper task that is lost, late or superfluous
+//! does no harm.
 //!
-//! **Division.** `partitioner.rs` hands out the elements. Each participant has a share and takes chunks
-//! from its front. When it is empty, the participant steals the upper half of the largest share, also
-//! while the owner of that share is busy with a long element. `chunk_sizer.rs` chooses the size of a
-//! chunk.
+//! **Division.** `partitioner.rs` hands out the elements. Each participant has a share and takes
+//! chunks from its front. When it is empty, the participant steals the upper half of the largest
+//! share, also while the owner of that share is busy with a long element. `chunk_sizer.rs` chooses
+//! the size of a chunk.
 //!
-//! **End.** The owner returns when all elements are done, or when something ends the range before. In
-//! both cases it first waits for the helpers: no new chunk begins, those in flight end. So waiting,
-//! cancelling, releasing, dependencies and shutdown need no rules for ranges.
+//! **End.** The owner returns when all elements are done, or when something ends the range before.
+//! In both cases it first waits for the helpers: no new chunk begins, those in flight end. So
+//! waiting, cancelling, releasing, dependencies and shutdown need no rules for ranges.
 //!
 //! | a chunk ends with | the scheduler |
 //! |---|---|
 //! | an error of its own, a panic, `Cancelled` | ends the range with that error, which names the elements |
 //! | out of memory | tries half of it; leaves a single element to other devices, and at last applies the rules for tasks |
-//! | a device error | hands out its elements again and judges the device; if the same elements fail on as many devices as a task may, the range ends (`fault_log.rs`) |
+//! | a device error | hands out its elements again and judges the device; ends the range if elements fail on too many devices (`fault_log.rs`) |
 
 mod chunk_sizer;
 mod fault_log;

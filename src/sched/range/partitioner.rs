@@ -1,8 +1,8 @@
 //! The partitioner: which participant has which elements of a range.
 //!
 //! Every element is unassigned, in the share of one participant, in the chunk that the participant
-//! works on, or done. It moves between these under a lock, so no element is worked on twice, and none
-//! is lost.
+//! works on, or done. It moves between these under a lock, so no element is worked on twice, and
+//! none is lost.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,8 +27,8 @@ impl Share {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a chunk from the front. `size` gets the number of elements in the share and returns how
-    /// many to take. Returns the chunk and the number of elements that remain.
+    /// Takes a chunk from the front. `size` gets the number of elements in the share and returns
+    /// how many to take. Returns the chunk and the number of elements that remain.
     pub fn take(&self, size: impl FnOnce(u64) -> u64) -> Option<(Range<u64>, u64)> {
         let mut rest = self.rest();
         let available = length(&rest);
@@ -41,7 +41,8 @@ impl Share {
         Some((chunk, available - size))
     }
 
-    /// Takes the upper half. The participant keeps a multiple of `grain`, and nothing of a single one.
+    /// Takes the upper half. The participant keeps a multiple of `grain`, and nothing of a single
+    /// one.
     fn steal(&self, grain: u64) -> Option<Range<u64>> {
         let mut rest = self.rest();
         let available = length(&rest);
@@ -83,8 +84,8 @@ impl Partitioner {
         }
     }
 
-    /// Fills an empty share with unassigned elements, else with the upper half of the largest share.
-    /// Returns false if nothing is left to take.
+    /// Fills an empty share with unassigned elements, else with the upper half of the largest
+    /// share. Returns false if nothing is left to take.
     pub fn fill(&mut self, share: &Arc<Share>, grain: u64) -> bool {
         let found = self.unassigned.pop().or_else(|| {
             let largest = self.shares.iter().max_by_key(|other| length(&other.rest()))?;

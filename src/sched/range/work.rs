@@ -218,8 +218,8 @@ impl RangeRun {
         }
     }
 
-    /// Leases memory for `wanted` elements, or for as many as there is memory for. The task's own lease
-    /// covers the first one.
+    /// Leases memory for `wanted` elements, or for as many as there is memory for. The task's own
+    /// lease covers the first one.
     fn lease_memory(&self, ledger: Option<&Arc<Ledger>>, wanted: u64) -> (u64, Option<Lease>) {
         let Some(ledger) = ledger else { return (wanted, None) };
         let mut size = wanted;
@@ -270,8 +270,8 @@ impl RangeRun {
         }
     }
 
-    /// Waits for helpers when a single element does not fit the owner's device: others may have memory
-    /// for it. A poisoned context is renewed only when the owner has left it, too.
+    /// Waits for helpers when a single element does not fit the owner's device: others may have
+    /// memory for it. A poisoned context is renewed only when the owner has left it, too.
     fn leave_to_helpers(self: &Arc<Self>, runtime: &Arc<Runtime>, exec: &Exec<'_>) {
         let leaves = || {
             let poisoned = runtime.poisoned.load(Ordering::SeqCst);
@@ -307,8 +307,8 @@ impl RangeRun {
         declines
     }
 
-    /// Queues a helper task, unless there is one or more helpers would be useless. Returns true if a
-    /// helper task is queued.
+    /// Queues a helper task, unless there is one or more helpers would be useless. Returns true if
+    /// a helper task is queued.
     fn request_helper(self: &Arc<Self>, runtime: &Arc<Runtime>) -> bool {
         if self.helper_queued.load(Ordering::Acquire) {
             return true;
@@ -321,7 +321,8 @@ impl RangeRun {
         let state = self.state();
         task.devices = task.devices.without(state.too_small).without(state.declined);
         drop(state);
-        // Refused while the scheduler ends, or if no other device may help: the participants go on alone.
+        // Refused while the scheduler ends, or if no other device may help: the participants go on
+        // alone.
         match runtime.submit_from_inside(task) {
             Ok(id) => {
                 self.state().helper = Some(id);
@@ -396,7 +397,8 @@ impl Job for RangeOwner {
             runtime.cancel_helper(id);
         }
         match (device_error, &run.state().failure) {
-            // The device is judged first; if the elements are to blame, the next attempt finds the failure.
+            // The device is judged first; if the elements are to blame, the next attempt finds the
+            // failure.
             (Some(error), _) => Err(error),
             (None, Some(error)) => Err(error.clone()),
             (None, None) if run.is_done() => Ok(()),

@@ -18,7 +18,8 @@ pub struct Observability {
 }
 
 impl Observability {
-    /// Passes the stored rates to a new planner, and makes it keep a trace of up to `trace_events` events.
+    /// Passes the stored rates to a new planner, and makes it keep a trace of up to `trace_events`
+    /// events.
     pub fn new(
         devices: &[DeviceInfo],
         planner: &mut Planner,

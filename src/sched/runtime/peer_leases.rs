@@ -1,12 +1,12 @@
 //! Leases of slots between the processes of a node.
 //!
 //! Before a planned task begins on a shared device, and before a worker turns to light tasks there,
-//! the scheduler leases a slot of it. The planner gets the slots and memory that peers hold, or that
-//! they have in the queue before us. Where that keeps a task from its device, the scheduler waits in
-//! the queue of the node, and one thread, the watcher, sleeps until the leases change.
+//! the scheduler leases a slot of it. The planner gets the slots and memory that peers hold, or
+//! that they have in the queue before us. Where that keeps a task from its device, the scheduler
+//! waits in the queue of the node, and one thread, the watcher, sleeps until the leases change.
 //!
-//! Lock order: the shared table of the node, the planner lock, the watcher's lock. A thread that holds
-//! the first two releases the planner lock first: releasing the table may log.
+//! Lock order: the shared table of the node, the planner lock, the watcher's lock. A thread that
+//! holds the first two releases the planner lock first: releasing the table may log.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -61,7 +61,8 @@ impl Runtime {
         matches!(self.lock_table(device), TableAccess::Locked(_, table) if table.other_members() > 0)
     }
 
-    /// Passes the leases of peers to the planner. Returns true if a device that was taken is free again.
+    /// Passes the leases of peers to the planner. Returns true if a device that was taken is free
+    /// again.
     pub fn update_peer_load(
         &self,
         peers: &Peers,
@@ -91,9 +92,9 @@ impl Runtime {
         peers.taken.swap(taken, Ordering::SeqCst) & !taken != 0
     }
 
-    /// Joins the queue of the node if leases of peers keep a ready task from its device, and leaves it if
-    /// none do. Returns false if there is no thread to watch the queue: then the planner ignores peers
-    /// for a while.
+    /// Joins the queue of the node if leases of peers keep a ready task from its device, and leaves
+    /// it if none do. Returns false if there is no thread to watch the queue: then the planner
+    /// ignores peers for a while.
     pub fn update_queue(
         self: &Arc<Self>,
         peers: &Peers,
@@ -113,7 +114,8 @@ impl Runtime {
             })
         };
         let request = guard.planner.desire().or_else(light);
-        // A request that peers no longer block keeps its place in the queue until its lease is taken.
+        // A request that peers no longer block keeps its place in the queue until its lease is
+        // taken.
         let waits = request.is_some();
         let has_nothing = !guard.planner.has_ready_tasks() && self.light.queues.is_empty();
         if !waits && !has_nothing {
@@ -193,8 +195,9 @@ impl Runtime {
         }
     }
 
-    /// Makes sure that a thread watches the queue of the node until nothing is waited for. `Err`: the
-    /// system gives no thread, so tasks begin without regard to peers; the log record that says so.
+    /// Makes sure that a thread watches the queue of the node until nothing is waited for. `Err`:
+    /// the system gives no thread, so tasks begin without regard to peers; the log record that says
+    /// so.
     pub fn ensure_watcher(self: &Arc<Self>) -> Result<(), (Level, String)> {
         let Some(peers) = &self.peers else { return Ok(()) };
         let mut watcher = lock(&peers.watcher);

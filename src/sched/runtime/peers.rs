@@ -1,4 +1,5 @@
-//! The other processes of the node: the file of leases that they share, and what was last read of it.
+//! The other processes of the node: the file of leases that they share, and what was last read of
+//! it.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -19,8 +19,8 @@ const LIGHT_SLICE: u64 = 10_000_000;
 /// Nanoseconds for which planned tasks of negative priority give way to light ones, at most.
 const STAND_BACK: u64 = 100_000_000;
 
-/// Begins the planned task that should run next on the worker's device. `last`: the worker has found no
-/// light task.
+/// Begins the planned task that should run next on the worker's device. `last`: the worker has
+/// found no light task.
 pub fn take_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, last: bool) -> Option<Assignment> {
     let taken = begin_planned(runtime, worker, last, None);
     if !matches!(taken, AssignResult::Unknown) {
@@ -84,7 +84,8 @@ fn begin_planned(
             runtime.pool.planned_hint.fetch_and(!(1 << worker.device), Ordering::SeqCst);
             let short = known.is_none() && guard.planner.known_free_bytes(now, worker.device).is_some();
             if short || !queued || guard.planner.is_taken(worker.device) {
-                // Peers have taken the device or its memory: another one may be better now, or this one later.
+                // Peers have taken the device or its memory: another one may be better now, or this
+                // one later.
                 runtime.wake_workers(&mut guard);
                 runtime.ensure_timer(&mut guard);
             }
