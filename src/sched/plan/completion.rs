@@ -37,7 +37,7 @@ pub enum AttemptEnd {
     NoQueue(String),
 }
 
-/// What follows a failed attempt.
+/// The decision after a failed attempt.
 enum NextStep {
     Fail,
     Again,

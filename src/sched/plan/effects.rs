@@ -1,4 +1,4 @@
-//! What a step of the planner asks its driver to do.
+//! The effects of a step of the planner, which its driver applies.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,7 +13,7 @@ use crate::sched::base::exec::Job;
 use crate::sched::base::outcome::{TaskStatus, WaitResult};
 use crate::sched::base::policy::{BACKOFF, Rank};
 use crate::sched::base::signal::Completion;
-use crate::sched::base::task::Role;
+use crate::sched::base::task::{Role, Task};
 use crate::sched::base::task_id::TaskId;
 use crate::sched::estimate::concurrency_tuner::{AUTO_SLOTS, ConcurrencyTuner};
 
@@ -229,6 +229,53 @@ pub struct TaskRecord {
 }
 
 impl TaskRecord {
+    /// Returns the record of a new task, which nothing holds back yet. `reach`: devices that are large enough.
+    pub fn new(task: Task, arrival: u64, reach: DeviceMask, now: Duration) -> Self {
+        let bytes = task.bytes();
+        TaskRecord {
+            job: Some(task.job.into()),
+            label: task.label,
+            bytes,
+            work: task.work,
+            slowdown: 1.0,
+            restarted: false,
+            class: task.class,
+            role: task.role,
+            deadline: task.deadline,
+            devices: task.devices,
+            backends: task.backends,
+            large_enough_devices: reach,
+            detached: task.detached,
+            idempotent: task.idempotent,
+            signal: Arc::default(),
+            rank: Rank::new(task.priority, task.work, arrival),
+            arrival,
+            state: TaskState::Blocked,
+            predecessors: BTreeSet::new(),
+            successors: Vec::new(),
+            retries: task.retries,
+            attempts_begun: 0,
+            live_attempts: 0,
+            device: None,
+            slot: 0,
+            times_passed: 0,
+            priority_gain: 0,
+            poisonings: 0,
+            devices_lost: 0,
+            wrong_results: 0,
+            suspect_devices: DeviceMask::NONE,
+            refused_devices: DeviceMask::NONE,
+            avoided_devices: DeviceMask::NONE,
+            refused_rounds: 0,
+            refused_bytes: 0,
+            exclusive: false,
+            copy_failure: None,
+            since: now,
+            queued: Duration::ZERO,
+            ran: Duration::ZERO,
+        }
+    }
+
     pub fn name(&self) -> String {
         if self.label.is_empty() { "the task".into() } else { format!("task '{}'", self.label) }
     }

@@ -1,19 +1,16 @@
 //! Submission of tasks.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Duration;
 
 use super::effects::Effects;
 use super::planner::Planner;
 use super::record::{DeviceState, TaskRecord};
-use super::task_state::TaskState;
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::exec::Exec;
 use crate::sched::base::outcome::TaskStatus;
-use crate::sched::base::policy::{Rank, WORK};
+use crate::sched::base::policy::WORK;
 use crate::sched::base::registry::LIGHT_BIT;
 use crate::sched::base::task::{Role, Task};
 use crate::sched::base::task_id::TaskId;
@@ -76,56 +73,16 @@ impl Planner {
     }
 
     /// Submits a checked task.
-    pub fn submit(&mut self, task: Task, effects: &mut Effects) -> Result<TaskId> {
+    pub fn submit(&mut self, mut task: Task, effects: &mut Effects) -> Result<TaskId> {
         let now = effects.now;
-        let (arrival, bytes, reach) = (self.arrivals, task.bytes(), self.possible_devices(&task));
-        let id = self.tasks.insert(TaskRecord {
-            job: Some(task.job.into()),
-            label: task.label,
-            bytes,
-            work: task.work,
-            slowdown: 1.0,
-            restarted: false,
-            class: task.class,
-            role: task.role,
-            deadline: task.deadline,
-            devices: task.devices,
-            backends: task.backends,
-            large_enough_devices: reach,
-            detached: task.detached,
-            idempotent: task.idempotent,
-            signal: Arc::default(),
-            rank: Rank::new(task.priority, task.work, arrival),
-            arrival,
-            state: TaskState::Blocked,
-            predecessors: BTreeSet::new(),
-            successors: Vec::new(),
-            retries: task.retries,
-            attempts_begun: 0,
-            live_attempts: 0,
-            device: None,
-            slot: 0,
-            times_passed: 0,
-            priority_gain: 0,
-            poisonings: 0,
-            devices_lost: 0,
-            wrong_results: 0,
-            suspect_devices: DeviceMask::NONE,
-            refused_devices: DeviceMask::NONE,
-            avoided_devices: DeviceMask::NONE,
-            refused_rounds: 0,
-            refused_bytes: 0,
-            exclusive: false,
-            copy_failure: None,
-            since: now,
-            queued: Duration::ZERO,
-            ran: Duration::ZERO,
-        })?;
+        let (arrival, reach) = (self.arrivals, self.possible_devices(&task));
+        let (after, role, class, work) = (std::mem::take(&mut task.after), task.role, task.class, task.work);
+        let id = self.tasks.insert(TaskRecord::new(task, arrival, reach, now))?;
         self.arrivals += 1;
         self.counts.queued += 1;
-        match task.role {
+        match role {
             Role::Task | Role::Proxy => {
-                self.estimator.table.task_submitted(now, task.class, task.work);
+                self.estimator.table.task_submitted(now, class, work);
             }
             Role::Range | Role::EmptyRange => self.estimator.table.touch(now),
             Role::Helper => {
@@ -133,12 +90,12 @@ impl Planner {
                 self.counts.guests.queued += 1;
             }
         }
-        if task.role != Role::Helper {
+        if role != Role::Helper {
             self.unended.insert(arrival);
         }
         let mut broken = None;
         let mut behind = BTreeSet::new();
-        for before in task.after {
+        for before in after {
             let Ok(record) = self.tasks.get_mut(before) else { continue };
             match record.status() {
                 TaskStatus::Done => {}

@@ -1,4 +1,4 @@
-//! What becomes of tasks: verdicts, attempts that are given up, copies that come too late.
+//! Ends of tasks: results, abandoned attempts, copies that come too late.
 
 use crate::sched::plan::tests::*;
 
