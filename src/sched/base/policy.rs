@@ -69,8 +69,8 @@ pub const WRONG_TASKS: usize = 2;
 /// How long fewer tasks at a time start on a device that was short of something.
 pub const THROTTLE: Duration = Duration::from_secs(60);
 
-/// How long a device that refused a task, because another process has it or its memory, starts none like it: after the
-/// first refusal, and after each more in a row. A task fails once all its devices have refused it one time more.
+/// How long a device that refused a task, because another process has it or its memory, begins none like it, by the number
+/// of times that all devices have refused the task. It fails once they have done so one time more.
 pub const BACKOFF: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(16)];
 
 /// How long a device is taken to be as full as it was found, when other processes had taken memory that a task

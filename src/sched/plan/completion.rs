@@ -330,15 +330,18 @@ impl Planner {
                 NextStep::Again
             }
             // Another process has it; perhaps not for long.
-            Error::Busy { .. } => self.refused(now, index, id, run, 0),
+            Error::Busy { .. } => self.refused(now, index, id, 0),
             // A task that would not fit an empty device will not fit later.
             Error::NoMemory { needed, .. } if *needed > limit => NextStep::Fail,
             error if error.is_shortage() => {
-                if let Error::NoMemory { needed, .. } = error {
-                    record.refused_bytes = record.refused_bytes.max(*needed);
-                }
-                let bytes = record.known_bytes(self.devices[index].info.backend);
-                self.refused(now, index, id, run, bytes)
+                let stated = record.bytes.on(self.devices[index].info.backend);
+                let needed = match error {
+                    Error::NoMemory { needed, .. } if stated.max(*needed) > 0 => *needed,
+                    // Nothing tells which other tasks the device would refuse: it holds back none.
+                    _ => u64::MAX,
+                };
+                record.refused_bytes = record.refused_bytes.max(needed);
+                self.refused(now, index, id, stated.max(needed))
             }
             error if error.is_suspect() && record.wrong_results >= WRONG_ATTEMPTS => NextStep::Fail,
             error if error.is_suspect() => {
@@ -355,11 +358,12 @@ impl Planner {
         }
     }
 
-    /// A device has refused a task of so many bytes. It goes to one that has not; once all have, it waits until a
-    /// device's back-off is over, as often as [`BACKOFF`] has steps.
-    fn refused(&mut self, now: Duration, index: usize, id: TaskId, run: &Attempt, bytes: u64) -> NextStep {
-        self.devices[index].refuse(now, run.started, bytes);
+    /// A device has refused a task of so many bytes, and backs off. The task goes to a device that has not; once all
+    /// have, it waits until a back-off is over, as often as [`BACKOFF`] has steps.
+    fn refused(&mut self, now: Duration, index: usize, id: TaskId, bytes: u64) -> NextStep {
         let Ok(record) = self.tasks.get_mut(id) else { return NextStep::Fail };
+        let wait = BACKOFF[record.refused_rounds.min(BACKOFF.len() - 1)];
+        self.devices[index].refuse(now, now.saturating_add(wait), bytes);
         record.refused_devices.add(index);
         let elsewhere = self.tasks.get(id).is_ok_and(|record| self.eligible(record) != DeviceMask::NONE);
         let Ok(record) = self.tasks.get_mut(id) else { return NextStep::Fail };

@@ -11,7 +11,7 @@ use crate::memory::{Bytes, Lease, Ledger};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::exec::Job;
 use crate::sched::base::outcome::{TaskStatus, WaitResult};
-use crate::sched::base::policy::{BACKOFF, Rank};
+use crate::sched::base::policy::Rank;
 use crate::sched::base::signal::Completion;
 use crate::sched::base::task::{Role, Task};
 use crate::sched::base::task_id::TaskId;
@@ -153,8 +153,6 @@ pub struct Backoff {
     pub(super) until: Duration,
     /// Tasks that need fewer bytes may begin meanwhile. 0: none may.
     pub(super) least_bytes: u64,
-    /// Refusals in a row before the last one.
-    refusals: usize,
 }
 
 /// How late an attempt is.
@@ -218,7 +216,7 @@ pub struct TaskRecord {
     pub(super) avoided_devices: DeviceMask,
     /// Rounds in which all its devices refused it.
     pub(super) refused_rounds: usize,
-    /// Largest allocation that a device refused it.
+    /// Largest allocation that a device refused it. `u64::MAX`: nothing is known of its need.
     pub(super) refused_bytes: u64,
     pub(super) exclusive: bool,
     /// Error of a copy that failed while another ran.
@@ -353,16 +351,13 @@ impl DeviceState {
         self.backoff.is_some_and(|backoff| now < backoff.until && bytes >= backoff.least_bytes)
     }
 
-    /// The device has refused an attempt of so many bytes that began then. Attempts that began before the last back-off
-    /// was over say nothing new.
-    pub fn refuse(&mut self, now: Duration, began: Duration, bytes: u64) {
-        let wait = |refusals: usize| BACKOFF[refusals.min(BACKOFF.len() - 1)];
-        let (refusals, least_bytes) = match self.backoff {
-            Some(last) if began < last.until => (last.refusals, last.least_bytes.min(bytes)),
-            Some(last) if began <= last.until + wait(last.refusals) => (last.refusals + 1, bytes),
-            _ => (0, bytes),
-        };
-        self.backoff = Some(Backoff { until: now.saturating_add(wait(refusals)), least_bytes, refusals });
+    /// The device has refused an attempt of so many bytes: none like it begins before `until`.
+    pub fn refuse(&mut self, now: Duration, until: Duration, bytes: u64) {
+        let active = self.backoff.filter(|backoff| now < backoff.until);
+        self.backoff = Some(active.map_or(Backoff { until, least_bytes: bytes }, |backoff| Backoff {
+            until: until.max(backoff.until),
+            least_bytes: bytes.min(backoff.least_bytes),
+        }));
     }
 
     /// An attempt of so many bytes that began then was not refused.

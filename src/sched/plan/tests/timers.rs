@@ -156,13 +156,13 @@ fn busy_device_is_asked_by_one_task_at_a_time() {
         }
     }
     let [a, b, ..] = ids;
-    assert_eq!(asked, [(0, a), (1, a), (5, a), (21, a), (37, b)]);
+    assert_eq!(asked, [(0, a), (1, a), (5, a), (21, a), (37, b), (38, b), (42, b)]);
     assert!(
         matches!(driver.error(a), Some(Error::Busy { .. })),
         "after as many refusals as there are pauses"
     );
     // It is free again: nothing is left of the back-off.
-    for (now, id) in (53..).zip(&ids[1..]) {
+    for (now, id) in (58..).zip(&ids[1..]) {
         let run = ask(&mut driver, now, &mut asked).unwrap();
         driver.ends(now, 0, &run, Ok(()));
         assert_eq!(
