@@ -21,7 +21,7 @@ pub const SCHED_HEALTH_RETIRED: i32 = 1;
 /// The device is there, but closed to programs, or too old for this library.
 pub const SCHED_HEALTH_BARRED: i32 = 2;
 
-/// What one device of a scheduler has done.
+/// Counts and busy time of one device of a scheduler.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sched_device_stats_t {

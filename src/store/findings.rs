@@ -11,9 +11,9 @@ use crate::device::DeviceInfo;
 
 #[derive(Debug)]
 pub struct Findings {
-    /// Of earlier processes.
+    /// Findings of earlier processes.
     stored: Entries,
-    /// Of this process.
+    /// Findings of this process.
     own: Mutex<Entries>,
 }
 

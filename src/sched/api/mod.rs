@@ -1,4 +1,4 @@
-//! What callers see: building a scheduler, submitting, waiting, reading its state.
+//! The interface for callers: building a scheduler, submitting, waiting, reading its state.
 
 mod builder;
 mod in_order;

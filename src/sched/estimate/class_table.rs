@@ -1,4 +1,4 @@
-//! What tasks have done, by class and by device: the one table behind estimates, ETA and bound.
+//! Work and time of ended tasks by class and device: the table behind estimates, ETA and bound.
 //!
 //! The table keeps every class with tasks that have not ended, and of the others the [`CLASSES`]
 //! that were used last.
@@ -28,7 +28,7 @@ pub struct ClassTable {
 pub struct ClassRecord {
     /// All tasks of the class.
     pub submitted: WorkSum,
-    /// Those that have ended, in whatever way.
+    /// Tasks that have ended, in whatever way.
     pub ended: WorkSum,
     /// By device.
     pub devices: Vec<DeviceRecord>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What remains to do, in seconds or in the unit of work of a class.
+/// Remaining work, in seconds or in the unit of work of a class.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EtaInput {
     /// One for each class of tasks whose rate is known on some device.
@@ -18,7 +18,7 @@ pub struct EtaInput {
     pub longest: f64,
 }
 
-/// What remains of a class: `work`, of which all devices together do `rate` per second.
+/// Remaining work of a class: `work`, of which all devices together do `rate` per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DeviceLoad {
     pub work: f64,

@@ -52,7 +52,7 @@ impl EndCounts {
     }
 }
 
-/// What other threads see of a worker. The next worker of the slot takes it over.
+/// Part of a worker that other threads see. The next worker of the slot takes it over.
 pub struct WorkerShared {
     pub device: usize,
     pub slot: u32,

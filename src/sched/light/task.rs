@@ -56,7 +56,7 @@ pub struct LightAttempt {
     pub started_ns: u64,
 }
 
-/// What the caller does after an end or a release, without the lock.
+/// Actions that the caller takes after an end or a release, without the lock.
 #[derive(Debug, Default)]
 pub struct EndActions {
     /// The proxy to be ended, and how.

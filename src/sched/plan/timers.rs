@@ -1,4 +1,4 @@
-//! What follows from the passage of time: attempts become late, and the priorities of waiting tasks rise.
+//! Timers: attempts become late, and the priorities of waiting tasks rise.
 //!
 //! | an attempt | what follows |
 //! |---|---|

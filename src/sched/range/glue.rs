@@ -1,4 +1,4 @@
-//! What ranges need of the runtime and no other task does.
+//! Functions of the runtime that only ranges need.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What all tasks of a range have in common.
+//! Properties that all tasks of a range have in common.
 
 use crate::device::BackendKind;
 use crate::sched::base::device_mask::DeviceMask;

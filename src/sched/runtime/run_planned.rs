@@ -76,7 +76,7 @@ fn begin_planned(
     match taken {
         AssignResult::Begins(_) => {
             worker.last_planned_ns.set(clock);
-            // There may be room, and a task, for another worker.
+            // Another worker may find room and a task.
             runtime.wake_workers(&mut guard);
             runtime.ensure_timer(&mut guard);
         }

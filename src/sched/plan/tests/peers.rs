@@ -1,4 +1,4 @@
-//! What other processes have of the devices.
+//! Slots and memory that other processes hold on the devices.
 
 use crate::memory::Bytes;
 use crate::sched::plan::tests::*;

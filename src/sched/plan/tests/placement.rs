@@ -1,4 +1,4 @@
-//! What begins where.
+//! Tests of the choice of a task for a free slot.
 
 use crate::sched::plan::schedule::Schedule;
 use crate::sched::plan::tests::*;

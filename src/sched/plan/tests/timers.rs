@@ -1,4 +1,4 @@
-//! What is looked at when time passes, and how often.
+//! Tests of timers: deadlines, pauses, back-offs.
 
 use log::Level;
 

@@ -25,7 +25,7 @@ fn wrong_once(driver: &mut Driver, name: &str, [first, second]: [usize; 2]) {
 fn the_second_task_that_is_right_elsewhere_retires_the_device() {
     let mut driver = driver(2);
     wrong_once(&mut driver, "a", [0, 1]);
-    // What goes well there in between does not make up for it.
+    // Tasks that end well there in between do not make up for it.
     let id = driver.submit(2, task());
     let run = driver.take(2, 0).unwrap();
     driver.ends(3, 0, &run, Ok(()));
