@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use gpusched::node::{Membership, SharedDevice, SlotRequest};
-
 use testkit::process::output;
 use testkit::skip;
 

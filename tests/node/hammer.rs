@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::{Child, ExitCode};
 
 use gpusched::node::{Membership, SlotLease, SlotRequest};
-
 use testkit::Random;
 use testkit::process::isolated;
 

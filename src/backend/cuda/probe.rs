@@ -142,26 +142,10 @@ fn probe_device(
         _ => (!part).then_some(total),
     };
     let integrated = attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED) == Ok(1);
-    let label = format!("cuda:{ordinal}");
-    let mut health = Health::Good;
-    if nvml::is_lost(&id, false) {
-        health = Health::Retired;
-        notes.push(format!("{label} ({id}) has fallen off the bus; the machine has to be restarted"));
-    } else if same.is_some_and(|same| same.prohibited)
-        || attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == Ok(PROHIBITED)
-    {
-        health = Health::Barred;
-        notes.push(format!(
-            "{label} ({id}) is closed to programs (compute mode prohibited); its administrator can open it: \
-             nvidia-smi -i {id} -c DEFAULT"
-        ));
-    } else if capability < MIN_CAPABILITY {
-        health = Health::Barred;
-        notes.push(format!(
-            "{label} ({id}) has compute capability {}.{}; the kernels need {}.{} or more",
-            capability.0, capability.1, MIN_CAPABILITY.0, MIN_CAPABILITY.1
-        ));
-    }
+    let prohibited = same.is_some_and(|same| same.prohibited)
+        || attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == Ok(PROHIBITED);
+    let (health, note) = health(ordinal, &id, prohibited, capability);
+    notes.extend(note);
     let clock = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0);
     let width = attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0);
     let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).unwrap_or(1);
@@ -184,6 +168,29 @@ fn probe_device(
     };
     let multiprocessors = multiprocessors.max(1) as u32;
     Ok(ProbedDevice { info, device, multiprocessors, listed: same.is_some(), integrated })
+}
+
+/// Returns the health of a device, and a message if it can't be used.
+fn health(ordinal: c_int, id: &str, prohibited: bool, capability: (u32, u32)) -> (Health, Option<String>) {
+    let label = format!("cuda:{ordinal}");
+    if nvml::is_lost(id, false) {
+        let note = format!("{label} ({id}) has fallen off the bus; the machine has to be restarted");
+        (Health::Retired, Some(note))
+    } else if prohibited {
+        let note = format!(
+            "{label} ({id}) is closed to programs (compute mode prohibited); its administrator can open it: \
+             nvidia-smi -i {id} -c DEFAULT"
+        );
+        (Health::Barred, Some(note))
+    } else if capability < MIN_CAPABILITY {
+        let note = format!(
+            "{label} ({id}) has compute capability {}.{}; the kernels need {}.{} or more",
+            capability.0, capability.1, MIN_CAPABILITY.0, MIN_CAPABILITY.1
+        );
+        (Health::Barred, Some(note))
+    } else {
+        (Health::Good, None)
+    }
 }
 
 /// Returns the reported free bytes, of integrated memory at most those that the host has free.
