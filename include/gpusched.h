@@ -269,7 +269,7 @@ typedef struct sched_stats_t {
   uint64_t lower_bound_ns;
 } sched_stats_t;
 
-// What one device of a scheduler has done.
+// Counts and busy time of one device of a scheduler.
 typedef struct sched_device_stats_t {
   // sizeof(sched_device_stats_t), set by the caller.
   size_t size;
