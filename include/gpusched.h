@@ -123,7 +123,7 @@
 // Bit of a backend mask: the host's processor.
 #define SCHED_BACKEND_CPU 1
 
-// Bit of a backend mask: NVIDIA cards.
+// Bit of a backend mask: NVIDIA GPUs.
 #define SCHED_BACKEND_CUDA 2
 
 // The device may be given work.
@@ -307,7 +307,7 @@ typedef struct sched_device_info_t {
   int32_t compute_major;
   // See compute_major.
   int32_t compute_minor;
-  // Threads of a processor; 0 for a card.
+  // Threads of the CPU device; 0 for a GPU.
   uint32_t cpu_threads;
   // SCHED_HEALTH_*.
   int32_t health;
@@ -338,7 +338,7 @@ typedef struct sched_exec_t {
   uint32_t slot;
   // 1 for the first attempt.
   uint32_t attempt;
-  // Threads that the task may use on a processor, its own included; 0 on a card.
+  // Threads that the task may use on the CPU device, its own included; 0 on a GPU.
   uint32_t cpu_threads;
   // The stream to put work on, a CUstream; NULL on a processor. The device's context is current on the
   // thread. What is on the stream when the code returns is waited for before the task is done.
@@ -771,14 +771,16 @@ sched_status_t sched_exec_report(const struct sched_exec_t *exec, double fractio
 // Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 sched_status_t sched_exec_commit(const struct sched_exec_t *exec);
 
-// Puts memory of the task's device into `*memory`: `bytes` of it, aligned to 64 bytes at least, with
-// undefined contents. On a card that is memory of the card, on a processor memory of the host. It is the code's until
-// that returns, and then kept for the next that asks for as much; work that uses it has to be on the stream of
-// `exec`, or be done by then. What is asked for should be in the `device_bytes` of the task. `exec` is what the
-// task's code was given; to be called on the thread on which that was called.
+// Allocates `bytes` bytes on the task's device and stores their address in `*memory`: memory of the GPU on a
+// GPU, memory of the host on the CPU device. The contents are undefined, the alignment is at least 64 bytes. The
+// memory belongs to the callback until that returns; the scheduler then caches it for later requests of the same
+// size. Work that uses the memory must be on the stream of `exec`, or be done when the callback returns. The
+// task's `device_bytes` should include these bytes. `exec` is the argument of the callback; call this function
+// on the thread that runs the callback.
 //
-// Errors: SCHED_E_MEMORY where the device does not have it: the code should return that, to be tried again as
-// said at sched_run_fn. SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_DEVICE, SCHED_E_DRIVER.
+// Errors: SCHED_E_MEMORY if the device does not have that much: the callback should return this status, so that
+// the task is retried as described at sched_run_fn. SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_DEVICE,
+// SCHED_E_DRIVER.
 sched_status_t sched_exec_memory(const struct sched_exec_t *exec,
                                  uint64_t bytes,
                                  void **memory);

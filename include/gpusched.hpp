@@ -166,9 +166,9 @@ class exec {
   void report(double fraction) const { checked(sched_exec_report(native_, fraction)); }
   /* Called before results are put where others see them; throws `cancelled` if this attempt does not count. */
   void commit() const { checked(sched_exec_commit(native_)); }
-  /* Memory of the device, undefined, until the code returns: the card's own on a card, where what works on it belongs
-   * on stream(); the host's on a processor. std::bad_alloc where the device has not got it: if that leaves the code,
-   * the task is tried again, alone on the device and then elsewhere. */
+  /* Returns memory of the device, undefined, valid until the callback returns: of the GPU on a GPU, where work on it
+   * belongs on stream(); of the host on the CPU device. Throws std::bad_alloc if the device does not have that much;
+   * if that leaves the callback, the task is retried, alone on the device and then elsewhere. */
   void *memory(std::uint64_t bytes) const {
     void *there = nullptr;
     const sched_status_t status = sched_exec_memory(native_, bytes, &there);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes kernels/ptx/*.ptx from kernels/*.cu, and checks that every card that is claimed can run it.
+"""Makes kernels/ptx/*.ptx from kernels/*.cu, and checks that every GPU that is claimed can run it.
 
     python3 kernels/generate.py            # compile, write
     python3 kernels/generate.py --compare  # compile, compare
     python3 kernels/generate.py --check    # compile, compare; assemble for every architecture; a table
     python3 kernels/generate.py --check-all    # with every assembler that knows the architecture, not only the newest
 
-No toolkit and no card are needed, only Linux on x86-64: the compiler is NVRTC 11.8, the last that knows Kepler, and
+No toolkit and no GPU are needed, only Linux on x86-64: the compiler is NVRTC 11.8, the last that knows Kepler, and
 the assemblers are three generations of ptxas, from NVIDIA's wheels on PyPI, pinned by hash and kept in
 target/cuda. The same source gives the same PTX, byte for byte, anywhere.
 """
@@ -25,8 +25,8 @@ from pathlib import Path
 KERNELS = Path(__file__).resolve().parent
 CACHE = KERNELS.parent / "target/cuda"
 
-# Of each text: its source, the oldest card, and the oldest PTX that says all we need. Drivers from 470 on, the last for Kepler,
-# load 6.0; every driver that knows a card of 8.0 loads 7.0.
+# Of each text: its source, the oldest GPU, and the oldest PTX that says all we need. Drivers from 470 on, the last for Kepler,
+# load 6.0; every driver that knows a GPU of 8.0 loads 7.0.
 TEXTS = {
     "acoustic1": ("acoustic1", 35, "6.0"),
     "acoustic1_one_pass": ("acoustic1_one_pass", 35, "6.0"),
@@ -60,7 +60,7 @@ ASSEMBLERS = {  # what: architectures
     "nvidia-cuda-nvcc==13.5.37": [75, 80, 86, 89, 90, 100, 103, 110, 120, 121],
 }
 # Registers a thread, at most: 64 leave room for 1024 threads of a multiprocessor's 65536 registers.
-# The marches of one pass have more, and a block's plane in shared memory, of which every card has 48 KiB.
+# The marches of one pass have more, and a block's plane in shared memory, of which every GPU has 48 KiB.
 REGISTERS = {
     "acoustic1_velocity": 64,
     "acoustic1_pressure": 64,
@@ -163,7 +163,7 @@ def compiled(name: str) -> str:
 def assembled(name: str, every: bool) -> bool:
     """Prints what each kernel needs on each architecture; whether all of it is within budget."""
     good = True
-    print(f"{'ptxas':6} {'card':7} {'kernel':30} {'registers':>9} {'shared':>7} {'spilled':>7} {'stack':>6}")
+    print(f"{'ptxas':6} {'gpu':7} {'kernel':30} {'registers':>9} {'shared':>7} {'spilled':>7} {'stack':>6}")
     # Downloaded one after the other, run as many at a time as there are processors.
     newest = {arch: what for what, architectures in ASSEMBLERS.items() for arch in architectures}
     oldest = TEXTS[name][1]

@@ -178,10 +178,10 @@ impl Selection {
             (0..available.len()).filter(|&position| fit(available[position])).collect()
         };
         let Selection::List(list) = self else {
-            let cards = of(&|device| device.backend != BackendKind::Cpu);
-            return Ok(match cards.is_empty() && cpu_fallback {
+            let gpus = of(&|device| device.backend != BackendKind::Cpu);
+            return Ok(match gpus.is_empty() && cpu_fallback {
                 true => of(&|device| device.backend == BackendKind::Cpu),
-                false => cards,
+                false => gpus,
             });
         };
         let mut chosen = Vec::new();

@@ -21,12 +21,12 @@ from pathlib import Path
 # Bytes of memory that a cell takes a step, and how much of the copy's bandwidth a large grid has to reach with them.
 BYTES_A_CELL, SHARE, SHARE_SIZE = 56, 0.70, 400
 # On an H200: millions of the user's cells a second, and seconds of a small shot from end to end.
-FAST_CARD, FAST_SIZE, FAST_MCELLS, FAST_SHOT = "H200", 600, 65e3, 0.15
+FAST_GPU, FAST_SIZE, FAST_MCELLS, FAST_SHOT = "H200", 600, 65e3, 0.15
 # What shots find best may be so much slower than the best of the table.
 FOUND = 0.95
 # Of the wall time of a shot, outside its time loop.
 OUTSIDE = 0.02
-NO_CARD = 77
+NO_GPU = 77
 
 
 def arguments():
@@ -38,11 +38,11 @@ def arguments():
     parser.add_argument("--nt", type=int, default=50, help="steps of bench fd")
     parser.add_argument("--shot", type=int, nargs=2, default=[300, 1000], help="size and steps of the shot end to end")
     parser.add_argument("--small", type=int, nargs=2, default=[128, 2000], help="size and steps of small shots")
-    parser.add_argument("--at-once", type=int, nargs="+", default=[1, 2, 4, 8], help="small shots at a time on a card")
+    parser.add_argument("--at-once", type=int, nargs="+", default=[1, 2, 4, 8], help="small shots at a time on a GPU")
     parser.add_argument("--survey", type=int, nargs=2, default=[200, 500], help="size and steps of the survey's shots")
     parser.add_argument("--cases", nargs="+", default=[], help="parts of the names of recorded cases; all, if none")
     parser.add_argument("--steps", type=int, help="cut the recorded cases to so many steps")
-    parser.add_argument("--slow", action="store_true", help="speeds are not judged: for virtual cards")
+    parser.add_argument("--slow", action="store_true", help="speeds are not judged: for virtual GPUs")
     return parser.parse_args()
 
 
@@ -95,7 +95,7 @@ def objects(text):
 
 
 def devices(report, here):
-    """The cards that can be used."""
+    """The GPUs that can be used."""
     status, out, err = report.run([here / "gpusched", "devices", "--json"])
     if status != 0:
         report.row("gpusched devices", last_words(err), False)
@@ -104,15 +104,15 @@ def devices(report, here):
     report.found["devices"] = listed
     for note in listed["notes"]:
         report.row("note", note)
-    cards = [d for d in listed["devices"] if d["backend"] == "cuda" and d["health"] == "good"]
-    for card in cards:
-        size = card["total_bytes"] / 2**30
-        report.row(card["device"], f"{card['name']}, {card['compute_capability']}, {size:.0f} GiB, {card['uuid']}")
-    return cards
+    gpus = [d for d in listed["devices"] if d["backend"] == "cuda" and d["health"] == "good"]
+    for gpu in gpus:
+        size = gpu["total_bytes"] / 2**30
+        report.row(gpu["device"], f"{gpu['name']}, {gpu['compute_capability']}, {size:.0f} GiB, {gpu['uuid']}")
+    return gpus
 
 
 class Driver:
-    """The few calls of the driver that tell what a card makes of the kernels."""
+    """The few calls of the driver that tell what a GPU makes of the kernels."""
 
     REGISTERS, LOCAL, SHARED = 4, 3, 1
 
@@ -131,7 +131,7 @@ class Driver:
         return number.value
 
     def capability(self, ordinal):
-        """Of a card, as PTX has it: 80."""
+        """Of a GPU, as PTX has it: 80."""
         device = ctypes.c_int()
         self.call("cuDeviceGet", ctypes.byref(device), ordinal)
         return 10 * self.number("cuDeviceGetAttribute", 75, device) + self.number("cuDeviceGetAttribute", 76, device)
@@ -167,20 +167,20 @@ class Driver:
         return found
 
 
-def kernels(report, here, cards):
+def kernels(report, here, gpus):
     """What the driver's compiler has made of the kernels; run in a process of its own."""
-    ordinals = [card["ordinal"] for card in cards]
+    ordinals = [gpu["ordinal"] for gpu in gpus]
     code = f"import measure, json; print(json.dumps(measure.all_kernels({str(here)!r}, {ordinals})))"
     status, out, err = report.run([sys.executable, "-c", code], PYTHONPATH=str(Path(__file__).parent))
     if status != 0:
         report.row("kernels", last_words(err), False)
         return
     report.found["kernels"] = json.loads(out)
-    for card, found in zip(cards, report.found["kernels"]):
+    for gpu, found in zip(gpus, report.found["kernels"]):
         for name, one in found.items():
             value = f"{one['registers']} registers, {one['occupancy']:.0%} of the threads that a multiprocessor can have"
             good = one["local_bytes"] == 0 and one["occupancy"] > 0
-            report.row(f"{card['device']} {name}", value + ("" if good else f", {one['local_bytes']} bytes spilled"), good)
+            report.row(f"{gpu['device']} {name}", value + ("" if good else f", {one['local_bytes']} bytes spilled"), good)
 
 
 def all_kernels(here, ordinals):
@@ -189,10 +189,10 @@ def all_kernels(here, ordinals):
         text = file.read_text()
         names = [(name, threads(name)) for name in re.findall(r"\.entry (\w+)\(", text) if threads(name)]
         oldest = int(re.search(r"\.target sm_(\d+)", text)[1])
-        for of_card, n in zip(found, ordinals):
+        for of_gpu, n in zip(found, ordinals):
             if driver.capability(n) < oldest:
                 continue
-            of_card.update(driver.kernels(n, text.encode() + b"\0", names))
+            of_gpu.update(driver.kernels(n, text.encode() + b"\0", names))
     return found
 
 
@@ -205,7 +205,7 @@ def threads(kernel):
 
 
 def golden(report, here, options):
-    """The recorded cases on each card, and on all at once."""
+    """The recorded cases on each GPU, and on all at once."""
     variables = {"GPUSCHED_GOLDEN": str(here / "golden")}
     if options.steps:
         variables["GPUSCHED_GPU_STEPS"] = str(options.steps)
@@ -219,7 +219,7 @@ def golden(report, here, options):
         worst = max((one.get("record", 0.0) for one in mine), default=0.0)
         bits = "bits as on the CPU" if all(one.get("bits") for one in mine) else "as on the CPU, which does not fuse"
         told = f"{shots} shots, {bits}" + (f"; record off by {worst:.1e} at most" if worst else "")
-        name = "recorded cases on all cards at once" if device == "cuda" else f"recorded cases on {device}"
+        name = "recorded cases on all GPUs at once" if device == "cuda" else f"recorded cases on {device}"
         report.row(name, "; ".join(bad) or told, not bad)
     # Also where it has not got as far as to say what failed.
     if (status != 0 and all(one["ok"] for one in found)) or not found:
@@ -247,15 +247,15 @@ def own_kernel(report, here):
     report.row("a callback's own kernel", last_words(out + err), status == 0)
 
 
-def bench(report, here, card, size, nt, shape="auto", more=()):
+def bench(report, here, gpu, size, nt, shape="auto", more=()):
     """The lines of `bench fd`: one, or one for each shape of blocks. None of them where it does not run."""
     # The shot, its record, and the two sides of the copy.
-    what, needed = f"{card['device']} {size} cubed, {nt} steps", 32 * (size + 40) ** 3 + 4 * size**2 * nt + (512 << 20)
-    if needed > min(card["free_bytes"] or card["total_bytes"], 2 * host_memory() / 3):
-        report.without(what, f"it takes about {needed / 2**30:.1f} GiB on the card and on the host")
+    what, needed = f"{gpu['device']} {size} cubed, {nt} steps", 32 * (size + 40) ** 3 + 4 * size**2 * nt + (512 << 20)
+    if needed > min(gpu["free_bytes"] or gpu["total_bytes"], 2 * host_memory() / 3):
+        report.without(what, f"it takes about {needed / 2**30:.1f} GiB on the GPU and on the host")
         return []
     grid = [str(size)] * 3
-    command = [here / "gpusched", "bench", "fd", "--json", "--device", card["device"], "--n", *grid, "--nt", str(nt)]
+    command = [here / "gpusched", "bench", "fd", "--json", "--device", gpu["device"], "--n", *grid, "--nt", str(nt)]
     status, out, err = report.run([*command, "--shape", shape, *more])
     if status != 0:
         report.row(what, last_words(err), False)
@@ -276,10 +276,10 @@ def host_memory():
         return 1 << 62
 
 
-def speeds(report, here, card, options):
+def speeds(report, here, gpu, options):
     table = {}
     for size in options.sizes:
-        lines = bench(report, here, card, size, options.nt, "each")
+        lines = bench(report, here, gpu, size, options.nt, "each")
         best = max((found["copy_share"] for found in lines), default=0)
         for found in lines:
             table.setdefault(found["shape"], {})[size] = found["mcells_per_s"]
@@ -291,45 +291,45 @@ def speeds(report, here, card, options):
             good = None
             if share == best and not options.slow:
                 good = share >= SHARE if size >= SHARE_SIZE else None
-                if size == FAST_SIZE and FAST_CARD in card["name"]:
+                if size == FAST_SIZE and FAST_GPU in gpu["name"]:
                     good = good and found["interior_mcells_per_s"] >= FAST_MCELLS
-            report.row(f"{card['device']} {size} cubed, {options.nt} steps", value, good)
-    report.shapes(card["device"], table)
+            report.row(f"{gpu['device']} {size} cubed, {options.nt} steps", value, good)
+    report.shapes(gpu["device"], table)
     size, nt = options.shot
-    each = bench(report, here, card, size, 50, "each") if not options.slow else []
-    for found in bench(report, here, card, size, nt):
+    each = bench(report, here, gpu, size, 50, "each") if not options.slow else []
+    for found in bench(report, here, gpu, size, nt):
         outside = found["outside_share"]
         value = f"{found['shot_seconds']:.3f} s a shot, {outside:.2%} of it outside the time loop"
-        report.row(f"{card['device']} {size} cubed, {nt} steps", value, None if options.slow else outside < OUTSIDE)
+        report.row(f"{gpu['device']} {size} cubed, {nt} steps", value, None if options.slow else outside < OUTSIDE)
         best = max((one["mcells_per_s"] for one in each), default=0)
         good = None if options.slow else found["mcells_per_s"] >= FOUND * best
         value = f"{found['shape']}, {found['mcells_per_s']:.0f} Mcells/s; the best shape by itself: {best:.0f}"
-        report.row(f"{card['device']} shape that shots find", value, good)
-    for found in bench(report, here, card, size, 50, more=["--storage", "16-bit"]) if not options.slow else []:
+        report.row(f"{gpu['device']} shape that shots find", value, good)
+    for found in bench(report, here, gpu, size, 50, more=["--storage", "16-bit"]) if not options.slow else []:
         value = f"{found['mcells_per_s']:.0f} Mcells/s, {found['bytes_per_cell_resident']:.1f} bytes a cell"
-        report.row(f"{card['device']} {size} cubed in 16 bits", value, None)
+        report.row(f"{gpu['device']} {size} cubed in 16 bits", value, None)
     size, nt = options.small
-    for found in bench(report, here, card, size, nt):
-        judged = FAST_CARD in card["name"] and not options.slow
+    for found in bench(report, here, gpu, size, nt):
+        judged = FAST_GPU in gpu["name"] and not options.slow
         good = found["shot_seconds"] <= FAST_SHOT if judged else None
         value = f"{found['shot_seconds']:.3f} s a shot, {found['seconds']:.3f} of it the time loop, {found['shape']}"
-        report.row(f"{card['device']} {size} cubed, {nt} steps", value, good)
+        report.row(f"{gpu['device']} {size} cubed, {nt} steps", value, good)
 
 
-def small_shots(report, here, card, options):
+def small_shots(report, here, gpu, options):
     """Small shots, some at a time: how many a second."""
     size, nt = options.small
     first = None
     for slots in options.at_once:
         shots = min(4 * max(options.at_once), size)
-        end, why = surveyed(report, here, card["device"], size, nt, shots, slots)
-        what = f"{card['device']} {slots} shots at once, {size} cubed"
+        end, why = surveyed(report, here, gpu["device"], size, nt, shots, slots)
+        what = f"{gpu['device']} {slots} shots at once, {size} cubed"
         if end is None:
             report.row(what, why, False)
             continue
         seconds = end["schedule"]["devices"][0]["busy_s"] / slots / shots
         first = first or seconds
-        report.found.setdefault("at_once", []).append({"device": card["device"], "slots": slots, "seconds": seconds})
+        report.found.setdefault("at_once", []).append({"device": gpu["device"], "slots": slots, "seconds": seconds})
         report.row(what, f"{seconds:.3f} s for each of {shots}, {first / seconds:.2f} times as many a second as the first line")
 
 
@@ -375,10 +375,10 @@ def surveyed(report, here, devices, n, nt, shots, slots=1, every=16):
     return ends[-1], ""
 
 
-def survey(report, here, cards, options):
-    """Files in, files out, on all cards."""
+def survey(report, here, gpus, options):
+    """Files in, files out, on all GPUs."""
     n, nt = options.survey
-    shots = min(4 * len(cards), n)
+    shots = min(4 * len(gpus), n)
     end, why = surveyed(report, here, "cuda", n, nt, shots, every=4)
     what = f"survey of {shots} shots, {n} cubed, {nt} steps"
     if end is None:
@@ -394,26 +394,26 @@ def main():
     here = options.binaries.resolve()
     report = Report(options.seconds)
     report.found["machine"] = {"host": platform.node(), "kernel": platform.release(), "processors": os.cpu_count()}
-    cards = devices(report, here)
-    if not cards and not report.failures:
-        # The test of the cards tells a machine without any from one whose cards can't be used.
+    gpus = devices(report, here)
+    if not gpus and not report.failures:
+        # The test of the GPUs tells a machine without any from one whose GPUs can't be used.
         status, out, err = report.run([here / "gpu-tests"])
         if status == 0:
-            print("no card that could be measured")
-            return NO_CARD
+            print("no GPU that could be measured")
+            return NO_GPU
         bad = [one["why"] for one in objects(out) if not one["ok"]]
-        report.row("cards", bad[0] if bad else last_words(err), False)
-    if cards:
-        kernels(report, here, cards)
+        report.row("gpus", bad[0] if bad else last_words(err), False)
+    if gpus:
+        kernels(report, here, gpus)
         golden(report, here, options)
         memcheck(report, here)
         own_kernel(report, here)
-        # Cards of one name are alike.
-        alike = {card["name"]: card for card in reversed(cards)}
-        for card in reversed(alike.values()):
-            speeds(report, here, card, options)
-            small_shots(report, here, card, options)
-        survey(report, here, cards, options)
+        # GPUs of one name are alike.
+        alike = {gpu["name"]: gpu for gpu in reversed(gpus)}
+        for gpu in reversed(alike.values()):
+            speeds(report, here, gpu, options)
+            small_shots(report, here, gpu, options)
+        survey(report, here, gpus, options)
     seconds = time.monotonic() - report.begin
     report.row("all of it", f"{seconds:.0f} s")
     write(report, options.report, seconds)

@@ -707,9 +707,10 @@ contains
     exec_commit = sched_exec_commit(c_loc(exec)) == SCHED_OK
   end function
 
-  !> Memory of the task's device, `bytes` of it, until the callback returns: of the card's on a card, which only
-  !> work on exec%stream may touch; of the host's on a processor. c_null_ptr where there is not as much (`stat` tells
-  !> why): the callback then returns `stat`, and is tried again.
+  !> Returns the address of `bytes` bytes of the device's memory, valid until the callback returns. On a GPU it is
+  !> memory of the GPU, which only work on exec%stream may touch; on the CPU device, memory of the host. Returns
+  !> c_null_ptr if the device does not have that much (`stat` has the reason): the callback then returns `stat`,
+  !> and the task is retried.
   type(c_ptr) function exec_memory(exec, bytes, stat)
     type(sched_exec_t), intent(in), target :: exec
     integer(i8), intent(in) :: bytes

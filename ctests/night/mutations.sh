@@ -53,9 +53,9 @@ copies: more than three;                    src/sched/base/policy.rs; s/COPIES: 
 retire: queued tasks are left behind;       src/sched/plan/planner.rs;  s/is_ok_and(homeless)/is_ok_and(|record| homeless(record) \&\& false)/; --test it random_worlds::
 after: what comes before is not waited for; src/sched/plan/submission.rs;  s/_ if behind.insert(before) =>/_ if false =>/; --test it random_worlds::
 poison: the guilty is not found;            src/sched/plan/device_health.rs;   s/DeviceFault::Poisoned => 2/DeviceFault::Poisoned => 9/; --test it failure_classes::
-poison: a card that poisons is kept;        src/sched/plan/device_health.rs;   s/device.suspects.len() >= 2/false/;    --test it failure_classes::
+poison: a GPU that poisons is kept;         src/sched/plan/device_health.rs;   s/device.suspects.len() >= 2/false/;    --test it failure_classes::
 poison: all are found guilty;               src/sched/plan/device_health.rs;   s/device.fault_count >= CONVICTIONS/false/; --lib plan::tests
-lost: a task may lose every card;           src/sched/plan/device_health.rs;   s/DeviceFault::Lost => 3/DeviceFault::Lost => 9/; --lib plan::tests
+lost: a task may lose every GPU;            src/sched/plan/device_health.rs;   s/DeviceFault::Lost => 3/DeviceFault::Lost => 9/; --lib plan::tests
 short: again in company;                    src/sched/plan/completion.rs; s/self.devices\[index\].reserved_for = Some(id)/_ = 0/; --lib plan::tests
 retry: on the same device;                  src/sched/plan/completion.rs; s/record.avoided_devices = DeviceMask::only(index)/_ = 0/; --test it failure_classes::
 cancel: a task that ends well is done;      src/sched/plan/completion.rs; s/(|record| record.signal.commit(attempt).is_ok())/(|record| record.signal.commit(attempt).is_ok() || true)/; --lib plan::tests
@@ -108,7 +108,7 @@ C shots: shots share the class 0 of the caller; src/ffi/task.rs; s/if desc.task_
 C progress: the default interval is a minute; src/ffi/observability.rs; s/INTERVAL: Duration = Duration::from_secs(1)/INTERVAL: Duration = Duration::from_secs(60)/; --lib interval_of_progress
 files: a folder that may not be read is an error; src/io/atomic.rs; s/PermissionDenied => return Ok(())/PermissionDenied => return Err(error)/; --lib folder_that_may_not_be_read
 legacy: the record is named without a snapshot; src/legacy/files.rs; s/try_for_each(Sealed::commit)?/try_for_each(Sealed::commit).or(Ok::<(), Error>(()))?/; --lib record_is_not_named
-legacy: a strict number names the CPU beside GPUs; src/legacy/device.rs; s/cards == (device.backend != BackendKind::Cpu)/true/; --lib strict_number
+legacy: a strict number names the CPU beside GPUs; src/legacy/device.rs; s/gpus == (device.backend != BackendKind::Cpu)/true/; --lib strict_number
 survey: all sources stand in one row; src/bin/gpusched/positions.rs; s/first\[1\] + iy \* step\[1\]/first[1] + 0 * iy * step[1]/; --features cli --test command sources_form
 survey: a duration is rounded down; src/bin/gpusched/job.rs; s/(duration \/ f64::from(dt)).round()/(duration \/ f64::from(dt)).floor()/; --features cli --test command duration_is
 survey: a Gaussian is its derivative; src/bin/gpusched/job.rs; s/Shape::Gaussian => wavelet::Shape::Gaussian,/Shape::Gaussian => wavelet::Shape::GaussianDerivative,/; --features cli --test command wavelet_shape

@@ -102,7 +102,7 @@ class Loops(WithScheduler):
 
         def work(exec: gpusched.Exec, piece: range) -> None:
             if len(piece) > 5:
-                raise MemoryError("the card is small")
+                raise MemoryError("the GPU is small")
             sizes.append(len(piece))
 
         self.scheduler.range(0, 100, work, grain=40).wait()

@@ -1,4 +1,4 @@
-/* A task with a CUDA kernel of one's own: squares, on whichever card is free. Built without a CUDA toolkit:
+/* A task with a CUDA kernel of one's own: squares, on whichever GPU is free. Built without a CUDA toolkit:
  * the kernel is a text of PTX, and the driver's functions are looked up in its library. */
 #include <dlfcn.h>
 #include <gpusched.h>

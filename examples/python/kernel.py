@@ -1,4 +1,4 @@
-"""A task with a CUDA kernel of one's own, through CuPy: squares, on whichever card is free."""
+"""A task with a CUDA kernel of one's own, through CuPy: squares, on whichever GPU is free."""
 
 import sys
 

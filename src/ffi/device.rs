@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// Bit of a backend mask: the host's processor.
 pub const SCHED_BACKEND_CPU: u32 = 1;
-/// Bit of a backend mask: NVIDIA cards.
+/// Bit of a backend mask: NVIDIA GPUs.
 pub const SCHED_BACKEND_CUDA: u32 = 2;
 
 /// The device may be given work.
@@ -63,7 +63,7 @@ pub struct sched_device_info_t {
     pub compute_major: i32,
     /// See compute_major.
     pub compute_minor: i32,
-    /// Threads of a processor; 0 for a card.
+    /// Threads of the CPU device; 0 for a GPU.
     pub cpu_threads: u32,
     /// SCHED_HEALTH_*.
     pub health: i32,

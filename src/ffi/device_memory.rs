@@ -72,14 +72,16 @@ impl Drop for AllocationScope {
     }
 }
 
-/// Puts memory of the task's device into `*memory`: `bytes` of it, aligned to 64 bytes at least, with
-/// undefined contents. On a card that is memory of the card, on a processor memory of the host. It is the code's until
-/// that returns, and then kept for the next that asks for as much; work that uses it has to be on the stream of
-/// `exec`, or be done by then. What is asked for should be in the `device_bytes` of the task. `exec` is what the
-/// task's code was given; to be called on the thread on which that was called.
+/// Allocates `bytes` bytes on the task's device and stores their address in `*memory`: memory of the GPU on a
+/// GPU, memory of the host on the CPU device. The contents are undefined, the alignment is at least 64 bytes. The
+/// memory belongs to the callback until that returns; the scheduler then caches it for later requests of the same
+/// size. Work that uses the memory must be on the stream of `exec`, or be done when the callback returns. The
+/// task's `device_bytes` should include these bytes. `exec` is the argument of the callback; call this function
+/// on the thread that runs the callback.
 ///
-/// Errors: SCHED_E_MEMORY where the device does not have it: the code should return that, to be tried again as
-/// said at sched_run_fn. SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_DEVICE, SCHED_E_DRIVER.
+/// Errors: SCHED_E_MEMORY if the device does not have that much: the callback should return this status, so that
+/// the task is retried as described at sched_run_fn. SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_DEVICE,
+/// SCHED_E_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_exec_memory(
     exec: *const sched_exec_t,

@@ -44,7 +44,7 @@ pub struct sched_exec_t {
     pub slot: u32,
     /// 1 for the first attempt.
     pub attempt: u32,
-    /// Threads that the task may use on a processor, its own included; 0 on a card.
+    /// Threads that the task may use on the CPU device, its own included; 0 on a GPU.
     pub cpu_threads: u32,
     /// The stream to put work on, a CUstream; NULL on a processor. The device's context is current on the
     /// thread. What is on the stream when the code returns is waited for before the task is done.

@@ -80,7 +80,7 @@ pub struct Args {
 
 /// Does what `cuda_3dfd_1order` did, on the devices of [`Scheduler::process_default`]: computes
 /// the shots and writes their record, and snapshots if asked for, once all have succeeded. In a child that was
-/// forked after that one had been made, on those of a scheduler of the child's own; cards are an error there.
+/// forked after that one had been made, on those of a scheduler of the child's own; GPUs are an error there.
 ///
 /// Everything is checked before anything is computed, the outputs for being writable included.
 /// After an error none of the call's files is there. May be called from any number of threads; a call that is given
@@ -103,7 +103,7 @@ pub fn acoustic1(args: &Args) -> Result<()> {
     warn_if_unstable(&model, args.dt);
     let plan = Arc::new(Plan::new(model, args.dt, Options { allow_unstable: true, ..Options::default() })?);
 
-    // The plan goes with the last of its shots: what it keeps on a card should not outlive them.
+    // The plan goes with the last of its shots: what it keeps on a GPU should not outlive them.
     let (shots, written) = (call.shots, files.clone());
     let task = move |index: usize| -> Result<Task> {
         let shot = call.shot(index, &plan.model);

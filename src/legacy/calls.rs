@@ -38,9 +38,9 @@ pub fn scheduler() -> Result<&'static Scheduler> {
     {
         return Err(Error::NoDevice {
             what: "a call of cuda_3dfd_1order in a forked process".into(),
-            why: "its parent had used cards when it was forked, and NVIDIA's driver does not survive that; make the \
+            why: "its parent had used GPUs when it was forked, and NVIDIA's driver does not survive that; make the \
                   pool before the first call, or start its processes anew (spawn); GPUSCHED_DEVICES=cpu does \
-                  without cards"
+                  without GPUs"
                 .into(),
         });
     }

@@ -1,4 +1,4 @@
-//! What becomes of the card number that an old package passes.
+//! Maps the GPU number that an old package passes to devices.
 
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
@@ -6,8 +6,8 @@ use crate::sched::DeviceMask;
 
 const VARIABLE: &str = "GPUSCHED_LEGACY_DEVICE";
 
-/// The devices that a call with this card number may use: all of them, or with
-/// `GPUSCHED_LEGACY_DEVICE=strict` only the card of that number, or the CPU's device where there are no cards.
+/// Returns the devices that a call with this GPU number may use: all of them, or with
+/// `GPUSCHED_LEGACY_DEVICE=strict` only the GPU of that number, or the CPU device if there are no GPUs.
 pub fn allowed(number: i32, devices: &[DeviceInfo]) -> Result<DeviceMask> {
     let mode = std::env::var_os(VARIABLE).unwrap_or_default();
     match mode.to_str() {
@@ -21,12 +21,12 @@ pub fn allowed(number: i32, devices: &[DeviceInfo]) -> Result<DeviceMask> {
 }
 
 fn only(number: i32, devices: &[DeviceInfo]) -> Result<DeviceMask> {
-    let cards = devices.iter().any(|device| device.backend != BackendKind::Cpu);
+    let gpus = devices.iter().any(|device| device.backend != BackendKind::Cpu);
     let bits = devices
         .iter()
         .take(64)
         .enumerate()
-        .filter(|(_, device)| cards == (device.backend != BackendKind::Cpu))
+        .filter(|(_, device)| gpus == (device.backend != BackendKind::Cpu))
         .filter(|(_, device)| i64::from(device.ordinal) == i64::from(number))
         .fold(0, |bits, (index, _)| bits | 1 << index);
     if bits == 0 {

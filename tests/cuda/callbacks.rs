@@ -168,7 +168,7 @@ fn text(field: &[std::ffi::c_char]) -> &str {
     unsafe { CStr::from_ptr(field.as_ptr()) }.to_str().unwrap()
 }
 
-pub fn what_is_told_of_a_card() {
+pub fn what_is_told_of_a_gpu() {
     let scheduler = create(c"cuda", 1);
     // SAFETY: numbers and texts.
     let mut info: sched_device_info_t = unsafe { std::mem::zeroed() };

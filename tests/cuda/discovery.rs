@@ -1,4 +1,4 @@
-//! Which cards are found, under which number, and what is said of the others.
+//! Which GPUs are found, under which number, and what is said of the others.
 
 use gpusched::Error;
 use gpusched::device::{DeviceInfo, Health};
@@ -6,29 +6,29 @@ use gpusched::sched::Builder;
 
 use crate::fixtures::*;
 
-/// Names by the driver's numbers, and whether what NVML and the driver tell is of the same card.
+/// Names by the driver's numbers, and whether what NVML and the driver tell is of the same GPU.
 fn names() -> Vec<String> {
-    let (cards, _) = found();
-    for (place, card) in cards.iter().enumerate() {
-        assert_eq!(card.ordinal as usize, place);
-        let bytes = match card.name.as_str() {
+    let (gpus, _) = found();
+    for (place, gpu) in gpus.iter().enumerate() {
+        assert_eq!(gpu.ordinal as usize, place);
+        let bytes = match gpu.name.as_str() {
             "B" => 2 << 30,
             "C" => 3 << 30,
             _ => 1 << 30,
         };
-        assert_eq!((card.total_bytes, card.free_bytes), (bytes, bytes), "{card:?}");
-        let (uuid, bus) = match card.name.as_str() {
+        assert_eq!((gpu.total_bytes, gpu.free_bytes), (bytes, bytes), "{gpu:?}");
+        let (uuid, bus) = match gpu.name.as_str() {
             "A" => ("GPU-aa000000-0000-0000-0000-000000000001", "0000:01:00.0"),
             "B" => ("GPU-aa100000-0000-0000-0000-000000000002", "0000:03:00.0"),
             _ => ("GPU-bb000000-0000-0000-0000-000000000003", "0000:02:00.0"),
         };
-        assert_eq!((card.id.as_str(), card.pci_bus_id.as_deref()), (uuid, Some(bus)));
-        // 2 GHz times the card's speed, twice a clock, 256 bits.
-        let speed = 128e9 * ["", "A", "C", "B"].iter().position(|name| *name == card.name).unwrap() as f64;
-        assert_eq!(card.speed, Some(speed), "{card:?}");
+        assert_eq!((gpu.id.as_str(), gpu.pci_bus_id.as_deref()), (uuid, Some(bus)));
+        // 2 GHz times the GPU's speed, twice a clock, 256 bits.
+        let speed = 128e9 * ["", "A", "C", "B"].iter().position(|name| *name == gpu.name).unwrap() as f64;
+        assert_eq!(gpu.speed, Some(speed), "{gpu:?}");
     }
-    assert!(report()["cards"].as_array().unwrap().iter().all(|card| card["contexts_made"] == 0));
-    cards.into_iter().map(|card| card.name).collect()
+    assert!(report()["gpus"].as_array().unwrap().iter().all(|gpu| gpu["contexts_made"] == 0));
+    gpus.into_iter().map(|gpu| gpu.name).collect()
 }
 
 fn refused(devices: &str) -> String {
@@ -85,38 +85,38 @@ pub fn visible_until_the_mistake() {
 pub fn visible_none() {
     assert_eq!(names(), [""; 0]);
     let (_, notes) = found();
-    assert!(notes.contains("CUDA_VISIBLE_DEVICES= hides every card"), "{notes}");
-    assert!(refused("cuda:0").contains("hides every card"));
-    // Nobody asked for a card: the processor will do.
+    assert!(notes.contains("CUDA_VISIBLE_DEVICES= hides every GPU"), "{notes}");
+    assert!(refused("cuda:0").contains("hides every GPU"));
+    // Nobody asked for a GPU: the processor will do.
     assert_eq!(labels("all"), ["cpu:0"]);
 }
 
 fn one_part(free: u64) {
-    let (cards, _) = found();
-    assert_eq!(cards.len(), 1);
-    assert_eq!(cards[0].id.as_str(), "MIG-69000000-0000-0000-0000-000000000001");
-    assert_eq!((cards[0].total_bytes, cards[0].free_bytes), (40 << 30, free));
+    let (gpus, _) = found();
+    assert_eq!(gpus.len(), 1);
+    assert_eq!(gpus[0].id.as_str(), "MIG-69000000-0000-0000-0000-000000000001");
+    assert_eq!((gpus[0].total_bytes, gpus[0].free_bytes), (40 << 30, free));
     compute("cuda:MIG-69");
 }
 
 pub fn mig() {
     one_part(40 << 30);
-    // Half of the card has half of its bandwidth.
+    // Half of the GPU has half of its bandwidth.
     assert_eq!(found().0[0].speed, Some(64e9));
 }
 
 /// Nobody reports the memory of the whole GPU: the part is not taken for it, and its share is unknown.
 pub fn mig_without_its_gpu() {
     one_part(40 << 30);
-    let (cards, notes) = found();
-    assert_eq!(cards[0].speed, None);
+    let (gpus, notes) = found();
+    assert_eq!(gpus[0].speed, None);
     assert!(notes.is_empty() || notes.starts_with("NVML can't be used"), "{notes}");
 }
 
 pub fn mig_by_its_name() {
-    let (cards, notes) = found();
-    assert_eq!(cards.len(), 1);
-    assert_eq!(cards[0].id.as_str(), "MIG-69000000-0000-0000-0000-000000000001");
+    let (gpus, notes) = found();
+    assert_eq!(gpus.len(), 1);
+    assert_eq!(gpus[0].id.as_str(), "MIG-69000000-0000-0000-0000-000000000001");
     let hidden = notes.split("hides from this process: ").nth(1).unwrap_or_else(|| panic!("{notes}"));
     let parts = [
         "MIG-69000000-0000-0000-0000-000000000101 (H100)",
@@ -126,9 +126,9 @@ pub fn mig_by_its_name() {
     compute("all");
 }
 
-pub fn closed_cards() {
-    let (cards, notes) = found();
-    assert_eq!(cards.iter().map(|card| card.health).collect::<Vec<_>>(), [Health::Barred, Health::Good]);
+pub fn closed_gpus() {
+    let (gpus, notes) = found();
+    assert_eq!(gpus.iter().map(|gpu| gpu.health).collect::<Vec<_>>(), [Health::Barred, Health::Good]);
     assert!(notes.contains("cuda:0") && notes.contains("compute mode prohibited"), "{notes}");
     assert_eq!(labels("all"), ["cuda:1"]);
     compute("all");
@@ -137,7 +137,7 @@ pub fn closed_cards() {
     assert_eq!(told(0, "contexts_made"), 0);
 }
 
-pub fn nothing_but_closed_cards() {
+pub fn nothing_but_closed_gpus() {
     assert_eq!(labels("all"), ["cpu:0"]);
     assert!(refused("cuda").contains("compute mode prohibited"));
 }
@@ -150,35 +150,35 @@ pub fn driver_alone() {
 }
 
 pub fn nvml_that_fails() {
-    let (cards, notes) = found();
-    assert_eq!((cards.len(), cards[0].name.as_str(), cards[0].free_bytes), (1, "A", 1 << 30));
+    let (gpus, notes) = found();
+    assert_eq!((gpus.len(), gpus[0].name.as_str(), gpus[0].free_bytes), (1, "A", 1 << 30));
     assert!(notes.contains("NVML can't be used") && notes.contains("driver"), "{notes}");
     compute("cuda");
 }
 
 pub fn nvml_of_470() {
-    let (cards, notes) = found();
-    assert_eq!((cards[0].total_bytes, cards[0].free_bytes), (3 << 30, 2 << 30));
-    assert_eq!((cards[0].compute_capability, notes.as_str()), (Some((3, 5)), ""));
+    let (gpus, notes) = found();
+    assert_eq!((gpus[0].total_bytes, gpus[0].free_bytes), (3 << 30, 2 << 30));
+    assert_eq!((gpus[0].compute_capability, notes.as_str()), (Some((3, 5)), ""));
 }
 
-pub fn a_card_that_nvml_cant_ask() {
-    let (cards, notes) = found();
-    assert_eq!(cards.len(), 2);
-    assert!(notes.contains("NVML can't ask its card 0"), "{notes}");
-    assert_eq!((cards[0].free_bytes, cards[0].health), (2 << 30, Health::Good));
+pub fn a_gpu_that_nvml_cant_ask() {
+    let (gpus, notes) = found();
+    assert_eq!(gpus.len(), 2);
+    assert!(notes.contains("NVML can't query its GPU 0"), "{notes}");
+    assert_eq!((gpus[0].free_bytes, gpus[0].health), (2 << 30, Health::Good));
 }
 
-pub fn lost_card() {
-    let (cards, notes) = found();
-    assert_eq!(cards.iter().map(|card| card.health).collect::<Vec<_>>(), [Health::Retired, Health::Good]);
+pub fn lost_gpu() {
+    let (gpus, notes) = found();
+    assert_eq!(gpus.iter().map(|gpu| gpu.health).collect::<Vec<_>>(), [Health::Retired, Health::Good]);
     assert!(notes.contains("fallen off the bus"), "{notes}");
     assert_eq!(labels("all"), ["cuda:1"]);
 }
 
 pub fn a_toolkits_stub() {
-    let (cards, notes) = found();
-    assert_eq!(cards, []);
+    let (gpus, notes) = found();
+    assert_eq!(gpus, []);
     assert!(notes.contains("the libcuda.so.1 that was found is a toolkit's stub"), "{notes}");
     assert!(notes.contains("remove its directory from LD_LIBRARY_PATH"), "{notes}");
 }
@@ -190,13 +190,13 @@ pub fn a_driver_that_does_not_begin() {
     assert_eq!(labels("all"), ["cpu:0"]);
 }
 
-/// Of a card that has no memory of its own no more is promised than the host has.
+/// Of a GPU that has no memory of its own no more is promised than the host has.
 pub fn memory_of_the_host() {
     let host = gpusched::backend::cpu::free_bytes;
     let most = 2 * host();
-    let (cards, _) = found();
-    assert_eq!(cards[0].total_bytes, 64 << 40);
-    assert!((1..most).contains(&cards[0].free_bytes), "{:?}", cards[0]);
+    let (gpus, _) = found();
+    assert_eq!(gpus[0].total_bytes, 64 << 40);
+    assert!((1..most).contains(&gpus[0].free_bytes), "{:?}", gpus[0]);
     let scheduler = scheduler("cuda", 1).unwrap();
     let told = task(move |stream| match stream.free_bytes() {
         free if (1..most).contains(&free) => filled(stream, 1.0),
@@ -206,16 +206,16 @@ pub fn memory_of_the_host() {
 }
 
 pub fn no_driver() {
-    let (cards, notes) = found();
-    assert_eq!(cards, []);
+    let (gpus, notes) = found();
+    assert_eq!(gpus, []);
     assert!(notes.contains("libcuda.so.1 was not found") && notes.contains("install"), "{notes}");
     assert!(refused("cuda:0").contains("libcuda.so.1 was not found"));
     assert_eq!(labels("all"), ["cpu:0"]);
 }
 
-pub fn no_cards() {
-    let (cards, notes) = found();
-    assert_eq!((cards.len(), notes.as_str()), (0, "NVIDIA's driver finds no card"));
+pub fn no_gpus() {
+    let (gpus, notes) = found();
+    assert_eq!((gpus.len(), notes.as_str()), (0, "NVIDIA's driver finds no GPU"));
 }
 
 pub fn old_driver() {
@@ -223,13 +223,13 @@ pub fn old_driver() {
     assert!(why.contains("the driver is for CUDA 9.1") && why.contains("9.2 (driver 396)"), "{why}");
 }
 
-pub fn old_card() {
-    let (cards, notes) = found();
-    assert_eq!(cards[0].health, Health::Barred);
+pub fn old_gpu() {
+    let (gpus, notes) = found();
+    assert_eq!(gpus[0].health, Health::Barred);
     assert!(notes.contains("capability 3.0") && notes.contains("3.5"), "{notes}");
 }
 
-pub fn who_names_no_card_loads_no_driver() {
+pub fn who_names_no_gpu_loads_no_driver() {
     let scheduler = scheduler("cpu", 1).unwrap();
     assert_eq!(scheduler.devices().len(), 1);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();

@@ -12,9 +12,9 @@ use gpusched::{Error, Result};
 
 use crate::fixtures::*;
 
-/// On one card only.
-fn on(card: usize, task: Task) -> Task {
-    Task { devices: DeviceMask::only(card), ..task }
+/// On one GPU only.
+fn on(gpu: usize, task: Task) -> Task {
+    Task { devices: DeviceMask::only(gpu), ..task }
 }
 
 fn good() -> Task {
@@ -69,7 +69,7 @@ pub fn too_few_resources() {
     assert_eq!(health(&scheduler), [Health::Good; 2]);
 }
 
-/// Requeued elsewhere; the context is made anew once, and the second time the card is retired.
+/// Requeued elsewhere; the context is made anew once, and the second time the GPU is retired.
 pub fn a_poisoned_context() {
     let scheduler = scheduler("cuda", 1).unwrap();
     assert_eq!(attempts(&scheduler, |task| task), [0, 1]);
@@ -82,27 +82,27 @@ pub fn a_poisoned_context() {
     assert!(scheduler.submit(on(0, good())).unwrap_err().to_string().contains("retired"));
 }
 
-/// Every code after which a context is gone, each on a card of its own.
+/// Every code after which a context is gone, each on a GPU of its own.
 pub fn every_code_that_poisons() {
     let scheduler = scheduler("cuda", 1).unwrap();
-    for card in 0..scheduler.devices().len() {
-        run(&scheduler, on(card, good())).unwrap();
-        assert_eq!(told(card, "contexts_made"), 2, "card {card}");
+    for gpu in 0..scheduler.devices().len() {
+        run(&scheduler, on(gpu, good())).unwrap();
+        assert_eq!(told(gpu, "contexts_made"), 2, "GPU {gpu}");
     }
     assert!(health(&scheduler).iter().all(|health| *health == Health::Good));
 }
 
-pub fn a_task_that_poisons_two_cards() {
+pub fn a_task_that_poisons_two_gpus() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let error = run(&scheduler, task(wild)).unwrap_err();
     assert!(matches!(error, Error::Device { fault: DeviceFault::Poisoned, .. }), "{error}");
     assert!(error.to_string().contains("700 (CUDA_ERROR_ILLEGAL_ADDRESS)"), "{error}");
-    // It was the task: all three cards go on.
-    for card in 0..3 {
-        run(&scheduler, on(card, good())).unwrap();
+    // It was the task: all three GPUs go on.
+    for gpu in 0..3 {
+        run(&scheduler, on(gpu, good())).unwrap();
     }
     assert_eq!(health(&scheduler), [Health::Good; 3]);
-    assert_eq!((0..3).map(|card| told(card, "contexts_made")).sum::<u64>(), 5);
+    assert_eq!((0..3).map(|gpu| told(gpu, "contexts_made")).sum::<u64>(), 5);
 }
 
 /// Those beside it in the same context are not to blame, stated or not.
@@ -131,7 +131,7 @@ pub fn who_is_beside_it_is_not_to_blame() {
 }
 
 /// One scheduler has to do with a context that is poisoned under another.
-pub fn two_schedulers_on_a_card() {
+pub fn two_schedulers_on_a_gpu() {
     let (one, other) = (scheduler("cuda:0", 1).unwrap(), scheduler("cuda:0", 1).unwrap());
     run(&one, good()).unwrap();
     run(&other, good()).unwrap();
@@ -207,7 +207,7 @@ pub fn nothing_of_ours_stays_in_the_context_of_another_library() {
     assert_eq!(cu!(cuDevicePrimaryCtxRelease_v2(0 => i32)), 0);
 }
 
-/// The driver takes it back neither way: the card is of no more use to this process, and what is pinned stays.
+/// The driver takes it back neither way: the GPU is of no more use to this process, and what is pinned stays.
 pub fn a_context_that_can_not_be_ended() {
     keeps_objects();
     let scheduler = scheduler("cuda", 1).unwrap();
@@ -256,14 +256,14 @@ pub fn gpu_that_is_lost_is_retired() {
     assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
 }
 
-/// Drivers that have a code of its own for a card that is taken mean another thing by this one.
-pub fn a_card_that_a_new_driver_does_not_know() {
+/// Drivers that have a code of its own for a GPU that is taken mean another thing by this one.
+pub fn a_gpu_that_a_new_driver_does_not_know() {
     let scheduler = scheduler("cuda", 1).unwrap();
     assert_eq!(attempts(&scheduler, |task| task), [1]);
     assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
 }
 
-/// The driver has trouble of its own: the task's, and not the card's.
+/// The driver has trouble of its own: the task's, and not the GPU's.
 pub fn a_load_that_says_nothing_of_the_kernels() {
     let scheduler = scheduler("cuda", 1).unwrap();
     for code in
@@ -277,7 +277,7 @@ pub fn a_load_that_says_nothing_of_the_kernels() {
     assert_eq!((health(&scheduler), told(0, "module_loads")), (vec![Health::Good], 1));
 }
 
-/// A kernel that never ends: its task goes on elsewhere, its card is retired.
+/// A kernel that never ends: its task goes on elsewhere, its GPU is retired.
 pub fn a_hang() {
     keeps_objects();
     let scheduler = scheduler("cuda", 1).unwrap();
@@ -308,7 +308,7 @@ pub fn codes_that_nobody_knows() {
 }
 
 /// It is busy, which old drivers report by another code, and not retired: it may be free later.
-pub fn a_card_that_another_process_has() {
+pub fn a_gpu_that_another_process_has() {
     let scheduler = scheduler("cuda", 1).unwrap();
     assert_eq!(attempts(&scheduler, |task| task), [1]);
     let error = run(&scheduler, on(0, good())).unwrap_err();

@@ -26,14 +26,14 @@ pub fn scheduler(devices: &str, slots: u32) -> Result<Scheduler> {
 /// Returns the GPUs that are found, and the notes, one a line.
 pub fn found() -> (Vec<DeviceInfo>, String) {
     let (devices, notes) = discover_all().unwrap();
-    let cards = devices.into_iter().filter(|device| device.cpu_threads.is_none());
-    (cards.collect(), notes.join("\n"))
+    let gpus = devices.into_iter().filter(|device| device.cpu_threads.is_none());
+    (gpus.collect(), notes.join("\n"))
 }
 
 pub fn stream<'a>(exec: &'a Exec<'_>) -> &'a Stream {
     match exec.lane {
         Lane::Cuda(stream) => stream,
-        Lane::Cpu(_) => panic!("a card was asked for"),
+        Lane::Cpu(_) => panic!("a GPU was asked for"),
     }
 }
 
@@ -105,9 +105,9 @@ pub fn report() -> Value {
     serde_json::from_slice(&text[..length as usize]).expect("JSON")
 }
 
-/// A number of the report on a card, by its place in `FAKECUDA`.
-pub fn told(card: usize, what: &str) -> u64 {
-    report()["cards"][card][what].as_u64().unwrap_or_else(|| panic!("no {what} in the report"))
+/// A number of the report on a GPU, by its place in `FAKECUDA`.
+pub fn told(gpu: usize, what: &str) -> u64 {
+    report()["gpus"][gpu][what].as_u64().unwrap_or_else(|| panic!("no {what} in the report"))
 }
 
 static KEEPS_OBJECTS: AtomicBool = AtomicBool::new(false);
@@ -127,9 +127,9 @@ pub fn assert_nothing_is_left() {
     assert_eq!((&report["pinned"], &report["graphs"]), (&0.into(), &0.into()), "{report}");
     let kinds =
         ["contexts", "retained", "allocations", "streams", "events", "modules", "graphs", "used_bytes"];
-    for card in report["cards"].as_array().unwrap() {
+    for gpu in report["gpus"].as_array().unwrap() {
         for what in kinds {
-            assert_eq!(card[what], 0, "{what} in {report}");
+            assert_eq!(gpu[what], 0, "{what} in {report}");
         }
     }
 }

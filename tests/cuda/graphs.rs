@@ -116,16 +116,16 @@ pub fn no_graphs_are_no_harm() {
     assert_eq!((health(&scheduler), told(0, "contexts_made")), (vec![Health::Good], 1));
 }
 
-/// In the middle of a shot; it goes on elsewhere, and the card that is still there is used again.
+/// In the middle of a shot; it goes on elsewhere, and the GPU that is still there is used again.
 pub fn a_graph_that_poisons() {
     let scheduler = scheduler("cuda", 1).unwrap();
     fire(&scheduler, 100);
     assert_eq!(health(&scheduler), [Health::Good; 2]);
-    assert_eq!((0..2).map(|card| told(card, "contexts_made")).sum::<u64>(), 2);
+    assert_eq!((0..2).map(|gpu| told(gpu, "contexts_made")).sum::<u64>(), 2);
     fire(&scheduler, 100);
 }
 
-pub fn a_card_falls_off_at_a_graph() {
+pub fn a_gpu_falls_off_at_a_graph() {
     let scheduler = scheduler("cuda", 1).unwrap();
     fire(&scheduler, 100);
     assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);

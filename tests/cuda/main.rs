@@ -1,4 +1,4 @@
-//! The CUDA backend on virtual cards (`ctests/doubles/fakecuda`), through the real nvml-wrapper: discovery, queues, failures.
+//! The CUDA backend on virtual GPUs (`ctests/doubles/fakecuda`), through the real nvml-wrapper: discovery, queues, failures.
 
 mod callbacks;
 mod discovery;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use testkit::case;
 use testkit::virtual_gpus::{self, Case};
 
-/// A card of the size of a test.
+/// A GPU of the size of a test.
 const ONE: &str = "dev=mem:1G";
 /// One that runs all shapes.
 const AMPERE: &str = "dev=cc:8.0,mem:1G";
@@ -36,7 +36,7 @@ const MIG_OF_AN_ADMINISTRATOR: &str =
 const CLOSED: &str = "dev=name:A,speed:2,mode:prohibited,mem:1G;dev=name:B,mem:1G";
 const THREE: &str = "dev=mem:1G;dev=mem:1G;dev=mem:1G";
 const TAKEN: &str = "dev=mode:exclusive,other:1M,mem:1G,speed:2;dev=mode:exclusive,mem:1G";
-/// A card for each code that poisons, told at the first wait.
+/// A GPU for each code that poisons, told at the first wait.
 const EIGHTEEN: &str = "dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;\
                         dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M;\
                         dev=mem:64M;dev=mem:64M;dev=mem:64M;dev=mem:64M";
@@ -69,17 +69,17 @@ fn cases() -> Vec<Case> {
              dev=name:A100,cc:8.0,mem:40G,uuid:dd000000-0000-0000-0000-000000000002",
             "CUDA_VISIBLE_DEVICES" = "MIG-69000000-0000-0000-0000-000000000001"
         ),
-        case!(discovery::closed_cards, CLOSED),
-        case!(discovery::closed_cards, CLOSED, "CASE_NVML" = "none"),
-        case!(discovery::nothing_but_closed_cards, "dev=mode:prohibited,mem:1G"),
+        case!(discovery::closed_gpus, CLOSED),
+        case!(discovery::closed_gpus, CLOSED, "CASE_NVML" = "none"),
+        case!(discovery::nothing_but_closed_gpus, "dev=mode:prohibited,mem:1G"),
         case!(discovery::driver_alone, MIXED, "CASE_NVML" = "none"),
         case!(discovery::nvml_that_fails, "nvml=notloaded;dev=name:A,mem:1G"),
         case!(discovery::nvml_that_fails, "nvml=mismatch;dev=name:A,mem:1G"),
         case!(discovery::nvml_of_470, "driver=11040;nvml=470;dev=name:K40,cc:3.5,mem:3G,other:1G"),
-        faulty!(discovery::a_card_that_nvml_cant_ask, TWO, "0:nvml:*:999"),
-        case!(discovery::lost_card, "dev=name:A,speed:2,mem:1G,lost:1;dev=name:B,mem:1G"),
+        faulty!(discovery::a_gpu_that_nvml_cant_ask, TWO, "0:nvml:*:999"),
+        case!(discovery::lost_gpu, "dev=name:A,speed:2,mem:1G,lost:1;dev=name:B,mem:1G"),
         case!(discovery::no_driver, "", "CASE_NVML" = "nothing"),
-        case!(discovery::no_cards, ""),
+        case!(discovery::no_gpus, ""),
         case!(discovery::cpu_fallback_is_on_unless_the_variable_is_0, ""),
         case!(discovery::cpu_fallback_is_on_unless_the_variable_is_0, "", "GPUSCHED_CPU_FALLBACK" = "1"),
         case!(
@@ -93,11 +93,11 @@ fn cases() -> Vec<Case> {
         case!(discovery::a_driver_that_does_not_begin, "init=803;dev=mem:1G"),
         case!(discovery::memory_of_the_host, "dev=name:GB10,cc:12.1,mem:64T,ctx:1M,integrated:1"),
         case!(discovery::old_driver, "driver=9010;dev=mem:1G"),
-        case!(discovery::old_card, "dev=name:K10,cc:3.0,mem:1G"),
-        case!(discovery::who_names_no_card_loads_no_driver, ONE),
-        case!(work::the_used_card_alone_has_a_context, TWO),
+        case!(discovery::old_gpu, "dev=name:K10,cc:3.0,mem:1G"),
+        case!(discovery::who_names_no_gpu_loads_no_driver, ONE),
+        case!(work::the_used_gpu_alone_has_a_context, TWO),
         case!(work::memory_is_used_again, ONE),
-        case!(work::kernels_are_loaded_once_a_card, TWO),
+        case!(work::kernels_are_loaded_once_a_gpu, TWO),
         case!(work::pinned_memory_does_not_grow_with_the_tasks, ONE),
         faulty!(work::memory_that_is_short_to_pin, ONE, "0:host:2:2"),
         faulty!(work::memory_that_cant_be_pinned, ONE, "0:host:*:304"),
@@ -105,22 +105,22 @@ fn cases() -> Vec<Case> {
         case!(work::memory_stays_with_its_slot_until_the_work_is_done, ONE),
         case!(work::a_task_ends_when_its_work_has, ONE),
         case!(work::mistakes_are_told, ONE),
-        case!(work::a_child_finds_no_cards, ONE),
-        case!(work::a_child_of_a_process_that_looks_for_cards, "nvmlms=1500;dev=mem:1G"),
+        case!(work::a_child_finds_no_gpus, ONE),
+        case!(work::a_child_of_a_process_that_looks_for_gpus, "nvmlms=1500;dev=mem:1G"),
         case!(callbacks::a_callback_has_context_stream_and_memory, ONE),
         case!(callbacks::on_a_processor_it_is_memory_of_the_host, ""),
         case!(callbacks::what_is_kept_is_in_no_callbacks_way, "dev=mem:64M,ctx:8M"),
         case!(callbacks::what_a_callback_answers, ONE),
         case!(callbacks::a_stream_that_is_left_in_no_state_to_be_used, ONE),
-        case!(callbacks::what_is_told_of_a_card, TWO),
+        case!(callbacks::what_is_told_of_a_gpu, TWO),
         case!(failures::no_memory_has_numbers, "dev=mem:64M,ctx:8M"),
         faulty!(failures::memory_taken_meanwhile, TWO, "0:alloc:1:take=2100e6"),
         faulty!(failures::too_few_resources, TWO, "0:launch:1:701"),
         faulty!(failures::a_poisoned_context, TWO, "0:launch:1:700;0:launch:3:719"),
         faulty!(failures::every_code_that_poisons, EIGHTEEN, STICKY),
-        case!(failures::a_task_that_poisons_two_cards, THREE),
+        case!(failures::a_task_that_poisons_two_gpus, THREE),
         case!(failures::who_is_beside_it_is_not_to_blame, ONE),
-        case!(failures::two_schedulers_on_a_card, ONE),
+        case!(failures::two_schedulers_on_a_gpu, ONE),
         case!(failures::who_waits_for_the_task_that_poisons_is_still_inside, ONE),
         case!(failures::a_context_that_the_task_calls_poisoned, ONE),
         case!(failures::nothing_of_ours_stays_in_the_context_of_another_library, ONE),
@@ -141,7 +141,7 @@ fn cases() -> Vec<Case> {
             "dev=speed:2,mem:1G,gone:16;dev=mem:1G",
             "0:launch:1:lost"
         ),
-        faulty!(failures::a_card_that_a_new_driver_does_not_know, TWO, "0:ctx:1:101"),
+        faulty!(failures::a_gpu_that_a_new_driver_does_not_know, TWO, "0:ctx:1:101"),
         faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:module:*:222"),
         faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:module:*:218"),
         faulty!(
@@ -149,17 +149,17 @@ fn cases() -> Vec<Case> {
             ONE,
             "0:module:1:304;0:module:2:1;0:module:3:917"
         ),
-        faulty!(wrong_results::a_card_whose_results_go_wrong_is_retired, TWO, "0:launch:*:nan=1"),
+        faulty!(wrong_results::a_gpu_whose_results_go_wrong_is_retired, TWO, "0:launch:*:nan=1"),
         faulty!(wrong_results::where_it_went_wrong_is_told, ONE, "0:launch:*:nan=1"),
         faulty!(wrong_results::a_check_finds_it_first, THREE, "0:launch:*:nan=1;2:launch:*:flip=1"),
         faulty!(wrong_results::once_is_a_strike, ONE, "0:launch:9:nan=1;0:launch:10:nan=2;0:launch:11:nan=3"),
         faulty!(wrong_results::a_survey_leaves_it_out, TWO, "0:launch:*:flip=2"),
-        faulty!(wrong_results::no_card_is_left, TWO, "0:launch:*:flip=2;1:launch:*:nan=2"),
+        faulty!(wrong_results::no_gpu_is_left, TWO, "0:launch:*:flip=2;1:launch:*:nan=2"),
         faulty!(failures::a_hang, TWO, "0:launch:1:hang"),
         faulty!(failures::codes_that_nobody_knows, ONE, "0:ctx:1:46;0:alloc:1:917;0:launch:1:1234"),
-        case!(failures::a_card_that_another_process_has, TAKEN),
+        case!(failures::a_gpu_that_another_process_has, TAKEN),
         case!(
-            failures::a_card_that_another_process_has,
+            failures::a_gpu_that_another_process_has,
             "driver=11040;dev=mode:exclusive,other:1M,speed:2;dev=mem:1G"
         ),
         case!(shots::a_shot_goes_on_after_a_pause, ONE),
@@ -168,15 +168,15 @@ fn cases() -> Vec<Case> {
         case!(shots::values_that_overflow_are_found, ONE),
         case!(shots::a_shot_that_blows_up_is_found, ONE),
         case!(shots::what_would_fit_does, "dev=mem:32M,ctx:2M"),
-        faulty!(shots::a_card_that_gives_less_than_it_promised, "dev=mem:32M,ctx:2M", "0:alloc:3:take=8e6"),
-        case!(shots::small_shots_share_a_large_card, "pace=10;dev=mem:80G,sms:132"),
+        faulty!(shots::a_gpu_that_gives_less_than_it_promised, "dev=mem:32M,ctx:2M", "0:alloc:3:take=8e6"),
+        case!(shots::small_shots_share_a_large_gpu, "pace=10;dev=mem:80G,sms:132"),
         case!(shots::small_shots_overlap_and_share_their_plan, "pace=100;dev=mem:1G,ctx:8M"),
         case!(shots::a_record_that_the_host_has_no_memory_for, ONE),
         case!(shapes::the_one_that_is_wanted_is_taken, ONE),
         case!(shapes::the_one_that_is_wanted_is_taken, AMPERE),
         case!(shapes::shots_find_the_best, ONE),
         case!(shapes::shots_find_the_best, AMPERE),
-        case!(shapes::what_a_card_does_not_run, "dev=cc:7.5,mem:1G"),
+        case!(shapes::what_a_gpu_does_not_run, "dev=cc:7.5,mem:1G"),
         case!(shapes::short_shots_find_nothing, ONE),
         case!(shapes::the_next_process_does_not_try_again, ONE),
         case!(shapes::what_is_named_is_not_kept, ONE),
@@ -187,10 +187,10 @@ fn cases() -> Vec<Case> {
         faulty!(graphs::no_graphs_are_no_harm, ONE, "0:graph:30:2;0:graphlaunch:1:701"),
         faulty!(graphs::a_graph_that_poisons, TWO, "0:graphlaunch:2:719"),
         faulty!(graphs::a_graph_that_poisons, TWO, "0:graph:20:700"),
-        faulty!(graphs::a_card_falls_off_at_a_graph, TWO, "0:graphlaunch:2:lost"),
+        faulty!(graphs::a_gpu_falls_off_at_a_graph, TWO, "0:graphlaunch:2:lost"),
         case!(scripts::one_script, TWO),
         case!(scripts::nothing_is_lost_whatever_fails, ONE),
-        case!(shots::the_old_cases_on_four_cards, FOUR),
+        case!(shots::the_old_cases_on_four_gpus, FOUR),
     ]
 }
 

@@ -24,7 +24,7 @@ const TASKS: usize = 12;
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(300));
 /// Codes that leave the context alone, that poison it, and some that nobody knows.
 const CODES: [u32; 15] = [2, 701, 700, 716, 719, 702, 214, 1, 999, 46, 917, 1234, 304, 3, 201];
-/// Those of them that end a context, and the loss of a card.
+/// Those of them that end a context, and the loss of a GPU.
 const LOSES_CONTEXT: [&str; 8] = ["700", "716", "719", "702", "214", "201", "999", "lost"];
 const OPERATIONS: [&str; 11] =
     ["ctx", "alloc", "free", "host", "copy", "module", "function", "stream", "event", "launch", "sync"];
@@ -33,16 +33,16 @@ fn pick<T: Copy>(random: &mut Random, of: &[T]) -> T {
     of[random.below(of.len())]
 }
 
-/// Cards, and what goes wrong on them.
+/// GPUs, and what goes wrong on them.
 fn script(seed: u64) -> (String, String) {
     let mut random = Random::new(seed);
-    let cards = 1 + random.below(4);
-    let machine: Vec<String> = (0..cards)
+    let gpus = 1 + random.below(4);
+    let machine: Vec<String> = (0..gpus)
         .map(|_| format!("dev=mem:{}M,ctx:8M,speed:{}", 64 << random.below(4), 1 + random.below(3)))
         .collect();
     let faults: Vec<String> = (0..random.below(6))
         .map(|_| {
-            let (card, operation) = (random.below(cards), pick(&mut random, &OPERATIONS));
+            let (gpu, operation) = (random.below(gpus), pick(&mut random, &OPERATIONS));
             let when = 1 + random.below(12);
             let when = if random.below(6) == 0 { format!("{when}+") } else { when.to_string() };
             let what = match random.below(8) {
@@ -50,7 +50,7 @@ fn script(seed: u64) -> (String, String) {
                 1 => "take=30e6".into(),
                 _ => pick(&mut random, &CODES).to_string(),
             };
-            format!("{card}:{operation}:{when}:{what}")
+            format!("{gpu}:{operation}:{when}:{what}")
         })
         .collect();
     (machine.join(";"), faults.join(";"))
@@ -112,8 +112,8 @@ fn work(stream: &Stream, value: f32, size: usize) -> Result<()> {
 
 /// How tasks of a script may end.
 struct Expected {
-    /// A card on which nothing fails.
-    has_good_card: bool,
+    /// A GPU on which nothing fails.
+    has_good_gpu: bool,
     has_faults: bool,
     /// Contexts that one task could lose.
     lost_contexts: usize,
@@ -125,23 +125,23 @@ impl Expected {
         let read = |name| std::env::var(name).unwrap_or_default();
         let (machine, faults) = (read("FAKECUDA"), read("FAKECUDA_FAULTS"));
         let faults: Vec<&str> = faults.split(';').filter(|fault| !fault.is_empty()).collect();
-        let is_good = |card: usize| !faults.iter().any(|fault| fault.starts_with(&format!("{card}:")));
-        let has_good_card = (0..machine.matches("dev=").count()).any(is_good);
+        let is_good = |gpu: usize| !faults.iter().any(|fault| fault.starts_with(&format!("{gpu}:")));
+        let has_good_gpu = (0..machine.matches("dev=").count()).any(is_good);
         // A call that fails once ends one task at most.
         let repeats = faults.iter().any(|fault| fault.contains('+'));
-        let most_failures = if has_good_card && !repeats { faults.len() } else { TASKS };
+        let most_failures = if has_good_gpu && !repeats { faults.len() } else { TASKS };
         let loses = |fault: &&&str| fault.rsplit(':').next().is_some_and(|how| LOSES_CONTEXT.contains(&how));
         let lost_contexts = faults.iter().filter(loses).map(|fault| 1 + fault.matches('+').count()).sum();
-        Expected { has_good_card, has_faults: !faults.is_empty(), lost_contexts, most_failures }
+        Expected { has_good_gpu, has_faults: !faults.is_empty(), lost_contexts, most_failures }
     }
 
-    /// Tasks go from a card that fails to a good one. A driver's refusal ends a task wherever it is, and so do two
+    /// Tasks go from a GPU that fails to a good one. A driver's refusal ends a task wherever it is, and so do two
     /// contexts that it has poisoned.
     fn allows(&self, error: &Error) -> bool {
         match error {
             Error::Driver { .. } => self.has_faults,
-            Error::Device { .. } => !self.has_good_card || self.lost_contexts > 1,
-            Error::NoDevice { .. } | Error::NoMemory { .. } | Error::Busy { .. } => !self.has_good_card,
+            Error::Device { .. } => !self.has_good_gpu || self.lost_contexts > 1,
+            Error::NoDevice { .. } | Error::NoMemory { .. } | Error::Busy { .. } => !self.has_good_gpu,
             _ => false,
         }
     }
@@ -173,7 +173,7 @@ pub fn one_script() {
             task.device_bytes = 4 * size as u64;
             task.idempotent = random.below(2) == 0;
         }
-        // Every card may be gone already.
+        // Every GPU may be gone already.
         match scheduler.submit(task) {
             Ok(id) => ids.push((number, id)),
             Err(error) => {
@@ -205,7 +205,7 @@ pub fn one_script() {
     for (number, dropped) in dropped.iter().enumerate() {
         assert_eq!(dropped.load(Ordering::SeqCst), 1, "task {number} was dropped so often");
     }
-    // What the driver refuses to take back, and what a card took with it, stays.
+    // What the driver refuses to take back, and what a GPU took with it, stays.
     let faults = std::env::var("FAKECUDA_FAULTS").unwrap_or_default();
     if faults.contains(":free:") || faults.contains("lost") {
         keeps_objects();

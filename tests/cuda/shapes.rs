@@ -16,7 +16,7 @@ use testkit::{Folder, Random};
 use testmodels::bits::{fused_or_skip, same};
 use testmodels::shots::{NOWHERE, World, fire_on, on_device};
 
-/// Those that the card runs.
+/// Those that the GPU runs.
 fn offered() -> &'static [Shape] {
     Shape::on(found().0[0].compute_capability)
 }
@@ -24,7 +24,7 @@ fn offered() -> &'static [Shape] {
 /// Runs of their kernels on it.
 fn runs() -> Vec<u64> {
     let report = report();
-    offered().iter().map(|shape| report["cards"][0]["runs"][shape.kernel].as_u64().unwrap_or(0)).collect()
+    offered().iter().map(|shape| report["gpus"][0]["runs"][shape.kernel].as_u64().unwrap_or(0)).collect()
 }
 
 fn world(nt: usize, shape: Option<Shape>) -> World {
@@ -176,8 +176,8 @@ pub fn what_is_named_is_not_kept() {
     assert!(text.lines().any(|line| line.starts_with("cuda\t")) && !text.contains("found\t"), "{text}");
 }
 
-/// A card that is too old for a shape does without, and says so when it is named.
-pub fn what_a_card_does_not_run() {
+/// A GPU that is too old for a shape does without, and says so when it is named.
+pub fn what_a_gpu_does_not_run() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let names: Vec<_> = offered().iter().map(|shape| shape.name()).collect();
     assert_eq!(names, ["4x2", "4x4"]);

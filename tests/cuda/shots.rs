@@ -120,7 +120,7 @@ pub fn what_would_fit_does() {
 }
 
 /// Another process takes memory while a shot allocates its own. The message counts the whole shot.
-pub fn a_card_that_gives_less_than_it_promised() {
+pub fn a_gpu_that_gives_less_than_it_promised() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let n = advised(&submit(cube(200), &scheduler).unwrap_err());
     let id = submit(cube(n), &scheduler).unwrap();
@@ -135,7 +135,7 @@ pub fn a_card_that_gives_less_than_it_promised() {
 
 /// A GPU with room for many shots runs several at a time, if each by itself leaves it idle: a virtual GPU's time is a
 /// pause of a launch, which those of other slots do not share.
-pub fn small_shots_share_a_large_card() {
+pub fn small_shots_share_a_large_gpu() {
     let scheduler = scheduler("cuda", AUTO_SLOTS).unwrap();
     let ids: Vec<_> = (0..24).map(|_| submit(cube(5), &scheduler).unwrap()).collect();
     for id in ids {
@@ -238,7 +238,7 @@ fn begins_as_recorded(found: &Shots, record: &[f32], what: &str) {
     assert!(off <= gate::RECORD, "{what}: the first {} samples are off by {off:e}", found.samples);
 }
 
-pub fn the_old_cases_on_four_cards() {
+pub fn the_old_cases_on_four_gpus() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let night = std::env::var("GPUSCHED_TEST_LEVEL").is_ok_and(|level| level == "night");
     let mut worlds = Vec::new();
@@ -257,9 +257,9 @@ pub fn the_old_cases_on_four_cards() {
             same(found, &world.fire(), what);
         }
     }
-    let used = (0..4).filter(|&card| told(card, "contexts_made") > 0).count();
+    let used = (0..4).filter(|&gpu| told(gpu, "contexts_made") > 0).count();
     assert!(used >= 3, "{used} of 4 GPUs have worked");
-    for card in 0..4 {
-        assert!(told(card, "module_loads") <= 4);
+    for gpu in 0..4 {
+        assert!(told(gpu, "module_loads") <= 4);
     }
 }

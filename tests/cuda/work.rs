@@ -8,7 +8,7 @@ use crate::fixtures::*;
 use testkit::Random;
 use testkit::process::in_child;
 
-pub fn the_used_card_alone_has_a_context() {
+pub fn the_used_gpu_alone_has_a_context() {
     let scheduler = scheduler("cuda:1", 2).unwrap();
     assert_eq!(told(1, "contexts_made"), 0, "nothing has run");
     for value in 0..4 {
@@ -80,8 +80,8 @@ pub fn memory_that_is_short_to_pin() {
     assert_eq!((report()["pinned"].as_u64(), report()["pinned_bytes"].as_u64()), (Some(1), Some(20480)));
 }
 
-/// Sixteen threads ask for the kernels of a card at once.
-pub fn kernels_are_loaded_once_a_card() {
+/// Sixteen threads ask for the kernels of a GPU at once.
+pub fn kernels_are_loaded_once_a_gpu() {
     let scheduler = scheduler("cuda", 8).unwrap();
     let door = Arc::new(Barrier::new(16));
     let tasks = (0..16).map(|_| {
@@ -92,13 +92,13 @@ pub fn kernels_are_loaded_once_a_card() {
         })
     });
     run_all(&scheduler, tasks);
-    for card in 0..2 {
-        assert_eq!((told(card, "module_loads"), told(card, "contexts_made")), (1, 1));
-        assert_eq!((told(card, "retained"), told(card, "streams")), (1, 8));
+    for gpu in 0..2 {
+        assert_eq!((told(gpu, "module_loads"), told(gpu, "contexts_made")), (1, 1));
+        assert_eq!((told(gpu, "retained"), told(gpu, "streams")), (1, 8));
     }
 }
 
-/// What all slots of a card share is made once, and goes with its owner.
+/// What all slots of a GPU share is made once, and goes with its owner.
 pub fn what_is_shared_is_made_once() {
     let scheduler = scheduler("cuda", 4).unwrap();
     let (owner, made, door) = (Arc::new(7_u32), Arc::new(AtomicU32::new(0)), Arc::new(Barrier::new(4)));
@@ -206,30 +206,30 @@ pub fn mistakes_are_told() {
     run(&scheduler, code).unwrap();
 }
 
-/// A driver does not survive a fork: the child finds no cards, is told why, and ends without harm.
-pub fn a_child_finds_no_cards() {
+/// A driver does not survive a fork: the child finds no GPUs, is told why, and ends without harm.
+pub fn a_child_finds_no_gpus() {
     let scheduler = scheduler("cuda", 2).unwrap();
     run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
     let told = in_child(|| {
         let forked = matches!(scheduler.submit(task(|_| Ok(()))), Err(gpusched::Error::Forked));
-        forked && finds_no_cards()
+        forked && finds_no_gpus()
     });
     assert!(told);
     run(&scheduler, task(|stream| filled(stream, 2.0))).unwrap();
 }
 
 /// Another thread is in the middle of it, and whatever it has locked stays locked in the child.
-pub fn a_child_of_a_process_that_looks_for_cards() {
+pub fn a_child_of_a_process_that_looks_for_gpus() {
     std::thread::scope(|scope| {
         // NVML takes its time to begin.
         scope.spawn(found);
         std::thread::sleep(Duration::from_millis(500));
-        assert!(in_child(finds_no_cards));
+        assert!(in_child(finds_no_gpus));
     });
     assert_eq!(found().0.len(), 1);
 }
 
-fn finds_no_cards() -> bool {
-    let (cards, notes) = found();
-    cards.is_empty() && notes.contains("does not survive a fork")
+fn finds_no_gpus() -> bool {
+    let (gpus, notes) = found();
+    gpus.is_empty() && notes.contains("does not survive a fork")
 }

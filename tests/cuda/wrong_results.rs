@@ -14,7 +14,7 @@ use testmodels::bits::{fused_or_skip, same};
 use testmodels::shots::{World, fire_all};
 
 /// The shots end well on the other GPU. The second wrong result retires the bad one.
-pub fn a_card_whose_results_go_wrong_is_retired() {
+pub fn a_gpu_whose_results_go_wrong_is_retired() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let mut random = Random::new(41);
     let receivers = Receivers::Plane { iz: 2, every: [1, 1] };
@@ -27,7 +27,7 @@ pub fn a_card_whose_results_go_wrong_is_retired() {
         }
     }
     let devices = scheduler.stats().unwrap().devices;
-    let why = devices[0].retired.clone().expect("the bad card is retired");
+    let why = devices[0].retired.clone().expect("the bad GPU is retired");
     assert!(why.starts_with("what it computed was wrong for task"), "{why}");
     // It may have begun more before two had ended elsewhere.
     assert!(devices[0].failed >= 2 && devices[0].done == 0, "{devices:?}");
@@ -106,7 +106,7 @@ pub fn a_survey_leaves_it_out() {
     assert!(shots.iter().all(|shot| shot["state"] == "done" && shot["device"] == "cuda:1"), "{ended:?}");
 }
 
-pub fn no_card_is_left() {
+pub fn no_gpu_is_left() {
     let folder = Workspace::with_survey(SURVEY);
     let ended = check_devices(&folder, &[]);
     assert_eq!(ended.status, 1, "{ended:?}");

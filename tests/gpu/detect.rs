@@ -1,4 +1,4 @@
-//! Whether this machine has a card, asked of NVIDIA's libraries themselves: what is tested is not believed that
+//! Whether this machine has a GPU, asked of NVIDIA's libraries themselves: what is tested is not believed that
 //! there is none.
 
 use std::ffi::{c_int, c_uint};
@@ -7,7 +7,7 @@ use libloading::Library;
 
 const NO_DEVICE: c_int = 100;
 
-/// What tells of a card that a program should be able to use; `None` where there is none, or the user hides all.
+/// What tells of a GPU that a program should be able to use; `None` where there is none, or the user hides all.
 pub fn sign() -> Option<String> {
     // A library that the machine does not have tells of nothing.
     driver().or_else(|| if std::env::var_os("CUDA_VISIBLE_DEVICES").is_some() { None } else { nvml() })

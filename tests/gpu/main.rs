@@ -24,20 +24,20 @@ use testmodels::golden::{self, Case};
 use testmodels::norms::relative_l2;
 use testmodels::shots::{Shots, Survey, fire_all, fire_on, fire_with};
 
-/// Where the CPU rounds otherwise than a card: as far as both may be from the old kernel.
+/// Where the CPU rounds otherwise than a GPU: as far as both may be from the old kernel.
 const UNFUSED: f64 = 1e-5;
 
 fn main() -> ExitCode {
-    let cards = match discover(Some("cuda")) {
-        Ok(cards) => cards,
+    let gpus = match discover(Some("cuda")) {
+        Ok(gpus) => gpus,
         Err(Error::NoDevice { why, .. }) => match detect::sign() {
             None => {
                 testkit::skip(&format!("no GPU: {why}"));
                 return ended(&[]);
             }
             Some(sign) => {
-                let what = json!({ "case": "cards", "device": "cuda" });
-                return ended(&[told(what, || panic!("no card can be used, and yet {sign}: {why}"))]);
+                let what = json!({ "case": "gpus", "device": "cuda" });
+                return ended(&[told(what, || panic!("no GPU can be used, and yet {sign}: {why}"))]);
             }
         },
         Err(error) => panic!("{error}"),
@@ -52,17 +52,17 @@ fn main() -> ExitCode {
     let mut results = Vec::new();
     let (devices, notes) = discover_all().expect("a look at the machine");
     for lost in devices.iter().filter(|device| device.health == Health::Retired) {
-        let what = json!({ "case": "cards", "device": lost.label() });
+        let what = json!({ "case": "gpus", "device": lost.label() });
         results.push(told(what, || panic!("{}", notes.join("; "))));
     }
-    for card in cards.iter().map(|card| card.label()) {
-        let scheduler = scheduler(&card).expect("a scheduler with the card");
+    for gpu in gpus.iter().map(|gpu| gpu.label()) {
+        let scheduler = scheduler(&gpu).expect("a scheduler with the GPU");
         for run in &runs {
-            let what = json!({ "case": run.name, "device": card });
+            let what = json!({ "case": run.name, "device": gpu });
             results.push(told(what, || run.on(&scheduler, steps.is_none())));
         }
     }
-    let what = json!({ "case": "all at once", "device": "cuda", "cards": cards.len() });
+    let what = json!({ "case": "all at once", "device": "cuda", "gpus": gpus.len() });
     results.push(told(what, || at_once(&runs)));
     ended(&results)
 }
@@ -157,10 +157,10 @@ fn at_once(runs: &[Run]) -> Value {
         agree(found, &expected, &format!("shot {shot}"));
     }
     let busy: Vec<u64> = scheduler.stats().unwrap().devices.iter().map(|device| device.done).collect();
-    json!({ "shots": found.len(), "bits": fused(), "shots_of_cards": busy })
+    json!({ "shots": found.len(), "bits": fused(), "shots_of_gpus": busy })
 }
 
-/// Bit for bit, where the CPU fuses products and sums as a card does.
+/// Bit for bit, where the CPU fuses products and sums as a GPU does.
 fn agree(found: &Shots, expected: &Shots, what: &str) {
     if fused() {
         return same(found, expected, what);

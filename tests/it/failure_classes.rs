@@ -193,7 +193,7 @@ fn memory_that_stays_short_is_an_error_with_the_numbers() {
 }
 
 #[test]
-fn a_poison_task_does_not_cost_the_only_card() {
+fn a_poison_task_does_not_cost_the_only_gpu() {
     let mut world = world(&[1.0], equal(20, 10.0));
     world.tasks[0].poison = true;
     let report = run(&world);

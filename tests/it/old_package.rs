@@ -1,4 +1,4 @@
-//! The old package and its many processes, on a node of four virtual cards that all of them share: the programs of
+//! The old package and its many processes, on a node of four virtual GPUs that all of them share: the programs of
 //! `ctests/python/old_package`, each of which says on standard error what is wrong.
 
 use std::path::Path;
@@ -92,7 +92,7 @@ fn who_gets_no_thread_to_watch_the_time_goes_on() {
     assert!(said.contains("refused") && ended.status.success(), "{}: {said}", ended.status);
 }
 
-/// Nobody would tell it that the card is free again, so it begins beside the other, and does not wait for ever.
+/// Nobody would tell it that the GPU is free again, so it begins beside the other, and does not wait for ever.
 #[test]
 fn who_gets_no_thread_to_stand_in_line_goes_on() {
     let folder = Folder::new();

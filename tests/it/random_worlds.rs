@@ -167,15 +167,15 @@ impl<'a> Reader<'a> {
     }
 
     fn begin(&mut self, task: usize, device: usize, slot: u32, attempt: u32) {
-        let (now, told, card) = (self.time, &self.world.tasks[task], &self.world.devices[device]);
+        let (now, told, gpu) = (self.time, &self.world.tasks[task], &self.world.devices[device]);
         let at = format!("attempt {attempt} of task {task} on {device}.{slot} at {now}");
-        assert!(slot < card.slots, "no such slot: {at}");
+        assert!(slot < gpu.slots, "no such slot: {at}");
         let runs_here = |slots: &Slots| slots.values().any(|run| run.0 == task);
         assert!(!runs_here(&self.slots[device]), "twice on one device: {at}");
         assert!(told.idempotent || !self.slots.iter().any(runs_here), "it may not run twice: {at}");
         assert_eq!(self.slots[device].insert(slot, (task, attempt)), None, "the slot is taken: {at}");
         let bytes: u64 = self.slots[device].values().map(|run| self.world.tasks[run.0].device_bytes).sum();
-        assert!(bytes <= card.memory_bytes, "{bytes} of {} bytes: {at}", card.memory_bytes);
+        assert!(bytes <= gpu.memory_bytes, "{bytes} of {} bytes: {at}", gpu.memory_bytes);
         assert!(told.devices.contains(device), "masked: {at}");
         assert!(now <= self.lost[device], "the device is lost: {at}");
         assert!(now >= told.submit_at, "not yet submitted: {at}");

@@ -27,7 +27,7 @@ fn a_hundred_shots_with_hints_come_near_the_bound() {
 }
 
 #[test]
-fn few_shots_with_hints_go_to_the_right_cards() {
+fn few_shots_with_hints_go_to_the_right_gpus() {
     let (text, ratios_40) = ratios(node("2.2:2.2:1:1"), 40, Shots::Lognormal, Mishap::None, "ours");
     assert!(ratios_40.mean <= 1.03, "{text}");
     let (text, ratios_10) = ratios(node("20:1x4"), 10, Shots::Lognormal, Mishap::None, "ours");
@@ -52,7 +52,7 @@ fn without_hints_ours_is_nowhere_worse_than_greedy() {
 }
 
 #[test]
-fn a_card_that_is_lost_half_way_costs_little_more_than_its_work() {
+fn a_gpu_that_is_lost_half_way_costs_little_more_than_its_work() {
     for node in &NODES {
         let (text, ratios) = ratios(node, 100, Shots::Lognormal, Mishap::Lost, "ours");
         assert!(ratios.mean <= 1.03, "{text}");

@@ -228,7 +228,7 @@ fn what_threads_compute_with_is_leased() {
         let leased = scheduler.stats().unwrap().devices[0].peak_bytes;
         assert_eq!(leased, bytes(most), "{threads} threads, {slots} slots");
     }
-    // By so many threads the CPU needs more than a card.
+    // By so many threads the CPU needs more than a GPU.
     assert!(bytes(64) > bytes(0) && bytes(1001) - bytes(1000) > 40_000);
     let other = Options { form: Form::TwoSweeps, ..Options::default() };
     let sweeps = Plan::new(model([20, 20, 60]), DT, other).unwrap();

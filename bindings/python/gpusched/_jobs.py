@@ -53,10 +53,12 @@ class Exec:
         check(lib.sched_exec_report(self._raw, done))
 
     def memory(self, size: int) -> int:
-        """The address of `size` bytes of the device's memory, undefined, for use until the callable returns: of the
-        card's own on a card, where work on them belongs on `stream`; of the host's on a processor. To be asked for
-        on the callable's own thread, and best told before as `device_bytes`. MemoryError where the device has
-        not got it; if it leaves the callable, the task is tried again, alone on the device and then elsewhere."""
+        """Returns the address of `size` bytes of the device's memory, undefined, valid until the callable returns.
+
+        On a GPU it is memory of the GPU, and work on it belongs on `stream`; on the CPU device, memory of the host.
+        Call this on the callable's own thread, and include the bytes in the task's `device_bytes`. Raises
+        MemoryError if the device does not have that much; if it leaves the callable, the task is retried, alone on
+        the device and then elsewhere."""
         if not 0 <= size < 2**64:
             raise ValueError(f"size is {size}; accepted: a number of bytes below 2**64")
         address = c_void_p()

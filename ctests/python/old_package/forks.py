@@ -3,7 +3,7 @@
     forks.py LIBRARY VIRTUAL
 
 A process calls before it forks, or while another of its threads is in a call, or not; and its children call, and their
-children. Without cards all of that works. With cards a child of a process that has used them is told so, as NVIDIA's driver
+children. Without GPUs all of that works. With GPUs a child of a process that has used them is told so, as NVIDIA's driver
 does not survive a fork.
 """
 
@@ -52,8 +52,8 @@ def expect(problems, what, said, sentence=None):
         problems.append(f"{what}: {said or 'nothing was said'}")
 
 
-def family(cards):
-    sentence = SENTENCE if cards else None
+def family(gpus):
+    sentence = SENTENCE if gpus else None
     problems = []
     library = shots.load()
 
@@ -79,7 +79,7 @@ def family(cards):
 
     threads = [threading.Thread(target=busy)]
     [thread.start() for thread in threads]
-    for number in range(4 if cards else 12):
+    for number in range(4 if gpus else 12):
         time.sleep(0.013 * number)
         expect(problems, f"child {number}, meanwhile", in_child(lambda: call(library, f"meanwhile-{number}")), sentence)
     over.set()
@@ -91,10 +91,10 @@ def family(cards):
 
 def main():
     if sys.argv[1] == "family":
-        return family(sys.argv[2] == "cards")
+        return family(sys.argv[2] == "gpus")
     library, virtual = sys.argv[1:]
     problems = []
-    for kind in ("cpu", "cards"):
+    for kind in ("cpu", "gpus"):
         variables = {"GPUSCHED_DEVICES": "cpu"} if kind == "cpu" else {}
         with node.Node(library, virtual, **variables) as place:
             status = place.start("forks.py", "family", kind).wait(5 * LIMIT)

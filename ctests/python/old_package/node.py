@@ -1,4 +1,4 @@
-"""A node with virtual cards that processes share, in a folder of its own, and what its log says of them."""
+"""A node with virtual GPUs that processes share, in a folder of its own, and what its log says of them."""
 
 import os
 import shutil
@@ -8,19 +8,19 @@ import tempfile
 from collections import defaultdict, namedtuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Two cards of one generation and two of another, as the old package's users have them.
+# Two GPUs of one generation and two of another, as the old package's users have them.
 SPEEDS = [2.2, 2.2, 1, 1]
-# Of a card. A shot takes 9 to 12 MB, and a process that has a context there 2.4: the largest fits beside four processes of a
+# Of a GPU. A shot takes 9 to 12 MB, and a process that has a context there 2.4: the largest fits beside four processes of a
 # pool, and two do not.
 MEMORY = 22 << 20
 
-Event = namedtuple("Event", "time process card what bytes in_use kernel")
-# What a process did on a card in a call: from its first launch to the end of its last.
-Span = namedtuple("Span", "begin end process card")
+Event = namedtuple("Event", "time process gpu what bytes in_use kernel")
+# What a process did on a GPU in a call: from its first launch to the end of its last.
+Span = namedtuple("Span", "begin end process gpu")
 
 
 class Node:
-    """`pace`: million instructions a second of a card of speed 1 (0: as fast as they are interpreted)."""
+    """`pace`: million instructions a second of a GPU of speed 1 (0: as fast as they are interpreted)."""
 
     def __init__(self, library, virtual, pace=0, copy=False, **variables):
         self.folder = tempfile.mkdtemp(prefix="gpusched-node-")
@@ -32,10 +32,10 @@ class Node:
             os.symlink(os.path.abspath(library), name)
         for folder in ("out", "leases", "cache"):
             os.mkdir(os.path.join(self.folder, folder), 0o700)
-        cards = ";".join(f"dev=name:Card of {speed},speed:{speed},mem:{MEMORY},ctx:2M" for speed in SPEEDS)
+        gpus = ";".join(f"dev=name:GPU of {speed},speed:{speed},mem:{MEMORY},ctx:2M" for speed in SPEEDS)
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("GPUSCHED_", "FAKECUDA", "CUDA_"))},
-            "FAKECUDA": f"pace={pace};{cards}",
+            "FAKECUDA": f"pace={pace};{gpus}",
             "FAKECUDA_NODE": os.path.join(self.folder, "node"),
             "LD_LIBRARY_PATH": os.path.abspath(virtual),
             "GPUSCHED_LEASE_DIR": os.path.join(self.folder, "leases"),
@@ -71,9 +71,9 @@ class Node:
             return []
         events = []
         for line in lines:
-            time, process, card, what, bytes_, in_use, *kernel = line.split()
+            time, process, gpu, what, bytes_, in_use, *kernel = line.split()
             kernel = kernel[0] if kernel else ""
-            events.append(Event(int(time), int(process), int(card), what, int(bytes_), int(in_use), kernel))
+            events.append(Event(int(time), int(process), int(gpu), what, int(bytes_), int(in_use), kernel))
         return events
 
 
@@ -84,34 +84,34 @@ def spans(events, calls):
         runs = defaultdict(list)
         for event in events:
             if event.process == process and event.what in ("begin", "end") and begin <= event.time <= end:
-                runs[event.card].append(event.time)
-        found += [Span(min(times), max(times), process, card) for card, times in runs.items()]
+                runs[event.gpu].append(event.time)
+        found += [Span(min(times), max(times), process, gpu) for gpu, times in runs.items()]
     return found
 
 
 def overlaps(found):
-    """Two processes that worked on one card at a time."""
+    """Two processes that worked on one GPU at a time."""
     problems = []
     for one, span in enumerate(found):
         for other in found[:one]:
-            if span.card == other.card and span.process != other.process:
+            if span.gpu == other.gpu and span.process != other.process:
                 if span.begin < other.end and other.begin < span.end:
-                    problems.append(f"processes {span.process} and {other.process} worked on card {span.card} at a time")
+                    problems.append(f"processes {span.process} and {other.process} worked on GPU {span.gpu} at a time")
     return problems
 
 
 def contexts(events):
-    """How many contexts each process has made, by card."""
+    """How many contexts each process has made, by GPU."""
     made = defaultdict(lambda: [0] * len(SPEEDS))
     for event in events:
         if event.what == "context":
-            made[event.process][event.card] += 1
+            made[event.process][event.gpu] += 1
     return made
 
 
 def refused(events):
     return [
-        f"process {event.process} asked card {event.card} for {event.bytes} bytes while {event.in_use} were in use"
+        f"process {event.process} asked GPU {event.gpu} for {event.bytes} bytes while {event.in_use} were in use"
         for event in events
         if event.what == "refuse"
     ]

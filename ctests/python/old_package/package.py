@@ -2,8 +2,8 @@
 
     package.py START SHOTS PAUSE [BAD]
 
-A pool of as many processes as there are cards, made by START (fork or spawn). The shots begin PAUSE
-seconds after each other, and each names a card, which is a hint. Each
+A pool of as many processes as there are GPUs, made by START (fork or spawn). The shots begin PAUSE
+seconds after each other, and each names a GPU, which is a hint. Each
 loads ./lib/acoustic1order.so and calls once a shot; nothing is looked at afterwards. BAD: that shot's model is not
 there, and the next one's is too short. Writes out/NUMBER.bin, and to `calls` a line for each call.
 """
@@ -34,10 +34,10 @@ def main(start, count, pause, bad=None):
         with open("short.bin", "wb") as file:
             file.write(bytes(4000))
         todo[bad + 1].set(FNrho="short.bin")
-    cards = len(node.SPEEDS)
-    pool = multiprocessing.get_context(start).Pool(cards)
+    gpus = len(node.SPEEDS)
+    pool = multiprocessing.get_context(start).Pool(gpus)
     for number, shot in enumerate(todo):
-        pool.apply_async(shoot, (number, shot, number % cards))
+        pool.apply_async(shoot, (number, shot, number % gpus))
         time.sleep(pause)
     pool.close()
     pool.join()

@@ -1,4 +1,4 @@
-"""The old package's pool on a node with four virtual cards: every shot gives the recorded result, none hangs.
+"""The old package's pool on a node with four virtual GPUs: every shot gives the recorded result, none hangs.
 
     pool.py LIBRARY VIRTUAL [fork|spawn] [--shots N] [--pause SECONDS] [--bad NUMBER] [--copy]
 

@@ -1,6 +1,6 @@
 """Calls of `cuda_3dfd_1order` whose results are known: the recorded ones of tests/golden, cut short.
 
-A record of fewer steps is the beginning of one of more, and the kernels of virtual cards are interpreted: so three steps.
+A record of fewer steps is the beginning of one of more, and the kernels of virtual GPUs are interpreted: so three steps.
 """
 
 import array

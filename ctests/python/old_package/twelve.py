@@ -1,10 +1,10 @@
-"""Twelve processes that call `cuda_3dfd_1order` at the same moment on a node with four virtual cards.
+"""Twelve processes that call `cuda_3dfd_1order` at the same moment on a node with four virtual GPUs.
 
     twelve.py LIBRARY VIRTUAL [--kill | --foreign]
 
-Never two work on a card at a time, no card is asked for memory that it does not have, each process
+Never two work on a GPU at a time, no GPU is asked for memory that it does not have, each process
 makes one context, and each record is the recorded one. `--kill`: three are killed in the middle.
-`--foreign`: a process that takes part in no leases takes most of a card's memory before.
+`--foreign`: a process that takes part in no leases takes most of a GPU's memory before.
 """
 
 import collections
@@ -43,13 +43,13 @@ def child(number):
     print(json.dumps({"begin": begin, "end": end, "said": said, "copies": copies}), flush=True)
 
 
-def foreign(card, bytes_):
-    """Takes memory of a card, by the driver alone, until its input ends."""
+def foreign(gpu, bytes_):
+    """Takes memory of a GPU, by the driver alone, until its input ends."""
     cuda = ctypes.CDLL("libcuda.so.1")
     context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
     calls = [
         cuda.cuInit(0),
-        cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), card),
+        cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), gpu),
         cuda.cuCtxSetCurrent(context),
         cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(bytes_)),
     ]
@@ -87,7 +87,7 @@ def at_the_same_moment(place, meanwhile=lambda processes: set()):
 
 
 def look(place, told, strangers=()):
-    """What is wrong on the node; how often a card was used. Who comes to a card of `strangers` may find no memory there."""
+    """What is wrong on the node; how often a GPU was used. Who comes to a GPU of `strangers` may find no memory there."""
     events = place.events()
     calls = [(one["process"], one["begin"], one["end"]) for one in told.values()]
     found = node.spans(events, calls)
@@ -97,14 +97,14 @@ def look(place, told, strangers=()):
     problems += [f"process {number}: {one['said']}" for number, one in told.items() if one["said"]]
     made = node.contexts(events)
     for one in told.values():
-        # The last one that is left may begin its shot a second time on a card that is faster and idle.
-        used = [number for card, number in enumerate(made[one["process"]]) if card not in strangers]
+        # The last one that is left may begin its shot a second time on a GPU that is faster and idle.
+        used = [number for gpu, number in enumerate(made[one["process"]]) if gpu not in strangers]
         if sum(used) > 1 + one["copies"]:
             problems.append(f"process {one['process']} made contexts: {made[one['process']]}, copies: {one['copies']}")
-    counted = collections.Counter(span.card for span in found)
-    by_card = [counted[card] for card in range(len(node.SPEEDS))]
-    print(f"shots by card: {by_card}")
-    return problems, by_card
+    counted = collections.Counter(span.gpu for span in found)
+    by_gpu = [counted[gpu] for gpu in range(len(node.SPEEDS))]
+    print(f"shots by GPU: {by_gpu}")
+    return problems, by_gpu
 
 
 def records(place, numbers):
@@ -119,20 +119,20 @@ def records(place, numbers):
 def twelve(library, virtual):
     with node.Node(library, virtual, pace=PACE) as place:
         told = at_the_same_moment(place)
-        problems, by_card = look(place, told)
-        if 0 in by_card:
-            problems.append(f"shots by card: {by_card}")
+        problems, by_gpu = look(place, told)
+        if 0 in by_gpu:
+            problems.append(f"shots by GPU: {by_gpu}")
         return problems + records(place, told)
 
 
 def kill(library, virtual):
-    """Two of those that work and one that waits, as soon as all cards are at work."""
+    """Two of those that work and one that waits, as soon as all GPUs are at work."""
     with node.Node(library, virtual, pace=PACE) as place:
         def meanwhile(processes):
             working = []
             while len(working) < len(node.SPEEDS):
                 if all(process.poll() is not None for process in processes):
-                    sys.exit(f"{len(working)} of {PROCESSES} processes have worked on a card, and all have ended")
+                    sys.exit(f"{len(working)} of {PROCESSES} processes have worked on a GPU, and all have ended")
                 time.sleep(0.02)
                 working = list({event.process: 0 for event in place.events() if event.what == "begin"})
             numbers = {process.pid: number for number, process in enumerate(processes)}
@@ -153,19 +153,19 @@ def kill(library, virtual):
 
 
 def beside_a_foreign_one(library, virtual):
-    """It leaves no room for a shot on one of the fast cards."""
+    """It leaves no room for a shot on one of the fast GPUs."""
     with node.Node(library, virtual, pace=PACE) as place:
         other = start(place, "foreign", 0, node.MEMORY * 3 // 4)
         told = at_the_same_moment(place)
         go(other)
         other.wait()
-        problems, by_card = look(place, told, strangers=[0])
-        if by_card[0] != 0:
-            problems.append(f"{by_card[0]} shots on a card that had no room")
+        problems, by_gpu = look(place, told, strangers=[0])
+        if by_gpu[0] != 0:
+            problems.append(f"{by_gpu[0]} shots on a GPU that had no room")
         return problems + records(place, told)
 
 
-# Million instructions a second: some two seconds a shot on a slow card, which takes less than one to interpret.
+# Million instructions a second: some two seconds a shot on a slow GPU, which takes less than one to interpret.
 PACE = 60
 
 

@@ -67,7 +67,7 @@ impl CudaDevice {
         let of_device = matches!(error, Error::Device { .. });
         let suspected = SUSPICIOUS.contains(&failure.code);
         if (of_device || suspected) && self.is_lost(suspected) {
-            let what = format!("{what}: {}, and NVML says that the card is gone", failure.message());
+            let what = format!("{what}: {}, and NVML says that the GPU is gone", failure.message());
             return Error::Device { device: self.label(), what, fault: DeviceFault::Lost };
         }
         match error {

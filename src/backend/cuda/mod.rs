@@ -70,7 +70,7 @@ impl CudaBackend {
         let primary = last_probe.primaries.iter().find(|primary| primary.device().info().ordinal == ordinal);
         primary.cloned().ok_or_else(|| {
             let accepted = format!("one of the {} that were found", last_probe.primaries.len());
-            Error::argument("the card's number", ordinal, accepted)
+            Error::argument("the GPU's ordinal", ordinal, accepted)
         })
     }
 

@@ -78,13 +78,13 @@ fn reason(error: &NvmlError) -> String {
 /// Lists all GPUs of the machine. The error is a message for users.
 pub fn list() -> Result<NvmlList, String> {
     let nvml = library().map_err(|why| format!("NVML can't be used ({})", reason(&why)))?;
-    let count = nvml.device_count().map_err(|why| format!("NVML does not count cards ({})", reason(&why)))?;
+    let count = nvml.device_count().map_err(|why| format!("NVML can't count the GPUs ({})", reason(&why)))?;
     let mut list = NvmlList { devices: Vec::new(), notes: Vec::new() };
     for index in 0..count {
         let gpu = nvml.device_by_index(index).and_then(|gpu| Ok((gpu.uuid()?, gpu)));
         match gpu {
             Ok((uuid, gpu)) => list_device(&mut list, uuid, &gpu),
-            Err(why) => list.notes.push(format!("NVML can't ask its card {index}: {}", reason(&why))),
+            Err(why) => list.notes.push(format!("NVML can't query its GPU {index}: {}", reason(&why))),
         }
     }
     Ok(list)

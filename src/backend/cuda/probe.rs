@@ -72,9 +72,9 @@ fn probe_devices(driver: &Driver, listed: &[NvmlDevice], found: &mut ProbeResult
         Err(failure) if failure.code == NO_DEVICE => {
             return Err(match (listed.is_empty(), visible()) {
                 (false, Some(visible)) => {
-                    format!("CUDA_VISIBLE_DEVICES={visible} hides every card from this process")
+                    format!("CUDA_VISIBLE_DEVICES={visible} hides every GPU from this process")
                 }
-                _ => "NVIDIA's driver finds no card".into(),
+                _ => "NVIDIA's driver finds no GPU".into(),
             });
         }
         Err(failure) => return Err(unusable(failure)),
@@ -88,7 +88,9 @@ fn probe_devices(driver: &Driver, listed: &[NvmlDevice], found: &mut ProbeResult
                 driver::mark_gpus_found();
                 found.devices.push(gpu);
             }
-            Err(failure) => found.notes.push(format!("cuda:{ordinal} can't be asked: {}", failure.message())),
+            Err(failure) => {
+                found.notes.push(format!("cuda:{ordinal} can't be queried: {}", failure.message()))
+            }
         }
     }
     note_hidden(listed, found);

@@ -142,7 +142,7 @@ impl Stream {
         }
         // SAFETY: within the buffers.
         let done = unsafe { self.context.driver().copy(to.address(), from.address(), bytes, self.handle) };
-        self.context.check(done, || "to copy on the card".into())
+        self.context.check(done, || "to copy on the GPU".into())
     }
 
     /// Copies some values of a buffer to the beginning of another.
@@ -162,7 +162,7 @@ impl Stream {
         let driver = self.context.driver();
         // SAFETY: within the buffers.
         let done = unsafe { driver.copy(to.address(), from.address() + begin, bytes, self.handle) };
-        self.context.check(done, || "to copy on the card".into())
+        self.context.check(done, || "to copy on the GPU".into())
     }
 
     /// Copies values to index `at` and the following. They are there when this returns.
@@ -180,7 +180,7 @@ impl Stream {
                 .upload(address, values.as_ptr().cast(), size_of_val(values), self.handle)
                 .and_then(|()| driver.stream_synchronize(self.handle))
         };
-        self.context.check(done, || "to copy to the card".into())
+        self.context.check(done, || "to copy to the GPU".into())
     }
 
     /// Starts a copy of values to the host, in order with the other operations.
@@ -191,7 +191,7 @@ impl Stream {
     ) -> Result<Download<T>> {
         self.check(from, &range)?;
         self.context.enter()?;
-        let values = Pinned::new(&self.context, range.len(), "values on their way from a card")?;
+        let values = Pinned::new(&self.context, range.len(), "values on their way from a GPU")?;
         let done = Event::new(&self.context, false)?;
         let address = from.address() + (range.start * size_of::<T>()) as u64;
         let driver = self.context.driver();
@@ -205,7 +205,7 @@ impl Stream {
         };
         // SAFETY: the event and the stream exist.
         let begun = begun.and_then(|()| unsafe { driver.event_record(done.handle, self.handle) });
-        match self.context.check(begun, || "to copy from the card".into()) {
+        match self.context.check(begun, || "to copy from the GPU".into()) {
             Ok(()) => Ok(Download::new(done, values)),
             Err(error) => {
                 // The copy may have begun.
@@ -234,7 +234,7 @@ impl Stream {
         mut params: Params,
     ) -> Result<()> {
         if !function.is_of(&self.context) {
-            return Err(Error::Internal(format!("{} is not of this card", function.name())));
+            return Err(Error::Internal(format!("{} is not of this GPU", function.name())));
         }
         let mut size = 0;
         let Some(mut arguments) = params.driver_arguments(&mut size) else {

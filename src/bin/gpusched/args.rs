@@ -84,7 +84,7 @@ pub enum Bench {
         /// Time steps.
         #[arg(long, default_value_t = 20)]
         nt: usize,
-        /// cpu, or a card such as cuda:0.
+        /// cpu, or a GPU such as cuda:0.
         #[arg(long, default_value = "cpu")]
         device: String,
         /// How a step is computed: all velocities from the pressure, then the pressure from them; or the pressure
@@ -94,8 +94,9 @@ pub enum Bench {
         /// How 1/rho and rho vp² are kept.
         #[arg(long, value_parser = storage(), default_value = "float32")]
         storage: Storage,
-        /// Warps of a block, and rows of each, on a card, in one pass with float32: the one that shots find best, each that the card runs
-        /// in turns, or this one. 4x2_async, whose copies run ahead, takes a card of compute capability 8.0 or higher.
+        /// Shape of a block on a GPU, in one pass with float32, as warps x rows of each: auto takes the one that shots find
+        /// best, each measures all that the GPU runs in turns. 4x2_async, whose copies run ahead, needs a GPU of compute
+        /// capability 8.0 or higher.
         #[arg(long, value_parser = shapes(), default_value = "auto")]
         shape: Shapes,
         /// Threads on the CPU; without it as many as it has cores.

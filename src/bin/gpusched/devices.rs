@@ -39,7 +39,7 @@ pub fn list(as_json: bool) -> Result<bool> {
     Ok(true)
 }
 
-/// Threads of a processor; capability, place and UUID of a card.
+/// Returns the threads of the CPU device, or capability, bus address and UUID of a GPU.
 fn extra(device: &DeviceInfo) -> String {
     if let Some(threads) = device.cpu_threads {
         return format!(", {threads} threads");

@@ -84,7 +84,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     } else {
         checks::print(&job, takes, devices, &summary);
     }
-    tell_of_cards(devices, wanted.as_json)?;
+    tell_of_gpus(devices, wanted.as_json)?;
     if wanted.check_devices && !leave_out_unfit(&scheduler, selection.as_deref(), wanted.as_json)? {
         return Ok(false);
     }
@@ -131,8 +131,8 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     Ok(survey.run(wanted.as_json, wanted.trace.as_deref()))
 }
 
-/// What there is to know of the machine's cards where some are used: one that is lost or hidden is missed.
-fn tell_of_cards(used: &[DeviceInfo], as_json: bool) -> Result<()> {
+/// What there is to know of the machine's GPUs where some are used: one that is lost or hidden is missed.
+fn tell_of_gpus(used: &[DeviceInfo], as_json: bool) -> Result<()> {
     if used.iter().all(|device| device.backend != BackendKind::Cuda) {
         return Ok(());
     }

@@ -21,7 +21,7 @@ use std::str::FromStr;
 
 /// A GPU of the machine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CardSpec {
+pub struct GpuSpec {
     pub name: String,
     pub cc: (i32, i32),
     pub memory: u64,
@@ -56,7 +56,7 @@ pub struct Config {
     /// Result of `cuInit`.
     pub init: i32,
     pub root: bool,
-    pub cards: Vec<CardSpec>,
+    pub gpus: Vec<GpuSpec>,
 }
 
 impl Default for Config {
@@ -69,7 +69,7 @@ impl Default for Config {
             nvml_ms: 0,
             init: 0,
             root: true,
-            cards: Vec::new(),
+            gpus: Vec::new(),
         }
     }
 }
@@ -120,8 +120,8 @@ impl Config {
                 "init" => config.init = number(key, value)?,
                 "root" => config.root = value == "1",
                 "dev" => {
-                    let card = CardSpec::parse(value, config.cards.len())?;
-                    config.cards.push(card);
+                    let gpu = GpuSpec::parse(value, config.gpus.len())?;
+                    config.gpus.push(gpu);
                 }
                 other => return Err(format!("'{other}' is no setting")),
             }
@@ -129,18 +129,18 @@ impl Config {
         Ok(config)
     }
 
-    /// Indices of the cards as NVML and `CUDA_DEVICE_ORDER=PCI_BUS_ID` order them.
+    /// Indices of the GPUs as NVML and `CUDA_DEVICE_ORDER=PCI_BUS_ID` order them.
     pub fn pci_order(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.cards.len()).collect();
-        order.sort_by_key(|card| self.cards[*card].pci);
+        let mut order: Vec<usize> = (0..self.gpus.len()).collect();
+        order.sort_by_key(|gpu| self.gpus[*gpu].pci);
         order
     }
 
-    /// The cards that a program sees, in its order; read once, when the driver is initialised.
+    /// The GPUs that a program sees, in its order; read once, when the driver is initialised.
     pub fn visible(&self, order: Option<&str>, visible: Option<&str>) -> Vec<usize> {
         let mut all = self.pci_order();
         if order != Some("PCI_BUS_ID") {
-            all.sort_by(|a, b| self.cards[*b].speed.total_cmp(&self.cards[*a].speed));
+            all.sort_by(|a, b| self.gpus[*b].speed.total_cmp(&self.gpus[*a].speed));
         }
         let Some(list) = visible else { return all };
         let mut chosen = Vec::new();
@@ -148,8 +148,8 @@ impl Config {
             let found = match entry.parse::<usize>() {
                 Ok(number) => all.get(number).copied(),
                 Err(_) => {
-                    let is_named = |card: &&usize| {
-                        let spec = &self.cards[**card];
+                    let is_named = |gpu: &&usize| {
+                        let spec = &self.gpus[**gpu];
                         let name = if spec.mig > 0 && entry.starts_with("MIG-") {
                             spec.mig_uuid_text(0)
                         } else {
@@ -164,7 +164,7 @@ impl Config {
             };
             // A mistake or a repetition hides all that follows.
             match found {
-                Some(card) if !chosen.contains(&card) => chosen.push(card),
+                Some(gpu) if !chosen.contains(&gpu) => chosen.push(gpu),
                 _ => break,
             }
         }
@@ -172,13 +172,13 @@ impl Config {
     }
 }
 
-impl CardSpec {
+impl GpuSpec {
     fn parse(text: &str, index: usize) -> Result<Self, String> {
         let mut uuid = [0x5f; 16];
         uuid[..4].copy_from_slice(&(0x1f2e_3d4c_u32.wrapping_mul(2 * index as u32 + 1)).to_be_bytes());
         uuid[15] = index as u8;
-        let mut card = CardSpec {
-            name: format!("Virtual Card {index}"),
+        let mut gpu = GpuSpec {
+            name: format!("Virtual GPU {index}"),
             cc: (7, 0),
             memory: 4 << 30,
             speed: 1.0,
@@ -198,21 +198,21 @@ impl CardSpec {
             let (key, value) = part.split_once(':').ok_or(format!("'{part}' has no ':'"))?;
             let wrong = || format!("'{value}' is no value of {key}");
             match key {
-                "name" => card.name = value.into(),
+                "name" => gpu.name = value.into(),
                 "cc" => {
                     let (major, minor) = value.split_once('.').ok_or_else(wrong)?;
-                    card.cc = (number(key, major)?, number(key, minor)?);
+                    gpu.cc = (number(key, major)?, number(key, minor)?);
                 }
-                "mem" => card.memory = bytes(value)?,
+                "mem" => gpu.memory = bytes(value)?,
                 "ctx" => context = Some(bytes(value)?),
-                "other" => card.other = bytes(value)?,
-                "speed" => card.speed = number(key, value)?,
-                "sms" => card.sms = number(key, value)?,
+                "other" => gpu.other = bytes(value)?,
+                "speed" => gpu.speed = number(key, value)?,
+                "sms" => gpu.sms = number(key, value)?,
                 "uuid" => {
                     let digits: String =
                         value.trim_start_matches("GPU-").chars().filter(|c| *c != '-').collect();
                     let number = u128::from_str_radix(&digits, 16).map_err(|_| wrong())?;
-                    card.uuid = number.to_be_bytes();
+                    gpu.uuid = number.to_be_bytes();
                 }
                 "pci" => {
                     let numbers: Option<Vec<u32>> = value
@@ -220,22 +220,22 @@ impl CardSpec {
                         .split(':')
                         .map(|part| u32::from_str_radix(part, 16).ok())
                         .collect();
-                    card.pci = match numbers.as_deref() {
+                    gpu.pci = match numbers.as_deref() {
                         Some([domain, bus, device]) => (*domain, *bus, *device),
                         _ => return Err(wrong()),
                     };
                 }
-                "mode" if value == "prohibited" => card.mode = PROHIBITED,
-                "mode" if value == "exclusive" => card.mode = EXCLUSIVE,
-                "mig" => card.mig = number(key, value)?,
-                "lost" => card.lost = value == "1",
-                "gone" => card.gone = number(key, value)?,
-                "integrated" => card.integrated = value == "1",
-                other => return Err(format!("'{other}' is no property of a card")),
+                "mode" if value == "prohibited" => gpu.mode = PROHIBITED,
+                "mode" if value == "exclusive" => gpu.mode = EXCLUSIVE,
+                "mig" => gpu.mig = number(key, value)?,
+                "lost" => gpu.lost = value == "1",
+                "gone" => gpu.gone = number(key, value)?,
+                "integrated" => gpu.integrated = value == "1",
+                other => return Err(format!("'{other}' is no property of a GPU")),
             }
         }
-        card.context_bytes = context.unwrap_or((100 << 20).min(card.memory / 16));
-        Ok(card)
+        gpu.context_bytes = context.unwrap_or((100 << 20).min(gpu.memory / 16));
+        Ok(gpu)
     }
 
     pub fn uuid_text(&self) -> String {
@@ -253,7 +253,7 @@ impl CardSpec {
         format!("MIG-{}", dashed(&self.mig_uuid(instance)))
     }
 
-    /// Bytes that a program on this card can have at most.
+    /// Bytes that a program on this GPU can have at most.
     pub fn usable(&self) -> u64 {
         self.memory / u64::from(self.mig.max(1))
     }

@@ -81,7 +81,7 @@ impl Corruption {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Rule {
-    card: usize,
+    gpu: usize,
     operation: &'static str,
     first: u64,
     last: u64,
@@ -106,9 +106,9 @@ impl Faults {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut rules = Vec::new();
         for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
-            let wrong = || format!("'{part}' is not card:operation:when:what");
+            let wrong = || format!("'{part}' is not gpu:operation:when:what");
             let fields: Vec<&str> = part.split(':').collect();
-            let [card, operation, when, what] = fields[..] else { return Err(wrong()) };
+            let [gpu, operation, when, what] = fields[..] else { return Err(wrong()) };
             let operation = *OPERATIONS.iter().find(|name| **name == operation).ok_or_else(wrong)?;
             let (first, last) = match (when, when.strip_suffix('+')) {
                 ("*", _) => (1, u64::MAX),
@@ -126,21 +126,21 @@ impl Faults {
                 None if what == "lost" => Effect::Lost,
                 None => Effect::Code(what.parse().map_err(|_| wrong())?),
             };
-            rules.push(Rule { card: card.parse().map_err(|_| wrong())?, operation, first, last, effect });
+            rules.push(Rule { gpu: gpu.parse().map_err(|_| wrong())?, operation, first, last, effect });
         }
         Ok(Faults { rules, calls: Mutex::default() })
     }
 
     /// Counts a call and returns what happens to it.
-    pub fn count(&self, card: usize, operation: &'static str) -> Vec<Effect> {
-        if !self.rules.iter().any(|rule| rule.card == card && rule.operation == operation) {
+    pub fn count(&self, gpu: usize, operation: &'static str) -> Vec<Effect> {
+        if !self.rules.iter().any(|rule| rule.gpu == gpu && rule.operation == operation) {
             return Vec::new();
         }
         let mut calls = self.calls.lock().unwrap_or_else(|e| e.into_inner());
-        let call = calls.entry((card, operation)).or_default();
+        let call = calls.entry((gpu, operation)).or_default();
         *call += 1;
         let hit = |rule: &&Rule| {
-            rule.card == card && rule.operation == operation && (rule.first..=rule.last).contains(call)
+            rule.gpu == gpu && rule.operation == operation && (rule.first..=rule.last).contains(call)
         };
         let effect = |rule: &Rule| match rule.effect {
             // Each call its own place.

@@ -1,6 +1,6 @@
-//! A test driver: virtual NVIDIA cards on a machine that has none.
+//! A test driver: virtual NVIDIA GPUs on a machine that has none.
 //!
-//! [`config`] says which cards there are, [`faults`] what shall go wrong, [`driver`] is what
+//! [`config`] says which GPUs there are, [`faults`] what shall go wrong, [`driver`] is what
 //! stands behind the C symbols of `libcuda.so.1`, [`ptx`] executes kernels, [`node`]
 //! what processes share. `testkit::virtual_gpus` gives test cases such a machine.
 

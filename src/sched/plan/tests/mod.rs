@@ -51,7 +51,7 @@ fn with_slots(slots: u32) -> Driver {
 
 fn info(ordinal: usize, speed: f64) -> DeviceInfo {
     DeviceInfo {
-        // A sixteenth is left for a card's context.
+        // A sixteenth is left for a GPU's context.
         total_bytes: 1000 * 16 / 15,
         free_bytes: 1000,
         speed: Some(speed),

@@ -8,21 +8,21 @@ use crate::{Handle, cuda, out};
 
 cuda! {
     fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int) {
-        text(name, length, &Driver::get().card(device)?.spec.name)
+        text(name, length, &Driver::get().gpu(device)?.spec.name)
     }
-    fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int) { out(uuid, Driver::get().card(device)?.spec.uuid) }
+    fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int) { out(uuid, Driver::get().gpu(device)?.spec.uuid) }
     fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) {
-        let spec = &Driver::get().card(device)?.spec;
+        let spec = &Driver::get().gpu(device)?.spec;
         out(uuid, if spec.mig > 0 { spec.mig_uuid(0) } else { spec.uuid })
     }
     fn cuDeviceGetPCIBusId(id: *mut c_char, length: c_int, device: c_int) {
-        text(id, length, &Driver::get().card(device)?.spec.pci_text(4))
+        text(id, length, &Driver::get().gpu(device)?.spec.pci_text(4))
     }
     fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) {
-        out(bytes, Driver::get().card(device)?.spec.usable() as usize)
+        out(bytes, Driver::get().gpu(device)?.spec.usable() as usize)
     }
     fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) {
-        let spec = &Driver::get().card(device)?.spec;
+        let spec = &Driver::get().gpu(device)?.spec;
         out(value, match attribute {
             16 => spec.sms,
             18 => spec.integrated.into(),

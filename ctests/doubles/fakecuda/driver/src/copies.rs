@@ -8,8 +8,8 @@ use crate::{Handle, cuda, enter};
 
 /// The host's bytes behind a range of device memory, checked when the copy is given.
 fn device(address: u64, bytes: usize) -> Answer<usize> {
-    let card = Driver::get().card_of(address).ok_or(code::INVALID_VALUE)?;
-    Ok(card.host(address, bytes as u64)? as usize)
+    let gpu = Driver::get().gpu_of(address).ok_or(code::INVALID_VALUE)?;
+    Ok(gpu.host(address, bytes as u64)? as usize)
 }
 
 /// Copies when the stream comes to it.

@@ -80,30 +80,30 @@ cuda! {
     }
     fn cuDeviceGetCount(count: *mut c_int) { out(count, Driver::get().visible()?.len() as c_int) }
     fn cuDeviceGet(device: *mut c_int, ordinal: c_int) {
-        Driver::get().card(ordinal)?;
+        Driver::get().gpu(ordinal)?;
         out(device, ordinal)
     }
     fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) {
         let driver = Driver::get();
-        out(context, driver.retain(driver.card(device)?)?)
+        out(context, driver.retain(driver.gpu(device)?)?)
     }
     fn cuDevicePrimaryCtxRelease_v2(device: c_int) {
         let driver = Driver::get();
-        driver.release(driver.card(device)?)
+        driver.release(driver.gpu(device)?)
     }
     fn cuDevicePrimaryCtxReset_v2(device: c_int) {
         let driver = Driver::get();
-        driver.reset(driver.card(device)?)
+        driver.reset(driver.gpu(device)?)
     }
     fn cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int) {
-        let card = Driver::get().card(device)?;
-        let state = lock(&card.state);
+        let gpu = Driver::get().gpu(device)?;
+        let state = lock(&gpu.state);
         out(flags, state.flags)?;
         out(active, state.context.is_some().into())
     }
     fn cuDevicePrimaryCtxSetFlags_v2(device: c_int, flags: c_uint) {
-        let card = Driver::get().card(device)?;
-        lock(&card.state).flags = flags;
+        let gpu = Driver::get().gpu(device)?;
+        lock(&gpu.state).flags = flags;
         Ok(())
     }
     fn cuCtxGetCurrent(context: *mut Handle) {

@@ -9,23 +9,23 @@ use crate::{cuda, enter, out};
 cuda! {
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         let context = enter("info")?;
-        let info = context.card().info();
+        let info = context.gpu().info();
         out(free, info.0 as usize)?;
         out(total, info.1 as usize)
     }
     fn cuMemAlloc_v2(pointer: *mut u64, bytes: usize) {
         let context = enter("alloc")?;
         if bytes == 0 { return Err(code::INVALID_VALUE) }
-        out(pointer, context.card().alloc(bytes as u64)?)
+        out(pointer, context.gpu().alloc(bytes as u64)?)
     }
     fn cuMemFree_v2(pointer: u64) {
         if pointer == 0 { return Ok(()) }
         let context = enter("free")?;
-        let card = Driver::get().card_of(pointer).ok_or(code::INVALID_VALUE)?;
+        let gpu = Driver::get().gpu_of(pointer).ok_or(code::INVALID_VALUE)?;
         // As the real one: what still runs may use it.
         wait_all(&context.all_streams());
         context.check()?;
-        card.free(pointer)
+        gpu.free(pointer)
     }
     fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint) {
         let _ = flags;

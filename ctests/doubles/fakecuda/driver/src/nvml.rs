@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use fakecuda::config::CardSpec;
+use fakecuda::config::GpuSpec;
 use fakecuda::driver::{Driver, lock};
 use fakecuda::faults::Effect;
 use fakecuda::node::Node;
@@ -28,11 +28,11 @@ fn initialised() -> Result<&'static Driver, c_int> {
 }
 
 fn index(device: Device) -> Result<usize, c_int> {
-    (device & 0xff).checked_sub(1).filter(|card| *card < Driver::get().cards.len()).ok_or(INVALID)
+    (device & 0xff).checked_sub(1).filter(|gpu| *gpu < Driver::get().gpus.len()).ok_or(INVALID)
 }
 
-fn spec(device: Device) -> Result<&'static CardSpec, c_int> {
-    Ok(&Driver::get().cards[index(device)?].spec)
+fn spec(device: Device) -> Result<&'static GpuSpec, c_int> {
+    Ok(&Driver::get().gpus[index(device)?].spec)
 }
 
 /// Returns the index of a GPU that answers. Counts the call.
@@ -45,15 +45,15 @@ fn touch(device: Device) -> Result<usize, c_int> {
             _ => {}
         }
     }
-    let card = &driver.cards[index];
-    if card.lost() { Err(card.spec.gone) } else { Ok(index) }
+    let gpu = &driver.gpus[index];
+    if gpu.lost() { Err(gpu.spec.gone) } else { Ok(index) }
 }
 
 /// Returns total and used bytes.
 fn memory(device: Device) -> Result<(u64, u64), c_int> {
     let index = touch(device)?;
-    let card = &Driver::get().cards[index];
-    let spec = &card.spec;
+    let gpu = &Driver::get().gpus[index];
+    let spec = &gpu.spec;
     if spec.integrated {
         return Err(NOT_SUPPORTED);
     }
@@ -63,7 +63,7 @@ fn memory(device: Device) -> Result<(u64, u64), c_int> {
     }
     let total = if device > 0xff { spec.usable() } else { spec.memory };
     let (used, other) = {
-        let state = lock(&card.state);
+        let state = lock(&gpu.state);
         (state.used, state.other)
     };
     let used = Node::get().map_or(used, |node| node.in_use(index));
@@ -131,26 +131,26 @@ nvml! {
         Ok(())
     }
     fn nvmlDeviceGetCount_v2(count: *mut c_uint) {
-        *count = initialised()?.cards.len() as c_uint;
+        *count = initialised()?.gpus.len() as c_uint;
         Ok(())
     }
     fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut Device) {
-        let card = *initialised()?.config.pci_order().get(index as usize).ok_or(INVALID)?;
-        touch(card + 1)?;
-        *device = card + 1;
+        let gpu = *initialised()?.config.pci_order().get(index as usize).ok_or(INVALID)?;
+        touch(gpu + 1)?;
+        *device = gpu + 1;
         Ok(())
     }
     fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut Device) {
         let wanted = CStr::from_ptr(uuid).to_string_lossy();
-        for (card, spec) in initialised()?.config.cards.iter().enumerate() {
+        for (gpu, spec) in initialised()?.config.gpus.iter().enumerate() {
             let instance = (0..spec.mig).find(|i| spec.mig_uuid_text(*i).eq_ignore_ascii_case(&wanted));
             if let Some(instance) = instance {
-                *device = (card + 1) | ((instance as usize + 1) << 8);
+                *device = (gpu + 1) | ((instance as usize + 1) << 8);
                 return Ok(());
             }
             if spec.uuid_text().eq_ignore_ascii_case(&wanted) {
-                touch(card + 1)?;
-                *device = card + 1;
+                touch(gpu + 1)?;
+                *device = gpu + 1;
                 return Ok(());
             }
         }
@@ -206,8 +206,8 @@ nvml! {
         Ok(())
     }
     fn nvmlDeviceGetMigDeviceHandleByIndex(device: Device, index: c_uint, mig: *mut Device) {
-        let card = touch(device)?;
-        for effect in Driver::get().faults.count(card, "mig") {
+        let gpu = touch(device)?;
+        for effect in Driver::get().faults.count(gpu, "mig") {
             if let Effect::Code(code) = effect { return Err(code) }
         }
         if index >= spec(device)?.mig { return Err(NOT_FOUND) }

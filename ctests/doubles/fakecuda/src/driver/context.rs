@@ -4,28 +4,28 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::{Answer, Card, Driver, Object, Stream, code, lock};
+use super::{Answer, Driver, Gpu, Object, Stream, code, lock};
 use crate::config::{EXCLUSIVE, PROHIBITED};
 use crate::faults::sticky;
 use crate::node::Node;
 
 pub struct Context {
     pub handle: usize,
-    /// The card's place in `FAKECUDA`.
-    pub card: usize,
+    /// The GPU's place in `FAKECUDA`.
+    pub gpu: usize,
     poison: AtomicI32,
     dead: AtomicBool,
     pub streams: Mutex<Vec<Weak<Stream>>>,
 }
 
 impl Context {
-    pub fn card(&self) -> &'static Card {
-        &Driver::get().cards[self.card]
+    pub fn gpu(&self) -> &'static Gpu {
+        &Driver::get().gpus[self.gpu]
     }
 
     /// Whether anything can still run here.
     pub fn check(&self) -> Answer {
-        if self.card().lost() {
+        if self.gpu().lost() {
             return Err(code::UNKNOWN);
         }
         if self.dead.load(Ordering::Relaxed) {
@@ -37,9 +37,9 @@ impl Context {
         }
     }
 
-    /// Destroyed, or its card is gone: nobody waits here any more.
+    /// Destroyed, or its GPU is gone: nobody waits here any more.
     pub fn dead(&self) -> bool {
-        self.dead.load(Ordering::Relaxed) || self.card().lost()
+        self.dead.load(Ordering::Relaxed) || self.gpu().lost()
     }
 
     /// From now on everything in this context answers `code`; the first one stays.
@@ -66,27 +66,27 @@ impl Context {
 }
 
 impl Driver {
-    pub fn retain(&self, card: &Card) -> Answer<usize> {
-        if card.lost() {
+    pub fn retain(&self, gpu: &Gpu) -> Answer<usize> {
+        if gpu.lost() {
             return Err(code::UNKNOWN);
         }
-        let forbidden = card.spec.mode == PROHIBITED || card.spec.mode == EXCLUSIVE && card.spec.other > 0;
+        let forbidden = gpu.spec.mode == PROHIBITED || gpu.spec.mode == EXCLUSIVE && gpu.spec.other > 0;
         if forbidden {
             // Drivers before 11.7 have no code of its own for this.
             return Err(if self.config.driver >= 11070 { 46 } else { code::INVALID_DEVICE });
         }
-        self.suffer(card, "ctx")?;
-        let _alone = lock(&card.making);
-        let mut state = lock(&card.state);
+        self.suffer(gpu, "ctx")?;
+        let _alone = lock(&gpu.making);
+        let mut state = lock(&gpu.state);
         if state.context.is_none() {
-            card.take(&mut state, card.spec.context_bytes)?;
+            gpu.take(&mut state, gpu.spec.context_bytes)?;
             state.contexts_made += 1;
             if let Some(node) = Node::get() {
-                node.event(card.index, "context", "");
+                node.event(gpu.index, "context", "");
             }
             let context = Arc::new(Context {
-                handle: card.handle(),
-                card: card.index,
+                handle: gpu.handle(),
+                gpu: gpu.index,
                 poison: AtomicI32::new(0),
                 dead: AtomicBool::new(false),
                 streams: Mutex::default(),
@@ -98,28 +98,28 @@ impl Driver {
         Ok(state.context.as_ref().map_or(0, |context| context.handle))
     }
 
-    pub fn release(&self, card: &Card) -> Answer {
-        self.suffer(card, "release")?;
-        let _alone = lock(&card.making);
-        let mut state = lock(&card.state);
+    pub fn release(&self, gpu: &Gpu) -> Answer {
+        self.suffer(gpu, "release")?;
+        let _alone = lock(&gpu.making);
+        let mut state = lock(&gpu.state);
         if state.retained == 0 {
             return Err(code::INVALID_CONTEXT);
         }
         state.retained -= 1;
         let last = state.retained == 0;
         drop(state);
-        if last { self.destroy(card) } else { Ok(()) }
+        if last { self.destroy(gpu) } else { Ok(()) }
     }
 
     /// Destroys the primary context and all in it. Who has retained it still has to release it.
-    pub fn reset(&self, card: &Card) -> Answer {
-        self.suffer(card, "reset")?;
-        let _alone = lock(&card.making);
-        self.destroy(card)
+    pub fn reset(&self, gpu: &Gpu) -> Answer {
+        self.suffer(gpu, "reset")?;
+        let _alone = lock(&gpu.making);
+        self.destroy(gpu)
     }
 
-    fn destroy(&self, card: &Card) -> Answer {
-        let context = lock(&card.state).context.take();
+    fn destroy(&self, gpu: &Gpu) -> Answer {
+        let context = lock(&gpu.state).context.take();
         let Some(context) = context else { return Ok(()) };
         context.dead.store(true, Ordering::Relaxed);
         let streams = context.all_streams();
@@ -129,15 +129,15 @@ impl Driver {
         self.bury(&context);
         // Nothing may run on memory that is given back: wait for what is running now.
         wait_idle(&streams);
-        let mut state = lock(&card.state);
+        let mut state = lock(&gpu.state);
         state.pieces.clear();
         let all = state.used;
-        card.give_back(&mut state, all);
+        gpu.give_back(&mut state, all);
         if let Some(node) = Node::get() {
-            node.event(card.index, "leave", "");
+            node.event(gpu.index, "leave", "");
         }
         drop(state);
-        if card.lost() { Err(code::UNKNOWN) } else { Ok(()) }
+        if gpu.lost() { Err(code::UNKNOWN) } else { Ok(()) }
     }
 }
 
@@ -188,12 +188,12 @@ impl Current {
         }
         let context = driver.context(handle).map_err(|_| code::CONTEXT_DESTROYED)?;
         context.check()?;
-        match driver.suffer(context.card(), operation) {
+        match driver.suffer(context.gpu(), operation) {
             Ok(hang) => Ok((context, hang)),
             // What poisons in a launch is told later, by whoever asks next.
             Err(code) if matches!(operation, "launch" | "graphlaunch") && sticky(code) => {
                 context.poison(code);
-                if context.card().lost() { Err(code) } else { Err(0) }
+                if context.gpu().lost() { Err(code) } else { Err(0) }
             }
             Err(code) => context.judge(Err(code)),
         }

@@ -74,7 +74,7 @@ impl GraphExec {
         if self.context.handle != stream.context.handle {
             return Err(code::INVALID_HANDLE);
         }
-        let mut state = lock(&stream.context.card().state);
+        let mut state = lock(&stream.context.gpu().state);
         state.graph_launches += 1;
         state.graph_nodes += self.nodes.len() as u64;
         drop(state);

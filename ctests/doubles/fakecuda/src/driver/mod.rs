@@ -1,9 +1,9 @@
-//! The driver behind the C symbols: cards, contexts, streams, modules.
+//! The driver behind the C symbols: GPUs, contexts, streams, modules.
 //!
 //! Handles are numbers of our own, never addresses, so a stale one is an error and not a crash.
 
-mod card;
 mod context;
+mod gpu;
 mod graph;
 pub mod module;
 mod report;
@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-pub use card::{Card, TAG};
 pub use context::{Context, Current};
+pub use gpu::{Gpu, TAG};
 pub use graph::{Graph, GraphExec};
 pub use module::{Dims, Function, Module};
 pub use stream::{Event, Stream, wait_all};
@@ -77,9 +77,9 @@ pub struct Pinned {
 
 pub struct Driver {
     pub config: Config,
-    pub cards: Vec<Card>,
+    pub gpus: Vec<Gpu>,
     pub faults: Faults,
-    /// Cards that the program sees; set by `cuInit`.
+    /// GPUs that the program sees; set by `cuInit`.
     visible: OnceLock<Vec<usize>>,
     objects: Mutex<HashMap<usize, Object>>,
     next: AtomicUsize,
@@ -113,9 +113,9 @@ impl Driver {
         static DRIVER: OnceLock<Driver> = OnceLock::new();
         DRIVER.get_or_init(|| {
             let config = Config::from_environment();
-            let cards = config.cards.iter().enumerate().map(|(i, spec)| Card::new(i, spec.clone())).collect();
+            let gpus = config.gpus.iter().enumerate().map(|(i, spec)| Gpu::new(i, spec.clone())).collect();
             Driver {
-                cards,
+                gpus,
                 config,
                 faults: Faults::from_environment(),
                 visible: OnceLock::new(),
@@ -145,7 +145,7 @@ impl Driver {
         if visible.is_empty() { Err(code::NO_DEVICE) } else { Ok(()) }
     }
 
-    /// The cards by ordinal, once initialised.
+    /// The GPUs by ordinal, once initialised.
     pub fn visible(&self) -> Answer<&[usize]> {
         if FORKED.load(Ordering::Relaxed) {
             return Err(code::NOT_INITIALIZED);
@@ -153,30 +153,30 @@ impl Driver {
         self.visible.get().map(Vec::as_slice).ok_or(code::NOT_INITIALIZED)
     }
 
-    pub fn card(&self, ordinal: i32) -> Answer<&Card> {
+    pub fn gpu(&self, ordinal: i32) -> Answer<&Gpu> {
         let index =
             usize::try_from(ordinal).ok().and_then(|o| self.visible().map(|v| v.get(o).copied()).transpose());
         match index {
-            Some(Ok(index)) => Ok(&self.cards[index]),
+            Some(Ok(index)) => Ok(&self.gpus[index]),
             Some(Err(code)) => Err(code),
             None => Err(code::INVALID_DEVICE),
         }
     }
 
-    /// Counts a call of an operation on a card and lets it suffer what the script says.
+    /// Counts a call of an operation on a GPU and lets it suffer what the script says.
     /// True if the script wants this launch to hang.
-    pub fn suffer(&self, card: &Card, operation: &'static str) -> Answer<bool> {
+    pub fn suffer(&self, gpu: &Gpu, operation: &'static str) -> Answer<bool> {
         let mut hang = false;
-        for effect in self.faults.count(card.index, operation) {
+        for effect in self.faults.count(gpu.index, operation) {
             match effect {
                 Effect::Code(code) => return Err(code),
                 Effect::Hang => hang = true,
                 Effect::Lost => {
-                    card.lose();
+                    gpu.lose();
                     return Err(code::UNKNOWN);
                 }
-                Effect::Take(bytes) => lock(&card.state).other += bytes,
-                Effect::Corrupt(how) => lock(&card.state).corruptions.push(how),
+                Effect::Take(bytes) => lock(&gpu.state).other += bytes,
+                Effect::Corrupt(how) => lock(&gpu.state).corruptions.push(how),
             }
         }
         Ok(hang)
@@ -209,21 +209,21 @@ impl Driver {
         graph_exec: GraphExec, INVALID_VALUE;
     }
 
-    /// Graphs that were put together, which are of no card.
+    /// Graphs that were put together, which are of no GPU.
     fn graphs(&self) -> usize {
         lock(&self.objects).values().filter(|object| matches!(object, Object::Graph(_))).count()
     }
 
-    /// How many objects of a card there are: contexts, streams, events, modules, graphs to be launched.
-    fn census(&self, card: usize) -> [usize; 5] {
+    /// How many objects of a GPU there are: contexts, streams, events, modules, graphs to be launched.
+    fn census(&self, gpu: usize) -> [usize; 5] {
         let mut count = [0; 5];
         for object in lock(&self.objects).values() {
             match object {
-                Object::Context(c) if c.card == card => count[0] += 1,
-                Object::Stream(s) if s.context.card == card => count[1] += 1,
-                Object::Event(e) if e.context.card == card => count[2] += 1,
-                Object::Module(m) if m.context.card == card => count[3] += 1,
-                Object::GraphExec(g) if g.context.card == card => count[4] += 1,
+                Object::Context(c) if c.gpu == gpu => count[0] += 1,
+                Object::Stream(s) if s.context.gpu == gpu => count[1] += 1,
+                Object::Event(e) if e.context.gpu == gpu => count[2] += 1,
+                Object::Module(m) if m.context.gpu == gpu => count[3] += 1,
+                Object::GraphExec(g) if g.context.gpu == gpu => count[4] += 1,
                 _ => {}
             }
         }
@@ -255,12 +255,12 @@ impl Driver {
             .is_some_and(|(begin, pinned)| host + bytes <= begin + pinned.bytes)
     }
 
-    /// The card of a device address.
-    pub fn card_of(&self, address: u64) -> Option<&Card> {
-        if address & card::TAG == 0 {
+    /// The GPU of a device address.
+    pub fn gpu_of(&self, address: u64) -> Option<&Gpu> {
+        if address & gpu::TAG == 0 {
             return None;
         }
-        self.cards.get((address >> 48 & 0xff) as usize)
+        self.gpus.get((address >> 48 & 0xff) as usize)
     }
 
     pub fn report(&self) -> String {

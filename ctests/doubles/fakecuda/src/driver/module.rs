@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::{Answer, Card, Context, Driver, Object, Stream, code, lock};
+use super::{Answer, Context, Driver, Gpu, Object, Stream, code, lock};
 use crate::node::Node;
 use crate::ptx::{self, Fault, FaultKind, Kernel, Launch};
 
@@ -45,7 +45,7 @@ pub fn newest_ptx(driver: i32) -> (u32, u32) {
     }
 }
 
-/// Texts are decoded once, whichever card they are for.
+/// Texts are decoded once, whichever GPU they are for.
 fn decoded(text: &str) -> Result<Arc<ptx::Module>, ptx::Refused> {
     static CACHE: OnceLock<Mutex<HashMap<u64, Arc<ptx::Module>>>> = OnceLock::new();
     let mut hasher = DefaultHasher::new();
@@ -62,8 +62,8 @@ fn decoded(text: &str) -> Result<Arc<ptx::Module>, ptx::Refused> {
 impl Driver {
     /// Loads a text into a context; or the code, and the words for the log.
     pub fn load(&self, context: &Arc<Context>, image: &[u8]) -> Result<usize, (i32, String)> {
-        let card = context.card();
-        let (major, minor) = card.spec.cc;
+        let gpu = context.gpu();
+        let (major, minor) = gpu.spec.cc;
         if image.starts_with(b"\x7fELF") || image.starts_with(&[0x50, 0xed, 0x55, 0xba]) {
             return Err((code::NO_BINARY, "fakecuda: only PTX text can be loaded".into()));
         }
@@ -94,7 +94,7 @@ impl Driver {
                 format!("ptxas fatal : .target sm_{} is newer than sm_{major}{minor}", program.target);
             return Err((code::NO_BINARY, words));
         }
-        lock(&card.state).loads += 1;
+        lock(&gpu.state).loads += 1;
         let handle = self.handle();
         let module = Module { handle, context: context.clone(), program };
         self.insert(handle, Object::Module(Arc::new(module)));
@@ -132,13 +132,13 @@ impl Function {
     /// Queues the launch; `params` has the kernel's parameters already.
     pub fn launch(self: &Arc<Self>, stream: &Stream, dims: Dims, params: Vec<u8>, hang: bool) {
         let (function, context) = (self.clone(), stream.context.clone());
-        lock(&context.card().state).launches += 1;
+        lock(&context.gpu().state).launches += 1;
         stream.push(false, move || function.run(&context, dims, &params, hang));
     }
 
     /// All of it, on the calling thread.
     pub(super) fn run(&self, context: &Arc<Context>, dims: Dims, params: &[u8], hang: bool) -> Answer {
-        let card = context.card();
+        let gpu = context.gpu();
         if hang {
             while !context.dead() {
                 std::thread::sleep(Duration::from_millis(1));
@@ -150,40 +150,40 @@ impl Function {
             grid: dims.grid,
             block: dims.block,
             params,
-            memory: context.card(),
+            memory: context.gpu(),
         };
         let begin = Instant::now();
         {
-            let mut state = lock(&card.state);
+            let mut state = lock(&gpu.state);
             *state.runs.entry(self.kernel().name.clone()).or_default() += 1;
             state.at_work += 1;
             state.together = state.together.max(state.at_work);
         }
         let node = Node::get();
-        let tell = |event: &str| node.inspect(|node| node.event(card.index, event, &self.kernel().name));
+        let tell = |event: &str| node.inspect(|node| node.event(gpu.index, event, &self.kernel().name));
         tell("begin");
         let ran = launch.run();
-        card.corrupt();
-        let done = self.after(card, ran, begin);
+        gpu.corrupt();
+        let done = self.after(gpu, ran, begin);
         tell("end");
-        lock(&card.state).at_work -= 1;
+        lock(&gpu.state).at_work -= 1;
         done
     }
 
-    /// What has become of it; on a slow card it takes its time.
-    fn after(&self, card: &Card, ran: Result<u64, Fault>, begin: Instant) -> Answer {
+    /// What has become of it; on a slow GPU it takes its time.
+    fn after(&self, gpu: &Gpu, ran: Result<u64, Fault>, begin: Instant) -> Answer {
         let config = &Driver::get().config;
         match ran {
             Ok(instructions) => {
                 if config.pace > 0.0 {
-                    let seconds = instructions as f64 / (config.pace * 1e6 * card.spec.speed);
+                    let seconds = instructions as f64 / (config.pace * 1e6 * gpu.spec.speed);
                     let rest = Duration::from_secs_f64(seconds).saturating_sub(begin.elapsed());
                     std::thread::sleep(rest);
                 }
                 Ok(())
             }
             Err(fault) => {
-                eprintln!("fakecuda: card {}: {}: {fault}", card.index, self.kernel().name);
+                eprintln!("fakecuda: GPU {}: {}: {fault}", gpu.index, self.kernel().name);
                 Err(match fault.kind {
                     FaultKind::OutOfBounds => code::ILLEGAL_ADDRESS,
                     FaultKind::Misaligned => code::MISALIGNED,

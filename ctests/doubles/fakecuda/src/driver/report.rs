@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use super::{Driver, lock};
 
 pub fn text(driver: &Driver) -> String {
-    let cards: Vec<String> = driver
-        .cards
+    let gpus: Vec<String> = driver
+        .gpus
         .iter()
-        .map(|card| {
-            let [contexts, streams, events, modules, graphs] = driver.census(card.index);
-            let state = lock(&card.state);
+        .map(|gpu| {
+            let [contexts, streams, events, modules, graphs] = driver.census(gpu.index);
+            let state = lock(&gpu.state);
             let allocations = state.pieces.len();
             let runs: Vec<String> =
                 state.runs.iter().map(|(kernel, runs)| format!("\"{kernel}\":{runs}")).collect();
@@ -37,9 +37,9 @@ pub fn text(driver: &Driver) -> String {
     let pinned = lock(&driver.pinned);
     let (pieces, bytes) = (pinned.len(), pinned.values().map(|piece| piece.bytes).sum::<usize>());
     format!(
-        "{{\"calls\":{},\"graphs\":{},\"pinned\":{pieces},\"pinned_bytes\":{bytes},\"cards\":[{}]}}\n",
+        "{{\"calls\":{},\"graphs\":{},\"pinned\":{pieces},\"pinned_bytes\":{bytes},\"gpus\":[{}]}}\n",
         driver.calls.load(Ordering::Relaxed),
         driver.graphs(),
-        cards.join(",")
+        gpus.join(",")
     )
 }

@@ -1,11 +1,11 @@
-//! A card: its memory and what befell it.
+//! A GPU: its memory and what befell it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{Answer, Context, Driver, code, lock};
-use crate::config::CardSpec;
+use crate::config::GpuSpec;
 use crate::faults::Corruption;
 use crate::node::Node;
 use crate::ptx::{Memory, Region};
@@ -20,9 +20,9 @@ const GRAINS: [u64; 2] = [512, 2 << 20];
 /// Fresh memory is filled with 0xFF (no number); of a large piece only both ends, this long.
 const POISON: usize = 32 << 20;
 
-pub struct Card {
+pub struct Gpu {
     pub index: usize,
-    pub spec: CardSpec,
+    pub spec: GpuSpec,
     pub state: Mutex<State>,
     /// Held while the primary context is made or destroyed: no new one begins while the old one ends.
     pub making: Mutex<()>,
@@ -69,11 +69,11 @@ impl Drop for Piece {
     }
 }
 
-impl Card {
-    pub fn new(index: usize, spec: CardSpec) -> Self {
+impl Gpu {
+    pub fn new(index: usize, spec: GpuSpec) -> Self {
         let state = State { other: spec.other, ..State::default() };
         let lost = AtomicBool::new(spec.lost);
-        Card { index, spec, state: Mutex::new(state), making: Mutex::default(), lost }
+        Gpu { index, spec, state: Mutex::new(state), making: Mutex::default(), lost }
     }
 
     /// Of its primary context, and of the next, when that has gone: a real one may have the same address.
@@ -192,10 +192,10 @@ fn counted(bytes: u64) -> u64 {
     bytes.next_multiple_of(GRAINS[usize::from(bytes >= GRAINS[1] / 2)])
 }
 
-impl Memory for Card {
+impl Memory for Gpu {
     fn find(&self, address: u64) -> Option<Region> {
         if address & TAG == 0 {
-            // Pinned host memory has one address for host and card.
+            // Pinned host memory has one address for host and GPU.
             let pinned = lock(&Driver::get().pinned);
             let (begin, there) = pinned.range(..=address as usize).next_back()?;
             let (lo, hi) = (*begin as u64, (begin + there.bytes) as u64);
