@@ -1,10 +1,17 @@
-// Ours, over the C API: the CPU device with two slots.
+// Ours, over the C API: the CPU device with two slots. With PLANNED each task states its work, so
+// that the planner places it; StarPU's tasks are always placed by its scheduler.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "gpusched.h"
 #include "peer.h"
+
+#ifdef PLANNED
+#define WORK 1.0
+#else
+#define WORK 0.0
+#endif
 
 static sched_t *s;
 
@@ -45,7 +52,7 @@ static int32_t run(const sched_exec_t *exec, void *user) {
 void peer_submit(work_fn work, void *user) {
     (void)user;
     sched_task_desc_t desc = {
-        .size = sizeof desc, .run = run, .user = (void *)task_of(work), .flags = SCHED_TASK_DETACHED};
+        .size = sizeof desc, .run = run, .user = (void *)task_of(work), .work = WORK, .flags = SCHED_TASK_DETACHED};
     must(sched_submit(s, &desc, NULL));
 }
 
@@ -53,7 +60,7 @@ void peer_wait_all(void) { must(sched_wait_all(s, SCHED_FOREVER)); }
 
 void *peer_submit_handle(work_fn work, void *user) {
     (void)user;
-    sched_task_desc_t desc = {.size = sizeof desc, .run = run, .user = (void *)task_of(work)};
+    sched_task_desc_t desc = {.size = sizeof desc, .run = run, .user = (void *)task_of(work), .work = WORK};
     sched_task_t id;
     must(sched_submit(s, &desc, &id));
     return (void *)(uintptr_t)id;

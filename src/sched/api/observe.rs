@@ -28,13 +28,12 @@ impl Runtime {
         trace.attempt(Span { task, label, class, device, slot, attempt, begin, end, ending, bytes, work });
     }
 
-    /// Saves the learned rates once a minute, for processes that start meanwhile and in case this
-    /// one is killed.
-    pub fn save_rates_if_due(&self) {
-        let Some(rate_store) = &self.observability.rate_store else { return };
-        if rate_store.lock().unwrap_or_else(PoisonError::into_inner).is_save_due(self.now()) {
-            self.save_rates();
-        }
+    /// Returns true once a minute: the caller saves the learned rates, for processes that start
+    /// meanwhile and in case this one is killed.
+    pub fn is_save_due(&self) -> bool {
+        let store = self.observability.rate_store.as_ref();
+        store
+            .is_some_and(|store| store.lock().unwrap_or_else(PoisonError::into_inner).is_save_due(self.now()))
     }
 
     pub fn save_rates(&self) {

@@ -34,6 +34,8 @@ pub struct ClassRecord {
     pub devices: Vec<DeviceRecord>,
     /// Seconds taken over seconds expected, the newest last.
     pub ratios: VecDeque<f64>,
+    /// Trimmed mean of the ratios. `None`: there are too few.
+    pub usual_ratio: Option<f64>,
     /// Seconds times prior per unit of work; see [`Estimator`](super::estimator::Estimator).
     pub unit_scale: f64,
     /// [`ClassTable::uses`] at the last use.

@@ -11,6 +11,8 @@
 //! device, or make it look like a marvel. The first sample of a device may have paid for a context
 //! and for loading code. It is dropped if the second one shows it to be a warm-up.
 
+use std::collections::VecDeque;
+
 use super::class_table::{ClassRecord, ClassTable};
 
 /// Average tasks that a prior weighs.
@@ -81,6 +83,7 @@ impl Estimator {
                 record.ratios.pop_front();
             }
             record.ratios.push_back(seconds / expected);
+            record.usual_ratio = trimmed_mean(&record.ratios);
         }
         let Some(device) = record.devices.get_mut(device) else { return };
         let samples = &mut device.samples;
@@ -106,30 +109,38 @@ impl Estimator {
 
     /// Returns a task's work in average tasks of its class.
     pub fn relative_work(&self, class: u32, work: Option<f64>) -> f64 {
-        let mean = self.table.class(class).map_or(1.0, ClassRecord::mean_work);
-        work.map_or(1.0, |work| work / mean)
+        work.map_or(1.0, |work| work / self.mean_work(class))
     }
 
     /// Returns how long a task should take on a device, in seconds, or in the unit of the priors
     /// before anything was measured. `None`: nothing is known of the device.
     pub fn seconds(&self, class: u32, device: usize, work: Option<f64>) -> Option<f64> {
+        let each = self.seconds_per_work(class, device)?;
+        Some(work.unwrap_or_else(|| self.mean_work(class)) * each)
+    }
+
+    /// Returns [`Estimator::seconds`] of a unit of work.
+    pub fn seconds_per_work(&self, class: u32, device: usize) -> Option<f64> {
         let general = self.priors.get(device).copied().flatten();
         let Some(class) = self.table.class(class) else {
-            return general.map(|prior| work.unwrap_or(1.0) / prior);
+            return general.map(f64::recip);
         };
         let mean = class.mean_work();
-        let work = work.unwrap_or(mean);
         let samples = &class.devices.get(device)?.samples;
         // An earlier run's rate is absolute; a general prior is scaled by what devices have shown.
         let guess = samples.prior.map(|rate| 1.0 / rate).or_else(|| Some(class.unit_scale / general?));
-        let each = match guess {
+        match guess {
             Some(guess) => {
-                (samples.seconds + PRIOR_WEIGHT * mean * guess) / (samples.work + PRIOR_WEIGHT * mean)
+                Some((samples.seconds + PRIOR_WEIGHT * mean * guess) / (samples.work + PRIOR_WEIGHT * mean))
             }
-            None if samples.count > 0 => samples.seconds / samples.work,
-            None => return None,
-        };
-        Some(work * each)
+            None if samples.count > 0 => Some(samples.seconds / samples.work),
+            None => None,
+        }
+    }
+
+    /// Returns the mean work of the class's tasks that state it; 1 where none does.
+    pub fn mean_work(&self, class: u32) -> f64 {
+        self.table.class(class).map_or(1.0, ClassRecord::mean_work)
     }
 
     /// Returns [`Estimator::seconds`] in the unit of the devices' priors, which does not depend on
@@ -202,17 +213,9 @@ impl Estimator {
         (self.has_samples(class) || stored()).then(|| self.seconds(class, device, Some(1.0)))?.map(f64::recip)
     }
 
-    /// Returns how many times longer than expected tasks of the class take: the mean without the
-    /// fifth at either end. `None` before three have ended.
-    pub fn trimmed_ratio(&self, class: u32) -> Option<f64> {
-        let mut ratios: Vec<f64> = self.table.class(class)?.ratios.iter().copied().collect();
-        if ratios.len() < 3 {
-            return None;
-        }
-        ratios.sort_by(f64::total_cmp);
-        let cut = ratios.len() / 5;
-        let kept = &ratios[cut..ratios.len() - cut];
-        Some(kept.iter().sum::<f64>() / kept.len() as f64)
+    /// Returns how many times longer than expected tasks of the class take. `None` before three have ended.
+    pub fn usual_ratio(&self, class: u32) -> Option<f64> {
+        self.table.class(class)?.usual_ratio
     }
 
     /// Returns the measured rates: class, device, work per second, number of samples.
@@ -224,6 +227,18 @@ impl Estimator {
                 .map(move |(device, samples)| (number, device, samples.work / samples.seconds, samples.count))
         })
     }
+}
+
+/// Returns the mean without the fifth at either end. `None`: fewer than three values.
+fn trimmed_mean(values: &VecDeque<f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.iter().copied().collect();
+    if values.len() < 3 {
+        return None;
+    }
+    values.sort_by(f64::total_cmp);
+    let cut = values.len() / 5;
+    let kept = &values[cut..values.len() - cut];
+    Some(kept.iter().sum::<f64>() / kept.len() as f64)
 }
 
 #[cfg(test)]
@@ -317,7 +332,7 @@ mod tests {
                 estimator.record_sample(0, device, Some(work), 2.0);
             }
         }
-        let _ = (estimator.trimmed_ratio(0), estimator.rate(0, 0));
+        let _ = (estimator.usual_ratio(0), estimator.rate(0, 0));
     }
 
     #[test]
@@ -329,13 +344,13 @@ mod tests {
     }
 
     #[test]
-    fn trimmed_ratio_needs_three_samples_and_ignores_outliers() {
+    fn usual_ratio_needs_three_samples_and_ignores_outliers() {
         let mut estimator = Estimator::new(vec![Some(1.0)]);
         for (count, seconds) in [1.0, 1.0, 1.0, 500.0, 1.0, 1.0].into_iter().enumerate() {
-            assert_eq!(estimator.trimmed_ratio(0).is_some(), count > 3, "the first one gives only the unit");
+            assert_eq!(estimator.usual_ratio(0).is_some(), count > 3, "the first one gives only the unit");
             estimator.record_sample(0, 0, Some(1.0), seconds);
         }
-        assert!(estimator.trimmed_ratio(0).unwrap() < 1.5);
+        assert!(estimator.usual_ratio(0).unwrap() < 1.5);
     }
 
     #[test]

@@ -68,6 +68,11 @@ impl Planner {
         devices.map(|(_, device)| device.slots as usize).sum()
     }
 
+    /// Returns true if the device has a free slot and is usable.
+    pub fn has_room(&self, now: Duration, index: usize) -> bool {
+        self.devices[index].has_room(now)
+    }
+
     /// Returns true if no attempt runs on the device.
     pub fn is_idle(&self, index: usize) -> bool {
         self.devices[index].attempts.is_empty()

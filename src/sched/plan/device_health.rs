@@ -6,6 +6,7 @@ use super::effects::Effects;
 use super::planner::Planner;
 use super::record::Attempt;
 use crate::error::{DeviceFault, Error};
+use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::policy::{CONVICTIONS, WRONG_TASKS};
 use crate::sched::base::task_id::TaskId;
 
@@ -81,6 +82,9 @@ impl Planner {
     /// A task has ended well: counts its earlier wrong results against the devices that computed them.
     pub(super) fn clear_suspects(&mut self, index: usize, id: TaskId, effects: &mut Effects) {
         let Ok(record) = self.tasks.get(id) else { return };
+        if record.suspect_devices == DeviceMask::NONE {
+            return;
+        }
         let name = if record.label.is_empty() { format!("task {}", id.0) } else { record.name() };
         let suspects = record.suspect_devices;
         let well = self.devices[index].info.label();

@@ -47,7 +47,7 @@ impl Planner {
         if record.role != Role::Task {
             return None;
         }
-        let usual = self.estimator.trimmed_ratio(record.class)?;
+        let usual = self.estimator.usual_ratio(record.class)?;
         let expected = self.estimator.seconds(record.class, index, record.work)?;
         Duration::try_from_secs_f64(LATE * usual * expected).ok().map(|late| late.max(LATE_LEAST))
     }

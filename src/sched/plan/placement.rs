@@ -271,10 +271,13 @@ impl Planner {
     /// Returns the devices of `may` where an exclusive task could begin at once, if there are any: tasks on the others
     /// may wait for it.
     fn exclusive_devices(&self, record: &TaskRecord, id: TaskId, may: DeviceMask) -> DeviceMask {
+        if !record.exclusive {
+            return may;
+        }
         let mut idle = DeviceMask::NONE;
         for (index, device) in self.devices.iter().enumerate() {
             let kept = device.poisoned || device.reserved_for.is_some_and(|held| held != id);
-            if record.exclusive && may.contains(index) && device.is_free_for_exclusive() && !kept {
+            if may.contains(index) && device.is_free_for_exclusive() && !kept {
                 idle.add(index);
             }
         }

@@ -33,6 +33,7 @@ pub struct Planner {
     /// Orphaned tasks, by the time when they are due.
     pub(super) orphaned: BTreeSet<(Duration, TaskId)>,
     pub(super) devices: Vec<DeviceState>,
+    pub(super) retired: DeviceMask,
     pub(super) estimator: Estimator,
     pub(super) arrivals: u64,
     /// Arrival numbers of the tasks that have not ended.
@@ -60,6 +61,7 @@ impl Planner {
             ready: ReadyQueue::default(),
             orphaned: BTreeSet::new(),
             devices: devices.into_iter().map(|(info, slots)| DeviceState::new(info, slots)).collect(),
+            retired: DeviceMask::NONE,
             estimator: rates,
             arrivals: 0,
             unended: BTreeSet::new(),
@@ -77,12 +79,7 @@ impl Planner {
     /// Returns the devices where a task may begin as soon as they have room: those that it allows, without those
     /// that refused it in this round, and without those where it failed unless no other is left.
     pub(super) fn eligible(&self, record: &TaskRecord) -> DeviceMask {
-        let mut may = DeviceMask::NONE;
-        for (index, device) in self.devices.iter().enumerate() {
-            if record.allows(index, device) && !record.refused_devices.contains(index) {
-                may.add(index);
-            }
-        }
+        let may = record.large_enough_devices.without(self.retired).without(record.refused_devices);
         let better = may.without(record.avoided_devices);
         if better == DeviceMask::NONE { may } else { better }
     }
@@ -146,7 +143,7 @@ impl Planner {
     }
 
     fn has_device(&self, record: &TaskRecord) -> bool {
-        self.devices.iter().enumerate().any(|(index, device)| record.allows(index, device))
+        record.large_enough_devices.without(self.retired) != DeviceMask::NONE
     }
 
     fn end_without_device(&mut self, id: TaskId, effects: &mut Effects) {
@@ -263,6 +260,7 @@ impl Planner {
         if device.retired.is_none() {
             let text = format!("device {} ({}) is retired: {why}", device.info.label(), device.info.id);
             device.retired = Some(why.into());
+            self.retired.add(index);
             device.info.health = Health::Retired;
             device.reserved_for = None;
             self.note(Level::Warn, index, text, effects);

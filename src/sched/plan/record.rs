@@ -293,10 +293,6 @@ impl TaskRecord {
     pub fn known_bytes(&self, kind: BackendKind) -> u64 {
         self.bytes.on(kind).max(self.refused_bytes)
     }
-
-    pub fn allows(&self, index: usize, device: &DeviceState) -> bool {
-        device.retired.is_none() && self.large_enough_devices.contains(index)
-    }
 }
 
 impl DeviceState {

@@ -1,9 +1,12 @@
 //! The schedule: when each slot should be free, and on which device a task should end first.
 
+use std::cell::OnceCell;
+use std::ops::Range;
 use std::time::Duration;
 
 use super::planner::Planner;
-use super::record::TaskRecord;
+use super::record::{DeviceState, TaskRecord};
+use crate::device::BackendKind;
 use crate::sched::base::device_mask::DeviceMask;
 
 /// The place of a task in the schedule.
@@ -18,102 +21,192 @@ pub struct PlacedTask {
 
 /// When each slot of each device should be free, in seconds from now.
 pub struct Schedule {
-    lanes: Vec<Vec<f64>>,
-    /// Free memory of each device by time: now, and after each running attempt.
-    free: Vec<Vec<(f64, u64)>>,
+    now: Duration,
+    devices: Vec<ScheduledDevice>,
+    /// The slots' times, device by device.
+    lanes: Vec<f64>,
+    /// Rates of each class asked for, device by device.
+    rates: Vec<ClassRates>,
+}
+
+struct ScheduledDevice {
+    kind: BackendKind,
+    lanes: Range<usize>,
+    /// The lane that is free first, and when; infinite without lanes.
+    first: usize,
+    free_from: f64,
+    /// The number of lanes that are not free now.
+    busy: usize,
+    free_now: u64,
+    /// Free memory by time: now, and after each running attempt. Computed when `free_now` is too little.
+    free: OnceCell<Vec<(f64, u64)>>,
+}
+
+struct ClassRates {
+    class: u32,
+    /// Work of a task that states none.
+    mean: f64,
+    /// Seconds per unit of work on each device. `None`: unknown.
+    each: Vec<Option<f64>>,
 }
 
 impl Schedule {
     /// Lays out what runs. `roomy`: as if no device lacked memory.
     pub fn new(planner: &Planner, now: Duration, roomy: bool) -> Self {
-        let lanes = planner.devices.iter().enumerate().map(|(index, device)| {
-            // A task that waits inside its code in a poisoned context may wait for one that would be kept for this device.
-            if device.retired.is_some() || device.poisoned && device.waiting_slots > 0 {
-                return Vec::new();
-            }
-            let mut lanes: Vec<f64> =
-                device.attempts.iter().map(|run| planner.seconds_until_free(now, index, run)).collect();
-            lanes.extend(device.peer_load.ends.iter().map(|end| end.saturating_sub(now).as_secs_f64()));
-            let held = device.reserved_for.is_some() && device.waiting_slots == 0;
-            let closed = device.poisoned || held || device.runs_exclusive();
-            let open = if closed { lanes.iter().copied().fold(0.0, f64::max) } else { 0.0 };
-            let open = device
-                .backoff
-                .filter(|backoff| backoff.least_bytes == 0)
-                .map_or(open, |backoff| open.max(backoff.until.saturating_sub(now).as_secs_f64()));
-            lanes.resize(lanes.len().max(device.capacity(now)), 0.0);
-            // Nothing begins before all running attempts have ended.
-            lanes.iter_mut().for_each(|lane| *lane = lane.max(open));
-            // With more attempts than may run at a time, the first to end make no room.
-            lanes.sort_by(f64::total_cmp);
-            lanes.drain(..lanes.len() - device.capacity(now));
-            lanes
-        });
-        let free = planner.devices.iter().enumerate().map(|(index, device)| {
-            if roomy {
-                return vec![(0.0, u64::MAX)];
-            }
-            let mut bytes = device.ledger.limit() - device.ledger.leased();
-            let mut runs: Vec<(f64, u64)> = device
-                .attempts
-                .iter()
-                .map(|run| (planner.seconds_until_free(now, index, run), run.lease.bytes()))
-                .collect();
-            runs.sort_by(|a, b| a.0.total_cmp(&b.0));
-            // Beside running attempts, memory of other processes counts as used.
-            let mut others = if runs.is_empty() { None } else { device.known_free_bytes(now) };
-            let mut free = vec![(0.0, bytes.min(others.unwrap_or(u64::MAX)))];
-            let last = runs.len();
-            for (number, (end, more)) in (1..).zip(runs) {
-                bytes += more;
-                others = others.filter(|_| number < last).map(|free| free.saturating_add(more));
-                free.push((end, bytes.min(others.unwrap_or(u64::MAX))));
-            }
-            // Until its back-off is over, the device has no memory for tasks of the size that it refused.
-            if let Some(backoff) = device.backoff.filter(|backoff| now < backoff.until) {
-                let end = (backoff.until - now).as_secs_f64();
-                let later = free.partition_point(|&(from, _)| from <= end);
-                let then = free[later - 1].1;
-                for (_, bytes) in &mut free[..later] {
-                    *bytes = (*bytes).min(backoff.least_bytes.saturating_sub(1));
-                }
-                free.insert(later, (end, then));
-            }
-            free
-        });
-        Schedule { lanes: lanes.collect(), free: free.collect() }
+        let count = planner.devices.len();
+        let mut schedule = Schedule {
+            now,
+            devices: Vec::with_capacity(count),
+            lanes: Vec::with_capacity(count),
+            rates: Vec::new(),
+        };
+        for (index, device) in planner.devices.iter().enumerate() {
+            let begin = schedule.lanes.len();
+            schedule.add_lanes(planner, index);
+            let free_now = if roomy { u64::MAX } else { free_now(device, now) };
+            schedule.devices.push(ScheduledDevice {
+                kind: device.info.backend,
+                lanes: begin..schedule.lanes.len(),
+                first: begin,
+                free_from: f64::INFINITY,
+                busy: 0,
+                free_now,
+                free: OnceCell::new(),
+            });
+            schedule.count_lanes(index);
+        }
+        schedule
+    }
+
+    fn add_lanes(&mut self, planner: &Planner, index: usize) {
+        let (now, lanes, device) = (self.now, &mut self.lanes, &planner.devices[index]);
+        // A task that waits inside its code in a poisoned context may wait for one that would be kept for this device.
+        if device.retired.is_some() || device.poisoned && device.waiting_slots > 0 {
+            return;
+        }
+        let begin = lanes.len();
+        lanes.extend(device.attempts.iter().map(|run| planner.seconds_until_free(now, index, run)));
+        lanes.extend(device.peer_load.ends.iter().map(|end| end.saturating_sub(now).as_secs_f64()));
+        let held = device.reserved_for.is_some() && device.waiting_slots == 0;
+        let closed = device.poisoned || held || device.runs_exclusive();
+        let open = if closed { lanes[begin..].iter().copied().fold(0.0, f64::max) } else { 0.0 };
+        let open = device
+            .backoff
+            .filter(|backoff| backoff.least_bytes == 0)
+            .map_or(open, |backoff| open.max(backoff.until.saturating_sub(now).as_secs_f64()));
+        let capacity = device.capacity(now);
+        lanes.resize(lanes.len().max(begin + capacity), 0.0);
+        // Nothing begins before all running attempts have ended.
+        lanes[begin..].iter_mut().for_each(|lane| *lane = lane.max(open));
+        // With more attempts than may run at a time, the first to end make no room.
+        lanes[begin..].sort_by(f64::total_cmp);
+        lanes.drain(begin..lanes.len() - capacity);
+    }
+
+    fn count_lanes(&mut self, device: usize) {
+        let device = &mut self.devices[device];
+        let lanes = device.lanes.clone().zip(&self.lanes[device.lanes.clone()]);
+        device.busy = lanes.clone().filter(|&(_, &free)| free > 0.0).count();
+        if let Some((lane, &free)) = lanes.min_by(|(_, a), (_, b)| a.total_cmp(b)) {
+            (device.first, device.free_from) = (lane, free);
+        }
     }
 
     /// Returns when a device should have so much free memory, in seconds from now.
-    pub fn has_memory(&self, device: usize, bytes: u64) -> Option<f64> {
-        self.free[device].iter().find(|&&(_, free)| bytes <= free).map(|&(from, _)| from)
+    pub fn has_memory(&self, planner: &Planner, index: usize, bytes: u64) -> Option<f64> {
+        let device = &self.devices[index];
+        if bytes <= device.free_now {
+            return Some(0.0);
+        }
+        let free = device.free.get_or_init(|| free_by_time(planner, self.now, index));
+        free.iter().find(|&&(_, free)| bytes <= free).map(|&(from, _)| from)
     }
 
     /// Returns where the task should end first, of the devices whose rate is known.
-    pub fn place(&self, planner: &Planner, record: &TaskRecord, may: DeviceMask) -> Option<PlacedTask> {
+    pub fn place(&mut self, planner: &Planner, record: &TaskRecord, may: DeviceMask) -> Option<PlacedTask> {
+        let rates = self.rates_of(planner, record.class);
+        let rates = &self.rates[rates];
+        let work = record.work.unwrap_or(rates.mean);
         let mut best: Option<PlacedTask> = None;
-        for (device, lanes) in self.lanes.iter().enumerate() {
-            if !may.contains(device) {
+        for (index, device) in self.devices.iter().enumerate() {
+            let (true, Some(each)) = (may.contains(index), rates.each[index]) else { continue };
+            if device.lanes.is_empty() {
                 continue;
             }
-            let Some(seconds) = planner.task_seconds(record, device) else { continue };
-            let first = lanes.iter().copied().enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b));
-            let Some((lane, free)) = first else { continue };
-            let Some(memory) = self.has_memory(device, record.bytes.on(planner.devices[device].info.backend))
-            else {
+            let free = device.free_from;
+            let seconds = work * each * record.slowdown;
+            // No later than another: most devices are left out by that.
+            if best.as_ref().is_some_and(|best| (free + seconds, device.busy) >= (best.end, best.load)) {
+                continue;
+            }
+            let Some(memory) = self.has_memory(planner, index, record.bytes.on(device.kind)) else {
                 continue;
             };
             let free = free.max(memory);
-            let end = free + seconds;
-            let load = lanes.iter().filter(|&&free| free > 0.0).count();
+            let (end, load) = (free + seconds, device.busy);
             if best.as_ref().is_none_or(|best| (end, load) < (best.end, best.load)) {
-                best = Some(PlacedTask { device, lane, end, load, begins_now: free <= 0.0 });
+                best = Some(PlacedTask {
+                    device: index,
+                    lane: device.first,
+                    end,
+                    load,
+                    begins_now: free <= 0.0,
+                });
             }
         }
         best
     }
 
-    pub fn occupy(&mut self, place: &PlacedTask) {
-        self.lanes[place.device][place.lane] = place.end;
+    /// Returns the position of a class in `rates`.
+    fn rates_of(&mut self, planner: &Planner, class: u32) -> usize {
+        self.rates.iter().position(|rates| rates.class == class).unwrap_or_else(|| {
+            let (estimator, devices) = (&planner.estimator, 0..self.devices.len());
+            let each = devices.map(|device| estimator.seconds_per_work(class, device)).collect();
+            self.rates.push(ClassRates { class, mean: estimator.mean_work(class), each });
+            self.rates.len() - 1
+        })
     }
+
+    pub fn occupy(&mut self, place: &PlacedTask) {
+        self.lanes[place.lane] = place.end;
+        self.count_lanes(place.device);
+    }
+}
+
+/// Returns the free bytes of a device now. Beside running attempts, memory of other processes counts as used. Until its
+/// back-off is over, the device has no memory for tasks of the size that it refused.
+fn free_now(device: &DeviceState, now: Duration) -> u64 {
+    let own = device.ledger.limit() - device.ledger.leased();
+    let others = device.known_free_bytes(now).filter(|_| !device.attempts.is_empty());
+    let refused = device.backoff.filter(|backoff| now < backoff.until);
+    let refused = refused.map(|backoff| backoff.least_bytes.saturating_sub(1));
+    own.min(others.unwrap_or(u64::MAX)).min(refused.unwrap_or(u64::MAX))
+}
+
+/// Returns the free bytes of a device now and after each running attempt, in seconds from now; see [`free_now`].
+fn free_by_time(planner: &Planner, now: Duration, index: usize) -> Vec<(f64, u64)> {
+    let device = &planner.devices[index];
+    let attempts = device.attempts.iter();
+    let mut runs: Vec<(f64, u64)> =
+        attempts.map(|run| (planner.seconds_until_free(now, index, run), run.lease.bytes())).collect();
+    runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut bytes = device.ledger.limit() - device.ledger.leased();
+    let mut others = if runs.is_empty() { None } else { device.known_free_bytes(now) };
+    let mut free = vec![(0.0, bytes.min(others.unwrap_or(u64::MAX)))];
+    let last = runs.len();
+    for (number, (end, more)) in (1..).zip(runs) {
+        bytes += more;
+        others = others.filter(|_| number < last).map(|free| free.saturating_add(more));
+        free.push((end, bytes.min(others.unwrap_or(u64::MAX))));
+    }
+    if let Some(backoff) = device.backoff.filter(|backoff| now < backoff.until) {
+        let end = (backoff.until - now).as_secs_f64();
+        let later = free.partition_point(|&(from, _)| from <= end);
+        let then = free[later - 1].1;
+        for (_, bytes) in &mut free[..later] {
+            *bytes = (*bytes).min(backoff.least_bytes.saturating_sub(1));
+        }
+        free.insert(later, (end, then));
+    }
+    free
 }

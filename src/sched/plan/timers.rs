@@ -47,17 +47,17 @@ impl Planner {
 
     /// Returns when an idle device that declined a task should reconsider, because others are late.
     fn next_reconsideration(&self, now: Duration) -> Option<Duration> {
-        let waits = |(index, device): (usize, &DeviceState)| device.has_room(now).then_some(index);
-        let mut idle = self.devices.iter().enumerate().filter_map(waits).peekable();
-        idle.peek()?;
-        let idle: Vec<usize> = idle.collect();
+        let idle = self.devices.iter().filter(|device| device.has_room(now)).count();
+        if idle == 0 {
+            return None;
+        }
         let mut soonest = f64::INFINITY;
         for (index, device) in self.devices.iter().enumerate() {
-            for run in &device.attempts {
+            let other = idle > usize::from(device.has_room(now));
+            for run in device.attempts.iter().filter(|_| other) {
                 let copy =
                     self.tasks.get(run.id).is_ok_and(|record| record.idempotent && record.live_attempts == 1);
-                let other = idle.iter().any(|&idle| idle != index);
-                if other && (copy || !self.ready.is_empty()) {
+                if copy || !self.ready.is_empty() {
                     soonest = soonest.min(self.remaining_seconds(now, index, run).unwrap_or(f64::INFINITY));
                 }
             }
@@ -263,13 +263,17 @@ impl Planner {
         let (Some((first, _)), Some((last, _))) = (self.ready.first(), self.ready.last()) else {
             return;
         };
-        let (highest, mean) = (first.priority(), self.mean_seconds());
-        let Some(step) = Duration::try_from_secs_f64(AGEING * mean).ok().filter(|step| !step.is_zero())
+        let highest = first.priority();
+        if last.priority() == highest {
+            return;
+        }
+        let Some(step) =
+            Duration::try_from_secs_f64(AGEING * self.mean_seconds()).ok().filter(|step| !step.is_zero())
         else {
             return;
         };
         let apart = (step / 10).max(AGEING_EACH.saturating_mul(self.ready.len() as u32));
-        if last.priority() == highest || now.saturating_sub(self.aged_at) < apart {
+        if now.saturating_sub(self.aged_at) < apart {
             return;
         }
         self.aged_at = now;

@@ -16,7 +16,7 @@ impl Runtime {
     /// Applies the effects of planner calls made under this guard, by the protocol of [`Runtime::apply_counted`].
     pub fn apply_effects<'a>(self: &'a Arc<Self>, guard: MutexGuard<'a, PlannerGuarded>, effects: Effects) {
         self.count_ending(&effects);
-        log_all(self.apply_counted(guard, effects));
+        log_all(self.apply_counted(guard, effects, None));
     }
 
     /// Counts tasks whose ends are not published yet. Under the planner lock: a deadlock check or a shutdown never
@@ -27,6 +27,7 @@ impl Runtime {
 
     /// Applies effects and unlocks the planner. Returns records that are left to be logged. Each thread drops the
     /// jobs of those tasks that it has itself ended, and no others: it may hold whatever their drop needs.
+    /// `asking`: device of the calling worker, if it asks for a task next, so that no other is woken for its slot.
     ///
     /// The order is a protocol:
     /// 1. Under the lock, the caller has counted the ended tasks ([`Runtime::count_ending`]); abandoned attempts
@@ -35,7 +36,7 @@ impl Runtime {
     /// 3. For each ended task: without the lock, first the log, then the drop of the job; under the lock, the end is
     ///    published. So whoever sees the end finds the record logged and the job gone. Ends of followers join the list.
     /// 4. Under the lock, flags are published for the light tier, before its answer is read in `wake_workers`;
-    ///    then workers are called and the timer is set.
+    ///    then workers are woken and the timer is set.
     /// 5. Without the lock, tasks nested in abandoned attempts end; then waiters are notified: for all tasks, ranges in
     ///    need of helpers, those blocked inside tasks.
     /// 6. Light work is called for where a device has opened, and ended where no device is left.
@@ -43,6 +44,7 @@ impl Runtime {
         self: &'a Arc<Self>,
         mut guard: MutexGuard<'a, PlannerGuarded>,
         mut effects: Effects,
+        asking: Option<usize>,
     ) -> Vec<(Level, String)> {
         let abandoned = std::mem::take(&mut effects.abandoned);
         self.abandon_attempts(&abandoned);
@@ -74,6 +76,10 @@ impl Runtime {
             }
         }
         let opened = self.publish_flags(&guard);
+        if let Some(device) = asking.filter(|_| guard.log.is_empty() && guard.planner.has_ready_tasks()) {
+            guard.worker_called[device] = true;
+            self.pool.planned_hint.fetch_or(1 << device, Ordering::SeqCst);
+        }
         self.wake_workers(&mut guard);
         self.ensure_timer(&mut guard);
         let log = std::mem::take(&mut guard.log);

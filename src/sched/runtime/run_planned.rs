@@ -125,6 +125,7 @@ pub fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Ass
     drop(lease);
     nested.set_planned(None);
     let short = matches!(end, AttemptEnd::Ran(Err(Error::NoMemory { .. } | Error::Resources { .. })));
+    let save_due = runtime.is_save_due();
     let company = short && runtime.ran_light_since(&worker.queue.shared, begin);
     let mut guard = runtime.lock();
     let mut effects = Effects::at(runtime.now());
@@ -135,8 +136,12 @@ pub fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Ass
         worker.abandoned.set(true);
         runtime.pool.abandoned_returned();
     }
-    runtime.apply_effects(guard, effects);
-    runtime.save_rates_if_due();
+    runtime.count_ending(&effects);
+    let asking = (!save_due && !worker.abandoned.get()).then_some(worker.device);
+    log_all(runtime.apply_counted(guard, effects, asking));
+    if save_due {
+        runtime.save_rates();
+    }
     worker.in_planned.set(false);
     worker.tasks.borrow_mut().pop();
     let end = runtime.clock();

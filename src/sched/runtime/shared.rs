@@ -219,7 +219,12 @@ impl Runtime {
             }
         }
         let closed = self.closed_to_light();
-        for index in guard.planner.runnable_devices(self.now()) {
+        // A worker that was called asks for a task, and wakes the next.
+        let now = self.now();
+        let all_called = (0..self.devices.len())
+            .all(|index| guard.worker_called[index] || !guard.planner.has_room(now, index));
+        let runnable = if all_called { Vec::new() } else { guard.planner.runnable_devices(now) };
+        for index in runnable {
             self.pool.planned_hint.fetch_or(1 << index, Ordering::SeqCst);
             if !guard.worker_called[index] {
                 let notes = Mutex::new(Vec::new());

@@ -100,7 +100,7 @@ fn pass<'a>(
     guard.planner.advance(&mut effects);
     shared.count_ending(&effects);
     shared.defer(&mut guard, &mut effects);
-    let mut log = shared.apply_counted(guard, effects);
+    let mut log = shared.apply_counted(guard, effects, None);
     let mut guard = shared.lock();
     // These records report threads that could not be started.
     if guard.deferred.served {
@@ -119,7 +119,7 @@ fn serve(shared: &Arc<Runtime>) {
     loop {
         let effects = std::mem::take(&mut guard.deferred.effects);
         if !(effects.ended.is_empty() && effects.log.is_empty()) {
-            log_all(shared.apply_counted(guard, effects));
+            log_all(shared.apply_counted(guard, effects, None));
             guard = shared.lock();
         } else if guard.planner.is_stopping() && !shared.pool.has_worker() && guard.timer_until.is_none() {
             guard.deferred.served = false;

@@ -226,7 +226,7 @@ fn a_device_that_was_short_has_room_when_the_last_of_its_tasks_end() {
     let id = driver.submit(0, task());
     for (slots, end) in [(3, 11.0), (2, 21.0), (1, 31.0)] {
         driver.planner.devices[0].throttle = Some((slots, S(60)));
-        let plan = Schedule::new(&driver.planner, S(0), false);
+        let mut plan = Schedule::new(&driver.planner, S(0), false);
         let place = plan.place(&driver.planner, driver.planner.tasks.get(id).unwrap(), DeviceMask::ALL);
         assert_eq!(place.map(|place| place.end), Some(end), "{slots} at a time");
     }

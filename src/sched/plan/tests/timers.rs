@@ -180,7 +180,7 @@ fn shortage_of_memory_holds_back_no_smaller_task() {
     assert_eq!(run.id, large);
     driver.ends(0, 0, &run, Err(short_of(600)));
     let plan = Schedule::new(&driver.planner, S(0), false);
-    assert_eq!([600, 599].map(|bytes| plan.has_memory(0, bytes)), [Some(1.0), Some(0.0)]);
+    assert_eq!([600, 599].map(|bytes| plan.has_memory(&driver.planner, 0, bytes)), [Some(1.0), Some(0.0)]);
     assert!(driver.planner.device_flags(S(0)).all(|flags| !flags.reserved), "nor light tasks");
     let run = driver.take(0, 0).unwrap();
     assert_eq!(run.id, small);
