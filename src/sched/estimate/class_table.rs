@@ -3,9 +3,10 @@
 //! The table keeps every class with tasks that have not ended, and of the others the [`CLASSES`]
 //! that were used last.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::ratio_window::RatioWindow;
 use crate::sched::base::policy::{CLASSES, forgotten_until};
 
 #[derive(Debug, Default)]
@@ -32,10 +33,8 @@ pub struct ClassRecord {
     pub ended: WorkSum,
     /// By device.
     pub devices: Vec<DeviceRecord>,
-    /// Seconds taken over seconds expected, the newest last.
-    pub ratios: VecDeque<f64>,
-    /// Trimmed mean of the ratios. `None`: there are too few.
-    pub usual_ratio: Option<f64>,
+    /// Seconds taken over seconds expected.
+    pub ratios: RatioWindow,
     /// Seconds times prior per unit of work; see [`Estimator`](super::estimator::Estimator).
     pub unit_scale: f64,
     /// [`ClassTable::uses`] at the last use.

@@ -11,8 +11,6 @@
 //! device, or make it look like a marvel. The first sample of a device may have paid for a context
 //! and for loading code. It is dropped if the second one shows it to be a warm-up.
 
-use std::collections::VecDeque;
-
 use super::class_table::{ClassRecord, ClassTable};
 
 /// Average tasks that a prior weighs.
@@ -24,8 +22,6 @@ const SURPRISE: f64 = 4.0;
 const WARM_UP: f64 = 1.5;
 /// Stored rates over priors differ by less from device to device.
 const INCONSISTENT: f64 = 30.0;
-/// Ratios kept of each class.
-const RATIOS: usize = 32;
 
 /// The estimator of all devices of a scheduler, by their position in it.
 #[derive(Debug, Default)]
@@ -79,11 +75,7 @@ impl Estimator {
         let work = work.unwrap_or_else(|| record.mean_work());
         let seconds = seconds.max(1e-9);
         if let Some(expected) = expected.filter(|_| known) {
-            if record.ratios.len() == RATIOS {
-                record.ratios.pop_front();
-            }
-            record.ratios.push_back(seconds / expected);
-            record.usual_ratio = trimmed_mean(&record.ratios);
+            record.ratios.push(seconds / expected);
         }
         let Some(device) = record.devices.get_mut(device) else { return };
         let samples = &mut device.samples;
@@ -215,7 +207,7 @@ impl Estimator {
 
     /// Returns how many times longer than expected tasks of the class take. `None` before three have ended.
     pub fn usual_ratio(&self, class: u32) -> Option<f64> {
-        self.table.class(class)?.usual_ratio
+        self.table.class(class)?.ratios.trimmed_mean()
     }
 
     /// Returns the measured rates: class, device, work per second, number of samples.
@@ -227,18 +219,6 @@ impl Estimator {
                 .map(move |(device, samples)| (number, device, samples.work / samples.seconds, samples.count))
         })
     }
-}
-
-/// Returns the mean without the fifth at either end. `None`: fewer than three values.
-fn trimmed_mean(values: &VecDeque<f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.iter().copied().collect();
-    if values.len() < 3 {
-        return None;
-    }
-    values.sort_by(f64::total_cmp);
-    let cut = values.len() / 5;
-    let kept = &values[cut..values.len() - cut];
-    Some(kept.iter().sum::<f64>() / kept.len() as f64)
 }
 
 #[cfg(test)]

@@ -6,3 +6,4 @@ pub mod concurrency_tuner;
 pub mod estimator;
 pub mod eta;
 pub mod makespan_bound;
+pub mod ratio_window;

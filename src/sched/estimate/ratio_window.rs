@@ -1,0 +1,54 @@
+//! The last ratios of taken to expected seconds of a class, and their trimmed mean.
+
+use std::collections::VecDeque;
+
+/// Ratios kept of each class.
+const RATIOS: usize = 32;
+
+/// The last [`RATIOS`] ratios.
+#[derive(Debug, Default)]
+pub struct RatioWindow {
+    /// In the order of their arrival.
+    ratios: VecDeque<f64>,
+    sorted: Vec<f64>,
+}
+
+impl RatioWindow {
+    pub fn push(&mut self, ratio: f64) {
+        if self.ratios.len() == RATIOS
+            && let Some(oldest) = self.ratios.pop_front()
+        {
+            self.sorted.remove(self.place(oldest));
+        }
+        self.ratios.push_back(ratio);
+        self.sorted.insert(self.place(ratio), ratio);
+    }
+
+    /// Returns the mean without the fifth at either end. `None`: fewer than three ratios.
+    pub fn trimmed_mean(&self) -> Option<f64> {
+        let cut = self.sorted.len() / 5;
+        let kept = &self.sorted[cut..self.sorted.len() - cut];
+        (self.sorted.len() >= 3).then(|| kept.iter().sum::<f64>() / kept.len() as f64)
+    }
+
+    fn place(&self, ratio: f64) -> usize {
+        self.sorted.partition_point(|other| other.total_cmp(&ratio).is_lt())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_keeps_the_last_ratios_in_order() {
+        let mut window = RatioWindow::default();
+        for number in 0..100 {
+            window.push(f64::from(number * 37 % 100));
+            let mut last = Vec::from_iter(window.ratios.iter().copied());
+            last.sort_by(f64::total_cmp);
+            assert_eq!(last, window.sorted);
+        }
+        assert_eq!(window.sorted.len(), RATIOS);
+    }
+}
