@@ -8,7 +8,7 @@
 //!
 //! | folder | contents |
 //! |---|---|
-//! | `base/` | plain data of tasks; tuning numbers |
+//! | `base/` | plain data of tasks; tuning numbers; time |
 //! | `estimate/` | durations, bounds, ETA |
 //! | `observe/` | trace; progress notifier |
 //! | `plan/` | the planner: one state machine without threads |
@@ -34,9 +34,13 @@ pub use crate::store::format::MAX_BYTES as STORE_MAX_BYTES;
 pub use crate::store::rate_store::Store;
 pub(crate) use api::lock_default;
 pub use api::{Builder, Range, Scheduler, discover, discover_all};
+#[doc(hidden)]
+pub use base::clock::Clock;
 pub use base::device_mask::DeviceMask;
 pub use base::exec::{Exec, Job};
 pub use base::outcome::{TaskInfo, TaskStatus, WaitResult};
+#[doc(hidden)]
+pub use base::policy::Policy;
 pub use base::task::{Role, Task};
 pub use base::task_id::TaskId;
 pub use estimate::concurrency_tuner::AUTO_SLOTS;

@@ -3,14 +3,17 @@
 use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::scheduler::{Ownership, Scheduler};
 use crate::backend::{Backend, cpu::CpuBackend, cuda::CudaBackend};
 use crate::device::{BackendKind, DeviceInfo, Selection};
 use crate::error::{Error, Result};
+use crate::sched::base::clock::Clock;
+use crate::sched::base::policy::Policy;
 use crate::sched::estimate::concurrency_tuner::AUTO_SLOTS;
 use crate::sched::runtime::peers::Peers;
-use crate::sched::runtime::shared::Runtime;
+use crate::sched::runtime::shared::{Runtime, RuntimeSettings};
 use crate::sched::runtime::worker::run_worker;
 use crate::sched::runtime::worker_pool::{DEFAULT_STACK, STACKS};
 use crate::store::rate_store::Store;
@@ -43,6 +46,12 @@ pub struct Builder {
     pub lease_folder: Option<PathBuf>,
     /// Replaces the backends that are compiled in.
     pub backends: Option<Vec<Arc<dyn Backend>>>,
+    /// Tuning numbers, which tests shorten.
+    #[doc(hidden)]
+    pub policy: Policy,
+    /// Measures the time of the scheduler.
+    #[doc(hidden)]
+    pub clock: Clock,
 }
 
 impl Scheduler {
@@ -69,18 +78,34 @@ impl Builder {
         if found.len() > MAX_DEVICES {
             return Err(Error::argument("devices", found.len(), format!("at most {MAX_DEVICES}")));
         }
-        let peers = if shared { join_peers(self.lease_folder, &found, slots)? } else { None };
-        let runtime = Runtime::new(found, slots, stack, self.trace_events, self.rates, peers, run_worker);
+        let suspension = self.policy.suspension;
+        let peers = if shared { join_peers(self.lease_folder, &found, slots, suspension)? } else { None };
+        let runtime = Runtime::new(RuntimeSettings {
+            devices: found,
+            slots,
+            stack,
+            trace_events: self.trace_events,
+            rates: self.rates,
+            peers,
+            policy: self.policy,
+            clock: self.clock,
+            work: run_worker,
+        });
         Ok(Scheduler::new(Arc::new(runtime), Ownership::Own))
     }
 }
 
 /// Joins the processes of the node. A folder that fails is an error only if the caller or the
 /// environment named it.
-fn join_peers(folder: Option<PathBuf>, found: &[FoundDevice], slots: u32) -> Result<Option<Peers>> {
+fn join_peers(
+    folder: Option<PathBuf>,
+    found: &[FoundDevice],
+    slots: u32,
+    suspension: Duration,
+) -> Result<Option<Peers>> {
     let devices: Vec<DeviceInfo> = found.iter().map(|(device, _)| device.clone()).collect();
     let slots = if slots == AUTO_SLOTS { 1 } else { slots };
-    let joined = Peers::join(folder.as_deref(), &devices, &vec![slots; devices.len()]);
+    let joined = Peers::join(folder.as_deref(), &devices, &vec![slots; devices.len()], suspension);
     let named = folder.is_some() || env::var_os("GPUSCHED_LEASE_DIR").is_some_and(|named| !named.is_empty());
     joined.or_else(|error| match named {
         true => Err(error),

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `sync.rs` | mutexes and atomics; those of loom under `cfg(loom)` |
 //! | `policy.rs` | the tuning numbers |
+//! | `clock.rs` | time of a scheduler |
+//! | `rank.rs` | order of ready tasks |
 //! | `reservation.rs` | a lease between processes, held for a task |
 //! | `task_id.rs` | identity of a task |
 //! | `device_mask.rs` | set of devices |
@@ -13,10 +15,12 @@
 //! | `task.rs` | task as callers describe it |
 //! | `registry.rs` | generational table; packing of task ids |
 
+pub mod clock;
 pub mod device_mask;
 pub mod exec;
 pub mod outcome;
 pub mod policy;
+pub mod rank;
 pub mod registry;
 pub mod reservation;
 pub mod signal;

@@ -1,125 +1,240 @@
-//! Which task next, and what is to be thought of one that runs: pure functions and numbers, no state.
+//! The tuning numbers of a scheduler.
+//!
+//! Constants stay beside their code where they are sizes of data structures, limits of the interface, or read for each
+//! light task.
 
-use std::cmp::Reverse;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// A place in the queue: higher priority first; within one, more work first, what states none
-/// after that; and what came first among equals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank {
-    priority: Reverse<i32>,
-    work: Reverse<u64>,
-    arrival: u64,
+use crate::error::DeviceFault;
+
+const fn us(count: u64) -> Duration {
+    Duration::from_micros(count)
 }
 
-impl Rank {
-    /// `work` is checked at submit: in [`WORK`], so its bits order as it does.
-    pub fn new(priority: i32, work: Option<f64>, arrival: u64) -> Self {
-        Rank { priority: Reverse(priority), work: Reverse(work.map_or(0, |work| work.to_bits())), arrival }
-    }
-
-    pub fn priority(self) -> i32 {
-        self.priority.0
-    }
-
-    /// The same task, so many priorities higher.
-    pub fn raised(self, by: u32) -> Self {
-        Rank { priority: Reverse(self.priority.0.saturating_add_unsigned(by)), ..self }
-    }
+const fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
 }
 
-/// What a task may tell of its work. Sums and products of such numbers stay numbers.
-pub const WORK: RangeInclusive<f64> = 1e-100..=1e100;
+const fn s(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
 
-/// How often a task may be passed over on a device, for want of memory, before that device
-/// starts nothing else: then the memory that it waits for comes free.
-pub const PATIENCE: u32 = 8;
+/// Defines a struct whose fields have default values.
+macro_rules! with_defaults {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty = $value:expr,)* }) => {
+        $(#[$about])*
+        pub struct $name { $($(#[$doc])* pub $field: $type,)* }
 
-/// How many ready tasks a placement looks ahead, of those that may begin on the device, and of those that keep
-/// others busy. Beyond it the longest are first anyway.
-pub const HORIZON: usize = 512;
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $($field: $value,)* }
+            }
+        }
+    };
+}
 
-/// A device that is at most so many times slower than the fastest never leaves a task to others.
-pub const NEAR: f64 = 1.5;
+with_defaults! {
+/// The tuning numbers of a scheduler. Each scheduler has its own, which do not change while it runs.
+#[derive(Debug, Clone)]
+Policy {
+    // Placement.
 
-/// A second copy is started where it should end in less than this share of what the first still needs.
-pub const GAIN: f64 = 0.9;
+    /// Times that a task is passed over on a device for want of memory, before the device starts no other task. Then
+    /// the memory that it waits for becomes free.
+    patience: u32 = 8,
+    /// Ready tasks that a placement considers: of those that may begin on the device, and of those that keep other
+    /// devices busy. Beyond it the longest come first anyway.
+    horizon: usize = 512,
+    /// Factor. A device at most so many times slower than the fastest never declines a task: the estimates are no
+    /// better.
+    near: f64 = 1.5,
+    /// A device that has declined for so many average tasks, and for at least [`Policy::probe_after`], gets one: its
+    /// rate may come from an accident.
+    probe_tasks: f64 = 10.0,
+    /// Least time between such tasks: each may delay the end by a slow task.
+    probe_after: Duration = s(300),
 
-/// Copies of a task that run at a time, the first counted.
-pub const COPIES: u32 = 3;
+    // Copies of idempotent tasks.
 
-/// A device that has been left out so many times as long as an average task takes there, and at
-/// least [`PROBE_AFTER`], is given one again: it may have been judged by an accident.
-pub const PROBE_TIMES: f64 = 10.0;
-pub const PROBE_AFTER: Duration = Duration::from_secs(300);
+    /// Share of the first attempt's remaining time in which a copy must end. Less than 1, since a copy costs a device
+    /// that others could use, and both times are estimates.
+    copy_gain: f64 = 0.9,
+    /// Copies of a task that run at a time, the first included. A third helps where two devices are bad at once.
+    copies: u32 = 3,
+    /// Factor. An attempt at a task of stated work is odd after so many times its estimate: such tasks scatter by a
+    /// fifth.
+    odd_with_work: f64 = 1.25,
+    /// The same for tasks without stated work, which scatter by two thirds.
+    odd_without_work: f64 = 2.0,
+    /// Share of the estimate that an attempt at a task of stated work still needs, at least, until it is odd.
+    rest_with_work: f64 = 0.05,
+    /// The same for tasks without stated work.
+    rest_without_work: f64 = 0.3,
 
-/// Classes of which is known how fast each device is, and what their tasks have done. Of more, those are forgotten
-/// that have not been used for longest.
-pub const CLASSES: usize = 4096;
+    // Late attempts.
 
-/// Tasks found guilty in a row, after which it is the device.
-pub const CONVICTIONS: u32 = 3;
+    /// Factor. An attempt is late after so many times the usual duration of its class.
+    late_factor: f64 = 5.0,
+    /// Least time after which an attempt is late: the machine may be busy with other programs for that long.
+    late_least: Duration = s(1),
+    /// Least time that an attempt has to return after a stop request. It has at least its deadline. Beyond that its
+    /// device counts as hung.
+    grace: Duration = s(10),
+    /// Factor. An attempt that lost against another copy has so many times its estimate from its begin, if that is
+    /// later: its code may be unable to stop early. No scatter explains more, see [`Policy::is_odd`].
+    loser_time: f64 = 2.0,
+    /// Least time until an idle device that declined a task reconsiders: each time costs a search.
+    reconsider_least: Duration = ms(10),
 
-/// Attempts of a task whose result was wrong, after which it is the task.
-pub const WRONG_ATTEMPTS: u32 = 2;
-/// Tasks whose result was wrong on a device and right when computed again, after which it is the device.
-pub const WRONG_TASKS: usize = 2;
+    // Ageing.
 
-/// How long fewer tasks at a time start on a device that was short of something.
-pub const THROTTLE: Duration = Duration::from_secs(60);
+    /// Average durations after which a waiting task gains one priority: so it waits for a bounded time.
+    ageing: f64 = 10.0,
+    /// Least interval of ageing, for each ready task. Ageing then costs a hundredth of the time.
+    ageing_interval: Duration = us(100),
 
-/// How long a device that refused a task, because another process has it or its memory, begins none like it, by the number
-/// of times that all devices have refused the task. It fails once they have done so one time more.
-pub const BACKOFF: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(16)];
+    // Faults.
 
-/// How long a device is taken to be as full as it was found, when other processes had taken memory that a task
-/// needs. Nobody says when they give it back.
-pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
+    /// Contexts that fail under a task, or under elements of a range, before that is the cause.
+    poisoned_contexts: u32 = 2,
+    /// Devices that are lost under a task, or under elements of a range, before that is the cause. One more than
+    /// contexts: lost devices are rare, and a wrong verdict fails the task.
+    lost_devices: u32 = 3,
+    /// Tasks that poison a context of a device once, before the device is the cause.
+    suspects: usize = 2,
+    /// Tasks in a row that are the cause of a poisoned context, before the device is.
+    faulty_tasks: u32 = 3,
+    /// Attempts with a wrong result, before the task is the cause.
+    wrong_attempts: u32 = 2,
+    /// Tasks with a wrong result on a device that were right when computed again, before the device is the cause.
+    wrong_tasks: usize = 2,
 
-/// An attempt is late after so many times what its like have taken, and not before [`LATE_LEAST`]: that long a machine
-/// may just be doing something else.
-pub const LATE: f64 = 5.0;
-pub const LATE_LEAST: Duration = Duration::from_secs(1);
+    // Shortages.
 
-/// An attempt that was asked to stop has as long again as it was given, and at least this, to return.
-pub const GRACE: Duration = Duration::from_secs(10);
+    /// Time for which fewer attempts run on a device that was short of something in company.
+    throttle: Duration = s(60),
+    /// Times for which a device begins no task like one that it refused, because another process has it or its
+    /// memory, by the rounds in which all devices have refused the task. After one round more the task fails.
+    backoff: [Duration; 3] = [s(1), s(4), s(16)],
+    /// Time for which a device counts as full after other processes had taken the memory that a task needs. Nothing
+    /// reports when they release it.
+    shortage_memory: Duration = s(1),
 
-/// An attempt that another copy has made superfluous has so many times its expected time, from its beginning, before its
-/// device is taken to hang: its code may be unable to stop early. Beyond twice the expected time no scatter explains it,
-/// see [`is_odd`].
-pub const DISMISSED: f64 = 2.0;
+    // Estimates.
 
-/// A waiting task gains one priority each time it has waited so many average durations.
-pub const AGEING: f64 = 10.0;
+    /// Classes whose rates are kept. Of more, those are forgotten that have not been used for longest. A class takes
+    /// some 400 bytes, and 100 for each device.
+    classes: usize = 4096,
+    /// Average tasks that a prior weighs: after two samples, the measured rate counts as much.
+    prior_weight: f64 = 2.0,
+    /// Weight of a sample once the next one is recorded: the last 20 or so count.
+    fade: f64 = 0.95,
+    /// Factor. A sample counts as at most so many times the estimate, either way.
+    surprise: f64 = 4.0,
+    /// Factor. A first sample that is so many times slower than the second is a warm-up, and dropped.
+    warm_up: f64 = 1.5,
+    /// Factor. Stored rates over priors differ by less from device to device, or the stored ones are of another unit.
+    inconsistent: f64 = 30.0,
+    /// Ratios of measured to estimated time that are kept of each class.
+    ratios: usize = 32,
+    /// Factor less 1 by which one task of stated work may take longer or shorter than its estimate.
+    scatter_with_work: f64 = 0.2,
+    /// The same for tasks without stated work.
+    scatter_without_work: f64 = 0.7,
+    /// The same where nothing was known of the device: two such devices are compared by few tasks.
+    scatter_unknown: f64 = 4.0,
+    /// Least reported progress of an attempt from which its duration is estimated: the beginning may be unlike the
+    /// rest.
+    least_progress: f64 = 0.02,
 
-/// Who is due is looked up after so long for each ready task, at the earliest: that costs a hundredth of it.
-pub const AGEING_EACH: Duration = Duration::from_micros(100);
+    // Slots.
 
-/// Returns the moment up to which unused classes are forgotten, given the last use of each. An eighth less than
-/// [`CLASSES`] stay, so that the search is rare.
-pub fn forgotten_until(mut used: Vec<u64>) -> u64 {
-    match used.len().saturating_sub(CLASSES - CLASSES / 8) {
-        0 => 0,
-        surplus => *used.select_nth_unstable(surplus - 1).1,
+    /// Tasks of a window of the concurrency tuner, for each slot.
+    tuner_window: u32 = 4,
+    /// Factor of throughput that another slot has to bring: less may be scatter.
+    tuner_gain: f64 = 1.05,
+    /// Slots of a device that the tuner tries, at most.
+    most_slots: u32 = 8,
+    /// Tasks that may wait inside their code at a time. Each may need another thread.
+    blocked_tasks: usize = 64,
+    /// Time that the owner of a range keeps its slot while it waits for helpers: most return sooner than another
+    /// worker could begin.
+    slot_kept: Duration = ms(2),
+
+    // Light and planned tasks.
+
+    /// Time of planned tasks after which light ones have a slice, and of light tasks after which a worker releases
+    /// its slot of the node if other processes wait.
+    turn: Duration = ms(100),
+    /// The slice of light tasks after a turn of planned ones.
+    light_slice: Duration = ms(10),
+    /// Longest time for which planned tasks of negative priority give way to light ones.
+    stand_back: Duration = ms(100),
+
+    // Threads.
+
+    /// Longest time that an idle worker spins before it sleeps: waking it takes about as long. The time doubles when
+    /// work came meanwhile, and halves when not.
+    spin_most: Duration = us(50),
+    /// Shortest such time.
+    spin_least: Duration = us(2),
+    /// Time that a waiting thread spins before it sleeps.
+    wait_spin: Duration = us(20),
+    /// Time that a submitter waits for a busy worker before it starts another thread, which takes about as long.
+    before_start: Duration = us(50),
+    /// Time after which an idle worker frees what it caches on a device that processes share. Also the interval at
+    /// which it advances the planner if there is no timer thread.
+    rest: Duration = s(1),
+
+    // Other processes of the node.
+
+    /// Interval at which the watcher reads the leases even if nothing has changed: a process may have been stopped.
+    lease_interval: Duration = s(1),
+    /// Time for which the shared table is not locked after that has failed.
+    suspension: Duration = s(30),
+
+    // Ranges.
+
+    /// Seconds that a call for a chunk should take: long enough to make handing out cheap, short enough for the last
+    /// calls to end at about the same time.
+    chunk_seconds: f64 = 0.75e-3,
+    /// Factor by which chunks grow from one call to the next, at most: the first elements may be unlike the others.
+    chunk_growth: u64 = 16,
+    /// Chunks into which a share is divided, at least, so that something is left to steal.
+    chunks_of_share: u64 = 4,
+    /// Factor. A device that needs so many times as long as the fastest checks before each chunk whether the others
+    /// end sooner without it.
+    slow_device: f64 = 1.5,
+    /// Time that a helper stays while other tasks wait for its slot.
+    helper_stay: Duration = ms(10),
+}
+}
+
+impl Policy {
+    /// Returns true if an attempt has run for longer than the scatter of its class explains.
+    pub fn is_odd(&self, expected: f64, elapsed: f64, has_work: bool) -> bool {
+        elapsed > if has_work { self.odd_with_work } else { self.odd_without_work } * expected
     }
-}
 
-/// Whether an attempt has run for longer than the scatter of its like explains: those that tell their work
-/// scatter by a fifth.
-pub fn is_odd(expected: f64, elapsed: f64, told: bool) -> bool {
-    elapsed > if told { 1.25 } else { 2.0 } * expected
-}
+    /// Returns how many seconds more an attempt should take that was expected to take `expected` and has run for
+    /// `elapsed`. A little late it should be nearly done; an odd one should take as long again, since it or its
+    /// estimate is wrong.
+    pub fn remaining(&self, expected: f64, elapsed: f64, has_work: bool) -> f64 {
+        if self.is_odd(expected, elapsed, has_work) {
+            elapsed
+        } else {
+            let least = if has_work { self.rest_with_work } else { self.rest_without_work };
+            (expected - elapsed).max(least * expected)
+        }
+    }
 
-/// How many seconds more an attempt should take that was expected to take `expected` and has run for
-/// `elapsed`. A little late it is taken to be nearly done; much later, something is wrong with it or
-/// with what was said of it, and it is expected to take as long again.
-pub fn remaining(expected: f64, elapsed: f64, told: bool) -> f64 {
-    if is_odd(expected, elapsed, told) {
-        elapsed
-    } else {
-        let least = if told { 0.05 } else { 0.3 };
-        (expected - elapsed).max(least * expected)
+    /// Returns the number of devices that have to fail under a task, or under elements of a range, before that is
+    /// the cause.
+    pub fn fault_limit(&self, fault: DeviceFault) -> u32 {
+        match fault {
+            DeviceFault::Poisoned => self.poisoned_contexts,
+            DeviceFault::Lost => self.lost_devices,
+        }
     }
 }
 
@@ -128,33 +243,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn priority_then_longest_then_first_come() {
-        let mut ranks = [
-            (4, Rank::new(0, None, 1)),
-            (5, Rank::new(0, None, 2)),
-            (3, Rank::new(0, Some(1e-300), 3)),
-            (2, Rank::new(0, Some(7.0), 4)),
-            (1, Rank::new(3, None, 5)),
-            (6, Rank::new(-1, Some(1e300), 0)),
-        ];
-        ranks.sort_by_key(|&(_, rank)| rank);
-        assert_eq!(ranks.map(|(place, _)| place), [1, 2, 3, 4, 5, 6]);
-    }
-
-    #[test]
-    fn what_is_much_too_late_is_not_nearly_done() {
-        assert_eq!(remaining(10.0, 4.0, true), 6.0);
-        assert_eq!(remaining(10.0, 11.0, true), 0.5);
-        assert_eq!(remaining(10.0, 300.0, true), 300.0);
-        assert_eq!(remaining(10.0, 11.0, false), 3.0);
+    fn much_too_late_attempt_is_not_nearly_done() {
+        let remaining = |elapsed, has_work| Policy::default().remaining(10.0, elapsed, has_work);
+        assert_eq!(remaining(4.0, true), 6.0);
+        assert_eq!(remaining(11.0, true), 0.5);
+        assert_eq!(remaining(300.0, true), 300.0);
+        assert_eq!(remaining(11.0, false), 3.0);
     }
 
     #[test]
     fn attempt_is_odd_beyond_the_scatter_of_its_like() {
-        for (elapsed, told, odd) in
+        for (elapsed, has_work, odd) in
             [(12.4, true, false), (12.6, true, true), (19.9, false, false), (20.1, false, true)]
         {
-            assert_eq!(is_odd(10.0, elapsed, told), odd, "{elapsed} s");
+            assert_eq!(Policy::default().is_odd(10.0, elapsed, has_work), odd, "{elapsed} s");
         }
     }
 }

@@ -1,22 +1,23 @@
 //! Work and time of ended tasks by class and device: the table behind estimates, ETA and bound.
 //!
-//! The table keeps every class with tasks that have not ended, and of the others the [`CLASSES`]
-//! that were used last.
+//! The table keeps every class with tasks that have not ended, and of the others those that were
+//! used last.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::ratio_window::RatioWindow;
-use crate::sched::base::policy::{CLASSES, forgotten_until};
 
 #[derive(Debug, Default)]
 pub struct ClassTable {
     devices: usize,
+    /// Classes that are kept.
+    most: usize,
     classes: BTreeMap<u32, ClassRecord>,
     /// The sums of forgotten classes, over all devices.
     forgotten: ClassRecord,
     /// The number of classes at which the next search for one to forget is due, if more than
-    /// [`CLASSES`]. It grows with the classes that must stay, so that searches are rare.
+    /// `most`. It grows with the classes that must stay, so that searches are rare.
     search_at: usize,
     /// Counts the uses of all classes.
     uses: u64,
@@ -105,8 +106,9 @@ impl ClassRecord {
 }
 
 impl ClassTable {
-    pub fn new(devices: usize) -> Self {
-        ClassTable { devices, ..ClassTable::default() }
+    /// `most`: classes that are kept, unless more have tasks that have not ended.
+    pub fn new(devices: usize, most: usize) -> Self {
+        ClassTable { devices, most, ..ClassTable::default() }
     }
 
     pub fn task_submitted(&mut self, now: Duration, class: u32, work: Option<f64>) {
@@ -145,7 +147,7 @@ impl ClassTable {
 
     /// Returns the record of a class, which counts as a use of it.
     pub fn class_mut(&mut self, number: u32) -> &mut ClassRecord {
-        if self.classes.len() >= self.search_at.max(CLASSES) && !self.classes.contains_key(&number) {
+        if self.classes.len() >= self.search_at.max(self.most) && !self.classes.contains_key(&number) {
             self.forget();
             self.search_at = self.classes.len() + self.classes.len() / 8;
         }
@@ -160,10 +162,15 @@ impl ClassTable {
         class
     }
 
-    /// Forgets classes whose tasks have all ended, those first that were not used for longest.
+    /// Forgets classes whose tasks have all ended, those first that were not used for longest. An
+    /// eighth less than `most` stay, so that the search is rare.
     fn forget(&mut self) {
         let idle = self.classes.values().filter(|class| class.unended() == 0);
-        let until = forgotten_until(idle.map(|class| class.last_use).collect());
+        let mut uses: Vec<u64> = idle.map(|class| class.last_use).collect();
+        let until = match uses.len().saturating_sub(self.most - self.most / 8) {
+            0 => 0,
+            surplus => *uses.select_nth_unstable(surplus - 1).1,
+        };
         let forgotten = &mut self.forgotten;
         forgotten.devices.resize(1, DeviceRecord::default());
         self.classes.retain(|_, class| {
@@ -218,11 +225,12 @@ impl ClassTable {
 mod tests {
     use super::*;
 
+    const CLASSES: usize = 4096;
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     #[test]
     fn forgotten_classes_stay_in_the_sums() {
-        let mut table = ClassTable::new(2);
+        let mut table = ClassTable::new(2, CLASSES);
         let count = 3 * CLASSES as u32;
         for class in 0..count {
             table.task_submitted(S(0), class, Some(2.0));
@@ -242,7 +250,7 @@ mod tests {
     /// Each search walks all classes, so searches that find nothing must become rare.
     #[test]
     fn classes_with_unended_tasks_are_rarely_searched() {
-        let mut table = ClassTable::new(0);
+        let mut table = ClassTable::new(0, CLASSES);
         let mut searches = 0;
         for class in 0..20 * CLASSES as u32 {
             let before = table.search_at;
@@ -256,7 +264,7 @@ mod tests {
 
     #[test]
     fn remaining_tasks_without_work_count_as_the_mean() {
-        let mut table = ClassTable::new(0);
+        let mut table = ClassTable::new(0, CLASSES);
         for work in [Some(2.0), Some(4.0), None] {
             table.task_submitted(S(0), 7, work);
         }

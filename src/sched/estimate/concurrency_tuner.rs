@@ -1,20 +1,15 @@
 //! The concurrency tuner: how many tasks at a time give a device its best throughput.
 //!
 //! Starting with one slot, the tuner times a window of tasks while the device always has enough to
-//! do, then tries one more slot. If that brings at least [`WORTH`] times the throughput it stays,
+//! do, then tries one more slot. If that brings at least [`Policy::tuner_gain`] times the throughput it stays,
 //! and the next is tried; if not, the tuner goes one slot back and is finished.
 
 use std::time::Duration;
 
+use crate::sched::base::policy::Policy;
+
 /// The number of slots that asks for a [`ConcurrencyTuner`] on each device.
 pub const AUTO_SLOTS: u32 = u32::MAX;
-
-/// Tasks of a window, for each slot.
-const WINDOW: u32 = 4;
-/// The gain in throughput that another slot has to bring.
-const WORTH: f64 = 1.05;
-/// The most slots that are tried.
-pub const MOST: u32 = 8;
 
 #[derive(Debug, Clone)]
 pub struct ConcurrencyTuner {
@@ -36,7 +31,7 @@ impl ConcurrencyTuner {
     /// Records a task that has ended well and returns the number of slots to use from now on.
     /// `done`: its work in average tasks. `busy`: all slots were in use until then, and more tasks
     /// are ready.
-    pub fn task_ended(&mut self, now: Duration, done: f64, busy: bool) -> u32 {
+    pub fn task_ended(&mut self, policy: &Policy, now: Duration, done: f64, busy: bool) -> u32 {
         if self.finished {
             return self.slots;
         }
@@ -48,13 +43,13 @@ impl ConcurrencyTuner {
         };
         self.tasks += 1;
         self.done += done;
-        if self.tasks < WINDOW * self.slots {
+        if self.tasks < policy.tuner_window * self.slots {
             return self.slots;
         }
         let rate = self.done / (now.saturating_sub(begun)).as_secs_f64().max(1e-9);
-        if rate < WORTH * self.before {
+        if rate < policy.tuner_gain * self.before {
             (self.slots, self.finished) = (self.slots - 1, true);
-        } else if self.slots == MOST {
+        } else if self.slots == policy.most_slots {
             self.finished = true;
         } else {
             (self.slots, self.before) = (self.slots + 1, rate);
@@ -73,7 +68,7 @@ mod tests {
         let (mut tuner, mut now, mut slots) = (ConcurrencyTuner::new(), 0.0, 1);
         for _ in 0..400 {
             now += 1.0 / rate(slots);
-            slots = tuner.task_ended(Duration::from_secs_f64(now), 1.0, true);
+            slots = tuner.task_ended(&Policy::default(), Duration::from_secs_f64(now), 1.0, true);
         }
         slots
     }
@@ -90,7 +85,10 @@ mod tests {
     fn only_busy_windows_count() {
         let mut tuner = ConcurrencyTuner::new();
         for second in 0..100 {
-            assert_eq!(tuner.task_ended(Duration::from_secs(second), 1.0, second % 3 != 0), 1);
+            assert_eq!(
+                tuner.task_ended(&Policy::default(), Duration::from_secs(second), 1.0, second % 3 != 0),
+                1
+            );
         }
     }
 }

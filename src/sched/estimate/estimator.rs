@@ -1,41 +1,35 @@
 //! How long a task takes on each device, by class: what is guessed and what was measured.
 //!
 //! A device's seconds per unit of work are those measured, shrunk toward its prior as if
-//! [`PRIOR_WEIGHT`] average tasks had run there at the prior's rate: `(seconds + PRIOR_WEIGHT *
-//! mean * unit / prior) / (work + PRIOR_WEIGHT * mean)`. Priors have to be right only relative to
+//! `prior_weight` average tasks had run there at the prior's rate: `(seconds + prior_weight *
+//! mean * unit / prior) / (work + prior_weight * mean)`. Priors have to be right only relative to
 //! each other: `unit` is the time that a unit of work takes on a device of prior 1, measured over
 //! all devices together (the *unit scale*).
 //!
 //! Old samples fade, so that a device that slows down is noticed. A sample counts as at most
-//! [`SURPRISE`] times the expected one, either way: one odd task or clock must not condemn a
+//! `surprise` times the expected one, either way: one odd task or clock must not condemn a
 //! device, or make it look like a marvel. The first sample of a device may have paid for a context
 //! and for loading code. It is dropped if the second one shows it to be a warm-up.
 
-use super::class_table::{ClassRecord, ClassTable};
+use std::sync::Arc;
 
-/// Average tasks that a prior weighs.
-const PRIOR_WEIGHT: f64 = 2.0;
-/// The weight of a sample once the next one is recorded.
-const FADE: f64 = 0.95;
-const SURPRISE: f64 = 4.0;
-/// A first sample that is so many times slower than the second is a warm-up.
-const WARM_UP: f64 = 1.5;
-/// Stored rates over priors differ by less from device to device.
-const INCONSISTENT: f64 = 30.0;
+use super::class_table::{ClassRecord, ClassTable};
+use crate::sched::base::policy::Policy;
 
 /// The estimator of all devices of a scheduler, by their position in it.
 #[derive(Debug, Default)]
 pub struct Estimator {
+    policy: Arc<Policy>,
     priors: Vec<Option<f64>>,
     pub table: ClassTable,
 }
 
 impl Estimator {
     /// `priors`: a guess of each device's rate, all in the same unit; `None`: no guess.
-    pub fn new(priors: Vec<Option<f64>>) -> Self {
+    pub fn new(priors: Vec<Option<f64>>, policy: Arc<Policy>) -> Self {
         let valid = |prior: Option<f64>| prior.filter(|prior| prior.is_finite() && *prior > 0.0);
-        let table = ClassTable::new(priors.len());
-        Estimator { priors: priors.into_iter().map(valid).collect(), table }
+        let table = ClassTable::new(priors.len(), policy.classes);
+        Estimator { policy, priors: priors.into_iter().map(valid).collect(), table }
     }
 
     /// Sets the rate of a class from an earlier run, in work per second.
@@ -57,7 +51,7 @@ impl Estimator {
         let scales = scales.filter_map(|(prior, record)| Some(record.samples.prior? / (*prior)?));
         let (least, most) =
             scales.fold((f64::INFINITY, 0.0f64), |(least, most), scale| (least.min(scale), most.max(scale)));
-        let inconsistent = most > INCONSISTENT * least;
+        let inconsistent = most > self.policy.inconsistent * least;
         if inconsistent {
             devices.iter_mut().for_each(|record| record.samples.prior = None);
         }
@@ -75,12 +69,14 @@ impl Estimator {
         let work = work.unwrap_or_else(|| record.mean_work());
         let seconds = seconds.max(1e-9);
         if let Some(expected) = expected.filter(|_| known) {
-            record.ratios.push(seconds / expected);
+            record.ratios.push(seconds / expected, self.policy.ratios);
         }
         let Some(device) = record.devices.get_mut(device) else { return };
         let samples = &mut device.samples;
         let mut counted = match expected {
-            Some(expected) if known => seconds.clamp(expected / SURPRISE, expected * SURPRISE),
+            Some(expected) if known => {
+                seconds.clamp(expected / self.policy.surprise, expected * self.policy.surprise)
+            }
             _ => seconds,
         };
         if samples.count == 0 {
@@ -88,13 +84,13 @@ impl Estimator {
         }
         if samples.count == 1 {
             let (first_seconds, first_work) = samples.first;
-            if first_seconds / first_work > WARM_UP * seconds / work {
+            if first_seconds / first_work > self.policy.warm_up * seconds / work {
                 (samples.seconds, samples.work) = (0.0, 0.0);
                 counted = seconds;
             }
         }
-        samples.seconds = samples.seconds * FADE + counted;
-        samples.work = samples.work * FADE + work;
+        samples.seconds = samples.seconds * self.policy.fade + counted;
+        samples.work = samples.work * self.policy.fade + work;
         samples.count += 1;
         self.update_unit_scale(class);
     }
@@ -123,7 +119,8 @@ impl Estimator {
         let guess = samples.prior.map(|rate| 1.0 / rate).or_else(|| Some(class.unit_scale / general?));
         match guess {
             Some(guess) => {
-                Some((samples.seconds + PRIOR_WEIGHT * mean * guess) / (samples.work + PRIOR_WEIGHT * mean))
+                let weight = self.policy.prior_weight * mean;
+                Some((samples.seconds + weight * guess) / (samples.work + weight))
             }
             None if samples.count > 0 => Some(samples.seconds / samples.work),
             None => None,
@@ -158,11 +155,11 @@ impl Estimator {
         let (count, guess) =
             record.map_or((0, false), |record| (record.samples.count, record.samples.prior.is_some()));
         let guess = guess || self.priors.get(device).is_some_and(Option::is_some);
-        let weight = count as f64 + if guess { PRIOR_WEIGHT } else { 0.0 };
+        let weight = count as f64 + if guess { self.policy.prior_weight } else { 0.0 };
         let scatter = match (has_work, guess) {
-            (true, _) => 0.2,
-            (false, true) => 0.7,
-            (false, false) => 4.0,
+            (true, _) => self.policy.scatter_with_work,
+            (false, true) => self.policy.scatter_without_work,
+            (false, false) => self.policy.scatter_unknown,
         };
         1.0 + scatter / weight.max(0.5).sqrt()
     }
@@ -226,7 +223,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::sched::base::policy::CLASSES;
 
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() <= 0.03 * b.abs()
@@ -234,7 +230,7 @@ mod tests {
 
     #[test]
     fn priors_are_relative_until_one_device_is_measured() {
-        let mut estimator = Estimator::new(vec![Some(200.0), Some(100.0), None]);
+        let mut estimator = Estimator::new(vec![Some(200.0), Some(100.0), None], Arc::default());
         estimator.table.task_submitted(Duration::ZERO, 0, Some(6.0));
         let ratio = estimator.seconds(0, 1, Some(6.0)).unwrap() / estimator.seconds(0, 0, Some(6.0)).unwrap();
         assert!(close(ratio, 2.0));
@@ -245,7 +241,7 @@ mod tests {
 
     #[test]
     fn new_device_is_compared_with_a_stored_one_by_priors() {
-        let mut estimator = Estimator::new(vec![Some(4e11), Some(2e11), None]);
+        let mut estimator = Estimator::new(vec![Some(4e11), Some(2e11), None], Arc::default());
         estimator.table.task_submitted(Duration::ZERO, 0, Some(1e8));
         estimator.set_prior(0, 0, 1e8);
         assert!(close(estimator.seconds(0, 0, Some(1e8)).unwrap(), 1.0));
@@ -256,7 +252,7 @@ mod tests {
     #[test]
     fn inconsistent_stored_rates_are_dropped() {
         let of = |stored: [f64; 2]| {
-            let mut estimator = Estimator::new(vec![Some(4e11), Some(2e11), None]);
+            let mut estimator = Estimator::new(vec![Some(4e11), Some(2e11), None], Arc::default());
             estimator.table.task_submitted(Duration::ZERO, 0, Some(1.0));
             (0..2).for_each(|device| estimator.set_prior(0, device, stored[device]));
             estimator.set_prior(0, 2, 1e9);
@@ -268,7 +264,7 @@ mod tests {
         assert_eq!(of([8.0, 1.0]), (false, 8.0, Some(1e-9)));
         assert_eq!(of([8e3, 1.0]), (true, 2.0, None), "one in another unit");
         assert_eq!(of([1e-30, 1e30]), (true, 2.0, None));
-        let mut alone = Estimator::new(vec![None, Some(2e11)]);
+        let mut alone = Estimator::new(vec![None, Some(2e11)], Arc::default());
         alone.set_prior(0, 0, 1e-9);
         alone.set_prior(0, 1, 1.0);
         assert!(!alone.drop_inconsistent_priors(0), "nothing to compare with");
@@ -276,7 +272,7 @@ mod tests {
 
     #[test]
     fn samples_outweigh_a_wrong_prior_and_changes_are_noticed() {
-        let mut estimator = Estimator::new(vec![Some(1.0), Some(1.0)]);
+        let mut estimator = Estimator::new(vec![Some(1.0), Some(1.0)], Arc::default());
         for _ in 0..60 {
             estimator.record_sample(0, 0, Some(1.0), 1.0);
             estimator.record_sample(0, 1, Some(1.0), 3.0);
@@ -293,7 +289,7 @@ mod tests {
 
     #[test]
     fn one_odd_sample_changes_little() {
-        let mut estimator = Estimator::new(vec![Some(1.0)]);
+        let mut estimator = Estimator::new(vec![Some(1.0)], Arc::default());
         for _ in 0..20 {
             estimator.record_sample(0, 0, Some(1.0), 1.0);
         }
@@ -305,7 +301,7 @@ mod tests {
 
     #[test]
     fn numbers_out_of_range_do_no_harm() {
-        let mut estimator = Estimator::new(vec![Some(1.0), Some(1e-300)]);
+        let mut estimator = Estimator::new(vec![Some(1.0), Some(1e-300)], Arc::default());
         for work in [1e308, 1e308, 1e-308, 1.0] {
             estimator.table.task_submitted(Duration::ZERO, 0, Some(work));
             for device in [0, 1] {
@@ -317,7 +313,7 @@ mod tests {
 
     #[test]
     fn warm_up_is_dropped() {
-        let mut estimator = Estimator::new(vec![None]);
+        let mut estimator = Estimator::new(vec![None], Arc::default());
         estimator.record_sample(0, 0, Some(1.0), 20.0);
         estimator.record_sample(0, 0, Some(1.0), 1.0);
         assert!(estimator.seconds(0, 0, Some(1.0)).unwrap() < 1.1);
@@ -325,7 +321,7 @@ mod tests {
 
     #[test]
     fn usual_ratio_needs_three_samples_and_ignores_outliers() {
-        let mut estimator = Estimator::new(vec![Some(1.0)]);
+        let mut estimator = Estimator::new(vec![Some(1.0)], Arc::default());
         for (count, seconds) in [1.0, 1.0, 1.0, 500.0, 1.0, 1.0].into_iter().enumerate() {
             assert_eq!(estimator.usual_ratio(0).is_some(), count > 3, "the first one gives only the unit");
             estimator.record_sample(0, 0, Some(1.0), seconds);
@@ -335,7 +331,9 @@ mod tests {
 
     #[test]
     fn classes_used_last_are_kept() {
-        let mut estimator = Estimator::new(vec![Some(1.0)]);
+        const CLASSES: usize = 64;
+        let policy = Policy { classes: CLASSES, ..Policy::default() };
+        let mut estimator = Estimator::new(vec![Some(1.0)], Arc::new(policy));
         for class in 0..3 * CLASSES as u32 {
             estimator.record_sample(class, 0, Some(1.0), 2.0);
             estimator.table.task_submitted(Duration::ZERO, 0, Some(1.0));
@@ -356,7 +354,7 @@ mod tests {
 
     #[test]
     fn unit_of_a_class_is_the_mean_work_of_its_tasks() {
-        let mut estimator = Estimator::new(vec![Some(1.0), None]);
+        let mut estimator = Estimator::new(vec![Some(1.0), None], Arc::default());
         [2.0, 6.0].iter().for_each(|&work| estimator.table.task_submitted(Duration::ZERO, 7, Some(work)));
         assert_eq!(
             [

@@ -60,7 +60,7 @@ mod tests {
 
     /// Returns the bound of tasks given as (class, device, stated work, seconds).
     fn bound(tasks: &[(u32, usize, Option<f64>, u64)], slots: &[u32]) -> f64 {
-        let mut table = ClassTable::new(slots.len());
+        let mut table = ClassTable::new(slots.len(), 64);
         for &(class, device, work, seconds) in tasks {
             table.attempt_ended(class, device, work, seconds as f64);
         }

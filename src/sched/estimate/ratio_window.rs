@@ -2,10 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Ratios kept of each class.
-const RATIOS: usize = 32;
-
-/// The last [`RATIOS`] ratios.
+/// The last ratios.
 #[derive(Debug, Default)]
 pub struct RatioWindow {
     /// In the order of their arrival.
@@ -14,8 +11,9 @@ pub struct RatioWindow {
 }
 
 impl RatioWindow {
-    pub fn push(&mut self, ratio: f64) {
-        if self.ratios.len() == RATIOS
+    /// Adds a ratio to the last `most - 1`.
+    pub fn push(&mut self, ratio: f64, most: usize) {
+        if self.ratios.len() >= most
             && let Some(oldest) = self.ratios.pop_front()
         {
             self.sorted.remove(self.place(oldest));
@@ -44,11 +42,11 @@ mod tests {
     fn window_keeps_the_last_ratios_in_order() {
         let mut window = RatioWindow::default();
         for number in 0..100 {
-            window.push(f64::from(number * 37 % 100));
+            window.push(f64::from(number * 37 % 100), 32);
             let mut last = Vec::from_iter(window.ratios.iter().copied());
             last.sort_by(f64::total_cmp);
             assert_eq!(last, window.sorted);
         }
-        assert_eq!(window.sorted.len(), RATIOS);
+        assert_eq!(window.sorted.len(), 32);
     }
 }

@@ -25,7 +25,6 @@ use super::record::{Attempt, DeadlineState};
 use super::task_state::TaskState;
 use crate::error::{Error, Result};
 use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::policy::{BACKOFF, THROTTLE, WRONG_ATTEMPTS};
 use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::observe::trace::Ending;
@@ -274,7 +273,7 @@ impl Planner {
         let busy = full && !self.ready.is_empty();
         let device = &mut self.devices[index];
         let Some(search) = &mut device.tuner else { return };
-        let slots = search.task_ended(effects.now, done, busy);
+        let slots = search.task_ended(&self.policy, effects.now, done, busy);
         if slots != device.slots {
             device.slots = slots;
             // Each slot's share of the device changes with their number.
@@ -326,7 +325,7 @@ impl Planner {
                 // All attempts here end, and none begins, before this task does.
                 self.devices[index].reserved_for = Some(id);
                 let fewer = (self.devices[index].attempts.len() as u32).max(1);
-                self.devices[index].throttle = Some((fewer, now + THROTTLE));
+                self.devices[index].throttle = Some((fewer, now.saturating_add(self.policy.throttle)));
                 NextStep::Again
             }
             // Another process has it; perhaps not for long.
@@ -343,7 +342,9 @@ impl Planner {
                 record.refused_bytes = record.refused_bytes.max(needed);
                 self.refused(now, index, id, stated.max(needed))
             }
-            error if error.is_suspect() && record.wrong_results >= WRONG_ATTEMPTS => NextStep::Fail,
+            error if error.is_suspect() && record.wrong_results >= self.policy.wrong_attempts => {
+                NextStep::Fail
+            }
             error if error.is_suspect() => {
                 record.avoided_devices.add(index);
                 NextStep::Again
@@ -359,10 +360,11 @@ impl Planner {
     }
 
     /// A device has refused a task of so many bytes, and backs off. The task goes to a device that has not; once all
-    /// have, it waits until a back-off is over, as often as [`BACKOFF`] has steps.
+    /// have, it waits until a back-off is over, as often as the back-off has steps.
     fn refused(&mut self, now: Duration, index: usize, id: TaskId, bytes: u64) -> NextStep {
         let Ok(record) = self.tasks.get_mut(id) else { return NextStep::Fail };
-        let wait = BACKOFF[record.refused_rounds.min(BACKOFF.len() - 1)];
+        let backoff = &self.policy.backoff;
+        let (wait, most) = (backoff[record.refused_rounds.min(backoff.len() - 1)], backoff.len());
         self.devices[index].refuse(now, now.saturating_add(wait), bytes);
         record.refused_devices.add(index);
         let elsewhere = self.tasks.get(id).is_ok_and(|record| self.eligible(record) != DeviceMask::NONE);
@@ -371,7 +373,7 @@ impl Planner {
             return NextStep::Again;
         }
         record.refused_rounds += 1;
-        if record.refused_rounds > BACKOFF.len() {
+        if record.refused_rounds > most {
             return NextStep::Fail;
         }
         record.refused_devices = DeviceMask::NONE;

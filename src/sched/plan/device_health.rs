@@ -7,17 +7,7 @@ use super::planner::Planner;
 use super::record::Attempt;
 use crate::error::{DeviceFault, Error};
 use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::policy::{CONVICTIONS, WRONG_TASKS};
 use crate::sched::base::task_id::TaskId;
-
-/// Returns the number of devices that have to fail under a task, or under elements of a range, before
-/// that is to blame.
-pub fn fault_limit(fault: DeviceFault) -> u32 {
-    match fault {
-        DeviceFault::Poisoned => 2,
-        DeviceFault::Lost => 3,
-    }
-}
 
 impl Planner {
     /// All attempts have left a poisoned context.
@@ -49,7 +39,7 @@ impl Planner {
                 DeviceFault::Lost => &mut record.devices_lost,
             };
             *count += 1;
-            *count >= fault_limit(*fault)
+            *count >= self.policy.fault_limit(*fault)
         });
         let why = error.to_string();
         if *fault == DeviceFault::Lost {
@@ -73,7 +63,7 @@ impl Planner {
         } else if !device.suspects.contains(&run.id) {
             device.suspects.push(run.id);
         }
-        if device.suspects.len() >= 2 || device.fault_count >= CONVICTIONS {
+        if device.suspects.len() >= self.policy.suspects || device.fault_count >= self.policy.faulty_tasks {
             self.retire(index, &why, effects);
         }
         guilty
@@ -93,7 +83,7 @@ impl Planner {
             device.wrong_result_tasks.push(name.clone());
             let label = device.info.label();
             let text = format!("what {label} computed for {name} was wrong, and right again on {well}");
-            let retired = device.wrong_result_tasks.len() >= WRONG_TASKS;
+            let retired = device.wrong_result_tasks.len() >= self.policy.wrong_tasks;
             let why = format!(
                 "what it computed was wrong for {}, and right when computed again",
                 device.wrong_result_tasks.join(" and ")

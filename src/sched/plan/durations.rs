@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::planner::Planner;
 use super::record::{Attempt, DeadlineState, TaskRecord};
-use crate::sched::base::policy::{LATE, LATE_LEAST, remaining};
 use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
 
@@ -35,7 +34,11 @@ impl Planner {
             return None;
         }
         let expected = self.attempt_seconds(index, run)?;
-        Some(remaining(expected, now.saturating_sub(run.started).as_secs_f64(), run.work.is_some()))
+        Some(self.policy.remaining(
+            expected,
+            now.saturating_sub(run.started).as_secs_f64(),
+            run.work.is_some(),
+        ))
     }
 
     /// Returns after which time an attempt is late: its deadline, else much longer than its class takes.
@@ -49,6 +52,8 @@ impl Planner {
         }
         let usual = self.estimator.usual_ratio(record.class)?;
         let expected = self.estimator.seconds(record.class, index, record.work)?;
-        Duration::try_from_secs_f64(LATE * usual * expected).ok().map(|late| late.max(LATE_LEAST))
+        Duration::try_from_secs_f64(self.policy.late_factor * usual * expected)
+            .ok()
+            .map(|late| late.max(self.policy.late_least))
     }
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::planner::Planner;
 use super::record::{PeerLoad, TaskRecord};
-use crate::sched::base::policy::HORIZON;
 use crate::sched::base::task::Role;
 
 /// A request for a device that other processes hold.
@@ -40,7 +39,7 @@ impl Planner {
         if !(0..self.devices.len()).any(taken) {
             return None;
         }
-        let kept = self.ready.iter().take(HORIZON).find_map(|(_, id)| {
+        let kept = self.ready.iter().take(self.policy.horizon).find_map(|(_, id)| {
             let record = self.tasks.get(id).ok()?;
             let may = self.eligible(record);
             (0..self.devices.len()).any(|index| may.contains(index) && taken(index)).then_some((record, may))

@@ -8,7 +8,7 @@
 //! - A device nearly as fast as the fastest does not decline, since the estimate may be wrong; nor does one that has
 //!   declined for long.
 //! - When nothing is left to begin, a copy of an idempotent task starts where it should end earlier than the first.
-//! - A task that does not fit beside what runs is passed over. After [`PATIENCE`] times the device is reserved for it.
+//! - A task that does not fit beside what runs is passed over. After a few times the device is reserved for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,6 @@ use super::task_state::TaskState;
 use crate::error::Error;
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::exec::Job;
-use crate::sched::base::policy::{HORIZON, LOOK_AGAIN, NEAR, PATIENCE, PROBE_AFTER, PROBE_TIMES};
 use crate::sched::base::reservation::DeviceLease;
 use crate::sched::base::signal::Completion;
 use crate::sched::base::task::Role;
@@ -81,14 +80,14 @@ impl Planner {
             return AssignResult::Unknown;
         }
         let leased = self.devices[index].ledger.leased();
-        let until = now.saturating_add(LOOK_AGAIN);
+        let until = now.saturating_add(self.policy.shortage_memory);
         self.devices[index].shortage =
             fitting.free.filter(|_| fitting.short).map(|free| MemoryShortage { free, leased, until });
         let Some(id) = id else { return AssignResult::Nothing };
         for other in fitting.passed {
             if let Ok(record) = self.tasks.get_mut(other) {
                 record.times_passed += 1;
-                if record.times_passed >= PATIENCE && self.devices[index].reserved_for.is_none() {
+                if record.times_passed >= self.policy.patience && self.devices[index].reserved_for.is_none() {
                     self.devices[index].reserved_for = Some(other);
                 }
             }
@@ -202,14 +201,14 @@ impl Planner {
         let mut smallest: Option<(f64, TaskId)> = None;
         // Tasks not for this device, and for it.
         let mut looked_at = [0; 2];
-        for (_, id) in self.ready.around(index, HORIZON) {
+        for (_, id) in self.ready.around(index, self.policy.horizon) {
             let Ok(record) = self.tasks.get(id) else { continue };
             let may = self.eligible(record).without(self.devices_in_use(record, id));
             let may = self.exclusive_devices(record, id, may);
             let here = may.contains(index);
             let so_far = &mut looked_at[usize::from(here)];
             *so_far += 1;
-            if *so_far > HORIZON {
+            if *so_far > self.policy.horizon {
                 if here {
                     break;
                 }
@@ -296,10 +295,10 @@ impl Planner {
         let here = self.task_seconds(record, index).unwrap_or(0.0);
         let fastest = self.eligible_devices(record).filter_map(|other| self.task_seconds(record, other));
         let fastest = fastest.fold(f64::INFINITY, f64::min);
-        let probe = (PROBE_TIMES * here).max(PROBE_AFTER.as_secs_f64());
+        let probe = (self.policy.probe_tasks * here).max(self.policy.probe_after.as_secs_f64());
         let idle = now.saturating_sub(self.devices[index].last_start).as_secs_f64();
         let doubt = self.estimator.uncertainty(record.class, index, record.work.is_some());
-        here <= NEAR * doubt * fastest || idle > probe
+        here <= self.policy.near * doubt * fastest || idle > probe
     }
 
     fn eligible_devices(&self, record: &TaskRecord) -> impl Iterator<Item = usize> {

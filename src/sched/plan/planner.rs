@@ -9,6 +9,7 @@
 //! another copy of an idempotent task still runs.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use log::Level;
@@ -22,12 +23,14 @@ use crate::device::{DeviceInfo, Health};
 use crate::error::{Error, Result};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::outcome::{TaskStatus, WaitResult};
+use crate::sched::base::policy::Policy;
 use crate::sched::base::registry::TaskTable;
 use crate::sched::base::task::Role;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::estimate::estimator::Estimator;
 
 pub struct Planner {
+    pub(super) policy: Arc<Policy>,
     pub(super) tasks: TaskTable<TaskRecord>,
     pub(super) ready: ReadyQueue,
     /// Orphaned tasks, by the time when they are due.
@@ -54,15 +57,16 @@ pub struct Planner {
 }
 
 impl Planner {
-    pub fn new(devices: Vec<(DeviceInfo, u32)>) -> Self {
-        let rates = Estimator::new(devices.iter().map(|(info, _)| info.speed).collect());
+    pub fn new(devices: Vec<(DeviceInfo, u32)>, policy: Arc<Policy>) -> Self {
+        let priors = devices.iter().map(|(info, _)| info.speed).collect();
         Planner {
+            estimator: Estimator::new(priors, policy.clone()),
+            policy,
             tasks: TaskTable::new(),
             ready: ReadyQueue::default(),
             orphaned: BTreeSet::new(),
             devices: devices.into_iter().map(|(info, slots)| DeviceState::new(info, slots)).collect(),
             retired: DeviceMask::NONE,
-            estimator: rates,
             arrivals: 0,
             unended: BTreeSet::new(),
             counts: TaskCounts::default(),

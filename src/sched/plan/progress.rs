@@ -36,9 +36,6 @@ pub struct AttemptProgress {
     pub progress: f64,
 }
 
-/// Least reported progress from which a duration is estimated.
-const ENOUGH: f64 = 0.02;
-
 impl Planner {
     /// Returns the progress. `both`: statistics of planned and light tasks together.
     pub fn progress(&self, now: Duration, both: &Stats) -> Progress {
@@ -76,7 +73,10 @@ impl Planner {
         };
         // Ranges are not in the sums; a running one reports its progress.
         let mut ranges = unended;
-        for run in underway.iter().filter(|run| run.role == Role::Range && run.progress >= ENOUGH) {
+        for run in underway
+            .iter()
+            .filter(|run| run.role == Role::Range && run.progress >= self.policy.least_progress)
+        {
             let took = (run.span.end - run.span.begin).as_secs_f64();
             outlook.longest = outlook.longest.max(took * (1.0 - run.progress) / run.progress);
             ranges = ranges.saturating_sub(1);
@@ -90,7 +90,7 @@ impl Planner {
                 let (span, device) = (&run.span, run.span.device);
                 let took = (span.end - span.begin).as_secs_f64();
                 // A task's own report is better than the durations of others.
-                if run.progress >= ENOUGH {
+                if run.progress >= self.policy.least_progress {
                     let rate = run.progress * work / took.max(1e-9);
                     left -= run.progress * work;
                     outlook.longest = outlook.longest.max((1.0 - run.progress) * work / rate);
@@ -141,6 +141,8 @@ fn mean_seconds(both: &Stats, planned: &Stats) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::device::{BackendKind, DeviceInfo};
     use crate::sched::base::exec::Exec;
@@ -156,7 +158,7 @@ mod tests {
     fn planner(devices: u32) -> Planner {
         let device =
             |ordinal| DeviceInfo::new(&format!("GPU-{ordinal}"), BackendKind::Cuda, ordinal, "paper");
-        Planner::new((0..devices).map(|ordinal| (device(ordinal), 1)).collect())
+        Planner::new((0..devices).map(|ordinal| (device(ordinal), 1)).collect(), Arc::default())
     }
 
     fn submit(planner: &mut Planner, now: u64, work: Option<f64>) -> TaskId {

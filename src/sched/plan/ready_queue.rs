@@ -9,7 +9,7 @@ use std::iter::Take;
 use super::record::TaskRecord;
 use crate::device::BackendKind;
 use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::policy::Rank;
+use crate::sched::base::rank::Rank;
 use crate::sched::base::task_id::TaskId;
 
 #[derive(Default)]

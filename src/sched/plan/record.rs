@@ -11,7 +11,7 @@ use crate::memory::{Bytes, Lease, Ledger};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::exec::Job;
 use crate::sched::base::outcome::{TaskStatus, WaitResult};
-use crate::sched::base::policy::Rank;
+use crate::sched::base::rank::Rank;
 use crate::sched::base::signal::Completion;
 use crate::sched::base::task::{Role, Task};
 use crate::sched::base::task_id::TaskId;

@@ -6,7 +6,6 @@ use super::fit_check::FitCheck;
 use super::planner::Planner;
 use super::record::{DeadlineState, TaskRecord};
 use super::task_state::TaskState;
-use crate::sched::base::policy::{COPIES, GAIN, NEAR, is_odd, remaining};
 use crate::sched::base::task_id::TaskId;
 
 impl Planner {
@@ -34,7 +33,7 @@ impl Planner {
 
     fn may_copy(&self, record: &TaskRecord, id: TaskId, index: usize) -> bool {
         record.idempotent
-            && (1..COPIES).contains(&record.live_attempts)
+            && (1..self.policy.copies).contains(&record.live_attempts)
             && record.state == (TaskState::Running { speculate: false })
             && !record.avoided_devices.contains(index)
             && self.may_begin(record, id, index)
@@ -58,17 +57,24 @@ impl Planner {
         });
         let runs: Vec<(f64, f64)> = runs.collect::<Option<_>>()?;
         // A third copy starts only on a device much faster than those of the first two.
-        if runs.len() > 1 && runs.iter().any(|&(expected, _)| NEAR * here > expected) {
+        if runs.len() > 1 && runs.iter().any(|&(expected, _)| self.policy.near * here > expected) {
             return None;
         }
         let soonest = |left: &dyn Fn(f64, f64) -> f64| {
             runs.iter().map(|&(expected, elapsed)| left(expected, elapsed)).fold(f64::INFINITY, f64::min)
         };
-        if runs.len() < 2 || runs.iter().any(|&(expected, elapsed)| !is_odd(expected, elapsed, told)) {
-            return Some(GAIN * soonest(&|expected, elapsed| remaining(expected, elapsed, told)) - here);
+        if runs.len() < 2
+            || runs.iter().any(|&(expected, elapsed)| !self.policy.is_odd(expected, elapsed, told))
+        {
+            return Some(
+                self.policy.copy_gain
+                    * soonest(&|expected, elapsed| self.policy.remaining(expected, elapsed, told))
+                    - here,
+            );
         }
-        let whole =
-            |&(expected, elapsed): &(f64, f64)| (elapsed + remaining(expected, elapsed, told)) / expected;
+        let whole = |&(expected, elapsed): &(f64, f64)| {
+            (elapsed + self.policy.remaining(expected, elapsed, told)) / expected
+        };
         let excess = runs.iter().map(whole).fold(1.0, f64::max);
         Some(soonest(&|expected, elapsed| expected * excess - elapsed) - here * excess)
     }

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::exec::Exec;
 use crate::sched::base::outcome::TaskStatus;
-use crate::sched::base::policy::WORK;
+use crate::sched::base::rank::WORK;
 use crate::sched::base::registry::LIGHT_BIT;
 use crate::sched::base::task::{Role, Task};
 use crate::sched::base::task_id::TaskId;

@@ -16,7 +16,6 @@ use super::planner::Planner;
 use super::record::{DeadlineState, DeviceState};
 use super::task_state::TaskState;
 use crate::error::Error;
-use crate::sched::base::policy::{AGEING, AGEING_EACH, DISMISSED, GRACE, remaining};
 use crate::sched::base::task_id::TaskId;
 
 impl Planner {
@@ -62,7 +61,7 @@ impl Planner {
                 }
             }
         }
-        now.checked_add(Duration::try_from_secs_f64(soonest.max(0.01)).ok()?)
+        now.checked_add(Duration::try_from_secs_f64(soonest).ok()?.max(self.policy.reconsider_least))
     }
 
     /// Does everything that is due.
@@ -122,7 +121,7 @@ impl Planner {
         }
         if let Some(deadline) = record.deadline {
             let name = record.name();
-            run.deadline_state = DeadlineState::Stopping(now.saturating_add(deadline.max(GRACE)));
+            run.deadline_state = DeadlineState::Stopping(now.saturating_add(deadline.max(self.policy.grace)));
             record.signal.stop(attempt);
             let text = format!(
                 "{name} has run for {} s on {place}, and is asked to stop",
@@ -140,7 +139,7 @@ impl Planner {
             record.restarted = true;
             record.signal.stop(attempt);
         } else if let Some(expected) = expected {
-            record.slowdown = remaining(expected, ran, told) / expected;
+            record.slowdown = self.policy.remaining(expected, ran, told) / expected;
         }
         if twice && !anew {
             self.change_state(now, id, |state| state.speculate(true));
@@ -168,7 +167,7 @@ impl Planner {
     }
 
     /// Sets the time by which the other attempts of a task that ended well must return. Each has as long again as it has
-    /// run, and at least until [`DISMISSED`] times its expected duration: code that cannot stop early does not hang.
+    /// run, and at least a multiple of its expected duration: code that cannot stop early does not hang.
     pub fn stop_losers(&mut self, now: Duration, id: TaskId) {
         for index in 0..self.devices.len() {
             for position in 0..self.devices[index].attempts.len() {
@@ -177,8 +176,9 @@ impl Planner {
                     continue;
                 }
                 let expected = self.attempt_seconds(index, run).unwrap_or(0.0);
-                let whole = Duration::try_from_secs_f64(DISMISSED * expected).unwrap_or_default();
-                let grace = now.saturating_add(now.saturating_sub(run.started).max(GRACE));
+                let whole =
+                    Duration::try_from_secs_f64(self.policy.loser_time * expected).unwrap_or_default();
+                let grace = now.saturating_add(now.saturating_sub(run.started).max(self.policy.grace));
                 let until = grace.max(run.started.saturating_add(whole));
                 self.devices[index].attempts[position].deadline_state = DeadlineState::Stopping(until);
             }
@@ -202,7 +202,9 @@ impl Planner {
                     Some(deadline) if now.saturating_sub(run.started) < deadline => {
                         DeadlineState::InTime(run.started.checked_add(deadline))
                     }
-                    Some(deadline) => DeadlineState::Stopping(now.saturating_add(deadline.max(GRACE))),
+                    Some(deadline) => {
+                        DeadlineState::Stopping(now.saturating_add(deadline.max(self.policy.grace)))
+                    }
                 };
                 return;
             }
@@ -243,7 +245,7 @@ impl Planner {
     pub fn await_abandoned(&mut self, now: Duration, id: TaskId) {
         let Ok(record) = self.tasks.get(id) else { return };
         if record.state.is_open() && record.live_attempts == 0 {
-            let grace = record.deadline.map_or(GRACE, |deadline| deadline.max(GRACE));
+            let grace = record.deadline.map_or(self.policy.grace, |deadline| deadline.max(self.policy.grace));
             self.change_state(now, id, |state| state.orphan(now.saturating_add(grace)));
             self.release_reservations(id);
         }
@@ -267,12 +269,13 @@ impl Planner {
         if last.priority() == highest {
             return;
         }
-        let Some(step) =
-            Duration::try_from_secs_f64(AGEING * self.mean_seconds()).ok().filter(|step| !step.is_zero())
+        let Some(step) = Duration::try_from_secs_f64(self.policy.ageing * self.mean_seconds())
+            .ok()
+            .filter(|step| !step.is_zero())
         else {
             return;
         };
-        let apart = (step / 10).max(AGEING_EACH.saturating_mul(self.ready.len() as u32));
+        let apart = (step / 10).max(self.policy.ageing_interval.saturating_mul(self.ready.len() as u32));
         if now.saturating_sub(self.aged_at) < apart {
             return;
         }

@@ -1,27 +1,20 @@
 //! The chunk sizer: how many elements a call gets on each device.
 //!
 //! With a grain, each call gets that many. Without one, the first call gets one element, and the
-//! measured times lead to a size that takes [`TARGET`]: long enough to make handing out cheap,
-//! short enough for the last calls to end at about the same time. No call gets more than a quarter
-//! of a share, so that there is always something to steal. After a chunk did not fit a device, its
+//! measured times lead to a size that takes [`Policy::chunk_seconds`]. No call gets more than a
+//! quarter of a share ([`Policy::chunks_of_share`]), so that there is always something to steal. After a chunk did not fit a device, its
 //! calls get at most half of that.
 //!
 //! All numbers are by device and without a lock: a lost update costs a little balance, nothing
 //! else.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Seconds that a call should take.
-const TARGET: f64 = 0.75e-3;
-/// Growth of the size from one call to the next, at most: the first elements may be unlike the
-/// others.
-const GROWTH: u64 = 16;
-/// The reciprocal of the part of a share that a call may take.
-const PART: u64 = 4;
-/// A device is slow if it needs so many times as long as the fastest.
-const SLOW: f64 = 1.5;
+use crate::sched::base::policy::Policy;
 
 pub struct ChunkSizer {
+    policy: Arc<Policy>,
     grain: Option<u64>,
     devices: Vec<DeviceChunks>,
 }
@@ -35,13 +28,13 @@ struct DeviceChunks {
 }
 
 impl ChunkSizer {
-    pub fn new(grain: Option<u64>, devices: usize) -> Self {
+    pub fn new(grain: Option<u64>, devices: usize, policy: Arc<Policy>) -> Self {
         let unmeasured = || DeviceChunks {
             seconds: AtomicU64::new(0),
             size: AtomicU64::new(1),
             most: AtomicU64::new(u64::MAX),
         };
-        ChunkSizer { grain, devices: (0..devices).map(|_| unmeasured()).collect() }
+        ChunkSizer { policy, grain, devices: (0..devices).map(|_| unmeasured()).collect() }
     }
 
     /// Returns the number of which shares are split at multiples.
@@ -55,7 +48,11 @@ impl ChunkSizer {
         let most = device.most.load(Ordering::Relaxed);
         match self.grain {
             Some(grain) => grain.min(most),
-            None => device.size.load(Ordering::Relaxed).min(most).min((available / PART).max(1)),
+            None => device
+                .size
+                .load(Ordering::Relaxed)
+                .min(most)
+                .min((available / self.policy.chunks_of_share).max(1)),
         }
     }
 
@@ -67,8 +64,10 @@ impl ChunkSizer {
         let mean = if before > 0.0 { 0.5 * (before + measured) } else { measured };
         device.seconds.store(mean.to_bits(), Ordering::Relaxed);
         if self.grain.is_none() {
-            let wanted = (TARGET / mean).clamp(1.0, 1e18) as u64;
-            device.size.store(wanted.min(elements.saturating_mul(GROWTH)), Ordering::Relaxed);
+            let wanted = (self.policy.chunk_seconds / mean).clamp(1.0, 1e18) as u64;
+            device
+                .size
+                .store(wanted.min(elements.saturating_mul(self.policy.chunk_growth)), Ordering::Relaxed);
         }
     }
 
@@ -87,7 +86,9 @@ impl ChunkSizer {
     /// Returns true for a device that has to check [`ChunkSizer::should_decline`] before each call.
     pub fn is_slow(&self, device: usize) -> bool {
         let Some(own) = self.seconds(device) else { return false };
-        (0..self.devices.len()).filter_map(|other| self.seconds(other)).any(|other| own > SLOW * other)
+        (0..self.devices.len())
+            .filter_map(|other| self.seconds(other))
+            .any(|other| own > self.policy.slow_device * other)
     }
 
     /// Returns true if the other participants would finish all remaining elements before this
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn calls_grow_to_the_target_and_not_beyond() {
-        let sizer = ChunkSizer::new(None, 1);
+        let sizer = ChunkSizer::new(None, 1, Arc::default());
         let mut sizes = Vec::new();
         for _ in 0..8 {
             let size = sizer.size(0, u64::MAX);
@@ -119,14 +120,14 @@ mod tests {
 
     #[test]
     fn long_elements_are_handed_out_one_by_one() {
-        let sizer = ChunkSizer::new(None, 1);
+        let sizer = ChunkSizer::new(None, 1, Arc::default());
         sizer.record(0, 1, 60.0);
         assert_eq!(sizer.size(0, 1000), 1);
     }
 
     #[test]
     fn size_that_did_not_fit_is_halved() {
-        let sizer = ChunkSizer::new(Some(64), 2);
+        let sizer = ChunkSizer::new(Some(64), 2, Arc::default());
         assert!(sizer.halve(0, 64) && sizer.halve(0, 32));
         assert_eq!((sizer.size(0, 1000), sizer.size(1, 1000)), (16, 64));
         assert!(!sizer.halve(0, 1));
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn slow_device_leaves_the_end_to_fast_ones() {
-        let sizer = ChunkSizer::new(Some(1), 3);
+        let sizer = ChunkSizer::new(Some(1), 3, Arc::default());
         sizer.record(0, 1, 1.0);
         sizer.record(1, 1, 2.0);
         assert!(sizer.is_slow(1), "twice as long as the fastest");

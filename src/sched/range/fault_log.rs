@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::error::DeviceFault;
 use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::plan::device_health::fault_limit;
+use crate::sched::base::policy::Policy;
 
 #[derive(Default)]
 pub struct FaultLog(Vec<(usize, Range<u64>)>);
@@ -12,7 +12,7 @@ pub struct FaultLog(Vec<(usize, Range<u64>)>);
 impl FaultLog {
     /// Records a fault of a device. Returns true if the elements of the chunk are to blame: as many
     /// devices have failed under some of them as the planner allows a task.
-    pub fn record(&mut self, device: usize, chunk: &Range<u64>, fault: DeviceFault) -> bool {
+    pub fn record(&mut self, policy: &Policy, device: usize, chunk: &Range<u64>, fault: DeviceFault) -> bool {
         self.0.push((device, chunk.clone()));
         let mut failed = DeviceMask::NONE;
         for (device, other) in &self.0 {
@@ -20,7 +20,7 @@ impl FaultLog {
                 failed.add(*device);
             }
         }
-        failed.0.count_ones() >= fault_limit(fault)
+        failed.0.count_ones() >= policy.fault_limit(fault)
     }
 }
 
@@ -32,11 +32,12 @@ mod tests {
     fn elements_are_to_blame_when_several_devices_failed_under_them() {
         use DeviceFault::{Lost, Poisoned};
         let mut log = FaultLog::default();
-        assert!(!log.record(0, &(0..10), Poisoned));
-        assert!(!log.record(0, &(0..10), Poisoned), "the same device");
-        assert!(!log.record(1, &(10..20), Poisoned), "other elements");
-        assert!(!log.record(1, &(9..12), Lost), "two devices");
-        assert!(log.record(1, &(9..10), Poisoned));
-        assert!(log.record(2, &(9..10), Lost));
+        let mut record = |device, chunk, fault| log.record(&Policy::default(), device, chunk, fault);
+        assert!(!record(0, &(0..10), Poisoned));
+        assert!(!record(0, &(0..10), Poisoned), "the same device");
+        assert!(!record(1, &(10..20), Poisoned), "other elements");
+        assert!(!record(1, &(9..12), Lost), "two devices");
+        assert!(record(1, &(9..10), Poisoned));
+        assert!(record(2, &(9..10), Lost));
     }
 }

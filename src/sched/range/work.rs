@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::chunk_sizer::ChunkSizer;
 use super::fault_log::FaultLog;
@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::memory::{Lease, Ledger};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::exec::{Exec, Job};
+use crate::sched::base::policy::Policy;
 use crate::sched::base::signal::Completion;
 use crate::sched::base::task::{Role, Task};
 use crate::sched::base::task_id::TaskId;
@@ -23,9 +24,6 @@ use crate::sched::sleep::wait_queues::HELPERS_NEEDED;
 /// The code of a range. It is called for chunks of the range, at the same time on all devices. Each
 /// element is in exactly one chunk that ends well.
 pub type RangeJob = dyn Fn(&Exec<'_>, Range<u64>) -> Result<()> + Send + Sync;
-
-/// The time that a helper stays while other tasks wait for its slot.
-const STAY: Duration = Duration::from_millis(10);
 
 pub struct RangeRun {
     runtime: Weak<Runtime>,
@@ -104,7 +102,7 @@ impl RangeRun {
             template,
             total: length(&all),
             done: AtomicU64::new(0),
-            sizer: ChunkSizer::new(grain, runtime.devices.len()),
+            sizer: ChunkSizer::new(grain, runtime.devices.len(), runtime.policy.clone()),
             helper_queued: AtomicBool::new(false),
             participants: AtomicUsize::new(0),
             slots,
@@ -166,7 +164,10 @@ impl RangeRun {
             if self.stopped.load(Ordering::Acquire) || exec.cancelled() {
                 return StopReason::Stopped;
             }
-            if role == Role::Helper && joined.elapsed() > STAY && runtime.has_ready_tasks() {
+            if role == Role::Helper
+                && joined.elapsed() > runtime.policy.helper_stay
+                && runtime.has_ready_tasks()
+            {
                 return StopReason::Empty;
             }
             if self.sizer.is_slow(device) && self.should_decline(device) {
@@ -212,7 +213,7 @@ impl RangeRun {
                 self.state().partitioner.give_back(chunk);
                 return StopReason::Stopped;
             }
-            if let Some(reason) = self.on_chunk_failed(device, chunk, error) {
+            if let Some(reason) = self.on_chunk_failed(&runtime.policy, device, chunk, error) {
                 return reason;
             }
         }
@@ -234,7 +235,13 @@ impl RangeRun {
     }
 
     /// Returns `None` if the participant can go on.
-    fn on_chunk_failed(&self, device: usize, chunk: Range<u64>, error: Error) -> Option<StopReason> {
+    fn on_chunk_failed(
+        &self,
+        policy: &Policy,
+        device: usize,
+        chunk: Range<u64>,
+        error: Error,
+    ) -> Option<StopReason> {
         let mut state = self.state();
         match error {
             error if error.is_shortage() => {
@@ -249,7 +256,7 @@ impl RangeRun {
             }
             Error::Device { fault, .. } => {
                 let error = error.in_elements(chunk.clone());
-                if state.faults.record(device, &chunk, fault) {
+                if state.faults.record(policy, device, &chunk, fault) {
                     let (begin, end) = (chunk.start, chunk.end);
                     let why = Box::new(error.clone());
                     state.failure.get_or_insert(Error::Elements { begin, end, why });

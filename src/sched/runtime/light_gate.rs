@@ -5,11 +5,8 @@ use std::sync::Arc;
 
 use super::shared::Runtime;
 use super::worker_local::WorkerLocal;
+use crate::sched::base::outcome::nanoseconds;
 use crate::sched::light::queues::LightItem;
-
-/// Nanoseconds of planned tasks after which light ones have a slice, and of light tasks after which
-/// the worker gives up its slot of the node if other processes wait.
-pub const TURN_NS: u64 = 100_000_000;
 
 /// Returns whether light tasks may begin here, as far as is known without asking the node.
 pub fn may_run_light(runtime: &Runtime, worker: &WorkerLocal) -> bool {
@@ -36,7 +33,8 @@ pub fn take_light(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<LightI
 fn has_light_lease(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> bool {
     let since = worker.light_lease.borrow().as_ref().map(|lease| lease.since);
     if let Some(since) = since {
-        return !runtime.is_contended(worker.device) || worker.last_ns.get().saturating_sub(since) < TURN_NS;
+        let turn = nanoseconds(runtime.policy.turn);
+        return !runtime.is_contended(worker.device) || worker.last_ns.get().saturating_sub(since) < turn;
     }
     let lease = runtime.lease_for_light(worker.device);
     let has = lease.is_some();

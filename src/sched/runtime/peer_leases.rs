@@ -25,11 +25,6 @@ use crate::sched::base::task_id::TaskId;
 use crate::sched::plan::effects::Effects;
 use crate::sched::plan::peer_load::ResourceRequest;
 
-/// The watcher looks at the leases after this time even if nothing has changed.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Seconds of a slice of light tasks, for the estimates of peers.
-const LIGHT_SLICE: f64 = 0.1;
-
 impl Runtime {
     /// Returns a mask: bit i says that peers hold all of device i.
     pub fn taken(&self) -> u64 {
@@ -101,11 +96,12 @@ impl Runtime {
         table: &mut LockedTable<'_>,
         guard: &mut PlannerGuarded,
     ) -> bool {
-        let seconds_per_cost = table.seconds_per_cost();
+        // Peers expect a turn of light tasks.
+        let light_cost = self.policy.turn.as_secs_f64() / table.seconds_per_cost();
         let light = || {
             let taken = peers.taken.load(Ordering::SeqCst);
             let waits = taken != 0 && !self.light.queues.is_empty();
-            let cost = |index: usize| (taken >> index & 1 == 1).then_some(LIGHT_SLICE / seconds_per_cost);
+            let cost = |index: usize| (taken >> index & 1 == 1).then_some(light_cost);
             let count = self.devices.len();
             waits.then(|| ResourceRequest {
                 priority: 0,
@@ -178,7 +174,7 @@ impl Runtime {
             return (!queued).then_some(None);
         }
         drop(guard);
-        let cost = LIGHT_SLICE / table.seconds_per_cost();
+        let cost = self.policy.turn.as_secs_f64() / table.seconds_per_cost();
         let lease = DeviceLease::new(&mut table, device, Some(cost), 0);
         // Before another thread of this process enters, which counts them.
         peers.light_leases[device].fetch_add(u32::from(lease.is_ok()), Ordering::SeqCst);
@@ -274,7 +270,7 @@ fn watch(runtime: &Arc<Runtime>) {
             runtime.wake_any_worker();
         }
         if lock(&peers.watcher).waiting {
-            peers.membership.wait(Some(LOOK_INTERVAL));
+            peers.membership.wait(Some(runtime.policy.lease_interval));
         }
     }
 }
@@ -289,9 +285,12 @@ mod tests {
     use crate::backend::{Backend, Queue};
     use crate::device::{BackendKind, DeviceInfo};
     use crate::error::Result;
+    use crate::sched::base::clock::Clock;
     use crate::sched::base::exec::Exec;
+    use crate::sched::base::policy::Policy;
     use crate::sched::base::task::Task;
     use crate::sched::runtime::run_planned::take_planned;
+    use crate::sched::runtime::shared::RuntimeSettings;
     use crate::sched::runtime::worker_local::WorkerLocal;
 
     /// Logger that records each message, and whether the planner lock was free meanwhile.
@@ -343,9 +342,21 @@ mod tests {
             free_bytes: 1 << 30,
             ..DeviceInfo::new("GPU-0", BackendKind::Cuda, 0, "paper")
         };
-        let peers = Peers::join(Some(&folder.at("leases")), std::slice::from_ref(&device), &[1]).unwrap();
+        let peers =
+            Peers::join(Some(&folder.at("leases")), std::slice::from_ref(&device), &[1], Duration::ZERO)
+                .unwrap();
         let devices = vec![(device, Arc::new(NoQueues) as Arc<dyn Backend>)];
-        let runtime = Arc::new(Runtime::new(devices, 1, 1 << 20, 0, None, peers, |_, _| {}));
+        let runtime = Arc::new(Runtime::new(RuntimeSettings {
+            devices,
+            slots: 1,
+            stack: 1 << 20,
+            trace_events: 0,
+            rates: None,
+            peers,
+            policy: Policy::default(),
+            clock: Clock::default(),
+            work: |_, _| {},
+        }));
         // The record of this member has no room for another lease.
         let membership = &runtime.peers.as_ref().unwrap().membership;
         let leases: Vec<_> = std::iter::repeat_with(|| membership.lock().unwrap().lease(0, None, 0))
@@ -357,7 +368,7 @@ mod tests {
         let _ = log::set_logger(&LockProbe);
         log::set_max_level(LevelFilter::Warn);
         *lock(&PROBED) = Arc::downgrade(&runtime);
-        let worker = WorkerLocal::enter(&runtime, 0, 0);
+        let worker = WorkerLocal::enter(&runtime, 0);
         let begun = take_planned(&runtime, &worker, false).expect("the task begins without a lease");
         assert!(begun.lease.is_none());
         *lock(&PROBED) = Weak::new();

@@ -4,16 +4,15 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 use log::Level;
 
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::node::{LockedTable, Membership, SharedDevice};
+use crate::sched::base::outcome::nanoseconds;
 use crate::sched::base::sync::lock;
-
-/// Nanoseconds for which the shared table is not locked after that has failed.
-const SUSPENDED: u64 = 30_000_000_000;
 
 pub struct Peers {
     pub membership: Membership,
@@ -29,6 +28,8 @@ pub struct Peers {
     pub watcher_wakeup: Condvar,
     /// The shared table is not locked before this time, in nanoseconds of the scheduler's time.
     suspended_until: AtomicU64,
+    /// See [`Policy::suspension`](crate::sched::base::policy::Policy::suspension).
+    suspension: Duration,
 }
 
 /// The state of the thread that watches the queue of the node.
@@ -49,7 +50,12 @@ pub enum TableAccess<'a> {
 
 impl Peers {
     /// Joins the node. `None`: there is no device to share, or sharing is switched off.
-    pub fn join(folder: Option<&Path>, devices: &[DeviceInfo], slots: &[u32]) -> Result<Option<Peers>> {
+    pub fn join(
+        folder: Option<&Path>,
+        devices: &[DeviceInfo],
+        slots: &[u32],
+        suspension: Duration,
+    ) -> Result<Option<Peers>> {
         let is_shared = |device: &DeviceInfo| device.backend == BackendKind::Cuda;
         let shared =
             devices.iter().enumerate().fold(0, |bits, (i, device)| bits | u64::from(is_shared(device)) << i);
@@ -73,6 +79,7 @@ impl Peers {
             watcher: Mutex::default(),
             watcher_wakeup: Condvar::new(),
             suspended_until: AtomicU64::new(0),
+            suspension,
         }))
     }
 
@@ -88,7 +95,7 @@ impl Peers {
     }
 
     /// Locks the shared table. If that fails, logs why and returns `None`, also for
-    /// the next half minute: it is better to run beside the peers than not at all.
+    /// a while after that: it is better to run beside the peers than not at all.
     ///
     /// Not to be called with the planner lock held: the log may be the caller's code.
     pub fn lock_table(&self, now: u64) -> Option<LockedTable<'_>> {
@@ -102,10 +109,12 @@ impl Peers {
         self.membership.lock().inspect_err(warn).ok()
     }
 
-    /// Ignores peers for half a minute. Returns the log record that says so.
+    /// Ignores peers for a while. Returns the log record that says so.
     pub fn suspend(&self, now: u64, why: &Error) -> (Level, String) {
-        self.suspended_until.store(now.saturating_add(SUSPENDED), Ordering::Relaxed);
+        let until = now.saturating_add(nanoseconds(self.suspension));
+        self.suspended_until.store(until, Ordering::Relaxed);
         self.taken.store(0, Ordering::SeqCst);
-        (Level::Warn, format!("for half a minute tasks begin without regard to other processes: {why}"))
+        let seconds = self.suspension.as_secs_f64();
+        (Level::Warn, format!("for {seconds} s tasks begin without regard to other processes: {why}"))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::light_gate::{TURN_NS, stop_light};
+use super::light_gate::stop_light;
 use super::peers::TableAccess;
 use super::shared::{Runtime, log_all};
 use super::worker_local::WorkerLocal;
@@ -13,11 +13,6 @@ use crate::sched::base::outcome::nanoseconds;
 use crate::sched::plan::completion::AttemptEnd;
 use crate::sched::plan::effects::Effects;
 use crate::sched::plan::placement::{AssignResult, Assignment};
-
-/// Nanoseconds of the slice that light tasks get after a turn of planned ones.
-const LIGHT_SLICE: u64 = 10_000_000;
-/// Nanoseconds for which planned tasks of negative priority give way to light ones, at most.
-const STAND_BACK: u64 = 100_000_000;
 
 /// Begins the planned task that should run next on the worker's device. `last`: the worker has
 /// found no light task.
@@ -51,7 +46,7 @@ fn begin_planned(
     guard.worker_called[worker.device] = false;
     if !last
         && guard.planner.first_priority().is_some_and(|priority| priority < 0)
-        && clock.saturating_sub(worker.last_planned_ns.get()) < STAND_BACK
+        && clock.saturating_sub(worker.last_planned_ns.get()) < nanoseconds(runtime.policy.stand_back)
         && runtime.light.queues.has_items(&worker.queue)
         || worker.slot >= guard.planner.slots(worker.device)
     {
@@ -147,9 +142,9 @@ pub fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Ass
     let end = runtime.clock();
     worker.last_ns.set(end);
     let used = worker.planned_ns.get() + (end - begin);
-    if used >= TURN_NS {
+    if used >= nanoseconds(runtime.policy.turn) {
         worker.planned_ns.set(0);
-        worker.light_until_ns.set(end + LIGHT_SLICE);
+        worker.light_until_ns.set(end + nanoseconds(runtime.policy.light_slice));
     } else {
         worker.planned_ns.set(used);
     }

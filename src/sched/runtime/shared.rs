@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use log::Level;
 
@@ -15,8 +15,9 @@ use crate::backend::Backend;
 use crate::device::DeviceInfo;
 use crate::error::Error;
 use crate::fork::ProcessMark;
+use crate::sched::base::clock::Clock;
 use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::outcome::nanoseconds;
+use crate::sched::base::policy::Policy;
 use crate::sched::base::sync::lock;
 use crate::sched::estimate::concurrency_tuner::AUTO_SLOTS;
 use crate::sched::light::queues::WorkerShared;
@@ -30,8 +31,8 @@ use crate::store::rate_store::Store;
 
 pub struct Runtime {
     pub process: ProcessMark,
-    /// Time zero of the scheduler.
-    pub start_time: Instant,
+    pub policy: Arc<Policy>,
+    time: Clock,
     pub devices: Vec<DeviceInfo>,
     /// By device.
     pub backends: Vec<Arc<dyn Backend>>,
@@ -61,6 +62,23 @@ pub struct Runtime {
     pub peers: Option<Peers>,
     /// The function of a worker thread; it gets the worker's index.
     work: fn(&Arc<Runtime>, usize),
+}
+
+/// What a runtime is made of.
+pub struct RuntimeSettings {
+    pub devices: Vec<(DeviceInfo, Arc<dyn Backend>)>,
+    /// Slots of each device, or [`AUTO_SLOTS`].
+    pub slots: u32,
+    /// Bytes of stack for each task.
+    pub stack: usize,
+    /// The most events of the trace; 0: no trace.
+    pub trace_events: usize,
+    pub rates: Option<Arc<dyn Store>>,
+    pub peers: Option<Peers>,
+    pub policy: Policy,
+    pub clock: Clock,
+    /// The function of a worker thread; it gets the worker's index.
+    pub work: fn(&Arc<Runtime>, usize),
 }
 
 /// The state under the planner lock.
@@ -95,25 +113,20 @@ impl PlannerGuarded {
 }
 
 impl Runtime {
-    pub fn new(
-        devices: Vec<(DeviceInfo, Arc<dyn Backend>)>,
-        slots: u32,
-        stack: usize,
-        trace_events: usize,
-        rates: Option<Arc<dyn Store>>,
-        neighbours: Option<Peers>,
-        work: fn(&Arc<Runtime>, usize),
-    ) -> Self {
-        let (devices, backends): (Vec<_>, Vec<_>) = devices.into_iter().unzip();
+    pub fn new(settings: RuntimeSettings) -> Self {
+        let RuntimeSettings { slots, stack, trace_events, rates, peers, policy, clock, work, .. } = settings;
+        let (devices, backends): (Vec<_>, Vec<_>) = settings.devices.into_iter().unzip();
+        let policy = Arc::new(policy);
         let threads = devices.iter().filter_map(|device| device.cpu_threads).max().unwrap_or(0);
         // Slots share the threads evenly; each has at least one.
         let cpu_threads = threads.div_ceil(if slots == AUTO_SLOTS { 1 } else { slots });
         let slots = vec![slots; devices.len()];
-        let mut planner = Planner::new(devices.iter().cloned().zip(slots.iter().copied()).collect());
+        let planned = devices.iter().cloned().zip(slots.iter().copied()).collect();
+        let mut planner = Planner::new(planned, policy.clone());
         let seeing = Observability::new(&devices, &mut planner, trace_events, rates);
         Runtime {
             process: ProcessMark::here(),
-            start_time: Instant::now(),
+            time: clock,
             planner: Mutex::new(PlannerGuarded {
                 planner,
                 worker_called: vec![false; devices.len()],
@@ -122,7 +135,7 @@ impl Runtime {
                 log: Vec::new(),
             }),
             light: LightTasks::new(devices.len()),
-            pool: WorkerPool::new(&slots, stack),
+            pool: WorkerPool::new(&slots, stack, &policy),
             wait_queues: WaitQueues::default(),
             wait_graph: WaitGraph::default(),
             jobs_dropping: AtomicUsize::new(0),
@@ -135,7 +148,8 @@ impl Runtime {
             timer_wakeup: Condvar::new(),
             no_timer: AtomicBool::new(false),
             observability: seeing,
-            peers: neighbours,
+            peers,
+            policy,
             work,
             devices,
             backends,
@@ -147,12 +161,12 @@ impl Runtime {
     }
 
     pub fn now(&self) -> Duration {
-        self.start_time.elapsed()
+        self.time.now()
     }
 
     /// Returns the time in nanoseconds.
     pub fn clock(&self) -> u64 {
-        nanoseconds(self.now())
+        self.time.nanoseconds()
     }
 
     /// Returns the most threads awake with which a thread spins before it sleeps.

@@ -18,19 +18,11 @@ use super::run_light::run_light;
 use super::shared::Runtime;
 use super::worker_local::{WorkerLocal, current_task_worker};
 use crate::error::{Error, Result};
+use crate::sched::base::outcome::nanoseconds;
 use crate::sched::base::sync;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::sleep::parker::Parker;
 use crate::sched::sleep::wait_queues::BLOCKED_TASKS;
-
-/// Tasks that may wait inside their code at a time. Each may need another worker.
-const SUBSTITUTES: usize = 64;
-
-/// So long the owner of a range keeps its slot while it waits for its helpers.
-const BRIEF: Duration = Duration::from_millis(2);
-
-/// How long a waiter spins before it sleeps, in nanoseconds.
-const SPIN: u64 = 20_000;
 
 thread_local! {
     /// The thread's parker; taken while it waits.
@@ -118,11 +110,11 @@ impl Runtime {
         {
             return Err(deadlock("what it waits for waits, in the end, for the task itself"));
         }
-        if !self.pool.make_room(worker.index, SUBSTITUTES) {
+        if !self.pool.make_room(worker.index, self.policy.blocked_tasks) {
             if forever {
                 self.wait_graph.remove_wait(&frames, keys);
             }
-            return Err(too_many_waits());
+            return Err(too_many_waits(self.policy.blocked_tasks));
         }
         self.open_slot(worker);
         let waiter = take_waiter();
@@ -163,7 +155,7 @@ impl Runtime {
     pub fn wait_for_helpers(self: &Arc<Self>, keys: &[TaskId], enough: impl Fn() -> bool) {
         let waiter = take_waiter();
         self.wait_queues.add(keys, &waiter);
-        let brief = Instant::now().checked_add(BRIEF);
+        let brief = Instant::now().checked_add(self.policy.slot_kept);
         let mut seen = enough();
         while !seen && waiter.wait(brief) {
             seen = enough();
@@ -258,8 +250,8 @@ impl Runtime {
         let one = self.spinning.fetch_add(1, Ordering::Relaxed) == 0;
         let mut found = None;
         if one && self.pool.event_count.awake() <= self.spinners_most() {
-            let begin = self.clock();
-            while found.is_none() && self.clock() - begin < SPIN {
+            let end = self.clock() + nanoseconds(self.policy.wait_spin);
+            while found.is_none() && self.clock() < end {
                 for _ in 0..4 {
                     std::hint::spin_loop();
                 }
@@ -276,8 +268,9 @@ impl Runtime {
 /// on tasks queued there. A cycle of waits through two schedulers is not found: each knows its own tasks.
 pub fn block_outside<T>(block: impl FnOnce() -> T) -> Result<T> {
     let Some(worker) = current_task_worker() else { return Ok(block()) };
-    if !worker.runtime.pool.make_room(worker.index, SUBSTITUTES) {
-        return Err(too_many_waits());
+    let most = worker.runtime.policy.blocked_tasks;
+    if !worker.runtime.pool.make_room(worker.index, most) {
+        return Err(too_many_waits(most));
     }
     worker.runtime.open_slot(&worker);
     let result = block();
@@ -285,8 +278,8 @@ pub fn block_outside<T>(block: impl FnOnce() -> T) -> Result<T> {
     Ok(result)
 }
 
-fn too_many_waits() -> Error {
-    deadlock(&format!("{SUBSTITUTES} tasks wait inside their code already, the most that is allowed"))
+fn too_many_waits(most: usize) -> Error {
+    deadlock(&format!("{most} tasks wait inside their code already, the most that is allowed"))
 }
 
 fn deadlock(why: &str) -> Error {

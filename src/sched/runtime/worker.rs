@@ -7,24 +7,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::light_gate::{may_run_light, stop_light, take_light};
 use super::run_light::run_light;
 use super::run_planned::{run_planned, take_planned};
 use super::shared::Runtime;
 use super::worker_local::{WorkerLocal, is_leaving};
+use crate::sched::base::outcome::nanoseconds;
 use crate::sched::light::NO_DEVICE;
 use crate::sched::light::queues::LightItem;
 use crate::sched::plan::placement::Assignment;
-
-/// The longest and the shortest time that an idle worker spins before it sleeps, in nanoseconds. The
-/// time doubles when work came while it spun, and halves when not.
-const SPIN: u64 = 50_000;
-const SPIN_MIN: u64 = 2_000;
-/// After so long an idle worker frees what it caches on its device. Also the interval at which it
-/// advances the planner's timers if there is no timer thread.
-const REST: Duration = Duration::from_secs(1);
 
 enum WorkFound {
     Planned(Assignment),
@@ -33,7 +25,7 @@ enum WorkFound {
 
 /// The main function of a worker thread, which the caller has counted as a searcher.
 pub fn run_worker(runtime: &Arc<Runtime>, index: usize) {
-    let worker = WorkerLocal::enter(runtime, index, SPIN);
+    let worker = WorkerLocal::enter(runtime, index);
     let mut work = search(runtime, &worker);
     while let Some(this) = work {
         match this {
@@ -102,7 +94,7 @@ fn sleep(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
         if !keeps && !runtime.no_timer.load(Ordering::Relaxed) {
             return event_count.sleep(&worker.sleeper);
         }
-        if event_count.sleep_for(&worker.sleeper, REST) {
+        if event_count.sleep_for(&worker.sleeper, runtime.policy.rest) {
             return;
         }
         if keeps {
@@ -125,11 +117,11 @@ fn spin(runtime: &Runtime, worker: &WorkerLocal) -> bool {
             std::hint::spin_loop();
         }
         if has_work(runtime, worker) || may_have_to_leave(runtime, worker) {
-            worker.spin_ns.set((worker.spin_ns.get() * 2).min(SPIN));
+            worker.spin_ns.set((worker.spin_ns.get() * 2).min(nanoseconds(runtime.policy.spin_most)));
             return true;
         }
         if runtime.clock() - begin > worker.spin_ns.get() {
-            worker.spin_ns.set((worker.spin_ns.get() / 2).max(SPIN_MIN));
+            worker.spin_ns.set((worker.spin_ns.get() / 2).max(nanoseconds(runtime.policy.spin_least)));
             return false;
         }
     }

@@ -11,6 +11,7 @@ use super::shared::Runtime;
 use crate::backend::Queue;
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::exec::Exec;
+use crate::sched::base::outcome::nanoseconds;
 use crate::sched::base::signal::Signal;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::light::queues::LocalQueue;
@@ -80,7 +81,7 @@ pub(crate) fn leave_thread() {
 
 impl WorkerLocal {
     /// Makes the calling thread a worker until [`WorkerLocal::leave`].
-    pub fn enter(runtime: &Arc<Runtime>, index: usize, spin: u64) -> Rc<WorkerLocal> {
+    pub fn enter(runtime: &Arc<Runtime>, index: usize) -> Rc<WorkerLocal> {
         let place = runtime.pool.worker_slot(index);
         let here = 0_u8;
         let worker = Rc::new(WorkerLocal {
@@ -96,7 +97,7 @@ impl WorkerLocal {
             in_planned: Cell::new(false),
             stack_base: (&raw const here).addr(),
             last_ns: Cell::new(runtime.clock()),
-            spin_ns: Cell::new(spin),
+            spin_ns: Cell::new(nanoseconds(runtime.policy.spin_most)),
             planned_ns: Cell::new(0),
             light_until_ns: Cell::new(0),
             last_planned_ns: Cell::new(0),

@@ -11,8 +11,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::backend::thread;
+use crate::sched::base::policy::Policy;
 use crate::sched::base::sync::lock;
-use crate::sched::estimate::concurrency_tuner::{AUTO_SLOTS, MOST};
+use crate::sched::estimate::concurrency_tuner::AUTO_SLOTS;
 use crate::sched::sleep::event_count::{EventCount, WakeResult};
 
 /// Default bytes of stack for each task: what the main thread of a program usually has.
@@ -33,11 +34,10 @@ pub const NESTING: usize = 4 << 20;
 /// Bytes for the library's own frames between a wait and the nested task's code.
 const OWN_FRAMES: usize = 64 << 10;
 
-/// How long a thread waits for a busy worker before it starts another one.
-const BEFORE_START: Duration = Duration::from_micros(50);
-
 pub struct WorkerPool {
     pub event_count: EventCount,
+    /// See [`Policy::before_start`].
+    before_start: Duration,
     /// Bytes of stack for each task.
     stack: usize,
     /// Sorted by slot, then by device, so that the first workers are on different devices.
@@ -70,8 +70,8 @@ pub struct WorkerSlot {
 }
 
 impl WorkerPool {
-    pub fn new(slots: &[u32], stack: usize) -> Self {
-        let limit = |slots: u32| if slots == AUTO_SLOTS { MOST } else { slots };
+    pub fn new(slots: &[u32], stack: usize, policy: &Policy) -> Self {
+        let limit = |slots: u32| if slots == AUTO_SLOTS { policy.most_slots } else { slots };
         let most = slots.iter().map(|&slots| limit(slots)).max().unwrap_or(0);
         let worker_slots = (0..most).flat_map(|slot| {
             let has = slots.iter().enumerate().filter(move |&(_, &slots)| slot < limit(slots));
@@ -79,6 +79,7 @@ impl WorkerPool {
         });
         WorkerPool {
             event_count: EventCount::new(),
+            before_start: policy.before_start,
             stack,
             worker_slots: worker_slots.collect(),
             slots: slots
@@ -119,7 +120,7 @@ impl WorkerPool {
             }
             // A worker that is about to end its task is faster than a new thread.
             let begin = Instant::now();
-            while self.occupied.load(Ordering::SeqCst) > 0 && begin.elapsed() < BEFORE_START {
+            while self.occupied.load(Ordering::SeqCst) > 0 && begin.elapsed() < self.before_start {
                 if taken() || self.event_count.searching() > 0 || self.event_count.has_sleeper(closed) {
                     break;
                 }

@@ -95,7 +95,7 @@ impl<'a> Simulation<'a> {
         let count = scenario.tasks.len();
         let mut world = Simulation {
             scenario,
-            planner: Planner::new(scenario.devices.iter().enumerate().map(info).collect()),
+            planner: Planner::new(scenario.devices.iter().enumerate().map(info).collect(), Arc::default()),
             effects: Effects::default(),
             checks: InvariantChecks::default(),
             now: 0.0,

@@ -1,5 +1,6 @@
 //! The planned tasks' state driven by driver: rules that the simulation has no words for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::completion::AttemptEnd;
@@ -13,7 +14,7 @@ use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::exec::Exec;
 use crate::sched::base::outcome::TaskStatus;
-use crate::sched::base::policy::HORIZON;
+use crate::sched::base::policy::Policy;
 use crate::sched::base::task::{Role, Task};
 use crate::sched::base::task_id::TaskId;
 use crate::sched::estimate::estimator::Estimator;
@@ -70,7 +71,7 @@ fn broken(fault: DeviceFault) -> Result<()> {
 impl Driver {
     fn new(devices: impl Iterator<Item = (DeviceInfo, u32)>) -> Self {
         Driver {
-            planner: Planner::new(devices.collect()),
+            planner: Planner::new(devices.collect(), Arc::default()),
             effects: Effects::default(),
             checks: InvariantChecks::default(),
         }

@@ -87,8 +87,8 @@ fn range_gives_way_to_a_task_that_would_begin_if_there_were_memory() {
 fn what_is_for_others_does_not_keep_a_device_from_what_is_for_it() {
     for speed in [Some(1.0), None] {
         let mut driver = driver(2);
-        driver.planner.estimator = Estimator::new(vec![Some(1.0), speed]);
-        for _ in 0..HORIZON + 100 {
+        driver.planner.estimator = Estimator::new(vec![Some(1.0), speed], Arc::default());
+        for _ in 0..Policy::default().horizon + 100 {
             driver.submit(0, Task { devices: DeviceMask::only(0), work: Some(100.0), ..task() });
         }
         let id = driver.submit(0, task());

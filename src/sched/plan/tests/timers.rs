@@ -100,7 +100,7 @@ fn what_takes_microseconds_is_not_late_within_a_second() {
 #[test]
 fn who_watches_the_time_is_woken_for_an_earlier_alarm_and_for_no_other() {
     let mut guard = PlannerGuarded {
-        planner: Planner::new(Vec::new()),
+        planner: Planner::new(Vec::new(), Arc::default()),
         worker_called: Vec::new(),
         timer_until: None,
         deferred: Default::default(),
