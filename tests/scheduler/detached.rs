@@ -94,7 +94,7 @@ unsafe extern "C-unwind" fn below(exec: *const sched_exec_t, user: *mut c_void) 
     assert_eq!(below.scheduler.wait(known), SCHED_OK);
     below.there.store(true, Ordering::Release);
     let begin = Instant::now();
-    let patience = Duration::from_secs(if below.commits { 1 } else { 15 });
+    let patience = Duration::from_millis(if below.commits { 100 } else { 15_000 });
     while begin.elapsed() < patience && !below.told.load(Ordering::Relaxed) {
         // SAFETY: inside of its task.
         below.told.store(unsafe { sched_exec_cancelled(exec) } != 0, Ordering::Release);

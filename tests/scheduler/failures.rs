@@ -230,25 +230,22 @@ fn a_copy_of_what_takes_long_is_started_as_time_passes() {
 /// The thread that watches the time runs no code of callers.
 #[test]
 fn deadline_is_kept_while_the_drop_of_a_task_that_time_has_ended_blocks() {
-    let scheduler = Scripted::new(2).scheduler(1);
-    let gate = Gate::new();
-    let held = Arc::clone(&gate);
-    let blocks = OnDrop(move || held.pass());
-    let short = code(move |exec| match &blocks {
-        OnDrop(_) => Err(no_memory(exec, 1)),
-    });
-    let paused = scheduler.submit(Task { devices: DeviceMask::only(0), ..short }).unwrap();
-    until(|| scheduler.info(paused).is_ok_and(|info| info.attempts == 1 && info.state == TaskStatus::Queued));
-    scheduler.retire(0, "it is warm").unwrap();
-    // Its pause is over, and no device is left for it.
-    gate.came(1);
+    let scheduler = tuned(2, |policy| policy.grace = Duration::from_millis(50));
+    let [hangs, drops] = [(); 2].map(|()| Gate::new());
+    let (here, deadline) = (DeviceMask::only(0), Some(Duration::from_millis(10)));
+    let hung = Task { deadline, devices: here, ..gated(&hangs) };
+    let next = Task { devices: here, ..kept(&drops) };
+    let ids = scheduler.submit_many(vec![hung, next]).unwrap();
+    // The first does not return: its device is retired, and the next has no other.
+    drops.came(1);
     let late = code(|exec| {
         until(|| exec.cancelled());
         Err(Error::Cancelled)
     });
-    let id = scheduler.submit(Task { deadline: Some(Duration::from_millis(10)), ..late }).unwrap();
+    let id = scheduler.submit(Task { deadline, ..late }).unwrap();
     let ended = scheduler.wait(id, Some(Duration::from_secs(10)));
-    gate.open();
+    drops.open();
+    hangs.open();
     assert!(matches!(ended, Err(Error::Deadline { .. })), "{ended:?}");
-    assert!(matches!(wait(&scheduler, paused), Err(Error::NoDevice { .. })));
+    assert!(matches!(wait(&scheduler, ids[1]), Err(Error::NoDevice { .. })));
 }

@@ -1,8 +1,6 @@
-//! Code that does not return. Each test takes the ten seconds that an attempt is given to return after it was asked to stop.
+//! Code that does not return.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use gpusched::device::Health;
@@ -10,6 +8,9 @@ use gpusched::sched::{Scheduler, Task, WaitResult};
 use gpusched::{Error, Result};
 
 use crate::scripted::*;
+
+/// Time to return after a stop request.
+const GRACE: Duration = Duration::from_millis(100);
 
 fn has_missed_its_deadline(ended: Result<WaitResult>, words: &str) {
     match ended {
@@ -26,18 +27,10 @@ fn ends_without_the_thread_that_was_given_up(scheduler: &Scheduler) {
 
 #[test]
 fn a_hang_is_reported_and_costs_its_device_and_nothing_else() {
-    let scheduler = Scripted::new(2).scheduler(1);
-    let gate = Gate::opened();
-    // A gate would let it go after a while.
-    let back = Arc::new(AtomicBool::new(false));
-    let (door, over) = (Arc::clone(&gate), Arc::clone(&back));
-    let deaf = effect(move || {
-        door.pass();
-        while !over.load(Ordering::SeqCst) {
-            thread::sleep(Duration::from_millis(1));
-        }
-    });
-    let hung = Task { deadline: Some(Duration::from_millis(50)), label: "deaf".into(), ..deaf };
+    let scheduler = tuned(2, |policy| policy.grace = GRACE);
+    let gate = Gate::new();
+    let deadline = Some(Duration::from_millis(50));
+    let hung = Task { deadline, label: "deaf".into(), ..gated(&gate) };
     let hung = scheduler.submit(hung).unwrap();
     gate.came(1);
     let planned = || Task { priority: 1, ..quick() };
@@ -57,12 +50,12 @@ fn a_hang_is_reported_and_costs_its_device_and_nothing_else() {
     let hopeless = run(&scheduler, large(hopeless));
     assert!(matches!(hopeless, Err(Error::Deadlock { .. })), "the thread that was given up can't go on");
     ends_without_the_thread_that_was_given_up(&scheduler);
-    back.store(true, Ordering::SeqCst);
+    gate.open();
 }
 
 #[test]
 fn what_runs_on_top_of_a_task_that_is_given_up_fails_with_it() {
-    let scheduler = Scripted::new(1).scheduler(1);
+    let scheduler = tuned(1, |policy| policy.grace = GRACE);
     let gate = Gate::new();
     let (door, child) = (Arc::clone(&gate), Arc::new(Mutex::new(None)));
     let place = Arc::clone(&child);

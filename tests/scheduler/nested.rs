@@ -176,9 +176,10 @@ fn a_task_may_drop_the_last_handle() {
 #[test]
 fn another_comes_for_the_plan_if_who_is_called_begins_what_waits_for_it() {
     for _ in 0..5 {
-        let scheduler = Scripted::new(1).scheduler(1);
+        let turn = Duration::from_millis(1);
+        let scheduler = tuned(1, |policy| policy.turn = turn);
         // After one that takes so long, light tasks come first for some milliseconds.
-        let long = effect(|| thread::sleep(Duration::from_millis(101)));
+        let long = effect(move || thread::sleep(turn));
         assert_eq!(run(&scheduler, planned(long)), Ok(WaitResult::Done));
         // Its worker falls asleep.
         thread::sleep(Duration::from_millis(1));

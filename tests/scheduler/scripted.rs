@@ -9,7 +9,7 @@ use gpusched::backend::cpu::Team;
 use gpusched::backend::{Backend, Lane, Queue};
 use gpusched::device::{BackendKind, DeviceInfo};
 use gpusched::error::DeviceFault;
-use gpusched::sched::{Builder, Exec, Scheduler, Task, TaskId, WaitResult};
+use gpusched::sched::{Builder, Exec, Policy, Scheduler, Task, TaskId, WaitResult};
 use gpusched::{Error, Result};
 
 /// Longer than any test may take on a busy machine: a wait that reaches it has hung.
@@ -79,7 +79,17 @@ pub fn builder(backend: Arc<Scripted>, slots: u32) -> Builder {
     builder.devices = Some("all".into());
     builder.slots = Some(slots);
     builder.backends = Some(vec![backend]);
+    // Devices that refuse tasks are asked again soon.
+    builder.policy.backoff = [Duration::from_millis(10); 3];
+    builder.policy.shortage_memory = Duration::from_millis(10);
     builder
+}
+
+/// Devices of one slot, and a scheduler with other tuning numbers.
+pub fn tuned(devices: u32, tune: impl Fn(&mut Policy)) -> Arc<Scheduler> {
+    let mut builder = builder(Arc::new(Scripted::new(devices)), 1);
+    tune(&mut builder.policy);
+    Arc::new(builder.build().unwrap())
 }
 
 pub fn scheduler(backend: Arc<Scripted>, slots: u32) -> Arc<Scheduler> {
