@@ -26,6 +26,7 @@ mod resume;
 mod run;
 mod say;
 mod scenario;
+mod shots;
 mod side;
 mod simulate;
 mod stopping;

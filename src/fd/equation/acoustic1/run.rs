@@ -1,5 +1,6 @@
 //! The time loop of a shot on a team of threads.
 
+use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::coefficients::Coefficients;
 use super::form::Form;
 use super::isa::Isa;
+use super::layout::Layout;
 use super::record::{Record, no_memory, reserved, snapshot};
 use super::steps::Steps;
 use super::{blown, one_pass, two_sweeps};
@@ -66,13 +68,7 @@ fn time_loop<S: Steps>(
 ) -> Result<(Gather, Clock)> {
     let layout = &c.layout;
     let mut record = Record::new(layout, shot)?;
-    let picture = Mutex::new(Vec::new());
-    if shot.snapshot_every.is_some() {
-        let cells = layout.inner.iter().product();
-        let mut room = reserved(cells, "a snapshot of a shot")?;
-        room.resize(cells, 0.0);
-        *picture.lock().unwrap_or_else(PoisonError::into_inner) = room;
-    }
+    let picture = Mutex::new(snapshot_buffer(layout, shot)?);
     let begun = control.resume(&mut Between { form, steps, gather: &mut record.gather })?;
     record.refill(begun);
     // The step after which all stop.
@@ -99,13 +95,9 @@ fn time_loop<S: Steps>(
             // SAFETY: the pressure is only read until the next step; the traces are this member's.
             unsafe { samples.take(p, traces.clone(), step, last) };
             if last || (step + 1).is_multiple_of(PROBE) {
-                for row in rows.clone() {
-                    // SAFETY: as above.
-                    let found = probe(unsafe { p.read(layout.row(row), layout.padded[2]) }, limit, step);
-                    found.inspect_err(|_| {
-                        blown_up.get_or_init(|| step);
-                    })?;
-                }
+                // SAFETY: as above.
+                let found = unsafe { probe_rows(layout, p, rows.clone(), limit, step) };
+                found.inspect_err(|_| _ = blown_up.set(step))?;
             }
             let Some(control) = control else {
                 if last {
@@ -204,6 +196,32 @@ pub fn limit(shot: &Shot) -> f32 {
     let samples = shot.wavelet.samples.iter().take(shot.nt);
     let loudest = samples.fold(0.0, |most: f32, sample| most.max((shot.amplitude * sample).abs()));
     blown::limit(loudest)
+}
+
+/// Allocates the buffer for the snapshots of a shot: empty if it takes none.
+fn snapshot_buffer(layout: &Layout, shot: &Shot) -> Result<Vec<f32>> {
+    let cells = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product());
+    let mut buffer = reserved(cells, "a snapshot of a shot")?;
+    buffer.resize(cells, 0.0);
+    Ok(buffer)
+}
+
+/// Checks rows of the pressure for values of a shot that has blown up.
+///
+/// # Safety
+/// No thread writes the pressure.
+unsafe fn probe_rows(
+    layout: &Layout,
+    p: Rows<'_>,
+    rows: Range<usize>,
+    limit: f32,
+    step: usize,
+) -> Result<()> {
+    for row in rows {
+        // SAFETY: by the caller's promise.
+        probe(unsafe { p.read(layout.row(row), layout.padded[2]) }, limit, step)?;
+    }
+    Ok(())
 }
 
 /// Refuses numbers as large as the limit, infinite ones, and what is none.

@@ -1,0 +1,317 @@
+//! Runs the shots of a survey and reports how each ended.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gpusched::io::atomic;
+use gpusched::sched::{DeviceStats, Scheduler, TaskId, TaskStatus, WaitResult};
+use gpusched::{Error, Result};
+use serde_json::json;
+
+use crate::job::Job;
+use crate::manifest::Manifest;
+use crate::names;
+use crate::output::{Files, Room, all_files};
+use crate::picture::Picture;
+use crate::progress::Progress;
+use crate::side::About;
+use crate::stopping::{Limit, Stop};
+use crate::summing_up;
+
+/// Interval of the progress reports.
+const REPORT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A submitted shot.
+struct SubmittedShot {
+    number: usize,
+    id: TaskId,
+    files: Files,
+}
+
+/// A survey that runs.
+pub struct SurveyRun<'a> {
+    pub job: &'a Job,
+    pub scheduler: &'a Scheduler,
+    pub manifest: Manifest,
+    /// Numbers of the shots that an earlier run has finished.
+    pub kept: BTreeSet<usize>,
+    pub failed: usize,
+    /// Shots that were stopped or have not begun.
+    pub open: usize,
+    pub resume: bool,
+    pub stop: Stop,
+    pub limit: Limit,
+}
+
+impl SurveyRun<'_> {
+    /// Runs the shots. Returns true if every file is written.
+    pub fn run(mut self, as_json: bool, trace: Option<&Path>) -> bool {
+        let begun = Instant::now();
+        let shots = self.job.shots.len();
+        let mut progress = Progress::new(shots, self.kept.len(), as_json);
+        let mut running = self.submit(&mut progress);
+        self.draw_kept(&progress);
+        let mut stopped = false;
+        let mut retired = self
+            .devices()
+            .into_iter()
+            .filter(|one| one.retired.is_some())
+            .map(|one| one.device.label())
+            .collect();
+        while !running.is_empty() {
+            if !stopped && (self.stop.is_asked() || self.limit.is_over()) {
+                stopped = true;
+                self.stop(&running, &progress);
+            }
+            let ids: Vec<TaskId> = running.iter().map(|shot| shot.id).collect();
+            match self.scheduler.wait_any(&ids, Some(REPORT_INTERVAL)) {
+                Ok(Some(at)) => {
+                    let shot = running.remove(at);
+                    self.end(shot, &mut progress);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    for shot in running.drain(..) {
+                        self.fail(shot.number, &error.to_string(), &mut progress);
+                    }
+                }
+            }
+            let devices = self.devices();
+            report_retired(&devices, &mut retired, &progress);
+            if let Ok(now) = self.scheduler.progress() {
+                let held = devices.iter().filter(|one| one.taken).map(|one| one.device.label());
+                progress.update(&now, self.failed, &held.collect::<Vec<_>>());
+            }
+        }
+        progress.finish();
+        let listed = self.manifest.finish(self.failed, self.open);
+        if let Err(error) = &listed {
+            progress
+                .say(&format!("error: {error}"), &json!({ "event": "error", "error": error.to_string() }));
+        }
+        let traced = trace.is_none_or(|path| self.write_trace(path, &progress));
+        let stats = self.scheduler.stats().ok();
+        if let Some(stats) = &stats {
+            summing_up::lines(stats).iter().for_each(|line| progress.for_people(line));
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        let (done, kept, folder) =
+            (shots - self.failed - self.open, self.kept.len(), self.job.folder.display());
+        let mut sentence = match kept {
+            0 => format!("{done} of {shots} shots written in {seconds:.1} s"),
+            _ => format!(
+                "{done} of {shots} shots written, {kept} kept and {} computed in {seconds:.1} s",
+                done - kept
+            ),
+        };
+        for (count, what) in [(self.failed, "failed"), (self.open, "stopped or not begun")] {
+            if count > 0 {
+                sentence += &format!(", {count} {what}");
+            }
+        }
+        if self.failed + self.open > 0 {
+            sentence += "; `gpusched run --resume` computes what is missing";
+        }
+        progress.say(
+            &format!("{sentence}; look in {folder}"),
+            &json!({
+                "event": "end",
+                "done": done,
+                "kept": kept,
+                "failed": self.failed,
+                "open": self.open,
+                "seconds": seconds,
+                "folder": self.job.folder,
+                "schedule": stats.as_ref().map(summing_up::object),
+            }),
+        );
+        self.failed + self.open == 0 && listed.is_ok() && traced
+    }
+
+    fn devices(&self) -> Vec<DeviceStats> {
+        self.scheduler.stats().map(|stats| stats.devices).unwrap_or_default()
+    }
+
+    /// Cancels the queued shots and asks the running ones to save their state.
+    fn stop(&self, running: &[SubmittedShot], progress: &Progress) {
+        self.stop.ask();
+        progress.say(
+            "stopping: shots that run leave their state, no other begins; a second signal ends all at once",
+            &json!({ "event": "stopping" }),
+        );
+        for shot in running {
+            if self.scheduler.info(shot.id).is_ok_and(|info| info.state == TaskStatus::Queued) {
+                drop(self.scheduler.cancel(shot.id));
+            }
+        }
+    }
+
+    fn write_trace(&self, path: &Path, progress: &Progress) -> bool {
+        let written = self.scheduler.timeline().and_then(|timeline| {
+            atomic::write_with(path, |out| timeline.write(out))?;
+            Ok(timeline.left_out())
+        });
+        match &written {
+            Ok(0) => {}
+            Ok(left_out) => progress.say(
+                &format!("warning: {left_out} events had no room in {}", path.display()),
+                &json!({ "event": "warning", "warning": "the trace is not complete", "left_out": left_out }),
+            ),
+            Err(error) => progress
+                .say(&format!("error: {error}"), &json!({ "event": "error", "error": error.to_string() })),
+        }
+        written.is_ok()
+    }
+
+    fn submit(&mut self, progress: &mut Progress) -> Vec<SubmittedShot> {
+        let mut running = Vec::new();
+        let room = Room::default();
+        for number in 1..=self.job.shots.len() {
+            if self.kept.contains(&number) {
+                continue;
+            }
+            let files = Files::new(self.job, number, self.resume, &self.stop, &room);
+            match files.task(self.scheduler.cpu_threads()).and_then(|task| self.scheduler.submit(task)) {
+                Ok(id) => running.push(SubmittedShot { number, id, files }),
+                Err(error) => self.fail(number, &error.to_string(), progress),
+            }
+        }
+        running
+    }
+
+    fn end(&mut self, shot: SubmittedShot, progress: &mut Progress) {
+        let outcome = match self.scheduler.wait(shot.id, Some(Duration::ZERO)) {
+            Ok(WaitResult::Done) => Ok(()),
+            Ok(_) => Err(Error::Cancelled),
+            Err(error) => Err(error),
+        };
+        // The outcome is known, so a stale id does no harm.
+        drop(self.scheduler.release(shot.id));
+        shot.files.close();
+        match outcome {
+            Ok(()) => self.done(&shot, progress),
+            Err(Error::Cancelled) if self.stop.is_asked() => self.leave(&shot, progress),
+            Err(error) => self.fail(shot.number, &error.to_string(), progress),
+        }
+    }
+
+    fn done(&mut self, shot: &SubmittedShot, progress: &mut Progress) {
+        let number = shot.number;
+        let mut report = shot.files.report();
+        if let Err(why) = &report.begun_with {
+            let file = names::paused(number);
+            progress.say(
+                &format!("shot {number} began anew, {file} was of no use: {why}"),
+                &json!({ "event": "warning", "shot": number, "warning": format!("{file}: {why}") }),
+            );
+        }
+        let begun_with = report.begun_with.clone().unwrap_or(0);
+        // An earlier run may have recorded a part of the picture.
+        let picture = match begun_with > 0 && number <= self.job.survey.output.pictures {
+            false => Ok(shot.files.take_picture()),
+            true => Picture::of_files(&self.job.folder, &About::new(self.job, number)),
+        };
+        report.files.extend(self.draw(number, picture, progress));
+        self.manifest.done(number, &report);
+        let seconds = report.seconds.unwrap_or_default();
+        let event = json!({
+            "event": "shot",
+            "shot": number,
+            "state": "done",
+            "device": report.device,
+            "seconds": report.seconds,
+            "steps_before": begun_with,
+            "files": report.files,
+        });
+        let from = match begun_with {
+            0 => String::new(),
+            steps => format!(", from step {steps}, where it was stopped"),
+        };
+        progress.shot(&format!("shot {number} done in {seconds:.1} s on {}{from}", report.device), &event);
+        self.note(progress);
+    }
+
+    /// Reports a shot that was stopped or has not begun.
+    fn leave(&mut self, shot: &SubmittedShot, progress: &mut Progress) {
+        let number = shot.number;
+        self.open += 1;
+        match shot.files.paused() {
+            Some(Ok(done)) => {
+                self.manifest.paused(number, done);
+                let steps = self.job.shots[number - 1].nt;
+                let event = json!({ "event": "shot", "shot": number, "state": "paused", "steps_done": done });
+                progress.shot(&format!("shot {number} stopped after {done} of {steps} steps"), &event);
+            }
+            Some(Err(why)) => progress.say(
+                &format!("warning: shot {number} stopped, and its state is lost: {why}"),
+                &json!({ "event": "warning", "shot": number, "warning": format!("its state is lost: {why}") }),
+            ),
+            None => {}
+        }
+        self.note(progress);
+    }
+
+    fn fail(&mut self, number: usize, why: &str, progress: &mut Progress) {
+        self.failed += 1;
+        self.manifest.failed(number, why);
+        let event = json!({ "event": "shot", "shot": number, "state": "failed", "error": why });
+        progress.shot(&format!("shot {number} FAILED: {why}"), &event);
+        self.note(progress);
+    }
+
+    /// Writes the manifest. A failure is reported; the write is retried, and decides at the end.
+    fn note(&mut self, progress: &Progress) {
+        if let Err(error) = self.manifest.write_now_and_then() {
+            let why = error.to_string();
+            progress.say(&format!("warning: {why}"), &json!({ "event": "warning", "warning": why }));
+        }
+    }
+
+    /// Draws the kept shots from their files: the earlier run may have ended before it drew them, and
+    /// the title may have changed.
+    fn draw_kept(&mut self, progress: &Progress) {
+        let pictured = self.job.survey.output.pictures.saturating_add(1);
+        for &number in self.kept.range(..pictured) {
+            let about = About::new(self.job, number);
+            let mut files = all_files(&about);
+            files.extend(self.draw(number, Picture::of_files(&self.job.folder, &about), progress));
+            self.manifest.kept(number, files);
+        }
+    }
+
+    /// Draws a shot and returns the names of the pictures. Drawing is not part of the task, so it neither
+    /// occupies a device nor fails the shot.
+    fn draw(&self, number: usize, picture: Result<Picture>, progress: &Progress) -> Vec<String> {
+        let title = self.job.survey.title.as_deref().unwrap_or("Survey");
+        let percentile = self.job.survey.output.clip_percentile;
+        let draw = || picture?.draw(&self.job.folder, number, title, percentile);
+        let drawn = match catch_unwind(AssertUnwindSafe(draw)) {
+            Ok(drawn) => drawn.map_err(|error| error.to_string()),
+            Err(_) => Err("drawing it panicked".into()),
+        };
+        drawn.unwrap_or_else(|why| {
+            progress.say(
+                &format!("warning: shot {number} has no picture: {why}"),
+                &json!({ "event": "warning", "shot": number, "warning": why }),
+            );
+            Vec::new()
+        })
+    }
+}
+
+/// Reports each retired device once, with the reason.
+fn report_retired(devices: &[DeviceStats], told: &mut BTreeSet<String>, progress: &Progress) {
+    for one in devices {
+        let device = one.device.label();
+        if let Some(why) = &one.retired
+            && told.insert(device.clone())
+        {
+            progress.say(
+                &format!("{device} is not used any more: {why}"),
+                &json!({ "event": "retired", "device": device, "why": why }),
+            );
+        }
+    }
+}
