@@ -51,7 +51,7 @@ pub enum Error {
     #[error("the task panicked: {message}")]
     Panic { message: String },
 
-    /// A chunk of a range did not end well.
+    /// A chunk of a range failed.
     #[error("elements {begin} to {end} (not included): {why}")]
     Elements { begin: u64, end: u64, why: Box<Error> },
 
@@ -63,8 +63,8 @@ pub enum Error {
     #[error("{what} would wait for ever: {why}")]
     Deadlock { what: &'static str, why: String },
 
-    /// A task that this one depends on did not end well.
-    #[error("{what} was not started: {before}, which it comes after, did not end well ({why})")]
+    /// A task that this one depends on did not succeed.
+    #[error("{what} was not started: {before}, on which it depends, did not succeed ({why})")]
     Dependency { what: String, before: String, why: String },
 
     /// An attempt ran longer than its deadline.
@@ -72,7 +72,7 @@ pub enum Error {
     Deadline { what: String, limit_s: f64, device: String },
 
     /// The scheduler is being destroyed, or was destroyed.
-    #[error("the scheduler is shut down; {what} is not possible any more")]
+    #[error("the scheduler is shut down; {what} is not possible")]
     Shutdown { what: &'static str },
 
     /// The process was forked after the scheduler was created.
@@ -88,7 +88,7 @@ pub enum Error {
     Unstable { what: String, value: String, why: String, suspect: bool },
 
     /// A job has found that its device computes wrong results.
-    #[error("device {device} computed something wrong: {what}")]
+    #[error("device {device} computed a wrong result: {what}")]
     WrongResult { device: String, what: String },
 
     /// A device failed.
@@ -144,8 +144,8 @@ fn plain(text: &str) -> String {
 fn stale(what: &str) -> &'static str {
     match what {
         "task" => "it was released, or belongs to another scheduler",
-        "exec" => "the code that was given it has returned, or it is a copy",
-        _ => "it was destroyed, or never was one",
+        "exec" => "its callback has returned, or it is a copy",
+        _ => "it was destroyed, or never existed",
     }
 }
 

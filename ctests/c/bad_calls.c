@@ -483,7 +483,7 @@ static void lists(void) {
 
   section("in the order of submission");
   ROW("id NULL", E_ARGUMENT, "id is NULL", sched_wait_next(s, 0, NULL));
-  ROW("no ordered task", E_ARGUMENT, "left to hand out", sched_wait_next(s, SCHED_FOREVER, &next));
+  ROW("no ordered task", E_ARGUMENT, "ordered tasks", sched_wait_next(s, SCHED_FOREVER, &next));
   t.desc.flags = SCHED_TASK_ORDERED | SCHED_TASK_DETACHED;
   ROW("ordered and detached", E_ARGUMENT, "flags of a task is 0x5", submit_task());
   each(sizeof(sched_task_desc_t));
@@ -497,7 +497,7 @@ static void lists(void) {
   ROW("the third, as the second is released", OK, "", sched_wait_next(s, SCHED_FOREVER, &next));
   CHECK(next == ids[2]);
   next = NO_ID;
-  ROW("nothing left", E_ARGUMENT, "left to hand out", sched_wait_next(s, SCHED_FOREVER, &next));
+  ROW("nothing left", E_ARGUMENT, "ordered tasks", sched_wait_next(s, SCHED_FOREVER, &next));
   CHECK(next == NO_ID);
 }
 
@@ -578,7 +578,7 @@ static void tasks(void) {
   t.desc.run = badly;
   sched_submit(s, &t.desc, list);
   sched_wait(s, list[0], SCHED_FOREVER);
-  TASK("after a task that fails", E_DEPENDENCY, "~did not end well", t.desc.run = well,
+  TASK("after a task that fails", E_DEPENDENCY, "~did not succeed", t.desc.run = well,
        t.desc.after = list, t.desc.after_count = 1);
   TASK("unknown kind of device", E_ARGUMENT, "backend_mask is 0x8", t.desc.backend_mask = 8);
   TASK("device that is not there", E_NO_DEVICE, "~no device",
@@ -587,7 +587,7 @@ static void tasks(void) {
   TASK("code that returns 7", E_CALLBACK, "returned 7", t.desc.run = badly);
   ROW("code that cancels its task", CANCELLED, "", ends_with(SCHED_CANCELLED, 0));
   ROW("code that finds its device broken", E_DEVICE, "~", ends_with(SCHED_E_DEVICE, 0));
-  ROW("code that finds its result wrong", E_RESULT, "~computed something wrong",
+  ROW("code that finds its result wrong", E_RESULT, "~computed a wrong result",
       ends_with(SCHED_E_RESULT, 0));
   ROW("wait for task 0", E_STALE, "~task", sched_wait(s, 0, 0));
   ROW("wait for a task that never was", E_STALE, "~task", sched_wait(s, UINT64_MAX, SCHED_FOREVER));

@@ -50,7 +50,7 @@ program order
   end do
   call expect(all(numbers == [11, 21, -29, 41]), "each ran once")
   call sched%wait_next(next, stat=stat, errmsg=message)
-  call expect(stat == SCHED_E_ARGUMENT .and. index(message, "left to hand out") > 0, "nothing is left")
+  call expect(stat == SCHED_E_ARGUMENT .and. index(message, "ordered tasks") > 0, "nothing is left")
 
   options = task_options(after=[ids(1), ids(2)])
   call sched%submit(adds, next, c_loc(numbers(4)), options)

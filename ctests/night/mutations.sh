@@ -104,7 +104,7 @@ leases: a stopped waiter loses its place; src/node/linux/leases.rs; s/STOPPED_AF
 leases: without inotify nothing is checked; src/node/linux/listener.rs; s|SECOND / 4 }|u64::MAX }|; --test node member_without_inotify
 sampling: the narrowest cells count; src/fd/verify.rs; s/fold(0.0, f32::max)/fold(f32::INFINITY, f32::min)/; --lib widest_cells
 C shots: a shot with a drop function has copies; src/ffi/fd_shot.rs; s/idempotent && (about.drop.is_none() || task.idempotent)/idempotent/; --lib shot_with_a_drop
-C shots: shots share the class 0 of the caller; src/ffi/task.rs; s/if desc.task_class != 0/if true/; --lib shot_keeps_its_class
+C shots: shots share the class 0 of the caller; src/ffi/submit.rs; s/if desc.task_class != 0/if true/; --lib shot_keeps_its_class
 C progress: the default interval is a minute; src/ffi/observability.rs; s/INTERVAL: Duration = Duration::from_secs(1)/INTERVAL: Duration = Duration::from_secs(60)/; --lib interval_of_progress
 files: a folder that may not be read is an error; src/io/atomic.rs; s/PermissionDenied => return Ok(())/PermissionDenied => return Err(error)/; --lib folder_that_may_not_be_read
 legacy: the record is named without a snapshot; src/legacy/files.rs; s/try_for_each(Sealed::commit)?/try_for_each(Sealed::commit).or(Ok::<(), Error>(()))?/; --lib record_is_not_named

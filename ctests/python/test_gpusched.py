@@ -221,7 +221,7 @@ class Callables(WithScheduler):
         second = self.scheduler.submit(lambda exec: first.state, after=[first])
         self.assertEqual(second.wait(), "done")
         bad = self.scheduler.submit(lambda exec: 1 / 0)
-        with self.assertRaisesRegex(gpusched.GpuschedError, "did not end well"):
+        with self.assertRaisesRegex(gpusched.GpuschedError, "did not succeed"):
             self.scheduler.submit(lambda exec: 1, after=[first, bad]).wait()
         with self.assertRaisesRegex(TypeError, "unknown option 'before'.*after"):
             self.scheduler.submit(lambda exec: 1, before=[first])
@@ -232,7 +232,7 @@ class Callables(WithScheduler):
         self.assertEqual([self.scheduler.wait_next() for _ in tasks], tasks)
         self.assertEqual([task.wait() for task in tasks], [0, 1, 2, 3])
         self.assertEqual(tasks[0].state, "done")
-        with self.assertRaisesRegex(gpusched.GpuschedError, "left to hand out"):
+        with self.assertRaisesRegex(gpusched.GpuschedError, "ordered tasks"):
             self.scheduler.wait_next()
         self.assertEqual(self.scheduler.submit_many([]), [])
 

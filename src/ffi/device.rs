@@ -9,16 +9,16 @@ use super::status::sched_status_t;
 use crate::device::{BackendKind, DeviceInfo, Health};
 use crate::error::Error;
 
-/// Bit of a backend mask: the host's processor.
+/// Bit of a backend mask: the CPU device.
 pub const SCHED_BACKEND_CPU: u32 = 1;
 /// Bit of a backend mask: NVIDIA GPUs.
 pub const SCHED_BACKEND_CUDA: u32 = 2;
 
-/// The device may be given work.
+/// The device can run tasks.
 pub const SCHED_HEALTH_GOOD: i32 = 0;
-/// The device failed in such a way that nothing runs on it any more.
+/// The device has failed and runs no more tasks.
 pub const SCHED_HEALTH_RETIRED: i32 = 1;
-/// The device is there, but closed to programs, or too old for this library.
+/// The device exists, but is closed to programs or too old for this library.
 pub const SCHED_HEALTH_BARRED: i32 = 2;
 
 /// Counts and busy time of one device of a scheduler.
@@ -27,23 +27,23 @@ pub const SCHED_HEALTH_BARRED: i32 = 2;
 pub struct sched_device_stats_t {
     /// sizeof(sched_device_stats_t), set by the caller.
     pub size: usize,
-    /// Attempts that ended well on it, also of copies that came too late.
+    /// Attempts that succeeded on the device, also copies that came too late.
     pub done: u64,
-    /// Attempts that did not: they failed, or stopped when they were asked to.
+    /// Attempts that failed, or stopped on request.
     pub failed: u64,
-    /// Time that its slots have spent in tasks, added up, in nanoseconds.
+    /// Time that the slots have spent in tasks, summed, in nanoseconds.
     pub busy_ns: u64,
-    /// Memory promised to running tasks now, in bytes.
+    /// Memory that is reserved for running tasks now, in bytes.
     pub leased_bytes: u64,
-    /// The most that was ever promised at a time, in bytes.
+    /// Largest reserved memory so far, in bytes.
     pub peak_bytes: u64,
-    /// Tasks that it runs at a time.
+    /// Tasks that the device runs at a time.
     pub slots: u32,
     /// SCHED_HEALTH_*.
     pub health: i32,
 }
 
-/// A device as it was found, without having been touched.
+/// A device as it was found. The search creates no context on it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sched_device_info_t {
@@ -51,17 +51,17 @@ pub struct sched_device_info_t {
     pub size: usize,
     /// SCHED_BACKEND_CPU or SCHED_BACKEND_CUDA.
     pub backend: u32,
-    /// The backend's own number for the device, in this process only.
+    /// Number of the device in its backend, valid in this process only.
     pub ordinal: u32,
-    /// A name that stays with the device across processes and reboots.
+    /// Identity of the device, the same in all processes and after a reboot.
     pub uuid: [c_char; 64],
-    /// Such as "0000:01:00.0"; "" if it has none.
+    /// PCI address, such as "0000:01:00.0"; "" if the device has none.
     pub pci_bus_id: [c_char; 32],
-    /// What its maker calls it.
+    /// Product name.
     pub name: [c_char; 128],
-    /// Compute capability, major and minor; 0 if it has none.
+    /// Major compute capability; 0 if the device has none.
     pub compute_major: i32,
-    /// See compute_major.
+    /// Minor compute capability, likewise.
     pub compute_minor: i32,
     /// Threads of the CPU device; 0 for a GPU.
     pub cpu_threads: u32,
@@ -69,7 +69,7 @@ pub struct sched_device_info_t {
     pub health: i32,
     /// Memory in bytes.
     pub total_bytes: u64,
-    /// Memory that was free when the device was looked at, in bytes.
+    /// Memory that was free at the time of the search, in bytes.
     pub free_bytes: u64,
 }
 
@@ -126,7 +126,7 @@ fn info_of(device: &DeviceInfo) -> sched_device_info_t {
     }
 }
 
-/// Fills in what device `index`, counted from 0, has done.
+/// Fills in the counts of device `index`, counted from 0.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
@@ -154,8 +154,8 @@ pub unsafe extern "C" fn sched_device_stats(
     })
 }
 
-/// Puts the number of devices of a scheduler into `*count`. With NULL: those that the machine has and
-/// GPUSCHED_DEVICES allows. They are numbered from 0, and keep their numbers.
+/// Stores the number of devices of a scheduler in `*count`. With NULL: of the devices that the
+/// machine has and GPUSCHED_DEVICES allows. Devices are numbered from 0 and keep their numbers.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_NO_DEVICE.
 #[unsafe(no_mangle)]
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn sched_device_count(s: *mut sched_t, count: *mut u32) ->
     })
 }
 
-/// Fills in what is known of device `index`, counted from 0.
+/// Fills in the properties of device `index`, counted from 0.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_NO_DEVICE.
 #[unsafe(no_mangle)]

@@ -19,7 +19,7 @@ enum Allocation {
 
 impl Allocation {
     fn new(lane: Lane<'_>, bytes: u64) -> Result<Allocation> {
-        const WHAT: &str = "the memory that a task's code asked for";
+        const WHAT: &str = "memory for the task's callback";
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         match lane {
             Lane::Cpu(_) => Buffer::zeroed(bytes.div_ceil(size_of::<f32>()), WHAT).map(Allocation::Host),
@@ -44,7 +44,7 @@ struct CallbackAllocations {
 }
 
 thread_local! {
-    /// One entry for each callback that the thread is inside of, innermost last.
+    /// The callbacks that the thread is inside of, innermost last.
     static CALLBACKS: RefCell<Vec<CallbackAllocations>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn sched_exec_memory(
         }
         if !is_here(exec) {
             with_exec(exec, |_| ())?;
-            let accepted = "that on which the task's code was called";
+            let accepted = "the thread that runs the callback";
             return Err(Error::argument("the calling thread", "another", accepted));
         }
         let mut allocation = with_exec(exec, |exec| Allocation::new(exec.lane, bytes))??;
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn sched_exec_memory(
             let mut callbacks = callbacks.borrow_mut();
             let callback = callbacks.iter_mut().rev().find(|callback| callback.address == exec.addr());
             let callback =
-                callback.ok_or_else(|| Error::Internal("a task's code that no thread runs".into()))?;
+                callback.ok_or_else(|| Error::Internal("a callback that no thread runs".into()))?;
             callback.allocations.push(allocation);
             Ok(())
         })?;

@@ -12,7 +12,7 @@ use crate::fd::model::Model;
 use crate::fd::plan::{Options, Storage, rounded_down};
 use crate::fd::wavelet::{Shape, Wavelet};
 
-/// Ricker wavelet; the one that 0 means.
+/// Ricker wavelet, the default.
 pub const SCHED_FD_WAVELET_RICKER: i32 = 1;
 /// First derivative of a Gaussian.
 pub const SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE: i32 = 2;
@@ -25,9 +25,10 @@ pub const SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL: i32 = 5;
 /// Ricker wavelet, integrated three times.
 pub const SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL: i32 = 6;
 
-/// Flag of a model: 1/rho and rho vp² are kept in 16 bits, between the smallest and the largest value that the model has of each, and
-/// not in 32. Shots take up to a sixth less memory; speeds are off by at most 5e-4 of themselves, nearly always by much less. A model
-/// for which that is not enough is refused.
+/// Flag of a model: 1/rho and rho vp² are stored in 16 bits, between the smallest and the largest
+/// value of each in the model, instead of 32. Shots take up to a sixth less memory; speeds have a
+/// relative error of at most 5e-4, nearly always much less. A model whose values are too far apart
+/// for this is refused.
 pub const SCHED_FD_MODEL_16_BIT: u32 = 1;
 
 /// A medium on a regular grid. Fields lie in memory as [iy][ix][iz], z fastest, which is Fortran's
@@ -62,18 +63,18 @@ unsafe impl VersionedStruct for sched_fd_model_desc_t {
     const NAME: &'static str = "sched_fd_model_desc_t";
 }
 
-/// A number of cells or steps as it comes from C, where it is 64 bits wide on every machine.
+/// Converts a number of cells or steps, which is 64 bits wide in C on every machine.
 pub(super) fn count(what: &str, value: u64) -> Result<usize> {
     usize::try_from(value).map_err(|_| {
         Error::argument(what, value, format!("at most {}, what this machine can count", usize::MAX))
     })
 }
 
-/// Makes a model and puts its handle into `*out`. The arrays are copied. To be given back with
+/// Creates a model and stores its handle in `*out`. The arrays are copied. Destroy it with
 /// sched_fd_model_destroy.
 ///
-/// Errors: SCHED_E_ARGUMENT, naming the first cell that is not accepted, and for values too far apart for
-/// SCHED_FD_MODEL_16_BIT; SCHED_E_TOO_NEW; SCHED_E_MEMORY.
+/// Errors: SCHED_E_ARGUMENT, with the first cell that is not accepted, and for values too far apart
+/// for SCHED_FD_MODEL_16_BIT; SCHED_E_TOO_NEW; SCHED_E_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_fd_model_create(
     desc: *const sched_fd_model_desc_t,
@@ -101,8 +102,8 @@ pub unsafe extern "C" fn sched_fd_model_create(
     })
 }
 
-/// Gives a model back; its handle is stale from here on. Shots that were submitted keep what they
-/// need. NULL: nothing to do.
+/// Destroys a model; its handle is stale from then on. Submitted shots keep what they need. NULL:
+/// nothing to do.
 ///
 /// Errors: SCHED_E_STALE.
 #[unsafe(no_mangle)]
@@ -110,10 +111,11 @@ pub unsafe extern "C" fn sched_fd_model_destroy(model: *mut sched_fd_model_t) ->
     guard_status(|| if model.is_null() { Ok(()) } else { MODELS.remove(model).map(drop) })
 }
 
-/// Puts the largest stable time step of a model, in seconds, into `*dt_s`: a number that a float holds
-/// exactly, so that `shot.dt_s = (float)dt_s` is accepted; with SCHED_FD_OPTIMISED_STENCIL, 0.9634 of it.
-/// Where density jumps from cell to cell, a shot may blow up with less, and then fails with SCHED_E_UNSTABLE: the log
-/// warns of the first shot with a step that is not sure to be stable, and says which is; take smaller steps there.
+/// Stores the largest stable time step of a model, in seconds, in `*dt_s`. A float holds the number
+/// exactly, so `shot.dt_s = (float)dt_s` is accepted; with SCHED_FD_OPTIMISED_STENCIL the limit is
+/// 0.9634 of it. If density jumps from cell to cell, a shot may become unstable with a smaller
+/// step, and then fails with SCHED_E_UNSTABLE. The log warns of the first shot whose step is not
+/// certainly stable, and has the largest step that is; use that one there.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
@@ -124,7 +126,7 @@ pub unsafe extern "C" fn sched_fd_dt_max(model: *const sched_fd_model_t, dt_s: *
         let model = shared_model(model)?;
         let options = Options { storage: model.storage(), ..Options::default() };
         let limit = options.dt_max(model.model());
-        // So that the answer is accepted as the `dt_s` of a shot.
+        // Rounded down, so that the result is accepted as the `dt_s` of a shot.
         out.write(f64::from(rounded_down(limit)));
         Ok(())
     })
@@ -134,7 +136,7 @@ pub(super) fn shape(number: i32) -> Result<Shape> {
     if number == 0 { Ok(Shape::Ricker) } else { Shape::try_from(number) }
 }
 
-// One number, two names: SCHED_FD_WAVELET_* are those of `Shape`.
+// The constants SCHED_FD_WAVELET_* and the variants of `Shape` have the same numbers.
 const _: () = assert!(
     Shape::Ricker as i32 == SCHED_FD_WAVELET_RICKER
         && Shape::GaussianDerivative as i32 == SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE
@@ -144,9 +146,9 @@ const _: () = assert!(
         && Shape::RickerTripleIntegral as i32 == SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL
 );
 
-/// Fills `samples`, `nt` floats, with a source wavelet of unit amplitude, one sample a time step of
-/// `dt_s` seconds, the first for the time `dt_s`, zero after the wavelet has ended. `wavelet` is one of
-/// SCHED_FD_WAVELET_*, 0 for Ricker; `frequency_hz` its peak frequency.
+/// Fills the `nt` floats of `samples` with a source wavelet of unit amplitude: one sample for each
+/// time step of `dt_s` seconds, the first for the time `dt_s`, zero after the end of the wavelet.
+/// `wavelet` is one of SCHED_FD_WAVELET_*, 0 for Ricker; `frequency_hz` is its peak frequency.
 ///
 /// Errors: SCHED_E_ARGUMENT.
 #[unsafe(no_mangle)]

@@ -11,7 +11,7 @@ use super::model_handle::{SharedModel, sched_fd_model_t, shared_model};
 use super::run_control::sched_task_t;
 use super::scheduler_handle::{sched_t, scheduler};
 use super::status::sched_status_t;
-use super::task::{SCHED_TASK_IDEMPOTENT, apply_desc, id_out, sched_task_desc_t};
+use super::submit::{SCHED_TASK_IDEMPOTENT, apply_desc, id_out, sched_task_desc_t};
 use super::task_run::UserData;
 use crate::backend::callback_mode::CallbackMode;
 use crate::backend::cpu::threads;
@@ -24,13 +24,15 @@ use crate::fd::wavelet::Wavelet;
 use crate::memory::Bytes;
 use crate::sched::{Exec, Task};
 
-/// Flag of a shot: samples are zero until the direct wave has passed, as the old library mutes.
+/// Flag of a shot: samples are zero until the direct wave has passed, as in the old library.
 pub const SCHED_FD_MUTE_DIRECT: u32 = 1;
-/// Flag of a shot: the error of the steps in time is taken out of the record, at next to no cost; snapshots keep it. The record is that of
-/// steps without error, to some 1e-4, where `record_every` leaves more than two samples a period.
+/// Flag of a shot: the dispersion error of the time steps is removed from the record, at almost no
+/// cost; snapshots keep it. The record then equals one without that error to about 1e-4, if
+/// `record_every` leaves more than two samples per period.
 pub const SCHED_FD_EXACT_TIME: u32 = 2;
-/// Flag of a shot: derivatives in space are those that fit waves of 3.5 cells and more best, to 3.6e-4, in place of those of
-/// eighth order, which are better from six cells on. The time step is at most 0.9634 of what sched_fd_dt_max tells.
+/// Flag of a shot: spatial derivatives are optimised for waves of 3.5 cells and more, with an error
+/// of 3.6e-4, instead of eighth order, which is better from six cells on. The largest time step is
+/// 0.9634 of the result of sched_fd_dt_max.
 pub const SCHED_FD_OPTIMISED_STENCIL: u32 = 4;
 
 /// The amplitude for 0.
@@ -48,79 +50,79 @@ pub struct sched_fd_cell_t {
     pub iz: u64,
 }
 
-/// One shot. `dt_s`, `nt`, `source`, `record` and `frequency_hz` (or `wavelet_samples`) have to be set;
-/// zero is the default of everything else.
+/// A shot. `dt_s`, `nt`, `source`, `record` and `frequency_hz` (or `wavelet_samples`) must be set;
+/// zero is the default of all other fields.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sched_fd_shot_desc_t {
     /// sizeof(sched_fd_shot_desc_t), set by the caller.
     pub size: usize,
-    /// Time step in seconds; at most what sched_fd_dt_max tells.
+    /// Time step in seconds; at most the result of sched_fd_dt_max.
     pub dt_s: f32,
-    /// Peak frequency of `wavelet` in Hz. With `wavelet_samples` only SCHED_FD_MUTE_DIRECT looks at it.
+    /// Peak frequency of `wavelet` in Hz. With `wavelet_samples` only SCHED_FD_MUTE_DIRECT uses it.
     pub frequency_hz: f32,
     /// Time steps to compute, at least 1.
     pub nt: u64,
     /// SCHED_FD_WAVELET_*; 0: Ricker.
     pub wavelet: i32,
-    /// SCHED_FD_* flags together.
+    /// Bits of SCHED_FD_MUTE_DIRECT, SCHED_FD_EXACT_TIME, SCHED_FD_OPTIMISED_STENCIL.
     pub flags: u32,
-    /// A source function of one's own, one sample a time step, nothing after the last. Copied.
-    /// NULL: `wavelet`.
+    /// Custom source function: one sample for each time step, zero after the last. Copied. NULL:
+    /// `wavelet`.
     pub wavelet_samples: *const f32,
     /// Number of `wavelet_samples`.
     pub wavelet_len: usize,
     /// Factor on the wavelet; 0: 10000.
     pub amplitude: f32,
-    /// A sample is kept every so many steps, from step 0; 0: 1.
+    /// Number of time steps between samples, from step 0; 0: 1.
     pub record_every: u32,
-    /// The upper, negative pole of the vertical dipole that is the source; the positive pole lies two
-    /// cells deeper, where need be in the absorbing layer.
+    /// Upper, negative pole of the vertical dipole that is the source. The positive pole lies two
+    /// cells deeper, if necessary in the absorbing layer.
     pub source: sched_fd_cell_t,
-    /// Cells to record in, in the order of the traces. Copied. NULL: a plane at depth `plane_iz`.
+    /// Receiver cells, in the order of the traces. Copied. NULL: a plane at depth `plane_iz`.
     pub receivers: *const sched_fd_cell_t,
     /// Number of `receivers`.
     pub receiver_count: usize,
-    /// Depth index of the receiver plane; traces are [iy][ix]. Not looked at with `receivers`.
+    /// Depth index of the receiver plane; traces are [iy][ix]. Ignored with `receivers`.
     pub plane_iz: u64,
-    /// Every how many cells along x a receiver stands, from cell 0; 0: 1.
+    /// Number of cells between receivers along x, from cell 0; 0: 1.
     pub plane_every_x: u32,
-    /// Every how many cells along y a receiver stands, from cell 0; 0: 1.
+    /// Number of cells between receivers along y, from cell 0; 0: 1.
     pub plane_every_y: u32,
-    /// The pressure that was recorded, [trace][sample]. Lent until the task has ended; written only
-    /// if it ends well.
+    /// Recorded pressure, [trace][sample]. Lent until the task has ended; written only if it
+    /// succeeds.
     pub record: *mut f32,
-    /// Floats that `record` has room for; sched_fd_shot_size tells how many are needed.
+    /// Length of `record` in floats; sched_fd_shot_size returns the necessary length.
     pub record_len: usize,
-    /// A snapshot of the pressure is kept every so many steps, from step 0; 0: none.
+    /// Number of time steps between snapshots of the pressure, from step 0; 0: no snapshots.
     pub snapshot_every: u64,
-    /// The snapshots, [snapshot][iy][ix][iz]. Lent until the task has ended; written while it runs, so
-    /// worth reading only if it ends well. NULL if `snapshot_every` is 0.
+    /// Snapshots, [snapshot][iy][ix][iz]. Lent until the task has ended. The task writes them while
+    /// it runs, so they are valid only if it succeeds. NULL if `snapshot_every` is 0.
     pub snapshots: *mut f32,
-    /// Floats that `snapshots` has room for.
+    /// Length of `snapshots` in floats.
     pub snapshots_len: usize,
 }
 
-/// How large the results of a shot are, and how much memory it takes.
+/// Sizes of the results of a shot, and the memory that it takes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sched_fd_shot_size_t {
     /// sizeof(sched_fd_shot_size_t), set by the caller.
     pub size: usize,
-    /// Traces of the record.
+    /// Number of traces of the record.
     pub traces: u64,
-    /// Samples of a trace.
+    /// Number of samples of a trace.
     pub samples: u64,
     /// Floats of the record: traces * samples.
     pub record_len: u64,
-    /// Snapshots.
+    /// Number of snapshots.
     pub snapshots: u64,
     /// Floats of all snapshots together.
     pub snapshots_len: u64,
-    /// Memory of the device that the shot takes at its peak, in bytes; on the CPU with as many threads as the process may
-    /// run at once.
+    /// Peak use of device memory in bytes; on the CPU with as many threads as the process may run
+    /// at once.
     pub device_bytes: u64,
-    /// Memory of the host that it takes besides, wherever it runs: its record.
+    /// Additional host memory in bytes, on any device: the record.
     pub host_bytes: u64,
 }
 
@@ -248,8 +250,8 @@ fn size_of_shot(medium: &SharedModel, shot: &Shot, bytes: Bytes) -> sched_fd_sho
     }
 }
 
-/// Fills in how large the results of a shot will be. The shot is checked as in sched_fd_submit, but
-/// `record` and `snapshots` are not looked at.
+/// Fills in the sizes of a shot's results. The shot is checked as in sched_fd_submit, except for
+/// `record` and `snapshots`.
 ///
 /// Errors: as sched_fd_submit.
 #[unsafe(no_mangle)]
@@ -329,18 +331,22 @@ fn buffers(
     })
 }
 
-/// Hands a shot to a scheduler and returns at once; then as any task: sched_wait, sched_cancel...
+/// Submits a shot and returns at once. It is a task like any other: sched_wait, sched_cancel and
+/// the rest apply.
 ///
-/// `task` may be NULL. Its `run` must be NULL; `device_bytes`, `work`, `task_class` and `retries` (2; not for a shot that has blown
-/// up: that is tried once more, if its steps are stable, and not at all if they are too large) are known without it and taken from it where they are not 0. `*id` may be NULL if the task is detached. The same shot gives the
-/// same record, bit for bit, on every device of a kind and after any number of retries. Where a shot takes
-/// much longer than its like, or a faster device has nothing else to do, it may be computed a second time there,
-/// and the first to finish counts; not if it keeps snapshots, nor if `task` has a `drop` and no
+/// `task` may be NULL; its `run` must be NULL. `device_bytes`, `work`, `task_class` and `retries`
+/// are set by the library, unless they are not 0 in `task`. A shot has 2 retries; an unstable one
+/// has one if its time step is stable, and none if the step is too large. `*id` may be NULL if the
+/// task is detached. The same shot gives the same record, bit for bit, on every device of a kind
+/// and after any number of retries. If a shot takes much longer than others of its class, or a
+/// faster device is idle, the scheduler may compute it a second time there, and the first attempt
+/// to finish counts. It does not for a shot with snapshots, nor if `task` has a `drop` and no
 /// SCHED_TASK_IDEMPOTENT.
 ///
-/// Errors: SCHED_E_ARGUMENT, also for a source or receiver outside the grid, and for a buffer that is
-/// too short; SCHED_E_UNSTABLE for a time step that is too large, with the largest that is not;
-/// SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_NO_DEVICE, SCHED_E_MEMORY, SCHED_E_SHUTDOWN, SCHED_E_FORKED.
+/// Errors: SCHED_E_ARGUMENT, also for a source or receiver outside the grid, and for a buffer that
+/// is too short; SCHED_E_UNSTABLE for a time step that is too large, with the largest stable one;
+/// SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_NO_DEVICE, SCHED_E_MEMORY, SCHED_E_SHUTDOWN,
+/// SCHED_E_FORKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_fd_submit(
     s: *mut sched_t,
@@ -355,7 +361,7 @@ pub unsafe extern "C" fn sched_fd_submit(
         let about = unsafe { read_or_default(task)? };
         let user = UserData::new(about.user, about.drop, mode);
         if about.run.is_some() {
-            return Err(Error::argument("run", "set", "NULL: the library brings the code of a shot"));
+            return Err(Error::argument("run", "set", "NULL: the library provides the code of a shot"));
         }
         // SAFETY: as above.
         let (desc, out) = unsafe { (read(shot)?, id_out(id, about.flags)?) };

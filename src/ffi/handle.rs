@@ -32,7 +32,7 @@ impl<T> LastLookup<T> {
     }
 }
 
-/// One counter for all kinds, so that a handle of one kind is unknown to the others.
+/// Counter of handles of all kinds, so that a handle of one kind is unknown to the others.
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
 /// Returns a multiple of 16, as an allocator does, far from zero.
@@ -60,7 +60,7 @@ impl<T> HandleTable<T> {
     /// Returns the object of a handle.
     pub(super) fn get<Opaque>(&self, handle: *const Opaque) -> Result<Arc<T>> {
         if handle.is_null() {
-            return Err(Error::argument(self.kind, "NULL", "what its create function gave"));
+            return Err(Error::argument(self.kind, "NULL", "a handle from its create function"));
         }
         let found = self.live().get(&handle.addr()).cloned();
         found.ok_or_else(|| self.unknown(handle))

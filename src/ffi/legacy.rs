@@ -10,11 +10,12 @@ use crate::legacy::{Args, acoustic1};
 /// C's `bool`, as a number: a caller that passes more than 0 or 1 is understood too.
 pub type c_bool = u8;
 
-/// One shot of the first-order acoustic equation, as acoustic1order.so has it: argument list, numerics
-/// and files are those of the old library, see docs/legacy.md. `device` is a hint (GPUSCHED_LEGACY_DEVICE).
+/// Computes shots of the first-order acoustic equation with the interface of acoustic1order.so:
+/// argument list, numerics and files are those of the old library, see docs/legacy.md. `device` is
+/// a hint (GPUSCHED_LEGACY_DEVICE).
 ///
-/// Returns nothing: a failure goes to the log at level 1 and to sched_last_error, and leaves no partial
-/// file. sched_last_error is "" after a call that succeeded.
+/// Returns nothing. A failure is logged at level 1, is in sched_last_error, and leaves no partial
+/// file. sched_last_error is "" after a successful call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuda_3dfd_1order(
     vel: *const c_char,

@@ -11,22 +11,24 @@ use super::status::sched_status_t;
 use crate::backend::callback_mode::CallbackMode;
 use crate::error::Error;
 
-/// Takes a line of the log: `level` from 1 (error) over 2 (warning), 3 (information), 4 (debug) to
-/// 5 (trace), `message` valid during the call. The scheduler warns of tasks that failed for good or take
-/// far too long and of devices that are retired, and informs of attempts that are tried again and of second copies. Called from any thread, several at a time.
-/// It must not log through the library, nor destroy a scheduler (it may be called from a thread that ends
-/// with that one), nor let an exception out. It runs in the floating-point mode of the thread that called
-/// sched_log_callback, see sched_run_fn.
+/// Receives a line of the log. `level` is 1 (error), 2 (warning), 3 (information), 4 (debug) or 5
+/// (trace); `message` is valid during the call. Warnings report tasks that failed for good or take
+/// far too long, and retired devices; information reports retries and second copies. Any thread may
+/// call it, several at the same time. The function must not log through the library, must not
+/// destroy a scheduler (the calling thread may end with it), and no exception may leave it. It runs
+/// in the floating-point mode of the thread that called sched_log_callback, see sched_run_fn.
 pub type sched_log_fn =
     Option<unsafe extern "C-unwind" fn(level: i32, message: *const c_char, user: *mut c_void)>;
 
-/// Sends the log to a function of the caller, for the whole process, in place of whatever was there.
+/// Sends the log of the whole process to a function of the caller, in place of the previous target.
 ///
-/// `max_level`: 1 error, 2 warning, 3 information, 4 debug, 5 trace; what is above is not told.
-/// `function` NULL turns the log off. `user` is handed to the function and stays the caller's; once
-/// a later call has returned, the function that was set before is not running and is not called again.
+/// `max_level`: 1 error, 2 warning, 3 information, 4 debug, 5 trace; lines of higher levels are
+/// left out. `function` NULL turns the log off. `user` is passed to the function and stays the
+/// caller's. Once a later call has returned, the previous function is not running and is not called
+/// again.
 ///
-/// Errors: SCHED_E_ARGUMENT for a level outside 1 to 5; SCHED_E_DEADLOCK from inside a log function.
+/// Errors: SCHED_E_ARGUMENT for a level outside 1 to 5; SCHED_E_DEADLOCK from inside a log
+/// function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_log_callback(
     function: sched_log_fn,

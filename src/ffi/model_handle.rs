@@ -9,8 +9,8 @@ use crate::fd::plan::{self, Moduli, Options, Plan, Stencil, Storage, rounded_dow
 use crate::fd::verify::dt_sure;
 use crate::fork::ProcessMark;
 
-/// A medium: velocity and density on a grid. Any number of shots, threads and schedulers may use it
-/// at a time.
+/// A medium: velocity and density on a grid. Any number of shots, threads and schedulers may share
+/// it.
 pub struct sched_fd_model_t {
     _opaque: [u8; 0],
 }

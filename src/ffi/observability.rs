@@ -15,19 +15,19 @@ use crate::error::{Error, Result};
 use crate::io::atomic;
 use crate::sched::Progress;
 
-/// How far a scheduler is.
+/// Progress of a scheduler.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sched_progress_t {
     /// sizeof(sched_progress_t), set by the caller; in a callback, by the library.
     pub size: usize,
-    /// Tasks waiting to be started now.
+    /// Tasks that wait to start now.
     pub queued: u64,
-    /// Tasks running now.
+    /// Tasks that run now.
     pub running: u64,
-    /// Tasks that ended well.
+    /// Tasks that succeeded.
     pub done: u64,
-    /// Tasks that ended with an error.
+    /// Tasks that failed.
     pub failed: u64,
     /// Tasks that were cancelled before their result counted.
     pub cancelled: u64,
@@ -35,12 +35,14 @@ pub struct sched_progress_t {
     pub retried: u64,
     /// Time since the first task was submitted, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Time until all tasks will have ended that were submitted so far, in nanoseconds; -1: not known. It is
-    /// known when rates are: from tasks that have ended, from what running ones report, from an earlier run.
+    /// Estimated time until all tasks that were submitted so far have ended, in nanoseconds; -1:
+    /// unknown. It needs rates: from tasks that have ended, from progress reports of running ones,
+    /// or from an earlier run.
     pub eta_ns: i64,
-    /// Work of all tasks, as far as they tell it.
+    /// Work of all tasks that state it.
     pub work_total: f64,
-    /// What of that is over: of tasks that have ended, well or not, and what running ones report as done.
+    /// Part of `work_total` that is done: of tasks that have ended, successfully or not, and of
+    /// progress reports.
     pub work_done: f64,
 }
 
@@ -49,16 +51,16 @@ unsafe impl VersionedStruct for sched_progress_t {
     const NAME: &'static str = "sched_progress_t";
 }
 
-/// Takes the progress of a scheduler; `progress` is valid during the call. Called on a thread of the
-/// library, never twice at once for one scheduler. It may call any function of the library except
-/// sched_destroy for this scheduler, must return, and must not let an exception out. It runs in the
-/// floating-point mode of the thread that called sched_progress_callback, see sched_run_fn.
+/// Receives the progress of a scheduler. `progress` is valid during the call. Called on a thread of
+/// the library, never twice at once for one scheduler. It may call any function of the library
+/// except sched_destroy for this scheduler. It must return, and no exception may leave it. It runs
+/// in the floating-point mode of the thread that called sched_progress_callback, see sched_run_fn.
 pub type sched_progress_fn =
     Option<unsafe extern "C-unwind" fn(progress: *const sched_progress_t, user: *mut c_void)>;
 
 /// The interval for `interval_ns` 0.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
-/// Shorter intervals would only cost time.
+/// Shorter intervals cost time without use.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
 fn progress_of(progress: &Progress) -> sched_progress_t {
@@ -78,7 +80,7 @@ fn progress_of(progress: &Progress) -> sched_progress_t {
     }
 }
 
-/// Fills in how far the scheduler is.
+/// Fills in the progress of the scheduler.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
@@ -91,14 +93,15 @@ pub unsafe extern "C" fn sched_progress(s: *mut sched_t, progress: *mut sched_pr
     })
 }
 
-/// Calls `function` every `interval_ns` (at least 1000000; 0: a second) with the progress, in place of
-/// what was called before; the first call comes after that time. `function` NULL calls nothing any more.
-/// A thread for it exists only as long as it is set. `user` is handed to it and stays the caller's.
-/// Once this, or sched_destroy, has returned, the function that was set before is not running (unless this was
-/// called from inside it) and is not called again; so the function must not wait for whoever changes it.
+/// Calls `function` with the progress every `interval_ns` (at least 1000000; 0: one second), first
+/// after that time. It replaces the function that was set before; NULL ends the calls. The thread
+/// for the calls exists only while a function is set. `user` is passed to the function and stays
+/// the caller's. Once this call, or sched_destroy, has returned, the previous function is not
+/// running (unless it made this call itself) and is not called again. So the function must not wait
+/// for the thread that replaces it.
 ///
-/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_FORKED; SCHED_E_SHUTDOWN for a function, while another thread
-/// ends the scheduler.
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_FORKED; SCHED_E_SHUTDOWN for a function while
+/// another thread ends the scheduler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_progress_callback(
     s: *mut sched_t,
@@ -142,10 +145,11 @@ fn interval(ns: u64) -> Result<Duration> {
     }
 }
 
-/// Writes what ran where and when, up to now, to a file in the Chrome trace event format (JSON), which
-/// chrome://tracing and ui.perfetto.dev show: a process a device, a row a slot, a bar an attempt, a flag for a
-/// warning or a retry, a curve of the memory that is leased. The scheduler needs `trace_events` in its
-/// sched_config_t; events beyond that number are only counted ("left_out"). The file is whole or absent.
+/// Writes a trace of all attempts up to now to a file in the Chrome trace event format (JSON), for
+/// chrome://tracing and ui.perfetto.dev. The trace has a process for each device, a row for each
+/// slot, a bar for each attempt, a flag for each warning or retry, and a curve of the reserved
+/// memory. The scheduler needs `trace_events` in its sched_config_t; events beyond that number are
+/// only counted ("left_out"). The file is complete or absent.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_IO.
 #[unsafe(no_mangle)]

@@ -8,31 +8,33 @@ use super::input::{VersionedStruct, check_bits, read};
 use super::run_control::{sched_exec_t, sched_task_t};
 use super::scheduler_handle::{sched_t, scheduler};
 use super::status::sched_status_t;
-use super::task::{SCHED_TASK_DETACHED, SCHED_TASK_ORDERED, apply_desc, id_out, sched_task_desc_t};
+use super::submit::{SCHED_TASK_DETACHED, SCHED_TASK_ORDERED, apply_desc, id_out, sched_task_desc_t};
 use super::task_run::{UserData, run_piece, sched_drop_fn};
 use crate::backend::callback_mode::CallbackMode;
 use crate::error::{Error, Result};
 use crate::sched::{Range, Task};
 
-/// The code of a range, called for the elements `begin` to `end`, `end` not included and never equal to
-/// `begin`; for different pieces on several threads at the same time. What it returns means what it
-/// means for sched_run_fn, and besides:
+/// The callback of a range. It processes the elements from `begin` up to but not including `end`;
+/// `begin` is less than `end`. Several threads call it at the same time for different chunks. Its
+/// result means the same as for sched_run_fn, except:
 ///
-/// - SCHED_E_MEMORY: the piece did not fit. It is called again with half of it, down to one element, and
-///   what did not fit a device is not tried there again; an element that fits no device fails the range.
+/// - SCHED_E_MEMORY: the chunk did not fit. It is halved and called again, down to one element. A
+///   size that did not fit a device is not tried there again; an element that fits no device fails
+///   the range.
 /// - SCHED_CANCELLED: the whole range ends as cancelled.
-/// - SCHED_E_RESULT and any other failure: the whole range fails, and its words name the elements.
+/// - SCHED_E_RESULT and any other failure: the whole range fails, and the message names the
+///   elements.
 ///
-/// After either of the last two no piece begins any more; those that run elsewhere end. The device's
-/// stream is waited for before the elements count as done. What sched_exec_report
-/// tells here lasts until the next piece ends: the range's progress is the part of the elements that is done.
-/// Every piece runs in the floating-point mode of the thread that submitted the range, see sched_run_fn.
+/// After either of the last two no chunk starts; those that run elsewhere end. Elements count as
+/// done when the work on the device's stream has ended. A fraction from sched_exec_report holds
+/// until the next chunk ends: the progress of a range is the part of the elements that is done.
+/// Every chunk runs in the floating-point mode of the thread that submitted the range, see
+/// sched_run_fn.
 pub type sched_range_fn = Option<
     unsafe extern "C-unwind" fn(exec: *const sched_exec_t, begin: u64, end: u64, user: *mut c_void) -> i32,
 >;
 
-/// A parallel loop and what the scheduler is told of it. Zero in every field but `size`, `end` and `run` is the
-/// default.
+/// A parallel loop. Zero in every field except `size`, `end` and `run` is the default.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sched_range_desc_t {
@@ -40,35 +42,36 @@ pub struct sched_range_desc_t {
     pub size: usize,
     /// The first element.
     pub begin: u64,
-    /// The element after the last. A range without elements is done at once, and `run` is not called.
+    /// The element after the last. A range without elements is done at once, without a call of
+    /// `run`.
     pub end: u64,
-    /// The most elements of a call; a call may get fewer. 0: found by measuring, for each device, so
-    /// that a call takes about 0.75 ms.
+    /// Largest number of elements of a call; a call may get fewer. 0: tuned automatically for each
+    /// device, so that a call takes about 0.75 ms.
     pub grain: u64,
-    /// The code; every element is in exactly one call that ends well, unless the range fails.
+    /// The callback. Every element is in exactly one successful call, unless the range fails.
     pub run: sched_range_fn,
-    /// Handed to `run` and `drop`.
+    /// Passed to `run` and `drop`.
     pub user: *mut c_void,
     /// As in sched_task_desc_t: called once, after the last `run`.
     pub drop: sched_drop_fn,
     /// A name for messages and logs; NULL: none. Copied.
     pub label: *const c_char,
-    /// Memory of the device that one element takes, in bytes. A call gets no more elements than there
-    /// is memory for, and that much is kept free for it.
+    /// Device memory of one element in bytes. A call gets no more elements than fit, and the
+    /// scheduler reserves their memory.
     pub device_bytes: u64,
     /// As in sched_task_desc_t.
     pub device_mask: u64,
     /// As in sched_task_desc_t.
     pub backend_mask: u32,
-    /// Higher runs earlier.
+    /// A range with a higher priority runs earlier.
     pub priority: i32,
     /// SCHED_TASK_DETACHED, SCHED_TASK_ORDERED.
     pub flags: u32,
-    /// Zero.
+    /// Must be zero.
     pub reserved: u32,
-    /// How long the whole range may take before it is asked to stop, in nanoseconds. 0: as long as it takes.
+    /// Time limit of the whole range in nanoseconds; it is then asked to stop. 0: none.
     pub deadline_ns: i64,
-    /// Tasks that have to end well before the first call. Copied.
+    /// Tasks that must succeed before the first call. Copied.
     pub after: *const sched_task_t,
     /// Number of `after`.
     pub after_count: usize,
@@ -125,12 +128,12 @@ unsafe fn range_of(desc: &sched_range_desc_t, user: UserData) -> Result<Range> {
     })
 }
 
-/// Hands a range to a scheduler and returns at once: one task, to be waited for, cancelled, released and
-/// asked about like any other. `*id` may be NULL if it is detached. Its elements are done by
-/// all devices that it allows, as they become free, in pieces that are split while there is somebody to
-/// take a part. A range may be submitted, and waited for, inside a piece of another.
+/// Submits a range and returns at once. A range is one task: wait for it, cancel, release and query
+/// it like any other. `*id` receives its id; `id` may be NULL if the range is detached. All allowed
+/// devices process its elements as they become free, in chunks that are split while another worker
+/// is free to help. A range may be submitted, and waited for, inside a chunk of another.
 ///
-/// Errors: as sched_submit; SCHED_E_ARGUMENT also if `begin` is beyond `end`.
+/// Errors: as sched_submit; SCHED_E_ARGUMENT also if `begin` is greater than `end`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_submit_range(
     s: *mut sched_t,

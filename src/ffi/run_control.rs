@@ -21,37 +21,39 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, Result};
 use crate::sched::Exec;
 
-/// A task. Never 0, and never given out twice by a scheduler: one that was released is an error.
+/// Id of a task. Never 0. A scheduler never issues an id twice: a released one is an error.
 pub type sched_task_t = u64;
 
-/// Where a task runs; given to its code, valid until that returns.
+/// The place where an attempt runs: argument of its callback, valid until that returns.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sched_exec_t {
-    /// sizeof(sched_exec_t) in the library: fields beyond it are not there.
+    /// sizeof(sched_exec_t) in the library. Fields beyond it do not exist.
     pub size: usize,
-    /// The task itself; 0 where it is detached and was submitted without a place for its id.
+    /// The task; 0 if it is detached and was submitted with `id` NULL.
     pub task: sched_task_t,
-    /// Number of the device in its scheduler, as sched_device_info takes it.
+    /// Index of the device in its scheduler, as sched_device_info takes it.
     pub device: u32,
     /// SCHED_BACKEND_CPU or SCHED_BACKEND_CUDA.
     pub backend: u32,
-    /// The backend's own number for the device.
+    /// Number of the device in its backend.
     pub ordinal: u32,
-    /// Slot of the device: no two tasks work in the same one at a time. While one waits inside its code for
-    /// others, one of those may be in it; when it
-    /// goes on, there may be two until that one ends.
+    /// Slot of the device. No two tasks run in a slot at the same time, with one exception: while a
+    /// callback waits for other tasks, one of those may run in its slot, and may still run when the
+    /// callback continues.
     pub slot: u32,
     /// 1 for the first attempt.
     pub attempt: u32,
     /// Threads that the task may use on the CPU device, its own included; 0 on a GPU.
     pub cpu_threads: u32,
-    /// The stream to put work on, a CUstream; NULL on a processor. The device's context is current on the
-    /// thread. What is on the stream when the code returns is waited for before the task is done.
+    /// CUDA stream (CUstream) for the callback's work; NULL on the CPU device. The device's context
+    /// is current on the thread. The task is done when the callback has returned and the work on
+    /// the stream has ended.
     pub stream: *mut c_void,
 }
 
-/// A callback that runs, or a free place for one. Only its own thread writes it, except `is_looked_at`.
+/// A running callback, or a free entry for one. Only its own thread writes it, except
+/// `is_looked_at`.
 struct CallbackFrame {
     /// Address of the callback's `sched_exec_t`; 0: no callback runs.
     address: AtomicUsize,
@@ -190,7 +192,8 @@ fn look_up<R>(exec: *const sched_exec_t, use_exec: impl FnOnce(&Exec<'_>) -> R) 
         // SAFETY: this thread is inside the callback that received it.
         return Some(use_exec(unsafe { &*exec }));
     }
-    // SAFETY: it lives until the closure has returned; `Exec` is `Sync` (checked by `shared`).
+    // SAFETY: the `Exec` lives until the closure has returned; `Exec` is `Sync` (checked by
+    // `shared`).
     while_it_runs(address, |exec| use_exec(unsafe { &*exec }))
 }
 
@@ -199,7 +202,7 @@ fn look_up<R>(exec: *const sched_exec_t, use_exec: impl FnOnce(&Exec<'_>) -> R) 
 /// Errors: [`Error::Argument`] for NULL; [`Error::Stale`] if no callback that received `exec` runs.
 pub(super) fn with_exec<R>(exec: *const sched_exec_t, use_exec: impl FnOnce(&Exec<'_>) -> R) -> Result<R> {
     look_up(exec, use_exec).ok_or_else(|| match exec.is_null() {
-        true => Error::argument("exec", "NULL", "what the task's code was given"),
+        true => Error::argument("exec", "NULL", "the argument of the task's callback"),
         false => Error::Stale { what: "exec", id: exec.addr() as u64 },
     })
 }

@@ -12,67 +12,69 @@ use crate::error::{Error, Result};
 use crate::io::kept::Kept;
 use crate::sched::{Scheduler, WaitResult};
 
-/// As `timeout_ns`: wait as long as it takes. 0 looks and returns.
+/// Value of `timeout_ns`: no timeout. With 0 a call returns at once.
 pub const SCHED_FOREVER: i64 = -1;
 
-/// As `slots`: as many as each device turns out to do best with, found while tasks run.
+/// Value of `slots`: tuned automatically for each device while tasks run.
 pub const SCHED_SLOTS_AUTO: u32 = 0xffff_ffff;
 
-/// What a scheduler is made of. Zero in every field is the default.
+/// Configuration of a scheduler. Zero in every field is the default.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sched_config_t {
     /// sizeof(sched_config_t), set by the caller.
     pub size: usize,
-    /// Devices to use: "all", "none", or a list such as "cpu,cuda:0,cuda:GPU-5b...".
-    /// NULL: what GPUSCHED_DEVICES says, else all. Copied.
+    /// Devices to use: "all", "none", or a list such as "cpu,cuda:0,cuda:GPU-5b...". NULL: the
+    /// value of GPUSCHED_DEVICES, else all. Copied.
     pub devices: *const c_char,
-    /// Tasks at a time on each device, at most 64, or SCHED_SLOTS_AUTO. 0: what GPUSCHED_SLOTS says, else 1.
+    /// Tasks at a time on each device, at most 64, or SCHED_SLOTS_AUTO. 0: the value of
+    /// GPUSCHED_SLOTS, else 1.
     pub slots: u32,
     /// Threads of the CPU device, shared by its slots. 0: all that the process may use.
     pub cpu_threads: u32,
-    /// Events that a trace of what runs keeps at most, 150 bytes of memory or so each. 0: no trace.
+    /// Largest number of events in a trace of the attempts, each about 150 bytes of memory. 0: no
+    /// trace.
     pub trace_events: u32,
-    /// Zero.
+    /// Must be zero.
     pub reserved: u32,
-    /// File that keeps between runs what is learned of the devices, their speeds above all, for programs whose task classes
-    /// and units of work mean the same. It need not be there, and need not be sound; folders are made.
-    /// NULL: none. Copied.
+    /// File that keeps the measured rates of devices and the results of autotuning between runs,
+    /// for programs whose task classes and units of work mean the same. A missing or damaged file
+    /// is no error; missing folders are created. NULL: none. Copied.
     pub rates_path: *const c_char,
-    /// Bytes of stack for the code of each task, 1048576 to 68719476736 (1 MiB to 64 GiB). 0: 8 MiB.
-    /// Each worker reserves 4 MiB more; only pages that are touched take memory.
+    /// Bytes of stack for each callback, 1048576 to 68719476736 (1 MiB to 64 GiB). 0: 8 MiB. Each
+    /// worker reserves 4 MiB more; only touched pages take memory.
     pub stack_bytes: u64,
 }
 
-/// Numbers of tasks of a scheduler since it was made.
+/// Counts of the tasks of a scheduler since its creation.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sched_stats_t {
     /// sizeof(sched_stats_t), set by the caller.
     pub size: usize,
-    /// Tasks accepted.
+    /// Tasks that were accepted.
     pub submitted: u64,
-    /// Waiting to be started now.
+    /// Tasks that wait to start now.
     pub queued: u64,
-    /// Running now.
+    /// Tasks that run now.
     pub running: u64,
-    /// Ended well.
+    /// Tasks that succeeded.
     pub done: u64,
-    /// Ended with an error.
+    /// Tasks that failed.
     pub failed: u64,
-    /// Cancelled before their result counted.
+    /// Tasks that were cancelled before their result counted.
     pub cancelled: u64,
     /// Attempts that followed a failed attempt.
     pub retried: u64,
-    /// Devices that the scheduler has.
+    /// Number of devices of the scheduler.
     pub devices: u32,
     /// Zero.
     pub reserved: u32,
-    /// Time from the first submission to the last end so far, in nanoseconds.
+    /// Time from the first submission to the latest end so far, in nanoseconds.
     pub makespan_ns: u64,
-    /// No schedule could have finished sooner what ended well, by the rates that were measured: the larger of
-    /// all work over all devices' rates and the longest task on the fastest device, in nanoseconds.
-    /// 0 where nothing has ended well.
+    /// Lower bound of the makespan, in nanoseconds: no schedule could have completed the successful
+    /// tasks sooner, by the measured rates. It is the larger of all work over the rates of all
+    /// devices, and of the longest task on the fastest device. 0 if no task has succeeded.
     pub lower_bound_ns: u64,
 }
 
@@ -97,10 +99,10 @@ pub(super) fn wait_status(wait: WaitResult) -> sched_status_t {
     }
 }
 
-/// Makes a scheduler and puts its handle into `*out`. `config` NULL: every default.
-/// No device is touched before its first task. To be ended with sched_destroy.
+/// Creates a scheduler and stores its handle in `*out`. `config` NULL: every default. No device is
+/// touched before its first task. Destroy it with sched_destroy.
 ///
-/// Errors: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW; SCHED_E_NO_DEVICE where nothing fits the selection.
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW; SCHED_E_NO_DEVICE if no device fits the selection.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_create(
     config: *const sched_config_t,
@@ -128,13 +130,15 @@ pub unsafe extern "C" fn sched_create(
     })
 }
 
-/// Puts a handle of the scheduler that all of the process share into `*out`: made from the environment if
-/// nobody holds it. For libraries that don't know of each other: each call gives a handle
-/// of its own, to be given back with sched_destroy, and the last one ends the scheduler.
+/// Stores a handle of the scheduler that the whole process shares in `*out`. The scheduler is
+/// created from the environment if no handle of it exists. This serves libraries that do not know
+/// of each other: each call returns a new handle, which sched_destroy releases, and the last
+/// release ends the scheduler.
 ///
-/// Whoever gives back a handle while others hold theirs leaves its tasks to run on: wait for them first.
-/// sched_wait_next has an order for each handle; sched_wait_all, sched_stats and the devices are
-/// of all together. Passing NULL to any function uses the same scheduler and keeps it for good.
+/// Releasing a handle while others exist does not end its tasks: wait for them first.
+/// sched_wait_next has an order for each handle; sched_wait_all, sched_stats and the devices belong
+/// to all handles together. Passing NULL to any function uses the same scheduler and keeps it until
+/// the process ends.
 ///
 /// Errors: SCHED_E_ARGUMENT; SCHED_E_NO_DEVICE; SCHED_E_FORKED in a child whose parent had one.
 #[unsafe(no_mangle)]
@@ -147,8 +151,9 @@ pub unsafe extern "C" fn sched_default(out: *mut *mut sched_t) -> sched_status_t
     })
 }
 
-/// Accepts no more tasks and waits until all have ended: 0, or SCHED_PENDING when the time was up first.
-/// Outcomes can still be asked for. The shared scheduler (sched_default) goes on accepting: it only waits.
+/// Closes the scheduler to new tasks and waits until all tasks have ended. Returns 0, or
+/// SCHED_PENDING after a timeout. The outcomes remain available. The shared scheduler
+/// (sched_default) stays open: the call only waits.
 ///
 /// Errors: SCHED_E_STALE; SCHED_E_DEADLOCK from inside a task of the same scheduler.
 #[unsafe(no_mangle)]
@@ -156,24 +161,26 @@ pub unsafe extern "C" fn sched_drain(s: *mut sched_t, timeout_ns: i64) -> sched_
     guard(|| Ok(wait_status(scheduler(s)?.drain(timeout(timeout_ns))?)))
 }
 
-/// Cancels what is queued, asks what runs to stop, waits for it, and ends the scheduler. Drop callbacks
-/// have been called when it returns, waiting calls of other threads return, and the handle is stale.
-/// A handle of sched_default is given back, and its scheduler ends with the last. NULL: nothing to do.
+/// Destroys a scheduler: cancels the queued tasks, asks the running ones to stop, waits for them
+/// and ends the scheduler. When it returns, all drop callbacks have been called, waiting calls of
+/// other threads return, and the handle is stale. A handle of sched_default is released; its
+/// scheduler ends with the last handle. NULL: nothing to do.
 ///
-/// It waits as long as a task's code runs; for code that may never return see sched_shutdown. It does not
-/// wait for an attempt that was given up after its deadline: should its code return one day, `drop` is called then.
+/// The call waits as long as a callback runs; for a callback that may never return see
+/// sched_shutdown. It does not wait for an attempt that was abandoned after its deadline: if that
+/// callback returns later, `drop` is called then.
 ///
-/// Errors: SCHED_E_STALE for a handle that was destroyed before; SCHED_E_DEADLOCK from inside a task
-/// or a `drop` of the same scheduler, which then goes on as before.
+/// Errors: SCHED_E_STALE for a handle that was destroyed before; SCHED_E_DEADLOCK from inside a
+/// task or a `drop` of the same scheduler, which then continues as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_destroy(s: *mut sched_t) -> sched_status_t {
     guard(|| shut_down(s, None))
 }
 
-/// As sched_destroy, but SCHED_PENDING when the time is up and some task's code has not returned. Then the
-/// scheduler takes and starts nothing more, but is still there: sched_stats, sched_task_info and
-/// the waits tell what hangs. Call it, or sched_destroy, again; or leave it: a scheduler that is never
-/// destroyed does not keep the process from ending.
+/// Does the same as sched_destroy, but returns SCHED_PENDING if a callback has not returned after
+/// `timeout_ns`. The scheduler then accepts and starts no task, but still exists: sched_stats,
+/// sched_task_info and the waits show which task hangs. Call this or sched_destroy again, or give
+/// up: a scheduler that is never destroyed does not keep the process from ending.
 ///
 /// Errors: as sched_destroy.
 #[unsafe(no_mangle)]
@@ -196,7 +203,7 @@ fn shut_down(s: *mut sched_t, timeout: Option<Duration>) -> Result<sched_status_
     }
 }
 
-/// Fills in the numbers of tasks.
+/// Fills in the counts of tasks.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]

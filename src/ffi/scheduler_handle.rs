@@ -9,8 +9,8 @@ use crate::backend::thread::CancelGuard;
 use crate::error::Result;
 use crate::sched::Scheduler;
 
-/// A scheduler: tasks, and the devices that run them. NULL, where one is asked for, means the one that
-/// the process shares (see sched_default), which that keeps as long as the process lives.
+/// A scheduler: tasks, and the devices that run them. NULL, where a handle is expected, means the
+/// scheduler that the process shares (see sched_default), and keeps it until the process ends.
 pub struct sched_t {
     _opaque: [u8; 0],
 }

@@ -6,61 +6,63 @@ use std::mem::ManuallyDrop;
 
 use crate::error::Error;
 
-/// How a call ended: 0 done, positive not finished but no error, negative an error.
+/// Status of a call: 0 is success, a positive number is not finished but no error, a negative one
+/// is an error.
 pub type sched_status_t = i32;
 
-/// Done.
+/// Success.
 pub const SCHED_OK: i32 = 0;
-/// The time was up first.
+/// Timed out.
 pub const SCHED_PENDING: i32 = 1;
 /// The task was cancelled before its result counted.
 pub const SCHED_CANCELLED: i32 = 2;
 /// An argument or a field is outside what is accepted.
 pub const SCHED_E_ARGUMENT: i32 = -1;
-/// A struct has something set in a part that this library does not know: it comes from a newer header.
+/// A struct sets fields that this library does not know: the caller has a newer header.
 pub const SCHED_E_TOO_NEW: i32 = -2;
-/// An id or handle that was released or destroyed, or belongs to another scheduler.
+/// The id or handle was released or destroyed, or belongs to another scheduler.
 pub const SCHED_E_STALE: i32 = -3;
-/// More memory is needed than any allowed device has, or than the host gives.
+/// The task needs more memory than any allowed device has, or than the host provides.
 pub const SCHED_E_MEMORY: i32 = -4;
-/// There is no device, or none that the selection or a mask allows.
+/// No device exists, or none that the selection or a mask allows.
 pub const SCHED_E_NO_DEVICE: i32 = -5;
 /// A file could not be opened, read or written.
 pub const SCHED_E_IO: i32 = -6;
 /// The task's callback returned something other than 0.
 pub const SCHED_E_CALLBACK: i32 = -7;
-/// Code of the library or of a Rust task panicked; the panic ended there.
+/// Code of the library or of a Rust task panicked; the panic was caught.
 pub const SCHED_E_PANIC: i32 = -8;
-/// The wait could never have ended, so it was not begun.
+/// The wait could never have ended, so it did not begin.
 pub const SCHED_E_DEADLOCK: i32 = -9;
-/// The scheduler takes no more tasks: it was drained, or is being destroyed.
+/// The scheduler accepts no tasks: it was drained, or is being destroyed.
 pub const SCHED_E_SHUTDOWN: i32 = -10;
-/// The process was forked after the scheduler had been created.
+/// The process was forked after the scheduler was created.
 pub const SCHED_E_FORKED: i32 = -11;
-/// The numerical scheme would blow up, or did.
+/// The numerical scheme is unstable.
 pub const SCHED_E_UNSTABLE: i32 = -12;
 /// A device failed.
 pub const SCHED_E_DEVICE: i32 = -13;
-/// A fault of the library. Please report it.
+/// A defect of the library. Please report it.
 pub const SCHED_E_INTERNAL: i32 = -14;
-/// A task that had to end well before this one did not, so this one was not started.
+/// A task that had to succeed before this one did not, so this one did not start.
 pub const SCHED_E_DEPENDENCY: i32 = -15;
 /// An attempt took longer than its deadline.
 pub const SCHED_E_DEADLINE: i32 = -16;
-/// A device had too few resources to start the work beside what it was doing; or the system gives no thread.
+/// A device had too few resources to start the work beside other work, or the system provided no
+/// thread.
 pub const SCHED_E_RESOURCES: i32 = -17;
-/// The task's callback did not return: an exception or pthread_exit left it, and ended there.
+/// The task's callback did not return: an exception or pthread_exit left it and was caught.
 pub const SCHED_E_UNWOUND: i32 = -18;
-/// A call of a device's driver failed, which says nothing of the device.
+/// A call of a device driver failed in a way that does not concern the device.
 pub const SCHED_E_DRIVER: i32 = -19;
-/// A device is there, but another process has it to itself.
+/// The device exists, but another process uses it exclusively.
 pub const SCHED_E_BUSY: i32 = -20;
 
-/// What a device computed is wrong, as the task's callback has found.
+/// The task's callback reported that a device computed a wrong result.
 pub const SCHED_E_RESULT: i32 = -21;
 
-/// The binary interface that this header describes; raised when a program that was built against an
-/// older header could no longer work.
+/// Version of the binary interface that this header describes. It increases when programs that were
+/// built against an older header would stop working.
 pub const SCHED_ABI_VERSION: u32 = 0;
 
 /// Every status and its name.
@@ -163,31 +165,32 @@ pub(super) fn c_text(text: String) -> CString {
     CString::new(bytes).unwrap_or_default()
 }
 
-/// Number of the binary interface. It changes only when a program built against an older header
-/// would break; compare it with `SCHED_ABI_VERSION` where the library is loaded at run time.
+/// Returns the version of the binary interface. It changes only when a program that was built
+/// against an older header would break. Compare it with `SCHED_ABI_VERSION` if the library is
+/// loaded at run time.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_abi_version() -> u32 {
     SCHED_ABI_VERSION
 }
 
-/// Version of the library, such as "0.1.0". Static; not to be freed.
+/// Returns the version of the library, such as "0.1.0". Static; do not free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
 
-/// Name of a status, such as "SCHED_E_ARGUMENT"; "unknown status" for a number that is none.
-/// Static; not to be freed.
+/// Returns the name of a status, such as "SCHED_E_ARGUMENT", or "unknown status". Static; do not
+/// free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_status_name(status: sched_status_t) -> *const c_char {
     let named = NAMES.iter().find(|(number, _)| *number == status);
     named.map_or(c"unknown status", |(_, name)| name).as_ptr()
 }
 
-/// What was wrong in the last call of the calling thread that returned a negative status, in one
-/// sentence; "" if none has. A call that succeeds leaves it as it is. Owned by the library, valid
-/// until the thread's next failing call or its end.
+/// Returns the message of the calling thread's last call with a negative status, in one sentence;
+/// "" if none has failed. A successful call does not change it. The library owns the text; it is
+/// valid until the thread's next failing call or its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_last_error() -> *const c_char {
     let text = LAST_ERROR.try_with(|last| last.try_borrow().ok()?.as_ref().map(|last| last.as_ptr()));

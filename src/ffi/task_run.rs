@@ -1,4 +1,4 @@
-//! The caller's function as a job, and the functions that it may call while it runs.
+//! Runs the caller's callbacks as jobs, and provides the functions that a callback may call.
 
 use std::ffi::c_void;
 use std::mem::{ManuallyDrop, size_of};
@@ -21,43 +21,47 @@ use crate::backend::thread::CancelGuard;
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::{Exec, InlineJob, InlineJobKind, Job};
 
-/// The code of a task. It returns 0 when it is done, and otherwise a number that says what to do:
+/// The callback of a task. It returns 0 on success; any other number selects what follows:
 ///
-/// - SCHED_CANCELLED: it has stopped before it was done. The task ends as cancelled, also where `retries` are
-///   left; an attempt that was asked to make room for another ends alone.
-/// - SCHED_E_MEMORY: memory of the device was short. It is tried again, alone on the device, then on other
-///   devices, then after a while; in the end it fails with SCHED_E_MEMORY.
-/// - SCHED_E_RESOURCES: a launch found too few resources beside what runs. The same.
-/// - SCHED_E_DEVICE: the device's context is of no use any more (a sticky error). The context is made
-///   anew, and the task tried elsewhere; the second time it fails with SCHED_E_DEVICE.
-/// - SCHED_E_RESULT: what was computed is wrong, and the device may be why. The task is tried once more,
-///   elsewhere if there is another device for it; if that is wrong, too, it fails with SCHED_E_RESULT. If it is
-///   right, the first device was to blame; the second task that this befalls retires the device.
-/// - anything else: the task has failed with SCHED_E_CALLBACK, or is tried again if `retries` are left; its
-///   words name the number.
+/// - SCHED_CANCELLED: the callback stopped before it was done. The task ends as cancelled, also if
+///   `retries` are left. If only this attempt was asked to stop, in favour of another, the attempt
+///   ends alone.
+/// - SCHED_E_MEMORY: the device was short of memory. The task is retried alone on the device, then
+///   on other devices, then after a pause; at last it fails with SCHED_E_MEMORY.
+/// - SCHED_E_RESOURCES: a launch found too few resources beside other work. Treated in the same
+///   way.
+/// - SCHED_E_DEVICE: the device's context is unusable (a sticky error). The scheduler renews the
+///   context and retries the task on another device; the second time the task fails with
+///   SCHED_E_DEVICE.
+/// - SCHED_E_RESULT: the result is wrong, possibly because of the device. The task is retried once,
+///   on another device if one may run it; if that result is wrong too, it fails with
+///   SCHED_E_RESULT. If it is right, the first device counts as the cause; the second such task
+///   retires the device.
+/// - any other number: the task fails with SCHED_E_CALLBACK, or is retried if `retries` are left;
+///   the message has the number.
 ///
-/// Where it was asked to stop by its deadline, the first and the last of these are SCHED_E_DEADLINE.
+/// After a stop request by its deadline, the first and the last of these become SCHED_E_DEADLINE.
 ///
-/// Called on a thread of the library with `stack_bytes` of stack (sched_config_t; 8 MiB by default), so
-/// `user` is used from there. It may call any function of the library, also wait for other tasks: a task
-/// that it has submitted may then run on the same thread, with as much stack of its own.
+/// The callback runs on a thread of the library with `stack_bytes` of stack (sched_config_t; 8 MiB
+/// by default), so that thread uses `user`. It may call any function of the library and wait for
+/// other tasks. A task that it has submitted may then run on the same thread, with as much stack of
+/// its own.
 ///
-/// It should return. On Linux on x86-64 an exception, pthread_exit or pthread_cancel that leaves it fails
-/// the task (SCHED_E_UNWOUND), and what it has on the stack is destroyed; elsewhere that ends the process
-/// with a message. No longjmp may leave it.
+/// The callback should return. On Linux on x86-64, an exception, pthread_exit or pthread_cancel
+/// that leaves it fails the task (SCHED_E_UNWOUND) and destroys the objects on its stack; elsewhere
+/// it ends the process with a message. No longjmp may leave it.
 ///
-/// It runs in the floating-point mode of the thread that submitted the task, as that was at the
-/// submission: rounding direction, flush-to-zero, denormals-are-zero and trap masks, but not the
-/// exception flags, which are clear. This holds for every attempt, on every slot. A change that it makes
-/// to the mode ends when it returns.
+/// It runs in the floating-point mode that the submitting thread had at the submission: rounding
+/// direction, flush-to-zero, denormals-are-zero and trap masks. The exception flags are clear. This
+/// holds for every attempt on every slot. A change of the mode ends when the callback returns.
 pub type sched_run_fn =
     Option<unsafe extern "C-unwind" fn(exec: *const sched_exec_t, user: *mut c_void) -> i32>;
 
-/// Gives `user` back to its owner. Called once, on any thread; must not wait for a task. An exception that
-/// leaves it goes to the log. It runs in the floating-point mode of its task, see sched_run_fn.
+/// Returns `user` to its owner. Called once, on any thread; must not wait for a task. An exception
+/// that leaves it is logged. It runs in the floating-point mode of its task, see sched_run_fn.
 pub type sched_drop_fn = Option<unsafe extern "C-unwind" fn(user: *mut c_void)>;
 
-/// The caller's pointer, its drop callback, and the floating-point mode of that and of the task's code.
+/// The caller's pointer, its drop callback, and the floating-point mode of both callbacks.
 pub(super) struct UserData {
     pointer: SendPointer<c_void>,
     drop: sched_drop_fn,
@@ -100,11 +104,12 @@ impl Callback {
     }
 }
 
-/// A callback as four words without an allocation: its function, the caller's pointer, its drop callback (0: none),
-/// the mode.
+/// A callback as four words, without an allocation: its function, the caller's pointer, its drop
+/// callback (0: none), the mode.
 static KIND: InlineJobKind = InlineJobKind {
     run: |words, exec| {
-        // SAFETY: only `bare` makes words of this kind, and the scheduler drops them after the last run.
+        // SAFETY: only `bare` makes words of this kind, and the scheduler drops them after the last
+        // run.
         let callback = ManuallyDrop::new(unsafe { Callback::of(words) });
         callback.run(exec)
     },
@@ -124,7 +129,7 @@ impl Callback {
     /// The words are of [`Callback::bare`]; at most one of the callbacks made of them is dropped.
     unsafe fn of(words: [usize; 4]) -> Self {
         let [run, pointer, drop, mode] = words;
-        // SAFETY: they were functions of these types; NULL is `None` of the second.
+        // SAFETY: `bare` converted functions of these types; NULL is `None` of the second.
         let (run, drop) = unsafe {
             let function = std::ptr::with_exposed_provenance::<()>;
             (
@@ -158,7 +163,7 @@ impl Job for Callback {
     }
 }
 
-/// Calls the code of a range for one piece.
+/// Calls the callback of a range for one chunk.
 pub(super) fn run_piece(
     run: unsafe extern "C-unwind" fn(*const sched_exec_t, u64, u64, *mut c_void) -> i32,
     user: &UserData,
@@ -187,7 +192,7 @@ pub(super) fn run_piece(
     outcome(code, exec)
 }
 
-/// Translates the number that the caller's code returned.
+/// Converts the status that a callback returned.
 fn outcome(code: i32, exec: &Exec<'_>) -> Result<()> {
     match code {
         SCHED_OK => Ok(()),
@@ -215,7 +220,7 @@ fn outcome(code: i32, exec: &Exec<'_>) -> Result<()> {
     }
 }
 
-/// Returns what the caller's code receives.
+/// Returns the `sched_exec_t` that a callback receives.
 fn exec_info(exec: &Exec<'_>) -> sched_exec_t {
     let (cpu_threads, stream) = match exec.lane {
         Lane::Cpu(team) => (team.threads() as u32, std::ptr::null_mut()),
@@ -234,9 +239,10 @@ fn exec_info(exec: &Exec<'_>) -> sched_exec_t {
     }
 }
 
-/// 1 if the task was asked to stop, 0 if not. Long tasks look now and then, and return soon, with
-/// SCHED_CANCELLED: 0 says that they are done all the same, and is believed unless the task was cancelled.
-/// `exec` is what the task's code was given; any thread may ask, until that code returns.
+/// Returns 1 if the task was asked to stop, else 0. A long callback should call this regularly, and
+/// return SCHED_CANCELLED soon after a 1. If it returns 0 all the same, the result counts, unless
+/// the task was cancelled. `exec` is the argument of the callback; any thread may pass it until the
+/// callback returns.
 ///
 /// Errors (negative): SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
@@ -244,7 +250,8 @@ pub unsafe extern "C" fn sched_exec_cancelled(exec: *const sched_exec_t) -> i32 
     guard_in_callers_mode(|| with_exec(exec, |exec| i32::from(exec.cancelled())))
 }
 
-/// Tells how much of the task is done, from 0 to 1, for sched_task_info. `exec` as above.
+/// Reports the fraction of the task that is done, from 0 to 1, for sched_task_info. `exec` as
+/// above.
 ///
 /// Errors: SCHED_E_ARGUMENT for a number outside 0 to 1; SCHED_E_STALE.
 #[unsafe(no_mangle)]
@@ -257,10 +264,10 @@ pub unsafe extern "C" fn sched_exec_report(exec: *const sched_exec_t, fraction: 
     })
 }
 
-/// Called before a task puts its results where others see them: 0 if this attempt counts, and then the task
-/// can't be cancelled any more; SCHED_CANCELLED if another attempt or a cancel was first: discard
-/// the results and return. Where a copy may run (SCHED_TASK_IDEMPOTENT), only the attempt that was told 0
-/// may write them. `exec` as above.
+/// Commits this attempt. A callback calls this before it publishes its results. Returns 0 if this
+/// attempt counts; the task can't be cancelled from then on. Returns SCHED_CANCELLED if another
+/// attempt or a cancel came first: discard the results and return. If a second attempt may run
+/// (SCHED_TASK_IDEMPOTENT), only the attempt that got 0 may publish. `exec` as above.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]

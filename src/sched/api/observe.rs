@@ -99,7 +99,7 @@ impl Scheduler {
     pub fn timeline(&self) -> Result<Timeline> {
         let guard = self.lock()?;
         let Some(trace) = guard.planner.trace() else {
-            let accepted = "1 or more where the scheduler is made, for a trace of what it does";
+            let accepted = "1 or more when the scheduler is created, for a trace";
             return Err(Error::argument("trace_events", 0, accepted));
         };
         Ok(guard.planner.timeline(trace, self.runtime.now()))

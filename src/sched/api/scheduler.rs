@@ -33,12 +33,12 @@ pub struct Scheduler {
 /// Whether a [`Scheduler`] may end its workers.
 #[derive(Clone, Copy)]
 pub(crate) enum Ownership {
-    /// It is the only user.
+    /// This scheduler is the only user.
     Own,
-    /// It is a user of the process's default scheduler. The function releases that, and returns
+    /// This is a user of the process's default scheduler. The function releases it and returns
     /// true for the last user.
     Shared(fn(&Arc<Runtime>) -> bool),
-    /// It has released the default scheduler, which others still use.
+    /// This user has released the default scheduler, which others still use.
     Released,
 }
 
@@ -190,7 +190,7 @@ impl Scheduler {
         loop {
             let Some(front) = self.ordered.front() else {
                 let accepted = "at least 1 that was submitted as ordered";
-                return Err(Error::argument("the number of tasks left to hand out in order", 0, accepted));
+                return Err(Error::argument("the number of ordered tasks that are left", 0, accepted));
             };
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let gone = match self.wait_any(&[front], left) {
@@ -200,7 +200,7 @@ impl Scheduler {
                 Err(Error::Stale { .. } | Error::Argument { .. }) => true,
                 Err(error) => return Err(error),
             };
-            // One of several waiting threads takes the task; the others wait for the next one.
+            // A single one of the waiting threads takes the task; the others wait for the next.
             if self.ordered.take(front) && !gone {
                 return Ok(Some(front));
             }

@@ -1,0 +1,288 @@
+//! Task descriptors and submission.
+
+use std::ffi::{c_char, c_void};
+use std::time::Duration;
+
+use super::device::{SCHED_BACKEND_CPU, SCHED_BACKEND_CUDA};
+use super::guard::{guard_in_callers_mode, guard_status};
+use super::input::{
+    OutParam, VersionedStruct, check_bits, read, read_all, slice_of, slice_of_mut, text, with_capacity,
+};
+use super::run_control::sched_task_t;
+use super::scheduler_handle::{sched_t, scheduler};
+use super::status::{SCHED_OK, sched_status_t};
+use super::task_run::{Callback, UserData, sched_drop_fn, sched_run_fn};
+use crate::backend::callback_mode::CallbackMode;
+use crate::backend::float_mode::FloatMode;
+use crate::backend::thread::CancelGuard;
+use crate::device::BackendKind;
+use crate::error::{Error, Result};
+use crate::sched::{DeviceMask, Task, TaskId};
+
+/// Flag of a task: no caller asks for its outcome, so its id is released when it ends.
+pub const SCHED_TASK_DETACHED: u32 = 1;
+/// Flag of a task: the scheduler may start a second attempt on another device while the first still
+/// runs, and may retry it after a device failure. The first attempt that calls sched_exec_commit,
+/// or that succeeds without it, counts. The other is asked to stop, and its end is not reported.
+/// `user` and the memory behind it are lent until `drop` is called, which may be after a wait has
+/// returned.
+pub const SCHED_TASK_IDEMPOTENT: u32 = 2;
+/// Flag of a task: sched_wait_next returns it in its turn. Not together with SCHED_TASK_DETACHED.
+pub const SCHED_TASK_ORDERED: u32 = 4;
+
+/// A task: its callback, and what the scheduler needs to place it. Zero in every field except
+/// `size` and `run` is the default.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct sched_task_desc_t {
+    /// sizeof(sched_task_desc_t), set by the caller.
+    pub size: usize,
+    /// The task's callback. It is called on a thread of the library, and again after a failure if
+    /// `retries` allows. NULL in sched_fd_submit.
+    pub run: sched_run_fn,
+    /// Passed to `run` and `drop`.
+    pub user: *mut c_void,
+    /// NULL, or called exactly once with `user` when the library needs it no more: after the last
+    /// `run`, after a cancel, and also if the submitting call fails. It is not called if that call
+    /// could not read the struct (NULL, an impossible `size`, SCHED_E_TOO_NEW). The call happens on
+    /// any thread, before a wait returns the task's end. It must not wait for a task.
+    pub drop: sched_drop_fn,
+    /// A name for messages and logs; NULL: none. Copied.
+    pub label: *const c_char,
+    /// Peak use of device memory in bytes. The scheduler reserves that much while the task runs.
+    pub device_bytes: u64,
+    /// Amount of work, in any unit that all tasks of the scheduler share, from 1e-100 to 1e100; 0:
+    /// unknown.
+    pub work: f64,
+    /// Devices that may run the task: bit i for device i. 0: all.
+    pub device_mask: u64,
+    /// Kinds of device that may run the task: bits of SCHED_BACKEND_*. 0: all.
+    pub backend_mask: u32,
+    /// A task with a higher priority runs earlier.
+    pub priority: i32,
+    /// Number of times that a failed attempt is retried.
+    pub retries: u32,
+    /// Bits of SCHED_TASK_*.
+    pub flags: u32,
+    /// Class of the task. Tasks of a class are alike: the scheduler learns the speed of every
+    /// device, and the expected duration, for each class. 0 is a class like any other; in
+    /// sched_fd_submit it means the class that all shots share.
+    pub task_class: u32,
+    /// Must be zero.
+    pub reserved: u32,
+    /// Time limit of an attempt in nanoseconds; the attempt is then asked to stop. 0: a limit
+    /// derived from the durations of the class, which only causes a warning.
+    pub deadline_ns: i64,
+    /// Tasks of the same scheduler that must succeed before this one starts. If one of them does
+    /// not, this task ends with SCHED_E_DEPENDENCY and never runs. Copied.
+    pub after: *const sched_task_t,
+    /// Number of `after`.
+    pub after_count: usize,
+}
+
+// SAFETY: `repr(C)`, `size` first; numbers, pointers and nullable functions.
+unsafe impl VersionedStruct for sched_task_desc_t {
+    const NAME: &'static str = "sched_task_desc_t";
+}
+/// Largest accepted `after_count`.
+const MAX_DEPENDENCIES: usize = 1 << 24;
+
+/// Applies a descriptor to a task. Fields that are zero leave the task as it is.
+///
+/// # Safety
+/// `desc.label` is NULL or points to a text that ends with NUL; `desc.after` is NULL or points to as many
+/// ids as `after_count` says.
+pub(super) unsafe fn apply_desc(task: &mut Task, desc: &sched_task_desc_t) -> Result<()> {
+    let known = SCHED_TASK_DETACHED | SCHED_TASK_IDEMPOTENT | SCHED_TASK_ORDERED;
+    check_bits("flags of a task", desc.flags, known)?;
+    check_bits("reserved", desc.reserved, 0)?;
+    let both = SCHED_TASK_DETACHED | SCHED_TASK_ORDERED;
+    if desc.flags & both == both {
+        let accepted =
+            "either SCHED_TASK_ORDERED or SCHED_TASK_DETACHED: sched_wait_next returns no detached task";
+        return Err(Error::argument("flags of a task", format!("{:#x}", desc.flags), accepted));
+    }
+    if desc.deadline_ns < 0 {
+        return Err(Error::argument("deadline_ns", desc.deadline_ns, "0 for none, or a positive number"));
+    }
+    if desc.after_count > MAX_DEPENDENCIES {
+        return Err(Error::argument("after_count", desc.after_count, format!("at most {MAX_DEPENDENCIES}")));
+    }
+    if desc.after_count == 0 && !desc.after.is_null() {
+        let accepted = "the number of ids that `after` points to, or `after` NULL";
+        return Err(Error::argument("after_count", 0, accepted));
+    }
+    if desc.after_count > 0 {
+        // SAFETY: as promised by the caller.
+        let ids = unsafe { slice_of("after", desc.after, desc.after_count)? };
+        task.after = with_capacity("after", ids.len())?;
+        task.after.extend(ids.iter().copied().map(TaskId));
+    }
+    check_bits("backend_mask", desc.backend_mask, SCHED_BACKEND_CPU | SCHED_BACKEND_CUDA)?;
+    if !(desc.work.is_finite() && desc.work >= 0.0) {
+        return Err(Error::argument("work", desc.work, "0 for unknown, or 1e-100 to 1e100"));
+    }
+    // SAFETY: as promised by the caller.
+    if let Some(label) = unsafe { text(desc.label) } {
+        task.label = label.into_owned();
+    }
+    if desc.device_bytes != 0 {
+        task.device_bytes = desc.device_bytes;
+    }
+    if desc.work > 0.0 {
+        task.work = Some(desc.work);
+    }
+    if desc.device_mask != 0 {
+        task.devices = DeviceMask(desc.device_mask);
+    }
+    for (bit, kind) in [(SCHED_BACKEND_CPU, BackendKind::Cpu), (SCHED_BACKEND_CUDA, BackendKind::Cuda)] {
+        if desc.backend_mask & bit != 0 {
+            task.backends.push(kind);
+        }
+    }
+    task.priority = desc.priority;
+    if desc.retries != 0 {
+        task.retries = desc.retries;
+    }
+    task.detached = desc.flags & SCHED_TASK_DETACHED != 0;
+    task.idempotent = desc.flags & SCHED_TASK_IDEMPOTENT != 0;
+    task.ordered = desc.flags & SCHED_TASK_ORDERED != 0;
+    if desc.task_class != 0 {
+        task.class = desc.task_class;
+    }
+    task.deadline = (desc.deadline_ns > 0).then(|| Duration::from_nanos(desc.deadline_ns.unsigned_abs()));
+    Ok(())
+}
+
+/// Returns the place for the id of a new task. NULL, which only a detached task may pass, gives
+/// `None`.
+///
+/// # Safety
+/// `id` is NULL or points to room for an id.
+pub(super) unsafe fn id_out(id: *mut sched_task_t, flags: u32) -> Result<Option<OutParam<sched_task_t>>> {
+    if id.is_null() && flags & SCHED_TASK_DETACHED != 0 {
+        return Ok(None);
+    }
+    if id.is_null() {
+        return Err(Error::argument(
+            "id",
+            "NULL",
+            "a place for the id, unless the task is SCHED_TASK_DETACHED",
+        ));
+    }
+    // SAFETY: as promised by the caller.
+    unsafe { OutParam::new("id", id) }.map(Some)
+}
+
+/// # Safety
+/// As for [`apply_desc`].
+unsafe fn task_of(desc: &sched_task_desc_t, user: UserData) -> Result<Task> {
+    let run = desc.run;
+    let run = run.ok_or_else(|| Error::argument("run", "NULL", "the function that does the task's work"))?;
+    let mut task = Task::new(Callback::new(run, user));
+    // SAFETY: as promised by the caller.
+    unsafe { apply_desc(&mut task, desc)? };
+    Ok(task)
+}
+
+/// Returns true if the descriptor sets nothing but the callback, as is usual for very many small
+/// tasks.
+fn is_plain(desc: &sched_task_desc_t) -> bool {
+    desc.label.is_null()
+        && desc.after.is_null()
+        && desc.flags & !SCHED_TASK_DETACHED == 0
+        && desc.deadline_ns == 0
+        && [desc.device_bytes, desc.work.to_bits(), desc.device_mask, desc.after_count as u64] == [0; 4]
+        && [desc.backend_mask, desc.retries, desc.task_class, desc.reserved, desc.priority as u32] == [0; 5]
+}
+
+/// Submits a task and returns at once. `*id` receives its id; `id` may be NULL if the task is
+/// detached. A task that no device could ever run is refused, and the message has the numbers.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_NO_DEVICE, SCHED_E_MEMORY,
+/// SCHED_E_SHUTDOWN, SCHED_E_FORKED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_submit(
+    s: *mut sched_t,
+    desc: *const sched_task_desc_t,
+    id: *mut sched_task_t,
+) -> sched_status_t {
+    let mode = CallbackMode::of_this_thread();
+    guard_in_callers_mode(|| {
+        // SAFETY: pointers as the header requires them; `input` checks each.
+        let desc = unsafe { read(desc)? };
+        let user = UserData::new(desc.user, desc.drop, mode);
+        if let Some(run) = desc.run
+            && is_plain(&desc)
+        {
+            let code = Callback::new(run, user).bare();
+            // SAFETY: as above.
+            match unsafe { id_out(id, desc.flags)? } {
+                None => scheduler(s)?.submit_inline_without_id(code)?,
+                Some(out) => {
+                    out.write(scheduler(s)?.submit_inline(code, desc.flags & SCHED_TASK_DETACHED != 0)?.0)
+                }
+            }
+            return Ok(SCHED_OK);
+        }
+        let (_whole, _mode) = (CancelGuard::here(), FloatMode::standard());
+        // SAFETY: as above.
+        let (task, out) = unsafe { (task_of(&desc, user)?, id_out(id, desc.flags)?) };
+        let id = scheduler(s)?.submit(task)?;
+        if let Some(out) = out {
+            out.write(id.0);
+        }
+        Ok(SCHED_OK)
+    })
+}
+
+/// Submits `count` tasks: all of them or, on any error, none. `ids` receives their ids in the same
+/// order; it may be NULL if all tasks are detached. `descs` is an array of structs with the same
+/// `size`. One call is cheaper than `count` calls of sched_submit. A `count` of 0 is no error.
+///
+/// If a struct could not be read (NULL, an impossible `size`, SCHED_E_TOO_NEW), no `drop` is
+/// called. After any other error the `drop` of each task has been called once.
+///
+/// Errors: as sched_submit, for the first refused task.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_submit_many(
+    s: *mut sched_t,
+    descs: *const sched_task_desc_t,
+    count: usize,
+    ids: *mut sched_task_t,
+) -> sched_status_t {
+    let mode = CallbackMode::of_this_thread();
+    guard_status(|| {
+        // SAFETY: pointers as the header requires them; `input` checks each.
+        let descs = unsafe { read_all(descs, count)? };
+        let mut users: Vec<_> = with_capacity("the tasks", count)?;
+        users.extend(descs.iter().map(|desc| UserData::new(desc.user, desc.drop, mode)));
+        let scheduler = scheduler(s)?;
+        if count == 0 {
+            return Ok(());
+        }
+        let no_ids = ids.is_null() && descs.iter().all(|desc| desc.flags & SCHED_TASK_DETACHED != 0);
+        // SAFETY: as above.
+        let ids = if no_ids { &mut [] } else { unsafe { slice_of_mut("ids", ids, count)? } };
+        let mut tasks = with_capacity("the tasks", count)?;
+        for (index, (desc, user)) in descs.iter().zip(users).enumerate() {
+            // SAFETY: as above.
+            let task = unsafe { task_of(desc, user) };
+            tasks.push(task.map_err(|error| with_index(error, index))?);
+        }
+        for (to, id) in ids.iter_mut().zip(scheduler.submit_many(tasks)?) {
+            *to = id.0;
+        }
+        Ok(())
+    })
+}
+
+/// Adds the index of the descriptor to an error.
+fn with_index(error: Error, index: usize) -> Error {
+    match error {
+        Error::Argument { what, value, accepted } => {
+            Error::Argument { what: format!("descs[{index}]: {what}"), value, accepted }
+        }
+        other => other,
+    }
+}
