@@ -21,7 +21,7 @@ pub use lane::Lane;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::Result;
 
-/// One kind of device. Shared by all threads.
+/// A kind of device. All threads share the object.
 pub trait Backend: Send + Sync {
     fn kind(&self) -> BackendKind;
 

@@ -1,4 +1,4 @@
-//! Tasks, and the workers that run them: one worker thread a (device, slot).
+//! Tasks, and the workers that run them: a worker thread for each slot of each device.
 //!
 //! The scheduler knows nothing of what its tasks compute. It has two tiers. Tasks that state something are
 //! *planned*: their state is in the planner, under one mutex. Tasks that state nothing are *light*: they go

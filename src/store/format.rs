@@ -246,7 +246,7 @@ mod tests {
         assert!(Entries::parse(b"\xff\xfe", NOW).unwrap_err().contains("not UTF-8"));
     }
 
-    /// Whatever happens to the bytes, parsing fails or gives valid entries.
+    /// Parsing mutated bytes fails or returns valid entries.
     #[test]
     fn no_mutation_of_a_text_gives_invalid_entries() {
         let (entries, _) = sample();

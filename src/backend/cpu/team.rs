@@ -22,7 +22,7 @@ pub struct Team {
     turn: Mutex<()>,
 }
 
-/// One thread of a team, inside [`Team::run`].
+/// A thread of a team, inside [`Team::run`].
 pub struct TeamMember<'a> {
     pub index: usize,
     pub count: usize,

@@ -24,7 +24,7 @@ pub struct NvmlDevice {
     pub extent: DeviceExtent,
 }
 
-/// How programs can use a GPU.
+/// The ways in which programs can use a GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DeviceExtent {
     Whole,

@@ -35,7 +35,7 @@ pub struct ProbedDevice {
     pub multiprocessors: u32,
     /// NVML lists the device by its UUID.
     pub listed: bool,
-    /// It shares the host's memory.
+    /// The device shares the host's memory.
     pub integrated: bool,
 }
 
@@ -243,7 +243,7 @@ fn visible() -> Option<String> {
 
 fn text(ask: impl FnOnce(*mut c_char, c_int) -> DriverResult) -> DriverResult<String> {
     let mut room = [0 as c_char; 256];
-    // One byte less than the buffer, so that a final zero always remains.
+    // The driver gets one byte less than the buffer, so that a final zero always remains.
     ask(room.as_mut_ptr(), room.len() as c_int - 1)?;
     // SAFETY: the array ends with a zero.
     Ok(unsafe { CStr::from_ptr(room.as_ptr()) }.to_string_lossy().into_owned())

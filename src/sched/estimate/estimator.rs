@@ -1,4 +1,4 @@
-//! How long a task takes on each device, by class: what is guessed and what was measured.
+//! Estimates how long a task takes on each device, by class, from priors and measurements.
 //!
 //! A device's seconds per unit of work are those measured, shrunk toward its prior as if
 //! `prior_weight` average tasks had run there at the prior's rate: `(seconds + prior_weight *
@@ -8,7 +8,7 @@
 //!
 //! Old samples fade, so that a device that slows down is noticed. A sample counts as at most
 //! `surprise` times the expected one, either way: one odd task or clock must not condemn a
-//! device, or make it look like a marvel. The first sample of a device may have paid for a context
+//! device, or make it seem very fast. The first sample of a device may have paid for a context
 //! and for loading code. It is dropped if the second one shows it to be a warm-up.
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Remaining work, in seconds or in the unit of work of a class.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EtaInput {
-    /// One for each class of tasks whose rate is known on some device.
+    /// An entry for each class of tasks whose rate is known on some device.
     pub loads: Vec<DeviceLoad>,
     /// Tasks of classes whose rate is not known.
     pub unknown: u64,

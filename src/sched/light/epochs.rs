@@ -318,9 +318,9 @@ mod models {
     struct World {
         counter: EpochCounter,
         counts: [EpochCounts; 3],
-        /// How many of `counts` are in use.
+        /// Number of `counts` in use.
         source_added: AtomicUsize,
-        /// One for each waiter.
+        /// A signal for each waiter.
         signals: [(Mutex<bool>, Condvar); 2],
         ended: AtomicUsize,
     }
@@ -428,7 +428,7 @@ mod models {
         });
     }
 
-    /// None of the three ends as many tasks as would make it sum.
+    /// No thread of the three ends enough tasks to sum the counts.
     #[test]
     fn waiter_is_notified_of_the_last_end_by_a_new_thread() {
         explore(|| {

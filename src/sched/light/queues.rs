@@ -25,7 +25,7 @@ pub enum LightItem {
     Detached { job: LightJob, epoch: Epoch },
 }
 
-/// How many tasks ended how: on one worker, or on all other threads.
+/// Counts of outcomes: on one worker, or on all other threads.
 #[derive(Default)]
 pub struct EndCounts {
     pub done: AtomicU64,

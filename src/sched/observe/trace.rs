@@ -19,19 +19,19 @@ const MAX_LABEL: usize = 120;
 /// disk.
 const PORTION: usize = 1024;
 
-/// How an attempt ended.
+/// The way in which an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     Done,
     Failed,
     Cancelled,
-    /// It failed, and the task was retried.
+    /// The attempt failed, and the task was retried.
     Retried,
     /// Another copy of the task won.
     Late,
-    /// It did not return when it was asked to stop, and was abandoned.
+    /// The attempt did not return after a stop request and was abandoned.
     GivenUp,
-    /// It had not ended when the trace was written.
+    /// The attempt had not ended when the trace was written.
     Running,
 }
 
@@ -49,7 +49,7 @@ impl Ending {
     }
 }
 
-/// One attempt. Times are since the scheduler was created.
+/// An attempt. Times count from the creation of the scheduler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
     pub task: TaskId,
@@ -62,7 +62,7 @@ pub struct Span {
     pub begin: Duration,
     pub end: Duration,
     pub ending: Ending,
-    /// Device memory that was leased for it.
+    /// Device memory that was leased for the attempt.
     pub bytes: u64,
     pub work: Option<f64>,
 }

@@ -51,7 +51,7 @@ impl Planner {
         }
     }
 
-    /// Ends an attempt. Returns false if it had been abandoned: nobody waits for its thread.
+    /// Ends an attempt. Returns false if it was abandoned before: its thread must end.
     pub fn on_attempt_end(
         &mut self,
         index: usize,

@@ -1,4 +1,4 @@
-//! How long tasks and attempts should take, by what is known of their class.
+//! Expected durations of tasks and attempts, from the records of their class.
 
 use std::time::Duration;
 

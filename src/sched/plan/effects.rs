@@ -28,7 +28,7 @@ pub struct Effects {
     /// Devices whose poisoned context all attempts have left. The driver has the backend make a new one, then calls
     /// [`Planner::context_renewed`](super::planner::Planner::context_renewed).
     pub renewed: Vec<usize>,
-    /// Attempts whose threads nobody waits for any more, and the seconds that each had.
+    /// Attempts that are abandoned now, and the seconds that each had.
     pub abandoned: Vec<(TaskId, u32, f64)>,
     /// Records for the log, which may be the caller's code.
     pub log: Vec<(Level, String)>,

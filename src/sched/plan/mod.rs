@@ -1,4 +1,5 @@
-//! The planner: all state of planned tasks and of devices. It is told the time, and knows no thread, clock or file.
+//! The planner: all state of planned tasks and of devices. Its methods take the time; it knows no thread, clock
+//! or file.
 //!
 //! | file | contents |
 //! |---|---|
@@ -6,7 +7,7 @@
 //! | `task_state.rs` | the states of a task and the transitions between them |
 //! | `ready_queue.rs` | ready tasks in the order of their rank |
 //! | `observed.rs` | counters and the trace that the planner writes |
-//! | `effects.rs` | what a step asks the driver to do |
+//! | `effects.rs` | the actions that a step leaves to the driver |
 //! | `submission.rs` | checks and takes tasks |
 //! | `planner.rs` | readiness, cancellation, ends, retirement of devices |
 //! | `schedule.rs` | lays ready tasks out on the devices |

@@ -41,7 +41,7 @@ pub struct Assignment {
     pub lease: Option<DeviceLease>,
 }
 
-/// The answer to a worker that asks for a task.
+/// The result of a worker's request for a task.
 pub enum AssignResult {
     Begins(Assignment),
     Nothing,

@@ -1,12 +1,14 @@
-//! The planner: one struct, under one lock, that holds all planned tasks and devices.
+//! The planner: a struct that holds all planned tasks and devices. One lock guards it.
 //!
-//! It knows no clock, thread or file. A method that changes it takes the time from [`Effects`] and adds to it what the
-//! driver has to do. The worker threads and the simulation in virtual time are its two drivers.
+//! The planner knows no clock, thread or file. A method that changes it takes the time from
+//! [`Effects`] and adds the actions that the driver has to apply. The worker threads and the
+//! simulation in virtual time are its two drivers.
 //!
-//! [`TaskState`] has the states of a task. The end of a task has two steps, since its job is the caller's code and may do
-//! anything when it is dropped: `end_task` takes the job out, the driver drops it without the lock, and
-//! [`Planner::publish`] shows the end. So whoever sees that a task has ended knows that its job is gone, unless
-//! another copy of an idempotent task still runs.
+//! [`TaskState`] has the states of a task. A task ends in two steps, because its job is the
+//! caller's code and may do anything when it is dropped: `end_task` takes the job out, the driver
+//! drops it without the lock, and [`Planner::publish`] publishes the end. So a thread that sees
+//! that a task has ended knows that its job is dropped, unless another copy of an idempotent task
+//! still runs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -258,7 +260,7 @@ impl Planner {
         }
     }
 
-    /// Takes a device out of use for good. Ready tasks that have no other end.
+    /// Retires a device. Ends the ready tasks that no other device may run.
     pub fn retire(&mut self, index: usize, why: &str, effects: &mut Effects) {
         let device = &mut self.devices[index];
         if device.retired.is_none() {

@@ -202,12 +202,12 @@ mod tests {
         assert!(near(eta_of(&planner, 25), 40.0), "{:?}", eta_of(&planner, 25));
         let second = begin(&mut planner, 25, 0);
         assert!(near(eta_of(&planner, 30), 35.0), "{:?}", eta_of(&planner, 30));
-        // It says itself that it is slower than the first: 2 units in 5 s, so 20 s more; then the third.
+        // The second task reports less speed than the first: 2 units in 5 s, so 20 s more; then the third.
         planner.tasks.get(second.0).unwrap().signal.report(0.2);
         assert!(near(eta_of(&planner, 30), 36.0), "{:?}", eta_of(&planner, 30));
         let told = planner.progress(S(30), &planner.stats());
         assert_eq!((told.elapsed, told.work_total, told.work_done), (S(25), 30.0, 12.0));
-        // Late, and not heard of: it could end at any moment, the third takes what it takes.
+        // The second task is late without a report: it may end at any moment, and the third follows.
         planner.tasks.get(second.0).unwrap().signal.report(0.0);
         assert!(near(eta_of(&planner, 1000), 20.0), "{:?}", eta_of(&planner, 1000));
     }

@@ -1,7 +1,7 @@
-//! The ready queue: tasks that nothing holds back, in the order of their ranks.
+//! The ready queue: tasks that may begin, ordered by rank.
 //!
-//! It has a line for each set of devices that a task may ever use. So the search for a device's next task skips the
-//! tasks of others, and stops at once when no task could fit.
+//! The queue has a line for each set of devices that a task may ever use. So the search for a
+//! device's next task skips the tasks of other devices, and stops at once when no task could fit.
 
 use std::collections::{BTreeMap, btree_map};
 use std::iter::Take;

@@ -147,7 +147,7 @@ pub struct MemoryShortage {
     pub(super) until: Duration,
 }
 
-/// A device that refused tasks, because another process has it or its memory, and is asked again later.
+/// A pause of a device that refused tasks because another process uses it or its memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {
     pub(super) until: Duration,
@@ -155,16 +155,16 @@ pub struct Backoff {
     pub(super) least_bytes: u64,
 }
 
-/// How late an attempt is.
+/// State of an attempt with respect to its time limits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DeadlineState {
-    /// In time until then. `None`: for ever, as far as is known.
+    /// In time until this moment. `None`: no limit is known.
     InTime(Option<Duration>),
-    /// Reported late, and left alone.
+    /// Reported as late; it may continue.
     Late,
-    /// Asked to stop, with until then to return.
+    /// Asked to stop; it must return before this moment.
     Stopping(Duration),
-    /// Abandoned: its device is retired, and nobody waits for it.
+    /// Abandoned: its device is retired, and no thread waits for it.
     Lost,
 }
 
@@ -173,16 +173,16 @@ pub struct TaskRecord {
     pub(super) label: String,
     pub(super) bytes: Bytes,
     pub(super) work: Option<f64>,
-    /// Factor by which it takes longer than estimated; 1 until it is late.
+    /// Factor by which the task takes longer than estimated; 1 until it is late.
     pub(super) slowdown: f64,
-    /// It was late on the fastest device by far, and was asked to begin again.
+    /// The task was late on the fastest device by far and was restarted.
     pub(super) restarted: bool,
     pub(super) class: u32,
     pub(super) role: Role,
     pub(super) deadline: Option<Duration>,
     pub(super) devices: DeviceMask,
     pub(super) backends: Vec<BackendKind>,
-    /// The allowed devices that are large enough for it.
+    /// The allowed devices that are large enough for the task.
     pub(super) large_enough_devices: DeviceMask,
     pub(super) detached: bool,
     pub(super) idempotent: bool,

@@ -49,7 +49,7 @@ impl Runtime {
     /// Cancels a helper that has not begun.
     pub fn cancel_helper(self: &Arc<Self>, id: TaskId) {
         let mut guard = self.lock();
-        // It may have ended meanwhile.
+        // The helper may have ended meanwhile.
         let mut effects = Effects::at(self.now());
         let _ = guard.planner.cancel(id, &mut effects);
         self.apply_effects(guard, effects);

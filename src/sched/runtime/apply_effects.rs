@@ -34,12 +34,13 @@ impl Runtime {
     ///    are taken off the worker pool.
     /// 2. Without the lock, backends renew contexts. Nothing begins there before the planner knows of it.
     /// 3. For each ended task: without the lock, first the log, then the drop of the job; under the lock, the end is
-    ///    published. So whoever sees the end finds the record logged and the job gone. Ends of followers join the list.
-    /// 4. Under the lock, flags are published for the light tier, before its answer is read in `wake_workers`;
+    ///    published. So a thread that sees the end finds the record logged and the job dropped. Ends of
+    ///    successors join the list.
+    /// 4. Under the lock, flags are published for light tasks, before `wake_workers` reads the light-task gate;
     ///    then workers are woken and the timer is set.
     /// 5. Without the lock, tasks nested in abandoned attempts end; then waiters are notified: for all tasks, ranges in
     ///    need of helpers, those blocked inside tasks.
-    /// 6. Light work is called for where a device has opened, and ended where no device is left.
+    /// 6. Workers are woken for light tasks if a device has opened; light tasks end with an error if no device is left.
     pub fn apply_counted<'a>(
         self: &'a Arc<Self>,
         mut guard: MutexGuard<'a, PlannerGuarded>,

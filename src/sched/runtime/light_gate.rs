@@ -8,7 +8,7 @@ use super::worker_local::WorkerLocal;
 use crate::sched::base::outcome::nanoseconds;
 use crate::sched::light::queues::LightItem;
 
-/// Returns whether light tasks may begin here, as far as is known without asking the node.
+/// Returns true if light tasks may begin on the worker's device. Does not lock the shared table.
 pub fn may_run_light(runtime: &Runtime, worker: &WorkerLocal) -> bool {
     !runtime.light.gate.is_closed(worker.device)
         && (runtime.taken() >> worker.device & 1 == 0 || worker.light_lease.borrow().is_some())

@@ -261,7 +261,7 @@ fn watch(runtime: &Arc<Runtime>) {
         };
         let mut guard = runtime.lock();
         let opened = runtime.update_peer_load(peers, &mut table, &mut guard);
-        // It can't fail: the watcher exists.
+        // The call can't fail: the watcher exists.
         let _ = runtime.update_queue(peers, &mut table, &mut guard);
         drop(guard);
         drop(table);

@@ -1,4 +1,4 @@
-//! How a worker runs a light task: between other tasks, or inside a task that waits.
+//! Runs a light task: between other tasks of a worker, or inside a task that waits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -92,7 +92,7 @@ fn run_with_id(runtime: &Arc<Runtime>, worker: &WorkerLocal, id: TaskId) {
         .run_attempt(runtime, id, begun.number, context, &task.signal, |exec| Job::run(&begun.job, exec));
     let end = publish_end(runtime, worker, begin);
     if !worker.queue.shared.stats.nested.pop(place) {
-        // It was ended with its abandoned thread.
+        // The task has ended with its abandoned thread.
         runtime.drop_job(begun.job);
         worker.tasks.borrow_mut().pop();
         runtime.unwatch_light(task, generation, id);

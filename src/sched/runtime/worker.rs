@@ -1,6 +1,6 @@
 //! A worker: one thread for one slot of one device.
 //!
-//! It opens its device queue when its first task arrives, then runs planned and light tasks one after
+//! The worker opens its device queue when its first task arrives, then runs planned and light tasks one after
 //! the other, and sleeps when there are none. Planned tasks come first, but after a long turn of them
 //! the light ones get a slice of time, and planned tasks of negative priority let light ones pass for a
 //! while.
@@ -107,7 +107,7 @@ fn sleep(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
 /// Spins for a moment. Returns true if there may be work.
 fn spin(runtime: &Runtime, worker: &WorkerLocal) -> bool {
     let event_count = &runtime.pool.event_count;
-    // One worker at a time, and only if a processor is idle.
+    // A single worker spins at a time, and only if a processor is idle.
     if event_count.searching() > 1 || event_count.awake() > runtime.spinners_most() {
         return false;
     }

@@ -18,7 +18,7 @@ pub struct SimReport {
     /// Copies that were started.
     pub copies: u64,
     pub devices: Vec<DeviceReport>,
-    /// Of each task, in the order of the scenario.
+    /// Outcome of each task, in the order of the scenario.
     pub outcomes: Vec<(TaskStatus, Option<Error>)>,
     /// All events in order.
     pub events: Vec<SimEvent>,

@@ -1,11 +1,11 @@
-//! What is simulated: devices with a true speed, tasks with a true amount of work, and what goes
-//! wrong when. Times are virtual seconds from the beginning.
+//! The input of a simulation: devices with a true speed, tasks with a true amount of work, and
+//! faults at given times. Times are virtual seconds from the beginning.
 
 use crate::sched::base::device_mask::DeviceMask;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scenario {
-    /// Decides whatever is left to chance; the same seed gives the same run.
+    /// Seed of all random choices; the same seed gives the same run.
     pub seed: u64,
     pub devices: Vec<SimDevice>,
     pub tasks: Vec<SimTask>,
@@ -21,12 +21,12 @@ pub struct SimDevice {
     pub prior: Option<f64>,
     pub memory_bytes: u64,
     pub slots: u32,
-    /// When the device is lost, for good.
+    /// Time at which the device is lost.
     pub fail_at: Option<f64>,
     pub faults: Vec<Fault>,
 }
 
-/// Something that goes wrong on a device at a time.
+/// A fault of a device at a given time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fault {
     pub at: f64,
@@ -39,13 +39,13 @@ pub enum FaultKind {
     OutOfMemory { seconds: f64 },
     /// Attempts that start in the next so many seconds while another runs there can't be launched.
     LaunchResources { seconds: f64 },
-    /// Attempts that start in the next so many seconds compute something wrong, and see it at their end.
+    /// Attempts that start in the next so many seconds compute a wrong result and detect it at their end.
     Wrong { seconds: f64 },
-    /// What runs there now fails, and so would all that follows in the same context.
+    /// The running attempts fail, and so does every later one in the same context.
     Poisoned,
     /// From now on its speed is multiplied by this.
     Slow { factor: f64 },
-    /// What runs there now never returns.
+    /// The running attempts never return.
     Hang,
 }
 
@@ -53,7 +53,7 @@ pub enum FaultKind {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimTask {
     pub work: f64,
-    /// What the policy is told of the work. `None`: nothing.
+    /// The work as stated to the policy. `None`: not stated.
     pub hint: Option<f64>,
     pub device_bytes: u64,
     pub devices: DeviceMask,
@@ -61,15 +61,15 @@ pub struct SimTask {
     pub retries: u32,
     pub idempotent: bool,
     pub deadline: Option<f64>,
-    /// Positions of the tasks that have to end well first; earlier ones only.
+    /// Positions of the tasks that must succeed first; earlier ones only.
     pub after: Vec<usize>,
     pub submit_at: f64,
     pub cancel_at: Option<f64>,
-    /// So many attempts end with an error of the task's own.
+    /// Number of attempts that end with an error of the task.
     pub failures: u32,
     /// Each attempt poisons the context that it runs in.
     pub poison: bool,
-    /// The first attempt takes so many times as long; 1: as long as any other.
+    /// Factor on the duration of the first attempt.
     pub stumble: f64,
 }
 

@@ -1,7 +1,7 @@
 //! An event count: where workers without work sleep, and how they are woken.
 //!
 //! A worker is *busy* (it runs a task), *searching* (awake, and has found no work yet) or *asleep*.
-//! One word counts the searchers, the sleepers and all workers that are awake. They share a word
+//! A single word counts the searchers, the sleepers and all workers that are awake. They share it
 //! because they change together: the thread that wakes a sleeper turns it into a searcher in the
 //! same step, long before the sleeper runs.
 //!

@@ -75,7 +75,7 @@ fn remove(waits: &mut Waits, frames: &[TaskId], targets: &[TaskId]) {
 /// The nodes that a node waits for.
 struct Dependencies {
     on: Vec<WaitNode>,
-    /// One of them is enough.
+    /// The end of one of `on` is enough.
     any: bool,
 }
 
@@ -104,7 +104,7 @@ fn never_ends(
             held.insert(node, needs);
         }
     }
-    // How many nodes each still needs, and which nodes need it.
+    // By node: the number of nodes that it still needs, and the nodes that need it.
     let mut missing = HashMap::new();
     let mut needed_by: HashMap<WaitNode, Vec<WaitNode>> = HashMap::new();
     let mut free = Vec::new();

@@ -1,4 +1,4 @@
-//! Where threads sleep that wait for the end of tasks, and how a wait that nobody can end is found.
+//! Queues of the threads that wait for the end of tasks, and the detection of waits that can never end.
 //!
 //! A waiter first adds its parker to the queue of each task, then looks at the tasks, then sleeps. A
 //! thread that ends a task first publishes the end, then notifies the queue. So the waiter sees the
@@ -7,7 +7,7 @@
 //! A worker is **blocked** if it waits inside a task without a time limit, has looked, and has not
 //! been notified since. [`WaitQueues::count_blocked`] counts it; the thread that notifies it takes it
 //! out of the count, long before the waiter runs. If all workers that are awake are blocked and no
-//! task can begin, nobody will ever notify them: the wait is a deadlock. Every waiter inside a task
+//! task can begin, no thread will ever notify them: the wait is a deadlock. Every waiter inside a task
 //! judges that after it was counted, and again after [`WaitQueues::notify_blocked`], which each
 //! thread calls that starts to wait, falls asleep or has published an end. So the last thread that
 //! does one of these finds the deadlock, or makes a waiter find it.

@@ -20,7 +20,7 @@ fn what_has_committed_and_does_not_return_is_given_up_in_the_end() {
             "nothing is left to watch"
         );
         assert_eq!((driver.effects.abandoned.len(), driver.take(121, 1).is_none()), (1, true));
-        // It returns after all.
+        // The abandoned attempt returns after all.
         driver.ends(200, 0, &run, Ok(()));
         assert_eq!(driver.state(id), TaskStatus::Failed);
     }
@@ -95,7 +95,7 @@ fn of_what_has_committed_no_copy_begins() {
     let id = driver.submit(10, Task { idempotent: true, ..task() });
     let run = driver.take(10, 0).unwrap();
     run.signal.commit(run.attempt).unwrap();
-    // It writes for long.
+    // The attempt writes its results for long.
     for now in [12, 16, 17, 60, 400] {
         driver.pass(now);
         assert!(driver.take(now, 1).is_none(), "at {now} s");

@@ -40,12 +40,12 @@ pub fn driver(devices: usize) -> Driver {
     driver_of(&vec![1.0; devices])
 }
 
-/// Devices of one slot and 1000 bytes for tasks, and of these speeds.
+/// A driver of devices with these speeds, one slot each and 1000 bytes for tasks.
 fn driver_of(speeds: &[f64]) -> Driver {
     Driver::new(speeds.iter().enumerate().map(|(ordinal, &speed)| (info(ordinal, speed), 1)))
 }
 
-/// One device of so many slots.
+/// A driver of one device with this number of slots.
 fn with_slots(slots: u32) -> Driver {
     Driver::new([(info(0, 1.0), slots)].into_iter())
 }

@@ -161,7 +161,7 @@ fn busy_device_is_asked_by_one_task_at_a_time() {
         matches!(driver.error(a), Some(Error::Busy { .. })),
         "after as many refusals as there are pauses"
     );
-    // It is free again: nothing is left of the back-off.
+    // The device is free again: the back-off has ended.
     for (now, id) in (58..).zip(&ids[1..]) {
         let run = ask(&mut driver, now, &mut asked).unwrap();
         driver.ends(now, 0, &run, Ok(()));
