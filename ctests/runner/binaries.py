@@ -46,6 +46,8 @@ OLD_PACKAGE = (
 # The C and C++ bindings, and the golden cases, after an edit.
 SMOKE = ("c_programs::the_wrapper_works", "c_programs::callbacks_may_call")
 FEW_GOLDEN_CASES = ("golden::iso1_homog", "golden::iso1_hetero", "golden::iso1_wtype1")
+# Tests of `it` that compute for long.
+SLOW = ("threads_may_call_at_once", "without_hints_ours_is")
 # Long tests that have shorter siblings, or that test another test.
 NIGHT_OLD_PACKAGE = ("a_pool_by_fork_with_sleeps", "twelve_beside_a_process")
 NIGHT_NUMERICS = (
@@ -76,14 +78,18 @@ PARTS: dict[str, list[Part]] = {
         Part("-smoke", SMOKE, minimum=2, levels="quick"),
         Part("-old-package", OLD_PACKAGE, minimum=6, levels=FULL),
         Part("-night", NIGHT_OLD_PACKAGE, minimum=2, levels="night"),
-        Part(minimum=84),
+        Part("-slow", SLOW, minimum=2, levels=FULL),
+        Part(minimum=82),
     ],
     "fuzz": [Part(minimum=4)],
     "fork": [Part(minimum=4)],
     "node": [Part(minimum=28)],
     "scheduler": [Part(minimum=105)],
     "lib": [Part(minimum=252)],
-    "bin": [Part(minimum=23)],
+    "bin": [
+        Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL),
+        Part(minimum=19),
+    ],
 }
 
 # Programs that other steps start.
