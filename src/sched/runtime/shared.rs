@@ -222,7 +222,8 @@ impl Runtime {
     /// Wakes a worker of each device where an attempt should begin. Called after a task has become ready or a device
     /// has room. The worker that begins one wakes the next.
     pub fn wake_workers(self: &Arc<Self>, guard: &mut PlannerGuarded) {
-        let wanted = guard.planner.memory_wanted(self.now());
+        let now = self.now();
+        let wanted = guard.planner.memory_wanted(now);
         self.memory_wanted.store(wanted, Ordering::Relaxed);
         if !guard.planner.has_ready_tasks() && !guard.planner.has_running_tasks() {
             return;
@@ -234,7 +235,6 @@ impl Runtime {
         }
         let closed = self.closed_to_light();
         // A worker that was called asks for a task, and wakes the next.
-        let now = self.now();
         let all_called = (0..self.devices.len())
             .all(|index| guard.worker_called[index] || !guard.planner.has_room(now, index));
         let runnable = if all_called { Vec::new() } else { guard.planner.runnable_devices(now) };
