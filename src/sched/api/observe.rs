@@ -1,54 +1,12 @@
-//! Methods of a scheduler that report or save: progress, trace, learned rates.
+//! Methods of a scheduler that report: progress, trace.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::scheduler::Scheduler;
 use crate::error::{Error, Result};
-use crate::sched::base::task_id::TaskId;
-use crate::sched::observe::trace::{Ending, Span, Timeline};
+use crate::sched::observe::trace::Timeline;
 use crate::sched::plan::progress::Progress;
-use crate::sched::runtime::shared::Runtime;
-use crate::store::entries::StoredRate;
-use crate::store::findings::Findings;
-use crate::store::rate_store;
-
-impl Runtime {
-    fn progress(&self) -> Progress {
-        let both = self.stats();
-        self.lock().planner.progress(self.now(), &both)
-    }
-
-    /// Records the attempt of a light task in the trace. `times`: begin and end, in nanoseconds of
-    /// the scheduler's time.
-    pub fn record_light(&self, task: TaskId, device: usize, slot: u32, times: (u64, u64), ending: Ending) {
-        let Some(trace) = &self.observability.trace else { return };
-        let (begin, end) = (Duration::from_nanos(times.0), Duration::from_nanos(times.1));
-        let (label, class, attempt, bytes, work) = (String::new(), 0, 1, 0, None);
-        trace.attempt(Span { task, label, class, device, slot, attempt, begin, end, ending, bytes, work });
-    }
-
-    /// Returns true once a minute: the caller saves the learned rates, for processes that start
-    /// meanwhile and in case this one is killed.
-    pub fn is_save_due(&self) -> bool {
-        let store = self.observability.rate_store.as_ref();
-        store
-            .is_some_and(|store| store.lock().unwrap_or_else(PoisonError::into_inner).is_save_due(self.now()))
-    }
-
-    pub fn save_rates(&self) {
-        let Some(rate_store) = &self.observability.rate_store else { return };
-        let when = rate_store::now();
-        let mut learned = self.observability.findings.as_ref().map(Findings::own).unwrap_or_default();
-        let guard = self.lock();
-        for (class, device, rate, samples) in guard.planner.learned_rates() {
-            learned.add_rate(&self.devices[device], class, StoredRate { rate, samples, when });
-        }
-        drop(guard);
-        let store = rate_store.lock().unwrap_or_else(PoisonError::into_inner).store();
-        rate_store::save(&*store, &learned);
-    }
-}
 
 impl Scheduler {
     /// Returns how much of the submitted work is done, and the ETA.

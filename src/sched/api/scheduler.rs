@@ -15,7 +15,6 @@ use crate::sched::base::task_id::TaskId;
 use crate::sched::light::slab::LightSlab;
 use crate::sched::light::task::{LightTask, WatchStart};
 use crate::sched::light::{CLOSED, STOPPING};
-use crate::sched::plan::effects::Effects;
 use crate::sched::plan::stats::Stats;
 use crate::sched::runtime::shared::{PlannerGuarded, Runtime};
 use crate::sched::runtime::waiting::block_outside;
@@ -159,20 +158,12 @@ impl Scheduler {
         }
         // Check all: an unknown id is an error whether or not another task has ended.
         let mut watches = Vec::new();
-        let mut wrong = None;
-        for &id in ids {
-            match self.watch(id) {
-                Ok(watch) => watches.push(watch),
-                Err(error) => {
-                    wrong = Some(error);
-                    break;
-                }
-            }
-        }
-        let found = match wrong {
-            Some(error) => Err(error),
-            None => self.runtime.wait_until(ids, timeout, || watches.iter().position(Watch::is_ended)),
-        };
+        let watched = ids.iter().try_for_each(|&id| {
+            watches.push(self.watch(id)?);
+            Ok(())
+        });
+        let ended = || watches.iter().position(Watch::is_ended);
+        let found = watched.and_then(|()| self.runtime.wait_until(ids, timeout, ended));
         for watch in watches {
             self.unwatch(watch);
         }
@@ -224,10 +215,7 @@ impl Scheduler {
                 None => return Ok(()),
             }
         }
-        let mut guard = self.runtime.lock();
-        let mut effects = Effects::at(self.runtime.now());
-        let done = guard.planner.cancel(planned, &mut effects);
-        self.runtime.apply_effects(guard, effects);
+        let done = self.runtime.step(|planner, effects| planner.cancel(planned, effects));
         // A promoted task may have ended meanwhile.
         if planned == id { done } else { Ok(()) }
     }
@@ -261,14 +249,12 @@ impl Scheduler {
     /// Retires a device for as long as the scheduler lives, as if it had failed. Tasks that run
     /// there end. Fails for a number that no device has.
     pub fn retire(&self, device: usize, why: &str) -> Result<()> {
-        let mut guard = self.lock()?;
+        self.check_process()?;
         if device >= self.devices().len() {
             let accepted = format!("less than {}", self.devices().len());
             return Err(Error::argument("device", device, accepted));
         }
-        let mut effects = Effects::at(self.runtime.now());
-        guard.planner.retire(device, why, &mut effects);
-        self.runtime.apply_effects(guard, effects);
+        self.runtime.step(|planner, effects| planner.retire(device, why, effects));
         Ok(())
     }
 
@@ -352,10 +338,7 @@ impl Scheduler {
     /// Starts a shutdown; does not wait.
     fn stop(&self) {
         self.runtime.light.stop_flags.fetch_or(CLOSED | STOPPING, Ordering::SeqCst);
-        let mut guard = self.runtime.lock();
-        let mut effects = Effects::at(self.runtime.now());
-        guard.planner.stop(&mut effects);
-        self.runtime.apply_effects(guard, effects);
+        self.runtime.step(|planner, effects| planner.stop(effects));
         self.runtime.light.cancel_running();
         self.runtime.end_all_queued();
         self.runtime.pool.event_count.wake_all();

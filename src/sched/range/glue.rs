@@ -48,11 +48,8 @@ impl Runtime {
 
     /// Cancels a helper that has not begun.
     pub fn cancel_helper(self: &Arc<Self>, id: TaskId) {
-        let mut guard = self.lock();
         // The helper may have ended meanwhile.
-        let mut effects = Effects::at(self.now());
-        let _ = guard.planner.cancel(id, &mut effects);
-        self.apply_effects(guard, effects);
+        let _ = self.step(|planner, effects| planner.cancel(id, effects));
     }
 
     /// Calls `wait` while the caller's range can't go on without helpers.

@@ -10,9 +10,19 @@ use crate::error::Result;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::light::NO_DEVICE;
 use crate::sched::plan::effects::{Effects, EndedTask};
-use crate::sched::sleep::wait_queues::{ALL_TASKS, HELPERS_NEEDED};
+use crate::sched::plan::planner::Planner;
+use crate::sched::sleep::wait_queues::{ALL_TASKS, BLOCKED_TASKS, HELPERS_NEEDED};
 
 impl Runtime {
+    /// Calls `change` with the planner locked, and applies its effects.
+    pub fn step<T>(self: &Arc<Self>, change: impl FnOnce(&mut Planner, &mut Effects) -> T) -> T {
+        let mut guard = self.lock();
+        let mut effects = Effects::at(self.now());
+        let result = change(&mut guard.planner, &mut effects);
+        self.apply_effects(guard, effects);
+        result
+    }
+
     /// Applies the effects of planner calls made under this guard, by the protocol of [`Runtime::apply_counted`].
     pub fn apply_effects<'a>(self: &'a Arc<Self>, guard: MutexGuard<'a, PlannerGuarded>, effects: Effects) {
         self.count_ending(&effects);
@@ -104,6 +114,16 @@ impl Runtime {
             self.end_all_queued();
         }
         log
+    }
+
+    /// Abandons the threads of attempts. They count neither as blocked nor as awake from now on.
+    pub fn abandon_attempts(&self, attempts: &[(TaskId, u32, f64)]) {
+        for &(id, attempt, _) in attempts {
+            self.light.queues.for_each_worker(|worker| worker.stats.nested.abandon((id, attempt)));
+            self.wait_queues.notify(id);
+            self.wait_queues.notify(BLOCKED_TASKS);
+        }
+        self.pool.abandon(attempts.len());
     }
 
     fn publish(

@@ -1,4 +1,5 @@
-//! Ends of light tasks: how they are published and counted, and ends of those that have not begun.
+//! Ends of light tasks: how they are published and counted, and ends of those that have not begun or are
+//! inside an abandoned attempt.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,11 +8,12 @@ use super::shared::Runtime;
 use crate::error::{Error, Result};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::outcome::WaitResult;
+use crate::sched::base::registry::unpack;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::light::epochs::Epoch;
+use crate::sched::light::nested::NestedTask;
 use crate::sched::light::queues::{LightItem, LocalQueue};
 use crate::sched::light::task::{EndActions, LightTask};
-use crate::sched::plan::effects::Effects;
 use crate::sched::sleep::wait_queues::ALL_TASKS;
 
 impl Runtime {
@@ -35,7 +37,7 @@ impl Runtime {
         outcome: Result<()>,
         now: u64,
     ) {
-        let generation = crate::sched::base::registry::unpack(id).1;
+        let generation = unpack(id).1;
         let mut parting = slot.end(generation, outcome, now, |outcome| self.light.count_end(hand, outcome));
         let shadow = parting.proxy.take();
         self.apply_end_actions(id, parting);
@@ -64,7 +66,7 @@ impl Runtime {
 
     pub fn apply_end_actions(&self, id: TaskId, parting: EndActions) {
         if parting.free {
-            self.light.slab.free(crate::sched::base::registry::unpack(id).2 as u32);
+            self.light.slab.free(unpack(id).2 as u32);
         }
         if parting.notify {
             self.wait_queues.notify(id);
@@ -89,10 +91,7 @@ impl Runtime {
         while let Some(item) = self.light.queues.drain_one() {
             self.end_queued_item(None, item, &why);
         }
-        let mut guard = self.lock();
-        let mut effects = Effects::at(self.now());
-        guard.planner.fail_ready(&why, &mut effects);
-        self.apply_effects(guard, effects);
+        self.step(|planner, effects| planner.fail_ready(&why, effects));
     }
 
     pub fn end_queued_item(self: &Arc<Self>, hand: Option<&LocalQueue>, item: LightItem, why: &Error) {
@@ -125,5 +124,32 @@ impl Runtime {
             self.end_light(hand, slot, id, phase, Err(why.clone()), self.clock());
             true
         })
+    }
+
+    /// Ends the light tasks inside an abandoned attempt at a planned task.
+    pub fn end_nested(self: &Arc<Self>, id: TaskId, attempt: u32, limit_s: f64) {
+        for worker in self.light.queues.workers() {
+            let device = self.devices[worker.device].label();
+            let hold = |frame: NestedTask| {
+                if frame.id.0 != 0 {
+                    let (slot, generation) = self.light.slab.get(frame.id);
+                    slot.hold(generation);
+                }
+            };
+            for NestedTask { id, epoch } in
+                worker.stats.nested.take_all((id, attempt), hold).into_iter().rev()
+            {
+                worker.stats.light_since.store(0, Ordering::Relaxed);
+                let what = "the task on top of which it ran".into();
+                let outcome = Err(Error::Deadline { what, limit_s, device: device.clone() });
+                if id.0 == 0 {
+                    self.light.count_end(None, &outcome);
+                    self.count_ended(None, epoch, 1);
+                    continue;
+                }
+                let (slot, _) = self.light.slab.get(id);
+                self.end_light(None, slot, id, epoch, outcome, self.clock());
+            }
+        }
     }
 }

@@ -265,7 +265,7 @@ fn watch(runtime: &Arc<Runtime>) {
         let _ = runtime.update_queue(peers, &mut table, &mut guard);
         drop(guard);
         drop(table);
-        runtime.apply_effects(runtime.lock(), Effects::at(runtime.now()));
+        runtime.step(|_, _| ());
         if opened && !runtime.light.queues.is_empty() {
             runtime.wake_any_worker();
         }

@@ -142,9 +142,8 @@ impl Runtime {
 
     /// Ends the proxy of a light task that has ended.
     pub fn end_proxy(self: &Arc<Self>, proxy: TaskId, outcome: Result<()>) {
-        let mut guard = self.lock();
-        let mut effects = Effects::at(self.now());
-        self.light.proxies.end(&mut PlannerStep(&mut guard.planner, &mut effects), proxy, outcome);
-        self.apply_effects(guard, effects);
+        self.step(|planner, effects| {
+            self.light.proxies.end(&mut PlannerStep(planner, effects), proxy, outcome);
+        });
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::light_gate::stop_light;
 use super::peers::TableAccess;
+use super::run_light::stop_light;
 use super::shared::{Runtime, log_all};
 use super::worker_local::WorkerLocal;
 use crate::error::Error;

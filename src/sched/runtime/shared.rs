@@ -327,7 +327,9 @@ impl Runtime {
     /// Drops a caller's job, which may panic.
     pub fn drop_job<T>(&self, job: T) {
         let before = DROPPING.replace(self);
-        dropped(job);
+        if catch_unwind(AssertUnwindSafe(|| drop(job))).is_err() {
+            log::error!("a task's drop callback panicked");
+        }
         DROPPING.set(before);
     }
 }
@@ -336,11 +338,5 @@ impl Runtime {
 pub fn log_all(notes: Vec<(Level, String)>) {
     for (level, text) in notes {
         log::log!(level, "{text}");
-    }
-}
-
-fn dropped<T>(job: T) {
-    if catch_unwind(AssertUnwindSafe(|| drop(job))).is_err() {
-        log::error!("a task's drop callback panicked");
     }
 }

@@ -8,8 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::light_gate::{may_run_light, stop_light, take_light};
-use super::run_light::run_light;
+use super::run_light::{may_run_light, run_light, stop_light, take_light};
 use super::run_planned::{run_planned, take_planned};
 use super::shared::Runtime;
 use super::worker_local::{WorkerLocal, is_leaving};

@@ -61,9 +61,7 @@ thread_local! {
     /// The worker that the thread is. Outlives the thread's other locals: `exit` inside a task ends them
     /// before it calls the program's handlers, which may call the library.
     static WORKER: ManuallyDrop<RefCell<Option<Rc<WorkerLocal>>>> = const { ManuallyDrop::new(RefCell::new(None)) };
-}
 
-thread_local! {
     /// This worker ends after its task, and another takes its place.
     static LEAVING: Cell<bool> = const { Cell::new(false) };
 }
