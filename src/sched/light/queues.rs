@@ -232,56 +232,32 @@ impl LightQueues {
 
     /// Takes a task from any queue, for a thread that ends it without running it.
     pub fn drain_one(&self) -> Option<LightItem> {
-        loop {
-            let mut again = false;
-            match self.injector.steal() {
-                Steal::Success(item) => return Some(item),
-                Steal::Retry => again = true,
-                Steal::Empty => {}
-            }
-            for shared in self.workers() {
-                match shared.stealer.steal() {
-                    Steal::Success(item) => return Some(item),
-                    Steal::Retry => again = true,
-                    Steal::Empty => {}
-                }
-            }
-            if !again {
-                return None;
-            }
-        }
+        let attempt = || {
+            self.injector
+                .steal()
+                .or_else(|| self.workers().iter().map(|other| other.stealer.steal()).collect())
+        };
+        until_settled(attempt)
     }
 
     fn pop_injected(&self, queue: &LocalQueue) -> Option<LightItem> {
-        loop {
-            match self.injector.steal_batch_and_pop(&queue.deque) {
-                Steal::Success(item) => return Some(item),
-                Steal::Retry => std::hint::spin_loop(),
-                Steal::Empty => return None,
-            }
-        }
+        until_settled(|| self.injector.steal_batch_and_pop(&queue.deque))
     }
 
     fn steal(&self, queue: &LocalQueue) -> Option<LightItem> {
         self.with_others(queue, |others| {
-            let count = others.len();
-            loop {
-                let mut again = false;
-                for step in 0..count {
-                    let next_victim = (queue.next_victim.get() + step) % count;
-                    match others[next_victim].stealer.steal_batch_and_pop(&queue.deque) {
-                        Steal::Success(item) => {
-                            queue.next_victim.set(next_victim);
-                            return Some(item);
-                        }
-                        Steal::Retry => again = true,
-                        Steal::Empty => {}
+            let first = queue.next_victim.get();
+            until_settled(|| {
+                let order = (first..first + others.len()).map(|position| position % others.len());
+                let steal = |victim: usize| {
+                    let stolen = others[victim].stealer.steal_batch_and_pop(&queue.deque);
+                    if stolen.is_success() {
+                        queue.next_victim.set(victim);
                     }
-                }
-                if !again {
-                    return None;
-                }
-            }
+                    stolen
+                };
+                order.map(steal).collect()
+            })
         })
     }
 
@@ -294,6 +270,17 @@ impl LightQueues {
             *others = (version, list);
         }
         see(&others.1)
+    }
+}
+
+/// Repeats an attempt to steal until it has found an item or that there is none.
+fn until_settled(mut attempt: impl FnMut() -> Steal<LightItem>) -> Option<LightItem> {
+    loop {
+        match attempt() {
+            Steal::Success(item) => return Some(item),
+            Steal::Retry => std::hint::spin_loop(),
+            Steal::Empty => return None,
+        }
     }
 }
 
