@@ -97,29 +97,12 @@ impl SurveyRun<'_> {
             summing_up::lines(stats).iter().for_each(|line| progress.for_people(line));
         }
         let seconds = begun.elapsed().as_secs_f64();
-        let (done, kept, folder) =
-            (shots - self.failed - self.open, self.kept.len(), self.job.folder.display());
-        let mut sentence = match kept {
-            0 => format!("{done} of {shots} shots written in {seconds:.1} s"),
-            _ => format!(
-                "{done} of {shots} shots written, {kept} kept and {} computed in {seconds:.1} s",
-                done - kept
-            ),
-        };
-        for (count, what) in [(self.failed, "failed"), (self.open, "stopped or not begun")] {
-            if count > 0 {
-                sentence += &format!(", {count} {what}");
-            }
-        }
-        if self.failed + self.open > 0 {
-            sentence += "; `gpusched run --resume` computes what is missing";
-        }
         progress.say(
-            &format!("{sentence}; look in {folder}"),
+            &self.end_message(seconds),
             &json!({
                 "event": "end",
-                "done": done,
-                "kept": kept,
+                "done": shots - self.failed - self.open,
+                "kept": self.kept.len(),
                 "failed": self.failed,
                 "open": self.open,
                 "seconds": seconds,
@@ -128,6 +111,27 @@ impl SurveyRun<'_> {
             }),
         );
         self.failed + self.open == 0 && listed.is_ok() && traced
+    }
+
+    fn end_message(&self, seconds: f64) -> String {
+        let (shots, kept, folder) = (self.job.shots.len(), self.kept.len(), self.job.folder.display());
+        let done = shots - self.failed - self.open;
+        let mut message = match kept {
+            0 => format!("{done} of {shots} shots written in {seconds:.1} s"),
+            _ => format!(
+                "{done} of {shots} shots written, {kept} kept and {} computed in {seconds:.1} s",
+                done - kept
+            ),
+        };
+        for (count, what) in [(self.failed, "failed"), (self.open, "stopped or not begun")] {
+            if count > 0 {
+                message += &format!(", {count} {what}");
+            }
+        }
+        if self.failed + self.open > 0 {
+            message += "; `gpusched run --resume` computes what is missing";
+        }
+        message + &format!("; look in {folder}")
     }
 
     fn devices(&self) -> Vec<DeviceStats> {
