@@ -190,7 +190,7 @@ pub fn a_driver_that_does_not_begin() {
     assert_eq!(labels("all"), ["cpu:0"]);
 }
 
-/// Of a GPU that has no memory of its own no more is promised than the host has.
+/// An integrated GPU is promised no more memory than the host has.
 pub fn memory_of_the_host() {
     let host = gpusched::backend::cpu::free_bytes;
     let most = 2 * host();

@@ -24,7 +24,7 @@ const TASKS: usize = 12;
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(300));
 /// Codes that leave the context alone, that poison it, and some that nobody knows.
 const CODES: [u32; 15] = [2, 701, 700, 716, 719, 702, 214, 1, 999, 46, 917, 1234, 304, 3, 201];
-/// Those of them that end a context, and the loss of a GPU.
+/// The faults among them that end a context, and the loss of a GPU.
 const LOSES_CONTEXT: [&str; 8] = ["700", "716", "719", "702", "214", "201", "999", "lost"];
 const OPERATIONS: [&str; 11] =
     ["ctx", "alloc", "free", "host", "copy", "module", "function", "stream", "event", "launch", "sync"];
@@ -205,7 +205,7 @@ pub fn one_script() {
     for (number, dropped) in dropped.iter().enumerate() {
         assert_eq!(dropped.load(Ordering::SeqCst), 1, "task {number} was dropped so often");
     }
-    // What the driver refuses to take back, and what a GPU took with it, stays.
+    // Objects that the driver refuses to free, and those of a lost GPU, stay.
     let faults = std::env::var("FAKECUDA_FAULTS").unwrap_or_default();
     if faults.contains(":free:") || faults.contains("lost") {
         keeps_objects();

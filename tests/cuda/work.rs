@@ -98,7 +98,7 @@ pub fn kernels_are_loaded_once_a_gpu() {
     }
 }
 
-/// What all slots of a GPU share is made once, and goes with its owner.
+/// Objects that all slots of a GPU share are made once, and freed with their owner.
 pub fn what_is_shared_is_made_once() {
     let scheduler = scheduler("cuda", 4).unwrap();
     let (owner, made, door) = (Arc::new(7_u32), Arc::new(AtomicU32::new(0)), Arc::new(Barrier::new(4)));

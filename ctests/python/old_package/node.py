@@ -10,12 +10,12 @@ from collections import defaultdict, namedtuple
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Two GPUs of one generation and two of another, as the old package's users have them.
 SPEEDS = [2.2, 2.2, 1, 1]
-# Of a GPU. A shot takes 9 to 12 MB, and a process that has a context there 2.4: the largest fits beside four processes of a
+# Memory of a GPU. A shot takes 9 to 12 MB, and a process that has a context there 2.4: the largest fits beside four processes of a
 # pool, and two do not.
 MEMORY = 22 << 20
 
 Event = namedtuple("Event", "time process gpu what bytes in_use kernel")
-# What a process did on a GPU in a call: from its first launch to the end of its last.
+# The use of a GPU by a process in a call: from its first launch to the end of its last.
 Span = namedtuple("Span", "begin end process gpu")
 
 

@@ -250,7 +250,7 @@ impl Files {
     fn begin(&self, exec: &Exec<'_>) -> Result<()> {
         let mut cleared = self.naming();
         let mut attempts = self.attempts();
-        // One that took so long to come here, as on a GPU that hung, that another has done its work.
+        // This attempt came too late, as on a GPU that hung: another has done its work.
         if attempts.values().any(|state| state.over || state.seconds.is_some()) {
             return Err(Error::Cancelled);
         }

@@ -170,7 +170,7 @@ impl Function {
         done
     }
 
-    /// What has become of it; on a slow GPU it takes its time.
+    /// Returns the result of the kernel. On a slow GPU this takes its time.
     fn after(&self, gpu: &Gpu, ran: Result<u64, Fault>, begin: Instant) -> Answer {
         let config = &Driver::get().config;
         match ran {
