@@ -120,7 +120,7 @@ impl Files {
         task.idempotent = true;
         task.deadline = self.inner.deadline;
         let (job, files) = (task.job, self.clone());
-        task.job = Box::new(move |exec: &Exec<'_>| {
+        task.job = Arc::new(move |exec: &Exec<'_>| {
             if files.inner.stop.is_asked() {
                 return Err(Error::Cancelled);
             }

@@ -19,7 +19,7 @@ impl Scheduler {
     /// Submits a task. Fails at once, with the numbers, if no device could ever run it.
     pub fn submit(&self, mut task: Task) -> Result<TaskId> {
         if task.is_light() {
-            return self.submit_light(LightJob::Boxed(task.job), task.detached);
+            return self.submit_light(LightJob::Shared(task.job), task.detached);
         }
         let ordered = task.ordered;
         let mut guard = self.lock()?;
@@ -74,7 +74,7 @@ impl Scheduler {
             let slot = if task.is_light() { slots.pop() } else { None };
             let id = match slot {
                 Some((slot, position)) => {
-                    let generation = slot.fill(Some(LightJob::Boxed(task.job)), task.detached, epoch, now);
+                    let generation = slot.fill(Some(LightJob::Shared(task.job)), task.detached, epoch, now);
                     items.push(light.slab.id(position, generation));
                     light.slab.id(position, generation)
                 }

@@ -1,5 +1,6 @@
 //! Tasks as callers describe them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::device_mask::DeviceMask;
@@ -10,7 +11,7 @@ use crate::memory::Bytes;
 
 /// A job and its requirements. Start from [`Task::new`] and set the fields that matter.
 pub struct Task {
-    pub job: Box<dyn Job>,
+    pub job: Arc<dyn Job>,
     pub label: String,
     /// Peak of the device memory that the job allocates; reserved while an attempt runs.
     pub device_bytes: u64,
@@ -65,7 +66,7 @@ pub enum Role {
 impl Task {
     pub fn new(job: impl Job + 'static) -> Self {
         Task {
-            job: Box::new(job),
+            job: Arc::new(job),
             label: String::new(),
             device_bytes: 0,
             host_bytes: 0,

@@ -1,11 +1,13 @@
-//! The job of a light task: boxed, or four words for which nothing is allocated. An allocation that is
+//! The job of a light task: shared, or four words for which nothing is allocated. An allocation that is
 //! freed on another thread costs as much as the rest of a submit.
+
+use std::sync::Arc;
 
 use crate::error::Result;
 use crate::sched::base::exec::{Exec, Job};
 
 pub enum LightJob {
-    Boxed(Box<dyn Job>),
+    Shared(Arc<dyn Job>),
     Inline(InlineJob),
 }
 
@@ -36,7 +38,7 @@ impl Drop for InlineJob {
 impl Job for LightJob {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
         match self {
-            LightJob::Boxed(job) => job.run(exec),
+            LightJob::Shared(job) => job.run(exec),
             LightJob::Inline(bare) => (bare.kind.run)(bare.words, exec),
         }
     }

@@ -231,7 +231,7 @@ impl TaskRecord {
     pub fn new(task: Task, arrival: u64, reach: DeviceMask, now: Duration) -> Self {
         let bytes = task.bytes();
         TaskRecord {
-            job: Some(task.job.into()),
+            job: Some(task.job),
             label: task.label,
             bytes,
             work: task.work,
