@@ -45,8 +45,7 @@ fn gpusched(work: &Path, args: &[&OsStr]) -> (i32, String) {
     (output.status.code().unwrap_or_else(|| panic!("killed by a signal: {said}")), said)
 }
 
-/// What is made of a survey whose `output.folder` is this TOML, and where: `Some(folder)`, below the folder `work/survey`
-/// that the survey lies in, or `None` where it is refused.
+/// An `output.folder` in TOML, and the folder that it selects below `work/survey`. `None`: refused.
 type Case = (&'static str, Option<&'static str>);
 
 const FOLDERS: &[Case] = &[

@@ -2,8 +2,7 @@
 
 use testkit::{assert_committed, c};
 
-/// What would differ from run to run or from machine to machine: numbers become "N", and what stands
-/// in brackets, such as the name of a processor, goes.
+/// Masks parts that differ between runs and machines: numbers become "N", and parts in brackets go.
 fn numbers_away(sentence: &str) -> String {
     let mut out = String::new();
     let mut inside = false;

@@ -2,9 +2,8 @@
 
     forks.py LIBRARY VIRTUAL
 
-A process calls before it forks, or while another of its threads is in a call, or not; and its children call, and their
-children. Without GPUs all of that works. With GPUs a child of a process that has used them is told so, as NVIDIA's driver
-does not survive a fork.
+A process forks after a call, during a call of another thread, or without one; its children and grandchildren call. Without
+GPUs all calls work. With GPUs, children of a process that has used them get an error: NVIDIA's driver does not survive a fork.
 """
 
 import os

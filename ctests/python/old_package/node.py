@@ -10,8 +10,8 @@ from collections import defaultdict, namedtuple
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Two GPUs of one generation and two of another, as the old package's users have them.
 SPEEDS = [2.2, 2.2, 1, 1]
-# Memory of a GPU. A shot takes 9 to 12 MB, and a process that has a context there 2.4: the largest fits beside four processes of a
-# pool, and two do not.
+# Memory of a GPU. A shot takes 9 to 12 MB, and a process that has a context there 2.4: one of
+# the largest fits beside four processes of a pool, two do not.
 MEMORY = 22 << 20
 
 Event = namedtuple("Event", "time process gpu what bytes in_use kernel")

@@ -185,8 +185,7 @@ cuda! {
     }
 }
 
-/// What was made and what is left, as JSON: writes at most `capacity` bytes with the final
-/// zero, returns the length of the whole text without it.
+/// Writes a JSON report, at most `capacity` bytes with the final zero. Returns the length of the whole text.
 ///
 /// # Safety
 /// `text` has room for `capacity` bytes, or `capacity` is 0.

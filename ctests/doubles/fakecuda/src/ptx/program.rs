@@ -88,8 +88,7 @@ pub(super) enum Special {
 /// No guard, no register.
 pub(super) const NONE: u16 = u16::MAX;
 
-/// One instruction. `d` is written, `a`, `b`, `c` are read; which file each belongs to
-/// follows from `op`.
+/// An instruction. It writes `d` and reads `a`, `b`, `c`; `op` determines the register file of each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ins {
     pub op: Op,

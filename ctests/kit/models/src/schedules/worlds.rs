@@ -85,8 +85,7 @@ impl Mishap {
     }
 }
 
-/// How well work and speeds are known: as the caller tells them, each within 20 %. What is
-/// not to be told is taken out by [`untold`].
+/// Makes a world. The stated work and speeds are within 20 % of the true ones; [`untold`] removes them.
 pub fn world(node: &Node, count: usize, shots: Shots, mishap: Mishap, seed: u64) -> Scenario {
     let mut random = Random::new(seed + 1);
     for _ in 0..8 {
