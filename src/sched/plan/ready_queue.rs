@@ -23,7 +23,7 @@ struct MaskQueue {
     tasks: BTreeMap<Rank, TaskId>,
     /// Counts of tasks by their bytes on the CPU device, and on any other.
     of_host: Sizes,
-    of_card: Sizes,
+    of_gpu: Sizes,
 }
 
 impl ReadyQueue {
@@ -31,7 +31,7 @@ impl ReadyQueue {
         let line = self.lines.entry(record.large_enough_devices).or_default();
         if line.tasks.insert(record.rank, id).is_none() {
             line.of_host.add(record.bytes.on(BackendKind::Cpu));
-            line.of_card.add(record.bytes.device);
+            line.of_gpu.add(record.bytes.device);
         }
     }
 
@@ -39,7 +39,7 @@ impl ReadyQueue {
         let Some(line) = self.lines.get_mut(&record.large_enough_devices) else { return };
         if line.tasks.remove(&record.rank).is_some() {
             line.of_host.take(record.bytes.on(BackendKind::Cpu));
-            line.of_card.take(record.bytes.device);
+            line.of_gpu.take(record.bytes.device);
         }
         if line.tasks.is_empty() {
             self.lines.remove(&record.large_enough_devices);
@@ -92,7 +92,7 @@ impl ReadyQueue {
     pub fn least(&self, device: usize, kind: BackendKind) -> Option<u64> {
         let lines = self.lines.iter().filter(|(reach, _)| reach.contains(device));
         let host = kind == BackendKind::Cpu;
-        lines.filter_map(|(_, line)| if host { &line.of_host } else { &line.of_card }.least()).min()
+        lines.filter_map(|(_, line)| if host { &line.of_host } else { &line.of_gpu }.least()).min()
     }
 }
 
