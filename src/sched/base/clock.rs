@@ -11,10 +11,13 @@ pub struct Clock {
 }
 
 impl Clock {
+    #[inline]
     pub fn now(&self) -> Duration {
         self.origin.elapsed()
     }
 
+    // Read for each light task.
+    #[inline]
     pub fn nanoseconds(&self) -> u64 {
         nanoseconds(self.now())
     }

@@ -64,7 +64,7 @@ pub struct Runtime {
     work: fn(&Arc<Runtime>, usize),
 }
 
-/// What a runtime is made of.
+/// Settings of a [`Runtime`].
 pub struct RuntimeSettings {
     pub devices: Vec<(DeviceInfo, Arc<dyn Backend>)>,
     /// Slots of each device, or [`AUTO_SLOTS`].
