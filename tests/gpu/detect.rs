@@ -7,7 +7,7 @@ use libloading::Library;
 
 const NO_DEVICE: c_int = 100;
 
-/// What tells of a GPU that a program should be able to use; `None` where there is none, or the user hides all.
+/// Evidence of a GPU that a program should be able to use. `None`: there is none, or the user hides all.
 pub fn sign() -> Option<String> {
     // A library that the machine does not have tells of nothing.
     driver().or_else(|| if std::env::var_os("CUDA_VISIBLE_DEVICES").is_some() { None } else { nvml() })
