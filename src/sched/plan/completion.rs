@@ -60,29 +60,28 @@ impl Planner {
         how: AttemptEnd,
         effects: &mut Effects,
     ) -> bool {
-        let runs = self.devices[index].attempts.iter();
-        let awaited = runs.filter(|run| run.id == id && run.number == attempt);
-        let awaited = awaited.map(|run| run.deadline_state != DeadlineState::Lost).next().unwrap_or(true);
-        self.end_attempt(index, id, attempt, how, effects);
+        let device = &mut self.devices[index];
+        let Some(position) = device.attempts.iter().position(|run| run.id == id && run.number == attempt)
+        else {
+            return true;
+        };
+        let full = device.attempts.len() >= device.slots as usize;
+        let run = device.attempts.swap_remove(position);
+        let awaited = run.deadline_state != DeadlineState::Lost;
+        self.end_attempt(index, run, full, how, effects);
         awaited
     }
 
     fn end_attempt(
         &mut self,
         index: usize,
-        id: TaskId,
-        attempt: u32,
+        run: Attempt,
+        full: bool,
         how: AttemptEnd,
         effects: &mut Effects,
     ) {
-        let now = effects.now;
+        let (now, id, attempt) = (effects.now, run.id, run.number);
         let device = &mut self.devices[index];
-        let Some(position) = device.attempts.iter().position(|run| run.id == id && run.number == attempt)
-        else {
-            return;
-        };
-        let full = device.attempts.len() >= device.slots as usize;
-        let run = device.attempts.swap_remove(position);
         let was_poisoned = device.poisoned || run.context < device.first_sound_context;
         if device.poisoned && device.attempts.is_empty() {
             device.poisoned = false;
