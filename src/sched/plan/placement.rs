@@ -97,32 +97,37 @@ impl Planner {
 
     /// Returns the devices where an attempt should begin now, each as often as it has slots for one.
     pub fn runnable_devices(&self, now: Duration) -> Vec<usize> {
-        let mut spoken_for = Vec::new();
-        let mut wanted = Vec::new();
-        let mut promised = vec![0; self.devices.len()];
-        let mut load: Vec<usize> =
-            self.devices.iter().map(|device| device.attempts.len() + device.peer_load.ends.len()).collect();
-        let mut open: Vec<usize> =
-            (0..load.len()).filter(|&index| self.devices[index].has_room(now)).collect();
+        struct OpenDevice {
+            index: usize,
+            load: usize,
+            promised: u64,
+        }
+        let open = self.devices.iter().enumerate().filter(|(_, device)| device.has_room(now));
+        let mut open: Vec<OpenDevice> = open
+            .map(|(index, device)| OpenDevice {
+                index,
+                load: device.attempts.len() + device.peer_load.ends.len(),
+                promised: 0,
+            })
+            .collect();
+        let (mut wanted, mut spoken_for) = (Vec::new(), Vec::new());
         // The least loaded first.
-        while let Some(&index) = open.iter().min_by_key(|&&index| load[index]) {
-            let free = self.devices[index].known_free_bytes(now).unwrap_or(u64::MAX);
-            let mut fitting = FitCheck::new(now, index, Some(free)).beside(&spoken_for, promised[index]);
-            let choice = if load[index] < self.devices[index].capacity(now) {
-                self.choose_task(now, &mut fitting)
-            } else {
-                None
-            };
-            let Some(choice) = choice else {
-                open.retain(|&other| other != index);
+        while let Some(place) = (0..open.len()).min_by_key(|&place| open[place].load) {
+            let OpenDevice { index, load, promised } = open[place];
+            let device = &self.devices[index];
+            let free = device.known_free_bytes(now).unwrap_or(u64::MAX);
+            let mut fitting = FitCheck::new(now, index, Some(free)).beside(&spoken_for, promised);
+            let has_room = load < device.capacity(now);
+            let Some(choice) = has_room.then(|| self.choose_task(now, &mut fitting)).flatten() else {
+                open.remove(place);
                 continue;
             };
-            load[index] += 1;
             wanted.push(index);
             spoken_for.push(choice);
+            open[place].load += 1;
             // At least 1, so that an exclusive task sees that it is not alone.
-            let kind = self.devices[index].info.backend;
-            promised[index] += self.tasks.get(choice).map_or(0, |record| record.bytes.on(kind)).max(1);
+            let bytes = self.tasks.get(choice).map_or(0, |record| record.bytes.on(device.info.backend));
+            open[place].promised += bytes.max(1);
         }
         wanted
     }

@@ -85,7 +85,8 @@ impl ReadyQueue {
 
     fn some(&self, most: impl Fn(DeviceMask) -> usize) -> InOrder<'_> {
         let lines = self.lines.iter().map(|(&reach, line)| line.tasks.iter().take(most(reach)));
-        InOrder(lines.filter_map(|mut line| Some((line.next()?, line))).collect())
+        let mut lines = lines.filter_map(|mut line| Some((line.next()?, line)));
+        InOrder { current: lines.next(), others: lines.collect() }
     }
 
     /// Returns the fewest bytes of the tasks that may use a device. `None`: there are none.
@@ -126,21 +127,28 @@ impl Sizes {
 /// An iterator over a line: its next task, and the rest.
 type Reading<'a> = ((&'a Rank, &'a TaskId), Take<btree_map::Iter<'a, Rank, TaskId>>);
 
-/// Merges lines, which are few, into one order.
-pub struct InOrder<'a>(Vec<Reading<'a>>);
+/// Merges lines, which are few, into one order. With one line, allocates nothing.
+pub struct InOrder<'a> {
+    current: Option<Reading<'a>>,
+    others: Vec<Reading<'a>>,
+}
 
 impl Iterator for InOrder<'_> {
     type Item = (Rank, TaskId);
 
     fn next(&mut self) -> Option<(Rank, TaskId)> {
-        let (place, _) = self.0.iter().enumerate().min_by_key(|(_, (first, _))| first)?;
-        let (first, others) = &mut self.0[place];
-        let (&rank, &id) = *first;
-        match others.next() {
-            Some(next) => *first = next,
-            None => drop(self.0.swap_remove(place)),
+        let current = self.current.as_mut()?;
+        if let Some(least) = self.others.iter_mut().min_by_key(|(first, _)| *first)
+            && least.0 < current.0
+        {
+            std::mem::swap(current, least);
         }
-        Some((rank, id))
+        let item = own(current.0);
+        match current.1.next() {
+            Some(next) => current.0 = next,
+            None => self.current = self.others.pop(),
+        }
+        Some(item)
     }
 }
 

@@ -275,7 +275,7 @@ impl TaskRecord {
     }
 
     pub fn name(&self) -> String {
-        if self.label.is_empty() { "the task".into() } else { format!("task '{}'", self.label) }
+        task_name(&self.label)
     }
 
     /// Returns the state as callers see it.
@@ -293,6 +293,11 @@ impl TaskRecord {
     pub fn known_bytes(&self, kind: BackendKind) -> u64 {
         self.bytes.on(kind).max(self.refused_bytes)
     }
+}
+
+/// Returns a task's name in messages.
+pub fn task_name(label: &str) -> String {
+    if label.is_empty() { "the task".into() } else { format!("task '{label}'") }
 }
 
 impl DeviceState {

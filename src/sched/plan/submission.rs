@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::effects::Effects;
 use super::planner::Planner;
-use super::record::{DeviceState, TaskRecord};
+use super::record::{DeviceState, TaskRecord, task_name};
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::sched::base::device_mask::DeviceMask;
@@ -31,7 +31,6 @@ impl Planner {
         for before in task.after.iter().filter(|before| before.0 & LIGHT_BIT == 0) {
             self.tasks.get(*before)?;
         }
-        let what = if task.label.is_empty() { "the task".into() } else { format!("task '{}'", task.label) };
         let mut best: Option<&DeviceState> = None;
         let mut fits = false;
         let reach = self.possible_devices(task);
@@ -45,10 +44,12 @@ impl Planner {
                 best = Some(device);
             }
         }
-        let Some(best) = best else { return Err(self.no_device(what, task.devices, &task.backends)) };
+        let Some(best) = best else {
+            return Err(self.no_device(task_name(&task.label), task.devices, &task.backends));
+        };
         if !fits {
             return Err(Error::NoMemory {
-                what,
+                what: task_name(&task.label),
                 needed: task.bytes().on(best.info.backend),
                 place: format!("{} ({})", best.info.label(), best.info.name),
                 there: best.ledger.limit(),

@@ -21,27 +21,29 @@ use crate::sched::base::task_id::TaskId;
 impl Planner {
     /// Returns when [`Planner::advance`] is due next, if nothing happens before.
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
-        let watched = self.devices.iter().flat_map(|device| &device.attempts).filter_map(|run| {
-            match run.deadline_state {
-                DeadlineState::InTime(until) => until,
-                DeadlineState::Stopping(until) => Some(until),
-                DeadlineState::Late | DeadlineState::Lost => None,
-            }
-        });
         let orphan = self.orphaned.first().map(|&(until, _)| until);
-        let short = self.devices.iter().filter_map(|device| device.shortage).map(|short| short.until);
-        let short = short.filter(|_| !self.ready.is_empty());
-        let throttle = self.devices.iter().filter_map(|device| device.throttle).map(|(_, until)| until);
-        let throttle = throttle.filter(|_| !self.ready.is_empty());
-        let backoff = self.devices.iter().filter_map(|device| device.backoff).map(|backoff| backoff.until);
-        let backoff = backoff.filter(|&until| now < until);
-        watched
-            .chain(orphan)
-            .chain(backoff)
-            .chain(short)
-            .chain(throttle)
-            .chain(self.next_reconsideration(now))
-            .min()
+        let mut soonest = orphan.into_iter().chain(self.next_reconsideration(now)).min();
+        let mut due = |until: Duration| soonest = Some(soonest.map_or(until, |other| other.min(until)));
+        for device in &self.devices {
+            for run in &device.attempts {
+                if let DeadlineState::InTime(Some(until)) | DeadlineState::Stopping(until) =
+                    run.deadline_state
+                {
+                    due(until);
+                }
+            }
+            device
+                .backoff
+                .iter()
+                .map(|backoff| backoff.until)
+                .filter(|&until| now < until)
+                .for_each(&mut due);
+            if !self.ready.is_empty() {
+                device.shortage.iter().for_each(|short| due(short.until));
+                device.throttle.iter().for_each(|&(_, until)| due(until));
+            }
+        }
+        soonest
     }
 
     /// Returns when an idle device that declined a task should reconsider, because others are late.

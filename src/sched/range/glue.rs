@@ -41,7 +41,7 @@ impl Runtime {
     pub fn is_memory_wanted(self: &Arc<Self>, device: usize) -> bool {
         let wanted = self.memory_wanted.load(Ordering::Relaxed) >> device & 1 == 1;
         if wanted {
-            self.wake_workers(&mut self.lock());
+            self.wake_workers(&mut self.lock(), self.now());
         }
         wanted
     }
@@ -56,7 +56,7 @@ impl Runtime {
     pub fn while_in_need(self: &Arc<Self>, wait: impl FnOnce()) {
         let mut guard = self.lock();
         guard.planner.add_range_in_need();
-        self.wake_workers(&mut guard);
+        self.wake_workers(&mut guard, self.now());
         drop(guard);
         wait();
         self.lock().planner.remove_range_in_need();

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 use log::Level;
 
@@ -26,7 +27,8 @@ impl Runtime {
     /// Applies the effects of planner calls made under this guard, by the protocol of [`Runtime::apply_counted`].
     pub fn apply_effects<'a>(self: &'a Arc<Self>, guard: MutexGuard<'a, PlannerGuarded>, effects: Effects) {
         self.count_ending(&effects);
-        log_all(self.apply_counted(guard, effects, None));
+        let (log, ()) = self.apply_counted(guard, effects, |_, _| ());
+        log_all(log);
     }
 
     /// Counts tasks whose ends are not published yet. Under the planner lock: a deadlock check or a shutdown never
@@ -35,9 +37,9 @@ impl Runtime {
         self.jobs_dropping.fetch_add(effects.ended.len(), Ordering::SeqCst);
     }
 
-    /// Applies effects and unlocks the planner. Returns records that are left to be logged. Each thread drops the
-    /// jobs of those tasks that it has itself ended, and no others: it may hold whatever their drop needs.
-    /// `asking`: device of the calling worker, if it asks for a task next, so that no other is woken for its slot.
+    /// Applies effects and unlocks the planner. Returns records that are left to be logged, and the result of
+    /// `then`. Each thread drops the jobs of those tasks that it has itself ended, and no others: it may hold
+    /// whatever their drop needs.
     ///
     /// The order is a protocol:
     /// 1. Under the lock, the caller has counted the ended tasks ([`Runtime::count_ending`]); abandoned attempts
@@ -47,16 +49,16 @@ impl Runtime {
     ///    published. So a thread that sees the end finds the record logged and the job dropped. Ends of
     ///    successors join the list.
     /// 4. Under the lock, flags are published for light tasks, before `wake_workers` reads the light-task gate;
-    ///    then workers are woken and the timer is set.
+    ///    then `then` is called, for a worker that takes its next task; workers are woken and the timer is set.
     /// 5. Without the lock, tasks nested in abandoned attempts end; then waiters are notified: for all tasks, ranges in
     ///    need of helpers, those blocked inside tasks.
     /// 6. Workers are woken for light tasks if a device has opened; light tasks end with an error if no device is left.
-    pub fn apply_counted<'a>(
+    pub fn apply_counted<'a, T>(
         self: &'a Arc<Self>,
         mut guard: MutexGuard<'a, PlannerGuarded>,
         mut effects: Effects,
-        asking: Option<usize>,
-    ) -> Vec<(Level, String)> {
+        then: impl FnOnce(&mut PlannerGuarded, Duration) -> T,
+    ) -> (Vec<(Level, String)>, T) {
         let abandoned = std::mem::take(&mut effects.abandoned);
         self.abandon_attempts(&abandoned);
         if !effects.renewed.is_empty() {
@@ -65,6 +67,7 @@ impl Runtime {
                 self.backends[device].renew(self.devices[device].ordinal);
             }
             guard = self.lock();
+            effects.now = self.now();
             for device in effects.renewed.drain(..) {
                 guard.planner.context_renewed(device);
             }
@@ -82,17 +85,16 @@ impl Runtime {
                 (id, outcome)
             });
             guard = self.lock();
+            effects.now = self.now();
             if let Some((id, outcome)) = next {
                 self.publish(&mut guard, id, outcome, &mut effects);
             }
         }
-        let opened = self.publish_flags(&guard);
-        if let Some(device) = asking.filter(|_| guard.log.is_empty() && guard.planner.has_ready_tasks()) {
-            guard.worker_called[device] = true;
-            self.pool.planned_hint.fetch_or(1 << device, Ordering::SeqCst);
-        }
-        self.wake_workers(&mut guard);
-        self.ensure_timer(&mut guard);
+        let now = effects.now;
+        let opened = self.publish_flags(&guard, now);
+        let result = then(&mut guard, now);
+        self.wake_workers(&mut guard, now);
+        self.ensure_timer(&mut guard, now);
         let log = std::mem::take(&mut guard.log);
         let deserted = self.light.stop_flags.load(Ordering::SeqCst) & NO_DEVICE != 0;
         let needy = guard.planner.needs_helpers();
@@ -113,7 +115,7 @@ impl Runtime {
         if deserted {
             self.end_all_queued();
         }
-        log
+        (log, result)
     }
 
     /// Abandons the threads of attempts. They count neither as blocked nor as awake from now on.
@@ -135,7 +137,6 @@ impl Runtime {
     ) {
         let light = self.light.proxies.any_promoted().then(|| outcome.clone());
         let before = effects.ended.len();
-        effects.now = self.now();
         guard.planner.publish(id, outcome, effects);
         if let Some(outcome) = light {
             self.end_promoted(guard, id, outcome);
@@ -147,9 +148,8 @@ impl Runtime {
     }
 
     /// Publishes the planner's flags for the light tier. Returns true if light tasks may begin again on some device.
-    pub fn publish_flags(&self, guard: &PlannerGuarded) -> bool {
+    pub fn publish_flags(&self, guard: &PlannerGuarded, now: Duration) -> bool {
         let (mut quiet, mut poisoned, mut retired) = (0, 0, 0);
-        let now = self.now();
         for (index, flags) in guard.planner.device_flags(now).enumerate() {
             self.light.gate.set_context(index, flags.context);
             self.pool.set_slots(index, flags.slots);

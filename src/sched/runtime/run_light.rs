@@ -60,7 +60,7 @@ pub fn stop_light(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
     drop(worker.light_lease.take());
     if runtime.light.gate.leave(&worker.queue.shared.stats.runs_light, worker.device) {
         let mut guard = runtime.lock();
-        runtime.wake_workers(&mut guard);
+        runtime.wake_workers(&mut guard, runtime.now());
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::peers::TableAccess;
 use super::run_light::stop_light;
-use super::shared::{Runtime, log_all};
-use super::worker_local::WorkerLocal;
+use super::shared::{PlannerGuarded, Runtime, log_all};
+use super::worker_local::{WorkerLocal, is_leaving};
 use crate::error::Error;
 use crate::sched::base::exec::Exec;
 use crate::sched::base::outcome::nanoseconds;
@@ -38,29 +39,13 @@ fn begin_planned(
     // Unlocked after the planner: unlocking may log, and the log may be the caller's code.
     let mut access = runtime.lock_table(worker.device);
     let mut guard = runtime.lock();
+    let now = runtime.now();
     if let TableAccess::Locked(peers, table) = &mut access {
         runtime.update_peer_load(peers, table, &mut guard);
     }
-    let now = runtime.now();
-    let clock = nanoseconds(now);
-    guard.worker_called[worker.device] = false;
-    if !last
-        && guard.planner.first_priority().is_some_and(|priority| priority < 0)
-        && clock.saturating_sub(worker.last_planned_ns.get()) < nanoseconds(runtime.policy.stand_back)
-        && runtime.light.queues.has_items(&worker.queue)
-        || worker.slot >= guard.planner.slots(worker.device)
-    {
-        return AssignResult::Nothing;
-    }
     let exclusive = guard.planner.has_exclusive_tasks();
-    let runs_light = || runtime.runs_light(worker.device, Some(&worker.queue.shared));
-    let runs_light =
-        if exclusive { runtime.light.gate.close(worker.device, runs_light) } else { runs_light() };
-    guard.planner.set_runs_light(worker.device, runs_light);
     let known = guard.planner.known_free_bytes(now, worker.device);
-    let mut effects = Effects::at(now);
-    let mut taken = guard.planner.assign(worker.device, worker.slot, free, &mut effects);
-    guard.log.append(&mut effects.log);
+    let mut taken = assign(runtime, worker, &mut guard, now, last, free);
     let mut queued = true;
     if let TableAccess::Locked(peers, table) = &mut access {
         if let AssignResult::Begins(assignment) = &mut taken {
@@ -68,27 +53,22 @@ fn begin_planned(
         }
         queued = runtime.update_queue(peers, table, &mut guard);
     }
-    match taken {
-        AssignResult::Begins(_) => {
-            worker.last_planned_ns.set(clock);
-            // Another worker may find room and a task.
-            runtime.wake_workers(&mut guard);
-            runtime.ensure_timer(&mut guard);
-        }
+    let wake = match taken {
+        // Another worker may find room and a task.
+        AssignResult::Begins(_) => true,
+        // Peers have taken the device or its memory: another one may be better now, or this one later.
         AssignResult::Nothing => {
-            runtime.pool.planned_hint.fetch_and(!(1 << worker.device), Ordering::SeqCst);
             let short = known.is_none() && guard.planner.known_free_bytes(now, worker.device).is_some();
-            if short || !queued || guard.planner.is_taken(worker.device) {
-                // Peers have taken the device or its memory: another one may be better now, or this
-                // one later.
-                runtime.wake_workers(&mut guard);
-                runtime.ensure_timer(&mut guard);
-            }
+            short || !queued || guard.planner.is_taken(worker.device)
         }
-        AssignResult::Unknown => {}
+        AssignResult::Unknown => false,
+    };
+    if wake {
+        runtime.wake_workers(&mut guard, now);
+        runtime.ensure_timer(&mut guard, now);
     }
     // Opens the device to light tasks again, unless the task that begins is exclusive.
-    let opened = exclusive && runtime.publish_flags(&guard);
+    let opened = exclusive && runtime.publish_flags(&guard, now);
     let records = std::mem::take(&mut guard.log);
     drop(guard);
     drop(access);
@@ -99,7 +79,71 @@ fn begin_planned(
     taken
 }
 
-pub fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Assignment) {
+/// Makes the planner assign a task to the worker.
+fn assign(
+    runtime: &Runtime,
+    worker: &WorkerLocal,
+    guard: &mut PlannerGuarded,
+    now: Duration,
+    last: bool,
+    free: Option<u64>,
+) -> AssignResult {
+    let clock = nanoseconds(now);
+    guard.worker_called[worker.device] = false;
+    let stands_back = !last
+        && guard.planner.first_priority().is_some_and(|priority| priority < 0)
+        && clock.saturating_sub(worker.last_planned_ns.get()) < nanoseconds(runtime.policy.stand_back)
+        && runtime.light.queues.has_items(&worker.queue);
+    if stands_back || worker.slot >= guard.planner.slots(worker.device) {
+        return AssignResult::Nothing;
+    }
+    let runs_light = || runtime.runs_light(worker.device, Some(&worker.queue.shared));
+    let runs_light = match guard.planner.has_exclusive_tasks() {
+        true => runtime.light.gate.close(worker.device, runs_light),
+        false => runs_light(),
+    };
+    guard.planner.set_runs_light(worker.device, runs_light);
+    let mut effects = Effects::at(now);
+    let taken = guard.planner.assign(worker.device, worker.slot, free, &mut effects);
+    guard.log.append(&mut effects.log);
+    match taken {
+        AssignResult::Begins(_) => worker.last_planned_ns.set(clock),
+        AssignResult::Nothing => {
+            runtime.pool.planned_hint.fetch_and(!(1 << worker.device), Ordering::SeqCst);
+        }
+        AssignResult::Unknown => {}
+    }
+    taken
+}
+
+/// Assigns the next task to a worker whose attempt has just ended, under the same lock. If that takes more than the
+/// planner, marks the worker as called: it asks for a task next, and no other is woken for its slot.
+fn assign_next(
+    runtime: &Runtime,
+    worker: &WorkerLocal,
+    guard: &mut PlannerGuarded,
+    now: Duration,
+) -> Option<Assignment> {
+    if !guard.planner.has_ready_tasks() {
+        return None;
+    }
+    if !runtime.shares(worker.device) && !guard.planner.has_exclusive_tasks() {
+        match assign(runtime, worker, guard, now, false, None) {
+            AssignResult::Unknown => {}
+            taken => return taken.begun(),
+        }
+    }
+    guard.worker_called[worker.device] = true;
+    runtime.pool.planned_hint.fetch_or(1 << worker.device, Ordering::SeqCst);
+    None
+}
+
+/// Runs a planned task. Returns the one that the worker runs next, if that is known already.
+pub fn run_planned(
+    runtime: &Arc<Runtime>,
+    worker: &WorkerLocal,
+    assignment: Assignment,
+) -> Option<Assignment> {
     stop_light(runtime, worker);
     let begin = runtime.clock();
     let Assignment { id, attempt, job, signal, context, lease } = assignment;
@@ -123,7 +167,8 @@ pub fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Ass
     let save_due = runtime.is_save_due();
     let company = short && runtime.ran_light_since(&worker.queue.shared, begin);
     let mut guard = runtime.lock();
-    let mut effects = Effects::at(runtime.now());
+    let now = runtime.now();
+    let mut effects = Effects::at(now);
     if company {
         guard.planner.had_company(worker.device, id, attempt);
     }
@@ -131,21 +176,18 @@ pub fn run_planned(runtime: &Arc<Runtime>, worker: &WorkerLocal, assignment: Ass
         worker.abandoned.set(true);
         runtime.pool.abandoned_returned();
     }
+    let light_first = worker.end_planned(nanoseconds(now), begin);
+    let must_end = worker.abandoned.get() || is_leaving() || runtime.pool.has_surplus(worker.index);
+    let asks = !save_due && !light_first && !must_end;
     runtime.count_ending(&effects);
-    let asking = (!save_due && !worker.abandoned.get()).then_some(worker.device);
-    log_all(runtime.apply_counted(guard, effects, asking));
+    let (log, next) = runtime.apply_counted(guard, effects, |guard, now| {
+        asks.then(|| assign_next(runtime, worker, guard, now)).flatten()
+    });
+    log_all(log);
     if save_due {
         runtime.save_rates();
     }
     worker.in_planned.set(false);
     worker.tasks.borrow_mut().pop();
-    let end = runtime.clock();
-    worker.last_ns.set(end);
-    let used = worker.planned_ns.get() + (end - begin);
-    if used >= nanoseconds(runtime.policy.turn) {
-        worker.planned_ns.set(0);
-        worker.light_until_ns.set(end + nanoseconds(runtime.policy.light_slice));
-    } else {
-        worker.planned_ns.set(used);
-    }
+    next
 }

@@ -221,8 +221,7 @@ impl Runtime {
 
     /// Wakes a worker of each device where an attempt should begin. Called after a task has become ready or a device
     /// has room. The worker that begins one wakes the next.
-    pub fn wake_workers(self: &Arc<Self>, guard: &mut PlannerGuarded) {
-        let now = self.now();
+    pub fn wake_workers(self: &Arc<Self>, guard: &mut PlannerGuarded, now: Duration) {
         let wanted = guard.planner.memory_wanted(now);
         self.memory_wanted.store(wanted, Ordering::Relaxed);
         if !guard.planner.has_ready_tasks() && !guard.planner.has_running_tasks() {
@@ -254,7 +253,7 @@ impl Runtime {
             self.clear_peer_load(guard);
             // Nothing is kept from its device any more, so this ends.
             if guard.planner.desire().is_none() {
-                self.wake_workers(guard);
+                self.wake_workers(guard, now);
             }
         }
     }

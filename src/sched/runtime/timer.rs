@@ -16,8 +16,8 @@ use crate::sched::plan::effects::Effects;
 
 impl Runtime {
     /// Starts the timer thread, or wakes it for an earlier deadline.
-    pub fn ensure_timer(self: &Arc<Self>, guard: &mut PlannerGuarded) {
-        let Some(alarm) = guard.planner.next_deadline(self.now()) else { return };
+    pub fn ensure_timer(self: &Arc<Self>, guard: &mut PlannerGuarded, now: Duration) {
+        let Some(alarm) = guard.planner.next_deadline(now) else { return };
         if guard.is_news(alarm) {
             self.timer_wakeup.notify_all();
         }
@@ -100,7 +100,7 @@ fn pass<'a>(
     guard.planner.advance(&mut effects);
     shared.count_ending(&effects);
     shared.defer(&mut guard, &mut effects);
-    let mut log = shared.apply_counted(guard, effects, None);
+    let (mut log, ()) = shared.apply_counted(guard, effects, |_, _| ());
     let mut guard = shared.lock();
     // These records report threads that could not be started.
     if guard.deferred.served {
@@ -119,7 +119,8 @@ fn serve(shared: &Arc<Runtime>) {
     loop {
         let effects = std::mem::take(&mut guard.deferred.effects);
         if !(effects.ended.is_empty() && effects.log.is_empty()) {
-            log_all(shared.apply_counted(guard, effects, None));
+            let (log, ()) = shared.apply_counted(guard, effects, |_, _| ());
+            log_all(log);
             guard = shared.lock();
         } else if guard.planner.is_stopping() && !shared.pool.has_worker() && guard.timer_until.is_none() {
             guard.deferred.served = false;

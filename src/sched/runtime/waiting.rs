@@ -180,12 +180,12 @@ impl Runtime {
         let mut guard = self.lock();
         if worker.is_in_planned() {
             guard.planner.open_slot(worker.device);
-            self.publish_flags(&guard);
+            self.publish_flags(&guard, self.now());
         } else {
             worker.queue.shared.stats.runs_light.store(false, Ordering::SeqCst);
         }
         // Other workers may use the slot meanwhile.
-        self.wake_workers(&mut guard);
+        self.wake_workers(&mut guard, self.now());
         drop(guard);
         if self.light.queues.has_items(&worker.queue) {
             self.wake_any_worker();
@@ -196,7 +196,7 @@ impl Runtime {
         if worker.is_in_planned() {
             let mut guard = self.lock();
             guard.planner.close_slot(worker.device);
-            self.publish_flags(&guard);
+            self.publish_flags(&guard, self.now());
         } else {
             worker.queue.shared.stats.runs_light.store(true, Ordering::SeqCst);
         }

@@ -27,10 +27,13 @@ pub fn run_worker(runtime: &Arc<Runtime>, index: usize) {
     let worker = WorkerLocal::enter(runtime, index);
     let mut work = search(runtime, &worker);
     while let Some(this) = work {
-        match this {
+        let next = match this {
             WorkFound::Planned(assignment) => run_planned(runtime, &worker, assignment),
-            WorkFound::Light(item) => run_light(runtime, &worker, item),
-        }
+            WorkFound::Light(item) => {
+                run_light(runtime, &worker, item);
+                None
+            }
+        };
         if is_leaving() {
             stop_light(runtime, &worker);
             runtime.pool.event_count.start_search();
@@ -38,7 +41,7 @@ pub fn run_worker(runtime: &Arc<Runtime>, index: usize) {
             runtime.pool.event_count.remove_searcher();
             break;
         }
-        work = find_work(runtime, &worker).or_else(|| {
+        work = next.map(WorkFound::Planned).or_else(|| find_work(runtime, &worker)).or_else(|| {
             stop_light(runtime, &worker);
             runtime.pool.event_count.start_search();
             search(runtime, &worker)
@@ -168,7 +171,7 @@ fn after_leaving(runtime: &Arc<Runtime>, device: usize, abandoned: bool) {
     let mut guard = runtime.lock();
     guard.worker_called[device] = false;
     if !guard.planner.is_stopping() {
-        runtime.wake_workers(&mut guard);
+        runtime.wake_workers(&mut guard, runtime.now());
     }
     runtime.timer_wakeup.notify_all();
     drop(guard);
@@ -192,7 +195,7 @@ fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> 
         return None;
     }
     let planned = has_planned_hint(runtime, worker);
-    let light_first = worker.last_ns.get() < worker.light_until_ns.get();
+    let light_first = worker.light_comes_first();
     if planned
         && !light_first
         && let Some(assignment) = take_planned(runtime, worker, false)
@@ -217,6 +220,6 @@ fn find_work(runtime: &Arc<Runtime>, worker: &WorkerLocal) -> Option<WorkFound> 
 fn pass_on_hint(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
     let mut guard = runtime.lock();
     if std::mem::take(&mut guard.worker_called[worker.device]) {
-        runtime.wake_workers(&mut guard);
+        runtime.wake_workers(&mut guard, runtime.now());
     }
 }

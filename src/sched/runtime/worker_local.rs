@@ -134,6 +134,25 @@ impl WorkerLocal {
         self.queue.shared.stats.nested.is_abandoned()
     }
 
+    /// Ends a planned task that began then. Returns true if light tasks come first from now on: planned ones have had
+    /// their turn.
+    pub fn end_planned(&self, now: u64, began: u64) -> bool {
+        self.last_ns.set(now);
+        let used = self.planned_ns.get() + now.saturating_sub(began);
+        let policy = &self.runtime.policy;
+        if used < nanoseconds(policy.turn) {
+            self.planned_ns.set(used);
+        } else {
+            self.planned_ns.set(0);
+            self.light_until_ns.set(now + nanoseconds(policy.light_slice));
+        }
+        self.light_comes_first()
+    }
+
+    pub fn light_comes_first(&self) -> bool {
+        self.last_ns.get() < self.light_until_ns.get()
+    }
+
     pub fn update_clock(&self) {
         self.last_ns.set(self.runtime.clock());
     }
