@@ -36,39 +36,29 @@ impl Allocation {
     }
 }
 
-/// The allocations of one callback.
-struct CallbackAllocations {
-    /// Address of the callback's `exec`.
-    address: usize,
-    allocations: Vec<Allocation>,
-}
-
 thread_local! {
-    /// The callbacks that the thread is inside of, innermost last.
-    static CALLBACKS: RefCell<Vec<CallbackAllocations>> = const { RefCell::new(Vec::new()) };
+    /// The allocations of the callbacks that the thread is inside of, each with the address of its callback's
+    /// `exec`. Empty for most callbacks, so that they pay for one look.
+    static ALLOCATIONS: RefCell<Vec<(usize, Allocation)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lets a callback allocate until dropped, and frees its allocations then.
+/// Frees the allocations of a callback when dropped.
 pub(super) struct AllocationScope(usize);
 
 impl AllocationScope {
-    pub(super) fn enter(exec: &sched_exec_t) -> Self {
-        let address = (&raw const *exec).addr();
-        let _ = CALLBACKS.try_with(|callbacks| {
-            callbacks.borrow_mut().push(CallbackAllocations { address, allocations: Vec::new() });
-        });
-        AllocationScope(address)
+    pub(super) fn of(exec: &sched_exec_t) -> Self {
+        AllocationScope((&raw const *exec).addr())
     }
 }
 
 impl Drop for AllocationScope {
     fn drop(&mut self) {
-        let allocations = CALLBACKS.try_with(|callbacks| {
-            let mut callbacks = callbacks.borrow_mut();
-            let index = callbacks.iter().rposition(|callback| callback.address == self.0)?;
-            Some(callbacks.remove(index))
+        // A callback inside of this one may have allocated for it, so the order tells nothing. Freed outside of the
+        // borrow.
+        let own = ALLOCATIONS.try_with(|allocations| {
+            allocations.borrow_mut().extract_if(.., |(address, _)| *address == self.0).collect::<Vec<_>>()
         });
-        drop(allocations);
+        drop(own);
     }
 }
 
@@ -101,14 +91,7 @@ pub unsafe extern "C" fn sched_exec_memory(
         }
         let mut allocation = with_exec(exec, |exec| Allocation::new(exec.lane, bytes))??;
         let pointer = allocation.pointer();
-        CALLBACKS.with(|callbacks| {
-            let mut callbacks = callbacks.borrow_mut();
-            let callback = callbacks.iter_mut().rev().find(|callback| callback.address == exec.addr());
-            let callback =
-                callback.ok_or_else(|| Error::Internal("a callback that no thread runs".into()))?;
-            callback.allocations.push(allocation);
-            Ok(())
-        })?;
+        ALLOCATIONS.with_borrow_mut(|allocations| allocations.push((exec.addr(), allocation)));
         out.write(pointer);
         Ok(())
     })

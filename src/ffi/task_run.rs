@@ -146,7 +146,7 @@ impl Job for Callback {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
         let exec_info = exec_info(exec);
         let code = {
-            let _allocations = AllocationScope::enter(&exec_info);
+            let _allocations = AllocationScope::of(&exec_info);
             let _listed = RunningCallback::enter(&exec_info, exec);
             // SAFETY: the caller passed the two together and allowed the call from this thread; `exec_info`
             // outlives the call. A function with two parameters ignores a third.
@@ -172,7 +172,7 @@ pub(super) fn run_piece(
 ) -> Result<()> {
     let exec_info = exec_info(exec);
     let code = {
-        let _allocations = AllocationScope::enter(&exec_info);
+        let _allocations = AllocationScope::of(&exec_info);
         let _listed = RunningCallback::enter(&exec_info, exec);
         let Range { start, end } = elements;
         let mode = user.mode.enter_on_worker();
