@@ -40,6 +40,14 @@
 
 namespace gpusched {
 
+/* Returns a struct of gpusched.h with its size and all defaults: `auto config = gpusched::init<sched_config_t>();` */
+template <class Struct>
+Struct init() noexcept {
+  Struct value = Struct();
+  value.size = sizeof value;
+  return value;
+}
+
 /* A negative status, with the library's sentence; or a cancel. */
 class error : public std::runtime_error {
  public:
@@ -87,8 +95,7 @@ class config {
   config &stack_bytes(std::uint64_t bytes) { return stack_bytes_ = bytes, *this; }
 
   sched_config_t native() const noexcept {
-    sched_config_t c = sched_config_t();
-    c.size = sizeof c;
+    auto c = init<sched_config_t>();
     c.devices = devices_.empty() ? nullptr : devices_.c_str();
     c.slots = slots_;
     c.cpu_threads = cpu_threads_;
@@ -405,8 +412,7 @@ class task {
   void cancel() const { checked(sched_cancel(scheduler_, id_)); }
 
   sched_task_info_t info() const {
-    sched_task_info_t i = sched_task_info_t();
-    i.size = sizeof i;
+    auto i = init<sched_task_info_t>();
     checked(sched_task_info(scheduler_, id_, &i));
     return i;
   }
@@ -501,8 +507,7 @@ class scheduler {
   task<void> submit_range(const range_options &o, std::uint64_t begin, std::uint64_t end, F &&f) const {
     using Box = detail::range_box<typename std::decay<F>::type>;
     std::shared_ptr<detail::outcome<void>> result = std::make_shared<detail::outcome<void>>();
-    sched_range_desc_t desc = sched_range_desc_t();
-    desc.size = sizeof desc;
+    auto desc = init<sched_range_desc_t>();
     desc.begin = begin;
     desc.end = end;
     desc.grain = o.grain;
@@ -574,14 +579,12 @@ class scheduler {
   }
 
   sched_stats_t stats() const {
-    sched_stats_t s = sched_stats_t();
-    s.size = sizeof s;
+    auto s = init<sched_stats_t>();
     checked(sched_stats(handle_, &s));
     return s;
   }
   sched_progress_t progress() const {
-    sched_progress_t p = sched_progress_t();
-    p.size = sizeof p;
+    auto p = init<sched_progress_t>();
     checked(sched_progress(handle_, &p));
     return p;
   }
@@ -611,8 +614,7 @@ class scheduler {
 
   template <class Box>
   static sched_task_desc_t describe(const options &o) noexcept {
-    sched_task_desc_t desc = sched_task_desc_t();
-    desc.size = sizeof desc;
+    auto desc = init<sched_task_desc_t>();
     desc.run = &Box::run;
     desc.drop = &Box::drop;
     desc.label = o.label.empty() ? nullptr : o.label.c_str();

@@ -846,9 +846,9 @@ contains
     desc%plane_every_y = shot%plane_every_y
     desc%record_every = shot%record_every
     desc%snapshot_every = shot%snapshot_every
-    if (shot%mute_direct) desc%flags = SCHED_FD_MUTE_DIRECT
-    if (shot%exact_time) desc%flags = ior(desc%flags, SCHED_FD_EXACT_TIME)
-    if (shot%optimised_stencil) desc%flags = ior(desc%flags, SCHED_FD_OPTIMISED_STENCIL)
+    if (shot%mute_direct) desc%flags = SCHED_FD_SHOT_MUTE_DIRECT
+    if (shot%exact_time) desc%flags = ior(desc%flags, SCHED_FD_SHOT_EXACT_TIME)
+    if (shot%optimised_stencil) desc%flags = ior(desc%flags, SCHED_FD_SHOT_OPTIMISED_STENCIL)
     if (allocated(shot%receivers)) then
       allocate (receivers(size(shot%receivers, 2)))
       do i = 1, size(receivers)

@@ -296,9 +296,9 @@ static void shots(void) {
   SHOT("source beyond 32 bits", E_ARGUMENT, "4294967297",
        f.desc.source.iy = ((uint64_t)1 << 32) + 1);
   SHOT("exact time of too few samples", E_ARGUMENT, "record_every is 6; accepted: 1 to 5 steps",
-       f.desc.flags = SCHED_FD_EXACT_TIME, f.desc.record_every = 6);
+       f.desc.flags = SCHED_FD_SHOT_EXACT_TIME, f.desc.record_every = 6);
   SHOT("dt too large for the optimised stencil", E_UNSTABLE, "without the optimised stencil",
-       f.desc.flags = SCHED_FD_OPTIMISED_STENCIL, f.desc.dt_s = 0.01f);
+       f.desc.flags = SCHED_FD_SHOT_OPTIMISED_STENCIL, f.desc.dt_s = 0.01f);
   SHOT("receiver outside", E_ARGUMENT, "receiver 0", f.desc.receivers = &outside,
        f.desc.receiver_count = 1);
   SHOT("receivers of no number", E_ARGUMENT, "receiver_count is 0", f.desc.receivers = &outside);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "gpusched.h"
+#include "gpusched_legacy.h"
 
 /* A copy of the standard error that the program was started with. */
 enum { REPORT = 100 };

@@ -58,7 +58,7 @@ int main(void) {
   shoot(s, jumps, 0.86, 0, 0);
   shoot(s, jumps, 0.87, 0, 1.0);
   shoot(s, jumps, 0.87, 0, 0); /* again */
-  shoot(s, jumps, 0.86, SCHED_FD_OPTIMISED_STENCIL, 0.9634);
+  shoot(s, jumps, 0.86, SCHED_FD_SHOT_OPTIMISED_STENCIL, 0.9634);
   OK(sched_log_callback(NULL, NULL, 0));
   OK(sched_fd_model_destroy(even));
   OK(sched_fd_model_destroy(jumps));

@@ -92,10 +92,28 @@ static void used_after_an_inner_one(void) {
   OK(sched_destroy(s));
 }
 
+static int32_t returns(const sched_exec_t *exec, void *user) {
+  (void)exec;
+  return *(int32_t *)user;
+}
+
+/* Numbers of errno, of CUDA and of a program's own are errors, and never a code that cancels or retries. */
+static void returns_a_number_of_its_own(void) {
+  sched_t *s = scheduler(1);
+  for (int32_t number = -5000; number <= 5000; number++) {
+    if (number == 0) continue;
+    sched_task_t id = submitted(s, returns, &number);
+    EXPECT(SCHED_E_CALLBACK, wait_for(s, id));
+    OK(sched_release(s, id));
+  }
+  OK(sched_destroy(s));
+}
+
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {{"used_by_another_thread", used_by_another_thread},
                                            {"used_while_it_returns", used_while_it_returns},
                                            {"used_after_an_inner_one", used_after_an_inner_one},
+                                           {"returns_a_number_of_its_own", returns_a_number_of_its_own},
                                            {NULL, NULL}};
   (void)argc;
   return run_case(argv, cases);

@@ -12,8 +12,14 @@ static int32_t run(const sched_exec_t *exec, void *user) {
 
 int main(void) {
   cpu_set_t set; /* glibc's */
+#ifdef __cplusplus
   sched_task_desc_t desc;
   memset(&desc, 0, sizeof desc);
+#else
+  static const sched_config_t config = SCHED_INIT(sched_config_t);
+  sched_task_desc_t desc = SCHED_INIT(sched_task_desc_t);
+  if (config.size != sizeof config || desc.size != sizeof desc || SCHED_VERSION_MAJOR < 0) return 1;
+#endif
   desc.run = run;
   CPU_ZERO(&set);
   sched_yield();

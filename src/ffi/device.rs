@@ -131,7 +131,7 @@ fn info_of(device: &DeviceInfo) -> sched_device_info_t {
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_device_stats(
-    s: *mut sched_t,
+    s: *const sched_t,
     index: u32,
     stats: *mut sched_device_stats_t,
 ) -> sched_status_t {
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn sched_device_stats(
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_NO_DEVICE.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_device_count(s: *mut sched_t, count: *mut u32) -> sched_status_t {
+pub unsafe extern "C" fn sched_device_count(s: *const sched_t, count: *mut u32) -> sched_status_t {
     guard_status(|| {
         // SAFETY: a pointer as the header requires it; `OutParam` checks it.
         let out = unsafe { OutParam::new("count", count)? };
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn sched_device_count(s: *mut sched_t, count: *mut u32) ->
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_NO_DEVICE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_device_info(
-    s: *mut sched_t,
+    s: *const sched_t,
     index: u32,
     info: *mut sched_device_info_t,
 ) -> sched_status_t {

@@ -112,7 +112,7 @@ pub unsafe extern "C" fn sched_fd_model_destroy(model: *mut sched_fd_model_t) ->
 }
 
 /// Stores the largest stable time step of a model, in seconds, in `*dt_s`. A float holds the number
-/// exactly, so `shot.dt_s = (float)dt_s` is accepted; with SCHED_FD_OPTIMISED_STENCIL the limit is
+/// exactly, so `shot.dt_s = (float)dt_s` is accepted; with SCHED_FD_SHOT_OPTIMISED_STENCIL the limit is
 /// 0.9634 of it. If density jumps from cell to cell, a shot may become unstable with a smaller
 /// step, and then fails with SCHED_E_UNSTABLE. The log warns of the first shot whose step is not
 /// certainly stable, and has the largest step that is; use that one there.

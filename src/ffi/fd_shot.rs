@@ -25,15 +25,15 @@ use crate::memory::Bytes;
 use crate::sched::{Exec, Task};
 
 /// Flag of a shot: samples are zero until the direct wave has passed, as in the old library.
-pub const SCHED_FD_MUTE_DIRECT: u32 = 1;
+pub const SCHED_FD_SHOT_MUTE_DIRECT: u32 = 1;
 /// Flag of a shot: the dispersion error of the time steps is removed from the record, at almost no
 /// cost; snapshots keep it. The record then equals one without that error to about 1e-4, if
 /// `record_every` leaves more than two samples per period.
-pub const SCHED_FD_EXACT_TIME: u32 = 2;
+pub const SCHED_FD_SHOT_EXACT_TIME: u32 = 2;
 /// Flag of a shot: spatial derivatives are optimised for waves of 3.5 cells and more, with an error
 /// of 3.6e-4, instead of eighth order, which is better from six cells on. The largest time step is
 /// 0.9634 of the result of sched_fd_dt_max.
-pub const SCHED_FD_OPTIMISED_STENCIL: u32 = 4;
+pub const SCHED_FD_SHOT_OPTIMISED_STENCIL: u32 = 4;
 
 /// The amplitude for 0.
 const DEFAULT_AMPLITUDE: f32 = 10_000.0;
@@ -59,13 +59,13 @@ pub struct sched_fd_shot_desc_t {
     pub size: usize,
     /// Time step in seconds; at most the result of sched_fd_dt_max.
     pub dt_s: f32,
-    /// Peak frequency of `wavelet` in Hz. With `wavelet_samples` only SCHED_FD_MUTE_DIRECT uses it.
+    /// Peak frequency of `wavelet` in Hz. With `wavelet_samples` only SCHED_FD_SHOT_MUTE_DIRECT uses it.
     pub frequency_hz: f32,
     /// Time steps to compute, at least 1.
     pub nt: u64,
     /// SCHED_FD_WAVELET_*; 0: Ricker.
     pub wavelet: i32,
-    /// Bits of SCHED_FD_MUTE_DIRECT, SCHED_FD_EXACT_TIME, SCHED_FD_OPTIMISED_STENCIL.
+    /// Bits of SCHED_FD_SHOT_MUTE_DIRECT, SCHED_FD_SHOT_EXACT_TIME, SCHED_FD_SHOT_OPTIMISED_STENCIL.
     pub flags: u32,
     /// Custom source function: one sample for each time step, zero after the last. Copied. NULL:
     /// `wavelet`.
@@ -192,7 +192,7 @@ unsafe fn shot_of(desc: &sched_fd_shot_desc_t) -> Result<Shot> {
     check_bits(
         "flags of a shot",
         desc.flags,
-        SCHED_FD_MUTE_DIRECT | SCHED_FD_EXACT_TIME | SCHED_FD_OPTIMISED_STENCIL,
+        SCHED_FD_SHOT_MUTE_DIRECT | SCHED_FD_SHOT_EXACT_TIME | SCHED_FD_SHOT_OPTIMISED_STENCIL,
     )?;
     let nt = count("nt", desc.nt)?;
     let snapshot_every = count("snapshot_every", desc.snapshot_every)?;
@@ -218,14 +218,15 @@ unsafe fn plan_shot(medium: &SharedModel, desc: &sched_fd_shot_desc_t) -> Result
     // SAFETY: as promised by the caller.
     let mut shot = unsafe { shot_of(desc)? };
     let set = |flag| desc.flags & flag != 0;
-    let stencil = if set(SCHED_FD_OPTIMISED_STENCIL) { Stencil::Optimised } else { Stencil::Taylor };
-    let options = Options { stencil, exact_time: set(SCHED_FD_EXACT_TIME), ..Options::default() };
+    let stencil = if set(SCHED_FD_SHOT_OPTIMISED_STENCIL) { Stencil::Optimised } else { Stencil::Taylor };
+    let options = Options { stencil, exact_time: set(SCHED_FD_SHOT_EXACT_TIME), ..Options::default() };
     let plan = medium.plan(desc.dt_s, options)?;
     plan.check(&shot)?;
-    if desc.flags & SCHED_FD_MUTE_DIRECT != 0 {
+    if desc.flags & SCHED_FD_SHOT_MUTE_DIRECT != 0 {
         let frequency = desc.frequency_hz;
         if !(frequency.is_finite() && frequency > 0.0) {
-            let accepted = "a positive, finite number of Hz, which SCHED_FD_MUTE_DIRECT counts periods with";
+            let accepted =
+                "a positive, finite number of Hz, which SCHED_FD_SHOT_MUTE_DIRECT counts periods with";
             return Err(Error::argument("frequency_hz", frequency, accepted));
         }
         shot.mute = Some(direct_wave_mute(medium.model(), &shot, desc.dt_s, frequency));

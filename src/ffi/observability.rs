@@ -84,7 +84,10 @@ fn progress_of(progress: &Progress) -> sched_progress_t {
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_progress(s: *mut sched_t, progress: *mut sched_progress_t) -> sched_status_t {
+pub unsafe extern "C" fn sched_progress(
+    s: *const sched_t,
+    progress: *mut sched_progress_t,
+) -> sched_status_t {
     guard_status(|| {
         // SAFETY: a pointer as the header requires it; `OutStruct` checks it.
         let out = unsafe { OutStruct::new(progress)? };
@@ -153,7 +156,7 @@ fn interval(ns: u64) -> Result<Duration> {
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_IO.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_trace_write(s: *mut sched_t, path: *const c_char) -> sched_status_t {
+pub unsafe extern "C" fn sched_trace_write(s: *const sched_t, path: *const c_char) -> sched_status_t {
     guard_status(|| {
         // SAFETY: a text as the header requires it.
         let path = unsafe { self::path("path", path)? };

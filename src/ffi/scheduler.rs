@@ -207,7 +207,7 @@ fn shut_down(s: *mut sched_t, timeout: Option<Duration>) -> Result<sched_status_
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_stats(s: *mut sched_t, stats: *mut sched_stats_t) -> sched_status_t {
+pub unsafe extern "C" fn sched_stats(s: *const sched_t, stats: *mut sched_stats_t) -> sched_status_t {
     guard_status(|| {
         // SAFETY: a pointer as the header requires it; `OutStruct` checks it.
         let out = unsafe { OutStruct::new(stats)? };

@@ -7,59 +7,60 @@ use std::mem::ManuallyDrop;
 use crate::error::Error;
 
 /// Status of a call: 0 is success, a positive number is not finished but no error, a negative one
-/// is an error.
+/// is an error. All but 0 are far from the small numbers that programs return for reasons of their
+/// own, such as `errno` or a CUDA status: a callback that returns one of those fails.
 pub type sched_status_t = i32;
 
 /// Success.
 pub const SCHED_OK: i32 = 0;
 /// Timed out.
-pub const SCHED_PENDING: i32 = 1;
+pub const SCHED_PENDING: i32 = 730001;
 /// The task was cancelled before its result counted.
-pub const SCHED_CANCELLED: i32 = 2;
+pub const SCHED_CANCELLED: i32 = 730002;
 /// An argument or a field is outside what is accepted.
-pub const SCHED_E_ARGUMENT: i32 = -1;
+pub const SCHED_E_ARGUMENT: i32 = -730001;
 /// A struct sets fields that this library does not know: the caller has a newer header.
-pub const SCHED_E_TOO_NEW: i32 = -2;
+pub const SCHED_E_TOO_NEW: i32 = -730002;
 /// The id or handle was released or destroyed, or belongs to another scheduler.
-pub const SCHED_E_STALE: i32 = -3;
+pub const SCHED_E_STALE: i32 = -730003;
 /// The task needs more memory than any allowed device has, or than the host provides.
-pub const SCHED_E_MEMORY: i32 = -4;
+pub const SCHED_E_MEMORY: i32 = -730004;
 /// No device exists, or none that the selection or a mask allows.
-pub const SCHED_E_NO_DEVICE: i32 = -5;
+pub const SCHED_E_NO_DEVICE: i32 = -730005;
 /// A file could not be opened, read or written.
-pub const SCHED_E_IO: i32 = -6;
+pub const SCHED_E_IO: i32 = -730006;
 /// The task's callback returned something other than 0.
-pub const SCHED_E_CALLBACK: i32 = -7;
+pub const SCHED_E_CALLBACK: i32 = -730007;
 /// Code of the library or of a Rust task panicked; the panic was caught.
-pub const SCHED_E_PANIC: i32 = -8;
+pub const SCHED_E_PANIC: i32 = -730008;
 /// The wait could never have ended, so it did not begin.
-pub const SCHED_E_DEADLOCK: i32 = -9;
+pub const SCHED_E_DEADLOCK: i32 = -730009;
 /// The scheduler accepts no tasks: it was drained, or is being destroyed.
-pub const SCHED_E_SHUTDOWN: i32 = -10;
+pub const SCHED_E_SHUTDOWN: i32 = -730010;
 /// The process was forked after the scheduler was created.
-pub const SCHED_E_FORKED: i32 = -11;
+pub const SCHED_E_FORKED: i32 = -730011;
 /// The numerical scheme is unstable.
-pub const SCHED_E_UNSTABLE: i32 = -12;
+pub const SCHED_E_UNSTABLE: i32 = -730012;
 /// A device failed.
-pub const SCHED_E_DEVICE: i32 = -13;
+pub const SCHED_E_DEVICE: i32 = -730013;
 /// A defect of the library. Please report it.
-pub const SCHED_E_INTERNAL: i32 = -14;
+pub const SCHED_E_INTERNAL: i32 = -730014;
 /// A task that had to succeed before this one did not, so this one did not start.
-pub const SCHED_E_DEPENDENCY: i32 = -15;
+pub const SCHED_E_DEPENDENCY: i32 = -730015;
 /// An attempt took longer than its deadline.
-pub const SCHED_E_DEADLINE: i32 = -16;
+pub const SCHED_E_DEADLINE: i32 = -730016;
 /// A device had too few resources to start the work beside other work, or the system provided no
 /// thread.
-pub const SCHED_E_RESOURCES: i32 = -17;
+pub const SCHED_E_RESOURCES: i32 = -730017;
 /// The task's callback did not return: an exception or pthread_exit left it and was caught.
-pub const SCHED_E_UNWOUND: i32 = -18;
+pub const SCHED_E_UNWOUND: i32 = -730018;
 /// A call of a device driver failed in a way that does not concern the device.
-pub const SCHED_E_DRIVER: i32 = -19;
+pub const SCHED_E_DRIVER: i32 = -730019;
 /// The device exists, but another process uses it exclusively.
-pub const SCHED_E_BUSY: i32 = -20;
+pub const SCHED_E_BUSY: i32 = -730020;
 
 /// The task's callback reported that a device computed a wrong result.
-pub const SCHED_E_RESULT: i32 = -21;
+pub const SCHED_E_RESULT: i32 = -730021;
 
 /// Version of the binary interface that this header describes. It increases when programs that were
 /// built against an older header would stop working.

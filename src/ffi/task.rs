@@ -167,7 +167,7 @@ fn status_now(info: &TaskInfo) -> sched_status_t {
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_task_info(
-    s: *mut sched_t,
+    s: *const sched_t,
     id: sched_task_t,
     info: *mut sched_task_info_t,
 ) -> sched_status_t {
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn sched_task_info(
 /// if the task has not failed, and also if it is unknown: sched_last_error then has the reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_task_error(
-    s: *mut sched_t,
+    s: *const sched_t,
     id: sched_task_t,
     buffer: *mut c_char,
     len: usize,

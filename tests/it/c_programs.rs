@@ -63,6 +63,11 @@ fn exec_is_stale_when_its_callback_has_returned() {
 }
 
 #[test]
+fn small_number_of_a_callback_is_an_error() {
+    c::run_plain(&c::program("exec"), &["returns_a_number_of_its_own"]);
+}
+
+#[test]
 fn the_wrapper_works_in_cpp11_and_cpp17() {
     if !c::has(&c::cpp_compiler()) {
         return skip("there is no C++ compiler");

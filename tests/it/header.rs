@@ -1,4 +1,4 @@
-//! `include/gpusched.h` is what the sources say, and any compiler takes it.
+//! `include/gpusched.h` and `gpusched_legacy.h` are what the sources say, and any compiler takes them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,21 +11,65 @@ use testkit::{Folder, assert_committed, root, skip};
 
 /// In the order in which a reader meets them.
 const FILES: &str = "status log_callback scheduler_handle scheduler device run_control task_run device_memory \
-    submit task range observability model_handle fd_model fd_shot legacy";
+    submit task range observability model_handle fd_model fd_shot";
 
 fn generate() -> String {
-    let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).expect("cbindgen.toml");
-    let files = FILES.split_whitespace().map(|file| root().join(format!("src/ffi/{file}.rs")));
+    let mut config = cbindgen::Config::from_file(root().join("cbindgen.toml")).expect("cbindgen.toml");
+    let mut own = String::from("\n/** Version of the library that this header belongs to. */\n");
+    for (part, number) in ["MAJOR", "MINOR", "PATCH"].into_iter().zip(env!("CARGO_PKG_VERSION").split('.')) {
+        writeln!(own, "#define SCHED_VERSION_{part} {number}").expect("a string");
+    }
+    own.push_str(
+        "\n#ifndef __cplusplus\n\
+         /** Initialiser of a struct that begins with `size`: all defaults. */\n\
+         #define SCHED_INIT(type) {.size = sizeof(type)}\n\
+         #endif",
+    );
+    config.after_includes = Some(own);
+    written(config, FILES)
+}
+
+fn generate_legacy() -> String {
+    let mut config = cbindgen::Config::from_file(root().join("cbindgen.toml")).expect("cbindgen.toml");
+    let about = "/*\n * gpusched: the entry points of the old packages, for programs that called those.\n */";
+    config.header = Some(about.into());
+    config.include_guard = Some("GPUSCHED_LEGACY_H".into());
+    config.sys_includes = vec!["stdbool.h".into()];
+    written(config, "legacy")
+}
+
+/// Returns the header of some files of `src/ffi`: negative constants in parentheses, short comments on one line.
+fn written(config: cbindgen::Config, files: &str) -> String {
+    let files = files.split_whitespace().map(|file| root().join(format!("src/ffi/{file}.rs")));
     let builder = cbindgen::Builder::new().with_config(config);
     let builder = files.fold(builder, |builder, file| builder.with_src(file));
     let mut text = Vec::new();
     builder.generate().expect("the sources in src/ffi").write(&mut text);
-    String::from_utf8(text).expect("UTF-8")
+    let text = String::from_utf8(text).expect("UTF-8");
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let above = lines.len().saturating_sub(2);
+        match (line.trim_start(), &lines[above..]) {
+            ("*/", [begin, comment]) if begin.trim_start() == "/**" => {
+                let whole = format!("{begin} {} */", comment.trim_start().trim_start_matches("* "));
+                lines.truncate(above);
+                lines.push(whole);
+            }
+            _ => lines.push(match line.rsplit_once(' ') {
+                Some((define, number)) if define.starts_with("#define ") && number.starts_with('-') => {
+                    format!("{define} ({number})")
+                }
+                _ => line.into(),
+            }),
+        }
+    }
+    lines.join("\n") + "\n"
 }
 
 #[test]
-fn committed_header_is_fresh() {
+fn committed_headers_are_fresh() {
     assert_committed("include/gpusched.h", &generate(), "header");
+    assert_committed("include/gpusched_legacy.h", &generate_legacy(), "header");
 }
 
 fn compiles(compiler: &str, language: &str, standard: &str, source: &Path) {
@@ -46,6 +90,7 @@ fn header_compiles_alone_twice_and_beside_the_systems_own() {
     let folder = Folder::new();
     for (name, text) in [
         ("alone.c", "#include \"gpusched.h\"\nint nothing;\n"),
+        ("legacy.c", "#include \"gpusched_legacy.h\"\nint nothing;\n"),
         ("behind.c", "#include <sched.h>\n#include <pthread.h>\n#include \"gpusched.h\"\nint nothing;\n"),
     ] {
         std::fs::write(folder.at(name), text).expect("a file");
@@ -54,7 +99,9 @@ fn header_compiles_alone_twice_and_beside_the_systems_own() {
     if !has(&cpp) {
         return skip(&format!("{cpp} is not installed: the header is not compiled as C++"));
     }
-    for source in [folder.at("alone.c"), folder.at("behind.c"), root().join("ctests/c/header.c")] {
+    for source in
+        [folder.at("alone.c"), folder.at("legacy.c"), folder.at("behind.c"), root().join("ctests/c/header.c")]
+    {
         for standard in ["c99", "c11", "c17"] {
             compiles(&compiler(), "c", standard, &source);
         }
@@ -111,7 +158,7 @@ fn statuses(header: &str) -> Vec<(String, i32)> {
         .filter(|(name, _)| {
             name.starts_with("SCHED_E_") || ["SCHED_OK", "SCHED_PENDING", "SCHED_CANCELLED"].contains(name)
         })
-        .map(|(name, number)| (name.to_owned(), number.parse().expect("a number")))
+        .map(|(name, number)| (name.to_owned(), number.trim_matches(['(', ')']).parse().expect("a number")))
         .collect()
 }
 
@@ -125,7 +172,7 @@ fn every_status_has_its_name_and_every_name_its_status() {
     for (name, number) in &statuses {
         assert_eq!(name_of(*number), name);
     }
-    let named = (-1000..1000).filter(|&number| name_of(number) != "unknown status").count();
+    let named = (-800_000..800_000).filter(|&number| name_of(number) != "unknown status").count();
     assert_eq!(named, statuses.len(), "a status without a #define, or the other way round");
     assert_eq!(name_of(i32::MIN), "unknown status");
 }

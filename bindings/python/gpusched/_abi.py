@@ -23,30 +23,33 @@ from ctypes import (
 )
 from typing import Any, Callable
 
+SCHED_VERSION_MAJOR = 0
+SCHED_VERSION_MINOR = 1
+SCHED_VERSION_PATCH = 0
 SCHED_OK = 0
-SCHED_PENDING = 1
-SCHED_CANCELLED = 2
-SCHED_E_ARGUMENT = -1
-SCHED_E_TOO_NEW = -2
-SCHED_E_STALE = -3
-SCHED_E_MEMORY = -4
-SCHED_E_NO_DEVICE = -5
-SCHED_E_IO = -6
-SCHED_E_CALLBACK = -7
-SCHED_E_PANIC = -8
-SCHED_E_DEADLOCK = -9
-SCHED_E_SHUTDOWN = -10
-SCHED_E_FORKED = -11
-SCHED_E_UNSTABLE = -12
-SCHED_E_DEVICE = -13
-SCHED_E_INTERNAL = -14
-SCHED_E_DEPENDENCY = -15
-SCHED_E_DEADLINE = -16
-SCHED_E_RESOURCES = -17
-SCHED_E_UNWOUND = -18
-SCHED_E_DRIVER = -19
-SCHED_E_BUSY = -20
-SCHED_E_RESULT = -21
+SCHED_PENDING = 730001
+SCHED_CANCELLED = 730002
+SCHED_E_ARGUMENT = -730001
+SCHED_E_TOO_NEW = -730002
+SCHED_E_STALE = -730003
+SCHED_E_MEMORY = -730004
+SCHED_E_NO_DEVICE = -730005
+SCHED_E_IO = -730006
+SCHED_E_CALLBACK = -730007
+SCHED_E_PANIC = -730008
+SCHED_E_DEADLOCK = -730009
+SCHED_E_SHUTDOWN = -730010
+SCHED_E_FORKED = -730011
+SCHED_E_UNSTABLE = -730012
+SCHED_E_DEVICE = -730013
+SCHED_E_INTERNAL = -730014
+SCHED_E_DEPENDENCY = -730015
+SCHED_E_DEADLINE = -730016
+SCHED_E_RESOURCES = -730017
+SCHED_E_UNWOUND = -730018
+SCHED_E_DRIVER = -730019
+SCHED_E_BUSY = -730020
+SCHED_E_RESULT = -730021
 SCHED_ABI_VERSION = 0
 SCHED_FOREVER = -1
 SCHED_SLOTS_AUTO = 4294967295
@@ -70,9 +73,9 @@ SCHED_FD_WAVELET_RICKER_INTEGRAL = 4
 SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL = 5
 SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL = 6
 SCHED_FD_MODEL_16_BIT = 1
-SCHED_FD_MUTE_DIRECT = 1
-SCHED_FD_EXACT_TIME = 2
-SCHED_FD_OPTIMISED_STENCIL = 4
+SCHED_FD_SHOT_MUTE_DIRECT = 1
+SCHED_FD_SHOT_EXACT_TIME = 2
+SCHED_FD_SHOT_OPTIMISED_STENCIL = 4
 
 # void (*sched_log_fn)(int32_t level, const char *message, void *user);
 sched_log_fn = CFUNCTYPE(None, c_int32, c_char_p, c_void_p)
@@ -492,9 +495,9 @@ class Functions:
         self.sched_destroy = _bind(library, "sched_destroy", c_int32, c_void_p)
         # sched_status_t sched_shutdown(sched_t *s, int64_t timeout_ns);
         self.sched_shutdown = _bind(library, "sched_shutdown", c_int32, c_void_p, c_int64)
-        # sched_status_t sched_stats(sched_t *s, sched_stats_t *stats);
+        # sched_status_t sched_stats(const sched_t *s, sched_stats_t *stats);
         self.sched_stats = _bind(library, "sched_stats", c_int32, c_void_p, POINTER(sched_stats_t))
-        # sched_status_t sched_device_stats(sched_t *s, uint32_t index, sched_device_stats_t *stats);
+        # sched_status_t sched_device_stats(const sched_t *s, uint32_t index, sched_device_stats_t *stats);
         self.sched_device_stats = _bind(
             library, "sched_device_stats",
             c_int32,
@@ -502,14 +505,14 @@ class Functions:
             c_uint32,
             POINTER(sched_device_stats_t),
         )
-        # sched_status_t sched_device_count(sched_t *s, uint32_t *count);
+        # sched_status_t sched_device_count(const sched_t *s, uint32_t *count);
         self.sched_device_count = _bind(
             library, "sched_device_count",
             c_int32,
             c_void_p,
             POINTER(c_uint32),
         )
-        # sched_status_t sched_device_info(sched_t *s, uint32_t index, sched_device_info_t *info);
+        # sched_status_t sched_device_info(const sched_t *s, uint32_t index, sched_device_info_t *info);
         self.sched_device_info = _bind(
             library, "sched_device_info",
             c_int32,
@@ -583,7 +586,7 @@ class Functions:
         self.sched_cancel = _bind(library, "sched_cancel", c_int32, c_void_p, c_uint64)
         # sched_status_t sched_release(sched_t *s, sched_task_t id);
         self.sched_release = _bind(library, "sched_release", c_int32, c_void_p, c_uint64)
-        # sched_status_t sched_task_info(sched_t *s, sched_task_t id, sched_task_info_t *info);
+        # sched_status_t sched_task_info(const sched_t *s, sched_task_t id, sched_task_info_t *info);
         self.sched_task_info = _bind(
             library, "sched_task_info",
             c_int32,
@@ -591,7 +594,7 @@ class Functions:
             c_uint64,
             POINTER(sched_task_info_t),
         )
-        # size_t sched_task_error(sched_t *s, sched_task_t id, char *buffer, size_t len);
+        # size_t sched_task_error(const sched_t *s, sched_task_t id, char *buffer, size_t len);
         self.sched_task_error = _bind(
             library, "sched_task_error",
             c_size_t,
@@ -608,7 +611,7 @@ class Functions:
             POINTER(sched_range_desc_t),
             POINTER(c_uint64),
         )
-        # sched_status_t sched_progress(sched_t *s, sched_progress_t *progress);
+        # sched_status_t sched_progress(const sched_t *s, sched_progress_t *progress);
         self.sched_progress = _bind(
             library, "sched_progress",
             c_int32,
@@ -624,7 +627,7 @@ class Functions:
             c_void_p,
             c_uint64,
         )
-        # sched_status_t sched_trace_write(sched_t *s, const char *path);
+        # sched_status_t sched_trace_write(const sched_t *s, const char *path);
         self.sched_trace_write = _bind(library, "sched_trace_write", c_int32, c_void_p, c_char_p)
         # sched_status_t sched_fd_model_create(const sched_fd_model_desc_t *desc, sched_fd_model_t **out);
         self.sched_fd_model_create = _bind(
@@ -669,38 +672,4 @@ class Functions:
             POINTER(sched_fd_shot_desc_t),
             POINTER(sched_task_desc_t),
             POINTER(c_uint64),
-        )
-        # void cuda_3dfd_1order(const char *vel, const char *rho, const char *snap, const char *shot, int is, int ns, int nx, int ny, int nz, float dx, float dy, float dz, int sxbeg, int sybeg, int szbeg, int jsx, int jsy, int jsz, float dgx, float dgy, float dgt, int nt, float dt, int wtype, float fm, bool show_snapshot, bool cut_directwave, int snap_interval, int device);
-        self.cuda_3dfd_1order = _bind(
-            library, "cuda_3dfd_1order",
-            None,
-            c_char_p,
-            c_char_p,
-            c_char_p,
-            c_char_p,
-            c_int,
-            c_int,
-            c_int,
-            c_int,
-            c_int,
-            c_float,
-            c_float,
-            c_float,
-            c_int,
-            c_int,
-            c_int,
-            c_int,
-            c_int,
-            c_int,
-            c_float,
-            c_float,
-            c_float,
-            c_int,
-            c_float,
-            c_int,
-            c_float,
-            c_bool,
-            c_bool,
-            c_int,
-            c_int,
         )

@@ -162,11 +162,11 @@ class Shot:
         for name, every in zip(("plane_every_x", "plane_every_y"), self.plane_every):
             put(desc, name, every)
         if self.mute_direct:
-            desc.flags |= _abi.SCHED_FD_MUTE_DIRECT
+            desc.flags |= _abi.SCHED_FD_SHOT_MUTE_DIRECT
         if self.exact_time:
-            desc.flags |= _abi.SCHED_FD_EXACT_TIME
+            desc.flags |= _abi.SCHED_FD_SHOT_EXACT_TIME
         if self.optimised_stencil:
-            desc.flags |= _abi.SCHED_FD_OPTIMISED_STENCIL
+            desc.flags |= _abi.SCHED_FD_SHOT_OPTIMISED_STENCIL
         if self.samples is not None:
             samples = np.ascontiguousarray(self.samples, dtype=np.float32)
             if samples.ndim != 1:
