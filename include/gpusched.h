@@ -127,10 +127,11 @@
 #define SCHED_E_RESULT (-730021)
 
 /**
- * Version of the binary interface that this header describes. It increases when programs that were
- * built against an older header would stop working.
+ * Version of the binary interface that this header describes. It increases, with the SONAME, when
+ * programs that were built against an older header would stop working. Before 1.0 it is the minor
+ * version of the library.
  */
-#define SCHED_ABI_VERSION 0
+#define SCHED_ABI_VERSION 1
 
 /** Value of `timeout_ns`: no timeout. With 0 a call returns at once. */
 #define SCHED_FOREVER (-1)

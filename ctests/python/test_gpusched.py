@@ -12,10 +12,11 @@ import time
 import unittest
 import weakref
 from typing import Any
+from unittest import mock
 
 import gpusched
 import numpy as np
-from gpusched import _jobs, _scheduler, abi
+from gpusched import _jobs, _library, _scheduler, abi
 
 SPACING = 10.0
 
@@ -392,6 +393,15 @@ class Shots(unittest.TestCase):
             with small_model() as model, self.assertRaisesRegex(ValueError, "; accepted: 0 to "):
                 model.shot_size(small_shot(**change))
 
+    def test_positions_are_whole_cells(self) -> None:
+        whole = shoot(source=(5, 5, 2), receivers=[(1, 2, 3)]).record
+        same = shoot(source=np.array([5, 5, 2]), receivers=np.array([[1, 2, 3]])).record
+        np.testing.assert_array_equal(same, whole)
+        for bad in ((0.3 / 0.1, 5, 2), (5, 5.9, 2), (5, 5, np.float32(2)), (5, 5, "2"), (5, 5)):
+            for change in ({"source": bad}, {"receivers": [bad]}):
+                with self.assertRaisesRegex((TypeError, ValueError), "; accepted: "):
+                    shoot(**change)
+
     def test_models_are_checked(self) -> None:
         with self.assertRaisesRegex(ValueError, "dimensions"):
             gpusched.Model(np.ones((3, 3)), spacing=1.0)
@@ -437,9 +447,10 @@ class Library(unittest.TestCase):
             gpusched.log_to(None)
         self.assertTrue(any("bad" in line for line in logged.output), logged.output)
 
-    def test_the_version_is_that_of_the_library(self) -> None:
+    def test_library_of_another_abi_is_refused(self) -> None:
         self.assertRegex(gpusched.__version__, r"^\d+\.\d+\.\d+")
-        self.assertEqual(gpusched.lib.sched_abi_version(), abi.SCHED_ABI_VERSION)
+        with mock.patch.object(abi, "SCHED_ABI_VERSION", 99):
+            self.assertRaisesRegex(ImportError, "needs 99", _library._load)
 
 
 if __name__ == "__main__":

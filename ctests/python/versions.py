@@ -13,9 +13,16 @@ def version(path: str, pattern: str = r'^version = "(.*)"') -> str:
 
 
 home = version("Cargo.toml")
-others = {
-    "bindings/python/pyproject.toml": version("bindings/python/pyproject.toml"),
-    "CHANGELOG.md": version("CHANGELOG.md", r"^## \[(\d\S*)\]"),
-}
-wrong = [f"{path} says {said}, Cargo.toml says {home}" for path, said in others.items() if said != home]
+major, minor = home.split(".")[:2]
+# Before 1.0 each minor version has an ABI of its own.
+abi = f"0.{minor}" if major == "0" else major
+said = [
+    ("bindings/python/pyproject.toml", version("bindings/python/pyproject.toml"), home),
+    ("CHANGELOG.md", version("CHANGELOG.md", r"^## \[(\d\S*)\]"), home),
+    ("NAMES of the Python package", version("bindings/python/gpusched/_library.py", r"^NAMES = .*so\.([\d.]*)"), abi),
+]
+if major == "0":
+    number = version("include/gpusched.h", r"^#define SCHED_ABI_VERSION (\d+)")
+    said.append(("SCHED_ABI_VERSION", number, minor))
+wrong = [f"{place} says {there}, Cargo.toml's version makes it {due}" for place, there, due in said if there != due]
 sys.exit("\n".join(wrong) or 0)

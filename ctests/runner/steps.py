@@ -34,7 +34,7 @@ PROGRAMS = QUICK_PROGRAMS | {
 
 def soname() -> str:
     """Returns the name that programs look for at run time; CMake builds the library with it."""
-    version = re.search(r'^version = "(\d+)\.', (ROOT / "Cargo.toml").read_text(), re.M)
+    version = re.search(r'^version = "(0\.\d+|\d+)', (ROOT / "Cargo.toml").read_text(), re.M)
     assert version, "Cargo.toml has a version"
     return f"libgpusched.so.{version[1]}"
 

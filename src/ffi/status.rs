@@ -62,9 +62,10 @@ pub const SCHED_E_BUSY: i32 = -730020;
 /// The task's callback reported that a device computed a wrong result.
 pub const SCHED_E_RESULT: i32 = -730021;
 
-/// Version of the binary interface that this header describes. It increases when programs that were
-/// built against an older header would stop working.
-pub const SCHED_ABI_VERSION: u32 = 0;
+/// Version of the binary interface that this header describes. It increases, with the SONAME, when
+/// programs that were built against an older header would stop working. Before 1.0 it is the minor
+/// version of the library.
+pub const SCHED_ABI_VERSION: u32 = 1;
 
 /// Every status and its name.
 const NAMES: [(sched_status_t, &CStr); 24] = [

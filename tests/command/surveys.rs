@@ -37,6 +37,9 @@ fn every_shot_is_written_with_all_that_is_needed_to_read_it() {
         assert_eq!(record["shape"], json!([2, 12, 30]));
         assert_eq!(record["dt_s"], 0.004);
         assert_eq!(record["first_sample_s"], 0.002);
+        let peak_hz = side["wavelet"]["peak_hz"].as_f64().unwrap();
+        let centre = side["wavelet"]["centre_s"].as_f64().unwrap();
+        assert!((centre - (1.0 / peak_hz - 0.002)).abs() < 1e-6, "{centre} on the axis of the record");
         assert_eq!(side["source"]["negative_pole_m"], json!([20.0 + 40.0 * number as f64, 40.0, 10.0]));
         let data = folder.floats(&format!("out/{}", record["file"].as_str().unwrap()));
         assert_eq!(data.len(), 2 * 12 * 30);

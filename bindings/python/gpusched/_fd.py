@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from ctypes import POINTER, byref, c_double, c_float, c_void_p, sizeof
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Sequence, Tuple
@@ -36,9 +37,17 @@ def wavelet_number(name: str) -> int:
 
 def cell(position: Cell) -> _abi.sched_fd_cell_t:
     answer = _abi.sched_fd_cell_t()
-    ix, iy, iz = map(int, position)
-    for name, index in (("ix", ix), ("iy", iy), ("iz", iz)):
-        put(answer, name, index)
+    names = ("ix", "iy", "iz")
+    if len(position) != len(names):
+        raise ValueError(f"a position has {len(position)} numbers; accepted: 3, ix, iy and iz, in cells")
+    for name, index in zip(names, position):
+        try:
+            number = operator.index(index)
+        except TypeError:
+            raise TypeError(f"{name} is {index!r}; accepted: an integer, the number of a cell") from None
+        if number < 0:
+            raise ValueError(f"{name} is {number}; accepted: 0 to the number of the last cell")
+        put(answer, name, number)
     return answer
 
 

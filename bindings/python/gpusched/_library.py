@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _abi
 
-NAMES = ("libgpusched.so", "libgpusched.so.0")
+NAMES = ("libgpusched.so", "libgpusched.so.0.1")
 
 
 def _restore(kind: type[Exception], *args: object) -> Exception:
@@ -53,9 +53,14 @@ def _load() -> _abi.Functions:
     tried = []
     for candidate in _candidates():
         try:
-            return _abi.Functions(CDLL(candidate))
+            library = _abi.Functions(CDLL(candidate))
         except (OSError, AttributeError) as error:
             tried.append(f"  {candidate}: {error}")
+            continue
+        there = library.sched_abi_version()
+        if there == _abi.SCHED_ABI_VERSION:
+            return library
+        tried.append(f"  {candidate}: its ABI version is {there}; this package needs {_abi.SCHED_ABI_VERSION}")
     raise ImportError(
         "the gpusched library could not be loaded; set GPUSCHED_LIBRARY to the path of libgpusched.so, "
         "or put it where the system's loader looks. Tried:\n" + "\n".join(tried)

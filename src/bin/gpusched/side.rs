@@ -43,7 +43,8 @@ impl About {
             "shape": job.survey.wavelet.shape,
             "peak_hz": job.survey.wavelet.peak_hz,
             "amplitude": job.survey.wavelet.amplitude,
-            "centre_s": 1.0 / job.survey.wavelet.peak_hz,
+            // The first sample of the wavelet acts at 0, and has the value at one step.
+            "centre_s": positions::tidy((1.0 / job.survey.wavelet.peak_hz - decimal(job.plan.dt)) * 1e3) / 1e3,
         });
         let key = job.keys.of(job.plan.dt, &job.plan.options, &shot);
         About { number, plan: job.plan.clone(), shot, key, wavelet }
