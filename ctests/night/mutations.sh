@@ -78,14 +78,14 @@ order: any that has ended;                  src/sched/api/in_order.rs; s/ids.pop
 sleep: the second look comes too early;     src/sched/sleep/event_count.rs;   /pub fn prepare_sleep/,/^    }/s/fence(Ordering::SeqCst)/()/; models
 sleep: a call looks too early;              src/sched/sleep/event_count.rs;   /pub fn wake_any/,/^    }/s/fence(Ordering::SeqCst)/()/; models
 tally: a closed phase is not put back;      src/sched/light/epochs.rs; s/if self.current.load(Ordering::SeqCst) != epoch {/if false {/; models
-tally: a drained phase is not told;         src/sched/light/epochs.rs; s/let drained = open.len() < before/let drained = false/; models
+tally: a drained phase is not told;         src/sched/light/epochs.rs; s/before >= EPOCHS || list.open.len() < before/before >= EPOCHS/; models
 gate: the worker does not look again;       src/sched/light/gate.rs; s/^        !self.is_closed(device)$/        true/; models
 gate: the planner looks before it closes;   src/sched/light/gate.rs; s/self.closed.fetch_or(1 << device, Ordering::SeqCst)/let runs_light = (|found: bool| move || found)((runs_light(), &).0)/; models
 gate: a worker that leaves wakes nobody;    src/sched/light/gate.rs; /pub fn leave/,/^    }/s/self.is_closed(device) || /false \&\& /; models
-proxies: one that has ended is followed;    src/sched/light/proxies.rs; s/Some(before) if planner.is_known(before) =>/Some(before) =>/; models
+proxies: one that has ended is followed;    src/sched/light/proxies.rs; s/Some(before) if step.0.contains(before) =>/Some(before) =>/; models
 proxies: a cancel meanwhile is overlooked;  src/sched/light/proxies.rs; s/if task.signal.is_cancelled()/if false/; models
 proxies: an end is counted in both tiers;   src/sched/light/proxies.rs; s/^            uncount(&outcome)/            _ = uncount/; models
-tally: who joins is overlooked;             src/sched/light/mod.rs;   s/self.epochs.source_added()/_ = \&self.epochs/; --test scheduler workers_that_come
+tally: who joins is overlooked;             src/sched/light/epochs.rs; /pub fn add_counts/,/^    }/s/self.nearly_drained.store(true, Ordering::SeqCst)/_ = \&self.nearly_drained/; --test scheduler workers_that_come
 shortage: one attempt at a time after it; src/sched/plan/completion.rs; s/attempts\.len() as u32).max(1)/attempts.len() as u32).clamp(1, 1)/; --lib shortage_limits
 back-off: a busy device is asked at once; src/sched/plan/fit_check.rs; s/if device.backs_off(self.now, .*) {/if false {/; --lib busy_device
 late: the log says nothing; src/sched/plan/timers.rs; s/^        self.note(Level::Warn, index, text, effects)/        _ = text/; --lib late_attempt

@@ -122,18 +122,13 @@ impl Scheduler {
         let planned = self.lock()?.planner.arrival_mark();
         self.check_outside("wait_all")?;
         let runtime = &self.runtime;
-        let counts = &runtime.light.queues;
         runtime.waiting_for_all.fetch_add(1, Ordering::SeqCst);
-        let notify_others = |drained: bool| {
-            if drained && runtime.waiting_for_all.load(Ordering::SeqCst) > 1 {
+        let mark = runtime.light.epochs.start_waiting();
+        let look = || {
+            let seen = runtime.light.epochs.check(mark);
+            if seen.drained && runtime.waiting_for_all.load(Ordering::SeqCst) > 1 {
                 runtime.wait_queues.notify(ALL_TASKS);
             }
-        };
-        let begun = runtime.light.epochs.start_waiting(counts);
-        notify_others(begun.drained);
-        let look = || {
-            let seen = runtime.light.epochs.check(begun.mark, counts);
-            notify_others(seen.drained);
             (seen.done && runtime.lock().planner.all_ended_before(planned)).then_some(())
         };
         let mut all = runtime.wait_until(&[ALL_TASKS], timeout, look);
@@ -323,7 +318,7 @@ impl Scheduler {
         let runtime = &self.runtime;
         loop {
             runtime.end_all_queued();
-            let drained = runtime.light.queues.is_drained() || runtime.pool.abandoned() > 0;
+            let drained = runtime.light.epochs.is_drained() || runtime.pool.abandoned() > 0;
             if drained && runtime.jobs_dropping.load(Ordering::SeqCst) == 0 {
                 return true;
             }
@@ -395,9 +390,7 @@ impl Watch<'_> {
         match self {
             Watch::Ended(_) => true,
             Watch::Planned(completion) => completion.outcome.get().is_some(),
-            Watch::Light(slot, generation, _) => {
-                slot.lifecycle(*generation).is_none_or(|life| life.is_ended())
-            }
+            Watch::Light(slot, generation, _) => slot.is_ended(*generation),
         }
     }
 }

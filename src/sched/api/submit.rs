@@ -136,7 +136,7 @@ impl Scheduler {
 
     #[cold]
     fn refuse(&self, epoch: u8, tasks: u64) {
-        self.runtime.light.count_refused(tasks);
+        self.runtime.light.refused_tasks.fetch_add(tasks, Ordering::Relaxed);
         self.runtime.count_ended(None, epoch, tasks);
     }
 

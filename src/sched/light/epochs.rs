@@ -26,8 +26,10 @@
 //! Summing, joining and putting back exclude each other. The thread that removes a drained epoch from
 //! the list notifies all waiters.
 
+use std::ops::Range;
+
 use crate::sched::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sched::base::sync::{Mutex, locked, total_order};
+use crate::sched::base::sync::{Arc, Mutex, locked, total_order};
 
 /// Epochs that can be open at a time. A wait that finds all in use includes later tasks until one of
 /// them drains.
@@ -36,25 +38,21 @@ const EPOCHS: usize = if cfg!(loom) { 3 } else { 64 };
 /// Tasks of closed epochs after which a thread sums.
 const STRIDE: u64 = if cfg!(loom) { 2 } else { 64 };
 
+/// The index of an epoch.
+pub type Epoch = u8;
+
 /// The tasks that one worker, or all other threads, submitted and ended.
 pub struct EpochCounts {
-    epochs: Box<[EpochPair]>,
+    epochs: [EpochPair; EPOCHS],
     /// Tasks of closed epochs that ended.
     unchecked: AtomicU64,
 }
 
+#[derive(Default)]
 struct EpochPair {
     begun: AtomicU64,
     ended: AtomicU64,
 }
-
-/// All counts. Each sum visits them again; none is ever removed.
-pub trait EpochSources {
-    fn for_each(&self, see: &mut dyn FnMut(&EpochCounts));
-}
-
-/// The index of an epoch.
-pub type Epoch = u8;
 
 pub struct EpochCounter {
     current: AtomicUsize,
@@ -62,19 +60,15 @@ pub struct EpochCounter {
     nearly_drained: AtomicBool,
     /// All epochs are open, so a wait may include the current one.
     crowded: AtomicBool,
-    open: Mutex<Open>,
+    list: Mutex<EpochList>,
 }
 
-/// The epochs that have not drained, with their serial numbers; the oldest first, the current one last.
-type Open = Vec<(Epoch, u64)>;
-
-/// A wait for all tasks.
-#[derive(Debug, Clone, Copy)]
-pub struct EpochWait {
-    /// The wait ends when all epochs before this serial number have drained.
-    pub mark: u64,
-    /// See [`EpochStatus::drained`].
-    pub drained: bool,
+struct EpochList {
+    /// The epochs that have not drained, with their serial numbers; the oldest first, the current one
+    /// last.
+    open: Vec<(Epoch, u64)>,
+    /// The counts of all threads. None is ever removed.
+    counts: Vec<Arc<EpochCounts>>,
 }
 
 /// The state of a wait.
@@ -86,23 +80,6 @@ pub struct EpochStatus {
     pub drained: bool,
 }
 
-impl Default for EpochCounts {
-    fn default() -> Self {
-        let pair = || EpochPair { begun: AtomicU64::new(0), ended: AtomicU64::new(0) };
-        EpochCounts { epochs: (0..EPOCHS).map(|_| pair()).collect(), unchecked: AtomicU64::new(0) }
-    }
-}
-
-impl EpochCounts {
-    pub fn begun(&self) -> u64 {
-        self.epochs.iter().map(|pair| pair.begun.load(Ordering::SeqCst)).sum()
-    }
-
-    pub fn ended(&self) -> u64 {
-        self.epochs.iter().map(|pair| pair.ended.load(Ordering::SeqCst)).sum()
-    }
-}
-
 impl EpochCounter {
     pub fn new() -> Self {
         EpochCounter {
@@ -110,14 +87,26 @@ impl EpochCounter {
             waiters: AtomicUsize::new(0),
             nearly_drained: AtomicBool::new(false),
             crowded: AtomicBool::new(false),
-            open: Mutex::new(vec![(0, 0)]),
+            list: Mutex::new(EpochList { open: vec![(0, 0)], counts: Vec::new() }),
         }
     }
 
+    /// Returns the counts of a new worker, or of all other threads.
+    pub fn add_counts(&self) -> Arc<EpochCounts> {
+        let epochs = std::array::from_fn(|_| EpochPair::default());
+        let counts = Arc::new(EpochCounts { epochs, unchecked: AtomicU64::new(0) });
+        // Not between the sums of another thread and its flag, which would miss ends between them.
+        let mut list = locked(&self.list);
+        list.counts.push(counts.clone());
+        self.nearly_drained.store(true, Ordering::SeqCst);
+        total_order();
+        counts
+    }
+
     /// Counts tasks that are being submitted.
-    pub fn begin(&self, count: &EpochCounts, tasks: u64) -> Epoch {
+    pub fn begin(&self, counts: &EpochCounts, tasks: u64) -> Epoch {
         let epoch = self.current.load(Ordering::SeqCst);
-        count.epochs[epoch].begun.fetch_add(tasks, Ordering::SeqCst);
+        counts.epochs[epoch].begun.fetch_add(tasks, Ordering::SeqCst);
         total_order();
         if self.current.load(Ordering::SeqCst) != epoch {
             self.reopen(epoch as Epoch);
@@ -128,11 +117,11 @@ impl EpochCounter {
     /// Puts an epoch back into the list that was closed before tasks were counted in it.
     #[cold]
     fn reopen(&self, epoch: Epoch) {
-        let mut open = locked(&self.open);
-        if open.iter().all(|&(other, _)| other != epoch) {
+        let mut list = locked(&self.list);
+        if list.open.iter().all(|&(other, _)| other != epoch) {
             // The first place: every later wait includes it.
-            open.insert(0, (epoch, 0));
-            self.publish_length(&open);
+            list.open.insert(0, (epoch, 0));
+            self.publish_length(&list);
             self.nearly_drained.store(true, Ordering::SeqCst);
             total_order();
         }
@@ -140,87 +129,68 @@ impl EpochCounter {
 
     /// Counts tasks that have ended. Returns true if an epoch may have drained: then the caller notifies
     /// all waiters.
-    pub fn end(&self, count: &EpochCounts, epoch: Epoch, tasks: u64, all: &dyn EpochSources) -> bool {
-        count.epochs[epoch as usize].ended.fetch_add(tasks, Ordering::SeqCst);
+    pub fn end(&self, counts: &EpochCounts, epoch: Epoch, tasks: u64) -> bool {
+        counts.epochs[epoch as usize].ended.fetch_add(tasks, Ordering::SeqCst);
         total_order();
-        self.waiters.load(Ordering::SeqCst) > 0 && self.check_after_end(count, epoch, tasks, all)
+        self.waiters.load(Ordering::SeqCst) > 0 && self.check_after_end(counts, epoch, tasks)
     }
 
     #[cold]
-    fn check_after_end(&self, count: &EpochCounts, epoch: Epoch, tasks: u64, all: &dyn EpochSources) -> bool {
+    fn check_after_end(&self, counts: &EpochCounts, epoch: Epoch, tasks: u64) -> bool {
         let closed = self.current.load(Ordering::SeqCst) != epoch as usize;
         if !closed && !self.crowded.load(Ordering::SeqCst) {
             return false;
         }
         total_order();
-        let unchecked = count.unchecked.fetch_add(tasks, Ordering::Relaxed);
+        let unchecked = counts.unchecked.fetch_add(tasks, Ordering::Relaxed);
         let due = unchecked / STRIDE != (unchecked + tasks) / STRIDE;
-        (due || self.nearly_drained.load(Ordering::SeqCst)) && self.remove_drained(all)
+        (due || self.nearly_drained.load(Ordering::SeqCst)) && self.remove_drained(&mut locked(&self.list))
     }
 
     /// Removes the drained epochs from the list, and sets whether a closed one is nearly drained. Returns
     /// true if waiters are to be notified.
-    fn remove_drained(&self, all: &dyn EpochSources) -> bool {
-        let mut open = locked(&self.open);
-        let crowded = open.len() >= EPOCHS;
-        let before = open.len();
-        let least = remove_drained_closed(&mut open, all);
-        self.publish_length(&open);
-        let mut threads = 0;
-        all.for_each(&mut |_| threads += 1);
-        let nearly_drained = least <= STRIDE * threads;
-        if self.nearly_drained.swap(nearly_drained, Ordering::SeqCst) != nearly_drained && nearly_drained {
+    fn remove_drained(&self, list: &mut EpochList) -> bool {
+        let before = list.open.len();
+        let nearly_drained = list.remove_drained() <= STRIDE * list.counts.len() as u64;
+        if !self.nearly_drained.swap(nearly_drained, Ordering::SeqCst) && nearly_drained {
             // Tasks that ended between the sums and the flag were not counted.
             total_order();
-            remove_drained_closed(&mut open, all);
-            self.publish_length(&open);
+            list.remove_drained();
         }
-        crowded || open.len() < before
+        self.publish_length(list);
+        before >= EPOCHS || list.open.len() < before
     }
 
-    /// Follows a change of the list, before a sum that depends on it.
-    fn publish_length(&self, open: &Open) {
-        self.crowded.store(open.len() >= EPOCHS, Ordering::SeqCst);
+    /// Follows a change of the list. After an epoch was added, before a sum that depends on it.
+    fn publish_length(&self, list: &EpochList) {
+        self.crowded.store(list.open.len() >= EPOCHS, Ordering::SeqCst);
     }
 
-    /// Begins a wait for all tasks submitted so far. The caller ends it with
-    /// [`EpochCounter::stop_waiting`].
-    pub fn start_waiting(&self, all: &dyn EpochSources) -> EpochWait {
-        let mut open = locked(&self.open);
+    /// Begins a wait for all tasks submitted so far. Returns its mark: the wait ends when all epochs
+    /// before this serial number have drained. The caller then calls [`EpochCounter::check`], and ends
+    /// the wait with [`EpochCounter::stop_waiting`].
+    pub fn start_waiting(&self) -> u64 {
+        let mut list = locked(&self.list);
         self.waiters.fetch_add(1, Ordering::SeqCst);
         total_order();
-        let before = open.len();
-        remove_drained_closed(&mut open, all);
-        self.publish_length(&open);
-        let drained = open.len() < before;
-        let Some(&(current, serial)) = open.last() else { return EpochWait { mark: 0, drained } };
-        if unended(current, all) == 0 {
-            return EpochWait { mark: serial, drained };
-        }
-        self.close_current(serial + 1, &mut open);
-        EpochWait { mark: serial + 1, drained }
+        let Some(&(current, serial)) = list.open.last() else { return 0 };
+        let mark = serial + u64::from(list.unended(current) > 0);
+        self.close_current(mark, &mut list);
+        mark
     }
 
     /// Closes the current epoch if it is before the mark and another one is free. Returns true if it was
     /// closed.
-    fn close_current(&self, mark: u64, open: &mut Open) -> bool {
+    fn close_current(&self, mark: u64, list: &mut EpochList) -> bool {
+        let open = &mut list.open;
         let Some(&(_, serial)) = open.last().filter(|&&(_, serial)| serial < mark) else { return false };
         let free = (0..EPOCHS as Epoch).find(|free| open.iter().all(|(epoch, _)| epoch != free));
         let Some(free) = free else { return false };
         open.push((free, serial + 1));
-        self.publish_length(open);
+        self.publish_length(list);
         self.current.store(free as usize, Ordering::SeqCst);
         total_order();
         true
-    }
-
-    /// Follows the publication of a new source of counts.
-    pub fn source_added(&self) {
-        // Not between the sums of another thread and its flag, which would miss ends between them.
-        let open = locked(&self.open);
-        self.nearly_drained.store(true, Ordering::SeqCst);
-        total_order();
-        drop(open);
     }
 
     pub fn stop_waiting(&self) {
@@ -228,39 +198,62 @@ impl EpochCounter {
     }
 
     /// Returns whether all epochs before the mark have drained.
-    pub fn check(&self, mark: u64, all: &dyn EpochSources) -> EpochStatus {
-        let mut drained = self.remove_drained(all);
-        let closed = self.close_current(mark, &mut locked(&self.open));
-        if closed {
-            drained |= self.remove_drained(all);
+    pub fn check(&self, mark: u64) -> EpochStatus {
+        let mut list = locked(&self.list);
+        let mut drained = self.remove_drained(&mut list);
+        if self.close_current(mark, &mut list) {
+            drained |= self.remove_drained(&mut list);
         }
-        let open = locked(&self.open);
-        let done = open.iter().all(|&(epoch, serial)| serial >= mark || unended(epoch, all) == 0);
+        let done = list.open.iter().all(|&(epoch, serial)| serial >= mark || list.unended(epoch) == 0);
         EpochStatus { done, drained }
+    }
+
+    /// Returns how many tasks were ever submitted.
+    pub fn begun(&self) -> u64 {
+        let list = locked(&self.list);
+        let pairs = list.counts.iter().flat_map(|counts| &counts.epochs);
+        pairs.map(|pair| pair.begun.load(Ordering::SeqCst)).sum()
+    }
+
+    /// Returns true if at some moment during this call all submitted tasks had ended.
+    pub fn is_drained(&self) -> bool {
+        unended(&locked(&self.list).counts, 0..EPOCHS) == 0
     }
 }
 
-/// Removes the drained epochs. Returns the fewest tasks that a closed epoch has left.
-fn remove_drained_closed(open: &mut Open, all: &dyn EpochSources) -> u64 {
-    let current = open.pop();
-    let mut least = u64::MAX;
-    open.retain(|&(epoch, _)| {
-        let here = unended(epoch, all);
-        if here > 0 {
-            least = least.min(here);
-        }
-        here > 0
-    });
-    open.extend(current);
-    least
+impl EpochList {
+    /// Removes the drained epochs. Returns the fewest tasks that a closed epoch has left.
+    fn remove_drained(&mut self) -> u64 {
+        let current = self.open.pop();
+        let mut least = u64::MAX;
+        self.open.retain(|&(epoch, _)| {
+            let here = unended(&self.counts, only(epoch));
+            if here > 0 {
+                least = least.min(here);
+            }
+            here > 0
+        });
+        self.open.extend(current);
+        least
+    }
+
+    fn unended(&self, epoch: Epoch) -> u64 {
+        unended(&self.counts, only(epoch))
+    }
 }
 
-/// Returns the tasks of an epoch that have not ended. Zero is exact, see above.
-fn unended(epoch: Epoch, all: &dyn EpochSources) -> u64 {
-    let (mut ended, mut begun) = (0_u64, 0_u64);
-    all.for_each(&mut |count| ended += count.epochs[epoch as usize].ended.load(Ordering::SeqCst));
-    all.for_each(&mut |count| begun += count.epochs[epoch as usize].begun.load(Ordering::SeqCst));
-    begun.saturating_sub(ended)
+fn only(epoch: Epoch) -> Range<usize> {
+    usize::from(epoch)..usize::from(epoch) + 1
+}
+
+/// Returns the tasks of some epochs that have not ended. Zero is exact, see above.
+fn unended(counts: &[Arc<EpochCounts>], epochs: Range<usize>) -> u64 {
+    let sum = |count: fn(&EpochPair) -> &AtomicU64| -> u64 {
+        let pairs = counts.iter().flat_map(|counts| &counts.epochs[epochs.clone()]);
+        pairs.map(|pair| count(pair).load(Ordering::SeqCst)).sum()
+    };
+    let ended = sum(|pair| &pair.ended);
+    sum(|pair| &pair.begun).saturating_sub(ended)
 }
 
 #[cfg(all(test, loom))]
@@ -270,37 +263,33 @@ mod models;
 mod tests {
     use super::*;
 
-    impl EpochSources for EpochCounts {
-        fn for_each(&self, see: &mut dyn FnMut(&EpochCounts)) {
-            see(self);
-        }
-    }
-
     #[test]
     fn end_of_a_closed_epoch_is_announced_only_while_a_thread_waits() {
         for waits in [true, false] {
-            let (counter, count) = (EpochCounter::new(), EpochCounts::default());
-            let epoch = counter.begin(&count, 1);
-            let waiting = counter.start_waiting(&count);
-            assert!(!counter.check(waiting.mark, &count).done);
+            let counter = EpochCounter::new();
+            let counts = counter.add_counts();
+            let epoch = counter.begin(&counts, 1);
+            let mark = counter.start_waiting();
+            assert!(!counter.check(mark).done);
             if !waits {
                 counter.stop_waiting();
             }
-            assert_eq!(counter.end(&count, epoch, 1, &count), waits);
+            assert_eq!(counter.end(&counts, epoch, 1), waits);
         }
     }
 
     #[test]
     fn ends_of_the_current_epoch_take_no_lock_though_a_thread_waits() {
-        let (counter, count) = (EpochCounter::new(), EpochCounts::default());
-        counter.begin(&count, 1);
-        counter.start_waiting(&count);
-        let epoch = counter.begin(&count, 1);
-        let locked = locked(&counter.open);
+        let counter = EpochCounter::new();
+        let counts = counter.add_counts();
+        counter.begin(&counts, 1);
+        counter.start_waiting();
+        let epoch = counter.begin(&counts, 1);
+        let locked = locked(&counter.list);
         std::thread::scope(|scope| {
             let (sender, receiver) = std::sync::mpsc::channel();
-            let (counter, count) = (&counter, &count);
-            scope.spawn(move || sender.send(counter.end(count, epoch, 1, count)));
+            let (counter, counts) = (&counter, &counts);
+            scope.spawn(move || sender.send(counter.end(counts, epoch, 1)));
             let announced = receiver.recv_timeout(std::time::Duration::from_secs(10));
             drop(locked);
             assert_eq!(announced, Ok(false));

@@ -14,7 +14,6 @@
 use crate::sched::base::outcome::TaskStatus;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Lifecycle {
     /// The position is unused.
     #[default]
@@ -28,33 +27,18 @@ pub enum Lifecycle {
 }
 
 impl Lifecycle {
-    pub const ALL: [Lifecycle; 7] = [
-        Lifecycle::Free,
-        Lifecycle::Queued,
-        Lifecycle::Running,
-        Lifecycle::Planned,
-        Lifecycle::Done,
-        Lifecycle::Failed,
-        Lifecycle::Cancelled,
-    ];
-
-    pub fn from_u8(number: u8) -> Lifecycle {
-        Lifecycle::ALL.get(usize::from(number)).copied().unwrap_or(Lifecycle::Free)
-    }
-
     pub fn is_ended(self) -> bool {
         matches!(self, Lifecycle::Done | Lifecycle::Failed | Lifecycle::Cancelled)
     }
 
     fn allows(self, next: Lifecycle) -> bool {
+        use Lifecycle::{Cancelled, Done, Failed, Free, Planned, Queued, Running};
         match self {
-            Lifecycle::Free => next == Lifecycle::Queued,
-            Lifecycle::Queued => {
-                matches!(next, Lifecycle::Running | Lifecycle::Failed | Lifecycle::Cancelled)
-            }
-            Lifecycle::Running => matches!(next, Lifecycle::Queued | Lifecycle::Planned) || next.is_ended(),
-            Lifecycle::Planned => next.is_ended(),
-            Lifecycle::Done | Lifecycle::Failed | Lifecycle::Cancelled => next == Lifecycle::Free,
+            Free => next == Queued,
+            Queued => matches!(next, Running | Failed | Cancelled),
+            Running => matches!(next, Queued | Planned) || next.is_ended(),
+            Planned => next.is_ended(),
+            Done | Failed | Cancelled => next == Free,
         }
     }
 
@@ -87,17 +71,12 @@ mod tests {
 
     #[test]
     fn only_the_drawn_transitions_are_allowed() {
-        for from in Lifecycle::ALL {
-            for to in Lifecycle::ALL {
-                let may = from.allows(to);
-                if from.is_ended() {
-                    assert_eq!(may, to == Lifecycle::Free, "{from:?} to {to:?}");
-                }
-                if to == Lifecycle::Running {
-                    assert_eq!(may, from == Lifecycle::Queued, "{from:?} to {to:?}");
-                }
-            }
-            assert_eq!(Lifecycle::from_u8(from as u8), from);
+        use Lifecycle::{Cancelled, Done, Failed, Free, Planned, Queued, Running};
+        let all = [Free, Queued, Running, Planned, Done, Failed, Cancelled];
+        for (from, to) in all.iter().flat_map(|from| all.map(|to| (*from, to))) {
+            let may = from.allows(to);
+            assert!(!from.is_ended() || may == (to == Free), "{from:?} to {to:?}");
+            assert!(to != Running || may == (from == Queued), "{from:?} to {to:?}");
         }
     }
 }

@@ -26,11 +26,12 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
 use crate::error::Result;
+use crate::sched::base::sync::Arc;
 
-use epochs::{Epoch, EpochCounter, EpochCounts, EpochSources};
+use epochs::{Epoch, EpochCounter, EpochCounts};
 use gate::LightGate;
 use proxies::Proxies;
-use queues::{LightQueues, LocalQueue};
+use queues::{EndCounts, LightQueues, LocalQueue};
 use slab::LightSlab;
 use task::LightTask;
 
@@ -44,6 +45,9 @@ pub struct LightTasks {
     pub queues: LightQueues,
     // Every submit reads `epochs` and `stop_flags`: no cache line with data that changes.
     pub epochs: CachePadded<EpochCounter>,
+    /// The counts of all threads that are no workers.
+    caller_epochs: Arc<EpochCounts>,
+    caller_ends: CachePadded<EndCounts>,
     /// A submitter counts its task before it reads this; the thread that sets a flag reads the counts
     /// afterwards. So one of the two sees the other (Dekker).
     pub stop_flags: CachePadded<AtomicU8>,
@@ -55,10 +59,13 @@ pub struct LightTasks {
 
 impl LightTasks {
     pub fn new(devices: usize) -> Self {
+        let epochs = EpochCounter::new();
         LightTasks {
             slab: LightSlab::new(),
             queues: LightQueues::new(),
-            epochs: CachePadded::new(EpochCounter::new()),
+            caller_epochs: epochs.add_counts(),
+            caller_ends: CachePadded::default(),
+            epochs: CachePadded::new(epochs),
             stop_flags: CachePadded::new(AtomicU8::new(if devices > 0 { 0 } else { NO_DEVICE })),
             gate: CachePadded::new(LightGate::new(devices)),
             proxies: Proxies::new(),
@@ -72,24 +79,28 @@ impl LightTasks {
 
     /// Returns the queue of a new worker.
     pub fn add_worker(&self, device: usize, slot: u32) -> LocalQueue {
-        let queue = self.queues.add_worker(device, slot);
-        self.epochs.source_added();
-        queue
+        self.queues.add_worker(device, slot, || self.epochs.add_counts())
     }
 
-    /// Returns the counters of the calling thread.
-    pub fn epoch_counts<'a>(&'a self, queue: Option<&'a LocalQueue>) -> &'a EpochCounts {
-        match queue {
-            Some(queue) => &queue.shared.stats.epochs,
-            None => &self.queues.callers.epochs,
-        }
+    fn epoch_counts<'a>(&'a self, queue: Option<&'a LocalQueue>) -> &'a EpochCounts {
+        queue.map_or(&self.caller_epochs, |queue| &queue.shared.epochs)
     }
 
-    pub fn count_end(&self, queue: Option<&LocalQueue>, outcome: &Result<()>) {
-        match queue {
-            Some(queue) => queue.shared.stats.ends.add(outcome),
-            None => self.queues.callers.ends.add(outcome),
-        }
+    /// Counts the outcome of a task, before [`LightTasks::count_ended`] counts its end.
+    pub fn count_outcome(&self, queue: Option<&LocalQueue>, outcome: &Result<()>) {
+        let ends = queue.map_or(&*self.caller_ends, |queue| &queue.shared.stats.ends);
+        ends.of(outcome).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes back an outcome that the planner counts from now on.
+    pub fn uncount_outcome(&self, outcome: &Result<()>) {
+        self.caller_ends.of(outcome).fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts tasks that have ended in their epoch. Returns true if the caller has to notify the threads
+    /// that wait for all.
+    pub fn count_ended(&self, queue: Option<&LocalQueue>, epoch: Epoch, tasks: u64) -> bool {
+        self.epochs.end(self.epoch_counts(queue), epoch, tasks)
     }
 
     /// Counts tasks that are being submitted. Returns the stop flags if none are accepted.
@@ -114,17 +125,16 @@ impl LightTasks {
     /// Returns the number of accepted tasks, and how many of them are done, failed and cancelled.
     pub fn totals(&self) -> (u64, [u64; 3]) {
         let mut ends = [0_u64; 3];
-        let mut add = |one: &queues::EndCounts| {
+        let mut add = |one: &EndCounts| {
             let counts = [&one.done, &one.failed, &one.cancelled];
             for (sum, count) in ends.iter_mut().zip(counts) {
                 *sum = sum.wrapping_add(count.load(Ordering::Relaxed));
             }
         };
-        add(&self.queues.callers.ends);
+        add(&self.caller_ends);
         self.queues.for_each_worker(|worker| add(&worker.stats.ends));
-        let mut begun = 0_u64;
-        self.queues.for_each(&mut |count| begun += count.begun());
-        (begun.saturating_sub(self.refused_tasks.load(Ordering::Relaxed)), ends)
+        let refused = self.refused_tasks.load(Ordering::Relaxed);
+        (self.epochs.begun().saturating_sub(refused), ends)
     }
 
     /// Returns true if all tasks have ended and the last ends are about to be counted in their epoch.
@@ -133,11 +143,6 @@ impl LightTasks {
         // A count may be negative where the planner counts an end instead.
         begun == ends.into_iter().fold(0, u64::wrapping_add)
             && self.proxies.made() == 0
-            && !self.queues.is_drained()
-    }
-
-    /// Takes back submits that were refused.
-    pub fn count_refused(&self, tasks: u64) {
-        self.refused_tasks.fetch_add(tasks, Ordering::Relaxed);
+            && !self.epochs.is_drained()
     }
 }

@@ -12,14 +12,18 @@
 //! planner locked.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::task::LightTask;
 use crate::error::{Error, Result};
+use crate::sched::base::exec::Job;
 use crate::sched::base::outcome::WaitResult;
 use crate::sched::base::registry::unpack;
 use crate::sched::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sched::base::sync::{Mutex, locked};
 use crate::sched::base::task_id::TaskId;
+use crate::sched::plan::effects::Effects;
+use crate::sched::plan::planner::Planner;
 
 pub struct Proxies {
     /// The light task of each proxy that has not ended.
@@ -29,15 +33,8 @@ pub struct Proxies {
     made: AtomicU64,
 }
 
-/// The planner, as far as proxies use it.
-pub trait ProxyPlanner {
-    fn admit_proxy(&mut self) -> Result<TaskId>;
-    /// Returns false if the proxy's end was published.
-    fn is_known(&self, proxy: TaskId) -> bool;
-    /// Ends a proxy. The caller of the protocol publishes the end later.
-    fn end(&mut self, proxy: TaskId, outcome: Result<()>);
-    fn cancel(&mut self, promoted: TaskId);
-}
+/// The planner, and the effects of a step, which the caller applies.
+pub struct PlannerStep<'a>(pub &'a mut Planner, pub &'a mut Effects);
 
 impl Proxies {
     pub fn new() -> Self {
@@ -65,14 +62,15 @@ impl Proxies {
     /// light task has ended, the planner counts its end from now on: `uncount` takes it back.
     pub fn attach(
         &self,
-        planner: &mut impl ProxyPlanner,
+        step: &mut PlannerStep<'_>,
         task: &LightTask,
         id: TaskId,
         uncount: impl FnOnce(&Result<()>),
     ) -> Result<TaskId> {
         let (proxy, ended) = task.attach_proxy(unpack(id).1, id, |before| match before {
-            Some(before) if planner.is_known(before) => Ok(before),
-            _ => self.add(planner, id),
+            // The planner forgets a proxy when its end is published.
+            Some(before) if step.0.contains(before) => Ok(before),
+            _ => self.add(step, id),
         })?;
         if let Some(ended) = ended {
             let outcome = match ended {
@@ -80,39 +78,47 @@ impl Proxies {
                 ended => ended.map(|_| ()),
             };
             uncount(&outcome);
-            self.end(planner, proxy, outcome);
+            self.end(step, proxy, outcome);
         }
         Ok(proxy)
     }
 
-    /// Makes a light task's proxy the planned task that runs in its stead, by `adopt`. Returns the job
-    /// if the planner has no room.
-    pub fn promote<P: ProxyPlanner, J>(
+    /// Makes a light task's proxy the planned task that runs in its stead. `place`: device, slot and
+    /// context of its first attempt, which began at the time of the step. Returns the job if the planner
+    /// has no room.
+    pub fn promote(
         &self,
-        planner: &mut P,
+        step: &mut PlannerStep<'_>,
         task: &LightTask,
         id: TaskId,
-        job: J,
-        adopt: impl FnOnce(&mut P, TaskId, J) -> std::result::Result<TaskId, J>,
-    ) -> std::result::Result<TaskId, J> {
+        job: Arc<dyn Job>,
+        place: (usize, u32, u32),
+        shared_device: bool,
+    ) -> std::result::Result<TaskId, Arc<dyn Job>> {
         let generation = unpack(id).1;
-        let proxy = match task.proxy(generation).map_or_else(|| self.add(planner, id), Ok) {
-            Ok(proxy) => adopt(planner, proxy, job)?,
-            Err(_) => return Err(job),
+        let Ok(proxy) = task.proxy(generation).map_or_else(|| self.add(step, id), Ok) else {
+            return Err(job);
         };
+        let PlannerStep(planner, effects) = step;
+        planner.adopt_promoted(effects.now, proxy, job, place, shared_device, effects)?;
         self.promoted.fetch_add(1, Ordering::SeqCst);
         task.promote(generation, proxy);
         // A thread that cancels the task from now on finds the proxy.
         if task.signal.is_cancelled() {
-            planner.cancel(proxy);
+            let _ = planner.cancel(proxy, effects);
         }
         Ok(proxy)
     }
 
     /// Ends the proxy of a light task that has ended.
-    pub fn end(&self, planner: &mut impl ProxyPlanner, proxy: TaskId, outcome: Result<()>) {
+    pub fn end(
+        &self,
+        PlannerStep(planner, effects): &mut PlannerStep<'_>,
+        proxy: TaskId,
+        outcome: Result<()>,
+    ) {
         locked(&self.owners).remove(&proxy);
-        planner.end(proxy, outcome);
+        planner.end_proxy(proxy, outcome, effects);
     }
 
     /// Returns the light task that was promoted to a planned one which has ended.
@@ -123,8 +129,8 @@ impl Proxies {
         Some(id)
     }
 
-    fn add(&self, planner: &mut impl ProxyPlanner, id: TaskId) -> Result<TaskId> {
-        let proxy = planner.admit_proxy()?;
+    fn add(&self, PlannerStep(planner, effects): &mut PlannerStep<'_>, id: TaskId) -> Result<TaskId> {
+        let proxy = planner.admit_proxy(effects)?;
         self.made.fetch_add(1, Ordering::SeqCst);
         locked(&self.owners).insert(proxy, id);
         Ok(proxy)
@@ -133,97 +139,101 @@ impl Proxies {
 
 #[cfg(all(test, loom))]
 mod models {
-    //! A light task that ends or is promoted, while other threads submit planned tasks after it or
-    //! cancel it: all of those end, and the end of the light task is counted once.
+    //! A light task that fails or is promoted, while other threads submit planned tasks after it or
+    //! cancel it: all of those fail with it, and its end is counted once.
+
+    use std::time::Duration;
 
     use loom::thread;
 
     use super::*;
+    use crate::device::{BackendKind, DeviceInfo};
+    use crate::sched::base::exec::Exec;
+    use crate::sched::base::outcome::TaskStatus;
     use crate::sched::base::registry::{LIGHT_BIT, pack};
-    use crate::sched::base::sync::Arc;
+    use crate::sched::base::sync::{self, explore};
+    use crate::sched::base::task::Task;
+    use crate::sched::plan::completion::AttemptEnd;
+    use crate::sched::plan::effects::EndedTask;
 
-    #[derive(Default)]
-    struct Planner {
-        admitted: u64,
-        known: Vec<TaskId>,
-        ended: Vec<(TaskId, Result<()>)>,
-        cancelled: Vec<TaskId>,
-        /// The predecessors of tasks that come after the light one.
-        followed: Vec<TaskId>,
-        followers_done: usize,
-        /// Ends that the planner and the light tier count.
-        ends: i64,
-    }
-
-    impl ProxyPlanner for Planner {
-        fn admit_proxy(&mut self) -> Result<TaskId> {
-            self.admitted += 1;
-            self.known.push(TaskId(self.admitted));
-            Ok(TaskId(self.admitted))
-        }
-
-        fn is_known(&self, proxy: TaskId) -> bool {
-            self.known.contains(&proxy)
-        }
-
-        fn end(&mut self, proxy: TaskId, outcome: Result<()>) {
-            self.ended.push((proxy, outcome));
-        }
-
-        fn cancel(&mut self, promoted: TaskId) {
-            self.cancelled.push(promoted);
-        }
-    }
+    const FAILED: Result<()> = Err(Error::Callback { code: 1 });
 
     struct World {
         task: LightTask,
         id: TaskId,
         generation: u64,
-        planner: Mutex<Planner>,
+        /// The planner lock.
+        guarded: Mutex<Guarded>,
         proxies: Proxies,
     }
 
+    struct Guarded {
+        planner: Planner,
+        effects: Effects,
+        /// Tasks that come after the light one.
+        followers: Vec<TaskId>,
+        /// Ends that the light tier counts.
+        light_ends: i64,
+    }
+
+    impl Guarded {
+        fn step(&mut self) -> PlannerStep<'_> {
+            PlannerStep(&mut self.planner, &mut self.effects)
+        }
+    }
+
     impl World {
-        fn new() -> Arc<Self> {
+        fn new() -> sync::Arc<Self> {
             let task = LightTask::new();
             let generation = task.fill(None, false, 0, 0);
             task.set_running(generation, 0);
             let id = TaskId(pack(0, generation, 0) | LIGHT_BIT);
-            let (planner, proxies) = (Mutex::new(Planner::default()), Proxies::new());
-            Arc::new(World { task, id, generation, planner, proxies })
+            let device = DeviceInfo::new("GPU-0", BackendKind::Cuda, 0, "paper");
+            let planner = Planner::new(vec![(device, 1)], Arc::default());
+            let (effects, followers) = (Effects::default(), Vec::new());
+            let guarded = Mutex::new(Guarded { planner, effects, followers, light_ends: 0 });
+            sync::Arc::new(World { task, id, generation, guarded, proxies: Proxies::new() })
         }
 
         /// Submits a planned task after the light one.
         fn follow(&self) {
-            let mut planner = locked(&self.planner);
+            let mut guard = locked(&self.guarded);
             let mut uncounted = 0;
-            let proxy = self.proxies.attach(&mut *planner, &self.task, self.id, |_| uncounted = 1).unwrap();
-            planner.ends -= uncounted;
-            planner.followed.push(proxy);
-            drop(planner);
+            let before = self.proxies.attach(&mut guard.step(), &self.task, self.id, |_| uncounted = 1);
+            guard.light_ends -= uncounted;
+            let task = Task { after: vec![before.unwrap()], ..Task::new(|_: &Exec<'_>| Ok(())) };
+            let PlannerStep(planner, effects) = guard.step();
+            let follower = planner.submit(task, effects).unwrap();
+            guard.followers.push(follower);
+            drop(guard);
             self.publish();
         }
 
-        fn end(&self) {
+        fn fail(&self) {
             let mut counted = 0;
-            let actions = self.task.end(self.generation, Ok(()), 0, |_| counted = 1);
-            locked(&self.planner).ends += counted;
+            let actions = self.task.end(self.generation, FAILED, 0, |_| counted = 1);
+            locked(&self.guarded).light_ends += counted;
             if let Some((proxy, outcome)) = actions.proxy {
-                self.proxies.end(&mut *locked(&self.planner), proxy, outcome);
+                self.proxies.end(&mut locked(&self.guarded).step(), proxy, outcome);
                 self.publish();
             }
         }
 
-        /// Promotes the task, which then ends in the planner unless it is cancelled there.
-        fn promote(&self) {
-            let mut planner = locked(&self.planner);
-            let adopt = |_: &mut Planner, proxy, ()| Ok(proxy);
-            let promoted = self.proxies.promote(&mut *planner, &self.task, self.id, (), adopt).unwrap();
-            drop(planner);
-            let mut planner = locked(&self.planner);
-            let outcome = if planner.cancelled.is_empty() { Ok(()) } else { Err(Error::Cancelled) };
-            planner.end(promoted, outcome);
-            drop(planner);
+        fn promote(&self) -> TaskId {
+            let mut guard = locked(&self.guarded);
+            let job = Arc::new(|_: &Exec<'_>| Ok(()));
+            let promoted =
+                self.proxies.promote(&mut guard.step(), &self.task, self.id, job, (0, 0, 0), false);
+            promoted.ok().unwrap()
+        }
+
+        /// Promotes the task, which then fails in the planner.
+        fn promote_and_fail(&self) {
+            let promoted = self.promote();
+            let mut guard = locked(&self.guarded);
+            let PlannerStep(planner, effects) = guard.step();
+            planner.on_attempt_end(0, promoted, 1, AttemptEnd::Ran(FAILED), effects);
+            drop(guard);
             self.publish();
         }
 
@@ -231,20 +241,19 @@ mod models {
         fn cancel(&self) {
             self.task.cancel(self.generation, self.id).unwrap();
             if let Some(promoted) = self.task.promoted_to(self.generation) {
-                locked(&self.planner).cancel(promoted);
+                let mut guard = locked(&self.guarded);
+                let PlannerStep(planner, effects) = guard.step();
+                planner.cancel(promoted, effects).unwrap();
             }
         }
 
         fn publish(&self) {
-            let mut planner = locked(&self.planner);
-            while let Some((proxy, outcome)) = planner.ended.pop() {
-                planner.known.retain(|&known| known != proxy);
-                let before = planner.followed.len();
-                planner.followed.retain(|&followed| followed != proxy);
-                planner.followers_done += before - planner.followed.len();
-                planner.ends += 1;
+            let mut guard = locked(&self.guarded);
+            let PlannerStep(planner, effects) = guard.step();
+            while let Some(EndedTask { id: planned, outcome, .. }) = effects.ended.pop() {
+                planner.publish(planned, outcome.clone(), effects);
                 if self.proxies.any_promoted()
-                    && let Some(id) = self.proxies.take_promoted(proxy)
+                    && let Some(id) = self.proxies.take_promoted(planned)
                 {
                     assert_eq!(id, self.id);
                     let actions = self.task.end(self.generation, outcome, 0, |_| panic!("counted twice"));
@@ -253,39 +262,41 @@ mod models {
             }
         }
 
-        fn check(&self, followers: usize) {
-            let planner = locked(&self.planner);
-            assert_eq!(planner.followers_done, followers, "all that come after it may begin");
-            assert_eq!(planner.ends, 1, "its end is counted once");
+        fn check(&self) {
+            let guard = locked(&self.guarded);
+            for &follower in &guard.followers {
+                let info = guard.planner.info(Duration::ZERO, follower).unwrap();
+                assert_eq!(info.state, TaskStatus::Failed, "it comes after the light task");
+            }
+            let failed = guard.planner.stats().failed as i64 - guard.followers.len() as i64;
+            assert_eq!(failed + guard.light_ends, 1, "its end is counted once");
             assert!(locked(&self.proxies.owners).is_empty() && !self.proxies.any_promoted());
-            assert!(self.task.lifecycle(self.generation).unwrap().is_ended());
+            assert!(self.task.is_ended(self.generation));
         }
     }
 
-    fn explore(run: fn(&World)) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(move || {
+    fn explore_followers(end: fn(&World)) {
+        explore(3, move || {
             let world = World::new();
-            let other = world.clone();
-            let worker = thread::spawn(move || run(&other));
-            let other = world.clone();
-            let follower = thread::spawn(move || other.follow());
+            let [worker, follower] = [end, World::follow].map(|code: fn(&World)| {
+                let world = world.clone();
+                thread::spawn(move || code(&world))
+            });
             world.follow();
             worker.join().unwrap();
             follower.join().unwrap();
-            world.check(2);
+            world.check();
         });
     }
 
     #[test]
-    fn tasks_after_a_light_one_begin_when_it_has_ended() {
-        explore(World::end);
+    fn tasks_after_a_light_one_fail_with_it() {
+        explore_followers(World::fail);
     }
 
     #[test]
-    fn tasks_after_a_promoted_one_begin_when_it_has_ended() {
-        explore(World::promote);
+    fn tasks_after_a_promoted_one_fail_with_it() {
+        explore_followers(World::promote_and_fail);
     }
 
     #[test]
@@ -293,14 +304,10 @@ mod models {
         loom::model(|| {
             let world = World::new();
             let other = world.clone();
-            let worker = thread::spawn(move || {
-                let mut planner = locked(&other.planner);
-                let adopt = |_: &mut Planner, proxy, ()| Ok(proxy);
-                other.proxies.promote(&mut *planner, &other.task, other.id, (), adopt).unwrap();
-            });
+            let worker = thread::spawn(move || other.promote());
             world.cancel();
-            worker.join().unwrap();
-            assert!(!locked(&world.planner).cancelled.is_empty());
+            let promoted = worker.join().unwrap();
+            assert!(locked(&world.guarded).planner.completion(promoted).unwrap().is_cancelled());
         });
     }
 }

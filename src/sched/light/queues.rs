@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
-use super::epochs::{Epoch, EpochCounts, EpochSources};
+use super::epochs::{Epoch, EpochCounts};
 use super::job::LightJob;
 use super::nested::NestedTasks;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sched::base::signal::Signal;
 use crate::sched::base::sync::atomic::AtomicBool;
-use crate::sched::base::sync::lock;
+use crate::sched::base::sync::{self, lock};
 use crate::sched::base::task_id::TaskId;
 
 /// A queued task.
@@ -34,21 +34,13 @@ pub struct EndCounts {
 }
 
 impl EndCounts {
-    pub fn add(&self, outcome: &Result<()>) {
-        self.of(outcome).fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn of(&self, outcome: &Result<()>) -> &AtomicU64 {
+    /// Returns the counter of an outcome.
+    pub fn of(&self, outcome: &Result<()>) -> &AtomicU64 {
         match outcome {
             Ok(()) => &self.done,
-            Err(crate::error::Error::Cancelled) => &self.cancelled,
+            Err(Error::Cancelled) => &self.cancelled,
             Err(_) => &self.failed,
         }
-    }
-
-    /// Takes back an end that the planner counts from now on.
-    pub fn uncount(&self, outcome: &Result<()>) {
-        self.of(outcome).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -59,13 +51,13 @@ pub struct WorkerShared {
     /// The deque while no worker uses it.
     deque: Mutex<Option<Worker<LightItem>>>,
     stealer: Stealer<LightItem>,
+    pub epochs: sync::Arc<EpochCounts>,
     pub stats: CachePadded<WorkerStats>,
 }
 
 /// Counters that one worker writes and all threads read.
 #[derive(Default)]
 pub struct WorkerStats {
-    pub epochs: EpochCounts,
     pub ends: EndCounts,
     pub busy_ns: AtomicU64,
     /// Attempts that failed on the device.
@@ -88,14 +80,6 @@ pub struct LightQueues {
     workers: RwLock<Vec<Arc<WorkerShared>>>,
     /// The length of `workers`.
     version: AtomicUsize,
-    /// The counters of all threads that are no workers.
-    pub callers: CachePadded<CallerStats>,
-}
-
-#[derive(Default)]
-pub struct CallerStats {
-    pub epochs: EpochCounts,
-    pub ends: EndCounts,
 }
 
 /// A worker's own end of the queues; it never leaves its thread.
@@ -116,16 +100,16 @@ const INJECTOR_INTERVAL: u32 = 61;
 
 impl LightQueues {
     pub fn new() -> Self {
-        LightQueues {
-            injector: Injector::new(),
-            workers: RwLock::default(),
-            version: AtomicUsize::new(0),
-            callers: CachePadded::default(),
-        }
+        LightQueues { injector: Injector::new(), workers: RwLock::default(), version: AtomicUsize::new(0) }
     }
 
-    /// Returns the queue of a new worker.
-    pub fn add_worker(&self, device: usize, slot: u32) -> LocalQueue {
+    /// Returns the queue of a new worker. `add_counts` returns new counts, if the worker gets no earlier ones.
+    pub fn add_worker(
+        &self,
+        device: usize,
+        slot: u32,
+        add_counts: impl FnOnce() -> sync::Arc<EpochCounts>,
+    ) -> LocalQueue {
         let free = self.workers().iter().find_map(|shared| {
             let same = shared.device == device && shared.slot == slot;
             let deque = same.then(|| lock(&shared.deque).take()).flatten()?;
@@ -138,6 +122,7 @@ impl LightQueues {
                 slot,
                 deque: Mutex::new(None),
                 stealer: deque.stealer(),
+                epochs: add_counts(),
                 stats: CachePadded::default(),
             });
             self.workers.write().unwrap_or_else(PoisonError::into_inner).push(shared.clone());
@@ -204,14 +189,6 @@ impl LightQueues {
         let mut empty = self.injector.is_empty();
         self.for_each_worker(|shared| empty &= shared.stealer.is_empty());
         empty
-    }
-
-    /// Returns true if at some moment during this call all submitted tasks had ended.
-    pub fn is_drained(&self) -> bool {
-        let (mut begun, mut ended) = (0, 0);
-        self.for_each(&mut |count| ended += count.ended());
-        self.for_each(&mut |count| begun += count.begun());
-        begun == ended
     }
 
     /// Pops the task that the current job has submitted last, unless it was stolen.
@@ -281,12 +258,5 @@ fn until_settled(mut attempt: impl FnMut() -> Steal<LightItem>) -> Option<LightI
             Steal::Retry => std::hint::spin_loop(),
             Steal::Empty => return None,
         }
-    }
-}
-
-impl EpochSources for LightQueues {
-    fn for_each(&self, see: &mut dyn FnMut(&EpochCounts)) {
-        see(&self.callers.epochs);
-        self.for_each_worker(|shared| see(&shared.stats.epochs));
     }
 }

@@ -7,7 +7,6 @@
 //! Ids are those of [`registry`]. Its `TaskTable` moves tasks when it grows and is used under the
 //! planner lock; a common table would cost either a lock here or a lookup in blocks there.
 
-use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -54,22 +53,8 @@ impl LightSlab {
     /// Returns an unused task and its position.
     pub fn allocate(&self) -> Result<(&LightTask, u32)> {
         let own = own_shard();
-        let mut free = locked(&self.shards[own]);
-        let position = match free.pop() {
-            Some(position) => position,
-            None => {
-                drop(free);
-                let mut more = self.refill(own)?;
-                let position = more.pop();
-                free = locked(&self.shards[own]);
-                free.append(&mut more);
-                match position {
-                    Some(position) => position,
-                    None => return Err(Error::Internal("no position for a task".into())),
-                }
-            }
-        };
-        drop(free);
+        let free = locked(&self.shards[own]).pop();
+        let position = free.map_or_else(|| self.refill(own), Ok)?;
         Ok((self.at(position), position))
     }
 
@@ -113,20 +98,24 @@ impl LightSlab {
         &chunk[position % CHUNK]
     }
 
-    /// Returns free positions of another shard, or new ones.
+    /// Moves free positions of another shard to this one, or else new ones. Returns one of them.
     #[cold]
-    fn refill(&self, own: usize) -> Result<Vec<u32>> {
-        for other in (1..SHARDS).map(|step| (own + step) % SHARDS) {
-            let mut free = locked(&self.shards[other]);
-            let count = free.len().div_ceil(2).min(MOVED_MAX);
-            if count > 0 {
-                let rest = free.len() - count;
-                return Ok(free.split_off(rest));
-            }
-        }
+    fn refill(&self, own: usize) -> Result<u32> {
+        let others = (1..SHARDS).map(|step| &self.shards[(own + step) % SHARDS]);
+        let found = others.map(|other| locked(other)).find_map(|mut free| {
+            let rest = free.len() - free.len().div_ceil(2).min(MOVED_MAX);
+            let mut more = free.split_off(rest);
+            Some((more.pop()?, more))
+        });
+        let (position, mut more) = found.map_or_else(|| self.grow(), Ok)?;
+        locked(&self.shards[own]).append(&mut more);
+        Ok(position)
+    }
+
+    fn grow(&self) -> Result<(u32, Vec<u32>)> {
         let grow = |grown: usize| (grown + GROWTH <= POSITIONS).then_some(grown + GROWTH);
         match self.grown.fetch_update(Ordering::AcqRel, Ordering::Acquire, grow) {
-            Ok(first) => Ok((first as u32..(first + GROWTH) as u32).rev().collect()),
+            Ok(first) => Ok((first as u32, (first as u32 + 1..(first + GROWTH) as u32).rev().collect())),
             Err(kept) => Err(Error::argument("tasks kept", kept, "release those that have ended")),
         }
     }
@@ -136,15 +125,9 @@ impl LightSlab {
 fn own_shard() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
+        static OWN: usize = THREADS.fetch_add(1, Ordering::Relaxed) % SHARDS;
     }
-    let own = OWN.get();
-    if own != usize::MAX {
-        return own;
-    }
-    let own = THREADS.fetch_add(1, Ordering::Relaxed) % SHARDS;
-    OWN.set(own);
-    own
+    OWN.with(|own| *own)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A light task with an id.
 //!
 //! Its state is guarded by its own lock, which is held for moments, never while a caller's code runs. A
-//! word beside the lock has the generation and the lifecycle for threads that only read; it is written
+//! word beside the lock has the generation and two flags for threads that only read; it is written
 //! under the lock. A task ends in two steps: its job is taken and dropped without the lock, then the
 //! end is published.
 
@@ -17,15 +17,15 @@ use crate::sched::base::sync::{Mutex, MutexGuard, locked};
 use crate::sched::base::task_id::TaskId;
 
 pub struct LightTask {
-    /// The generation, and below it 8 bits of [`Lifecycle`]. [`UNKNOWN`] is set when only threads that
-    /// already wait for the task know it.
+    /// The generation, and below it 8 bits with [`UNKNOWN`] and [`ENDED`].
     word: AtomicU64,
     pub signal: Signal,
     state: Mutex<LightTaskState>,
 }
 
-const UNKNOWN: u64 = 0x80;
-const LIFE: u64 = 0x7f;
+/// At most threads that already wait for the task know it.
+const UNKNOWN: u64 = 1;
+const ENDED: u64 = 2;
 
 #[derive(Default)]
 struct LightTaskState {
@@ -76,19 +76,22 @@ pub enum WatchStart {
 
 impl LightTask {
     pub fn new() -> Self {
-        LightTask { word: AtomicU64::new(0), signal: Signal::default(), state: Mutex::default() }
+        LightTask {
+            word: AtomicU64::new(UNKNOWN | ENDED),
+            signal: Signal::default(),
+            state: Mutex::default(),
+        }
     }
 
     /// Returns whether callers may know a task of this generation.
     pub fn is_known(&self, generation: u64) -> bool {
-        let word = self.word.load(Ordering::Acquire);
-        word >> 8 == generation && word & UNKNOWN == 0 && word & LIFE != Lifecycle::Free as u64
+        self.word.load(Ordering::Acquire) & !ENDED == generation << 8
     }
 
-    /// `None`: another task has the position.
-    pub fn lifecycle(&self, generation: u64) -> Option<Lifecycle> {
+    /// Returns whether the task of this generation has ended.
+    pub fn is_ended(&self, generation: u64) -> bool {
         let word = self.word.load(Ordering::Acquire);
-        (word >> 8 == generation).then(|| Lifecycle::from_u8((word & LIFE) as u8))
+        word >> 8 != generation || word & ENDED != 0
     }
 
     /// Starts a new task and returns its generation.
@@ -325,7 +328,12 @@ impl LightTask {
 
     fn advance(&self, state: &mut LightTaskState, life: Lifecycle, generation: u64) {
         if state.lifecycle.advance(life) {
-            self.word.store(generation << 8 | life as u64, Ordering::Release);
+            let flags = match life {
+                Lifecycle::Free => UNKNOWN | ENDED,
+                life if life.is_ended() => ENDED,
+                _ => 0,
+            };
+            self.word.store(generation << 8 | flags, Ordering::Release);
         }
     }
 

@@ -38,7 +38,8 @@ impl Runtime {
         now: u64,
     ) {
         let generation = unpack(id).1;
-        let mut parting = slot.end(generation, outcome, now, |outcome| self.light.count_end(hand, outcome));
+        let mut parting =
+            slot.end(generation, outcome, now, |outcome| self.light.count_outcome(hand, outcome));
         let shadow = parting.proxy.take();
         self.apply_end_actions(id, parting);
         self.count_ended(hand, phase, 1);
@@ -48,11 +49,11 @@ impl Runtime {
     }
 
     pub fn count_ended(&self, hand: Option<&LocalQueue>, phase: Epoch, tasks: u64) {
-        if self.light.epochs.end(self.light.epoch_counts(hand), phase, tasks, &self.light.queues) {
+        if self.light.count_ended(hand, phase, tasks) {
             self.wait_queues.notify(ALL_TASKS);
         }
         // A worker that ends the last task checks by itself whether it may leave, and one that leaves wakes the others.
-        if hand.is_none() && self.light.is_stopping() && self.light.queues.is_drained() {
+        if hand.is_none() && self.light.is_stopping() && self.light.epochs.is_drained() {
             self.pool.event_count.wake_all();
         }
     }
@@ -103,7 +104,7 @@ impl Runtime {
             }
             LightItem::Detached { job: code, epoch: phase } => self.ending(|| {
                 self.drop_job(code);
-                self.light.count_end(hand, &Err(why.clone()));
+                self.light.count_outcome(hand, &Err(why.clone()));
                 self.count_ended(hand, phase, 1);
             }),
         }
@@ -143,7 +144,7 @@ impl Runtime {
                 let what = "the task on top of which it ran".into();
                 let outcome = Err(Error::Deadline { what, limit_s, device: device.clone() });
                 if id.0 == 0 {
-                    self.light.count_end(None, &outcome);
+                    self.light.count_outcome(None, &outcome);
                     self.count_ended(None, epoch, 1);
                     continue;
                 }

@@ -12,12 +12,11 @@ use crate::sched::base::registry::unpack;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::light::epochs::Epoch;
 use crate::sched::light::job::LightJob;
-use crate::sched::light::proxies::ProxyPlanner;
+use crate::sched::light::proxies::PlannerStep;
 use crate::sched::light::slab::LightSlab;
 use crate::sched::light::task::LightTask;
 use crate::sched::plan::completion::AttemptEnd;
 use crate::sched::plan::effects::Effects;
-use crate::sched::plan::planner::Planner;
 
 /// A failed attempt at a light task that concerns its device.
 pub struct LightFailure {
@@ -43,40 +42,16 @@ impl Job for PromotedJob {
     }
 }
 
-/// The planner, and the effects of a step.
-struct PlannerStep<'a>(&'a mut Planner, &'a mut Effects);
-
-impl ProxyPlanner for PlannerStep<'_> {
-    fn admit_proxy(&mut self) -> Result<TaskId> {
-        self.0.admit_proxy(self.1)
-    }
-
-    fn is_known(&self, proxy: TaskId) -> bool {
-        self.0.contains(proxy)
-    }
-
-    fn end(&mut self, proxy: TaskId, outcome: Result<()>) {
-        self.0.end_proxy(proxy, outcome, self.1);
-    }
-
-    fn cancel(&mut self, promoted: TaskId) {
-        let _ = self.0.cancel(promoted, self.1);
-    }
-}
-
 impl Runtime {
     /// Hands a light task to the planner after a failed attempt, as if that had begun there.
     pub fn promote(self: &Arc<Self>, task: &LightTask, id: TaskId, job: LightJob, failure: LightFailure) {
         let LightFailure { error, device, slot, context, started_ns, shared_device } = failure;
-        let started = Duration::from_nanos(started_ns);
         let job: Arc<dyn Job> = Arc::new(PromotedJob { id, job });
         let mut guard = self.lock();
-        let mut effects = Effects::at(started);
-        let adopt = |PlannerStep(planner, effects): &mut PlannerStep, proxy, job| {
-            planner.adopt_promoted(started, proxy, job, (device, slot, context), shared_device, effects)
-        };
+        let mut effects = Effects::at(Duration::from_nanos(started_ns));
         let mut step = PlannerStep(&mut guard.planner, &mut effects);
-        let promoted = self.light.proxies.promote(&mut step, task, id, job, adopt);
+        let place = (device, slot, context);
+        let promoted = self.light.proxies.promote(&mut step, task, id, job, place, shared_device);
         effects.now = self.now();
         match promoted {
             Ok(promoted) => {
@@ -103,7 +78,7 @@ impl Runtime {
             }
             Err(_) => {
                 self.drop_job(job);
-                self.light.count_end(None, &Err(failure.error));
+                self.light.count_outcome(None, &Err(failure.error));
                 self.count_ended(None, epoch, 1);
             }
         }
@@ -137,7 +112,7 @@ impl Runtime {
         }
         let (task, _) = self.light.slab.find(id)?;
         let mut step = PlannerStep(&mut guard.planner, effects);
-        self.light.proxies.attach(&mut step, task, id, |end| self.light.queues.callers.ends.uncount(end))
+        self.light.proxies.attach(&mut step, task, id, |end| self.light.uncount_outcome(end))
     }
 
     /// Ends the proxy of a light task that has ended.

@@ -117,7 +117,7 @@ fn run_detached(runtime: &Arc<Runtime>, worker: &WorkerLocal, job: LightJob, epo
             runtime.drop_job(job);
             worker.tasks.borrow_mut().pop();
             if is_ours {
-                runtime.light.count_end(Some(&worker.queue), &outcome);
+                runtime.light.count_outcome(Some(&worker.queue), &outcome);
                 runtime.count_ended(Some(&worker.queue), epoch, 1);
             }
         }

@@ -146,7 +146,7 @@ fn may_have_to_leave(runtime: &Runtime, worker: &WorkerLocal) -> bool {
     runtime.pool.has_surplus(worker.index)
         || worker.slot >= runtime.pool.slots(worker.device)
         || is_retired(runtime, worker)
-        || runtime.light.is_stopping() && runtime.light.queues.is_drained()
+        || runtime.light.is_stopping() && runtime.light.epochs.is_drained()
 }
 
 fn must_leave(runtime: &Runtime, worker: &WorkerLocal) -> bool {
