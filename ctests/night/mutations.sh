@@ -62,7 +62,7 @@ cancel: a task that ends well is done;      src/sched/plan/completion.rs; s/(|re
 late: nothing ever is;                      src/sched/base/policy.rs; s/late_factor: f64 = 5.0/late_factor: f64 = 1e9/;     --test it failure_classes::
 late: nothing begins anew;                  src/sched/plan/timers.rs;  s/soonest.is_some_and(|soonest| soonest > ran)/false/; --test it failure_classes::
 late: what hangs is waited for;             src/sched/plan/timers.rs;  s/_) => run.deadline_state = DeadlineState::Lost/_) => return run.deadline_state = DeadlineState::Late/; --test it failure_classes::
-back-off: short memory is not waited for;    src/sched/base/policy.rs; s/s(1), s(4), s(16)/ms(1), ms(1), ms(1)/; --test it failure_classes::
+back-off: short memory is not waited for;    src/sched/base/policy.rs; s/S, 4 \* S, 16 \* S/MS, MS, MS/; --test it failure_classes::
 ageing: none;                               src/sched/base/policy.rs; s/ageing: f64 = 10.0/ageing: f64 = 1e9/;  --test it failure_classes::
 rates: nothing is learned;                  src/sched/estimate/estimator.rs;  s/samples.count += 1/samples.count += 0/;   --lib estimator
 rates: an odd sample is believed;           src/sched/base/policy.rs;  s/surprise: f64 = 4.0/surprise: f64 = 1e9/; --lib estimator
@@ -74,7 +74,7 @@ ranges: what failed is not done again;      src/sched/range/work.rs; s/state.par
 wait: no other worker has the slot;         src/sched/plan/record.rs;  s/(slots + self.waiting_slots) as usize/slots as usize/; --test scheduler nested
 wait: a circle is not found;                src/sched/sleep/wait_graph.rs;  s/is_some_and(|\&missing| missing > 0)/is_none()/; --lib wait_graph
 wait: for all, without the planned;         src/sched/api/scheduler.rs; s/runtime.lock().planner.all_ended_before(planned)/true/; --test scheduler a_wait_ends
-order: any that has ended;                  src/sched/api/in_order.rs; s/ids.pop_front()/ids.pop_back()/; --test scheduler ordered_tasks
+order: any that has ended;                  src/sched/api/scheduler.rs; s/ordered.pop_front()/ordered.pop_back()/; --test scheduler ordered_tasks
 sleep: the second look comes too early;     src/sched/sleep/event_count.rs;   /pub fn prepare_sleep/,/^    }/s/fence(Ordering::SeqCst)/()/; models
 sleep: a call looks too early;              src/sched/sleep/event_count.rs;   /pub fn wake_any/,/^    }/s/fence(Ordering::SeqCst)/()/; models
 tally: a closed phase is not put back;      src/sched/light/epochs.rs; s/if self.current.load(Ordering::SeqCst) != epoch {/if false {/; models

@@ -63,6 +63,10 @@ impl Scheduler {
 impl Builder {
     /// Looks for devices without using them. Threads start when a task needs them.
     pub fn build(self) -> Result<Scheduler> {
+        Ok(Scheduler::new(self.build_runtime()?, Ownership::Own))
+    }
+
+    pub(super) fn build_runtime(self) -> Result<Arc<Runtime>> {
         let slots = match self.slots {
             Some(slots) => check_slots(slots)?,
             None => parse_slots(&environment("GPUSCHED_SLOTS"))?,
@@ -80,7 +84,7 @@ impl Builder {
         }
         let suspension = self.policy.suspension;
         let peers = if shared { join_peers(self.lease_folder, &found, slots, suspension)? } else { None };
-        let runtime = Runtime::new(RuntimeSettings {
+        Ok(Arc::new(Runtime::new(RuntimeSettings {
             devices: found,
             slots,
             stack,
@@ -90,8 +94,7 @@ impl Builder {
             policy: self.policy,
             clock: self.clock,
             work: run_worker,
-        });
-        Ok(Scheduler::new(Arc::new(runtime), Ownership::Own))
+        })))
     }
 }
 

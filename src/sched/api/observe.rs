@@ -42,16 +42,6 @@ impl Scheduler {
         self.runtime.observability.progress_notifier.set(listener)
     }
 
-    /// Returns [`Error::Deadlock`] inside the progress callback.
-    pub(crate) fn check_outside_callback(&self, what: &'static str) -> Result<()> {
-        match self.runtime.observability.progress_notifier.is_inside() {
-            false => Ok(()),
-            true => {
-                Err(Error::Deadlock { what, why: "it was called from inside the progress callback".into() })
-            }
-        }
-    }
-
     /// Returns the trace up to now. Fails if [`Builder`](super::builder::Builder) asked for no
     /// trace.
     pub fn timeline(&self) -> Result<Timeline> {

@@ -4,11 +4,12 @@
 //! user that never releases it keeps it as long as the process lives.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use super::scheduler::{Ownership, Scheduler};
 use crate::error::{Error, Result};
 use crate::fork::forks;
+use crate::sched::base::sync::lock;
 use crate::sched::runtime::shared::Runtime;
 
 struct DefaultScheduler {
@@ -30,7 +31,7 @@ static STATE: Mutex<DefaultState> = Mutex::new(DefaultState { current: None, cre
 static CREATOR: AtomicU64 = AtomicU64::new(0);
 
 fn state() -> MutexGuard<'static, DefaultState> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&STATE)
 }
 
 /// Locks the default scheduler against other users until the result is dropped.
@@ -79,7 +80,7 @@ fn acquire() -> Result<Scheduler> {
     drop(guard);
     // Not under the lock, for it may log. Of two threads that come at once both create one, and one
     // is unused.
-    let created = Scheduler::builder().build();
+    let created = Scheduler::builder().build_runtime();
     let mut guard = state();
     guard.creating -= 1;
     let none = created.is_err() && guard.creating == 0 && guard.current.is_none();
@@ -87,13 +88,13 @@ fn acquire() -> Result<Scheduler> {
     // and reset this.
     CREATOR.store(if none { 0 } else { here }, Ordering::Release);
     let created = created?;
-    let current = guard
-        .current
-        .get_or_insert_with(|| DefaultScheduler { runtime: created.runtime().clone(), users: 0 });
+    let current =
+        guard.current.get_or_insert_with(|| DefaultScheduler { runtime: created.clone(), users: 0 });
     current.users += 1;
     let runtime = current.runtime.clone();
     drop(guard);
-    created.release_to(&runtime);
+    // Dropped without the lock if it is unused; it has no threads.
+    drop(created);
     Ok(Scheduler::new(runtime, Ownership::Shared(release)))
 }
 

@@ -13,7 +13,6 @@ use crate::sched::base::outcome::WaitResult;
 use crate::sched::base::task::{Role, Task};
 use crate::sched::base::task_id::TaskId;
 use crate::sched::range::partitioner;
-use crate::sched::range::template::TaskTemplate;
 use crate::sched::range::work::{RangeJob, RangeOwner, RangeRun};
 
 /// A parallel loop and its requirements. Start from [`Range::new`] and set the fields that matter.
@@ -89,17 +88,18 @@ impl Scheduler {
         self.check_process()?;
         range.check()?;
         let Range { begin, end, grain, code, deadline, detached, after, ordered, .. } = range;
-        let template = TaskTemplate {
+        let template = Task {
             label: range.label,
             device_bytes: range.device_bytes,
             priority: range.priority,
             devices: range.devices,
             backends: range.backends,
+            ..Task::new(|_: &Exec<'_>| Ok(()))
         };
-        let run = RangeRun::new(self.runtime(), begin..end, grain, code, template);
+        let run = RangeRun::new(&self.runtime, begin..end, grain, code, template.clone());
         let role = if begin == end { Role::EmptyRange } else { Role::Range };
-        let owner = run.template.task(RangeOwner(run.clone()), role);
-        self.submit(Task { deadline, detached, after, ordered, ..owner })
+        let job = Arc::new(RangeOwner(run));
+        self.submit(Task { job, role, deadline, detached, after, ordered, ..template })
     }
 
     /// Calls `code` for every number of the range in parallel, waits, and returns the results in

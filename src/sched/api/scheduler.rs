@@ -1,10 +1,10 @@
 //! The scheduler as its callers see it.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::in_order::OrderedResults;
 use crate::backend::float_mode::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
@@ -26,7 +26,8 @@ use crate::sched::sleep::wait_queues::ALL_TASKS;
 pub struct Scheduler {
     pub(crate) runtime: Arc<Runtime>,
     ownership: Mutex<Ownership>,
-    pub(crate) ordered: OrderedResults,
+    /// The ordered tasks that [`Scheduler::wait_next`] has not returned yet.
+    pub(super) ordered: Mutex<VecDeque<TaskId>>,
 }
 
 /// Whether a [`Scheduler`] may end its workers.
@@ -50,18 +51,7 @@ enum Watch<'a> {
 
 impl Scheduler {
     pub(crate) fn new(runtime: Arc<Runtime>, ownership: Ownership) -> Self {
-        Scheduler { runtime, ownership: Mutex::new(ownership), ordered: OrderedResults::default() }
-    }
-
-    pub(crate) fn runtime(&self) -> &Arc<Runtime> {
-        &self.runtime
-    }
-
-    /// Drops this scheduler. Ends nothing if its runtime is the default one, `current`.
-    pub(crate) fn release_to(self, current: &Arc<Runtime>) {
-        if Arc::ptr_eq(&self.runtime, current) {
-            *lock(&self.ownership) = Ownership::Released;
-        }
+        Scheduler { runtime, ownership: Mutex::new(ownership), ordered: Mutex::default() }
     }
 
     /// Releases a default scheduler. Returns true if no other user is left, so that this one ends
@@ -174,7 +164,7 @@ impl Scheduler {
         // An end beyond the clock's range is none.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            let Some(front) = self.ordered.front() else {
+            let Some(front) = lock(&self.ordered).front().copied() else {
                 let accepted = "at least 1 that was submitted as ordered";
                 return Err(Error::argument("the number of ordered tasks that are left", 0, accepted));
             };
@@ -187,8 +177,12 @@ impl Scheduler {
                 Err(error) => return Err(error),
             };
             // A single one of the waiting threads takes the task; the others wait for the next.
-            if self.ordered.take(front) && !gone {
-                return Ok(Some(front));
+            let mut ordered = lock(&self.ordered);
+            if ordered.front() == Some(&front) {
+                ordered.pop_front();
+                if !gone {
+                    return Ok(Some(front));
+                }
             }
         }
     }
@@ -284,8 +278,7 @@ impl Scheduler {
     pub fn shutdown_within(&self, timeout: Option<Duration>) -> Result<Option<u64>> {
         self.runtime.process.check()?;
         let before = self.runtime.stats().cancelled;
-        self.check_outside("shutdown")?;
-        self.check_outside_callback("shutdown")?;
+        self.check_may_end("shutdown")?;
         if !self.release_ownership() {
             return Ok(Some(0));
         }
@@ -354,6 +347,17 @@ impl Scheduler {
         Err(Error::Deadlock { what, why: why.into() })
     }
 
+    /// Fails where the calling thread must not wait for the workers and the progress callback.
+    fn check_may_end(&self, what: &'static str) -> Result<()> {
+        self.check_outside(what)?;
+        match self.runtime.observability.progress_notifier.is_inside() {
+            false => Ok(()),
+            true => {
+                Err(Error::Deadlock { what, why: "it was called from inside the progress callback".into() })
+            }
+        }
+    }
+
     /// Starts a wait for a task, to be ended by [`Scheduler::unwatch`].
     fn watch(&self, id: TaskId) -> Result<Watch<'_>> {
         if LightSlab::is_light(id) {
@@ -401,9 +405,7 @@ impl Drop for Scheduler {
             // The threads are not in this process, and one of them may hold the planner lock for
             // ever.
             std::mem::forget(self.runtime.clone());
-        } else if self.check_outside("drop").is_err()
-            || self.runtime.observability.progress_notifier.is_inside()
-        {
+        } else if self.check_may_end("drop").is_err() {
             // The workers keep alive what they need and end by themselves.
             if self.release_ownership() {
                 self.stop();

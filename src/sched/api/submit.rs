@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::scheduler::Scheduler;
 use crate::error::{Error, Result};
+use crate::sched::base::sync::lock;
 use crate::sched::base::task::Task;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::light::job::{InlineJob, LightJob};
@@ -33,7 +34,7 @@ impl Scheduler {
         }
         let id = guard.planner.submit(task, &mut effects)?;
         if ordered {
-            self.ordered.push(id);
+            lock(&self.ordered).push_back(id);
         }
         self.runtime.apply_effects(guard, effects);
         self.fail_if_deserted();
@@ -81,7 +82,7 @@ impl Scheduler {
                 None => guard.planner.submit(task, &mut effects)?,
             };
             if ordered {
-                self.ordered.push(id);
+                lock(&self.ordered).push_back(id);
             }
             ids.push(id);
         }

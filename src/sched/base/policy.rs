@@ -7,17 +7,9 @@ use std::time::Duration;
 
 use crate::error::DeviceFault;
 
-const fn us(count: u64) -> Duration {
-    Duration::from_micros(count)
-}
-
-const fn ms(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
-const fn s(count: u64) -> Duration {
-    Duration::from_secs(count)
-}
+const US: Duration = Duration::from_micros(1);
+const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
 
 /// Defines a struct whose fields have default values.
 macro_rules! with_defaults {
@@ -52,7 +44,7 @@ Policy {
     /// rate may come from an accident.
     probe_tasks: f64 = 10.0,
     /// Least time between such tasks: each may delay the end by a slow task.
-    probe_after: Duration = s(300),
+    probe_after: Duration = 300 * S,
 
     // Copies of idempotent tasks.
 
@@ -76,22 +68,22 @@ Policy {
     /// Factor. An attempt is late after so many times the usual duration of its class.
     late_factor: f64 = 5.0,
     /// Least time after which an attempt is late: the machine may be busy with other programs for that long.
-    late_least: Duration = s(1),
+    late_least: Duration = S,
     /// Least time that an attempt has to return after a stop request. It has at least its deadline. Beyond that its
     /// device counts as hung.
-    grace: Duration = s(10),
+    grace: Duration = 10 * S,
     /// Factor. An attempt that lost against another copy has so many times its estimate from its begin, if that is
     /// later: its code may be unable to stop early. No scatter explains more, see [`Policy::is_odd`].
     loser_time: f64 = 2.0,
     /// Least time until an idle device that declined a task reconsiders: each time costs a search.
-    reconsider_least: Duration = ms(10),
+    reconsider_least: Duration = 10 * MS,
 
     // Ageing.
 
     /// Average durations after which a waiting task gains one priority: so it waits for a bounded time.
     ageing: f64 = 10.0,
     /// Least interval of ageing, for each ready task. Ageing then costs a hundredth of the time.
-    ageing_interval: Duration = us(100),
+    ageing_interval: Duration = 100 * US,
 
     // Faults.
 
@@ -112,13 +104,13 @@ Policy {
     // Shortages.
 
     /// Time for which fewer attempts run on a device that was short of something in company.
-    throttle: Duration = s(60),
+    throttle: Duration = 60 * S,
     /// Times for which a device begins no task like one that it refused, because another process has it or its
     /// memory, by the rounds in which all devices have refused the task. After one round more the task fails.
-    backoff: [Duration; 3] = [s(1), s(4), s(16)],
+    backoff: [Duration; 3] = [S, 4 * S, 16 * S],
     /// Time for which a device counts as full after other processes had taken the memory that a task needs. Nothing
     /// reports when they release it.
-    shortage_memory: Duration = s(1),
+    shortage_memory: Duration = S,
 
     // Estimates.
 
@@ -159,39 +151,39 @@ Policy {
     blocked_tasks: usize = 64,
     /// Time that the owner of a range keeps its slot while it waits for helpers: most return sooner than another
     /// worker could begin.
-    slot_kept: Duration = ms(2),
+    slot_kept: Duration = 2 * MS,
 
     // Light and planned tasks.
 
     /// Time of planned tasks after which light ones have a slice, and of light tasks after which a worker releases
     /// its slot of the node if other processes wait.
-    turn: Duration = ms(100),
+    turn: Duration = 100 * MS,
     /// The slice of light tasks after a turn of planned ones.
-    light_slice: Duration = ms(10),
+    light_slice: Duration = 10 * MS,
     /// Longest time for which planned tasks of negative priority give way to light ones.
-    stand_back: Duration = ms(100),
+    stand_back: Duration = 100 * MS,
 
     // Threads.
 
     /// Longest time that an idle worker spins before it sleeps: waking it takes about as long. The time doubles when
     /// work came meanwhile, and halves when not.
-    spin_most: Duration = us(50),
+    spin_most: Duration = 50 * US,
     /// Shortest such time.
-    spin_least: Duration = us(2),
+    spin_least: Duration = 2 * US,
     /// Time that a waiting thread spins before it sleeps.
-    wait_spin: Duration = us(20),
+    wait_spin: Duration = 20 * US,
     /// Time that a submitter waits for a busy worker before it starts another thread, which takes about as long.
-    before_start: Duration = us(50),
+    before_start: Duration = 50 * US,
     /// Time after which an idle worker frees what it caches on a device that processes share. Also the interval at
     /// which it advances the planner if there is no timer thread.
-    rest: Duration = s(1),
+    rest: Duration = S,
 
     // Other processes of the node.
 
     /// Interval at which the watcher reads the leases even if nothing has changed: a process may have been stopped.
-    lease_interval: Duration = s(1),
+    lease_interval: Duration = S,
     /// Time for which the shared table is not locked after that has failed.
-    suspension: Duration = s(30),
+    suspension: Duration = 30 * S,
 
     // Ranges.
 
@@ -206,7 +198,7 @@ Policy {
     /// end sooner without it.
     slow_device: f64 = 1.5,
     /// Time that a helper stays while other tasks wait for its slot.
-    helper_stay: Duration = ms(10),
+    helper_stay: Duration = 10 * MS,
 }
 }
 

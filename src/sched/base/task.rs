@@ -10,6 +10,7 @@ use crate::device::BackendKind;
 use crate::memory::Bytes;
 
 /// A job and its requirements. Start from [`Task::new`] and set the fields that matter.
+#[derive(Clone)]
 pub struct Task {
     pub job: Arc<dyn Job>,
     pub label: String,

@@ -9,10 +9,11 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::backend::thread::{is_current_thread, spawn};
+use crate::backend::thread::spawn;
 use crate::error::{Error, Result};
+use crate::sched::base::sync::lock;
 
 /// A function that the notifier calls.
 pub type ProgressListener = Arc<dyn Fn() + Send + Sync>;
@@ -89,12 +90,8 @@ impl ProgressNotifier {
         if self.is_inside() {
             return;
         }
-        let mut state = self.lock();
-        let handle = state.handle.take();
-        drop(state);
-        if let Some(handle) = handle
-            && !is_current_thread(&handle)
-        {
+        let handle = self.lock().handle.take();
+        if let Some(handle) = handle {
             let _ = handle.join();
         }
     }
@@ -102,30 +99,12 @@ impl ProgressNotifier {
     fn run(&self) {
         CURRENT.set(self);
         let mut state = self.lock();
-        // The version and time of the next call.
-        let mut next: Option<(u64, Option<Instant>)> = None;
-        while let Some((listener, every)) = state.listener.clone() {
+        while let Some((_, every)) = state.listener {
             let version = state.version;
-            let due = match next {
-                Some((same, due)) if same == version => due,
-                _ => Instant::now().checked_add(every),
-            };
-            next = Some((version, due));
-            let remaining = due.map(|due| due.saturating_duration_since(Instant::now()));
-            match remaining {
-                None => {
-                    drop(listener);
-                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                    continue;
-                }
-                Some(remaining) if !remaining.is_zero() => {
-                    drop(listener);
-                    state =
-                        self.changed.wait_timeout(state, remaining).unwrap_or_else(PoisonError::into_inner).0;
-                    continue;
-                }
-                Some(_) => {}
-            }
+            let waited = self.changed.wait_timeout_while(state, every, |state| state.version == version);
+            let (held, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = held;
+            let Some((listener, _)) = state.listener.clone().filter(|_| waited.timed_out()) else { continue };
             state.calling = Some(version);
             drop(state);
             let returned = catch_unwind(AssertUnwindSafe(|| listener())).is_ok();
@@ -134,7 +113,6 @@ impl ProgressNotifier {
             if !(returned && dropped) {
                 log::error!("a progress callback panicked and is not called again");
             }
-            next = Some((version, Instant::now().checked_add(every)));
             state = self.lock();
             state.calling = None;
             if !(returned && dropped) && state.version == version {
@@ -148,7 +126,7 @@ impl ProgressNotifier {
     }
 
     fn lock(&self) -> MutexGuard<'_, NotifierState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -164,17 +142,20 @@ mod tests {
     /// Longer than any step of a test takes on a busy machine.
     const LONG: Duration = Duration::from_secs(20);
 
+    fn set(notifier: &Arc<ProgressNotifier>, listener: impl Fn() + Send + Sync + 'static) {
+        notifier.set(Some((Arc::new(listener), SOON))).unwrap();
+    }
+
     #[test]
     fn listener_is_called_repeatedly_until_it_is_removed() {
         let notifier = Arc::new(ProgressNotifier::default());
         let count = Arc::new(AtomicU64::new(0));
         let (sender, receiver) = channel();
         let counted = count.clone();
-        let listener: ProgressListener = Arc::new(move || {
+        set(&notifier, move || {
             counted.fetch_add(1, Ordering::SeqCst);
             let _ = sender.send(());
         });
-        notifier.set(Some((listener, SOON))).unwrap();
         for _ in 0..5 {
             receiver.recv_timeout(LONG).unwrap();
         }
@@ -184,14 +165,7 @@ mod tests {
         assert_eq!(count.load(Ordering::SeqCst), after);
         // A new one starts the thread again.
         let (sender, receiver) = channel();
-        notifier
-            .set(Some((
-                Arc::new(move || {
-                    let _ = sender.send(());
-                }),
-                SOON,
-            )))
-            .unwrap();
+        set(&notifier, move || _ = sender.send(()));
         receiver.recv_timeout(LONG).unwrap();
         notifier.stop();
         assert!(notifier.lock().handle.is_none());
@@ -203,13 +177,12 @@ mod tests {
         let returned = Arc::new(AtomicBool::new(false));
         let (sender, receiver) = channel();
         let flag = returned.clone();
-        let listener: ProgressListener = Arc::new(move || {
+        set(&notifier, move || {
             flag.store(false, Ordering::SeqCst);
             let _ = sender.send(());
             thread::sleep(50 * SOON);
             flag.store(true, Ordering::SeqCst);
         });
-        notifier.set(Some((listener, SOON))).unwrap();
         receiver.recv_timeout(LONG).unwrap();
         notifier.set(None).unwrap();
         assert!(returned.load(Ordering::SeqCst));
@@ -220,17 +193,15 @@ mod tests {
         let notifier = Arc::new(ProgressNotifier::default());
         let (sender, receiver) = channel();
         let inside = Arc::downgrade(&notifier);
-        let listener: ProgressListener = Arc::new(move || {
+        set(&notifier, move || {
             let notifier = inside.upgrade().unwrap();
             assert!(notifier.is_inside());
             let (sender, inside) = (sender.clone(), inside.clone());
-            let second: ProgressListener = Arc::new(move || {
+            set(&notifier, move || {
                 inside.upgrade().unwrap().set(None).unwrap();
                 sender.send(()).unwrap();
             });
-            notifier.set(Some((second, SOON))).unwrap();
         });
-        notifier.set(Some((listener, SOON))).unwrap();
         receiver.recv_timeout(LONG).unwrap();
         assert!(receiver.recv_timeout(20 * SOON).is_err());
         notifier.stop();
@@ -258,11 +229,10 @@ mod tests {
         let notifier = Arc::new(ProgressNotifier::default());
         let count = Arc::new(AtomicU64::new(0));
         let counted = count.clone();
-        let listener: ProgressListener = Arc::new(move || {
+        set(&notifier, move || {
             counted.fetch_add(1, Ordering::SeqCst);
             panic!("in a test");
         });
-        notifier.set(Some((listener, SOON))).unwrap();
         let handle = notifier.lock().handle.take().unwrap();
         handle.join().unwrap();
         assert_eq!(count.load(Ordering::SeqCst), 1);

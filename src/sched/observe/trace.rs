@@ -7,10 +7,11 @@
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::device::DeviceInfo;
+use crate::sched::base::sync::lock;
 use crate::sched::base::task_id::TaskId;
 
 /// The most bytes of a label, so that the number of events bounds the memory of a trace.
@@ -71,16 +72,10 @@ pub struct Span {
 enum TraceEvent {
     /// With the row of its slot: a task that waits in its job lends its slot, and gets another row.
     Attempt(Span, u32),
-    Flag {
-        at: Duration,
-        device: usize,
-        text: String,
-    },
-    Leased {
-        at: Duration,
-        device: usize,
-        bytes: u64,
-    },
+    /// A time, a device, and a note about it.
+    Flag(Duration, usize, String),
+    /// A time, a device, and its leased bytes from then on.
+    Leased(Duration, usize, u64),
 }
 
 /// Records up to a number of events, and counts the events beyond it.
@@ -120,12 +115,12 @@ impl Trace {
     pub fn flag(&self, at: Duration, device: usize, text: &str) {
         let mut text = text.to_owned();
         truncate(&mut text);
-        self.lock().keep(self.capacity, TraceEvent::Flag { at, device, text });
+        self.lock().keep(self.capacity, TraceEvent::Flag(at, device, text));
     }
 
     /// Records a change of the leased memory of a device.
     pub fn leased(&self, at: Duration, device: usize, bytes: u64) {
-        self.lock().keep(self.capacity, TraceEvent::Leased { at, device, bytes });
+        self.lock().keep(self.capacity, TraceEvent::Leased(at, device, bytes));
     }
 
     /// Returns the number of events beyond the capacity.
@@ -217,7 +212,7 @@ impl Trace {
                     ending = span.ending.name(),
                 )
             }
-            TraceEvent::Flag { at, device, text } => write!(
+            TraceEvent::Flag(at, device, text) => write!(
                 out,
                 ",\n{{\"ph\":\"i\",\"s\":\"p\",\"pid\":{},\"tid\":{},\"ts\":{},\"cat\":\"note\",\"name\":{}}}",
                 pid(*device),
@@ -225,7 +220,7 @@ impl Trace {
                 Microseconds(*at),
                 Quoted(text)
             ),
-            TraceEvent::Leased { at, device, bytes } => write!(
+            TraceEvent::Leased(at, device, bytes) => write!(
                 out,
                 ",\n{{\"ph\":\"C\",\"pid\":{},\"ts\":{},\"name\":\"leased memory\",\"args\":{{\"bytes\":{bytes}}}}}",
                 pid(*device),
@@ -235,7 +230,7 @@ impl Trace {
     }
 
     fn lock(&self) -> MutexGuard<'_, TraceBuffer> {
-        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.buffer)
     }
 }
 
@@ -343,21 +338,10 @@ mod tests {
     fn spans_share_a_row_unless_they_overlap() {
         let mut rows = vec![Vec::new(); 2];
         let mut place = |slot, begin, end| {
-            let (task, label, ending) = (TaskId(1), String::new(), Ending::Done);
-            let [begin, end] = [begin, end].map(Duration::from_secs);
-            let span = Span {
-                task,
-                label,
-                class: 0,
-                device: 1,
-                slot,
-                attempt: 1,
-                begin,
-                end,
-                ending,
-                bytes: 0,
-                work: None,
-            };
+            let (task, label, class, device, attempt) = (TaskId(1), String::new(), 0, 1, 1);
+            let ([begin, end], ending) = ([begin, end].map(Duration::from_secs), Ending::Done);
+            let (bytes, work) = (0, None);
+            let span = Span { task, label, class, device, slot, attempt, begin, end, ending, bytes, work };
             super::place(&mut rows, &span)
         };
         assert_eq!(place(0, 1, 3), Some(0));

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
-use crate::sched::base::signal::Completion;
 use crate::sched::base::task::Task;
 use crate::sched::base::task_id::TaskId;
 use crate::sched::plan::effects::Effects;
@@ -25,16 +24,6 @@ impl Runtime {
         Ok(id)
     }
 
-    /// Returns the signal of a task, for the helpers that run parts of it.
-    pub fn completion_of(&self, id: TaskId) -> Result<Arc<Completion>> {
-        self.lock().planner.completion(id)
-    }
-
-    /// Returns true if tasks other than helpers of ranges are ready.
-    pub fn has_ready_tasks(&self) -> bool {
-        self.lock().planner.others_wait()
-    }
-
     /// Returns true if a task waits for memory of a device, so that a range must take no more of it
     /// than it needs. Called between chunks: the memory of the one before may be enough, so this
     /// wakes a worker for the task.
@@ -44,12 +33,6 @@ impl Runtime {
             self.wake_workers(&mut self.lock(), self.now());
         }
         wanted
-    }
-
-    /// Cancels a helper that has not begun.
-    pub fn cancel_helper(self: &Arc<Self>, id: TaskId) {
-        // The helper may have ended meanwhile.
-        let _ = self.step(|planner, effects| planner.cancel(id, effects));
     }
 
     /// Calls `wait` while the caller's range can't go on without helpers.

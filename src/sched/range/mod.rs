@@ -27,5 +27,4 @@ mod chunk_sizer;
 mod fault_log;
 mod glue;
 pub mod partitioner;
-pub mod template;
 pub mod work;

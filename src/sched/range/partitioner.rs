@@ -5,7 +5,9 @@
 //! none is lost.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::sched::base::sync::lock;
 
 /// The elements that a participant has been assigned and has not begun. Others steal from it.
 #[derive(Default)]
@@ -24,7 +26,7 @@ pub fn length(part: &Range<u64>) -> u64 {
 
 impl Share {
     fn rest(&self) -> MutexGuard<'_, Range<u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Takes a chunk from the front. `size` gets the number of elements in the share and returns

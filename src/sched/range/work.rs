@@ -2,19 +2,19 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
 use super::chunk_sizer::ChunkSizer;
 use super::fault_log::FaultLog;
 use super::partitioner::{Partitioner, Share, length};
-use super::template::TaskTemplate;
 use crate::error::{Error, Result};
 use crate::memory::{Lease, Ledger};
 use crate::sched::base::device_mask::DeviceMask;
 use crate::sched::base::exec::{Exec, Job};
 use crate::sched::base::policy::Policy;
 use crate::sched::base::signal::Completion;
+use crate::sched::base::sync::lock;
 use crate::sched::base::task::{Role, Task};
 use crate::sched::base::task_id::TaskId;
 use crate::sched::runtime::shared::Runtime;
@@ -27,7 +27,8 @@ pub type RangeJob = dyn Fn(&Exec<'_>, Range<u64>) -> Result<()> + Send + Sync;
 
 pub struct RangeRun {
     runtime: Weak<Runtime>,
-    pub template: TaskTemplate,
+    /// The requirements of owner and helpers; its job is none of theirs.
+    template: Task,
     total: u64,
     done: AtomicU64,
     sizer: ChunkSizer,
@@ -94,7 +95,7 @@ impl RangeRun {
         all: Range<u64>,
         grain: Option<u64>,
         job: Box<RangeJob>,
-        template: TaskTemplate,
+        template: Task,
     ) -> Arc<Self> {
         let slots = runtime.lock().planner.slots_of(template.devices, &template.backends);
         Arc::new(RangeRun {
@@ -122,7 +123,7 @@ impl RangeRun {
     }
 
     fn state(&self) -> MutexGuard<'_, RangeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn is_done(&self) -> bool {
@@ -166,7 +167,7 @@ impl RangeRun {
             }
             if role == Role::Helper
                 && joined.elapsed() > runtime.policy.helper_stay
-                && runtime.has_ready_tasks()
+                && runtime.lock().planner.others_wait()
             {
                 return StopReason::Empty;
             }
@@ -324,10 +325,11 @@ impl RangeRun {
         if full || self.helper_queued.swap(true, Ordering::AcqRel) {
             return self.helper_queued.load(Ordering::Acquire);
         }
-        let mut task = Task { detached: true, ..self.template.task(HelperJob(self.clone()), Role::Helper) };
         let state = self.state();
-        task.devices = task.devices.without(state.too_small).without(state.declined);
+        let devices = self.template.devices.without(state.too_small).without(state.declined);
         drop(state);
+        let job = Arc::new(HelperJob(self.clone()));
+        let task = Task { job, devices, role: Role::Helper, detached: true, ..self.template.clone() };
         // Refused while the scheduler ends, or if no other device may help: the participants go on
         // alone.
         match runtime.submit_from_inside(task) {
@@ -367,7 +369,7 @@ impl Job for RangeOwner {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
         let run = &self.0;
         let Some(runtime) = run.runtime.upgrade() else { return Err(Error::Cancelled) };
-        let signal = runtime.completion_of(exec.task)?;
+        let signal = runtime.lock().planner.completion(exec.task)?;
         {
             let mut state = run.state();
             if let Some(error) = &state.failure {
@@ -401,7 +403,8 @@ impl Job for RangeOwner {
         run.wait(&runtime, &keys, |state| state.devices.is_empty());
         let helper = run.state().helper.take();
         if let Some(id) = helper {
-            runtime.cancel_helper(id);
+            // The helper may have ended meanwhile.
+            let _ = runtime.step(|planner, effects| planner.cancel(id, effects));
         }
         match (device_error, &run.state().failure) {
             // The device is judged first; if the elements are to blame, the next attempt finds the
