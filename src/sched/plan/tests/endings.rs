@@ -6,8 +6,7 @@ use crate::sched::plan::tests::*;
 fn what_has_committed_and_does_not_return_is_given_up_in_the_end() {
     for idempotent in [false, true] {
         let mut driver = driver(2);
-        let id = driver.submit(0, Task { deadline: Some(S(60)), idempotent, ..task() });
-        let run = driver.take(0, 0).unwrap();
+        let (id, run) = driver.begin(0, 0, Task { deadline: Some(S(60)), idempotent, ..task() });
         run.signal.commit(run.attempt).unwrap();
         driver.pass(60);
         assert_eq!(driver.state(id), TaskStatus::Running);
@@ -32,8 +31,7 @@ fn what_would_fail_the_same_again_is_not_tried_again() {
         || Error::Unstable { what: "p".into(), value: "NaN".into(), why: "dt".into(), suspect: false };
     for (error, again) in [(Error::Internal("odd".into()), true), (unstable(), false)] {
         let mut driver = driver(2);
-        let id = driver.submit(0, Task { retries: 1, ..task() });
-        let run = driver.take(0, 0).unwrap();
+        let (id, run) = driver.begin(0, 0, Task { retries: 1, ..task() });
         driver.ends(1, 0, &run, Err(error));
         assert_eq!(driver.state(id) == TaskStatus::Failed, !again);
     }
@@ -42,8 +40,7 @@ fn what_would_fail_the_same_again_is_not_tried_again() {
 #[test]
 fn what_has_committed_and_hangs_is_not_left_to_a_copy_that_must_stop() {
     let mut driver = driver(2).seasoned();
-    let id = driver.submit(10, Task { deadline: Some(S(20)), idempotent: true, ..task() });
-    let first = driver.take(10, 0).unwrap();
+    let (id, first) = driver.begin(10, 0, Task { deadline: Some(S(20)), idempotent: true, ..task() });
     let second = driver.take(18, 1).expect("a copy, for the first is late");
     first.signal.commit(first.attempt).unwrap();
     driver.pass(30);
@@ -55,8 +52,7 @@ fn what_has_committed_and_hangs_is_not_left_to_a_copy_that_must_stop() {
 /// A task whose first attempt was given up, has committed after all, and so has stopped the second.
 fn left_to_one_that_was_given_up() -> (Driver, TaskId, Assignment) {
     let mut driver = driver(2);
-    let id = driver.submit(0, Task { deadline: Some(S(60)), idempotent: true, ..task() });
-    let first = driver.take(0, 0).unwrap();
+    let (id, first) = driver.begin(0, 0, Task { deadline: Some(S(60)), idempotent: true, ..task() });
     driver.pass(60);
     driver.pass(120);
     let second = driver.take(120, 1).expect("it begins again");
@@ -92,8 +88,7 @@ fn one_that_was_given_up_and_has_committed_has_a_while_to_return() {
 #[test]
 fn of_what_has_committed_no_copy_begins() {
     let mut driver = driver(2).seasoned();
-    let id = driver.submit(10, Task { idempotent: true, ..task() });
-    let run = driver.take(10, 0).unwrap();
+    let (id, run) = driver.begin(10, 0, Task { idempotent: true, ..task() });
     run.signal.commit(run.attempt).unwrap();
     // The attempt writes its results for long.
     for now in [12, 16, 17, 60, 400] {
@@ -110,8 +105,7 @@ fn of_what_has_committed_no_copy_begins() {
 fn a_copy_that_comes_too_late_has_at_least_twice_its_expected_time() {
     for (copy_ends, retired) in [(850, false), (3000, true)] {
         let mut driver = driver(2).seasoned();
-        driver.submit(10, Task { idempotent: true, work: Some(120.0), ..task() });
-        let first = driver.take(10, 0).unwrap();
+        let (_, first) = driver.begin(10, 0, Task { idempotent: true, work: Some(120.0), ..task() });
         driver.pass(611);
         let copy = driver.take(611, 1).expect("a copy, for the first is late");
         driver.ends(620, 0, &first, Ok(()));
@@ -127,8 +121,7 @@ fn a_copy_that_comes_too_late_has_at_least_twice_its_expected_time() {
 #[test]
 fn a_task_that_says_itself_that_it_is_cancelled_is_not_tried_again() {
     let mut driver = driver(1);
-    let id = driver.submit(0, Task { retries: 3, ..task() });
-    let run = driver.take(0, 0).unwrap();
+    let (id, run) = driver.begin(0, 0, Task { retries: 3, ..task() });
     driver.ends(1, 0, &run, Err(Error::Cancelled));
     assert_eq!(
         (driver.state(id), driver.planner.counts.retried, driver.planner.counts.cancelled),
@@ -139,8 +132,7 @@ fn a_task_that_says_itself_that_it_is_cancelled_is_not_tried_again() {
 #[test]
 fn an_attempt_is_not_asked_to_stop_for_one_that_never_began() {
     let mut driver = driver(2);
-    let id = driver.submit(0, Task { deadline: Some(S(60)), ..task() });
-    let run = driver.take(0, 0).unwrap();
+    let (id, run) = driver.begin(0, 0, Task { deadline: Some(S(60)), ..task() });
     // To open the device takes longer than the deadline, and fails then.
     driver.pass(60);
     assert!(run.signal.is_stopped(run.attempt));
@@ -154,8 +146,7 @@ fn an_attempt_is_not_asked_to_stop_for_one_that_never_began() {
 #[test]
 fn what_ends_well_after_a_cancel_is_cancelled() {
     let mut driver = driver(1);
-    let id = driver.submit(0, task());
-    let run = driver.take(0, 0).unwrap();
+    let (id, run) = driver.begin(0, 0, task());
     driver.cancel(id).unwrap();
     driver.ends(1, 0, &run, Ok(()));
     assert_eq!(driver.state(id), TaskStatus::Cancelled);
@@ -164,11 +155,12 @@ fn what_ends_well_after_a_cancel_is_cancelled() {
 #[test]
 fn what_stands_for_a_light_task_does_not_end_because_no_device_is_left() {
     let mut driver = driver(1);
-    driver.retire(0, "gone");
-    let shadow = driver.admit_proxy();
-    assert!(driver.effects.ended.is_empty());
-    driver.end_proxy(shadow, Ok(()));
-    assert_eq!(driver.effects.ended.len(), 1);
+    let (planner, effects) = (&mut driver.planner, &mut driver.effects);
+    planner.retire(0, "gone", effects);
+    let proxy = planner.admit_proxy(effects).unwrap();
+    assert!(effects.ended.is_empty());
+    planner.end_proxy(proxy, Ok(()), effects);
+    assert_eq!(effects.ended.len(), 1);
 }
 
 #[test]
@@ -184,8 +176,7 @@ fn the_third_in_a_row_that_is_found_guilty_speaks_against_the_device() {
             }
             assert_eq!(driver.state(id), TaskStatus::Failed);
             if one_does_well && number == 1 {
-                driver.submit(0, task());
-                let run = driver.take(0, 0).unwrap();
+                let (_, run) = driver.begin(0, 0, task());
                 driver.ends(0, 0, &run, Ok(()));
             }
         }

@@ -68,6 +68,10 @@ fn broken(fault: DeviceFault) -> Result<()> {
     Err(Error::Device { device: "x".into(), what: "y".into(), fault })
 }
 
+fn short_of(needed: u64) -> Error {
+    Error::NoMemory { what: "x".into(), needed, place: "y".into(), there: 0 }
+}
+
 impl Driver {
     fn new(devices: impl Iterator<Item = (DeviceInfo, u32)>) -> Self {
         Driver {
@@ -96,6 +100,14 @@ impl Driver {
         self.assign(now, device, 0, Some(u64::MAX)).begun()
     }
 
+    /// Submits a task and begins it.
+    fn begin(&mut self, now: u64, device: usize, task: Task) -> (TaskId, Assignment) {
+        let id = self.submit(now, task);
+        let run = self.take(now, device).unwrap();
+        assert_eq!(run.id, id);
+        (id, run)
+    }
+
     fn judge(&mut self, now: u64, device: usize, run: &Assignment, how: AttemptEnd) {
         self.effects.now = S(now);
         self.planner.on_attempt_end(device, run.id, run.attempt, how, &mut self.effects);
@@ -122,19 +134,6 @@ impl Driver {
         let cancelled = self.planner.cancel(id, &mut self.effects);
         self.checks.step(&self.planner);
         cancelled
-    }
-
-    fn retire(&mut self, device: usize, why: &str) {
-        self.planner.retire(device, why, &mut self.effects);
-        self.checks.step(&self.planner);
-    }
-
-    fn admit_proxy(&mut self) -> TaskId {
-        self.planner.admit_proxy(&mut self.effects).unwrap()
-    }
-
-    fn end_proxy(&mut self, id: TaskId, outcome: Result<()>) {
-        self.planner.end_proxy(id, outcome, &mut self.effects);
     }
 
     fn publish(&mut self) {

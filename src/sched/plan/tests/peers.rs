@@ -49,8 +49,7 @@ fn what_is_wished_for_tells_the_first_task_that_is_kept_waiting() {
 fn a_cost_does_not_depend_on_what_a_process_has_seen() {
     let mut driver = driver_of(&[10.0, 1.0]);
     let before = {
-        let id = driver.submit(0, of_work(10.0));
-        let run = driver.take(0, 0).unwrap();
+        let (id, run) = driver.begin(0, 0, of_work(10.0));
         let cost = driver.planner.cost(driver.planner.tasks.get(id).unwrap(), 0);
         driver.ends(5, 0, &run, Ok(()));
         cost

@@ -10,8 +10,7 @@ fn no_more_than_three_copies_run() {
         driver.submit(0, Task { work: Some(1e6), devices: DeviceMask::only(device), ..task() });
     }
     let busy: Vec<Assignment> = (1..5).map(|device| driver.take(0, device).unwrap()).collect();
-    let id = driver.submit(0, Task { idempotent: true, ..task() });
-    driver.take(0, 0).unwrap();
+    let (id, _) = driver.begin(0, 0, Task { idempotent: true, ..task() });
     // The task takes for ever, and device after device becomes free, each four times as fast as the one before.
     let copies = busy.iter().zip([10, 30, 90, 270]).enumerate().map(|(before, (run, now))| {
         driver.ends(now, before + 1, run, Err(Error::Callback { code: 1 }));
@@ -65,12 +64,10 @@ fn what_a_device_has_free_is_asked_only_where_it_matters() {
 fn range_gives_way_to_a_task_that_would_begin_if_there_were_memory() {
     let mut driver = Driver::new([(info(0, 1.0), 2), (info(1, 100.0), 1)].into_iter());
     let here = || Task { devices: DeviceMask::only(0), ..task() };
-    driver.submit(0, Task { role: Role::Range, work: None, device_bytes: 100, ..here() });
-    driver.take(0, 0).unwrap();
+    driver.begin(0, 0, Task { role: Role::Range, work: None, device_bytes: 100, ..here() });
     // A piece of the range leases the rest.
     let rest = driver.planner.devices[0].ledger.lease(900).unwrap();
-    driver.submit(0, task());
-    driver.take(0, 1).unwrap();
+    driver.begin(0, 1, task());
     let big = |task: Task| Task { device_bytes: 500, ..task };
     let any = driver.submit(0, big(task()));
     assert_eq!(driver.planner.memory_wanted(S(0)), 0, "the other device is there much sooner");
@@ -137,8 +134,7 @@ fn what_is_to_run_alone_goes_where_it_is_alone_at_once() {
     let id = driver.submit(0, task());
     driver.planner.devices[0].runs_light = true;
     let run = driver.take(0, 0).unwrap();
-    let full = Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
-    driver.ends(1, 0, &run, Err(full));
+    driver.ends(1, 0, &run, Err(short_of(0)));
     assert_eq!((driver.planner.exclusive_tasks, driver.planner.devices[0].reserved_for), (1, Some(id)));
     // A light task waits for it on the one device.
     assert_eq!(driver.planner.runnable_devices(S(1)), [1]);
@@ -165,8 +161,8 @@ fn a_device_that_was_left_out_for_long_is_given_a_task_again() {
     let mut driver = driver(2);
     for round in 0..8 {
         for (device, seconds) in [(0, 40), (1, 1)] {
-            driver.submit(40 * round, Task { devices: DeviceMask::only(device), ..task() });
-            let run = driver.take(40 * round, device).unwrap();
+            let (_, run) =
+                driver.begin(40 * round, device, Task { devices: DeviceMask::only(device), ..task() });
             driver.ends(40 * round + seconds, device, &run, Ok(()));
         }
     }
@@ -220,8 +216,7 @@ fn guests_of_a_range_are_no_tasks_of_a_caller() {
 fn a_device_that_was_short_has_room_when_the_last_of_its_tasks_end() {
     let mut driver = with_slots(3);
     for work in [30.0, 20.0, 10.0] {
-        driver.submit(0, Task { work: Some(work), ..task() });
-        driver.take(0, 0).unwrap();
+        driver.begin(0, 0, Task { work: Some(work), ..task() });
     }
     let id = driver.submit(0, task());
     for (slots, end) in [(3, 11.0), (2, 21.0), (1, 31.0)] {

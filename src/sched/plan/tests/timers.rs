@@ -11,8 +11,7 @@ fn somebody_looks_when_a_device_may_run_as_many_as_before() {
     let tasks = [9.0, 8.0, 7.0, 1.0].map(|work| driver.submit(0, Task { work: Some(work), ..task() }));
     let first = driver.take(0, 0).unwrap();
     let second = driver.take(0, 0).unwrap();
-    let full = Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
-    driver.ends(1, 0, &first, Err(full));
+    driver.ends(1, 0, &first, Err(short_of(0)));
     driver.ends(2, 0, &second, Ok(()));
     let alone = driver.take(2, 0).unwrap();
     assert_eq!(alone.id, tasks[0]);
@@ -32,17 +31,9 @@ fn somebody_looks_when_a_device_may_run_as_many_as_before() {
 fn shortage_limits_a_device_to_the_attempts_that_had_room() {
     for slots in 2..=4 {
         let mut driver = with_slots(slots);
-        let runs: Vec<Assignment> = (0..slots)
-            .map(|_| {
-                driver.submit(0, task());
-                driver.take(0, 0).unwrap()
-            })
-            .collect();
-        for _ in 0..slots {
-            driver.submit(0, task());
-        }
-        let full = Error::NoMemory { what: "x".into(), needed: 0, place: "y".into(), there: 0 };
-        driver.ends(1, 0, &runs[0], Err(full));
+        let runs: Vec<Assignment> = (0..slots).map(|_| driver.begin(0, 0, task()).1).collect();
+        (0..slots).for_each(|_| _ = driver.submit(0, task()));
+        driver.ends(1, 0, &runs[0], Err(short_of(0)));
         for run in &runs[1..] {
             driver.ends(2, 0, run, Ok(()));
         }
@@ -59,8 +50,7 @@ fn shortage_limits_a_device_to_the_attempts_that_had_room() {
 fn late_attempt_is_logged_with_its_time_and_its_device() {
     let mut driver = driver(1).seasoned();
     driver.effects.log.clear();
-    driver.submit(10, Task { label: "slow".into(), ..task() });
-    driver.take(10, 0).unwrap();
+    driver.begin(10, 0, Task { label: "slow".into(), ..task() });
     driver.pass(14);
     assert!(driver.effects.log.is_empty(), "{:?}", driver.effects.log);
     driver.pass(16);
@@ -76,8 +66,7 @@ fn log_of_a_late_attempt_says_what_becomes_of_its_task() {
     let second = |idempotent: bool, speeds: &[f64]| {
         let mut driver = driver_of(speeds).seasoned();
         driver.effects.log.clear();
-        driver.submit(10, Task { idempotent, ..task() });
-        driver.take(10, 0).unwrap();
+        driver.begin(10, 0, Task { idempotent, ..task() });
         driver.pass(16);
         let [(Level::Warn, text)] = &driver.effects.log[..] else { panic!("{:?}", driver.effects.log) };
         text.split_once("its like").unwrap().1.to_owned()
@@ -92,8 +81,7 @@ fn what_takes_microseconds_is_not_late_within_a_second() {
     for _ in 0..4 {
         driver.planner.estimator.record_sample(0, 0, Some(1.0), 1e-6);
     }
-    driver.submit(10, task());
-    driver.take(10, 0).unwrap();
+    driver.begin(10, 0, task());
     assert_eq!(driver.planner.next_deadline(S(10)), Some(S(11)));
 }
 
@@ -111,15 +99,10 @@ fn who_watches_the_time_is_woken_for_an_earlier_alarm_and_for_no_other() {
     assert_eq!([9, 10, 9, 8].map(|alarm| guard.is_news(S(alarm))), [true, false, false, true]);
 }
 
-fn short_of(needed: u64) -> Error {
-    Error::NoMemory { what: "x".into(), needed, place: "y".into(), there: 0 }
-}
-
 #[test]
 fn late_task_that_was_refused_waits_for_the_back_off() {
     let mut driver = driver(1).seasoned();
-    let id = driver.submit(10, Task { idempotent: true, ..task() });
-    let run = driver.take(10, 0).unwrap();
+    let (id, run) = driver.begin(10, 0, Task { idempotent: true, ..task() });
     driver.pass(16);
     driver.planner.devices[0].reserved_for = Some(id);
     driver.ends(17, 0, &run, Err(short_of(0)));

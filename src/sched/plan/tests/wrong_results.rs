@@ -12,8 +12,7 @@ fn named(name: &str) -> Task {
 
 /// A task whose first attempt is wrong, and that ends well on the second device that it is given.
 fn wrong_once(driver: &mut Driver, name: &str, [first, second]: [usize; 2]) {
-    let id = driver.submit(0, named(name));
-    let run = driver.take(0, first).unwrap();
+    let (id, run) = driver.begin(0, first, named(name));
     driver.ends(1, first, &run, wrong());
     assert_eq!(driver.state(id), TaskStatus::Queued);
     let run = driver.take(1, second).unwrap();
@@ -26,8 +25,7 @@ fn the_second_task_that_is_right_elsewhere_retires_the_device() {
     let mut driver = driver(2);
     wrong_once(&mut driver, "a", [0, 1]);
     // Tasks that end well there in between do not make up for it.
-    let id = driver.submit(2, task());
-    let run = driver.take(2, 0).unwrap();
+    let (id, run) = driver.begin(2, 0, task());
     driver.ends(3, 0, &run, Ok(()));
     assert_eq!((driver.state(id), &driver.planner.devices[0].retired), (TaskStatus::Done, &None));
     wrong_once(&mut driver, "b", [0, 1]);
@@ -39,8 +37,7 @@ fn the_second_task_that_is_right_elsewhere_retires_the_device() {
 #[test]
 fn what_is_wrong_goes_to_another_device() {
     let mut driver = driver(2);
-    let id = driver.submit(0, task());
-    let run = driver.take(0, 0).unwrap();
+    let (id, run) = driver.begin(0, 0, task());
     driver.ends(1, 0, &run, wrong());
     assert!(driver.take(1, 0).is_none(), "the other is there for it");
     assert_eq!(driver.take(1, 1).map(|run| run.id), Some(id));
@@ -80,8 +77,7 @@ fn the_only_device_is_asked_again_and_has_its_strikes() {
 #[test]
 fn a_copy_tells_as_well_as_another_attempt() {
     let mut driver = driver(2).seasoned();
-    let id = driver.submit(10, Task { idempotent: true, ..named("a") });
-    let first = driver.take(10, 0).unwrap();
+    let (id, first) = driver.begin(10, 0, Task { idempotent: true, ..named("a") });
     let second = driver.take(18, 1).expect("a copy, for the first is late");
     driver.ends(19, 0, &first, wrong());
     driver.ends(20, 1, &second, Ok(()));
@@ -91,8 +87,7 @@ fn a_copy_tells_as_well_as_another_attempt() {
 #[test]
 fn a_cancel_is_no_strike() {
     let mut driver = driver(2);
-    let id = driver.submit(0, task());
-    let run = driver.take(0, 0).unwrap();
+    let (id, run) = driver.begin(0, 0, task());
     driver.ends(1, 0, &run, wrong());
     let run = driver.take(1, 1).unwrap();
     driver.cancel(id).unwrap();
