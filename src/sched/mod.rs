@@ -35,14 +35,8 @@ pub use crate::store::rate_store::Store;
 pub(crate) use api::lock_default;
 pub use api::{Builder, Range, Scheduler, discover, discover_all};
 #[doc(hidden)]
-pub use base::clock::Clock;
-pub use base::device_mask::DeviceMask;
-pub use base::exec::{Exec, Job};
-pub use base::outcome::{TaskInfo, TaskStatus, WaitResult};
-#[doc(hidden)]
-pub use base::policy::Policy;
-pub use base::task::{Role, Task};
-pub use base::task_id::TaskId;
+pub use base::{Clock, Policy};
+pub use base::{DeviceMask, Exec, Job, Role, Task, TaskId, TaskInfo, TaskStatus, WaitResult};
 pub use estimate::concurrency_tuner::AUTO_SLOTS;
 pub(crate) use light::job::{InlineJob, InlineJobKind};
 pub use observe::trace::{Ending, Span, Timeline, Trace};

@@ -7,11 +7,7 @@ use std::time::Duration;
 use super::scheduler::Scheduler;
 use crate::device::BackendKind;
 use crate::error::{Error, Result};
-use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::exec::Exec;
-use crate::sched::base::outcome::WaitResult;
-use crate::sched::base::task::{Role, Task};
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{DeviceMask, Exec, Role, Task, TaskId, WaitResult};
 use crate::sched::range::partitioner;
 use crate::sched::range::work::{RangeJob, RangeOwner, RangeRun};
 

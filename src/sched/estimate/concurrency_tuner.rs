@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::sched::base::policy::Policy;
+use crate::sched::base::Policy;
 
 /// The number of slots that asks for a [`ConcurrencyTuner`] on each device.
 pub const AUTO_SLOTS: u32 = u32::MAX;

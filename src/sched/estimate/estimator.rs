@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use super::class_table::{ClassRecord, ClassTable};
-use crate::sched::base::policy::Policy;
+use crate::sched::base::Policy;
 
 /// The estimator of all devices of a scheduler, by their position in it.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::sched::base::exec::{Exec, Job};
+use crate::sched::base::{Exec, Job};
 
 pub enum LightJob {
     Shared(Arc<dyn Job>),

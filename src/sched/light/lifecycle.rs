@@ -11,7 +11,7 @@
 //! cancelled, or no device is left for it. `Planned`: the task was promoted, and a planned task runs in
 //! its stead.
 
-use crate::sched::base::outcome::TaskStatus;
+use crate::sched::base::TaskStatus;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {

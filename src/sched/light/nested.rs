@@ -4,8 +4,8 @@
 use std::sync::Mutex;
 
 use super::epochs::Epoch;
+use crate::sched::base::TaskId;
 use crate::sched::base::sync::lock;
-use crate::sched::base::task_id::TaskId;
 
 /// The light tasks that a worker runs inside a planned one.
 #[derive(Default)]

@@ -16,12 +16,10 @@ use std::sync::Arc;
 
 use super::task::LightTask;
 use crate::error::{Error, Result};
-use crate::sched::base::exec::Job;
-use crate::sched::base::outcome::WaitResult;
 use crate::sched::base::registry::unpack;
 use crate::sched::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sched::base::sync::{Mutex, locked};
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{Job, TaskId, WaitResult};
 use crate::sched::plan::effects::Effects;
 use crate::sched::plan::planner::Planner;
 
@@ -148,11 +146,9 @@ mod models {
 
     use super::*;
     use crate::device::{BackendKind, DeviceInfo};
-    use crate::sched::base::exec::Exec;
-    use crate::sched::base::outcome::TaskStatus;
     use crate::sched::base::registry::{LIGHT_BIT, pack};
     use crate::sched::base::sync::{self, explore};
-    use crate::sched::base::task::Task;
+    use crate::sched::base::{Exec, Task, TaskStatus};
     use crate::sched::plan::completion::AttemptEnd;
     use crate::sched::plan::effects::EndedTask;
 

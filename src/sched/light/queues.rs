@@ -12,10 +12,9 @@ use super::epochs::{Epoch, EpochCounts};
 use super::job::LightJob;
 use super::nested::NestedTasks;
 use crate::error::{Error, Result};
-use crate::sched::base::signal::Signal;
 use crate::sched::base::sync::atomic::AtomicBool;
 use crate::sched::base::sync::{self, lock};
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{Signal, TaskId};
 
 /// A queued task.
 pub enum LightItem {

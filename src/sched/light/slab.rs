@@ -14,9 +14,9 @@ use crossbeam_utils::CachePadded;
 
 use super::task::LightTask;
 use crate::error::{Error, Result};
+use crate::sched::base::TaskId;
 use crate::sched::base::registry::{self, LIGHT_BIT, POSITIONS};
 use crate::sched::base::sync::{Mutex, locked};
-use crate::sched::base::task_id::TaskId;
 
 const CHUNK: usize = 512;
 const CHUNKS: usize = 1024;

@@ -9,12 +9,10 @@ use super::epochs::Epoch;
 use super::job::LightJob;
 use super::lifecycle::Lifecycle;
 use crate::error::{Error, Result};
-use crate::sched::base::outcome::{TaskInfo, WaitResult};
 use crate::sched::base::registry::{GENERATIONS, stale};
-use crate::sched::base::signal::Signal;
 use crate::sched::base::sync::atomic::{AtomicU64, Ordering};
 use crate::sched::base::sync::{Mutex, MutexGuard, locked};
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{Signal, TaskId, TaskInfo, WaitResult};
 
 pub struct LightTask {
     /// The generation, and below it 8 bits with [`UNKNOWN`] and [`ENDED`].

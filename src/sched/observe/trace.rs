@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::device::DeviceInfo;
+use crate::sched::base::TaskId;
 use crate::sched::base::sync::lock;
-use crate::sched::base::task_id::TaskId;
 
 /// The most bytes of a label, so that the number of events bounds the memory of a trace.
 const MAX_LABEL: usize = 120;

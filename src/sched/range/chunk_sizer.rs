@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::sched::base::policy::Policy;
+use crate::sched::base::Policy;
 
 pub struct ChunkSizer {
     policy: Arc<Policy>,

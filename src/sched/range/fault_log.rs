@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use crate::error::DeviceFault;
-use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::policy::Policy;
+use crate::sched::base::{DeviceMask, Policy};
 
 #[derive(Default)]
 pub struct FaultLog(Vec<(usize, Range<u64>)>);

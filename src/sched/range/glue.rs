@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
-use crate::sched::base::task::Task;
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{Task, TaskId};
 use crate::sched::plan::effects::Effects;
 use crate::sched::runtime::shared::Runtime;
 

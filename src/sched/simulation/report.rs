@@ -1,7 +1,7 @@
 //! The report of a simulated run.
 
 use crate::error::Error;
-use crate::sched::base::outcome::TaskStatus;
+use crate::sched::base::TaskStatus;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SimReport {

@@ -1,7 +1,7 @@
 //! The input of a simulation: devices with a true speed, tasks with a true amount of work, and
 //! faults at given times. Times are virtual seconds from the beginning.
 
-use crate::sched::base::device_mask::DeviceMask;
+use crate::sched::base::DeviceMask;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scenario {

@@ -18,9 +18,9 @@
 //! error can be returned to it.
 
 use super::parker::{Parker, ParkerState};
+use crate::sched::base::TaskId;
 use crate::sched::base::sync::atomic::{AtomicUsize, Ordering};
 use crate::sched::base::sync::{Arc, Mutex, locked, total_order};
-use crate::sched::base::task_id::TaskId;
 
 /// Key of waits for all tasks: notified when an epoch has drained or a planned task has ended.
 pub const ALL_TASKS: TaskId = TaskId(0);

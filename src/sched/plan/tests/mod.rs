@@ -11,12 +11,7 @@ use super::placement::{AssignResult, Assignment};
 use super::planner::Planner;
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
-use crate::sched::base::device_mask::DeviceMask;
-use crate::sched::base::exec::Exec;
-use crate::sched::base::outcome::TaskStatus;
-use crate::sched::base::policy::Policy;
-use crate::sched::base::task::{Role, Task};
-use crate::sched::base::task_id::TaskId;
+use crate::sched::base::{DeviceMask, Exec, Policy, Role, Task, TaskId, TaskStatus};
 use crate::sched::estimate::estimator::Estimator;
 use crate::sched::runtime::shared::PlannerGuarded;
 
