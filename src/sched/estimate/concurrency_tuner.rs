@@ -85,10 +85,8 @@ mod tests {
     fn only_busy_windows_count() {
         let mut tuner = ConcurrencyTuner::new();
         for second in 0..100 {
-            assert_eq!(
-                tuner.task_ended(&Policy::default(), Duration::from_secs(second), 1.0, second % 3 != 0),
-                1
-            );
+            let now = Duration::from_secs(second);
+            assert_eq!(tuner.task_ended(&Policy::default(), now, 1.0, second % 3 != 0), 1);
         }
     }
 }

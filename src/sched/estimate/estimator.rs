@@ -228,43 +228,51 @@ mod tests {
         (a - b).abs() <= 0.03 * b.abs()
     }
 
+    /// An estimator of devices with these priors, and a task of class 0 for each work.
+    fn estimator<const N: usize>(priors: [Option<f64>; N], works: &[f64]) -> Estimator {
+        let mut estimator = Estimator::new(priors.into(), Arc::default());
+        let table = &mut estimator.table;
+        works.iter().for_each(|&work| table.task_submitted(Duration::ZERO, 0, Some(work)));
+        estimator
+    }
+
+    /// The seconds of a task of class 0.
+    fn seconds(estimator: &Estimator, device: usize, work: f64) -> f64 {
+        estimator.seconds(0, device, Some(work)).unwrap()
+    }
+
     #[test]
     fn priors_are_relative_until_one_device_is_measured() {
-        let mut estimator = Estimator::new(vec![Some(200.0), Some(100.0), None], Arc::default());
-        estimator.table.task_submitted(Duration::ZERO, 0, Some(6.0));
-        let ratio = estimator.seconds(0, 1, Some(6.0)).unwrap() / estimator.seconds(0, 0, Some(6.0)).unwrap();
-        assert!(close(ratio, 2.0));
+        let mut estimator = estimator([Some(200.0), Some(100.0), None], &[6.0]);
+        assert!(close(seconds(&estimator, 1, 6.0) / seconds(&estimator, 0, 6.0), 2.0));
         assert_eq!(estimator.seconds(0, 2, Some(6.0)), None);
         estimator.record_sample(0, 0, Some(6.0), 3.0);
-        assert!(close(estimator.seconds(0, 1, Some(6.0)).unwrap(), 6.0), "half as fast as the other");
+        assert!(close(seconds(&estimator, 1, 6.0), 6.0), "half as fast as the other");
     }
 
     #[test]
     fn new_device_is_compared_with_a_stored_one_by_priors() {
-        let mut estimator = Estimator::new(vec![Some(4e11), Some(2e11), None], Arc::default());
-        estimator.table.task_submitted(Duration::ZERO, 0, Some(1e8));
+        let mut estimator = estimator([Some(4e11), Some(2e11), None], &[1e8]);
         estimator.set_prior(0, 0, 1e8);
-        assert!(close(estimator.seconds(0, 0, Some(1e8)).unwrap(), 1.0));
-        assert!(close(estimator.seconds(0, 1, Some(1e8)).unwrap(), 2.0));
+        assert!(close(seconds(&estimator, 0, 1e8), 1.0));
+        assert!(close(seconds(&estimator, 1, 1e8), 2.0));
         assert_eq!(estimator.seconds(0, 2, Some(1e8)), None);
     }
 
     #[test]
     fn inconsistent_stored_rates_are_dropped() {
         let of = |stored: [f64; 2]| {
-            let mut estimator = Estimator::new(vec![Some(4e11), Some(2e11), None], Arc::default());
-            estimator.table.task_submitted(Duration::ZERO, 0, Some(1.0));
+            let mut estimator = estimator([Some(4e11), Some(2e11), None], &[1.0]);
             (0..2).for_each(|device| estimator.set_prior(0, device, stored[device]));
             estimator.set_prior(0, 2, 1e9);
             let dropped = estimator.drop_inconsistent_priors(0);
-            let ratio =
-                estimator.seconds(0, 1, Some(1.0)).unwrap() / estimator.seconds(0, 0, Some(1.0)).unwrap();
+            let ratio = seconds(&estimator, 1, 1.0) / seconds(&estimator, 0, 1.0);
             (dropped, ratio, estimator.seconds(0, 2, Some(1.0)))
         };
         assert_eq!(of([8.0, 1.0]), (false, 8.0, Some(1e-9)));
         assert_eq!(of([8e3, 1.0]), (true, 2.0, None), "one in another unit");
         assert_eq!(of([1e-30, 1e30]), (true, 2.0, None));
-        let mut alone = Estimator::new(vec![None, Some(2e11)], Arc::default());
+        let mut alone = estimator([None, Some(2e11)], &[]);
         alone.set_prior(0, 0, 1e-9);
         alone.set_prior(0, 1, 1.0);
         assert!(!alone.drop_inconsistent_priors(0), "nothing to compare with");
@@ -272,56 +280,46 @@ mod tests {
 
     #[test]
     fn samples_outweigh_a_wrong_prior_and_changes_are_noticed() {
-        let mut estimator = Estimator::new(vec![Some(1.0), Some(1.0)], Arc::default());
+        let mut estimator = estimator([Some(1.0); 2], &[]);
         for _ in 0..60 {
             estimator.record_sample(0, 0, Some(1.0), 1.0);
             estimator.record_sample(0, 1, Some(1.0), 3.0);
         }
-        assert!(
-            close(estimator.seconds(0, 1, Some(1.0)).unwrap(), 3.0)
-                || estimator.seconds(0, 1, Some(1.0)).unwrap() > 2.7
-        );
-        for _ in 0..60 {
-            estimator.record_sample(0, 1, Some(1.0), 1.0);
-        }
-        assert!(estimator.seconds(0, 1, Some(1.0)).unwrap() < 1.15, "it has recovered");
+        assert!(seconds(&estimator, 1, 1.0) > 2.7);
+        (0..60).for_each(|_| estimator.record_sample(0, 1, Some(1.0), 1.0));
+        assert!(seconds(&estimator, 1, 1.0) < 1.15, "it has recovered");
     }
 
     #[test]
     fn one_odd_sample_changes_little() {
-        let mut estimator = Estimator::new(vec![Some(1.0)], Arc::default());
-        for _ in 0..20 {
-            estimator.record_sample(0, 0, Some(1.0), 1.0);
-        }
+        let mut estimator = estimator([Some(1.0)], &[]);
+        (0..20).for_each(|_| estimator.record_sample(0, 0, Some(1.0), 1.0));
         estimator.record_sample(0, 0, Some(1.0), 1e-6);
-        assert!(estimator.seconds(0, 0, Some(1.0)).unwrap() > 0.9);
+        assert!(seconds(&estimator, 0, 1.0) > 0.9);
         estimator.record_sample(0, 0, Some(1.0), 1e6);
-        assert!(estimator.seconds(0, 0, Some(1.0)).unwrap() < 1.4);
+        assert!(seconds(&estimator, 0, 1.0) < 1.4);
     }
 
     #[test]
     fn numbers_out_of_range_do_no_harm() {
-        let mut estimator = Estimator::new(vec![Some(1.0), Some(1e-300)], Arc::default());
+        let mut estimator = estimator([Some(1.0), Some(1e-300)], &[]);
         for work in [1e308, 1e308, 1e-308, 1.0] {
             estimator.table.task_submitted(Duration::ZERO, 0, Some(work));
-            for device in [0, 1] {
-                estimator.record_sample(0, device, Some(work), 2.0);
-            }
+            (0..2).for_each(|device| estimator.record_sample(0, device, Some(work), 2.0));
         }
         let _ = (estimator.usual_ratio(0), estimator.rate(0, 0));
     }
 
     #[test]
     fn warm_up_is_dropped() {
-        let mut estimator = Estimator::new(vec![None], Arc::default());
-        estimator.record_sample(0, 0, Some(1.0), 20.0);
-        estimator.record_sample(0, 0, Some(1.0), 1.0);
-        assert!(estimator.seconds(0, 0, Some(1.0)).unwrap() < 1.1);
+        let mut estimator = estimator([None], &[]);
+        [20.0, 1.0].iter().for_each(|&seconds| estimator.record_sample(0, 0, Some(1.0), seconds));
+        assert!(seconds(&estimator, 0, 1.0) < 1.1);
     }
 
     #[test]
     fn usual_ratio_needs_three_samples_and_ignores_outliers() {
-        let mut estimator = Estimator::new(vec![Some(1.0)], Arc::default());
+        let mut estimator = estimator([Some(1.0)], &[]);
         for (count, seconds) in [1.0, 1.0, 1.0, 500.0, 1.0, 1.0].into_iter().enumerate() {
             assert_eq!(estimator.usual_ratio(0).is_some(), count > 3, "the first one gives only the unit");
             estimator.record_sample(0, 0, Some(1.0), seconds);
@@ -331,40 +329,26 @@ mod tests {
 
     #[test]
     fn classes_used_last_are_kept() {
-        const CLASSES: usize = 64;
-        let policy = Policy { classes: CLASSES, ..Policy::default() };
+        const CLASSES: u32 = 64;
+        let policy = Policy { classes: CLASSES as usize, ..Policy::default() };
         let mut estimator = Estimator::new(vec![Some(1.0)], Arc::new(policy));
-        for class in 0..3 * CLASSES as u32 {
+        for class in 0..3 * CLASSES {
             estimator.record_sample(class, 0, Some(1.0), 2.0);
             estimator.table.task_submitted(Duration::ZERO, 0, Some(1.0));
         }
-        assert!(
-            (CLASSES / 2..=CLASSES).contains(&estimator.table.classes().count()),
-            "{}",
-            estimator.table.classes().count()
-        );
-        let last = 3 * CLASSES as u32 - 1;
-        assert!(
-            estimator.has_samples(0)
-                && estimator.has_samples(last)
-                && estimator.has_samples(last - CLASSES as u32 / 2)
-        );
+        let kept = estimator.table.classes().count() as u32;
+        assert!((CLASSES / 2..=CLASSES).contains(&kept), "{kept}");
+        let last = 3 * CLASSES - 1;
+        assert!([0, last, last - CLASSES / 2].iter().all(|&class| estimator.has_samples(class)));
         assert!(!estimator.has_samples(1));
     }
 
     #[test]
     fn unit_of_a_class_is_the_mean_work_of_its_tasks() {
-        let mut estimator = Estimator::new(vec![Some(1.0), None], Arc::default());
-        [2.0, 6.0].iter().for_each(|&work| estimator.table.task_submitted(Duration::ZERO, 7, Some(work)));
-        assert_eq!(
-            [
-                estimator.relative_work(7, Some(8.0)),
-                estimator.relative_work(7, None),
-                estimator.relative_work(9, Some(8.0))
-            ],
-            [2.0, 1.0, 8.0]
-        );
-        estimator.record_sample(7, 1, None, 2.0);
-        assert_eq!(estimator.learned_rates().collect::<Vec<_>>(), [(7, 1, 2.0, 1)]);
+        let mut estimator = estimator([Some(1.0), None], &[2.0, 6.0]);
+        let relative = [(0, Some(8.0)), (0, None), (9, Some(8.0))];
+        assert_eq!(relative.map(|(class, work)| estimator.relative_work(class, work)), [2.0, 1.0, 8.0]);
+        estimator.record_sample(0, 1, None, 2.0);
+        assert_eq!(estimator.learned_rates().collect::<Vec<_>>(), [(0, 1, 2.0, 1)]);
     }
 }

@@ -63,51 +63,35 @@ mod tests {
     }
 
     #[test]
-    fn nothing_left_takes_no_time() {
-        assert_eq!(seconds(&EtaInput::default()), Some(0.0));
-        let idle = EtaInput { mean: Some(3.0), slots: 2, ..EtaInput::default() };
-        assert_eq!(seconds(&idle), Some(0.0));
-    }
-
-    #[test]
-    fn work_is_divided_by_all_rates_and_classes_add() {
-        let loads = vec![DeviceLoad { work: 30.0, rate: 3.0 }, DeviceLoad { work: 4.0, rate: 8.0 }];
-        assert_eq!(seconds(&EtaInput { loads, ..EtaInput::default() }), Some(10.5));
-    }
-
-    #[test]
-    fn longest_task_is_not_divided() {
-        let loads = vec![DeviceLoad { work: 30.0, rate: 3.0 }];
-        assert_eq!(seconds(&EtaInput { loads, longest: 25.0, ..EtaInput::default() }), Some(25.0));
-    }
-
-    #[test]
-    fn tasks_without_rates_count_as_the_mean_of_ended_ones() {
-        let input = EtaInput { unknown: 10, mean: None, slots: 4, ..EtaInput::default() };
-        assert_eq!(seconds(&input), None);
-        assert_eq!(seconds(&EtaInput { mean: Some(2.0), ..input }), Some(5.0));
+    fn eta_is_that_of_the_spread_work_or_of_the_longest_task() {
+        let of = |loads: &[(f64, f64)]| EtaInput {
+            loads: loads.iter().map(|&(work, rate)| DeviceLoad { work, rate }).collect(),
+            mean: Some(2.0),
+            slots: 4,
+            ..EtaInput::default()
+        };
+        for (input, expected, why) in [
+            (EtaInput::default(), Some(0.0), "nothing is left"),
+            (of(&[]), Some(0.0), "nothing is left"),
+            (of(&[(30.0, 3.0), (4.0, 8.0)]), Some(10.5), "all rates share the work, and classes add"),
+            (EtaInput { longest: 25.0, ..of(&[(30.0, 3.0)]) }, Some(25.0), "the longest is not divided"),
+            (EtaInput { unknown: 10, ..of(&[]) }, Some(5.0), "without a rate a task counts as the mean"),
+            (EtaInput { unknown: 10, mean: None, ..of(&[]) }, None, "none has ended"),
+            (EtaInput { unknown: 3, slots: 0, ..of(&[]) }, None, "no device is left"),
+            (of(&[(1.0, 0.0)]), None, "no device is left"),
+            (of(&[(1e308, 1e-300)]), None, "beyond all times"),
+            (of(&[(f64::NAN, f64::NAN)]), Some(0.0), "no number"),
+        ] {
+            assert_eq!(seconds(&input), expected, "{why}: {input:?}");
+        }
     }
 
     #[test]
     fn added_tasks_have_their_own_mean() {
         let mut input = EtaInput { unknown: 10, mean: Some(2.0), slots: 4, ..EtaInput::default() };
-        input.add(1000, Some(0.004));
-        assert_eq!(seconds(&input), Some(6.0));
-        input.add(10, None);
-        assert_eq!(seconds(&input), Some(11.0));
-        input.add(10, Some(0.0));
-        assert_eq!(seconds(&input), Some(11.0));
-    }
-
-    #[test]
-    fn work_without_devices_has_no_eta() {
-        let loads = vec![DeviceLoad { work: 1.0, rate: 0.0 }];
-        assert_eq!(seconds(&EtaInput { loads, ..EtaInput::default() }), None);
-        let lost = EtaInput { unknown: 3, mean: Some(1.0), slots: 0, ..EtaInput::default() };
-        assert_eq!(seconds(&lost), None);
-        let absurd = vec![DeviceLoad { work: 1e308, rate: 1e-300 }];
-        assert_eq!(seconds(&EtaInput { loads: absurd, ..EtaInput::default() }), None);
-        let odd = vec![DeviceLoad { work: f64::NAN, rate: f64::NAN }];
-        assert_eq!(seconds(&EtaInput { loads: odd, ..EtaInput::default() }), Some(0.0));
+        for (tasks, mean, expected) in [(1000, Some(0.004), 6.0), (10, None, 11.0), (10, Some(0.0), 11.0)] {
+            input.add(tasks, mean);
+            assert_eq!(seconds(&input), Some(expected));
+        }
     }
 }

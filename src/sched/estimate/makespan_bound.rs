@@ -73,21 +73,20 @@ mod tests {
     }
 
     #[test]
-    fn bound_of_nothing_is_zero() {
-        assert_eq!(bound(&[], &[1, 1]), 0.0);
-        assert_eq!(bound(&[(0, 0, None, 0)], &[1]), 0.0);
-    }
-
-    #[test]
-    fn bound_of_one_device_is_its_busy_time() {
-        assert!(near(bound(&[(0, 0, None, 3), (0, 0, None, 4)], &[1]), 7.0));
-        assert!(near(bound(&[(0, 0, Some(30.0), 3), (0, 0, Some(1.0), 4)], &[1]), 7.0));
-    }
-
-    #[test]
     fn slots_share_the_work_but_not_the_longest_task() {
-        assert!(near(bound(&[(0, 0, None, 3), (0, 0, None, 5)], &[2]), 5.0));
-        assert!(near(bound(&[(0, 0, None, 3), (0, 0, None, 3), (0, 0, None, 4)], &[2]), 5.0));
+        let (three, four, five) = ((0, 0, None, 3), (0, 0, None, 4), (0, 0, None, 5));
+        let stated = [(0, 0, Some(30.0), 3), (0, 0, Some(1.0), 4)];
+        for (tasks, slots, expected) in [
+            (&[][..], &[1, 1][..], 0.0),
+            (&[(0, 0, None, 0)], &[1], 0.0),
+            // On one slot it is the busy time.
+            (&[three, four], &[1], 7.0),
+            (&stated, &[1], 7.0),
+            (&[three, five], &[2], 5.0),
+            (&[three, three, four], &[2], 5.0),
+        ] {
+            assert!(near(bound(tasks, slots), expected), "{tasks:?} on {slots:?}: {}", bound(tasks, slots));
+        }
     }
 
     /// The fast device does 2 a second, the slow one 1: 12 units take 4 s, however they were
