@@ -24,10 +24,30 @@ pub fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a model in every order of the steps of its threads, with up to so many preemptions.
+/// What the models of the protocols have in common.
 #[cfg(all(test, loom))]
-pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
+pub mod models {
+    use loom::thread::{self, JoinHandle};
+
+    use super::Arc;
+
+    /// Runs a model in every order of the steps of its threads, with up to so many preemptions.
+    pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.check(model);
+    }
+
+    /// Starts a thread that shares the world of a model.
+    pub fn start<W: 'static, T: 'static>(
+        world: &Arc<W>,
+        code: impl FnOnce(&W) -> T + 'static,
+    ) -> JoinHandle<T> {
+        let world = world.clone();
+        thread::spawn(move || code(&world))
+    }
+
+    pub fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
 }

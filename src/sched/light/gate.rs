@@ -99,10 +99,10 @@ mod models {
 
     use loom::sync::atomic::AtomicUsize;
     use loom::sync::{Condvar, Mutex};
-    use loom::thread;
 
     use super::*;
     use crate::sched::base::sync::Arc;
+    use crate::sched::base::sync::models;
     use crate::sched::sleep::event_count::{EventCount, Sleeper};
 
     const DEVICE: usize = 0;
@@ -194,7 +194,7 @@ mod models {
                 self.event_count.prepare_sleep(&sleeper);
                 if self.gate.is_closed(DEVICE) {
                     was_closed = self.exclusive_running.load(Ordering::SeqCst);
-                    self.event_count.sleep(&sleeper);
+                    self.event_count.sleep(&sleeper, None);
                 } else {
                     self.event_count.cancel_sleep(&sleeper);
                 }
@@ -204,18 +204,15 @@ mod models {
 
     /// So many workers, and two light tasks.
     fn explore(workers: usize) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(2);
-        builder.check(move || {
+        models::explore(2, move || {
             let world = World::new(2);
             let start = |index| {
                 assert!(world.event_count.add_searcher(false));
-                let world = world.clone();
-                thread::spawn(move || world.run_light(index))
+                models::start(&world, move |world| world.run_light(index))
             };
             let workers: Vec<_> = (0..workers).map(start).collect();
             world.run_exclusive();
-            workers.into_iter().for_each(|worker| worker.join().unwrap());
+            models::join(workers);
             assert_eq!(world.light_tasks.load(Ordering::SeqCst), 0);
         });
     }

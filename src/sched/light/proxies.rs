@@ -142,12 +142,11 @@ mod models {
 
     use std::time::Duration;
 
-    use loom::thread;
-
     use super::*;
     use crate::device::{BackendKind, DeviceInfo};
     use crate::sched::base::registry::{LIGHT_BIT, pack};
-    use crate::sched::base::sync::{self, explore};
+    use crate::sched::base::sync;
+    use crate::sched::base::sync::models::{explore, join, start};
     use crate::sched::base::{Exec, Task, TaskStatus};
     use crate::sched::plan::completion::AttemptEnd;
     use crate::sched::plan::effects::EndedTask;
@@ -274,13 +273,9 @@ mod models {
     fn explore_followers(end: fn(&World)) {
         explore(3, move || {
             let world = World::new();
-            let [worker, follower] = [end, World::follow].map(|code: fn(&World)| {
-                let world = world.clone();
-                thread::spawn(move || code(&world))
-            });
+            let others = [end, World::follow].map(|code: fn(&World)| start(&world, code));
             world.follow();
-            worker.join().unwrap();
-            follower.join().unwrap();
+            join(others);
             world.check();
         });
     }
@@ -299,8 +294,7 @@ mod models {
     fn cancel_reaches_a_task_that_is_being_promoted() {
         loom::model(|| {
             let world = World::new();
-            let other = world.clone();
-            let worker = thread::spawn(move || other.promote());
+            let worker = start(&world, World::promote);
             world.cancel();
             let promoted = worker.join().unwrap();
             assert!(locked(&world.guarded).planner.completion(promoted).unwrap().is_cancelled());

@@ -93,10 +93,8 @@ fn sleep(runtime: &Arc<Runtime>, worker: &WorkerLocal) {
     let event_count = &runtime.pool.event_count;
     loop {
         let keeps = worker.caches_shared_memory();
-        if !keeps && !runtime.no_timer.load(Ordering::Relaxed) {
-            return event_count.sleep(&worker.sleeper);
-        }
-        if event_count.sleep_for(&worker.sleeper, runtime.policy.rest) {
+        let is_limited = keeps || runtime.no_timer.load(Ordering::Relaxed);
+        if event_count.sleep(&worker.sleeper, is_limited.then_some(runtime.policy.rest)) {
             return;
         }
         if keeps {

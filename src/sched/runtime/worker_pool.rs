@@ -14,7 +14,7 @@ use crate::backend::thread;
 use crate::sched::base::policy::Policy;
 use crate::sched::base::sync::lock;
 use crate::sched::estimate::concurrency_tuner::AUTO_SLOTS;
-use crate::sched::sleep::event_count::{EventCount, WakeResult};
+use crate::sched::sleep::event_count::EventCount;
 
 /// Default bytes of stack for each task: what the main thread of a program usually has.
 pub const DEFAULT_STACK: u64 = 8 << 20;
@@ -114,7 +114,7 @@ impl WorkerPool {
     /// `start` gets the index of a worker slot; `taken` returns whether the work was taken meanwhile.
     pub fn wake_any(&self, closed: u64, start: impl Fn(usize) -> bool, taken: impl Fn() -> bool) {
         let open = |device: usize| closed >> device & 1 == 0;
-        while self.event_count.wake_any(closed) == WakeResult::NobodySleeps {
+        while !self.event_count.wake_any(closed) {
             if !self.worker_slots.iter().any(|slot| open(slot.device) && self.has_room(slot)) {
                 return;
             }

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use super::parker::Parker;
 use crate::sched::base::sync::atomic::{AtomicU64, Ordering, fence};
-use crate::sched::base::sync::{Arc, Mutex, locked};
+use crate::sched::base::sync::{Arc, Mutex, MutexGuard, locked};
 
 const SLEEPER: u64 = 1;
 const SEARCHER: u64 = 1 << 16;
@@ -58,14 +58,6 @@ pub struct Sleeper {
     worker_index: usize,
     device: usize,
     parker: Arc<Parker>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WakeResult {
-    /// A worker searches, or was woken.
-    Enough,
-    /// All workers are busy.
-    NobodySleeps,
 }
 
 impl Sleeper {
@@ -153,45 +145,35 @@ impl EventCount {
         }
     }
 
-    /// Blocks until another thread has turned the sleeper into a searcher.
-    pub fn sleep(&self, sleeper: &Sleeper) {
-        sleeper.parker.wait(None);
-    }
-
-    /// Blocks as [`EventCount::sleep`] does. Returns false after `long`: the caller is still a sleeper.
-    pub fn sleep_for(&self, sleeper: &Sleeper, long: Duration) -> bool {
-        sleeper.parker.wait(Some(Instant::now() + long))
+    /// Blocks until another thread has turned the sleeper into a searcher. Returns false if `limit` has
+    /// passed first: the caller is still a sleeper.
+    pub fn sleep(&self, sleeper: &Sleeper, limit: Option<Duration>) -> bool {
+        sleeper.parker.wait(limit.map(|limit| Instant::now() + limit))
     }
 
     /// Wakes a worker for work that the caller has published, unless a worker searches. Passes over the
-    /// workers of the devices in `closed`.
-    pub fn wake_any(&self, closed: u64) -> WakeResult {
+    /// workers of the devices in `closed`. Returns false if none searches and all others are busy.
+    pub fn wake_any(&self, closed: u64) -> bool {
         fence(Ordering::SeqCst);
         let word = self.word.load(Ordering::SeqCst);
         if count(word, SEARCHER) > 0 {
-            return WakeResult::Enough;
+            return true;
         }
         if count(word, SLEEPER) == 0 {
-            return WakeResult::NobodySleeps;
+            return false;
         }
-        let mut sleepers = locked(&self.sleepers);
+        let sleepers = locked(&self.sleepers);
         if self.searching() > 0 {
-            return WakeResult::Enough;
+            return true;
         }
         // The device with most sleepers is the least busy one.
         let mut by_device = [0_u32; DEVICES];
         sleepers.iter().for_each(|sleeper| by_device[sleeper.device] += 1);
         let open = |position: &usize| closed >> sleepers[*position].device & 1 == 0;
-        let Some(position) = (0..sleepers.len())
+        let position = (0..sleepers.len())
             .filter(open)
-            .max_by_key(|&position| (by_device[sleepers[position].device], position))
-        else {
-            return WakeResult::NobodySleeps;
-        };
-        let sleeper = self.take_sleeper(&mut sleepers, position);
-        drop(sleepers);
-        sleeper.wake();
-        WakeResult::Enough
+            .max_by_key(|&position| (by_device[sleepers[position].device], position));
+        self.wake(sleepers, position)
     }
 
     /// Returns true if a worker sleeps whose device is not in `closed`.
@@ -216,8 +198,14 @@ impl EventCount {
         if self.asleep() == 0 {
             return false;
         }
-        let mut sleepers = locked(&self.sleepers);
-        let Some(position) = sleepers.iter().rposition(which) else { return false };
+        let sleepers = locked(&self.sleepers);
+        let position = sleepers.iter().rposition(which);
+        self.wake(sleepers, position)
+    }
+
+    /// Wakes the sleeper at a position of the list. Returns false without one.
+    fn wake(&self, mut sleepers: MutexGuard<'_, Vec<Sleeper>>, position: Option<usize>) -> bool {
+        let Some(position) = position else { return false };
         let sleeper = self.take_sleeper(&mut sleepers, position);
         drop(sleepers);
         sleeper.wake();
@@ -249,9 +237,10 @@ mod models {
     //! sleeps for ever, which loom reports as a deadlock.
 
     use loom::sync::atomic::{AtomicBool, AtomicUsize};
-    use loom::thread;
+    use loom::thread::JoinHandle;
 
     use super::*;
+    use crate::sched::base::sync::models::{explore, join, start};
 
     struct World {
         event_count: EventCount,
@@ -315,89 +304,71 @@ mod models {
                 if self.is_anything(device) || self.stop.load(Ordering::SeqCst) {
                     self.event_count.cancel_sleep(&sleeper);
                 } else {
-                    self.event_count.sleep(&sleeper);
+                    self.event_count.sleep(&sleeper, None);
                 }
             }
         }
 
-        fn start(world: &Arc<Self>, device: usize) -> thread::JoinHandle<()> {
+        fn start(world: &Arc<Self>, device: usize) -> JoinHandle<()> {
             assert!(world.event_count.add_searcher(false));
-            let world = world.clone();
-            thread::spawn(move || world.work(device))
-        }
-
-        fn end(&self, workers: Vec<thread::JoinHandle<()>>) {
-            workers.into_iter().for_each(|worker| worker.join().unwrap());
-            assert_eq!(self.done.load(Ordering::SeqCst), self.total);
-            assert_eq!(self.event_count.word.load(Ordering::SeqCst), 0, "all are gone");
+            start(world, move |world| world.work(device))
         }
     }
 
-    fn explore(model: impl Fn() + Sync + Send + 'static) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(2);
-        builder.check(model);
+    /// Explores workers of these devices, and `code` beside them, until so many items are done.
+    fn explore_workers(total: usize, devices: &'static [usize], code: fn(&Arc<World>)) {
+        explore(2, move || {
+            let world = World::new(total);
+            let workers: Vec<_> = devices.iter().map(|&device| World::start(&world, device)).collect();
+            code(&world);
+            join(workers);
+            assert_eq!(world.done.load(Ordering::SeqCst), total);
+            assert_eq!(world.event_count.word.load(Ordering::SeqCst), 0, "all are gone");
+        });
     }
 
     #[test]
     fn two_workers_and_a_submitter_lose_no_work() {
-        explore(|| {
-            let world = World::new(2);
-            let workers = vec![World::start(&world, 0), World::start(&world, 0)];
+        explore_workers(2, &[0, 0], |world| {
             world.submit();
             world.submit();
-            world.end(workers);
         });
     }
 
     #[test]
     fn a_worker_and_two_submitters_lose_no_work() {
-        explore(|| {
-            let world = World::new(2);
-            let workers = vec![World::start(&world, 0)];
-            let other = world.clone();
-            let submitter = thread::spawn(move || other.submit());
+        explore_workers(2, &[0], |world| {
+            let submitter = start(world, World::submit);
             world.submit();
-            submitter.join().unwrap();
-            world.end(workers);
+            join([submitter]);
         });
     }
 
     #[test]
     fn work_for_one_device_finds_its_worker() {
-        explore(|| {
-            let world = World::new(2);
-            let workers = vec![World::start(&world, 0), World::start(&world, 1)];
+        explore_workers(2, &[0, 1], |world| {
             // As in the scheduler: unlike a store, it is not moved before earlier reads and writes.
             world.hint.fetch_or(true, Ordering::SeqCst);
             world.event_count.wake_device(1);
             world.submit();
-            world.end(workers);
         });
     }
 
     #[test]
     fn a_worker_that_never_starts_is_not_counted_on() {
-        explore(|| {
-            let world = World::new(1);
-            let workers = vec![World::start(&world, 0)];
-            let other = world.clone();
-            let submitter = thread::spawn(move || other.submit());
+        explore_workers(1, &[0], |world| {
+            let submitter = start(world, World::submit);
             assert!(world.event_count.add_searcher(false));
             world.event_count.cancel_searcher(0);
-            submitter.join().unwrap();
-            world.end(workers);
+            join([submitter]);
         });
     }
 
     #[test]
     fn a_shutdown_reaches_all() {
-        explore(|| {
-            let world = World::new(0);
-            let workers = vec![World::start(&world, 0), World::start(&world, 0)];
+        explore_workers(0, &[0, 0], |world| {
             world.stop.store(true, Ordering::SeqCst);
             world.event_count.wake_all();
-            world.end(workers);
         });
     }
 }

@@ -105,9 +105,9 @@ mod models {
     //! too; a wait that can end is never judged to be one.
 
     use loom::sync::atomic::AtomicBool;
-    use loom::thread;
 
     use super::*;
+    use crate::sched::base::sync::models::{explore, join, start};
 
     const RANGE: TaskId = TaskId(2);
 
@@ -178,43 +178,32 @@ mod models {
         }
     }
 
-    fn explore(model: impl Fn() + Sync + Send + 'static) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(2);
-        builder.check(model);
-    }
-
-    fn spawn(world: &Arc<World>, code: fn(&World)) -> thread::JoinHandle<()> {
-        let world = world.clone();
-        thread::spawn(move || code(&world))
-    }
-
     #[test]
     fn wait_for_a_range_whose_last_helper_leaves_is_no_deadlock() {
-        explore(|| {
+        explore(2, || {
             let world = World::new(3);
-            let others = [spawn(&world, World::own), spawn(&world, World::leave)];
+            let others = [World::own, World::leave].map(|code: fn(&World)| start(&world, code));
             assert!(world.wait(|| world.range_ended.load(Ordering::SeqCst)));
-            others.into_iter().for_each(|other| other.join().unwrap());
+            join(others);
         });
     }
 
     #[test]
     fn helper_finds_the_deadlock_though_its_owner_does_not_judge() {
-        explore(|| {
+        explore(2, || {
             let world = World::new(2);
-            let owner = spawn(&world, World::own);
+            let owner = start(&world, World::own);
             assert!(!world.wait(|| false));
             world.leave();
-            owner.join().unwrap();
+            join([owner]);
         });
     }
 
     #[test]
     fn one_of_two_that_wait_for_each_other_finds_the_deadlock() {
-        explore(|| {
+        explore(2, || {
             let world = World::new(2);
-            let other = spawn(&world, |world| {
+            let other = start(&world, |world| {
                 world.wait(|| world.range_ended.load(Ordering::SeqCst));
                 world.leave();
             });
@@ -222,7 +211,7 @@ mod models {
             world.range_ended.store(true, Ordering::SeqCst);
             world.queues.notify(RANGE);
             world.sleep();
-            other.join().unwrap();
+            join([other]);
         });
     }
 }

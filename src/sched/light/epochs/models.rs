@@ -1,10 +1,9 @@
 //! Models of the epoch counter: a wait ends if its tasks have ended, and not before.
 
 use loom::sync::{Condvar, Mutex};
-use loom::thread;
 
 use super::*;
-use crate::sched::base::sync::explore;
+use crate::sched::base::sync::models::{explore, join, start};
 
 struct World {
     counter: EpochCounter,
@@ -64,27 +63,17 @@ impl World {
     }
 }
 
-/// Waits for so many tasks while other threads run `code`.
-fn wait_beside(world: Arc<World>, tasks: usize, code: Vec<Box<dyn FnOnce(&World) + Send>>) {
-    let start = |code: Box<dyn FnOnce(&World) + Send>| {
-        let world = world.clone();
-        thread::spawn(move || code(&world))
-    };
-    let others: Vec<_> = code.into_iter().map(start).collect();
-    world.wait(0, tasks);
-    others.into_iter().for_each(|other| other.join().unwrap());
-}
-
 #[test]
 fn waiter_is_notified_of_the_last_end() {
     for counts in [1, 2] {
         explore(2, move || {
             let world = World::new(counts);
             let epochs = [(); 3].map(|()| world.begin(0));
-            let end = move |world: &World| {
+            let worker = start(&world, move |world| {
                 epochs.into_iter().for_each(|epoch| world.end(&world.counts[counts - 1], epoch));
-            };
-            wait_beside(world, 3, vec![Box::new(end)]);
+            });
+            world.wait(0, 3);
+            join([worker]);
         });
     }
 }
@@ -94,12 +83,13 @@ fn later_tasks_are_not_taken_for_earlier_ones() {
     explore(2, || {
         let world = World::new(2);
         let before = world.begin(0);
-        let end = move |world: &World| {
+        let worker = start(&world, move |world| {
             let later = world.begin(1);
             world.counter.end(&world.counts[1], later, 1);
             world.end(&world.counts[1], before);
-        };
-        wait_beside(world, 1, vec![Box::new(end)]);
+        });
+        world.wait(0, 1);
+        join([worker]);
     });
 }
 
@@ -109,11 +99,12 @@ fn waiter_is_notified_of_the_last_end_by_a_new_thread() {
     explore(2, || {
         let world = World::new(1);
         let [first, later @ ..] = [(); 3].map(|()| world.begin(0));
-        let end = move |world: &World| {
+        let worker = start(&world, move |world| {
             world.end(&world.counts[0], first);
             later.into_iter().for_each(|epoch| world.end(&world.counter.add_counts(), epoch));
-        };
-        wait_beside(world, 3, vec![Box::new(end)]);
+        });
+        world.wait(0, 3);
+        join([worker]);
     });
 }
 
@@ -122,9 +113,10 @@ fn new_thread_does_not_keep_others_from_summing() {
     explore(2, || {
         let world = World::new(1);
         let epoch = world.begin(0);
-        let end = move |world: &World| world.end(&world.counts[0], epoch);
-        let join = |world: &World| _ = world.counter.add_counts();
-        wait_beside(world, 1, vec![Box::new(end), Box::new(join)]);
+        let worker = start(&world, move |world| world.end(&world.counts[0], epoch));
+        let other = start(&world, |world| _ = world.counter.add_counts());
+        world.wait(0, 1);
+        join([worker, other]);
     });
 }
 
@@ -133,8 +125,10 @@ fn two_waiters_are_notified_of_the_last_end() {
     explore(2, || {
         let world = World::new(1);
         let epoch = world.begin(0);
-        let end = move |world: &World| world.end(&world.counts[0], epoch);
-        wait_beside(world, 1, vec![Box::new(end), Box::new(|world: &World| world.wait(1, 0))]);
+        let worker = start(&world, move |world| world.end(&world.counts[0], epoch));
+        let other = start(&world, |world| world.wait(1, 0));
+        world.wait(0, 1);
+        join([worker, other]);
     });
 }
 
@@ -158,12 +152,11 @@ fn submitter_waits_for_its_task_of_a_closed_epoch() {
     explore(2, || {
         let world = World::new(2);
         let before = world.begin(0);
-        let other = world.clone();
-        let other = thread::spawn(move || {
-            let own = other.begin(1);
-            let mark = other.counter.start_waiting();
-            assert!(!other.counter.check(mark).done, "its task has not ended");
-            other.end(&other.counts[1], own);
+        let other = start(&world, |world| {
+            let own = world.begin(1);
+            let mark = world.counter.start_waiting();
+            assert!(!world.counter.check(mark).done, "its task has not ended");
+            world.end(&world.counts[1], own);
             mark
         });
         let mark = world.counter.start_waiting();
