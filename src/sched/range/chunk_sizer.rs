@@ -48,11 +48,10 @@ impl ChunkSizer {
         let most = device.most.load(Ordering::Relaxed);
         match self.grain {
             Some(grain) => grain.min(most),
-            None => device
-                .size
-                .load(Ordering::Relaxed)
-                .min(most)
-                .min((available / self.policy.chunks_of_share).max(1)),
+            None => {
+                let share = (available / self.policy.chunks_of_share).max(1);
+                device.size.load(Ordering::Relaxed).min(most).min(share)
+            }
         }
     }
 

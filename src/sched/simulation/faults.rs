@@ -1,6 +1,6 @@
 //! Faults of simulated devices, and the results of attempts there.
 
-use super::report::{SimEvent, SimEventKind};
+use super::report::SimEventKind;
 use super::scenario::FaultKind;
 use super::world::Simulation;
 use crate::error::{DeviceFault, Error};
@@ -58,31 +58,20 @@ impl Simulation<'_> {
         let place = &self.places[device];
         let label = self.planner.label(device);
         let company = place.free.len() + 1 < self.scenario.devices[device].slots as usize;
-        let quick = INSTANT * place.speed;
-        let event = SimEvent {
-            time: self.now,
-            task: run.task,
-            device,
-            slot: run.slot,
-            attempt: run.attempt,
-            kind: SimEventKind::Begin,
-        };
-        if place.dead {
+        let at_once = if place.dead {
             let what = "it has fallen off the bus".into();
-            run.fate = Err(Error::Device { device: label, what, fault: DeviceFault::Lost });
-            run.left = quick;
+            Some(Error::Device { device: label.clone(), what, fault: DeviceFault::Lost })
         } else if self.now < place.memory_short_until {
-            let there = 0;
-            run.fate = Err(Error::NoMemory {
-                what: "the task".into(),
-                needed: task.device_bytes,
-                place: label,
-                there,
-            });
-            run.left = quick;
+            let (needed, place) = (task.device_bytes, label.clone());
+            Some(Error::NoMemory { what: "the task".into(), needed, place, there: 0 })
         } else if company && self.now < place.resources_short_until {
-            run.fate = Err(Error::Resources { device: label, what: "registers".into() });
-            run.left = quick;
+            Some(Error::Resources { device: label.clone(), what: "registers".into() })
+        } else {
+            None
+        };
+        if let Some(error) = at_once {
+            run.fate = Err(error);
+            run.left = INSTANT * place.speed;
         } else if self.now < place.wrong_until {
             run.fate = Err(Error::WrongResult { device: label, what: "a bit has turned over".into() });
         } else if task.poison {
@@ -92,7 +81,7 @@ impl Simulation<'_> {
             self.failures[run.task] -= 1;
             run.fate = Err(Error::Callback { code: 1 });
         }
-        self.events.push(event);
+        self.record(number, SimEventKind::Begin);
         self.expect(number);
     }
 }

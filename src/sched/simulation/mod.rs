@@ -1,7 +1,6 @@
 //! The planner on simulated devices, in virtual time: driven by one loop over events instead of by workers.
 
 mod bound;
-mod events;
 mod faults;
 mod report;
 mod scenario;
@@ -26,8 +25,9 @@ pub fn run(scenario: &Scenario) -> SimReport {
 /// Runs a scenario and returns its timeline, too, in virtual time.
 pub fn run_traced(scenario: &Scenario) -> (SimReport, Timeline) {
     let mut world = Simulation::new(scenario);
-    let trace = world.keep_trace();
+    // All events: a scenario has an end.
+    let trace = world.planner.keep_trace(usize::MAX);
     world.run();
-    let timeline = world.timeline(trace);
+    let timeline = world.planner.timeline(trace, world.clock());
     (world.report(), timeline)
 }

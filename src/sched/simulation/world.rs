@@ -6,17 +6,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bound::lower_bound;
-use super::events::{PendingEvent, PendingKind};
 use super::report::{DeviceReport, SimEvent, SimEventKind, SimReport};
 use super::scenario::{Scenario, SimDevice};
 use crate::device::{BackendKind, DeviceInfo};
 use crate::error::{DeviceFault, Error, Result};
 use crate::sched::base::{Completion, Exec, Task, TaskId, TaskStatus};
-use crate::sched::observe::trace::{Timeline, Trace};
 use crate::sched::plan::completion::AttemptEnd;
 use crate::sched::plan::effects::{Effects, EndedTask};
 use crate::sched::plan::invariants::InvariantChecks;
 use crate::sched::plan::planner::Planner;
+
+/// An event that is to come. Those of the same time happen in the order of their kinds.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PendingEvent {
+    /// The bits of an `f64` that is not negative: they have its order.
+    time: u64,
+    kind: PendingKind,
+    number: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum PendingKind {
+    Lost(usize),
+    Fault(usize, usize),
+    Submit(usize),
+    Cancel(usize),
+    /// Position of the attempt, and the version of its plan; an older plan is void.
+    Return(usize, u32),
+    Alarm,
+}
 
 /// An attempt that runs on a simulated device.
 pub(super) struct SimAttempt {
@@ -125,43 +143,30 @@ impl<'a> Simulation<'a> {
         world
     }
 
-    fn plan(&mut self, time: f64, what: PendingKind) {
+    fn plan(&mut self, time: f64, kind: PendingKind) {
         self.numbers += 1;
-        self.due.push(Reverse(PendingEvent { time, number: self.numbers, what }));
+        // No negative zero.
+        let time = time.max(0.0).to_bits();
+        self.due.push(Reverse(PendingEvent { time, kind, number: self.numbers }));
     }
 
     pub(super) fn clock(&self) -> Duration {
         Duration::from_secs_f64(self.now)
     }
 
-    /// Traces all events; a scenario has an end.
-    pub fn keep_trace(&mut self) -> Arc<Trace> {
-        self.planner.keep_trace(usize::MAX)
-    }
-
-    pub fn timeline(&self, trace: Arc<Trace>) -> Timeline {
-        self.planner.timeline(trace, self.clock())
-    }
-
     pub fn run(&mut self) {
         let mut alarm = f64::INFINITY;
-        while let Some(Reverse(due)) = self.due.pop() {
-            if due.what == PendingKind::Alarm && due.time != alarm {
+        while let Some(Reverse(PendingEvent { time, kind, .. })) = self.due.pop() {
+            if kind == PendingKind::Alarm && f64::from_bits(time) != alarm {
                 continue;
             }
-            self.now = due.time;
+            self.now = f64::from_bits(time);
             self.effects.now = self.clock();
-            self.happen(due.what);
+            self.happen(kind);
             self.checks.step(&self.planner);
             // Tasks that are submitted at the same time arrive together.
-            let together = self.due.peek().is_some_and(|Reverse(next)| {
-                next.time == self.now
-                    && matches!(
-                        next.what,
-                        PendingKind::Submit(_) | PendingKind::Lost(_) | PendingKind::Fault(..)
-                    )
-            });
-            if together {
+            let next = self.due.peek().filter(|Reverse(next)| next.time == time);
+            if next.is_some_and(|Reverse(next)| next.kind < PendingKind::Cancel(0)) {
                 continue;
             }
             self.settle();
@@ -171,7 +176,7 @@ impl<'a> Simulation<'a> {
                 .planner
                 .next_deadline(self.clock())
                 .map_or(f64::INFINITY, |at| at.as_secs_f64().max(self.now));
-            if next.is_finite() && self.unended > 0 && (next != alarm || due.what == PendingKind::Alarm) {
+            if next.is_finite() && self.unended > 0 && (next != alarm || kind == PendingKind::Alarm) {
                 alarm = next;
                 self.plan(next, PendingKind::Alarm);
             }
@@ -208,7 +213,10 @@ impl<'a> Simulation<'a> {
             match self.ids.get(before).copied().flatten() {
                 Some(id) => after.push(id),
                 // The predecessor was refused, or is a later task.
-                None => return self.refuse(index, Error::Stale { what: "task", id: before as u64 }),
+                None => {
+                    let error = Error::Stale { what: "task", id: before as u64 };
+                    return self.end(index, TaskStatus::Failed, Some(error));
+                }
             }
         }
         let task = Task {
@@ -230,12 +238,8 @@ impl<'a> Simulation<'a> {
                 self.ids[index] = Some(id);
                 self.known.insert(id, index);
             }
-            Err(error) => self.refuse(index, error),
+            Err(error) => self.end(index, TaskStatus::Failed, Some(error)),
         }
-    }
-
-    fn refuse(&mut self, index: usize, error: Error) {
-        self.end(index, TaskStatus::Failed, Some(error));
     }
 
     fn end(&mut self, task: usize, state: TaskStatus, error: Option<Error>) {
@@ -251,6 +255,11 @@ impl<'a> Simulation<'a> {
         self.plan(self.now + seconds, PendingKind::Return(number, version));
     }
 
+    pub(super) fn record(&mut self, number: usize, kind: SimEventKind) {
+        let SimAttempt { task, device, slot, attempt, .. } = self.attempts[number];
+        self.events.push(SimEvent { time: self.now, task, device, slot, attempt, kind });
+    }
+
     /// Returns an attempt.
     pub(super) fn leave(&mut self, number: usize) {
         let run = &mut self.attempts[number];
@@ -262,21 +271,14 @@ impl<'a> Simulation<'a> {
             Err(_) if run.signal.is_stopped(run.attempt) => Err(Error::Cancelled),
             failed => failed,
         };
-        let (device, slot, task, attempt, id) = (run.device, run.slot, run.task, run.attempt, run.id);
+        let (device, slot, attempt, id) = (run.device, run.slot, run.attempt, run.id);
         let place = &mut self.places[device];
         place.free.push(slot);
         place.free.sort_unstable_by(|a, b| b.cmp(a));
         if fate.is_ok() {
             place.tasks += 1;
         }
-        self.events.push(SimEvent {
-            time: self.now,
-            task,
-            device,
-            slot,
-            attempt,
-            kind: SimEventKind::Return,
-        });
+        self.record(number, SimEventKind::Return);
         let poisoned = matches!(fate, Err(Error::Device { fault: DeviceFault::Poisoned, .. }));
         self.planner.on_attempt_end(device, id, attempt, AttemptEnd::Ran(fate), &mut self.effects);
         if poisoned {
