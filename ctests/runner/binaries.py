@@ -85,7 +85,7 @@ PARTS: dict[str, list[Part]] = {
     "fork": [Part(minimum=4)],
     "node": [Part(minimum=28)],
     "scheduler": [Part(minimum=105)],
-    "lib": [Part(minimum=252)],
+    "lib": [Part(minimum=247)],
     "bin": [
         Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL),
         Part(minimum=19),
