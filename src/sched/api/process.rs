@@ -46,7 +46,7 @@ impl Scheduler {
     pub fn process_default() -> Result<&'static Scheduler> {
         static KEPT: OnceLock<Scheduler> = OnceLock::new();
         match KEPT.get() {
-            Some(kept) => kept.check_process().map(|()| kept),
+            Some(kept) => kept.runtime.process.check().map(|()| kept),
             None => {
                 let acquired = acquire()?;
                 Ok(KEPT.get_or_init(|| acquired))

@@ -81,7 +81,7 @@ impl Scheduler {
     /// without a call. Fails at once if no device could run a single element.
     pub fn submit_range(&self, range: Range) -> Result<TaskId> {
         // Before any lock: in a child of fork it may be held for ever.
-        self.check_process()?;
+        self.runtime.process.check()?;
         range.check()?;
         let Range { begin, end, grain, code, deadline, detached, after, ordered, .. } = range;
         let template = Task {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::backend::float_mode::FloatMode;
 use crate::device::DeviceInfo;
 use crate::error::{Error, Result};
+use crate::sched::base::registry::detached;
 use crate::sched::base::sync::lock;
 use crate::sched::base::{Completion, TaskId, TaskInfo, WaitResult};
 use crate::sched::light::slab::LightSlab;
@@ -60,11 +61,6 @@ impl Scheduler {
             *ownership = if release(&self.runtime) { Ownership::Own } else { Ownership::Released };
         }
         matches!(*ownership, Ownership::Own)
-    }
-
-    /// Returns [`Error::Forked`] in a child of the process that created it.
-    pub(crate) fn check_process(&self) -> Result<()> {
-        self.runtime.process.check()
     }
 
     /// Returns the devices as found at creation, in the order of device masks.
@@ -158,7 +154,7 @@ impl Scheduler {
     /// or not. Returns each once. `None`: timed out. Fails if none is left.
     pub fn wait_next(&self, timeout: Option<Duration>) -> Result<Option<TaskId>> {
         // Before any lock: in a child of fork it may be held for ever.
-        self.check_process()?;
+        self.runtime.process.check()?;
         // An end beyond the clock's range is none.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
@@ -236,7 +232,7 @@ impl Scheduler {
     /// Retires a device for as long as the scheduler lives, as if it had failed. Tasks that run
     /// there end. Fails for a number that no device has.
     pub fn retire(&self, device: usize, why: &str) -> Result<()> {
-        self.check_process()?;
+        self.runtime.process.check()?;
         if device >= self.devices().len() {
             let accepted = format!("less than {}", self.devices().len());
             return Err(Error::argument("device", device, accepted));
@@ -368,8 +364,7 @@ impl Scheduler {
         let guard = self.runtime.lock();
         let completion = guard.planner.completion(id)?;
         if guard.planner.is_detached(id) {
-            let id = format!("{:#018x}", id.0);
-            return Err(Error::argument("the task to wait for", id, "a task that is not detached"));
+            return Err(detached(id));
         }
         Ok(match completion.outcome.get() {
             Some(outcome) => Watch::Ended(outcome.clone()),

@@ -117,6 +117,11 @@ pub fn stale(id: TaskId) -> Error {
     Error::Stale { what: "task", id: id.0 }
 }
 
+/// Returns the error of a wait for a detached task.
+pub fn detached(TaskId(id): TaskId) -> Error {
+    Error::argument("the task to wait for", format_args!("{id:#018x}"), "a task that is not detached")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use super::epochs::Epoch;
 use super::job::LightJob;
 use super::lifecycle::Lifecycle;
 use crate::error::{Error, Result};
-use crate::sched::base::registry::{GENERATIONS, stale};
+use crate::sched::base::registry::{GENERATIONS, detached, stale};
 use crate::sched::base::sync::atomic::{AtomicU64, Ordering};
 use crate::sched::base::sync::{Mutex, MutexGuard, locked};
 use crate::sched::base::{Signal, TaskId, TaskInfo, WaitResult};
@@ -274,8 +274,7 @@ impl LightTask {
     pub fn start_wait(&self, generation: u64, id: TaskId) -> Result<WatchStart> {
         let mut state = self.lock_known(generation, id)?;
         if state.detached {
-            let id = format!("{:#018x}", id.0);
-            return Err(Error::argument("the task to wait for", id, "a task that is not detached"));
+            return Err(detached(id));
         }
         if let Some(outcome) = state.outcome() {
             return Ok(WatchStart::Ended(outcome));
