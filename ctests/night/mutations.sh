@@ -85,7 +85,7 @@ gate: a worker that leaves wakes nobody;    src/sched/light/gate.rs; /pub fn lea
 proxies: one that has ended is followed;    src/sched/light/proxies.rs; s/Some(before) if step.0.contains(before) =>/Some(before) =>/; models
 proxies: a cancel meanwhile is overlooked;  src/sched/light/proxies.rs; s/if task.signal.is_cancelled()/if false/; models
 proxies: an end is counted in both tiers;   src/sched/light/proxies.rs; s/^            uncount(&outcome)/            _ = uncount/; models
-tally: who joins is overlooked;             src/sched/light/epochs.rs; /pub fn add_counts/,/^    }/s/self.nearly_drained.store(true, Ordering::SeqCst)/_ = \&self.nearly_drained/; --test scheduler workers_that_come
+tally: who joins is overlooked;             src/sched/light/epochs.rs; /pub fn add_counts/,/^    }/s/self.nearly_drained.store(true, Ordering::SeqCst)/_ = \&self.nearly_drained/; models
 shortage: one attempt at a time after it; src/sched/plan/completion.rs; s/attempts\.len() as u32).max(1)/attempts.len() as u32).clamp(1, 1)/; --lib shortage_limits
 back-off: a busy device is asked at once; src/sched/plan/fit_check.rs; s/if device.backs_off(self.now, .*) {/if false {/; --lib busy_device
 late: the log says nothing; src/sched/plan/timers.rs; s/^        self.note(Level::Warn, index, text, effects)/        _ = text/; --lib late_attempt
