@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_void};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::str::FromStr;
 use std::sync::{Once, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
@@ -164,7 +165,10 @@ fn parse_setting(setting: &str) -> Result<(LogTarget, LevelFilter)> {
         _ if level == LevelFilter::Off => LogTarget::Off,
         None => standard_error(),
         Some(file) => {
-            let opened = descriptor::open(OpenOptions::new().create(true).append(true), file.as_ref());
+            let mut options = OpenOptions::new();
+            // A pipe that nobody reads is refused, and not waited for.
+            options.create(true).append(true).custom_flags(libc::O_NONBLOCK);
+            let opened = descriptor::open(&options, file.as_ref());
             LogTarget::File(opened.map_err(|why| Error::io("cannot open the log file", file.as_ref(), why))?)
         }
     };

@@ -1,7 +1,7 @@
 //! What is around the command: pipes that break, disks that are full, a second run.
 
 use std::fs::{self, File, OpenOptions};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use testkit::command::{Ended, SURVEY, Workspace};
 
@@ -35,6 +35,17 @@ fn a_survey_goes_on_when_what_it_says_can_not_be_written() {
     assert_eq!(ended.status, 1, "{ended:?}");
     assert!(ended.err.starts_with("gpusched: standard output could not be written: "), "{ended:?}");
     all_shots_are_there(&folder);
+}
+
+#[test]
+fn log_does_not_wait_for_the_reader_of_a_pipe() {
+    let folder = Workspace::new();
+    let pipe = folder.at("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let log = format!("debug:{}", pipe.display());
+    let ended = Ended::from(folder.command(&["devices"]).env("GPUSCHED_LOG", log).output().unwrap());
+    assert_eq!(ended.status, 0, "{ended:?}");
+    assert!(ended.err.contains("cannot open the log file"), "{ended:?}");
 }
 
 #[test]

@@ -225,17 +225,20 @@ fn what_an_earlier_run_left_of_a_shot_goes_before_the_shot_writes() {
 }
 
 #[test]
-fn a_folder_that_vanishes_fails_what_is_left_of_the_survey() {
+fn folder_that_vanishes_or_is_replaced_fails_what_is_left_of_the_survey() {
     let undisturbed = undisturbed();
-    for at in [7, 9, 12, 20, 24, 30] {
+    let cases = [7, 9, 12, 20, 24, 30].map(|at| [(at, "vanish"), (at, "replace")]);
+    for (at, how) in cases.into_iter().flatten() {
         let folder = folder();
-        let fault = Fault { at, how: "vanish".into(), lasts: true };
+        let fault = Fault { at, how: how.into(), lasts: true };
         let (ended, _) = fault.run(&folder).expect("a run has more calls");
-        assert!(!folder.at("out").exists(), "{fault:?}: {ended:?}");
+        assert_eq!(folder.at("out").exists(), how == "replace", "{fault:?}: {ended:?}");
+        assert!(how == "vanish" || folder.results().is_empty(), "{fault:?}: {ended:?}");
         assert_eq!(ended.status, 1, "{fault:?}: {ended:?}");
         let failed = ended.shots("failed");
         assert_eq!(failed.len() + ended.shots("done").len(), SHOTS as usize, "{fault:?}: {ended:?}");
-        assert!(ended.out.contains("its folder is not there"), "{fault:?}: {ended:?}");
+        let named = ["its folder is not there", "moved, removed or replaced during the run"];
+        assert!(named.iter().any(|words| ended.out.contains(words)), "{fault:?}: {ended:?}");
         resumes(&folder, &undisturbed, &fault);
     }
 }

@@ -107,6 +107,50 @@ fn resolved(path: &Path) -> std::path::PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
+#[test]
+fn inputs_and_results_are_not_overwritten() {
+    let folder = Folder::new();
+    folder.make("out");
+    let model: Vec<u8> = [2000_f32; 6 * 6 * 6].into_iter().flat_map(f32::to_le_bytes).collect();
+    fs::write(folder.at("out/shot_0001.bin"), model).expect("a model");
+    symlink("out/shot_0001.bin", folder.at("link")).expect("a link");
+    fs::write(folder.at("survey.toml"), SURVEY).expect("a survey");
+    fs::write(folder.at("survey.json"), format!("{SURVEY}[output]\nfolder = '.'\n")).expect("a survey");
+    for (name, file) in [("direct", "out/shot_0001.bin"), ("linked", "link")] {
+        let survey = SURVEY.replace("velocity = 2000", &format!("velocity = '{file}'"));
+        fs::write(folder.at(name), survey).expect("a survey");
+    }
+    let before = all(&folder);
+    for args in [
+        &["run", "survey.json"][..],
+        &["run", "direct"],
+        &["run", "linked", "--resume"],
+        &["run", "survey.toml", "--trace", "survey.toml"],
+        &["run", "survey.toml", "--trace", "out/shot_0001.json"],
+        &["run", "direct", "--dry-run"],
+    ] {
+        let (status, said) = gpusched(folder.path(), &args.iter().map(OsStr::new).collect::<Vec<_>>());
+        assert_eq!(status, 2, "{args:?}: {said}");
+        assert!(said.contains("overwrite"), "{args:?}: {said}");
+        assert!(all(&folder) == before, "{args:?} has changed a file");
+    }
+}
+
+#[test]
+fn paths_need_not_be_utf8() {
+    let folder = Folder::new();
+    let home = folder.make(OsStr::from_bytes(b"\xff"));
+    fs::write(home.join("survey.toml"), SURVEY).expect("a survey");
+    let survey = home.join("survey.toml");
+    for more in [&["--json"][..], &["--dry-run"], &["--resume"]] {
+        let mut args: Vec<&OsStr> = vec!["run".as_ref(), survey.as_ref()];
+        args.extend(more.iter().map(OsStr::new));
+        let (status, said) = gpusched(folder.path(), &args);
+        assert_eq!((status, said.as_str()), (0, ""), "{more:?}");
+    }
+    assert!(home.join("out/shot_0001.json").exists());
+}
+
 /// What waits in the output folder under the names that the command uses must not lead anywhere.
 #[test]
 fn links_in_the_output_folder_are_not_followed() {

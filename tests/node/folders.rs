@@ -241,6 +241,31 @@ pub fn invalid_table_is_replaced_if_unused_and_else_an_error() {
     drop(hold);
 }
 
+/// The file lives on under another name, and members that join later make a new one.
+pub fn table_that_loses_its_name_in_use_is_replaced() {
+    type Move = fn(&Path, &Path) -> std::io::Result<()>;
+    let moves: [Move; 2] = [
+        |from, to| fs::rename(from, to),
+        |from, to| {
+            fs::hard_link(from, to)?;
+            fs::remove_file(from)
+        },
+    ];
+    for lose_name in moves {
+        let folder = Folder::new();
+        let path = leases(&folder).join("leases-1");
+        let old = join(&leases(&folder), 2, 1).unwrap();
+        let hold = begin(&old, 1, 0, 1, 1.0, 1).unwrap();
+        assert!(hold.is_some());
+        lose_name(&path, &folder.at("elsewhere")).unwrap();
+        let new = join(&leases(&folder), 2, 1).unwrap();
+        drop(old.lock().unwrap());
+        assert!(begin(&new, 1, 0, 1, 1.0, 1).unwrap().is_none(), "two holders of a slot");
+        drop(hold);
+        assert!(begin(&new, 1, 0, 1, 1.0, 1).unwrap().is_some());
+    }
+}
+
 pub fn table_that_is_deleted_or_cut_in_use_is_replaced() {
     let folder = Folder::new();
     let path = leases(&folder).join("leases-1");

@@ -51,6 +51,7 @@ fn main() -> std::process::ExitCode {
         case!(folders::full_disk_is_an_error_and_a_file_with_room_works_on),
         case!(folders::invalid_table_is_replaced_if_unused_and_else_an_error),
         case!(folders::table_that_is_deleted_or_cut_in_use_is_replaced),
+        case!(folders::table_that_loses_its_name_in_use_is_replaced),
         case!(hammer::eight_processes_never_exceed_slots_while_others_are_killed),
         case!(one_process::two_members_exclude_each_other),
         case!(one_process::lease_is_returned_while_its_thread_has_the_table_locked),

@@ -6,6 +6,7 @@
  *   a number   fails with this errno; a write puts half of its bytes down before
  *   kill       ends the process by SIGKILL before the call
  *   vanish     renames the folder to FAULT_FOLDER.gone before the call
+ *   replace    as vanish, and makes an empty folder in its place
  *   watch      does what it should
  *
  * With FAULT_LASTS set so does every call after it. What was hit, the call and the path, is appended to the file
@@ -22,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static atomic_int calls;
@@ -77,10 +79,11 @@ static int hit(const char *call, const char *path)
         kill(getpid(), SIGKILL);
         pause();
     }
-    if (!strcmp(how, "vanish")) {
+    if (!strcmp(how, "vanish") || !strcmp(how, "replace")) {
         char gone[PATH_MAX];
         snprintf(gone, sizeof gone, "%s.gone", getenv("FAULT_FOLDER"));
-        REAL(rename_function, "rename")(getenv("FAULT_FOLDER"), gone);
+        int moved = !REAL(rename_function, "rename")(getenv("FAULT_FOLDER"), gone);
+        if (moved && *how == 'r') mkdir(getenv("FAULT_FOLDER"), 0755);
         return 0;
     }
     errno = atoi(how);

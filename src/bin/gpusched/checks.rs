@@ -1,10 +1,6 @@
 //! What is said before anything runs: the survey in numbers, and whether it fits.
 
-use std::fs::{self, File, TryLockError};
-
-use gpusched::descriptor;
 use gpusched::device::DeviceInfo;
-use gpusched::io::atomic;
 use gpusched::memory::Bytes;
 use gpusched::{Error, Result};
 use serde_json::{Value, json};
@@ -27,38 +23,6 @@ pub fn memory(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
     }
     let (needed, there) = (needed(largest), largest.usable_bytes());
     Err(job.plan.advise(Error::NoMemory { what: "a shot".into(), needed, place: largest.label(), there }))
-}
-
-/// Makes the output folder if it is not there, claims it for as long as the result lives, and tries a
-/// file in it. Two runs at once would leave records of one beside descriptions of the other.
-pub fn folder(job: &Job) -> Result<Option<File>> {
-    let fail = |why| {
-        let why = format!("it can't be made: {why}; name a folder by output.folder that can");
-        Error::io("write to the output folder", &job.folder, why)
-    };
-    if fs::metadata(&job.folder).is_ok_and(|found| !found.is_dir()) {
-        return Err(Error::io(
-            "write to the output folder",
-            &job.folder,
-            "it is a file; name a folder by output.folder",
-        ));
-    }
-    fs::create_dir_all(&job.folder).map_err(fail)?;
-    let claim = match descriptor::open_read(&job.folder) {
-        Ok(claim) => match claim.try_lock() {
-            Ok(()) => Some(claim),
-            Err(TryLockError::WouldBlock) => {
-                let why = "another run writes to it; wait for that, or change output.folder";
-                return Err(Error::io("write to the output folder", &job.folder, why));
-            }
-            // Not every file system has locks.
-            Err(TryLockError::Error(_)) => None,
-        },
-        Err(_) => None,
-    };
-    // Dropped without a commit, the file goes again.
-    atomic::Output::create(&job.folder.join("survey.json"))?;
-    Ok(claim)
 }
 
 pub fn summary(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Value {
@@ -86,7 +50,7 @@ pub fn summary(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Value {
         "shot_bytes": takes.device,
         "shot_host_bytes": takes.host,
         "output_bytes": 4 * floats as u64 * job.shots.len() as u64,
-        "folder": job.folder,
+        "folder": job.folder.to_string_lossy(),
         "devices": devices.iter().map(describe).collect::<Vec<_>>(),
         "warnings": job.warnings,
     })

@@ -18,7 +18,7 @@ use gpusched::{Error, Result};
 
 use crate::document::Document;
 use crate::key::Keys;
-use crate::survey::{Accuracy, Mute, Shape, Spacing, Stencil, Step, Storage, Survey};
+use crate::survey::{Accuracy, Mute, Property, Shape, Spacing, Stencil, Step, Storage, Survey};
 use crate::{model, positions};
 
 /// Fewer cells per shortest wavelength show as dispersion after some tens of wavelengths.
@@ -33,6 +33,8 @@ const DEADLINE: RangeInclusive<f64> = 1e-3..=1e9;
 pub struct Job {
     pub survey: Survey,
     pub folder: PathBuf,
+    /// The survey file and the files of the model.
+    pub inputs: Vec<PathBuf>,
     pub plan: Arc<Plan>,
     pub shots: Vec<Shot>,
     pub keys: Keys,
@@ -112,7 +114,10 @@ impl Job {
             ));
         }
         let folder = file.resolve(&survey.output.folder);
-        Ok(Job { survey, folder, plan, shots, keys, dt_max, cells_per_wavelength, warnings })
+        let files = [Some(&survey.model.velocity), survey.model.density.as_ref()];
+        let files = files.into_iter().flatten().filter_map(Property::file);
+        let inputs = files.map(|model| file.resolve(model)).chain([path.to_owned()]).collect();
+        Ok(Job { survey, folder, inputs, plan, shots, keys, dt_max, cells_per_wavelength, warnings })
     }
 
     /// What the shot takes that takes the most, with so many threads on the CPU.

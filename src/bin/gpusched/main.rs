@@ -9,6 +9,7 @@ mod checks;
 mod devices;
 mod document;
 mod fitness;
+mod folder;
 #[cfg(test)]
 mod fuzz;
 mod job;

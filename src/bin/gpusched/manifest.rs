@@ -49,7 +49,7 @@ impl Manifest {
             parts.insert("state".into(), "running".into());
             parts.insert("shots".into(), shots.into());
         }
-        let path = job.folder.join("survey.json");
+        let path = job.folder.join(names::MANIFEST);
         Manifest { path, content: summary, begun: Instant::now(), written: None }
     }
 

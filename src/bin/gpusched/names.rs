@@ -2,6 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+/// What was asked for, and what has become of each shot.
+pub const MANIFEST: &str = "survey.json";
+
+/// Returns true if a run may write a file of this name to its output folder.
+pub fn is_output(name: &str) -> bool {
+    let number = name.strip_prefix("shot_").and_then(|rest| rest.chars().next());
+    name == MANIFEST || number.is_some_and(|digit| digit.is_ascii_digit())
+}
+
 /// Four digits, or as many as the number has.
 fn stem(number: usize) -> String {
     format!("shot_{number:04}")

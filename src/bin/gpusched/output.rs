@@ -16,6 +16,7 @@ use gpusched::io::raw;
 use gpusched::sched::{Exec, Task};
 use gpusched::{Error, Result};
 
+use crate::folder::OutputFolder;
 use crate::job::Job;
 use crate::names;
 use crate::paused::{self, Header, Kept};
@@ -33,6 +34,7 @@ pub struct Files {
 struct Inner {
     about: About,
     folder: PathBuf,
+    output: Arc<OutputFolder>,
     /// Step whose snapshot gets a picture, if this shot gets any.
     section_step: Option<usize>,
     pictured: bool,
@@ -92,13 +94,21 @@ pub struct Report {
 
 impl Files {
     /// For the shot with this number, counted from 1.
-    pub fn new(job: &Job, number: usize, resume: bool, stop: &Stop, room: &Room) -> Files {
+    pub fn new(
+        job: &Job,
+        number: usize,
+        resume: bool,
+        stop: &Stop,
+        room: &Room,
+        output: &Arc<OutputFolder>,
+    ) -> Files {
         let pictured = number <= job.survey.output.pictures;
         let about = About::new(job, number);
         let inner = Inner {
             section_step: section_step(&about).filter(|_| pictured),
             about,
             folder: job.folder.clone(),
+            output: output.clone(),
             pictured,
             deadline: job.survey.run.deadline_s.map(Duration::from_secs_f64),
             resume,
@@ -256,6 +266,7 @@ impl Files {
         }
         attempts.insert(exec.attempt, State::new(exec.device.label()));
         drop(attempts);
+        self.inner.output.check()?;
         let (folder, number) = (&self.inner.folder, self.about().number);
         if !*cleared {
             let side = folder.join(names::side(number));
@@ -350,13 +361,14 @@ impl shot::Output for Files {
         if self.attempts().values().any(|state| state.seconds.is_some()) {
             return Ok(());
         }
+        self.inner.output.check()?;
         let written = self.name_snapshots(exec).and_then(|()| raw::write(&record, &gather.data));
         written.inspect_err(|_| self.unname())?;
         let mut attempts = self.attempts();
         let Some(state) = attempts.get_mut(&exec.attempt) else { return Err(unknown()) };
         state.sums.record = checksum(&gather.data);
         let described = about.text(&state.sums).and_then(|text| atomic::write(&side, text.as_bytes()));
-        described.inspect_err(|_| self.unname())?;
+        described.and_then(|()| self.inner.output.check()).inspect_err(|_| self.unname())?;
         // What it was stopped with is of no more use, and no harm: the shot is there.
         remove(&self.paused_path()).unwrap_or_else(|error| log::warn!("{error}"));
         state.seconds = state.begun.map(|begun| begun.elapsed().as_secs_f64());
@@ -396,7 +408,7 @@ impl shot::Output for Files {
         if self.attempts().values().any(is_enough) {
             return Ok(());
         }
-        let kept = self.keep(exec, done, fields);
+        let kept = self.inner.output.check().and_then(|()| self.keep(exec, done, fields));
         if let Some(state) = self.attempts().get_mut(&exec.attempt) {
             state.paused = Some(kept.as_ref().map(|()| done).map_err(Error::to_string));
         }

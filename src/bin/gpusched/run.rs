@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::checks;
 use crate::fitness;
+use crate::folder::{OutputFolder, check_inputs};
 use crate::job::Job;
 use crate::manifest::Manifest;
 use crate::output::all_files;
@@ -52,7 +53,8 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     let devices = scheduler.devices();
     let takes = job.shot_bytes(scheduler.cpu_threads());
     checks::memory(&job, takes, devices)?;
-    let claim = if wanted.dry_run { None } else { checks::folder(&job)? };
+    check_inputs(&job, wanted.trace.as_deref())?;
+    let output = if wanted.dry_run { None } else { Some(Arc::new(OutputFolder::claim(&job.folder)?)) };
     if let Some(trace) = wanted.trace.as_ref().filter(|_| !wanted.dry_run) {
         // Dropped without a commit, it goes again.
         atomic::Output::create(trace)?;
@@ -67,24 +69,22 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     if wanted.check_devices && !retire_unfit(&scheduler, selection.as_deref(), wanted.as_json)? {
         return Ok(false);
     }
-    if claim.is_some() {
+    if output.is_some() {
         remove_leftovers(&job.folder, wanted.as_json);
     }
     let found = if wanted.resume { resume::look(&job, !wanted.dry_run) } else { Vec::new() };
     if wanted.resume {
         resume::tell(&job, &found, wanted.as_json);
     }
-    if wanted.dry_run {
+    let Some(output) = output else {
         if !wanted.as_json {
             say!(
                 "dry run: the survey is in order and fits; nothing was computed or written, the output folder was not tried"
             );
         }
         return Ok(true);
-    }
-    if claim.is_some()
-        && let Err(error) = resume::remove_strays(&job, !wanted.resume)
-    {
+    };
+    if let Err(error) = resume::remove_strays(&job, !wanted.resume) {
         log::warn!(
             "{}: not searched for snapshots of shots that are not there: {error}",
             job.folder.display()
@@ -99,6 +99,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     let survey = SurveyRun {
         job: &job,
         scheduler: &scheduler,
+        output,
         manifest,
         kept,
         failed: 0,

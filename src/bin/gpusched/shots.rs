@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpusched::io::atomic;
@@ -10,6 +11,7 @@ use gpusched::sched::{DeviceStats, Scheduler, TaskId, TaskStatus, WaitResult};
 use gpusched::{Error, Result};
 use serde_json::json;
 
+use crate::folder::OutputFolder;
 use crate::job::Job;
 use crate::manifest::Manifest;
 use crate::names;
@@ -34,6 +36,7 @@ struct SubmittedShot {
 pub struct SurveyRun<'a> {
     pub job: &'a Job,
     pub scheduler: &'a Scheduler,
+    pub output: Arc<OutputFolder>,
     pub manifest: Manifest,
     /// Numbers of the shots that an earlier run has finished.
     pub kept: BTreeSet<usize>,
@@ -86,7 +89,7 @@ impl SurveyRun<'_> {
             }
         }
         progress.finish();
-        let listed = self.manifest.finish(self.failed, self.open);
+        let listed = self.output.check().and_then(|()| self.manifest.finish(self.failed, self.open));
         if let Err(error) = &listed {
             progress
                 .say(&format!("error: {error}"), &json!({ "event": "error", "error": error.to_string() }));
@@ -106,7 +109,7 @@ impl SurveyRun<'_> {
                 "failed": self.failed,
                 "open": self.open,
                 "seconds": seconds,
-                "folder": self.job.folder,
+                "folder": self.job.folder.to_string_lossy(),
                 "schedule": stats.as_ref().map(summing_up::object),
             }),
         );
@@ -176,7 +179,7 @@ impl SurveyRun<'_> {
             if self.kept.contains(&number) {
                 continue;
             }
-            let files = Files::new(self.job, number, self.resume, &self.stop, &room);
+            let files = Files::new(self.job, number, self.resume, &self.stop, &room, &self.output);
             match files.task(self.scheduler.cpu_threads()).and_then(|task| self.scheduler.submit(task)) {
                 Ok(id) => running.push(SubmittedShot { number, id, files }),
                 Err(error) => self.fail(number, &error.to_string(), progress),
@@ -267,7 +270,7 @@ impl SurveyRun<'_> {
 
     /// Writes the manifest. A failure is reported; the write is retried, and decides at the end.
     fn note(&mut self, progress: &Progress) {
-        if let Err(error) = self.manifest.write_now_and_then() {
+        if let Err(error) = self.output.check().and_then(|()| self.manifest.write_now_and_then()) {
             let why = error.to_string();
             progress.say(&format!("warning: {why}"), &json!({ "event": "warning", "warning": why }));
         }
@@ -290,7 +293,10 @@ impl SurveyRun<'_> {
     fn draw(&self, number: usize, picture: Result<Picture>, progress: &Progress) -> Vec<String> {
         let title = self.job.survey.title.as_deref().unwrap_or("Survey");
         let percentile = self.job.survey.output.clip_percentile;
-        let draw = || picture?.draw(&self.job.folder, number, title, percentile);
+        let draw = || {
+            self.output.check()?;
+            picture?.draw(&self.job.folder, number, title, percentile)
+        };
         let drawn = match catch_unwind(AssertUnwindSafe(draw)) {
             Ok(drawn) => drawn.map_err(|error| error.to_string()),
             Err(_) => Err("drawing it panicked".into()),

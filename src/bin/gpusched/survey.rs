@@ -2,7 +2,7 @@
 //! unit, range and default; the two are kept together.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -57,6 +57,17 @@ pub enum Property {
     /// A file's path, or a rule's name.
     Name(String),
     Table(PropertyTable),
+}
+
+impl Property {
+    /// The file that is read, if it is one and no rule.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Property::Constant(_) => None,
+            Property::Name(path) => Some(Path::new(path)),
+            Property::Table(table) => table.file.as_deref(),
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -165,8 +165,8 @@ impl ChangeListenerState {
             self.last_check = now;
             check_members = true;
             member.flush(Duration::ZERO);
-            // After a deletion the thread that locks the table next joins the new file.
-            if self.has_new_changes(member) || member.session().is_deleted().unwrap_or(false) {
+            // Then the thread that locks the table next joins the new file.
+            if self.has_new_changes(member) || member.session().has_lost_name().unwrap_or(false) {
                 return Some(WaitEnd::Changed);
             }
         }

@@ -132,13 +132,13 @@ impl LocalMember {
         Ok(shared)
     }
 
-    /// Locks the file and reads its header. Joins the new file if this one has been deleted.
+    /// Locks the file and reads its header. Joins the new file if this one has lost its name.
     fn lock_file(&self, shared: &mut TableState, timeout: Duration) -> Result<()> {
         for _ in 0..8 {
             let session = self.session();
             session.lock(timeout)?;
-            let deleted = session.is_deleted().map_err(|error| session.error(error));
-            let header = deleted.and_then(|deleted| match deleted {
+            let lost = session.has_lost_name().map_err(|error| session.error(error));
+            let header = lost.and_then(|lost| match lost {
                 true => Ok(None),
                 false => session.read_header(&self.boot_id).map(Some),
             });
@@ -158,7 +158,7 @@ impl LocalMember {
                 }
             }
         }
-        Err(self.session().error("somebody deletes it again and again"))
+        Err(self.session().error("somebody deletes or renames it again and again"))
     }
 
     fn accept_header(&self, shared: &mut TableState, header: TableHeader) {

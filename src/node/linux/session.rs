@@ -1,8 +1,9 @@
 //! A session: the record of the table that a member holds while the file exists.
 
-use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use super::file_lock::{self, LOCK_TIMEOUT, LiveMembers};
 use super::layout::{
@@ -59,9 +60,14 @@ impl Session {
         file_lock::unlock_table(&self.file, self.id)
     }
 
-    /// Returns true if the file has been deleted: members that join later use another file.
-    pub fn is_deleted(&self) -> io::Result<bool> {
-        Ok(self.file.status()?.links == 0)
+    /// Returns true if the file has lost its name, because it was deleted, renamed or hidden by a mount: members that
+    /// join later use another file.
+    pub fn has_lost_name(&self) -> io::Result<bool> {
+        let named = match fs::symlink_metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            named => named?,
+        };
+        Ok((named.dev(), named.ino()) != self.file.status()?.identity)
     }
 
     /// Reads the header. The caller has locked the table.

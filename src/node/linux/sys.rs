@@ -250,6 +250,7 @@ impl Descriptor {
             mode: status.st_mode & 0o7777,
             owner: status.st_uid,
             links: status.st_nlink as u64,
+            identity: (status.st_dev as u64, status.st_ino as u64),
         })
     }
 }
@@ -270,13 +271,14 @@ impl Drop for Descriptor {
     }
 }
 
-/// Type, mode, owner and number of names of an open file.
+/// Type, mode, owner, number of names, and device and inode of an open file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FileStatus {
     pub is_file: bool,
     pub mode: u32,
     pub owner: u32,
     pub links: u64,
+    pub identity: (u64, u64),
 }
 
 /// Waits until one of the descriptors is readable or the timeout passes. Returns which are.

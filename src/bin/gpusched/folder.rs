@@ -1,0 +1,87 @@
+//! The output folder: claimed for one run, and checked to stay the same folder, so that no file of a run goes elsewhere.
+
+use std::fs::{self, File, Metadata, TryLockError};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use gpusched::io::atomic;
+use gpusched::{Error, Result, descriptor};
+
+use crate::job::Job;
+use crate::names;
+
+pub struct OutputFolder {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+    /// Locked until it is closed. `None`: the file system has no locks, or the folder can't be opened.
+    _claim: Option<File>,
+}
+
+impl OutputFolder {
+    /// Makes the folder if it is missing, claims it, and tries a file in it. Two runs at once would leave records of
+    /// one beside descriptions of the other.
+    pub fn claim(path: &Path) -> Result<OutputFolder> {
+        let fail = |why: String| Error::io("write to the output folder", path, why);
+        if fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
+            return Err(fail("it is a file; name a folder by output.folder".into()));
+        }
+        let failed = |why| fail(format!("it can't be made: {why}; name a folder by output.folder that can"));
+        fs::create_dir_all(path).map_err(failed)?;
+        let claim = descriptor::open_read(path).ok();
+        let claim = match claim.as_ref().map(File::try_lock) {
+            Some(Err(TryLockError::WouldBlock)) => {
+                let why = "another run writes to it; wait for that, or change output.folder";
+                return Err(fail(why.into()));
+            }
+            Some(Err(TryLockError::Error(_))) | None => None,
+            Some(Ok(())) => claim,
+        };
+        // Dropped without a commit, the file goes again.
+        atomic::Output::create(&path.join(names::MANIFEST))?;
+        let found = match &claim {
+            Some(claim) => claim.metadata(),
+            None => fs::metadata(path),
+        };
+        let identity = identity(&found.map_err(|why| fail(why.to_string()))?);
+        Ok(OutputFolder { path: path.to_owned(), identity, _claim: claim })
+    }
+
+    /// Returns an error if the path leads to another folder than when the run began, or to none.
+    pub fn check(&self) -> Result<()> {
+        if fs::metadata(&self.path).is_ok_and(|found| identity(&found) == self.identity) {
+            return Ok(());
+        }
+        let why = "the folder was moved, removed or replaced during the run; shots that were written are where it is now";
+        Err(Error::io("write to the output folder", &self.path, why))
+    }
+}
+
+fn identity(folder: &Metadata) -> (u64, u64) {
+    (folder.dev(), folder.ino())
+}
+
+/// Refuses a run that would overwrite the survey file, a file of the model, or, by its trace, one of its own results.
+pub fn check_inputs(job: &Job, trace: Option<&Path>) -> Result<()> {
+    let folder = fs::canonicalize(&job.folder).ok();
+    let is_output = |file: &Path| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        file.parent() == folder.as_deref() && names::is_output(&name)
+    };
+    let inputs: Vec<PathBuf> = job.inputs.iter().filter_map(|input| fs::canonicalize(input).ok()).collect();
+    if let Some(input) = inputs.iter().find(|input| is_output(input)) {
+        let why = "the run reads this file and would write a result of the same name; change output.folder";
+        return Err(Error::io("overwrite", input, why));
+    }
+    // A trace that is not there yet has a folder.
+    let absolute = |trace: &Path| {
+        let parent = trace.parent().filter(|parent| !parent.as_os_str().is_empty());
+        Some(fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()?.join(trace.file_name()?))
+    };
+    let Some(trace) = trace.and_then(absolute) else { return Ok(()) };
+    if is_output(&trace) || inputs.contains(&trace) {
+        let why = "the run reads this file or writes a result of this name; choose another file for --trace";
+        return Err(Error::io("overwrite", &trace, why));
+    }
+    Ok(())
+}
