@@ -1,11 +1,17 @@
 """Runs the steps of a level and prints their outcomes; see ctests/run."""
 
+import sys
+
+# Ctrl-C before `main` handles it ends the process without a traceback.
+sys.excepthook = lambda kind, *rest: (
+    None if kind is KeyboardInterrupt else sys.__excepthook__(kind, *rest)
+)
+
 import argparse
 import fcntl
 import os
 import shutil
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import TextIO
@@ -76,13 +82,14 @@ def print_summary(results: list[Result], wall: float, strict: bool) -> int:
 
 
 def test_environment(level: str) -> dict[str, str]:
-    """Returns the environment of all steps: the caller's, without its settings of the library."""
-    own = ("GPUSCHED_", "FAKECUDA")
+    """Returns the environment of all steps: the caller's, without settings of library and tests."""
+    own, strict = ("GPUSCHED_", "FAKECUDA", "FUZZ_", "CARGO_BUILD_"), "GPUSCHED_TEST_STRICT"
     return {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(own) or name.startswith("GPUSCHED_TEST_")
+        if not name.startswith(own) or name == strict
     } | {
+        "CARGO_TARGET_DIR": str(ROOT / "target"),
         "GPUSCHED_TEST_LEVEL": level,
         "CARGO_TERM_COLOR": "never",
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -100,12 +107,12 @@ def main() -> int:
     parser.add_argument("level", nargs="?", default="full", choices=table.LEVELS)
     level = str(parser.parse_args().level)
     capacity = len(os.sched_getaffinity(0))
-    steps = table.steps(level, max(1, capacity // 2))
-    for each in SIGNALS:
-        signal.signal(each, interrupt)
     strict = os.environ.get("GPUSCHED_TEST_STRICT", "0") not in ("", "0")
     try:
+        for each in SIGNALS:
+            signal.signal(each, interrupt)
         held = lock()
+        steps = table.steps(level, max(1, capacity // 2))
         shutil.rmtree(table.LOGS, ignore_errors=True)
         Path(table.LOGS).mkdir()
         begun = time.monotonic()
@@ -115,13 +122,16 @@ def main() -> int:
         environment = test_environment(level)
         results = Schedule(steps, capacity, table.LOGS, environment, strict, report).run()
         held.close()
+        return print_summary(results, time.monotonic() - begun, strict)
     except KeyboardInterrupt:
         print("interrupted: all steps were killed")
         return 130
-    except PermissionError as error:
-        print(f"{error}: {TARGET} has to be writable")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Nobody reads the results.
+        return 1
+    except OSError as error:
+        print(f"{error}; {TARGET} has to be writable")
         return 2
-    return print_summary(results, time.monotonic() - begun, strict)
 
 
 if __name__ == "__main__":

@@ -74,15 +74,16 @@ class Running:
         self.skips.write_text("")
         self.killed = False
         self.begun = time.monotonic()
-        own = step.environment | {"GPUSCHED_TEST_SKIPS": str(self.skips)}
-        variables = shlex.join(f"{name}={value}" for name, value in own.items())
+        own = environment | step.environment | {"GPUSCHED_TEST_SKIPS": str(self.skips)}
+        changed = sorted(f"{name}={value}" for name, value in own.items() - os.environ.items())
+        variables = shlex.join([*(f"-u{name}" for name in os.environ.keys() - own), *changed])
         folder = shlex.quote(str(step.folder))
         self.log.write_text(f"cd {folder} && env {variables} {step.command}\n")
         other = logs / step.output if step.output else os.devnull
         with open(self.log, "ab") as log, open(other, "wb") as output:
             # A session of its own: all processes of the step are found by it.
             self.process = subprocess.Popen(
-                shlex.split(step.command), cwd=step.folder, env=environment | own,
+                shlex.split(step.command), cwd=step.folder, env=own,
                 stdin=subprocess.DEVNULL, stdout=output if step.output else log, stderr=log,
                 start_new_session=True, preexec_fn=end_with_runner,
             )  # fmt: skip

@@ -1,13 +1,15 @@
 """Tests of the test runner."""
 
 import os
+import runpy
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import unittest
+import unittest.mock
 from pathlib import Path
 
 from counting import Counts, count
@@ -131,6 +133,32 @@ class Scheduling(unittest.TestCase):
         while session_members(int(runner.stdout)) and time.monotonic() < until:
             time.sleep(0.01)
         self.assertEqual(session_members(int(runner.stdout)), [])
+
+    def test_interrupted_unheard_and_unwritable_runs_end_without_a_traceback(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(HERE, f"{folder}/ctests/runner")
+            Path(folder, "Cargo.toml").write_text('version = "0.1.0"')
+            command = [sys.executable, "-BS", f"{folder}/ctests/runner/__main__.py", "quick"]
+            for status in (130, 1, 2):
+                if status == 2:
+                    shutil.rmtree(f"{folder}/target")
+                    Path(folder, "target").touch()
+                run = subprocess.Popen(command, text=True, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, start_new_session=True)
+                if status == 1 and run.stdout:
+                    run.stdout.close()
+                while status == 130 and run.poll() is None:
+                    if len(session_members(run.pid)) > 1:
+                        run.send_signal(signal.SIGINT)
+                        break
+                output, errors = run.communicate()
+                self.assertEqual((run.returncode, errors), (status, ""), output)
+
+    def test_settings_of_library_and_tests_do_not_reach_the_steps(self) -> None:
+        chosen = ("GPUSCHED_DEVICES", "GPUSCHED_TEST_WORLDS", "FUZZ_RUNS", "GPUSCHED_TEST_STRICT")
+        function = runpy.run_path(f"{HERE}/__main__.py", run_name="runner")["test_environment"]
+        with unittest.mock.patch.dict(os.environ, dict.fromkeys(chosen, "1")):
+            self.assertEqual([name for name in chosen if name in function("full")], [chosen[-1]])
 
     def test_step_runs_after_those_that_it_needs(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
