@@ -7,6 +7,7 @@ installs it. Tests that need an optional program count themselves as skipped.
 """
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def install_python(folder: str) -> bool:
     modules = (python, "-m", "pip", "install", "--disable-pip-version-check", "-q", *MODULES)
     if not (succeeds(*environment) and succeeds(*modules)):
         print("missing:", *MODULES)
-        print("please run:", *environment, "&&", *modules)
+        print("please run:", shlex.join(environment), "&&", shlex.join(modules))
         return False
     return True
 

@@ -74,7 +74,7 @@ def build_steps(level: str, jobs: int) -> list[Step]:
 def cmake_steps(python: str, jobs: int) -> list[Step]:
     """The CMake project: programs in four languages, and consumers of the installed library."""
     configure = (
-        f"cmake -S . -B {BUILD} -DPython3_EXECUTABLE={python}"
+        f"cmake --fresh -S . -B {BUILD} -DPython3_EXECUTABLE={python}"
         f" -DGPUSCHED_CARGO_TARGET_DIR={quote(str(ROOT / 'target'))}"
         " '-DGPUSCHED_CARGO_FLAGS=--features default'"
     )

@@ -1,11 +1,12 @@
 //! Programs in C that use the shared library.
 
 use std::collections::BTreeSet;
+use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-use crate::process::{isolate, isolated, output};
+use crate::process::{isolated, output};
 use crate::{built, root};
 
 /// Returns true if `program --version` can be run.
@@ -73,7 +74,8 @@ fn compile(compiler: &str, file: &str, options: &[&str]) -> PathBuf {
     out
 }
 
-/// Compiles `ctests/doubles/faults/NAME.c`, to be preloaded into a program.
+/// Compiles `ctests/doubles/faults/NAME.c`; returns the value of LD_PRELOAD for a program that runs
+/// while this process does.
 pub fn preload(name: &str, folder: &Path) -> PathBuf {
     let library = folder.join(name).with_extension("so");
     let status = Command::new(compiler())
@@ -83,7 +85,9 @@ pub fn preload(name: &str, folder: &Path) -> PathBuf {
         .arg("-ldl")
         .status();
     assert!(status.expect("a C compiler").success(), "ctests/doubles/faults/{name}.c does not compile");
-    library
+    // LD_PRELOAD ends a path at a space; a folder may have one, a descriptor has none.
+    let file = std::fs::File::open(library).expect("the library");
+    format!("/proc/{}/fd/{}", std::process::id(), file.into_raw_fd()).into()
 }
 
 /// Runs a program, under valgrind where that is installed; returns what it printed.
@@ -94,18 +98,11 @@ pub fn run(program: &Path) -> String {
 /// The same, with arguments.
 pub fn run_with(program: &Path, args: &[&str]) -> String {
     let mut command = if has("valgrind") {
-        let mut valgrind = Command::new("valgrind");
-        valgrind.args([
-            "-q",
-            "--error-exitcode=99",
-            "--leak-check=full",
-            "--show-leak-kinds=definite",
-            "--errors-for-leak-kinds=definite",
-            // A function with more than 2 MiB of its own is taken for a change of stacks otherwise.
-            "--max-stackframe=8388608",
-        ]);
-        valgrind.arg("--fair-sched=try").arg(program);
-        isolate(&mut valgrind);
+        let mut valgrind = isolated("valgrind");
+        // A function with more than 2 MiB of its own is taken for a change of stacks otherwise.
+        let options = "-q --error-exitcode=99 --leak-check=full --show-leak-kinds=definite --fair-sched=try \
+                       --errors-for-leak-kinds=definite --max-stackframe=8388608";
+        valgrind.args(options.split_whitespace()).arg(program);
         valgrind
     } else {
         crate::skip(&format!("valgrind is not installed: {} runs without it", program.display()));
