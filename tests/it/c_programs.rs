@@ -8,7 +8,7 @@ use testkit::process::{isolate, isolated, output};
 use testkit::{Folder, c, skip, virtual_gpus};
 
 fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect(name))
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub fn run(target: &Target) {
         println!("{}", give(&fs::read(path).expect("FUZZ_FILE")));
         return;
     }
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
     let runs = number("FUZZ_RUNS").map_or(target.runs, |runs| runs as usize);
     let seed = number("FUZZ_SEED").unwrap_or(1);
     let mut seeds = corpus(target.name);
