@@ -41,36 +41,19 @@ pub fn small_call(out: &Folder) -> Args {
     call(out)
 }
 
+#[rustfmt::skip]
 fn call(out: &Folder) -> Args {
     Args {
         vel: out.at("vel.bin"),
         rho: out.at("rho.bin"),
         snap: out.at("snap_"),
         shot: out.at("shot.bin"),
-        is: 0,
-        ns: 1,
-        nx: 12,
-        ny: 11,
-        nz: 10,
-        dx: 10.0,
-        dy: 10.0,
-        dz: 10.0,
-        sxbeg: 5,
-        sybeg: 6,
-        szbeg: 3,
-        jsx: 0,
-        jsy: 0,
-        jsz: 0,
-        dgx: 10.0,
-        dgy: 10.0,
-        dgt: 0.001,
-        nt: 40,
-        dt: 0.001,
-        wtype: 1,
-        fm: 50.0,
-        show_snapshot: false,
-        cut_directwave: false,
-        snap_interval: 0,
+        is: 0, ns: 1,
+        nx: 12, ny: 11, nz: 10, dx: 10.0, dy: 10.0, dz: 10.0,
+        sxbeg: 5, sybeg: 6, szbeg: 3, jsx: 0, jsy: 0, jsz: 0,
+        dgx: 10.0, dgy: 10.0, dgt: 0.001,
+        nt: 40, dt: 0.001, wtype: 1, fm: 50.0,
+        show_snapshot: false, cut_directwave: false, snap_interval: 0,
         device: 0,
     }
 }

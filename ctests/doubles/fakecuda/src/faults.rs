@@ -19,25 +19,10 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 /// The kinds of calls.
+#[rustfmt::skip]
 pub const OPERATIONS: [&str; 18] = [
-    "ctx",
-    "release",
-    "reset",
-    "alloc",
-    "free",
-    "host",
-    "copy",
-    "module",
-    "function",
-    "stream",
-    "event",
-    "launch",
-    "graph",
-    "graphlaunch",
-    "sync",
-    "info",
-    "nvml",
-    "mig",
+    "ctx", "release", "reset", "alloc", "free", "host", "copy", "module", "function", "stream",
+    "event", "launch", "graph", "graphlaunch", "sync", "info", "nvml", "mig",
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
