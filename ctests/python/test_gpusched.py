@@ -1,14 +1,17 @@
 """The Python package over the real library."""
 
 import contextlib
+import copy
 import ctypes
 import gc
 import logging
 import os
+import pickle
 import subprocess
 import sys
 import threading
 import time
+import traceback
 import unittest
 import weakref
 from typing import Any
@@ -330,6 +333,46 @@ class Callables(WithScheduler):
         with self.assertRaisesRegex(gpusched.GpuschedError, "unknown"):
             left[0].cancelled
 
+    def test_handles_are_not_copied(self) -> None:
+        task = self.scheduler.submit(lambda exec: 7)
+        with small_model() as model:
+            for handle in (task, self.scheduler, model):
+                for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+                    self.assertRaisesRegex(TypeError, "neither copied nor pickled", copied, handle)
+        self.assertEqual(task.wait(), 7)
+
+    def test_traceback_of_a_failed_task_does_not_grow(self) -> None:
+        task = self.scheduler.submit(lambda exec: int("x"))
+        lengths = []
+        for _ in range(3):
+            # assertRaises would clear the traceback.
+            try:
+                task.wait()
+            except ValueError as error:
+                lengths.append(len(list(traceback.walk_tb(error.__traceback__))))
+        self.assertEqual(lengths, lengths[:1] * 3, lengths)
+
+    def test_close_goes_on_after_ctrl_c(self) -> None:
+        code = """
+import os, signal, threading, time, gpusched
+scheduler = gpusched.Scheduler(devices="cpu")
+begun = threading.Event()
+def lasts(exec):
+    begun.set()
+    time.sleep(0.5)
+scheduler.submit(lasts)
+begun.wait()
+threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    scheduler.close()
+    time.sleep(5)
+except KeyboardInterrupt:
+    pass
+scheduler.close()
+print("closed")
+"""
+        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        self.assertEqual((told.returncode, told.stdout, told.stderr), (0, "closed\n", ""))
 
 
 class Shots(unittest.TestCase):

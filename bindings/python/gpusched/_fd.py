@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Sequence, Tuple
 from . import _abi
 from ._arrays import np
 from ._fields import put
-from ._library import check, lib
+from ._library import Handle, check, lib
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -62,7 +62,7 @@ def wavelet(name: str, frequency: float, dt: float, nt: int) -> Floats:
     return samples
 
 
-class Model:
+class Model(Handle):
     """A medium. `vp` [iy, ix, iz] in m/s, `rho` likewise in kg/m³ (without: 1000 everywhere); both are copied.
 
     `spacing` in m: one number, or (dx, dy, dz). With `sixteen_bit`, 1/rho and rho vp² are kept in 16 bits: shots take less

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from ctypes import byref, c_uint64, c_void_p
+from types import TracebackType
 from typing import Any, Callable, Mapping
 
 from . import _abi
@@ -84,6 +85,7 @@ class Job:
         self.lent = lent
         self.value: Any = None
         self.error: BaseException | None = None
+        self.traceback: TracebackType | None = None
         self.idempotent = False
 
     @property
@@ -109,7 +111,7 @@ def told(job: Job, code: Callable[[], Any], counts: Callable[[], bool] = lambda:
             job.value = value
         return _abi.SCHED_OK
     except BaseException as error:  # noqa: BLE001: it is raised again in wait()
-        job.error = error
+        job.error, job.traceback = error, error.__traceback__
         if isinstance(error, Cancelled):
             return _abi.SCHED_CANCELLED
         return _abi.SCHED_E_MEMORY if isinstance(error, MemoryError) else -1

@@ -32,6 +32,13 @@ class GpuschedError(Exception):
         return _restore, (type(self), *self.args), vars(self)
 
 
+class Handle:
+    """Owns an object of the library. A copy would release it a second time."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(f"a {type(self).__name__} can be neither copied nor pickled: it owns an object of the library")
+
+
 class Cancelled(GpuschedError):
     """The task was cancelled before its result counted. A callable that finds `exec.cancelled` raises it."""
 

@@ -19,7 +19,7 @@ from ._fields import put, text
 from ._fd import Gather, Model, Shot
 from ._fd import pointer as floats
 from ._jobs import OPTIONS, Exec, Job, describe, run_job
-from ._library import Cancelled, GpuschedError, check, lib
+from ._library import Cancelled, GpuschedError, Handle, check, lib
 from ._progress import Listener, forget, listen
 from ._ranges import Places, range_desc
 
@@ -42,7 +42,7 @@ SLICE_NS = 100_000_000
 LONGEST_NS = 2**63 - 1
 
 
-class Task(Generic[Result]):
+class Task(Handle, Generic[Result]):
     """A submitted task. Forgotten by the library when this object goes."""
 
     def __init__(self, scheduler: Scheduler, number: int, job: Job | None = None) -> None:
@@ -59,7 +59,8 @@ class Task(Generic[Result]):
         if status == _abi.SCHED_CANCELLED:
             raise Cancelled()
         if status in (_abi.SCHED_E_CALLBACK, _abi.SCHED_E_MEMORY) and self._job.error is not None:
-            raise self._job.error
+            # Each raise adds its own frames.
+            raise self._job.error.with_traceback(self._job.traceback)
         check(status)
         value: Result = self._job.value
         return value
@@ -99,7 +100,7 @@ class Task(Generic[Result]):
             lib.sched_release(scheduler._handle, self.id)
 
 
-class Scheduler:
+class Scheduler(Handle):
     """Runs tasks on the devices that it was given; closed when the `with` block ends.
 
     `devices` as in GPUSCHED_DEVICES, which counts without it; `slots`: tasks at a time on a device;
@@ -325,10 +326,15 @@ class Scheduler:
     def close(self) -> None:
         """Cancels what has not run, asks what runs to stop, and waits for it."""
         if self._handle is not None and self._pid == os.getpid():
-            if self._shared and self._listener is not None:
-                # It may have other holders, and go on.
-                self.on_progress(None)
-            check(lib.sched_destroy(self._handle))
+            try:
+                if self._shared and self._listener is not None:
+                    # It may have other holders, and go on.
+                    self.on_progress(None)
+                check(lib.sched_destroy(self._handle))
+            except GpuschedError as error:
+                # Stale: Ctrl-C interrupted an earlier call of this after the scheduler was destroyed.
+                if error.status != _abi.SCHED_E_STALE:
+                    raise
             forget(self._listener)
         self._handle = None
         _open.discard(self)
