@@ -18,8 +18,9 @@
  *           to the library. Texts are UTF-8 and end with NUL.
  * Handles   are numbers that look like pointers. Handles and ids of tasks are looked up and never
  *           issued twice, so a stale one is an error (SCHED_E_STALE) and not a crash.
- * Threads   Any thread may call any function, also inside a task. Callbacks run on threads of the
- *           library. A forked child can't use its parent's scheduler (SCHED_E_FORKED); it may create
+ * Threads   Any thread may call any function, also inside a task, but no signal handler may: it
+ *           would wait for locks of the thread that it interrupts. Callbacks run on threads of the
+ *           library; they must not join, detach or cancel those. A forked child can't use its parent's scheduler (SCHED_E_FORKED); it may create
  *           its own. docs/embedding.md describes forks, exits, dlclose, exceptions, signals and the
  *           effects of the library on its process.
  * Units     end a name: _bytes, _ns, _s, _m, _hz. Lengths of arrays (_len, count) are elements.

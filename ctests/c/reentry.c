@@ -1,5 +1,7 @@
 /* Callbacks call the library from where they stand: a log function, a drop function. */
 #define _GNU_SOURCE
+#include <pthread.h>
+
 #include "check.h"
 
 static sched_t *s;
@@ -30,6 +32,11 @@ static void drop_waits(void *user) {
   add(&drops);
 }
 
+static int32_t detaches(const sched_exec_t *exec, void *user) {
+  (void)exec, (void)user;
+  return pthread_detach(pthread_self());
+}
+
 int main(void) {
   within(100);
   s = scheduler(1);
@@ -53,6 +60,7 @@ int main(void) {
   CHECK(drops == 2);
   OK(sched_wait_all(s, SCHED_FOREVER));
   CHECK(ran == 4);
+  OK(wait_for(s, submitted(s, detaches, NULL)));
   OK(sched_destroy(s));
   return failures != 0;
 }

@@ -7,8 +7,10 @@ import gc
 import logging
 import os
 import pickle
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -489,6 +491,18 @@ class Library(unittest.TestCase):
                 self.assertRaises(ValueError, scheduler.submit(lambda exec: int("x"), label="bad").wait)
             gpusched.log_to(None)
         self.assertTrue(any("bad" in line for line in logged.output), logged.output)
+
+    def test_copies_of_the_library_have_different_handles(self) -> None:
+        with tempfile.TemporaryDirectory() as folder, gpusched.Scheduler(devices="cpu") as scheduler:
+            other = abi.Functions(ctypes.CDLL(shutil.copy(os.environ["GPUSCHED_LIBRARY"], folder)))
+            config = abi.sched_config_t(size=ctypes.sizeof(abi.sched_config_t), devices=b"cpu")
+            handles = set()
+            for _ in range(300):
+                made = ctypes.c_void_p()
+                self.assertEqual(other.sched_create(ctypes.byref(config), ctypes.byref(made)), abi.SCHED_OK)
+                handles.add(made.value)
+                other.sched_destroy(made)
+            self.assertNotIn(scheduler._raw, handles)
 
     def test_library_of_another_abi_is_refused(self) -> None:
         self.assertRegex(gpusched.__version__, r"^\d+\.\d+\.\d+")

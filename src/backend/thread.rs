@@ -59,6 +59,19 @@ pub fn spawn(
     })
 }
 
+/// Waits for the end of a thread.
+pub fn join(thread: JoinHandle<()>) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::thread::JoinHandleExt;
+        // A callback may have detached the thread: then this fails, and the standard library's `join` would panic.
+        // SAFETY: the thread has not been joined.
+        unsafe { libc::pthread_join(thread.into_pthread_t(), std::ptr::null_mut()) };
+    }
+    #[cfg(not(unix))]
+    let _ = thread.join();
+}
+
 /// Returns true if `thread` is the calling thread, which must not join itself. Code of a caller
 /// also runs at the very end of a thread, as a destructor of a thread-local value, and may end the
 /// scheduler there.

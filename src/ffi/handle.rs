@@ -35,9 +35,16 @@ impl<T> LastLookup<T> {
 /// Counter of handles of all kinds, so that a handle of one kind is unknown to the others.
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
-/// Returns a multiple of 16, as an allocator does, far from zero.
+/// Returns a multiple of 16, as an allocator does, far from zero. Copies of the library in one process, such as a
+/// static and a shared one, return different numbers.
 fn token(count: usize) -> usize {
-    0x5c0_0000 + 16 * count
+    #[cfg(target_pointer_width = "64")]
+    const SHIFT: u32 = 36;
+    #[cfg(not(target_pointer_width = "64"))]
+    const SHIFT: u32 = 8;
+    // The page of this copy's counter, in 24 bits.
+    let copy = (&raw const NEXT).addr() >> 12 & 0xff_ffff;
+    (copy << SHIFT) + 16 * count
 }
 
 impl<T> HandleTable<T> {

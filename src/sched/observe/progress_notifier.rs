@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::backend::thread::spawn;
+use crate::backend::thread::{join, spawn};
 use crate::error::{Error, Result};
 use crate::sched::base::sync::lock;
 
@@ -92,7 +92,7 @@ impl ProgressNotifier {
         }
         let handle = self.lock().handle.take();
         if let Some(handle) = handle {
-            let _ = handle.join();
+            join(handle);
         }
     }
 

@@ -269,7 +269,7 @@ impl WorkerPool {
                 threads.retain(JoinHandle::is_finished);
             }
             if let Some(thread) = threads.pop() {
-                let _ = thread.join();
+                thread::join(thread);
             }
         }
     }
