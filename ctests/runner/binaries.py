@@ -72,7 +72,7 @@ PARTS: dict[str, list[Part]] = {
         Part(minimum=12, levels=FULL),
         Part("-night", NIGHT_KERNELS, levels="night"),
     ],
-    "command": [Part(minimum=74)],
+    "command": [Part(minimum=75)],
     "it": [
         Part("-c-programs", C_PROGRAMS, minimum=18, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),

@@ -3,7 +3,8 @@
 use std::fs::{self, File, OpenOptions};
 use std::process::{Command, Stdio};
 
-use testkit::command::{Ended, SURVEY, Workspace};
+use testkit::command::{Ended, SURVEY, Workspace, executable};
+use testkit::process::isolated;
 
 fn run_into(folder: &Workspace, out: Stdio) -> Ended {
     let mut command = folder.command(&["run", "survey.toml"]);
@@ -46,6 +47,16 @@ fn log_does_not_wait_for_the_reader_of_a_pipe() {
     let ended = Ended::from(folder.command(&["devices"]).env("GPUSCHED_LOG", log).output().unwrap());
     assert_eq!(ended.status, 0, "{ended:?}");
     assert!(ended.err.contains("cannot open the log file"), "{ended:?}");
+}
+
+#[test]
+fn small_stack_of_the_shell_is_enough() {
+    let folder = Workspace::with_survey(SURVEY);
+    let mut shell = isolated("sh");
+    shell.args(["-c", r#"ulimit -s 64; exec "$0" "$@""#]).arg(executable()).args(["run", "survey.toml"]);
+    let ended = Ended::from(shell.current_dir(folder.path()).output().unwrap());
+    assert_eq!(ended.status, 0, "{ended:?}");
+    all_shots_are_there(&folder);
 }
 
 #[test]

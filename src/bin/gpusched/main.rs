@@ -36,12 +36,25 @@ mod survey;
 
 use std::io::{Write, stderr};
 use std::process::ExitCode;
+use std::thread::{Builder, JoinHandle};
 
 use args::{Args, Bench, Command};
 use clap::Parser;
 use gpusched::{Error, Result};
 
+/// Bytes of stack of the command, whatever the limit of the shell is.
+const STACK: usize = 8 << 20;
+
 fn main() -> ExitCode {
+    match Builder::new().stack_size(STACK).spawn(run_command).map(JoinHandle::join) {
+        Ok(Ok(status)) => status,
+        // It panicked, and has reported that.
+        Ok(Err(_)) => ExitCode::from(101),
+        Err(_) => run_command(),
+    }
+}
+
+fn run_command() -> ExitCode {
     gpusched::ffi::logging::start_or("warn");
     stopping::take_limits_for_errors();
     let (status, why) = match command(Args::parse().command) {
