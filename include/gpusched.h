@@ -423,8 +423,8 @@ typedef struct sched_exec_t {
  *   on another device if one may run it; if that result is wrong too, it fails with
  *   SCHED_E_RESULT. If it is right, the first device counts as the cause; the second such task
  *   retires the device.
- * - any other number: the task fails with SCHED_E_CALLBACK, or is retried if `retries` are left;
- *   the message has the number.
+ * - any other number: the task fails with SCHED_E_CALLBACK, or is retried if `retries` are left.
+ *   The message is that of sched_exec_fail, or else has the number.
  *
  * After a stop request by its deadline, the first and the last of these become SCHED_E_DEADLINE.
  *
@@ -924,6 +924,16 @@ sched_status_t sched_exec_report(const struct sched_exec_t *exec, double fractio
  * Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
  */
 sched_status_t sched_exec_commit(const struct sched_exec_t *exec);
+
+/**
+ * Says why the callback fails: `return sched_exec_fail(exec, "no such trace");`. The message becomes that of the
+ * task's error (sched_wait, sched_task_error) and of the log, if the callback then returns a number that fails the
+ * task. The last message counts. It is copied. `exec` as above.
+ *
+ * Returns SCHED_E_CALLBACK. Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+ */
+sched_status_t sched_exec_fail(const struct sched_exec_t *exec,
+                               const char *message);
 
 /**
  * Allocates `bytes` bytes on the task's device and stores their address in `*memory`: memory of the GPU on a

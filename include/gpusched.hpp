@@ -291,9 +291,12 @@ struct box {
     catch (const std::bad_alloc &) {
       self->result->lack(std::current_exception());
       return SCHED_E_MEMORY;
+    } catch (const std::exception &e) {
+      self->result->fail(std::current_exception());
+      return sched_exec_fail(native, e.what());
     } catch (...) {
       self->result->fail(std::current_exception());
-      return 1;
+      return sched_exec_fail(native, "an exception that is no std::exception");
     }
   }
 
@@ -322,9 +325,12 @@ struct range_box {
     } catch (const std::bad_alloc &) {
       self->result->lack(std::current_exception());
       return SCHED_E_MEMORY;
+    } catch (const std::exception &e) {
+      self->result->fail(std::current_exception());
+      return sched_exec_fail(native, e.what());
     } catch (...) {
       self->result->fail(std::current_exception());
-      return 1;
+      return sched_exec_fail(native, "an exception that is no std::exception");
     }
   }
 

@@ -43,6 +43,10 @@ pub enum Error {
     #[error("the task's callback returned {code}")]
     Callback { code: i32 },
 
+    /// The task's job returned an error, and said why.
+    #[error("the task's callback failed: {}", plain(message))]
+    Reported { message: String },
+
     /// The task's job was unwound instead of returning.
     #[error("the task's callback did not return: {how} left it")]
     Unwound { how: &'static str },

@@ -29,7 +29,7 @@ module gpusched
 
   public :: scheduler, fd_model, fd_shot, task_options
   public :: gpusched_version, status_name, exec_cancelled, exec_report, exec_commit, &
-    exec_memory, wavelet_samples
+    exec_fail, exec_memory, wavelet_samples
   ! What callbacks and the procedures below speak of, from the C ABI.
   public :: sched_exec_t, sched_stats_t, sched_progress_t, sched_task_info_t, sched_fd_shot_size_t
   public :: sched_run_fn, sched_drop_fn, sched_range_fn, sched_progress_fn, map_fn
@@ -705,6 +705,20 @@ contains
   logical function exec_commit(exec)
     type(sched_exec_t), intent(in), target :: exec
     exec_commit = sched_exec_commit(c_loc(exec)) == SCHED_OK
+  end function
+
+  !> Says why the callback fails; `answer = exec_fail(exec, "no such trace")` is what the callback then returns. The
+  !> message becomes that of the task's error.
+  integer(c_int32_t) function exec_fail(exec, message)
+    type(sched_exec_t), intent(in), target :: exec
+    character(*), intent(in) :: message
+    character(kind=c_char), target :: text(len_trim(message) + 1)
+    integer :: i
+    do i = 1, len_trim(message)
+      text(i) = message(i:i)
+    end do
+    text(size(text)) = c_null_char
+    exec_fail = sched_exec_fail(c_loc(exec), c_loc(text))
   end function
 
   !> Returns the address of `bytes` bytes of the device's memory, valid until the callback returns. On a GPU it is

@@ -109,11 +109,36 @@ static void returns_a_number_of_its_own(void) {
   OK(sched_destroy(s));
 }
 
+static int32_t says_why(const sched_exec_t *exec, void *user) {
+  EXPECT(SCHED_E_ARGUMENT, sched_exec_fail(exec, NULL));
+  EXPECT(SCHED_E_CALLBACK, sched_exec_fail(exec, "an early guess"));
+  int32_t status = sched_exec_fail(exec, "no trace 17 in shots.su");
+  return *(int *)user ? status : 0;
+}
+
+static void says_why_it_fails(void) {
+  sched_t *s = scheduler(1);
+  for (int fails = 0; fails < 2; fails++) {
+    for (int planned = 0; planned < 2; planned++) {
+      sched_task_desc_t desc = task(says_why, &fails);
+      desc.work = planned;
+      sched_task_t id = submit(s, desc);
+      EXPECT(fails ? SCHED_E_CALLBACK : SCHED_OK, wait_for(s, id));
+      char text[99] = "";
+      sched_task_error(s, id, text, sizeof text);
+      CHECK(!strcmp(text, fails ? "the task's callback failed: no trace 17 in shots.su" : ""));
+    }
+  }
+  EXPECT(SCHED_E_STALE, sched_exec_fail((const sched_exec_t *)&s, "late"));
+  OK(sched_destroy(s));
+}
+
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {{"used_by_another_thread", used_by_another_thread},
                                            {"used_while_it_returns", used_while_it_returns},
                                            {"used_after_an_inner_one", used_after_an_inner_one},
                                            {"returns_a_number_of_its_own", returns_a_number_of_its_own},
+                                           {"says_why_it_fails", says_why_it_fails},
                                            {NULL, NULL}};
   (void)argc;
   return run_case(argv, cases);

@@ -52,12 +52,25 @@ pub struct sched_exec_t {
     pub stream: *mut c_void,
 }
 
+/// What other threads may reach of a running callback.
+pub(super) struct RunningExec<'a> {
+    pub exec: &'a Exec<'a>,
+    /// Why the callback fails, by sched_exec_fail.
+    pub failure: Mutex<Option<String>>,
+}
+
+impl<'a> RunningExec<'a> {
+    pub(super) fn new(exec: &'a Exec<'a>) -> Self {
+        RunningExec { exec, failure: Mutex::new(None) }
+    }
+}
+
 /// A running callback, or a free entry for one. Only its own thread writes it, except
 /// `is_looked_at`.
 struct CallbackFrame {
     /// Address of the callback's `sched_exec_t`; 0: no callback runs.
     address: AtomicUsize,
-    exec: AtomicPtr<Exec<'static>>,
+    exec: AtomicPtr<RunningExec<'static>>,
     /// Whether another thread uses `exec`.
     is_looked_at: AtomicBool,
 }
@@ -89,7 +102,7 @@ impl CallbackFrame {
         frames().retain(|frame| !ptr::eq(&**frame, self));
     }
 
-    fn begin(&self, address: usize, exec: *mut Exec<'static>) {
+    fn begin(&self, address: usize, exec: *mut RunningExec<'static>) {
         self.exec.store(exec, Ordering::Relaxed);
         self.address.store(address, Ordering::Release);
     }
@@ -126,7 +139,7 @@ pub(super) struct RunningCallback {
 }
 
 impl RunningCallback {
-    pub(super) fn enter(address: &sched_exec_t, exec: &Exec<'_>) -> Self {
+    pub(super) fn enter(address: &sched_exec_t, exec: &RunningExec<'_>) -> Self {
         let address = (&raw const *address).addr();
         let exec = (&raw const *shared(exec)).cast_mut().cast();
         let entered = OWN.try_with(|own| {
@@ -175,7 +188,7 @@ pub(super) fn is_here(exec: *const sched_exec_t) -> bool {
 }
 
 /// Calls `use_exec` with the `Exec` behind `exec`; `None` if no such callback runs.
-fn look_up<R>(exec: *const sched_exec_t, use_exec: impl FnOnce(&Exec<'_>) -> R) -> Option<R> {
+fn look_up<R>(exec: *const sched_exec_t, use_exec: impl FnOnce(&RunningExec<'_>) -> R) -> Option<R> {
     let address = exec.addr();
     if address == 0 {
         return None;
@@ -192,7 +205,7 @@ fn look_up<R>(exec: *const sched_exec_t, use_exec: impl FnOnce(&Exec<'_>) -> R) 
         // SAFETY: this thread is inside the callback that received it.
         return Some(use_exec(unsafe { &*exec }));
     }
-    // SAFETY: the `Exec` lives until the closure has returned; `Exec` is `Sync` (checked by
+    // SAFETY: the `RunningExec` lives until the closure has returned; it is `Sync` (checked by
     // `shared`).
     while_it_runs(address, |exec| use_exec(unsafe { &*exec }))
 }
@@ -201,6 +214,14 @@ fn look_up<R>(exec: *const sched_exec_t, use_exec: impl FnOnce(&Exec<'_>) -> R) 
 ///
 /// Errors: [`Error::Argument`] for NULL; [`Error::Stale`] if no callback that received `exec` runs.
 pub(super) fn with_exec<R>(exec: *const sched_exec_t, use_exec: impl FnOnce(&Exec<'_>) -> R) -> Result<R> {
+    with_running(exec, |running| use_exec(running.exec))
+}
+
+/// As [`with_exec`], with what else may be reached of the callback.
+pub(super) fn with_running<R>(
+    exec: *const sched_exec_t,
+    use_exec: impl FnOnce(&RunningExec<'_>) -> R,
+) -> Result<R> {
     look_up(exec, use_exec).ok_or_else(|| match exec.is_null() {
         true => Error::argument("exec", "NULL", "the argument of the task's callback"),
         false => Error::Stale { what: "exec", id: exec.addr() as u64 },
@@ -209,7 +230,7 @@ pub(super) fn with_exec<R>(exec: *const sched_exec_t, use_exec: impl FnOnce(&Exe
 
 /// Calls `use_exec` for a callback of any thread. The callback does not return before `use_exec` has.
 #[cold]
-fn while_it_runs<R>(address: usize, use_exec: impl FnOnce(*const Exec<'static>) -> R) -> Option<R> {
+fn while_it_runs<R>(address: usize, use_exec: impl FnOnce(*const RunningExec<'static>) -> R) -> Option<R> {
     let frames = frames();
     let frame = frames.iter().find(|frame| frame.address.load(Ordering::Relaxed) == address)?;
     let _mark = LookupMark::set(frame);

@@ -104,7 +104,7 @@ pub(super) fn status_of(error: &Error) -> sched_status_t {
         Error::NoMemory { .. } | Error::NoHostMemory { .. } => SCHED_E_MEMORY,
         Error::NoDevice { .. } => SCHED_E_NO_DEVICE,
         Error::Io { .. } => SCHED_E_IO,
-        Error::Callback { .. } => SCHED_E_CALLBACK,
+        Error::Callback { .. } | Error::Reported { .. } => SCHED_E_CALLBACK,
         Error::Elements { why, .. } => status_of(why),
         Error::Panic { .. } => SCHED_E_PANIC,
         Error::Unwound { .. } => SCHED_E_UNWOUND,

@@ -1,18 +1,19 @@
 //! Runs the caller's callbacks as jobs, and provides the functions that a callback may call.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::mem::{ManuallyDrop, size_of};
 use std::ops::Range;
 use std::ptr::null_mut;
+use std::sync::PoisonError;
 
 use super::device::backend_of;
 use super::device_memory::AllocationScope;
-use super::guard::{guard_in_callers_mode, guard_status};
-use super::input::SendPointer;
-use super::run_control::{RunningCallback, sched_exec_t, with_exec};
+use super::guard::{guard, guard_in_callers_mode, guard_status};
+use super::input::{self, SendPointer};
+use super::run_control::{RunningCallback, RunningExec, sched_exec_t, with_exec, with_running};
 use super::status::{
-    SCHED_CANCELLED, SCHED_E_DEVICE, SCHED_E_MEMORY, SCHED_E_RESOURCES, SCHED_E_RESULT, SCHED_OK,
-    sched_status_t,
+    SCHED_CANCELLED, SCHED_E_CALLBACK, SCHED_E_DEVICE, SCHED_E_MEMORY, SCHED_E_RESOURCES, SCHED_E_RESULT,
+    SCHED_OK, sched_status_t,
 };
 use super::trampoline;
 use crate::backend::Lane;
@@ -37,8 +38,8 @@ use crate::sched::{Exec, InlineJob, InlineJobKind, Job};
 ///   on another device if one may run it; if that result is wrong too, it fails with
 ///   SCHED_E_RESULT. If it is right, the first device counts as the cause; the second such task
 ///   retires the device.
-/// - any other number: the task fails with SCHED_E_CALLBACK, or is retried if `retries` are left;
-///   the message has the number.
+/// - any other number: the task fails with SCHED_E_CALLBACK, or is retried if `retries` are left.
+///   The message is that of sched_exec_fail, or else has the number.
 ///
 /// After a stop request by its deadline, the first and the last of these become SCHED_E_DEADLINE.
 ///
@@ -144,10 +145,10 @@ impl Callback {
 
 impl Job for Callback {
     fn run(&self, exec: &Exec<'_>) -> Result<()> {
-        let exec_info = exec_info(exec);
+        let (exec_info, running) = (exec_info(exec), RunningExec::new(exec));
         let code = {
             let _allocations = AllocationScope::of(&exec_info);
-            let _listed = RunningCallback::enter(&exec_info, exec);
+            let _listed = RunningCallback::enter(&exec_info, &running);
             // SAFETY: the caller passed the two together and allowed the call from this thread; `exec_info`
             // outlives the call. A function with two parameters ignores a third.
             unsafe {
@@ -159,7 +160,7 @@ impl Job for Callback {
                 )?
             }
         };
-        outcome(code, exec)
+        outcome(code, running)
     }
 }
 
@@ -170,10 +171,10 @@ pub(super) fn run_piece(
     exec: &Exec<'_>,
     elements: Range<u64>,
 ) -> Result<()> {
-    let exec_info = exec_info(exec);
+    let (exec_info, running) = (exec_info(exec), RunningExec::new(exec));
     let code = {
         let _allocations = AllocationScope::of(&exec_info);
-        let _listed = RunningCallback::enter(&exec_info, exec);
+        let _listed = RunningCallback::enter(&exec_info, &running);
         let Range { start, end } = elements;
         let mode = user.mode.enter_on_worker();
         let word = |number: u64| std::ptr::without_provenance_mut(number as usize);
@@ -189,11 +190,12 @@ pub(super) fn run_piece(
             }
         }
     };
-    outcome(code, exec)
+    outcome(code, running)
 }
 
 /// Converts the status that a callback returned.
-fn outcome(code: i32, exec: &Exec<'_>) -> Result<()> {
+fn outcome(code: i32, running: RunningExec<'_>) -> Result<()> {
+    let exec = running.exec;
     match code {
         SCHED_OK => Ok(()),
         SCHED_CANCELLED => Err(Error::Cancelled),
@@ -216,7 +218,10 @@ fn outcome(code: i32, exec: &Exec<'_>) -> Result<()> {
             device: exec.device.label(),
             what: "the callback returned SCHED_E_RESULT".into(),
         }),
-        code => Err(Error::Callback { code }),
+        code => match running.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(message) => Err(Error::Reported { message }),
+            None => Err(Error::Callback { code }),
+        },
     }
 }
 
@@ -273,4 +278,25 @@ pub unsafe extern "C" fn sched_exec_report(exec: *const sched_exec_t, fraction: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_exec_commit(exec: *const sched_exec_t) -> sched_status_t {
     guard_status(|| with_exec(exec, |exec| exec.commit())?)
+}
+
+/// Says why the callback fails: `return sched_exec_fail(exec, "no such trace");`. The message becomes that of the
+/// task's error (sched_wait, sched_task_error) and of the log, if the callback then returns a number that fails the
+/// task. The last message counts. It is copied. `exec` as above.
+///
+/// Returns SCHED_E_CALLBACK. Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_exec_fail(
+    exec: *const sched_exec_t,
+    message: *const c_char,
+) -> sched_status_t {
+    guard(|| {
+        // SAFETY: a text that ends with NUL, as the header requires it; NULL is looked for.
+        let message = unsafe { input::text(message) };
+        let message = message.ok_or_else(|| Error::argument("message", "NULL", "a text"))?.into_owned();
+        with_running(exec, |running| {
+            *running.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
+            SCHED_E_CALLBACK
+        })
+    })
 }

@@ -68,6 +68,11 @@ fn small_number_of_a_callback_is_an_error() {
 }
 
 #[test]
+fn callback_says_why_it_fails() {
+    c::run_plain(&c::program("exec"), &["says_why_it_fails"]);
+}
+
+#[test]
 fn the_wrapper_works_in_cpp11_and_cpp17() {
     if !c::has(&c::cpp_compiler()) {
         return skip("there is no C++ compiler");

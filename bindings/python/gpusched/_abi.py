@@ -535,6 +535,13 @@ class Functions:
         )
         # sched_status_t sched_exec_commit(const sched_exec_t *exec);
         self.sched_exec_commit = _bind(library, "sched_exec_commit", c_int32, POINTER(sched_exec_t))
+        # sched_status_t sched_exec_fail(const sched_exec_t *exec, const char *message);
+        self.sched_exec_fail = _bind(
+            library, "sched_exec_fail",
+            c_int32,
+            POINTER(sched_exec_t),
+            c_char_p,
+        )
         # sched_status_t sched_exec_memory(const sched_exec_t *exec, uint64_t bytes, void **memory);
         self.sched_exec_memory = _bind(
             library, "sched_exec_memory",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import traceback
 from ctypes import byref, c_uint64, c_void_p
 from types import TracebackType
 from typing import Any, Callable, Mapping
@@ -103,8 +104,8 @@ def find(number: int) -> Job:
     return jobs[number]
 
 
-def told(job: Job, code: Callable[[], Any], counts: Callable[[], bool] = lambda: True) -> int:
-    """Runs `code`, keeps what it returns or raises, and says it in the library's numbers."""
+def told(raw: Any, job: Job, code: Callable[[], Any], counts: Callable[[], bool] = lambda: True) -> int:
+    """Runs `code` for `raw`, keeps what it returns or raises, and returns the library's status."""
     try:
         value = code()
         if counts():
@@ -114,7 +115,10 @@ def told(job: Job, code: Callable[[], Any], counts: Callable[[], bool] = lambda:
         job.error, job.traceback = error, error.__traceback__
         if isinstance(error, Cancelled):
             return _abi.SCHED_CANCELLED
-        return _abi.SCHED_E_MEMORY if isinstance(error, MemoryError) else -1
+        if isinstance(error, MemoryError):
+            return _abi.SCHED_E_MEMORY
+        message = "".join(traceback.format_exception_only(type(error), error)).strip()
+        return int(lib.sched_exec_fail(raw, message.replace("\0", " ").encode(errors="replace")))
 
 
 @_abi.sched_run_fn  # type: ignore[untyped-decorator, unused-ignore]
@@ -123,6 +127,7 @@ def run_job(raw: Any, user: int) -> int:
     job.error = None
     # Of several copies the value of one counts.
     return told(
+        raw,
         job,
         lambda: job.code(Exec(raw)),
         lambda: not job.idempotent or bool(lib.sched_exec_commit(raw) == _abi.SCHED_OK),

@@ -27,7 +27,7 @@ def _piece(raw: Any, begin: int, end: int, user: int) -> int:
     def code() -> None:
         job.code(Exec(raw), range(begin, end))
 
-    return told(job, code)
+    return told(raw, job, code)
 
 
 def range_desc(

@@ -183,7 +183,10 @@ impl Planner {
         // Asked to begin again: its own error is no failure.
         let restart = run.deadline_state == DeadlineState::Late
             && record.signal.is_stopped(run.number)
-            && matches!(error, Error::Cancelled | Error::Callback { .. } | Error::Panic { .. });
+            && matches!(
+                error,
+                Error::Cancelled | Error::Callback { .. } | Error::Reported { .. } | Error::Panic { .. }
+            );
         if was_cancelled || error == Error::Cancelled && !restart {
             self.record(now, index, run, Ending::Cancelled);
             return self.end_task(id, Err(Error::Cancelled), effects);
@@ -222,7 +225,10 @@ impl Planner {
         };
         match (run.deadline_state, error) {
             // Asked to stop by its deadline: the job's own code for that is any number.
-            (DeadlineState::Stopping(_), Error::Cancelled | Error::Callback { .. }) => Error::Deadline {
+            (
+                DeadlineState::Stopping(_),
+                Error::Cancelled | Error::Callback { .. } | Error::Reported { .. },
+            ) => Error::Deadline {
                 what: record.name(),
                 limit_s: record.deadline.unwrap_or(now.saturating_sub(run.started)).as_secs_f64(),
                 device: self.devices[index].info.label(),
