@@ -74,7 +74,7 @@ impl Scheduler {
             let slot = if task.is_light() { slots.pop() } else { None };
             let id = match slot {
                 Some((slot, position)) => {
-                    let generation = slot.fill(Some(LightJob::Shared(task.job)), task.detached, epoch, now);
+                    let generation = slot.fill(LightJob::Shared(task.job), task.detached, epoch, now);
                     items.push(light.slab.id(position, generation));
                     light.slab.id(position, generation)
                 }
@@ -116,7 +116,7 @@ impl Scheduler {
         let light = &self.runtime.light;
         let epoch = self.count_submitted(queue)?;
         let (slot, position) = light.slab.allocate().inspect_err(|_| self.refuse(epoch, 1))?;
-        let generation = slot.fill(Some(job), detached, epoch, self.runtime.clock());
+        let generation = slot.fill(job, detached, epoch, self.runtime.clock());
         let id = light.slab.id(position, generation);
         light.queues.push(queue, LightItem::WithId(id));
         self.after_push();

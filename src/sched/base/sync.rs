@@ -24,7 +24,7 @@ pub fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the models of the protocols have in common.
+/// Functions that the models of the protocols share.
 #[cfg(all(test, loom))]
 pub mod models {
     use loom::thread::{self, JoinHandle};

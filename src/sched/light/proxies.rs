@@ -148,6 +148,7 @@ mod models {
     use crate::sched::base::sync;
     use crate::sched::base::sync::models::{explore, join, start};
     use crate::sched::base::{Exec, Task, TaskStatus};
+    use crate::sched::light::job::LightJob;
     use crate::sched::plan::completion::AttemptEnd;
     use crate::sched::plan::effects::EndedTask;
 
@@ -180,8 +181,9 @@ mod models {
     impl World {
         fn new() -> sync::Arc<Self> {
             let task = LightTask::new();
-            let generation = task.fill(None, false, 0, 0);
-            task.set_running(generation, 0);
+            let job = LightJob::Shared(Arc::new(|_: &Exec<'_>| Ok(())));
+            let generation = task.fill(job, false, 0, 0);
+            assert!(task.begin(generation, 0, 0, 0).is_some());
             let id = TaskId(pack(0, generation, 0) | LIGHT_BIT);
             let device = DeviceInfo::new("GPU-0", BackendKind::Cuda, 0, "paper");
             let planner = Planner::new(vec![(device, 1)], Arc::default());

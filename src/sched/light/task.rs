@@ -93,11 +93,11 @@ impl LightTask {
     }
 
     /// Starts a new task and returns its generation.
-    pub fn fill(&self, job: Option<LightJob>, detached: bool, epoch: Epoch, now: u64) -> u64 {
+    pub fn fill(&self, job: LightJob, detached: bool, epoch: Epoch, now: u64) -> u64 {
         let mut state = locked(&self.state);
         let generation = (self.word.load(Ordering::Relaxed) >> 8) + 1;
         self.signal.reset();
-        let lifecycle = state.lifecycle;
+        let (job, lifecycle) = (Some(job), state.lifecycle);
         *state = LightTaskState { job, detached, epoch, changed_ns: now, lifecycle, ..Default::default() };
         self.advance(&mut state, Lifecycle::Queued, generation);
         generation
@@ -131,17 +131,6 @@ impl LightTask {
         state.changed_ns = now;
         self.advance(&mut state, Lifecycle::Queued, generation);
         None
-    }
-
-    /// Marks a task as running whose job the caller has.
-    pub fn set_running(&self, generation: u64, now: u64) {
-        let Some(mut state) = self.lock(generation) else { return };
-        if state.lifecycle == Lifecycle::Queued {
-            state.queued_ns += now.saturating_sub(state.changed_ns);
-            state.changed_ns = now;
-            state.attempts = 1;
-            self.advance(&mut state, Lifecycle::Running, generation);
-        }
     }
 
     /// Takes the job of a queued task. The caller drops it and ends the task.

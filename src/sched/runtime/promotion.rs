@@ -14,7 +14,7 @@ use crate::sched::light::epochs::Epoch;
 use crate::sched::light::job::LightJob;
 use crate::sched::light::proxies::PlannerStep;
 use crate::sched::light::slab::LightSlab;
-use crate::sched::light::task::LightTask;
+use crate::sched::light::task::{LightAttempt, LightTask};
 use crate::sched::plan::completion::AttemptEnd;
 use crate::sched::plan::effects::Effects;
 
@@ -72,9 +72,11 @@ impl Runtime {
         let started_ns = failure.started_ns;
         match self.light.slab.allocate() {
             Ok((task, position)) => {
-                let generation = task.fill(None, true, epoch, started_ns);
-                task.set_running(generation, started_ns);
-                self.promote(task, self.light.slab.id(position, generation), job, failure);
+                let generation = task.fill(job, true, epoch, started_ns);
+                let begun = task.begin(generation, failure.device, failure.slot, started_ns);
+                if let Some(LightAttempt { job, .. }) = begun {
+                    self.promote(task, self.light.slab.id(position, generation), job, failure);
+                }
             }
             Err(_) => {
                 self.drop_job(job);
