@@ -123,43 +123,6 @@ impl Trace {
         self.lock().keep(self.capacity, TraceEvent::Leased(at, device, bytes));
     }
 
-    /// Returns the number of events beyond the capacity.
-    pub fn left_out(&self) -> u64 {
-        self.lock().left_out
-    }
-
-    /// Writes the events recorded so far, and the `running` attempts.
-    pub fn write(&self, out: &mut dyn Write, running: &[Span]) -> io::Result<()> {
-        let (count, left_out, mut rows) = {
-            let buffer = self.lock();
-            (buffer.events.len(), buffer.left_out, buffer.rows.clone())
-        };
-        let running: Vec<TraceEvent> = running
-            .iter()
-            .filter_map(|span| Some(TraceEvent::Attempt(span.clone(), place(&mut rows, span)?)))
-            .collect();
-        let library = Quoted(concat!("gpusched ", env!("CARGO_PKG_VERSION")));
-        write!(
-            out,
-            "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"library\":{library},\"left_out\":{left_out}}},\n\
-             \"traceEvents\":["
-        )?;
-        self.write_names(out, &rows)?;
-        let mut begin = 0;
-        while begin < count {
-            let end = (begin + PORTION).min(count);
-            let portion = self.lock().events[begin..end].to_vec();
-            for event in &portion {
-                self.write_event(out, event)?;
-            }
-            begin = end;
-        }
-        for event in &running {
-            self.write_event(out, event)?;
-        }
-        writeln!(out, "\n]}}")
-    }
-
     /// Writes the names and the order of processes and rows.
     fn write_names(&self, out: &mut dyn Write, rows: &[Vec<Vec<Duration>>]) -> io::Result<()> {
         let mut comma = "";
@@ -309,24 +272,48 @@ impl Display for Quoted<'_> {
 
 /// The trace of a scheduler, and the attempts that ran when the timeline was taken.
 pub struct Timeline {
-    trace: Arc<Trace>,
-    running: Vec<Span>,
+    pub(crate) trace: Arc<Trace>,
+    pub(crate) running: Vec<Span>,
 }
 
 impl Timeline {
-    pub fn new(trace: Arc<Trace>, running: Vec<Span>) -> Self {
-        Timeline { trace, running }
-    }
-
     /// Writes JSON in the Chrome trace event format, which chrome://tracing and
     /// <https://ui.perfetto.dev> show.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        self.trace.write(out, &self.running)
+        let Timeline { trace, running } = self;
+        let (count, left_out, mut rows) = {
+            let buffer = trace.lock();
+            (buffer.events.len(), buffer.left_out, buffer.rows.clone())
+        };
+        let running: Vec<TraceEvent> = running
+            .iter()
+            .filter_map(|span| Some(TraceEvent::Attempt(span.clone(), place(&mut rows, span)?)))
+            .collect();
+        let library = Quoted(concat!("gpusched ", env!("CARGO_PKG_VERSION")));
+        write!(
+            out,
+            "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"library\":{library},\"left_out\":{left_out}}},\n\
+             \"traceEvents\":["
+        )?;
+        trace.write_names(out, &rows)?;
+        let mut begin = 0;
+        while begin < count {
+            let end = (begin + PORTION).min(count);
+            let portion = trace.lock().events[begin..end].to_vec();
+            for event in &portion {
+                trace.write_event(out, event)?;
+            }
+            begin = end;
+        }
+        for event in &running {
+            trace.write_event(out, event)?;
+        }
+        writeln!(out, "\n]}}")
     }
 
     /// Returns the number of events beyond the capacity of the trace.
     pub fn left_out(&self) -> u64 {
-        self.trace.left_out()
+        self.trace.lock().left_out
     }
 }
 

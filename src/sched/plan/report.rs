@@ -24,7 +24,7 @@ impl Planner {
     /// Returns the timeline of a trace, with the running attempts.
     pub fn timeline(&self, trace: Arc<Trace>, now: Duration) -> Timeline {
         let running = self.underway(now).into_iter().map(|run| run.span).collect();
-        Timeline::new(trace, running)
+        Timeline { trace, running }
     }
 
     /// Logs a text, and shows it in the trace of a device.
