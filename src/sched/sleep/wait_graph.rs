@@ -5,7 +5,7 @@
 //! search removes every node that can go on from those that a waiter depends on, again and again. If
 //! the waiter itself is left, its wait would never end.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Mutex;
 
 use crate::sched::base::TaskId;
@@ -72,54 +72,43 @@ fn remove(waits: &mut Waits, frames: &[TaskId], targets: &[TaskId]) {
     }
 }
 
-/// The nodes that a node waits for.
-struct Dependencies {
-    on: Vec<WaitNode>,
-    /// The end of one of `on` is enough.
-    any: bool,
-}
-
+/// Returns true if the waiter is left when every node that can go on is removed.
 fn never_ends(
     waits: &Waits,
     waiter: WaitNode,
     behind: impl Fn(TaskId) -> Vec<TaskId>,
     is_range: impl Fn(TaskId) -> bool,
 ) -> bool {
-    let tasks = |list: &[TaskId]| list.iter().map(|&task| (task, 0)).collect();
+    let tasks = |list: &[TaskId]| -> Vec<WaitNode> { list.iter().map(|&task| (task, 0)).collect() };
+    // The nodes that a node waits for, and how many of them have to go on first.
     let needs = |(task, thread): WaitNode| match (waits.get(&task), thread) {
-        (None, _) => Dependencies { on: tasks(&behind(task)), any: false },
+        (None, _) => (tasks(&behind(task)), usize::MAX),
         (Some(threads), 0) => {
-            let any = threads.len() > 1 && !is_range(task);
-            Dependencies { on: (1..=threads.len()).map(|thread| (task, thread)).collect(), any }
+            let on = (1..=threads.len()).map(|thread| (task, thread)).collect();
+            (on, if is_range(task) { usize::MAX } else { 1 })
         }
-        (Some(threads), thread) => Dependencies { on: tasks(&threads[thread - 1]), any: true },
+        (Some(threads), thread) => (tasks(&threads[thread - 1]), 1),
     };
-    let mut held: HashMap<WaitNode, Dependencies> = HashMap::new();
-    let mut seen = HashSet::from([waiter]);
-    let mut open = vec![waiter];
-    while let Some(node) = open.pop() {
-        let needs = needs(node);
-        if !needs.on.is_empty() {
-            open.extend(needs.on.iter().copied().filter(|&next| seen.insert(next)));
-            held.insert(node, needs);
-        }
-    }
     // By node: the number of nodes that it still needs, and the nodes that need it.
     let mut missing = HashMap::new();
     let mut needed_by: HashMap<WaitNode, Vec<WaitNode>> = HashMap::new();
-    let mut free = Vec::new();
-    for (&task, Dependencies { on, any }) in &held {
-        let there = on.iter().filter(|on| held.contains_key(on));
-        let count = there.clone().count();
-        let needs = if *any { usize::from(count == on.len()) } else { count };
-        missing.insert(task, needs);
-        there.for_each(|&on| needed_by.entry(on).or_default().push(task));
-        if needs == 0 {
-            free.push(task);
+    let (mut open, mut free) = (vec![waiter], Vec::new());
+    while let Some(node) = open.pop() {
+        if missing.contains_key(&node) {
+            continue;
+        }
+        let (on, least) = needs(node);
+        missing.insert(node, least.min(on.len()));
+        if on.is_empty() {
+            free.push(node);
+        }
+        for other in on {
+            needed_by.entry(other).or_default().push(node);
+            open.push(other);
         }
     }
-    while let Some(task) = free.pop() {
-        for other in needed_by.remove(&task).into_iter().flatten() {
+    while let Some(node) = free.pop() {
+        for other in needed_by.remove(&node).into_iter().flatten() {
             if let Some(missing) = missing.get_mut(&other).filter(|missing| **missing > 0) {
                 *missing -= 1;
                 if *missing == 0 {
