@@ -16,6 +16,7 @@
 use crate::sched::base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sched::base::sync::total_order;
 
+#[derive(Default)]
 pub struct LightGate {
     /// Bit i: no light task begins on device i.
     closed: AtomicU64,
@@ -27,11 +28,7 @@ pub struct LightGate {
 
 impl LightGate {
     pub fn new(devices: usize) -> Self {
-        LightGate {
-            closed: AtomicU64::new(0),
-            exclusive_waits: AtomicBool::new(false),
-            contexts: (0..devices).map(|_| AtomicU32::new(0)).collect(),
-        }
+        LightGate { contexts: (0..devices).map(|_| AtomicU32::new(0)).collect(), ..LightGate::default() }
     }
 
     /// Returns a mask of the devices on which no light task begins.
@@ -124,13 +121,13 @@ mod models {
         fn new(light_tasks: usize) -> Arc<Self> {
             Arc::new(World {
                 gate: LightGate::new(1),
-                flags: [AtomicBool::new(false), AtomicBool::new(false)],
+                flags: Default::default(),
                 light_tasks: AtomicUsize::new(light_tasks),
-                light_running: AtomicUsize::new(0),
-                exclusive_running: AtomicBool::new(false),
-                planner: Mutex::new(false),
+                light_running: AtomicUsize::default(),
+                exclusive_running: AtomicBool::default(),
+                planner: Mutex::default(),
                 woken: Condvar::new(),
-                event_count: EventCount::new(),
+                event_count: EventCount::default(),
             })
         }
 

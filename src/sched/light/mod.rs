@@ -62,13 +62,13 @@ impl LightTasks {
         let epochs = EpochCounter::new();
         LightTasks {
             slab: LightSlab::new(),
-            queues: LightQueues::new(),
+            queues: LightQueues::default(),
             caller_epochs: epochs.add_counts(),
             caller_ends: CachePadded::default(),
             epochs: CachePadded::new(epochs),
             stop_flags: CachePadded::new(AtomicU8::new(if devices > 0 { 0 } else { NO_DEVICE })),
             gate: CachePadded::new(LightGate::new(devices)),
-            proxies: Proxies::new(),
+            proxies: Proxies::default(),
             refused_tasks: AtomicU64::new(0),
         }
     }

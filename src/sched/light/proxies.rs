@@ -23,6 +23,7 @@ use crate::sched::base::{Job, TaskId, WaitResult};
 use crate::sched::plan::effects::Effects;
 use crate::sched::plan::planner::Planner;
 
+#[derive(Default)]
 pub struct Proxies {
     /// The light task of each proxy that has not ended.
     owners: Mutex<HashMap<TaskId, TaskId>>,
@@ -35,10 +36,6 @@ pub struct Proxies {
 pub struct PlannerStep<'a>(pub &'a mut Planner, pub &'a mut Effects);
 
 impl Proxies {
-    pub fn new() -> Self {
-        Proxies { owners: Mutex::new(HashMap::new()), promoted: AtomicUsize::new(0), made: AtomicU64::new(0) }
-    }
-
     /// Returns how many proxies were ever made.
     pub fn made(&self) -> u64 {
         self.made.load(Ordering::SeqCst)
@@ -189,7 +186,7 @@ mod models {
             let planner = Planner::new(vec![(device, 1)], Arc::default());
             let (effects, followers) = (Effects::default(), Vec::new());
             let guarded = Mutex::new(Guarded { planner, effects, followers, light_ends: 0 });
-            sync::Arc::new(World { task, id, generation, guarded, proxies: Proxies::new() })
+            sync::Arc::new(World { task, id, generation, guarded, proxies: Proxies::default() })
         }
 
         /// Submits a planned task after the light one.

@@ -74,6 +74,7 @@ pub struct WorkerStats {
 }
 
 /// The queues of a scheduler.
+#[derive(Default)]
 pub struct LightQueues {
     injector: Injector<LightItem>,
     workers: RwLock<Vec<Arc<WorkerShared>>>,
@@ -98,10 +99,6 @@ pub struct LocalQueue {
 const INJECTOR_INTERVAL: u32 = 61;
 
 impl LightQueues {
-    pub fn new() -> Self {
-        LightQueues { injector: Injector::new(), workers: RwLock::default(), version: AtomicUsize::new(0) }
-    }
-
     /// Returns the queue of a new worker. `add_counts` returns new counts, if the worker gets no earlier ones.
     pub fn add_worker(
         &self,

@@ -78,7 +78,7 @@ impl WorkerPool {
             has.map(move |(device, _)| WorkerSlot { device, slot, room: AtomicI32::new(1) })
         });
         WorkerPool {
-            event_count: EventCount::new(),
+            event_count: EventCount::default(),
             before_start: policy.before_start,
             stack,
             worker_slots: worker_slots.collect(),

@@ -47,6 +47,7 @@ fn count(word: u64, of: u64) -> u64 {
     (word / of) & FIELD
 }
 
+#[derive(Default)]
 pub struct EventCount {
     word: AtomicU64,
     sleepers: Mutex<Vec<Sleeper>>,
@@ -71,10 +72,6 @@ impl Sleeper {
 }
 
 impl EventCount {
-    pub fn new() -> Self {
-        EventCount { word: AtomicU64::new(0), sleepers: Mutex::new(Vec::new()) }
-    }
-
     pub fn searching(&self) -> u64 {
         count(self.word.load(Ordering::SeqCst), SEARCHER)
     }
@@ -242,6 +239,7 @@ mod models {
     use super::*;
     use crate::sched::base::sync::models::{explore, join, start};
 
+    #[derive(Default)]
     struct World {
         event_count: EventCount,
         /// Work that is read without a lock.
@@ -254,17 +252,6 @@ mod models {
     }
 
     impl World {
-        fn new(total: usize) -> Arc<Self> {
-            Arc::new(World {
-                event_count: EventCount::new(),
-                items: AtomicUsize::new(0),
-                hint: AtomicBool::new(false),
-                done: AtomicUsize::new(0),
-                stop: AtomicBool::new(false),
-                total,
-            })
-        }
-
         fn is_anything(&self, device: usize) -> bool {
             self.items.load(Ordering::Relaxed) > 0 || device == 1 && self.hint.load(Ordering::Relaxed)
         }
@@ -318,7 +305,7 @@ mod models {
     /// Explores workers of these devices, and `code` beside them, until so many items are done.
     fn explore_workers(total: usize, devices: &'static [usize], code: fn(&Arc<World>)) {
         explore(2, move || {
-            let world = World::new(total);
+            let world = Arc::new(World { total, ..World::default() });
             let workers: Vec<_> = devices.iter().map(|&device| World::start(&world, device)).collect();
             code(&world);
             join(workers);

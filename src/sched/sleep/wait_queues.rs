@@ -111,6 +111,7 @@ mod models {
 
     const RANGE: TaskId = TaskId(2);
 
+    #[derive(Default)]
     struct World {
         queues: WaitQueues,
         awake: AtomicUsize,
@@ -120,12 +121,7 @@ mod models {
 
     impl World {
         fn new(workers: usize) -> Arc<Self> {
-            Arc::new(World {
-                queues: WaitQueues::default(),
-                awake: AtomicUsize::new(workers),
-                helper_left: AtomicBool::new(false),
-                range_ended: AtomicBool::new(false),
-            })
+            Arc::new(World { awake: AtomicUsize::new(workers), ..World::default() })
         }
 
         /// Waits as inside a task. Returns false if it judges the wait to be a deadlock.
