@@ -64,8 +64,8 @@ pub struct EpochCounter {
 }
 
 struct EpochList {
-    /// The epochs that have not drained, with their serial numbers; the oldest first, the current one
-    /// last.
+    /// The epochs that have not drained, with their serial numbers; the oldest first, the current
+    /// one last.
     open: Vec<(Epoch, u64)>,
     /// The counts of all threads. None is ever removed.
     counts: Vec<Arc<EpochCounts>>,
@@ -166,9 +166,9 @@ impl EpochCounter {
         self.crowded.store(list.open.len() >= EPOCHS, Ordering::SeqCst);
     }
 
-    /// Begins a wait for all tasks submitted so far. Returns its mark: the wait ends when all epochs
-    /// before this serial number have drained. The caller then calls [`EpochCounter::check`], and ends
-    /// the wait with [`EpochCounter::stop_waiting`].
+    /// Begins a wait for all tasks submitted so far. Returns its mark: the wait ends when all
+    /// epochs before this serial number have drained. The caller then calls
+    /// [`EpochCounter::check`], and ends the wait with [`EpochCounter::stop_waiting`].
     pub fn start_waiting(&self) -> u64 {
         let mut list = locked(&self.list);
         self.waiters.fetch_add(1, Ordering::SeqCst);

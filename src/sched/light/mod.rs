@@ -97,8 +97,8 @@ impl LightTasks {
         self.caller_ends.of(outcome).fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts tasks that have ended in their epoch. Returns true if the caller has to notify the threads
-    /// that wait for all.
+    /// Counts tasks that have ended in their epoch. Returns true if the caller has to notify the
+    /// threads that wait for all.
     pub fn count_ended(&self, queue: Option<&LocalQueue>, epoch: Epoch, tasks: u64) -> bool {
         self.epochs.end(self.epoch_counts(queue), epoch, tasks)
     }

@@ -78,9 +78,9 @@ impl Proxies {
         Ok(proxy)
     }
 
-    /// Makes a light task's proxy the planned task that runs in its stead. `place`: device, slot and
-    /// context of its first attempt, which began at the time of the step. Returns the job if the planner
-    /// has no room.
+    /// Makes a light task's proxy the planned task that runs in its stead. `place`: device, slot
+    /// and context of its first attempt, which began at the time of the step. Returns the job if
+    /// the planner has no room.
     pub fn promote(
         &self,
         step: &mut PlannerStep<'_>,

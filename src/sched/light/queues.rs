@@ -99,7 +99,8 @@ pub struct LocalQueue {
 const INJECTOR_INTERVAL: u32 = 61;
 
 impl LightQueues {
-    /// Returns the queue of a new worker. `add_counts` returns new counts, if the worker gets no earlier ones.
+    /// Returns the queue of a new worker. `add_counts` returns new counts, for a slot that had no
+    /// worker before.
     pub fn add_worker(
         &self,
         device: usize,

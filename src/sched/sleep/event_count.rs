@@ -142,8 +142,8 @@ impl EventCount {
         }
     }
 
-    /// Blocks until another thread has turned the sleeper into a searcher. Returns false if `limit` has
-    /// passed first: the caller is still a sleeper.
+    /// Blocks until another thread has turned the sleeper into a searcher. Returns false if `limit`
+    /// has passed first: the caller is still a sleeper.
     pub fn sleep(&self, sleeper: &Sleeper, limit: Option<Duration>) -> bool {
         sleeper.parker.wait(limit.map(|limit| Instant::now() + limit))
     }
