@@ -167,6 +167,11 @@ mod tests {
         let (sender, receiver) = channel();
         set(&notifier, move || _ = sender.send(()));
         receiver.recv_timeout(LONG).unwrap();
+        // The next one is called after an interval of its own.
+        let counted = count.clone();
+        notifier.set(Some((Arc::new(move || _ = counted.fetch_add(1, Ordering::SeqCst)), LONG))).unwrap();
+        thread::sleep(20 * SOON);
+        assert_eq!(count.load(Ordering::SeqCst), after);
         notifier.stop();
         assert!(notifier.lock().handle.is_none());
     }
