@@ -65,6 +65,9 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         trace: Option<PathBuf>,
     },
+    /// Writes man pages and shell completions to a folder.
+    #[command(hide = true)]
+    Generate { folder: PathBuf },
     /// Measures how fast something is.
     Bench {
         #[command(subcommand)]

@@ -12,6 +12,7 @@ mod fitness;
 mod folder;
 #[cfg(test)]
 mod fuzz;
+mod generated;
 mod job;
 mod key;
 mod manifest;
@@ -108,6 +109,7 @@ fn command(command: Command) -> Result<bool> {
                 remember: !no_rates_cache,
             }),
         ),
+        Command::Generate { folder } => generated::write(&folder),
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
         Command::Bench {
             what: Bench::Fd { equation, n, nt, device, form, storage, shape, threads, pml, repeats, json },
