@@ -492,6 +492,19 @@ class Library(unittest.TestCase):
             gpusched.log_to(None)
         self.assertTrue(any("task 'bad' failed" in line and "ValueError: invalid" in line for line in logged.output), logged.output)
 
+    def test_devices_are_described(self) -> None:
+        (cpu,) = gpusched.devices("cpu")
+        self.assertEqual((cpu.index, cpu.backend, cpu.ordinal, cpu.health, cpu.done), (0, "cpu", 0, "good", 0))
+        self.assertGreater(cpu.total_bytes, cpu.free_bytes)
+        self.assertIsNone(cpu.compute_capability)
+        with gpusched.Scheduler(devices="cpu", slots=2) as scheduler:
+            tasks = [scheduler.submit(lambda exec: exec.device) for _ in range(3)]
+            self.assertEqual([task.wait() for task in tasks], [0] * 3)
+            self.assertEqual((scheduler.devices[0].slots, scheduler.devices[0].done), (2, 3))
+            self.assertEqual(repr(scheduler), "<gpusched.Scheduler on cpu:0: 0 queued, 0 running, 3 done>")
+            self.assertEqual(repr(tasks[0]), f"<gpusched.Task {tasks[0].id}: done>")
+        self.assertEqual(repr(scheduler), "<gpusched.Scheduler, closed>")
+
     def test_copies_of_the_library_have_different_handles(self) -> None:
         with tempfile.TemporaryDirectory() as folder, gpusched.Scheduler(devices="cpu") as scheduler:
             other = abi.Functions(ctypes.CDLL(shutil.copy(os.environ["GPUSCHED_LIBRARY"], folder)))

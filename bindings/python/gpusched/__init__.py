@@ -10,16 +10,18 @@ system's loader. The raw C ABI is `gpusched.abi` and `gpusched.lib`.
 """
 
 from . import _abi as abi
+from ._devices import Device
 from ._fd import Gather, Model, Shot, WAVELETS, wavelet
 from ._library import Cancelled, GpuschedError, lib, status_name
 from ._jobs import Exec
 from ._log import log_to
-from ._scheduler import Scheduler, Task
+from ._scheduler import Scheduler, Task, devices
 
 __version__: str = lib.sched_version().decode()
 
 __all__ = [
     "Cancelled",
+    "Device",
     "Exec",
     "Gather",
     "GpuschedError",
@@ -29,6 +31,7 @@ __all__ = [
     "Task",
     "WAVELETS",
     "abi",
+    "devices",
     "lib",
     "log_to",
     "status_name",

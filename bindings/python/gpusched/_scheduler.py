@@ -16,6 +16,7 @@ from typing import Any, Callable, Generic, Iterable, Iterator, Mapping, Sequence
 from . import _abi
 from ._arrays import np
 from ._fields import put, text
+from ._devices import Device, devices_of
 from ._fd import Gather, Model, Shot
 from ._fd import pointer as floats
 from ._jobs import OPTIONS, Exec, Job, describe, run_job
@@ -93,6 +94,12 @@ class Task(Handle, Generic[Result]):
         text = create_string_buffer(length + 1)
         lib.sched_task_error(raw, self.id, text, length + 1)
         return text.value.decode(errors="replace")
+
+    def __repr__(self) -> str:
+        try:
+            return f"<gpusched.Task {self.id}: {self.state}>"
+        except (GpuschedError, ValueError):
+            return f"<gpusched.Task {self.id}: released>"
 
     def __del__(self) -> None:
         scheduler = getattr(self, "_scheduler", None)
@@ -296,6 +303,11 @@ class Scheduler(Handle):
         check(self._wait(lambda ns: lib.sched_drain(self._raw, ns), timeout))
 
     @property
+    def devices(self) -> list[Device]:
+        """The devices that run its tasks."""
+        return devices_of(self._raw)
+
+    @property
     def stats(self) -> _abi.sched_stats_t:
         answer = _abi.sched_stats_t(size=sizeof(_abi.sched_stats_t))
         check(lib.sched_stats(self._raw, byref(answer)))
@@ -322,6 +334,13 @@ class Scheduler(Handle):
     def write_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes what ran where and when as a Chrome trace; needs `trace_events`."""
         check(lib.sched_trace_write(self._raw, text("path", os.fsencode(path))))
+
+    def __repr__(self) -> str:
+        if self._handle is None or self._pid != os.getpid():
+            return "<gpusched.Scheduler, closed>"
+        stats = self.stats
+        places = ", ".join(f"{device.backend}:{device.ordinal}" for device in self.devices)
+        return f"<gpusched.Scheduler on {places}: {stats.queued} queued, {stats.running} running, {stats.done} done>"
 
     def close(self) -> None:
         """Cancels what has not run, asks what runs to stop, and waits for it."""
@@ -362,6 +381,12 @@ class Scheduler(Handle):
                 return status
             if end is not None and time.monotonic_ns() >= end:
                 raise TimeoutError("the time was up before the task ended")
+
+
+def devices(selection: str | None = None) -> list[Device]:
+    """The devices that a scheduler would use; `selection` as in GPUSCHED_DEVICES. Opens no GPU."""
+    with Scheduler(devices=selection) as scheduler:
+        return scheduler.devices
 
 
 def _describe(job: Job, options: Mapping[str, Any]) -> tuple[_abi.sched_task_desc_t, list[object]]:
