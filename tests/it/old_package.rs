@@ -73,10 +73,10 @@ fn survey(folder: &Path, name: &str, text: &str) -> Command {
     command
 }
 
-/// Its first thread is the worker. So many after that it does not get.
+/// Its first two threads are the command's own and the worker. So many after that it does not get.
 fn without_threads(command: &mut Command, folder: &Path, count: u32) {
     let preload = c::preload("no_thread", folder);
-    command.env("LD_PRELOAD", preload).envs([("FAULT_AT", "2".into()), ("FAULT_COUNT", count.to_string())]);
+    command.env("LD_PRELOAD", preload).envs([("FAULT_AT", "3".into()), ("FAULT_COUNT", count.to_string())]);
 }
 
 /// Its shots are tried again after a while, when memory was short.
