@@ -63,12 +63,19 @@ static void leave_drop(void *user) {
 }
 
 static void in_a_drop(void) {
+  sched_task_t ids[4];
   for (int i = 0; i < 2; i++) {
     sched_task_desc_t desc = task(counts, &ran);
     desc.drop = leave_drop;
     desc.work = i;
     OK(wait_for(s, submit(s, desc)));
   }
+  /* The worker that ends takes none of those behind with it. */
+  sched_task_desc_t desc = task(counts, &ran);
+  desc.drop = leave_drop;
+  desc.work = 1;
+  for (int i = 0; i < 4; i++) ids[i] = submit(s, desc);
+  for (int i = 0; i < 4; i++) OK(wait_for(s, ids[i]));
 }
 
 static void leave_progress(const sched_progress_t *progress, void *user) {

@@ -52,7 +52,7 @@ pub struct sched_exec_t {
     pub stream: *mut c_void,
 }
 
-/// What other threads may reach of a running callback.
+/// The part of a running callback that other threads may reach.
 pub(super) struct RunningExec<'a> {
     pub exec: &'a Exec<'a>,
     /// Why the callback fails, by sched_exec_fail.

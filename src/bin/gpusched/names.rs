@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// What was asked for, and what has become of each shot.
+/// The manifest: the survey's parameters and the state of each shot.
 pub const MANIFEST: &str = "survey.json";
 
 /// Returns true if a run may write a file of this name to its output folder.

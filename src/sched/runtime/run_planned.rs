@@ -177,11 +177,12 @@ pub fn run_planned(
         runtime.pool.abandoned_returned();
     }
     let light_first = worker.end_planned(nanoseconds(now), begin);
-    let must_end = worker.abandoned.get() || is_leaving() || runtime.pool.has_surplus(worker.index);
+    let must_end = worker.abandoned.get() || runtime.pool.has_surplus(worker.index);
     let asks = !save_due && !light_first && !must_end;
     runtime.count_ending(&effects);
     let (log, next) = runtime.apply_counted(guard, effects, |guard, now| {
-        asks.then(|| assign_next(runtime, worker, guard, now)).flatten()
+        // The drop of the job may have ended the thread.
+        if asks && !is_leaving() { assign_next(runtime, worker, guard, now) } else { None }
     });
     log_all(log);
     if save_due {

@@ -34,7 +34,8 @@ pub fn run_worker(runtime: &Arc<Runtime>, index: usize) {
                 None
             }
         };
-        if is_leaving() {
+        // A log function may end the thread after the next task was assigned: that task runs first.
+        if is_leaving() && next.is_none() {
             stop_light(runtime, &worker);
             runtime.pool.event_count.start_search();
             runtime.pool.vacate(index);
