@@ -15,7 +15,7 @@ pub struct OutputFolder {
     /// Device and inode.
     identity: (u64, u64),
     /// Locked until it is closed. `None`: the file system has no locks, or the folder can't be opened.
-    _claim: Option<File>,
+    claim: Option<File>,
 }
 
 impl OutputFolder {
@@ -44,7 +44,12 @@ impl OutputFolder {
             None => fs::metadata(path),
         };
         let identity = identity(&found.map_err(|why| fail(why.to_string()))?);
-        Ok(OutputFolder { path: path.to_owned(), identity, _claim: claim })
+        Ok(OutputFolder { path: path.to_owned(), identity, claim })
+    }
+
+    /// Returns true if no other run can write to the folder, so that what is left in it is of ended runs.
+    pub fn is_locked(&self) -> bool {
+        self.claim.is_some()
     }
 
     /// Returns an error if the path leads to another folder than when the run began, or to none.

@@ -69,7 +69,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     if wanted.check_devices && !retire_unfit(&scheduler, selection.as_deref(), wanted.as_json)? {
         return Ok(false);
     }
-    if output.is_some() {
+    if output.as_ref().is_some_and(|output| output.is_locked()) {
         remove_leftovers(&job.folder, wanted.as_json);
     }
     let found = if wanted.resume { resume::look(&job, !wanted.dry_run) } else { Vec::new() };
@@ -84,7 +84,9 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
         }
         return Ok(true);
     };
-    if let Err(error) = resume::remove_strays(&job, !wanted.resume) {
+    if output.is_locked()
+        && let Err(error) = resume::remove_strays(&job, !wanted.resume)
+    {
         log::warn!(
             "{}: not searched for snapshots of shots that are not there: {error}",
             job.folder.display()
