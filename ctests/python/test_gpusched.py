@@ -27,11 +27,11 @@ SPACING = 10.0
 
 
 def small_model() -> gpusched.Model:
-    return gpusched.Model(np.full((8, 9, 10), 2000.0), spacing=SPACING)
+    return gpusched.Model(np.full((8, 9, 10), 2000.0), spacing_m=SPACING)
 
 
 def small_shot(**changes: object) -> gpusched.Shot:
-    return gpusched.Shot(**{"nt": 12, "dt": 1e-3, "frequency": 30, "source": (4, 4, 2), "plane_iz": 1, **changes})
+    return gpusched.Shot(**{"nt": 12, "dt_s": 1e-3, "frequency_hz": 30, "source": (4, 4, 2), "plane_iz": 1, **changes})
 
 
 def until_cancelled(exec: gpusched.Exec) -> None:
@@ -60,7 +60,7 @@ class Loops(WithScheduler):
                 self.assertLessEqual(len(piece), grain or 1000)
                 times[piece.start : piece.stop] += 1
 
-            task = self.scheduler.range(0, 1000, count, grain, label="count")
+            task = self.scheduler.submit_range(0, 1000, count, grain, label="count")
             self.assertIsNone(task.wait())
             self.assertEqual(task.info.progress, 1.0)
         self.assertTrue((times == 4).all())
@@ -111,16 +111,16 @@ class Loops(WithScheduler):
                 raise MemoryError("the GPU is small")
             sizes.append(len(piece))
 
-        self.scheduler.range(0, 100, work, grain=40).wait()
+        self.scheduler.submit_range(0, 100, work, grain=40).wait()
         self.assertEqual(sum(sizes), 100)
 
     def test_bad_ranges(self) -> None:
         nothing = lambda exec, piece: None  # noqa: E731
         for begin, end, grain, words in ((3, 2, None, "begin is 3"), (-1, 2, None, "-1"), (0, 2, 0, "grain is 0")):
             with self.assertRaisesRegex((gpusched.GpuschedError, ValueError), words):
-                self.scheduler.range(begin, end, nothing, grain)
+                self.scheduler.submit_range(begin, end, nothing, grain)
         with self.assertRaisesRegex(TypeError, "retries"):
-            self.scheduler.range(0, 2, nothing, retries=1)
+            self.scheduler.submit_range(0, 2, nothing, retries=1)
         self.assertEqual(_jobs.jobs, {})
 
     def test_a_loop_in_a_loop(self) -> None:
@@ -183,7 +183,7 @@ os._exit(0)
 
         for code in (until_cancelled, raises):
             with self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_DEADLINE"):
-                self.scheduler.submit(code, deadline=0.02).wait(timeout=20)
+                self.scheduler.submit(code, deadline_s=0.02).wait(timeout=20)
 
         def commits(exec: gpusched.Exec) -> int:
             exec.commit()
@@ -223,7 +223,7 @@ class Callables(WithScheduler):
         self.assertIn("KeyError: 'velocity'", task.error)
 
     def test_tasks_come_after_others(self) -> None:
-        first = self.scheduler.submit(lambda exec: 1, task_class=3, deadline=60.0)
+        first = self.scheduler.submit(lambda exec: 1, task_class=3, deadline_s=60.0)
         second = self.scheduler.submit(lambda exec: first.state, after=[first])
         self.assertEqual(second.wait(), "done")
         bad = self.scheduler.submit(lambda exec: 1 / 0)
@@ -306,8 +306,8 @@ class Callables(WithScheduler):
             with self.assertRaisesRegex(ValueError, f"^{name} is {value}; accepted: "):
                 self.scheduler.submit(nothing, **{name: value})
         for value in (1e300, float("inf"), -1, 0, float("nan")):
-            with self.assertRaisesRegex(ValueError, "^deadline is .*; accepted: a positive"):
-                self.scheduler.submit(nothing, deadline=value)
+            with self.assertRaisesRegex(ValueError, "^deadline_s is .*; accepted: a positive"):
+                self.scheduler.submit(nothing, deadline_s=value)
         with self.assertRaisesRegex(TypeError, "^label is 5; accepted: text"):
             self.scheduler.submit(nothing, label=5)
         with self.assertRaisesRegex(ValueError, "NUL"):
@@ -315,7 +315,7 @@ class Callables(WithScheduler):
         self.assertRaisesRegex(ValueError, "NUL", lambda: self.scheduler.write_trace("a\0b"))
         for begin, end in ((-1, 5), (0, 2**64)):
             with self.assertRaisesRegex(ValueError, "accepted: 0 to 18446744073709551615"):
-                self.scheduler.range(begin, end, lambda exec, piece: None)
+                self.scheduler.submit_range(begin, end, lambda exec, piece: None)
         for name in ("slots", "cpu_threads", "trace_events"):
             with self.assertRaisesRegex(ValueError, f"^{name} is -1; accepted: 0 to 4294967295"):
                 gpusched.Scheduler(**{name: -1})
@@ -392,26 +392,28 @@ class Shots(unittest.TestCase):
 
     def test_an_own_source_function_equals_the_wavelet_it_was_taken_from(self) -> None:
         samples = gpusched.wavelet("ricker", 30, 1e-3, 12)
-        np.testing.assert_array_equal(shoot().record, shoot(samples=samples).record)
+        np.testing.assert_array_equal(shoot().record, shoot(wavelet_samples=samples).record)
 
     def test_options_change_the_record(self) -> None:
         plain = shoot().record
-        for option in ("exact_time", "optimised_stencil"):
-            self.assertGreater(float(np.abs(shoot(**{option: True}).record - plain).max()), 0.0)
+        for option in ({"exact_time": True}, {"stencil": "optimised"}):
+            self.assertGreater(float(np.abs(shoot(**option).record - plain).max()), 0.0)
+        for bad in ({"stencil": "best"}, {"wavelet": "square"}, {"stencil": True}):
+            self.assertRaisesRegex(ValueError, "^(stencil|wavelet) is .*; accepted: (taylor|ricker), ", shoot, **bad)
         self.assertFalse(shoot(mute_direct=True, exact_time=True).record.any())
         with small_model() as model:
-            shot = small_shot(dt=model.dt_max, optimised_stencil=True)
+            shot = small_shot(dt_s=model.dt_max, stencil="optimised")
             with self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_UNSTABLE"):
                 model.shot_size(shot)
-            model.shot_size(small_shot(dt=0.9634 * model.dt_max, optimised_stencil=True))
+            model.shot_size(small_shot(dt_s=0.9634 * model.dt_max, stencil="optimised"))
 
     def test_sixteen_bits_are_enough_for_a_few_rocks(self) -> None:
         vp = np.full((8, 9, 10), 1500.0, dtype=np.float32)
         vp[:, :, 4:], vp[:, :, 7:] = 2345.6, 4000.0
         with gpusched.Scheduler(devices="cpu") as scheduler:
             records, largest, bytes_of_shot = [], [], []
-            for sixteen_bit in (False, True):
-                with gpusched.Model(vp, 10.0, sixteen_bit=sixteen_bit) as model:
+            for storage in ("float32", "16-bit"):
+                with gpusched.Model(vp, 10.0, storage=storage) as model:
                     records.append(scheduler.submit_shot(model, small_shot()).wait().record)
                     largest.append(model.dt_max)
                     bytes_of_shot.append(model.shot_size(small_shot()).device_bytes)
@@ -449,18 +451,20 @@ class Shots(unittest.TestCase):
 
     def test_models_are_checked(self) -> None:
         with self.assertRaisesRegex(ValueError, "dimensions"):
-            gpusched.Model(np.ones((3, 3)), spacing=1.0)
+            gpusched.Model(np.ones((3, 3)), spacing_m=1.0)
+        with self.assertRaisesRegex(ValueError, "^storage is 16; accepted: float32, 16-bit"):
+            gpusched.Model(np.ones((8, 8, 8)), SPACING, storage=16)
         with self.assertRaises(gpusched.GpuschedError):
-            gpusched.Model(np.full((8, 8, 8), np.nan), spacing=SPACING)
-        with gpusched.Model(np.full((8, 9, 10), 2000.0), spacing=[10.0, 5.0, 10.0]) as model:
+            gpusched.Model(np.full((8, 8, 8), np.nan), spacing_m=SPACING)
+        with gpusched.Model(np.full((8, 9, 10), 2000.0), spacing_m=[10.0, 5.0, 10.0]) as model:
             self.assertLess(model.dt_max, 2e-3)
         with self.assertRaises(ValueError):
-            gpusched.Model(np.full((8, 9, 10), 2000.0), spacing=[10.0, 5.0])
+            gpusched.Model(np.full((8, 9, 10), 2000.0), spacing_m=[10.0, 5.0])
         with small_model() as model:
             self.assertGreater(model.dt_max, 0.0)
             self.assertEqual(model.dt_max, np.float32(model.dt_max), "not usable as dt_s")
-            with self.assertRaisesRegex(ValueError, "samples has 2 dimensions"):
-                model.shot_size(small_shot(samples=np.ones((3, 3))))
+            with self.assertRaisesRegex(ValueError, "wavelet_samples has 2 dimensions"):
+                model.shot_size(small_shot(wavelet_samples=np.ones((3, 3))))
         self.assertRaisesRegex(ValueError, "closed", lambda: model.shot_size(small_shot()))
 
 

@@ -109,7 +109,7 @@ class Progress(unittest.TestCase):
 
     def test_an_interval_is_checked(self) -> None:
         for interval in (0, -1, 0.0005, float("nan"), float("inf")):
-            with self.assertRaisesRegex(ValueError, "interval is .*accepted: 0.001"):
+            with self.assertRaisesRegex(ValueError, "interval_s is .*accepted: 0.001"):
                 self.scheduler.on_progress(print, interval)
         self.assertEqual(_progress.listeners, {})
 

@@ -28,7 +28,7 @@ class WithoutNumpy(unittest.TestCase):
                 print(scheduler.submit(lambda exec: 6 * 7, work=1.0, label="plain").wait())
                 print(sum(task.wait() for task in scheduler.submit_many([lambda exec: 1] * 3)))
                 print(scheduler.map(lambda x: x * x, range(5)))
-                print(gpusched.Shot(nt=1, dt=1e-3, source=(0, 0, 0)).nt, sorted(gpusched.WAVELETS)[0])
+                print(gpusched.Shot(nt=1, dt_s=1e-3, source=(0, 0, 0)).nt, sorted(gpusched.WAVELETS)[0])
             """
         )
         self.assertEqual(printed, "42\n3\n[0, 1, 4, 9, 16]\n1 gaussian\n")
@@ -42,7 +42,7 @@ class WithoutNumpy(unittest.TestCase):
                 except ImportError as error:
                     print(error.name, error)
 
-            refused(lambda: gpusched.Model([[[2000.0]]], spacing=10.0))
+            refused(lambda: gpusched.Model([[[2000.0]]], spacing_m=10.0))
             refused(lambda: gpusched.wavelet("ricker", 30.0, 1e-3, 10))
             """
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from ctypes import POINTER, byref, c_double, c_float, c_void_p, sizeof
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Mapping, Sequence, Tuple
 
 from . import _abi
 from ._arrays import np
@@ -29,10 +29,15 @@ WAVELETS = {
 }
 
 
-def wavelet_number(name: str) -> int:
-    if name not in WAVELETS:
-        raise ValueError(f"wavelet is {name!r}; accepted: {', '.join(WAVELETS)}")
-    return WAVELETS[name]
+STENCILS = {"taylor": 0, "optimised": _abi.SCHED_FD_SHOT_OPTIMISED_STENCIL}
+STORAGES = {"float32": 0, "16-bit": _abi.SCHED_FD_MODEL_16_BIT}
+
+
+def choice(name: str, value: str, accepted: Mapping[str, int]) -> int:
+    """Returns the number that the C ABI has for an option's value."""
+    if not isinstance(value, str) or value not in accepted:
+        raise ValueError(f"{name} is {value!r}; accepted: {', '.join(accepted)}")
+    return accepted[value]
 
 
 def cell(position: Cell) -> _abi.sched_fd_cell_t:
@@ -55,32 +60,32 @@ def pointer(array: Floats) -> Any:
     return array.ctypes.data_as(POINTER(c_float))
 
 
-def wavelet(name: str, frequency: float, dt: float, nt: int) -> Floats:
+def wavelet(name: str, frequency_hz: float, dt_s: float, nt: int) -> Floats:
     """A source function as the old kernels compute it: `nt` samples, zero after the last active one."""
     samples = np.zeros(nt, dtype=np.float32)
-    check(lib.sched_fd_wavelet(wavelet_number(name), frequency, dt, pointer(samples), nt))
+    check(lib.sched_fd_wavelet(choice("wavelet", name, WAVELETS), frequency_hz, dt_s, pointer(samples), nt))
     return samples
 
 
 class Model(Handle):
     """A medium. `vp` [iy, ix, iz] in m/s, `rho` likewise in kg/m³ (without: 1000 everywhere); both are copied.
 
-    `spacing` in m: one number, or (dx, dy, dz). With `sixteen_bit`, 1/rho and rho vp² are kept in 16 bits: shots take less
-    memory, and speeds are off by at most 5e-4 of themselves; a model for which that is not enough is refused.
+    `spacing_m`: one number, or (dx, dy, dz). `storage` is "float32" or "16-bit", the format of 1/rho and rho vp². In 16 bits
+    shots take less memory, and speeds have a relative error of at most 5e-4; a model with a wider range is refused.
     """
 
     def __init__(
         self,
         vp: ArrayLike,
-        spacing: float | Sequence[float],
+        spacing_m: float | Sequence[float],
         rho: ArrayLike | None = None,
-        sixteen_bit: bool = False,
+        storage: str = "float32",
     ) -> None:
         self._handle: int | None = None
         v = np.ascontiguousarray(vp, dtype=np.float32)
         if v.ndim != 3:
             raise ValueError(f"vp has {v.ndim} dimensions; accepted: 3, as [iy, ix, iz]")
-        dx, dy, dz = map(float, np.broadcast_to(spacing, 3))
+        dx, dy, dz = map(float, np.broadcast_to(spacing_m, 3))
         desc = _abi.sched_fd_model_desc_t(size=sizeof(_abi.sched_fd_model_desc_t))
         desc.ny, desc.nx, desc.nz = v.shape
         desc.dx_m, desc.dy_m, desc.dz_m = dx, dy, dz
@@ -90,8 +95,7 @@ class Model(Handle):
             if r.shape != v.shape:
                 raise ValueError(f"rho has the shape {r.shape}; accepted: that of vp, {v.shape}")
             desc.rho_kg_m3 = pointer(r)
-        if sixteen_bit:
-            desc.flags |= _abi.SCHED_FD_MODEL_16_BIT
+        desc.flags = choice("storage", storage, STORAGES)
         made = c_void_p()
         check(lib.sched_fd_model_create(byref(desc), byref(made)))
         self._handle = made.value
@@ -139,12 +143,12 @@ class Shot:
     """One shot: time axis, source, receivers. Without `receivers`: the plane at depth `plane_iz`."""
 
     nt: int
-    dt: float
+    dt_s: float
     source: Cell
-    frequency: float = 0.0
+    frequency_hz: float = 0.0
     wavelet: str = "ricker"
-    samples: ArrayLike | None = None
-    """An own source function, one sample a step, instead of `wavelet` and `frequency`."""
+    wavelet_samples: ArrayLike | None = None
+    """Custom source function, one sample for each step, instead of `wavelet` and `frequency_hz`."""
     amplitude: float = 0.0
     """0: that of the old kernels."""
     receivers: Sequence[Cell] | None = None
@@ -157,15 +161,16 @@ class Shot:
     mute_direct: bool = False
     exact_time: bool = False
     """Take the error of the steps in time out of the record; snapshots keep it."""
-    optimised_stencil: bool = False
-    """Derivatives that fit waves of 3.5 cells and more best; `dt` is at most 0.9634 `dt_max` then."""
+    stencil: str = "taylor"
+    """"optimised": derivatives for waves of 3.5 cells and more; `dt_s` is at most 0.9634 `dt_max` then."""
 
     def _describe(self) -> tuple[_abi.sched_fd_shot_desc_t, list[object]]:
         """The shot for the C ABI, and what has to outlive the call."""
         kept: list[object] = []
         desc = _abi.sched_fd_shot_desc_t(size=sizeof(_abi.sched_fd_shot_desc_t))
-        desc.dt_s, desc.frequency_hz, desc.amplitude = self.dt, self.frequency, self.amplitude
-        desc.wavelet, desc.source = wavelet_number(self.wavelet), cell(self.source)
+        desc.dt_s, desc.frequency_hz, desc.amplitude = self.dt_s, self.frequency_hz, self.amplitude
+        desc.wavelet, desc.source = choice("wavelet", self.wavelet, WAVELETS), cell(self.source)
+        desc.flags = choice("stencil", self.stencil, STENCILS)
         for name in ("nt", "plane_iz", "record_every", "snapshot_every"):
             put(desc, name, getattr(self, name))
         for name, every in zip(("plane_every_x", "plane_every_y"), self.plane_every):
@@ -174,12 +179,10 @@ class Shot:
             desc.flags |= _abi.SCHED_FD_SHOT_MUTE_DIRECT
         if self.exact_time:
             desc.flags |= _abi.SCHED_FD_SHOT_EXACT_TIME
-        if self.optimised_stencil:
-            desc.flags |= _abi.SCHED_FD_SHOT_OPTIMISED_STENCIL
-        if self.samples is not None:
-            samples = np.ascontiguousarray(self.samples, dtype=np.float32)
+        if self.wavelet_samples is not None:
+            samples = np.ascontiguousarray(self.wavelet_samples, dtype=np.float32)
             if samples.ndim != 1:
-                raise ValueError(f"samples has {samples.ndim} dimensions; accepted: 1")
+                raise ValueError(f"wavelet_samples has {samples.ndim} dimensions; accepted: 1")
             desc.wavelet_samples, desc.wavelet_len = pointer(samples), samples.size
             kept.append(samples)
         if self.receivers is not None:

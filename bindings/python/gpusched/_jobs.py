@@ -21,7 +21,7 @@ OPTIONS = (
     "priority",
     "retries",
     "task_class",
-    "deadline",
+    "deadline_s",
     "after",
     "idempotent",
     "ordered",
@@ -148,9 +148,9 @@ def describe(desc: Any, job: Job, options: Mapping[str, Any], allowed: tuple[str
         if name in FLAGS:
             desc.flags |= FLAGS[name] if value else 0
             job.idempotent |= name == "idempotent" and bool(value)
-        elif name == "deadline":
+        elif name == "deadline_s":
             if not 0 < value <= 9e9:
-                raise ValueError(f"deadline is {value}; accepted: a positive number of seconds, at most 9e9")
+                raise ValueError(f"deadline_s is {value}; accepted: a positive number of seconds, at most 9e9")
             desc.deadline_ns = max(1, int(value * 1e9))
         elif name == "after":
             ids = [task.id for task in value]

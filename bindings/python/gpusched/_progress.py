@@ -20,17 +20,17 @@ def _tell(raw: Any, user: int) -> None:
     listeners[user](_abi.sched_progress_t.from_buffer_copy(raw.contents))
 
 
-def listen(scheduler: int, call: Listener | None, interval: float) -> int | None:
+def listen(scheduler: int, call: Listener | None, interval_s: float) -> int | None:
     """Has `call` called in place of what was before; the number that ends with `forget`."""
     if call is None:
         check(lib.sched_progress_callback(scheduler, _abi.sched_progress_fn(), None, 0))
         return None
-    if not 0.001 <= interval <= 1e9:
-        raise ValueError(f"interval is {interval}; accepted: 0.001 to 1e9 seconds")
+    if not 0.001 <= interval_s <= 1e9:
+        raise ValueError(f"interval_s is {interval_s}; accepted: 0.001 to 1e9")
     number = next(_numbers)
     listeners[number] = call
     try:
-        check(lib.sched_progress_callback(scheduler, _tell, number, int(interval * 1e9)))
+        check(lib.sched_progress_callback(scheduler, _tell, number, int(interval_s * 1e9)))
     except BaseException:
         forget(number)
         raise

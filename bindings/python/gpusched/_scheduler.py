@@ -26,8 +26,6 @@ from ._ranges import Places, range_desc
 
 T = TypeVar("T")
 Item = TypeVar("Item")
-# `range` is a method below.
-Piece = range
 Result = TypeVar("Result")
 
 STATES = {
@@ -169,7 +167,7 @@ class Scheduler(Handle):
     def submit(self, call: Callable[[Exec], T], **options: Any) -> Task[T]:
         """Has `call(exec)` run on a thread of the scheduler; what it returns is what `wait` returns.
 
-        Options: label, device_bytes, work, device_mask, backend_mask, priority, retries, task_class; deadline: seconds
+        Options: label, device_bytes, work, device_mask, backend_mask, priority, retries, task_class; deadline_s: seconds
         that an attempt may take; after: tasks that have to end well first; idempotent: a second copy may be
         started elsewhere, see `Exec.commit`; ordered: `wait_next` hands it out.
 
@@ -217,11 +215,11 @@ class Scheduler(Handle):
         # Released by another thread meanwhile: passed over.
         return task if task is not None else self.wait_next(timeout)
 
-    def range(
+    def submit_range(
         self,
         begin: int,
         end: int,
-        function: Callable[[Exec, Piece], Any],
+        function: Callable[[Exec, range], Any],
         grain: int | None = None,
         **options: Any,
     ) -> Task[None]:
@@ -230,7 +228,7 @@ class Scheduler(Handle):
 
         grain: the most numbers of a piece; None: found by measuring. An exception ends the range and comes
         out of `wait`; a MemoryError has the piece halved first. Options: label, device_bytes (of one number),
-        device_mask, backend_mask, priority, deadline (of the whole range), after, ordered.
+        device_mask, backend_mask, priority, deadline_s (of the whole range), after, ordered.
         """
         raw, job = self._raw, Job(function)
         desc, _kept = range_desc(job, begin, end, grain, options)
@@ -242,9 +240,9 @@ class Scheduler(Handle):
     def map(
         self, function: Callable[[Item], T], items: Iterable[Item], grain: int | None = None, **options: Any
     ) -> list[T]:
-        """[function(item) for item in items], in parallel. Options as for `range`."""
+        """[function(item) for item in items], in parallel. Options as for `submit_range`."""
         places = _places(function, items)
-        task = self.range(0, len(places.items), places.piece, grain, **options)
+        task = self.submit_range(0, len(places.items), places.piece, grain, **options)
         try:
             task.wait()
         except BaseException:
@@ -259,7 +257,7 @@ class Scheduler(Handle):
         """`map`, one result after the other in the order of the items, each as soon as it is there. An iterator
         that is left before its end cancels the rest."""
         places = _places(function, items)
-        task = self.range(0, len(places.items), places.piece, grain, **options)
+        task = self.submit_range(0, len(places.items), places.piece, grain, **options)
         return self._results(places, task)
 
     @staticmethod
@@ -319,8 +317,8 @@ class Scheduler(Handle):
         check(lib.sched_progress(self._raw, byref(answer)))
         return answer
 
-    def on_progress(self, call: Listener | None, interval: float = 1.0) -> None:
-        """Has `call(progress)` called every `interval` seconds (0.001 or more), first after that time, in place of
+    def on_progress(self, call: Listener | None, interval_s: float = 1.0) -> None:
+        """Has `call(progress)` called every `interval_s` seconds (0.001 or more), first after that time, in place of
         what was set before; None: nothing any more. `progress` is as the property `progress`: queued, running, done,
         failed, cancelled, retried, elapsed_ns, eta_ns (-1: not known), work_total, work_done.
 
@@ -328,7 +326,7 @@ class Scheduler(Handle):
         When this, or `close`, has returned, what was set before is not running and does not come again, unless
         this was called from inside it. What it raises goes to `sys.unraisablehook`.
         """
-        before, self._listener = self._listener, listen(self._raw, call, interval)
+        before, self._listener = self._listener, listen(self._raw, call, interval_s)
         forget(before)
 
     def write_trace(self, path: str | os.PathLike[str]) -> None:
