@@ -1,4 +1,4 @@
-/* Own code as tasks: a sum over pieces, a task that fails, one that is cancelled. */
+/* Custom code as tasks: a sum over pieces, and a task that fails. */
 #include <gpusched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,20 +10,19 @@ typedef struct {
     double sum;
 } piece_t;
 
-/* Runs on a thread of the scheduler; a result other than 0 is a failure. */
+/* Runs on a thread of the scheduler. Returns 0, or a status that sched_run_fn lists. */
 static int32_t add(const sched_exec_t *exec, void *user) {
     piece_t *piece = user;
     for (unsigned i = piece->begin; i < piece->end; i++) {
-        if (i % 1000 == 0 && sched_exec_cancelled(exec)) return 1;
+        if (i % 1000 == 0 && sched_exec_cancelled(exec) > 0) return SCHED_CANCELLED;
         piece->sum += i;
     }
     return 0;
 }
 
 static int32_t fail(const sched_exec_t *exec, void *user) {
-    (void)exec;
     (void)user;
-    return 42;
+    return sched_exec_fail(exec, exec->attempt == 1 ? "no luck in attempt 1" : "no luck in a retry");
 }
 
 static void check(sched_status_t status) {
@@ -41,7 +40,7 @@ int main(void) {
     for (unsigned i = 0; i < PIECES; i++) {
         pieces[i] = (piece_t){.begin = i * 1000, .end = (i + 1) * 1000};
         sched_task_desc_t task = {.size = sizeof task, .run = add, .user = &pieces[i], .label = "piece"};
-        task.flags = SCHED_TASK_DETACHED; /* nobody asks for the single outcomes */
+        task.flags = SCHED_TASK_DETACHED; /* The pieces have no outcomes of their own. */
         check(sched_submit(scheduler, &task, NULL));
     }
     check(sched_wait_all(scheduler, SCHED_FOREVER));

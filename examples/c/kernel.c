@@ -1,5 +1,5 @@
-/* A task with a CUDA kernel of one's own: squares, on whichever GPU is free. Built without a CUDA toolkit:
- * the kernel is a text of PTX, and the driver's functions are looked up in its library. */
+/* A task with a custom CUDA kernel: squares, on the first free GPU. It is built without a CUDA toolkit:
+ * the kernel is PTX text, and dlsym finds the driver's functions. */
 #include <dlfcn.h>
 #include <gpusched.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 enum { TASKS = 8, COUNT = 500, THREADS = 128, NOT_HERE = 77 };
 
-/* From nvcc -ptx, or by hand as here. For PTX of this version and target any driver from 470 on will do. */
+/* Written by hand; nvcc -ptx generates such text. Drivers from 470 on compile this version and target. */
 static const char square[] = ".version 6.0\n.target sm_35\n.address_size 64\n"
                              ".visible .entry square(.param .u64 values, .param .u32 count)\n"
                              "{\n"
@@ -62,30 +62,33 @@ static int look_up(void) {
     return 1;
 }
 
-/* What the scheduler does about a failed call: look at sched_run_fn in the header. */
-static int32_t told(int status) {
+/* Converts the driver's status of a call to one that sched_run_fn lists. */
+static int32_t result(const sched_exec_t *exec, int status) {
+    char why[40];
     switch (status) {
     case 0: return SCHED_OK;
     case 2: return SCHED_E_MEMORY;      /* CUDA_ERROR_OUT_OF_MEMORY */
     case 701: return SCHED_E_RESOURCES; /* CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES */
-    case 700: case 702: case 716: case 719: return SCHED_E_DEVICE; /* the context is of no use any more */
-    default: return status;
+    case 700: case 702: case 716: case 719: return SCHED_E_DEVICE; /* The context is unusable. */
+    default:
+        snprintf(why, sizeof why, "CUDA driver: status %d", status);
+        return sched_exec_fail(exec, why);
     }
 }
 
-/* The context is current on this thread, and the stream and the memory are ours until we return. */
+/* The GPU's context is current on this thread. The stream and the memory are the callback's until it returns. */
 static int32_t squares(const sched_exec_t *exec, void *user) {
     float *values = user;
     void *memory, *module, *function;
-    sched_status_t asked = sched_exec_memory(exec, COUNT * sizeof *values, &memory);
-    if (asked != SCHED_OK) return asked;
+    sched_status_t allocated = sched_exec_memory(exec, COUNT * sizeof *values, &memory);
+    if (allocated != SCHED_OK) return allocated;
     address_t address = (address_t)(uintptr_t)memory;
     int count = COUNT;
     void *arguments[] = {&address, &count};
 
-    /* Belongs to the context. A program with many short tasks would load it once a device. */
+    /* The module belongs to the context. A program with many short tasks would load it once per device. */
     int status = cu.load(&module, square);
-    if (status) return told(status);
+    if (status) return result(exec, status);
     status = cu.find(&function, module, "square");
     if (!status) status = cu.upload(address, values, COUNT * sizeof *values, exec->stream);
     if (!status)
@@ -96,9 +99,9 @@ static int32_t squares(const sched_exec_t *exec, void *user) {
     int finished = cu.wait(exec->stream);
     if (!status) status = finished;
     cu.unload(module);
-    /* Only now, so that another attempt would find them as they were. */
+    /* Only now, so that a retry finds the inputs unchanged. */
     if (!status) memcpy(values, squared, sizeof squared);
-    return told(status);
+    return result(exec, status);
 }
 
 static void check(sched_status_t status) {

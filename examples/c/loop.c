@@ -1,4 +1,4 @@
-/* A parallel loop: the pieces of a range run on all devices, each element once. */
+/* A parallel loop: the chunks of a range run on all devices, each element once. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -6,7 +6,7 @@
 
 enum { COUNT = 100000 };
 
-/* Called for many pieces at the same time; each writes to its own places. */
+/* Runs for several chunks at the same time; each writes to its own elements. */
 static int32_t square(const sched_exec_t *exec, uint64_t begin, uint64_t end, void *user) {
   double *squares = user;
   for (uint64_t i = begin; i < end; i++) squares[i] = (double)i * (double)i;
@@ -15,7 +15,7 @@ static int32_t square(const sched_exec_t *exec, uint64_t begin, uint64_t end, vo
 
 int main(void) {
   double *squares = calloc(COUNT, sizeof *squares), sum = 0;
-  /* `grain` 0: how many elements a call gets is found by measuring. NULL: the process's scheduler. */
+  /* `grain` 0: the size of the chunks is tuned automatically. NULL: the process's scheduler. */
   sched_range_desc_t range = {.size = sizeof range, .end = COUNT, .run = square, .user = squares};
   sched_task_t id;
   if (!squares || sched_submit_range(NULL, &range, &id) < 0 || sched_wait(NULL, id, SCHED_FOREVER) != SCHED_OK) {

@@ -1,10 +1,10 @@
 /* A survey of eight shots over two layers: all are submitted at once, the scheduler
- * spreads them over the devices, and the records are written in the order of the shots.
+ * distributes them over the devices, and the records are written in the order of the shots.
  *
  *     survey RECORD.bin
  *
- * The same survey stands in examples/cpp, examples/fortran and examples/python; all
- * four write the same bytes. */
+ * examples/cpp, examples/fortran and examples/python have the same survey; all four write
+ * the same bytes. */
 #include <gpusched.h>
 #include <stdio.h>
 #include <stdlib.h>
