@@ -1,20 +1,25 @@
-/*
- * gpusched for C++11 and later: the C API of gpusched.h as types that clean up after themselves. Header only;
- * link -lgpusched.
+/**
+ * \file
+ * gpusched for C++11 and later: the C API of gpusched.h as types that release what they hold.
+ * Header only; link with -lgpusched.
  *
  *   gpusched::scheduler s;
- *   gpusched::task<double> t = s.submit([](const gpusched::exec &e) { return work_on(e.device()); });
+ *   gpusched::task<double> t = s.submit([](const gpusched::exec &e) { return work(e.device()); });
  *   double d = t.get();
  *   s.run_range(0, n, [&](std::uint64_t begin, std::uint64_t end) { work_on(begin, end); });
  *
- * Exceptions  what leaves a task's code is kept, ends the task as failed, and comes out of wait() and get().
- *             What the library refuses, and what a task of another kind fails with, is a gpusched::error.
- *             In a range std::bad_alloc has the piece tried again in halves, and `cancelled` ends it as cancelled.
- * Lifetimes   a callable is moved or copied in, and destroyed when the library needs it no more. A task
- *             outlives its scheduler harmlessly; dropping a task lets it run on, unobserved.
- * Threads     as in gpusched.h: any thread may use any object's const functions and the scheduler; one task
- *             object is for one thread at a time, as a std::future is. Callables run in the floating-point mode
- *             of the thread that submits them (sched_run_fn).
+ * Errors      A failed call throws gpusched::error. An exception that leaves a callable is stored
+ *             and fails the task; wait() and get() throw it. Two exceptions mean something else:
+ *             std::bad_alloc retries the task as SCHED_E_MEMORY does, and gpusched::cancelled ends
+ *             the task as cancelled. No exception passes through the C library.
+ * Lifetimes   A callable is moved or copied into its task, and destroyed when the library no
+ *             longer needs it. A task may outlive its scheduler. The destructor of a task releases
+ *             the task, which continues to run. A shot owns its buffers until get() returns them.
+ * Threads     Any thread may use a scheduler and the const functions of any object. One task object
+ *             belongs to one thread at a time, as a std::future does. Callables run in the
+ *             floating-point mode of the thread that submits them (sched_run_fn).
+ * Left out    sched_exec_fail: throw instead. Detached tasks: drop the task object. Shots that
+ *             write into memory of the caller: pass native() to sched_fd_submit.
  */
 #ifndef GPUSCHED_HPP
 #define GPUSCHED_HPP
@@ -25,6 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -40,7 +46,8 @@
 
 namespace gpusched {
 
-/* Returns a struct of gpusched.h with its size and all defaults: `auto config = gpusched::init<sched_config_t>();` */
+/// Returns a struct of gpusched.h with its size and all defaults:
+/// `auto config = gpusched::init<sched_config_t>();`
 template <class Struct>
 Struct init() noexcept {
   Struct value = Struct();
@@ -48,52 +55,58 @@ Struct init() noexcept {
   return value;
 }
 
-/* A negative status, with the library's sentence; or a cancel. */
+/// A negative status with the message of the library, or a cancelled task.
 class error : public std::runtime_error {
  public:
-  error(sched_status_t status, const std::string &words) : std::runtime_error(words), status_(status) {}
+  error(sched_status_t status, const std::string &message)
+      : std::runtime_error(message), status_(status) {}
 
   sched_status_t status() const noexcept { return status_; }
-  /* Such as "SCHED_E_ARGUMENT". */
+  /// Returns the name of the status, such as "SCHED_E_ARGUMENT".
   const char *name() const noexcept { return sched_status_name(status_); }
 
  private:
   sched_status_t status_;
 };
 
-/* The task was cancelled before its result counted. */
+/// The task was cancelled before its result counted.
 class cancelled : public error {
  public:
   cancelled() : error(SCHED_CANCELLED, "the task was cancelled") {}
 };
 
-/* Throws what a status stands for; 0 and SCHED_PENDING pass. */
+/// Throws the error that a status stands for. Returns SCHED_OK and SCHED_PENDING.
 inline sched_status_t checked(sched_status_t status) {
   if (status < 0) throw error(status, sched_last_error());
   if (status == SCHED_CANCELLED) throw cancelled();
   return status;
 }
 
-/* As long as it takes. */
-inline std::chrono::nanoseconds forever() noexcept { return std::chrono::nanoseconds(SCHED_FOREVER); }
+/// Returns the version of the library, such as "0.1.0".
+inline const char *version() noexcept { return sched_version(); }
 
-/* What a scheduler is made of; everything has a default. */
+/// Returns the timeout of a wait that has none.
+inline std::chrono::nanoseconds forever() noexcept {
+  return std::chrono::nanoseconds(SCHED_FOREVER);
+}
+
+/// Configuration of a scheduler. Everything has a default; see sched_config_t.
 class config {
  public:
-  /* "all", "none", or a list such as "cpu,cuda:0". */
+  /// Devices to use: "all", "none", or a list such as "cpu,cuda:0".
   config &devices(std::string names) { return devices_ = std::move(names), *this; }
-  /* Tasks at a time on each device. */
+  /// Tasks at a time on each device, or SCHED_SLOTS_AUTO.
   config &slots(std::uint32_t count) { return slots_ = count, *this; }
-  /* Threads of the CPU device. */
+  /// Threads of the CPU device.
   config &cpu_threads(std::uint32_t count) { return cpu_threads_ = count, *this; }
-  /* Events that a trace keeps at most, for scheduler::write_trace. */
+  /// Largest number of events in a trace, for scheduler::write_trace.
   config &trace_events(std::uint32_t count) { return trace_events_ = count, *this; }
-  /* File that keeps what is learned of the devices' speeds between runs. */
+  /// File that keeps the measured rates of devices between runs.
   config &rates_path(std::string path) { return rates_path_ = std::move(path), *this; }
-
-  /* Bytes of stack for the code of each task, 1 MiB to 64 GiB; 0: 8 MiB. */
+  /// Bytes of stack for each callable, 1 MiB to 64 GiB; 0: 8 MiB.
   config &stack_bytes(std::uint64_t bytes) { return stack_bytes_ = bytes, *this; }
 
+  /// Returns the struct of the C API. Its texts belong to this object.
   sched_config_t native() const noexcept {
     auto c = init<sched_config_t>();
     c.devices = devices_.empty() ? nullptr : devices_.c_str();
@@ -114,10 +127,10 @@ class config {
   std::uint64_t stack_bytes_ = 0;
 };
 
-/* What wait_any tells when its time is up. */
+/// Result of scheduler::wait_any after a timeout.
 constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-/* What the scheduler is told of a task; the fields are those of sched_task_desc_t. */
+/// Description of a task; the fields are those of sched_task_desc_t.
 struct options {
   std::string label;
   std::uint64_t device_bytes = 0;
@@ -128,60 +141,69 @@ struct options {
   std::uint32_t retries = 0;
   std::uint32_t task_class = 0;
   std::chrono::nanoseconds deadline{0};
-  /* Tasks, by id(), that have to end well before. */
+  /// Ids of tasks that must succeed before this one starts.
   std::vector<sched_task_t> after;
-  /* A second copy may run elsewhere at the same time: the callable is then called from two threads.
-   * The result of the first counts. */
+  /// The scheduler may run a second attempt at the same time, so two threads may call the callable.
+  /// The first result counts. Shots without snapshots need no permission.
   bool idempotent = false;
-  /* scheduler::wait_next hands it out. */
+  /// scheduler::wait_next returns the task in its turn.
   bool ordered = false;
 };
 
-/* What the scheduler is told of a range; the fields are those of sched_range_desc_t. */
+/// Description of a range; the fields are those of sched_range_desc_t.
 struct range_options {
   std::string label;
-  /* The most elements of a call; 0: found by measuring. */
+  /// Largest number of elements of a call; 0: tuned automatically.
   std::uint64_t grain = 0;
-  /* Of one element. */
+  /// Device memory of one element in bytes.
   std::uint64_t device_bytes = 0;
   std::uint64_t device_mask = 0;
   std::uint32_t backend_mask = 0;
   std::int32_t priority = 0;
-  /* Of the whole range. */
+  /// Time limit of the whole range.
   std::chrono::nanoseconds deadline{0};
-  /* Tasks, by id(), that have to end well before. */
+  /// Ids of tasks that must succeed before the first call.
   std::vector<sched_task_t> after;
-  /* scheduler::wait_next hands it out. */
+  /// scheduler::wait_next returns the range in its turn.
   bool ordered = false;
 };
 
-/* Where a task runs; given to its code, valid until that returns. */
+/// The place where an attempt runs: argument of a callable, valid until that returns.
 class exec {
  public:
   explicit exec(const sched_exec_t *native) noexcept : native_(native) {}
 
   const sched_exec_t *native() const noexcept { return native_; }
   sched_task_t task() const noexcept { return native_->task; }
+  /// Returns the number of the device in its scheduler, from 0.
   std::uint32_t device() const noexcept { return native_->device; }
+  /// Returns SCHED_BACKEND_CPU or SCHED_BACKEND_CUDA.
+  std::uint32_t backend() const noexcept { return native_->backend; }
+  /// Returns the number of the device in its backend, as cudaSetDevice takes it.
+  std::uint32_t ordinal() const noexcept { return native_->ordinal; }
+  /// Returns the slot of the device.
+  std::uint32_t slot() const noexcept { return native_->slot; }
+  /// Returns the number of the attempt, from 1.
   std::uint32_t attempt() const noexcept { return native_->attempt; }
+  /// Returns the number of threads that the task may use on the CPU device; 0 on a GPU.
   std::uint32_t cpu_threads() const noexcept { return native_->cpu_threads; }
-  /* A CUstream; nullptr on a processor. */
+  /// Returns the CUstream for the callable's work; nullptr on the CPU device.
   void *stream() const noexcept { return native_->stream; }
-  /* Whether the task was asked to stop. */
-  bool is_cancelled() const noexcept { return sched_exec_cancelled(native_) != 0; }
-  /* How much is done, from 0 to 1. */
+  /// Returns true if the task was asked to stop.
+  bool is_cancelled() const noexcept { return sched_exec_cancelled(native_) > 0; }
+  /// Reports the fraction of the task that is done, from 0 to 1.
   void report(double fraction) const { checked(sched_exec_report(native_, fraction)); }
-  /* Called before results are put where others see them; throws `cancelled` if this attempt does not count. */
+  /// Commits this attempt before it publishes results. Throws `cancelled` if it does not count.
   void commit() const { checked(sched_exec_commit(native_)); }
-  /* Returns memory of the device, undefined, valid until the callback returns: of the GPU on a GPU, where work on it
-   * belongs on stream(); of the host on the CPU device. Throws std::bad_alloc if the device does not have that much;
-   * if that leaves the callback, the task is retried, alone on the device and then elsewhere. */
+  /// Allocates memory of the device, valid until the callable returns: of the GPU on a GPU, where
+  /// work on it belongs on stream(); of the host on the CPU device. Its contents are undefined.
+  /// Throws std::bad_alloc if the device does not have that much.
   void *memory(std::uint64_t bytes) const {
-    void *there = nullptr;
-    const sched_status_t status = sched_exec_memory(native_, bytes, &there);
+    void *address = nullptr;
+    const sched_status_t status = sched_exec_memory(native_, bytes, &address);
     if (status == SCHED_E_MEMORY) throw std::bad_alloc();
     checked(status);
-    return there;
+    return address;
   }
 
  private:
@@ -190,7 +212,7 @@ class exec {
 
 namespace detail {
 
-/* The result of calling F with an exec if it takes one, else with nothing. */
+/* Calls F with an exec if it takes one, else with nothing. */
 template <class F>
 auto invoke(F &f, const exec &e, int) -> decltype(f(e)) {
   return f(e);
@@ -199,49 +221,51 @@ template <class F>
 auto invoke(F &f, const exec &, long) -> decltype(f()) {
   return f();
 }
-/* The same for the elements `begin` to `end` of a range. */
+/* Calls F for the elements `begin` to `end` of a range, likewise. */
 template <class F>
-auto invoke_piece(F &f, const exec &e, std::uint64_t begin, std::uint64_t end, int)
+auto invoke_chunk(F &f, const exec &e, std::uint64_t begin, std::uint64_t end, int)
     -> decltype(f(e, begin, end), void()) {
   f(e, begin, end);
 }
 template <class F>
-auto invoke_piece(F &f, const exec &, std::uint64_t begin, std::uint64_t end, long)
+auto invoke_chunk(F &f, const exec &, std::uint64_t begin, std::uint64_t end, long)
     -> decltype(f(begin, end), void()) {
   f(begin, end);
 }
 
 template <class F>
-using result_of =
-    typename std::decay<decltype(invoke(std::declval<F &>(), std::declval<const exec &>(), 0))>::type;
+using result_of = typename std::decay<decltype(invoke(
+    std::declval<F &>(), std::declval<const exec &>(), 0))>::type;
 
-/* Where a task's result or exception is kept for whoever asks. */
+/* Stores the exceptions of a task. */
 class outcome_base {
  public:
-  void fail(std::exception_ptr what) noexcept {
+  void fail(std::exception_ptr thrown) noexcept {
     std::lock_guard<std::mutex> held(lock_);
-    exception_ = std::move(what);
+    failure_ = std::move(thrown);
   }
-  /* The code found no memory, which may be mended. */
-  void lack(std::exception_ptr what) noexcept {
+  void lack_memory(std::exception_ptr thrown) noexcept {
     std::lock_guard<std::mutex> held(lock_);
-    lack_ = std::move(what);
+    shortage_ = std::move(thrown);
   }
-  /* What was thrown that ended the task so, if anything was. */
+  /* Returns the exception that ended the task with `status`, or null. */
   std::exception_ptr exception(sched_status_t status) {
     std::lock_guard<std::mutex> held(lock_);
-    return status == SCHED_E_CALLBACK ? exception_ : status == SCHED_E_MEMORY ? lack_ : nullptr;
+    return status == SCHED_E_CALLBACK ? failure_ : status == SCHED_E_MEMORY ? shortage_ : nullptr;
   }
 
  private:
   std::mutex lock_;
-  std::exception_ptr exception_;
-  std::exception_ptr lack_;
+  std::exception_ptr failure_;
+  std::exception_ptr shortage_;
 };
 
+/* Stores the result of a task. */
 template <class R>
 class outcome : public outcome_base {
  public:
+  outcome() = default;
+  explicit outcome(std::unique_ptr<R> value) noexcept : value_(std::move(value)) {}
   template <class F>
   void run(F &f, const exec &e) {
     std::unique_ptr<R> value(new R(invoke(f, e, 0)));
@@ -249,7 +273,7 @@ class outcome : public outcome_base {
     value_ = std::move(value);
   }
   R take() {
-    if (!value_) throw error(SCHED_E_STALE, "the result of this task was taken before; accepted: one get()");
+    if (!value_) throw error(SCHED_E_STALE, "get() was called before: a task has one result");
     std::unique_ptr<R> value(std::move(value_));
     return std::move(*value);
   }
@@ -269,75 +293,53 @@ class outcome<void> : public outcome_base {
   void take() {}
 };
 
-/* What the library holds of a task: the callable, and where its result goes. */
+/* Calls `code`, stores its exception, and returns the status for the library. glibc ends a thread
+ * (pthread_exit) by an exception that must not be stored; it passes on, and the library ends it. */
+template <class Code>
+std::int32_t status_of(const sched_exec_t *native, outcome_base &result, Code code) {
+  try {
+    code();
+    return SCHED_OK;
+  }
+#if defined(__GLIBCXX__)
+  catch (abi::__forced_unwind &) {
+    throw;
+  }
+#endif
+  catch (const cancelled &) {
+    return SCHED_CANCELLED;
+  } catch (const std::bad_alloc &) {
+    result.lack_memory(std::current_exception());
+    return SCHED_E_MEMORY;
+  } catch (const std::exception &e) {
+    result.fail(std::current_exception());
+    return sched_exec_fail(native, e.what());
+  } catch (...) {
+    result.fail(std::current_exception());
+    return sched_exec_fail(native, "an exception that is no std::exception");
+  }
+}
+
+/* The `user` of a task: its callable and its outcome. */
 template <class F, class R>
 struct box {
   F f;
   std::shared_ptr<outcome<R>> result;
 
-  /* No exception leaves it but the one by which glibc ends a thread (pthread_exit), which must not be kept;
-   * the library ends that in its turn. */
   static std::int32_t run(const sched_exec_t *native, void *user) {
     box *self = static_cast<box *>(user);
-    try {
-      self->result->run(self->f, exec(native));
-      return 0;
-    }
-#if defined(__GLIBCXX__)
-    catch (abi::__forced_unwind &) {
-      throw;
-    }
-#endif
-    catch (const std::bad_alloc &) {
-      self->result->lack(std::current_exception());
-      return SCHED_E_MEMORY;
-    } catch (const std::exception &e) {
-      self->result->fail(std::current_exception());
-      return sched_exec_fail(native, e.what());
-    } catch (...) {
-      self->result->fail(std::current_exception());
-      return sched_exec_fail(native, "an exception that is no std::exception");
-    }
+    return status_of(native, *self->result, [=] { self->result->run(self->f, exec(native)); });
   }
-
+  static std::int32_t run_chunk(const sched_exec_t *native, std::uint64_t begin, std::uint64_t end,
+                                void *user) {
+    box *self = static_cast<box *>(user);
+    return status_of(native, *self->result,
+                     [=] { invoke_chunk(self->f, exec(native), begin, end, 0); });
+  }
   static void drop(void *user) noexcept { delete static_cast<box *>(user); }
 };
 
-/* The same of a range. */
-template <class F>
-struct range_box {
-  F f;
-  std::shared_ptr<outcome<void>> result;
-
-  static std::int32_t run(const sched_exec_t *native, std::uint64_t begin, std::uint64_t end, void *user) {
-    range_box *self = static_cast<range_box *>(user);
-    try {
-      invoke_piece(self->f, exec(native), begin, end, 0);
-      return 0;
-    }
-#if defined(__GLIBCXX__)
-    catch (abi::__forced_unwind &) {
-      throw;
-    }
-#endif
-    catch (const cancelled &) {
-      return SCHED_CANCELLED;
-    } catch (const std::bad_alloc &) {
-      self->result->lack(std::current_exception());
-      return SCHED_E_MEMORY;
-    } catch (const std::exception &e) {
-      self->result->fail(std::current_exception());
-      return sched_exec_fail(native, e.what());
-    } catch (...) {
-      self->result->fail(std::current_exception());
-      return sched_exec_fail(native, "an exception that is no std::exception");
-    }
-  }
-
-  static void drop(void *user) noexcept { delete static_cast<range_box *>(user); }
-};
-
-/* Whom a scheduler tells its progress. */
+/* The progress callback of a scheduler. */
 struct listener_base {
   virtual ~listener_base() = default;
 };
@@ -349,8 +351,8 @@ struct listener : listener_base, std::enable_shared_from_this<listener<F>> {
   explicit listener(F &&code) : f(std::move(code)) {}
   explicit listener(const F &code) : f(code) {}
 
-  static void tell(const sched_progress_t *progress, void *user) {
-    /* It may put another in its own place. */
+  static void call(const sched_progress_t *progress, void *user) {
+    /* The callable may replace itself. */
     std::shared_ptr<listener> self = static_cast<listener *>(user)->shared_from_this();
     try {
       self->f(*progress);
@@ -367,7 +369,180 @@ struct listener : listener_base, std::enable_shared_from_this<listener<F>> {
 
 }  // namespace detail
 
-/* A submitted task and its result, as a std::future is. */
+/// Sends the log of the whole process to a callable while the object exists, instead of to
+/// GPUSCHED_LOG. Create one at a time: a second object replaces the first, and the first destructor
+/// turns the log off.
+class log_callback {
+ public:
+  /// Receives the level (1 error to 5 trace) and the message, which is valid during the call.
+  using function = std::function<void(std::int32_t level, const char *message)>;
+
+  /// Starts the calls for the levels 1 to `max_level`. Several threads may call `f` at the same
+  /// time. It must not use the log or destroy a scheduler. Its exceptions are dropped.
+  log_callback(std::int32_t max_level, function f) : function_(new function(std::move(f))) {
+    checked(sched_log_callback(&call, function_.get(), max_level));
+  }
+  log_callback(const log_callback &) = delete;
+  log_callback &operator=(const log_callback &) = delete;
+  /// Turns the log off. When it returns, `f` is not running.
+  ~log_callback() {
+    /* Refused inside `f`, which then stays. */
+    if (sched_log_callback(nullptr, nullptr, 1) < 0) function_.release();
+  }
+
+ private:
+  static void call(std::int32_t level, const char *message, void *user) {
+    try {
+      (*static_cast<function *>(user))(level, message);
+    }
+#if defined(__GLIBCXX__)
+    catch (abi::__forced_unwind &) {
+      throw;
+    }
+#endif
+    catch (...) {
+    }
+  }
+
+  std::unique_ptr<function> function_;
+};
+
+/// The propagator: shots over a medium. Cells are counted from 0.
+namespace fd {
+
+using cell = sched_fd_cell_t;
+
+/// Cells and their distances in m.
+struct grid {
+  std::uint64_t nx, ny, nz;
+  float dx_m, dy_m, dz_m;
+};
+
+/// Shot: source, time axis and receivers; the fields are those of sched_fd_shot_desc_t.
+struct shot {
+  std::uint64_t nt = 0;
+  float dt_s = 0;
+  /// Peak frequency of `wavelet`.
+  float frequency_hz = 0;
+  /// SCHED_FD_WAVELET_*; 0: Ricker.
+  std::int32_t wavelet = 0;
+  /// Custom source function, one sample for each time step. Empty: `wavelet`.
+  std::vector<float> wavelet_samples;
+  /// Factor on the wavelet; 0: 10000.
+  float amplitude = 0;
+  cell source = {0, 0, 0};
+  /// Receiver cells, in the order of the traces. Empty: a plane at depth `plane_iz`.
+  std::vector<cell> receivers;
+  std::uint64_t plane_iz = 0;
+  /// Cells between receivers of the plane; 0: 1.
+  std::uint32_t plane_every_x = 0, plane_every_y = 0;
+  /// Time steps between samples; 0: 1.
+  std::uint32_t record_every = 0;
+  /// Time steps between snapshots; 0: no snapshots.
+  std::uint64_t snapshot_every = 0;
+  /// SCHED_FD_SHOT_MUTE_DIRECT, SCHED_FD_SHOT_EXACT_TIME, SCHED_FD_SHOT_OPTIMISED_STENCIL.
+  bool mute_direct = false, exact_time = false, optimised_stencil = false;
+
+  /// Returns the struct of the C API, without buffers. Its pointers belong to this object.
+  sched_fd_shot_desc_t native() const noexcept {
+    auto d = init<sched_fd_shot_desc_t>();
+    d.nt = nt;
+    d.dt_s = dt_s;
+    d.frequency_hz = frequency_hz;
+    d.wavelet = wavelet;
+    d.flags = (mute_direct ? SCHED_FD_SHOT_MUTE_DIRECT : 0u) |
+              (exact_time ? SCHED_FD_SHOT_EXACT_TIME : 0u) |
+              (optimised_stencil ? SCHED_FD_SHOT_OPTIMISED_STENCIL : 0u);
+    d.wavelet_samples = wavelet_samples.empty() ? nullptr : wavelet_samples.data();
+    d.wavelet_len = wavelet_samples.size();
+    d.amplitude = amplitude;
+    d.record_every = record_every;
+    d.source = source;
+    d.receivers = receivers.empty() ? nullptr : receivers.data();
+    d.receiver_count = receivers.size();
+    d.plane_iz = plane_iz;
+    d.plane_every_x = plane_every_x;
+    d.plane_every_y = plane_every_y;
+    d.snapshot_every = snapshot_every;
+    return d;
+  }
+};
+
+/// Results of a shot.
+struct gather {
+  /// Numbers of traces, of samples of each, and of snapshots.
+  std::size_t traces, samples, snapshot_count;
+  /// Pressure, [trace][sample].
+  std::vector<float> record;
+  /// Pressure, [snapshot][iy][ix][iz].
+  std::vector<float> snapshots;
+};
+
+/// A medium. Shots, threads and schedulers may share it; submitted shots keep what they need.
+class model {
+ public:
+  /// Copies nx*ny*nz velocities in m/s, [iy][ix][iz], and as many densities in kg/m3 (empty: 1000).
+  /// `storage_16_bit`: see SCHED_FD_MODEL_16_BIT.
+  model(const grid &g, const std::vector<float> &vp_m_s,
+        const std::vector<float> &rho_kg_m3 = std::vector<float>(), bool storage_16_bit = false) {
+    require_cells(g, vp_m_s, "vp_m_s");
+    if (!rho_kg_m3.empty()) require_cells(g, rho_kg_m3, "rho_kg_m3");
+    auto d = init<sched_fd_model_desc_t>();
+    d.nx = g.nx, d.ny = g.ny, d.nz = g.nz;
+    d.dx_m = g.dx_m, d.dy_m = g.dy_m, d.dz_m = g.dz_m;
+    d.flags = storage_16_bit ? SCHED_FD_MODEL_16_BIT : 0u;
+    d.vp_m_s = vp_m_s.data();
+    d.rho_kg_m3 = rho_kg_m3.empty() ? nullptr : rho_kg_m3.data();
+    checked(sched_fd_model_create(&d, &handle_));
+  }
+  model(model &&other) noexcept : handle_(other.handle_) { other.handle_ = nullptr; }
+  model &operator=(model &&other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  model(const model &) = delete;
+  model &operator=(const model &) = delete;
+  ~model() { sched_fd_model_destroy(handle_); }
+
+  sched_fd_model_t *native() const noexcept { return handle_; }
+
+  /// Returns the largest stable time step in seconds; see sched_fd_dt_max.
+  double dt_max() const {
+    double dt_s = 0;
+    checked(sched_fd_dt_max(handle_, &dt_s));
+    return dt_s;
+  }
+  /// Returns the sizes of a shot's results, and the memory that it takes.
+  sched_fd_shot_size_t shot_size(const shot &s) const {
+    const sched_fd_shot_desc_t desc = s.native();
+    auto size = init<sched_fd_shot_size_t>();
+    checked(sched_fd_shot_size(handle_, &desc, &size));
+    return size;
+  }
+
+ private:
+  static void require_cells(const grid &g, const std::vector<float> &field, const char *name) {
+    const std::uint64_t cells = g.nx * g.ny * g.nz;
+    if (field.size() == cells) return;
+    throw error(SCHED_E_ARGUMENT, std::string(name) + " has " + std::to_string(field.size()) +
+                                      " values; accepted: nx*ny*nz, which is " +
+                                      std::to_string(cells));
+  }
+
+  sched_fd_model_t *handle_ = nullptr;
+};
+
+/// Returns `nt` samples of a source wavelet of unit amplitude; see sched_fd_wavelet.
+inline std::vector<float> wavelet(std::int32_t shape, float frequency_hz, float dt_s,
+                                  std::size_t nt) {
+  std::vector<float> samples(nt);
+  checked(sched_fd_wavelet(shape, frequency_hz, dt_s, samples.data(), nt));
+  return samples;
+}
+
+}  // namespace fd
+
+/// A submitted task and its result, like a std::future.
 template <class R>
 class task {
  public:
@@ -386,7 +561,7 @@ class task {
   }
   task(const task &) = delete;
   task &operator=(const task &) = delete;
-  /* Forgets it; one that has not ended runs on. */
+  /// Releases the task. A task that has not ended continues to run.
   ~task() {
     if (id_ != 0) sched_release(scheduler_, id_);
   }
@@ -394,29 +569,30 @@ class task {
   bool valid() const noexcept { return id_ != 0; }
   sched_task_t id() const noexcept { return id_; }
 
-  /* Waits for its end; false: the time was up first. Throws what its code has thrown, `cancelled`, or why
-   * the library ended it. */
+  /// Waits until the task has ended. Returns false after a timeout. Throws the exception of the
+  /// callable, `cancelled`, or the error of the task.
   bool wait(std::chrono::nanoseconds timeout = forever()) const {
     sched_status_t status = sched_wait(scheduler_, id_, timeout.count());
     if (status == SCHED_PENDING) return false;
     if (result_) {
-      if (std::exception_ptr what = result_->exception(status)) std::rethrow_exception(what);
+      if (std::exception_ptr thrown = result_->exception(status)) std::rethrow_exception(thrown);
     }
     checked(status);
     return true;
   }
 
-  /* The same, and then moves the result out: once. */
+  /// Waits, and moves the result out. A second call throws.
   R get() {
     wait();
     return result_->take();
   }
 
-  /* Whether it has ended, whichever way. */
+  /// Returns true if the task has ended, successfully or not.
   bool has_ended() const { return sched_wait(scheduler_, id_, 0) != SCHED_PENDING; }
-  /* Asks it to stop. */
+  /// Cancels the task; see sched_cancel.
   void cancel() const { checked(sched_cancel(scheduler_, id_)); }
 
+  /// Returns the state of the task.
   sched_task_info_t info() const {
     auto i = init<sched_task_info_t>();
     checked(sched_task_info(scheduler_, id_, &i));
@@ -429,20 +605,22 @@ class task {
   std::shared_ptr<detail::outcome<R>> result_;
 };
 
-/* A scheduler of one's own, or a share of the one of the process. */
+/// A scheduler, or a handle of the scheduler that the process shares.
 class scheduler {
  public:
+  /// Creates a scheduler. No device is touched before its first task.
   explicit scheduler(const config &c = config()) {
     sched_config_t native = c.native();
     checked(sched_create(&native, &handle_));
   }
-  /* The one that all of the process share; it ends with its last holder. */
+  /// Returns a handle of the scheduler that the process shares. It ends with its last handle.
   static scheduler shared() {
     sched_t *handle = nullptr;
     checked(sched_default(&handle));
     return scheduler(handle);
   }
-  scheduler(scheduler &&other) noexcept : handle_(other.handle_), listener_(std::move(other.listener_)) {
+  scheduler(scheduler &&other) noexcept
+      : handle_(other.handle_), listener_(std::move(other.listener_)) {
     other.handle_ = nullptr;
   }
   scheduler &operator=(scheduler &&other) noexcept {
@@ -452,7 +630,7 @@ class scheduler {
   }
   scheduler(const scheduler &) = delete;
   scheduler &operator=(const scheduler &) = delete;
-  /* As sched_destroy: cancels, and waits for what runs. */
+  /// Cancels the queued tasks, asks the running ones to stop, and waits for them.
   ~scheduler() {
     silence();
     sched_destroy(handle_);
@@ -460,7 +638,7 @@ class scheduler {
 
   sched_t *native() const noexcept { return handle_; }
 
-  /* Submits a callable, which takes nothing or a `const exec &`. With retries it is called again. */
+  /// Submits a callable, which takes nothing or a `const exec &`. A retry calls it again.
   template <class F>
   task<detail::result_of<typename std::decay<F>::type>> submit(F &&f) const {
     return submit(options(), std::forward<F>(f));
@@ -472,18 +650,21 @@ class scheduler {
     using R = detail::result_of<Code>;
     using Box = detail::box<Code, R>;
     std::shared_ptr<detail::outcome<R>> result = std::make_shared<detail::outcome<R>>();
-    sched_task_desc_t desc = describe<Box>(o);
-    /* From here on the library calls `drop`, also when it refuses. */
+    sched_task_desc_t desc = describe(o);
+    desc.run = &Box::run;
+    desc.drop = &Box::drop;
+    /* From here on the library calls `drop`, also if it refuses the task. */
     desc.user = new Box{std::forward<F>(f), result};
     sched_task_t id = 0;
     checked(sched_submit(handle_, &desc, &id));
     return task<R>(handle_, id, std::move(result));
   }
 
-  /* Submits each of `calls`, all with the same options, which is cheaper than one by one: all of them or, on
-   * any error, none. */
+  /// Submits each of `calls` with the same options: all of them or, on any error, none. One call is
+  /// cheaper than one call of submit() for each.
   template <class F>
-  std::vector<task<detail::result_of<F>>> submit_many(const options &o, std::vector<F> calls) const {
+  std::vector<task<detail::result_of<F>>> submit_many(const options &o,
+                                                      std::vector<F> calls) const {
     using R = detail::result_of<F>;
     using Box = detail::box<F, R>;
     std::vector<std::unique_ptr<Box>> boxes;
@@ -492,14 +673,19 @@ class scheduler {
       results.push_back(std::make_shared<detail::outcome<R>>());
       boxes.emplace_back(new Box{std::move(call), results.back()});
     }
-    std::vector<sched_task_desc_t> descs(calls.size(), describe<Box>(o));
+    sched_task_desc_t desc = describe(o);
+    desc.run = &Box::run;
+    desc.drop = &Box::drop;
+    std::vector<sched_task_desc_t> descs(calls.size(), desc);
     std::vector<sched_task_t> ids(calls.size());
     std::vector<task<R>> tasks;
     tasks.reserve(calls.size());
     /* From here on the library calls `drop`. */
     for (std::size_t i = 0; i < descs.size(); i++) descs[i].user = boxes[i].release();
     checked(sched_submit_many(handle_, descs.data(), descs.size(), ids.data()));
-    for (std::size_t i = 0; i < ids.size(); i++) tasks.emplace_back(handle_, ids[i], std::move(results[i]));
+    for (std::size_t i = 0; i < ids.size(); i++) {
+      tasks.emplace_back(handle_, ids[i], std::move(results[i]));
+    }
     return tasks;
   }
   template <class F>
@@ -507,17 +693,19 @@ class scheduler {
     return submit_many(options(), std::move(calls));
   }
 
-  /* A parallel loop over `begin` to `end`, `end` not included: has `f(first, last)` or `f(exec, first, last)` called
-   * for pieces, from several threads at the same time, until each element is done. One task: wait for it. */
+  /// Submits a parallel loop over `begin` to `end`, `end` not included. Several threads call
+  /// `f(first, last)` or `f(exec, first, last)` for chunks until each element is done. A range is
+  /// one task.
   template <class F>
-  task<void> submit_range(const range_options &o, std::uint64_t begin, std::uint64_t end, F &&f) const {
-    using Box = detail::range_box<typename std::decay<F>::type>;
+  task<void> submit_range(const range_options &o, std::uint64_t begin, std::uint64_t end,
+                          F &&f) const {
+    using Box = detail::box<typename std::decay<F>::type, void>;
     std::shared_ptr<detail::outcome<void>> result = std::make_shared<detail::outcome<void>>();
     auto desc = init<sched_range_desc_t>();
     desc.begin = begin;
     desc.end = end;
     desc.grain = o.grain;
-    desc.run = &Box::run;
+    desc.run = &Box::run_chunk;
     desc.drop = &Box::drop;
     desc.label = o.label.empty() ? nullptr : o.label.c_str();
     desc.device_bytes = o.device_bytes;
@@ -538,9 +726,10 @@ class scheduler {
   task<void> submit_range(std::uint64_t begin, std::uint64_t end, F &&f) const {
     return submit_range(range_options(), begin, end, std::forward<F>(f));
   }
-  /* The same, and waits for its end. */
+  /// Submits a range and waits for it.
   template <class F>
-  void run_range(const range_options &o, std::uint64_t begin, std::uint64_t end, F &&f) const {
+  void run_range(const range_options &o, std::uint64_t begin, std::uint64_t end,
+                 F &&f) const {
     submit_range(o, begin, end, std::forward<F>(f)).wait();
   }
   template <class F>
@@ -548,35 +737,69 @@ class scheduler {
     run_range(range_options(), begin, end, std::forward<F>(f));
   }
 
-  /* The position of a task that has ended, well or not, of those in the list; `none`: the time was up first. It
-   * names one that has ended each time: take that out before the next call. */
-  std::size_t wait_any(const std::vector<sched_task_t> &ids, std::chrono::nanoseconds timeout = forever()) const {
+  /// Submits a shot. The task owns the record and the snapshots, and get() moves them out; until
+  /// then `m`, `s` and the task may be destroyed at any time. The library sets `device_bytes`,
+  /// `work`, `task_class` and `retries` that are 0.
+  task<fd::gather> submit_shot(const fd::model &m, const fd::shot &s,
+                               const options &o = options()) const {
+    using Box = detail::box<int, fd::gather>;
+    const sched_fd_shot_size_t size = m.shot_size(s);
+    std::unique_ptr<fd::gather> buffers(new fd::gather());
+    buffers->traces = static_cast<std::size_t>(size.traces);
+    buffers->samples = static_cast<std::size_t>(size.samples);
+    buffers->snapshot_count = static_cast<std::size_t>(size.snapshots);
+    buffers->record.resize(static_cast<std::size_t>(size.record_len));
+    buffers->snapshots.resize(static_cast<std::size_t>(size.snapshots_len));
+    sched_fd_shot_desc_t shot = s.native();
+    shot.record = buffers->record.data();
+    shot.record_len = buffers->record.size();
+    shot.snapshots = buffers->snapshots.empty() ? nullptr : buffers->snapshots.data();
+    shot.snapshots_len = buffers->snapshots.size();
+    auto result = std::make_shared<detail::outcome<fd::gather>>(std::move(buffers));
+    sched_task_desc_t desc = describe(o);
+    desc.drop = &Box::drop;
+    /* The buffers outlive a second copy: `drop` is called after its end. */
+    if (size.snapshots == 0) desc.flags |= SCHED_TASK_IDEMPOTENT;
+    /* As in submit. */
+    desc.user = new Box{0, result};
+    sched_task_t id = 0;
+    checked(sched_fd_submit(handle_, m.native(), &shot, &desc, &id));
+    return task<fd::gather>(handle_, id, std::move(result));
+  }
+
+  /// Waits until one of the tasks has ended, successfully or not, and returns its position, from 0,
+  /// or `none` after a timeout. Remove the task from the list before the next call.
+  std::size_t wait_any(const std::vector<sched_task_t> &ids,
+                       std::chrono::nanoseconds timeout = forever()) const {
     std::size_t position = 0;
-    const sched_status_t status = sched_wait_any(handle_, ids.data(), ids.size(), timeout.count(), &position);
+    const sched_status_t status =
+        sched_wait_any(handle_, ids.data(), ids.size(), timeout.count(), &position);
     return checked(status) == SCHED_OK ? position : none;
   }
   template <class R>
-  std::size_t wait_any(const std::vector<task<R>> &tasks, std::chrono::nanoseconds timeout = forever()) const {
+  std::size_t wait_any(const std::vector<task<R>> &tasks,
+                       std::chrono::nanoseconds timeout = forever()) const {
     std::vector<sched_task_t> ids;
     for (const task<R> &one : tasks) ids.push_back(one.id());
     return wait_any(ids, timeout);
   }
 
-  /* Waits for every task submitted so far; false: the time was up first. */
+  /// Waits until every task that was submitted before has ended. Returns false after a timeout.
   bool wait_all(std::chrono::nanoseconds timeout = forever()) const {
     return checked(sched_wait_all(handle_, timeout.count())) == SCHED_OK;
   }
-  /* The next ordered task, once it has ended; 0: the time was up first. */
+  /// Waits until the next ordered task has ended, and returns its id; 0 after a timeout.
   sched_task_t wait_next(std::chrono::nanoseconds timeout = forever()) const {
     sched_task_t id = 0;
     checked(sched_wait_next(handle_, timeout.count(), &id));
     return id;
   }
-  /* Accepts no more, and waits; false: the time was up first. */
+  /// Closes the scheduler to new tasks and waits for the others. Returns false after a timeout.
   bool drain(std::chrono::nanoseconds timeout = forever()) const {
     return checked(sched_drain(handle_, timeout.count())) == SCHED_OK;
   }
-  /* Ends it, unless some task's code does not return in time: then false, and it is still there. */
+  /// Destroys the scheduler. Returns false if a callable does not return in time; the scheduler
+  /// then still exists, but accepts and starts no task.
   bool shutdown(std::chrono::nanoseconds timeout) {
     silence();
     if (checked(sched_shutdown(handle_, timeout.count())) == SCHED_PENDING) return false;
@@ -584,45 +807,62 @@ class scheduler {
     return true;
   }
 
+  /// Returns the counts of tasks.
   sched_stats_t stats() const {
     auto s = init<sched_stats_t>();
     checked(sched_stats(handle_, &s));
     return s;
   }
+  /// Returns the progress.
   sched_progress_t progress() const {
     auto p = init<sched_progress_t>();
     checked(sched_progress(handle_, &p));
     return p;
   }
-  /* Has `f(progress)`, with a `const sched_progress_t &`, called every so often (at least a millisecond) on a
-   * thread of the library, never twice at once, in place of what was set before. It may use the scheduler,
-   * but not end it; what it throws is dropped. When this, silence() or the destructor has returned, what was
-   * set before is not running and does not come again, unless this was called from inside it. */
+  /// Returns the devices. Their numbers in the scheduler are their positions, from 0.
+  std::vector<sched_device_info_t> devices() const {
+    std::uint32_t count = 0;
+    checked(sched_device_count(handle_, &count));
+    std::vector<sched_device_info_t> found(count, init<sched_device_info_t>());
+    for (std::uint32_t i = 0; i < count; i++) checked(sched_device_info(handle_, i, &found[i]));
+    return found;
+  }
+  /// Returns the counts of a device, which is numbered from 0.
+  sched_device_stats_t device_stats(std::uint32_t device) const {
+    auto s = init<sched_device_stats_t>();
+    checked(sched_device_stats(handle_, device, &s));
+    return s;
+  }
+  /// Calls `f(progress)`, with a `const sched_progress_t &`, every `interval` (at least 1 ms) on a
+  /// thread of the library, never twice at once. It replaces the previous callable. `f` may use the
+  /// scheduler but not destroy it; its exceptions are dropped. When this call, silence() or the
+  /// destructor has returned, the previous callable is not running (unless it made this call
+  /// itself) and is not called again.
   template <class F>
   void on_progress(F &&f, std::chrono::nanoseconds interval = std::chrono::seconds(1)) {
     using Listener = detail::listener<typename std::decay<F>::type>;
     std::shared_ptr<Listener> next = std::make_shared<Listener>(std::forward<F>(f));
-    const std::uint64_t every = interval.count() > 0 ? static_cast<std::uint64_t>(interval.count()) : 1;
-    checked(sched_progress_callback(handle_, &Listener::tell, next.get(), every));
+    const std::uint64_t interval_ns =
+        interval.count() > 0 ? static_cast<std::uint64_t>(interval.count()) : 1;
+    checked(sched_progress_callback(handle_, &Listener::call, next.get(), interval_ns));
     listener_ = std::move(next);
   }
-  /* Tells nobody any more; so does shutdown, as it begins. */
+  /// Ends the calls of on_progress. shutdown() does the same first.
   void silence() noexcept {
     if (!listener_) return;
     sched_progress_callback(handle_, nullptr, nullptr, 0);
     listener_.reset();
   }
-  /* Writes what ran where and when, as sched_trace_write does; needs config::trace_events. */
-  void write_trace(const std::string &path) const { checked(sched_trace_write(handle_, path.c_str())); }
+  /// Writes a trace of all attempts to a file; see sched_trace_write. Needs config::trace_events.
+  void write_trace(const std::string &path) const {
+    checked(sched_trace_write(handle_, path.c_str()));
+  }
 
  private:
   explicit scheduler(sched_t *handle) noexcept : handle_(handle) {}
 
-  template <class Box>
   static sched_task_desc_t describe(const options &o) noexcept {
     auto desc = init<sched_task_desc_t>();
-    desc.run = &Box::run;
-    desc.drop = &Box::drop;
     desc.label = o.label.empty() ? nullptr : o.label.c_str();
     desc.device_bytes = o.device_bytes;
     desc.work = o.work;
@@ -630,7 +870,8 @@ class scheduler {
     desc.backend_mask = o.backend_mask;
     desc.priority = o.priority;
     desc.retries = o.retries;
-    desc.flags = (o.idempotent ? SCHED_TASK_IDEMPOTENT : 0u) | (o.ordered ? SCHED_TASK_ORDERED : 0u);
+    desc.flags = (o.idempotent ? SCHED_TASK_IDEMPOTENT : 0u) |
+                 (o.ordered ? SCHED_TASK_ORDERED : 0u);
     desc.task_class = o.task_class;
     desc.deadline_ns = o.deadline.count();
     desc.after = o.after.empty() ? nullptr : o.after.data();

@@ -1,5 +1,4 @@
-// include/gpusched.hpp, compiled as C++11 and as C++17: what goes in, what comes out, and what is
-// destroyed when.
+// include/gpusched.hpp, compiled as C++11 and as C++17: arguments, results and lifetimes.
 #include <gpusched.hpp>
 
 #include <atomic>
@@ -16,7 +15,7 @@ gpusched::scheduler small() {
   return gpusched::scheduler(gpusched::config().devices("cpu").slots(2).cpu_threads(1));
 }
 
-// The words of the exception of type `E` that `call` throws.
+// Returns the message of the exception of type `E` that `call` throws.
 template <class E, class F>
 std::string thrown(F call) {
   try {
@@ -28,7 +27,7 @@ std::string thrown(F call) {
   return "";
 }
 
-// The status that `call` throws.
+// Returns the status that `call` throws.
 template <class F>
 int32_t status_of(F call) {
   try {
@@ -288,6 +287,68 @@ void progress() {
   CHECK(shares == then);
 }
 
+void devices_and_log() {
+  gpusched::scheduler s = small();
+  CHECK(s.devices().size() == 1 && s.stats().devices == 1);
+  CHECK(s.devices()[0].backend == SCHED_BACKEND_CPU && s.devices()[0].cpu_threads == 1);
+  s.submit([](const gpusched::exec &e) {
+     CHECK(e.backend() == SCHED_BACKEND_CPU && e.ordinal() == 0 && e.slot() < 2);
+   }).wait();
+  CHECK(s.device_stats(0).done == 1 && s.device_stats(0).slots == 2);
+  EXPECT(SCHED_E_ARGUMENT, status_of([&] { s.device_stats(1); }));
+  auto cancels = s.submit([] { throw gpusched::cancelled(); });
+  thrown<gpusched::cancelled>([&] { cancels.wait(); });
+  CHECK(std::strncmp(gpusched::version(), "0.", 2) == 0);
+  EXPECT(SCHED_E_ARGUMENT, status_of([&] { s.write_trace("no trace"); }));
+
+  std::atomic<int> lines(0);
+  auto fails = [] { throw std::out_of_range("logged"); };
+  {
+    gpusched::log_callback log(2, [&lines](std::int32_t level, const char *message) {
+      lines += level == 2 && std::strstr(message, "logged");
+      throw 1;
+    });
+    thrown<std::out_of_range>([&] { s.submit(fails).wait(); });
+    CHECK(s.wait_all() && lines == 1);
+  }
+  thrown<std::out_of_range>([&] { s.submit(fails).wait(); });
+  CHECK(s.wait_all() && lines == 1);
+}
+
+void shots() {
+  const gpusched::fd::grid grid = {8, 7, 6, 10, 10, 10};
+  std::vector<float> vp(8 * 7 * 6, 2000.0f);
+  vp[100] = 2100;
+  gpusched::scheduler s = small();
+  gpusched::fd::shot shot;
+  shot.nt = 9, shot.dt_s = 1e-3f, shot.record_every = 2, shot.snapshot_every = 4;
+  shot.source = {4, 3, 2};
+  shot.receivers.assign(3, gpusched::fd::cell{4, 3, 5});
+  shot.wavelet_samples = gpusched::fd::wavelet(0, 30, shot.dt_s, 9);
+  gpusched::task<gpusched::fd::gather> task;
+  {
+    const gpusched::fd::model model(grid, vp, vp);
+    CHECK(model.dt_max() > 1e-3 && model.shot_size(shot).record_len == 15);
+    task = s.submit_shot(model, shot);
+    s.submit_shot(model, shot);  // Released at once.
+    gpusched::options copies;
+    copies.idempotent = true;
+    auto refused = [&] { s.submit_shot(model, shot, copies); };
+    CHECK(thrown<gpusched::error>(refused).find("SCHED_TASK_IDEMPOTENT") != std::string::npos);
+    shot.snapshot_every = 0;
+    CHECK(s.submit_shot(model, shot).get().snapshots.empty());
+    const gpusched::fd::model small_model(grid, vp, vp, true);
+    CHECK(small_model.shot_size(shot).device_bytes < model.shot_size(shot).device_bytes);
+  }
+  const gpusched::fd::gather gather = task.get();
+  CHECK(gather.traces == 3 && gather.samples == 5 && gather.snapshot_count == 3);
+  CHECK(gather.record.size() == 15 && gather.record[4] != 0 && gather.record[4] == gather.record[14]);
+  CHECK(gather.snapshots.size() == 3 * vp.size() && gather.snapshots.back() != 0);
+  EXPECT(SCHED_E_STALE, status_of([&] { task.get(); }));
+  auto flat = [&] { gpusched::fd::model(grid, std::vector<float>(8 * 7)); };
+  CHECK(thrown<gpusched::error>(flat) == "vp_m_s has 56 values; accepted: nx*ny*nz, which is 336");
+}
+
 }  // namespace
 
 int main() {
@@ -299,5 +360,7 @@ int main() {
   any();
   ranges();
   progress();
+  devices_and_log();
+  shots();
   return failures != 0;
 }
