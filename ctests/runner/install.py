@@ -11,14 +11,21 @@ import shlex
 import shutil
 import subprocess
 import sys
+from typing import Iterable
 
 # Programs and the packages that contain them.
 REQUIRED = {
     "cc": "gcc", "c++": "g++", "make": "make", "cmake": "cmake", "pkg-config": "pkg-config",
-    "readelf": "binutils",
+    "readelf": "binutils", "doxygen": "doxygen",
 }  # fmt: skip
 OPTIONAL = {"gfortran": "gfortran", "valgrind": "valgrind"}
-MODULES = ["numpy", "mypy"]
+# Modules and the packages that contain them. A warning fails the documentation: fixed versions.
+MODULES = {
+    "numpy": "numpy", "mypy": "mypy", "sphinx": "sphinx==9.0.4", "myst_parser": "myst-parser==5.2.0",
+    "breathe": "breathe==5.1.0", "furo": "furo==2025.12.19",
+    "sphinx_copybutton": "sphinx-copybutton==0.5.2",
+    "sphinxcontrib.mermaid": "sphinxcontrib-mermaid==2.1.1",
+}  # fmt: skip
 
 
 def succeeds(*words: str) -> bool:
@@ -31,7 +38,7 @@ def absent(programs: dict[str, str]) -> list[str]:
     return [package for program, package in programs.items() if not shutil.which(program)]
 
 
-def imports(python: str, modules: list[str]) -> bool:
+def imports(python: str, modules: Iterable[str]) -> bool:
     """Returns true if the interpreter exists and has the modules."""
     words = [python, "-c", "import " + ", ".join(modules)]
     return bool(shutil.which(python)) and not subprocess.run(words, stderr=subprocess.DEVNULL).returncode
@@ -78,9 +85,9 @@ def install_python(folder: str) -> bool:
     if imports(python, MODULES):
         return True
     environment = (sys.executable, "-m", "venv", folder)
-    modules = (python, "-m", "pip", "install", "--disable-pip-version-check", "-q", *MODULES)
+    modules = (python, "-m", "pip", "install", "--disable-pip-version-check", "-q", *MODULES.values())
     if not (succeeds(*environment) and succeeds(*modules)):
-        print("missing:", *MODULES)
+        print("missing:", *MODULES.values())
         print("please run:", shlex.join(environment), "&&", shlex.join(modules))
         return False
     return True

@@ -112,7 +112,7 @@ def check_steps() -> list[Step]:
     return [
         Step("format", "cargo fmt --all --check", needs=("rust-parts",)),
         Step("bindings-fresh", f"{THIS_PYTHON} scripts/bindings.py --check"),
-        Step("readme-snippets", f"{THIS_PYTHON} scripts/readme.py --check"),
+        Step("pages-fresh", f"{THIS_PYTHON} scripts/pages.py --check"),
         Step("versions-agree", f"{THIS_PYTHON} ctests/python/versions.py"),
         Step("runner", f"{THIS_PYTHON} -m unittest discover -v -s {RUNNER}", counts="unittest",
              minimum=17),
@@ -152,8 +152,11 @@ def steps(level: str, jobs: int) -> list[Step]:
              exclusive="cargo"),
         Step("gpu-script", f"ctests/night/gpu-script {GPU}", FULL, needs=needs,
              exclusive="cargo"),
-        Step("quickstart", "target/release/gpusched run examples/quickstart/survey.toml", FULL,
-             needs=("build-release",)),
+        # The quickstart, which README runs, keeps all cores busy.
+        Step("pages", f"{python} scripts/pages.py --run", FULL, cores=HALF,
+             needs=("build-release", "python-packages")),
+        Step("site", f"{python} -m sphinx -qE -W --keep-going docs target/site", FULL,
+             needs=("build-release", "python-packages")),
         *python_steps(python),
         *night_steps(),
     ]
