@@ -338,14 +338,14 @@ SURVEY = """
 n = [{n}, {n}, {n}]
 spacing_m = 10.0
 [model]
-density = "gardner"
-[model.velocity]
+rho = "gardner"
+[model.vp]
 layers = [{{ value = 1500.0 }}, {{ top_m = {middle}.0, value = 2500.0, gradient = 0.2 }}]
 [time]
 dt_s = "auto"
 nt = {nt}
 [wavelet]
-peak_hz = 15.0
+frequency_hz = 15.0
 [sources]
 first_m = [0.0, {middle}.0, 0.0]
 step_m = [10.0, 0.0]

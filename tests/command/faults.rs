@@ -275,7 +275,7 @@ fn shots_are_not_computed_for_a_disk_without_room_for_their_records() {
     let survey = survey
         .replace("nt = 4", "nt = 10")
         .replace("every = 4", "every = 1")
-        .replace("sample_every = 2", "sample_every = 1")
+        .replace("record_every = 2", "record_every = 1")
         .replace("every = [2, 4]", &format!("positions_m = [{receivers}]"));
     fs::write(folder.at("survey.toml"), survey).unwrap();
     let fault = Fault { at: 1, how: "watch".into(), lasts: true };

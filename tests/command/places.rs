@@ -10,8 +10,8 @@ use std::path::Path;
 use testkit::Folder;
 use testkit::process::isolated;
 
-const SURVEY: &str = "[grid]\nn = [6, 6, 6]\nspacing_m = 10\n[model]\nvelocity = 2000\n[time]\ndt_s = 0.001\nnt = 3\n\
-                      [wavelet]\npeak_hz = 40\n[sources]\nfirst_m = [0, 0, 0]\n[snapshots]\nevery = 2\n";
+const SURVEY: &str = "[grid]\nn = [6, 6, 6]\nspacing_m = 10\n[model]\nvp = 2000\n[time]\ndt_s = 0.001\nnt = 3\n\
+                      [wavelet]\nfrequency_hz = 40\n[sources]\nfirst_m = [0, 0, 0]\n[snapshots]\nevery = 2\n";
 
 /// Everything below a folder: the kind of each entry and its content. Links are not followed.
 fn tree(folder: &Path, found: &mut BTreeMap<OsString, Vec<u8>>) {
@@ -117,7 +117,7 @@ fn inputs_and_results_are_not_overwritten() {
     fs::write(folder.at("survey.toml"), SURVEY).expect("a survey");
     fs::write(folder.at("survey.json"), format!("{SURVEY}[output]\nfolder = '.'\n")).expect("a survey");
     for (name, file) in [("direct", "out/shot_0001.bin"), ("linked", "link")] {
-        let survey = SURVEY.replace("velocity = 2000", &format!("velocity = '{file}'"));
+        let survey = SURVEY.replace("vp = 2000", &format!("vp = '{file}'"));
         fs::write(folder.at(name), survey).expect("a survey");
     }
     let before = all(&folder);

@@ -11,10 +11,14 @@ type Case = (&'static str, &'static str, &'static [&'static str]);
 
 #[rustfmt::skip]
 const FILES: &[Case] = &[
-    ("[grid]", "[gird]", &["line 2", "gird", "unknown", "`grid`"]),
+    ("[grid]", "[gird]", &["line 2", "gird", "unknown", "`grid`", "did you mean `grid`?"]),
+    ("record_every", "sample_every", &["line 11: key time.sample_every is unknown", "did you mean `record_every`?"]),
+    ("frequency_hz", "peak_hz", &["line 13: key wavelet.peak_hz is unknown", "did you mean `frequency_hz`?"]),
+    ("vp =", "velocity =", &["key model.velocity is unknown", "did you mean `vp`?"]),
+    ("rho =", "density =", &["key model.density is unknown", "did you mean `rho`?"]),
     ("nt = 60", "nt = 60\nsteps = 3", &["line 11", "time.steps", "unknown", "`nt`"]),
-    ("peak_hz = 20.0", "", &["wavelet.peak_hz is missing"]),
-    ("[wavelet]\npeak_hz = 20.0", "", &[".toml: wavelet is missing"]),
+    ("frequency_hz = 20.0", "", &["wavelet.frequency_hz is missing"]),
+    ("[wavelet]\nfrequency_hz = 20.0", "", &[".toml: wavelet is missing"]),
     ("nt = 60", "nt = \"many\"", &["line 10: time.nt is \"many\"", "a whole number, 0 or more"]),
     ("nt = 60", "nt = -60", &["line 10: time.nt is -60", "a whole number"]),
     ("nt = 60", "nt = 0", &["line 10: time.nt is 0", "1 to 10000000 steps"]),
@@ -36,15 +40,15 @@ const FILES: &[Case] = &[
     ("[time]\ndt_s = 0.002", "[accuracy]\nstencil = \"optimised\"\n[time]\ndt_s = 0.0022", &["time.dt_s is 0.0022", "at most 0.0021622 s"]),
     ("[wavelet]", "[accuracy]\nstorage = \"8-bit\"\n[wavelet]", &["line 13: accuracy.storage is \"8-bit\"", "`16-bit`"]),
     ("[time]\ndt_s = 0.002", "[accuracy]\nstorage = \"16-bit\"\n[time]\ndt_s = 0.002243", &["time.dt_s is 0.002243", "at most 0.0022419 s"]),
-    ("2000.0 }] }\ndensity = \"gardner\"", "20.0 }, { top_m = 110.0, value = 21.0 }] }\n[accuracy]\nstorage = \"16-bit\"", &["accuracy.storage (rho vp² of the model in 16 bits) is off", "at most 1e-3; or float32"]),
+    ("2000.0 }] }\nrho = \"gardner\"", "20.0 }, { top_m = 110.0, value = 21.0 }] }\n[accuracy]\nstorage = \"16-bit\"", &["accuracy.storage (rho vp² of the model in 16 bits) is off", "at most 1e-3; or float32"]),
     ("dt_s = 0.002", "dt_s = 1e-9", &["line 9: time.dt_s (dt) is 1e-9 s", "for a wavelet of 20 Hz"]),
-    ("sample_every = 2", "sample_every = 50\n[accuracy]\nexact_time = true", &["line 11: time.sample_every (record_every) is 50", "with exact time"]),
+    ("record_every = 2", "record_every = 50\n[accuracy]\nexact_time = true", &["line 11: time.record_every is 50", "with exact time"]),
     ("every = 30", "every = 20000000", &["snapshots.every (snapshot_every) is 20000000", "1 to 10000000 steps"]),
-    ("sample_every = 2", "sample_every = 0", &["time.sample_every is 0", "1 step or more"]),
-    ("peak_hz = 20.0", "peak_hz = 0", &["wavelet.peak_hz is 0", "positive"]),
-    ("peak_hz = 20.0", "peak_hz = 1e-30", &["wavelet.peak_hz", "1e-6 to 1e12 Hz"]),
-    ("peak_hz = 20.0", "peak_hz = 20.0\namplitude = 1e60", &["wavelet.amplitude is 1e60", "float32"]),
-    ("peak_hz = 20.0", "peak_hz = 20.0\nshape = \"square\"", &["wavelet.shape is \"square\"", "`ricker`"]),
+    ("record_every = 2", "record_every = 0", &["time.record_every is 0", "1 step or more"]),
+    ("frequency_hz = 20.0", "frequency_hz = 0", &["wavelet.frequency_hz is 0", "positive"]),
+    ("frequency_hz = 20.0", "frequency_hz = 1e-30", &["wavelet.frequency_hz", "1e-6 to 1e12 Hz"]),
+    ("frequency_hz = 20.0", "frequency_hz = 20.0\namplitude = 1e60", &["wavelet.amplitude is 1e60", "float32"]),
+    ("frequency_hz = 20.0", "frequency_hz = 20.0\nshape = \"square\"", &["wavelet.shape is \"square\"", "`ricker`"]),
     ("first_m = [60.0,", "first_m = [1000.0,", &["line 15: sources.first_m is [1000.0, 40.0, 10.0]", "x from 0 to 230 m"]),
     ("first_m = [60.0,", "first_m = [64.0,", &["sources.first_m", "nearest to 64 m is 60 m"]),
     ("first_m = [60.0,", "first_m = [-10.0,", &["sources.first_m is [-10.0, 40.0, 10.0]", "inside the grid"]),
@@ -67,18 +71,18 @@ const FILES: &[Case] = &[
     ("pictures = 2", "[run]\ndeadline_s = nan", &["run.deadline_s is nan", "0.001 to 1e9 seconds"]),
     ("pictures = 2", "[run]\ndevices = \"abacus\"", &["abacus"]),
     ("pictures = 2", "[mute]\nvelocity_m_s = 0", &["mute.velocity_m_s is 0", "positive"]),
-    ("top_m = 80.0, value = 2000.0", "top_m = 80.0, value = 2.0e6", &["model.velocity.layers.1.value is 2.0e6", "1 to 20000 m/s"]),
+    ("top_m = 80.0, value = 2000.0", "top_m = 80.0, value = 2.0e6", &["model.vp.layers.1.value is 2.0e6", "1 to 20000 m/s"]),
     ("top_m = 80.0, value = 2000.0", "top_m = 80.0, value = 2000.0, gradient = -100", &["cell (0, 0, 10)", "1 to 20000 m/s"]),
-    ("density = \"gardner\"", "density = -1", &["model.density is -1", "0.1 to 30000 kg/m3"]),
-    ("density = \"gardner\"", "density = true", &["model.density is true", "a number, a file's path"]),
-    ("density = \"gardner\"", "density = \"none.bin\"", &["read", "none.bin", "No such file"]),
-    ("density = \"gardner\"", "density = \"short.bin\"", &["short.bin", "expected 12288 bytes", "found 12 bytes"]),
-    ("density = \"gardner\"", "density = \"section.npy\"", &["section.npy is [2, 3]", "extrude = true"]),
-    ("density = \"gardner\"", "density = { file = \"section.npy\", extrude = true }", &["section.npy along x is 3 cells", "the 24 cells of grid.n"]),
-    ("density = \"gardner\"", "density = { file = \"short.bin\", n = [1, 3, 1], first = [9, 0, 0] }", &["short.bin along x is 1 cells", "at least 33 cells"]),
-    ("density = \"gardner\"", "density = { extrude = true }", &["model.density", "either `file` or `layers`"]),
-    ("density = \"gardner\"", "density = { file = \"short.npy\" }", &["short.npy", "not an NPY file"]),
-    ("density = \"gardner\"", "density = \"nan.bin\"", &["cell (20, 3, 7) from", "nan.bin is NaN", "0.1 to 30000 kg/m3"]),
+    ("rho = \"gardner\"", "rho = -1", &["model.rho is -1", "0.1 to 30000 kg/m3"]),
+    ("rho = \"gardner\"", "rho = true", &["model.rho is true", "a number, a file's path"]),
+    ("rho = \"gardner\"", "rho = \"none.bin\"", &["read", "none.bin", "No such file"]),
+    ("rho = \"gardner\"", "rho = \"short.bin\"", &["short.bin", "expected 12288 bytes", "found 12 bytes"]),
+    ("rho = \"gardner\"", "rho = \"section.npy\"", &["section.npy is [2, 3]", "extrude = true"]),
+    ("rho = \"gardner\"", "rho = { file = \"section.npy\", extrude = true }", &["section.npy along x is 3 cells", "the 24 cells of grid.n"]),
+    ("rho = \"gardner\"", "rho = { file = \"short.bin\", n = [1, 3, 1], first = [9, 0, 0] }", &["short.bin along x is 1 cells", "at least 33 cells"]),
+    ("rho = \"gardner\"", "rho = { extrude = true }", &["model.rho", "either `file` or `layers`"]),
+    ("rho = \"gardner\"", "rho = { file = \"short.npy\" }", &["short.npy", "not an NPY file"]),
+    ("rho = \"gardner\"", "rho = \"nan.bin\"", &["cell (20, 3, 7) from", "nan.bin is NaN", "0.1 to 30000 kg/m3"]),
     ("pictures = 2", "folder = \"short.bin\"", &["write to the output folder", "short.bin"]),
 ];
 
@@ -108,8 +112,8 @@ fn bad_surveys_are_refused_in_words() {
 /// On the finest grid that is accepted a step is some trillionths of a second long, and zero is none.
 #[test]
 fn the_largest_step_of_a_fine_grid_is_told_to_five_digits() {
-    let survey = "[grid]\nn = [3, 3, 3]\nspacing_m = 1e-6\n[model]\nvelocity = 20000\n[time]\ndt_s = 1\nnt = 3\n\
-                  [wavelet]\npeak_hz = 1e9\n[sources]\nfirst_m = [0, 0, 0]\n";
+    let survey = "[grid]\nn = [3, 3, 3]\nspacing_m = 1e-6\n[model]\nvp = 20000\n[time]\ndt_s = 1\nnt = 3\n\
+                  [wavelet]\nfrequency_hz = 1e9\n[sources]\nfirst_m = [0, 0, 0]\n";
     let said = |survey: &str| {
         let ended = Workspace::with_survey(survey).gpusched(&["run", "survey.toml", "--dry-run"]);
         (ended.status, ended.err)

@@ -141,13 +141,13 @@ fn parameters_decide_and_not_how_they_are_written() {
     }
     let different = [
         ("value = 2000.0", "value = 2000.001"),
-        ("density = \"gardner\"", "density = 1000"),
+        ("rho = \"gardner\"", "rho = 1000"),
         ("dt_s = 0.002", "dt_s = 0.0019"),
         ("nt = 60", "nt = 61"),
-        ("sample_every = 2", "sample_every = 3"),
-        ("peak_hz = 20.0", "peak_hz = 20.5"),
-        ("peak_hz = 20.0", "peak_hz = 20.0\nshape = \"gaussian\""),
-        ("peak_hz = 20.0", "peak_hz = 20.0\namplitude = 9999"),
+        ("record_every = 2", "record_every = 3"),
+        ("frequency_hz = 20.0", "frequency_hz = 20.5"),
+        ("frequency_hz = 20.0", "frequency_hz = 20.0\nshape = \"gaussian\""),
+        ("frequency_hz = 20.0", "frequency_hz = 20.0\namplitude = 9999"),
         ("first_m = [60.0,", "first_m = [70.0,"),
         ("every = [2, 4]", "every = [2, 3]"),
         ("every = 30", "every = 20"),
@@ -166,7 +166,7 @@ fn parameters_decide_and_not_how_they_are_written() {
 /// Of the files, the content counts: here one value of one cell.
 #[test]
 fn another_model_in_the_same_file_is_another_survey() {
-    let survey = SURVEY.replace("density = \"gardner\"", "density = \"rho.bin\"");
+    let survey = SURVEY.replace("rho = \"gardner\"", "rho = \"rho.bin\"");
     let folder = Workspace::with_survey(&survey);
     let rho: Vec<u8> = [1000f32; 24 * 8 * 16].iter().flat_map(|value| value.to_le_bytes()).collect();
     fs::write(folder.at("rho.bin"), &rho).unwrap();
@@ -248,7 +248,7 @@ fn results_have_the_bits_that_belong_to_the_number_of_the_numerics() {
     let with = |keys: &str| SURVEY.replace("[output]", &format!("[accuracy]\n{keys}\n[output]"));
     let surveys = [
         SURVEY.to_owned(),
-        SURVEY.replace("density = \"gardner\"", ""),
+        SURVEY.replace("rho = \"gardner\"", ""),
         with("stencil = \"optimised\""),
         with("storage = \"16-bit\"")
             .replace("{ top_m = 80.0", "{ top_m = 30.0, value = 1888.8 }, { top_m = 80.0"),

@@ -37,9 +37,9 @@ fn every_shot_is_written_with_all_that_is_needed_to_read_it() {
         assert_eq!(record["shape"], json!([2, 12, 30]));
         assert_eq!(record["dt_s"], 0.004);
         assert_eq!(record["first_sample_s"], 0.002);
-        let peak_hz = side["wavelet"]["peak_hz"].as_f64().unwrap();
+        let frequency_hz = side["wavelet"]["frequency_hz"].as_f64().unwrap();
         let centre = side["wavelet"]["centre_s"].as_f64().unwrap();
-        assert!((centre - (1.0 / peak_hz - 0.002)).abs() < 1e-6, "{centre} on the axis of the record");
+        assert!((centre - (1.0 / frequency_hz - 0.002)).abs() < 1e-6, "{centre} on the axis of the record");
         assert_eq!(side["source"]["negative_pole_m"], json!([20.0 + 40.0 * number as f64, 40.0, 10.0]));
         let data = folder.floats(&format!("out/{}", record["file"].as_str().unwrap()));
         assert_eq!(data.len(), 2 * 12 * 30);
@@ -112,7 +112,7 @@ fn options_of_accuracy_change_the_record_and_are_told() {
 
 #[test]
 fn model_files_give_what_layers_give() {
-    let raw = Workspace::with_survey(&SURVEY.replace(LAYERS, r#"velocity = "vp.bin""#));
+    let raw = Workspace::with_survey(&SURVEY.replace(LAYERS, r#"vp = "vp.bin""#));
     let section = Workspace::with_survey(&SURVEY.replace(LAYERS, NPY));
     let column: Vec<f32> = (0..16).map(|iz| if iz < 8 { 1500.0 } else { 2000.0 }).collect();
     let cells = column.iter().copied().cycle().take(24 * 8 * 16);
@@ -129,9 +129,8 @@ fn model_files_give_what_layers_give() {
     }
 }
 
-const LAYERS: &str = "velocity = { layers = [{ value = 1500.0 }, { top_m = 80.0, value = 2000.0 }] }";
-const NPY: &str =
-    r#"velocity = { file = "section.npy", extrude = true, first = [3, 0, 0], every = [2, 1, 2] }"#;
+const LAYERS: &str = "vp = { layers = [{ value = 1500.0 }, { top_m = 80.0, value = 2000.0 }] }";
+const NPY: &str = r#"vp = { file = "section.npy", extrude = true, first = [3, 0, 0], every = [2, 1, 2] }"#;
 
 #[test]
 fn a_shot_that_fails_does_not_stop_the_others() {
@@ -194,18 +193,18 @@ fn warns(survey: &str, words: &str) -> bool {
 #[test]
 fn coarse_sampling_is_warned_of_with_the_number() {
     // 1500 / (2.5 * 40 * 10)
-    let survey = SURVEY.replace("peak_hz = 20.0", "peak_hz = 40.0");
+    let survey = SURVEY.replace("frequency_hz = 20.0", "frequency_hz = 40.0");
     assert!(warns(&survey, "1.50 cells per shortest wavelength"));
 }
 
 #[test]
 fn exact_time_with_too_few_samples_for_the_wavelet_is_warned_of() {
     let warned = |every: &str| {
-        let survey = SURVEY.replace("sample_every = 2", every) + "\n[accuracy]\nexact_time = true\n";
-        warns(&survey, "lower time.sample_every")
+        let survey = SURVEY.replace("record_every = 2", every) + "\n[accuracy]\nexact_time = true\n";
+        warns(&survey, "lower time.record_every")
     };
     // 62.5 Hz and 41.7 Hz; the wavelet has 50 Hz.
-    assert_eq!(["sample_every = 4", "sample_every = 6"].map(warned), [false, true]);
+    assert_eq!(["record_every = 4", "record_every = 6"].map(warned), [false, true]);
 }
 
 #[test]
@@ -217,8 +216,8 @@ fn an_automatic_step_is_stable_and_short() {
 /// At a flat interface where density is thrice as large below, and the fastest velocity is there.
 #[test]
 fn a_density_that_jumps_makes_the_step_shorter_or_warns() {
-    let density = "density = { layers = [{ value = 800.0 }, { top_m = 80.0, value = 2400.0 }] }";
-    let survey = SURVEY.replace("density = \"gardner\"", density);
+    let density = "rho = { layers = [{ value = 800.0 }, { top_m = 80.0, value = 2400.0 }] }";
+    let survey = SURVEY.replace("rho = \"gardner\"", density);
     let warned = |survey: &str| {
         let summary = summary(survey);
         let warnings = summary["warnings"].to_string();
@@ -324,9 +323,9 @@ fn wavelet_shape_of_the_survey_is_the_one_that_is_computed() {
     for (name, shape) in names {
         let survey = SURVEY
             .replace("[24, 8, 16]", "[12, 8, 10]")
-            .replace(LAYERS, "velocity = 1500.0")
-            .replace("density = \"gardner\"\n", "")
-            .replace("peak_hz = 20.0", &format!("peak_hz = 20.0\nshape = \"{name}\""))
+            .replace(LAYERS, "vp = 1500.0")
+            .replace("rho = \"gardner\"\n", "")
+            .replace("frequency_hz = 20.0", &format!("frequency_hz = 20.0\nshape = \"{name}\""))
             .replace("count = [4, 1]", "count = [1, 1]")
             .replace("[snapshots]\nevery = 30\n", "");
         let folder = finished(&survey);
@@ -350,9 +349,8 @@ fn wavelet_shape_of_the_survey_is_the_one_that_is_computed() {
 #[test]
 fn velocities_below_100_metres_a_second_cause_a_warning() {
     let with = |velocity: &str| {
-        let survey =
-            SURVEY.replace(LAYERS, &format!("velocity = {velocity}")).replace("density = \"gardner\"\n", "");
-        warns(&survey, "m/s; model.velocity is not in m/s, perhaps?")
+        let survey = SURVEY.replace(LAYERS, &format!("vp = {velocity}")).replace("rho = \"gardner\"\n", "");
+        warns(&survey, "m/s; model.vp is not in m/s, perhaps?")
     };
     assert_eq!(["1.5", "99.9", "100.0", "1500.0"].map(with), [true, true, false, false]);
 }
@@ -360,8 +358,8 @@ fn velocities_below_100_metres_a_second_cause_a_warning() {
 #[test]
 fn wavelet_that_is_centred_after_the_end_of_the_records_causes_a_warning() {
     let with = |hertz: &str| {
-        let survey = SURVEY.replace("peak_hz = 20.0", &format!("peak_hz = {hertz}"));
-        warns(&survey, "after the end of the records at 0.1200 s: raise wavelet.peak_hz")
+        let survey = SURVEY.replace("frequency_hz = 20.0", &format!("frequency_hz = {hertz}"));
+        warns(&survey, "after the end of the records at 0.1200 s: raise wavelet.frequency_hz")
     };
     // 60 steps of 2 ms: 0.125 s and 0.118 s.
     assert_eq!(["8.0", "8.5"].map(with), [true, false]);

@@ -46,13 +46,13 @@ const SURVEY: &str = "[grid]
 n = [1, 6, 3]
 spacing_m = 10.0
 [model]
-velocity = 1500.0
-density = \"gardner\"
+vp = 1500.0
+rho = \"gardner\"
 [time]
 dt_s = 0.002
 nt = 4
 [wavelet]
-peak_hz = 20.0
+frequency_hz = 20.0
 [sources]
 first_m = [0.0, 0.0, 0.0]
 step_m = [10.0, 10.0]

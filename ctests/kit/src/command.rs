@@ -17,14 +17,14 @@ pub const SURVEY: &str = r#"title = "Test"
 n = [24, 8, 16]
 spacing_m = 10.0
 [model]
-velocity = { layers = [{ value = 1500.0 }, { top_m = 80.0, value = 2000.0 }] }
-density = "gardner"
+vp = { layers = [{ value = 1500.0 }, { top_m = 80.0, value = 2000.0 }] }
+rho = "gardner"
 [time]
 dt_s = 0.002
 nt = 60
-sample_every = 2
+record_every = 2
 [wavelet]
-peak_hz = 20.0
+frequency_hz = 20.0
 [sources]
 first_m = [60.0, 40.0, 10.0]
 step_m = [40.0, 10.0]

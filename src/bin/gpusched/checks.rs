@@ -36,11 +36,12 @@ pub fn summary(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Value {
         "title": job.survey.title,
         "shots": job.shots.len(),
         "grid": { "n": grid.n, "spacing_m": grid.h.map(decimal), "padded_cells": job.plan.padded_cells() },
-        "velocity_m_s": model.vp_range.map(decimal),
+        "vp_m_s": model.vp_range.map(decimal),
         "time": {
             "dt_s": decimal(job.plan.dt),
             "dt_max_s": job.dt_max,
             "nt": shot.nt,
+            "record_every": shot.record_every,
             "samples": shot.samples(),
         },
         "accuracy": job.survey.accuracy,

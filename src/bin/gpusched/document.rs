@@ -68,7 +68,9 @@ impl Document {
         match error {
             Error::Argument { what, value, accepted } => {
                 let start = self.find(key).map_or(0, |found| found.span.start);
-                Error::argument(format!("{} ({what})", self.place(start, key)), value, accepted)
+                let is_named = key.rsplit('.').next() == Some(&what);
+                let what = if is_named { String::new() } else { format!(" ({what})") };
+                Error::argument(format!("{}{what}", self.place(start, key)), value, accepted)
             }
             other => other,
         }
@@ -153,6 +155,10 @@ impl Document {
             return Error::argument(what, "missing", "a value; docs/survey.md tells which");
         }
         if found.starts_with("unknown field") {
+            let accepted = match meant(&text, &accepted) {
+                Some(meant) => format!("{accepted}; did you mean `{meant}`?"),
+                None => accepted,
+            };
             return Error::argument(self.place(span.start, &format!("key {key}")), "unknown", accepted);
         }
         if accepted.is_empty() {
@@ -161,6 +167,19 @@ impl Document {
         }
         Error::argument(self.place(span.start, &key), text, accepted)
     }
+}
+
+/// Keys by which users may call an accepted one.
+const SYNONYMS: &[(&str, &str)] =
+    &[("velocity", "vp"), ("density", "rho"), ("peak_hz", "frequency_hz"), ("sample_every", "record_every")];
+
+/// Returns the accepted key, one of a list like "`nt`, `dt_s`", that an unknown key stands for or resembles.
+fn meant<'a>(unknown: &str, accepted: &'a str) -> Option<&'a str> {
+    let names = || accepted.split('`').skip(1).step_by(2);
+    let synonym = SYNONYMS.iter().find(|(other, _)| *other == unknown).map(|(_, name)| *name);
+    let resembles = |name: &&str| strsim::jaro(unknown, name) > 0.7;
+    let closest = |a: &&str, b: &&str| strsim::jaro(unknown, a).total_cmp(&strsim::jaro(unknown, b));
+    names().find(|name| synonym == Some(name)).or_else(|| names().filter(resembles).max_by(closest))
 }
 
 fn one_line(text: &str) -> String {

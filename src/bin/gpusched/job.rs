@@ -54,18 +54,18 @@ impl Job {
         let options = options(&survey.accuracy);
         check_host_memory(&grid, options.storage)?;
 
-        let vp = model::velocity(&file, &grid, &survey.model.velocity)?;
-        let rho = model::density(&file, &grid, survey.model.density.as_ref(), &vp)?;
+        let vp = model::velocity(&file, &grid, &survey.model.vp)?;
+        let rho = model::density(&file, &grid, survey.model.rho.as_ref(), &vp)?;
         let keys = Keys::new(&grid, &vp, rho.as_deref());
         let model = Arc::new(Model::new(grid, vp, rho)?);
         let dt_max = options.dt_max(&model);
         let dt_sure = verify::dt_sure(&model, options.stencil) * options.storage.stable();
         let dt = time_step(&file, survey.time.dt_s, dt_max, dt_sure)?;
         let nt = steps(&file, &survey, dt)?;
-        let frequency = survey.wavelet.peak_hz as f32;
+        let frequency = survey.wavelet.frequency_hz as f32;
         let wavelet =
             Wavelet::new(library_shape(survey.wavelet.shape), frequency, dt, nt).map_err(|error| {
-                file.blame(if is_about(&error, "dt") { "time.dt_s" } else { "wavelet.peak_hz" }, error)
+                file.blame(if is_about(&error, "dt") { "time.dt_s" } else { "wavelet.frequency_hz" }, error)
             })?;
         // Of what the plan refuses, only 16 bits have not been looked at by now.
         let plan =
@@ -81,7 +81,7 @@ impl Job {
                 amplitude: survey.wavelet.amplitude as f32,
                 nt,
                 receivers: receivers.clone(),
-                record_every: survey.time.sample_every,
+                record_every: survey.time.record_every,
                 snapshot_every: survey.snapshots.as_ref().map(|snapshots| snapshots.every),
                 mute: None,
             })
@@ -93,8 +93,8 @@ impl Job {
             plan.check(shot).map_err(|error| name_shot(&file, at + 1, error))?;
         }
 
-        let highest = 2.5 * survey.wavelet.peak_hz;
-        let kept = 0.5 / (f64::from(dt) * survey.time.sample_every as f64);
+        let highest = 2.5 * survey.wavelet.frequency_hz;
+        let kept = 0.5 / (f64::from(dt) * survey.time.record_every as f64);
         let lossy = survey.accuracy.exact_time && kept < highest;
 
         let cells_per_wavelength = verify::cells_per_wavelength(&model, frequency);
@@ -103,7 +103,7 @@ impl Job {
         if lossy {
             warnings.push(format!(
                 "with exact time, records lose what is above {kept:.4} Hz, half their samples a second, and the wavelet \
-                 reaches to {highest:.4} Hz, 2.5 times its peak: lower time.sample_every"
+                 reaches to {highest:.4} Hz, 2.5 times its peak: lower time.record_every"
             ));
         }
         if f64::from(dt) > dt_sure {
@@ -114,7 +114,7 @@ impl Job {
             ));
         }
         let folder = file.resolve(&survey.output.folder);
-        let files = [Some(&survey.model.velocity), survey.model.density.as_ref()];
+        let files = [Some(&survey.model.vp), survey.model.rho.as_ref()];
         let files = files.into_iter().flatten().filter_map(Property::file);
         let inputs = files.map(|model| file.resolve(model)).chain([path.to_owned()]).collect();
         Ok(Job { survey, folder, inputs, plan, shots, keys, dt_max, cells_per_wavelength, warnings })
@@ -140,23 +140,22 @@ fn warnings(
     nt: usize,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    let peak_hz = survey.wavelet.peak_hz;
+    let frequency_hz = survey.wavelet.frequency_hz;
     if cells < ENOUGH_CELLS {
         warnings.push(format!(
             "{cells:.2} cells per shortest wavelength ({slowest} m/s at {} Hz, 2.5 times the peak); \
-             below {ENOUGH_CELLS} expect dispersion: lower wavelet.peak_hz or grid.spacing_m",
-            2.5 * peak_hz
+             below {ENOUGH_CELLS} expect dispersion: lower wavelet.frequency_hz or grid.spacing_m",
+            2.5 * frequency_hz
         ));
     }
     if fastest < SLOW {
-        warnings
-            .push(format!("the fastest velocity is {fastest} m/s; model.velocity is not in m/s, perhaps?"));
+        warnings.push(format!("the fastest velocity is {fastest} m/s; model.vp is not in m/s, perhaps?"));
     }
-    let centre = 1.0 / peak_hz;
+    let centre = 1.0 / frequency_hz;
     if centre > seconds {
         warnings.push(format!(
             "the wavelet has its centre at {centre:.4} s, after the end of the records at {seconds:.4} s: \
-             raise wavelet.peak_hz (in Hz) or compute longer"
+             raise wavelet.frequency_hz (in Hz) or compute longer"
         ));
     }
     if let Some(every) =
@@ -177,7 +176,7 @@ fn is_about(error: &Error, name: &str) -> bool {
 
 /// Says which shot was refused; or, of what all shots have, by which key.
 fn name_shot(file: &Document, number: usize, error: Error) -> Error {
-    for (name, key) in [("record_every", "time.sample_every"), ("snapshot_every", "snapshots.every")] {
+    for (name, key) in [("record_every", "time.record_every"), ("snapshot_every", "snapshots.every")] {
         if is_about(&error, name) {
             return file.blame(key, error);
         }
@@ -206,14 +205,14 @@ fn grid(file: &Document, survey: &Survey) -> Result<Grid> {
 
 fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
     let positive = |value: f64| value.is_finite() && value > 0.0;
-    if !positive(survey.wavelet.peak_hz) {
-        return Err(file.refuse("wavelet.peak_hz", "a positive, finite number of hertz"));
+    if !positive(survey.wavelet.frequency_hz) {
+        return Err(file.refuse("wavelet.frequency_hz", "a positive, finite number of hertz"));
     }
     if !(survey.wavelet.amplitude as f32).is_finite() {
         return Err(file.refuse("wavelet.amplitude", "a finite number that float32 can hold"));
     }
-    if survey.time.sample_every == 0 {
-        return Err(file.refuse("time.sample_every", "1 step or more"));
+    if survey.time.record_every == 0 {
+        return Err(file.refuse("time.record_every", "1 step or more"));
     }
     if survey.snapshots.as_ref().is_some_and(|snapshots| snapshots.every == 0) {
         return Err(file.refuse("snapshots.every", "1 step or more"));

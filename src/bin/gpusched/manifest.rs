@@ -42,7 +42,7 @@ impl Manifest {
                 "wavelet".into(),
                 json!({
                     "shape": job.survey.wavelet.shape,
-                    "peak_hz": job.survey.wavelet.peak_hz,
+                    "frequency_hz": job.survey.wavelet.frequency_hz,
                     "amplitude": job.survey.wavelet.amplitude,
                 }),
             );

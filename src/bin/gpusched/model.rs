@@ -14,7 +14,7 @@ const VELOCITIES: (f64, f64) = (1.0, 20_000.0);
 const DENSITIES: (f64, f64) = (0.1, 30_000.0);
 
 pub fn velocity(file: &Document, grid: &Grid, from: &Property) -> Result<Vec<f32>> {
-    Filler { file, grid, key: "model.velocity", range: VELOCITIES, unit: "m/s" }.fill(from)
+    Filler { file, grid, key: "model.vp", range: VELOCITIES, unit: "m/s" }.fill(from)
 }
 
 /// `None`: 1000 kg/m³ everywhere.
@@ -28,7 +28,7 @@ pub fn density(
         None => Ok(None),
         Some(Property::Name(name)) if name == "gardner" => Ok(Some(gardner(velocity))),
         Some(from) => {
-            let filler = Filler { file, grid, key: "model.density", range: DENSITIES, unit: "kg/m3" };
+            let filler = Filler { file, grid, key: "model.rho", range: DENSITIES, unit: "kg/m3" };
             filler.fill(from).map(Some)
         }
     }

@@ -41,10 +41,10 @@ impl About {
         let shot = job.shots[number - 1].clone();
         let wavelet = json!({
             "shape": job.survey.wavelet.shape,
-            "peak_hz": job.survey.wavelet.peak_hz,
+            "frequency_hz": job.survey.wavelet.frequency_hz,
             "amplitude": job.survey.wavelet.amplitude,
             // The first sample of the wavelet acts at 0, and has the value at one step.
-            "centre_s": positions::tidy((1.0 / job.survey.wavelet.peak_hz - decimal(job.plan.dt)) * 1e3) / 1e3,
+            "centre_s": positions::tidy((1.0 / job.survey.wavelet.frequency_hz - decimal(job.plan.dt)) * 1e3) / 1e3,
         });
         let key = job.keys.of(job.plan.dt, &job.plan.options, &shot);
         About { number, plan: job.plan.clone(), shot, key, wavelet }
@@ -129,7 +129,7 @@ impl About {
             "receivers": receivers,
             "wavelet": self.wavelet,
             "grid": { "n": grid.n, "spacing_m": grid.h.map(decimal) },
-            "time": { "dt_s": decimal(plan.dt), "nt": shot.nt },
+            "time": { "dt_s": decimal(plan.dt), "nt": shot.nt, "record_every": shot.record_every },
             "snapshots": snapshots,
             "key": self.key,
             "version": env!("CARGO_PKG_VERSION"),

@@ -46,8 +46,8 @@ pub enum Spacing {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    pub velocity: Property,
-    pub density: Option<Property>,
+    pub vp: Property,
+    pub rho: Option<Property>,
 }
 
 /// What fills the grid with one property of the medium.
@@ -104,7 +104,7 @@ pub struct Time {
     pub nt: Option<usize>,
     pub duration_s: Option<f64>,
     #[serde(default = "one")]
-    pub sample_every: usize,
+    pub record_every: usize,
 }
 
 /// What may be changed of the answer; nothing is by default.
@@ -155,7 +155,7 @@ pub enum Shape {
 pub struct Wavelet {
     #[serde(default = "ricker")]
     pub shape: Shape,
-    pub peak_hz: f64,
+    pub frequency_hz: f64,
     #[serde(default = "ten_thousand")]
     pub amplitude: f64,
 }

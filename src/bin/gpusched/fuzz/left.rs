@@ -12,8 +12,8 @@ use crate::paused::{self, Header, Kept};
 use crate::resume::{Found, look};
 use crate::run::{self as command, Wanted};
 
-const SURVEY: &str = "[grid]\nn = [6, 6, 6]\nspacing_m = 10\n[model]\nvelocity = 2000\n[time]\ndt_s = 0.001\nnt = 3\n\
-                      [wavelet]\npeak_hz = 40\n[sources]\nfirst_m = [0, 0, 0]\n[snapshots]\nevery = 2\n";
+const SURVEY: &str = "[grid]\nn = [6, 6, 6]\nspacing_m = 10\n[model]\nvp = 2000\n[time]\ndt_s = 0.001\nnt = 3\n\
+                      [wavelet]\nfrequency_hz = 40\n[sources]\nfirst_m = [0, 0, 0]\n[snapshots]\nevery = 2\n";
 
 /// A survey that has been run: its description is read again by a run that goes on.
 #[test]
