@@ -12,7 +12,7 @@ import gpusched
 
 def memory(_: int) -> None:
     with gpusched.Scheduler(devices="cpu") as scheduler:
-        scheduler.submit(lambda exec: None, device_bytes=2**62).wait()
+        scheduler.submit(lambda exec: None, device_bytes=2**62).result()
 
 
 def forked(_: int) -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     if case == "forked":
         # It stays open: a child can't use a scheduler that its parent holds.
         held = gpusched.Scheduler.shared()
-        held.submit(lambda exec: None).wait()
+        held.submit(lambda exec: None).result()
     context = multiprocessing.get_context(method)
     try:
         if pool == "pool":

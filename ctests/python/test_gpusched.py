@@ -1,5 +1,7 @@
 """The Python package over the real library."""
 
+import asyncio
+import concurrent.futures
 import contextlib
 import copy
 import ctypes
@@ -42,7 +44,14 @@ def until_cancelled(exec: gpusched.Exec) -> None:
 
 def shoot(**changes: object) -> gpusched.Gather:
     with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
-        return scheduler.submit_shot(model, small_shot(**changes)).wait()
+        return scheduler.submit_shot(model, small_shot(**changes)).result()
+
+
+def program(code: str) -> str:
+    """What a program prints that ends well, without a word on standard error."""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (told.returncode, told.stderr) == (0, ""), told
+    return told.stdout
 
 
 class WithScheduler(unittest.TestCase):
@@ -61,7 +70,7 @@ class Loops(WithScheduler):
                 times[piece.start : piece.stop] += 1
 
             task = self.scheduler.submit_range(0, 1000, count, grain, label="count")
-            self.assertIsNone(task.wait())
+            self.assertIsNone(task.result())
             self.assertEqual(task.info.progress, 1.0)
         self.assertTrue((times == 4).all())
 
@@ -111,7 +120,7 @@ class Loops(WithScheduler):
                 raise MemoryError("the GPU is small")
             sizes.append(len(piece))
 
-        self.scheduler.submit_range(0, 100, work, grain=40).wait()
+        self.scheduler.submit_range(0, 100, work, grain=40).result()
         self.assertEqual(sum(sizes), 100)
 
     def test_bad_ranges(self) -> None:
@@ -151,16 +160,17 @@ class Orders(WithScheduler):
         task = self.scheduler.submit(lambda exec: 1, ordered=True)
         taker.join(20)
         self.assertEqual(found, [task])
+        self.assertEqual(concurrent.futures.wait([task], 20).done, {task})
 
     def test_a_circle_of_waits_is_told(self) -> None:
-        program = """
+        code = """
 import gpusched, os, threading
 known, tasks, told = threading.Event(), {}, []
 def waits_for(name):
     def call(exec):
         known.wait()
         try:
-            tasks[name].wait()
+            tasks[name].result()
         except gpusched.GpuschedError as error:
             told.append(error.name)
     return call
@@ -172,8 +182,7 @@ scheduler.wait_all(timeout=20)
 print(told, flush=True)
 os._exit(0)
 """
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-        self.assertIn("['SCHED_E_DEADLOCK']", done.stdout, done.stderr)
+        self.assertEqual(program(code), "['SCHED_E_DEADLOCK']\n")
 
     def test_a_deadline_and_a_commit(self) -> None:
         def raises(exec: gpusched.Exec) -> None:
@@ -183,7 +192,7 @@ os._exit(0)
 
         for code in (until_cancelled, raises):
             with self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_DEADLINE"):
-                self.scheduler.submit(code, deadline_s=0.02).wait(timeout=20)
+                self.scheduler.submit(code, deadline_s=0.02).result(timeout=20)
 
         def commits(exec: gpusched.Exec) -> int:
             exec.commit()
@@ -193,7 +202,126 @@ os._exit(0)
         ready = threading.Event()
         task = self.scheduler.submit(lambda exec: ready.wait(20) and commits(exec), idempotent=True, task_class=3)
         ready.set()
-        self.assertEqual(task.wait(timeout=20), 7)
+        self.assertEqual(task.result(timeout=20), 7)
+
+
+class Futures(WithScheduler):
+    def test_tasks_are_futures(self) -> None:
+        go = threading.Event()
+        slow = self.scheduler.submit(lambda exec: go.wait(20))
+        fast = [self.scheduler.submit(lambda exec, i=i: i) for i in range(20)]
+        first = concurrent.futures.wait([slow, *fast], timeout=20, return_when=concurrent.futures.FIRST_COMPLETED)
+        self.assertTrue(first.done and slow in first.not_done)
+        self.assertEqual(sorted(task.result() for task in concurrent.futures.as_completed(fast, 20)), list(range(20)))
+        self.assertEqual((slow.running(), slow.done(), slow.cancelled()), (True, False, False))
+        go.set()
+        bad = self.scheduler.submit(lambda exec: 1 / 0)
+        self.assertIs(type(bad.exception(20)), ZeroDivisionError)
+        self.assertEqual((slow.result(), slow.running(), slow.done(), slow.cancel()), (True, False, True, False))
+
+        async def both() -> list[Any]:
+            return await asyncio.gather(asyncio.wrap_future(slow), asyncio.wrap_future(bad), return_exceptions=True)
+
+        self.assertEqual(asyncio.run(both()), [True, bad.exception()])
+
+    def test_queued_task_that_is_cancelled_never_starts(self) -> None:
+        with gpusched.Scheduler(devices="cpu", slots=1) as scheduler:
+            running, ran = scheduler.submit(until_cancelled), []
+            queued = scheduler.submit(ran.append)
+            self.assertTrue(queued.cancel() and queued.cancelled() and not running.cancelled())
+            self.assertEqual(concurrent.futures.wait([queued], 20).done, {queued})
+        self.assertTrue(running.cancelled() and not ran)
+
+    def test_callbacks_come_once_and_from_one_thread(self) -> None:
+        seen: list[Any] = []
+
+        def seen_by(task: Any) -> None:
+            seen.append((task.result(), threading.current_thread().name))
+            raise SystemExit("a callback's own")
+
+        with self.assertLogs("concurrent.futures") as logged:
+            for i in range(10):
+                # No other reference to the task.
+                self.scheduler.submit(lambda exec, i=i: i).add_done_callback(seen_by)
+            self.scheduler.wait_all()
+            self.scheduler.close()
+        self.assertEqual(sorted(value for value, _ in seen), list(range(10)))
+        self.assertEqual(len({name for _, name in seen} - {threading.current_thread().name}), 1)
+        self.assertTrue(logged.output)
+
+    def test_outcomes_outlive_the_scheduler(self) -> None:
+        begun, seen = threading.Barrier(3), []
+
+        def commits(exec: gpusched.Exec) -> int:
+            exec.commit()
+            begun.wait()
+            while not exec.cancelled and not self.scheduler.stats.cancelled:
+                time.sleep(0.001)
+            return 7
+
+        tasks = [self.scheduler.submit(lambda exec: 3), self.scheduler.submit(lambda exec: 1 / 0)]
+        self.scheduler.wait_all()
+        stops = lambda exec: (begun.wait(), until_cancelled(exec))  # noqa: E731
+        tasks += [self.scheduler.submit(commits), self.scheduler.submit(stops)]
+        begun.wait()
+        tasks.append(self.scheduler.submit(abs))
+        for task in tasks:
+            # The outcomes are kept before the slow callbacks come.
+            task.add_done_callback(lambda task: (time.sleep(0.05), seen.append(task)))
+        self.scheduler.close()
+        self.assertEqual([task.state for task in tasks], ["done", "failed", "done", "cancelled", "cancelled"])
+        self.assertEqual((tasks[0].result(), tasks[2].result(), set(seen)), (3, 7, set(tasks)))
+        self.assertRaises(concurrent.futures.CancelledError, tasks[4].result)
+        self.assertFalse(tasks[0].cancel())
+
+    def test_a_callback_may_submit_and_close(self) -> None:
+        closed, again = threading.Event(), []
+
+        def submit(_: Any) -> None:
+            again.append(self.scheduler.submit(lambda exec: 5))
+            again[0].result(20)
+            self.scheduler.close()
+            closed.set()
+
+        self.scheduler.submit(lambda exec: 1).add_done_callback(submit)
+        self.assertTrue(closed.wait(20))
+        self.assertEqual(again[0].result(20), 5)
+
+    def test_shutdown_gives_up_after_its_time(self) -> None:
+        begun, go = threading.Event(), threading.Event()
+        task = self.scheduler.submit(lambda exec: begun.set() or go.wait(20))
+        begun.wait()
+        self.assertRaises(concurrent.futures.TimeoutError, self.scheduler.shutdown, 0.05)
+        self.assertTrue(task.running())
+        self.assertRaisesRegex(gpusched.GpuschedError, "SHUTDOWN", self.scheduler.submit, abs)
+        go.set()
+        self.scheduler.shutdown(20)
+        self.assertTrue(task.cancelled())
+
+    def test_a_task_waits_for_another_in_one_slot(self) -> None:
+        with gpusched.Scheduler(devices="cpu", slots=1) as scheduler:
+            outer = scheduler.submit(lambda exec: scheduler.submit(lambda exec: 2).result() + 1)
+            self.assertEqual(outer.result(20), 3)
+
+    def test_a_forked_child_is_refused_and_does_not_hang(self) -> None:
+        told = program("""
+import gpusched, os, signal
+scheduler = gpusched.Scheduler(devices="cpu")
+task = scheduler.submit(lambda exec: exec.cancelled or __import__("time").sleep(0.2))
+with scheduler._completer.submitting:
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        for call in (task.result, task.done, lambda: scheduler.submit(abs)):
+            try:
+                call()
+            except gpusched.GpuschedError as error:
+                print(error.name, flush=True)
+        scheduler.close()
+        os._exit(0)
+print(os.waitpid(child, 0)[1], task.result())
+""")
+        self.assertEqual(told, "SCHED_E_FORKED\n" * 3 + "0 None\n")
 
 
 class Callables(WithScheduler):
@@ -207,7 +335,7 @@ class Callables(WithScheduler):
                 exec.memory(0)
             return int(memory.sum())
 
-        self.assertEqual(self.scheduler.submit(fill).wait(), 2000)
+        self.assertEqual(self.scheduler.submit(fill).result(), 2000)
 
     def test_an_exception_comes_back_as_itself(self) -> None:
         raised = KeyError("velocity")
@@ -217,18 +345,18 @@ class Callables(WithScheduler):
 
         task = self.scheduler.submit(fail)
         with self.assertRaises(KeyError) as caught:
-            task.wait()
+            task.result()
         self.assertIs(caught.exception, raised)
         self.assertEqual(task.state, "failed")
-        self.assertIn("KeyError: 'velocity'", task.error)
+        self.assertIs(task.exception(), raised)
 
     def test_tasks_come_after_others(self) -> None:
         first = self.scheduler.submit(lambda exec: 1, task_class=3, deadline_s=60.0)
         second = self.scheduler.submit(lambda exec: first.state, after=[first])
-        self.assertEqual(second.wait(), "done")
+        self.assertEqual(second.result(), "done")
         bad = self.scheduler.submit(lambda exec: 1 / 0)
         with self.assertRaisesRegex(gpusched.GpuschedError, "did not succeed"):
-            self.scheduler.submit(lambda exec: 1, after=[first, bad]).wait()
+            self.scheduler.submit(lambda exec: 1, after=[first, bad]).result()
         with self.assertRaisesRegex(TypeError, "unknown option 'before'.*after"):
             self.scheduler.submit(lambda exec: 1, before=[first])
 
@@ -236,7 +364,7 @@ class Callables(WithScheduler):
         calls = [lambda exec, i=i: (time.sleep(0.001 * (3 - i)), i)[1] for i in range(4)]
         tasks = self.scheduler.submit_many(calls, ordered=True)
         self.assertEqual([self.scheduler.wait_next() for _ in tasks], tasks)
-        self.assertEqual([task.wait() for task in tasks], [0, 1, 2, 3])
+        self.assertEqual([task.result() for task in tasks], [0, 1, 2, 3])
         self.assertEqual(tasks[0].state, "done")
         with self.assertRaisesRegex(gpusched.GpuschedError, "ordered tasks"):
             self.scheduler.wait_next()
@@ -245,21 +373,22 @@ class Callables(WithScheduler):
     def test_the_shared_scheduler_ends_with_its_last_holder(self) -> None:
         one, two = gpusched.Scheduler.shared(), gpusched.Scheduler.shared()
         task = one.submit(lambda exec: 1)
-        self.assertEqual(task.wait(), 1)
+        self.assertEqual(task.result(), 1)
         one.close()
-        self.assertEqual(two.submit(lambda exec: 2).wait(), 2)
+        self.assertEqual(two.submit(lambda exec: 2).result(), 2)
         two.close()
 
     def test_time_runs_out_and_a_running_task_is_cancelled(self) -> None:
         task = self.scheduler.submit(until_cancelled)
-        self.assertRaises(TimeoutError, lambda: task.wait(timeout=0.01))
-        task.cancel()
-        self.assertRaises(gpusched.Cancelled, lambda: task.wait())
+        for wait in (task.result, task.exception):
+            self.assertRaises(concurrent.futures.TimeoutError, wait, timeout=0.01)
+        self.assertTrue(task.cancel())
+        for wait in (task.result, task.exception):
+            self.assertRaises(gpusched.Cancelled, wait)
+            self.assertRaises(concurrent.futures.CancelledError, wait)
         self.assertEqual(task.state, "cancelled")
         stats = self.scheduler.stats
         self.assertEqual((stats.submitted, stats.done, stats.cancelled), (1, 0, 1))
-        task.release()
-        self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_STALE", lambda: task.wait(0))
 
     def test_retries_count_attempts(self) -> None:
         def second_time(exec: gpusched.Exec) -> int:
@@ -267,7 +396,7 @@ class Callables(WithScheduler):
                 raise RuntimeError("not yet")
             return exec.attempt
 
-        self.assertEqual(self.scheduler.submit(second_time, retries=3).wait(), 2)
+        self.assertEqual(self.scheduler.submit(second_time, retries=3).result(), 2)
 
     def test_nothing_is_kept_of_a_task_that_ended(self) -> None:
         class Thing:
@@ -276,8 +405,8 @@ class Callables(WithScheduler):
         thing = Thing()
         gone = weakref.ref(thing)
         task = self.scheduler.submit(lambda exec, thing=thing: None)
-        task.wait()
-        del thing, task
+        task.result()
+        del thing
         self.scheduler.wait_all()
         gc.collect()
         self.assertIsNone(gone())
@@ -322,8 +451,8 @@ class Callables(WithScheduler):
         with self.assertRaisesRegex(gpusched.GpuschedError, "^stack_bytes is 4096; accepted: 1048576 to 68719476736"):
             gpusched.Scheduler(stack_bytes=4096)
         with self.assertRaisesRegex(ValueError, "size is -1"):
-            self.scheduler.submit(lambda exec: exec.memory(-1)).wait()
-        self.assertEqual(self.scheduler.submit(nothing, priority=np.int64(3), label="näme").wait(timeout=np.inf), None)
+            self.scheduler.submit(lambda exec: exec.memory(-1)).result()
+        self.assertEqual(self.scheduler.submit(nothing, priority=np.int64(3), label="näme").result(timeout=np.inf), None)
         kept = gpusched.Scheduler(devices="cpu")
         kept.close()
         self.assertRaisesRegex(ValueError, "closed", lambda: kept.submit(nothing))
@@ -331,7 +460,7 @@ class Callables(WithScheduler):
 
     def test_one_that_has_returned_is_no_more_asked(self) -> None:
         left = []
-        self.scheduler.submit(left.append).wait()
+        self.scheduler.submit(left.append).result()
         with self.assertRaisesRegex(gpusched.GpuschedError, "unknown"):
             left[0].cancelled
 
@@ -341,7 +470,7 @@ class Callables(WithScheduler):
             for handle in (task, self.scheduler, model):
                 for copied in (copy.copy, copy.deepcopy, pickle.dumps):
                     self.assertRaisesRegex(TypeError, "neither copied nor pickled", copied, handle)
-        self.assertEqual(task.wait(), 7)
+        self.assertEqual(task.result(), 7)
 
     def test_traceback_of_a_failed_task_does_not_grow(self) -> None:
         task = self.scheduler.submit(lambda exec: int("x"))
@@ -349,7 +478,7 @@ class Callables(WithScheduler):
         for _ in range(3):
             # assertRaises would clear the traceback.
             try:
-                task.wait()
+                task.result()
             except ValueError as error:
                 lengths.append(len(list(traceback.walk_tb(error.__traceback__))))
         self.assertEqual(lengths, lengths[:1] * 3, lengths)
@@ -373,8 +502,7 @@ except KeyboardInterrupt:
 scheduler.close()
 print("closed")
 """
-        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-        self.assertEqual((told.returncode, told.stdout, told.stderr), (0, "closed\n", ""))
+        self.assertEqual(program(code), "closed\n")
 
 
 class Shots(unittest.TestCase):
@@ -414,7 +542,7 @@ class Shots(unittest.TestCase):
             records, largest, bytes_of_shot = [], [], []
             for storage in ("float32", "16-bit"):
                 with gpusched.Model(vp, 10.0, storage=storage) as model:
-                    records.append(scheduler.submit_shot(model, small_shot()).wait().record)
+                    records.append(scheduler.submit_shot(model, small_shot()).result().record)
                     largest.append(model.dt_max)
                     bytes_of_shot.append(model.shot_size(small_shot()).device_bytes)
         off = float(np.linalg.norm(records[1] - records[0]) / np.linalg.norm(records[0]))
@@ -486,13 +614,13 @@ class Library(unittest.TestCase):
             "s = gpusched.Scheduler(devices='cpu')\n"
             "tasks = [s.submit(lambda exec: time.sleep(0.01)) for _ in range(50)]\n"
         )
-        self.assertEqual(subprocess.run([sys.executable, "-c", code], timeout=60).returncode, 0)
+        self.assertEqual(program(code), "")
 
     def test_the_log_goes_where_it_is_sent(self) -> None:
         with self.assertLogs("gpusched.test", logging.DEBUG) as logged:
             gpusched.log_to(logging.getLogger("gpusched.test"), logging.DEBUG)
             with gpusched.Scheduler(devices="cpu") as scheduler:
-                self.assertRaises(ValueError, scheduler.submit(lambda exec: int("x"), label="bad").wait)
+                self.assertRaises(ValueError, scheduler.submit(lambda exec: int("x"), label="bad").result)
             gpusched.log_to(None)
         self.assertTrue(any("task 'bad' failed" in line and "ValueError: invalid" in line for line in logged.output), logged.output)
 
@@ -503,7 +631,7 @@ class Library(unittest.TestCase):
         self.assertIsNone(cpu.compute_capability)
         with gpusched.Scheduler(devices="cpu", slots=2) as scheduler:
             tasks = [scheduler.submit(lambda exec: exec.device) for _ in range(3)]
-            self.assertEqual([task.wait() for task in tasks], [0] * 3)
+            self.assertEqual([task.result() for task in tasks], [0] * 3)
             self.assertEqual((scheduler.devices[0].slots, scheduler.devices[0].done), (2, 3))
             self.assertEqual(repr(scheduler), "<gpusched.Scheduler on cpu:0: 0 queued, 0 running, 3 done>")
             self.assertEqual(repr(tasks[0]), f"<gpusched.Task {tasks[0].id}: done>")

@@ -51,7 +51,7 @@ class Progress(unittest.TestCase):
         self.assertEqual((last.done, last.running + last.queued, last.work_total), (0, 2, 4.0))
         go.set()
         for task in tasks:
-            task.wait()
+            task.result()
         self.assertTrue(told.came(len(told.seen) + 2))
         self.assertEqual((told.seen[-1].done, told.seen[-1].work_done), (2, 4.0))
         # What it was handed stays as it was.

@@ -25,8 +25,8 @@ class WithoutNumpy(unittest.TestCase):
         printed = told(
             """
             with gpusched.Scheduler(devices="cpu", slots=2) as scheduler:
-                print(scheduler.submit(lambda exec: 6 * 7, work=1.0, label="plain").wait())
-                print(sum(task.wait() for task in scheduler.submit_many([lambda exec: 1] * 3)))
+                print(scheduler.submit(lambda exec: 6 * 7, work=1.0, label="plain").result())
+                print(sum(task.result() for task in scheduler.submit_many([lambda exec: 1] * 3)))
                 print(scheduler.map(lambda x: x * x, range(5)))
                 print(gpusched.Shot(nt=1, dt_s=1e-3, source=(0, 0, 0)).nt, sorted(gpusched.WAVELETS)[0])
             """

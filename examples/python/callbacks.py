@@ -14,10 +14,10 @@ def fail(exec: gpusched.Exec) -> None:
 with gpusched.Scheduler(slots=2) as scheduler:
     pieces = [range(i * 1000, (i + 1) * 1000) for i in range(16)]
     tasks = [scheduler.submit(lambda exec, piece=piece: add(exec, piece), label="piece") for piece in pieces]
-    print(f"sum of 0 to 15999: {sum(task.wait() for task in tasks)}")
+    print(f"sum of 0 to 15999: {sum(task.result() for task in tasks)}")
 
     task = scheduler.submit(fail)
     try:
-        task.wait()
+        task.result()
     except RuntimeError as error:
         print(f"{type(error).__name__}: {error}")

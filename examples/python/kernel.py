@@ -55,7 +55,7 @@ with scheduler:
         scheduler.submit(lambda exec, i=i: squares(exec, i * COUNT), label="squares", device_bytes=4 * COUNT)
         for i in range(TASKS)
     ]
-    total = sum(float(task.wait().sum(dtype=np.float64)) for task in tasks)
+    total = sum(float(task.result().sum(dtype=np.float64)) for task in tasks)
 
 print(f"sum of squares: {total:.0f}")
 if total != 21325334000.0:

@@ -13,7 +13,7 @@ def square(exec: gpusched.Exec, piece: range) -> None:
 
 
 with gpusched.Scheduler(slots=2) as scheduler:
-    scheduler.submit_range(0, COUNT, square).wait()
+    scheduler.submit_range(0, COUNT, square).result()
     print(f"sum of squares: {squares.sum():.0f}")
 
     rows = squares.reshape(1000, 100)

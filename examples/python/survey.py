@@ -23,7 +23,7 @@ def main(path: str) -> None:
     with gpusched.Model(vp, spacing_m=10.0, rho=rho) as model, gpusched.Scheduler() as scheduler:
         shots = [dataclasses.replace(first, source=(2 + 4 * i, NY // 2, 2)) for i in range(SHOTS)]
         tasks = [scheduler.submit_shot(model, shot) for shot in shots]
-        records = np.stack([task.wait().record for task in tasks])
+        records = np.stack([task.result().record for task in tasks])
     records.tofile(path)
     print(f"{SHOTS} shots of {records.shape[1]} traces and {records.shape[2]} samples")
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping
 
 from . import _abi
 from ._fields import put, text
-from ._library import Cancelled, check, lib
+from ._library import Cancelled, check, last_error, lib
 
 OPTIONS = (
     "label",
@@ -66,7 +66,7 @@ class Exec:
         address = c_void_p()
         status = lib.sched_exec_memory(self._raw, size, byref(address))
         if status == _abi.SCHED_E_MEMORY:
-            raise MemoryError(lib.sched_last_error().decode(errors="replace"))
+            raise MemoryError(last_error())
         check(status)
         assert address.value is not None
         return address.value
@@ -81,8 +81,11 @@ class Exec:
 class Job:
     """A callable, its outcome, buffers that are lent."""
 
-    def __init__(self, code: Callable[..., Any] | None = None, lent: object = None) -> None:
+    def __init__(
+        self, dropped: Callable[[Job], None], code: Callable[..., Any] | None = None, lent: object = None
+    ) -> None:
         self._code = code
+        self._dropped = dropped
         self.lent = lent
         self.value: Any = None
         self.error: BaseException | None = None
@@ -93,6 +96,11 @@ class Job:
     def code(self) -> Callable[..., Any]:
         assert self._code is not None
         return self._code
+
+    def drop(self) -> None:
+        """Called once, when the library needs the job no more."""
+        self._code = self.lent = None
+        self._dropped(self)
 
 
 # Jobs that the library still knows, by the number that it is given as `user`.
@@ -111,7 +119,7 @@ def told(raw: Any, job: Job, code: Callable[[], Any], counts: Callable[[], bool]
         if counts():
             job.value = value
         return _abi.SCHED_OK
-    except BaseException as error:  # noqa: BLE001: it is raised again in wait()
+    except BaseException as error:  # noqa: BLE001: raised again by Task.result
         job.error, job.traceback = error, error.__traceback__
         if isinstance(error, Cancelled):
             return _abi.SCHED_CANCELLED
@@ -136,7 +144,7 @@ def run_job(raw: Any, user: int) -> int:
 
 @_abi.sched_drop_fn  # type: ignore[untyped-decorator, unused-ignore]
 def drop_job(user: int) -> None:
-    jobs.pop(user, None)
+    jobs.pop(user).drop()
 
 
 def describe(desc: Any, job: Job, options: Mapping[str, Any], allowed: tuple[str, ...]) -> list[object]:

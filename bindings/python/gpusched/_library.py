@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import CancelledError
 from ctypes import CDLL
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ class Handle:
         raise TypeError(f"a {type(self).__name__} can be neither copied nor pickled: it owns an object of the library")
 
 
-class Cancelled(GpuschedError):
+class Cancelled(GpuschedError, CancelledError):
     """The task was cancelled before its result counted. A callable that finds `exec.cancelled` raises it."""
 
     def __init__(self, message: str = "the task was cancelled") -> None:
@@ -82,8 +83,13 @@ def status_name(status: int) -> str:
     return str(lib.sched_status_name(status).decode())
 
 
+def last_error() -> str:
+    """The message of this thread's last failed call."""
+    return str(lib.sched_last_error().decode(errors="replace"))
+
+
 def check(status: int) -> int:
     """Raises for a failed call; hands a status that is no failure on."""
     if status < 0:
-        raise GpuschedError(status, lib.sched_last_error().decode(errors="replace"))
+        raise GpuschedError(status, last_error())
     return status

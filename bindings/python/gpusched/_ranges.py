@@ -51,6 +51,7 @@ class Places(Generic[Item, Result]):
         self.items = items
         self.results: list[Any] = [None] * len(items)
         self.ready = bytearray(len(items))
+        self.ended = False
         self.changed = threading.Condition()
 
     def piece(self, _exec: Exec, piece: range) -> None:
@@ -61,12 +62,17 @@ class Places(Generic[Item, Result]):
                 self.ready[place] = 1
                 self.changed.notify_all()
 
-    def in_order(self, has_ended: Callable[[], bool]) -> Iterator[Result]:
-        """The results one after the other, until one is missing though all has ended."""
+    def end(self, _task: object) -> None:
+        with self.changed:
+            self.ended = True
+            self.changed.notify_all()
+
+    def in_order(self) -> Iterator[Result]:
+        """Yields the results one after the other, until one is missing though the range has ended."""
         for place in range(len(self.items)):
             with self.changed:
-                while not self.ready[place]:
-                    if not self.changed.wait(0.05) and has_ended() and not self.ready[place]:
-                        return
+                self.changed.wait_for(lambda: self.ready[place] or self.ended)
+                if not self.ready[place]:
+                    return
                 result, self.results[place] = self.results[place], None
             yield result

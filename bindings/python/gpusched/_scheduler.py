@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import math
 import os
 import re
 import threading
 import time
 import weakref
-from ctypes import byref, c_size_t, c_uint64, c_void_p, create_string_buffer, sizeof
-from typing import Any, Callable, Generic, Iterable, Iterator, Mapping, Sequence, TypeVar
+from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from . import _abi
 from ._arrays import np
@@ -20,90 +19,13 @@ from ._devices import Device, devices_of
 from ._fd import Gather, Model, Shot
 from ._fd import pointer as floats
 from ._jobs import OPTIONS, Exec, Job, describe, run_job
-from ._library import Cancelled, GpuschedError, Handle, check, lib
+from ._library import GpuschedError, Handle, check, lib
 from ._progress import Listener, forget, listen
 from ._ranges import Places, range_desc
+from ._tasks import Completer, Task, wait_for
 
 T = TypeVar("T")
 Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-STATES = {
-    _abi.SCHED_STATE_QUEUED: "queued",
-    _abi.SCHED_STATE_RUNNING: "running",
-    _abi.SCHED_STATE_DONE: "done",
-    _abi.SCHED_STATE_FAILED: "failed",
-    _abi.SCHED_STATE_CANCELLED: "cancelled",
-}
-
-# A wait of the main thread is cut in slices of this length, so that Ctrl-C is heard.
-SLICE_NS = 100_000_000
-LONGEST_NS = 2**63 - 1
-
-
-class Task(Handle, Generic[Result]):
-    """A submitted task. Forgotten by the library when this object goes."""
-
-    def __init__(self, scheduler: Scheduler, number: int, job: Job | None = None) -> None:
-        self._scheduler = scheduler
-        self._job = job or Job()
-        self.id = number
-
-    def wait(self, timeout: float | None = None) -> Result:
-        """The result, once there is one.
-
-        Raises what the callable raised; TimeoutError after `timeout` seconds; Cancelled; GpuschedError.
-        """
-        status = self._scheduler._wait(lambda ns: lib.sched_wait(self._scheduler._raw, self.id, ns), timeout)
-        if status == _abi.SCHED_CANCELLED:
-            raise Cancelled()
-        if status in (_abi.SCHED_E_CALLBACK, _abi.SCHED_E_MEMORY) and self._job.error is not None:
-            # Each raise adds its own frames.
-            raise self._job.error.with_traceback(self._job.traceback)
-        check(status)
-        value: Result = self._job.value
-        return value
-
-    def cancel(self) -> None:
-        """A queued task never starts; a running one finds `exec.cancelled` true. None, if it has ended."""
-        check(lib.sched_cancel(self._scheduler._raw, self.id))
-
-    def release(self) -> None:
-        """Forgets the task now: its id is unknown from here on."""
-        check(lib.sched_release(self._scheduler._raw, self.id))
-        self._scheduler._ordered.pop(self.id, None)
-
-    @property
-    def info(self) -> _abi.sched_task_info_t:
-        answer = _abi.sched_task_info_t(size=sizeof(_abi.sched_task_info_t))
-        check(lib.sched_task_info(self._scheduler._raw, self.id, byref(answer)))
-        return answer
-
-    @property
-    def state(self) -> str:
-        """queued, running, done, failed or cancelled."""
-        return STATES[self.info.state]
-
-    @property
-    def error(self) -> str:
-        """Why the task failed, in the library's words; empty if it did not."""
-        raw = self._scheduler._raw
-        length = lib.sched_task_error(raw, self.id, None, 0)
-        text = create_string_buffer(length + 1)
-        lib.sched_task_error(raw, self.id, text, length + 1)
-        return text.value.decode(errors="replace")
-
-    def __repr__(self) -> str:
-        try:
-            return f"<gpusched.Task {self.id}: {self.state}>"
-        except (GpuschedError, ValueError):
-            return f"<gpusched.Task {self.id}: released>"
-
-    def __del__(self) -> None:
-        scheduler = getattr(self, "_scheduler", None)
-        if scheduler is not None and scheduler._handle is not None and scheduler._pid == os.getpid():
-            lib.sched_release(scheduler._handle, self.id)
-
 
 class Scheduler(Handle):
     """Runs tasks on the devices that it was given; closed when the `with` block ends.
@@ -154,8 +76,7 @@ class Scheduler(Handle):
         self._listener: int | None = None
         # Until they are handed out.
         self._ordered: dict[int, Task[Any]] = {}
-        # Held from a submission until that knows the task: its end may be told sooner than its number.
-        self._entering = threading.Lock()
+        self._completer = Completer()
         _open.add(self)
 
     @property
@@ -182,13 +103,13 @@ class Scheduler(Handle):
     def submit_many(self, calls: Iterable[Callable[[Exec], T]], **options: Any) -> list[Task[T]]:
         """`submit` for each of `calls`, all with the same options: all of them or, on any error, none."""
         raw = self._raw
-        work = [Job(call) for call in calls]
+        work = [Job(self._completer.dropped, call) for call in calls]
         described = [_describe(job, options) for job in work]
         descs = (_abi.sched_task_desc_t * len(work))(*(desc for desc, _ in described))
         for desc in descs:
             desc.run = run_job
         numbers = (c_uint64 * len(work))()
-        with self._entry(options):
+        with self._submission():
             try:
                 check(lib.sched_submit_many(raw, descs, len(work), numbers))
             except GpuschedError as error:
@@ -196,11 +117,19 @@ class Scheduler(Handle):
                 raise GpuschedError(error.status, re.sub(r"^descs\[\d+\]: ", "", error.message)) from None
             return [self._submitted(number, job, options) for number, job in zip(numbers, work)]
 
-    def _entry(self, options: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
-        return self._entering if options.get("ordered") else contextlib.nullcontext()
+    @contextlib.contextmanager
+    def _submission(self) -> Iterator[None]:
+        # In a forked child the lock may be held for ever; the library refuses the submission.
+        if self._pid != os.getpid():
+            yield
+            return
+        with self._completer.submitting:
+            self._completer.start()
+            yield
 
     def _submitted(self, number: int, job: Job, options: Mapping[str, Any]) -> Task[Any]:
         task: Task[Any] = Task(self, number, job)
+        self._completer.add(task)
         if options.get("ordered"):
             self._ordered[number] = task
         return task
@@ -209,8 +138,8 @@ class Scheduler(Handle):
         """The next of the tasks submitted as `ordered`, in the order of submission, once it has ended, well or
         not. Raises TimeoutError; GpuschedError if none is left."""
         number = c_uint64()
-        check(self._wait(lambda ns: lib.sched_wait_next(self._raw, ns, byref(number)), timeout))
-        with self._entering:
+        check(wait_for(lambda ns: lib.sched_wait_next(self._raw, ns, byref(number)), timeout))
+        with self._completer.submitting:
             task = self._ordered.pop(number.value, None)
         # Released by another thread meanwhile: passed over.
         return task if task is not None else self.wait_next(timeout)
@@ -230,10 +159,10 @@ class Scheduler(Handle):
         out of `wait`; a MemoryError has the piece halved first. Options: label, device_bytes (of one number),
         device_mask, backend_mask, priority, deadline_s (of the whole range), after, ordered.
         """
-        raw, job = self._raw, Job(function)
+        raw, job = self._raw, Job(self._completer.dropped, function)
         desc, _kept = range_desc(job, begin, end, grain, options)
         number = c_uint64()
-        with self._entry(options):
+        with self._submission():
             check(lib.sched_submit_range(raw, byref(desc), byref(number)))
             return self._submitted(number.value, job, options)
 
@@ -244,7 +173,7 @@ class Scheduler(Handle):
         places = _places(function, items)
         task = self.submit_range(0, len(places.items), places.piece, grain, **options)
         try:
-            task.wait()
+            task.result()
         except BaseException:
             # Ctrl-C: nobody wants the rest.
             task.cancel()
@@ -263,8 +192,9 @@ class Scheduler(Handle):
     @staticmethod
     def _results(places: Places[Item, T], task: Task[None]) -> Iterator[T]:
         try:
-            yield from places.in_order(lambda: task.state in ("done", "failed", "cancelled"))
-            task.wait()
+            task.add_done_callback(places.end)
+            yield from places.in_order()
+            task.result()
         finally:
             task.cancel()
 
@@ -277,28 +207,28 @@ class Scheduler(Handle):
         desc.record, desc.record_len = floats(record), record.size
         if snapshots is not None:
             desc.snapshots, desc.snapshots_len = floats(snapshots), snapshots.size
-        job = Job(lent=(record, snapshots))
+        job = Job(self._completer.dropped, lent=(record, snapshots))
         job.value = Gather(record, snapshots)
         task, _also_kept = _describe(job, options)
         number = c_uint64()
-        with self._entry(options):
+        with self._submission():
             check(lib.sched_fd_submit(raw, model._raw, byref(desc), byref(task), byref(number)))
             return self._submitted(number.value, job, options)
 
     def wait_all(self, timeout: float | None = None) -> None:
         """Until all tasks so far have ended, well or not. Raises TimeoutError."""
-        check(self._wait(lambda ns: lib.sched_wait_all(self._raw, ns), timeout))
+        check(wait_for(lambda ns: lib.sched_wait_all(self._raw, ns), timeout))
 
     def wait_any(self, tasks: Iterable[Task[Any]], timeout: float | None = None) -> int:
         """The position in `tasks` of one that has ended, well or not. Raises TimeoutError."""
         ids = [task.id for task in tasks]
         array, index = (c_uint64 * len(ids))(*ids), c_size_t()
-        check(self._wait(lambda ns: lib.sched_wait_any(self._raw, array, len(ids), ns, byref(index)), timeout))
+        check(wait_for(lambda ns: lib.sched_wait_any(self._raw, array, len(ids), ns, byref(index)), timeout))
         return index.value
 
     def drain(self, timeout: float | None = None) -> None:
         """Takes no more tasks and waits until all have ended. Raises TimeoutError."""
-        check(self._wait(lambda ns: lib.sched_drain(self._raw, ns), timeout))
+        check(wait_for(lambda ns: lib.sched_drain(self._raw, ns), timeout))
 
     @property
     def devices(self) -> list[Device]:
@@ -341,20 +271,61 @@ class Scheduler(Handle):
         return f"<gpusched.Scheduler on {places}: {stats.queued} queued, {stats.running} running, {stats.done} done>"
 
     def close(self) -> None:
-        """Cancels what has not run, asks what runs to stop, and waits for it."""
-        if self._handle is not None and self._pid == os.getpid():
+        """Cancels the queued tasks, asks the running ones to stop, waits for them, and ends the scheduler.
+
+        Its tasks keep their outcomes. A callable that never returns keeps this from returning; see `shutdown`.
+        A closed scheduler may be closed again. From a share (`Scheduler.shared`) others may remain: its tasks then
+        run on, but its futures end as cancelled; wait for them first.
+
+        Raises
+        ------
+        GpuschedError
+            SCHED_E_DEADLOCK inside a task or a progress callback of this scheduler, which then goes on as before.
+        """
+        self.shutdown()
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        """Does the same as `close` within `timeout` seconds.
+
+        Raises
+        ------
+        concurrent.futures.TimeoutError
+            If a callable, or a callback of a task, has not returned in time. The scheduler then accepts and starts
+            no tasks; `stats` and its tasks still answer. Call this again, or give up: a scheduler that
+            is never closed is closed at the end of the program.
+        GpuschedError
+            As `close`.
+        """
+        handle = self._handle
+        if handle is None:
+            return
+        if self._pid == os.getpid():
+            end = None if timeout is None else time.monotonic() + timeout
+
+            def left() -> float | None:
+                return None if end is None else max(0.0, end - time.monotonic())
+
             try:
-                if self._shared and self._listener is not None:
-                    # It may have other holders, and go on.
-                    self.on_progress(None)
-                check(lib.sched_destroy(self._handle))
+                self._end(handle, left)
             except GpuschedError as error:
                 # Stale: Ctrl-C interrupted an earlier call of this after the scheduler was destroyed.
                 if error.status != _abi.SCHED_E_STALE:
                     raise
             forget(self._listener)
+            self._completer.stop(left())
         self._handle = None
         _open.discard(self)
+
+    def _end(self, handle: int, left: Callable[[], float | None]) -> None:
+        if self._shared and self._listener is not None:
+            # It may have other holders, and go on.
+            self.on_progress(None)
+        self._completer.collect()
+        if check(lib.sched_shutdown(handle, 0)) == _abi.SCHED_PENDING:
+            # The library forgets the outcomes when the scheduler ends.
+            self.wait_all(left())
+            self._completer.collect()
+            check(wait_for(lambda ns: lib.sched_shutdown(handle, ns), left()))
 
     def __enter__(self) -> Scheduler:
         return self
@@ -365,20 +336,6 @@ class Scheduler(Handle):
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
             self.close()
-
-    @staticmethod
-    def _wait(wait: Callable[[int], int], timeout: float | None) -> int:
-        # Only the main thread hears Ctrl-C. A task waits in one piece, so that a circle of waits is noticed.
-        slice_ns = SLICE_NS if threading.get_ident() == threading.main_thread().ident else None
-        end = None if timeout is None or timeout == math.inf else time.monotonic_ns() + int(timeout * 1e9)
-        while True:
-            left = None if end is None else max(0, min(LONGEST_NS, end - time.monotonic_ns()))
-            known = [ns for ns in (left, slice_ns) if ns is not None]
-            status = wait(min(known, default=_abi.SCHED_FOREVER))
-            if status != _abi.SCHED_PENDING:
-                return status
-            if end is not None and time.monotonic_ns() >= end:
-                raise TimeoutError("the time was up before the task ended")
 
 
 def devices(selection: str | None = None) -> list[Device]:
