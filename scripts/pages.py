@@ -41,7 +41,7 @@ KINDS = {"sh", "python", "c", "output", "text", "mermaid"}
 SHOWN = ("bindings/", "examples/", "include/")
 EXEMPT = "# Not run by the tests: "
 MARK = "@@ block "
-LIMIT_S = 300
+LIMIT_S = 600
 
 # Replaces cargo, which would compile again in another folder what the release build has compiled.
 CARGO = """#!/bin/sh -eu
