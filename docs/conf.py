@@ -36,5 +36,5 @@ breathe_domain_by_extension = {"h": "c", "hpp": "cpp"}
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
-autodoc_default_options = {"members": True, "undoc-members": True}
+autodoc_default_options = {"members": True, "show-inheritance": True, "undoc-members": True}
 copybutton_selector = "div:not(.highlight-text, .highlight-output) > div.highlight > pre"
