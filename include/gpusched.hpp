@@ -189,8 +189,8 @@ class exec {
   std::uint32_t cpu_threads() const noexcept { return native_->cpu_threads; }
   /// Returns the CUstream for the callable's work; nullptr on the CPU device.
   void *stream() const noexcept { return native_->stream; }
-  /// Returns true if the task was asked to stop.
-  bool is_cancelled() const noexcept { return sched_exec_cancelled(native_) > 0; }
+  /// Returns true if the task was asked to stop, or has ended.
+  bool is_cancelled() const noexcept { return sched_exec_cancelled(native_) != 0; }
   /// Reports the fraction of the task that is done, from 0 to 1.
   void report(double fraction) const { checked(sched_exec_report(native_, fraction)); }
   /// Commits this attempt before it publishes results. Throws `cancelled` if it does not count.

@@ -1,76 +1,89 @@
 !> Fortran 2008 on top of the C ABI of gpusched.
 !>
-!> Compile this file with your own sources and link with -lgpusched; module files
-!> belong to one compiler, so none are installed. It includes gpusched_c.inc, which
-!> lies beside it.
+!> Compile this file with your own sources and link with -lgpusched. Module files belong to one
+!> compiler, so none are installed. The file includes gpusched_c.inc, which lies beside it.
 !>
-!> Errors: every procedure takes `stat` and `errmsg`, as `allocate` does. Without
-!> `stat` a failure stops the program with its message. With it, `stat` is 0, or
-!> SCHED_PENDING or SCHED_CANCELLED (positive), or a failure SCHED_E_* (negative), and
-!> `errmsg` is set unless `stat` is 0.
-!>
-!> Cells are counted from 0, as everywhere in gpusched. Fields are (nz, nx, ny), z
-!> fastest; a record is (sample, trace).
-!>
-!> Callbacks run in the floating-point mode (rounding, underflow, halting) that the thread had
-!> when it submitted the task, labelled or not. Changes that a callback makes end with it.
-!>
-!> A `scheduler` or `fd_model` is not to be copied by assignment. Both are closed when
-!> they go out of scope, but Fortran does not do this for variables of the main
-!> program: say `call it%close()` there.
+!> Names    Everything public begins with `sched_`. A procedure sched_x(s, ...) of gpusched.h is a
+!>          bound procedure x of sched_scheduler or sched_fd_model; arguments and components have
+!>          the names of the header.
+!> Errors   Every procedure accepts `stat` and `errmsg`, as `allocate` does. `stat` is 0, or
+!>          SCHED_PENDING or SCHED_CANCELLED (positive), or an error SCHED_E_* (negative); `errmsg`
+!>          is set unless `stat` is 0. Without `stat` a failure prints its message to standard error
+!>          and ends the program with status 1.
+!> Counts   Cells count from 1: `source`, `receivers`, `plane_iz`, and positions in lists. Devices
+!>          count from 0, as in exec%device, GPUSCHED_DEVICES and `device_mask`. The numbers of a
+!>          range are the caller's own.
+!> Arrays   Fields are (nz, nx, ny), z fastest; a record is (samples, traces).
+!> Objects  Do not copy a sched_scheduler or sched_fd_model by assignment. Both are destroyed when
+!>          they go out of scope. Fortran does not do this for variables of the main program: call
+!>          `destroy` there.
+!> Modes    Callbacks run in the floating-point mode (rounding, underflow, halting) of the thread
+!>          that submitted the task. A change of the mode ends when the callback returns.
 include "gpusched_c.inc"
 
 module gpusched
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: error_unit
-  use gpusched_c
+  use gpusched_c, c_version => sched_version, c_status_name => sched_status_name, &
+    c_log_callback => sched_log_callback, c_exec_cancelled => sched_exec_cancelled, &
+    c_exec_report => sched_exec_report, c_exec_commit => sched_exec_commit, &
+    c_exec_fail => sched_exec_fail, c_exec_memory => sched_exec_memory, &
+    c_fd_wavelet => sched_fd_wavelet
   implicit none
   private
 
-  public :: scheduler, fd_model, fd_shot, task_options
-  public :: gpusched_version, status_name, exec_cancelled, exec_report, exec_commit, &
-    exec_fail, exec_memory, wavelet_samples
-  ! What callbacks and the procedures below speak of, from the C ABI.
-  public :: sched_exec_t, sched_stats_t, sched_progress_t, sched_task_info_t, sched_fd_shot_size_t
-  public :: sched_run_fn, sched_drop_fn, sched_range_fn, sched_progress_fn, map_fn
+  public :: sched_scheduler, sched_task_options, sched_fd_model, sched_fd_shot
+  public :: sched_version, sched_status_name, sched_text, sched_log_callback, sched_fd_wavelet
+  public :: sched_exec_cancelled, sched_exec_report, sched_exec_commit, sched_exec_fail, &
+    sched_exec_memory
+  ! Types, interfaces and constants of the C ABI.
+  public :: sched_exec_t, sched_stats_t, sched_progress_t, sched_task_info_t
+  public :: sched_device_info_t, sched_device_stats_t, sched_fd_shot_size_t
+  public :: sched_run_fn, sched_drop_fn, sched_range_fn, sched_progress_fn, sched_log_fn
+  public :: sched_map_fn
   public :: SCHED_OK, SCHED_PENDING, SCHED_CANCELLED
   public :: SCHED_E_ARGUMENT, SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_MEMORY, SCHED_E_NO_DEVICE
   public :: SCHED_E_IO, SCHED_E_CALLBACK, SCHED_E_PANIC, SCHED_E_DEADLOCK, SCHED_E_SHUTDOWN
   public :: SCHED_E_FORKED, SCHED_E_UNSTABLE, SCHED_E_DEVICE, SCHED_E_INTERNAL
   public :: SCHED_E_DEPENDENCY, SCHED_E_DEADLINE, SCHED_E_RESOURCES, SCHED_E_UNWOUND, &
     SCHED_E_DRIVER, SCHED_E_BUSY, SCHED_E_RESULT
-  public :: SCHED_FOREVER, SCHED_BACKEND_CPU, SCHED_BACKEND_CUDA
+  public :: SCHED_FOREVER, SCHED_SLOTS_AUTO, SCHED_BACKEND_CPU, SCHED_BACKEND_CUDA
+  public :: SCHED_HEALTH_GOOD, SCHED_HEALTH_RETIRED, SCHED_HEALTH_BARRED
   public :: SCHED_STATE_QUEUED, SCHED_STATE_RUNNING, SCHED_STATE_DONE
   public :: SCHED_STATE_FAILED, SCHED_STATE_CANCELLED
   public :: SCHED_FD_WAVELET_RICKER, SCHED_FD_WAVELET_GAUSSIAN_DERIVATIVE
   public :: SCHED_FD_WAVELET_GAUSSIAN, SCHED_FD_WAVELET_RICKER_INTEGRAL
   public :: SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL, SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL
 
+  !> Kind of the ids of tasks: `integer(sched_task_t) :: id`.
+  integer, parameter, public :: sched_task_t = c_int64_t
   integer, parameter :: i8 = c_int64_t, sp = c_float, dp = c_double
 
-  !> What the scheduler is told of a task. Zero is every default.
-  type :: task_options
+  !> Description of a task (sched_task_desc_t). Zero is the default of every component.
+  type :: sched_task_options
     character(len=:), allocatable :: label
-    integer(i8) :: device_bytes = 0   !< device memory at its peak
-    real(dp) :: work = 0              !< how much there is to do, in any unit; 0: unknown
-    integer(i8) :: device_mask = 0    !< bit i: device i of the scheduler; 0: all
+    integer(i8) :: device_bytes = 0         !< peak use of device memory in bytes
+    real(dp) :: work = 0                    !< amount of work, in any unit; 0: unknown
+    integer(i8) :: device_mask = 0          !< bit i: device i of the scheduler, from 0; 0: all
     integer(c_int32_t) :: backend_mask = 0  !< SCHED_BACKEND_*; 0: all
-    integer(c_int32_t) :: priority = 0      !< higher runs earlier
-    integer(c_int32_t) :: retries = 0       !< attempts after a failed one
+    integer(c_int32_t) :: priority = 0      !< a higher priority runs earlier
+    integer(c_int32_t) :: retries = 0       !< retries of a failed attempt
     integer(c_int32_t) :: task_class = 0    !< tasks of a class are alike
-    integer(i8) :: deadline_ns = 0          !< how long an attempt may take; 0: not told
-    integer(i8), allocatable :: after(:)    !< ids of tasks that have to end well before
-    logical :: idempotent = .false.         !< a copy may run elsewhere; see exec_commit
-    logical :: ordered = .false.            !< wait_next hands it out
+    integer(i8) :: deadline_ns = 0          !< time limit of an attempt; 0: none
+    integer(sched_task_t), allocatable :: after(:) !< tasks that must succeed before
+    logical :: idempotent = .false.         !< a second attempt may run; see sched_exec_commit
+    logical :: ordered = .false.            !< wait_next returns the task in its turn
   end type
 
-  !> Runs tasks. One that was never opened is the scheduler that the whole process shares.
-  type :: scheduler
+  !> A scheduler. One that was not created means the scheduler that the process shares.
+  type :: sched_scheduler
     private
     type(c_ptr) :: handle = c_null_ptr
   contains
-    procedure :: open => scheduler_open
-    procedure :: close => scheduler_close
+    procedure :: create => scheduler_create
+    procedure :: shared => scheduler_shared
+    procedure :: destroy => scheduler_destroy
+    procedure :: shutdown => scheduler_shutdown
     procedure :: submit => scheduler_submit
     procedure :: submit_many => scheduler_submit_many
     procedure :: submit_range => scheduler_submit_range
@@ -84,59 +97,102 @@ module gpusched
     procedure :: cancel => scheduler_cancel
     procedure :: release => scheduler_release
     procedure :: drain => scheduler_drain
-    procedure :: info => scheduler_info
+    procedure :: task_info => scheduler_task_info
+    procedure :: task_error => scheduler_task_error
     procedure :: stats => scheduler_stats
+    procedure :: device_count => scheduler_device_count
+    procedure :: device_info => scheduler_device_info
+    procedure :: device_stats => scheduler_device_stats
     procedure :: progress => scheduler_progress
     procedure :: on_progress => scheduler_on_progress
     procedure :: write_trace => scheduler_write_trace
-    procedure :: task_error => scheduler_task_error
     final :: scheduler_final
   end type
 
-  !> A medium: velocity in m/s and density in kg/m3 over a grid.
-  type :: fd_model
+  !> A medium: velocity and density on a grid.
+  type :: sched_fd_model
     private
     type(c_ptr) :: handle = c_null_ptr
     integer(i8) :: cells(3) = 0  !< nz, nx, ny
   contains
     procedure :: create => model_create
-    procedure :: close => model_close
+    procedure :: destroy => model_destroy
     procedure :: dt_max => model_dt_max
     procedure :: shot_size => model_shot_size
     final :: model_final
   end type
 
-  !> One shot: source, time axis, receivers. Without `receivers`: the plane at depth `plane_iz`.
-  type :: fd_shot
-    integer(i8) :: nt = 0
-    real(sp) :: dt_s = 0
-    real(sp) :: frequency_hz = 0
+  !> A shot: source, time axis, receivers (sched_fd_shot_desc_t). Cells count from 1. Without
+  !> `receivers`: the plane at depth `plane_iz`.
+  type :: sched_fd_shot
+    integer(i8) :: nt = 0                   !< time steps to compute
+    real(sp) :: dt_s = 0                    !< time step, at most the result of dt_max
+    real(sp) :: frequency_hz = 0            !< peak frequency of `wavelet`
     integer(c_int32_t) :: wavelet = 0       !< SCHED_FD_WAVELET_*; 0: Ricker
-    real(sp) :: amplitude = 0               !< 0: that of the old kernels
-    integer(i8) :: source(3) = 0            !< ix, iy, iz
-    integer(i8), allocatable :: receivers(:, :)  !< (3, count): ix, iy, iz of each
-    integer(i8) :: plane_iz = 0
-    integer(c_int32_t) :: plane_every_x = 0, plane_every_y = 0  !< 0: every cell
-    integer(c_int32_t) :: record_every = 0  !< steps between samples; 0: 1
-    integer(i8) :: snapshot_every = 0       !< steps between snapshots; 0: none
-    logical :: mute_direct = .false.        !< leave out the direct wave, as the old kernels can
-    logical :: exact_time = .false.         !< take the error of the steps in time out of the record
-    logical :: optimised_stencil = .false.  !< derivatives for waves of 3.5 cells and more; dt at most 0.9634 of the largest
-    real(sp), allocatable :: samples(:)     !< an own source function instead of a wavelet
+    real(sp), allocatable :: wavelet_samples(:) !< custom source function, one sample for each step
+    real(sp) :: amplitude = 0               !< factor on the wavelet; 0: 10000
+    integer(i8) :: source(3) = 1            !< cell ix, iy, iz, each from 1
+    integer(i8), allocatable :: receivers(:, :) !< (3, count): cells ix, iy, iz, each from 1
+    integer(i8) :: plane_iz = 1             !< depth of the receiver plane, from 1
+    integer(c_int32_t) :: plane_every_x = 0, plane_every_y = 0 !< cells between receivers; 0: 1
+    integer(c_int32_t) :: record_every = 0  !< time steps between samples; 0: 1
+    integer(i8) :: snapshot_every = 0       !< time steps between snapshots; 0: none
+    logical :: mute_direct = .false.        !< SCHED_FD_SHOT_MUTE_DIRECT
+    logical :: exact_time = .false.         !< SCHED_FD_SHOT_EXACT_TIME
+    logical :: optimised_stencil = .false.  !< SCHED_FD_SHOT_OPTIMISED_STENCIL
   end type
 
   abstract interface
-    !> What `map` computes of one number; called on several threads at the same time.
-    function map_fn(x) result(y)
+    !> Function that `map` applies; several threads call it at the same time.
+    function sched_map_fn(x) result(y)
       import :: dp
       real(dp), intent(in) :: x
       real(dp) :: y
     end function
   end interface
 
+  ! Generic, because gfortran takes a procedure with the name of a C function for that function.
+  interface sched_version
+    module procedure library_version
+  end interface
+  interface sched_status_name
+    module procedure status_name
+  end interface
+  interface sched_text
+    module procedure text_at, text_of
+  end interface
+  interface sched_log_callback
+    module procedure log_callback
+  end interface
+  interface sched_fd_wavelet
+    module procedure fd_wavelet
+  end interface
+  interface sched_exec_cancelled
+    module procedure exec_cancelled
+  end interface
+  interface sched_exec_report
+    module procedure exec_report
+  end interface
+  interface sched_exec_commit
+    module procedure exec_commit
+  end interface
+  interface sched_exec_fail
+    module procedure exec_fail
+  end interface
+  interface sched_exec_memory
+    module procedure exec_memory
+  end interface
+
+  interface
+    subroutine c_exit(status) bind(c, name="exit")
+      import :: c_int
+      integer(c_int), value :: status
+    end subroutine
+  end interface
+
   !> A map while it runs.
   type :: map_job
-    procedure(map_fn), pointer, nopass :: f => null()
+    procedure(sched_map_fn), pointer, nopass :: f => null()
     real(dp), pointer, contiguous :: x(:) => null(), y(:) => null()
   end type
 
@@ -144,25 +200,23 @@ contains
 
   ! --- scheduler ---
 
-  !> `progress(told, user)`, a bind(c) module procedure, is called as `on_progress` tells.
-  subroutine scheduler_open(self, devices, slots, cpu_threads, trace_events, rates_path, progress, &
-      progress_user, progress_ns, stat, errmsg, stack_bytes)
-    class(scheduler), intent(inout) :: self
-    character(len=*), intent(in), optional :: devices    !< as in GPUSCHED_DEVICES
-    integer, intent(in), optional :: slots, cpu_threads
-    integer, intent(in), optional :: trace_events        !< how many are kept for write_trace
-    character(len=*), intent(in), optional :: rates_path !< keeps the devices' speeds between runs
-    procedure(sched_progress_fn), optional :: progress
-    type(c_ptr), intent(in), optional :: progress_user
-    integer(i8), intent(in), optional :: progress_ns
+  !> Creates a scheduler. An earlier one of this variable is destroyed first.
+  subroutine scheduler_create(self, devices, slots, cpu_threads, trace_events, rates_path, &
+      stack_bytes, stat, errmsg)
+    class(sched_scheduler), intent(inout) :: self
+    character(len=*), intent(in), optional :: devices !< as in GPUSCHED_DEVICES
+    integer, intent(in), optional :: slots            !< of each device, or SCHED_SLOTS_AUTO
+    integer, intent(in), optional :: cpu_threads      !< threads of the CPU device
+    integer, intent(in), optional :: trace_events     !< largest number of events in a trace
+    character(len=*), intent(in), optional :: rates_path !< file that keeps the measured rates
+    integer(i8), intent(in), optional :: stack_bytes  !< of each callback, from 1 MiB; 0: 8 MiB
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
-    integer(i8), intent(in), optional :: stack_bytes     !< of each task, 1 MiB to 64 GiB; 0: 8 MiB
     type(sched_config_t), target :: config
     character(kind=c_char), allocatable, target :: list(:), rates(:)
-    type(c_ptr), target :: made
-    integer(c_int32_t) :: status, ignored
-    call self%close()
+    type(c_ptr), target :: handle
+    integer(c_int32_t) :: status
+    call self%destroy()
     config%size = c_sizeof(config)
     if (present(devices)) then
       list = c_string(devices)
@@ -176,22 +230,30 @@ contains
       rates = c_string(rates_path)
       config%rates_path = c_loc(rates)
     end if
-    made = c_null_ptr
-    status = sched_create(c_loc(config), c_loc(made))
-    if (status == SCHED_OK .and. present(progress)) then
-      status = told_to(made, progress, progress_user, progress_ns)
-      if (status /= SCHED_OK) then
-        ignored = sched_destroy(made)
-        made = c_null_ptr
-      end if
-    end if
-    self%handle = made
+    handle = c_null_ptr
+    status = sched_create(c_loc(config), c_loc(handle))
+    self%handle = handle
     call conclude(status, stat, errmsg)
   end subroutine
 
-  !> Cancels what has not run, asks what runs to stop, and waits for it.
-  subroutine scheduler_close(self, stat, errmsg)
-    class(scheduler), intent(inout) :: self
+  !> Makes this variable a handle of the scheduler that the process shares (sched_default). That
+  !> scheduler ends with its last handle.
+  subroutine scheduler_shared(self, stat, errmsg)
+    class(sched_scheduler), intent(inout) :: self
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    type(c_ptr), target :: handle
+    integer(c_int32_t) :: status
+    call self%destroy()
+    handle = c_null_ptr
+    status = sched_default(c_loc(handle))
+    self%handle = handle
+    call conclude(status, stat, errmsg)
+  end subroutine
+
+  !> Cancels the queued tasks, asks the running ones to stop, and waits for them.
+  subroutine scheduler_destroy(self, stat, errmsg)
+    class(sched_scheduler), intent(inout) :: self
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     integer(c_int32_t) :: status
@@ -200,21 +262,34 @@ contains
     call conclude(status, stat, errmsg)
   end subroutine
 
-  impure elemental subroutine scheduler_final(self)
-    type(scheduler), intent(inout) :: self
-    integer :: ignored
-    call self%close(stat=ignored)
+  !> Does the same as `destroy`, but waits no longer than `timeout_ns`. After a timeout
+  !> (SCHED_PENDING) the scheduler still exists, but accepts and starts no task.
+  subroutine scheduler_shutdown(self, timeout_ns, stat, errmsg)
+    class(sched_scheduler), intent(inout) :: self
+    integer(i8), intent(in) :: timeout_ns
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    integer(c_int32_t) :: status
+    status = sched_shutdown(self%handle, timeout_ns)
+    if (status == SCHED_OK) self%handle = c_null_ptr
+    call conclude(status, stat, errmsg)
   end subroutine
 
-  !> Has `run(exec, user)` called on a thread of the scheduler. `run` and `drop` are bind(c)
-  !> module procedures. `user` is what they are given; `drop(user)` is called once when it
-  !> is needed no more. Without `id` nobody asks for the outcome.
+  impure elemental subroutine scheduler_final(self)
+    type(sched_scheduler), intent(inout) :: self
+    integer :: ignored
+    call self%destroy(stat=ignored)
+  end subroutine
+
+  !> Submits a task: a thread of the scheduler calls `run(exec, user)`. `drop(user)` is called once,
+  !> when the library no longer needs `user`. Both are bind(c) module procedures. Without `id` the
+  !> task is detached.
   subroutine scheduler_submit(self, run, id, user, options, drop, stat, errmsg)
-    class(scheduler), intent(in) :: self
+    class(sched_scheduler), intent(in) :: self
     procedure(sched_run_fn) :: run
     integer(i8), intent(out), optional, target :: id
     type(c_ptr), intent(in), optional :: user
-    type(task_options), intent(in), optional :: options
+    type(sched_task_options), intent(in), optional :: options
     procedure(sched_drop_fn), optional :: drop
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
@@ -234,13 +309,13 @@ contains
     end if
   end subroutine
 
-  !> As `submit`, once for each of `users`: all of them or, on any error, none.
+  !> Submits a task for each of `users`: all of them or, on any error, none.
   subroutine scheduler_submit_many(self, run, ids, users, options, drop, stat, errmsg)
-    class(scheduler), intent(in) :: self
+    class(sched_scheduler), intent(in) :: self
     procedure(sched_run_fn) :: run
     type(c_ptr), intent(in) :: users(:)
     integer(i8), intent(out) :: ids(size(users))
-    type(task_options), intent(in), optional :: options
+    type(sched_task_options), intent(in), optional :: options
     procedure(sched_drop_fn), optional :: drop
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
@@ -264,34 +339,36 @@ contains
     call conclude(status, stat, errmsg)
   end subroutine
 
-  !> Has `run(exec, begin, end, user)` called for pieces of begin to end (not included), each number in one
-  !> piece, on all devices at the same time. `run` and `drop` are bind(c) module procedures. `grain`: the
-  !> most numbers of a piece; without it, or 0, that is found by measuring. One task: `id` is waited for,
-  !> cancelled, released like any other. Of the options `work`, `retries`, `task_class` and `idempotent`
-  !> mean nothing here; `device_bytes` is of one number, `deadline_ns` of the whole range.
-  subroutine scheduler_submit_range(self, run, begin, end, id, grain, user, options, drop, stat, errmsg)
-    class(scheduler), intent(in) :: self
+  !> Submits a parallel loop over the numbers from `begin` up to but not including `end`. Several
+  !> threads call `run(exec, begin, end, user)` for chunks, likewise without `end`, until each
+  !> number is in one successful call. `run` and `drop` are bind(c) module procedures. `grain`:
+  !> largest number of elements of a call; 0: tuned automatically. The range is one task. The
+  !> options `work`, `retries`, `task_class` and `idempotent` do not apply; `device_bytes` is that
+  !> of one element, `deadline_ns` that of the whole range.
+  subroutine scheduler_submit_range(self, run, begin, end, id, grain, user, options, drop, stat, &
+      errmsg)
+    class(sched_scheduler), intent(in) :: self
     procedure(sched_range_fn) :: run
     integer(i8), intent(in) :: begin, end
     integer(i8), intent(out), target :: id
     integer(i8), intent(in), optional :: grain
     type(c_ptr), intent(in), optional :: user
-    type(task_options), intent(in), optional :: options
+    type(sched_task_options), intent(in), optional :: options
     procedure(sched_drop_fn), optional :: drop
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
-    type(sched_task_desc_t), target :: told
+    type(sched_task_desc_t), target :: task
     type(sched_range_desc_t), target :: range
     character(kind=c_char), allocatable, target :: label(:)
     integer(i8), allocatable, target :: after(:)
     id = 0
-    call describe(options, told, label, after)
+    call describe(options, task, label, after)
     if (begin < 0 .or. end < 0) then
-      call refuse("begin or end of a range is negative", stat, errmsg)
+      call refuse("begin or end of a range is negative; accepted: from 0", stat, errmsg)
       return
     end if
-    if (abs(told%work) > 0 .or. told%retries /= 0 .or. told%task_class /= 0) then
-      call refuse("work, retries and task_class are no options of a range", stat, errmsg)
+    if (abs(task%work) > 0 .or. task%retries /= 0 .or. task%task_class /= 0) then
+      call refuse("work, retries or task_class is set; accepted: 0 for a range", stat, errmsg)
       return
     end if
     range%size = c_sizeof(range)
@@ -301,96 +378,93 @@ contains
     range%run = c_funloc(run)
     if (present(user)) range%user = user
     if (present(drop)) range%drop = c_funloc(drop)
-    range%label = told%label
-    range%device_bytes = told%device_bytes
-    range%device_mask = told%device_mask
-    range%backend_mask = told%backend_mask
-    range%priority = told%priority
-    range%flags = told%flags
-    range%deadline_ns = told%deadline_ns
-    range%after = told%after
-    range%after_count = told%after_count
+    range%label = task%label
+    range%device_bytes = task%device_bytes
+    range%device_mask = task%device_mask
+    range%backend_mask = task%backend_mask
+    range%priority = task%priority
+    range%flags = task%flags
+    range%deadline_ns = task%deadline_ns
+    range%after = task%after
+    range%after_count = task%after_count
     call conclude(sched_submit_range(self%handle, c_loc(range), c_loc(id)), stat, errmsg)
   end subroutine
 
-  !> `submit_range`, and waits until it has ended.
+  !> Submits a range and waits for it.
   subroutine scheduler_run_range(self, run, begin, end, grain, user, options, stat, errmsg)
-    class(scheduler), intent(in) :: self
+    class(sched_scheduler), intent(in) :: self
     procedure(sched_range_fn) :: run
     integer(i8), intent(in) :: begin, end
     integer(i8), intent(in), optional :: grain
     type(c_ptr), intent(in), optional :: user
-    type(task_options), intent(in), optional :: options
+    type(sched_task_options), intent(in), optional :: options
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     integer(i8) :: id
     integer :: status, ignored
-    character(len=1000) :: words
-    words = ""
-    call self%submit_range(run, begin, end, id, grain, user, options, stat=status, errmsg=words)
+    character(len=1000) :: message
+    message = ""
+    call self%submit_range(run, begin, end, id, grain, user, options, stat=status, errmsg=message)
     if (status == SCHED_OK) then
-      call self%wait(id, stat=status, errmsg=words)
+      call self%wait(id, stat=status, errmsg=message)
       call self%release(id, stat=ignored)
     end if
-    if (present(stat)) stat = status
-    if (status == SCHED_OK) return
-    if (present(errmsg)) errmsg = words
-    if (present(stat)) return
-    write (error_unit, "(4a)") "gpusched: ", trim(words), " ", "("//status_name(status)//")"
-    error stop 1
+    call report(status, trim(message), stat, errmsg)
   end subroutine
 
-  !> y(i) = f(x(i)) for all i, in parallel. `f` is a module procedure.
+  !> Computes y(i) = f(x(i)) for all i, in parallel. `f` is a module procedure.
   subroutine scheduler_map(self, f, x, y, grain, options, stat, errmsg)
-    class(scheduler), intent(in) :: self
-    procedure(map_fn) :: f
+    class(sched_scheduler), intent(in) :: self
+    procedure(sched_map_fn) :: f
     real(dp), intent(in), contiguous, target :: x(:)
     real(dp), intent(out), contiguous, target :: y(:)
     integer(i8), intent(in), optional :: grain
-    type(task_options), intent(in), optional :: options
+    type(sched_task_options), intent(in), optional :: options
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     type(map_job), target :: job
     if (size(x) /= size(y)) then
-      call refuse("the size of y differs from that of x", stat, errmsg)
+      call refuse("y has the shape "//shape_text(shape(y, kind=i8))//"; accepted: "// &
+        shape_text(shape(x, kind=i8))//", that of x", stat, errmsg)
       return
     end if
     job%f => f
     job%x => x
     job%y => y
-    call self%run_range(map_piece, 0_i8, size(x, kind=i8), grain, c_loc(job), options, stat, errmsg)
+    call self%run_range(map_chunk, 0_i8, size(x, kind=i8), grain, c_loc(job), options, stat, &
+      errmsg)
   end subroutine
 
-  function map_piece(exec, begin, end, user) bind(c) result(answer)
+  function map_chunk(exec, begin, end, user) bind(c) result(status)
     type(sched_exec_t), intent(in), target :: exec
     integer(c_int64_t), value :: begin
     integer(c_int64_t), value :: end
     type(c_ptr), value :: user
-    integer(c_int32_t) :: answer
+    integer(c_int32_t) :: status
     type(map_job), pointer :: job
     integer(i8) :: i
     call c_f_pointer(user, job)
     do i = begin + 1, end
       job%y(i) = job%f(job%x(i))
     end do
-    answer = SCHED_OK
-    if (exec_cancelled(exec) .and. end < size(job%x, kind=i8)) answer = SCHED_CANCELLED
+    status = SCHED_OK
+    if (sched_exec_cancelled(exec) .and. end < size(job%x, kind=i8)) status = SCHED_CANCELLED
   end function
 
-  !> Submits a shot. `record` (samples, traces) and `snapshots` (nz, nx, ny, snapshots) are filled
-  !> when `wait` returns 0 for `id`. Until then the library writes to them: give them the attributes
-  !> `target` and `asynchronous`, and do not touch them. Both have to be contiguous and of the shape
-  !> that `shot_size` reports; otherwise SCHED_E_ARGUMENT.
+  !> Submits a shot. `record` (samples, traces) and `snapshots` (nz, nx, ny, snapshots) are lent to
+  !> the library until the task has ended, and valid if `wait` returns 0. Declare both `target` and
+  !> `asynchronous`, and do not use them until then. Both must be contiguous and have the shape that
+  !> `shot_size` reports; otherwise SCHED_E_ARGUMENT. Cells of the shot count from 1.
   subroutine scheduler_submit_shot(self, model, shot, record, id, snapshots, options, stat, errmsg)
-    class(scheduler), intent(in) :: self
-    type(fd_model), intent(in) :: model
-    type(fd_shot), intent(in) :: shot
-    ! Without the attribute `contiguous`, for which the compiler would pass a copy of a section. The
-    ! copy would be gone when the shot is computed.
+    class(sched_scheduler), intent(in) :: self
+    type(sched_fd_model), intent(in) :: model
+    type(sched_fd_shot), intent(in) :: shot
+    ! Not `contiguous`: the compiler would pass a temporary copy of a section, and free it before
+    ! the shot writes to it.
     real(sp), intent(inout), target, asynchronous :: record(:, :)
     integer(i8), intent(out), target :: id
     real(sp), intent(inout), optional, target, asynchronous :: snapshots(:, :, :, :)
-    type(task_options), intent(in), optional :: options
+    type(sched_task_options), intent(in), optional :: options
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     type(sched_fd_shot_desc_t), target :: desc
@@ -400,10 +474,14 @@ contains
     real(sp), allocatable, target :: samples(:)
     character(kind=c_char), allocatable, target :: label(:)
     integer(i8), allocatable, target :: after(:)
-    character(len=:), allocatable :: wrong
+    character(len=:), allocatable :: fault
     integer(c_int32_t) :: status
     id = 0
-    call describe_shot(shot, desc, receivers, samples)
+    call describe_shot(model, shot, desc, receivers, samples, fault)
+    if (len(fault) > 0) then
+      call refuse(fault, stat, errmsg)
+      return
+    end if
     call describe(options, task, label, after)
     sizes%size = c_sizeof(sizes)
     status = sched_fd_shot_size(model%handle, c_loc(desc), c_loc(sizes))
@@ -411,14 +489,14 @@ contains
       call conclude(status, stat, errmsg)
       return
     end if
-    wrong = misfit("record", shape(record, kind=i8), is_contiguous(record), &
+    fault = misfit("record", shape(record, kind=i8), is_contiguous(record), &
       [sizes%samples, sizes%traces], "(samples, traces)")
-    if (present(snapshots) .and. len(wrong) == 0) then
-      wrong = misfit("snapshots", shape(snapshots, kind=i8), is_contiguous(snapshots), &
+    if (present(snapshots) .and. len(fault) == 0) then
+      fault = misfit("snapshots", shape(snapshots, kind=i8), is_contiguous(snapshots), &
         [model%cells, sizes%snapshots], "(nz, nx, ny, snapshots)")
     end if
-    if (len(wrong) > 0) then
-      call refuse(wrong, stat, errmsg)
+    if (len(fault) > 0) then
+      call refuse(fault, stat, errmsg)
       return
     end if
     if (size(record) > 0) desc%record = c_loc(record(1, 1))
@@ -427,12 +505,13 @@ contains
       if (size(snapshots) > 0) desc%snapshots = c_loc(snapshots(1, 1, 1, 1))
       desc%snapshots_len = size(snapshots, kind=c_size_t)
     end if
-    call conclude(sched_fd_submit(self%handle, model%handle, c_loc(desc), c_loc(task), c_loc(id)), stat, errmsg)
+    status = sched_fd_submit(self%handle, model%handle, c_loc(desc), c_loc(task), c_loc(id))
+    call conclude(status, stat, errmsg)
   end subroutine
 
-  !> Waits for a task, at most `timeout_ns`.
+  !> Waits until a task has ended, at most `timeout_ns`.
   subroutine scheduler_wait(self, id, timeout_ns, stat, errmsg)
-    class(scheduler), intent(in) :: self
+    class(sched_scheduler), intent(in) :: self
     integer(i8), intent(in) :: id
     integer(i8), intent(in), optional :: timeout_ns
     integer, intent(out), optional :: stat
@@ -440,18 +519,19 @@ contains
     call conclude(sched_wait(self%handle, id, timeout(timeout_ns)), stat, errmsg)
   end subroutine
 
-  !> Waits until all tasks so far have ended, well or not.
+  !> Waits until every task that was submitted before has ended, successfully or not.
   subroutine scheduler_wait_all(self, timeout_ns, stat, errmsg)
-    class(scheduler), intent(in) :: self
+    class(sched_scheduler), intent(in) :: self
     integer(i8), intent(in), optional :: timeout_ns
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     call conclude(sched_wait_all(self%handle, timeout(timeout_ns)), stat, errmsg)
   end subroutine
 
-  !> `position`: where in `ids` (from 1) there is a task that has ended, well or not.
+  !> Waits until one of `ids` has ended, successfully or not, and returns its position in `ids`,
+  !> from 1; 0 after a timeout.
   subroutine scheduler_wait_any(self, ids, position, timeout_ns, stat, errmsg)
-    class(scheduler), intent(in) :: self
+    class(sched_scheduler), intent(in) :: self
     integer(i8), intent(in) :: ids(:)
     integer, intent(out) :: position
     integer(i8), intent(in), optional :: timeout_ns
@@ -469,10 +549,10 @@ contains
     call conclude(status, stat, errmsg)
   end subroutine
 
-  !> The next task with `ordered` in its options, in the order of submission, once it has ended, well
-  !> or not; its outcome is then told by `wait`. 0 when the time was up first.
+  !> Waits until the next task with `ordered` has ended, successfully or not, in the order of
+  !> submission. `id` is 0 after a timeout. `wait` then returns the outcome.
   subroutine scheduler_wait_next(self, id, timeout_ns, stat, errmsg)
-    class(scheduler), intent(in) :: self
+    class(sched_scheduler), intent(in) :: self
     integer(i8), intent(out), target :: id
     integer(i8), intent(in), optional :: timeout_ns
     integer, intent(out), optional :: stat
@@ -481,35 +561,37 @@ contains
     call conclude(sched_wait_next(self%handle, timeout(timeout_ns), c_loc(id)), stat, errmsg)
   end subroutine
 
-  !> A queued task never starts; a running one finds exec_cancelled(exec) true.
+  !> Cancels a task. A queued task never starts; in a running one sched_exec_cancelled(exec) becomes
+  !> true.
   subroutine scheduler_cancel(self, id, stat, errmsg)
-    class(scheduler), intent(in) :: self
+    class(sched_scheduler), intent(in) :: self
     integer(i8), intent(in) :: id
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     call conclude(sched_cancel(self%handle, id), stat, errmsg)
   end subroutine
 
-  !> Forgets a task: its id is unknown from here on.
+  !> Releases a task: drops its outcome and makes its id stale.
   subroutine scheduler_release(self, id, stat, errmsg)
-    class(scheduler), intent(in) :: self
+    class(sched_scheduler), intent(in) :: self
     integer(i8), intent(in) :: id
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     call conclude(sched_release(self%handle, id), stat, errmsg)
   end subroutine
 
-  !> Takes no more tasks and waits until all have ended.
+  !> Closes the scheduler to new tasks and waits until all tasks have ended.
   subroutine scheduler_drain(self, timeout_ns, stat, errmsg)
-    class(scheduler), intent(in) :: self
+    class(sched_scheduler), intent(in) :: self
     integer(i8), intent(in), optional :: timeout_ns
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     call conclude(sched_drain(self%handle, timeout(timeout_ns)), stat, errmsg)
   end subroutine
 
-  subroutine scheduler_info(self, id, info, stat, errmsg)
-    class(scheduler), intent(in) :: self
+  !> Returns the state of a task. info%device counts from 0; -1: the task never started.
+  subroutine scheduler_task_info(self, id, info, stat, errmsg)
+    class(sched_scheduler), intent(in) :: self
     integer(i8), intent(in) :: id
     type(sched_task_info_t), intent(out), target :: info
     integer, intent(out), optional :: stat
@@ -518,70 +600,9 @@ contains
     call conclude(sched_task_info(self%handle, id, c_loc(info)), stat, errmsg)
   end subroutine
 
-  subroutine scheduler_stats(self, stats, stat, errmsg)
-    class(scheduler), intent(in) :: self
-    type(sched_stats_t), intent(out), target :: stats
-    integer, intent(out), optional :: stat
-    character(len=*), intent(inout), optional :: errmsg
-    stats%size = c_sizeof(stats)
-    call conclude(sched_stats(self%handle, c_loc(stats)), stat, errmsg)
-  end subroutine
-
-  !> How far the scheduler is.
-  subroutine scheduler_progress(self, progress, stat, errmsg)
-    class(scheduler), intent(in) :: self
-    type(sched_progress_t), intent(out), target :: progress
-    integer, intent(out), optional :: stat
-    character(len=*), intent(inout), optional :: errmsg
-    progress%size = c_sizeof(progress)
-    call conclude(sched_progress(self%handle, c_loc(progress)), stat, errmsg)
-  end subroutine
-
-  !> Has `call(progress, user)`, a bind(c) module procedure, called every `interval_ns` (at least 1000000;
-  !> without it, a second) on a thread of the library, never twice at once, in place of what was set before;
-  !> without `call`, nothing any more. It may use the scheduler, but not close it. When this, or `close`, has
-  !> returned, what was set before is not running and does not come again, unless this was called from inside it.
-  subroutine scheduler_on_progress(self, call, user, interval_ns, stat, errmsg)
-    class(scheduler), intent(in) :: self
-    procedure(sched_progress_fn), optional :: call
-    type(c_ptr), intent(in), optional :: user
-    integer(i8), intent(in), optional :: interval_ns
-    integer, intent(out), optional :: stat
-    character(len=*), intent(inout), optional :: errmsg
-    call conclude(told_to(self%handle, call, user, interval_ns), stat, errmsg)
-  end subroutine
-
-  integer(c_int32_t) function told_to(handle, call, user, interval_ns) result(status)
-    type(c_ptr), intent(in) :: handle
-    procedure(sched_progress_fn), optional :: call
-    type(c_ptr), intent(in), optional :: user
-    integer(i8), intent(in), optional :: interval_ns
-    type(c_funptr) :: code
-    type(c_ptr) :: given
-    integer(i8) :: every
-    code = c_null_funptr
-    given = c_null_ptr
-    every = 0
-    if (present(call)) code = c_funloc(call)
-    if (present(user)) given = user
-    if (present(interval_ns)) every = interval_ns
-    status = sched_progress_callback(handle, code, given, every)
-  end function
-
-  !> Writes what ran where and when as a Chrome trace; needs `trace_events` in `open`.
-  subroutine scheduler_write_trace(self, path, stat, errmsg)
-    class(scheduler), intent(in) :: self
-    character(len=*), intent(in) :: path
-    integer, intent(out), optional :: stat
-    character(len=*), intent(inout), optional :: errmsg
-    character(kind=c_char), allocatable, target :: name(:)
-    allocate (name, source=c_string(path))
-    call conclude(sched_trace_write(self%handle, c_loc(name)), stat, errmsg)
-  end subroutine
-
-  !> Why a task failed; empty if it did not.
+  !> Returns the message of a failed task; an empty text if it has not failed.
   function scheduler_task_error(self, id) result(text)
-    class(scheduler), intent(in) :: self
+    class(sched_scheduler), intent(in) :: self
     integer(i8), intent(in) :: id
     character(len=:), allocatable :: text
     character(kind=c_char), allocatable, target :: buffer(:)
@@ -590,64 +611,160 @@ contains
     allocate (buffer(length + 1))
     buffer = c_null_char
     length = sched_task_error(self%handle, id, c_loc(buffer), size(buffer, kind=c_size_t))
-    text = f_string(buffer)
+    text = sched_text(buffer)
   end function
+
+  !> Returns the counts of tasks.
+  subroutine scheduler_stats(self, stats, stat, errmsg)
+    class(sched_scheduler), intent(in) :: self
+    type(sched_stats_t), intent(out), target :: stats
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    stats%size = c_sizeof(stats)
+    call conclude(sched_stats(self%handle, c_loc(stats)), stat, errmsg)
+  end subroutine
+
+  !> Returns the number of devices.
+  subroutine scheduler_device_count(self, count, stat, errmsg)
+    class(sched_scheduler), intent(in) :: self
+    integer, intent(out) :: count
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    integer(c_int32_t), target :: found
+    found = 0
+    call conclude(sched_device_count(self%handle, c_loc(found)), stat, errmsg)
+    count = int(found)
+  end subroutine
+
+  !> Returns the properties of a device, which is numbered from 0. Texts: sched_text(info%name).
+  subroutine scheduler_device_info(self, device, info, stat, errmsg)
+    class(sched_scheduler), intent(in) :: self
+    integer, intent(in) :: device
+    type(sched_device_info_t), intent(out), target :: info
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    info%size = c_sizeof(info)
+    call conclude(sched_device_info(self%handle, int(device, c_int32_t), c_loc(info)), stat, errmsg)
+  end subroutine
+
+  !> Returns the counts and the busy time of a device, which is numbered from 0.
+  subroutine scheduler_device_stats(self, device, stats, stat, errmsg)
+    class(sched_scheduler), intent(in) :: self
+    integer, intent(in) :: device
+    type(sched_device_stats_t), intent(out), target :: stats
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    integer(c_int32_t) :: status
+    stats%size = c_sizeof(stats)
+    status = sched_device_stats(self%handle, int(device, c_int32_t), c_loc(stats))
+    call conclude(status, stat, errmsg)
+  end subroutine
+
+  !> Returns the progress.
+  subroutine scheduler_progress(self, progress, stat, errmsg)
+    class(sched_scheduler), intent(in) :: self
+    type(sched_progress_t), intent(out), target :: progress
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    progress%size = c_sizeof(progress)
+    call conclude(sched_progress(self%handle, c_loc(progress)), stat, errmsg)
+  end subroutine
+
+  !> Calls `call(progress, user)`, a bind(c) module procedure, every `interval_ns` (at least
+  !> 1000000; 0: one second) on a thread of the library, never twice at once. It replaces the
+  !> previous procedure; without `call` the calls end. `call` may use the scheduler but not destroy
+  !> it. When this procedure or `destroy` has returned, the previous procedure is not running
+  !> (unless it made this call itself) and is not called again.
+  subroutine scheduler_on_progress(self, call, user, interval_ns, stat, errmsg)
+    class(sched_scheduler), intent(in) :: self
+    procedure(sched_progress_fn), optional :: call
+    type(c_ptr), intent(in), optional :: user
+    integer(i8), intent(in), optional :: interval_ns
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    type(c_funptr) :: code
+    type(c_ptr) :: passed
+    integer(i8) :: interval
+    code = c_null_funptr
+    passed = c_null_ptr
+    interval = 0
+    if (present(call)) code = c_funloc(call)
+    if (present(user)) passed = user
+    if (present(interval_ns)) interval = interval_ns
+    call conclude(sched_progress_callback(self%handle, code, passed, interval), stat, errmsg)
+  end subroutine
+
+  !> Writes a trace of all attempts to a file (sched_trace_write). Needs `trace_events` in `create`.
+  subroutine scheduler_write_trace(self, path, stat, errmsg)
+    class(sched_scheduler), intent(in) :: self
+    character(len=*), intent(in) :: path
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    character(kind=c_char), allocatable, target :: name(:)
+    allocate (name, source=c_string(path))
+    call conclude(sched_trace_write(self%handle, c_loc(name)), stat, errmsg)
+  end subroutine
 
   ! --- finite differences ---
 
-  !> `vp` (nz, nx, ny) in m/s, `spacing` (x, y, z) in m, `rho` in kg/m3 (without: 1000). Copied. With `sixteen_bit`, 1/rho and
-  !> rho vp**2 are kept in 16 bits: shots take less memory, and speeds are off by at most 5e-4 of themselves.
-  subroutine model_create(self, vp, spacing, rho, stat, errmsg, sixteen_bit)
-    class(fd_model), intent(inout) :: self
-    real(sp), intent(in), contiguous, target :: vp(:, :, :)
-    real(sp), intent(in) :: spacing(3)
-    real(sp), intent(in), contiguous, optional, target :: rho(:, :, :)
+  !> Creates a model. `vp_m_s` (nz, nx, ny) in m/s; `spacing_m`: metres between cells along x, y and
+  !> z; `rho_kg_m3` in kg/m3, of the same shape (absent: 1000). All are copied. `storage_16_bit`
+  !> stores coefficients in 16 bits (SCHED_FD_MODEL_16_BIT).
+  subroutine model_create(self, vp_m_s, spacing_m, rho_kg_m3, storage_16_bit, stat, errmsg)
+    class(sched_fd_model), intent(inout) :: self
+    real(sp), intent(in), contiguous, target :: vp_m_s(:, :, :)
+    real(sp), intent(in) :: spacing_m(3)
+    real(sp), intent(in), contiguous, optional, target :: rho_kg_m3(:, :, :)
+    logical, intent(in), optional :: storage_16_bit
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
-    logical, intent(in), optional :: sixteen_bit
     type(sched_fd_model_desc_t), target :: desc
-    type(c_ptr), target :: made
-    call self%close()
+    type(c_ptr), target :: handle
+    integer(c_int32_t) :: status
+    call self%destroy()
     desc%size = c_sizeof(desc)
-    desc%nz = size(vp, 1, kind=i8)
-    desc%nx = size(vp, 2, kind=i8)
-    desc%ny = size(vp, 3, kind=i8)
-    desc%dx_m = spacing(1)
-    desc%dy_m = spacing(2)
-    desc%dz_m = spacing(3)
-    if (size(vp) > 0) desc%vp_m_s = c_loc(vp(1, 1, 1))
-    if (present(rho)) then
-      if (any(shape(rho) /= shape(vp))) then
-        call refuse("the shape of rho differs from that of vp", stat, errmsg)
+    desc%nz = size(vp_m_s, 1, kind=i8)
+    desc%nx = size(vp_m_s, 2, kind=i8)
+    desc%ny = size(vp_m_s, 3, kind=i8)
+    desc%dx_m = spacing_m(1)
+    desc%dy_m = spacing_m(2)
+    desc%dz_m = spacing_m(3)
+    if (size(vp_m_s) > 0) desc%vp_m_s = c_loc(vp_m_s(1, 1, 1))
+    if (present(rho_kg_m3)) then
+      if (any(shape(rho_kg_m3) /= shape(vp_m_s))) then
+        call refuse("rho_kg_m3 has the shape "//shape_text(shape(rho_kg_m3, kind=i8))// &
+          "; accepted: "//shape_text(shape(vp_m_s, kind=i8))//", that of vp_m_s", stat, errmsg)
         return
       end if
-      if (size(rho) > 0) desc%rho_kg_m3 = c_loc(rho(1, 1, 1))
+      if (size(rho_kg_m3) > 0) desc%rho_kg_m3 = c_loc(rho_kg_m3(1, 1, 1))
     end if
-    if (present(sixteen_bit)) then
-      if (sixteen_bit) desc%flags = ior(desc%flags, SCHED_FD_MODEL_16_BIT)
+    if (present(storage_16_bit)) then
+      if (storage_16_bit) desc%flags = SCHED_FD_MODEL_16_BIT
     end if
-    self%cells = shape(vp, kind=i8)
-    made = c_null_ptr
-    call conclude(sched_fd_model_create(c_loc(desc), c_loc(made)), stat, errmsg)
-    self%handle = made
+    handle = c_null_ptr
+    status = sched_fd_model_create(c_loc(desc), c_loc(handle))
+    self%handle = handle
+    if (status == SCHED_OK) self%cells = shape(vp_m_s, kind=i8)
+    call conclude(status, stat, errmsg)
   end subroutine
 
-  !> Shots in flight keep what they need of it.
-  subroutine model_close(self)
-    class(fd_model), intent(inout) :: self
+  !> Destroys the model. Submitted shots keep what they need.
+  subroutine model_destroy(self)
+    class(sched_fd_model), intent(inout) :: self
     integer(c_int32_t) :: ignored
-    if (c_associated(self%handle)) ignored = sched_fd_model_destroy(self%handle)
+    ignored = sched_fd_model_destroy(self%handle)
     self%handle = c_null_ptr
+    self%cells = 0
   end subroutine
 
   impure elemental subroutine model_final(self)
-    type(fd_model), intent(inout) :: self
-    call self%close()
+    type(sched_fd_model), intent(inout) :: self
+    call self%destroy()
   end subroutine
 
-  !> The largest stable time step, in seconds; where density jumps from cell to cell, a shot may need less.
+  !> Returns the largest stable time step in seconds (sched_fd_dt_max).
   subroutine model_dt_max(self, dt_s, stat, errmsg)
-    class(fd_model), intent(in) :: self
+    class(sched_fd_model), intent(in) :: self
     real(dp), intent(out), target :: dt_s
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
@@ -655,76 +772,81 @@ contains
     call conclude(sched_fd_dt_max(self%handle, c_loc(dt_s)), stat, errmsg)
   end subroutine
 
-  !> How large the record and the snapshots of a shot are.
-  subroutine model_shot_size(self, shot, answer, stat, errmsg)
-    class(fd_model), intent(in) :: self
-    type(fd_shot), intent(in) :: shot
-    type(sched_fd_shot_size_t), intent(out), target :: answer
+  !> Returns the sizes of a shot's results, and the memory that it takes. Cells of the shot count
+  !> from 1.
+  subroutine model_shot_size(self, shot, size, stat, errmsg)
+    class(sched_fd_model), intent(in) :: self
+    type(sched_fd_shot), intent(in) :: shot
+    type(sched_fd_shot_size_t), intent(out), target :: size
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     type(sched_fd_shot_desc_t), target :: desc
     type(sched_fd_cell_t), allocatable, target :: receivers(:)
     real(sp), allocatable, target :: samples(:)
-    call describe_shot(shot, desc, receivers, samples)
-    answer%size = c_sizeof(answer)
-    call conclude(sched_fd_shot_size(self%handle, c_loc(desc), c_loc(answer)), stat, errmsg)
+    character(len=:), allocatable :: fault
+    call describe_shot(self, shot, desc, receivers, samples, fault)
+    if (len(fault) > 0) then
+      call refuse(fault, stat, errmsg)
+      return
+    end if
+    size%size = c_sizeof(size)
+    call conclude(sched_fd_shot_size(self%handle, c_loc(desc), c_loc(size)), stat, errmsg)
   end subroutine
 
-  !> A source function as the old kernels compute it, one sample a time step.
-  subroutine wavelet_samples(shape, frequency_hz, dt_s, samples, stat, errmsg)
-    integer(c_int32_t), intent(in) :: shape
+  !> Fills `samples` with a source wavelet of unit amplitude: one sample for each time step, the
+  !> first for the time `dt_s`. `wavelet`: SCHED_FD_WAVELET_*.
+  subroutine fd_wavelet(wavelet, frequency_hz, dt_s, samples, stat, errmsg)
+    integer(c_int32_t), intent(in) :: wavelet
     real(sp), intent(in) :: frequency_hz, dt_s
     real(sp), intent(out), contiguous, target :: samples(:)
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     type(c_ptr) :: first
+    integer(c_size_t) :: nt
     first = c_null_ptr
-    if (size(samples) > 0) first = c_loc(samples(1))
-    call conclude( &
-      sched_fd_wavelet(shape, frequency_hz, dt_s, first, size(samples, kind=c_size_t)), stat, errmsg)
+    nt = size(samples, kind=c_size_t)
+    if (nt > 0) first = c_loc(samples(1))
+    call conclude(c_fd_wavelet(wavelet, frequency_hz, dt_s, first, nt), stat, errmsg)
   end subroutine
 
   ! --- for callbacks ---
 
-  !> Whether the running task was asked to stop; long callbacks look now and then.
+  !> Returns true if the task was asked to stop. A long callback should call this regularly, and
+  !> return SCHED_CANCELLED soon after.
   logical function exec_cancelled(exec)
     type(sched_exec_t), intent(in), target :: exec
-    exec_cancelled = sched_exec_cancelled(c_loc(exec)) /= 0
+    exec_cancelled = c_exec_cancelled(c_loc(exec)) /= 0
   end function
 
-  !> Tells how much of the running task is done, from 0 to 1.
-  subroutine exec_report(exec, done)
+  !> Reports the fraction of the task that is done, from 0 to 1.
+  subroutine exec_report(exec, fraction)
     type(sched_exec_t), intent(in), target :: exec
-    real(dp), intent(in) :: done
+    real(dp), intent(in) :: fraction
     integer(c_int32_t) :: ignored
-    ignored = sched_exec_report(c_loc(exec), done)
+    ignored = c_exec_report(c_loc(exec), fraction)
   end subroutine
 
-  !> Before a task puts its results where others see them: whether this attempt counts. If not, another
-  !> copy or a cancel was first: discard them and return.
+  !> Commits this attempt. A callback calls this before it publishes its results. Returns false if
+  !> another attempt or a cancel came first: discard the results and return SCHED_CANCELLED.
   logical function exec_commit(exec)
     type(sched_exec_t), intent(in), target :: exec
-    exec_commit = sched_exec_commit(c_loc(exec)) == SCHED_OK
+    exec_commit = c_exec_commit(c_loc(exec)) == SCHED_OK
   end function
 
-  !> Says why the callback fails; `answer = exec_fail(exec, "no such trace")` is what the callback then returns. The
-  !> message becomes that of the task's error.
+  !> Says why the callback fails: `status = sched_exec_fail(exec, "no such trace")`, and return
+  !> that. The message becomes that of the task's error.
   integer(c_int32_t) function exec_fail(exec, message)
     type(sched_exec_t), intent(in), target :: exec
     character(*), intent(in) :: message
-    character(kind=c_char), target :: text(len_trim(message) + 1)
-    integer :: i
-    do i = 1, len_trim(message)
-      text(i) = message(i:i)
-    end do
-    text(size(text)) = c_null_char
-    exec_fail = sched_exec_fail(c_loc(exec), c_loc(text))
+    character(kind=c_char), allocatable, target :: text(:)
+    allocate (text, source=c_string(message))
+    exec_fail = c_exec_fail(c_loc(exec), c_loc(text))
   end function
 
-  !> Returns the address of `bytes` bytes of the device's memory, valid until the callback returns. On a GPU it is
-  !> memory of the GPU, which only work on exec%stream may touch; on the CPU device, memory of the host. Returns
-  !> c_null_ptr if the device does not have that much (`stat` has the reason): the callback then returns `stat`,
-  !> and the task is retried.
+  !> Allocates memory of the task's device, valid until the callback returns. On a GPU it is memory
+  !> of the GPU, for work on exec%stream; on the CPU device, memory of the host. Returns c_null_ptr
+  !> if the device does not have that much: the callback then returns `stat`, and the task is
+  !> retried.
   type(c_ptr) function exec_memory(exec, bytes, stat)
     type(sched_exec_t), intent(in), target :: exec
     integer(i8), intent(in) :: bytes
@@ -732,49 +854,88 @@ contains
     integer(c_int32_t) :: status
     type(c_ptr), target :: memory
     memory = c_null_ptr
-    status = sched_exec_memory(c_loc(exec), bytes, c_loc(memory))
+    status = c_exec_memory(c_loc(exec), bytes, c_loc(memory))
     exec_memory = memory
     if (present(stat)) stat = status
   end function
 
-  ! --- words ---
+  ! --- library ---
 
-  function gpusched_version() result(text)
+  !> Returns the version of the library, such as "0.1.0".
+  function library_version() result(text)
     character(len=:), allocatable :: text
-    text = pointed_string(sched_version())
+    text = sched_text(c_version())
   end function
 
-  !> The name of a status: "SCHED_E_ARGUMENT".
+  !> Returns the name of a status, such as "SCHED_E_ARGUMENT".
   function status_name(status) result(text)
     integer, intent(in) :: status
     character(len=:), allocatable :: text
-    text = pointed_string(sched_status_name(int(status, c_int32_t)))
+    text = sched_text(c_status_name(int(status, c_int32_t)))
   end function
+
+  !> Sends the log of the whole process to `call(level, message, user)`, a bind(c) module procedure;
+  !> sched_text(message) is the line. `max_level`: 1 error to 5 trace. Several threads may call it
+  !> at the same time. Without `call` the log is off.
+  subroutine log_callback(call, user, max_level, stat, errmsg)
+    procedure(sched_log_fn), optional :: call
+    type(c_ptr), intent(in), optional :: user
+    integer, intent(in), optional :: max_level !< without it: 2, warnings
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    type(c_funptr) :: code
+    type(c_ptr) :: passed
+    integer(c_int32_t) :: level
+    code = c_null_funptr
+    passed = c_null_ptr
+    level = 2
+    if (present(call)) code = c_funloc(call)
+    if (present(user)) passed = user
+    if (present(max_level)) level = int(max_level, c_int32_t)
+    call conclude(c_log_callback(code, passed, level), stat, errmsg)
+  end subroutine
 
   ! --- inside ---
 
-  !> Hands a status to the caller, or stops where the caller left no way to tell.
+  !> Reports the status of a C function.
   subroutine conclude(status, stat, errmsg)
     integer(c_int32_t), intent(in) :: status
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
-    character(len=:), allocatable :: text
-    if (present(stat)) stat = status
-    if (status == SCHED_OK) return
     if (status < 0) then
-      text = pointed_string(sched_last_error())
+      call report(int(status), sched_text(sched_last_error()), stat, errmsg)
     else if (status == SCHED_CANCELLED) then
-      text = "the task was cancelled"
+      call report(int(status), "the task was cancelled", stat, errmsg)
     else
-      text = "the time was up before the task ended"
+      call report(int(status), "timed out", stat, errmsg)
     end if
-    if (present(errmsg)) errmsg = text
-    if (present(stat)) return
-    write (error_unit, "(4a)") "gpusched: ", text, " ", "("//status_name(int(status))//")"
-    error stop 1
   end subroutine
 
-  !> Returns why a shot can't write to the array `name`; an empty text if it can.
+  !> Reports an argument that this module refuses.
+  subroutine refuse(message, stat, errmsg)
+    character(len=*), intent(in) :: message
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    call report(int(SCHED_E_ARGUMENT), message, stat, errmsg)
+  end subroutine
+
+  !> Sets the caller's `stat` and `errmsg`; without `stat` a failure ends the program.
+  subroutine report(status, message, stat, errmsg)
+    integer, intent(in) :: status
+    character(len=*), intent(in) :: message
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    if (present(stat)) stat = status
+    if (status == SCHED_OK) return
+    if (present(errmsg)) errmsg = message
+    if (present(stat)) return
+    write (error_unit, "(5a)") "gpusched: ", message, " (", sched_status_name(status), ")"
+    flush (error_unit)
+    ! `error stop` prints a backtrace.
+    call c_exit(1_c_int)
+  end subroutine
+
+  !> Returns why a shot can't write to the array `name`; empty if it can.
   function misfit(name, found, is_whole, wanted, dimensions) result(text)
     character(len=*), intent(in) :: name, dimensions
     integer(i8), intent(in) :: found(:), wanted(:)
@@ -784,14 +945,23 @@ contains
       text = name//" has the shape "//shape_text(found)//"; accepted: "//shape_text(wanted)// &
         ", which is "//dimensions
     else if (.not. is_whole) then
-      text = name//" is not contiguous; accepted: an array without gaps, for the shot writes to it "// &
-        "after the call"
+      text = name//" is not contiguous; accepted: an array without gaps, because the shot "// &
+        "writes to it after the call"
     else
       text = ""
     end if
   end function
 
-  !> Such as "(5, 64)".
+  !> Returns a number as a text.
+  function number_text(number) result(text)
+    integer(i8), intent(in) :: number
+    character(len=:), allocatable :: text
+    character(len=20) :: buffer
+    write (buffer, "(i0)") number
+    text = trim(buffer)
+  end function
+
+  !> Returns extents as a text, such as "(5, 64)".
   function shape_text(extents) result(text)
     integer(i8), intent(in) :: extents(:)
     character(len=:), allocatable :: text
@@ -800,22 +970,9 @@ contains
     text = trim(buffer)//")"
   end function
 
-  !> As `conclude`, for what is found wrong on this side of the C ABI.
-  subroutine refuse(text, stat, errmsg)
-    character(len=*), intent(in) :: text
-    integer, intent(out), optional :: stat
-    character(len=*), intent(inout), optional :: errmsg
-    if (present(errmsg)) errmsg = text
-    if (present(stat)) then
-      stat = SCHED_E_ARGUMENT
-      return
-    end if
-    write (error_unit, "(2a)") "gpusched: ", text
-    error stop 1
-  end subroutine
-
+  !> Translates the options of a task for the C ABI; `label` and `after` own the memory.
   subroutine describe(options, task, label, after)
-    type(task_options), intent(in), optional :: options
+    type(sched_task_options), intent(in), optional :: options
     type(sched_task_desc_t), intent(inout) :: task
     character(kind=c_char), allocatable, target, intent(inout) :: label(:)
     integer(i8), allocatable, target, intent(inout) :: after(:)
@@ -842,20 +999,32 @@ contains
     if (options%ordered) task%flags = ior(task%flags, SCHED_TASK_ORDERED)
   end subroutine
 
-  subroutine describe_shot(shot, desc, receivers, samples)
-    type(fd_shot), intent(in) :: shot
+  !> Translates a shot for the C ABI, which counts cells from 0; `receivers` and `samples` own the
+  !> memory. `fault`: why the model has no such cells; empty if it has them.
+  subroutine describe_shot(model, shot, desc, receivers, samples, fault)
+    type(sched_fd_model), intent(in) :: model
+    type(sched_fd_shot), intent(in) :: shot
     type(sched_fd_shot_desc_t), intent(inout) :: desc
     type(sched_fd_cell_t), allocatable, target, intent(inout) :: receivers(:)
     real(sp), allocatable, target, intent(inout) :: samples(:)
-    integer :: i
+    character(len=:), allocatable, intent(out) :: fault
+    integer(i8) :: last(3), i, j
+    fault = ""
+    last = model%cells([2, 3, 1])
+    ! The C function refuses a model that was not created.
+    if (all(last == 0)) last = huge(last)
+    do i = 1, 3
+      call require("source("//number_text(i)//")", shot%source(i), last(i), fault)
+    end do
+    if (.not. allocated(shot%receivers)) call require("plane_iz", shot%plane_iz, last(3), fault)
     desc%size = c_sizeof(desc)
     desc%nt = shot%nt
     desc%dt_s = shot%dt_s
     desc%frequency_hz = shot%frequency_hz
     desc%wavelet = shot%wavelet
     desc%amplitude = shot%amplitude
-    desc%source = sched_fd_cell_t(shot%source(1), shot%source(2), shot%source(3))
-    desc%plane_iz = shot%plane_iz
+    desc%source = sched_fd_cell_t(shot%source(1) - 1, shot%source(2) - 1, shot%source(3) - 1)
+    desc%plane_iz = shot%plane_iz - 1
     desc%plane_every_x = shot%plane_every_x
     desc%plane_every_y = shot%plane_every_y
     desc%record_every = shot%record_every
@@ -865,25 +1034,49 @@ contains
     if (shot%optimised_stencil) desc%flags = ior(desc%flags, SCHED_FD_SHOT_OPTIMISED_STENCIL)
     if (allocated(shot%receivers)) then
       allocate (receivers(size(shot%receivers, 2)))
+      if (size(shot%receivers, 1) /= 3) then
+        fault = "receivers has the shape "//shape_text(shape(shot%receivers, kind=i8))// &
+          "; accepted: (3, count), which is ix, iy, iz of each"
+        return
+      end if
       do i = 1, size(receivers)
-        receivers(i) = sched_fd_cell_t(shot%receivers(1, i), shot%receivers(2, i), shot%receivers(3, i))
+        associate (at => shot%receivers(:, i))
+          do j = 1, 3
+            if (at(j) >= 1 .and. at(j) <= last(j)) cycle
+            call require("receivers("//number_text(j)//", "//number_text(i)//")", at(j), last(j), &
+              fault)
+            return
+          end do
+          receivers(i) = sched_fd_cell_t(at(1) - 1, at(2) - 1, at(3) - 1)
+        end associate
       end do
       if (size(receivers) > 0) desc%receivers = c_loc(receivers)
       desc%receiver_count = size(receivers, kind=c_size_t)
     end if
-    if (allocated(shot%samples)) then
-      samples = shot%samples
+    if (allocated(shot%wavelet_samples)) then
+      samples = shot%wavelet_samples
       if (size(samples) > 0) desc%wavelet_samples = c_loc(samples)
       desc%wavelet_len = size(samples, kind=c_size_t)
     end if
   end subroutine
 
+  !> Sets `fault`, unless it is set, if a cell is not in 1 to `last`.
+  subroutine require(name, cell, last, fault)
+    character(len=*), intent(in) :: name
+    integer(i8), intent(in) :: cell, last
+    character(len=:), allocatable, intent(inout) :: fault
+    if (len(fault) > 0 .or. (cell >= 1 .and. cell <= last)) return
+    fault = name//" is "//number_text(cell)//"; accepted: 1 to "//number_text(last)
+  end subroutine
+
+  !> Returns the timeout that an optional argument states.
   integer(i8) function timeout(given)
     integer(i8), intent(in), optional :: given
     timeout = SCHED_FOREVER
     if (present(given)) timeout = given
   end function
 
+  !> Returns a text with a NUL at the end, without trailing blanks.
   function c_string(text) result(chars)
     character(len=*), intent(in) :: text
     character(kind=c_char), allocatable :: chars(:)
@@ -895,8 +1088,8 @@ contains
     chars(size(chars)) = c_null_char
   end function
 
-  !> Up to the first null character.
-  function f_string(chars) result(text)
+  !> Returns the characters of an array, such as info%name, before the first NUL.
+  function text_of(chars) result(text)
     character(kind=c_char), intent(in) :: chars(:)
     character(len=:), allocatable :: text
     integer :: i, length
@@ -913,14 +1106,14 @@ contains
     end do
   end function
 
-  function pointed_string(address) result(text)
+  !> Returns the text at an address, such as a log message; empty for c_null_ptr.
+  function text_at(address) result(text)
     type(c_ptr), intent(in) :: address
     character(len=:), allocatable :: text
     character(kind=c_char), pointer :: chars(:)
-    integer, parameter :: longest = 65536
     text = ""
     if (.not. c_associated(address)) return
-    call c_f_pointer(address, chars, [longest])
-    text = f_string(chars)
+    call c_f_pointer(address, chars, [65536])
+    text = text_of(chars)
   end function
 end module gpusched

@@ -1,24 +1,27 @@
-! A shot refuses arrays that it keeps after the call unless they are contiguous and of its shape.
+! A shot refuses arrays that are not contiguous or not of its shape, and cells outside the model.
+! Cells count from 1.
 program arrays
   use, intrinsic :: iso_c_binding
   use gpusched
   use expectations
   implicit none
-  type(scheduler) :: sched
-  type(fd_model) :: model
-  type(fd_shot) :: shot
-  integer(c_int64_t) :: id
+  type(sched_scheduler) :: sched
+  type(sched_fd_model) :: model
+  type(sched_fd_shot) :: shot
+  integer(sched_task_t) :: id
   integer :: stat
   character(len=300) :: message
   real, target, asynchronous :: vp(7, 8, 9), record(5, 72), snapshots(7, 8, 9, 2)
   real, target, asynchronous :: records(5, 144), flat(5 * 72)
-  real, target :: lent(5, 144), wide(10, 72), many(7, 8, 9, 4)
+  real, target, asynchronous :: lent(5, 144)
+  real, target :: wide(10, 72), many(7, 8, 9, 4)
   real, pointer :: view(:, :)
 
-  call sched%open(devices="cpu", slots=1)
+  call sched%create(devices="cpu", slots=1)
   vp = 2000.0
-  call model%create(vp, spacing=[10.0, 10.0, 10.0])
-  shot = fd_shot(nt=10, dt_s=1e-3, frequency_hz=30.0, record_every=2, source=[4, 4, 2], plane_iz=1)
+  call model%create(vp, spacing_m=[10.0, 10.0, 10.0])
+  shot = sched_fd_shot(nt=10, dt_s=1e-3, frequency_hz=30.0, record_every=2, source=[5, 5, 3], &
+    plane_iz=2)
 
   lent = 7.0
   call sched%submit_shot(model, shot, lent(:, 1::2), id, stat=stat, errmsg=message)
@@ -55,19 +58,41 @@ program arrays
   call refused("snapshots", "snapshots is not contiguous; accepted: ")
   call sched%submit_shot(model, shot, record, id, many, stat=stat, errmsg=message)
   call refused("snapshots", &
-    "snapshots has the shape (7, 8, 9, 4); accepted: (7, 8, 9, 2), which is (nz, nx, ny, snapshots)")
+    "snapshots has the shape (7, 8, 9, 4); accepted: (7, 8, 9, 2), which is (nz, nx, ny, "// &
+    "snapshots)")
 
   shot%nt = 0
   call sched%submit_shot(model, shot, record, id, snapshots, stat=stat, errmsg=message)
   call refused("nt", "nt is 0")
 
-  call sched%close()
-  call model%close()
+  shot = sched_fd_shot(nt=10, dt_s=1e-3, frequency_hz=30.0, record_every=2, source=[8, 9, 7])
+  allocate (shot%receivers(3, 2), source=1_c_int64_t)
+  shot%receivers(:, 2) = [8, 9, 7]
+  call sched%submit_shot(model, shot, lent(:, :2), id)
+  call sched%wait(id)
+  call expect(all(abs(lent(4:, 1)) < abs(lent(4:, 2))), "the second receiver is at the source")
+  shot%receivers(2, 2) = 10
+  call sched%submit_shot(model, shot, lent(:, :2), id, stat=stat, errmsg=message)
+  call refused("receivers", "receivers(2, 2) is 10; accepted: 1 to 9")
+  shot%source(3) = 0
+  call sched%submit_shot(model, shot, lent(:, :2), id, stat=stat, errmsg=message)
+  call refused("source", "source(3) is 0; accepted: 1 to 7")
+  shot%source(3) = 1
+  shot%receivers = shot%receivers(:2, :)
+  call sched%submit_shot(model, shot, lent(:, :2), id, stat=stat, errmsg=message)
+  call refused("receivers", "receivers has the shape (2, 2); accepted: (3, count)")
+  deallocate (shot%receivers)
+  shot%plane_iz = 8
+  call sched%submit_shot(model, shot, record, id, stat=stat, errmsg=message)
+  call refused("plane_iz", "plane_iz is 8; accepted: 1 to 7")
+
+  call sched%destroy()
+  call model%destroy()
 contains
-  subroutine refused(what, words)
-    character(len=*), intent(in) :: what, words
+  subroutine refused(what, text)
+    character(len=*), intent(in) :: what, text
     call expect(stat == SCHED_E_ARGUMENT, what//" is refused")
     call expect(id == 0, what//" starts no task")
-    call expect(index(message, words) > 0, words//" is not in: "//trim(message))
+    call expect(index(message, text) > 0, text//" is not in: "//trim(message))
   end subroutine
 end program

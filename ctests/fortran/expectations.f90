@@ -1,9 +1,9 @@
-! What the Fortran test programs share.
+! Checks of the Fortran test programs.
 module expectations
   implicit none
 contains
 
-  ! Ends the program with 1, unless what it expects is right.
+  ! Ends the program with 1 unless `right`.
   subroutine expect(right, what)
     logical, intent(in) :: right
     character(len=*), intent(in) :: what

@@ -1,4 +1,4 @@
-! A scheduler and a model that nobody closes end with the scope they live in.
+! A scheduler and a model that are not destroyed end with their scope.
 program finalizer
   use gpusched
   implicit none
@@ -9,20 +9,20 @@ program finalizer
   print "(a)", "ended"
 contains
   subroutine forgetful()
-    type(scheduler) :: sched
-    type(fd_model) :: model
+    type(sched_scheduler) :: sched
+    type(sched_fd_model) :: model
     real, target, asynchronous :: vp(8, 8, 8), record(1, 64)
-    integer(8) :: id
+    integer(sched_task_t) :: id
     vp = 2000.0
-    call sched%open(devices="cpu")
-    call model%create(vp, spacing=[10.0, 10.0, 10.0])
-    call sched%submit_shot(model, fd_shot(nt=1, dt_s=1e-3, frequency_hz=30.0, source=[4, 4, 2]), record, id)
+    call sched%create(devices="cpu")
+    call model%create(vp, spacing_m=[10.0, 10.0, 10.0])
+    call sched%submit_shot(model, sched_fd_shot(nt=1, dt_s=1e-3, frequency_hz=30.0), record, id)
     call sched%wait(id)
     if (threads() < 2) error stop "a scheduler has no thread"
     call check_few()
   end subroutine
 
-  ! Twenty schedulers that were never ended would still have their threads.
+  ! Twenty schedulers that still exist would have more threads.
   subroutine check_few()
     if (threads() > 16) error stop "schedulers are not ended when they go out of scope"
   end subroutine

@@ -5,14 +5,14 @@ module order_tasks
   implicit none
 contains
 
-  ! Adds one to its number, which says whether it is to fail.
+  ! Increments its number; fails if that is negative.
   function adds(exec, user) bind(c) result(status)
     type(sched_exec_t), intent(in), target :: exec
     type(c_ptr), value :: user
     integer(c_int32_t) :: status
     integer, pointer :: number
     call c_f_pointer(user, number)
-    if (.not. exec_commit(exec)) error stop 3
+    if (.not. sched_exec_commit(exec)) error stop 3
     number = number + 1
     status = merge(1, 0, number < 0)
   end function
@@ -21,7 +21,7 @@ contains
     type(sched_exec_t), intent(in), target :: exec
     type(c_ptr), value :: user
     integer(c_int32_t) :: status
-    do while (.not. exec_cancelled(exec))
+    do while (.not. sched_exec_cancelled(exec))
     end do
     status = merge(2, 1, c_associated(user))
   end function
@@ -31,15 +31,15 @@ program order
   use order_tasks
   use expectations
   implicit none
-  type(scheduler) :: sched
-  type(task_options) :: options
+  type(sched_scheduler) :: sched
+  type(sched_task_options) :: options
   integer, target :: numbers(4) = [10, 20, -30, 40]
   integer(c_int64_t) :: ids(4), next
   type(sched_stats_t) :: stats
   integer :: i, stat
   character(len=300) :: message
 
-  call sched%open(devices="cpu", slots=2)
+  call sched%create(devices="cpu", slots=2)
   options%ordered = .true.
   options%task_class = 2
   options%deadline_ns = 60000000000_c_int64_t
@@ -52,17 +52,17 @@ program order
   call sched%wait_next(next, stat=stat, errmsg=message)
   call expect(stat == SCHED_E_ARGUMENT .and. index(message, "ordered tasks") > 0, "nothing is left")
 
-  options = task_options(after=[ids(1), ids(2)])
+  options = sched_task_options(after=[ids(1), ids(2)])
   call sched%submit(adds, next, c_loc(numbers(4)), options)
   call sched%wait(next)
-  call expect(numbers(4) == 42, "after two that ended well")
+  call expect(numbers(4) == 42, "after two that succeeded")
   options%after = ids
   call sched%submit(adds, next, c_loc(numbers(4)), options)
   call sched%wait(next, stat=stat)
   call expect(stat == SCHED_E_DEPENDENCY .and. numbers(4) == 42, "after one that failed")
-  call sched%close()
+  call sched%destroy()
 
-  call sched%open(devices="cpu", slots=1)
+  call sched%create(devices="cpu", slots=1)
   call sched%submit(until_cancelled, ids(1))
   call sched%submit(adds, ids(2), c_loc(numbers(4)))
   call sched%wait(ids(1), timeout_ns=0_c_int64_t, stat=stat)
@@ -79,5 +79,5 @@ program order
   call sched%release(ids(1))
   call sched%wait(ids(1), stat=stat)
   call expect(stat == SCHED_E_STALE, "a released task is unknown")
-  call sched%close()
+  call sched%destroy()
 end program

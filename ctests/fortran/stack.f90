@@ -1,10 +1,10 @@
-! A task with an automatic array of 16 MB, which waits for another one, on a configured stack. The
-! start-up code of -ffast-math has the host flush denormal numbers, and so do its callbacks.
+! Tasks with automatic arrays of 16 MB, which wait for each other, on a configured stack. The
+! start-up code of -ffast-math sets the host to flush denormal numbers; callbacks inherit that.
 module stack_tasks
   use, intrinsic :: iso_c_binding
   use gpusched
   implicit none
-  type(scheduler) :: sched
+  type(sched_scheduler) :: sched
   real(c_double) :: total = 0
   real(c_float), volatile :: denormal
 contains
@@ -15,7 +15,7 @@ contains
     integer, pointer :: levels
     call c_f_pointer(user, levels)
     status = SCHED_CANCELLED
-    if (.not. exec_cancelled(exec)) call compute(4000000, levels, status)
+    if (.not. sched_exec_cancelled(exec)) call compute(4000000, levels, status)
   end function
 
   recursive subroutine compute(n, levels, status)
@@ -47,12 +47,12 @@ program stack
   integer, target :: levels = 3
   character(len=300) :: message
   denormal = transfer(71362, denormal)
-  call sched%open(devices="cpu", slots=1, stack_bytes=1_c_int64_t, stat=stat, errmsg=message)
+  call sched%create(devices="cpu", slots=1, stack_bytes=1_c_int64_t, stat=stat, errmsg=message)
   call expect(stat == SCHED_E_ARGUMENT, "a stack of one byte is refused")
   call expect(index(message, "stack_bytes is 1; accepted: 1048576 to") > 0, trim(message))
-  call sched%open(devices="cpu", slots=1, stack_bytes=20971520_c_int64_t)
+  call sched%create(devices="cpu", slots=1, stack_bytes=20971520_c_int64_t)
   call sched%submit(outer, id, c_loc(levels))
   call sched%wait(id)
   call expect(abs(total - 12d6) <= 0, "every array was there, and every task flushed")
-  call sched%close()
+  call sched%destroy()
 end program

@@ -1,5 +1,5 @@
-! Own code as tasks: a sum over pieces, and a task that fails. Callbacks are bind(c)
-! procedures of a module: internal procedures would be gone when their host returns.
+! Custom code as tasks: a sum in parts, and a task that fails. Callbacks are bind(c) procedures of a
+! module, because an internal procedure ends with its host.
 module pieces_of_work
   use, intrinsic :: iso_c_binding
   use gpusched
@@ -12,7 +12,7 @@ module pieces_of_work
 
 contains
 
-  ! Runs on a thread of the scheduler; a result other than 0 is a failure.
+  ! Runs on a thread of the scheduler. A result other than 0 is a failure.
   function add(exec, user) bind(c) result(status)
     type(sched_exec_t), intent(in), target :: exec
     type(c_ptr), value :: user
@@ -20,8 +20,8 @@ contains
     type(piece), pointer :: mine
     integer :: i
     call c_f_pointer(user, mine)
-    status = 1
-    if (exec_cancelled(exec)) return
+    status = SCHED_CANCELLED
+    if (sched_exec_cancelled(exec)) return
     do i = mine%first, mine%last
       mine%total = mine%total + i
     end do
@@ -43,23 +43,23 @@ program callbacks
   implicit none
   integer, parameter :: count = 16
   type(piece), target :: pieces(count)
-  type(scheduler) :: sched
-  integer(8) :: id
+  type(sched_scheduler) :: sched
+  integer(sched_task_t) :: id
   integer :: i, stat
 
-  call sched%open(slots=2)
+  call sched%create(slots=2)
   do i = 1, count
     pieces(i)%first = (i - 1) * 1000
     pieces(i)%last = i * 1000 - 1
-    call sched%submit(add, user=c_loc(pieces(i)), options=task_options(label="piece"))
+    call sched%submit(add, user=c_loc(pieces(i)), options=sched_task_options(label="piece"))
   end do
   call sched%wait_all()
   print "(a, i0, a, i0)", "sum of 0 to ", count * 1000 - 1, ": ", nint(sum(pieces%total), c_int64_t)
 
   call sched%submit(fail, id)
   call sched%wait(id, stat=stat)
-  print "(3a)", status_name(stat), ": ", sched%task_error(id)
+  print "(3a)", sched_status_name(stat), ": ", sched%task_error(id)
   call sched%release(id)
-  call sched%close()
-  if (stat /= SCHED_E_CALLBACK) error stop "the failure was not told"
+  call sched%destroy()
+  if (stat /= SCHED_E_CALLBACK) error stop "the failure was not reported"
 end program

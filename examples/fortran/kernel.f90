@@ -1,12 +1,12 @@
-! A task with a CUDA kernel of one's own: squares, on whichever GPU is free. Built without a CUDA
-! toolkit: the kernel is a text of PTX, and the driver's functions are looked up in its library.
+! A task with a custom CUDA kernel, which squares numbers on any free GPU. It needs no CUDA toolkit:
+! the kernel is a PTX text, and the program looks up the functions of the driver in its library.
 module driver
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: error_unit
   implicit none
 
   character, parameter :: nl = new_line("a")
-  ! From nvcc -ptx, or by hand as here.
+  ! Written by hand; nvcc -ptx prints such a text.
   character(len=*), parameter :: square = &
     ".version 6.0" // nl // ".target sm_35" // nl // ".address_size 64" // nl // &
     ".visible .entry square(.param .u64 values, .param .u32 count)" // nl // "{" // nl // &
@@ -52,7 +52,8 @@ module driver
       integer(c_size_t), value :: bytes
       integer(c_int) :: status
     end function
-    function launch_t(function, gx, gy, gz, bx, by, bz, shared, stream, arguments, more) bind(c) result(status)
+    function launch_t(function, gx, gy, gz, bx, by, bz, shared, stream, arguments, more) &
+        bind(c) result(status)
       import
       type(c_ptr), value :: function, stream, more
       integer(c_int), value :: gx, gy, gz, bx, by, bz, shared
@@ -120,7 +121,8 @@ module own_kernel
 
 contains
 
-  ! The context is current on this thread, and the stream and the memory are ours until we return.
+  ! The context is current on this thread. Stream and memory belong to the callback until it
+  ! returns.
   function squares(exec, user) bind(c) result(status)
     type(sched_exec_t), intent(in), target :: exec
     type(c_ptr), value :: user
@@ -133,9 +135,9 @@ contains
     integer(c_int) :: finished
 
     call c_f_pointer(user, mine)
-    memory = exec_memory(exec, 4_c_int64_t * count, status)
+    memory = sched_exec_memory(exec, 4_c_int64_t * count, status)
     if (status /= SCHED_OK) return
-    ! Belongs to the context. A program with many short tasks would load it once a device.
+    ! The module belongs to the context. With many short tasks, load it once for each device.
     status = load(module, square)
     if (status == 0) then
       n = count
@@ -147,10 +149,10 @@ contains
       finished = wait(exec%stream)
       if (status == 0) status = finished
       finished = unload(module)
-      ! Only now, so that another attempt would find them as they were.
+      ! Last, so that a retry finds the input unchanged.
       if (status == 0) mine%values = squared
     end if
-    ! What the scheduler does about a failed call: look at sched_run_fn in gpusched.h.
+    ! sched_run_fn in gpusched.h describes what follows each status.
     select case (status)
     case (2)
       status = SCHED_E_MEMORY
@@ -168,14 +170,14 @@ program kernel
   implicit none
   integer, parameter :: tasks = 8
   type(piece), target :: pieces(tasks)
-  type(scheduler) :: sched
+  type(sched_scheduler) :: sched
   character(len=500) :: why
-  integer(8) :: ids(tasks)
+  integer(sched_task_t) :: ids(tasks)
   real(c_double) :: total
   integer :: i, k, stat
 
   why = ""
-  call sched%open(devices="cuda", stat=stat, errmsg=why)
+  call sched%create(devices="cuda", stat=stat, errmsg=why)
   if (stat == SCHED_E_NO_DEVICE) then
     print "(2a)", "left out: ", trim(why)
     stop 77
@@ -186,7 +188,7 @@ program kernel
   do i = 1, tasks
     pieces(i)%values = [(real((i - 1) * count + k, c_float), k = 0, count - 1)]
     call sched%submit(squares, ids(i), user=c_loc(pieces(i)), &
-      options=task_options(label="squares", device_bytes=4_8 * count))
+      options=sched_task_options(label="squares", device_bytes=4_c_int64_t * count))
   end do
   total = 0
   do i = 1, tasks
@@ -194,6 +196,6 @@ program kernel
     total = total + sum(real(pieces(i)%values, c_double))
   end do
   print "(a, i0)", "sum of squares: ", nint(total, c_int64_t)
-  call sched%close()
+  call sched%destroy()
   if (nint(total, c_int64_t) /= 21325334000_c_int64_t) error stop "not the sum of squares"
 end program

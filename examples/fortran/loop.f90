@@ -1,4 +1,4 @@
-! Parallel loops: a sum of squares in pieces, and a map with its results in order.
+! Parallel loops: a sum of squares in chunks, and a map with its results in order.
 module loops
   use, intrinsic :: iso_c_binding
   use gpusched
@@ -8,7 +8,7 @@ module loops
 
 contains
 
-  ! Called for many pieces at the same time; each writes to its own places.
+  ! Several threads call this for different chunks at the same time.
   function square(exec, begin, end, user) bind(c) result(status)
     type(sched_exec_t), intent(in), target :: exec
     integer(c_int64_t), value :: begin, end
@@ -34,16 +34,16 @@ program loop
   use, intrinsic :: iso_c_binding
   use loops
   implicit none
-  type(scheduler) :: sched
+  type(sched_scheduler) :: sched
   real(c_double) :: roots(0:count - 1)
   integer :: i, stat
 
-  call sched%open(slots=2)
+  call sched%create(slots=2)
   call sched%run_range(square, 0_c_int64_t, int(count, c_int64_t))
   print "(a, i0)", "sum of squares: ", nint(sum(squares), c_int64_t)
   call sched%map(root, squares, roots)
   if (any(nint(roots) /= [(i, i=0, count - 1)])) error stop "a result is not in its place"
   call sched%run_range(square, 5_c_int64_t, 3_c_int64_t, stat=stat)
-  print "(2a)", "reversed: ", status_name(stat)
-  call sched%close()
+  print "(2a)", "reversed: ", sched_status_name(stat)
+  call sched%destroy()
 end program

@@ -1,5 +1,5 @@
 program consumer
   use gpusched
   implicit none
-  print "(2a)", "gpusched ", gpusched_version()
+  print "(2a)", "gpusched ", sched_version()
 end program

@@ -1,0 +1,173 @@
+!> Shots for programs in FORTRAN 77: external subroutines without modules, types or optional
+!> arguments. Compile this file after gpusched.f90 and link with -lgpusched.
+!>
+!>     INTEGER*8 S, MODEL, TASK
+!>     CALL SCHED77_CREATE(' ', 0, S, STATUS, MESSAGE)
+!>     CALL SCHED77_MODEL(NX, NY, NZ, DX_M, DY_M, DZ_M, VP_M_S, RHO_KG_M3, MODEL, STATUS, MESSAGE)
+!>     CALL SCHED77_SHOT(S, MODEL, NT, DT_S, FREQUENCY_HZ, SOURCE, RECEIVER_COUNT, RECEIVERS,
+!>    &                  RECORD_EVERY, RECORD, RECORD_LEN, TASK, STATUS, MESSAGE)
+!>     CALL SCHED77_WAIT(S, TASK, RECORD, STATUS, MESSAGE)
+!>     CALL SCHED77_MODEL_DESTROY(MODEL, STATUS, MESSAGE)
+!>     CALL SCHED77_DESTROY(S, STATUS, MESSAGE)
+!>
+!> Types      S, MODEL and TASK are INTEGER*8; other integers are INTEGER, other numbers REAL;
+!>            MESSAGE is CHARACTER*(*), 200 characters or more.
+!> Errors     STATUS is 0 on success, else a number SCHED_E_* of gpusched.h. MESSAGE then says why,
+!>            with the name of the status; after a success it is blank.
+!> Counts     Cells count from 1. SOURCE(3) and RECEIVERS(3, RECEIVER_COUNT) hold IX, IY, IZ.
+!> Arrays     VP_M_S(NZ, NX, NY), RHO_KG_M3(NZ, NX, NY), RECORD(samples, receivers).
+!> RECORD     is lent to the library until SCHED77_WAIT returns 0 for its task. Pass it there again:
+!>            the compiler then knows that it has changed. In newer Fortran pass no array section
+!>            with gaps, which would be a temporary copy.
+
+!> Creates a scheduler. `devices`: as in GPUSCHED_DEVICES; blank: all. `slots`: tasks at a time on
+!> each device; 0: 1; -1: tuned automatically.
+subroutine sched77_create(devices, slots, s, status, message)
+  use gpusched_c
+  implicit none
+  character(len=*), intent(in) :: devices
+  integer, intent(in) :: slots
+  integer(c_int64_t), intent(out) :: s
+  integer, intent(out) :: status
+  character(len=*), intent(out) :: message
+  type(sched_config_t), target :: config
+  character(kind=c_char), target :: list(len_trim(devices) + 1)
+  type(c_ptr), target :: handle
+  integer :: i
+  list = c_null_char
+  do i = 1, len_trim(devices)
+    list(i) = devices(i:i)
+  end do
+  config%size = c_sizeof(config)
+  if (size(list) > 1) config%devices = c_loc(list)
+  config%slots = int(slots, c_int32_t)
+  handle = c_null_ptr
+  status = sched_create(c_loc(config), c_loc(handle))
+  s = transfer(handle, s)
+  call sched77_explain(status, message)
+end subroutine
+
+!> Creates a model of nx*ny*nz cells, of which it copies the velocities and densities.
+subroutine sched77_model(nx, ny, nz, dx_m, dy_m, dz_m, vp_m_s, rho_kg_m3, model, status, message)
+  use gpusched_c
+  implicit none
+  integer, intent(in) :: nx, ny, nz
+  real(c_float), intent(in) :: dx_m, dy_m, dz_m
+  real(c_float), intent(in), target :: vp_m_s(*), rho_kg_m3(*)
+  integer(c_int64_t), intent(out) :: model
+  integer, intent(out) :: status
+  character(len=*), intent(out) :: message
+  type(sched_fd_model_desc_t), target :: desc
+  type(c_ptr), target :: handle
+  desc%size = c_sizeof(desc)
+  desc%nx = nx
+  desc%ny = ny
+  desc%nz = nz
+  desc%dx_m = dx_m
+  desc%dy_m = dy_m
+  desc%dz_m = dz_m
+  desc%vp_m_s = c_loc(vp_m_s(1))
+  desc%rho_kg_m3 = c_loc(rho_kg_m3(1))
+  handle = c_null_ptr
+  status = sched_fd_model_create(c_loc(desc), c_loc(handle))
+  model = transfer(handle, model)
+  call sched77_explain(status, message)
+end subroutine
+
+!> Submits a shot with a Ricker wavelet and returns at once. `record_len`: length of `record`, at
+!> least receiver_count * (1 + (nt - 1) / record_every).
+subroutine sched77_shot(s, model, nt, dt_s, frequency_hz, source, receiver_count, receivers, &
+    record_every, record, record_len, task, status, message)
+  use gpusched_c
+  implicit none
+  integer(c_int64_t), intent(in) :: s, model
+  integer, intent(in) :: nt, source(3), receiver_count, receivers(3, *), record_every, record_len
+  real(c_float), intent(in) :: dt_s, frequency_hz
+  real(c_float), intent(inout), target, asynchronous :: record(*)
+  integer(c_int64_t), intent(out), target :: task
+  integer, intent(out) :: status
+  character(len=*), intent(out) :: message
+  type(sched_fd_shot_desc_t), target :: desc
+  type(sched_fd_cell_t), allocatable, target :: cells(:)
+  type(c_ptr) :: handle, medium
+  integer :: i
+  task = 0
+  ! The C ABI counts from 0 and has no negative numbers.
+  if (any(source < 1) .or. any(receivers(:, :receiver_count) < 1)) then
+    status = SCHED_E_ARGUMENT
+    message = "SOURCE or RECEIVERS has a number below 1; accepted: cells, which count from 1"
+    return
+  end if
+  allocate (cells(max(1, receiver_count)))
+  do i = 1, receiver_count
+    cells(i) = sched_fd_cell_t(receivers(1, i) - 1, receivers(2, i) - 1, receivers(3, i) - 1)
+  end do
+  desc%size = c_sizeof(desc)
+  desc%nt = nt
+  desc%dt_s = dt_s
+  desc%frequency_hz = frequency_hz
+  desc%source = sched_fd_cell_t(source(1) - 1, source(2) - 1, source(3) - 1)
+  desc%receivers = c_loc(cells)
+  desc%receiver_count = receiver_count
+  desc%record_every = record_every
+  desc%record = c_loc(record(1))
+  desc%record_len = record_len
+  handle = transfer(s, handle)
+  medium = transfer(model, medium)
+  status = sched_fd_submit(handle, medium, c_loc(desc), c_null_ptr, c_loc(task))
+  call sched77_explain(status, message)
+  if (status /= 0) message = trim(message)//" (cells in this message count from 0)"
+end subroutine
+
+!> Waits until a shot has ended, and releases its task.
+subroutine sched77_wait(s, task, record, status, message)
+  use gpusched_c
+  implicit none
+  integer(c_int64_t), intent(in) :: s, task
+  real(c_float), intent(inout), asynchronous :: record(*)
+  integer, intent(out) :: status
+  character(len=*), intent(out) :: message
+  integer(c_int32_t) :: ignored
+  status = sched_wait(transfer(s, c_null_ptr), task, SCHED_FOREVER)
+  call sched77_explain(status, message)
+  ignored = sched_release(transfer(s, c_null_ptr), task)
+  ! A use of `record`, without which a compiler warns.
+  if (status == 0) record(1) = record(1)
+end subroutine
+
+!> Destroys a model. Submitted shots keep what they need.
+subroutine sched77_model_destroy(model, status, message)
+  use gpusched_c
+  implicit none
+  integer(c_int64_t), intent(inout) :: model
+  integer, intent(out) :: status
+  character(len=*), intent(out) :: message
+  status = sched_fd_model_destroy(transfer(model, c_null_ptr))
+  if (status == 0) model = 0
+  call sched77_explain(status, message)
+end subroutine
+
+!> Cancels the queued shots, waits for the running ones, and destroys the scheduler.
+subroutine sched77_destroy(s, status, message)
+  use gpusched_c
+  implicit none
+  integer(c_int64_t), intent(inout) :: s
+  integer, intent(out) :: status
+  character(len=*), intent(out) :: message
+  status = sched_destroy(transfer(s, c_null_ptr))
+  if (status == 0) s = 0
+  call sched77_explain(status, message)
+end subroutine
+
+!> Returns the message of a status: of this thread's last error, with the name of the status.
+subroutine sched77_explain(status, message)
+  use gpusched
+  use gpusched_c, only: sched_last_error
+  implicit none
+  integer, intent(in) :: status
+  character(len=*), intent(out) :: message
+  message = ""
+  if (status == 0) return
+  message = sched_status_name(status)
+  if (status < 0) message = sched_status_name(status)//": "//sched_text(sched_last_error())
+end subroutine
