@@ -120,8 +120,9 @@ static void tasks(FILE *file) {
     sched_config_t config = {.size = sizeof config, .devices = "cpu", .slots = 2};
     check(sched_create(&config, &scheduler));
     for (int i = 0; i < SHOTS; i++) {
-        sched_task_desc_t task = {.size = sizeof task, .run = run, .user = &shots[i], .flags = SCHED_TASK_ORDERED,
-                                  .work = shots[i].width, .device_bytes = 2 * field_bytes(&shots[i])};
+        sched_task_desc_t task = {.size = sizeof task, .run = run, .user = &shots[i],
+                                  .work = shots[i].width, .flags = SCHED_TASK_ORDERED,
+                                  .device_bytes = 2 * field_bytes(&shots[i])};
         sched_task_t id;
         check(sched_submit(scheduler, &task, &id));
     }
@@ -130,7 +131,7 @@ static void tasks(FILE *file) {
         check(sched_wait_next(scheduler, SCHED_FOREVER, &id)); /* of shots[i] */
         sched_status_t status = sched_wait(scheduler, id, SCHED_FOREVER);
         if (status == SCHED_OK) append(file, &shots[i]);
-        else fprintf(stderr, "shot %d: %s\n", i + 1, status < 0 ? sched_last_error() : sched_status_name(status));
+        else fprintf(stderr, "shot %d: %s\n", i + 1, sched_last_error());
         check(sched_release(scheduler, id));
     }
     check(sched_destroy(scheduler));
