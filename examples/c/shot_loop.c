@@ -131,7 +131,7 @@ static void tasks(FILE *file) {
         check(sched_wait_next(scheduler, SCHED_FOREVER, &id)); /* of shots[i] */
         sched_status_t status = sched_wait(scheduler, id, SCHED_FOREVER);
         if (status == SCHED_OK) append(file, &shots[i]);
-        else fprintf(stderr, "shot %d: %s\n", i + 1, sched_last_error());
+        else fprintf(stderr, "shot %d failed: %s\n", i + 1, sched_last_error());
         check(sched_release(scheduler, id));
     }
     check(sched_destroy(scheduler));

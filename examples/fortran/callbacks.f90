@@ -12,7 +12,8 @@ module pieces_of_work
 
 contains
 
-  ! Runs on a thread of the scheduler. A result other than 0 is a failure.
+  ! Runs on a thread of the scheduler. Returns SCHED_OK, or a status that sched_run_fn lists in
+  ! gpusched.h.
   function add(exec, user) bind(c) result(status)
     type(sched_exec_t), intent(in), target :: exec
     type(c_ptr), value :: user
@@ -25,15 +26,15 @@ contains
     do i = mine%first, mine%last
       mine%total = mine%total + i
     end do
-    status = 0
+    status = SCHED_OK
   end function
 
   function fail(exec, user) bind(c) result(status)
     type(sched_exec_t), intent(in), target :: exec
     type(c_ptr), value :: user
     integer(c_int32_t) :: status
-    status = 42
-    if (exec%attempt > 1 .and. c_associated(user)) status = 43
+    status = sched_exec_fail(exec, "no luck in attempt 1")
+    if (exec%attempt > 1 .or. c_associated(user)) status = sched_exec_fail(exec, "no luck in a retry")
   end function
 end module
 

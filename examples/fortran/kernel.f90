@@ -133,6 +133,7 @@ contains
     real(c_float), target :: squared(count)
     type(c_ptr) :: module, kernel
     integer(c_int) :: finished
+    character(len=40) :: why
 
     call c_f_pointer(user, mine)
     memory = sched_exec_memory(exec, 4_c_int64_t * count, status)
@@ -154,12 +155,17 @@ contains
     end if
     ! sched_run_fn in gpusched.h describes what follows each status.
     select case (status)
+    case (0)
+      status = SCHED_OK
     case (2)
       status = SCHED_E_MEMORY
     case (701)
       status = SCHED_E_RESOURCES
     case (700, 702, 716, 719)
       status = SCHED_E_DEVICE
+    case default
+      write (why, "(a, i0)") "CUDA driver: status ", status
+      status = sched_exec_fail(exec, why)
     end select
   end function
 end module

@@ -1,4 +1,4 @@
-"""A task with a CUDA kernel of one's own, through CuPy: squares, on whichever GPU is free."""
+"""A task with a custom CUDA kernel, through CuPy: squares, on the first free GPU."""
 
 import sys
 
@@ -28,7 +28,8 @@ square = cupy.RawKernel(
 
 
 def squares(exec: gpusched.Exec, first: int) -> "np.ndarray":
-    # The context is current on this thread; stream and memory are ours until we return, so `exec` has to own them.
+    # The GPU's context is current on this thread. The stream and the memory are valid until the
+    # callback returns, so `exec` owns them.
     assert exec.stream is not None
     size = 4 * COUNT
     with cupy.cuda.Device(exec.ordinal), cupy.cuda.ExternalStream(exec.stream) as stream:

@@ -1,4 +1,4 @@
-"""Parallel loops: pieces of a range, and a map with its results in order."""
+"""Parallel loops: chunks of a range, and a map with its results in order."""
 
 import gpusched
 import numpy as np
@@ -8,7 +8,7 @@ squares = np.zeros(COUNT)
 
 
 def square(exec: gpusched.Exec, piece: range) -> None:
-    """Called for many pieces at the same time; each writes to its own places."""
+    """Runs for several chunks at the same time; each writes to its own elements."""
     squares[piece.start : piece.stop] = np.arange(piece.start, piece.stop, dtype=float) ** 2
 
 
