@@ -18,8 +18,9 @@
  * Threads     Any thread may use a scheduler and the const functions of any object. One task object
  *             belongs to one thread at a time, as a std::future does. Callables run in the
  *             floating-point mode of the thread that submits them (sched_run_fn).
- * Left out    sched_exec_fail: throw instead. Detached tasks: drop the task object. Shots that
- *             write into memory of the caller: pass native() to sched_fd_submit.
+ * Left out    sched_exec_fail: throw instead. sched_task_error: wait() throws the message. Detached
+ *             tasks: drop the task object. Shots that write into memory of the caller: pass
+ *             native() to sched_fd_submit. sched_abi_version: for libraries loaded at run time.
  */
 #ifndef GPUSCHED_HPP
 #define GPUSCHED_HPP

@@ -10,7 +10,7 @@ namespace {
 
 int ran;
 
-// Its destructor has to be called when its function is unwound.
+// The destructor must run when the function is unwound.
 struct Guard {
   void *number;
   ~Guard() { add(static_cast<int *>(number)); }
@@ -32,7 +32,7 @@ int32_t cancels_itself(const sched_exec_t *, void *user) {
   for (;;) pause();
 }
 
-// As far as the C library is concerned, nothing has happened yet when it returns.
+// The cancellation is still pending when this returns.
 int32_t cancels_and_returns(const sched_exec_t *, void *user) {
   add(static_cast<int *>(user));
   pthread_cancel(pthread_self());
@@ -48,7 +48,7 @@ int32_t same_thread(const sched_exec_t *, void *) {
 }
 
 // Runs `code` among a hundred other tasks on one worker, with a retry: it fails twice, its message
-// says why, the others run, and another thread goes on.
+// has `word`, the other tasks run, and another thread continues.
 void unwind(sched_run_fn code, const char *word) {
   sched_t *s = scheduler(1);
   int left = 0;

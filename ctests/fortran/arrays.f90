@@ -9,7 +9,8 @@ program arrays
   type(sched_fd_model) :: model
   type(sched_fd_shot) :: shot
   integer(sched_task_t) :: id
-  integer :: stat
+  type(sched_fd_shot_size_t) :: sizes(2)
+  integer :: i, stat
   character(len=300) :: message
   real, target, asynchronous :: vp(7, 8, 9), record(5, 72), snapshots(7, 8, 9, 2)
   real, target, asynchronous :: records(5, 144), flat(5 * 72)
@@ -85,6 +86,22 @@ program arrays
   shot%plane_iz = 8
   call sched%submit_shot(model, shot, record, id, stat=stat, errmsg=message)
   call refused("plane_iz", "plane_iz is 8; accepted: 1 to 7")
+
+  shot%plane_iz = 1
+  shot%snapshot_every = 0
+  call sched%submit_shot(model, shot, record, id)
+  call sched%wait(id)
+  shot%wavelet_samples = [(0.0, i=1, 10)]
+  call sched_fd_wavelet(SCHED_FD_WAVELET_RICKER, 30.0, 1e-3, shot%wavelet_samples)
+  call sched%submit_shot(model, shot, records(:, :72), id)
+  call sched%wait(id)
+  call expect(all(abs(record - records(:, :72)) <= 0.0), "a custom wavelet")
+  vp(1, 1, 1) = 2100.0
+  call model%create(vp, spacing_m=[10.0, 10.0, 10.0], rho_kg_m3=vp)
+  call model%shot_size(shot, sizes(1))
+  call model%create(vp, spacing_m=[10.0, 10.0, 10.0], rho_kg_m3=vp, storage_16_bit=.true.)
+  call model%shot_size(shot, sizes(2))
+  call expect(sizes(2)%device_bytes < sizes(1)%device_bytes, "16 bits take less memory")
 
   call sched%destroy()
   call model%destroy()

@@ -8,7 +8,7 @@ contains
     logical, intent(in) :: right
     character(len=*), intent(in) :: what
     if (right) return
-    print "(2a)", "not as promised: ", what
+    print "(2a)", "expected: ", what
     error stop 1
   end subroutine
 end module

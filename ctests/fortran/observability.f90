@@ -84,7 +84,7 @@ program observability
   go = 1
   call sched%wait(id)
   call sched%progress(progress)
-  call expect(progress%done == 1 .and. abs(progress%work_done - 2.5_c_double) < 1d-9, "work is done")
+  call expect(progress%done == 1 .and. abs(progress%work_done - 2.5d0) < 1d-9, "work is done")
   call sched%stats(stats)
   call expect(stats%lower_bound_ns > 0 .and. stats%lower_bound_ns <= stats%makespan_ns, "a bound")
   call expect(calls == before, "no call after on_progress()")
