@@ -321,6 +321,21 @@ std::int32_t status_of(const sched_exec_t *native, outcome_base &result, Code co
   }
 }
 
+/* Calls `code` and drops its exception, except that of pthread_exit. */
+template <class Code>
+void without_exceptions(Code code) {
+  try {
+    code();
+  }
+#if defined(__GLIBCXX__)
+  catch (abi::__forced_unwind &) {
+    throw;
+  }
+#endif
+  catch (...) {
+  }
+}
+
 /* The `user` of a task: its callable and its outcome. */
 template <class F, class R>
 struct box {
@@ -355,16 +370,7 @@ struct listener : listener_base, std::enable_shared_from_this<listener<F>> {
   static void call(const sched_progress_t *progress, void *user) {
     /* The callable may replace itself. */
     std::shared_ptr<listener> self = static_cast<listener *>(user)->shared_from_this();
-    try {
-      self->f(*progress);
-    }
-#if defined(__GLIBCXX__)
-    catch (abi::__forced_unwind &) {
-      throw;
-    }
-#endif
-    catch (...) {
-    }
+    without_exceptions([=] { self->f(*progress); });
   }
 };
 
@@ -393,16 +399,7 @@ class log_callback {
 
  private:
   static void call(std::int32_t level, const char *message, void *user) {
-    try {
-      (*static_cast<function *>(user))(level, message);
-    }
-#if defined(__GLIBCXX__)
-    catch (abi::__forced_unwind &) {
-      throw;
-    }
-#endif
-    catch (...) {
-    }
+    detail::without_exceptions([=] { (*static_cast<function *>(user))(level, message); });
   }
 
   std::unique_ptr<function> function_;
