@@ -79,6 +79,18 @@ class Loops(WithScheduler):
         self.assertEqual(self.scheduler.map(str, (x for x in "abc"), grain=1), ["a", "b", "c"])
         self.assertEqual(self.scheduler.map(str, []), [])
 
+    def test_mapped_function_learns_its_device(self) -> None:
+        def place(x: int) -> tuple[Any, ...]:
+            exec = gpusched.current_exec()
+            # This worker may run the other task meanwhile.
+            other = self.scheduler.submit(lambda exec: gpusched.current_exec() is exec).result()
+            return other, gpusched.current_exec() is exec, exec.backend, exec.ordinal, exec.stream, exec.uuid
+
+        cpu = self.scheduler.devices[0]
+        wanted = (True, True, "cpu", cpu.ordinal, None, cpu.uuid)
+        self.assertEqual(self.scheduler.map(place, range(3), grain=1), [wanted] * 3)
+        self.assertRaisesRegex(RuntimeError, "outside a task", gpusched.current_exec)
+
     def test_a_map_comes_one_by_one_and_may_be_left(self) -> None:
         self.assertEqual(list(self.scheduler.imap(lambda x: -x, range(100))), [-x for x in range(100)])
         begun: list[int] = []
@@ -445,7 +457,10 @@ class Callables(WithScheduler):
         for begin, end in ((-1, 5), (0, 2**64)):
             with self.assertRaisesRegex(ValueError, "accepted: 0 to 18446744073709551615"):
                 self.scheduler.submit_range(begin, end, lambda exec, piece: None)
-        for name in ("slots", "cpu_threads", "trace_events"):
+        for slots in (-1, 65, "many", abi.SCHED_SLOTS_AUTO):
+            with self.assertRaisesRegex(ValueError, '^slots is .*; accepted: 0 to 64, or "auto"'):
+                gpusched.Scheduler(slots=slots)
+        for name in ("cpu_threads", "trace_events"):
             with self.assertRaisesRegex(ValueError, f"^{name} is -1; accepted: 0 to 4294967295"):
                 gpusched.Scheduler(**{name: -1})
         with self.assertRaisesRegex(gpusched.GpuschedError, "^stack_bytes is 4096; accepted: 1048576 to 68719476736"):
@@ -507,16 +522,53 @@ print("closed")
 
 class Shots(unittest.TestCase):
     def test_shapes_and_content(self) -> None:
-        gather = shoot(snapshot_every=4)
-        self.assertEqual(gather.record.shape, (8 * 9, 12))
-        self.assertEqual(gather.record.dtype, np.float32)
+        gather = shoot(snapshot_every=4, plane_every=(2, 3), record_every=5)
+        self.assertEqual((gather.record.shape, gather.record.dtype), ((3, 5, 3), np.float32))
         assert gather.snapshots is not None
-        self.assertEqual(gather.snapshots.shape[1:], (8, 9, 10))
+        self.assertEqual(gather.snapshots.shape, (3, 8, 9, 10))
         self.assertGreater(float(np.abs(gather.record).max()), 0.0)
+        np.testing.assert_array_equal(gather.record, shoot().record[::3, ::2, ::5])
+        np.testing.assert_allclose(gather.time, [1e-3, 6e-3, 11e-3])
+        np.testing.assert_allclose(gather.snapshot_time, [1e-3, 5e-3, 9e-3])
+        self.assertEqual((list(gather.x), list(gather.y), gather.z), ([0, 20, 40, 60, 80], [0, 30, 60], 10.0))
+        self.assertEqual(repr(gather), "<gpusched.Gather: record (3, 5, 3), time 0.001 to 0.011 s, snapshots (3, 8, 9, 10)>")
 
     def test_a_list_of_receivers_is_the_plane_at_those_cells(self) -> None:
-        plane, some = shoot().record, shoot(receivers=[(5, 3, 1), (0, 7, 1)]).record
-        np.testing.assert_array_equal(some, plane[[3 * 9 + 5, 7 * 9 + 0]])
+        plane, some = shoot().record, shoot(receivers=[(5, 3, 1), (0, 7, 1)])
+        np.testing.assert_array_equal(some.record, plane[[3, 7], [5, 0]])
+        self.assertEqual((list(some.x), list(some.y), list(some.z)), ([50, 0], [30, 70], [10, 10]))
+
+    def test_results_go_to_arrays_of_the_caller(self) -> None:
+        with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
+            shot = small_shot(snapshot_every=6)
+            size = model.shot_size(shot)
+            record = np.full(size.record_shape, np.nan, np.float32)
+            snapshots = np.full(size.snapshots_shape, np.nan, np.float32)
+            gather = scheduler.submit_shot(model, shot, record, snapshots).result()
+            self.assertIs(gather.record, record)
+            self.assertIs(gather.snapshots, snapshots)
+            self.assertTrue(np.isfinite(record).all() and np.isfinite(snapshots).all())
+            fixed = record.copy()
+            fixed.flags.writeable = False
+            for bad in (record[:-1], record.astype(float), np.zeros((12, 9, 8), np.float32).T, fixed, [0.0]):
+                with self.assertRaisesRegex((TypeError, ValueError), "^record (is|has).*; accepted: "):
+                    scheduler.submit_shot(model, shot, bad)
+            with self.assertRaisesRegex(ValueError, "snapshots"):
+                scheduler.submit_shot(model, small_shot(), None, snapshots)
+
+    def test_shots_are_compared_by_value(self) -> None:
+        samples = np.arange(5.0)
+        one = small_shot(wavelet_samples=samples, receivers=np.array([[1, 2, 3]]))
+        self.assertEqual(one, small_shot(wavelet_samples=samples.copy(), receivers=[(1, 2, 3)]))
+        for other in (small_shot(), small_shot(wavelet_samples=samples + 1, receivers=[(1, 2, 3)]), 5):
+            self.assertNotEqual(one, other)
+        self.assertEqual(
+            repr(one),
+            "Shot(nt=12, dt_s=0.001, source=[4, 4, 2], frequency_hz=30, wavelet_samples=<5>, receivers=[[1, 2, 3]],"
+            " plane_iz=1)",
+        )
+        with small_model() as model:
+            self.assertEqual(repr(model), "<gpusched.Model: nx=9, ny=8, nz=10, spacing_m=(10, 10, 10)>")
 
     def test_an_own_source_function_equals_the_wavelet_it_was_taken_from(self) -> None:
         samples = gpusched.wavelet("ricker", 30, 1e-3, 12)
@@ -630,12 +682,18 @@ class Library(unittest.TestCase):
         self.assertGreater(cpu.total_bytes, cpu.free_bytes)
         self.assertIsNone(cpu.compute_capability)
         with gpusched.Scheduler(devices="cpu", slots=2) as scheduler:
-            tasks = [scheduler.submit(lambda exec: exec.device) for _ in range(3)]
+            tasks = [scheduler.submit(lambda exec: exec.device, label="planned") for _ in range(3)]
             self.assertEqual([task.result() for task in tasks], [0] * 3)
-            self.assertEqual((scheduler.devices[0].slots, scheduler.devices[0].done), (2, 3))
+            cpu = scheduler.devices[0]
+            self.assertEqual((cpu.slots, cpu.done, cpu.leased_bytes), (2, 3, 0))
+            self.assertTrue(0 < cpu.busy_s < 20 and 0 < scheduler.stats.makespan_s < 20)
+            info = tasks[0].info
+            self.assertEqual((info.device, info.attempts, 0 <= info.queued_s + info.running_s < 20), (0, 1, True))
             self.assertEqual(repr(scheduler), "<gpusched.Scheduler on cpu:0: 0 queued, 0 running, 3 done>")
             self.assertEqual(repr(tasks[0]), f"<gpusched.Task {tasks[0].id}: done>")
         self.assertEqual(repr(scheduler), "<gpusched.Scheduler, closed>")
+        with gpusched.Scheduler(devices="cpu", slots="auto") as scheduler:
+            self.assertEqual(scheduler.submit(lambda exec: 1).result(), 1)
 
     def test_copies_of_the_library_have_different_handles(self) -> None:
         with tempfile.TemporaryDirectory() as folder, gpusched.Scheduler(devices="cpu") as scheduler:

@@ -20,7 +20,7 @@ class Told:
         self.changed = threading.Condition()
         self.seen: list[Any] = []
 
-    def __call__(self, progress: gpusched.abi.sched_progress_t) -> None:
+    def __call__(self, progress: gpusched.Progress) -> None:
         with self.changed:
             self.seen.append(progress)
             self.changed.notify_all()
@@ -48,7 +48,7 @@ class Progress(unittest.TestCase):
         self.scheduler.on_progress(told, 0.001)
         self.assertTrue(told.came(3))
         last = told.seen[-1]
-        self.assertEqual((last.done, last.running + last.queued, last.work_total), (0, 2, 4.0))
+        self.assertEqual((last.done, last.running + last.queued, last.work_total, last.eta_s), (0, 2, 4.0, None))
         go.set()
         for task in tasks:
             task.result()
@@ -79,7 +79,7 @@ class Progress(unittest.TestCase):
         answers: list[Any] = []
         over = threading.Event()
 
-        def listen(progress: gpusched.abi.sched_progress_t) -> None:
+        def listen(progress: gpusched.Progress) -> None:
             answers.append(self.scheduler.progress.done)
             try:
                 self.scheduler.close()
@@ -97,7 +97,7 @@ class Progress(unittest.TestCase):
         told, raised = Told(), self.unraisable()
         problem = KeyError("inside")
 
-        def listen(progress: gpusched.abi.sched_progress_t) -> None:
+        def listen(progress: gpusched.Progress) -> None:
             told(progress)
             raise problem
 

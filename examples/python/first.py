@@ -9,4 +9,4 @@ shot = gpusched.Shot(nt=nt, dt_s=1e-3, frequency_hz=20, source=(20, 20, 2), plan
 with gpusched.Model(vp, spacing_m=10.0) as model, gpusched.Scheduler() as scheduler:
     gather = scheduler.submit_shot(model, shot).result()
 
-print(f"at the middle, after 0.1 s: {gather.record[20 * n + 20, 100]:.3e}")
+print(f"at the middle, after 0.1 s: {gather.record[20, 20, 100]:.3e}")

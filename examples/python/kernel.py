@@ -1,4 +1,4 @@
-"""A task with a custom CUDA kernel, through CuPy: squares, on the first free GPU."""
+"""Functions with a custom CUDA kernel, through CuPy: squares, each on the first free GPU."""
 
 import sys
 
@@ -27,9 +27,10 @@ square = cupy.RawKernel(
 )
 
 
-def squares(exec: gpusched.Exec, first: int) -> "np.ndarray":
+def sum_of_squares(first: int) -> float:
     # The GPU's context is current on this thread. The stream and the memory are valid until the
-    # callback returns, so `exec` owns them.
+    # function returns, so `exec` owns them.
+    exec = gpusched.current_exec()
     assert exec.stream is not None
     size = 4 * COUNT
     with cupy.cuda.Device(exec.ordinal), cupy.cuda.ExternalStream(exec.stream) as stream:
@@ -40,7 +41,7 @@ def squares(exec: gpusched.Exec, first: int) -> "np.ndarray":
         square(((COUNT + THREADS - 1) // THREADS,), (THREADS,), (values, np.int32(COUNT)))
         squared = values.get(stream=stream)
         stream.synchronize()
-        return squared
+        return float(squared.sum(dtype=np.float64))
 
 
 try:
@@ -52,11 +53,8 @@ except gpusched.GpuschedError as error:
     sys.exit(NOT_HERE)
 
 with scheduler:
-    tasks = [
-        scheduler.submit(lambda exec, i=i: squares(exec, i * COUNT), label="squares", device_bytes=4 * COUNT)
-        for i in range(TASKS)
-    ]
-    total = sum(float(task.result().sum(dtype=np.float64)) for task in tasks)
+    firsts = range(0, TASKS * COUNT, COUNT)
+    total = sum(scheduler.map(sum_of_squares, firsts, grain=1, label="squares", device_bytes=4 * COUNT))
 
 print(f"sum of squares: {total:.0f}")
 if total != 21325334000.0:

@@ -25,7 +25,8 @@ def main(path: str) -> None:
         tasks = [scheduler.submit_shot(model, shot) for shot in shots]
         records = np.stack([task.result().record for task in tasks])
     records.tofile(path)
-    print(f"{SHOTS} shots of {records.shape[1]} traces and {records.shape[2]} samples")
+    _, ny, nx, samples = records.shape
+    print(f"{SHOTS} shots of {ny * nx} traces and {samples} samples")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,21 @@
-"""Python on top of the C ABI of gpusched: ctypes, nothing compiled; numpy where arrays are.
+"""Runs independent jobs, seismic shots above all, on the GPUs of a machine.
 
     with gpusched.Scheduler() as scheduler:
         task = scheduler.submit(lambda exec: 6 * 7)
         print(task.result())
 
-A callable runs on a thread of the scheduler; what it raises comes out of `result()` as it
-was. The library is found through $GPUSCHED_LIBRARY, beside this package, or by the
-system's loader. The raw C ABI is `gpusched.abi` and `gpusched.lib`.
+Tasks are `concurrent.futures.Future` objects. Their callables run on threads of the library, and `result` raises the
+exceptions that leave them. Names end with their units: _s, _m, _hz, _bytes; timeouts are in seconds.
+
+numpy is needed for shots only. The library is found through $GPUSCHED_LIBRARY, beside this package, or by the system's
+loader. `gpusched.abi` and `gpusched.lib` are the C ABI as it is.
 """
 
 from . import _abi as abi
-from ._devices import Device
-from ._fd import Gather, Model, Shot, WAVELETS, wavelet
+from ._fd import WAVELETS, Gather, Model, Shot, ShotSize, wavelet
+from ._info import Device, Progress, Stats, TaskInfo
+from ._jobs import Exec, current_exec
 from ._library import Cancelled, GpuschedError, lib, status_name
-from ._jobs import Exec
 from ._log import log_to
 from ._scheduler import Scheduler, devices
 from ._tasks import Task
@@ -27,11 +29,16 @@ __all__ = [
     "Gather",
     "GpuschedError",
     "Model",
+    "Progress",
     "Scheduler",
     "Shot",
+    "ShotSize",
+    "Stats",
     "Task",
+    "TaskInfo",
     "WAVELETS",
     "abi",
+    "current_exec",
     "devices",
     "lib",
     "log_to",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 else:
 
     class _Numpy:
-        """Stands for the module, which is looked for at each use until it is there."""
+        """Imports the module at the first use, and at each use until that succeeds."""
 
         _module: ModuleType | None = None
 

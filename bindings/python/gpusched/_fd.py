@@ -1,7 +1,8 @@
-"""Finite differences: a medium, and shots over it. Cells are counted from 0; z is fastest."""
+"""Finite differences: a medium, and shots over it. Cells are counted from 0; z points down and is fastest in memory."""
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from ctypes import POINTER, byref, c_double, c_float, c_void_p, sizeof
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence, Tuple
 from . import _abi
 from ._arrays import np
 from ._fields import put
+from ._info import filled
 from ._library import Handle, check, lib
 
 if TYPE_CHECKING:
@@ -27,8 +29,6 @@ WAVELETS = {
     "ricker-double-integral": _abi.SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL,
     "ricker-triple-integral": _abi.SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL,
 }
-
-
 STENCILS = {"taylor": 0, "optimised": _abi.SCHED_FD_SHOT_OPTIMISED_STENCIL}
 STORAGES = {"float32": 0, "16-bit": _abi.SCHED_FD_MODEL_16_BIT}
 
@@ -56,22 +56,73 @@ def cell(position: Cell) -> _abi.sched_fd_cell_t:
     return answer
 
 
+def axis(count: int, step: float, first: float = 0.0) -> NDArray[np.float64]:
+    return np.asarray(first + step * np.arange(count), dtype=np.float64)
+
+
 def pointer(array: Floats) -> Any:
     return array.ctypes.data_as(POINTER(c_float))
 
 
 def wavelet(name: str, frequency_hz: float, dt_s: float, nt: int) -> Floats:
-    """A source function as the old kernels compute it: `nt` samples, zero after the last active one."""
+    """Computes a source function of unit amplitude, as shots do.
+
+    Parameters
+    ----------
+    name : str
+        One of `WAVELETS`.
+    frequency_hz : float
+        Peak frequency in Hz, positive.
+    dt_s : float
+        Time step in seconds, positive.
+    nt : int
+        Number of samples.
+
+    Returns
+    -------
+    ndarray of float32, shape (nt,)
+        One sample for each time step, the first for the time `dt_s`; zero after the end of the wavelet.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name.
+    GpuschedError
+        SCHED_E_ARGUMENT for a number that is not accepted.
+    """
     samples = np.zeros(nt, dtype=np.float32)
     check(lib.sched_fd_wavelet(choice("wavelet", name, WAVELETS), frequency_hz, dt_s, pointer(samples), nt))
     return samples
 
 
 class Model(Handle):
-    """A medium. `vp` [iy, ix, iz] in m/s, `rho` likewise in kg/m³ (without: 1000 everywhere); both are copied.
+    """A medium on a regular grid. Any number of shots, threads and schedulers may share it.
 
-    `spacing_m`: one number, or (dx, dy, dz). `storage` is "float32" or "16-bit", the format of 1/rho and rho vp². In 16 bits
-    shots take less memory, and speeds have a relative error of at most 5e-4; a model with a wider range is refused.
+    Parameters
+    ----------
+    vp : array_like, shape (ny, nx, nz)
+        P velocity in m/s, positive. Copied. Each axis has 1 to 100000 cells, the absorbing layer not included.
+    spacing_m : float or sequence of float
+        Metres between cells, at least 1e-6: one number, or (dx, dy, dz).
+    rho : array_like, shape (ny, nx, nz), optional
+        Density in kg/m³, positive. Copied. None: 1000 everywhere.
+    storage : {"float32", "16-bit"}
+        Format of 1/rho and rho vp². With "16-bit" shots take up to a sixth less memory, and speeds have a relative
+        error of at most 5e-4; a model whose values are too far apart for this is refused.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (ny, nx, nz).
+    spacing_m : tuple of float
+        (dx, dy, dz).
+
+    Raises
+    ------
+    ValueError
+        For arrays of other shapes.
+    GpuschedError
+        SCHED_E_ARGUMENT, with the first cell that is not accepted; SCHED_E_MEMORY.
     """
 
     def __init__(
@@ -100,6 +151,7 @@ class Model(Handle):
         check(lib.sched_fd_model_create(byref(desc), byref(made)))
         self._handle = made.value
         self.shape: tuple[int, int, int] = (desc.ny, desc.nx, desc.nz)
+        self.spacing_m: tuple[float, float, float] = (dx, dy, dz)
 
     @property
     def _raw(self) -> int:
@@ -109,20 +161,35 @@ class Model(Handle):
 
     @property
     def dt_max(self) -> float:
-        """The largest stable time step, in seconds; where density jumps from cell to cell, a shot may need less."""
+        """Largest stable time step in seconds.
+
+        With `stencil` "optimised" the limit is 0.9634 of it. If density jumps from cell to cell, a shot may need
+        a smaller step.
+        """
         answer = c_double()
         check(lib.sched_fd_dt_max(self._raw, byref(answer)))
         return answer.value
 
-    def shot_size(self, shot: Shot) -> _abi.sched_fd_shot_size_t:
-        """How large the record and the snapshots of a shot are, and what it takes of a device."""
-        answer = _abi.sched_fd_shot_size_t(size=sizeof(_abi.sched_fd_shot_size_t))
+    def shot_size(self, shot: Shot) -> ShotSize:
+        """Checks a shot and returns the sizes of its results.
+
+        Raises
+        ------
+        ValueError, TypeError, GpuschedError
+            As `Scheduler.submit_shot`.
+        """
         desc, _kept = shot._describe()
-        check(lib.sched_fd_shot_size(self._raw, byref(desc), byref(answer)))
-        return answer
+        raw = filled(_abi.sched_fd_shot_size_t, lib.sched_fd_shot_size, self._raw, byref(desc))
+        traces = (raw.traces,) if shot.receivers is not None else shot._plane(self)
+        return ShotSize(
+            record_shape=(*traces, raw.samples),
+            snapshots_shape=(raw.snapshots, *self.shape) if raw.snapshots else None,
+            device_bytes=raw.device_bytes,
+            host_bytes=raw.host_bytes,
+        )
 
     def close(self) -> None:
-        """Shots in flight keep what they need of it."""
+        """Releases the model. Shots that were submitted keep what they need. A closed model may be closed again."""
         handle, self._handle = self._handle, None
         if handle is not None:
             lib.sched_fd_model_destroy(handle)
@@ -137,10 +204,61 @@ class Model(Handle):
         if getattr(self, "_handle", None) is not None:
             self.close()
 
+    def __repr__(self) -> str:
+        ny, nx, nz = self.shape
+        dx, dy, dz = self.spacing_m
+        closed = ", closed" if self._handle is None else ""
+        return f"<gpusched.Model: nx={nx}, ny={ny}, nz={nz}, spacing_m=({dx:g}, {dy:g}, {dz:g}){closed}>"
 
-@dataclass(frozen=True)
+
+def plain(value: Any) -> Any:
+    """Returns arrays and sequences as lists, which compare as a whole."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Shot:
-    """One shot: time axis, source, receivers. Without `receivers`: the plane at depth `plane_iz`."""
+    """One shot: time axis, source and receivers.
+
+    Two shots are equal if all parameters are, arrays by their values. A shot has no hash.
+
+    Parameters
+    ----------
+    nt : int
+        Time steps to compute, at least 1.
+    dt_s : float
+        Time step in seconds, at most `Model.dt_max`.
+    source : tuple of int
+        Cell (ix, iy, iz) of the source, a vertical dipole: of its upper, negative pole. The positive pole is two
+        cells deeper.
+    frequency_hz : float
+        Peak frequency of the wavelet in Hz. Required without `wavelet_samples`.
+    wavelet : str
+        One of `WAVELETS`.
+    wavelet_samples : array_like, shape (n,), optional
+        Custom source function in place of `wavelet`: one sample for each time step, zero after the last.
+    amplitude : float
+        Factor on the wavelet; 0: 10000.
+    receivers : sequence of tuple of int, optional
+        Cells (ix, iy, iz) of the receivers, in the order of the traces. None: the plane at depth `plane_iz`.
+    plane_iz : int
+        Depth of the receiver plane in cells. Ignored with `receivers`.
+    plane_every : tuple of int
+        Cells between receivers of the plane along x and along y, from cell 0.
+    record_every : int
+        Time steps between samples, from step 0.
+    snapshot_every : int
+        Time steps between snapshots, from step 0; 0: no snapshots.
+    mute_direct : bool
+        Sets samples to zero until the direct wave has passed, as the old library does.
+    exact_time : bool
+        Removes the dispersion error of the time steps from the record, not from snapshots.
+    stencil : {"taylor", "optimised"}
+        Spatial derivatives: of eighth order, or optimised for waves of 3.5 cells and more. With "optimised", `dt_s` is
+        at most 0.9634 of `Model.dt_max`.
+    """
 
     nt: int
     dt_s: float
@@ -148,21 +266,56 @@ class Shot:
     frequency_hz: float = 0.0
     wavelet: str = "ricker"
     wavelet_samples: ArrayLike | None = None
-    """Custom source function, one sample for each step, instead of `wavelet` and `frequency_hz`."""
     amplitude: float = 0.0
-    """0: that of the old kernels."""
     receivers: Sequence[Cell] | None = None
     plane_iz: int = 0
     plane_every: tuple[int, int] = (1, 1)
-    """Take every so many cells of the plane in x and y."""
     record_every: int = 1
     snapshot_every: int = 0
-    """Steps between snapshots; 0: none."""
     mute_direct: bool = False
     exact_time: bool = False
-    """Take the error of the steps in time out of the record; snapshots keep it."""
     stencil: str = "taylor"
-    """"optimised": derivatives for waves of 3.5 cells and more; `dt_s` is at most 0.9634 `dt_max` then."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Shot):
+            return NotImplemented
+        return bool(plain(list(vars(self).values())) == plain(list(vars(other).values())))
+
+    def __repr__(self) -> str:
+        words = []
+        for field in dataclasses.fields(self):
+            value = plain(getattr(self, field.name))
+            if value == plain(field.default):
+                continue
+            long = field.name in ("receivers", "wavelet_samples") and len(value) > 3
+            words.append(f"{field.name}={f'<{len(value)}>' if long else repr(value)}")
+        return f"Shot({', '.join(words)})"
+
+    def _plane(self, model: Model) -> tuple[int, int]:
+        """Receivers of the plane along y and along x."""
+        ny, nx, _ = model.shape
+        every_x, every_y = (max(1, every) for every in self.plane_every)
+        return -(-ny // every_y), -(-nx // every_x)
+
+    def _gather(self, model: Model, record: Floats, snapshots: Floats | None) -> Gather:
+        """Adds the axes."""
+        dx, dy, dz = model.spacing_m
+        if self.receivers is not None:
+            x, y, z = np.array([plain(position) for position in self.receivers], dtype=float).T
+        else:
+            ny, nx = self._plane(model)
+            every_x, every_y = (max(1, every) for every in self.plane_every)
+            x, y, z = axis(nx, every_x), axis(ny, every_y), np.array(float(self.plane_iz))
+        count = 0 if snapshots is None else len(snapshots)
+        return Gather(
+            record=record,
+            time=axis(record.shape[-1], self.dt_s * max(1, self.record_every), self.dt_s),
+            x=x * dx,
+            y=y * dy,
+            z=z * dz,
+            snapshots=snapshots,
+            snapshot_time=axis(count, self.dt_s * self.snapshot_every, self.dt_s),
+        )
 
     def _describe(self) -> tuple[_abi.sched_fd_shot_desc_t, list[object]]:
         """The shot for the C ABI, and what has to outlive the call."""
@@ -193,8 +346,73 @@ class Shot:
 
 
 @dataclass(frozen=True)
+class ShotSize:
+    """Sizes of a shot's results, and the memory that it takes.
+
+    Attributes
+    ----------
+    record_shape : tuple of int
+        Shape of `Gather.record`: (ny, nx, nt) for a plane of receivers, (receivers, nt) for a list; nt samples.
+    snapshots_shape : tuple of int or None
+        Shape of `Gather.snapshots`; None: no snapshots.
+    device_bytes : int
+        Peak use of device memory.
+    host_bytes : int
+        Additional host memory, on any device.
+    """
+
+    record_shape: tuple[int, ...]
+    snapshots_shape: tuple[int, ...] | None
+    device_bytes: int
+    host_bytes: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Gather:
-    """What a shot gives: `record` [trace, sample], `snapshots` [snapshot, iy, ix, iz] if any were asked for."""
+    """The results of a shot, with their axes.
+
+    Positions are those of cells: cell 0 is at 0 m. Time 0 is that of the first sample of the wavelet.
+
+    Attributes
+    ----------
+    record : ndarray of float32
+        Pressure in units of the wavelet's amplitude, samples last: shape (ny, nx, nt) for a plane of receivers,
+        (receivers, nt) for a list.
+    time : ndarray of float64, shape (nt,)
+        Times of the samples in seconds, the first after one time step.
+    x, y : ndarray of float64
+        Positions of the receivers in metres: of a plane with the shapes (nx,) and (ny,), of a list (receivers,).
+    z : ndarray of float64
+        Depths in metres: of a plane with the shape (), of a list (receivers,).
+    snapshots : ndarray of float32, shape (snapshots, ny, nx, nz), or None
+        Pressure in all cells of the model; None if the shot has no snapshots.
+    snapshot_time : ndarray of float64, shape (snapshots,)
+        Times of the snapshots in seconds.
+    """
 
     record: Floats
+    time: NDArray[np.float64]
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    z: NDArray[np.float64]
     snapshots: Floats | None
+    snapshot_time: NDArray[np.float64]
+
+    def __repr__(self) -> str:
+        shots = "" if self.snapshots is None else f", snapshots {self.snapshots.shape}"
+        return f"<gpusched.Gather: record {self.record.shape}, time {self.time[0]:g} to {self.time[-1]:g} s{shots}>"
+
+
+def output(name: str, array: Floats | None, shape: tuple[int, ...]) -> Floats:
+    """Returns the caller's array if a shot can write to it, or a new one."""
+    if array is None:
+        return np.zeros(shape, dtype=np.float32)
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{name} is {array!r}; accepted: a numpy array")
+    flags = array.flags
+    if array.shape != shape or array.dtype != np.float32 or not (flags.c_contiguous and flags.writeable and flags.aligned):
+        raise ValueError(
+            f"{name} has the shape {array.shape}, dtype {array.dtype} and strides {array.strides}; "
+            f"accepted: {shape}, float32, C-contiguous and writeable"
+        )
+    return array

@@ -1,5 +1,8 @@
-"""Fields of the C ABI's structs, set so that nothing is cut silently: ctypes drops the bits that a field has no
-room for, takes a number for the address of a text, and a text ends where C sees its first NUL."""
+"""Fields of the C ABI's structs, set so that no value is truncated silently.
+
+ctypes drops the bits that a field has no room for and takes a number for the address of a text; C ends a text at its
+first NUL.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 
 def put(struct: Structure, name: str, value: Any) -> None:
-    """Sets a field. An integer that it can't hold is a ValueError."""
+    """Sets a field. Raises ValueError for an integer that the field can't hold."""
     setattr(struct, name, value)
     kept = getattr(struct, name)
     if isinstance(kept, int) and kept != value:
@@ -19,7 +22,7 @@ def put(struct: Structure, name: str, value: Any) -> None:
 
 
 def text(name: str, value: str | bytes) -> bytes:
-    """A text for C."""
+    """Returns a text for C."""
     if not isinstance(value, (str, bytes)):
         raise TypeError(f"{name} is {value!r}; accepted: text")
     encoded = value.encode() if isinstance(value, str) else value

@@ -1,8 +1,9 @@
-"""What a task needs on this side, and how a callable's end is told to the library."""
+"""Callables of tasks: how the library calls them, and what they may use while they run."""
 
 from __future__ import annotations
 
 import itertools
+import threading
 import traceback
 from ctypes import byref, c_uint64, c_void_p
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import Any, Callable, Mapping
 
 from . import _abi
 from ._fields import put, text
+from ._info import BACKENDS, filled
 from ._library import Cancelled, check, last_error, lib
 
 OPTIONS = (
@@ -30,13 +32,36 @@ FLAGS = {"idempotent": _abi.SCHED_TASK_IDEMPOTENT, "ordered": _abi.SCHED_TASK_OR
 
 
 class Exec:
-    """What a running callable is told. Not to be kept after it returned."""
+    """The place where a callable runs: argument of the callable, valid until that returns.
 
-    def __init__(self, raw: Any) -> None:
+    Attributes
+    ----------
+    task : int
+        Id of the task.
+    device : int
+        Index of the device in its scheduler, as in `Device.index`.
+    backend : str
+        "cpu" or "cuda".
+    ordinal : int
+        Number of the device in its backend: `cupy.cuda.Device(ordinal)`, `torch.device("cuda", ordinal)`.
+    stream : int or None
+        CUDA stream (CUstream) for the callable's work; None on the CPU. The device's context is current on the
+        callable's thread. The task is done when the callable has returned and the work on the stream has ended.
+    slot : int
+        Slot of the device. No two tasks run in a slot at the same time, except that while a callable waits for
+        another task, that one may run in its slot.
+    attempt : int
+        1 for the first attempt.
+    cpu_threads : int
+        Threads that the task may use on the CPU device, its own included; 0 on a GPU.
+    """
+
+    def __init__(self, raw: Any, job: Job) -> None:
         self._raw = raw
+        self._scheduler = job.scheduler
         self.task: int = raw.contents.task
         self.device: int = raw.contents.device
-        self.backend: int = raw.contents.backend
+        self.backend: str = BACKENDS[raw.contents.backend]
         self.ordinal: int = raw.contents.ordinal
         self.slot: int = raw.contents.slot
         self.attempt: int = raw.contents.attempt
@@ -44,23 +69,46 @@ class Exec:
         self.stream: int | None = raw.contents.stream
 
     @property
-    def cancelled(self) -> bool:
-        """Whether the task was asked to stop; long callables look now and then, and raise Cancelled.
+    def uuid(self) -> str:
+        """Identity of the device, the same in all processes and after a reboot."""
+        info = filled(_abi.sched_device_info_t, lib.sched_device_info, self._scheduler, self.device)
+        return info.uuid.decode(errors="replace")
 
-        One that returns all the same has ended well."""
+    @property
+    def cancelled(self) -> bool:
+        """Whether the task was asked to stop.
+
+        A long callable reads this regularly and raises `Cancelled` soon after it is true. If it returns all the
+        same, its result counts, unless the task was cancelled.
+        """
         return check(lib.sched_exec_cancelled(self._raw)) != 0
 
-    def report(self, done: float) -> None:
-        """Tells how much of the task is done, from 0 to 1."""
-        check(lib.sched_exec_report(self._raw, done))
+    def report(self, fraction: float) -> None:
+        """Reports the fraction of the task that is done, 0 to 1, for `Task.info` and the ETA."""
+        check(lib.sched_exec_report(self._raw, fraction))
 
     def memory(self, size: int) -> int:
-        """Returns the address of `size` bytes of the device's memory, undefined, valid until the callable returns.
+        """Allocates memory of the device until the callable returns.
 
-        On a GPU it is memory of the GPU, and work on it belongs on `stream`; on the CPU device, memory of the host.
-        Call this on the callable's own thread, and include the bytes in the task's `device_bytes`. Raises
-        MemoryError if the device does not have that much; if it leaves the callable, the task is retried, alone on
-        the device and then elsewhere."""
+        Call this on the callable's own thread. The task's `device_bytes` should include these bytes.
+
+        Parameters
+        ----------
+        size : int
+            Bytes, 1 or more.
+
+        Returns
+        -------
+        int
+            Address, aligned to 64 bytes; the contents are undefined. On a GPU it is memory of the GPU, and work on it
+            belongs on `stream`; on the CPU device it is memory of the host.
+
+        Raises
+        ------
+        MemoryError
+            If the device lacks free memory. If it leaves the callable, the task is retried, alone on the device, then
+            on others.
+        """
         if not 0 <= size < 2**64:
             raise ValueError(f"size is {size}; accepted: a number of bytes below 2**64")
         address = c_void_p()
@@ -72,20 +120,55 @@ class Exec:
         return address.value
 
     def commit(self) -> None:
-        """Before a result is put where others see it: from here on the task can't be cancelled, and no other
-        copy of it counts. Raises Cancelled if it already was, or another copy does."""
+        """Commits this attempt; call it before you publish results.
+
+        From then on the task can't be cancelled, and the results of other attempts do not count.
+
+        Raises
+        ------
+        Cancelled
+            If a cancel or another attempt came first. Discard the results and let it leave the callable.
+        """
         if check(lib.sched_exec_commit(self._raw)) == _abi.SCHED_CANCELLED:
             raise Cancelled()
 
+    def __repr__(self) -> str:
+        return f"<gpusched.Exec: task {self.task} on {self.backend}:{self.ordinal}, slot {self.slot}>"
+
+
+def current_exec() -> Exec:
+    """Returns the `Exec` of the callable that runs on this thread.
+
+    The functions of `Scheduler.map` and `imap` learn their device from it, and so does code that is called from a
+    task.
+
+    Raises
+    ------
+    RuntimeError
+        If no callable of a task runs on this thread.
+    """
+    found: Exec | None = getattr(_thread, "exec", None)
+    if found is None:
+        raise RuntimeError("current_exec was called outside a task: no callable runs on this thread")
+    return found
+
 
 class Job:
-    """A callable, its outcome, buffers that are lent."""
+    """A callable, its outcome, and the buffers that are lent to the library.
+
+    `scheduler` is the library's handle. `dropped` is called once the library needs the job no more.
+    """
 
     def __init__(
-        self, dropped: Callable[[Job], None], code: Callable[..., Any] | None = None, lent: object = None
+        self,
+        scheduler: int,
+        dropped: Callable[[Job], None],
+        code: Callable[..., Any] | None = None,
+        lent: object = None,
     ) -> None:
-        self._code = code
+        self.scheduler = scheduler
         self._dropped = dropped
+        self._code = code
         self.lent = lent
         self.value: Any = None
         self.error: BaseException | None = None
@@ -98,7 +181,6 @@ class Job:
         return self._code
 
     def drop(self) -> None:
-        """Called once, when the library needs the job no more."""
         self._code = self.lent = None
         self._dropped(self)
 
@@ -106,20 +188,26 @@ class Job:
 # Jobs that the library still knows, by the number that it is given as `user`.
 jobs: dict[int, Job] = {}
 _numbers = itertools.count(1)
+_thread = threading.local()
 
 
 def find(number: int) -> Job:
     return jobs[number]
 
 
-def told(raw: Any, job: Job, code: Callable[[], Any], counts: Callable[[], bool] = lambda: True) -> int:
-    """Runs `code` for `raw`, keeps what it returns or raises, and returns the library's status."""
+def run(raw: Any, job: Job, code: Callable[[Exec], Any], counts: Callable[[], bool] = lambda: True) -> int:
+    """Calls `code`, keeps its result or exception, and returns the library's status.
+
+    `counts` says whether this attempt's result counts."""
+    # A callable that waits may run another one on its thread.
+    outer = getattr(_thread, "exec", None)
+    _thread.exec = Exec(raw, job)
     try:
-        value = code()
+        value = code(_thread.exec)
         if counts():
             job.value = value
         return _abi.SCHED_OK
-    except BaseException as error:  # noqa: BLE001: raised again by Task.result
+    except BaseException as error:  # noqa: BLE001: Task.result raises it again
         job.error, job.traceback = error, error.__traceback__
         if isinstance(error, Cancelled):
             return _abi.SCHED_CANCELLED
@@ -127,6 +215,8 @@ def told(raw: Any, job: Job, code: Callable[[], Any], counts: Callable[[], bool]
             return _abi.SCHED_E_MEMORY
         message = "".join(traceback.format_exception_only(type(error), error)).strip()
         return int(lib.sched_exec_fail(raw, message.replace("\0", " ").encode(errors="replace")))
+    finally:
+        _thread.exec = outer
 
 
 @_abi.sched_run_fn  # type: ignore[untyped-decorator, unused-ignore]
@@ -134,12 +224,8 @@ def run_job(raw: Any, user: int) -> int:
     job = find(user)
     job.error = None
     # Of several copies the value of one counts.
-    return told(
-        raw,
-        job,
-        lambda: job.code(Exec(raw)),
-        lambda: not job.idempotent or bool(lib.sched_exec_commit(raw) == _abi.SCHED_OK),
-    )
+    commits = lambda: not job.idempotent or bool(lib.sched_exec_commit(raw) == _abi.SCHED_OK)  # noqa: E731
+    return run(raw, job, job.code, commits)
 
 
 @_abi.sched_drop_fn  # type: ignore[untyped-decorator, unused-ignore]
@@ -148,7 +234,7 @@ def drop_job(user: int) -> None:
 
 
 def describe(desc: Any, job: Job, options: Mapping[str, Any], allowed: tuple[str, ...]) -> list[object]:
-    """Fills in a task's or a range's options; what is returned has to outlive the call that takes `desc`."""
+    """Fills in the options of a task or a range. The caller keeps the result until the call that takes `desc`."""
     kept: list[object] = []
     for name, value in options.items():
         if name not in allowed:

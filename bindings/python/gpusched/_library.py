@@ -14,12 +14,22 @@ NAMES = ("libgpusched.so", "libgpusched.so.0.1")
 
 
 def _restore(kind: type[Exception], *args: object) -> Exception:
-    """An exception of that kind that was pickled; its attributes are set by the caller."""
+    """Returns an exception that was pickled; the caller sets its attributes."""
     return kind.__new__(kind, *args)
 
 
 class GpuschedError(Exception):
-    """A call or a task failed. `status` is one of SCHED_E_*, `name` its name, `message` the library's words."""
+    """A call or a task failed.
+
+    Attributes
+    ----------
+    status : int
+        One of `abi.SCHED_E_*`.
+    name : str
+        Name of the status, such as "SCHED_E_ARGUMENT".
+    message : str
+        Message of the library: what is wrong, the value, and what is accepted.
+    """
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -41,17 +51,20 @@ class Handle:
 
 
 class Cancelled(GpuschedError, CancelledError):
-    """The task was cancelled before its result counted. A callable that finds `exec.cancelled` raises it."""
+    """The task was cancelled before its result counted. A `concurrent.futures.CancelledError`.
+
+    A callable that stops because `Exec.cancelled` is true raises it.
+    """
 
     def __init__(self, message: str = "the task was cancelled") -> None:
         super().__init__(_abi.SCHED_CANCELLED, message)
 
 
 def _candidates() -> list[str]:
-    """$GPUSCHED_LIBRARY alone if it is set; else beside this package, else where the system's loader looks."""
-    told = os.environ.get("GPUSCHED_LIBRARY")
-    if told:
-        return [told]
+    """Returns $GPUSCHED_LIBRARY alone if it is set; else paths beside this package, then names for the system's loader."""
+    chosen = os.environ.get("GPUSCHED_LIBRARY")
+    if chosen:
+        return [chosen]
     here = Path(__file__).resolve().parent
     beside = [str(here / name) for name in NAMES if (here / name).exists()]
     return [*beside, *NAMES]
@@ -79,17 +92,17 @@ lib = _load()
 
 
 def status_name(status: int) -> str:
-    """The name of a status: "SCHED_E_ARGUMENT"."""
+    """Returns the name of a status, such as "SCHED_E_ARGUMENT"."""
     return str(lib.sched_status_name(status).decode())
 
 
 def last_error() -> str:
-    """The message of this thread's last failed call."""
+    """Returns the message of this thread's last failed call."""
     return str(lib.sched_last_error().decode(errors="replace"))
 
 
 def check(status: int) -> int:
-    """Raises for a failed call; hands a status that is no failure on."""
+    """Raises GpuschedError for a negative status; returns any other."""
     if status < 0:
         raise GpuschedError(status, last_error())
     return status

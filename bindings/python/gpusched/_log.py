@@ -1,4 +1,4 @@
-"""The library's log, in Python's own."""
+"""Sends the library's log to Python's `logging`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,28 @@ from ._library import check, lib
 # The library's levels, from 1.
 LEVELS = {1: logging.ERROR, 2: logging.WARNING, 3: logging.INFO, 4: logging.DEBUG, 5: logging.DEBUG - 5}
 
-# What the library calls has to stay.
+# The library calls this function, so it has to stay.
 _kept: Any = None
 
 
 def log_to(logger: logging.Logger | None, level: int = logging.INFO) -> None:
-    """Sends what the library has to say, from `level` up, to `logger`. None: nowhere, as at the start."""
+    """Sends the log of the library, for the whole process, to a logger in place of the previous target.
+
+    Any thread of the library may log, several at the same time. Handlers must not close a scheduler.
+
+    Parameters
+    ----------
+    logger : logging.Logger or None
+        None turns the log off. At the start GPUSCHED_LOG sets the target.
+    level : int
+        Lowest level of `logging` that is sent. Warnings report tasks that failed for good or take far too long, and
+        retired devices; information reports retries and second copies. Level 5 is the library's trace.
+
+    Raises
+    ------
+    GpuschedError
+        SCHED_E_DEADLOCK from inside a handler.
+    """
     global _kept
     if logger is None:
         check(lib.sched_log_callback(_abi.sched_log_fn(), None, 0))

@@ -1,4 +1,4 @@
-"""Progress that is told every so often: which callable a scheduler calls."""
+"""Progress callbacks of schedulers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import itertools
 from typing import Any, Callable
 
 from . import _abi
+from ._info import Progress, progress_from
 from ._library import check, lib
 
-Listener = Callable[[_abi.sched_progress_t], Any]
+Listener = Callable[[Progress], Any]
 
-# Those that the library may call, by the number that it is given as `user`.
+# The callbacks that the library may call, by the number that it is given as `user`.
 listeners: dict[int, Listener] = {}
 _numbers = itertools.count(1)
 
 
 @_abi.sched_progress_fn  # type: ignore[untyped-decorator, unused-ignore]
-def _tell(raw: Any, user: int) -> None:
-    listeners[user](_abi.sched_progress_t.from_buffer_copy(raw.contents))
+def _call(raw: Any, user: int) -> None:
+    listeners[user](progress_from(raw.contents))
 
 
 def listen(scheduler: int, call: Listener | None, interval_s: float) -> int | None:
-    """Has `call` called in place of what was before; the number that ends with `forget`."""
+    """Sets the callback of a scheduler. Returns the number that `forget` takes."""
     if call is None:
         check(lib.sched_progress_callback(scheduler, _abi.sched_progress_fn(), None, 0))
         return None
@@ -30,7 +31,7 @@ def listen(scheduler: int, call: Listener | None, interval_s: float) -> int | No
     number = next(_numbers)
     listeners[number] = call
     try:
-        check(lib.sched_progress_callback(scheduler, _tell, number, int(interval_s * 1e9)))
+        check(lib.sched_progress_callback(scheduler, _call, number, int(interval_s * 1e9)))
     except BaseException:
         forget(number)
         raise
@@ -38,5 +39,5 @@ def listen(scheduler: int, call: Listener | None, interval_s: float) -> int | No
 
 
 def forget(number: int | None) -> None:
-    """Once the library does not call it any more."""
+    """Releases a callback that the library does not call any more."""
     listeners.pop(number or 0, None)

@@ -1,7 +1,6 @@
-"""Parallel loops: pieces of a range on all devices, and maps over a sequence.
+"""Parallel loops: chunks of a range on all devices, and maps over a sequence.
 
-Python code holds the GIL: pieces of pure Python run one after the other, whatever the number of slots. It pays where
-the code lets go of the GIL, as numpy, ctypes, files and the calls of GPU packages do.
+Python code holds the GIL: chunks of pure Python code run one after the other, whatever the number of slots.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any, Callable, Generic, Iterator, Mapping, Sequence, TypeVar
 
 from . import _abi
 from ._fields import put
-from ._jobs import Exec, Job, describe, drop_job, find, told, OPTIONS
+from ._jobs import OPTIONS, Exec, Job, describe, drop_job, find, run
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -21,13 +20,13 @@ RANGE_OPTIONS = tuple(name for name in OPTIONS if name not in ("work", "retries"
 
 
 @_abi.sched_range_fn  # type: ignore[untyped-decorator, unused-ignore]
-def _piece(raw: Any, begin: int, end: int, user: int) -> int:
+def _chunk(raw: Any, begin: int, end: int, user: int) -> int:
     job = find(user)
 
-    def code() -> None:
-        job.code(Exec(raw), range(begin, end))
+    def code(exec: Exec) -> None:
+        job.code(exec, range(begin, end))
 
-    return told(raw, job, code)
+    return run(raw, job, code)
 
 
 def range_desc(
@@ -39,12 +38,12 @@ def range_desc(
     for name, value in (("begin", begin), ("end", end), ("grain", grain or 0)):
         put(desc, name, value)
     kept = describe(desc, job, options, RANGE_OPTIONS)
-    desc.run, desc.drop = _piece, drop_job
+    desc.run, desc.drop = _chunk, drop_job
     return desc, kept
 
 
 class Places(Generic[Item, Result]):
-    """Where the results of a map go, each to the place of its item."""
+    """The results of a map, each at the place of its item."""
 
     def __init__(self, function: Callable[[Item], Result], items: Sequence[Item]) -> None:
         self.function = function
@@ -54,8 +53,8 @@ class Places(Generic[Item, Result]):
         self.ended = False
         self.changed = threading.Condition()
 
-    def piece(self, _exec: Exec, piece: range) -> None:
-        for place in piece:
+    def chunk(self, _exec: Exec, places: range) -> None:
+        for place in places:
             result = self.function(self.items[place])
             with self.changed:
                 self.results[place] = result

@@ -1,4 +1,4 @@
-"""Schedulers and tasks; Python callables and shots as tasks."""
+"""Schedulers: Python callables, ranges and shots as tasks."""
 
 from __future__ import annotations
 
@@ -6,39 +6,65 @@ import atexit
 import contextlib
 import os
 import re
-import threading
 import time
 import weakref
 from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from . import _abi
-from ._arrays import np
-from ._fields import put, text
-from ._devices import Device, devices_of
-from ._fd import Gather, Model, Shot
+from ._fd import Gather, Model, Shot, output
 from ._fd import pointer as floats
+from ._fields import put, text
+from ._info import Device, Progress, Stats, devices_of, filled, progress_from, stats_of
 from ._jobs import OPTIONS, Exec, Job, describe, run_job
 from ._library import GpuschedError, Handle, check, lib
 from ._progress import Listener, forget, listen
 from ._ranges import Places, range_desc
 from ._tasks import Completer, Task, wait_for
 
+if TYPE_CHECKING:
+    from ._fd import Floats
+
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-class Scheduler(Handle):
-    """Runs tasks on the devices that it was given; closed when the `with` block ends.
+MOST_SLOTS = 64
 
-    `devices` as in GPUSCHED_DEVICES, which counts without it; `slots`: tasks at a time on a device;
-    `trace_events`: how many events are kept for `write_trace`; `rates_path`: a file that keeps what is learned of
-    the devices' speeds between runs; `stack_bytes`: stack for the code of each task, 1 MiB to 64 GiB (0: 8 MiB).
+
+class Scheduler(Handle):
+    """Runs tasks on devices. The `with` statement closes it; at the latest the end of the program does.
+
+    Any thread may call any method, also inside a task. A forked child can't use its parent's scheduler.
+
+    Parameters
+    ----------
+    devices : str, optional
+        Devices to use: "all", "none", or a list such as "cpu,cuda:0,cuda:GPU-5b...". None: the value of
+        GPUSCHED_DEVICES, else "all", which is the GPUs, or the CPU if there are none.
+    slots : int or "auto"
+        Tasks at a time on each device, 1 to 64, or "auto": tuned while tasks run. 0: the value of GPUSCHED_SLOTS,
+        else 1.
+    cpu_threads : int
+        Threads of the CPU device, shared by its slots. 0: all that the process may use.
+    trace_events : int
+        Largest number of events that are kept for `write_trace`, about 150 bytes each. 0: no trace.
+    rates_path : path, optional
+        File that keeps the measured rates of devices between runs. None: none.
+    stack_bytes : int
+        Stack for each callable, 1 MiB to 64 GiB. 0: 8 MiB.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a value that is not accepted.
+    GpuschedError
+        SCHED_E_NO_DEVICE if no device fits the selection; SCHED_E_ARGUMENT.
     """
 
     def __init__(
         self,
         devices: str | None = None,
-        slots: int = 0,
+        slots: int | str = 0,
         cpu_threads: int = 0,
         trace_events: int = 0,
         rates_path: str | os.PathLike[str] | None = None,
@@ -47,7 +73,12 @@ class Scheduler(Handle):
         self._handle: int | None = None
         self._pid = os.getpid()
         config = _abi.sched_config_t(size=sizeof(_abi.sched_config_t))
-        put(config, "slots", slots)
+        if slots == "auto":
+            config.slots = _abi.SCHED_SLOTS_AUTO
+        elif isinstance(slots, str) or not 0 <= slots <= MOST_SLOTS:
+            raise ValueError(f'slots is {slots!r}; accepted: 0 to {MOST_SLOTS}, or "auto"')
+        else:
+            put(config, "slots", slots)
         put(config, "cpu_threads", cpu_threads)
         put(config, "trace_events", trace_events)
         put(config, "stack_bytes", stack_bytes)
@@ -61,7 +92,16 @@ class Scheduler(Handle):
 
     @classmethod
     def shared(cls) -> Scheduler:
-        """A share of the scheduler that all libraries of the process may use; it ends with its last holder."""
+        """Returns a share of the scheduler that all libraries of the process may use.
+
+        The first share creates it from the environment; the last one that is closed ends it. `wait_next` has an
+        order for each share; `wait_all`, `stats` and the devices belong to all together.
+
+        Raises
+        ------
+        GpuschedError
+            SCHED_E_NO_DEVICE; SCHED_E_FORKED in a child of a process that had one.
+        """
         self = cls.__new__(cls)
         self._handle = None
         self._pid = os.getpid()
@@ -74,7 +114,7 @@ class Scheduler(Handle):
         self._handle = handle
         self._shared = shared
         self._listener: int | None = None
-        # Until they are handed out.
+        # Until `wait_next` returns them.
         self._ordered: dict[int, Task[Any]] = {}
         self._completer = Completer()
         _open.add(self)
@@ -86,24 +126,68 @@ class Scheduler(Handle):
         return self._handle
 
     def submit(self, call: Callable[[Exec], T], **options: Any) -> Task[T]:
-        """Has `call(exec)` run on a thread of the scheduler; what it returns is what `wait` returns.
-
-        Options: label, device_bytes, work, device_mask, backend_mask, priority, retries, task_class; deadline_s: seconds
-        that an attempt may take; after: tasks that have to end well first; idempotent: a second copy may be
-        started elsewhere, see `Exec.commit`; ordered: `wait_next` hands it out.
-
-        Raising Cancelled ends the task as cancelled; a MemoryError has it tried again, alone on its device and
-        elsewhere, before it comes out of `wait`.
+        """Submits a task that runs `call(exec)` on a thread of the library, and returns at once.
 
         The callable runs in the floating-point mode (rounding, flushing of denormal numbers, traps) that the
-        submitting thread has now, and leaves no change of it behind.
+        submitting thread has now; its own changes of the mode end with it. Exceptions of the callable:
+
+        - `Cancelled` ends the task as cancelled.
+        - `MemoryError` means that the device was short of memory. The task is retried alone on the device, then
+          on others, before `Task.result` raises it.
+        - Any other exception fails the task, or retries it if `retries` are left. `Task.result` raises it.
+
+        Parameters
+        ----------
+        call : callable
+            Called with an `Exec`. Its return value is the task's result.
+
+        Other Parameters
+        ----------------
+        label : str
+            Name for messages and logs.
+        device_bytes : int
+            Peak use of device memory, which is reserved while the task runs.
+        work : float
+            Amount of work, in any unit that all tasks of the scheduler share, 1e-100 to 1e100. 0: unknown.
+        device_mask : int
+            Devices that may run the task: bit i for device i. 0: all.
+        backend_mask : int
+            Kinds of device that may run the task: bits `abi.SCHED_BACKEND_CPU`, `abi.SCHED_BACKEND_CUDA`. 0: all.
+        priority : int
+            A task with a higher priority runs earlier.
+        retries : int
+            Number of times that a failed attempt is retried.
+        task_class : int
+            Tasks of a class are alike: speeds and durations are learned for each class.
+        deadline_s : float
+            Time limit of an attempt in seconds, positive and at most 9e9; the attempt is then asked to stop.
+        after : iterable of Task
+            Tasks of this scheduler that must succeed before this one starts.
+        idempotent : bool
+            Allows a second attempt on another device while the first runs; see `Exec.commit`.
+        ordered : bool
+            `wait_next` returns the task in its turn.
+
+        Returns
+        -------
+        Task
+
+        Raises
+        ------
+        TypeError, ValueError
+            For an option that is not accepted, and if the scheduler is closed.
+        GpuschedError
+            For a task that no device could ever run, and after `drain` or in a forked child.
         """
         return self.submit_many([call], **options)[0]
 
     def submit_many(self, calls: Iterable[Callable[[Exec], T]], **options: Any) -> list[Task[T]]:
-        """`submit` for each of `calls`, all with the same options: all of them or, on any error, none."""
+        """Submits a task for each callable, all with the same options: all of them or, on any error, none.
+
+        Parameters and exceptions are those of `submit`.
+        """
         raw = self._raw
-        work = [Job(self._completer.dropped, call) for call in calls]
+        work = [Job(raw, self._completer.dropped, call) for call in calls]
         described = [_describe(job, options) for job in work]
         descs = (_abi.sched_task_desc_t * len(work))(*(desc for desc, _ in described))
         for desc in descs:
@@ -134,16 +218,6 @@ class Scheduler(Handle):
             self._ordered[number] = task
         return task
 
-    def wait_next(self, timeout: float | None = None) -> Task[Any]:
-        """The next of the tasks submitted as `ordered`, in the order of submission, once it has ended, well or
-        not. Raises TimeoutError; GpuschedError if none is left."""
-        number = c_uint64()
-        check(wait_for(lambda ns: lib.sched_wait_next(self._raw, ns, byref(number)), timeout))
-        with self._completer.submitting:
-            task = self._ordered.pop(number.value, None)
-        # Released by another thread meanwhile: passed over.
-        return task if task is not None else self.wait_next(timeout)
-
     def submit_range(
         self,
         begin: int,
@@ -152,14 +226,34 @@ class Scheduler(Handle):
         grain: int | None = None,
         **options: Any,
     ) -> Task[None]:
-        """Has `function(exec, piece)` run for pieces of begin to end (not included), each number in one piece, on all
-        devices at the same time. One task: wait for it, cancel it, look at its `info.progress`.
+        """Submits a parallel loop and returns at once.
 
-        grain: the most numbers of a piece; None: found by measuring. An exception ends the range and comes
-        out of `wait`; a MemoryError has the piece halved first. Options: label, device_bytes (of one number),
-        device_mask, backend_mask, priority, deadline_s (of the whole range), after, ordered.
+        All devices that may run it call `function(exec, chunk)` for chunks of `range(begin, end)` at the same time; each
+        element is in one successful call. The range is one task, which can be waited for and cancelled; its
+        `info.progress` is the part of the elements that is done.
+
+        An exception ends the range; `Task.result` raises it. After a `MemoryError` the chunk is halved and called
+        again, down to one element.
+
+        Parameters
+        ----------
+        begin, end : int
+            The first element, and the one after the last.
+        function : callable
+            Called with an `Exec` and a `range`, on several threads at the same time.
+        grain : int, optional
+            Largest number of elements of a chunk. None: tuned for each device.
+        **options
+            label, device_bytes (of one element), device_mask, backend_mask, priority, deadline_s (of the whole range),
+            after and ordered, as in `submit`.
+
+        Raises
+        ------
+        TypeError, ValueError, GpuschedError
+            As `submit`.
         """
-        raw, job = self._raw, Job(self._completer.dropped, function)
+        raw = self._raw
+        job = Job(raw, self._completer.dropped, function)
         desc, _kept = range_desc(job, begin, end, grain, options)
         number = c_uint64()
         with self._submission():
@@ -169,13 +263,32 @@ class Scheduler(Handle):
     def map(
         self, function: Callable[[Item], T], items: Iterable[Item], grain: int | None = None, **options: Any
     ) -> list[T]:
-        """[function(item) for item in items], in parallel. Options as for `submit_range`."""
+        """Returns `[function(item) for item in items]`, computed in parallel.
+
+        `function` runs on several threads at the same time. `current_exec` returns its device and stream.
+
+        Parameters
+        ----------
+        function : callable
+            Called with one item.
+        items : iterable
+            Read before the call returns; a sequence is used as it is.
+        grain, **options
+            As in `submit_range`.
+
+        Raises
+        ------
+        Exception
+            The first exception of `function`; no further chunk starts then.
+        TypeError, ValueError, GpuschedError
+            As `submit`.
+        """
         places = _places(function, items)
-        task = self.submit_range(0, len(places.items), places.piece, grain, **options)
+        task = self.submit_range(0, len(places.items), places.chunk, grain, **options)
         try:
             task.result()
         except BaseException:
-            # Ctrl-C: nobody wants the rest.
+            # After Ctrl-C nobody wants the rest.
             task.cancel()
             raise
         return places.results
@@ -183,10 +296,12 @@ class Scheduler(Handle):
     def imap(
         self, function: Callable[[Item], T], items: Iterable[Item], grain: int | None = None, **options: Any
     ) -> Iterator[T]:
-        """`map`, one result after the other in the order of the items, each as soon as it is there. An iterator
-        that is left before its end cancels the rest."""
+        """Like `map`, but yields the results in the order of the items, each as soon as it is there.
+
+        Leaving the iterator before its end cancels the rest. Inside a task use `map`: this one blocks the worker.
+        """
         places = _places(function, items)
-        task = self.submit_range(0, len(places.items), places.piece, grain, **options)
+        task = self.submit_range(0, len(places.items), places.chunk, grain, **options)
         return self._results(places, task)
 
     @staticmethod
@@ -198,69 +313,153 @@ class Scheduler(Handle):
         finally:
             task.cancel()
 
-    def submit_shot(self, model: Model, shot: Shot, **options: Any) -> Task[Gather]:
-        """Has a shot computed; `wait` returns its Gather. Options as for `submit`."""
+    def submit_shot(
+        self,
+        model: Model,
+        shot: Shot,
+        record: Floats | None = None,
+        snapshots: Floats | None = None,
+        **options: Any,
+    ) -> Task[Gather]:
+        """Submits a shot and returns at once. The result of its task is a `Gather`.
+
+        The same shot gives the same record, bit for bit, on every device of a kind and after any number of retries.
+
+        Parameters
+        ----------
+        model : Model
+            May be closed once this has returned.
+        shot : Shot
+        record, snapshots : ndarray of float32, optional
+            Arrays for the results, C-contiguous, with the shapes that `Model.shot_size` returns. They are lent to the
+            library until the task has ended, and valid if it succeeds. None: new arrays.
+        **options
+            As in `submit`. The library sets device_bytes, work, task_class and retries (2) unless they are given.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For an option, a position or an array that is not accepted.
+        GpuschedError
+            SCHED_E_ARGUMENT, also for a source or receiver outside the grid; SCHED_E_UNSTABLE for a time step that
+            is too large; SCHED_E_MEMORY; and as `submit`.
+        """
         raw, size = self._raw, model.shot_size(shot)
-        record = np.zeros((size.traces, size.samples), dtype=np.float32)
-        snapshots = np.zeros((size.snapshots, *model.shape), dtype=np.float32) if size.snapshots else None
+        if size.snapshots_shape is None and snapshots is not None:
+            raise ValueError("snapshots was passed, but the shot has none; accepted: None while snapshot_every is 0")
+        record = output("record", record, size.record_shape)
         desc, _kept = shot._describe()
         desc.record, desc.record_len = floats(record), record.size
-        if snapshots is not None:
+        if size.snapshots_shape is not None:
+            snapshots = output("snapshots", snapshots, size.snapshots_shape)
             desc.snapshots, desc.snapshots_len = floats(snapshots), snapshots.size
-        job = Job(self._completer.dropped, lent=(record, snapshots))
-        job.value = Gather(record, snapshots)
+        job = Job(raw, self._completer.dropped, lent=(record, snapshots))
+        job.value = shot._gather(model, record, snapshots)
         task, _also_kept = _describe(job, options)
         number = c_uint64()
         with self._submission():
             check(lib.sched_fd_submit(raw, model._raw, byref(desc), byref(task), byref(number)))
             return self._submitted(number.value, job, options)
 
+    def wait_next(self, timeout: float | None = None) -> Task[Any]:
+        """Waits for the next task with `ordered`, in the order of submission, and returns it once it has ended.
+
+        The task may have succeeded, failed or been cancelled. Each task is returned once, to one of the waiting
+        threads.
+
+        Raises
+        ------
+        concurrent.futures.TimeoutError
+            After `timeout` seconds.
+        GpuschedError
+            SCHED_E_ARGUMENT if no task is left to return.
+        """
+        number = c_uint64()
+        check(wait_for(lambda ns: lib.sched_wait_next(self._raw, ns, byref(number)), timeout))
+        with self._completer.submitting:
+            return self._ordered.pop(number.value)
+
     def wait_all(self, timeout: float | None = None) -> None:
-        """Until all tasks so far have ended, well or not. Raises TimeoutError."""
+        """Waits until every task that was submitted before has ended, successfully or not.
+
+        Raises
+        ------
+        concurrent.futures.TimeoutError
+            After `timeout` seconds.
+        GpuschedError
+            SCHED_E_DEADLOCK inside a task.
+        """
         check(wait_for(lambda ns: lib.sched_wait_all(self._raw, ns), timeout))
 
     def wait_any(self, tasks: Iterable[Task[Any]], timeout: float | None = None) -> int:
-        """The position in `tasks` of one that has ended, well or not. Raises TimeoutError."""
+        """Waits until one of the tasks has ended, successfully or not, and returns its position.
+
+        Inside a task use this in place of `concurrent.futures.wait`: the worker runs other tasks meanwhile.
+
+        Raises
+        ------
+        concurrent.futures.TimeoutError
+            After `timeout` seconds.
+        GpuschedError
+            SCHED_E_ARGUMENT for no tasks; SCHED_E_DEADLOCK for a wait inside a task that could never end.
+        """
         ids = [task.id for task in tasks]
         array, index = (c_uint64 * len(ids))(*ids), c_size_t()
         check(wait_for(lambda ns: lib.sched_wait_any(self._raw, array, len(ids), ns, byref(index)), timeout))
         return index.value
 
     def drain(self, timeout: float | None = None) -> None:
-        """Takes no more tasks and waits until all have ended. Raises TimeoutError."""
+        """Closes the scheduler to new tasks and waits until all have ended. A shared scheduler stays open.
+
+        Raises
+        ------
+        concurrent.futures.TimeoutError
+            After `timeout` seconds.
+        GpuschedError
+            SCHED_E_DEADLOCK inside a task.
+        """
         check(wait_for(lambda ns: lib.sched_drain(self._raw, ns), timeout))
 
     @property
     def devices(self) -> list[Device]:
-        """The devices that run its tasks."""
+        """The devices of the scheduler, with their statistics."""
         return devices_of(self._raw)
 
     @property
-    def stats(self) -> _abi.sched_stats_t:
-        answer = _abi.sched_stats_t(size=sizeof(_abi.sched_stats_t))
-        check(lib.sched_stats(self._raw, byref(answer)))
-        return answer
+    def stats(self) -> Stats:
+        """Counts of the tasks since the scheduler was created."""
+        return stats_of(self._raw)
 
     @property
-    def progress(self) -> _abi.sched_progress_t:
-        answer = _abi.sched_progress_t(size=sizeof(_abi.sched_progress_t))
-        check(lib.sched_progress(self._raw, byref(answer)))
-        return answer
+    def progress(self) -> Progress:
+        """Progress of the submitted tasks, with the ETA."""
+        return progress_from(filled(_abi.sched_progress_t, lib.sched_progress, self._raw))
 
     def on_progress(self, call: Listener | None, interval_s: float = 1.0) -> None:
-        """Has `call(progress)` called every `interval_s` seconds (0.001 or more), first after that time, in place of
-        what was set before; None: nothing any more. `progress` is as the property `progress`: queued, running, done,
-        failed, cancelled, retried, elapsed_ns, eta_ns (-1: not known), work_total, work_done.
+        """Calls `call(progress)` at an interval, in place of the callback that was set before.
 
-        It comes on a thread of the library, never twice at once, and may use the scheduler, but not close it.
-        When this, or `close`, has returned, what was set before is not running and does not come again, unless
-        this was called from inside it. What it raises goes to `sys.unraisablehook`.
+        The calls come on a thread of the library, never two at once, the first after `interval_s`. The callback may use
+        the scheduler but not close it. Its exceptions go to `sys.unraisablehook`. Once this method or `close` has
+        returned, the previous callback is not running, unless it made this call itself, and is not called again.
+
+        Parameters
+        ----------
+        call : callable or None
+            Called with a `Progress`. None ends the calls.
+        interval_s : float
+            Seconds between calls, 0.001 to 1e9.
         """
         before, self._listener = self._listener, listen(self._raw, call, interval_s)
         forget(before)
 
     def write_trace(self, path: str | os.PathLike[str]) -> None:
-        """Writes what ran where and when as a Chrome trace; needs `trace_events`."""
+        """Writes a trace of all attempts to a file in the Chrome trace event format (JSON).
+
+        Raises
+        ------
+        GpuschedError
+            SCHED_E_ARGUMENT for a scheduler without `trace_events`; SCHED_E_IO.
+        """
         check(lib.sched_trace_write(self._raw, text("path", os.fsencode(path))))
 
     def __repr__(self) -> str:
@@ -273,26 +472,27 @@ class Scheduler(Handle):
     def close(self) -> None:
         """Cancels the queued tasks, asks the running ones to stop, waits for them, and ends the scheduler.
 
-        Its tasks keep their outcomes. A callable that never returns keeps this from returning; see `shutdown`.
-        A closed scheduler may be closed again. From a share (`Scheduler.shared`) others may remain: its tasks then
-        run on, but its futures end as cancelled; wait for them first.
+        Its tasks keep their outcomes, and the callbacks of `Task.add_done_callback` have returned. A closed scheduler
+        may be closed again. For a callable that may never return see `shutdown`.
+
+        The tasks of a share (`Scheduler.shared`) that is not the last one run on, but this package learns no more
+        of them and reports them as cancelled: wait for them first.
 
         Raises
         ------
         GpuschedError
-            SCHED_E_DEADLOCK inside a task or a progress callback of this scheduler, which then goes on as before.
+            SCHED_E_DEADLOCK inside a task or a progress callback of this scheduler, which then continues as before.
         """
         self.shutdown()
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """Does the same as `close` within `timeout` seconds.
+        """Does the same as `close`, but waits `timeout` seconds at most.
 
         Raises
         ------
         concurrent.futures.TimeoutError
-            If a callable, or a callback of a task, has not returned in time. The scheduler then accepts and starts
-            no tasks; `stats` and its tasks still answer. Call this again, or give up: a scheduler that
-            is never closed is closed at the end of the program.
+            If a callable or a callback has not returned in time. The scheduler then starts and accepts no tasks, but
+            still exists: `stats` and its tasks show which one hangs. Call this again to wait longer.
         GpuschedError
             As `close`.
         """
@@ -318,7 +518,7 @@ class Scheduler(Handle):
 
     def _end(self, handle: int, left: Callable[[], float | None]) -> None:
         if self._shared and self._listener is not None:
-            # It may have other holders, and go on.
+            # The scheduler may go on for other holders.
             self.on_progress(None)
         self._completer.collect()
         if check(lib.sched_shutdown(handle, 0)) == _abi.SCHED_PENDING:
@@ -339,7 +539,18 @@ class Scheduler(Handle):
 
 
 def devices(selection: str | None = None) -> list[Device]:
-    """The devices that a scheduler would use; `selection` as in GPUSCHED_DEVICES. Opens no GPU."""
+    """Returns the devices that a scheduler would use. Opens no GPU.
+
+    Parameters
+    ----------
+    selection : str, optional
+        As `devices` of `Scheduler`.
+
+    Raises
+    ------
+    GpuschedError
+        SCHED_E_NO_DEVICE if no device fits the selection.
+    """
     with Scheduler(devices=selection) as scheduler:
         return scheduler.devices
 
@@ -353,7 +564,7 @@ def _places(function: Callable[[Item], T], items: Iterable[Item]) -> Places[Item
     return Places(function, items if isinstance(items, Sequence) else list(items))
 
 
-# The workers call into Python, so they have to be gone before Python is.
+# The workers call into Python, so they have to end before Python does.
 _open: weakref.WeakSet[Scheduler] = weakref.WeakSet()
 
 

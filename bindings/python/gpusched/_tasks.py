@@ -10,11 +10,11 @@ import os
 import threading
 import time
 from concurrent.futures import Future, TimeoutError
-from ctypes import byref, sizeof
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple, TypeVar
 
 from . import _abi
+from ._info import TaskInfo, filled, task_info_from
 from ._jobs import Job
 from ._library import Cancelled, GpuschedError, Handle, check, last_error, lib
 
@@ -171,20 +171,16 @@ class Task(Handle, Future[Result]):
         super().add_done_callback(fn)
 
     @property
-    def info(self) -> _abi.sched_task_info_t:
-        """State, device, attempts, progress and times of the task; fields as in sched_task_info_t of gpusched.h.
-
-        Raises `GpuschedError` once the scheduler is closed."""
-        answer = _abi.sched_task_info_t(size=sizeof(_abi.sched_task_info_t))
-        check(lib.sched_task_info(self._owner, self.id, byref(answer)))
-        return answer
+    def info(self) -> TaskInfo:
+        """Place, time and progress of the task. Not available once the scheduler is closed."""
+        return task_info_from(self._info())
 
     @property
     def state(self) -> str:
         """"queued", "running", "done", "failed" or "cancelled"."""
         if self._outcome is None:
             try:
-                return STATES[self.info.state]
+                return STATES[self._info().state]
             except GpuschedError as failure:
                 # Another thread closes the scheduler, and completes the task next.
                 if failure.status != _abi.SCHED_E_STALE:
@@ -192,6 +188,9 @@ class Task(Handle, Future[Result]):
                 return "cancelled"
         _, error = self._outcome
         return "done" if error is None else "cancelled" if isinstance(error, Cancelled) else "failed"
+
+    def _info(self) -> _abi.sched_task_info_t:
+        return filled(_abi.sched_task_info_t, lib.sched_task_info, self._owner, self.id)
 
     def _ended(self, timeout: float | None) -> Outcome:
         """Waits for the outcome."""
@@ -217,7 +216,7 @@ class Task(Handle, Future[Result]):
             error = self._job.error
         elif status < 0:
             error = GpuschedError(status, last_error())
-            if self.info.state != _abi.SCHED_STATE_FAILED:
+            if self._info().state != _abi.SCHED_STATE_FAILED:
                 # This call failed, not the task.
                 raise error
         self._keep(error)
