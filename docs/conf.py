@@ -34,6 +34,8 @@ breathe_projects = {"gpusched": str(XML / "xml")}
 breathe_default_project = "gpusched"
 breathe_domain_by_extension = {"h": "c", "hpp": "cpp"}
 
+# The attributes of a class stand in its docstring; autodoc lists them, too.
+napoleon_use_ivar = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_default_options = {"members": True, "show-inheritance": True, "undoc-members": True}

@@ -7,9 +7,9 @@ COUNT = 100_000
 squares = np.zeros(COUNT)
 
 
-def square(exec: gpusched.Exec, piece: range) -> None:
+def square(exec: gpusched.Exec, chunk: range) -> None:
     """Runs for several chunks at the same time; each writes to its own elements."""
-    squares[piece.start : piece.stop] = np.arange(piece.start, piece.stop, dtype=float) ** 2
+    squares[chunk.start : chunk.stop] = np.arange(chunk.start, chunk.stop, dtype=float) ** 2
 
 
 with gpusched.Scheduler(slots=2) as scheduler:

@@ -4,11 +4,12 @@
         task = scheduler.submit(lambda exec: 6 * 7)
         print(task.result())
 
-Tasks are `concurrent.futures.Future` objects. Their callables run on threads of the library, and `result` raises the
-exceptions that leave them. Names end with their units: _s, _m, _hz, _bytes; timeouts are in seconds.
+Tasks are `concurrent.futures.Future` objects. Their callables run on threads of the library, and
+`result` raises the exceptions that leave them. Names end with their units: _s, _m, _hz, _bytes;
+timeouts are in seconds.
 
-numpy is needed for shots only. The library is found through $GPUSCHED_LIBRARY, beside this package, or by the system's
-loader. `gpusched.abi` and `gpusched.lib` are the C ABI as it is.
+numpy is needed for shots only. The library is found through $GPUSCHED_LIBRARY, beside this package,
+or by the system's loader. `gpusched.abi` and `gpusched.lib` are the C ABI as it is.
 """
 
 from . import _abi as abi

@@ -1,4 +1,7 @@
-"""Finite differences: a medium, and shots over it. Cells are counted from 0; z points down and is fastest in memory."""
+"""Finite differences: a medium, and shots over it.
+
+Cells are counted from 0; z points down and is fastest in memory.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,8 @@ def wavelet(name: str, frequency_hz: float, dt_s: float, nt: int) -> Floats:
     Returns
     -------
     ndarray of float32, shape (nt,)
-        One sample for each time step, the first for the time `dt_s`; zero after the end of the wavelet.
+        One sample for each time step, the first for the time `dt_s`; zero after the end of the
+        wavelet.
 
     Raises
     ------
@@ -101,14 +105,16 @@ class Model(Handle):
     Parameters
     ----------
     vp : array_like, shape (ny, nx, nz)
-        P velocity in m/s, positive. Copied. Each axis has 1 to 100000 cells, the absorbing layer not included.
+        P velocity in m/s, positive. Copied. Each axis has 1 to 100000 cells, the absorbing layer
+        not included.
     spacing_m : float or sequence of float
         Metres between cells, at least 1e-6: one number, or (dx, dy, dz).
     rho : array_like, shape (ny, nx, nz), optional
         Density in kg/m³, positive. Copied. None: 1000 everywhere.
     storage : {"float32", "16-bit"}
-        Format of 1/rho and rho vp². With "16-bit" shots take up to a sixth less memory, and speeds have a relative
-        error of at most 5e-4; a model whose values are too far apart for this is refused.
+        Format of 1/rho and rho vp². With "16-bit" shots take up to a sixth less memory, and speeds
+        have a relative error of at most 5e-4; a model whose values are too far apart for this is
+        refused.
 
     Attributes
     ----------
@@ -163,8 +169,8 @@ class Model(Handle):
     def dt_max(self) -> float:
         """Largest stable time step in seconds.
 
-        With `stencil` "optimised" the limit is 0.9634 of it. If density jumps from cell to cell, a shot may need
-        a smaller step.
+        With `stencil` "optimised" the limit is 0.9634 of it. If density jumps from cell to cell, a
+        shot may need a smaller step.
         """
         answer = c_double()
         check(lib.sched_fd_dt_max(self._raw, byref(answer)))
@@ -231,18 +237,20 @@ class Shot:
     dt_s : float
         Time step in seconds, at most `Model.dt_max`.
     source : tuple of int
-        Cell (ix, iy, iz) of the source, a vertical dipole: of its upper, negative pole. The positive pole is two
-        cells deeper.
+        Cell (ix, iy, iz) of the source, a vertical dipole: of its upper, negative pole. The
+        positive pole is two cells deeper.
     frequency_hz : float
         Peak frequency of the wavelet in Hz. Required without `wavelet_samples`.
     wavelet : str
         One of `WAVELETS`.
     wavelet_samples : array_like, shape (n,), optional
-        Custom source function in place of `wavelet`: one sample for each time step, zero after the last.
+        Custom source function in place of `wavelet`: one sample for each time step, zero after the
+        last.
     amplitude : float
         Factor on the wavelet; 0: 10000.
     receivers : sequence of tuple of int, optional
-        Cells (ix, iy, iz) of the receivers, in the order of the traces. None: the plane at depth `plane_iz`.
+        Cells (ix, iy, iz) of the receivers, in the order of the traces. None: the plane at depth
+        `plane_iz`.
     plane_iz : int
         Depth of the receiver plane in cells. Ignored with `receivers`.
     plane_every : tuple of int
@@ -256,8 +264,8 @@ class Shot:
     exact_time : bool
         Removes the dispersion error of the time steps from the record, not from snapshots.
     stencil : {"taylor", "optimised"}
-        Spatial derivatives: of eighth order, or optimised for waves of 3.5 cells and more. With "optimised", `dt_s` is
-        at most 0.9634 of `Model.dt_max`.
+        Spatial derivatives: of eighth order, or optimised for waves of 3.5 cells and more. With
+        "optimised", `dt_s` is at most 0.9634 of `Model.dt_max`.
     """
 
     nt: int
@@ -352,7 +360,8 @@ class ShotSize:
     Attributes
     ----------
     record_shape : tuple of int
-        Shape of `Gather.record`: (ny, nx, nt) for a plane of receivers, (receivers, nt) for a list; nt samples.
+        Shape of `Gather.record`: (ny, nx, nt) for a plane of receivers, (receivers, nt) for a list;
+        nt samples.
     snapshots_shape : tuple of int or None
         Shape of `Gather.snapshots`; None: no snapshots.
     device_bytes : int
@@ -371,17 +380,19 @@ class ShotSize:
 class Gather:
     """The results of a shot, with their axes.
 
-    Positions are those of cells: cell 0 is at 0 m. Time 0 is that of the first sample of the wavelet.
+    Positions are those of cells: cell 0 is at 0 m. Time 0 is that of the first sample of the
+    wavelet.
 
     Attributes
     ----------
     record : ndarray of float32
-        Pressure in units of the wavelet's amplitude, samples last: shape (ny, nx, nt) for a plane of receivers,
-        (receivers, nt) for a list.
+        Pressure in units of the wavelet's amplitude, samples last: shape (ny, nx, nt) for a plane
+        of receivers, (receivers, nt) for a list.
     time : ndarray of float64, shape (nt,)
         Times of the samples in seconds, the first after one time step.
     x, y : ndarray of float64
-        Positions of the receivers in metres: of a plane with the shapes (nx,) and (ny,), of a list (receivers,).
+        Positions of the receivers in metres: of a plane with the shapes (nx,) and (ny,), of a list
+        (receivers,).
     z : ndarray of float64
         Depths in metres: of a plane with the shape (), of a list (receivers,).
     snapshots : ndarray of float32, shape (snapshots, ny, nx, nz), or None
@@ -410,7 +421,8 @@ def output(name: str, array: Floats | None, shape: tuple[int, ...]) -> Floats:
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{name} is {array!r}; accepted: a numpy array")
     flags = array.flags
-    if array.shape != shape or array.dtype != np.float32 or not (flags.c_contiguous and flags.writeable and flags.aligned):
+    usable = flags.c_contiguous and flags.writeable and flags.aligned
+    if array.shape != shape or array.dtype != np.float32 or not usable:
         raise ValueError(
             f"{name} has the shape {array.shape}, dtype {array.dtype} and strides {array.strides}; "
             f"accepted: {shape}, float32, C-contiguous and writeable"

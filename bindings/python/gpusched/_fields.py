@@ -1,7 +1,7 @@
 """Fields of the C ABI's structs, set so that no value is truncated silently.
 
-ctypes drops the bits that a field has no room for and takes a number for the address of a text; C ends a text at its
-first NUL.
+ctypes drops the bits that a field has no room for and takes a number for the address of a text; C
+ends a text at its first NUL.
 """
 
 from __future__ import annotations

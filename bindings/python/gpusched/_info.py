@@ -37,7 +37,8 @@ class Device:
     backend : str
         "cpu" or "cuda".
     ordinal : int
-        Number of the device in its backend, as `torch.device("cuda", ordinal)` takes it. Valid in this process only.
+        Number of the device in its backend, as `torch.device("cuda", ordinal)` takes it. Valid in
+        this process only.
     name : str
         Product name.
     uuid : str
@@ -165,7 +166,8 @@ class TaskInfo:
     attempts : int
         Attempts that have begun.
     progress : float
-        Fraction of the attempt that is done, 0 to 1, as `Exec.report` has it; of a range, of its elements.
+        Fraction of the attempt that is done, 0 to 1, as `Exec.report` has it; of a range, of its
+        elements.
     queued_s : float
         Time from the submission to the start, or until now.
     running_s : float

@@ -43,13 +43,15 @@ class Exec:
     backend : str
         "cpu" or "cuda".
     ordinal : int
-        Number of the device in its backend: `cupy.cuda.Device(ordinal)`, `torch.device("cuda", ordinal)`.
+        Number of the device in its backend: `cupy.cuda.Device(ordinal)`, `torch.device("cuda",
+        ordinal)`.
     stream : int or None
-        CUDA stream (CUstream) for the callable's work; None on the CPU. The device's context is current on the
-        callable's thread. The task is done when the callable has returned and the work on the stream has ended.
+        CUDA stream (CUstream) for the callable's work; None on the CPU. The device's context is
+        current on the callable's thread. The task is done when the callable has returned and the
+        work on the stream has ended.
     slot : int
-        Slot of the device. No two tasks run in a slot at the same time, except that while a callable waits for
-        another task, that one may run in its slot.
+        Slot of the device. No two tasks run in a slot at the same time, except that while a
+        callable waits for another task, that one may run in its slot.
     attempt : int
         1 for the first attempt.
     cpu_threads : int
@@ -78,8 +80,8 @@ class Exec:
     def cancelled(self) -> bool:
         """Whether the task was asked to stop.
 
-        A long callable reads this regularly and raises `Cancelled` soon after it is true. If it returns all the
-        same, its result counts, unless the task was cancelled.
+        A long callable reads this regularly and raises `Cancelled` soon after it is true. If it
+        returns all the same, its result counts, unless the task was cancelled.
         """
         return check(lib.sched_exec_cancelled(self._raw)) != 0
 
@@ -90,7 +92,8 @@ class Exec:
     def memory(self, size: int) -> int:
         """Allocates memory of the device until the callable returns.
 
-        Call this on the callable's own thread. The task's `device_bytes` should include these bytes.
+        Call this on the callable's own thread. The task's `device_bytes` should include these
+        bytes.
 
         Parameters
         ----------
@@ -100,14 +103,14 @@ class Exec:
         Returns
         -------
         int
-            Address, aligned to 64 bytes; the contents are undefined. On a GPU it is memory of the GPU, and work on it
-            belongs on `stream`; on the CPU device it is memory of the host.
+            Address, aligned to 64 bytes; the contents are undefined. On a GPU it is memory of the
+            GPU, and work on it belongs on `stream`; on the CPU device it is memory of the host.
 
         Raises
         ------
         MemoryError
-            If the device lacks free memory. If it leaves the callable, the task is retried, alone on the device, then
-            on others.
+            If the device lacks free memory. If it leaves the callable, the task is retried, alone
+            on the device, then on others.
         """
         if not 0 <= size < 2**64:
             raise ValueError(f"size is {size}; accepted: a number of bytes below 2**64")
@@ -127,7 +130,8 @@ class Exec:
         Raises
         ------
         Cancelled
-            If a cancel or another attempt came first. Discard the results and let it leave the callable.
+            If a cancel or another attempt came first. Discard the results and let it leave the
+            callable.
         """
         if check(lib.sched_exec_commit(self._raw)) == _abi.SCHED_CANCELLED:
             raise Cancelled()
@@ -139,8 +143,8 @@ class Exec:
 def current_exec() -> Exec:
     """Returns the `Exec` of the callable that runs on this thread.
 
-    The functions of `Scheduler.map` and `imap` learn their device from it, and so does code that is called from a
-    task.
+    The functions of `Scheduler.map` and `imap` learn their device from it, and so does code that is
+    called from a task.
 
     Raises
     ------

@@ -38,8 +38,8 @@ class GpuschedError(Exception):
         super().__init__(f"{message} ({self.name})")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By default `type(self)(*self.args)` rebuilds an exception, which is not how these are constructed.
-        # multiprocessing.Pool waits for ever for a result that it can't unpickle.
+        # By default `type(self)(*self.args)` rebuilds an exception, which is not how these are
+        # constructed. multiprocessing.Pool waits for ever for a result that it can't unpickle.
         return _restore, (type(self), *self.args), vars(self)
 
 

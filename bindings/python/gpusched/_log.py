@@ -19,15 +19,17 @@ _kept: Any = None
 def log_to(logger: logging.Logger | None, level: int = logging.INFO) -> None:
     """Sends the log of the library, for the whole process, to a logger in place of the previous target.
 
-    Any thread of the library may log, several at the same time. Handlers must not close a scheduler.
+    Any thread of the library may log, several at the same time. Handlers must not close a
+    scheduler.
 
     Parameters
     ----------
     logger : logging.Logger or None
         None turns the log off. At the start GPUSCHED_LOG sets the target.
     level : int
-        Lowest level of `logging` that is sent. Warnings report tasks that failed for good or take far too long, and
-        retired devices; information reports retries and second copies. Level 5 is the library's trace.
+        Lowest level of `logging` that is sent. Warnings report tasks that failed for good or take
+        far too long, and retired devices; information reports retries and second copies. Level 5 is
+        the library's trace.
 
     Raises
     ------

@@ -1,6 +1,7 @@
 """Parallel loops: chunks of a range on all devices, and maps over a sequence.
 
-Python code holds the GIL: chunks of pure Python code run one after the other, whatever the number of slots.
+Python code holds the GIL: chunks of pure Python code run one after the other, whatever the number
+of slots.
 """
 
 from __future__ import annotations

@@ -34,16 +34,17 @@ MOST_SLOTS = 64
 class Scheduler(Handle):
     """Runs tasks on devices. The `with` statement closes it; at the latest the end of the program does.
 
-    Any thread may call any method, also inside a task. A forked child can't use its parent's scheduler.
+    Any thread may call any method, also inside a task. A forked child can't use its parent's
+    scheduler.
 
     Parameters
     ----------
     devices : str, optional
-        Devices to use: "all", "none", or a list such as "cpu,cuda:0,cuda:GPU-5b...". None: the value of
-        GPUSCHED_DEVICES, else "all", which is the GPUs, or the CPU if there are none.
+        Devices to use: "all", "none", or a list such as "cpu,cuda:0,cuda:GPU-5b...". None: the
+        value of GPUSCHED_DEVICES, else "all", which is the GPUs, or the CPU if there are none.
     slots : int or "auto"
-        Tasks at a time on each device, 1 to 64, or "auto": tuned while tasks run. 0: the value of GPUSCHED_SLOTS,
-        else 1.
+        Tasks at a time on each device, 1 to 64, or "auto": tuned while tasks run. 0: the value of
+        GPUSCHED_SLOTS, else 1.
     cpu_threads : int
         Threads of the CPU device, shared by its slots. 0: all that the process may use.
     trace_events : int
@@ -94,8 +95,9 @@ class Scheduler(Handle):
     def shared(cls) -> Scheduler:
         """Returns a share of the scheduler that all libraries of the process may use.
 
-        The first share creates it from the environment; the last one that is closed ends it. `wait_next` has an
-        order for each share; `wait_all`, `stats` and the devices belong to all together.
+        The first share creates it from the environment; the last one that is closed ends it.
+        `wait_next` has an order for each share; `wait_all`, `stats` and the devices belong to all
+        together.
 
         Raises
         ------
@@ -128,8 +130,9 @@ class Scheduler(Handle):
     def submit(self, call: Callable[[Exec], T], **options: Any) -> Task[T]:
         """Submits a task that runs `call(exec)` on a thread of the library, and returns at once.
 
-        The callable runs in the floating-point mode (rounding, flushing of denormal numbers, traps) that the
-        submitting thread has now; its own changes of the mode end with it. Exceptions of the callable:
+        The callable runs in the floating-point mode (rounding, flushing of denormal numbers, traps)
+        that the submitting thread has now; its own changes of the mode end with it. Exceptions of
+        the callable:
 
         - `Cancelled` ends the task as cancelled.
         - `MemoryError` means that the device was short of memory. The task is retried alone on the device, then
@@ -148,11 +151,13 @@ class Scheduler(Handle):
         device_bytes : int
             Peak use of device memory, which is reserved while the task runs.
         work : float
-            Amount of work, in any unit that all tasks of the scheduler share, 1e-100 to 1e100. 0: unknown.
+            Amount of work, in any unit that all tasks of the scheduler share, 1e-100 to 1e100. 0:
+            unknown.
         device_mask : int
             Devices that may run the task: bit i for device i. 0: all.
         backend_mask : int
-            Kinds of device that may run the task: bits `abi.SCHED_BACKEND_CPU`, `abi.SCHED_BACKEND_CUDA`. 0: all.
+            Kinds of device that may run the task: bits `abi.SCHED_BACKEND_CPU`,
+            `abi.SCHED_BACKEND_CUDA`. 0: all.
         priority : int
             A task with a higher priority runs earlier.
         retries : int
@@ -160,7 +165,8 @@ class Scheduler(Handle):
         task_class : int
             Tasks of a class are alike: speeds and durations are learned for each class.
         deadline_s : float
-            Time limit of an attempt in seconds, positive and at most 9e9; the attempt is then asked to stop.
+            Time limit of an attempt in seconds, positive and at most 9e9; the attempt is then asked
+            to stop.
         after : iterable of Task
             Tasks of this scheduler that must succeed before this one starts.
         idempotent : bool
@@ -228,12 +234,12 @@ class Scheduler(Handle):
     ) -> Task[None]:
         """Submits a parallel loop and returns at once.
 
-        All devices that may run it call `function(exec, chunk)` for chunks of `range(begin, end)` at the same time; each
-        element is in one successful call. The range is one task, which can be waited for and cancelled; its
-        `info.progress` is the part of the elements that is done.
+        All devices that may run it call `function(exec, chunk)` for chunks of `range(begin, end)`
+        at the same time; each element is in one successful call. The range is one task, which can
+        be waited for and cancelled; its `info.progress` is the part of the elements that is done.
 
-        An exception ends the range; `Task.result` raises it. After a `MemoryError` the chunk is halved and called
-        again, down to one element.
+        An exception ends the range; `Task.result` raises it. After a `MemoryError` the chunk is
+        halved and called again, down to one element.
 
         Parameters
         ----------
@@ -244,8 +250,8 @@ class Scheduler(Handle):
         grain : int, optional
             Largest number of elements of a chunk. None: tuned for each device.
         **options
-            label, device_bytes (of one element), device_mask, backend_mask, priority, deadline_s (of the whole range),
-            after and ordered, as in `submit`.
+            label, device_bytes (of one element), device_mask, backend_mask, priority, deadline_s
+            (of the whole range), after and ordered, as in `submit`.
 
         Raises
         ------
@@ -265,7 +271,8 @@ class Scheduler(Handle):
     ) -> list[T]:
         """Returns `[function(item) for item in items]`, computed in parallel.
 
-        `function` runs on several threads at the same time. `current_exec` returns its device and stream.
+        `function` runs on several threads at the same time. `current_exec` returns its device and
+        stream.
 
         Parameters
         ----------
@@ -298,7 +305,8 @@ class Scheduler(Handle):
     ) -> Iterator[T]:
         """Like `map`, but yields the results in the order of the items, each as soon as it is there.
 
-        Leaving the iterator before its end cancels the rest. Inside a task use `map`: this one blocks the worker.
+        Leaving the iterator before its end cancels the rest. Inside a task use `map`: this one
+        blocks the worker.
         """
         places = _places(function, items)
         task = self.submit_range(0, len(places.items), places.chunk, grain, **options)
@@ -323,7 +331,8 @@ class Scheduler(Handle):
     ) -> Task[Gather]:
         """Submits a shot and returns at once. The result of its task is a `Gather`.
 
-        The same shot gives the same record, bit for bit, on every device of a kind and after any number of retries.
+        The same shot gives the same record, bit for bit, on every device of a kind and after any
+        number of retries.
 
         Parameters
         ----------
@@ -331,18 +340,20 @@ class Scheduler(Handle):
             May be closed once this has returned.
         shot : Shot
         record, snapshots : ndarray of float32, optional
-            Arrays for the results, C-contiguous, with the shapes that `Model.shot_size` returns. They are lent to the
-            library until the task has ended, and valid if it succeeds. None: new arrays.
+            Arrays for the results, C-contiguous, with the shapes that `Model.shot_size` returns.
+            They are lent to the library until the task has ended, and valid if it succeeds. None:
+            new arrays.
         **options
-            As in `submit`. The library sets device_bytes, work, task_class and retries (2) unless they are given.
+            As in `submit`. The library sets device_bytes, work, task_class and retries (2) unless
+            they are given.
 
         Raises
         ------
         TypeError, ValueError
             For an option, a position or an array that is not accepted.
         GpuschedError
-            SCHED_E_ARGUMENT, also for a source or receiver outside the grid; SCHED_E_UNSTABLE for a time step that
-            is too large; SCHED_E_MEMORY; and as `submit`.
+            SCHED_E_ARGUMENT, also for a source or receiver outside the grid; SCHED_E_UNSTABLE for a
+            time step that is too large; SCHED_E_MEMORY; and as `submit`.
         """
         raw, size = self._raw, model.shot_size(shot)
         if size.snapshots_shape is None and snapshots is not None:
@@ -364,8 +375,8 @@ class Scheduler(Handle):
     def wait_next(self, timeout: float | None = None) -> Task[Any]:
         """Waits for the next task with `ordered`, in the order of submission, and returns it once it has ended.
 
-        The task may have succeeded, failed or been cancelled. Each task is returned once, to one of the waiting
-        threads.
+        The task may have succeeded, failed or been cancelled. Each task is returned once, to one of
+        the waiting threads.
 
         Raises
         ------
@@ -394,14 +405,16 @@ class Scheduler(Handle):
     def wait_any(self, tasks: Iterable[Task[Any]], timeout: float | None = None) -> int:
         """Waits until one of the tasks has ended, successfully or not, and returns its position.
 
-        Inside a task use this in place of `concurrent.futures.wait`: the worker runs other tasks meanwhile.
+        Inside a task use this in place of `concurrent.futures.wait`: the worker runs other tasks
+        meanwhile.
 
         Raises
         ------
         concurrent.futures.TimeoutError
             After `timeout` seconds.
         GpuschedError
-            SCHED_E_ARGUMENT for no tasks; SCHED_E_DEADLOCK for a wait inside a task that could never end.
+            SCHED_E_ARGUMENT for no tasks; SCHED_E_DEADLOCK for a wait inside a task that could
+            never end.
         """
         ids = [task.id for task in tasks]
         array, index = (c_uint64 * len(ids))(*ids), c_size_t()
@@ -438,9 +451,10 @@ class Scheduler(Handle):
     def on_progress(self, call: Listener | None, interval_s: float = 1.0) -> None:
         """Calls `call(progress)` at an interval, in place of the callback that was set before.
 
-        The calls come on a thread of the library, never two at once, the first after `interval_s`. The callback may use
-        the scheduler but not close it. Its exceptions go to `sys.unraisablehook`. Once this method or `close` has
-        returned, the previous callback is not running, unless it made this call itself, and is not called again.
+        The calls come on a thread of the library, never two at once, the first after `interval_s`.
+        The callback may use the scheduler but not close it. Its exceptions go to
+        `sys.unraisablehook`. Once this method or `close` has returned, the previous callback is not
+        running, unless it made this call itself, and is not called again.
 
         Parameters
         ----------
@@ -472,16 +486,17 @@ class Scheduler(Handle):
     def close(self) -> None:
         """Cancels the queued tasks, asks the running ones to stop, waits for them, and ends the scheduler.
 
-        Its tasks keep their outcomes, and the callbacks of `Task.add_done_callback` have returned. A closed scheduler
-        may be closed again. For a callable that may never return see `shutdown`.
+        Its tasks keep their outcomes, and the callbacks of `Task.add_done_callback` have returned.
+        A closed scheduler may be closed again. For a callable that may never return see `shutdown`.
 
-        The tasks of a share (`Scheduler.shared`) that is not the last one run on, but this package learns no more
-        of them and reports them as cancelled: wait for them first.
+        The tasks of a share (`Scheduler.shared`) that is not the last one run on, but this package
+        learns no more of them and reports them as cancelled: wait for them first.
 
         Raises
         ------
         GpuschedError
-            SCHED_E_DEADLOCK inside a task or a progress callback of this scheduler, which then continues as before.
+            SCHED_E_DEADLOCK inside a task or a progress callback of this scheduler, which then
+            continues as before.
         """
         self.shutdown()
 
@@ -491,8 +506,9 @@ class Scheduler(Handle):
         Raises
         ------
         concurrent.futures.TimeoutError
-            If a callable or a callback has not returned in time. The scheduler then starts and accepts no tasks, but
-            still exists: `stats` and its tasks show which one hangs. Call this again to wait longer.
+            If a callable or a callback has not returned in time. The scheduler then starts and
+            accepts no tasks, but still exists: `stats` and its tasks show which one hangs. Call
+            this again to wait longer.
         GpuschedError
             As `close`.
         """
@@ -508,7 +524,8 @@ class Scheduler(Handle):
             try:
                 self._end(handle, left)
             except GpuschedError as error:
-                # Stale: Ctrl-C interrupted an earlier call of this after the scheduler was destroyed.
+                # Stale: Ctrl-C interrupted an earlier call of this after the scheduler was
+                # destroyed.
                 if error.status != _abi.SCHED_E_STALE:
                     raise
             forget(self._listener)

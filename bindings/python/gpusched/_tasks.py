@@ -46,7 +46,8 @@ def wait_for(wait: Callable[[int], int], timeout: float | None) -> int:
     concurrent.futures.TimeoutError
         After `timeout` seconds.
     """
-    # Only the main thread hears Ctrl-C. A task waits in one piece, so that a circle of waits is noticed.
+    # Only the main thread hears Ctrl-C. A task waits in one piece, so that a circle of waits is
+    # noticed.
     slice_ns = SLICE_NS if threading.current_thread() is threading.main_thread() else None
     end = None if timeout is None or timeout == math.inf else time.monotonic_ns() + int(timeout * 1e9)
     while True:
@@ -62,13 +63,14 @@ def wait_for(wait: Callable[[int], int], timeout: float | None) -> int:
 class Task(Handle, Future[Result]):
     """A submitted task: a `concurrent.futures.Future`.
 
-    `result`, `exception`, `done`, `running`, `cancelled`, `cancel` and `add_done_callback` are those of
-    `concurrent.futures.Future`, and `concurrent.futures.wait`, `as_completed` and `asyncio.wrap_future` accept tasks.
-    Submitting returns tasks; programs do not create them. Any thread may call any method.
+    `result`, `exception`, `done`, `running`, `cancelled`, `cancel` and `add_done_callback` are
+    those of `concurrent.futures.Future`, and `concurrent.futures.wait`, `as_completed` and
+    `asyncio.wrap_future` accept tasks. Submitting returns tasks; programs do not create them. Any
+    thread may call any method.
 
-    Inside a task, wait with `result`, `exception` or `Scheduler.wait_any`: the worker then runs other tasks
-    meanwhile, and a wait that could never end raises `GpuschedError` (SCHED_E_DEADLOCK).
-    `concurrent.futures.wait` and `as_completed` block the worker there.
+    Inside a task, wait with `result`, `exception` or `Scheduler.wait_any`: the worker then runs
+    other tasks meanwhile, and a wait that could never end raises `GpuschedError`
+    (SCHED_E_DEADLOCK). `concurrent.futures.wait` and `as_completed` block the worker there.
 
     A task can be neither copied nor pickled.
 
@@ -107,7 +109,8 @@ class Task(Handle, Future[Result]):
         Cancelled
             If the task was cancelled. It is a `concurrent.futures.CancelledError`.
         GpuschedError
-            If the task failed for another reason than an exception of its callable, or if the wait could never end.
+            If the task failed for another reason than an exception of its callable, or if the wait
+            could never end.
         Exception
             The exception of the callable, itself.
         """
@@ -136,8 +139,9 @@ class Task(Handle, Future[Result]):
     def cancel(self) -> bool:
         """Cancels the task; does not wait.
 
-        A queued task never starts. A running one finds `Exec.cancelled` true and ends as cancelled, whatever its
-        callable returns, unless it has committed its result before (`Exec.commit`; a shot commits at its end).
+        A queued task never starts. A running one finds `Exec.cancelled` true and ends as cancelled,
+        whatever its callable returns, unless it has committed its result before (`Exec.commit`; a
+        shot commits at its end).
 
         Returns
         -------
@@ -163,10 +167,10 @@ class Task(Handle, Future[Result]):
     def add_done_callback(self, fn: Callable[[Future[Result]], object]) -> None:
         """Calls `fn(task)` once the task has ended.
 
-        The calls come from one thread of the scheduler, one after the other, in the order in which tasks end and
-        callbacks were added; if the task has ended before, from the calling thread at once. So a callback
-        should return soon. It may use and close the scheduler. Exceptions are logged, as
-        `concurrent.futures` does. `Scheduler.close` waits for the callbacks.
+        The calls come from one thread of the scheduler, one after the other, in the order in which
+        tasks end and callbacks were added; if the task has ended before, from the calling thread at
+        once. So a callback should return soon. It may use and close the scheduler. Exceptions are
+        logged, as `concurrent.futures` does. `Scheduler.close` waits for the callbacks.
         """
         super().add_done_callback(fn)
 
@@ -269,7 +273,8 @@ class Completer:
 
     def start(self) -> None:
         if self._thread is None:
-            # A thread that is no daemon would end before the functions of `atexit` run, which close schedulers.
+            # A thread that is no daemon would end before the functions of `atexit` run, which close
+            # schedulers.
             self._thread = threading.Thread(target=self._run, name="gpusched-completer", daemon=True)
             self._thread.start()
 
