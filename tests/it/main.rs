@@ -12,7 +12,6 @@ mod imports;
 mod io;
 mod layers;
 mod legacy;
-mod legacy_callers;
 mod old_package;
 mod random_worlds;
 mod schedules;

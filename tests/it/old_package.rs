@@ -33,6 +33,7 @@ macro_rules! cases {
 }
 
 cases! {
+    a_whole_call_in_every_device_mode "whole.py" [];
     a_pool_by_fork_with_sleeps_through_a_link "pool.py" ["fork", "--pause", "0.02"];
     a_pool_by_spawn_without_sleeps_through_a_copy_and_two_shots_that_fail "pool.py"
         ["spawn", "--copy", "--shots", "16", "--bad", "7"];

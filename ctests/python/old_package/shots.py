@@ -17,21 +17,23 @@ STEPS = 3
 # RECORD of ctests/kit/models/src/gate.rs.
 TOLERANCE = 5e-6
 
-TYPES = {"char*": lambda path: c_char_p(path.encode()), "int": c_int, "float": c_float, "bool": c_bool}
+TYPES = {"char*": lambda path: c_char_p(path and path.encode()), "int": c_int, "float": c_float, "bool": c_bool}
 
 
 class Shot:
-    """One shot of a recorded call."""
+    """One shot of a recorded call, cut short; without a number, the whole call."""
 
-    def __init__(self, case, number):
+    def __init__(self, case, number=None):
         self.folder = os.path.join(GOLDEN, case)
         with open(os.path.join(self.folder, "case.json")) as file:
             known = json.load(file)
-        self.name = f"{case}_{number}"
         self.args = {name: (kind, value) for name, kind, value in known["args"]}
-        self.set(ns=1, nt=STEPS, show_snapshot=False, sxbeg=self.value("sxbeg") + number * self.value("jsx"))
         for model in ("FNvel", "FNrho"):
             self.set(**{model: os.path.join(self.folder, self.value(model))})
+        if number is None:
+            self.truth = floats(os.path.join(self.folder, "shot.bin"))
+            return
+        self.set(ns=1, nt=STEPS, show_snapshot=False, sxbeg=self.value("sxbeg") + number * self.value("jsx"))
         record = known["record"]
         ny, nx, nt = record["shape_per_shot"]
         every = record["steps_xyt"][2]
@@ -50,9 +52,9 @@ class Shot:
         for name, value in values.items():
             self.args[name] = (self.args[name][0], value)
 
-    def call(self, library, record, device=0):
+    def call(self, library, record, device=0, **changes):
         """As the old package calls: without argument types, and whatever comes back is nothing. What went wrong."""
-        self.set(FNshot=record, FNsnap=record + "_", cudaDevicei=device)
+        self.set(**{"FNshot": record, "FNsnap": record + "_", "cudaDevicei": device} | changes)
         library.cuda_3dfd_1order(*(TYPES[kind](value) for kind, value in self.args.values()))
         return error(library)
 
