@@ -471,10 +471,8 @@ static void traps(void) {
 
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {
-      {"single", single}, {"fast_math", fast_math}, {"many", many},
-      {"range", range}, {"nesting", nesting}, {"submitters", submitters},
-      {"drops", drops}, {"watchers", watchers}, {"arithmetic", arithmetic},
-      {"traps", traps}, {NULL, NULL}};
+      CASE(single), CASE(fast_math), CASE(many), CASE(range), CASE(nesting), CASE(submitters),
+      CASE(drops), CASE(watchers), CASE(arithmetic), CASE(traps), {NULL, NULL}};
   (void)argc;
   fegetenv(&at_start);
   return run_case(argv, cases);

@@ -64,6 +64,7 @@ struct test_case {
   const char *name;
   void (*run)(void);
 };
+#define CASE(name) {#name, name}
 
 /* Runs the case that the first argument names, of a list that an empty row ends. */
 static inline int run_case(char **argv, const struct test_case *cases) {
@@ -125,6 +126,13 @@ static inline sched_task_t submit(sched_t *s, sched_task_desc_t desc) {
 
 static inline sched_task_t submitted(sched_t *s, sched_run_fn run, void *user) {
   return submit(s, task(run, user));
+}
+
+/* A light task if `work` is 0. */
+static inline sched_task_t submit_work(sched_t *s, sched_run_fn run, void *user, double work) {
+  sched_task_desc_t desc = task(run, user);
+  desc.work = work;
+  return submit(s, desc);
 }
 
 static inline sched_status_t wait_for(sched_t *s, sched_task_t id) {

@@ -120,9 +120,7 @@ static void says_why_it_fails(void) {
   sched_t *s = scheduler(1);
   for (int fails = 0; fails < 2; fails++) {
     for (int planned = 0; planned < 2; planned++) {
-      sched_task_desc_t desc = task(says_why, &fails);
-      desc.work = planned;
-      sched_task_t id = submit(s, desc);
+      sched_task_t id = submit_work(s, says_why, &fails, planned);
       EXPECT(fails ? SCHED_E_CALLBACK : SCHED_OK, wait_for(s, id));
       char text[99] = "";
       sched_task_error(s, id, text, sizeof text);
@@ -134,12 +132,9 @@ static void says_why_it_fails(void) {
 }
 
 int main(int argc, char **argv) {
-  static const struct test_case cases[] = {{"used_by_another_thread", used_by_another_thread},
-                                           {"used_while_it_returns", used_while_it_returns},
-                                           {"used_after_an_inner_one", used_after_an_inner_one},
-                                           {"returns_a_number_of_its_own", returns_a_number_of_its_own},
-                                           {"says_why_it_fails", says_why_it_fails},
-                                           {NULL, NULL}};
+  static const struct test_case cases[] = {
+      CASE(used_by_another_thread), CASE(used_while_it_returns), CASE(used_after_an_inner_one),
+      CASE(returns_a_number_of_its_own), CASE(says_why_it_fails), {NULL, NULL}};
   (void)argc;
   return run_case(argv, cases);
 }

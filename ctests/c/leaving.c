@@ -27,11 +27,7 @@ static int32_t leave_task(const sched_exec_t *exec, void *user) {
 static void in_tasks(void) {
   sched_task_t ids[6];
   for (int i = 0; i < 100; i++) submitted(s, counts, &ran);
-  for (int i = 0; i < 6; i++) {
-    sched_task_desc_t desc = task(leave_task, NULL);
-    desc.work = i % 2;
-    ids[i] = submit(s, desc);
-  }
+  for (int i = 0; i < 6; i++) ids[i] = submit_work(s, leave_task, NULL, i % 2);
   for (int i = 0; i < 6; i++) EXPECT(SCHED_E_UNWOUND, wait_for(s, ids[i]));
 }
 
@@ -64,16 +60,12 @@ static void leave_drop(void *user) {
 
 static void in_a_drop(void) {
   sched_task_t ids[4];
-  for (int i = 0; i < 2; i++) {
-    sched_task_desc_t desc = task(counts, &ran);
-    desc.drop = leave_drop;
-    desc.work = i;
-    OK(wait_for(s, submit(s, desc)));
-  }
-  /* The worker that ends takes none of those behind with it. */
   sched_task_desc_t desc = task(counts, &ran);
   desc.drop = leave_drop;
+  OK(wait_for(s, submit(s, desc)));
   desc.work = 1;
+  OK(wait_for(s, submit(s, desc)));
+  /* The worker that ends takes none of those behind with it. */
   for (int i = 0; i < 4; i++) ids[i] = submit(s, desc);
   for (int i = 0; i < 4; i++) OK(wait_for(s, ids[i]));
 }
@@ -166,10 +158,9 @@ static void destroy_in_drop(void) {
 
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {
-      {"in_tasks", in_tasks}, {"on_top", on_top}, {"in_a_piece", in_a_piece},
-      {"in_a_drop", in_a_drop}, {"in_progress", in_progress}, {"in_a_log", in_a_log},
-      {"after_main", after_main}, {"destroy_in_handler", destroy_in_handler},
-      {"while_running", while_running}, {"after_giving_up", after_giving_up}, {"destroy_in_drop", destroy_in_drop}, {NULL, NULL}};
+      CASE(in_tasks), CASE(on_top), CASE(in_a_piece), CASE(in_a_drop), CASE(in_progress),
+      CASE(in_a_log), CASE(after_main), CASE(destroy_in_handler), CASE(while_running),
+      CASE(after_giving_up), CASE(destroy_in_drop), {NULL, NULL}};
   s = scheduler(2);
   leaves_thread = argc == 3;
   int status = run_case(argv, cases);
@@ -178,11 +169,7 @@ int main(int argc, char **argv) {
   CHECK(called > 0);
   OK(sched_wait_all(s, SCHED_FOREVER));
   ran = 0;
-  for (int i = 0; i < 50; i++) {
-    sched_task_desc_t desc = task(counts, &ran);
-    desc.work = i % 2;
-    submit(s, desc);
-  }
+  for (int i = 0; i < 50; i++) submit_work(s, counts, &ran, i % 2);
   OK(sched_wait_all(s, SCHED_FOREVER));
   CHECK(ran == 50);
   OK(sched_destroy(s));

@@ -208,11 +208,8 @@ static int32_t waits_across(const sched_exec_t *exec, void *user) {
   sched_t *other = both[level % 2];
   (void)exec;
   add(&ran);
-  for (int i = 0; level > 0 && i < 2; i++) {
-    sched_task_desc_t desc = task(waits_across, &levels[level - 1]);
-    desc.work = i;
-    OK(wait_for(other, submit(other, desc)));
-  }
+  for (int i = 0; level > 0 && i < 2; i++)
+    OK(wait_for(other, submit_work(other, waits_across, &levels[level - 1], i)));
   return 0;
 }
 
@@ -247,13 +244,8 @@ static void waits_across_schedulers(void) {
 
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {
-      {"fork_and_submit", fork_and_submit},
-      {"fork_and_exit", fork_and_exit},
-      {"fork_in_task", fork_in_task},
-      {"signals_on_host_threads", signals_on_host_threads},
-      {"pthread_cancel_in_a_call", pthread_cancel_in_a_call},
-      {"two_libraries", two_libraries},
-      {"waits_across_schedulers", waits_across_schedulers},
+      CASE(fork_and_submit), CASE(fork_and_exit), CASE(fork_in_task), CASE(signals_on_host_threads),
+      CASE(pthread_cancel_in_a_call), CASE(two_libraries), CASE(waits_across_schedulers),
       {NULL, NULL}};
   (void)argc;
   return run_case(argv, cases);

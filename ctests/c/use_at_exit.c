@@ -26,9 +26,7 @@ static void use(sched_t *to) {
   size_t index = 9;
   ran = 0;
   for (int i = 0; i < 5; i++) {
-    sched_task_desc_t desc = task(counts, &ran);
-    desc.work = i;
-    id = ids[i % 2] = submit(to, desc);
+    id = ids[i % 2] = submit_work(to, counts, &ran, i);
     if (i < 3) OK(wait_for(to, id));
   }
   OK(sched_wait_any(to, ids, 2, SCHED_FOREVER, &index));
@@ -213,16 +211,10 @@ static void destroyed_while_a_worker_has_a_key(void) {
 
 int main(int argc, char **argv) {
   static const struct test_case cases[] = {
-      {"created_in_atexit", created_in_atexit},
-      {"used_in_atexit", used_in_atexit},
-      {"used_in_a_destructor", used_in_a_destructor},
-      {"created_in_a_key", created_in_a_key},
-      {"used_in_a_key", used_in_a_key},
-      {"used_in_a_key_of_a_worker", used_in_a_key_of_a_worker},
-      {"destroyed_in_a_key_of_a_worker", destroyed_in_a_key_of_a_worker},
-      {"destroyed_in_a_key_of_progress", destroyed_in_a_key_of_progress},
-      {"destroyed_while_a_worker_has_a_key", destroyed_while_a_worker_has_a_key},
-      {NULL, NULL}};
+      CASE(created_in_atexit), CASE(used_in_atexit), CASE(used_in_a_destructor),
+      CASE(created_in_a_key), CASE(used_in_a_key), CASE(used_in_a_key_of_a_worker),
+      CASE(destroyed_in_a_key_of_a_worker), CASE(destroyed_in_a_key_of_progress),
+      CASE(destroyed_while_a_worker_has_a_key), {NULL, NULL}};
   atexit(first_handler);
   if (argc == 3) make_key();
   return run_case(argv, cases);

@@ -92,10 +92,8 @@ void cxx_exception_in_drop() {
 }  // namespace
 
 int main(int, char **argv) {
-  const test_case cases[] = {{"cxx_exception_without_wrapper", cxx_exception_without_wrapper},
-                             {"cxx_exception_in_drop", cxx_exception_in_drop},
-                             {"pthread_exit_in_task", pthread_exit_in_task},
-                             {"pthread_cancel_in_task", pthread_cancel_in_task},
-                             {nullptr, nullptr}};
+  const test_case cases[] = {
+      CASE(cxx_exception_without_wrapper), CASE(cxx_exception_in_drop), CASE(pthread_exit_in_task),
+      CASE(pthread_cancel_in_task), {nullptr, nullptr}};
   return run_case(argv, cases);
 }
