@@ -1,48 +1,30 @@
 //! Where files are made: only in the folders that the caller named, whatever the survey is called and whatever lies there.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use testkit::Folder;
-use testkit::process::isolated;
+use testkit::command::Workspace;
 
 const SURVEY: &str = "[grid]\nn = [6, 6, 6]\nspacing_m = 10\n[model]\nvp = 2000\n[time]\ndt_s = 0.001\nnt = 3\n\
                       [wavelet]\nfrequency_hz = 40\n[sources]\nfirst_m = [0, 0, 0]\n[snapshots]\nevery = 2\n";
 
-/// Everything below a folder: the kind of each entry and its content. Links are not followed.
-fn tree(folder: &Path, found: &mut BTreeMap<OsString, Vec<u8>>) {
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let kind = fs::symlink_metadata(&path).expect("an entry").file_type();
-        let content = if kind.is_dir() {
-            tree(&path, found);
-            b"folder".to_vec()
-        } else if kind.is_symlink() {
-            fs::read_link(&path).expect("a link").into_os_string().into_encoded_bytes()
-        } else {
-            fs::read(&path).expect("a file")
+/// Everything below a folder with its content. Links are not followed.
+fn all(folder: &Folder) -> BTreeMap<String, Vec<u8>> {
+    let content = |name: String| {
+        let path = folder.at(&name);
+        let content = match fs::read_link(&path) {
+            Ok(to) => to.into_os_string().into_encoded_bytes(),
+            Err(_) if path.is_dir() => b"folder".to_vec(),
+            Err(_) => fs::read(&path).expect("a file"),
         };
-        found.insert(path.into_os_string(), content);
-    }
-}
-
-fn all(folder: &Folder) -> BTreeMap<OsString, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    tree(folder.path(), &mut found);
-    found
-}
-
-/// Runs the command in `work`; gives its status and what it said on standard error.
-fn gpusched(work: &Path, args: &[&OsStr]) -> (i32, String) {
-    let mut command = isolated(testkit::command::executable());
-    command.args(args).current_dir(work).env("XDG_CACHE_HOME", work.join("cache"));
-    let output = command.output().expect("the command");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code().unwrap_or_else(|| panic!("killed by a signal: {said}")), said)
+        (name, content)
+    };
+    folder.names().into_iter().map(content).collect()
 }
 
 /// An `output.folder` in TOML, and the folder that it selects below `work/survey`. `None`: refused.
@@ -67,7 +49,7 @@ const FOLDERS: &[Case] = &[
 
 #[test]
 fn files_are_made_only_in_the_folders_that_are_named() {
-    let folder = Folder::new();
+    let folder = Workspace::new();
     let work = folder.at("work");
     for &(named, allowed) in FOLDERS {
         let _ = fs::remove_dir_all(&work);
@@ -81,40 +63,37 @@ fn files_are_made_only_in_the_folders_that_are_named() {
         fs::write(work.join("survey/survey.toml"), format!("{SURVEY}[output]\nfolder = {named}\n"))
             .expect("a survey");
         let before = all(&folder);
-        let (status, said) = gpusched(&work, &["run".as_ref(), "survey/survey.toml".as_ref()]);
-        assert_eq!(status, if allowed.is_some() { 0 } else { 2 }, "{named}: {said}");
-        assert!(!said.trim_end().chars().any(char::is_control), "{named}: {said:?}");
+        let ended = folder.gpusched(&["run", "work/survey/survey.toml"]);
+        assert_eq!(ended.status, if allowed.is_some() { 0 } else { 2 }, "{named}: {ended:?}");
+        assert!(!ended.err.trim_end().chars().any(char::is_control), "{named}: {ended:?}");
         let after = all(&folder);
         let home = allowed.map(|allowed| work.join("survey").join(allowed));
-        for (path, content) in &after {
-            let path = Path::new(path);
-            let inside = path.starts_with(work.join("cache"))
-                || home.as_ref().is_some_and(|home| {
-                    path.starts_with(home)
-                        || path.starts_with(resolved(home))
-                        || resolved(home) == resolved(path)
-                });
-            let kept = before.get(path.as_os_str()) == Some(content);
-            assert!(inside || kept, "{named}: {} is new", path.display());
+        for (name, content) in &after {
+            let path = folder.at(name);
+            let is_at = |home: &PathBuf| {
+                path.starts_with(home)
+                    || path.starts_with(resolved(home))
+                    || resolved(home) == resolved(&path)
+            };
+            let inside = name.starts_with("cache") || home.as_ref().is_some_and(is_at);
+            assert!(inside || before.get(name) == Some(content), "{named}: {name} is new");
         }
-        for path in before.keys() {
-            assert!(after.contains_key(path), "{named}: {} is gone", path.display());
-        }
+        let gone = before.keys().find(|name| !after.contains_key(*name));
+        assert_eq!(gone, None, "{named}");
     }
 }
 
-fn resolved(path: &Path) -> std::path::PathBuf {
+fn resolved(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 #[test]
 fn inputs_and_results_are_not_overwritten() {
-    let folder = Folder::new();
+    let folder = Workspace::with_survey(SURVEY);
     folder.make("out");
     let model: Vec<u8> = [2000_f32; 6 * 6 * 6].into_iter().flat_map(f32::to_le_bytes).collect();
     fs::write(folder.at("out/shot_0001.bin"), model).expect("a model");
     symlink("out/shot_0001.bin", folder.at("link")).expect("a link");
-    fs::write(folder.at("survey.toml"), SURVEY).expect("a survey");
     fs::write(folder.at("survey.json"), format!("{SURVEY}[output]\nfolder = '.'\n")).expect("a survey");
     for (name, file) in [("direct", "out/shot_0001.bin"), ("linked", "link")] {
         let survey = SURVEY.replace("vp = 2000", &format!("vp = '{file}'"));
@@ -129,24 +108,21 @@ fn inputs_and_results_are_not_overwritten() {
         &["run", "survey.toml", "--trace", "out/shot_0001.json"],
         &["run", "direct", "--dry-run"],
     ] {
-        let (status, said) = gpusched(folder.path(), &args.iter().map(OsStr::new).collect::<Vec<_>>());
-        assert_eq!(status, 2, "{args:?}: {said}");
-        assert!(said.contains("overwrite"), "{args:?}: {said}");
+        let refused = folder.gpusched(args);
+        assert!(refused.status == 2 && refused.err.contains("overwrite"), "{args:?}: {refused:?}");
         assert!(all(&folder) == before, "{args:?} has changed a file");
     }
 }
 
 #[test]
 fn paths_need_not_be_utf8() {
-    let folder = Folder::new();
+    let folder = Workspace::new();
     let home = folder.make(OsStr::from_bytes(b"\xff"));
-    fs::write(home.join("survey.toml"), SURVEY).expect("a survey");
     let survey = home.join("survey.toml");
-    for more in [&["--json"][..], &["--dry-run"], &["--resume"]] {
-        let mut args: Vec<&OsStr> = vec!["run".as_ref(), survey.as_ref()];
-        args.extend(more.iter().map(OsStr::new));
-        let (status, said) = gpusched(folder.path(), &args);
-        assert_eq!((status, said.as_str()), (0, ""), "{more:?}");
+    fs::write(&survey, SURVEY).expect("a survey");
+    for more in ["--json", "--dry-run", "--resume"] {
+        let ended = folder.gpusched(&["run".as_ref(), survey.as_os_str(), more.as_ref()]);
+        assert_eq!((ended.status, ended.err.as_str()), (0, ""), "{more}");
     }
     assert!(home.join("out/shot_0001.json").exists());
 }
@@ -154,8 +130,7 @@ fn paths_need_not_be_utf8() {
 /// What waits in the output folder under the names that the command uses must not lead anywhere.
 #[test]
 fn links_in_the_output_folder_are_not_followed() {
-    let folder = Folder::new();
-    fs::write(folder.at("survey.toml"), SURVEY).expect("a survey");
+    let folder = Workspace::with_survey(SURVEY);
     let of_the_shot =
         [".bin", ".json", "_step_000000.bin", "_gather.png"].map(|end| format!("shot_0001{end}"));
     for name in of_the_shot.into_iter().chain(["survey.json".into()]) {
@@ -163,30 +138,31 @@ fn links_in_the_output_folder_are_not_followed() {
         folder.make("out");
         fs::write(folder.at("precious"), "kept").expect("a file");
         symlink("../precious", folder.at("out").join(&name)).expect("a link");
-        let (status, said) = gpusched(folder.path(), &["run".as_ref(), "survey.toml".as_ref()]);
-        assert!((0..=2).contains(&status), "{name}: {said}");
-        assert_eq!(fs::read(folder.at("precious")).expect("a file"), b"kept", "{name}: {said}");
+        let ended = folder.gpusched(&["run", "survey.toml"]);
+        assert!((0..=2).contains(&ended.status), "{name}: {ended:?}");
+        assert_eq!(fs::read(folder.at("precious")).expect("a file"), b"kept", "{name}: {ended:?}");
     }
 }
 
 /// The survey's own path, and a trace's, are as hostile as their caller likes.
 #[test]
 fn odd_paths_on_the_command_line_are_read_or_refused_in_a_sentence() {
-    let folder = Folder::new();
+    let folder = Workspace::with_survey(SURVEY);
     let long = "x".repeat(10_000);
-    fs::write(folder.at("survey.toml"), SURVEY).expect("a survey");
     symlink("loop", folder.at("loop")).expect("a link");
     let odd = ["", "/", "..", "no/such/survey.toml", "survey.toml/", "line\nbreak", "\x1b[2J", "loop", &long];
     let before = all(&folder);
     for path in odd.map(OsStr::new).into_iter().chain([OsStr::from_bytes(b"\xff\xfe")]) {
-        let (status, said) = gpusched(folder.path(), &["run".as_ref(), path]);
-        let shown = || format!("{:?}: {said:?}", path.to_string_lossy().chars().take(20).collect::<String>());
-        assert_eq!(status, 2, "{}", shown());
+        let refused = folder.gpusched(&["run".as_ref(), path]);
+        let shown = path.to_string_lossy().chars().take(20).collect::<String>();
+        assert_eq!(refused.status, 2, "{shown:?}: {refused:?}");
         // The command line's own parser takes some lines to say it.
-        assert!(!said.chars().any(|letter| letter.is_control() && letter != '\n'), "{}", shown());
-        let traced = ["run".as_ref(), "survey.toml".as_ref(), "--dry-run".as_ref(), "--trace".as_ref(), path];
-        assert!(gpusched(folder.path(), &traced).0 >= 0);
-        assert!(gpusched(folder.path(), &["simulate".as_ref(), path]).0 == 2);
+        let is_odd = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!refused.err.contains(is_odd), "{shown:?}: {refused:?}");
+        // Ends, and by no signal.
+        let traced = ["run", "survey.toml", "--dry-run", "--trace"].map(OsStr::new);
+        folder.gpusched(&[&traced[..], &[path]].concat());
+        assert_eq!(folder.gpusched(&["simulate".as_ref(), path]).status, 2);
     }
     assert_eq!(all(&folder), before);
 }

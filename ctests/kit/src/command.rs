@@ -1,6 +1,7 @@
 //! The `gpusched` command, run in a temporary folder.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -80,13 +81,13 @@ impl Workspace {
     }
 
     /// Returns the command in this folder, on the CPU whatever the environment says.
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
         let mut command = isolated(executable());
         command.args(args).current_dir(self.path()).env("XDG_CACHE_HOME", self.at("cache"));
         command
     }
 
-    pub fn gpusched(&self, args: &[&str]) -> Ended {
+    pub fn gpusched(&self, args: &[impl AsRef<OsStr>]) -> Ended {
         Ended::from(output(&mut self.command(args)).unwrap())
     }
 
