@@ -1,19 +1,14 @@
-//! The time loop of a shot on the CPU allocates nothing: a long shot requests memory as often as a short one. A program
-//! of its own, because the requests of the whole process are counted.
+//! The time loop of a shot on the CPU allocates nothing. A program of its own: requests of the process are counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use gpusched::backend::Lane;
-use gpusched::backend::cpu::Team;
-use gpusched::fd::grid::Grid;
-use gpusched::fd::model::Model;
+use gpusched::backend::{Lane, cpu::Team};
 use gpusched::fd::plan::{Form, Options, Plan};
 use gpusched::fd::survey::{Receivers, Shot};
-use gpusched::fd::wavelet::{Shape, Wavelet};
 use gpusched::fd::{control::Silent, shot::run};
+use testmodels::shots::{homogeneous, plain_shot};
 
 static REQUESTS: AtomicUsize = AtomicUsize::new(0);
 
@@ -38,23 +33,13 @@ unsafe impl GlobalAlloc for Counting {
 
 #[test]
 fn a_step_asks_for_no_memory() {
-    const DT: f32 = 1e-3;
-    let grid = Grid::new([20; 3], [10.0; 3]).unwrap();
-    let model = Arc::new(Model::new(grid, vec![2000.0; grid.cells()], None).unwrap());
+    let model = homogeneous([20; 3], [10.0; 3], 2000.0, 1000.0);
     let team = Team::new(2).unwrap();
-    for form in [Form::OnePass, Form::TwoSweeps] {
-        let plan = Plan::new(model.clone(), DT, Options { form, ..Options::default() }).unwrap();
+    for form in Form::ALL {
+        let plan = Plan::new(model.clone(), 1e-3, Options { form, ..Options::default() }).unwrap();
         let requests = |nt: usize| {
-            let shot = Shot {
-                source: [10; 3],
-                wavelet: Wavelet::new(Shape::Ricker, 25.0, DT, nt).unwrap(),
-                amplitude: 1.0,
-                nt,
-                receivers: Receivers::Plane { iz: 0, every: [1, 1] },
-                record_every: 1,
-                snapshot_every: None,
-                mute: None,
-            };
+            let receivers = Receivers::Plane { iz: 0, every: [1, 1] };
+            let shot = Shot { receivers, ..plain_shot([10; 3], vec![1.0; 40], nt, Vec::new()) };
             let before = REQUESTS.load(Relaxed);
             run(&plan, &shot, Lane::Cpu(&team), &Silent).unwrap();
             REQUESTS.load(Relaxed) - before
