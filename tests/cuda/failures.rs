@@ -143,8 +143,7 @@ pub fn two_schedulers_on_a_gpu() {
     run(&other, good()).unwrap();
 }
 
-/// A task waits for one of its own that runs on top of it and poisons the context: nobody makes that anew while the
-/// first goes on in it.
+/// A task waits for one that runs on top of it and poisons the context, which is not renewed while the first is in it.
 pub fn who_waits_for_the_task_that_poisons_is_still_inside() {
     let (one, other) = (scheduler("cuda:0", 1).unwrap(), scheduler("cuda:0", 1).unwrap());
     let (one, other) = (Arc::new(one), Arc::new(other));
@@ -184,16 +183,11 @@ pub fn nothing_of_ours_stays_in_the_context_of_another_library() {
     let mut theirs = 0usize;
     assert_eq!(cu!(cuDevicePrimaryCtxRetain(&mut theirs => &mut usize, 0 => i32)), 0);
     // Something shared, and a queue that is idle when the other one's task fails.
-    let (owner, door) = (Arc::new(1_u32), Arc::new(Barrier::new(2)));
-    let both = [0, 1].map(|_| {
-        let (owner, door) = (owner.clone(), door.clone());
-        task(move |stream| {
-            door.wait();
-            stream.shared(&owner, || stream.uploaded(&[1.5_f32; 5000], "a model"))?;
-            filled(stream, 1.0)
-        })
+    let owner = Arc::new(1_u32);
+    run_together(&scheduler, 2, move |stream| {
+        stream.shared(&owner, || stream.uploaded(&[1.5_f32; 5000], "a model"))?;
+        filled(stream, 1.0)
     });
-    run_all(&scheduler, both);
     assert_eq!((told(0, "streams"), told(0, "modules"), told(0, "allocations") > 1), (2, 1, true));
     run(&scheduler, wrong_at_first()).unwrap();
     // The queue of the second attempt is all that there is.
@@ -235,15 +229,7 @@ fn wrong_at_first() -> Task {
 pub fn a_context_that_the_task_calls_poisoned() {
     let scheduler = scheduler("cuda", 2).unwrap();
     // Both slots have a queue, one of which is idle then.
-    let door = Arc::new(Barrier::new(2));
-    let both = [0, 1].map(|_| {
-        let door = door.clone();
-        task(move |stream| {
-            door.wait();
-            filled(stream, 1.0)
-        })
-    });
-    run_all(&scheduler, both);
+    run_together(&scheduler, 2, |stream| filled(stream, 1.0));
     assert_eq!((told(0, "contexts_made"), told(0, "streams")), (1, 2));
     run(&scheduler, wrong_at_first()).unwrap();
     assert_eq!((told(0, "contexts_made"), told(0, "retained")), (2, 1));

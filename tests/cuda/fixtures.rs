@@ -1,6 +1,7 @@
 //! Schedulers, small kernels, and the report of the virtual driver.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use gpusched::backend::Lane;
@@ -62,6 +63,20 @@ pub fn health(scheduler: &Scheduler) -> Vec<Health> {
 pub fn run_all(scheduler: &Scheduler, tasks: impl IntoIterator<Item = Task>) {
     let ids: Vec<_> = tasks.into_iter().map(|task| scheduler.submit(task).unwrap()).collect();
     ids.into_iter().for_each(|id| assert_eq!(wait(scheduler, id), Ok(WaitResult::Done)));
+}
+
+/// Runs so many tasks with one code, which begin their work together.
+pub fn run_together(
+    scheduler: &Scheduler,
+    count: usize,
+    code: impl Fn(&Stream) -> Result<()> + Clone + Send + Sync + 'static,
+) {
+    let door = Arc::new(Barrier::new(count));
+    let begin = move |stream: &Stream| {
+        door.wait();
+        code(stream)
+    };
+    run_all(scheduler, (0..count).map(|_| task(begin.clone())));
 }
 
 /// Launches a kernel that fills a block.

@@ -3,9 +3,7 @@
 use gpusched::Result;
 use gpusched::backend::cuda::{Graphs, Launches, Params, Stream};
 use gpusched::device::Health;
-use gpusched::fd::plan::SHAPES;
-use gpusched::fd::survey::Receivers;
-use gpusched::fd::wavelet::Wavelet;
+use gpusched::fd::{plan::SHAPES, survey::Receivers, wavelet::Wavelet};
 use gpusched::sched::Scheduler;
 
 use crate::fixtures::*;

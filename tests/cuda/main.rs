@@ -30,6 +30,8 @@ const MIXED: &str = "dev=name:A,speed:1,pci:0000:01:00.0,mem:1G,uuid:aa000000-00
                      dev=name:C,speed:2,pci:0000:02:00.0,mem:3G,uuid:bb000000-0000-0000-0000-000000000003";
 
 const MIG: &str = "dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001";
+const MIG_AND_ANOTHER: &str = "dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001;\
+                               dev=name:A100,cc:8.0,mem:40G,uuid:dd000000-0000-0000-0000-000000000002";
 /// NVML reports the memory of the whole GPU to its administrator only.
 const MIG_OF_AN_ADMINISTRATOR: &str =
     "root=0;dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001";
@@ -51,6 +53,7 @@ macro_rules! faulty {
     };
 }
 
+#[rustfmt::skip]
 fn cases() -> Vec<Case> {
     vec![
         case!(discovery::orders_that_differ, MIXED),
@@ -63,12 +66,7 @@ fn cases() -> Vec<Case> {
         case!(discovery::mig_without_its_gpu, MIG, "CASE_NVML" = "none"),
         case!(discovery::mig_without_its_gpu, MIG_OF_AN_ADMINISTRATOR),
         faulty!(discovery::mig_without_its_gpu, MIG, "0:mig:*:4"),
-        case!(
-            discovery::mig_by_its_name,
-            "dev=name:H100,cc:9.0,mem:80G,mig:2,uuid:cc000000-0000-0000-0000-000000000001;\
-             dev=name:A100,cc:8.0,mem:40G,uuid:dd000000-0000-0000-0000-000000000002",
-            "CUDA_VISIBLE_DEVICES" = "MIG-69000000-0000-0000-0000-000000000001"
-        ),
+        case!(discovery::mig_by_its_name, MIG_AND_ANOTHER, "CUDA_VISIBLE_DEVICES" = "MIG-69000000-0000-0000-0000-000000000001"),
         case!(discovery::closed_gpus, CLOSED),
         case!(discovery::closed_gpus, CLOSED, "CASE_NVML" = "none"),
         case!(discovery::nothing_but_closed_gpus, "dev=mode:prohibited,mem:1G"),
@@ -82,11 +80,7 @@ fn cases() -> Vec<Case> {
         case!(discovery::no_gpus, ""),
         case!(discovery::cpu_fallback_is_on_unless_the_variable_is_0, ""),
         case!(discovery::cpu_fallback_is_on_unless_the_variable_is_0, "", "GPUSCHED_CPU_FALLBACK" = "1"),
-        case!(
-            discovery::cpu_fallback_that_is_off_leaves_no_device_where_there_is_no_gpu,
-            "",
-            "GPUSCHED_CPU_FALLBACK" = "0"
-        ),
+        case!(discovery::cpu_fallback_that_is_off_leaves_no_device_where_there_is_no_gpu, "", "GPUSCHED_CPU_FALLBACK" = "0"),
         case!(discovery::cpu_fallback_is_not_needed_where_there_are_gpus, TWO, "GPUSCHED_CPU_FALLBACK" = "0"),
         case!(discovery::slots_variable_counts_where_the_caller_names_no_number, TWO, "GPUSCHED_SLOTS" = "3"),
         case!(discovery::a_toolkits_stub, "init=34;dev=mem:1G"),
@@ -124,31 +118,15 @@ fn cases() -> Vec<Case> {
         case!(failures::who_waits_for_the_task_that_poisons_is_still_inside, ONE),
         case!(failures::a_context_that_the_task_calls_poisoned, ONE),
         case!(failures::nothing_of_ours_stays_in_the_context_of_another_library, ONE),
-        faulty!(
-            failures::a_context_that_can_not_be_ended,
-            TWO,
-            "0:launch:1:700;0:release:*:700;0:reset:*:700"
-        ),
+        faulty!(failures::a_context_that_can_not_be_ended, TWO, "0:launch:1:700;0:release:*:700;0:reset:*:700"),
         faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:launch:1:lost"),
         faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:sync:1:lost"),
-        faulty!(
-            failures::gpu_that_is_lost_is_retired,
-            "dev=speed:2,mem:1G,gone:999;dev=mem:1G",
-            "0:launch:1:lost"
-        ),
-        faulty!(
-            failures::gpu_that_is_lost_is_retired,
-            "dev=speed:2,mem:1G,gone:16;dev=mem:1G",
-            "0:launch:1:lost"
-        ),
+        faulty!(failures::gpu_that_is_lost_is_retired, "dev=speed:2,mem:1G,gone:999;dev=mem:1G", "0:launch:1:lost"),
+        faulty!(failures::gpu_that_is_lost_is_retired, "dev=speed:2,mem:1G,gone:16;dev=mem:1G", "0:launch:1:lost"),
         faulty!(failures::a_gpu_that_a_new_driver_does_not_know, TWO, "0:ctx:1:101"),
         faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:module:*:222"),
         faulty!(failures::gpu_that_is_lost_is_retired, TWO, "0:module:*:218"),
-        faulty!(
-            failures::a_load_that_says_nothing_of_the_kernels,
-            ONE,
-            "0:module:1:304;0:module:2:1;0:module:3:917"
-        ),
+        faulty!(failures::a_load_that_says_nothing_of_the_kernels, ONE, "0:module:1:304;0:module:2:1;0:module:3:917"),
         faulty!(wrong_results::a_gpu_whose_results_go_wrong_is_retired, TWO, "0:launch:*:nan=1"),
         faulty!(wrong_results::where_it_went_wrong_is_told, ONE, "0:launch:*:nan=1"),
         faulty!(wrong_results::a_check_finds_it_first, THREE, "0:launch:*:nan=1;2:launch:*:flip=1"),
@@ -158,10 +136,7 @@ fn cases() -> Vec<Case> {
         faulty!(failures::a_hang, TWO, "0:launch:1:hang"),
         faulty!(failures::codes_that_nobody_knows, ONE, "0:ctx:1:46;0:alloc:1:917;0:launch:1:1234"),
         case!(failures::a_gpu_that_another_process_has, TAKEN),
-        case!(
-            failures::a_gpu_that_another_process_has,
-            "driver=11040;dev=mode:exclusive,other:1M,speed:2;dev=mem:1G"
-        ),
+        case!(failures::a_gpu_that_another_process_has, "driver=11040;dev=mode:exclusive,other:1M,speed:2;dev=mem:1G"),
         case!(shots::a_shot_goes_on_after_a_pause, ONE),
         case!(shots::a_process_that_sleeps_keeps_no_memory, ONE),
         case!(shots::shots_have_the_bits_of_the_cpu, ONE),

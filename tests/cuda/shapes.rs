@@ -6,8 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use gpusched::fd::plan::{Options, Plan, SHAPES, Shape};
-use gpusched::fd::shot;
-use gpusched::fd::survey::Receivers;
+use gpusched::fd::{shot, survey::Receivers};
 use gpusched::io::kept::Kept;
 use gpusched::sched::Scheduler;
 

@@ -133,8 +133,7 @@ pub fn a_gpu_that_gives_less_than_it_promised() {
     wait(&scheduler, id).unwrap();
 }
 
-/// A GPU with room for many shots runs several at a time, if each by itself leaves it idle: a virtual GPU's time is a
-/// pause of a launch, which those of other slots do not share.
+/// A virtual GPU's time is a pause of a launch, which launches of other slots do not share.
 pub fn small_shots_share_a_large_gpu() {
     let scheduler = scheduler("cuda", AUTO_SLOTS).unwrap();
     let ids: Vec<_> = (0..24).map(|_| submit(cube(5), &scheduler).unwrap()).collect();
@@ -167,8 +166,7 @@ pub fn small_shots_overlap_and_share_their_plan() {
     assert_eq!(told(0, "together"), u64::from(SLOTS), "{}", report());
     let made = ["contexts_made", "streams", "module_loads"].map(|what| told(0, what));
     assert_eq!(made, [1, u64::from(SLOTS), 4]);
-    // The promise to each shot counts what they share, so together they take less. Two batches of each in flight use
-    // few pinned pages.
+    // The promise to each shot counts what they share. Two batches of each in flight use few pinned pages.
     fire_all(&scheduler, &survey);
     let promised = plan.shot_bytes(&survey[0].1, 0).device;
     let (used, context) = (told(0, "peak_bytes"), 8 << 20);

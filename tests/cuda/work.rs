@@ -83,15 +83,7 @@ pub fn memory_that_is_short_to_pin() {
 /// Sixteen threads ask for the kernels of a GPU at once.
 pub fn kernels_are_loaded_once_a_gpu() {
     let scheduler = scheduler("cuda", 8).unwrap();
-    let door = Arc::new(Barrier::new(16));
-    let tasks = (0..16).map(|_| {
-        let door = door.clone();
-        task(move |stream| {
-            door.wait();
-            filled(stream, 4.0)
-        })
-    });
-    run_all(&scheduler, tasks);
+    run_together(&scheduler, 16, |stream| filled(stream, 4.0));
     for gpu in 0..2 {
         assert_eq!((told(gpu, "module_loads"), told(gpu, "contexts_made")), (1, 1));
         assert_eq!((told(gpu, "retained"), told(gpu, "streams")), (1, 8));

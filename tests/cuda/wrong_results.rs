@@ -2,9 +2,7 @@
 
 use gpusched::Error;
 use gpusched::device::Health;
-use gpusched::fd::check;
-use gpusched::fd::plan::Form;
-use gpusched::fd::survey::Receivers;
+use gpusched::fd::{check, plan::Form, survey::Receivers};
 
 use crate::fixtures::*;
 use testkit::Random;
