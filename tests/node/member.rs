@@ -52,39 +52,30 @@ pub fn play(arguments: &[String]) -> ExitCode {
         let line = line.expect("a line");
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
         let number: u64 = rest.parse().unwrap_or(0);
-        let answer = match word {
+        let mut answer = "ok".to_owned();
+        match word {
             "want" => {
                 let want = SlotRequest { priority: number as i32, costs: vec![Some(1.0)], bytes: vec![0] };
                 node.lock().expect("inside").request(Some(want));
-                "ok".into()
             }
-            "begin" => match begin(&node, 0, holds.len(), 1, 1.0, number).expect("inside") {
-                Some(hold) => {
-                    holds.push(hold);
-                    "yes".into()
-                }
-                None => "no".to_owned(),
-            },
+            "begin" => {
+                let hold = begin(&node, 0, holds.len(), 1, 1.0, number).expect("inside");
+                answer = if hold.is_some() { "yes" } else { "no" }.into();
+                holds.extend(hold);
+            }
             "look" => {
                 let look = node.lock().expect("inside").availability().remove(0);
-                format!("{} {} {}", look.busy_slots.len(), look.pending_bytes, look.waiters)
+                answer = format!("{} {} {}", look.busy_slots.len(), look.pending_bytes, look.waiters);
             }
-            "use" => {
-                holds[0].set_used_bytes(number);
-                "ok".into()
-            }
-            "drop" => {
-                holds.clear();
-                "ok".into()
-            }
-            "wait" => format!("{:?}", node.wait(Some(Duration::from_millis(number)))),
+            "use" => holds[0].set_used_bytes(number),
+            "drop" => holds.clear(),
+            "wait" => answer = format!("{:?}", node.wait(Some(Duration::from_millis(number)))),
             // From now on the process gets no further descriptor.
             "no-descriptors" => {
                 let next = File::open("/dev/null").expect("a descriptor").as_raw_fd();
                 let limit = libc::rlimit { rlim_cur: next as libc::rlim_t, rlim_max: next as libc::rlim_t };
                 // SAFETY: sets a limit of this process.
                 assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
-                "ok".into()
             }
             // Answers when it could begin.
             "turn" => {
@@ -94,36 +85,30 @@ pub fn play(arguments: &[String]) -> ExitCode {
                         node.wait(None);
                     }
                 }
-                "yes".into()
+                answer = "yes".into();
             }
             // A child that lives on, whatever becomes of this process.
             "fork" => {
-                // SAFETY: the child sleeps, and ends by its alarm at the latest.
+                // SAFETY: the child sleeps and ends.
                 let child = unsafe { libc::fork() };
                 if child == 0 {
                     // SAFETY: as above.
                     unsafe {
-                        libc::alarm(120);
-                        loop {
-                            libc::pause();
-                        }
+                        libc::sleep(120);
+                        libc::_exit(0)
                     }
                 }
-                child.to_string()
+                answer = child.to_string();
             }
-            "inside" => match node.lock() {
-                Ok(_) => "ok".into(),
-                Err(error) => error.to_string(),
-            },
+            "inside" => answer = node.lock().err().map_or(answer, |error| error.to_string()),
             // Is stopped while nobody else gets in.
             "stop-inside" => {
                 let _inside = node.lock().expect("inside");
                 // SAFETY: stops this process, which is what it is told to do.
                 unsafe { libc::raise(libc::SIGSTOP) };
-                "ok".into()
             }
             _ => panic!("what is {line}?"),
-        };
+        }
         println!("{answer}");
     }
     ExitCode::SUCCESS
