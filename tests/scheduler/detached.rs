@@ -1,7 +1,7 @@
 //! Tasks without an id, and callbacks that leave their thread: both come from C only.
 
 use std::ffi::c_void;
-use std::mem::{size_of, zeroed};
+use std::mem::zeroed;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -21,35 +21,24 @@ impl OneSlot {
     fn new() -> Self {
         // SAFETY: all zero is a description that states nothing.
         let mut config: sched_config_t = unsafe { zeroed() };
-        config.size = size_of::<sched_config_t>();
-        config.devices = c"cpu".as_ptr();
-        config.slots = 1;
+        (config.size, config.devices, config.slots) = (size_of_val(&config), c"cpu".as_ptr(), 1);
         let mut scheduler = ptr::null_mut();
         // SAFETY: both live.
         assert_eq!(unsafe { sched_create(&config, &mut scheduler) }, SCHED_OK);
         OneSlot(scheduler)
     }
 
-    fn submit<T>(&self, run: sched_run_fn, user: &T, priority: i32) -> sched_task_t {
-        let mut id = 0;
-        self.hand_over(run, user, priority, &mut id);
-        id
-    }
-
-    fn submit_without_id<T>(&self, run: sched_run_fn, user: &T) {
-        self.hand_over(run, user, 0, ptr::null_mut());
-    }
-
-    fn hand_over<T>(&self, run: sched_run_fn, user: &T, priority: i32, id: *mut sched_task_t) {
+    /// Submits a task; without an id if the flags say so.
+    fn submit<T>(&self, run: sched_run_fn, user: &T, priority: i32, flags: u32) -> sched_task_t {
         // SAFETY: as above.
         let mut desc: sched_task_desc_t = unsafe { zeroed() };
-        desc.size = size_of::<sched_task_desc_t>();
-        desc.run = run;
+        (desc.size, desc.run, desc.priority, desc.flags) = (size_of_val(&desc), run, priority, flags);
         desc.user = (&raw const *user).cast_mut().cast();
-        desc.priority = priority;
-        desc.flags = if id.is_null() { SCHED_TASK_DETACHED } else { 0 };
+        let mut id = 0;
+        let place = if flags == SCHED_TASK_DETACHED { ptr::null_mut() } else { &raw mut id };
         // SAFETY: the tests outlive their tasks.
-        assert_eq!(unsafe { sched_submit(self.0, &desc, id) }, SCHED_OK);
+        assert_eq!(unsafe { sched_submit(self.0, &desc, place) }, SCHED_OK);
+        id
     }
 
     fn wait(&self, id: sched_task_t) -> sched_status_t {
@@ -88,8 +77,8 @@ unsafe extern "C-unwind" fn below(exec: *const sched_exec_t, user: *mut c_void) 
         // SAFETY: inside of its task.
         assert_eq!(unsafe { sched_exec_commit(exec) }, SCHED_OK);
     }
-    let known = below.scheduler.submit(Some(well), &(), 0);
-    below.scheduler.submit_without_id(Some(commits), &());
+    let known = below.scheduler.submit(Some(well), &(), 0, 0);
+    below.scheduler.submit(Some(commits), &(), 0, SCHED_TASK_DETACHED);
     // The one without an id, the latest, runs on top first.
     assert_eq!(below.scheduler.wait(known), SCHED_OK);
     below.there.store(true, Ordering::Release);
@@ -108,7 +97,7 @@ fn what_a_task_without_an_id_on_top_of_another_commits_is_its_own() {
     for commits in [false, true] {
         let (there, told) = (AtomicBool::new(false), AtomicBool::new(false));
         let state = Below { scheduler: OneSlot::new(), commits, there, told };
-        state.scheduler.submit_without_id(Some(below), &state);
+        state.scheduler.submit(Some(below), &state, 0, SCHED_TASK_DETACHED);
         until(|| state.there.load(Ordering::Acquire));
         state.scheduler.destroy();
         // One that has committed can't be cancelled any more.
@@ -128,7 +117,7 @@ fn what_comes_while_the_only_worker_leaves_waits_for_the_next() {
         let leaving = scope.spawn(|| {
             let mut left = 0;
             while !over.load(Ordering::Acquire) {
-                let id = scheduler.submit(Some(leaves), &(), 1);
+                let id = scheduler.submit(Some(leaves), &(), 1, 0);
                 assert_eq!(scheduler.wait(id), SCHED_E_UNWOUND);
                 left += 1;
             }
@@ -137,7 +126,7 @@ fn what_comes_while_the_only_worker_leaves_waits_for_the_next() {
         let (begin, mut ids) = (Instant::now(), Vec::new());
         while begin.elapsed() < Duration::from_millis(500) {
             // Now and then a planned one among the light ones.
-            ids.push(scheduler.submit(Some(well), &(), i32::from(ids.len() % 16 == 0)));
+            ids.push(scheduler.submit(Some(well), &(), i32::from(ids.len() % 16 == 0), 0));
             (0..100).for_each(|_| std::hint::spin_loop());
         }
         let failed = ids.iter().filter(|&&id| scheduler.wait(id) != SCHED_OK).count();
