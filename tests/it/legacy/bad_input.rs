@@ -13,6 +13,7 @@ use super::call::small_call;
 type Change = fn(&Folder, &mut Args);
 
 /// What is changed in a call that works, and what the error must say.
+#[rustfmt::skip]
 const TABLE: &[(Change, &[&str])] = &[
     // models
     (|out, args| args.vel = out.at("none.bin"), &["none.bin", "No such file"]),
@@ -30,45 +31,24 @@ const TABLE: &[(Change, &[&str])] = &[
     (|_, args| args.shot = "/proc/shot.bin".into(), &["create", "/proc/shot.bin"]),
     (|_, args| args.shot = args.vel.clone(), &["shot is", "another file than vel and rho"]),
     (|_, args| args.shot = args.rho.clone(), &["shot is", "another file than vel and rho"]),
-    (
-        |out, args| {
-            args.snap = out.at("none/");
-            (args.show_snapshot, args.snap_interval) = (true, 10);
-        },
-        &["create", "none/ishot_0it_0.bin", "No such file"],
-    ),
+    (|out, args| { args.snap = out.at("none/"); (args.show_snapshot, args.snap_interval) = (true, 10); }, &["create", "none/ishot_0it_0.bin", "No such file"]),
     // sizes
     (|_, args| args.nx = 0, &["nx is 0; accepted: 1 to 100000 cells"]),
     (|_, args| args.ny = -11, &["ny is -11; accepted: 1 to 100000 cells"]),
     (|_, args| args.nz = i32::MIN, &["nz is -2147483648; accepted: 1 to 100000 cells"]),
     (|_, args| args.nx = i32::MAX, &["nx is 2147483647; accepted: 1 to 100000 cells"]),
     // 3000^3 cells: beyond 2^31, and 4 times as many bytes beyond 2^32
-    (
-        |_, args| (args.nx, args.ny, args.nz) = (3000, 3000, 3000),
-        &["vel.bin", "expected 108000000000 bytes", "found 5280 bytes"],
-    ),
-    (
-        |_, args| (args.nx, args.ny, args.nz) = (100_000, 100_000, 100_000),
-        &["vel.bin", "expected 4000000000000000 bytes"],
-    ),
+    (|_, args| (args.nx, args.ny, args.nz) = (3000, 3000, 3000), &["vel.bin", "expected 108000000000 bytes", "found 5280 bytes"]),
+    (|_, args| (args.nx, args.ny, args.nz) = (100_000, 100_000, 100_000), &["vel.bin", "expected 4000000000000000 bytes"]),
     (|_, args| args.ns = 0, &["ns is 0; accepted: 1 to 100000 shots"]),
     (|_, args| args.ns = i32::MAX, &["ns is 2147483647; accepted: 1 to 100000 shots"]),
     (|_, args| args.nt = 0, &["nt is 0; accepted: 1 to"]),
     (|_, args| args.nt = i32::MAX, &["nt is 2147483647; accepted: 1 to 10000000 steps"]),
-    (
-        |_, args| {
-            (args.nt, args.ns) = (10_000_000, 100_000);
-            (args.nx, args.ny) = (100_000, 100_000);
-        },
-        &["the size of the record file", "at most 2^63 - 1 bytes"],
-    ),
+    (|_, args| { (args.nt, args.ns) = (10_000_000, 100_000); (args.nx, args.ny) = (100_000, 100_000); }, &["the size of the record file", "at most 2^63 - 1 bytes"]),
     // spacings and steps
     (|_, args| args.dx = f32::NAN, &["dx is NaN; accepted: a finite number of metres, at least 0.000001"]),
     (|_, args| args.dy = 0.0, &["dy is 0; accepted: a finite number of metres, at least 0.000001"]),
-    (
-        |_, args| args.dz = f32::INFINITY,
-        &["dz is inf; accepted: a finite number of metres, at least 0.000001"],
-    ),
+    (|_, args| args.dz = f32::INFINITY, &["dz is inf; accepted: a finite number of metres, at least 0.000001"]),
     (|_, args| args.dt = 0.0, &["dt is 0", "accepted:"]),
     (|_, args| args.dt = f32::NAN, &["dt is NaN", "accepted:"]),
     (|_, args| args.dgx = 9.0, &["dgx is 9; accepted: a finite number, at least dx, which is 10"]),
@@ -85,10 +65,7 @@ const TABLE: &[(Change, &[&str])] = &[
     (|_, args| (args.ns, args.jsx) = (2, i32::MIN), &["sxbeg + (ns - 1) jsx is -2147483643"]),
     // snapshots
     (|_, args| args.show_snapshot = true, &["snap_interval is 0; accepted: 1 to"]),
-    (
-        |_, args| (args.show_snapshot, args.snap_interval) = (true, -10),
-        &["snap_interval is -10; accepted: 1 to"],
-    ),
+    (|_, args| (args.show_snapshot, args.snap_interval) = (true, -10), &["snap_interval is -10; accepted: 1 to"]),
 ];
 
 #[test]
