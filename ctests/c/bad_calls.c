@@ -12,8 +12,7 @@ static void section(const char *name) {
   printf("# %s\n", name);
 }
 
-/* One row. A part that begins with '~' marks a message whose numbers are this machine's or this
- * run's. */
+/* A part that begins with '~' marks a message whose numbers are this machine's or this run's. */
 static void row(const char *name, int32_t wanted, const char *part, int32_t got) {
   static int before;
   const char *message = wanted < 0 ? sched_last_error() : "";

@@ -56,9 +56,8 @@ static int same(struct seen a, struct seen b) {
   return equal;
 }
 
-/* The modes of the tests; each sets the whole mode of the calling thread. TRAPPING traps on inexact
- * results, too, so that any arithmetic of the library in this mode ends the program. AS_STARTED is
- * the mode that the compiler's start-up code has set. */
+/* Each sets the whole mode of the calling thread. TRAPPING also traps on inexact results, so any
+ * arithmetic of the library ends the program. AS_STARTED is the mode of the start-up code. */
 enum mode { STANDARD, FLUSHING, UPWARD, TRAPPING, MODES, AS_STARTED };
 
 static fenv_t at_start;

@@ -1,5 +1,4 @@
-/* What the C and C++ test programs share: checks, cases with a time limit, tasks. A program defines
- * _GNU_SOURCE before it includes this. */
+/* Checks, cases with a time limit, tasks. A program defines _GNU_SOURCE before it includes this. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -48,8 +47,8 @@ static inline void on_tick(int signal) {
   _exit(write(2, words, sizeof words - 1) < 0 ? 2 : 142);
 }
 
-/* Ends the process with 142 after `seconds` ticks of its timer. Ticks that come while the machine
- * has stopped the process count as one. A child of fork has to call it again. */
+/* Ends the process with 142 after `seconds` ticks of its timer. Ticks that come while the process is
+ * stopped count as one. A child of fork has to call it again. */
 static inline void within(int seconds) {
   struct sigaction action;
   struct itimerval every = {{1, 0}, {1, 0}};

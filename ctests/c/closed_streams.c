@@ -1,8 +1,7 @@
 /* A program without standard streams, as daemons are: descriptors 0 to 2 are closed before the first call of the library.
  *
- *   closed_streams files CASE_FOLDER OUT_FOLDER   no file of the library takes one of them, while the program still
- *                                                 writes to standard output and standard error
- *   closed_streams log CASE_FOLDER OUT_FOLDER     a log on standard error does not go to a file that the program opens
+ *   closed_streams files CASE_FOLDER OUT_FOLDER   no file of the library takes one of them
+ *   closed_streams log CASE_FOLDER OUT_FOLDER     a log on standard error does not go to a file of the program
  *
  * Exit status: 0 as promised; 1 not, with a sentence on what was standard error. */
 #define _GNU_SOURCE
@@ -28,8 +27,7 @@ static void check(int right, const char *what, long number) {
   failures += !right;
 }
 
-/* Takes the place of the system's function in the library, too, which calls it with files that it has written and not
- * closed yet. */
+/* Takes the system function's place in the library, too, which calls it with files that are not closed yet. */
 int fsync(int file) {
   if (counting) {
     __atomic_fetch_add(&files_forced, 1, __ATOMIC_SEQ_CST);

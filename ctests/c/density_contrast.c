@@ -1,5 +1,4 @@
-/* The log warns, once for each kind of shot, of a time step that is not sure to be stable in a model
- * whose density jumps from cell to cell, and names the largest step that is. */
+/* The log warns once of a time step that may be unstable where density jumps from cell to cell. */
 #define _GNU_SOURCE
 #include <math.h>
 

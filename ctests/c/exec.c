@@ -1,5 +1,4 @@
-/* Any thread may use what a callback was given until the callback returns; from then on it is
- * stale. */
+/* Any thread may use what a callback was given until the callback returns; then it is stale. */
 #define _GNU_SOURCE
 #include <pthread.h>
 

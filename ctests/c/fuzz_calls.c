@@ -1,11 +1,10 @@
-/* Random calls of the C API from several threads: good ones, and with handles that are stale, foreign or NULL, structs of wrong
- * sizes, absurd numbers; inside tasks, too. Whatever comes: every call returns, with a status that the header knows; what was lent
- * is given back exactly once; nothing is written beyond the room that was offered.
+/* Random calls of the C API from several threads, also inside tasks: handles that are stale, foreign or NULL, structs of wrong
+ * sizes, absurd numbers. Every call returns, with a status that the header knows; what was lent is given back exactly once;
+ * nothing is written beyond the room that was offered.
  *
  *   fuzz_calls SEED CALLS THREADS FOLDER
  *
- * CALLS are those of each thread. Ends with 0, with 1 if something was not as promised, with 142 if it hangs: then each thread's
- * last call is told. */
+ * CALLS are those of each thread. Ends with 1 if something was not as promised, with 142 and each thread's last call if it hangs. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <pthread.h>

@@ -1,12 +1,9 @@
-/* Creates and destroys schedulers, or loads and unloads the library, and compares what the process holds before and
- * after: threads, open files, mappings, address space, heap in use and resident memory.
+/* Creates and destroys schedulers, or loads and unloads the library, and compares what the process holds before and after.
  *
  *   lifetimes schedulers COUNT     creates, uses and destroys COUNT schedulers
  *   lifetimes loads COUNT          opens, uses and closes the library COUNT times, also while workers sleep
  *
- * Each mode warms up first, so that only growth that continues is counted.
- *
- * The library is found by name, so nothing of it is linked here. */
+ * Each mode warms up first. The library is found by name, so nothing of it is linked here. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -85,9 +82,8 @@ static long size_of(const char *key) {
   return kilobytes * 1024;
 }
 
-/* Keeps the allocator's and the kernel's own caches out of the sizes. glibc keeps up to 40 MiB of stacks of threads
- * that have ended, an arena for each of several threads, and small blocks for each thread. The kernel may back the
- * touched end of a stack by 2 MiB at once (transparent huge pages): with them, two cached stacks are 4 MiB. */
+/* Keeps caches out of the sizes. glibc keeps up to 40 MiB of stacks of threads that have ended, and arenas and small blocks
+ * for each thread; with transparent huge pages, two cached stacks are 4 MiB. */
 static void without_caches(char **argv) {
   const char *tunables = "glibc.pthread.stack_cache_size=0:glibc.malloc.arena_max=1:glibc.malloc.tcache_count=0";
   const char *found = getenv("GLIBC_TUNABLES");

@@ -1,5 +1,4 @@
-/* Many schedulers at a time, where the system may give few threads or files: each task ends, well
- * or with a status and a message, and nothing is left afterwards.
+/* Many schedulers, where the system may give few threads or files: each task ends, well or with a message.
  *
  *   many_schedulers COUNT EACH [all]    EACH tasks in each of COUNT; with `all` none may fail */
 #define _GNU_SOURCE

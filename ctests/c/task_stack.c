@@ -2,13 +2,10 @@
  *
  *     task_stack OUTER_KIB INNER_KIB STACK_KIB NESTED
  *
- * A task uses OUTER_KIB of stack, submits one that uses INNER_KIB, and waits for it. STACK_KIB is
- * the scheduler's stack_bytes (0: the default). NESTED is 1 if both tasks have to run on one
- * thread, 0 if they have to run on two, and -1 if either will do.
+ * A task uses OUTER_KIB of stack, and waits for one that uses INNER_KIB. STACK_KIB: stack_bytes, 0 for the
+ * default. NESTED: 1 if both have to run on one thread, 0 if on two, -1 if either will do.
  *
- *     task_stack chain DEPTH KIB
- *
- * A chain of DEPTH tasks, each of which uses KIB of stack and waits for the next one. */
+ *     task_stack chain DEPTH KIB    DEPTH tasks, each of which uses KIB and waits for the next one */
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <pthread.h>

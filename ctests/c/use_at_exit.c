@@ -1,8 +1,7 @@
 /* A scheduler is used while a program or a thread ends: in handlers of exit, in a destructor of the
- * program, and in destructors of thread-specific data, on threads of the program and the library.
+ * program, and in destructors of thread-specific data.
  *
- *   use_at_exit CASE [first]    with `first` the key of the data is older than the library's, so its
- *                               destructor may run before or after the library's */
+ *   use_at_exit CASE [first]    with `first` the key of the data is older than the library's */
 #define _GNU_SOURCE
 #include <pthread.h>
 

@@ -93,8 +93,7 @@ def test_environment(level: str) -> dict[str, str]:
         "GPUSCHED_TEST_LEVEL": level,
         "CARGO_TERM_COLOR": "never",
         "PYTHONDONTWRITEBYTECODE": "1",
-        # After an edit of one file an incremental build takes a third of the time; a build from
-        # nothing takes longer, and its code is slower.
+        # An incremental build takes a third of the time after an edit, and longer from nothing.
         "CARGO_INCREMENTAL": "1" if level == "quick" else "0",
         "RUST_TEST_THREADS": "2",
     }

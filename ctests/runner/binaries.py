@@ -56,8 +56,7 @@ NIGHT_NUMERICS = (
 )
 NIGHT_KERNELS = ("the_sanitizers_find_nothing",)
 
-# The longest first, so that none is left over at the end. A program that is built and not listed
-# runs whole.
+# The longest first. A program that is built and not listed runs whole.
 PARTS: dict[str, list[Part]] = {
     "cuda": [
         Part(minimum=110, levels=FULL),

@@ -1,15 +1,14 @@
-//! Hostile input: whatever the library reads from a file, a variable or a caller is changed at random, and must be
-//! read or refused in a sentence: no panic, no abort, no hang, no memory beyond what the input deserves.
+//! Hostile input: whatever the library reads is changed at random, and must be read or refused in a sentence: no panic,
+//! no abort, no hang, no memory beyond what the input deserves.
 //!
 //! ```text
 //! cargo test --test fuzz                              a few seconds for each target, always the same inputs
 //! FUZZ_RUNS=1000000 FUZZ_SEED=7 cargo test --release --test fuzz npy -- --nocapture
 //! FUZZ_FILE=path cargo test --test fuzz npy        one input, as it is
 //! ```
-//! Inputs begin as the files in `corpus/TARGET`; one whose answer has not been heard before is changed further.
-//! What fails is left in the folder that the message names; once it is understood, it belongs into the corpus, which
-//! is tried first, unchanged, every time.
-//! The inputs of the command are fuzzed by `cargo test --bin gpusched fuzz`.
+//! Inputs begin as the files in `corpus/TARGET`; one with a new answer is changed further. An input that fails stays in
+//! the folder that the message names; it belongs into the corpus, which is tried first. `cargo test --bin gpusched fuzz`
+//! fuzzes the inputs of the command.
 
 mod leases;
 
@@ -17,8 +16,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Once};
 
 use gpusched::device::{BackendKind, DeviceInfo, Health, Selection};
-use gpusched::io::kept::Kept;
-use gpusched::io::npy;
+use gpusched::io::{kept::Kept, npy};
 use gpusched::sched::Scheduler;
 use testkit::fuzz::{Target, memory, run};
 

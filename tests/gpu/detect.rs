@@ -1,5 +1,4 @@
-//! Whether this machine has a GPU, asked of NVIDIA's libraries themselves: what is tested is not believed that
-//! there is none.
+//! Whether this machine has a GPU, asked of NVIDIA's libraries and not of the code under test.
 
 use std::ffi::{c_int, c_uint};
 

@@ -36,8 +36,7 @@ fn ten_thousand_schedulers_leave_nothing_behind() {
     print!("{}", c::run_plain(&c::program("lifetimes"), &["schedulers", &count]));
 }
 
-/// A program loads the library as a plugin and closes it, also while tasks run: the library and its
-/// threads stay, and the next load finds them.
+/// The library is loaded as a plugin and closed, also while tasks run. It stays, and the next load finds it.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_thousand_loads_leave_nothing_behind() {
@@ -82,8 +81,7 @@ fn the_wrapper_works_in_cpp11_and_cpp17() {
     }
 }
 
-/// Programs, the exit status of their cases, and the cases, each of which is a row of
-/// `docs/embedding.md`.
+/// Programs, the exit status of their cases, and the cases: rows of `docs/embedding.md`.
 const MANNERS: [(&str, i32, &str); 3] = [
     (
         "manners",

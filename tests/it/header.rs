@@ -111,8 +111,7 @@ fn header_compiles_alone_twice_and_beside_the_systems_own() {
     }
 }
 
-/// `abi/layout.txt` is what programs that are already built rely on: each struct with its size, each
-/// field with offset and size. Lines may be added, none may change.
+/// Built programs rely on `abi/layout.txt`: sizes of structs, offsets and sizes of fields. Lines may only be added.
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn layout_is_as_promised_and_without_holes() {

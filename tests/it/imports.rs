@@ -140,8 +140,7 @@ fn definers(modules: &Modules, mut module: Names, path: &[String]) -> Vec<Names>
     vec![module]
 }
 
-/// Follows names through `use` to the files that define them. A `pub use` of a module below is an import only if
-/// the module itself uses the name.
+/// Follows names through `use` to their files. A `pub use` of a module below is an import only if its name is used.
 pub fn imports(files: &Files) -> Imports {
     let (mut modules, mut imports) = (Modules::new(), Imports::new());
     read(files, "lib.rs", vec!["lib".into()], &mut modules);

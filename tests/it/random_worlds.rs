@@ -1,4 +1,4 @@
-//! Thousands of random worlds in virtual time: whatever goes wrong, every task ends exactly once, and no rule is broken.
+//! Random worlds in virtual time: every task ends exactly once, and no rule is broken.
 //!
 //! `GPUSCHED_TEST_WORLDS=FIRST,COUNT` names the seeds.
 

@@ -1,5 +1,4 @@
-//! How good the schedules are: the numbers that docs/scheduling.md promises, in virtual time, so that they
-//! are the same on every machine. `cargo bench --bench schedules` prints the whole table.
+//! The numbers that docs/scheduling.md promises. `cargo bench --bench schedules` prints the whole table.
 
 use testmodels::schedules::compare::{Case, POLICIES, Ratios, ratios as ratios_of};
 use testmodels::schedules::worlds::{Mishap, NODES, Node, Shots};

@@ -5,12 +5,10 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
-use gpusched::fd::equation::acoustic1::Coefficients;
 use gpusched::fd::equation::acoustic1::kernel::{self, Addresses, Launch, PTX, Tables, Term};
 use gpusched::fd::equation::acoustic1::one_pass::kernel::{Grounds, OF_16_BITS, SHAPES, Shape, texts};
-use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options};
-use gpusched::fd::survey::Receivers;
+use gpusched::fd::{equation::acoustic1::Coefficients, model::Model, survey::Receivers};
 
 use testkit::{Random, c};
 use testmodels::bits::{fused_or_skip, same};
@@ -214,8 +212,7 @@ fn neither_the_order_of_threads_nor_the_cut_changes_a_bit() {
     }
 }
 
-/// The interpreter is slow, so shots are few and short. It reports shared memory that nobody wrote, races, and barriers
-/// that not all threads come to.
+/// The interpreter is slow, so shots are few and short. It reports unwritten shared memory, races, divergent barriers.
 #[test]
 fn the_committed_ptx_computes_the_same_bits() {
     if !fused_or_skip() {

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use gpusched::fd::grid::Grid;
-use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options, Stencil};
-use gpusched::fd::survey::Shot;
+use gpusched::fd::{grid::Grid, model::Model, survey::Shot};
 
 use testkit::Random;
 use testmodels::dipole::{Bell, samples};
@@ -65,8 +63,7 @@ fn a_coarse_grid_is_enough_with_all_options() {
     }
 }
 
-/// In a rough medium, against steps so small that their error is a thousandth. The damping of the layers is what
-/// the correction does not know.
+/// A rough medium, against steps with a thousandth of the error. The correction does not know the layers' damping.
 #[test]
 fn steps_in_time_leave_no_error_in_any_medium() {
     let n = [26, 22, 30];

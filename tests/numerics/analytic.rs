@@ -11,8 +11,7 @@ use testmodels::shots::{fire, fire_with, homogeneous, plain_shot};
 const SPEED: f32 = 2000.0;
 const FREQUENCY: f64 = 10.0;
 
-/// 20 cells a wavelength at the peak, spacings all different, receivers in many directions. The
-/// little that the layer gives back in the time is part of the error.
+/// 20 cells a wavelength at the peak. The little that the layer gives back in the time is part of the error.
 #[test]
 fn a_record_is_the_solution_of_the_wave_equation() {
     let (h, dt, nt) = ([10.0, 12.0, 9.0f32], 0.0015f32, 245);
@@ -41,9 +40,8 @@ fn a_record_is_the_solution_of_the_wave_equation() {
     assert!((total - time).abs() <= 1e-4, "{total:e} against {time:e}");
 }
 
-/// The physical setting stays and the spacing is halved, from 5 to 10 cells a wavelength. The pulse has a narrow
-/// band, and the error is that of the trace's component in its middle: over a wide
-/// band, frequencies that the coarse grids hardly resolve would hide the order.
+/// The spacing is halved, from 5 to 10 cells a wavelength. The error is that of the component in the middle of a narrow
+/// band: over a wide one, frequencies that the coarse grids hardly resolve would hide the order.
 #[test]
 fn the_order_in_space_is_eight() {
     let (c, wavelength) = (f64::from(SPEED), f64::from(SPEED) / FREQUENCY);

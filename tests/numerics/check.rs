@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use gpusched::Error;
-use gpusched::backend::Lane;
-use gpusched::backend::cpu::Team;
+use gpusched::backend::{Lane, cpu::Team};
 use gpusched::fd::check::{PML, TOLERANCE, question, run};
 use gpusched::fd::control::Silent;
 

@@ -2,14 +2,11 @@
 
 use std::cell::Cell;
 
-use gpusched::backend::Lane;
-use gpusched::backend::cpu::Team;
+use gpusched::backend::{Lane, cpu::Team};
 use gpusched::error::{Error, Result};
-use gpusched::fd::pause::State;
 use gpusched::fd::plan::{Form, Options, Storage};
-use gpusched::fd::survey::Receivers;
-use gpusched::fd::wavelet::Wavelet;
 use gpusched::fd::{control::Control, shot::run};
+use gpusched::fd::{pause::State, survey::Receivers, wavelet::Wavelet};
 
 use testkit::Random;
 use testmodels::shots::{FAINT, World};

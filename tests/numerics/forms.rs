@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use gpusched::fd::grid::Grid;
-use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options, Stencil};
-use gpusched::fd::survey::Shot;
-use gpusched::fd::verify::dt_max;
 use gpusched::fd::wavelet::{Shape, Wavelet};
+use gpusched::fd::{grid::Grid, model::Model, survey::Shot, verify::dt_max};
 
 use testkit::Random;
 use testmodels::norms::{peak, peak_between, relative_l2};
@@ -89,9 +86,8 @@ fn grids_that_fit_no_vector_and_no_tile() {
     println!("forms, odd sizes: at most {worst:.2} of the bound");
 }
 
-/// Neighbours may differ fifteen times in velocity and twenty times in density. No modulus is above the least density times the
-/// greatest velocity squared: `rho vp²` of a cell meets `1/rho` of its neighbours, and the limit of the time step
-/// holds for their product.
+/// Neighbours may differ fifteen times in velocity and twenty times in density. No `rho vp²` is above the least density
+/// times the greatest velocity squared: it meets `1/rho` of its neighbours, and the step's limit holds for the product.
 fn contrasts(n: [usize; 3], random: &mut Random) -> Arc<Model> {
     const RHO: [f64; 2] = [300.0, 6000.0];
     const VP: [f64; 2] = [400.0, 6000.0];

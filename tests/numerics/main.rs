@@ -1,5 +1,4 @@
-//! That the numbers are right: against the old kernel's results, against its formulas in
-//! double precision, and against physics. `docs/numerics.md` gives the reason of every tolerance.
+//! That the numbers are right. `docs/numerics.md` gives the reason of every tolerance.
 
 mod accuracy;
 mod analytic;

@@ -1,7 +1,6 @@
 //! A shot that stops between two steps and goes on later gives the bits of one that does not stop.
 
-use gpusched::backend::Lane;
-use gpusched::backend::cpu::Team;
+use gpusched::backend::{Lane, cpu::Team};
 use gpusched::fd::plan::{Form, Options, Stencil, Storage};
 use gpusched::fd::survey::{Receivers, Shot};
 

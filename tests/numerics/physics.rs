@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use gpusched::fd::grid::Grid;
-use gpusched::fd::model::Model;
-use gpusched::fd::plan::Options;
 use gpusched::fd::wavelet::{Shape, Wavelet};
+use gpusched::fd::{grid::Grid, model::Model, plan::Options};
 
 use testkit::Random;
 use testmodels::norms::{peak, relative_l2};
@@ -15,9 +13,8 @@ fn ricker(f: f32, dt: f32) -> Vec<f32> {
     Wavelet::new(Shape::Ricker, f, dt, 10_000).unwrap().samples
 }
 
-/// A dipole at `a` heard by a dipole at `b` is the dipole at `b` heard at `a`: the scheme with its layer is
-/// symmetric once each pole of the listening one is divided by `rho vp²` of its cell,
-/// as the source term is.
+/// A dipole at `a` heard by a dipole at `b` is the dipole at `b` heard at `a`, once each pole of the listening one is
+/// divided by `rho vp²` of its cell, as the source term is.
 #[test]
 fn source_and_receiver_may_be_exchanged() {
     let model = rough([24, 20, 22], [10.0, 12.0, 9.0], &mut Random::new(21));
@@ -64,8 +61,7 @@ fn sources_add_up() {
     assert!(run(vec![0.0; 10], 1e4).iter().all(|&v| v == 0.0), "silence");
 }
 
-/// x and y exchanged in the model, the shot and the record. All sizes are odd, so that
-/// the layer's damping comes from the same cell.
+/// All sizes are odd, so that the layer's damping comes from the same cell.
 #[test]
 fn x_and_y_are_treated_alike() {
     let (n, h) = ([21, 15, 17], [9.0, 12.0, 10.0]);
@@ -95,8 +91,7 @@ fn x_and_y_are_treated_alike() {
     assert!(error <= 2e-6, "{error:e}");
 }
 
-/// In a homogeneous medium: left as right, front as back, above as below with the sign turned; and density
-/// does not matter. The layers lie symmetric about cell `n / 2` of an even size, the far one
+/// Above is as below with the sign turned. The layers lie symmetric about cell `n / 2` of an even size: the far one
 /// begins with cell `n` where the near one begins with cell 0.
 #[test]
 fn a_homogeneous_medium_is_symmetric() {
@@ -147,8 +142,7 @@ fn decay(model: &Arc<Model>, nt: usize) -> Vec<f64> {
     peaks.iter().step_by(5).map(|peak| peak / largest).collect()
 }
 
-/// Long after the wave has left, next to nothing is there; and where every cell scatters,
-/// what is left still leaves.
+/// Also where every cell scatters.
 #[test]
 fn the_field_dies_away() {
     let peaks = decay(&homogeneous([12, 11, 10], [10.0; 3], 2000.0, 1000.0), 1000);

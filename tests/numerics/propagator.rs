@@ -5,15 +5,13 @@ use std::sync::{Arc, Mutex, Weak};
 
 use gpusched::backend::{Lane, cpu::Team};
 use gpusched::device::BackendKind;
-use gpusched::fd::bench;
 use gpusched::fd::control::{Control, Silent};
-use gpusched::fd::grid::Grid;
-use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options, Plan, Stencil, Storage};
 use gpusched::fd::shot::{Output, run, task};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
 use gpusched::fd::verify::{cells_per_wavelength, direct_wave_mute, dt_max};
 use gpusched::fd::wavelet::{Shape, Wavelet};
+use gpusched::fd::{bench, grid::Grid, model::Model};
 use gpusched::sched::{Exec, Scheduler};
 use gpusched::{Error, Result};
 use testmodels::shots::NOWHERE;

@@ -1,9 +1,7 @@
-//! The library's kernel against the double-precision reference: rough media, sizes that fit no vector
-//! and no block, slabs thinner than the stencil, sources wherever a region begins or ends.
+//! The library's kernel against the double-precision reference: sizes and sources at every edge of the code.
 
-use gpusched::fd::plan::Form;
-use gpusched::fd::survey::Receivers;
 use gpusched::fd::wavelet::{Shape, Wavelet};
+use gpusched::fd::{plan::Form, survey::Receivers};
 
 use testkit::Random;
 use testmodels::norms::{peak, peak_between, relative_l2};

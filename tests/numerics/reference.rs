@@ -1,5 +1,4 @@
-//! The double-precision reference against the old kernel's results, which shows that
-//! the equations are the right ones and how much of a difference is rounding.
+//! The double-precision reference against the old kernel's results: how much of a difference is rounding.
 
 use testmodels::golden::Case;
 use testmodels::norms::relative_l2;

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use gpusched::Error;
-use gpusched::fd::grid::Grid;
-use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Form, Options, Stencil};
-use gpusched::fd::survey::Shot;
 use gpusched::fd::verify::{dt_max, dt_sure};
 use gpusched::fd::wavelet::{Shape, Wavelet};
+use gpusched::fd::{grid::Grid, model::Model, survey::Shot};
 
 use testkit::Random;
 use testmodels::norms::peak;

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use gpusched::fd::grid::Grid;
-use gpusched::fd::model::Model;
 use gpusched::fd::plan::{Options, Storage};
 use gpusched::fd::wavelet::{Shape, Wavelet};
+use gpusched::fd::{grid::Grid, model::Model};
 
 use testkit::Random;
 use testmodels::norms::relative_l2;

@@ -165,8 +165,7 @@ fn a_planned_task_comes_after_light_ones() {
     assert_eq!((stats.queued, stats.running), (0, 0));
 }
 
-/// Memory is short, or the device is poisoned, in the first attempt: the light task goes on as a planned one, the tasks
-/// after it wait for that, and each is counted once.
+/// A light task that fails for memory or a poisoned context goes on as a planned one, and is counted once.
 #[test]
 fn tasks_after_a_light_one_come_after_it_when_it_goes_on_in_the_plan() {
     type Fault = fn(&Exec<'_>) -> Error;

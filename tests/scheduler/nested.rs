@@ -104,8 +104,7 @@ fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
     assert_eq!(wait(&scheduler, waits), Ok(WaitResult::Done));
 }
 
-/// No task starts in a poisoned context, and it is renewed when all have left it. A task in it that waits for another
-/// to run keeps it from that, though there is work for everybody.
+/// A poisoned context is renewed when all tasks have left it; one in it that waits for another to run prevents that.
 #[test]
 fn waiting_in_a_poisoned_context_for_what_could_only_run_in_another_is_an_error() {
     let scheduler = Scripted::new(1).scheduler(2);

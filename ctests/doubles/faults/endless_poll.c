@@ -1,5 +1,4 @@
-/* Preloaded: a `poll` with a time limit of a tenth of a second or more creates the file POLL_MARK and waits for events
- * without end. A process that only its timers wake sleeps for ever. */
+/* Preloaded: a `poll` with a limit of a tenth of a second or more creates the file POLL_MARK and waits for ever. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

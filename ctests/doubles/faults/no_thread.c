@@ -1,5 +1,4 @@
-/* Preloaded: `pthread_create` fails FAULT_COUNT times, from call FAULT_AT on. Calls of the virtual driver succeed and
- * are not counted. */
+/* Preloaded: `pthread_create` fails FAULT_COUNT times, from call FAULT_AT on, but not for the virtual driver. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

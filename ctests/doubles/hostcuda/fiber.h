@@ -1,7 +1,6 @@
-// Runs the threads of a block on one thread of the host. They run one after the other on one stack until a thread comes
-// to a barrier: that stack waits, and the other threads run on another. A kernel without barriers costs no more than
-// calls, a kernel with barriers a stack a thread. makecontext begins a stack, and _longjmp switches between them, because
-// swapcontext makes two system calls each time.
+// Runs the threads of a block on one thread of the host: one after the other on one stack until a thread comes to a
+// barrier. That stack waits, and the others run on another. makecontext begins a stack, and _longjmp switches between
+// them, because swapcontext makes two system calls each time.
 #pragma once
 #include <sys/mman.h>
 #include <ucontext.h>

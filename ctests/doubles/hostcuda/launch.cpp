@@ -1,6 +1,5 @@
-// Runs the kernels of a .cu file, KERNELS, on the host: `hostcuda_launch` takes the place of cuLaunchKernel. All threads
-// of all blocks run on the caller's thread in the order asked for. A thread waits at a barrier for the others of its
-// block.
+// Runs the kernels of the file KERNELS on the host: `hostcuda_launch` takes the place of cuLaunchKernel. All threads of
+// all blocks run on the caller's thread in the order asked for.
 #undef _FORTIFY_SOURCE // whose longjmp refuses to switch stacks
 #include <link.h>
 #if defined(__x86_64__)

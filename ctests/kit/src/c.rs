@@ -14,8 +14,7 @@ pub fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|out| out.status.success())
 }
 
-/// Returns a folder in `target` that belongs to this process alone. It stays for a look at what
-/// is in it.
+/// Returns a folder in `target` that belongs to this process alone, and stays.
 pub fn scratch(name: &str) -> PathBuf {
     let folder = built().with_file_name("ctests").join(format!("{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder in target");
@@ -74,8 +73,7 @@ fn compile(compiler: &str, file: &str, options: &[&str]) -> PathBuf {
     out
 }
 
-/// Compiles `ctests/doubles/faults/NAME.c`; returns the value of LD_PRELOAD for a program that runs
-/// while this process does.
+/// Compiles `ctests/doubles/faults/NAME.c`; returns a value of LD_PRELOAD that is valid while this process runs.
 pub fn preload(name: &str, folder: &Path) -> PathBuf {
     let library = folder.join(name).with_extension("so");
     let status = Command::new(compiler())
@@ -125,10 +123,7 @@ fn said(mut command: Command, program: &Path) -> String {
     succeeds(&mut command, &program.display().to_string())
 }
 
-/// Runs a command and returns its standard output.
-///
-/// # Panics
-/// If it does not end with status 0, with all that it has printed.
+/// Runs a command and returns its standard output. Panics if it does not end with status 0.
 pub fn succeeds(command: &mut Command, name: &str) -> String {
     let Output { status, stdout, stderr } = output(command).expect(name);
     let (said, errors) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));

@@ -1,5 +1,4 @@
-//! Shared tools of the tests: temporary folders, random numbers, child processes, C programs,
-//! virtual GPUs, random worlds, fuzzing. The crate `testmodels` holds the part that needs the propagator.
+//! Shared tools of the tests. The crate `testmodels` holds the part that needs the propagator.
 
 pub mod c;
 pub mod command;
@@ -32,8 +31,7 @@ pub fn assert_committed(file: &str, fresh: &str, test: &str) {
     assert!(is_fresh, "{file} is stale; repair it with: UPDATE=1 cargo test --test it {test}");
 }
 
-/// Returns the folder `target/PROFILE/deps` that holds the libraries built for this test.
-/// (The folder above holds those of the last `cargo build`.)
+/// Returns the folder `target/PROFILE/deps`. (The folder above holds the libraries of the last `cargo build`.)
 pub fn built() -> PathBuf {
     let test = std::env::current_exe().expect("this test's own path");
     let folder = test.parent().expect("a folder");

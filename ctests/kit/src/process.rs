@@ -20,9 +20,8 @@ pub fn isolated(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Removes this machine's settings of the library, of CUDA and of the virtual GPUs from a command's environment.
-/// The CPU is the only device, and the lease folder is the command's own. Variables that tests read
-/// (`GPUSCHED_TEST_*`) stay.
+/// Removes this machine's settings of the library, CUDA and the virtual GPUs from a command's environment, but for
+/// `GPUSCHED_TEST_*`. The CPU is the only device, and the lease folder is the command's own.
 pub fn isolate(command: &mut Command) -> &mut Command {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_setting(name)) {

@@ -1,11 +1,9 @@
-//! Tests that need a driver's libraries: each case runs in a process of its own, with its own virtual machine,
-//! because a process loads a library and reads its variables once.
+//! Cases with a driver's libraries: each in a process of its own, which loads a library and reads its variables once.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::Mutex;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use crate::process::{isolate, output};
 use crate::skip::SKIPPED;
@@ -18,8 +16,7 @@ pub struct Case {
     pub name: &'static str,
     /// `FAKECUDA`.
     pub machine: &'static str,
-    /// Further variables. `CASE_NVML`: which libraries there are, `both` if not said; `none` (of
-    /// NVML), `nothing`.
+    /// Further variables. `CASE_NVML`: which libraries there are: `both` (if not said), `none` (of NVML), `nothing`.
     pub variables: &'static [(&'static str, &'static str)],
     pub run: fn(),
 }
@@ -105,8 +102,7 @@ pub enum Driver {
     Nothing,
 }
 
-/// Returns the folder, for `LD_LIBRARY_PATH`, that holds the virtual libraries under the names
-/// that programs look for.
+/// Returns the folder, for `LD_LIBRARY_PATH`, that holds the virtual libraries under their names.
 pub fn libraries(driver: Driver) -> &'static Path {
     static LAID_OUT: [OnceLock<PathBuf>; 3] = [const { OnceLock::new() }; 3];
     LAID_OUT[driver as usize].get_or_init(|| lay_out(driver))
@@ -134,8 +130,7 @@ fn lay_out(driver: Driver) -> PathBuf {
     folder
 }
 
-/// Gives a program the virtual GPUs of `machine` (`FAKECUDA`), the library of this build, and a
-/// lease folder.
+/// Gives a program the virtual GPUs of `machine` (`FAKECUDA`), the library of this build, and a lease folder.
 pub fn attach<'a>(command: &'a mut Command, machine: &str, leases: &Path) -> &'a mut Command {
     isolate(command).env_remove("GPUSCHED_DEVICES");
     let path = format!("{}:{}", libraries(Driver::Both).display(), built().display());

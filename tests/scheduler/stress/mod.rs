@@ -1,8 +1,5 @@
-//! Random worlds on real threads: what `tests/it/random_worlds.rs` does in virtual time, with the races.
-//!
-//! A seed makes devices, some of which fail, and threads that submit tasks of all kinds, wait for them, cancel and
-//! release them, while the scheduler is destroyed at some moment, or not. A seed gives the same mix, but not the same
-//! run: the threads take their turns as the machine likes.
+//! Random worlds on real threads: what `tests/it/random_worlds.rs` does in virtual time, with the races. A seed gives
+//! the same mix of devices, tasks and calls, but not the same run.
 //!
 //! `GPUSCHED_TEST_STRESS=FIRST,COUNT` names the seeds.
 

@@ -1,10 +1,7 @@
-//! The virtual machine, from environment variables.
-//!
-//! `FAKECUDA` lists settings and GPUs, separated by `;`. Without it there are no GPUs.
+//! The virtual machine: settings and GPUs in `FAKECUDA`, separated by `;`. Without it there are no GPUs.
 //! ```text
 //! FAKECUDA="driver=12090;dev=name:GTX 1080 Ti,cc:6.1,mem:11G,speed:2.2;dev=cc:3.5,mem:3G,pci:0000:01:00.0"
 //! ```
-//!
 //! | setting | meaning | default |
 //! |---|---|---|
 //! | `driver` | CUDA version of the driver | 12090 |

@@ -1,8 +1,7 @@
-//! Failures of chosen calls.
+//! Failures of chosen calls: `FAKECUDA_FAULTS` is a list `gpu:operation:when:what`, separated by `;`.
 //!
-//! `FAKECUDA_FAULTS` is a list `gpu:operation:when:what`, separated by `;`. The GPU is its place in `FAKECUDA`.
-//! Operations: [`OPERATIONS`]. `graph` is any call that builds a graph, `nvml` any call of NVML for the
-//! GPU, `mig` one for an instance of it. When: the call counted from 1, `3+` from the third on, `*` always.
+//! The GPU is its place in `FAKECUDA`. Operations: [`OPERATIONS`]. `graph` is any call that builds a graph, `nvml` any
+//! call of NVML for the GPU, `mig` one for an instance of it. When: the call from 1 on, `3+` from the third on, `*` always.
 //!
 //! | what | effect |
 //! |---|---|

@@ -1,8 +1,4 @@
-//! A test driver: virtual NVIDIA GPUs on a machine that has none.
-//!
-//! [`config`] says which GPUs there are, [`faults`] what shall go wrong, [`driver`] is what
-//! stands behind the C symbols of `libcuda.so.1`, [`ptx`] executes kernels, [`node`]
-//! what processes share. `testkit::virtual_gpus` gives test cases such a machine.
+//! Virtual NVIDIA GPUs. `testkit::virtual_gpus` gives them to test cases.
 
 pub mod config;
 pub mod driver;

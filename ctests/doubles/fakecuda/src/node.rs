@@ -1,11 +1,9 @@
 //! GPUs that several processes share: all that name the same file in `FAKECUDA_NODE`.
 //!
-//! The file with `.log` added to its name is a log, and the sum of its lines is the memory in use:
-//! ```text
-//! nanoseconds process gpu event bytes bytes-in-use-by-all [kernel]
-//! ```
-//! Nanoseconds are those of `CLOCK_MONOTONIC`. Events: `take`, `give`, `refuse` (bytes that were not free), `context`,
-//! `leave` (a context ends), `begin` and `end` of a kernel, `gone` (a process has ended; the bytes that it had).
+//! The file with `.log` added to its name is a log, and the sum of its lines is the memory in use. A line:
+//! `nanoseconds process gpu event bytes bytes-in-use-by-all [kernel]`, by `CLOCK_MONOTONIC`. Events: `take`, `give`,
+//! `refuse` (bytes that were not free), `context`, `leave` (a context ends), `begin` and `end` of a kernel, `gone` (a
+//! process has ended; the bytes that it had).
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -29,8 +27,7 @@ struct Locked<'a> {
 }
 
 impl Node {
-    /// Returns the node of `FAKECUDA_NODE`. Prints an error of the file on standard error; this process then has the
-    /// GPUs for itself.
+    /// Returns the node of `FAKECUDA_NODE`; none if its file has an error, which is printed.
     pub fn get() -> Option<&'static Node> {
         static NODE: OnceLock<Option<Node>> = OnceLock::new();
         let open = || {

@@ -35,8 +35,7 @@ pub fn samples(pulse: impl Fn(f64) -> f64, delay: f64, dt: f64) -> Vec<f32> {
 /// Distance, and signed strength times volume, of each pole as seen from a receiver.
 pub type Poles = [(f64, f64); 2];
 
-/// From a receiver `offset` cells away from the upper pole; that is negative, the lower one,
-/// two cells deeper, positive.
+/// From a receiver `offset` cells away from the upper, negative pole; the positive one is two cells deeper.
 pub fn poles(offset: [isize; 3], h: [f64; 3]) -> Poles {
     let volume = h[0] * h[1] * h[2];
     [(0, -volume), (2, volume)].map(|(deeper, strength)| {
@@ -46,8 +45,7 @@ pub fn poles(offset: [isize; 3], h: [f64; 3]) -> Poles {
     })
 }
 
-/// Solution of the wave equation, samples as in a record: sample `i` is one step after
-/// the wavelet's sample `i`.
+/// Solution of the wave equation; sample `i` is one step after the wavelet's sample `i`, as in a record.
 pub fn exact(poles: &Poles, bell: Bell, c: f64, dt: f64, nt: usize) -> Vec<f32> {
     let at = |i: usize| {
         let t = (i + 1) as f64 * dt;
@@ -57,11 +55,9 @@ pub fn exact(poles: &Poles, bell: Bell, c: f64, dt: f64, nt: usize) -> Vec<f32> 
     (0..nt).map(|i| at(i) as f32).collect()
 }
 
-/// The same with the scheme's steps in time and exact derivatives in space: for each frequency `w` the
-/// wavenumber is `2 sin(w dt / 2) / (c dt)` in place of `w / c`. What is left between this and a
-/// record is the error of the space grid.
-///
-/// The wavelet must have nothing above `highest` Hz.
+/// The same with the scheme's steps in time and exact derivatives in space: for each frequency `w` the wavenumber is
+/// `2 sin(w dt / 2) / (c dt)` in place of `w / c`. What is left between this and a record is the error of the space
+/// grid. The wavelet must have nothing above `highest` Hz.
 pub fn stepped(poles: &Poles, wavelet: &[f32], highest: f64, c: f64, dt: f64, nt: usize) -> Vec<f32> {
     let period = 2 * (nt + wavelet.len());
     let highest = ((highest * period as f64 * dt).ceil() as usize).min(period / 2);

@@ -1,7 +1,6 @@
 //! How far shots may be from the recorded results of the old kernel; `docs/numerics.md` has the reasons.
 
-use gpusched::fd::survey::Shot;
-use gpusched::fd::verify::direct_wave_mute;
+use gpusched::fd::{survey::Shot, verify::direct_wave_mute};
 
 use crate::golden::Case;
 use crate::norms::{l2, l2_between, peak, peak_between, relative_l2};

@@ -1,5 +1,4 @@
-//! References for gpusched: the recorded cases, a double-precision propagator, kernels that run
-//! without a GPU, other ways to schedule; and what the comparisons share.
+//! The part of the tests' tools that needs the propagator: recorded cases, references, kernels without a GPU.
 
 pub mod bits;
 pub mod dipole;

@@ -1,8 +1,6 @@
-//! A reference propagator in double precision: split fields everywhere, one cell after the other. It
-//! shares only the description of model and shot with the library.
+//! A reference propagator in double precision, which shares only the description of model and shot with the library.
 
-use gpusched::fd::model::Model;
-use gpusched::fd::survey::Shot;
+use gpusched::fd::{model::Model, survey::Shot};
 
 /// Staggered first derivative of 8th order, the digits of the old kernels in float32.
 const STENCIL: [f32; 4] = [1.196289, -0.0797526, 0.009570313, -0.0006975447];

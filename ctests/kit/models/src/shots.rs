@@ -5,15 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gpusched::backend::{Lane, cpu::Team};
-use gpusched::fd::control::Control;
-use gpusched::fd::grid::Grid;
-use gpusched::fd::model::Model;
-use gpusched::fd::pause::State;
 use gpusched::fd::plan::{Form, Options, Plan, Stencil};
 use gpusched::fd::shot::{self, Output};
 use gpusched::fd::survey::{Gather, Receivers, Shot};
-use gpusched::fd::verify::dt_max;
 use gpusched::fd::wavelet::Wavelet;
+use gpusched::fd::{control::Control, grid::Grid, model::Model, pause::State, verify::dt_max};
 use gpusched::sched::{Exec, Scheduler, Task, WaitResult};
 use gpusched::{Error, Result};
 use testkit::Random;
@@ -204,8 +200,7 @@ pub fn try_fire(model: &Arc<Model>, dt: f32, shot: &Shot, options: Options, thre
     in_parts(&plan, shot, &[], |_| Lane::Cpu(&team)).map(|(shots, _)| shots)
 }
 
-/// Runs a shot in parts. Each part runs on the lane of its number and pauses soon after so many steps. Returns the
-/// numbers of steps after which the parts ended, too.
+/// Runs a shot in parts, each on the lane of its number, which pause soon after so many steps. Returns their ends, too.
 pub fn in_parts<'a>(
     plan: &Plan,
     shot: &Shot,

@@ -54,8 +54,7 @@ pub fn most_of<T>(code: impl FnOnce() -> T) -> (T, usize) {
     (result, (MOST.get() - before).max(0) as usize)
 }
 
-/// The process may have so many bytes of addresses more than now: a request beyond that is refused, as on a
-/// machine that has no more.
+/// Lets the process have so many bytes of addresses more than now; a request beyond that is refused.
 pub fn limit(more: u64) {
     #[cfg(target_os = "linux")]
     {

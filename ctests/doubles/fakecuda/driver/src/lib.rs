@@ -1,5 +1,4 @@
-//! One library under two names. `libcuda.so.1`: the functions of CUDA's driver API that gpusched, its tests and its
-//! examples call, over [`fakecuda::driver`]. `libnvidia-ml.so.1`: those of NVML, in `nvml`.
+//! `libcuda.so.1` over [`fakecuda::driver`], and under another name `libnvidia-ml.so.1`, see `nvml`.
 
 #![allow(non_snake_case)] // the names are CUDA's
 

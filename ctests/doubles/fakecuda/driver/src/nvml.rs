@@ -1,6 +1,4 @@
-//! `libnvidia-ml.so.1`: the NVML functions that the library calls.
-//!
-//! A handle is the GPU's place in `FAKECUDA` plus one; the second byte is the number of a MIG instance, or 0.
+//! NVML. A handle is the GPU's place in `FAKECUDA` plus one; the second byte is the number of a MIG instance, or 0.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,4 @@
-//! The driver behind the C symbols: GPUs, contexts, streams, modules.
-//!
-//! Handles are numbers of our own, never addresses, so a stale one is an error and not a crash.
+//! GPUs, contexts, streams, modules. Handles are numbers of our own, so a stale one is an error and not a crash.
 
 mod context;
 mod gpu;
@@ -163,8 +161,7 @@ impl Driver {
         }
     }
 
-    /// Counts a call of an operation on a GPU and lets it suffer what the script says.
-    /// True if the script wants this launch to hang.
+    /// Counts a call on a GPU and lets it suffer what the script says. Returns true if the launch is to hang.
     pub fn suffer(&self, gpu: &Gpu, operation: &'static str) -> Answer<bool> {
         let mut hang = false;
         for effect in self.faults.count(gpu.index, operation) {

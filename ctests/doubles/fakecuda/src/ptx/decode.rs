@@ -1,5 +1,4 @@
-//! Tokens into a [`Module`]: everything that can be refused is refused here, with its line,
-//! as the assembler inside a driver does at load.
+//! Tokens into a [`Module`]. Whatever can be refused is refused here, with its line, as by a driver's assembler.
 
 use super::body::Body;
 use super::lexer::{Kind, Token, tokens};

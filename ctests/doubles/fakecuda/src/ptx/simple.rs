@@ -25,8 +25,7 @@ macro_rules! operations {
             Exit,
         }
 
-        /// Returns the operation of an opcode and the files of its operands, the destination first: `n` 32 bits (16
-        /// too), `w` 64 bits, `p` predicates.
+        /// Returns an opcode's operation and operands, the destination first: `n` 32 bits (or 16), `w` 64, `p` predicates.
         pub(super) fn simple(opcode: &str) -> Option<(Op, &'static str)> {
             if let Some(compared) = opcode.strip_prefix("setp.") {
                 return compare(compared);

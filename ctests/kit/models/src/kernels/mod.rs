@@ -7,8 +7,7 @@ mod two_sweeps;
 use std::alloc::{Layout, alloc, dealloc};
 
 use fakecuda::ptx::{self, Fault, Module, Region};
-use gpusched::fd::equation::acoustic1::kernel::Launch;
-use gpusched::fd::equation::acoustic1::kernel::Tables;
+use gpusched::fd::equation::acoustic1::kernel::{Launch, Tables};
 use gpusched::fd::survey::Shot;
 
 pub use host::{Host, Order, Ordered};

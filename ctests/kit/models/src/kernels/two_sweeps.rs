@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use gpusched::fd::equation::acoustic1::Coefficients;
 use gpusched::fd::equation::acoustic1::kernel::{self, Addresses, Launch, Tables};
-use gpusched::fd::model::Model;
+use gpusched::fd::{equation::acoustic1::Coefficients, model::Model};
 
 use super::{Engine, Memory, Record, bytes, check_border, check_peak};
 use crate::shots::{Shots, World};

@@ -16,8 +16,8 @@ pub fn from_one_queue(world: &Scenario, order: Vec<usize>) -> f64 {
     play(world, |_| queue.pop_front())
 }
 
-/// Lets each idle GPU ask for its next shot until there are none. The shot of a lost GPU is computed again by the first
-/// that asks. Infinite when shots are left that no GPU asks for.
+/// Lets each idle GPU ask for its next shot. The shot of a lost GPU is computed again by the first that asks. Infinite
+/// when shots are left that no GPU asks for.
 pub fn play(world: &Scenario, mut next: impl FnMut(usize) -> Option<usize>) -> f64 {
     let first = |times: &mut dyn Iterator<Item = (f64, usize)>| {
         times.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::INFINITY, 0))

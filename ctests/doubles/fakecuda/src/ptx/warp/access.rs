@@ -18,8 +18,7 @@ impl Warp {
         Some(*cached)
     }
 
-    /// Lowest and highest address of the lanes, whether they are next to each other, and
-    /// whether all are aligned to four bytes.
+    /// Lowest and highest address of the lanes, and whether they are next to each other, and all aligned to four bytes.
     #[inline(always)]
     fn span32(&self, ins: &Ins, m: u32) -> (u64, u64, bool, bool) {
         // SAFETY: as in `get`.

@@ -1,9 +1,8 @@
 //! Runs a warp of 32 threads in lockstep.
 //!
-//! Threads of a warp that took different branches are groups, each with its own place in the
-//! code; the group with the lowest place runs, and groups that meet become one. A group that
-//! comes to a barrier or shuffle without the others waits for them; if all wait in different
-//! places, the barrier is divergent and the launch fails.
+//! Threads that took different branches are groups, each with its own place in the code; the group with the lowest
+//! place runs, and groups that meet become one. A group that comes to a barrier or shuffle without the others waits for
+//! them; if all wait in different places, the barrier is divergent and the launch fails.
 
 mod access;
 mod copies;
@@ -131,8 +130,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// A register's lanes, eight at a time: each chunk is read whole before it is written, so the
-/// destination may be an operand.
+/// Lanes that are read whole before they are written, so the destination may be an operand.
 const CHUNK: usize = 8;
 
 macro_rules! each {
@@ -218,8 +216,7 @@ impl Warp {
         }
     }
 
-    /// Runs until the warp ends or comes to a barrier of the block, with the processor's wide
-    /// instructions if it has them.
+    /// Runs until the warp ends or comes to a barrier of the block, with wide instructions if there are any.
     pub fn run(&mut self, shared: &mut Shared) -> Result<Stop, Fault> {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
@@ -266,8 +263,7 @@ impl Warp {
         self.next = self.rest.iter().filter(|g| !g.waits).map(|g| g.pc).min().unwrap_or(usize::MAX);
     }
 
-    /// Puts the running group aside and takes the lowest that can run; groups at the same
-    /// place become one.
+    /// Puts the running group aside and takes the lowest that can run; groups at the same place become one.
     fn switch(&mut self, waits: bool) {
         if self.mask != 0 {
             self.rest.push(Group { pc: self.pc, mask: self.mask, waits });
