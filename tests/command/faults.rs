@@ -50,16 +50,13 @@ impl Fault {
             .env("FAULT_MARK", folder.at("mark"))
     }
 
-    /// Runs with it, and gives the calls that it hit, too. `None`: the run has fewer calls. An end by a signal has
-    /// the status -1.
+    /// Runs with it, and gives the calls that it hit, too. `None`: the run has fewer calls.
     fn run(&self, folder: &Workspace) -> Option<(Ended, String)> {
         let mark = folder.at("mark");
-        let output = self.set(folder, &mut folder.command(RUN)).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        let status = output.status.code().unwrap_or(-1);
+        let ended = Ended::from(self.set(folder, &mut folder.command(RUN)).output().unwrap());
         let hit = fs::read_to_string(&mark).ok()?;
         fs::remove_file(mark).unwrap();
-        Some((Ended { status, out: text(output.stdout), err: text(output.stderr) }, hit))
+        Some((ended, hit))
     }
 }
 

@@ -1,14 +1,16 @@
 //! Progress, traces, bounds and remembered rates of schedulers that run.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use gpusched::Error;
+use gpusched::io::kept::Kept;
 use gpusched::sched::{Builder, Progress, Scheduler, Store, Task, WaitResult};
-use gpusched::{Error, Result};
 use serde_json::Value;
+use testkit::Folder;
 
 use crate::scripted::*;
 
@@ -204,25 +206,10 @@ fn a_scheduler_that_ends_tells_nothing_any_more() {
     }
 }
 
-#[derive(Debug, Default)]
-struct Memory(Mutex<Option<Vec<u8>>>);
-
-impl Store for Memory {
-    fn load(&self) -> Result<Option<Vec<u8>>> {
-        Ok(self.0.lock().unwrap().clone())
-    }
-
-    fn replace(&self, renew: &dyn Fn(Option<&[u8]>) -> String) -> Result<()> {
-        let mut there = self.0.lock().unwrap();
-        let text = renew(there.as_deref());
-        *there = Some(text.into_bytes());
-        Ok(())
-    }
-}
-
 #[test]
 fn a_later_scheduler_knows_the_rates_of_an_earlier_one() {
-    let store = Arc::new(Memory::default());
+    let folder = Folder::new();
+    let store = Arc::new(Kept::new(folder.at("rates")));
     let work = |class, task| Task { work: Some(5.0), class, ..task };
     let first = Builder { rates: Some(store.clone()), ..of_one_slot() }.build().unwrap();
     first.submit(work(3, quick())).unwrap();

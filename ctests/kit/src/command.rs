@@ -104,6 +104,7 @@ impl Workspace {
 
 #[derive(Debug)]
 pub struct Ended {
+    /// -1 after an end by a signal.
     pub status: i32,
     pub out: String,
     pub err: String,
@@ -112,7 +113,7 @@ pub struct Ended {
 impl From<Output> for Ended {
     fn from(output: Output) -> Ended {
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        let status = output.status.code().expect("the command was killed");
+        let status = output.status.code().unwrap_or(-1);
         Ended { status, out: text(output.stdout), err: text(output.stderr) }
     }
 }

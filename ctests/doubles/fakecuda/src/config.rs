@@ -17,7 +17,7 @@
 use std::str::FromStr;
 
 /// A GPU of the machine.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Default)]
 pub struct GpuSpec {
     pub name: String,
     pub cc: (i32, i32),
@@ -41,7 +41,7 @@ pub struct GpuSpec {
 pub const PROHIBITED: i32 = 2;
 pub const EXCLUSIVE: i32 = 3;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Default)]
 pub struct Config {
     pub driver: i32,
     pub pace: f64,
@@ -54,21 +54,6 @@ pub struct Config {
     pub init: i32,
     pub root: bool,
     pub gpus: Vec<GpuSpec>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            driver: 12090,
-            pace: 0.0,
-            nvml: 0,
-            nvml_new: true,
-            nvml_ms: 0,
-            init: 0,
-            root: true,
-            gpus: Vec::new(),
-        }
-    }
 }
 
 fn number<T: FromStr>(key: &str, text: &str) -> Result<T, String> {
@@ -100,7 +85,7 @@ impl Config {
     }
 
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut config = Config::default();
+        let mut config = Config { driver: 12090, nvml_new: true, root: true, ..Config::default() };
         for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').ok_or(format!("'{part}' has no '='"))?;
             match key.trim() {
@@ -116,10 +101,7 @@ impl Config {
                 "nvmlms" => config.nvml_ms = number(key, value)?,
                 "init" => config.init = number(key, value)?,
                 "root" => config.root = value == "1",
-                "dev" => {
-                    let gpu = GpuSpec::parse(value, config.gpus.len())?;
-                    config.gpus.push(gpu);
-                }
+                "dev" => config.gpus.push(GpuSpec::parse(value, config.gpus.len())?),
                 other => return Err(format!("'{other}' is no setting")),
             }
         }
@@ -181,14 +163,9 @@ impl GpuSpec {
             speed: 1.0,
             uuid,
             pci: (0, 1 + index as u32, 0),
-            mode: 0,
-            mig: 0,
-            context_bytes: 0,
-            other: 0,
             sms: 20,
-            lost: false,
             gone: 15,
-            integrated: false,
+            ..GpuSpec::default()
         };
         let mut context = None;
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {

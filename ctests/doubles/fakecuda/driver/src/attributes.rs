@@ -53,7 +53,7 @@ cuda! {
 }
 
 /// Copies a text with its final zero, cut to the room there is.
-unsafe fn text(to: *mut c_char, room: c_int, value: &str) -> Answer {
+pub(crate) unsafe fn text(to: *mut c_char, room: c_int, value: &str) -> Answer {
     if to.is_null() || room <= 0 {
         return Err(code::INVALID_VALUE);
     }

@@ -9,6 +9,8 @@ use fakecuda::driver::{Driver, lock};
 use fakecuda::faults::Effect;
 use fakecuda::node::Node;
 
+use crate::attributes::text;
+
 pub type Device = usize;
 
 const UNINITIALIZED: c_int = 1;
@@ -82,16 +84,6 @@ macro_rules! nvml {
     )* };
 }
 
-unsafe fn text(to: *mut c_char, room: c_uint, value: &str) -> Result<(), c_int> {
-    assert!(value.len() < room as usize);
-    // SAFETY: room for the text and its final zero.
-    unsafe {
-        to.cast::<u8>().copy_from_nonoverlapping(value.as_ptr(), value.len());
-        to.add(value.len()).write(0);
-    }
-    Ok(())
-}
-
 #[repr(C)]
 pub struct Pci {
     legacy: [c_char; 16],
@@ -154,11 +146,11 @@ nvml! {
         }
         Err(NOT_FOUND)
     }
-    fn nvmlDeviceGetName(device: Device, name: *mut c_char, length: c_uint) {
+    fn nvmlDeviceGetName(device: Device, name: *mut c_char, length: c_int) {
         touch(device)?;
         text(name, length, &spec(device)?.name)
     }
-    fn nvmlDeviceGetUUID(device: Device, uuid: *mut c_char, length: c_uint) {
+    fn nvmlDeviceGetUUID(device: Device, uuid: *mut c_char, length: c_int) {
         touch(device)?;
         match device >> 8 {
             0 => text(uuid, length, &spec(device)?.uuid_text()),
