@@ -73,7 +73,7 @@ PARTS: dict[str, list[Part]] = {
     ],
     "command": [Part(minimum=75)],
     "it": [
-        Part("-c-programs", C_PROGRAMS, minimum=18, levels=FULL),
+        Part("-c-programs", C_PROGRAMS, minimum=17, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),
         Part("-old-package", OLD_PACKAGE, minimum=7, levels=FULL),
         Part("-night", NIGHT_OLD_PACKAGE, minimum=2, levels="night"),

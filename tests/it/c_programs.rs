@@ -205,8 +205,3 @@ mod many_schedulers {
         }
     }
 }
-
-#[test]
-fn the_log_warns_of_a_step_that_jumps_of_density_make_unsure() {
-    c::run_plain(&c::program("density_contrast"), &[]);
-}
