@@ -45,52 +45,36 @@ static void drop(void *user) { add(&((struct life *)user)->dropped); }
     CHECK(found == (status) || found == SCHED_E_STALE);              \
   } while (0)
 
-static void *wait_for_each(void *user) {
-  struct life *life = user;
-  add(&life->entered);
-  for (int i = 0; i < TASKS; i++) EXPECT_END(SCHED_CANCELLED, wait_for(life->s, life->ids[i]));
-  return NULL;
-}
+struct waiter {
+  struct life *life;
+  int kind;
+};
 
-static void *wait_for_all(void *user) {
-  struct life *life = user;
-  add(&life->entered);
-  EXPECT_END(SCHED_OK, sched_wait_all(life->s, SCHED_FOREVER));
-  return NULL;
-}
-
-static void *drain(void *user) {
-  struct life *life = user;
-  add(&life->entered);
-  EXPECT_END(SCHED_OK, sched_drain(life->s, SCHED_FOREVER));
-  return NULL;
-}
-
-static void *wait_for_any(void *user) {
-  struct life *life = user;
+static void *wait_somehow(void *user) {
+  struct waiter *waiter = user;
+  struct life *life = waiter->life;
+  sched_status_t status = SCHED_OK;
+  sched_task_t id = 0;
   size_t index = TASKS;
   add(&life->entered);
-  sched_status_t status = sched_wait_any(life->s, life->ids, TASKS, SCHED_FOREVER, &index);
-  CHECK(status == (index < TASKS ? SCHED_OK : SCHED_E_STALE));
-  return NULL;
-}
-
-static void *wait_for_next(void *user) {
-  struct life *life = user;
-  sched_task_t id = 0;
-  sched_status_t status;
-  add(&life->entered);
-  while ((status = sched_wait_next(life->s, SCHED_FOREVER, &id)) == SCHED_OK) add(&life->handed);
-  EXPECT_END(SCHED_E_ARGUMENT, status);
-  return NULL;
-}
-
-static void *wait_in_slices(void *user) {
-  struct life *life = user;
-  sched_status_t status;
-  add(&life->entered);
-  while ((status = sched_wait(life->s, life->ids[0], 100000)) == SCHED_PENDING) continue;
-  EXPECT_END(SCHED_CANCELLED, status);
+  switch (waiter->kind) {
+    case 0:
+      for (int i = 0; i < TASKS; i++) EXPECT_END(SCHED_CANCELLED, wait_for(life->s, life->ids[i]));
+      break;
+    case 1: EXPECT_END(SCHED_OK, sched_wait_all(life->s, SCHED_FOREVER)); break;
+    case 2:
+      status = sched_wait_any(life->s, life->ids, TASKS, SCHED_FOREVER, &index);
+      CHECK(status == (index < TASKS ? SCHED_OK : SCHED_E_STALE));
+      break;
+    case 3: EXPECT_END(SCHED_OK, sched_drain(life->s, SCHED_FOREVER)); break;
+    case 4:
+      while ((status = sched_wait(life->s, life->ids[0], 100000)) == SCHED_PENDING) continue;
+      EXPECT_END(SCHED_CANCELLED, status);
+      break;
+    default:
+      while (!(status = sched_wait_next(life->s, SCHED_FOREVER, &id))) add(&life->handed);
+      EXPECT_END(SCHED_E_ARGUMENT, status);
+  }
   return NULL;
 }
 
@@ -104,9 +88,8 @@ static void *destroyer(void *user) {
 }
 
 static void live(int round) {
-  void *(*const kinds[])(void *) = {wait_for_each, wait_for_all,   wait_for_any, wait_for_next,
-                                    drain,         wait_in_slices, wait_for_next};
   struct life life = {.s = scheduler(3)};
+  struct waiter kinds[WAITERS];
   pthread_t waiters[WAITERS], destroyers[DESTROYERS];
   for (int i = TASKS - 1; i >= 0; i--) {
     sched_task_desc_t desc = task(i == 0 ? destroys : i == 1 ? waits : lasts_in, &life);
@@ -117,7 +100,10 @@ static void live(int round) {
     desc.work = (i < 3 ? round : round + i) % 2;
     life.ids[i] = submit(life.s, desc);
   }
-  for (int i = 0; i < WAITERS; i++) pthread_create(&waiters[i], NULL, kinds[i % 7], &life);
+  for (int i = 0; i < WAITERS; i++) {
+    kinds[i] = (struct waiter){&life, i % 7};
+    pthread_create(&waiters[i], NULL, wait_somehow, &kinds[i]);
+  }
   /* Some rounds begin when all wait, some while they come. */
   if (round % 3 > 0) until(&life.entered, WAITERS);
   if (round % 3 == 2) usleep(5000);
