@@ -4,129 +4,113 @@ use std::time::{Duration, Instant};
 
 use super::member::{Folder, LONG, Member, join, leases, soon};
 
-fn members<const COUNT: usize>() -> (Folder, [Member; COUNT]) {
+fn members(count: usize) -> (Folder, Vec<Member>) {
     let folder = Folder::new();
-    let members = [(); COUNT].map(|()| Member::new(&leases(&folder)));
+    let members = (0..count).map(|_| Member::new(&leases(&folder))).collect();
     (folder, members)
 }
 
+/// Plays lines such as `a begin: yes`, of the members a, b and so on: what one is told, and its answer.
+/// Either may be missing: `b turn` is answered later, by `b: yes`.
+fn talk(members: &mut [Member], script: &str) {
+    for line in script.split(", ") {
+        let (who, answer) = line.split_once(": ").map_or((line, None), |(who, said)| (who, Some(said)));
+        let member = &mut members[usize::from(who.as_bytes()[0] - b'a')];
+        match who.get(2..) {
+            None => {}
+            Some("dies") => member.kill(),
+            Some("stops") => member.signal(libc::SIGSTOP),
+            Some("goes on") => member.signal(libc::SIGCONT),
+            Some(what) => member.tell(what),
+        }
+        if let Some(answer) = answer {
+            assert_eq!(member.hear(), answer, "{line}");
+        }
+    }
+}
+
 pub fn killed_holder_wakes_the_waiter_and_leaves_slot_and_bytes() {
-    let (folder, [mut a, mut b]) = members();
-    assert_eq!(a.ask("begin 100"), "yes");
-    assert_eq!(b.ask("want"), "ok");
-    assert_eq!(b.ask("begin"), "no");
-    assert_eq!(b.ask("look"), "1 100 0");
-    b.tell("turn 7");
-    a.kill();
-    assert_eq!(b.hear(), "yes");
-    assert_eq!(Member::new(&leases(&folder)).ask("look"), "1 7 0");
+    let (folder, mut members) = members(2);
+    talk(
+        &mut members,
+        "a begin 100: yes, b want: ok, b begin: no, b look: 1 100 0, b turn 7, a dies, b: yes",
+    );
+    members.push(Member::new(&leases(&folder)));
+    talk(&mut members, "c look: 1 7 0");
 }
 
 /// The waiter has no timer: its `poll` waits for events without end. So a wake-up by inotify is the only one.
 pub fn waiter_is_woken_by_inotify_without_a_timer() {
     let folder = Folder::new();
     let preload = testkit::c::preload("endless_poll", folder.path());
-    let mut a = Member::new(&leases(&folder));
     let waits = folder.at("waits");
-    let mut b = Member::with(&leases(&folder), |command| {
+    let waiter = Member::with(&leases(&folder), |command| {
         command.env("LD_PRELOAD", preload).env("POLL_MARK", &waits);
     });
+    let mut members = [Member::new(&leases(&folder)), waiter];
     for _ in 0..3 {
-        assert_eq!((a.ask("begin"), b.ask("want")), ("yes".into(), "ok".into()));
-        b.tell("turn");
+        talk(&mut members, "a begin: yes, b want: ok, b turn");
         assert!(soon(|| waits.exists()), "it waits for events");
-        a.kill();
-        assert!(b.answers(LONG), "inotify has not woken it");
-        assert_eq!((b.hear(), b.ask("drop")), ("yes".into(), "ok".into()));
+        members[0].kill();
+        assert!(members[1].answers(LONG), "inotify has not woken it");
+        talk(&mut members, "b: yes, b drop: ok");
         std::fs::remove_file(&waits).expect("a mark");
-        a = Member::new(&leases(&folder));
+        members[0] = Member::new(&leases(&folder));
     }
 }
 
 pub fn killed_waiter_is_not_waited_for() {
-    let (_folder, [mut a, mut b, mut c]) = members();
-    assert_eq!(a.ask("begin"), "yes");
-    assert_eq!(b.ask("want"), "ok");
-    assert_eq!(c.ask("want"), "ok");
-    b.kill();
-    assert_eq!(a.ask("drop"), "ok");
-    assert_eq!(c.ask("begin"), "yes");
+    let (_folder, mut members) = members(3);
+    talk(&mut members, "a begin: yes, b want: ok, c want: ok, b dies, a drop: ok, c begin: yes");
 }
 
 pub fn first_come_first_served_and_priority_first() {
-    let (_folder, [mut a, mut b, mut c, mut d]) = members();
-    assert_eq!(a.ask("begin"), "yes");
-    for (member, want) in [(&mut b, "want 0"), (&mut c, "want 0"), (&mut d, "want 5")] {
-        assert_eq!(member.ask(want), "ok");
-        member.tell("turn");
-    }
-    assert_eq!(a.ask("want 0"), "ok");
-    assert_eq!(a.ask("drop"), "ok");
-    assert_eq!(d.hear(), "yes");
-    assert_eq!(a.ask("begin"), "no");
-    d.kill();
-    assert_eq!(b.hear(), "yes");
-    assert_eq!(b.ask("drop"), "ok");
-    assert_eq!(c.hear(), "yes");
-    assert_eq!(a.ask("look"), "1 0 0");
-    assert_eq!(c.ask("drop"), "ok");
-    assert_eq!(a.ask("begin"), "yes");
+    let (_folder, mut members) = members(4);
+    talk(&mut members, "a begin: yes, b want 0: ok, b turn, c want 0: ok, c turn, d want 5: ok, d turn");
+    talk(&mut members, "a want 0: ok, a drop: ok, d: yes, a begin: no, d dies, b: yes, b drop: ok, c: yes");
+    talk(&mut members, "a look: 1 0 0, c drop: ok, a begin: yes");
 }
 
 pub fn stopped_waiter_is_passed_and_gets_its_place_back() {
-    let (_folder, [mut a, mut b, mut c]) = members();
-    assert_eq!(a.ask("begin"), "yes");
-    assert_eq!(b.ask("want"), "ok");
-    assert_eq!(c.ask("want"), "ok");
-    b.signal(libc::SIGSTOP);
-    assert_eq!(a.ask("drop"), "ok");
-    assert_eq!(c.ask("begin"), "no");
-    c.tell("turn");
-    assert_eq!(c.hear(), "yes");
-    b.signal(libc::SIGCONT);
-    assert_eq!(b.ask("begin"), "no");
+    let (_folder, mut members) = members(3);
+    talk(
+        &mut members,
+        "a begin: yes, b want: ok, c want: ok, b stops, a drop: ok, c begin: no, c turn, c: yes",
+    );
     // B was stopped for little more than C has waited for it, and is before C from now on.
-    assert_eq!(c.ask("want"), "ok");
-    assert_eq!(c.ask("drop"), "ok");
-    assert_eq!(c.ask("begin"), "no");
-    b.tell("turn");
-    assert_eq!(b.hear(), "yes");
-    assert_eq!(c.ask("begin"), "no");
+    talk(
+        &mut members,
+        "b goes on, b begin: no, c want: ok, c drop: ok, c begin: no, b turn, b: yes, c begin: no",
+    );
 }
 
 /// `inotify_init` fails where the process has no descriptor left, or the user no further instance.
 pub fn member_without_inotify_says_so_and_still_sees_changes() {
     let folder = Folder::new();
     let log = folder.at("log");
-    let mut a = Member::new(&folder.at("leases"));
-    let mut b = Member::with(&folder.at("leases"), |command| {
+    let short = Member::with(&leases(&folder), |command| {
         command.env("GPUSCHED_LOG", format!("warn:{}", log.display()));
     });
-    assert_eq!((a.ask("begin"), b.ask("want")), ("yes".into(), "ok".into()));
-    assert_eq!(b.ask("no-descriptors"), "ok");
-    b.tell("turn");
+    let mut members = [Member::new(&leases(&folder)), short];
+    talk(&mut members, "a begin: yes, b want: ok, b no-descriptors: ok, b turn");
     let logged = || std::fs::read_to_string(&log).unwrap_or_default();
     assert!(soon(|| logged().contains("leases: no inotify (Too many open files")), "{}", logged());
-    assert_eq!(a.ask("drop"), "ok");
-    assert_eq!(b.hear(), "yes");
+    talk(&mut members, "a drop: ok, b: yes");
     // A member that waits for no slot looks, too.
-    while b.ask("wait 0") == "Changed" {}
-    b.tell("wait 20000");
-    assert_eq!(a.ask("want"), "ok");
-    assert_eq!(b.hear(), "Changed");
+    while members[1].ask("wait 0") == "Changed" {}
+    talk(&mut members, "b wait 20000, a want: ok, b: Changed");
     assert_eq!(logged().matches("no inotify").count(), 1, "{}", logged());
 }
 
 pub fn member_that_is_stopped_with_the_table_locked_is_named() {
-    let (folder, [mut a, mut b]) = members();
+    let (folder, mut members) = members(2);
     let node = join(&leases(&folder), 1, 1).expect("to join");
-    assert_eq!(b.ask("inside"), "ok");
-    a.tell("stop-inside");
-    let path = format!("/proc/{}/stat", a.id());
+    talk(&mut members, "b inside: ok, a stop-inside");
+    let path = format!("/proc/{}/stat", members[0].id());
     assert!(soon(|| std::fs::read_to_string(&path).is_ok_and(|stat| stat.contains(") T "))));
     let begin = Instant::now();
-    b.tell("inside");
-    let named = format!("process {} has kept it locked", a.id());
+    members[1].tell("inside");
+    let named = format!("process {} has kept it locked", members[0].id());
     // Threads that wait together fail together, after ten seconds and not after thirty.
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -137,43 +121,36 @@ pub fn member_that_is_stopped_with_the_table_locked_is_named() {
             });
         }
     });
-    let said = b.hear();
+    let said = members[1].hear();
     assert!(said.contains(&named), "{said}");
-    a.signal(libc::SIGCONT);
-    assert_eq!(a.hear(), "ok");
-    assert_eq!(b.ask("inside"), "ok");
+    talk(&mut members, "a goes on, a: ok, b inside: ok");
 }
 
 pub fn child_that_lives_on_keeps_nothing_of_its_parent() {
-    let (_folder, [mut a, mut b]) = members();
-    assert_eq!(a.ask("begin 5"), "yes");
-    let child: libc::pid_t = a.ask("fork").parse().expect("a process");
-    assert_eq!(b.ask("look"), "1 5 0");
-    a.kill();
+    let (_folder, mut members) = members(2);
+    talk(&mut members, "a begin 5: yes");
+    let child: libc::pid_t = members[0].ask("fork").parse().expect("a process");
+    talk(&mut members, "b look: 1 5 0, a dies");
     // SAFETY: asks whether it is there.
     assert_eq!(unsafe { libc::kill(child, 0) }, 0, "the child has to live for this to say something");
     let mut looked = String::new();
     let free = soon(|| {
-        looked = b.ask("look");
+        looked = members[1].ask("look");
         looked == "0 0 0"
     });
     // SAFETY: the child is of this test, and has nothing else to do.
     unsafe { libc::kill(child, libc::SIGKILL) };
     assert!(free, "{looked}");
-    assert_eq!(b.ask("begin"), "yes");
+    talk(&mut members, "b begin: yes");
 }
 
 pub fn bytes_in_use_are_not_pending() {
-    let folder = Folder::new();
+    let (folder, mut members) = members(1);
     let node = join(&leases(&folder), 1, 1).expect("to join");
-    let mut a = Member::new(&leases(&folder));
-    assert_eq!(a.ask("begin 1000"), "yes");
-    let pending = || node.lock().expect("inside").availability()[0].pending_bytes;
-    assert_eq!(pending(), 1000);
-    assert_eq!(a.ask("use 300"), "ok");
-    assert_eq!(pending(), 700);
-    assert_eq!(a.ask("use 3000"), "ok");
-    assert_eq!(pending(), 0);
-    assert_eq!(a.ask("drop"), "ok");
-    assert_eq!(pending(), 0);
+    for (line, pending) in
+        [("a begin 1000: yes", 1000), ("a use 300: ok", 700), ("a use 3000: ok", 0), ("a drop: ok", 0)]
+    {
+        talk(&mut members, line);
+        assert_eq!(node.lock().expect("inside").availability()[0].pending_bytes, pending, "{line}");
+    }
 }
