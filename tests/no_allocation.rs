@@ -39,7 +39,7 @@ fn a_step_asks_for_no_memory() {
         let plan = Plan::new(model.clone(), 1e-3, Options { form, ..Options::default() }).unwrap();
         let requests = |nt: usize| {
             let receivers = Receivers::Plane { iz: 0, every: [1, 1] };
-            let shot = Shot { receivers, ..plain_shot([10; 3], vec![1.0; 40], nt, Vec::new()) };
+            let shot = Shot { receivers, ..plain_shot([10; 3], vec![1.0; nt], nt, Vec::new()) };
             let before = REQUESTS.load(Relaxed);
             run(&plan, &shot, Lane::Cpu(&team), &Silent).unwrap();
             REQUESTS.load(Relaxed) - before
