@@ -47,7 +47,8 @@ int32_t same_thread(const sched_exec_t *, void *) {
   return before ? 0 : 1;
 }
 
-// Runs `code` with a retry among other tasks on one worker: it fails twice, with `word`, and another thread goes on.
+// Runs `code` with a retry among other tasks on one worker: it fails twice, its message has `word`,
+// and another thread goes on.
 void unwind(sched_run_fn code, const char *word) {
   sched_t *s = scheduler(1);
   int left = 0;
