@@ -27,7 +27,7 @@ class Density(unittest.TestCase):
             for model, part, stencil, courant in cases:
                 shot = gpusched.Shot(1, part * model.dt_max, (4, 4, 2), 20.0, receivers=[(1, 2, 3)], stencil=stencil)
                 logged.output.clear()
-                scheduler.submit_shot(model, shot).wait()
+                scheduler.submit_shot(model, shot).result()
                 steps = re.findall(WARNING, "\n".join(logged.output))
                 self.assertEqual([len(steps), len(logged.output)], [int(courant > 0.0)] * 2, logged.output)
                 for sure, warned in steps:

@@ -140,8 +140,7 @@ class Loops(WithScheduler):
         for begin, end, grain, words in ((3, 2, None, "begin is 3"), (-1, 2, None, "-1"), (0, 2, 0, "grain is 0")):
             with self.assertRaisesRegex((gpusched.GpuschedError, ValueError), words):
                 self.scheduler.submit_range(begin, end, nothing, grain)
-        with self.assertRaisesRegex(TypeError, "retries"):
-            self.scheduler.submit_range(0, 2, nothing, retries=1)
+        self.assertRaisesRegex(TypeError, "retries", self.scheduler.submit_range, 0, 2, nothing, retries=1)
         self.assertEqual(_jobs.jobs, {})
 
     def test_a_loop_in_a_loop(self) -> None:
@@ -341,10 +340,8 @@ class Callables(WithScheduler):
         def fill(exec: gpusched.Exec) -> int:
             memory = np.frombuffer((ctypes.c_float * 1000).from_address(exec.memory(4000)), dtype=np.float32)
             memory[:] = 2.0
-            with self.assertRaisesRegex(MemoryError, "bytes"):
-                exec.memory(1 << 60)
-            with self.assertRaisesRegex(gpusched.GpuschedError, "1 or more"):
-                exec.memory(0)
+            self.assertRaisesRegex(MemoryError, "bytes", exec.memory, 1 << 60)
+            self.assertRaisesRegex(gpusched.GpuschedError, "1 or more", exec.memory, 0)
             return int(memory.sum())
 
         self.assertEqual(self.scheduler.submit(fill).result(), 2000)
@@ -369,8 +366,7 @@ class Callables(WithScheduler):
         bad = self.scheduler.submit(lambda exec: 1 / 0)
         with self.assertRaisesRegex(gpusched.GpuschedError, "did not succeed"):
             self.scheduler.submit(lambda exec: 1, after=[first, bad]).result()
-        with self.assertRaisesRegex(TypeError, "unknown option 'before'.*after"):
-            self.scheduler.submit(lambda exec: 1, before=[first])
+        self.assertRaisesRegex(TypeError, "unknown option 'before'.*after", self.scheduler.submit, lambda exec: 1, before=[first])
 
     def test_outcomes_come_in_the_order_of_submission(self) -> None:
         calls = [lambda exec, i=i: (time.sleep(0.001 * (3 - i)), i)[1] for i in range(4)]
@@ -378,14 +374,12 @@ class Callables(WithScheduler):
         self.assertEqual([self.scheduler.wait_next() for _ in tasks], tasks)
         self.assertEqual([task.result() for task in tasks], [0, 1, 2, 3])
         self.assertEqual(tasks[0].state, "done")
-        with self.assertRaisesRegex(gpusched.GpuschedError, "ordered tasks"):
-            self.scheduler.wait_next()
+        self.assertRaisesRegex(gpusched.GpuschedError, "ordered tasks", self.scheduler.wait_next)
         self.assertEqual(self.scheduler.submit_many([]), [])
 
     def test_the_shared_scheduler_ends_with_its_last_holder(self) -> None:
         one, two = gpusched.Scheduler.shared(), gpusched.Scheduler.shared()
-        task = one.submit(lambda exec: 1)
-        self.assertEqual(task.result(), 1)
+        self.assertEqual(one.submit(lambda exec: 1).result(), 1)
         one.close()
         self.assertEqual(two.submit(lambda exec: 2).result(), 2)
         two.close()
@@ -444,25 +438,20 @@ class Callables(WithScheduler):
         nothing = lambda exec: None  # noqa: E731
         values = {"priority": 2**31, "device_mask": 2**64, "retries": -1, "device_bytes": -1, "task_class": 2**32}
         for name, value in values.items():
-            with self.assertRaisesRegex(ValueError, f"^{name} is {value}; accepted: "):
-                self.scheduler.submit(nothing, **{name: value})
+            self.assertRaisesRegex(ValueError, f"^{name} is {value}; accepted: ", self.scheduler.submit, nothing, **{name: value})
         for value in (1e300, float("inf"), -1, 0, float("nan")):
             with self.assertRaisesRegex(ValueError, "^deadline_s is .*; accepted: a positive"):
                 self.scheduler.submit(nothing, deadline_s=value)
-        with self.assertRaisesRegex(TypeError, "^label is 5; accepted: text"):
-            self.scheduler.submit(nothing, label=5)
-        with self.assertRaisesRegex(ValueError, "NUL"):
-            self.scheduler.submit(nothing, label="a\0b")
+        self.assertRaisesRegex(TypeError, "^label is 5; accepted: text", self.scheduler.submit, nothing, label=5)
+        self.assertRaisesRegex(ValueError, "NUL", self.scheduler.submit, nothing, label="a\0b")
         self.assertRaisesRegex(ValueError, "NUL", lambda: self.scheduler.write_trace("a\0b"))
         for begin, end in ((-1, 5), (0, 2**64)):
             with self.assertRaisesRegex(ValueError, "accepted: 0 to 18446744073709551615"):
                 self.scheduler.submit_range(begin, end, lambda exec, piece: None)
         for slots in (-1, 65, "many", abi.SCHED_SLOTS_AUTO):
-            with self.assertRaisesRegex(ValueError, '^slots is .*; accepted: 0 to 64, or "auto"'):
-                gpusched.Scheduler(slots=slots)
+            self.assertRaisesRegex(ValueError, '^slots is .*; accepted: 0 to 64, or "auto"', gpusched.Scheduler, slots=slots)
         for name in ("cpu_threads", "trace_events"):
-            with self.assertRaisesRegex(ValueError, f"^{name} is -1; accepted: 0 to 4294967295"):
-                gpusched.Scheduler(**{name: -1})
+            self.assertRaisesRegex(ValueError, f"^{name} is -1; accepted: 0 to 4294967295", gpusched.Scheduler, **{name: -1})
         with self.assertRaisesRegex(gpusched.GpuschedError, "^stack_bytes is 4096; accepted: 1048576 to 68719476736"):
             gpusched.Scheduler(stack_bytes=4096)
         with self.assertRaisesRegex(ValueError, "size is -1"):
@@ -583,8 +572,7 @@ class Shots(unittest.TestCase):
         self.assertFalse(shoot(mute_direct=True, exact_time=True).record.any())
         with small_model() as model:
             shot = small_shot(dt_s=model.dt_max, stencil="optimised")
-            with self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_UNSTABLE"):
-                model.shot_size(shot)
+            self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_UNSTABLE", model.shot_size, shot)
             model.shot_size(small_shot(dt_s=0.9634 * model.dt_max, stencil="optimised"))
 
     def test_sixteen_bits_are_enough_for_a_few_rocks(self) -> None:
@@ -626,20 +614,16 @@ class Shots(unittest.TestCase):
         np.testing.assert_array_equal(same, whole)
         for bad in ((0.3 / 0.1, 5, 2), (5, 5.9, 2), (5, 5, np.float32(2)), (5, 5, "2"), (5, 5)):
             for change in ({"source": bad}, {"receivers": [bad]}):
-                with self.assertRaisesRegex((TypeError, ValueError), "; accepted: "):
-                    shoot(**change)
+                self.assertRaisesRegex((TypeError, ValueError), "; accepted: ", shoot, **change)
 
     def test_models_are_checked(self) -> None:
-        with self.assertRaisesRegex(ValueError, "dimensions"):
-            gpusched.Model(np.ones((3, 3)), spacing_m=1.0)
+        self.assertRaisesRegex(ValueError, "dimensions", gpusched.Model, np.ones((3, 3)), spacing_m=1.0)
         with self.assertRaisesRegex(ValueError, "^storage is 16; accepted: float32, 16-bit"):
             gpusched.Model(np.ones((8, 8, 8)), SPACING, storage=16)
-        with self.assertRaises(gpusched.GpuschedError):
-            gpusched.Model(np.full((8, 8, 8), np.nan), spacing_m=SPACING)
+        self.assertRaises(gpusched.GpuschedError, gpusched.Model, np.full((8, 8, 8), np.nan), spacing_m=SPACING)
         with gpusched.Model(np.full((8, 9, 10), 2000.0), spacing_m=[10.0, 5.0, 10.0]) as model:
             self.assertLess(model.dt_max, 2e-3)
-        with self.assertRaises(ValueError):
-            gpusched.Model(np.full((8, 9, 10), 2000.0), spacing_m=[10.0, 5.0])
+        self.assertRaises(ValueError, gpusched.Model, np.full((8, 9, 10), 2000.0), spacing_m=[10.0, 5.0])
         with small_model() as model:
             self.assertGreater(model.dt_max, 0.0)
             self.assertEqual(model.dt_max, np.float32(model.dt_max), "not usable as dt_s")
@@ -650,23 +634,15 @@ class Shots(unittest.TestCase):
 
 class Library(unittest.TestCase):
     def test_a_library_that_is_not_there_is_named(self) -> None:
-        told = subprocess.run(
-            [sys.executable, "-c", "import gpusched"],
-            env={**os.environ, "GPUSCHED_LIBRARY": "/nowhere/libgpusched.so"},
-            capture_output=True,
-            text=True,
-        )
+        environment = {**os.environ, "GPUSCHED_LIBRARY": "/nowhere/libgpusched.so"}
+        told = subprocess.run([sys.executable, "-c", "import gpusched"], env=environment, stderr=subprocess.PIPE, text=True)
         self.assertNotEqual(told.returncode, 0)
         self.assertIn("GPUSCHED_LIBRARY", told.stderr)
         self.assertIn("/nowhere/libgpusched.so", told.stderr)
 
     def test_python_ends_while_tasks_are_queued(self) -> None:
-        code = (
-            "import gpusched, time\n"
-            "s = gpusched.Scheduler(devices='cpu')\n"
-            "tasks = [s.submit(lambda exec: time.sleep(0.01)) for _ in range(50)]\n"
-        )
-        self.assertEqual(program(code), "")
+        code = "tasks = [s.submit(lambda exec: time.sleep(0.01)) for _ in range(50)]"
+        self.assertEqual(program(f"import gpusched, time; s = gpusched.Scheduler(devices='cpu'); {code}"), "")
 
     def test_the_log_goes_where_it_is_sent(self) -> None:
         with self.assertLogs("gpusched.test", logging.DEBUG) as logged:

@@ -109,8 +109,7 @@ class Progress(unittest.TestCase):
 
     def test_an_interval_is_checked(self) -> None:
         for interval in (0, -1, 0.0005, float("nan"), float("inf")):
-            with self.assertRaisesRegex(ValueError, "interval_s is .*accepted: 0.001"):
-                self.scheduler.on_progress(print, interval)
+            self.assertRaisesRegex(ValueError, "interval_s is .*accepted: 0.001", self.scheduler.on_progress, print, interval)
         self.assertEqual(_progress.listeners, {})
 
     def test_a_share_takes_its_own_with_it(self) -> None:
