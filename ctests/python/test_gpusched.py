@@ -48,8 +48,8 @@ def shoot(**changes: object) -> gpusched.Gather:
 
 
 def program(code: str) -> str:
-    """What a program prints that ends well, without a word on standard error."""
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    """Runs a program that must succeed and leave standard error empty; returns its output."""
+    told = subprocess.run([sys.executable, "-Wignore", "-c", code], capture_output=True, text=True, timeout=60)
     assert (told.returncode, told.stderr) == (0, ""), told
     return told.stdout
 
@@ -61,7 +61,7 @@ class WithScheduler(unittest.TestCase):
 
 
 class Loops(WithScheduler):
-    def test_a_range_is_done_once_each(self) -> None:
+    def test_range_processes_each_element_once(self) -> None:
         times = np.zeros(1000, dtype=int)
         for grain in (None, 1, 7, 5000):
 
@@ -74,7 +74,7 @@ class Loops(WithScheduler):
             self.assertEqual(task.info.progress, 1.0)
         self.assertTrue((times == 4).all())
 
-    def test_a_map_gives_results_in_order(self) -> None:
+    def test_map_returns_results_in_order(self) -> None:
         self.assertEqual(self.scheduler.map(lambda x: x * x, range(300)), [x * x for x in range(300)])
         self.assertEqual(self.scheduler.map(str, (x for x in "abc"), grain=1), ["a", "b", "c"])
         self.assertEqual(self.scheduler.map(str, []), [])
@@ -91,7 +91,7 @@ class Loops(WithScheduler):
         self.assertEqual(self.scheduler.map(place, range(3), grain=1), [wanted] * 3)
         self.assertRaisesRegex(RuntimeError, "outside a task", gpusched.current_exec)
 
-    def test_a_map_comes_one_by_one_and_may_be_left(self) -> None:
+    def test_imap_yields_in_order_and_may_be_left(self) -> None:
         self.assertEqual(list(self.scheduler.imap(lambda x: -x, range(100))), [-x for x in range(100)])
         begun: list[int] = []
 
@@ -106,7 +106,7 @@ class Loops(WithScheduler):
         self.scheduler.wait_all(timeout=20)
         self.assertLess(len(begun), 1000)
 
-    def test_an_exception_ends_it_and_comes_back_as_itself(self) -> None:
+    def test_exception_ends_a_map_and_is_raised_itself(self) -> None:
         raised = KeyError("density")
 
         def fail(x: int) -> int:
@@ -124,7 +124,7 @@ class Loops(WithScheduler):
         self.assertEqual(seen, list(range(len(seen))))
         self.assertLessEqual(len(seen), 30)
 
-    def test_what_does_not_fit_is_halved(self) -> None:
+    def test_chunk_that_does_not_fit_is_halved(self) -> None:
         sizes = []
 
         def work(exec: gpusched.Exec, piece: range) -> None:
@@ -135,7 +135,7 @@ class Loops(WithScheduler):
         self.scheduler.submit_range(0, 100, work, grain=40).result()
         self.assertEqual(sum(sizes), 100)
 
-    def test_bad_ranges(self) -> None:
+    def test_bad_ranges_are_refused(self) -> None:
         nothing = lambda exec, piece: None  # noqa: E731
         for begin, end, grain, words in ((3, 2, None, "begin is 3"), (-1, 2, None, "-1"), (0, 2, 0, "grain is 0")):
             with self.assertRaisesRegex((gpusched.GpuschedError, ValueError), words):
@@ -143,7 +143,7 @@ class Loops(WithScheduler):
         self.assertRaisesRegex(TypeError, "retries", self.scheduler.submit_range, 0, 2, nothing, retries=1)
         self.assertEqual(_jobs.jobs, {})
 
-    def test_a_loop_in_a_loop(self) -> None:
+    def test_map_runs_inside_a_map(self) -> None:
         def row(y: int) -> int:
             return sum(self.scheduler.map(lambda x: x * y, range(10)))
 
@@ -151,7 +151,7 @@ class Loops(WithScheduler):
 
 
 class Orders(WithScheduler):
-    def test_one_is_known_before_it_is_handed_out(self) -> None:
+    def test_task_is_known_before_wait_next_returns_it(self) -> None:
         submitted = self.scheduler._submitted
 
         def late(*arguments: Any) -> Any:
@@ -173,7 +173,7 @@ class Orders(WithScheduler):
         self.assertEqual(found, [task])
         self.assertEqual(concurrent.futures.wait([task], 20).done, {task})
 
-    def test_a_circle_of_waits_is_told(self) -> None:
+    def test_circle_of_waits_is_reported(self) -> None:
         code = """
 import gpusched, os, threading
 known, tasks, told = threading.Event(), {}, []
@@ -195,7 +195,7 @@ os._exit(0)
 """
         self.assertEqual(program(code), "['SCHED_E_DEADLOCK']\n")
 
-    def test_a_deadline_and_a_commit(self) -> None:
+    def test_deadline_and_commit_are_obeyed(self) -> None:
         def raises(exec: gpusched.Exec) -> None:
             with contextlib.suppress(gpusched.Cancelled):
                 until_cancelled(exec)
@@ -243,7 +243,7 @@ class Futures(WithScheduler):
             self.assertEqual(concurrent.futures.wait([queued], 20).done, {queued})
         self.assertTrue(running.cancelled() and not ran)
 
-    def test_callbacks_come_once_and_from_one_thread(self) -> None:
+    def test_callbacks_are_called_once_by_one_thread(self) -> None:
         seen: list[Any] = []
 
         def seen_by(task: Any) -> None:
@@ -285,7 +285,7 @@ class Futures(WithScheduler):
         self.assertRaises(concurrent.futures.CancelledError, tasks[4].result)
         self.assertFalse(tasks[0].cancel())
 
-    def test_a_callback_may_submit_and_close(self) -> None:
+    def test_callback_may_submit_and_close(self) -> None:
         closed, again = threading.Event(), []
 
         def submit(_: Any) -> None:
@@ -298,7 +298,7 @@ class Futures(WithScheduler):
         self.assertTrue(closed.wait(20))
         self.assertEqual(again[0].result(20), 5)
 
-    def test_shutdown_gives_up_after_its_time(self) -> None:
+    def test_shutdown_times_out(self) -> None:
         begun, go = threading.Event(), threading.Event()
         task = self.scheduler.submit(lambda exec: begun.set() or go.wait(20))
         begun.wait()
@@ -309,34 +309,41 @@ class Futures(WithScheduler):
         self.scheduler.shutdown(20)
         self.assertTrue(task.cancelled())
 
-    def test_a_task_waits_for_another_in_one_slot(self) -> None:
+    def test_task_waits_for_another_in_one_slot(self) -> None:
         with gpusched.Scheduler(devices="cpu", slots=1) as scheduler:
             outer = scheduler.submit(lambda exec: scheduler.submit(lambda exec: 2).result() + 1)
             self.assertEqual(outer.result(20), 3)
 
-    def test_a_forked_child_is_refused_and_does_not_hang(self) -> None:
+    def test_forked_child_is_refused_and_does_not_hang(self) -> None:
         told = program("""
-import gpusched, os, signal
+import gpusched, os, signal, threading
 scheduler = gpusched.Scheduler(devices="cpu")
-task = scheduler.submit(lambda exec: exec.cancelled or __import__("time").sleep(0.2))
-with scheduler._completer.submitting:
-    child = os.fork()
-    if child == 0:
-        signal.alarm(30)
-        for call in (task.result, task.done, lambda: scheduler.submit(abs)):
-            try:
-                call()
-            except gpusched.GpuschedError as error:
-                print(error.name, flush=True)
-        scheduler.close()
-        os._exit(0)
+locked, go = threading.Event(), threading.Event()
+def hold():
+    with scheduler._completer.submitting:
+        locked.set()
+        go.wait()
+task = scheduler.submit(lambda exec: go.wait() and None)
+threading.Thread(target=hold).start()
+locked.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    for call in (task.result, task.done, lambda: scheduler.submit(abs)):
+        try:
+            call()
+        except gpusched.GpuschedError as error:
+            print(error.name, flush=True)
+    scheduler.close()
+    os._exit(0)
+go.set()
 print(os.waitpid(child, 0)[1], task.result())
 """)
         self.assertEqual(told, "SCHED_E_FORKED\n" * 3 + "0 None\n")
 
 
 class Callables(WithScheduler):
-    def test_memory_of_the_device(self) -> None:
+    def test_callable_allocates_memory_of_the_device(self) -> None:
         def fill(exec: gpusched.Exec) -> int:
             memory = np.frombuffer((ctypes.c_float * 1000).from_address(exec.memory(4000)), dtype=np.float32)
             memory[:] = 2.0
@@ -346,7 +353,7 @@ class Callables(WithScheduler):
 
         self.assertEqual(self.scheduler.submit(fill).result(), 2000)
 
-    def test_an_exception_comes_back_as_itself(self) -> None:
+    def test_exception_of_a_callable_is_raised_itself(self) -> None:
         raised = KeyError("velocity")
 
         def fail(exec: gpusched.Exec) -> None:
@@ -359,7 +366,7 @@ class Callables(WithScheduler):
         self.assertEqual(task.state, "failed")
         self.assertIs(task.exception(), raised)
 
-    def test_tasks_come_after_others(self) -> None:
+    def test_tasks_run_after_others(self) -> None:
         first = self.scheduler.submit(lambda exec: 1, task_class=3, deadline_s=60.0)
         second = self.scheduler.submit(lambda exec: first.state, after=[first])
         self.assertEqual(second.result(), "done")
@@ -368,7 +375,7 @@ class Callables(WithScheduler):
             self.scheduler.submit(lambda exec: 1, after=[first, bad]).result()
         self.assertRaisesRegex(TypeError, "unknown option 'before'.*after", self.scheduler.submit, lambda exec: 1, before=[first])
 
-    def test_outcomes_come_in_the_order_of_submission(self) -> None:
+    def test_wait_next_returns_in_the_order_of_submission(self) -> None:
         calls = [lambda exec, i=i: (time.sleep(0.001 * (3 - i)), i)[1] for i in range(4)]
         tasks = self.scheduler.submit_many(calls, ordered=True)
         self.assertEqual([self.scheduler.wait_next() for _ in tasks], tasks)
@@ -377,14 +384,19 @@ class Callables(WithScheduler):
         self.assertRaisesRegex(gpusched.GpuschedError, "ordered tasks", self.scheduler.wait_next)
         self.assertEqual(self.scheduler.submit_many([]), [])
 
-    def test_the_shared_scheduler_ends_with_its_last_holder(self) -> None:
+    def test_shared_scheduler_ends_with_its_last_holder(self) -> None:
         one, two = gpusched.Scheduler.shared(), gpusched.Scheduler.shared()
         self.assertEqual(one.submit(lambda exec: 1).result(), 1)
+        begun, go = threading.Event(), threading.Event()
+        left = one.submit(lambda exec: begun.set() or go.wait(20))
+        begun.wait()
         one.close()
+        self.assertTrue(left.cancelled())
+        go.set()
         self.assertEqual(two.submit(lambda exec: 2).result(), 2)
         two.close()
 
-    def test_time_runs_out_and_a_running_task_is_cancelled(self) -> None:
+    def test_wait_times_out_and_running_task_is_cancelled(self) -> None:
         task = self.scheduler.submit(until_cancelled)
         for wait in (task.result, task.exception):
             self.assertRaises(concurrent.futures.TimeoutError, wait, timeout=0.01)
@@ -404,7 +416,7 @@ class Callables(WithScheduler):
 
         self.assertEqual(self.scheduler.submit(second_time, retries=3).result(), 2)
 
-    def test_nothing_is_kept_of_a_task_that_ended(self) -> None:
+    def test_task_that_ended_does_not_keep_its_callable(self) -> None:
         class Thing:
             pass
 
@@ -417,13 +429,13 @@ class Callables(WithScheduler):
         gc.collect()
         self.assertIsNone(gone())
 
-    def test_wait_any_gives_a_position(self) -> None:
+    def test_wait_any_returns_a_position(self) -> None:
         go = threading.Event()
         slow, fast = self.scheduler.submit(lambda exec: go.wait(20)), self.scheduler.submit(lambda exec: None)
         self.assertEqual(self.scheduler.wait_any([slow, fast]), 1)
         go.set()
 
-    def test_a_bad_option_is_named_as_it_was_written(self) -> None:
+    def test_bad_option_is_named_as_it_was_written(self) -> None:
         nothing = lambda exec: None  # noqa: E731
         calls = (
             lambda **options: self.scheduler.submit(nothing, **options),
@@ -434,7 +446,7 @@ class Callables(WithScheduler):
                 self.assertRaisesRegex(gpusched.GpuschedError, words, lambda: submit(work=value))
         self.assertEqual(_jobs.jobs, {})
 
-    def test_nothing_is_cut_to_what_c_can_hold(self) -> None:
+    def test_values_that_c_cannot_hold_are_refused(self) -> None:
         nothing = lambda exec: None  # noqa: E731
         values = {"priority": 2**31, "device_mask": 2**64, "retries": -1, "device_bytes": -1, "task_class": 2**32}
         for name, value in values.items():
@@ -462,7 +474,7 @@ class Callables(WithScheduler):
         self.assertRaisesRegex(ValueError, "closed", lambda: kept.submit(nothing))
         self.assertEqual(_jobs.jobs, {})
 
-    def test_one_that_has_returned_is_no_more_asked(self) -> None:
+    def test_exec_is_invalid_after_the_return(self) -> None:
         left = []
         self.scheduler.submit(left.append).result()
         with self.assertRaisesRegex(gpusched.GpuschedError, "unknown"):
@@ -510,7 +522,7 @@ print("closed")
 
 
 class Shots(unittest.TestCase):
-    def test_shapes_and_content(self) -> None:
+    def test_gather_has_axes(self) -> None:
         gather = shoot(snapshot_every=4, plane_every=(2, 3), record_every=5)
         self.assertEqual((gather.record.shape, gather.record.dtype), ((3, 5, 3), np.float32))
         assert gather.snapshots is not None
@@ -522,7 +534,7 @@ class Shots(unittest.TestCase):
         self.assertEqual((list(gather.x), list(gather.y), gather.z), ([0, 20, 40, 60, 80], [0, 30, 60], 10.0))
         self.assertEqual(repr(gather), "<gpusched.Gather: record (3, 5, 3), time 0.001 to 0.011 s, snapshots (3, 8, 9, 10)>")
 
-    def test_a_list_of_receivers_is_the_plane_at_those_cells(self) -> None:
+    def test_list_of_receivers_equals_the_plane_at_those_cells(self) -> None:
         plane, some = shoot().record, shoot(receivers=[(5, 3, 1), (0, 7, 1)])
         np.testing.assert_array_equal(some.record, plane[[3, 7], [5, 0]])
         self.assertEqual((list(some.x), list(some.y), list(some.z)), ([50, 0], [30, 70], [10, 10]))
@@ -559,7 +571,7 @@ class Shots(unittest.TestCase):
         with small_model() as model:
             self.assertEqual(repr(model), "<gpusched.Model: nx=9, ny=8, nz=10, spacing_m=(10, 10, 10)>")
 
-    def test_an_own_source_function_equals_the_wavelet_it_was_taken_from(self) -> None:
+    def test_custom_source_function_equals_its_wavelet(self) -> None:
         samples = gpusched.wavelet("ricker", 30, 1e-3, 12)
         np.testing.assert_array_equal(shoot().record, shoot(wavelet_samples=samples).record)
 
@@ -575,7 +587,7 @@ class Shots(unittest.TestCase):
             self.assertRaisesRegex(gpusched.GpuschedError, "SCHED_E_UNSTABLE", model.shot_size, shot)
             model.shot_size(small_shot(dt_s=0.9634 * model.dt_max, stencil="optimised"))
 
-    def test_sixteen_bits_are_enough_for_a_few_rocks(self) -> None:
+    def test_16_bit_storage_is_accurate_and_smaller(self) -> None:
         vp = np.full((8, 9, 10), 1500.0, dtype=np.float32)
         vp[:, :, 4:], vp[:, :, 7:] = 2345.6, 4000.0
         with gpusched.Scheduler(devices="cpu") as scheduler:
@@ -598,7 +610,7 @@ class Shots(unittest.TestCase):
             scheduler.wait_all()
         self.assertEqual(_jobs.jobs, {})
 
-    def test_a_bad_shot_is_refused_in_words(self) -> None:
+    def test_bad_shots_are_refused(self) -> None:
         with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
             with self.assertRaises(gpusched.GpuschedError) as caught:
                 scheduler.submit_shot(model, small_shot(source=(4, 4, 99)))
@@ -633,7 +645,7 @@ class Shots(unittest.TestCase):
 
 
 class Library(unittest.TestCase):
-    def test_a_library_that_is_not_there_is_named(self) -> None:
+    def test_missing_library_is_named(self) -> None:
         environment = {**os.environ, "GPUSCHED_LIBRARY": "/nowhere/libgpusched.so"}
         told = subprocess.run([sys.executable, "-c", "import gpusched"], env=environment, stderr=subprocess.PIPE, text=True)
         self.assertNotEqual(told.returncode, 0)
@@ -644,7 +656,7 @@ class Library(unittest.TestCase):
         code = "tasks = [s.submit(lambda exec: time.sleep(0.01)) for _ in range(50)]"
         self.assertEqual(program(f"import gpusched, time; s = gpusched.Scheduler(devices='cpu'); {code}"), "")
 
-    def test_the_log_goes_where_it_is_sent(self) -> None:
+    def test_log_goes_to_a_logger(self) -> None:
         with self.assertLogs("gpusched.test", logging.DEBUG) as logged:
             gpusched.log_to(logging.getLogger("gpusched.test"), logging.DEBUG)
             with gpusched.Scheduler(devices="cpu") as scheduler:

@@ -34,7 +34,7 @@ def errors() -> list[gpusched.GpuschedError]:
 
 
 def raised_by_worker(pool: str, method: str, case: str) -> str:
-    """What `pool_errors.py` prints. A hang ends the program and its workers, and the test."""
+    """Returns the output of `pool_errors.py`. A hang ends the program, its workers and the test."""
     code = [sys.executable, str(Path(__file__).with_name("pool_errors.py")), pool, method, case]
     # Output goes to pipes, which workers that outlive the program would keep open.
     with subprocess.Popen(

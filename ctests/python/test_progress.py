@@ -1,4 +1,4 @@
-"""Progress that is told while tasks run."""
+"""Progress callbacks while tasks run."""
 
 import gc
 import sys
@@ -14,7 +14,7 @@ LONG = 20.0
 
 
 class Told:
-    """Counts calls, and lets a test wait for some."""
+    """Counts calls, so that a test can wait for some."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -36,13 +36,13 @@ class Progress(unittest.TestCase):
         self.addCleanup(self.scheduler.close)
 
     def unraisable(self) -> list[Any]:
-        """What callbacks raise from now on."""
+        """Collects the exceptions of callbacks from now on."""
         raised: list[Any] = []
         before, sys.unraisablehook = sys.unraisablehook, lambda what: raised.append(what.exc_value)
         self.addCleanup(setattr, sys, "unraisablehook", before)
         return raised
 
-    def test_it_is_called_until_it_is_unset(self) -> None:
+    def test_callback_is_called_until_it_is_unset(self) -> None:
         go, told = threading.Event(), Told()
         tasks = [self.scheduler.submit(lambda exec: go.wait(LONG), work=2.0) for _ in range(2)]
         self.scheduler.on_progress(told, 0.001)
@@ -62,7 +62,7 @@ class Progress(unittest.TestCase):
         self.assertEqual(len(told.seen), count)
         self.assertEqual(_progress.listeners, {})
 
-    def test_one_takes_the_place_of_another_and_goes_with_the_scheduler(self) -> None:
+    def test_callback_is_replaced_and_ends_with_the_scheduler(self) -> None:
         first, second = Told(), Told()
         gone = weakref.ref(first)
         self.scheduler.on_progress(first, 0.001)
@@ -75,7 +75,7 @@ class Progress(unittest.TestCase):
         self.scheduler.close()
         self.assertEqual(_progress.listeners, {})
 
-    def test_it_may_use_the_scheduler_and_unset_itself_but_not_close_it(self) -> None:
+    def test_callback_may_use_the_scheduler_but_not_close_it(self) -> None:
         answers: list[Any] = []
         over = threading.Event()
 
@@ -93,7 +93,7 @@ class Progress(unittest.TestCase):
         threading.Event().wait(0.02)
         self.assertEqual(answers, [0, "SCHED_E_DEADLOCK"])
 
-    def test_what_it_raises_does_not_end_it(self) -> None:
+    def test_exception_does_not_end_the_calls(self) -> None:
         told, raised = Told(), self.unraisable()
         problem = KeyError("inside")
 
@@ -107,12 +107,12 @@ class Progress(unittest.TestCase):
         self.assertGreaterEqual(len(raised), 3)
         self.assertTrue(all(error is problem for error in raised))
 
-    def test_an_interval_is_checked(self) -> None:
+    def test_bad_interval_is_refused(self) -> None:
         for interval in (0, -1, 0.0005, float("nan"), float("inf")):
             self.assertRaisesRegex(ValueError, "interval_s is .*accepted: 0.001", self.scheduler.on_progress, print, interval)
         self.assertEqual(_progress.listeners, {})
 
-    def test_a_share_takes_its_own_with_it(self) -> None:
+    def test_callback_of_a_share_ends_with_it(self) -> None:
         one, other, told = gpusched.Scheduler.shared(), gpusched.Scheduler.shared(), Told()
         self.addCleanup(other.close)
         raised = self.unraisable()

@@ -1,4 +1,4 @@
-"""Where there is no numpy, tasks and ranges run, and whatever holds arrays says what to install."""
+"""Without numpy tasks and ranges run, and models and shots say what to install."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ import gpusched
 
 
 def told(code: str) -> str:
-    """What such a program prints, once it has ended well."""
+    """Runs a program without numpy that must succeed; returns its output."""
     code = HIDDEN + textwrap.dedent(code)
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr
@@ -33,7 +33,7 @@ class WithoutNumpy(unittest.TestCase):
         )
         self.assertEqual(printed, "42\n3\n[0, 1, 4, 9, 16]\n1 gaussian\n")
 
-    def test_an_array_says_what_to_install(self) -> None:
+    def test_model_says_what_to_install(self) -> None:
         printed = told(
             """
             def refused(call):

@@ -94,8 +94,10 @@ def python_steps(python: str) -> list[Step]:
     library = {"GPUSCHED_LIBRARY": str(ROOT / "target/debug/deps/libgpusched.so"),
                "PYTHONPATH": str(ROOT / "bindings/python")}
     cache = quote(str(TARGET / "mypy"))
-    checked = "bindings/python/gpusched examples/python/survey.py examples/python/shot_loop.py"
-    checked += " ctests/runner"
+    # kernel.py imports CuPy.
+    examples = " ".join(f"examples/python/{name}.py" for name in (
+        "callbacks", "first", "loop", "shot_loop", "survey"))
+    checked = f"bindings/python/gpusched ctests/runner {examples}"
     return [
         Step("python-smoke", f"{THIS_PYTHON} -m unittest discover -v -s ctests/python"
              " -p test_without_numpy.py", "quick", needs=("build",), counts="unittest", minimum=2,

@@ -1,5 +1,7 @@
 """Custom code as tasks: a sum over pieces, and a task that fails with an exception."""
 
+import functools
+
 import gpusched
 
 
@@ -15,7 +17,7 @@ def fail(exec: gpusched.Exec) -> None:
 
 with gpusched.Scheduler(slots=2) as scheduler:
     pieces = [range(i * 1000, (i + 1) * 1000) for i in range(16)]
-    tasks = [scheduler.submit(lambda exec, piece=piece: add(exec, piece), label="piece") for piece in pieces]
+    tasks = [scheduler.submit(functools.partial(add, piece=piece), label="piece") for piece in pieces]
     print(f"sum of 0 to 15999: {sum(task.result() for task in tasks)}")
 
     task = scheduler.submit(fail)

@@ -320,7 +320,7 @@ class Shot:
             time=axis(record.shape[-1], self.dt_s * max(1, self.record_every), self.dt_s),
             x=x * dx,
             y=y * dy,
-            z=z * dz,
+            z=np.asarray(z * dz),
             snapshots=snapshots,
             snapshot_time=axis(count, self.dt_s * self.snapshot_every, self.dt_s),
         )

@@ -148,7 +148,7 @@ class Task(Handle, Future[Result]):
         bool
             False if the task has ended, unless as cancelled; else True.
         """
-        if self._outcome is None:
+        if not self.done():
             check(lib.sched_cancel(self._owner, self.id))
         return self.state not in ("done", "failed")
 
@@ -265,7 +265,8 @@ class Completer:
 
     def __init__(self) -> None:
         # Held during a submission: a task may end before the submission returns its id.
-        self.submitting = threading.Lock()
+        # A signal handler may submit meanwhile, on the same thread.
+        self.submitting = threading.RLock()
         # The tasks that are not completed, which nobody else may hold.
         self._tasks: dict[Job, Task[Any]] = {}
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
