@@ -313,6 +313,7 @@ class Futures(WithScheduler):
         with gpusched.Scheduler(devices="cpu", slots=1) as scheduler:
             outer = scheduler.submit(lambda exec: scheduler.submit(lambda exec: 2).result() + 1)
             self.assertEqual(outer.result(20), 3)
+            self.assertEqual(scheduler.submit(lambda exec: sum(scheduler.imap(abs, range(4)))).result(20), 6)
 
     def test_forked_child_is_refused_and_does_not_hang(self) -> None:
         told = program("""

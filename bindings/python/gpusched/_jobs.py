@@ -157,6 +157,11 @@ def current_exec() -> Exec:
     return found
 
 
+def is_in_task() -> bool:
+    """Returns whether a callable of a task runs on this thread."""
+    return getattr(_thread, "exec", None) is not None
+
+
 class Job:
     """A callable, its outcome, and the buffers that are lent to the library.
 

@@ -16,7 +16,7 @@ from ._fd import Gather, Model, Shot, output
 from ._fd import pointer as floats
 from ._fields import put, text
 from ._info import Device, Progress, Stats, devices_of, filled, progress_from, stats_of
-from ._jobs import OPTIONS, Exec, Job, describe, run_job
+from ._jobs import OPTIONS, Exec, Job, describe, is_in_task, run_job
 from ._library import GpuschedError, Handle, check, lib
 from ._progress import Listener, forget, listen
 from ._ranges import Places, range_desc
@@ -305,9 +305,11 @@ class Scheduler(Handle):
     ) -> Iterator[T]:
         """Like `map`, but yields the results in the order of the items, each as soon as it is there.
 
-        Leaving the iterator before its end cancels the rest. Inside a task use `map`: this one
-        blocks the worker.
+        Leaving the iterator before its end cancels the rest. Inside a task the call waits for all
+        results: the worker then runs other tasks meanwhile.
         """
+        if is_in_task():
+            return iter(self.map(function, items, grain, **options))
         places = _places(function, items)
         task = self.submit_range(0, len(places.items), places.chunk, grain, **options)
         return self._results(places, task)
