@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::memory;
+
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error. It is cloneable because every thread that waits for a task gets its outcome.
@@ -28,7 +30,7 @@ pub enum Error {
     NoMemory { what: String, needed: u64, place: String, there: u64 },
 
     /// The host has no memory for something that the library must keep.
-    #[error("{what} needs {bytes} bytes, which the host does not give")]
+    #[error("{what} needs {}, which the host does not give", memory::human(*bytes))]
     NoHostMemory { what: String, bytes: u64 },
 
     /// The machine has no device, or none that a mask or selection allows.
@@ -154,13 +156,14 @@ fn stale(what: &str) -> &'static str {
 }
 
 fn no_memory(what: &str, needed: u64, place: &str, there: u64) -> String {
+    let (size, free) = (memory::human(needed), memory::human(there));
     match needed {
-        0 => format!("{what} does not fit {place}, which has {there} bytes"),
+        0 => format!("{what} does not fit {place}, which has {free}"),
         // A limit of the process, or fragmented memory.
         _ if needed <= there => {
-            format!("{what} needs {needed} bytes, which {place} does not give, though {there} are free")
+            format!("{what} needs {size}, which {place} does not give, though {free} are free")
         }
-        _ => format!("{what} needs {needed} bytes; the most that {place} has is {there} bytes"),
+        _ => format!("{what} needs {size}; the most that {place} has is {free}"),
     }
 }
 

@@ -208,7 +208,7 @@ static void models(void) {
   MODEL("nz negative in 64 bits", E_ARGUMENT, "nz is", m.desc.nz = (uint64_t)-1);
   MODEL("nx*ny*nz beyond 2^64", E_ARGUMENT, "nx is 4194304",
         m.desc.nx = m.desc.ny = m.desc.nz = (uint64_t)1 << 22);
-  MODEL("10^15 cells", E_MEMORY, "4000000000000000 bytes",
+  MODEL("10^15 cells", E_MEMORY, "3.55 PiB",
         m.desc.nx = m.desc.ny = m.desc.nz = 100000);
   MODEL("dx zero", E_ARGUMENT, "dx is 0", m.desc.dx_m = 0.0f);
   MODEL("dx next to nothing", E_ARGUMENT, "dx is 0.0", m.desc.dx_m = 1e-45f);

@@ -65,9 +65,11 @@ fn two_runs_do_not_write_into_one_folder() {
     fs::create_dir(folder.at("out")).unwrap();
     let other = File::open(folder.at("out")).unwrap();
     other.try_lock().unwrap();
-    let refused = folder.gpusched(&["run", "survey.toml"]);
-    assert_eq!(refused.status, 2, "{refused:?}");
-    assert!(refused.err.contains("out: another run writes to it"), "{refused:?}");
+    for args in [&["run", "survey.toml"][..], &["run", "survey.toml", "--dry-run"]] {
+        let refused = folder.gpusched(args);
+        assert_eq!(refused.status, 2, "{refused:?}");
+        assert!(refused.err.contains("out: another run writes to it"), "{refused:?}");
+    }
     assert_eq!(fs::read_dir(folder.at("out")).unwrap().count(), 0);
     drop(other);
     assert_eq!(folder.gpusched(&["run", "survey.toml"]).status, 0);

@@ -218,7 +218,7 @@ fn what_an_earlier_run_left_of_a_shot_goes_before_the_shot_writes() {
     // No process has such a number.
     fs::write(folder.at("out/.gpusched-4294967295-0.part"), "").unwrap();
     let resumed = folder.gpusched(&["run", "survey.toml", "--resume"]);
-    assert!(resumed.out.contains("half-written files of a run that was killed, removed: 1\n"), "{resumed:?}");
+    assert!(resumed.out.contains("removed unfinished files of a killed run: 1\n"), "{resumed:?}");
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn the_status_tells_whether_every_task_has_finished() {
     let told = line(&ended);
     assert_eq!([&told["finished"], &told["failed"]], [2, 1]);
     let why = told["errors"][0]["error"].as_str().unwrap();
-    assert!(why.contains("40000000000") && why.contains("11000000000"), "{why}");
+    assert!(why.contains("37.25 GiB") && why.contains("10.24 GiB"), "{why}");
     assert!(why.contains("sim:0 (1080Ti)"), "{why}");
 
     let lost = SCENARIO.replace(r#""fail_at_s":null"#, r#""fail_at_s":5.0"#);

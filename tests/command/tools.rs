@@ -1,4 +1,6 @@
-//! `devices` and `bench`.
+//! `devices`, `init`, `bench` and `--help`.
+
+use std::fs;
 
 use testkit::process::output;
 
@@ -15,6 +17,38 @@ fn devices_are_listed_for_people_and_programs() {
     let cpu = &events[0]["devices"][0];
     assert_eq!(cpu["device"], "cpu:0");
     assert!(cpu["total_bytes"].as_u64().unwrap() >= cpu["free_bytes"].as_u64().unwrap());
+}
+
+#[test]
+fn survey_of_init_is_valid_and_not_overwritten() {
+    let folder = Workspace::new();
+    assert_eq!(folder.gpusched(&["init"]).status, 0);
+    let checked = folder.gpusched(&["run", "survey.toml", "--dry-run"]);
+    assert_eq!((checked.status, checked.err.as_str()), (0, ""));
+    // Each key after a # is accepted, too: alone, since some exclude each other.
+    let written = fs::read_to_string(folder.at("survey.toml")).unwrap();
+    for table in "[accuracy] [mute] [run] record_every shape clip_percentile check_units".split(' ') {
+        let begin = written.find(&format!("# {table}")).expect(table);
+        let (before, after) = written.split_at(begin);
+        let (block, rest) = after.split_once("\n\n").unwrap_or((after, ""));
+        let block: Vec<_> = block.lines().map(|line| line.strip_prefix("# ").unwrap_or(line)).collect();
+        fs::write(folder.at("other.toml"), format!("{before}{}\n\n{rest}", block.join("\n"))).unwrap();
+        let checked = folder.gpusched(&["run", "other.toml", "--dry-run"]);
+        assert_eq!(checked.status, 0, "{table}: {checked:?}");
+    }
+    fs::write(folder.at("survey.toml"), "mine").unwrap();
+    let refused = folder.gpusched(&["init", "survey.toml"]);
+    assert!(refused.status == 2 && refused.err.contains("survey.toml: the file exists"), "{refused:?}");
+    assert_eq!(fs::read_to_string(folder.at("survey.toml")).unwrap(), "mine");
+}
+
+#[test]
+fn help_of_each_command_states_the_exit_status() {
+    for command in ["", "devices", "init", "run", "simulate", "bench fd"] {
+        let args: Vec<_> = command.split_whitespace().chain(["--help"]).collect();
+        let help = Workspace::new().gpusched(&args).out;
+        assert!(help.contains("\nExit status:") && !help.contains("docs/"), "{command}: {help}");
+    }
 }
 
 /// The names are what others parse.

@@ -52,7 +52,7 @@ pub fn no_memory_has_numbers() {
     let error = run(&scheduler, task(large)).unwrap_err();
     let words = error.to_string();
     assert!(matches!(error, Error::NoMemory { needed: 0x500_0000, there: 0x380_0000, .. }), "{error:?}");
-    assert!(words.contains("a field needs 83886080 bytes") && words.contains("cuda:0"), "{words}");
+    assert!(words.contains("a field needs 80.00 MiB") && words.contains("cuda:0"), "{words}");
     run(&scheduler, good()).unwrap();
 }
 

@@ -108,7 +108,7 @@ pub fn no_gpu_is_left() {
     let folder = Workspace::with_survey(SURVEY);
     let ended = check_devices(&folder, &[]);
     assert_eq!(ended.status, 1, "{ended:?}");
-    assert_eq!(ended.out.matches("NOT USED: ").count(), 2, "{ended:?}");
-    assert!(ended.out.contains("no device has computed the check shot"), "{ended:?}");
+    assert_eq!(ended.err.matches(" is not used: ").count(), 2, "{ended:?}");
+    assert!(ended.err.contains("no device passed the check shot"), "{ended:?}");
     assert!(folder.results().is_empty(), "{:?}", folder.results().keys());
 }

@@ -16,7 +16,8 @@ fn numbers_away(sentence: &str) -> String {
         inside = digit;
         brackets -= i32::from(letter == ')');
     }
-    out.replace("  ", " ").trim_end().to_owned()
+    let sizes = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].map(|unit| format!("N.N {unit}"));
+    sizes.iter().fold(out, |out, size| out.replace(size, "N")).replace("  ", " ").trim_end().to_owned()
 }
 
 fn table(said: &str) -> (String, usize) {

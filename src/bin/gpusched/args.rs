@@ -8,9 +8,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 use gpusched::fd::bench::Shapes;
 use gpusched::fd::plan::{Form, Options, SHAPES, Storage};
 
-/// Runs seismic surveys on whatever devices this machine has.
+/// Runs seismic surveys on the GPUs and the CPU of this machine.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version, arg_required_else_help = true, after_help = AFTER_ALL)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -18,57 +18,72 @@ pub struct Args {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Lists the devices that are there.
+    /// Lists the devices of this machine, and whether a run uses them.
+    #[command(after_help = AFTER_DEVICES)]
     Devices {
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Runs the survey that a file describes. Status 0 only if every shot is written.
+    /// Writes a commented survey file that runs as it is, with all keys. Does not overwrite a file.
+    #[command(after_help = AFTER_INIT)]
+    Init {
+        /// File to create.
+        #[arg(default_value = "survey.toml")]
+        file: PathBuf,
+    },
+    /// Runs the survey that a file describes.
+    #[command(after_help = AFTER_RUN)]
     Run {
-        /// The survey file; docs/survey.md tells its keys.
+        /// Survey file in TOML; `gpusched init` writes one with all keys.
         survey: PathBuf,
-        /// Keep the shots that are in the output folder, whole and of the same parameters and model; run the rest.
+        /// Keep the complete shots in the output folder that have the same parameters and model, continue stopped
+        /// ones, and compute the rest. Without it all shots are computed.
         #[arg(long)]
         resume: bool,
-        /// Stop after this time, such as 2h30m: shots that run leave their state for --resume, as after SIGTERM.
+        /// Stop after this time, such as 2h30m. Running shots save their state for --resume, as after SIGTERM.
         #[arg(long, value_name = "TIME", value_parser = crate::stopping::duration)]
         stop_after: Option<Duration>,
-        /// Devices to use: all, none, or a list such as cpu,cuda:0.
+        /// Devices to use: all, none, cpu, or a list such as cpu,cuda:0. Default: run.devices of the survey, else
+        /// GPUSCHED_DEVICES, else all.
         #[arg(long, value_name = "LIST")]
         devices: Option<String>,
-        /// Run a shot with a known answer on each device first, and leave out those that can't compute it.
+        /// Run a shot with a known result on each device first, and exclude the devices that fail it.
         #[arg(long)]
         check_devices: bool,
-        /// Check everything, say what would run, and stop.
+        /// Check the survey, the memory and the output folder, print the numbers, and stop.
         #[arg(long)]
         dry_run: bool,
-        /// Print one JSON object a line for every event.
+        /// Print only warnings and errors, to standard error.
+        #[arg(short, long, conflicts_with = "json")]
+        quiet: bool,
+        /// Print one JSON object a line for each event.
         #[arg(long)]
         json: bool,
-        /// Write what ran where and when, for chrome://tracing or ui.perfetto.dev.
+        /// Write where and when each attempt ran, for chrome://tracing or ui.perfetto.dev.
         #[arg(long, value_name = "FILE")]
         trace: Option<PathBuf>,
-        /// Neither use nor keep what is known of the devices' speeds from earlier runs.
+        /// Neither read nor update the cached speeds of the devices.
         #[arg(long)]
         no_rates_cache: bool,
     },
-    /// Runs the scheduler on simulated devices, in virtual time. Status 0 only if every task has finished.
+    /// Runs the scheduler on simulated devices, in virtual time.
+    #[command(after_help = AFTER_SIMULATE)]
     Simulate {
-        /// The scenario, a JSON file; docs/simulate.md tells its keys.
+        /// Scenario file in JSON.
         #[arg(value_name = "SCENARIO.json")]
         scenario: PathBuf,
         /// Print one line of JSON.
         #[arg(long)]
         json: bool,
-        /// Write what ran where and when, in virtual time, for chrome://tracing or ui.perfetto.dev.
+        /// Write where and when each attempt ran, in virtual microseconds, for chrome://tracing or ui.perfetto.dev.
         #[arg(long, value_name = "FILE")]
         trace: Option<PathBuf>,
     },
     /// Writes man pages and shell completions to a folder.
     #[command(hide = true)]
     Generate { folder: PathBuf },
-    /// Measures how fast something is.
+    /// Measures speed.
     Bench {
         #[command(subcommand)]
         what: Bench,
@@ -77,38 +92,39 @@ pub enum Command {
 
 #[derive(Subcommand)]
 pub enum Bench {
-    /// The finite-difference propagator, beside a plain copy of memory.
+    /// Measures the finite-difference propagator, and a plain copy of memory for comparison.
+    #[command(after_help = AFTER_BENCH)]
     Fd {
+        /// Equation to solve.
         #[arg(long, value_enum, default_value = "acoustic1")]
         equation: Equation,
-        /// Cells along x, y and z, the absorbing layer not included.
+        /// Cells along x, y and z, without the absorbing layer.
         #[arg(long, num_args = 3, value_names = ["NX", "NY", "NZ"], default_values_t = [200, 200, 200])]
         n: Vec<usize>,
         /// Time steps.
         #[arg(long, default_value_t = 20)]
         nt: usize,
-        /// cpu, or a GPU such as cuda:0.
+        /// Device to measure: cpu, or a GPU such as cuda:0.
         #[arg(long, default_value = "cpu")]
         device: String,
-        /// How a step is computed: all velocities from the pressure, then the pressure from them; or the pressure
-        /// alone, the velocities eliminated where nothing is damped.
+        /// Form of a time step: two-sweeps computes all velocities, then the pressure; one-pass computes the pressure
+        /// alone outside the absorbing layer.
         #[arg(long, value_parser = form(), default_value = "one-pass")]
         form: Form,
-        /// How 1/rho and rho vp² are kept.
+        /// Storage of 1/rho and rho vp².
         #[arg(long, value_parser = storage(), default_value = "float32")]
         storage: Storage,
-        /// Shape of a block on a GPU, in one pass with float32, as warps x rows of each: auto takes the one that shots find
-        /// best, each measures all that the GPU runs in turns. 4x2_async, whose copies run ahead, needs a GPU of compute
-        /// capability 8.0 or higher.
+        /// Block shape on a GPU, for one-pass with float32, as warps x rows per warp. auto: the fastest for shots; each:
+        /// all shapes in turn. 4x2_async copies ahead and needs compute capability 8.0.
         #[arg(long, value_parser = shapes(), default_value = "auto")]
         shape: Shapes,
-        /// Threads on the CPU; without it as many as it has cores.
+        /// Threads on the CPU [default: number of cores]
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
         threads: Option<u32>,
         /// Cells of the absorbing layer on each side.
         #[arg(long, default_value_t = Options::default().pml)]
         pml: usize,
-        /// Shots of which the fastest counts, each after a copy.
+        /// Repetitions, each a shot, a shot without a source and a copy; the fastest of each counts.
         #[arg(long, default_value_t = 3)]
         repeats: usize,
         /// Print one line of JSON.
@@ -118,13 +134,13 @@ pub enum Bench {
 }
 
 fn form() -> impl TypedValueParser<Value = Form> {
-    let named = |name: String| Form::ALL.into_iter().find(|form| form.name() == name).ok_or("no such form");
+    let named = |name: String| Form::ALL.into_iter().find(|form| form.name() == name).ok_or("unknown form");
     PossibleValuesParser::new(Form::ALL.map(Form::name)).try_map(named)
 }
 
 fn storage() -> impl TypedValueParser<Value = Storage> {
     let named = |name: String| {
-        Storage::ALL.into_iter().find(|storage| storage.name() == name).ok_or("no such storage")
+        Storage::ALL.into_iter().find(|storage| storage.name() == name).ok_or("unknown storage")
     };
     PossibleValuesParser::new(Storage::ALL.map(Storage::name)).try_map(named)
 }
@@ -136,14 +152,14 @@ fn shapes() -> impl TypedValueParser<Value = Shapes> {
             .chain(SHAPES.map(|one| (one.name(), Shapes::One(one))))
     };
     let named = move |name: String| {
-        all().find(|(known, _)| *known == name).map(|(_, shapes)| shapes).ok_or("no such shape")
+        all().find(|(known, _)| *known == name).map(|(_, shapes)| shapes).ok_or("unknown shape")
     };
     PossibleValuesParser::new(all().map(|(name, _)| name)).try_map(named)
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Equation {
-    /// The acoustic equation of first order in time.
+    /// Acoustic, first order in time.
     Acoustic1,
 }
 
@@ -154,3 +170,94 @@ impl Equation {
         }
     }
 }
+
+const AFTER_ALL: &str = "\
+First steps:
+  gpusched init                       write survey.toml
+  gpusched run survey.toml --dry-run  check it
+  gpusched run survey.toml            run it
+
+Environment:
+  GPUSCHED_DEVICES    devices to use, such as cpu,cuda:0 [default: all]
+  GPUSCHED_SLOTS      shots at a time on a device, 1 to 64 [default: 1]
+  GPUSCHED_LOG        LEVEL or LEVEL:FILE; off, error, warn, info, debug, trace [default: warn]
+  GPUSCHED_LEASE_DIR  folder by which processes share GPUs; none: do not share [default: by user]
+
+Exit status: 0 success; 1 something failed after the start; 2 refused before anything ran.";
+
+const AFTER_DEVICES: &str = "\
+Sizes are in binary units: 1 GiB is 1073741824 bytes. Notes name GPUs or drivers that are missing, and why.
+
+Examples:
+  gpusched devices
+  GPUSCHED_DEVICES=cuda:1 gpusched devices --json
+
+Exit status: 0 success; 1 output was lost; 2 GPUSCHED_DEVICES is not accepted.";
+
+const AFTER_INIT: &str = "\
+Examples:
+  gpusched init
+  gpusched init line1/survey.toml
+
+Exit status: 0 the file is written; 2 it exists or cannot be created.";
+
+const AFTER_RUN: &str = "\
+Paths in the survey file are relative to its folder. The output folder, `out` by default, gets survey.json
+(the state of each shot), shot_0001.bin (the record, float32), shot_0001.json (its axes and units), snapshots
+and pictures. Units: m, s, Hz, m/s, kg/m3. Progress goes to standard output, warnings and errors to standard
+error. A second SIGTERM or SIGINT ends the run at once.
+
+Examples:
+  gpusched run survey.toml --dry-run
+  gpusched run survey.toml --devices cuda:0,cuda:1 --stop-after 11h30m
+  gpusched run survey.toml --resume --quiet
+
+Files: $XDG_CACHE_HOME/gpusched/rates, else ~/.cache/gpusched/rates, caches the speeds of the devices.
+
+Exit status:
+  0  every shot is written, and the trace if requested
+  1  a shot failed, the run was stopped, no device passed its check, or output was lost; --resume continues
+  2  the survey or an option was refused; nothing ran";
+
+const AFTER_SIMULATE: &str = "\
+The scenario is an object with `devices`, `tasks` and `seed`. A task takes work / speed seconds.
+
+Keys of a device (default):
+  speed         work per second and slot (required)
+  prior         estimate of the speed that the scheduler sees (unknown)
+  name          text (device and its position)
+  memory_bytes  bytes (no limit)
+  slots         tasks at a time, 1 to 64 (1)
+  fail_at_s     time at which the device is lost (never)
+  faults        list of { at_s, kind, seconds, factor }; kind: out_of_memory, launch_resources, wrong,
+                poisoned, slow, hang (none)
+Keys of a task (default):
+  work          any unit that all tasks share (required)
+  hint          work that the scheduler sees (not stated)
+  device_bytes  bytes (0)
+  devices       positions of the allowed devices (all)
+  priority      integer, higher is earlier (0)
+  retries       retries after failures (0)
+  idempotent    a copy may run (true)
+  deadline_s    time limit of an attempt in s (from the durations of other tasks)
+  after         positions of earlier tasks (none)
+  submit_at_s, cancel_at_s   times in s (0, never)
+  failures      attempts that fail (0)
+  poison        each attempt poisons its context (false)
+  stumble       factor on the duration of the first attempt (1)
+
+Example scenario:
+  { \"devices\": [{ \"speed\": 2 }, { \"speed\": 1 }],
+    \"tasks\": [{ \"work\": 10 }, { \"work\": 20 }, { \"work\": 30 }] }
+
+Exit status: 0 every task finished; 1 a task did not; 2 the scenario was refused.";
+
+const AFTER_BENCH: &str = "\
+Prints for each shape the seconds, millions of cells per second with and without the absorbing layer, the rate
+over that of a shot without a source, bytes per cell, and GB/s of the copy.
+
+Examples:
+  gpusched bench fd --n 300 300 300 --nt 100 --device cuda:0
+  gpusched bench fd --shape each --device cuda:0 --json
+
+Exit status: 0 success; 2 an option was refused, or the shot failed.";

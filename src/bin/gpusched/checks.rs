@@ -1,20 +1,20 @@
-//! What is said before anything runs: the survey in numbers, and whether it fits.
+//! Output before anything runs: the survey in numbers, and whether it fits the devices.
 
 use gpusched::device::DeviceInfo;
-use gpusched::memory::Bytes;
+use gpusched::memory::{Bytes, human};
 use gpusched::{Error, Result};
 use serde_json::{Value, json};
 
-use crate::devices::{bytes, describe};
+use crate::devices::describe;
 use crate::job::Job;
-use crate::say::say;
+use crate::say::{self, say};
 use crate::side::decimal;
 use crate::survey::{Accuracy, Stencil, Storage};
 
-/// Refuses a survey that no device has the memory for, with the numbers.
+/// Refuses a survey if no device has the memory for a shot.
 pub fn memory(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
     let Some(largest) = devices.iter().max_by_key(|device| device.usable_bytes()) else {
-        let why = "none is there, or none is selected".into();
+        let why = "the machine has none, or none is selected".into();
         return Err(Error::NoDevice { what: "the survey".into(), why });
     };
     let needed = |device: &DeviceInfo| takes.on(device.backend);
@@ -84,7 +84,11 @@ pub fn print(job: &Job, takes: Bytes, devices: &[DeviceInfo], summary: &Value) {
         say!("  accuracy    {options}");
     }
     say!("  sampling    {:.2} cells per shortest wavelength", job.cells_per_wavelength);
-    say!("  memory      {} of a device for a shot, {} of the host", bytes(takes.device), bytes(takes.host));
+    say!(
+        "  memory      {} of the device and {} of the host for a shot",
+        human(takes.device),
+        human(takes.host)
+    );
     for device in devices {
         let small = match takes.on(device.backend) > device.usable_bytes() {
             true => ", too little for a shot: not used",
@@ -94,18 +98,18 @@ pub fn print(job: &Job, takes: Bytes, devices: &[DeviceInfo], summary: &Value) {
             "  device      {}, {}: {} free of {}{small}",
             device.label(),
             device.name,
-            bytes(device.free_bytes),
-            bytes(device.total_bytes)
+            human(device.free_bytes),
+            human(device.total_bytes)
         );
     }
-    let size = summary["output_bytes"].as_u64().map_or(String::new(), bytes);
+    let size = summary["output_bytes"].as_u64().map_or(String::new(), human);
     say!("  output      {size} in {}", job.folder.display());
     for warning in &job.warnings {
-        say!("warning: {warning}");
+        say::alert(&format!("warning: {warning}"));
     }
 }
 
-/// What was asked for that is not the default.
+/// Returns the options that are not the default.
 fn accuracy(Accuracy { exact_time, stencil, storage }: Accuracy) -> Option<String> {
     let options = [
         (exact_time, "exact time"),

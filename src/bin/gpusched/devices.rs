@@ -2,6 +2,7 @@
 
 use gpusched::Result;
 use gpusched::device::{DeviceInfo, Health};
+use gpusched::memory::human;
 use gpusched::sched::{discover, discover_all};
 use serde_json::{Value, json};
 
@@ -20,14 +21,14 @@ pub fn list(as_json: bool) -> Result<bool> {
         say!("{}", json!({ "devices": described.collect::<Vec<_>>(), "notes": notes }));
         return Ok(true);
     }
-    say!("{:<9} {:<4} {:>9} {:>9}  {:<8} NAME", "DEVICE", "USED", "TOTAL", "FREE", "HEALTH");
+    say!("{:<9} {:<4} {:>10} {:>10}  {:<8} NAME", "DEVICE", "USED", "TOTAL", "FREE", "HEALTH");
     for device in &devices {
         say!(
-            "{:<9} {:<4} {:>9} {:>9}  {:<8} {}{}",
+            "{:<9} {:<4} {:>10} {:>10}  {:<8} {}{}",
             device.label(),
             if used(device) { "yes" } else { "no" },
-            bytes(device.total_bytes),
-            bytes(device.free_bytes),
+            human(device.total_bytes),
+            human(device.free_bytes),
             health(device),
             device.name,
             extra(device),
@@ -70,31 +71,5 @@ fn health(device: &DeviceInfo) -> &'static str {
         Health::Good => "good",
         Health::Retired => "retired",
         Health::Barred => "barred",
-    }
-}
-
-pub fn bytes(count: u64) -> String {
-    let (mut value, mut unit) = (count as f64, "B");
-    for next in ["KiB", "MiB", "GiB", "TiB"] {
-        if value < 1024.0 {
-            break;
-        }
-        (value, unit) = (value / 1024.0, next);
-    }
-    if unit == "B" { format!("{count} B") } else { format!("{value:.1} {unit}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_are_printed_in_the_largest_unit_below_them() {
-        for (count, text) in
-            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536 << 10, "1.5 MiB"), (2 << 30, "2.0 GiB")]
-        {
-            assert_eq!(bytes(count), text);
-        }
-        assert_eq!(bytes(5 << 50), "5120.0 TiB");
     }
 }

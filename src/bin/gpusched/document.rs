@@ -1,5 +1,4 @@
-//! The survey file as text: what is read from it, and errors that name the line, the
-//! key, the value that stands there and what would have been accepted.
+//! The survey file as text. Errors name the line, the key, its value and what is accepted.
 
 use std::io::Read;
 use std::ops::Range;
@@ -17,11 +16,10 @@ pub struct Document {
     text: String,
 }
 
-/// What is found on the way to a key.
+/// A key in the text, or the deepest table on the way to it.
 struct Found {
     span: Range<usize>,
     value: Option<Range<usize>>,
-    is_table: bool,
 }
 
 impl Document {
@@ -35,7 +33,7 @@ impl Document {
         Ok(Document { path: path.to_owned(), text })
     }
 
-    /// A path of the file, which is relative to the folder that the file is in.
+    /// Resolves a path in the file, which is relative to the folder of the file.
     pub fn resolve(&self, path: &Path) -> PathBuf {
         match self.path.parent() {
             Some(folder) => folder.join(path),
@@ -47,15 +45,11 @@ impl Document {
         toml::from_str(&self.text).map_err(|error| self.explain(&error))
     }
 
-    /// The error for a value that is of the right type and still not accepted. `key` is
-    /// written as in `sources.positions_m.3`.
+    /// Returns the error for a value that has the right type and is not accepted. `key` has the form
+    /// `sources.positions_m.3`.
     pub fn refuse(&self, key: &str, accepted: impl Into<String>) -> Error {
         match self.find(key) {
-            // What is wrong with a table is which of its keys are there.
-            Some(Found { span, is_table: true, .. }) => {
-                Error::argument(self.place(span.start, key), "given as neither or both", accepted)
-            }
-            Some(Found { span, value, .. }) => {
+            Some(Found { span, value }) => {
                 let value = value.map_or("missing", |value| self.text[value].trim());
                 Error::argument(self.place(span.start, key), one_line(value), accepted)
             }
@@ -63,11 +57,22 @@ impl Document {
         }
     }
 
-    /// The same for a value that the library refused: its own sentence behind the place.
+    /// Returns the error for a table of which exactly one of two sets of keys is to be set, and both are or none is.
+    pub fn refuse_choice(&self, table: &str, are_both: bool, keys: [&str; 2]) -> Error {
+        let start = self.find(table).map_or(0, |found| found.span.start);
+        let value = if are_both { "ambiguous" } else { "incomplete" };
+        let accepted = format!("either {} or {}", keys[0], keys[1]);
+        Error::argument(self.place(start, table), value, accepted)
+    }
+
+    /// Adds the place of a key to an error of the library about its value.
     pub fn blame(&self, key: &str, error: Error) -> Error {
+        let start = self.find(key).map_or(0, |found| found.span.start);
         match error {
+            Error::Io { action, path, why } => {
+                Error::Io { action, path, why: format!("{why} ({})", self.place(start, key)) }
+            }
             Error::Argument { what, value, accepted } => {
-                let start = self.find(key).map_or(0, |found| found.span.start);
                 let is_named = key.rsplit('.').next() == Some(&what);
                 let what = if is_named { String::new() } else { format!(" ({what})") };
                 Error::argument(format!("{}{what}", self.place(start, key)), value, accepted)
@@ -83,7 +88,7 @@ impl Document {
 
     fn find(&self, key: &str) -> Option<Found> {
         let table = DeTable::parse(&self.text).ok()?;
-        let mut found = Found { span: table.span(), value: Some(table.span()), is_table: true };
+        let mut found = Found { span: table.span(), value: Some(table.span()) };
         let mut here = DeValue::Table(table.into_inner());
         for part in key.split('.') {
             let next = match &here {
@@ -93,17 +98,16 @@ impl Document {
             };
             match next {
                 Some(value) => {
-                    let is_table = matches!(value.get_ref(), DeValue::Table(_));
-                    found = Found { span: value.span(), value: Some(value.span()), is_table };
+                    found = Found { span: value.span(), value: Some(value.span()) };
                     here = value.get_ref().clone();
                 }
-                None => return Some(Found { value: None, is_table: false, ..found }),
+                None => return Some(Found { value: None, ..found }),
             }
         }
         Some(found)
     }
 
-    /// The key whose value holds this place in the text, or that stands there itself.
+    /// Returns the key at this place of the text, or whose value holds it.
     fn key_at(&self, span: &Range<usize>) -> String {
         fn walk(table: &DeTable<'_>, span: &Range<usize>, path: &mut Vec<String>) {
             for (key, value) in table {
@@ -147,26 +151,67 @@ impl Document {
         let accepted = in_plain_words(accepted.trim_start_matches("one of "));
         if let Some(missing) = found.strip_prefix("missing field ") {
             let missing = missing.trim_matches('`');
-            // What the whole file lacks has no place in it.
+            // A missing table has no place in the file.
             let what = match span.is_empty() {
                 true => format!("{}: {missing}", self.path.display()),
                 false => self.place(span.start, &format!("{key}.{missing}")),
             };
-            return Error::argument(what, "missing", "a value; docs/survey.md tells which");
+            return Error::argument(what, "missing", example(missing));
         }
         if found.starts_with("unknown field") {
-            let accepted = match meant(&text, &accepted) {
-                Some(meant) => format!("{accepted}; did you mean `{meant}`?"),
-                None => accepted,
+            let unsupported = UNSUPPORTED.iter().find(|(keys, _)| keys.contains(&&*text));
+            let accepted = match (unsupported, meant(&text, &accepted)) {
+                (Some((_, why)), _) => format!("{accepted}; {why}"),
+                (None, Some(meant)) => format!("{accepted}; did you mean `{meant}`?"),
+                (None, None) => accepted,
             };
             return Error::argument(self.place(span.start, &format!("key {key}")), "unknown", accepted);
         }
         if accepted.is_empty() {
-            // A sentence of our own, from a value that has several forms.
-            return Error::argument(self.place(span.start, &key), text, in_plain_words(&message));
+            // A sentence from `survey.rs`, or about an enum.
+            let accepted = match message.as_str() {
+                "wanted string or table" => example(key.rsplit('.').next().unwrap_or_default()),
+                message => in_plain_words(message),
+            };
+            return Error::argument(self.place(span.start, &key), text, accepted);
         }
         Error::argument(self.place(span.start, &key), text, accepted)
     }
+}
+
+/// Keys of features that do not exist.
+const UNSUPPORTED: &[(&[&str], &str)] = &[
+    (
+        &["free_surface", "boundary", "boundaries", "pml", "absorbing"],
+        "not supported: a free surface, or another boundary than the absorbing layer of 20 cells on all six sides",
+    ),
+    (&["vs", "qp", "epsilon", "delta"], "not supported: other media than acoustic ones with `vp` and `rho`"),
+];
+
+/// Returns the text to write for a missing or misspelt key.
+fn example(key: &str) -> String {
+    let text = match key {
+        "grid" => "[grid] with `n` and `spacing_m`, such as n = [120, 60, 80], spacing_m = 10.0",
+        "n" => "the cells along x, y and z, such as n = [120, 60, 80]",
+        "spacing_m" => "the spacing in metres, such as spacing_m = 10.0",
+        "model" => "[model] with `vp` and, if it is not 1000 kg/m3 everywhere, `rho`, such as vp = 1500.0",
+        "vp" => "the velocity in m/s: a number, a file or layers, such as vp = 1500.0 or vp = \"vp.npy\"",
+        "time" => "[time] with `dt_s` and `nt` or `duration_s`, such as dt_s = \"auto\", duration_s = 1.0",
+        "dt_s" => "the time step in seconds, or dt_s = \"auto\"",
+        "wavelet" => "[wavelet] with `frequency_hz`, such as frequency_hz = 20.0",
+        "frequency_hz" => "the peak frequency in hertz, such as frequency_hz = 20.0",
+        "sources" => {
+            "[sources] with `first_m` or `positions_m` in metres, such as first_m = [300.0, 300.0, 10.0]"
+        }
+        "shape" => "a name in quotes, such as shape = \"ricker\"",
+        "stencil" => "stencil = \"taylor\" or stencil = \"optimised\"",
+        "storage" => "storage = \"float32\" or storage = \"16-bit\"",
+        "every" => "the time steps between snapshots, such as every = 100",
+        "velocity_m_s" => "the velocity of the mute in m/s, such as velocity_m_s = 1500.0",
+        "value" => "the value at the top of the layer, such as value = 1500.0",
+        _ => "a value; `gpusched init` writes a survey file with all keys",
+    };
+    text.into()
 }
 
 /// Keys by which users may call an accepted one.
@@ -197,8 +242,6 @@ fn in_plain_words(accepted: &str) -> String {
         "usize" | "u64" | "u32" => "a whole number, 0 or more".into(),
         "f64" | "f32" => "a number".into(),
         "a boolean" => "true or false".into(),
-        // What an enum asks for that stands for a word.
-        "wanted string or table" => "one of the words in docs/survey.md, in quotes".into(),
         "an array of length 3" => "three values: [x, y, z]".into(),
         "an array of length 2" => "two values: [x, y]".into(),
         other => other.to_owned(),

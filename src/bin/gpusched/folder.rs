@@ -1,4 +1,4 @@
-//! The output folder: claimed for one run, and checked to stay the same folder, so that no file of a run goes elsewhere.
+//! The output folder: locked for one run, and checked to stay the same folder, so that all files go there.
 
 use std::fs::{self, File, Metadata, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -14,19 +14,20 @@ pub struct OutputFolder {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
-    /// Locked until it is closed. `None`: the file system has no locks, or the folder can't be opened.
+    /// Locked until it is closed. `None`: the file system has no locks, or the folder cannot be opened.
     claim: Option<File>,
 }
 
 impl OutputFolder {
-    /// Makes the folder if it is missing, claims it, and tries a file in it. Two runs at once would leave records of
+    /// Creates the folder if it is missing, locks it, and tries a file in it. Two runs at once would leave records of
     /// one beside descriptions of the other.
     pub fn claim(path: &Path) -> Result<OutputFolder> {
         let fail = |why: String| Error::io("write to the output folder", path, why);
         if fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
             return Err(fail("it is a file; name a folder by output.folder".into()));
         }
-        let failed = |why| fail(format!("it can't be made: {why}; name a folder by output.folder that can"));
+        let failed =
+            |why| fail(format!("the folder cannot be created: {why}; name another by output.folder"));
         fs::create_dir_all(path).map_err(failed)?;
         let claim = descriptor::open_read(path).ok();
         let claim = match claim.as_ref().map(File::try_lock) {
@@ -37,7 +38,7 @@ impl OutputFolder {
             Some(Err(TryLockError::Error(_))) | None => None,
             Some(Ok(())) => claim,
         };
-        // Dropped without a commit, the file goes again.
+        // Dropped without a commit, the file is removed.
         atomic::Output::create(&path.join(names::MANIFEST))?;
         let found = match &claim {
             Some(claim) => claim.metadata(),
@@ -47,7 +48,16 @@ impl OutputFolder {
         Ok(OutputFolder { path: path.to_owned(), identity, claim })
     }
 
-    /// Returns true if no other run can write to the folder, so that what is left in it is of ended runs.
+    /// Does what [`claim`](OutputFolder::claim) does, and undoes it.
+    pub fn probe(path: &Path) -> Result<()> {
+        let is_missing = |folder: &&Path| fs::symlink_metadata(folder).is_err();
+        let missing: Vec<_> = path.ancestors().take_while(is_missing).collect();
+        let claimed = OutputFolder::claim(path).map(drop);
+        missing.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+        claimed
+    }
+
+    /// Returns true if no other run can write to the folder, so that unfinished files in it are of ended runs.
     pub fn is_locked(&self) -> bool {
         self.claim.is_some()
     }
@@ -57,7 +67,7 @@ impl OutputFolder {
         if fs::metadata(&self.path).is_ok_and(|found| identity(&found) == self.identity) {
             return Ok(());
         }
-        let why = "the folder was moved, removed or replaced during the run; shots that were written are where it is now";
+        let why = "the folder was moved, removed or replaced during the run; finished shots are in the original folder";
         Err(Error::io("write to the output folder", &self.path, why))
     }
 }

@@ -1,5 +1,4 @@
-//! A survey that has been read and checked: everything that can be known to be wrong
-//! before anything runs is refused here.
+//! Reads and checks a survey. Every mistake that can be found before anything runs is refused here.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -7,7 +6,7 @@ use std::sync::Arc;
 
 use gpusched::backend::Backend;
 use gpusched::backend::cpu::{self, CpuBackend};
-use gpusched::fd::grid::Grid;
+use gpusched::fd::grid::{AXES, Grid};
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{self, Options, Plan};
 use gpusched::fd::survey::{Receivers, Shot};
@@ -23,11 +22,11 @@ use crate::{model, positions};
 
 /// Fewer cells per shortest wavelength show as dispersion after some tens of wavelengths.
 const ENOUGH_CELLS: f64 = 3.0;
-/// Metres a second: no rock and no water is slower.
-const SLOW: f32 = 100.0;
-/// Part of the largest stable step that `dt_s = "auto"` takes, unless density asks for less.
+/// A largest velocity below this, in m/s, looks like km/s; a largest density below this, in kg/m³, like g/cm³.
+const SMALL: f32 = 100.0;
+/// Share of the largest stable step that `dt_s = "auto"` takes at most.
 const AUTO: f64 = 0.9;
-/// Seconds that a shot may be given.
+/// Accepted time limits of a shot, in seconds.
 const DEADLINE: RangeInclusive<f64> = 1e-3..=1e9;
 
 pub struct Job {
@@ -56,6 +55,9 @@ impl Job {
 
         let vp = model::velocity(&file, &grid, &survey.model.vp)?;
         let rho = model::density(&file, &grid, survey.model.rho.as_ref(), &vp)?;
+        if survey.model.check_units {
+            check_units(&file, &vp, rho.as_deref())?;
+        }
         let keys = Keys::new(&grid, &vp, rho.as_deref());
         let model = Arc::new(Model::new(grid, vp, rho)?);
         let dt_max = options.dt_max(&model);
@@ -67,7 +69,7 @@ impl Job {
             Wavelet::new(library_shape(survey.wavelet.shape), frequency, dt, nt).map_err(|error| {
                 file.blame(if is_about(&error, "dt") { "time.dt_s" } else { "wavelet.frequency_hz" }, error)
             })?;
-        // Of what the plan refuses, only 16 bits have not been looked at by now.
+        // The plan can refuse only the storage; all else is checked above.
         let plan =
             Plan::new(model.clone(), dt, options).map_err(|error| file.blame("accuracy.storage", error))?;
         let plan = Arc::new(plan);
@@ -98,18 +100,17 @@ impl Job {
         let lossy = survey.accuracy.exact_time && kept < highest;
 
         let cells_per_wavelength = verify::cells_per_wavelength(&model, frequency);
-        let mut warnings =
-            warnings(&survey, model.vp_range, cells_per_wavelength, f64::from(dt) * nt as f64, nt);
+        let mut warnings = warnings(&survey, model.vp_range[0], cells_per_wavelength, dt, nt);
         if lossy {
             warnings.push(format!(
-                "with exact time, records lose what is above {kept:.4} Hz, half their samples a second, and the wavelet \
-                 reaches to {highest:.4} Hz, 2.5 times its peak: lower time.record_every"
+                "with exact time, records lose frequencies above {kept:.4} Hz, half their sampling rate, and the \
+                 wavelet reaches to {highest:.4} Hz, 2.5 times its peak: lower time.record_every"
             ));
         }
         if f64::from(dt) > dt_sure {
             warnings.push(format!(
-                "density jumps from cell to cell: only up to {} s is a step sure to be stable, and time.dt_s is {dt} s; \
-                 a shot that blows up fails",
+                "density jumps from cell to cell: only steps up to {} s are certainly stable, and time.dt_s is {dt} s; \
+                 a shot that becomes unstable fails",
                 rounded_down(dt_sure, 2)
             ));
         }
@@ -120,7 +121,7 @@ impl Job {
         Ok(Job { survey, folder, inputs, plan, shots, keys, dt_max, cells_per_wavelength, warnings })
     }
 
-    /// What the shot takes that takes the most, with so many threads on the CPU.
+    /// Returns the largest memory of a shot, with so many threads on the CPU.
     pub fn shot_bytes(&self, threads: u32) -> Bytes {
         let each = self.shots.iter().map(|shot| self.plan.shot_bytes(shot, threads));
         each.fold(Bytes::default(), Bytes::max)
@@ -131,15 +132,33 @@ impl Job {
     }
 }
 
-/// What may be meant, and more often is a wrong unit.
-fn warnings(
-    survey: &Survey,
-    [slowest, fastest]: [f32; 2],
-    cells: f64,
-    seconds: f64,
-    nt: usize,
-) -> Vec<String> {
+/// Refuses velocities that look like km/s, and densities that look like g/cm³.
+fn check_units(file: &Document, vp: &[f32], rho: Option<&[f32]>) -> Result<()> {
+    let properties = [("model.vp", "m/s", "km/s", Some(vp)), ("model.rho", "kg/m3", "g/cm3", rho)];
+    for (key, unit, suspect, values) in properties {
+        let largest = values.and_then(|values| values.iter().copied().reduce(f32::max));
+        if let Some(largest) = largest.filter(|&largest| largest < SMALL) {
+            let accepted = format!(
+                "values in {unit}; a largest value of {largest} looks like {suspect}; model.check_units = false accepts it"
+            );
+            return Err(file.refuse(key, accepted));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the warnings about values that are accepted and more often are mistakes.
+fn warnings(survey: &Survey, slowest: f32, cells: f64, dt: f32, nt: usize) -> Vec<String> {
     let mut warnings = Vec::new();
+    let thin: Vec<_> = (0..3).filter(|&axis| survey.grid.n[axis] == 1).map(|axis| AXES[axis]).collect();
+    if !thin.is_empty() {
+        warnings.push(format!(
+            "the grid is one cell thick along {}: with the absorbing layers {} are computed, and waves spread in 3-D; \
+             2-D surveys are not supported",
+            thin.join(", "),
+            1 + 2 * Options::default().pml
+        ));
+    }
     let frequency_hz = survey.wavelet.frequency_hz;
     if cells < ENOUGH_CELLS {
         warnings.push(format!(
@@ -148,10 +167,7 @@ fn warnings(
             2.5 * frequency_hz
         ));
     }
-    if fastest < SLOW {
-        warnings.push(format!("the fastest velocity is {fastest} m/s; model.vp is not in m/s, perhaps?"));
-    }
-    let centre = 1.0 / frequency_hz;
+    let (centre, seconds) = (1.0 / frequency_hz, f64::from(dt) * nt as f64);
     if centre > seconds {
         warnings.push(format!(
             "the wavelet has its centre at {centre:.4} s, after the end of the records at {seconds:.4} s: \
@@ -162,19 +178,18 @@ fn warnings(
         survey.snapshots.as_ref().map(|snapshots| snapshots.every).filter(|&every| every >= nt)
     {
         warnings.push(format!(
-            "snapshots.every is {every} of {nt} steps: the only snapshot is that of step 0, which is before \
-             the wave"
+            "snapshots.every is {every} of {nt} steps: the only snapshot is that of step 0, before the wave"
         ));
     }
     warnings
 }
 
-/// Whether a refusal is about what the library calls by this name.
+/// Returns true if an error of the library is about the value that it calls by this name.
 fn is_about(error: &Error, name: &str) -> bool {
     matches!(error, Error::Argument { what, .. } if what == name)
 }
 
-/// Says which shot was refused; or, of what all shots have, by which key.
+/// Adds the number of the refused shot to an error, or the key if all shots have the value.
 fn name_shot(file: &Document, number: usize, error: Error) -> Error {
     for (name, key) in [("record_every", "time.record_every"), ("snapshot_every", "snapshots.every")] {
         if is_about(&error, name) {
@@ -232,16 +247,16 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
         return Err(file.refuse("run.slots", "1 to 64 shots at a time on a device"));
     }
     if survey.run.deadline_s.is_some_and(|deadline| !DEADLINE.contains(&deadline)) {
-        return Err(file.refuse("run.deadline_s", "0.001 to 1e9 seconds that a shot may take"));
+        return Err(file.refuse("run.deadline_s", "0.001 to 1e9 seconds for a shot"));
     }
     Ok(())
 }
 
-/// Before the model is made: a grid that is too large by far must not take the machine down.
+/// Refuses a model that the host has no memory for, before any of it is allocated.
 fn check_host_memory(grid: &Grid, storage: plan::Storage) -> Result<()> {
     let host = CpuBackend::new(None).devices()?;
     let there = host.iter().map(|host| host.free_bytes).max().unwrap_or(u64::MAX);
-    // Velocity and density, and the two coefficients that are made of them.
+    // Velocity and density, and the two coefficients.
     let needed = (8 + 2 * storage.bytes()) as u64 * grid.cells() as u64;
     if needed <= there {
         return Ok(());
@@ -250,8 +265,8 @@ fn check_host_memory(grid: &Grid, storage: plan::Storage) -> Result<()> {
     Err(Error::NoMemory { what, needed, place: "this machine".into(), there })
 }
 
-/// Before the shots are made, each of which keeps its own wavelet, receivers and mute: a million of them, of a short survey
-/// file, may be more than the machine has.
+/// Refuses a list of shots that the host has no memory for. A short survey file may ask for a million shots, and each has
+/// a copy of the wavelet, the receivers and the mute.
 fn check_shots_memory(
     grid: &Grid,
     shots: usize,
@@ -259,7 +274,7 @@ fn check_shots_memory(
     receivers: &Receivers,
     muted: bool,
 ) -> Result<()> {
-    // In the list, in the task, and in what writes the files.
+    // In the list, in the task, and in the writer of the files.
     const COPIES: u64 = 3;
     const FIXED: u64 = 512;
     let traces = receivers.count(grid.n) as u64;
@@ -270,7 +285,7 @@ fn check_shots_memory(
     if needed <= there {
         return Ok(());
     }
-    let what = format!("what {shots} shots of {traces} traces are told of wavelet, receivers and mute");
+    let what = format!("the list of {shots} shots of {traces} traces with wavelet, receivers and mute");
     Err(Error::NoMemory { what, needed, place: "this machine".into(), there })
 }
 
@@ -295,7 +310,7 @@ fn time_step(file: &Document, from: Step, dt_max: f64, dt_sure: f64) -> Result<f
     Ok(dt)
 }
 
-/// To so many digits, so that the step reads well: to two, 0.00168 becomes 0.0016.
+/// Rounds down to so many digits: to two, 0.00168 becomes 0.0016.
 fn rounded_down(seconds: f64, digits: i32) -> f64 {
     let power = seconds.log10().floor() as i32 + 1 - digits;
     let unit = 10f64.powi(power);
@@ -317,11 +332,11 @@ fn steps(file: &Document, survey: &Survey, dt: f32) -> Result<usize> {
             }
             Err(file.refuse("time.duration_s", format!("seconds that make {accepted} of {dt} s")))
         }
-        _ => Err(file.refuse("time", "either `nt` or `duration_s`")),
+        (nt, _) => Err(file.refuse_choice("time", nt.is_some(), ["`nt`", "`duration_s`"])),
     }
 }
 
-/// Steps before the time that a wave takes from the source, and some seconds more.
+/// Returns the muted steps of each trace: the travel time from the source, and some seconds more.
 fn mute_steps(shot: &Shot, mute: &Mute, grid: &Grid, dt: f32) -> Vec<usize> {
     let source = positions::metres(grid, shot.source);
     let count = |cell| {

@@ -1,7 +1,6 @@
 //! The `gpusched` command: a client of the library like any other.
 //!
-//! Exit status: 0 if all that was asked for is done, 1 if it was begun and something
-//! failed, 2 if it was refused before anything ran.
+//! Exit status: 0 success, 1 if something failed after the start, 2 if the call was refused before anything ran.
 
 mod args;
 mod bench;
@@ -13,6 +12,7 @@ mod folder;
 #[cfg(test)]
 mod fuzz;
 mod generated;
+mod init;
 mod job;
 mod key;
 mod manifest;
@@ -35,7 +35,6 @@ mod stopping;
 mod summing_up;
 mod survey;
 
-use std::io::{Write, stderr};
 use std::process::ExitCode;
 use std::thread::{Builder, JoinHandle};
 
@@ -66,13 +65,12 @@ fn run_command() -> ExitCode {
         Err(error) => (2, Some(error.to_string())),
     };
     if let Some(why) = why {
-        // Nobody is left to be told if this fails, too.
-        let _ = writeln!(stderr(), "gpusched: {why}");
+        say::alert(&format!("gpusched: {why}"));
     }
     ExitCode::from(status)
 }
 
-/// Who reads objects gets one, too, beside the words.
+/// Adds an object to the message of a refusal, with `--json`.
 fn refusals_as_json(as_json: bool, outcome: Result<bool>) -> Result<bool> {
     outcome.inspect_err(|error| {
         if as_json {
@@ -81,7 +79,7 @@ fn refusals_as_json(as_json: bool, outcome: Result<bool>) -> Result<bool> {
     })
 }
 
-/// `false`: it was begun, and not all of it succeeded.
+/// Returns false if something failed after the start.
 fn command(command: Command) -> Result<bool> {
     match command {
         Command::Devices { json } => devices::list(json),
@@ -92,12 +90,15 @@ fn command(command: Command) -> Result<bool> {
             devices,
             check_devices,
             dry_run,
+            quiet,
             json,
             trace,
             no_rates_cache,
-        } => refusals_as_json(
-            json,
-            run::run(run::Wanted {
+        } => {
+            if quiet {
+                say::be_quiet();
+            }
+            let done = run::run(run::Wanted {
                 survey: &survey,
                 resume,
                 stop_after,
@@ -107,8 +108,10 @@ fn command(command: Command) -> Result<bool> {
                 as_json: json,
                 trace,
                 remember: !no_rates_cache,
-            }),
-        ),
+            });
+            refusals_as_json(json, done)
+        }
+        Command::Init { file } => init::write(&file),
         Command::Generate { folder } => generated::write(&folder),
         Command::Simulate { scenario, json, trace } => simulate::run(&scenario, json, trace.as_deref()),
         Command::Bench {

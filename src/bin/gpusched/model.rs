@@ -1,5 +1,6 @@
 //! From the `[model]` table to velocity and density on the grid.
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use gpusched::fd::grid::{AXES, Grid};
@@ -9,7 +10,10 @@ use gpusched::{Error, Result};
 use crate::document::Document;
 use crate::survey::{Layer, Property, PropertyTable};
 
-/// Velocities and densities beyond these are a mistake of units.
+/// Extensions of formats that are not read, and that would be taken for raw files.
+const FOREIGN: &[&str] =
+    &["segy", "sgy", "su", "rsf", "npz", "h5", "hdf5", "nc", "mat", "csv", "txt", "zarr"];
+/// Accepted velocities and densities.
 const VELOCITIES: (f64, f64) = (1.0, 20_000.0);
 const DENSITIES: (f64, f64) = (0.1, 30_000.0);
 
@@ -60,7 +64,7 @@ impl Filler<'_> {
             Property::Table(table) => match (&table.file, &table.layers) {
                 (Some(_), None) => self.load(table),
                 (None, Some(layers)) => self.layers(layers),
-                _ => Err(self.file.refuse(self.key, "either `file` or `layers`")),
+                (file, _) => Err(self.file.refuse_choice(self.key, file.is_some(), ["`file`", "`layers`"])),
             },
         }
     }
@@ -118,11 +122,18 @@ impl Filler<'_> {
         Ok(values)
     }
 
-    /// A file [iy][ix][iz], or a section [iz][ix] that is the same for all y.
+    /// Loads a file [iy][ix][iz], or a section [iz][ix] that is the same for all y.
     fn load(&self, from: &PropertyTable) -> Result<Vec<f32>> {
         let key = |name: &str| format!("{}.{name}", self.key);
         let path = self.file.resolve(from.file.as_deref().unwrap_or(Path::new("")));
-        let is_npy = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
+        let extension =
+            path.extension().map(|text| text.to_string_lossy().to_lowercase()).unwrap_or_default();
+        if FOREIGN.contains(&&*extension) {
+            let accepted = "an NPY file (.npy) or raw little-endian float32 (.bin, or any other name); convert other formats, \
+                            for example with segyio and numpy.save";
+            return Err(self.blame(Error::argument("the file", path.display(), accepted)));
+        }
+        let is_npy = extension == "npy";
         if let Some(every) = from.every.filter(|every| every.contains(&0)) {
             return Err(self.file.refuse(&key("every"), format!("1 or more on each axis, not {every:?}")));
         }
@@ -130,7 +141,7 @@ impl Filler<'_> {
             if from.n.is_some() {
                 return Err(self.file.refuse(&key("n"), "nothing: an NPY file tells its own shape"));
             }
-            let array = npy::read(&path)?;
+            let array = npy::read(&path).map_err(|error| self.blame(error))?;
             match (array.shape.as_slice(), from.extrude) {
                 (&[ny, nx, nz], false) => ([nx, ny, nz], [nz, nx * nz, 1], array.data),
                 (&[nz, nx], true) => ([nx, self.grid.n[1], nz], [1, 0, nx], array.data),
@@ -140,7 +151,7 @@ impl Filler<'_> {
                         true => "with `extrude`, a section [iz][ix]",
                     };
                     let what = format!("the shape of {}", path.display());
-                    return Err(Error::argument(what, format!("{shape:?}"), accepted));
+                    return Err(self.blame(Error::argument(what, format!("{shape:?}"), accepted)));
                 }
             }
         } else {
@@ -159,7 +170,8 @@ impl Filler<'_> {
                     .refuse(&key("n"), "ny of 1 with `extrude`: the file is one section [ix][iz]"));
             }
             let along_y = if from.extrude { (self.grid.n[1], 0) } else { (n[1], n[0] * n[2]) };
-            ([n[0], along_y.0, n[2]], [n[2], along_y.1, 1], raw::read(&path, count)?)
+            let data = raw::read(&path, count).map_err(|error| self.blame(error))?;
+            ([n[0], along_y.0, n[2]], [n[2], along_y.1, 1], data)
         };
         self.cut(from, &path, n, strides, &data)
     }
@@ -176,28 +188,17 @@ impl Filler<'_> {
         let first = from.first.unwrap_or([0; 3]);
         let every = from.every.unwrap_or([1; 3]);
         let whole = from.first.is_none() && from.every.is_none();
-        for axis in 0..3 {
-            // An extruded section has as many cells in y as are asked for.
-            if strides[axis] == 0 {
-                continue;
-            }
-            let wanted = self.grid.n[axis];
-            let last = (wanted - 1).checked_mul(every[axis]).and_then(|last| last.checked_add(first[axis]));
-            let fits = last.is_some_and(|last| last < n[axis]);
-            if !fits || (whole && n[axis] != wanted) {
-                return Err(Error::argument(
-                    format!("the shape of {} along {}", path.display(), AXES[axis]),
-                    format!("{} cells", n[axis]),
-                    format!(
-                        "the {wanted} cells of grid.n; with {0}.first and {0}.every, which take a part of it, \
-                         at least {1} cells here",
-                        self.key,
-                        last.map_or("more than 2^64".into(), |last| (last + 1).to_string()),
-                    ),
-                ));
-            }
+        let least: [usize; 3] = std::array::from_fn(|axis| {
+            let last = (self.grid.n[axis] - 1).saturating_mul(every[axis]).saturating_add(first[axis]);
+            last.saturating_add(1)
+        });
+        // The axes of the file, the slowest first; an extruded section has no y.
+        let mut axes = [1, 0, 2].into_iter().filter(|&axis| strides[axis] != 0).collect::<Vec<_>>();
+        axes.sort_by_key(|&axis| Reverse(strides[axis]));
+        if axes.iter().any(|&axis| n[axis] < least[axis] || (whole && n[axis] != least[axis])) {
+            return Err(self.blame(self.wrong_shape(path, &axes, n, least, whole)));
         }
-        // Where one cell is wanted nothing is stepped over, however long the step.
+        // Where one cell is wanted, nothing is stepped over, however long the step.
         let step: [usize; 3] = std::array::from_fn(|axis| match self.grid.n[axis] {
             1 => 0,
             _ => every[axis] * strides[axis],
@@ -216,12 +217,47 @@ impl Filler<'_> {
             None => Ok(values),
             Some(at) => {
                 let (iz, ix, iy) = (at % nz, at / nz % nx, at / nz / nx);
-                Err(Error::argument(
-                    format!("the value of cell ({ix}, {iy}, {iz}) from {}", path.display()),
-                    values[at],
-                    format!("{least} to {most} {}", self.unit),
-                ))
+                let what = format!("cell ({ix}, {iy}, {iz}) from {}", path.display());
+                let accepted = format!("{least} to {most} {}", self.unit);
+                Err(self.blame(Error::argument(what, values[at], accepted)))
             }
         }
+    }
+
+    /// Returns the error for a file of `n` cells, with `axes` in the order of the file.
+    fn wrong_shape(
+        &self,
+        path: &Path,
+        axes: &[usize],
+        n: [usize; 3],
+        least: [usize; 3],
+        whole: bool,
+    ) -> Error {
+        let list = |of: &dyn Fn(usize) -> String| {
+            format!("({})", axes.iter().map(|&axis| of(axis)).collect::<Vec<_>>().join(", "))
+        };
+        let sorted = |of: [usize; 3]| {
+            let mut of = axes.iter().map(|&axis| of[axis]).collect::<Vec<_>>();
+            of.sort_unstable();
+            of
+        };
+        let names = list(&|axis| format!("n{}", AXES[axis]));
+        let wanted = list(&|axis| least[axis].to_string());
+        let key = self.key;
+        let accepted = match whole {
+            true if sorted(n) == sorted(least) => {
+                format!("{wanted}, the cells of grid.n in this order of axes: transpose the array")
+            }
+            true => format!(
+                "{wanted}, the cells of grid.n; {key}.first and {key}.every take a part of a larger file"
+            ),
+            false => format!("at least {wanted}, for {key}.first and {key}.every"),
+        };
+        let what = format!("the shape {names} of {}", path.display());
+        Error::argument(what, list(&|axis| n[axis].to_string()), accepted)
+    }
+
+    fn blame(&self, error: Error) -> Error {
+        self.file.blame(self.key, error)
     }
 }

@@ -34,7 +34,7 @@ fn index(file: &Document, grid: &Grid, key: &str, axis: usize, metres: f64) -> R
     let exact = metres / h;
     let last = (n - 1) as f64;
     if !(exact >= -TOLERANCE && exact <= last + TOLERANCE) {
-        let accepted = format!("{name} from 0 to {} m, inside the grid, and not {metres}", tidy(last * h));
+        let accepted = format!("{name} from 0 to {} m, inside the grid", tidy(last * h));
         return Err(file.refuse(key, accepted));
     }
     let nearest = exact.round();
@@ -103,7 +103,10 @@ pub fn sources(file: &Document, grid: &Grid, from: &survey::Sources) -> Result<V
             };
             Ok((0..count[1]).flat_map(along_x).collect())
         }
-        _ => Err(file.refuse("sources", "either `first_m` with `step_m` and `count`, or `positions_m`")),
+        (list, _) => {
+            let keys = ["`first_m` with `step_m` and `count`", "`positions_m`"];
+            Err(file.refuse_choice("sources", list.is_some(), keys))
+        }
     }
 }
 
@@ -117,7 +120,7 @@ pub fn receivers(file: &Document, grid: &Grid, from: &survey::Receivers) -> Resu
         return Ok(Receivers::Plane { iz, every });
     };
     if from.depth_m.is_some() || from.every.is_some() {
-        return Err(file.refuse("receivers", "either `depth_m` and `every`, or `positions_m`"));
+        return Err(file.refuse_choice("receivers", true, ["`depth_m` and `every`", "`positions_m`"]));
     }
     if list.is_empty() {
         return Err(file.refuse("receivers.positions_m", "at least one position"));

@@ -1,4 +1,4 @@
-//! How far a survey is: a bar on a terminal, lines elsewhere, JSON lines when asked.
+//! Progress of a survey: a bar on a terminal, lines elsewhere, JSON lines with `--json`.
 
 use std::io::{IsTerminal, stderr, stdout};
 use std::time::{Duration, Instant};
@@ -7,11 +7,11 @@ use gpusched::sched;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use crate::say::say;
+use crate::say::{self, say};
 
-/// Steps of the bar: finer than a shot.
+/// Steps of the bar.
 const FINE: f64 = 10_000.0;
-/// Between two lines that tell of nothing but progress.
+/// Time between two progress lines.
 const PAUSE: Duration = Duration::from_secs(10);
 
 enum Form {
@@ -23,18 +23,18 @@ enum Form {
 pub struct Progress {
     form: Form,
     shots: usize,
-    /// By an earlier run.
+    /// Shots that an earlier run computed.
     kept: usize,
     ended: usize,
     begun: Instant,
-    told: Instant,
+    printed: Instant,
 }
 
 impl Progress {
     pub fn new(shots: usize, kept: usize, as_json: bool) -> Progress {
         let form = if as_json {
             Form::Json
-        } else if stderr().is_terminal() && stdout().is_terminal() {
+        } else if !say::is_quiet() && stderr().is_terminal() && stdout().is_terminal() {
             let bar = ProgressBar::new(FINE as u64);
             if let Ok(style) =
                 ProgressStyle::with_template("[{elapsed_precise}] {wide_bar} {percent:>3} %  {msg}")
@@ -47,11 +47,11 @@ impl Progress {
             Form::Lines
         };
         let now = Instant::now();
-        Progress { form, shots, kept, ended: kept, begun: now, told: now }
+        Progress { form, shots, kept, ended: kept, begun: now, printed: now }
     }
 
-    /// Shows how far the scheduler is: on the bar, or in a line every [`PAUSE`]. `failed` counts all shots that failed, also
-    /// those that the scheduler was not given. `held`: the devices that other processes have.
+    /// Shows the progress of the scheduler, on the bar or in a line every [`PAUSE`]. `failed` counts all failed shots,
+    /// also those that were not submitted. `held`: the devices that other processes hold.
     pub fn update(&mut self, now: &sched::Progress, failed: usize, held: &[String]) {
         let done = self.part(now);
         match &self.form {
@@ -67,7 +67,7 @@ impl Progress {
         }
     }
 
-    /// Returns the part of the survey that is done, from 0 to 1. All shots are the same work.
+    /// Returns the share of the survey that is done, from 0 to 1. All shots are the same work.
     fn part(&self, now: &sched::Progress) -> f64 {
         let part = if now.work_total > 0.0 { now.work_done / now.work_total } else { 0.0 };
         (self.kept as f64 + part * (self.shots - self.kept) as f64) / self.shots as f64
@@ -76,7 +76,7 @@ impl Progress {
     fn state(&self, now: &sched::Progress, failed: usize, held: &[String]) -> String {
         let waits = match (now.queued, held) {
             (0, _) | (_, []) => String::new(),
-            _ => format!(" (other processes have {})", held.join(", ")),
+            _ => format!(" (other processes hold {})", held.join(", ")),
         };
         format!(
             "{} of {} shots done, {} running{waits}, {failed} failed, {} left",
@@ -89,10 +89,10 @@ impl Progress {
 
     /// Returns the next line that is due, at most one in a [`PAUSE`].
     fn next_line(&mut self, now: &sched::Progress, failed: usize, held: &[String]) -> Option<String> {
-        if self.told.elapsed() < PAUSE {
+        if self.printed.elapsed() < PAUSE {
             return None;
         }
-        self.told = Instant::now();
+        self.printed = Instant::now();
         let done = self.part(now);
         Some(match &self.form {
             Form::Json => json!({
@@ -114,21 +114,30 @@ impl Progress {
         })
     }
 
-    /// A shot has ended: a sentence for people, an object for programs.
-    pub fn shot(&mut self, sentence: &str, event: &Value) {
+    /// Counts a shot that has ended.
+    pub fn count_shot(&mut self) {
         self.ended += 1;
-        self.say(sentence, event);
     }
 
+    /// Prints a sentence, or an object with `--json`.
     pub fn say(&self, sentence: &str, event: &Value) {
+        self.print(event, || say!("{sentence}"));
+    }
+
+    /// Prints a warning or an error to standard error, or an object with `--json`.
+    pub fn alert(&self, sentence: &str, event: &Value) {
+        self.print(event, || say::alert(sentence));
+    }
+
+    fn print(&self, event: &Value, print: impl FnOnce()) {
         match &self.form {
-            Form::Bar(bar) => bar.println(sentence),
-            Form::Lines => say!("{sentence}"),
+            Form::Bar(bar) => bar.suspend(print),
+            Form::Lines => print(),
             Form::Json => say!("{event}"),
         }
     }
 
-    /// What programs read elsewhere.
+    /// Prints a sentence that `--json` has in another event.
     pub fn for_people(&self, sentence: &str) {
         match &self.form {
             Form::Json => {}
@@ -157,13 +166,13 @@ fn clock(left: Option<Duration>) -> String {
 mod tests {
     use super::*;
 
-    /// Ten shots, two of which an earlier run computed.
+    /// Returns the progress of ten shots, two of which an earlier run computed.
     fn progress(form: Form) -> Progress {
         let now = Instant::now();
-        Progress { form, shots: 10, kept: 2, ended: 4, begun: now, told: now - PAUSE }
+        Progress { form, shots: 10, kept: 2, ended: 4, begun: now, printed: now - PAUSE }
     }
 
-    /// One of the eight shots is done, another half.
+    /// Returns the state after one and a half of eight shots.
     fn now(queued: u64, eta: Option<Duration>) -> sched::Progress {
         sched::Progress {
             queued,
@@ -189,7 +198,7 @@ mod tests {
             progress(Form::Lines).next_line(&now(queued, eta), 1, held).unwrap()
         };
         let eta = Some(Duration::from_millis(64_200));
-        let expected = " 35.0 %  3 of 10 shots done, 1 running (other processes have cuda:0, cuda:2), 1 failed, \
+        let expected = " 35.0 %  3 of 10 shots done, 1 running (other processes hold cuda:0, cuda:2), 1 failed, \
                         1 min 05 s left";
         assert_eq!(line(6, eta, &gpus()), expected);
         let alone = " 35.0 %  3 of 10 shots done, 1 running, 1 failed, time unknown left";
@@ -229,9 +238,9 @@ mod tests {
             let mut progress = progress(form);
             assert!(progress.next_line(&now(0, None), 0, &[]).is_some());
             assert_eq!(progress.next_line(&now(0, None), 0, &[]), None);
-            progress.told -= PAUSE - Duration::from_secs(5);
+            progress.printed -= PAUSE - Duration::from_secs(5);
             assert_eq!(progress.next_line(&now(0, None), 0, &[]), None);
-            progress.told -= Duration::from_secs(5);
+            progress.printed -= Duration::from_secs(5);
             assert!(progress.next_line(&now(0, None), 0, &[]).is_some());
         }
     }

@@ -19,7 +19,7 @@ use crate::job::Job;
 use crate::manifest::Manifest;
 use crate::output::all_files;
 use crate::resume::{self, Found};
-use crate::say::say;
+use crate::say::{self, say};
 use crate::shots::SurveyRun;
 use crate::side::About;
 use crate::stopping::{Limit, Stop};
@@ -55,8 +55,11 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     checks::memory(&job, takes, devices)?;
     check_inputs(&job, wanted.trace.as_deref())?;
     let output = if wanted.dry_run { None } else { Some(Arc::new(OutputFolder::claim(&job.folder)?)) };
+    if wanted.dry_run {
+        OutputFolder::probe(&job.folder)?;
+    }
     if let Some(trace) = wanted.trace.as_ref().filter(|_| !wanted.dry_run) {
-        // Dropped without a commit, it goes again.
+        // Dropped without a commit, the file is removed.
         atomic::Output::create(trace)?;
     }
     let summary = checks::summary(&job, takes, devices);
@@ -79,7 +82,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     let Some(output) = output else {
         if !wanted.as_json {
             say!(
-                "dry run: the survey is in order and fits; nothing was computed or written, the output folder was not tried"
+                "dry run: the survey is valid, it fits, and the output folder can be written; nothing was computed"
             );
         }
         return Ok(true);
@@ -87,10 +90,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     if output.is_locked()
         && let Err(error) = resume::remove_strays(&job, !wanted.resume)
     {
-        log::warn!(
-            "{}: not searched for snapshots of shots that are not there: {error}",
-            job.folder.display()
-        );
+        log::warn!("{}: not searched for snapshots without a description: {error}", job.folder.display());
     }
     let whole = (1..).zip(found).filter(|(_, found)| *found == Found::Whole);
     let kept: BTreeSet<usize> = whole.map(|(number, _)| number).collect();
@@ -121,7 +121,7 @@ fn report_notes(used: &[DeviceInfo], as_json: bool) -> Result<()> {
     for note in discover_all()?.1 {
         match as_json {
             true => say!("{}", json!({ "event": "warning", "warning": note })),
-            false => say!("note: {note}"),
+            false => say::alert(&format!("warning: {note}")),
         }
     }
     Ok(())
@@ -129,7 +129,7 @@ fn report_notes(used: &[DeviceInfo], as_json: bool) -> Result<()> {
 
 /// Retires the devices that fail the check shot. Returns false if none is left.
 fn retire_unfit(scheduler: &Scheduler, selection: Option<&str>, as_json: bool) -> Result<bool> {
-    let unfit = fitness::look(selection, as_json)?;
+    let unfit = fitness::check_devices(selection, as_json)?;
     for (index, device) in scheduler.devices().iter().enumerate() {
         if let Some(found) = unfit.iter().find(|unfit| unfit.device == device.label()) {
             scheduler.retire(index, &found.why.to_string())?;
@@ -137,21 +137,21 @@ fn retire_unfit(scheduler: &Scheduler, selection: Option<&str>, as_json: bool) -
     }
     let some_are_left = unfit.len() < scheduler.devices().len();
     if !some_are_left {
-        let why = "no device has computed the check shot: nothing was run";
+        let why = "no device passed the check shot; nothing was run";
         match as_json {
             true => say!("{}", json!({ "event": "error", "error": why })),
-            false => say!("error: {why}"),
+            false => say::alert(&format!("error: {why}")),
         }
     }
     Ok(some_are_left)
 }
 
-/// Removes half-written files of killed runs. A failure is logged and does not prevent the run.
+/// Removes unfinished files of killed runs. A failure is logged and does not prevent the run.
 fn remove_leftovers(folder: &Path, as_json: bool) {
     match leftovers::remove(folder) {
         Ok(0) => {}
         Ok(removed) if as_json => say!("{}", json!({ "event": "leftovers", "removed": removed })),
-        Ok(removed) => say!("half-written files of a run that was killed, removed: {removed}"),
+        Ok(removed) => say!("removed unfinished files of a killed run: {removed}"),
         Err(error) => log::warn!("{}: not searched for leftovers: {error}", folder.display()),
     }
 }

@@ -1,30 +1,51 @@
-//! Standard output, which may be a pipe whose reader has gone, or a full disk: that is no reason to
-//! drop a survey half-way. What was lost is told at the end.
+//! Output of the command. Standard output may be a pipe without a reader, or a full disk: the survey goes on, and the
+//! loss is reported at the end.
 
 use std::fmt::Arguments;
-use std::io::{ErrorKind, Write, stdout};
+use std::io::{ErrorKind, Write, stderr, stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 static LOST: Mutex<Option<String>> = Mutex::new(None);
+static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// As `println!`, without its panic.
+/// As `println!`, without its panic; prints nothing after [`be_quiet`].
 macro_rules! say {
     ($($text:tt)*) => { $crate::say::line(format_args!($($text)*)) };
 }
 pub(crate) use say;
 
+/// Turns off all output but warnings and errors.
+pub fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+pub fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
 pub fn line(text: Arguments<'_>) {
-    let mut text = text.to_string();
-    // A title or a folder's name that moves the cursor is shown, not obeyed.
-    if text.chars().any(char::is_control) {
-        text = text.chars().flat_map(shown).collect();
+    if is_quiet() {
+        return;
     }
+    let text = plain(&text.to_string());
     let mut out = stdout().lock();
     if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush())
         && error.kind() != ErrorKind::BrokenPipe
     {
         LOST.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.to_string());
     }
+}
+
+/// Prints a warning or an error to standard error.
+pub fn alert(text: &str) {
+    // If this fails, too, no output is left to report it on.
+    let _ = writeln!(stderr(), "{}", plain(text));
+}
+
+/// Escapes control characters: a title or a folder's name must not move the cursor.
+fn plain(text: &str) -> String {
+    text.chars().flat_map(shown).collect()
 }
 
 fn shown(letter: char) -> Vec<char> {
@@ -35,7 +56,7 @@ fn shown(letter: char) -> Vec<char> {
     }
 }
 
-/// Why a part of the output was lost, if it was. A reader that went away has read what it wanted.
+/// Returns the reason why output was lost, if it was. A reader that closes the pipe loses nothing.
 pub fn lost() -> Option<String> {
     LOST.lock().unwrap_or_else(PoisonError::into_inner).take()
 }

@@ -92,7 +92,7 @@ impl SurveyRun<'_> {
         let listed = self.output.check().and_then(|()| self.manifest.finish(self.failed, self.open));
         if let Err(error) = &listed {
             progress
-                .say(&format!("error: {error}"), &json!({ "event": "error", "error": error.to_string() }));
+                .alert(&format!("error: {error}"), &json!({ "event": "error", "error": error.to_string() }));
         }
         let traced = trace.is_none_or(|path| self.write_trace(path, &progress));
         let stats = self.scheduler.stats().ok();
@@ -132,9 +132,9 @@ impl SurveyRun<'_> {
             }
         }
         if self.failed + self.open > 0 {
-            message += "; `gpusched run --resume` computes what is missing";
+            message += "; `gpusched run --resume` computes the missing shots";
         }
-        message + &format!("; look in {folder}")
+        message + &format!("; files in {folder}")
     }
 
     fn devices(&self) -> Vec<DeviceStats> {
@@ -145,7 +145,7 @@ impl SurveyRun<'_> {
     fn stop(&self, running: &[SubmittedShot], progress: &Progress) {
         self.stop.ask();
         progress.say(
-            "stopping: shots that run leave their state, no other begins; a second signal ends all at once",
+            "stopping: running shots save their state, no other shot begins; a second signal ends the run at once",
             &json!({ "event": "stopping" }),
         );
         for shot in running {
@@ -162,12 +162,12 @@ impl SurveyRun<'_> {
         });
         match &written {
             Ok(0) => {}
-            Ok(left_out) => progress.say(
-                &format!("warning: {left_out} events had no room in {}", path.display()),
+            Ok(left_out) => progress.alert(
+                &format!("warning: {left_out} events did not fit into the trace {}", path.display()),
                 &json!({ "event": "warning", "warning": "the trace is not complete", "left_out": left_out }),
             ),
             Err(error) => progress
-                .say(&format!("error: {error}"), &json!({ "event": "error", "error": error.to_string() })),
+                .alert(&format!("error: {error}"), &json!({ "event": "error", "error": error.to_string() })),
         }
         written.is_ok()
     }
@@ -209,8 +209,8 @@ impl SurveyRun<'_> {
         let mut report = shot.files.report();
         if let Err(why) = &report.begun_with {
             let file = names::paused(number);
-            progress.say(
-                &format!("shot {number} began anew, {file} was of no use: {why}"),
+            progress.alert(
+                &format!("warning: shot {number} started again from step 0; {file} is not usable: {why}"),
                 &json!({ "event": "warning", "shot": number, "warning": format!("{file}: {why}") }),
             );
         }
@@ -236,7 +236,8 @@ impl SurveyRun<'_> {
             0 => String::new(),
             steps => format!(", from step {steps}, where it was stopped"),
         };
-        progress.shot(&format!("shot {number} done in {seconds:.1} s on {}{from}", report.device), &event);
+        progress.count_shot();
+        progress.say(&format!("shot {number} done in {seconds:.1} s on {}{from}", report.device), &event);
         self.note(progress);
     }
 
@@ -249,9 +250,10 @@ impl SurveyRun<'_> {
                 self.manifest.paused(number, done);
                 let steps = self.job.shots[number - 1].nt;
                 let event = json!({ "event": "shot", "shot": number, "state": "paused", "steps_done": done });
-                progress.shot(&format!("shot {number} stopped after {done} of {steps} steps"), &event);
+                progress.count_shot();
+                progress.say(&format!("shot {number} stopped after {done} of {steps} steps"), &event);
             }
-            Some(Err(why)) => progress.say(
+            Some(Err(why)) => progress.alert(
                 &format!("warning: shot {number} stopped, and its state is lost: {why}"),
                 &json!({ "event": "warning", "shot": number, "warning": format!("its state is lost: {why}") }),
             ),
@@ -264,7 +266,8 @@ impl SurveyRun<'_> {
         self.failed += 1;
         self.manifest.failed(number, why);
         let event = json!({ "event": "shot", "shot": number, "state": "failed", "error": why });
-        progress.shot(&format!("shot {number} FAILED: {why}"), &event);
+        progress.count_shot();
+        progress.alert(&format!("error: shot {number} failed: {why}"), &event);
         self.note(progress);
     }
 
@@ -272,7 +275,7 @@ impl SurveyRun<'_> {
     fn note(&mut self, progress: &Progress) {
         if let Err(error) = self.output.check().and_then(|()| self.manifest.write_now_and_then()) {
             let why = error.to_string();
-            progress.say(&format!("warning: {why}"), &json!({ "event": "warning", "warning": why }));
+            progress.alert(&format!("warning: {why}"), &json!({ "event": "warning", "warning": why }));
         }
     }
 
@@ -302,7 +305,7 @@ impl SurveyRun<'_> {
             Err(_) => Err("drawing it panicked".into()),
         };
         drawn.unwrap_or_else(|why| {
-            progress.say(
+            progress.alert(
                 &format!("warning: shot {number} has no picture: {why}"),
                 &json!({ "event": "warning", "shot": number, "warning": why }),
             );
@@ -312,14 +315,14 @@ impl SurveyRun<'_> {
 }
 
 /// Reports each retired device once, with the reason.
-fn report_retired(devices: &[DeviceStats], told: &mut BTreeSet<String>, progress: &Progress) {
+fn report_retired(devices: &[DeviceStats], reported: &mut BTreeSet<String>, progress: &Progress) {
     for one in devices {
         let device = one.device.label();
         if let Some(why) = &one.retired
-            && told.insert(device.clone())
+            && reported.insert(device.clone())
         {
-            progress.say(
-                &format!("{device} is not used any more: {why}"),
+            progress.alert(
+                &format!("warning: {device} is retired: {why}"),
                 &json!({ "event": "retired", "device": device, "why": why }),
             );
         }

@@ -1,5 +1,5 @@
-//! The keys of a survey file, as they are written. `docs/survey.md` tells each with its
-//! unit, range and default; the two are kept together.
+//! The keys of a survey file. `docs/survey.md` lists each with its unit, range and default, and
+//! `examples/quickstart/survey.toml` shows each.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -48,9 +48,12 @@ pub enum Spacing {
 pub struct Model {
     pub vp: Property,
     pub rho: Option<Property>,
+    /// Refuse values that look like km/s or g/cm³.
+    #[serde(default = "yes")]
+    pub check_units: bool,
 }
 
-/// What fills the grid with one property of the medium.
+/// One property of the medium on the grid.
 #[derive(Debug)]
 pub enum Property {
     Constant(f64),
@@ -60,7 +63,7 @@ pub enum Property {
 }
 
 impl Property {
-    /// The file that is read, if it is one and no rule.
+    /// Returns the path of the file that the property is read from, if any.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Property::Constant(_) => None,
@@ -74,7 +77,7 @@ impl Property {
 #[serde(deny_unknown_fields)]
 pub struct PropertyTable {
     pub file: Option<PathBuf>,
-    /// Shape of a raw file, if it is not that of the grid.
+    /// Cells of a raw file; by default those of the grid.
     pub n: Option<[usize; 3]>,
     pub first: Option<[usize; 3]>,
     pub every: Option<[usize; 3]>,
@@ -88,7 +91,7 @@ pub struct PropertyTable {
 pub struct Layer {
     #[serde(default)]
     pub top_m: f64,
-    /// Metres that the top goes down per metre in x and y.
+    /// Increase of the depth of the top per metre along x and y.
     #[serde(default)]
     pub slope: [f64; 2],
     pub value: f64,
@@ -107,7 +110,7 @@ pub struct Time {
     pub record_every: usize,
 }
 
-/// What may be changed of the answer; nothing is by default.
+/// Options that change the results.
 #[derive(Debug, Default, Clone, Copy, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Accuracy {
@@ -195,7 +198,7 @@ pub struct Mute {
 #[serde(deny_unknown_fields, default)]
 pub struct Output {
     pub folder: PathBuf,
-    /// Shots that get pictures, from the first.
+    /// Number of shots with pictures, from the first.
     pub pictures: usize,
     pub clip_percentile: f64,
 }
@@ -216,6 +219,10 @@ pub struct Run {
 
 fn one() -> usize {
     1
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn ricker() -> Shape {

@@ -1,0 +1,22 @@
+//! `gpusched init`: writes a survey file to start from.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use gpusched::{Error, Result};
+
+use crate::say::say;
+
+const SURVEY: &str = include_str!("../../../examples/quickstart/survey.toml");
+
+/// Writes the example with all keys. An existing file is not overwritten.
+pub fn write(path: &Path) -> Result<bool> {
+    let written = File::create_new(path).and_then(|mut file| file.write_all(SURVEY.as_bytes()));
+    written.map_err(|why| match why.kind() {
+        ErrorKind::AlreadyExists => Error::io("create", path, "the file exists; choose another name"),
+        _ => Error::io("create", path, why),
+    })?;
+    say!("{} written; edit it, then: gpusched run {0}", path.display());
+    Ok(true)
+}
