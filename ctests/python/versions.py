@@ -17,7 +17,6 @@ major, minor = home.split(".")[:2]
 # Before 1.0 each minor version has an ABI of its own.
 abi = f"0.{minor}" if major == "0" else major
 said = [
-    ("bindings/python/pyproject.toml", version("bindings/python/pyproject.toml"), home),
     ("CHANGELOG.md", version("CHANGELOG.md", r"^## \[(\d\S*)\]"), home),
     ("NAMES of the Python package", version("bindings/python/gpusched/_library.py", r"^NAMES = .*so\.([\d.]*)"), abi),
 ]

@@ -47,7 +47,7 @@ def imports(python: str, modules: Iterable[str]) -> bool:
 def missing_packages() -> list[str]:
     """Returns the packages to install."""
     packages = absent(REQUIRED | OPTIONAL)
-    if not imports(sys.executable, MODULES) and not imports(sys.executable, ["ensurepip"]):
+    if not imports(sys.executable, ["ensurepip"]):
         packages.append("python3-venv")  # Debian packs ensurepip separately.
     return packages
 

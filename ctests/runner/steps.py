@@ -110,6 +110,18 @@ def python_steps(python: str) -> list[Step]:
     ]
 
 
+def wheel_steps(jobs: int) -> list[Step]:
+    """The Python wheel. For an old glibc the library is compiled a second time."""
+    test = f"{THIS_PYTHON} ctests/packaging/wheel {quote(str(TARGET / 'wheel'))}"
+    needs = ("packages", "build-release")
+    return [
+        Step("wheel", test, "full", needs=needs,
+             environment={"GPUSCHED_BUILT": str(ROOT / "target/release")}),
+        Step("wheel-old-glibc", test, "night", cores=HALF, needs=needs, limit=HOUR,
+             environment={"CARGO_BUILD_JOBS": str(jobs)}),
+    ]
+
+
 def check_steps() -> list[Step]:
     """Checks of sources and of generated files."""
     return [
@@ -161,6 +173,7 @@ def steps(level: str, jobs: int) -> list[Step]:
         Step("site", f"{python} -m sphinx -qE -W --keep-going docs target/site", FULL,
              needs=("build-release", "python-packages")),
         *python_steps(python),
+        *wheel_steps(jobs),
         *night_steps(),
     ]
     return [step for step in table if level in step.levels.split()]
