@@ -7,12 +7,12 @@ there. Such a wheel has the tag linux_*: it needs the glibc of the machine that 
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,28 +23,22 @@ ZIG = ["cargo-zigbuild==0.24.0", "ziglang==0.17.1"]
 BUILT = os.environ.get("GPUSCHED_BUILT")
 
 
-def output(*words: str) -> str:
-    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-
-
 def compile_for_old_glibc(root: Path) -> Path:
     """Returns the folder of the library and the command."""
     missing = [program for program in ("cargo", "gcc") if not shutil.which(program)]
     if missing:
         raise RuntimeError(f"not on PATH: {', '.join(missing)}; the wheel is compiled with Rust and gcc")
     target = f"{platform.machine()}-unknown-linux-gnu"
-    zig = importlib.util.find_spec("ziglang")
-    assert zig and zig.origin, ZIG
     # zig links its own unwinder into the library, and the unwinding of a C++ exception or of
     # pthread_exit, which begins in the system's libgcc_s, would crash there. libgcc_s itself needs
     # the glibc of this machine; the symbols that are taken from it have old versions.
-    unwinder = output("gcc", "-print-file-name=libgcc_s.so.1")
+    unwinder = subprocess.check_output(["gcc", "-print-file-name=libgcc_s.so.1"], text=True).strip()
     flags = [f"-Clink-arg={unwinder}", "-Clink-arg=-Wl,--allow-shlib-undefined"]
     soname = re.search(r"libgpusched\.so\.[\d.]+", (root / "bindings/python/gpusched/_library.py").read_text())
     assert soname
     environment = {
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(flags),
-        "CARGO_ZIGBUILD_ZIG_PATH": str(Path(zig.origin).with_name("zig")),
+        "CARGO_ZIGBUILD_PYTHON_PATH": sys.executable,  # `python -m ziglang`
         "GPUSCHED_SONAME": soname[0],
     }
     build = ["cargo", "zigbuild", "--release", "--locked", "--lib", "--bin", "gpusched"]
