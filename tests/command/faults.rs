@@ -184,7 +184,7 @@ fn a_call_that_fails_once_costs_no_more_than_its_shot() {
 }
 
 #[test]
-fn a_fault_that_lasts_is_told_of_each_shot_and_mended_by_a_resume() {
+fn lasting_fault_is_reported_for_each_shot_and_a_resume_completes() {
     // In steps of 5, the calls of a file, it would be the same call of each.
     let fault = |at| Fault { at, how: error_of(at / 3).0.to_string(), lasts: true };
     for_each_call(3, fault, |folder, fault, ended| check(folder, fault, ended, error_of(fault.at / 3).1));

@@ -52,7 +52,7 @@ fn quiet_run_prints_warnings_and_errors_alone() {
 }
 
 #[test]
-fn the_end_tells_of_each_device_and_of_the_best_possible() {
+fn summary_has_each_device_and_the_lower_bound() {
     let folder = Workspace::with_survey(SURVEY);
     let out = run_well(&folder, &[]).out;
     for part in ["4 shots in ", " on 1 device; no schedule could", "cpu:0", ", 4 shots\n"] {
@@ -70,7 +70,7 @@ fn the_end_tells_of_each_device_and_of_the_best_possible() {
 }
 
 #[test]
-fn speeds_are_kept_for_the_next_run_unless_told_otherwise() {
+fn speeds_are_cached_for_the_next_run_unless_disabled() {
     let folder = Workspace::with_survey(SURVEY);
     run_well(&folder, &["--no-rates-cache"]);
     run_well(&folder, &["--dry-run"]);

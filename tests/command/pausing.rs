@@ -96,7 +96,7 @@ fn paused(folder: &Workspace) -> Vec<String> {
 }
 
 #[test]
-fn a_run_that_is_told_to_stop_goes_on_from_there() {
+fn stopped_run_resumes_with_the_same_bits() {
     let expected = finished(&survey()).results();
     for (number, stop) in [libc::SIGTERM, libc::SIGINT].into_iter().enumerate() {
         let folder = Workspace::with_survey(&survey());
@@ -170,7 +170,7 @@ fn a_state_of_something_else_is_left_alone() {
 
 /// As on a disk that is full by then: it is told, and costs no more than the steps.
 #[test]
-fn a_state_that_can_not_be_left_is_told() {
+fn state_that_cannot_be_saved_is_reported() {
     let folder = Workspace::with_survey(&endless_survey());
     let in_its_place = folder.at("out/shot_0001.paused");
     fs::create_dir_all(in_its_place.join("something")).unwrap();

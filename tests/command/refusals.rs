@@ -77,8 +77,8 @@ const FILES: &[Case] = &[
     ("pictures = 2", "[mute]\nvelocity_m_s = 0", &["mute.velocity_m_s is 0", "positive"]),
     ("top_m = 80.0, value = 2000.0", "top_m = 80.0, value = 2.0e6", &["model.vp.layers.1.value is 2.0e6", "1 to 20000 m/s"]),
     ("top_m = 80.0, value = 2000.0", "top_m = 80.0, value = 2000.0, gradient = -100", &["cell (0, 0, 10)", "1 to 20000 m/s"]),
-    ("1500.0 }, { top_m = 80.0, value = 2000.0", "1.5 }, { top_m = 80.0, value = 2.0", &["line 6: model.vp is", "values in m/s; a largest value of 2 looks like km/s"]),
-    ("rho = \"gardner\"", "rho = 2.2", &["line 7: model.rho is 2.2", "values in kg/m3; a largest value of 2.2 looks like g/cm3"]),
+    ("1500.0 }, { top_m = 80.0, value = 2000.0", "1.5 }, { top_m = 80.0, value = 2.0", &["line 6: model.vp is at most 2; accepted: values in m/s; this looks like km/s"]),
+    ("rho = \"gardner\"", "rho = 2.2", &["line 7: model.rho is at most 2.2; accepted: values in kg/m3; this looks like g/cm3"]),
     ("rho = \"gardner\"", "rho = -1", &["model.rho is -1", "0.1 to 30000 kg/m3"]),
     ("rho = \"gardner\"", "rho = true", &["model.rho is true", "a number, a file's path"]),
     ("rho = \"gardner\"", "rho = \"none.bin\"", &["read", "none.bin: No such file", "line 7: model.rho)"]),
@@ -95,7 +95,7 @@ const FILES: &[Case] = &[
 ];
 
 #[test]
-fn bad_surveys_are_refused_in_words() {
+fn bad_surveys_are_refused_with_key_value_and_range() {
     let folder = Workspace::new();
     fs::write(folder.at("short.bin"), [0; 12]).unwrap();
     fs::write(folder.at("short.npy"), [0; 12]).unwrap();
@@ -120,7 +120,7 @@ fn bad_surveys_are_refused_in_words() {
 
 /// On the finest grid that is accepted a step is some trillionths of a second long, and zero is none.
 #[test]
-fn the_largest_step_of_a_fine_grid_is_told_to_five_digits() {
+fn largest_step_of_a_fine_grid_has_five_digits() {
     let survey = "[grid]\nn = [3, 3, 3]\nspacing_m = 1e-6\n[model]\nvp = 20000\n[time]\ndt_s = 1\nnt = 3\n\
                   [wavelet]\nfrequency_hz = 1e9\n[sources]\nfirst_m = [0, 0, 0]\n";
     let said = |survey: &str| {
@@ -160,7 +160,7 @@ const LINES: &[(&[&str], &str)] = &[
 ];
 
 #[test]
-fn bad_command_lines_are_refused_in_words() {
+fn bad_command_lines_are_refused() {
     let folder = Workspace::with_survey(SURVEY);
     let mut wrong = Vec::new();
     for (args, words) in LINES {

@@ -44,20 +44,20 @@ type Harm = (&'static str, fn(&Path), &'static str);
 
 const HARMS: [Harm; 12] = [
     (SIDE, |side| [RECORD, SIDE, FIRST].iter().for_each(|name| remove(&side.with_file_name(name))), ""),
-    (SIDE, remove, "shot_0002.bin is there without"),
+    (SIDE, remove, "shot_0002.bin has no shot_0002.json"),
     (RECORD, remove, "shot_0002.bin: No such file"),
-    (RECORD, flip_a_bit, "shot_0002.bin is not what was written"),
+    (RECORD, flip_a_bit, "shot_0002.bin is damaged: its checksum differs"),
     (RECORD, cut, "shot_0002.bin is not 2880 bytes long"),
     (SECOND, remove, "shot_0002_step_000030.bin: No such file"),
-    (FIRST, flip_a_bit, "shot_0002_step_000000.bin is not what was written"),
+    (FIRST, flip_a_bit, "shot_0002_step_000000.bin is damaged: its checksum differs"),
     (SIDE, cut, "shot_0002.json is damaged"),
-    (SIDE, |side| fs::write(side, b"\xff\0[[[").unwrap(), "damaged, or not of this"),
+    (SIDE, |side| fs::write(side, b"\xff\0[[[").unwrap(), "damaged, or another program"),
     (
         SIDE,
         |side| replace(side, "\"step\": 30", "\"step\": 31"),
         "shot_0002_step_000030.bin is not described",
     ),
-    (SIDE, |side| replace(side, "\"key\": \"", "\"key\": \"0"), "other parameters, or from another model"),
+    (SIDE, |side| replace(side, "\"key\": \"", "\"key\": \"0"), "other parameters, or another model"),
     (RECORD, put_behind_a_link, "shot_0002.bin: not a plain file"),
 ];
 
@@ -92,7 +92,7 @@ fn only_what_is_missing_or_harmed_is_computed_again() {
 }
 
 #[test]
-fn a_whole_survey_is_kept_and_told_of_truly() {
+fn complete_survey_is_kept_and_reported() {
     let folder = finished(SURVEY);
     let whole = folder.results();
     let ended = folder.gpusched(RESUME);
@@ -113,7 +113,7 @@ fn a_whole_survey_is_kept_and_told_of_truly() {
     remove(&folder.at("out/shot_0003.json"));
     let words = run_well(&folder, &["--resume"]).out;
     for part in [
-        "not kept: shot 3: shot_0003.bin is there without shot_0003.json",
+        "not kept: shot 3: shot_0003.bin has no shot_0003.json",
         "resume: 3 of 4 shots kept, 1 computed again, 0 missing",
         "4 of 4 shots written, 3 kept and 1 computed in ",
     ] {
@@ -208,7 +208,7 @@ fn a_description_can_not_have_other_files_removed() {
 }
 
 #[test]
-fn a_dry_run_tells_what_would_be_kept_and_writes_nothing() {
+fn dry_run_reports_kept_shots_and_writes_nothing() {
     let folder = finished(SURVEY);
     remove(&folder.at("out/shot_0004.json"));
     fs::write(folder.at("out/.gpusched-4294967295-0.part"), "x").unwrap();

@@ -53,7 +53,7 @@ fn people_get_a_table() {
 }
 
 #[test]
-fn the_status_tells_whether_every_task_has_finished() {
+fn status_is_0_only_if_every_task_finished() {
     let too_large = SCENARIO.replace("4000000000", "40e9");
     let ended = simulate(&too_large, &["--json"]);
     assert_eq!(ended.status, 1, "{ended:?}");
@@ -81,7 +81,7 @@ fn what_the_contract_leaves_out_has_defaults() {
 }
 
 #[test]
-fn what_goes_wrong_can_be_told_too() {
+fn faults_are_simulated() {
     let text = r#"{"devices":[
         {"speed":1,"slots":2,"faults":[{"at_s":1,"kind":"slow","factor":0.5},{"at_s":2,"kind":"out_of_memory","seconds":3}]},
         {"speed":1,"faults":[{"at_s":3,"kind":"poisoned"}]}],
@@ -191,7 +191,7 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("\"work\":60.0,", "", &["tasks[0].work is missing", "positive"]),
     ("\"work\":60.0", "\"work\":true", &["tasks[0].work is true", "positive"]),
     ("\"work\":60.0", "\"work\":1e300", &["all work over the slowest device's speed is 1e300 s", "at most 1e12 s"]),
-    ("{\"work\":10.5}", "{\"work\":10.5,\"after\":[2]}", &["tasks[2].after is [2]", "stand before this one"]),
+    ("{\"work\":10.5}", "{\"work\":10.5,\"after\":[2]}", &["tasks[2].after is [2]", "positions of tasks before this one"]),
     ("{\"work\":10.5}", "{\"work\":10.5,\"devices\":[2]}", &["tasks[2].devices is [2]", "0 to 1"]),
     ("{\"work\":10.5}", "{\"work\":10.5,\"priority\":0.5}", &["tasks[2].priority is 0.5", "-2147483648"]),
     ("{\"work\":10.5}", "{\"work\":10.5,\"idempotent\":1}", &["tasks[2].idempotent is 1", "true or false"]),

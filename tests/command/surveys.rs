@@ -84,7 +84,7 @@ fn lists_of_positions_give_what_grids_give() {
 
 /// `tests/numerics` has what each option does to the numbers.
 #[test]
-fn options_of_accuracy_change_the_record_and_are_told() {
+fn options_of_accuracy_change_the_record_and_are_listed() {
     let with = |keys: &str| SURVEY.replace("[wavelet]", &format!("[accuracy]\n{keys}\n[wavelet]"));
     let record = |survey: &str, exact_time: bool, stencil: &str, storage: &str| {
         let folder = finished(survey);
@@ -165,7 +165,7 @@ fn a_picture_that_fails_does_not_fail_its_shot() {
 }
 
 #[test]
-fn a_dry_run_tells_and_writes_nothing() {
+fn dry_run_prints_the_survey_and_writes_nothing() {
     let folder = Workspace::with_survey(SURVEY);
     let ended = run_well(&folder, &["--dry-run"]);
     for part in ["24 x 8 x 16 cells", "4, of 24 traces with 30 samples", "60 steps of 0.002 s", "cpu:0"] {

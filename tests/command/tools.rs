@@ -71,7 +71,7 @@ fn the_benchmark_prints_one_line_with_the_agreed_names() {
 }
 
 #[test]
-fn the_log_is_told_where_the_environment_asks_for_it() {
+fn log_level_comes_from_the_environment() {
     let folder = Workspace::new();
     let devices = |wish: &str| output(folder.command(&["devices"]).env("GPUSCHED_LOG", wish)).unwrap();
     let loud = devices("loud");

@@ -179,7 +179,7 @@ First steps:
 
 Environment:
   GPUSCHED_DEVICES    devices to use, such as cpu,cuda:0 [default: all]
-  GPUSCHED_SLOTS      shots at a time on a device, 1 to 64 [default: 1]
+  GPUSCHED_SLOTS      shots at a time on a device, 1 to 64 or auto [default: 1]
   GPUSCHED_LOG        LEVEL or LEVEL:FILE; off, error, warn, info, debug, trace [default: warn]
   GPUSCHED_LEASE_DIR  folder by which processes share GPUs; none: do not share [default: by user]
 

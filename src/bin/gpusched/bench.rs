@@ -1,4 +1,4 @@
-//! `gpusched bench fd`: one line with what was measured.
+//! `gpusched bench fd`: prints one line for each measured shape.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,9 +20,9 @@ pub struct Wanted<'a> {
     pub form: Form,
     pub storage: Storage,
     pub shapes: Shapes,
-    /// Of the CPU.
+    /// Threads on the CPU.
     pub threads: Option<u32>,
-    /// Shot, silent shot and copy take turns this often; the best of each counts.
+    /// Repetitions of a shot, a shot without a source and a copy; the fastest of each counts.
     pub repeats: usize,
     pub as_json: bool,
 }
@@ -36,11 +36,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
     let scheduler = builder.build()?;
     let [info] = scheduler.devices() else {
         let there = scheduler.devices().len();
-        return Err(Error::argument(
-            "--device",
-            format!("'{device}', which is {there} devices"),
-            "one device",
-        ));
+        return Err(Error::argument("--device", format!("'{device}', {there} devices"), "one device"));
     };
     let case = Case { n, pml, form, storage, shapes, nt, repeats };
     let place = Arc::new(OnceLock::new());
@@ -79,7 +75,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         let blocks = shape.map_or_else(String::new, |shape| format!(" in blocks of {shape}"));
         say!(
             "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps, {}, {}{blocks}: \
-             {:.3} s, {:.1} Mcells/s ({:.1} without the layer, {:.2} of a silent shot's), {:.1} bytes a cell; copy {:.2} GB/s",
+             {:.3} s, {:.1} Mcells/s ({:.1} without the layer, {:.2} of the rate without a source), {:.1} bytes per cell; copy {:.2} GB/s",
             equation.name(),
             info.label(),
             info.name,

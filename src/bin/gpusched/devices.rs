@@ -1,4 +1,4 @@
-//! `gpusched devices`: what is there, which of it a run would use, and what is missing.
+//! `gpusched devices`: lists the devices, whether a run uses them, and notes on missing ones.
 
 use gpusched::Result;
 use gpusched::device::{DeviceInfo, Health};

@@ -134,14 +134,14 @@ impl Job {
 
 /// Refuses velocities that look like km/s, and densities that look like g/cm³.
 fn check_units(file: &Document, vp: &[f32], rho: Option<&[f32]>) -> Result<()> {
-    let properties = [("model.vp", "m/s", "km/s", Some(vp)), ("model.rho", "kg/m3", "g/cm3", rho)];
-    for (key, unit, suspect, values) in properties {
+    let properties = [("vp", "m/s", "km/s", Some(vp)), ("rho", "kg/m3", "g/cm3", rho)];
+    for (name, unit, suspect, values) in properties {
         let largest = values.and_then(|values| values.iter().copied().reduce(f32::max));
         if let Some(largest) = largest.filter(|&largest| largest < SMALL) {
-            let accepted = format!(
-                "values in {unit}; a largest value of {largest} looks like {suspect}; model.check_units = false accepts it"
-            );
-            return Err(file.refuse(key, accepted));
+            let accepted =
+                format!("values in {unit}; this looks like {suspect}; model.check_units = false accepts it");
+            let error = Error::argument(name, format!("at most {largest}"), accepted);
+            return Err(file.blame(&format!("model.{name}"), error));
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
-//! What a shot's result depends on, as one short text: two shots with the same key have the same record and
-//! snapshots, bit for bit, whatever device computes them.
+//! The key of a shot, a hash of everything that determines its result: shots with the same key have the same record
+//! and snapshots, bit for bit, on every device.
 //!
-//! It is made of what the propagator is given, not of the survey's text: a comment, the name of a model file
-//! or another way to say the same changes nothing, a single value of the model changes every shot's key.
+//! The hash is that of the input of the propagator, not of the survey's text. A comment or the name of a model file
+//! does not change it; a single value of the model changes the key of every shot.
 
 use blake3::Hasher;
 use gpusched::fd::NUMERICS;
@@ -11,7 +11,7 @@ use gpusched::fd::plan::{Form, Options};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
 
-/// Of all shots of one model.
+/// Makes the keys of all shots of one model.
 #[derive(Clone)]
 pub struct Keys(Hasher);
 
@@ -28,9 +28,9 @@ impl Keys {
         keys
     }
 
-    /// Every part by its name, so that none that is added later is forgotten.
+    /// Returns the key of a shot. It names every field, so that the compiler reports one that is added later.
     pub fn of(&self, dt: f32, options: &Options, shot: &Shot) -> String {
-        // A shape of blocks changes no bit, and what is unstable is refused or the same.
+        // The block shape changes no bit, and `allow_unstable` only decides whether a plan is refused.
         let Options { pml, allow_unstable: _, form, shape: _, stencil, exact_time, storage } = options;
         let Shot {
             source,
@@ -66,7 +66,7 @@ impl Keys {
         self.0.update(&(value as u64).to_le_bytes());
     }
 
-    /// Its length goes first: two lists are never taken for others that divide the same values otherwise.
+    /// Adds a list after its length, so that two lists differ from others with the same values in all.
     fn numbers(&mut self, values: &[usize]) {
         self.number(values.len());
         values.iter().for_each(|&value| self.number(value));

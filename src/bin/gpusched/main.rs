@@ -4,10 +4,11 @@
 
 mod args;
 mod bench;
+mod checkpoint;
 mod checks;
+mod device_check;
 mod devices;
 mod document;
-mod fitness;
 mod folder;
 #[cfg(test)]
 mod fuzz;
@@ -19,7 +20,6 @@ mod manifest;
 mod model;
 mod names;
 mod output;
-mod paused;
 mod picture;
 mod plot;
 mod positions;
@@ -32,7 +32,7 @@ mod shots;
 mod side;
 mod simulate;
 mod stopping;
-mod summing_up;
+mod summary;
 mod survey;
 
 use std::process::ExitCode;

@@ -1,6 +1,5 @@
-//! `survey.json`: what was asked for, and what has become of every shot. It stands in
-//! the output folder from the start and is renewed as shots end, so that it tells
-//! the truth about a run that was broken off.
+//! `survey.json`: the parameters, and the state of each shot. It is written at the start and updated as shots end, so
+//! that it is also true of a run that was killed.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,14 +12,14 @@ use crate::job::Job;
 use crate::output::Report;
 use crate::{names, positions};
 
-/// While shots end, writing takes at most one part in so many of the time.
+/// The reciprocal of the largest share of the time that writing takes while shots end.
 const PART: u32 = 20;
 
 pub struct Manifest {
     path: PathBuf,
     content: Value,
     begun: Instant,
-    /// When it was last written, and how long that took.
+    /// Time of the last write, and its duration.
     written: Option<(Instant, Duration)>,
 }
 
@@ -60,7 +59,7 @@ impl Manifest {
         shot["seconds"] = report.seconds.into();
     }
 
-    /// Done by an earlier run, and kept.
+    /// Records a shot that an earlier run computed.
     pub fn kept(&mut self, number: usize, files: Vec<String>) {
         self.whole(number, files)["kept"] = true.into();
     }
@@ -80,7 +79,7 @@ impl Manifest {
         shot["error"] = why.into();
     }
 
-    /// Stopped on the way, after so many steps.
+    /// Records a shot that was stopped after so many steps.
     pub fn paused(&mut self, number: usize, done: usize) {
         let shot = &mut self.content["shots"][number - 1];
         shot["state"] = "paused".into();
@@ -104,7 +103,7 @@ impl Manifest {
         self.write()
     }
 
-    /// `open`: shots that were not begun, or not ended.
+    /// Writes the end of the run. `open`: number of shots that were not started, or stopped.
     pub fn finish(&mut self, failed: usize, open: usize) -> Result<()> {
         self.content["state"] = match (failed, open) {
             (0, 0) => "done",

@@ -139,7 +139,7 @@ impl Filler<'_> {
         }
         let (n, strides, data) = if is_npy {
             if from.n.is_some() {
-                return Err(self.file.refuse(&key("n"), "nothing: an NPY file tells its own shape"));
+                return Err(self.file.refuse(&key("n"), "no value: an NPY file states its shape"));
             }
             let array = npy::read(&path).map_err(|error| self.blame(error))?;
             match (array.shape.as_slice(), from.extrude) {

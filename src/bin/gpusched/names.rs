@@ -1,4 +1,4 @@
-//! What the files of a shot are called. No two shots of a survey share a name, and no two files of a shot.
+//! Names of the files of a shot. Each is unique in a survey.
 
 use std::path::{Path, PathBuf};
 
@@ -20,12 +20,12 @@ pub fn record(number: usize) -> String {
     format!("{}.bin", stem(number))
 }
 
-/// The description beside the record.
+/// Returns the name of the description.
 pub fn side(number: usize) -> String {
     format!("{}.json", stem(number))
 }
 
-/// The state of one that was stopped on the way.
+/// Returns the name of the state of a stopped shot.
 pub fn paused(number: usize) -> String {
     format!("{}.paused", stem(number))
 }
@@ -34,14 +34,14 @@ pub fn snapshot(number: usize, step: usize) -> String {
     format!("{}_step_{step:06}.bin", stem(number))
 }
 
-/// The shot of which this is the name of a snapshot.
+/// Returns the number of the shot whose snapshot has this name.
 pub fn snapshot_of(name: &str) -> Option<usize> {
     let (number, step) = name.strip_prefix("shot_")?.strip_suffix(".bin")?.split_once("_step_")?;
     let (number, step) = (number.parse().ok()?, step.parse().ok()?);
     (snapshot(number, step) == name).then_some(number)
 }
 
-/// What there are pictures of.
+/// Subjects of pictures.
 pub const PICTURES: [&str; 2] = ["gather", "snapshot"];
 
 pub fn picture(folder: &Path, number: usize, what: &str) -> PathBuf {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_are_told_from_all_else() {
+    fn names_of_snapshots_are_recognised() {
         assert_eq!(snapshot_of("shot_0003_step_000060.bin"), Some(3));
         assert_eq!(snapshot_of("shot_12345_step_1000000.bin"), Some(12_345));
         for other in [

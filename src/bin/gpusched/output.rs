@@ -16,16 +16,16 @@ use gpusched::io::raw;
 use gpusched::sched::{Exec, Task};
 use gpusched::{Error, Result};
 
+use crate::checkpoint::{self, Checkpoint, Header};
 use crate::folder::OutputFolder;
 use crate::job::Job;
 use crate::names;
-use crate::paused::{self, Header, Kept};
 use crate::picture::{Line, Picture, Section, section_step};
 use crate::resume;
-use crate::side::{self, About, Sums, Told, time};
+use crate::side::{self, About, Description, Sums, time};
 use crate::stopping::Stop;
 
-/// One shot's files. Shared by the task that writes them and the command that tells of them.
+/// The files of one shot, shared by the task that writes them and the command that reports them.
 #[derive(Clone)]
 pub struct Files {
     inner: Arc<Inner>,
@@ -38,15 +38,15 @@ struct Inner {
     /// Step whose snapshot gets a picture, if this shot gets any.
     section_step: Option<usize>,
     pictured: bool,
-    /// How long an attempt may take.
+    /// Time limit of an attempt.
     deadline: Option<Duration>,
-    /// Goes on from where an earlier run stopped.
+    /// Whether the shot continues from a saved state.
     resume: bool,
     stop: Stop,
     room: Room,
     /// By attempt: two copies of a shot may run at a time.
     attempts: Mutex<BTreeMap<u32, State>>,
-    /// Held by the attempt that gives files their names, or takes them away; whether those of an earlier run are gone.
+    /// Locked by the attempt that names or removes files. True once the files of an earlier run are removed.
     naming: Mutex<bool>,
 }
 
@@ -54,15 +54,15 @@ struct State {
     device: String,
     begun: Option<Instant>,
     sums: Sums,
-    /// On disk, and named when the attempt turns out to be the one that counts.
+    /// Snapshots on disk, named when the attempt commits.
     snapshots: Vec<Sealed>,
     /// The shot has ended, and this attempt may not have returned.
     over: bool,
     seconds: Option<f64>,
     picture: Picture,
-    /// Steps of an earlier run with which it began, or why these were of no use.
+    /// Steps of the saved state with which it started, or why that is not usable.
     begun_with: std::result::Result<usize, String>,
-    /// Steps after which it stopped, or why its state could not be kept.
+    /// Steps after which it stopped, or why its state is not saved.
     paused: Option<std::result::Result<usize, String>>,
 }
 
@@ -82,13 +82,13 @@ impl State {
     }
 }
 
-/// What is told of a shot that is written.
+/// The report on a finished shot.
 pub struct Report {
     pub device: String,
     pub attempt: u32,
     pub seconds: Option<f64>,
     pub files: Vec<String>,
-    /// Steps of an earlier run with which it began, or why these were of no use.
+    /// Steps of the saved state with which it started, or why that is not usable.
     pub begun_with: std::result::Result<usize, String>,
 }
 
@@ -126,7 +126,7 @@ impl Files {
         let About { plan, shot, .. } = self.about();
         let mut task = shot::task(plan.clone(), shot.clone(), threads, self.clone())?;
         task.label = format!("shot {}", self.about().number);
-        // No attempt touches what another has written.
+        // No attempt changes the files of another.
         task.idempotent = true;
         task.deadline = self.inner.deadline;
         let (job, files) = (task.job, self.clone());
@@ -137,14 +137,14 @@ impl Files {
             files.begin(exec)?;
             let outcome = job.run(exec);
             files.inner.room.learn(&outcome);
-            // Those of an attempt that does not count go.
+            // Removes the snapshots of an attempt that did not commit.
             drop(files.take_snapshots(exec));
             outcome
         });
         Ok(task)
     }
 
-    /// The shot has ended. An attempt that never returns leaves nothing behind.
+    /// Ends the shot: removes the snapshots of attempts that have not returned.
     pub fn close(&self) {
         for state in self.attempts().values_mut() {
             state.over = true;
@@ -152,7 +152,7 @@ impl Files {
         }
     }
 
-    /// Of the attempt that counts, or else of the last.
+    /// Returns the report on the attempt that committed, or else on the last.
     pub fn report(&self) -> Report {
         let attempts = self.attempts();
         let counts = attempts.iter().find(|(_, state)| state.seconds.is_some());
@@ -166,14 +166,14 @@ impl Files {
         }
     }
 
-    /// After how many steps it was stopped, or why its state could not be kept. `None`: it was not begun.
+    /// Returns the steps after which it was stopped, or why its state is not saved. `None`: it was not started.
     pub fn paused(&self) -> Option<std::result::Result<usize, String>> {
         let attempts = self.attempts();
         let mut paused = attempts.values().filter_map(|state| state.paused.as_ref());
         paused.clone().find(|paused| paused.is_ok()).or_else(|| paused.next_back()).cloned()
     }
 
-    /// What there is to draw; given once.
+    /// Takes the data of the pictures.
     pub fn take_picture(&self) -> Picture {
         let mut attempts = self.attempts();
         let counts = attempts.values_mut().find(|state| state.seconds.is_some());
@@ -205,20 +205,20 @@ impl Files {
         self.inner.folder.join(names::paused(self.about().number))
     }
 
-    /// What an earlier run has left of the shot, if it is of use. `Err`: why it is not.
-    fn left(&self, fields: &dyn Fields) -> std::result::Result<Option<Kept>, String> {
+    /// Opens the saved state of the shot, if there is one. `Err`: why it is not usable.
+    fn left(&self, fields: &dyn Fields) -> std::result::Result<Option<Checkpoint>, String> {
         if !self.inner.resume {
             return Ok(None);
         }
         let (about, path) = (self.about(), self.paused_path());
-        let Some(kept) = Kept::open(&path)? else { return Ok(None) };
-        let header = &kept.header;
+        let Some(checkpoint) = Checkpoint::open(&path)? else { return Ok(None) };
+        let header = &checkpoint.header;
         if header.key != about.key || header.done >= about.shot.nt {
-            return Err("it is of other parameters, or of another model".into());
+            return Err("it has other parameters, or another model".into());
         }
         if header.kind != fields.kind() || header.values != fields.values() {
             return Err(format!(
-                "it is of another kind of device ({}; here: {})",
+                "another kind of device saved it ({}; here: {})",
                 header.kind,
                 fields.kind()
             ));
@@ -228,14 +228,13 @@ impl Files {
             let size = 4 * about.plan.model.grid.cells() as u64;
             let sum = resume::checksum(&self.inner.folder.join(&name), size);
             if header.snapshots.get(&step) != sum.ok().flatten().as_ref() {
-                return Err(format!("{name}, which was taken before, is not what was written"));
+                return Err(format!("{name} is missing or damaged"));
             }
         }
-        Ok(Some(kept))
+        Ok(Some(checkpoint))
     }
 
-    /// A record without what tells how to read it is no result, nor are snapshots; but those of a state that was left
-    /// are still its.
+    /// Removes the files of a shot that could not be completed; but the snapshots of a saved state are kept.
     fn unname(&self) {
         let is_left = self.paused_path().exists();
         for name in all_files(self.about()) {
@@ -245,22 +244,22 @@ impl Files {
         }
     }
 
-    /// Leaves the state after so many steps, and the snapshots that were taken before.
+    /// Saves the state after so many steps, and the snapshots until then.
     fn keep(&self, exec: &Exec<'_>, done: usize, fields: &mut dyn Fields) -> Result<()> {
         self.name_snapshots(exec)?;
         let snapshots =
             self.attempts().get(&exec.attempt).map(|state| state.sums.snapshots.clone()).unwrap_or_default();
         let key = self.about().key.clone();
         let header = Header { key, kind: fields.kind(), done, values: fields.values(), snapshots };
-        paused::write(&self.paused_path(), &header, fields)
+        checkpoint::write(&self.paused_path(), &header, fields)
     }
 
-    /// A place where nothing can be written is found before anything is computed. Files of an earlier run go
-    /// before they could be taken for this one's, the description first; once, and not when another attempt has ended well.
+    /// Prepares an attempt: removes the files of an earlier run once, the description first, and tries to write, so that
+    /// a failure is found before anything is computed.
     fn begin(&self, exec: &Exec<'_>) -> Result<()> {
         let mut cleared = self.naming();
         let mut attempts = self.attempts();
-        // This attempt came too late, as on a GPU that hung: another has done its work.
+        // Another attempt has committed, as after a GPU hung.
         if attempts.values().any(|state| state.over || state.seconds.is_some()) {
             return Err(Error::Cancelled);
         }
@@ -270,17 +269,17 @@ impl Files {
         let (folder, number) = (&self.inner.folder, self.about().number);
         if !*cleared {
             let side = folder.join(names::side(number));
-            let told = side::read(&side).ok().and_then(|text| Told::parse(&text));
+            let description = side::read(&side).ok().and_then(|text| Description::parse(&text));
             remove(&side)?;
             remove(&folder.join(names::record(number)))?;
-            // One that stays is told of when it is drawn anew.
+            // A failure is reported when the picture is drawn.
             names::PICTURES
                 .iter()
                 .for_each(|what| drop(fs::remove_file(names::picture(folder, number, what))));
             if !self.inner.resume {
                 remove(&self.paused_path())?;
             }
-            let listed = told.map(|told| told.snapshots).unwrap_or_default();
+            let listed = description.map(|found| found.snapshots).unwrap_or_default();
             listed
                 .iter()
                 .filter(|one| names::snapshot_of(&one.file) == Some(number))
@@ -292,10 +291,10 @@ impl Files {
     }
 }
 
-/// Whether records can be written. A survey whose disk is full is not to compute shot after shot for nothing.
+/// Whether records can be written. With a full disk, shots fail before they are computed.
 #[derive(Debug, Default, Clone)]
 pub struct Room {
-    /// The last that was to be written could not be.
+    /// Whether the last write failed.
     short: Arc<AtomicBool>,
 }
 
@@ -308,9 +307,9 @@ impl Room {
         }
     }
 
-    /// That the file can be begun; where writing has failed, that there is room for all of it.
+    /// Checks that the file can be created and, after a failed write, that the disk has room for all of it.
     fn find(&self, path: &Path, bytes: usize) -> Result<()> {
-        // Dropped without a commit, it goes again.
+        // Dropped without a commit, the file is removed.
         let mut output = atomic::Output::create(path)?;
         if self.short.load(Ordering::Relaxed) {
             let written = io::copy(&mut io::repeat(0).take(bytes as u64), &mut output);
@@ -320,7 +319,7 @@ impl Room {
     }
 }
 
-/// Of a shot that is whole, but for its pictures.
+/// Returns the names of all files of a complete shot but its pictures.
 pub fn all_files(about: &About) -> Vec<String> {
     let snapshots = about.steps().map(|step| names::snapshot(about.number, step));
     [names::record(about.number), names::side(about.number)].into_iter().chain(snapshots).collect()
@@ -357,7 +356,7 @@ impl shot::Output for Files {
         let record = self.inner.folder.join(names::record(about.number));
         let side = self.inner.folder.join(names::side(about.number));
         let _naming = self.naming();
-        // What a copy has written is the same, and told already.
+        // Another attempt has written the same files.
         if self.attempts().values().any(|state| state.seconds.is_some()) {
             return Ok(());
         }
@@ -369,7 +368,7 @@ impl shot::Output for Files {
         state.sums.record = checksum(&gather.data);
         let described = about.text(&state.sums).and_then(|text| atomic::write(&side, text.as_bytes()));
         described.and_then(|()| self.inner.output.check()).inspect_err(|_| self.unname())?;
-        // What it was stopped with is of no more use, and no harm: the shot is there.
+        // The shot is complete; a saved state that cannot be removed does no harm.
         remove(&self.paused_path()).unwrap_or_else(|error| log::warn!("{error}"));
         state.seconds = state.begun.map(|begun| begun.elapsed().as_secs_f64());
         if self.inner.pictured {
@@ -384,11 +383,11 @@ impl shot::Output for Files {
         let Some(state) = attempts.get_mut(&exec.attempt) else { return Err(unknown()) };
         match left {
             Ok(None) => Ok(0),
-            Ok(Some(kept)) => {
-                state.sums.snapshots = kept.header.snapshots.clone();
-                state.begun_with = Ok(kept.header.done);
+            Ok(Some(checkpoint)) => {
+                state.sums.snapshots = checkpoint.header.snapshots.clone();
+                state.begun_with = Ok(checkpoint.header.done);
                 drop(attempts);
-                kept.give(&self.paused_path(), fields)
+                checkpoint.copy_to(&self.paused_path(), fields)
             }
             Err(why) => {
                 state.begun_with = Err(why);
@@ -403,24 +402,24 @@ impl shot::Output for Files {
 
     fn pause(&self, exec: &Exec<'_>, done: usize, fields: &mut dyn Fields) -> Result<()> {
         let _naming = self.naming();
-        // A copy of the shot has finished, or has left its state: that is enough, and its snapshots are of it.
+        // Another attempt has finished, or has saved its state with its snapshots.
         let is_enough = |state: &State| state.seconds.is_some() || matches!(state.paused, Some(Ok(_)));
         if self.attempts().values().any(is_enough) {
             return Ok(());
         }
-        let kept = self.inner.output.check().and_then(|()| self.keep(exec, done, fields));
+        let saved = self.inner.output.check().and_then(|()| self.keep(exec, done, fields));
         if let Some(state) = self.attempts().get_mut(&exec.attempt) {
-            state.paused = Some(kept.as_ref().map(|()| done).map_err(Error::to_string));
+            state.paused = Some(saved.as_ref().map(|()| done).map_err(Error::to_string));
         }
-        kept
+        saved
     }
 }
 
 fn unknown() -> Error {
-    Error::Internal("an attempt that was not begun".into())
+    Error::Internal("an attempt that was not started".into())
 }
 
-/// CRC-32 of the little-endian bytes, as zlib has it.
+/// Returns the CRC-32 of the little-endian bytes, as zlib computes it.
 fn checksum(data: &[f32]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     let mut bytes = Vec::with_capacity(1 << 16);

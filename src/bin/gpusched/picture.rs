@@ -1,4 +1,4 @@
-//! What of a shot is drawn: one line of its receivers and one section of a snapshot.
+//! Pictures of a shot: one line of receivers, and one section of a snapshot.
 
 use std::path::Path;
 
@@ -87,7 +87,7 @@ pub fn section_step(about: &About) -> Option<usize> {
 }
 
 impl Picture {
-    /// Of a shot whose files are in the folder, and whole.
+    /// Reads the pictures of a complete shot from its files.
     pub fn of_files(folder: &Path, about: &About) -> Result<Picture> {
         let (plan, shot) = (&about.plan, &about.shot);
         let (traces, samples) = (about.traces(), shot.samples());
@@ -101,7 +101,7 @@ impl Picture {
         Ok(Picture { line, section: section_step(about).map(section).transpose()? })
     }
 
-    /// Draws what there is, and returns the names of the files.
+    /// Draws the pictures and returns the names of their files.
     pub fn draw(&self, folder: &Path, number: usize, title: &str, percentile: f64) -> Result<Vec<String>> {
         let mut names = Vec::new();
         let mut draw = |what, image: &Image, labels: &plot::Labels, colours, true_scale| {

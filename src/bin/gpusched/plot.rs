@@ -116,14 +116,14 @@ pub fn draw(
 ) -> Result<()> {
     let fail = |why: String| Error::io("draw", path, why);
     if image.columns < 2 || image.rows() < 2 {
-        return Err(fail("it has less than two columns or rows".into()));
+        return Err(fail("the image has fewer than two columns or rows".into()));
     }
     let fonts = FONTS.get_or_init(|| {
         register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok()
             && register_font(FONT, FontStyle::Bold, dejavu::sans::bold()).is_ok()
     });
     if !fonts {
-        return Err(fail("its font could not be loaded".into()));
+        return Err(fail("the font could not be loaded".into()));
     }
     let across = WIDTH - LEFT - RIGHT;
     let mut height = HEIGHT;
@@ -222,7 +222,7 @@ fn colour_bar(
 
 fn blit(area: &Area<'_>, at: (i32, i32), size: (u32, u32), pixels: Vec<u8>) -> Drawn {
     let bitmap = BitMapElement::<_, RGBPixel>::with_owned_buffer(at, size, pixels);
-    area.draw(&bitmap.ok_or("the image has not the size that it was made for")?)?;
+    area.draw(&bitmap.ok_or("the image has the wrong size")?)?;
     Ok(())
 }
 

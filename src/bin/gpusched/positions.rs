@@ -1,5 +1,4 @@
-//! From metres to cells: sources and receivers stand on cells, and the cell
-//! (0, 0, 0) is at 0 m on every axis.
+//! Converts positions in metres to cells. The cell (0, 0, 0) is at 0 m on every axis.
 
 use gpusched::Result;
 use gpusched::fd::grid::{AXES, Grid};
@@ -8,7 +7,7 @@ use gpusched::fd::survey::Receivers;
 use crate::document::Document;
 use crate::survey;
 
-/// How far from a cell a position may be, in cells: room for rounded decimals.
+/// Largest distance of a position from a cell, in cells, for rounded decimals.
 const TOLERANCE: f64 = 0.01;
 const MOST_SHOTS: usize = 1_000_000;
 
@@ -16,7 +15,7 @@ pub fn metres(grid: &Grid, cell: [usize; 3]) -> [f64; 3] {
     std::array::from_fn(|axis| tidy(cell[axis] as f64 * f64::from(grid.h[axis])))
 }
 
-/// Micrometres are enough, and read better than what float32 makes of a decimal.
+/// Rounds to micrometres, which hides the error of float32.
 pub fn tidy(metres: f64) -> f64 {
     (metres * 1e6).round() / 1e6
 }
@@ -45,7 +44,7 @@ fn index(file: &Document, grid: &Grid, key: &str, axis: usize, metres: f64) -> R
     Ok(nearest as usize)
 }
 
-/// Whole cells in a step of so many metres.
+/// Returns the cells in a step of so many metres.
 fn stride(file: &Document, grid: &Grid, key: &str, axis: usize, metres: f64) -> Result<usize> {
     let h = f64::from(grid.h[axis]);
     let cells = (metres / h).round();
@@ -56,7 +55,7 @@ fn stride(file: &Document, grid: &Grid, key: &str, axis: usize, metres: f64) -> 
     Ok(cells as usize)
 }
 
-/// The sources' cells, in the order of the shots: x runs fastest.
+/// Returns the cells of the sources, in the order of the shots: x runs fastest.
 pub fn sources(file: &Document, grid: &Grid, from: &survey::Sources) -> Result<Vec<[usize; 3]>> {
     match (&from.positions_m, from.first_m) {
         (Some(list), None) => {
@@ -64,7 +63,7 @@ pub fn sources(file: &Document, grid: &Grid, from: &survey::Sources) -> Result<V
                 .iter()
                 .find(|(_, is)| *is)
             {
-                return Err(file.refuse(&format!("sources.{key}"), "nothing: it goes with `first_m` only"));
+                return Err(file.refuse(&format!("sources.{key}"), "no value: it belongs to `first_m`"));
             }
             if list.is_empty() || list.len() > MOST_SHOTS {
                 return Err(file.refuse("sources.positions_m", format!("1 to {MOST_SHOTS} positions")));
@@ -85,9 +84,7 @@ pub fn sources(file: &Document, grid: &Grid, from: &survey::Sources) -> Result<V
             for axis in 0..2 {
                 if count[axis] > 1 {
                     let Some(metres) = from.step_m else {
-                        return Err(
-                            file.refuse("sources.step_m", "[x, y] in metres, as there is more than one shot")
-                        );
+                        return Err(file.refuse("sources.step_m", "[x, y] in metres, for more than one shot"));
                     };
                     step[axis] = stride(file, grid, "sources.step_m", axis, metres[axis])?;
                     let room = (grid.n[axis] - 1 - first[axis]) / step[axis] + 1;

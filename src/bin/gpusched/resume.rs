@@ -1,5 +1,5 @@
-//! What an earlier run has left in the output folder, shot by shot: whole results of the same parameters,
-//! which are kept, and all else, which is computed again.
+//! Examines the output folder for the results of an earlier run. Complete results of the same parameters and model are
+//! kept; all other shots are computed again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,24 +17,23 @@ use serde_json::json;
 use crate::job::Job;
 use crate::names;
 use crate::say::say;
-use crate::side::{self, About, Sums, Told};
+use crate::side::{self, About, Description, Sums};
 
-/// More threads than a disk has use for.
+/// Most threads that read files.
 const READERS: usize = 8;
 
 #[derive(Debug, PartialEq)]
 pub enum Found {
-    /// The description is readable and has the key of this survey's shot, and all files that it has to tell of
-    /// are there, with the right size and checksum.
+    /// The description has the key of the shot, and all files have the right size and checksum.
     Whole,
     /// Neither record nor description.
     Nothing,
-    /// Something that is not to be kept, and why.
+    /// Files that cannot be kept, and why.
     Unfit(String),
 }
 
-/// Looks at every shot; all files of whole ones are read. With `renew` descriptions are brought up to date.
-pub fn look(job: &Job, renew: bool) -> Vec<Found> {
+/// Examines every shot and reads the files of complete ones. With `renew`, updates their descriptions.
+pub fn examine(job: &Job, renew: bool) -> Vec<Found> {
     let shots = job.shots.len();
     let next = AtomicUsize::new(1);
     let all = Mutex::new(Vec::with_capacity(shots));
@@ -50,7 +49,7 @@ pub fn look(job: &Job, renew: bool) -> Vec<Found> {
         }
     };
     thread::scope(|scope| {
-        // Where the system gives no thread more, those that are there do it all.
+        // If no more threads can be started, the others do the work.
         for _ in 1..readers {
             drop(thread::Builder::new().spawn_scoped(scope, read));
         }
@@ -61,17 +60,16 @@ pub fn look(job: &Job, renew: bool) -> Vec<Found> {
     all.into_iter().map(|(_, found)| found).collect()
 }
 
-/// Removes snapshots that a killed run has named of shots that it neither described nor left a state of: nothing tells
-/// what they are of, and a survey that takes others would leave them there. That one can't be removed is no reason
-/// not to run. A state is of no use `anew`.
-pub fn remove_strays(job: &Job, anew: bool) -> io::Result<()> {
+/// Removes the snapshots that a killed run left of shots with neither a description nor a saved state. Without
+/// `resume` a saved state does not count.
+pub fn remove_strays(job: &Job, resume: bool) -> io::Result<()> {
     for entry in fs::read_dir(&job.folder)? {
         let entry = entry?;
         let name = entry.file_name();
         let Some(number) = name.to_str().and_then(names::snapshot_of) else { continue };
         let is_there = |name: String| job.folder.join(name).symlink_metadata().is_ok();
-        let told = is_there(names::side(number)) || !anew && is_there(names::paused(number));
-        if !told && number <= job.shots.len() && entry.file_type()?.is_file() {
+        let is_known = is_there(names::side(number)) || resume && is_there(names::paused(number));
+        if !is_known && number <= job.shots.len() && entry.file_type()?.is_file() {
             fs::remove_file(entry.path())?;
         }
     }
@@ -84,17 +82,18 @@ fn shot(folder: &Path, about: &About, renew: bool) -> Found {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return match fs::symlink_metadata(folder.join(&record)) {
-                Ok(_) => Found::Unfit(format!("{record} is there without {side}")),
+                Ok(_) => Found::Unfit(format!("{record} has no {side}")),
                 Err(_) => Found::Nothing,
             };
         }
-        Err(error) => return Found::Unfit(format!("{side} can't be read: {error}")),
+        Err(error) => return Found::Unfit(format!("{side} cannot be read: {error}")),
     };
-    let Some((told, sums)) = Told::parse(&text).and_then(|told| told.sums().map(|sums| (told, sums))) else {
-        return Found::Unfit(format!("{side} is damaged, or not of this program"));
+    let description = Description::parse(&text);
+    let Some((found, sums)) = description.and_then(|found| found.sums().map(|sums| (found, sums))) else {
+        return Found::Unfit(format!("{side} is damaged, or another program wrote it"));
     };
-    if told.key != about.key {
-        return Found::Unfit("computed from other parameters, or from another model".into());
+    if found.key != about.key {
+        return Found::Unfit("it has other parameters, or another model".into());
     }
     match whole(folder, about, &sums) {
         Ok(()) if renew => renewed(folder, about, &sums, &text),
@@ -103,7 +102,7 @@ fn shot(folder: &Path, about: &About, renew: bool) -> Found {
     }
 }
 
-/// What a survey says of a shot beside what decides its result, such as the version, is brought up to date.
+/// Updates the fields of a description that the key does not cover, such as the version.
 fn renewed(folder: &Path, about: &About, sums: &Sums, text: &[u8]) -> Found {
     let fresh = about.text(sums);
     let written = fresh.and_then(|fresh| {
@@ -120,7 +119,7 @@ fn whole(folder: &Path, about: &About, sums: &Sums) -> Result<(), String> {
         let read = checksum(&folder.join(&name), 4 * values as u64);
         match read.map_err(|error| format!("{name}: {error}"))? {
             Some(found) if found == sum => Ok(()),
-            Some(_) => Err(format!("{name} is not what was written: its checksum differs")),
+            Some(_) => Err(format!("{name} is damaged: its checksum differs")),
             None => Err(format!("{name} is not {} bytes long", 4 * values as u64)),
         }
     };
@@ -133,7 +132,7 @@ fn whole(folder: &Path, about: &About, sums: &Sums) -> Result<(), String> {
     Ok(())
 }
 
-/// CRC-32 of a plain file of that size; `None`: it has another.
+/// Returns the CRC-32 of a plain file of that size, or `None` if it has another size.
 pub fn checksum(path: &Path, size: u64) -> io::Result<Option<u32>> {
     let found = fs::symlink_metadata(path)?;
     if !found.is_file() {
@@ -155,11 +154,11 @@ pub fn checksum(path: &Path, size: u64) -> io::Result<Option<u32>> {
     }
 }
 
-/// Shots that a line names before it only counts.
+/// Most shots that a line names.
 const NAMED: usize = 8;
 
-/// Says what is kept, and of what is there and is not, why.
-pub fn tell(job: &Job, found: &[Found], as_json: bool) {
+/// Prints the number of kept shots, and why others are not kept.
+pub fn report(job: &Job, found: &[Found], as_json: bool) {
     let mut reasons: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     let mut kept = 0;
     for (number, found) in (1..).zip(found) {
@@ -204,10 +203,7 @@ pub fn tell(job: &Job, found: &[Found], as_json: bool) {
         };
         say!("not kept: shot {}{more}: {why}", named.join(", "));
     }
-    let states = if paused == 0 {
-        String::new()
-    } else {
-        format!("; {paused} of these have left a state to go on from")
-    };
+    let states =
+        if paused == 0 { String::new() } else { format!("; {paused} of these continue from a saved state") };
     say!("resume: {kept} of {} shots kept, {redone} computed again, {missing} missing{states}", found.len());
 }

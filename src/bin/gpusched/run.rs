@@ -13,7 +13,7 @@ use gpusched::sched::{Scheduler, discover_all};
 use serde_json::json;
 
 use crate::checks;
-use crate::fitness;
+use crate::device_check;
 use crate::folder::{OutputFolder, check_inputs};
 use crate::job::Job;
 use crate::manifest::Manifest;
@@ -75,9 +75,9 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     if output.as_ref().is_some_and(|output| output.is_locked()) {
         remove_leftovers(&job.folder, wanted.as_json);
     }
-    let found = if wanted.resume { resume::look(&job, !wanted.dry_run) } else { Vec::new() };
+    let found = if wanted.resume { resume::examine(&job, !wanted.dry_run) } else { Vec::new() };
     if wanted.resume {
-        resume::tell(&job, &found, wanted.as_json);
+        resume::report(&job, &found, wanted.as_json);
     }
     let Some(output) = output else {
         if !wanted.as_json {
@@ -88,7 +88,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
         return Ok(true);
     };
     if output.is_locked()
-        && let Err(error) = resume::remove_strays(&job, !wanted.resume)
+        && let Err(error) = resume::remove_strays(&job, wanted.resume)
     {
         log::warn!("{}: not searched for snapshots without a description: {error}", job.folder.display());
     }
@@ -129,7 +129,7 @@ fn report_notes(used: &[DeviceInfo], as_json: bool) -> Result<()> {
 
 /// Retires the devices that fail the check shot. Returns false if none is left.
 fn retire_unfit(scheduler: &Scheduler, selection: Option<&str>, as_json: bool) -> Result<bool> {
-    let unfit = fitness::check_devices(selection, as_json)?;
+    let unfit = device_check::check_devices(selection, as_json)?;
     for (index, device) in scheduler.devices().iter().enumerate() {
         if let Some(found) = unfit.iter().find(|unfit| unfit.device == device.label()) {
             scheduler.retire(index, &found.why.to_string())?;

@@ -1,5 +1,5 @@
-//! The scenario file of `gpusched simulate`: JSON, read by hand so that every refusal names the
-//! file, the key, the value that stands there and what would have been accepted.
+//! Reads the scenario file of `gpusched simulate`, in JSON. Each error names the file, the key, the value and what is
+//! accepted.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,9 +9,9 @@ use gpusched::sched::simulation::{Fault, FaultKind, Scenario, SimDevice, SimTask
 use gpusched::{Error, Result, descriptor};
 use serde_json::{Map, Value};
 
-/// Bytes. A million tasks have about a tenth.
+/// Bytes of the largest file. A million tasks have about a tenth.
 const LARGEST: u64 = 1 << 30;
-/// Seconds of virtual time that all of it may take on the slowest device: some 30 thousand years.
+/// Most seconds of virtual time for all work on the slowest device, some 30 thousand years.
 const LONGEST: f64 = 1e12;
 
 pub const SCENARIO: &[&str] = &["seed", "devices", "tasks"];
@@ -48,8 +48,8 @@ pub fn read(path: &Path) -> Result<Scenario> {
     scenario(&Table::new(path, "the scenario", "", &value, SCENARIO)?)
 }
 
-/// What is no JSON. `NaN` and numbers that are too large are told with the key that they stand behind: other
-/// programs do write them.
+/// Returns the error for a text that is not JSON. `NaN` and too large numbers, which other programs write, are
+/// reported with their key.
 fn explain(path: &Path, text: &str, why: &serde_json::Error) -> Error {
     let line = text.lines().nth(why.line().saturating_sub(1)).unwrap_or_default();
     let is_word = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
@@ -64,7 +64,7 @@ fn explain(path: &Path, text: &str, why: &serde_json::Error) -> Error {
     match key.and_then(|before| before.rsplit('"').next()) {
         Some(key) if !word.is_empty() => {
             let what = format!("{}, line {}: {key}", path.display(), why.line());
-            Error::argument(what, word, "a finite number, or null where nothing is told")
+            Error::argument(what, word, "a finite number, or null for an absent one")
         }
         _ => {
             let what = format!("{}: the text", path.display());
@@ -114,7 +114,7 @@ fn device(table: &Table<'_>, position: usize) -> Result<SimDevice> {
         name: table.text("name")?.unwrap_or_else(|| format!("device {position}")),
         speed: table.needed("speed", table.positive("speed")?, POSITIVE)?,
         prior: table.positive("prior")?,
-        // A memory that nobody tells of is no limit.
+        // Without the key, memory has no limit.
         memory_bytes: table.whole("memory_bytes", u64::MAX)?.unwrap_or(u64::MAX),
         slots: match table.whole("slots", 64)? {
             Some(0) => return Err(table.refuse("slots", "1 to 64")),
@@ -157,7 +157,7 @@ fn task(table: &Table<'_>, position: usize, devices: usize) -> Result<SimTask> {
             .and_then(|value| i32::try_from(value).ok())
             .ok_or_else(|| table.refuse("priority", "a whole number, -2147483648 to 2147483647"))?,
     };
-    let earlier = format!("positions of tasks that stand before this one, {position}");
+    let earlier = format!("positions of tasks before this one, {position}");
     let most = u64::from(u32::MAX);
     Ok(SimTask {
         work: table.needed("work", table.positive("work")?, POSITIVE)?,
@@ -180,7 +180,7 @@ fn task(table: &Table<'_>, position: usize, devices: usize) -> Result<SimTask> {
     })
 }
 
-/// An object of the file, and the way to it.
+/// An object of the file, and its path.
 struct Table<'a> {
     file: &'a Path,
     place: String,
@@ -207,7 +207,7 @@ impl<'a> Table<'a> {
         if self.place.is_empty() { key.into() } else { format!("{}.{key}", self.place) }
     }
 
-    /// `null` is as good as absent.
+    /// Returns the value of a key; `null` means absent.
     fn get(&self, key: &str) -> Option<&'a Value> {
         self.entries.get(key).filter(|value| !value.is_null())
     }
@@ -240,7 +240,7 @@ impl<'a> Table<'a> {
         self.number(key, &accepted, |number| (0.0..=LONGEST).contains(&number))
     }
 
-    /// Also as it is written in `11e9`.
+    /// Reads an integer, also in the form `11e9`.
     fn whole(&self, key: &str, most: u64) -> Result<Option<u64>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let written =

@@ -20,7 +20,7 @@ use crate::picture::Picture;
 use crate::progress::Progress;
 use crate::side::About;
 use crate::stopping::{Limit, Stop};
-use crate::summing_up;
+use crate::summary;
 
 /// Interval of the progress reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
@@ -97,7 +97,7 @@ impl SurveyRun<'_> {
         let traced = trace.is_none_or(|path| self.write_trace(path, &progress));
         let stats = self.scheduler.stats().ok();
         if let Some(stats) = &stats {
-            summing_up::lines(stats).iter().for_each(|line| progress.for_people(line));
+            summary::lines(stats).iter().for_each(|line| progress.for_people(line));
         }
         let seconds = begun.elapsed().as_secs_f64();
         progress.say(
@@ -110,7 +110,7 @@ impl SurveyRun<'_> {
                 "open": self.open,
                 "seconds": seconds,
                 "folder": self.job.folder.to_string_lossy(),
-                "schedule": stats.as_ref().map(summing_up::object),
+                "schedule": stats.as_ref().map(summary::object),
             }),
         );
         self.failed + self.open == 0 && listed.is_ok() && traced

@@ -1,8 +1,7 @@
-//! The description of a shot, a JSON file beside its record: all that is needed to read the files, their
-//! checksums, and the key that tells what they were computed from.
+//! The description of a shot, a JSON file beside its record: axes, units, checksums, and the key of the input.
 //!
-//! It is written last, once the files that it tells of are on disk, and says nothing of who computed them or
-//! when: so it is the journal, too, and the same whenever the shot is computed again.
+//! It is written last, when the files that it lists are on disk, so that it also marks a complete shot. It names neither
+//! device nor time: a shot that is computed again has the same description.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +18,7 @@ use serde_json::{Value, json};
 use crate::job::Job;
 use crate::{names, positions};
 
-/// What is known of a shot before it is computed.
+/// The part of a description that is known before the shot is computed.
 pub struct About {
     pub number: usize,
     pub plan: Arc<Plan>,
@@ -28,7 +27,7 @@ pub struct About {
     wavelet: Value,
 }
 
-/// CRC-32 of each file, of the snapshots by step.
+/// CRC-32 of the record, and of the snapshots by step.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Sums {
     pub record: u32,
@@ -36,7 +35,7 @@ pub struct Sums {
 }
 
 impl About {
-    /// Of the shot with this number, counted from 1.
+    /// Describes the shot with this number, counted from 1.
     pub fn new(job: &Job, number: usize) -> About {
         let shot = job.shots[number - 1].clone();
         let wavelet = json!({
@@ -54,13 +53,13 @@ impl About {
         self.shot.receivers.count(self.plan.model.grid.n)
     }
 
-    /// Of the snapshots.
+    /// Returns the steps of the snapshots.
     pub fn steps(&self) -> impl Iterator<Item = usize> {
         let every = self.shot.snapshot_every;
         (0..if every.is_some() { self.shot.nt } else { 0 }).step_by(every.unwrap_or(1))
     }
 
-    /// The whole file.
+    /// Returns the text of the file.
     pub fn text(&self, sums: &Sums) -> Result<String> {
         serde_json::to_string_pretty(&self.describe(sums))
             .map_err(|error| Error::Internal(format!("{}: {error}", names::side(self.number))))
@@ -137,9 +136,9 @@ impl About {
     }
 }
 
-/// What is read of a description again.
+/// The part of a description that a resumed run reads.
 #[derive(Deserialize)]
-pub struct Told {
+pub struct Description {
     pub key: String,
     record: Summed,
     #[serde(default)]
@@ -158,9 +157,9 @@ pub struct Snapshot {
     crc32: String,
 }
 
-impl Told {
-    /// `None`: it is none that this program has written.
-    pub fn parse(text: &[u8]) -> Option<Told> {
+impl Description {
+    /// Returns `None` if the text is not a description.
+    pub fn parse(text: &[u8]) -> Option<Description> {
         serde_json::from_slice(text).ok()
     }
 
@@ -172,7 +171,7 @@ impl Told {
     }
 }
 
-/// The bytes of a description. Nothing else than a plain file is opened, and no more is read than any has.
+/// Reads a description. Refuses all but plain files of at most 1 GiB.
 pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     const LARGEST: u64 = 1 << 30;
     let found = fs::symlink_metadata(path)?;
@@ -184,12 +183,12 @@ pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The time of what is recorded at a step: after the step, hence one more.
+/// Returns the time of a sample in seconds: samples are taken after their step.
 pub fn time(step: usize, dt: f32) -> f64 {
     positions::tidy(decimal(dt) * (step + 1) as f64 * 1e3) / 1e3
 }
 
-/// The shortest decimal that is this float32, as float64: 0.001 stays 0.001 in a JSON file.
+/// Returns the shortest decimal that is this float32, as float64: 0.001 stays 0.001 in a JSON file.
 pub fn decimal(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }

@@ -1,4 +1,4 @@
-//! `gpusched simulate`: the scheduler on devices that exist only in a file, in virtual time.
+//! `gpusched simulate`: runs the scheduler on simulated devices, in virtual time.
 
 use std::path::Path;
 
@@ -11,14 +11,14 @@ use serde::Serialize;
 use crate::say::say;
 use crate::scenario;
 
-/// Failed tasks whose errors are told.
+/// Most failed tasks whose errors are printed.
 const ERRORS: usize = 10;
 
-/// The agreed names first.
+/// The result. The order of the fields is part of the interface.
 #[derive(Serialize)]
 struct Line<'a> {
     makespan_s: f64,
-    /// `null`: all devices are lost before the work could have been done.
+    /// `null`: no schedule ends, because all devices are lost before.
     lower_bound_s: Option<f64>,
     ratio: Option<f64>,
     finished: u64,
@@ -45,14 +45,14 @@ struct Failure {
     error: String,
 }
 
-/// `false`: not every task has ended well.
+/// Runs a scenario. Returns false if a task did not finish.
 pub fn run(path: &Path, as_json: bool, trace: Option<&Path>) -> Result<bool> {
     let scenario = scenario::read(path)?;
     let report = match trace {
         None => simulation::run(&scenario),
         Some(trace) => {
             let mut report = SimReport::default();
-            // A place that can't be written is refused before the run.
+            // Creates the file first, so that an error is reported before the run.
             atomic::write_with(trace, |out| {
                 let timeline;
                 (report, timeline) = simulation::run_traced(&scenario);
@@ -111,7 +111,7 @@ fn print(line: &Line<'_>, tasks: usize) {
     );
     match (line.lower_bound_s, line.ratio) {
         (Some(bound), Some(ratio)) => say!("{makespan_s:.1} s; at least {bound:.1} s, ratio {ratio:.4}"),
-        _ => say!("{makespan_s:.1} s; the devices are lost before all of it could be done"),
+        _ => say!("{makespan_s:.1} s; all devices are lost before any schedule ends"),
     }
     say!("{:>12} {:>7}  DEVICE", "BUSY s", "TASKS");
     for Device { name, busy_s, tasks, retired, .. } in &line.per_device {

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use gpusched::fd::pause::State;
 use testkit::fuzz::{Target, folder, run};
 
+use crate::checkpoint::{self, Checkpoint, Header};
 use crate::job::Job;
-use crate::paused::{self, Header, Kept};
-use crate::resume::{Found, look};
+use crate::resume::{Found, examine};
 use crate::run::{self as command, Wanted};
 
 const SURVEY: &str = "[grid]\nn = [6, 6, 6]\nspacing_m = 10\n[model]\nvp = 2000\n[time]\ndt_s = 0.001\nnt = 3\n\
@@ -46,7 +46,7 @@ fn resumed_descriptions() {
             JOB.with(|job| {
                 let job = job.get_or_init(|| Job::load(&survey().join("survey.toml")).expect("a survey"));
                 fs::write(job.folder.join("shot_0001.json"), bytes).expect("a description");
-                match look(job, false).as_slice() {
+                match examine(job, false).as_slice() {
                     [Found::Whole] => None,
                     [Found::Unfit(why)] => Some(why.clone()),
                     other => panic!("one shot, whose description is there: {other:?}"),
@@ -120,12 +120,12 @@ fn paused_states() {
         runs: 3000,
         most: 10_000,
         memory: |length| (2 << 20) + 100 * length,
-        give: |path, _| match Kept::open(path) {
+        give: |path, _| match Checkpoint::open(path) {
             Err(why) => Some(why),
             Ok(kept) => {
                 let kept = kept.expect("a state that is there");
                 let mut state = Values(vec![0.0; kept.header.values as usize]);
-                kept.give(path, &mut state).expect("what was checked");
+                kept.copy_to(path, &mut state).expect("what was checked");
                 None
             }
         },
@@ -134,7 +134,7 @@ fn paused_states() {
             let snapshots = [(10, 7), (20, 1)].into();
             let header =
                 Header { key: "k".into(), kind: "of a test".into(), done: 20, values: 50, snapshots };
-            paused::write(&path, &header, &mut Values(vec![0.5; 50])).expect("a state");
+            checkpoint::write(&path, &header, &mut Values(vec![0.5; 50])).expect("a state");
             vec![fs::read(&path).expect("a state")]
         },
     });

@@ -1,5 +1,4 @@
-//! What is told of the schedule when all shots have ended: each device, and how far the whole was from
-//! the best that could have been.
+//! Summary of a run: statistics of each device, and the makespan beside its lower bound.
 
 use gpusched::sched::{DeviceStats, Stats};
 use serde_json::{Value, json};
@@ -8,7 +7,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 * 1e-9
 }
 
-/// Part of its slots' time that a device spent in shots.
+/// Returns the share of the time of its slots that a device spent in shots.
 fn busy_share(stats: &Stats, device: &DeviceStats) -> f64 {
     let there = seconds(stats.makespan_ns) * f64::from(device.slots);
     if there > 0.0 { seconds(device.busy_ns) / there } else { 0.0 }
@@ -79,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_that_was_retired_is_told_with_its_reason() {
+    fn summary_states_why_a_device_was_retired() {
         let cpu = Builder { devices: Some("cpu".into()), ..Builder::default() };
         let mut stats = cpu.build().unwrap().stats().unwrap();
         assert!(!lines(&stats)[0].contains("retired"));

@@ -1,7 +1,7 @@
-//! `shot_0001.paused`: the state of a shot that was stopped on the way.
+//! `shot_0001.paused`: the saved state of a stopped shot.
 //!
-//! One line of JSON that says what it is the state of, float32 values, and a CRC-32 of both, as zlib has it, in four bytes;
-//! all numbers with their lowest byte first.
+//! The file has a header, one line of JSON; the values, as float32; and the CRC-32 of both, as in zlib. All numbers are
+//! little-endian.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,28 +13,28 @@ use gpusched::io::atomic;
 use gpusched::{Error, Result, descriptor};
 use serde::{Deserialize, Serialize};
 
-/// The longest line that is read: far more snapshots than a disk holds.
+/// Bytes of the longest header.
 const LINE: u64 = 64 << 20;
 const SUM: u64 = 4;
-/// Values that are turned into bytes at a time.
+/// Values that are converted at a time.
 const PIECE: usize = 1 << 14;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// Of the shot, see `key.rs`.
+    /// Key of the shot, see `key.rs`.
     pub key: String,
-    /// Of the state, as it tells it.
+    /// Kind of the state.
     pub kind: String,
-    /// Steps that are done.
+    /// Number of computed steps.
     pub done: usize,
     pub values: u64,
-    /// CRC-32 of the snapshots that were taken, by step.
+    /// CRC-32 of the snapshots until then, by step.
     pub snapshots: BTreeMap<usize, u32>,
 }
 
-/// Writes a whole file, or none.
+/// Writes a complete file, or none.
 pub fn write(path: &Path, header: &Header, state: &mut dyn State) -> Result<()> {
-    // What the state itself refuses is no failure to write.
+    // An error of the state, as opposed to one of the file.
     let mut refused = None;
     let written = atomic::write_with(path, |out| {
         let mut out = Summed { out, sum: crc32fast::Hasher::new() };
@@ -76,32 +76,32 @@ impl Write for Summed<'_> {
     }
 }
 
-/// A state that is whole, before its first value.
-pub struct Kept {
+/// A complete state, open at its first value.
+pub struct Checkpoint {
     pub header: Header,
     file: BufReader<File>,
 }
 
-impl Kept {
-    /// `Ok(None)`: there is none. `Err`: why it is of no use.
-    pub fn open(path: &Path) -> std::result::Result<Option<Kept>, String> {
+impl Checkpoint {
+    /// Opens a saved state and checks it. Returns `None` if the file does not exist, or the reason why it is not usable.
+    pub fn open(path: &Path) -> std::result::Result<Option<Checkpoint>, String> {
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.to_string()),
             Ok(found) if !found.is_file() => return Err("it is not a plain file".into()),
             Ok(_) => {}
         }
-        let told = |error: io::Error| format!("it can't be read: {error}");
-        let file = descriptor::open_read(path).map_err(told)?;
-        let size = file.metadata().map_err(told)?.len();
+        let failed = |error: io::Error| format!("it cannot be read: {error}");
+        let file = descriptor::open_read(path).map_err(failed)?;
+        let size = file.metadata().map_err(failed)?.len();
         let mut file = BufReader::with_capacity(1 << 18, file);
         let mut line = Vec::new();
-        file.by_ref().take(LINE).read_until(b'\n', &mut line).map_err(told)?;
-        let header: Header =
-            serde_json::from_slice(&line).map_err(|_| "it is damaged, or not of this program".to_string())?;
+        file.by_ref().take(LINE).read_until(b'\n', &mut line).map_err(failed)?;
+        let header: Header = serde_json::from_slice(&line)
+            .map_err(|_| "it is damaged, or another program wrote it".to_string())?;
         let bytes = header.values.checked_mul(4).and_then(|bytes| bytes.checked_add(line.len() as u64 + SUM));
         if bytes != Some(size) {
-            return Err(format!("it is {size} bytes long, and should be others"));
+            return Err(format!("it is damaged: it has {size} bytes, and its header states another size"));
         }
         let mut sum = crc32fast::Hasher::new();
         sum.update(&line);
@@ -109,21 +109,21 @@ impl Kept {
         let mut block = vec![0; 1 << 18];
         while left > 0 {
             let most = block.len().min(left as usize);
-            file.read_exact(&mut block[..most]).map_err(told)?;
+            file.read_exact(&mut block[..most]).map_err(failed)?;
             sum.update(&block[..most]);
             left -= most as u64;
         }
-        let mut told_sum = [0; SUM as usize];
-        file.read_exact(&mut told_sum).map_err(told)?;
-        if sum.finalize() != u32::from_le_bytes(told_sum) {
-            return Err("it is not what was written: its checksum differs".into());
+        let mut stored_sum = [0; SUM as usize];
+        file.read_exact(&mut stored_sum).map_err(failed)?;
+        if sum.finalize() != u32::from_le_bytes(stored_sum) {
+            return Err("it is damaged: its checksum differs".into());
         }
-        io::Seek::seek(&mut file, io::SeekFrom::Start(line.len() as u64)).map_err(told)?;
-        Ok(Some(Kept { header, file }))
+        io::Seek::seek(&mut file, io::SeekFrom::Start(line.len() as u64)).map_err(failed)?;
+        Ok(Some(Checkpoint { header, file }))
     }
 
-    /// Gives all values to a state of the same kind and size.
-    pub fn give(mut self, path: &Path, state: &mut dyn State) -> Result<usize> {
+    /// Copies all values to a state of the same kind and size.
+    pub fn copy_to(mut self, path: &Path, state: &mut dyn State) -> Result<usize> {
         state.take(&mut |values| {
             let mut bytes = vec![0; 4 * PIECE];
             for values in values.chunks_mut(PIECE) {
@@ -168,7 +168,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("gpusched-paused-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("shot_0001.paused");
-        assert!(Kept::open(&path).unwrap().is_none());
+        assert!(Checkpoint::open(&path).unwrap().is_none());
         let mut values: Vec<f32> = (0..40_000).map(|i| (i as f32).sin()).collect();
         values[3] = f32::NAN;
         let header = Header {
@@ -179,10 +179,10 @@ mod tests {
             snapshots: BTreeMap::from([(3, 9)]),
         };
         write(&path, &header, &mut Values(values.clone())).unwrap();
-        let kept = Kept::open(&path).unwrap().unwrap();
-        assert_eq!(kept.header, header);
+        let checkpoint = Checkpoint::open(&path).unwrap().unwrap();
+        assert_eq!(checkpoint.header, header);
         let mut back = Values(vec![0.0; 40_000]);
-        assert_eq!(kept.give(&path, &mut back).unwrap(), 17);
+        assert_eq!(checkpoint.copy_to(&path, &mut back).unwrap(), 17);
         let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&back.0), bits(&values));
 
@@ -194,13 +194,13 @@ mod tests {
             ("no header", whole[40..].to_vec()),
         ] {
             fs::write(&path, bytes).unwrap();
-            assert!(Kept::open(&path).is_err(), "{what}");
+            assert!(Checkpoint::open(&path).is_err(), "{what}");
         }
         for at in [1, 60, 200, 5000, whole.len() - 2] {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;
             fs::write(&path, bytes).unwrap();
-            assert!(Kept::open(&path).is_err(), "byte {at} is another");
+            assert!(Checkpoint::open(&path).is_err(), "byte {at} is another");
         }
         fs::remove_dir_all(folder).unwrap();
     }
