@@ -25,76 +25,54 @@ program arrays
     plane_iz=2)
 
   lent = 7.0
-  call sched%submit_shot(model, shot, lent(:, 1::2), id, stat=stat, errmsg=message)
-  call refused("record", "record is not contiguous; accepted: ")
+  call refuses(lent(:, 1::2), "record is not contiguous; accepted: ")
   call expect(all(abs(lent - 7.0) <= 0.0), "a refused record is left alone")
-  call sched%submit_shot(model, shot, wide(1::2, :), id, stat=stat, errmsg=message)
-  call refused("record", "record is not contiguous; accepted: ")
-  call sched%submit_shot(model, shot, wide(:5, :), id, stat=stat, errmsg=message)
-  call refused("record", "record is not contiguous; accepted: ")
+  call refuses(wide(1::2, :), "record is not contiguous; accepted: ")
+  call refuses(wide(:5, :), "record is not contiguous; accepted: ")
 
-  call sched%submit_shot(model, shot, records(:, 73:), id)
-  call sched%wait(id)
-  call sched%submit_shot(model, shot, record, id)
-  call sched%wait(id)
+  call shoot(records(:, 73:))
+  call shoot(record)
   call expect(all(abs(record - records(:, 73:)) <= 0.0), "a contiguous section is a record")
   view(1:5, 1:72) => flat
-  call sched%submit_shot(model, shot, view, id)
-  call sched%wait(id)
+  call shoot(view)
   call expect(all(abs(record - view) <= 0.0), "a pointer to a contiguous array is a record")
 
-  call sched%submit_shot(model, shot, records, id, stat=stat, errmsg=message)
-  call refused("record", "record has the shape (5, 144); accepted: (5, 72)")
+  call refuses(records, "record has the shape (5, 144); accepted: (5, 72)")
   view(1:72, 1:5) => flat
-  call sched%submit_shot(model, shot, view, id, stat=stat, errmsg=message)
-  call refused("record", &
-    "record has the shape (72, 5); accepted: (5, 72), which is (samples, traces)")
-  call sched%submit_shot(model, shot, record(:, :0), id, stat=stat, errmsg=message)
-  call refused("record", "record has the shape (5, 0); accepted: (5, 72)")
+  call refuses(view, "record has the shape (72, 5); accepted: (5, 72), which is (samples, traces)")
+  call refuses(record(:, :0), "record has the shape (5, 0); accepted: (5, 72)")
 
   shot%snapshot_every = 5
-  call sched%submit_shot(model, shot, record, id, snapshots)
-  call sched%wait(id)
-  call sched%submit_shot(model, shot, record, id, many(:, :, :, 1::2), stat=stat, errmsg=message)
-  call refused("snapshots", "snapshots is not contiguous; accepted: ")
-  call sched%submit_shot(model, shot, record, id, many, stat=stat, errmsg=message)
-  call refused("snapshots", &
-    "snapshots has the shape (7, 8, 9, 4); accepted: (7, 8, 9, 2), which is (nz, nx, ny, "// &
-    "snapshots)")
+  call shoot(record, snapshots)
+  call refuses(record, "snapshots is not contiguous; accepted: ", many(:, :, :, 1::2))
+  call refuses(record, &
+    "snapshots has the shape (7, 8, 9, 4); accepted: (7, 8, 9, 2), which is (nz, nx, ny, snapshots)", many)
 
   shot%nt = 0
-  call sched%submit_shot(model, shot, record, id, snapshots, stat=stat, errmsg=message)
-  call refused("nt", "nt is 0")
+  call refuses(record, "nt is 0", snapshots)
 
   shot = sched_fd_shot(nt=10, dt_s=1e-3, frequency_hz=30.0, record_every=2, source=[8, 9, 7])
   allocate (shot%receivers(3, 2), source=1_c_int64_t)
   shot%receivers(:, 2) = [8, 9, 7]
-  call sched%submit_shot(model, shot, lent(:, :2), id)
-  call sched%wait(id)
+  call shoot(lent(:, :2))
   call expect(all(abs(lent(4:, 1)) < abs(lent(4:, 2))), "the second receiver is at the source")
   shot%receivers(2, 2) = 10
-  call sched%submit_shot(model, shot, lent(:, :2), id, stat=stat, errmsg=message)
-  call refused("receivers", "receivers(2, 2) is 10; accepted: 1 to 9")
+  call refuses(lent(:, :2), "receivers(2, 2) is 10; accepted: 1 to 9")
   shot%source(3) = 0
-  call sched%submit_shot(model, shot, lent(:, :2), id, stat=stat, errmsg=message)
-  call refused("source", "source(3) is 0; accepted: 1 to 7")
+  call refuses(lent(:, :2), "source(3) is 0; accepted: 1 to 7")
   shot%source(3) = 1
   shot%receivers = shot%receivers(:2, :)
-  call sched%submit_shot(model, shot, lent(:, :2), id, stat=stat, errmsg=message)
-  call refused("receivers", "receivers has the shape (2, 2); accepted: (3, count)")
+  call refuses(lent(:, :2), "receivers has the shape (2, 2); accepted: (3, count)")
   deallocate (shot%receivers)
   shot%plane_iz = 8
-  call sched%submit_shot(model, shot, record, id, stat=stat, errmsg=message)
-  call refused("plane_iz", "plane_iz is 8; accepted: 1 to 7")
+  call refuses(record, "plane_iz is 8; accepted: 1 to 7")
 
   shot%plane_iz = 1
   shot%snapshot_every = 0
-  call sched%submit_shot(model, shot, record, id)
-  call sched%wait(id)
+  call shoot(record)
   shot%wavelet_samples = [(0.0, i=1, 10)]
   call sched_fd_wavelet(SCHED_FD_WAVELET_RICKER, 30.0, 1e-3, shot%wavelet_samples)
-  call sched%submit_shot(model, shot, records(:, :72), id)
-  call sched%wait(id)
+  call shoot(records(:, :72))
   call expect(all(abs(record - records(:, :72)) <= 0.0), "a custom wavelet")
   vp(1, 1, 1) = 2100.0
   call model%create(vp, spacing_m=[10.0, 10.0, 10.0], rho_kg_m3=vp)
@@ -106,10 +84,19 @@ program arrays
   call sched%destroy()
   call model%destroy()
 contains
-  subroutine refused(what, text)
-    character(len=*), intent(in) :: what, text
-    call expect(stat == SCHED_E_ARGUMENT, what//" is refused")
-    call expect(id == 0, what//" starts no task")
+  subroutine shoot(record, snapshots)
+    real, target, asynchronous, intent(inout) :: record(:, :)
+    real, target, asynchronous, intent(inout), optional :: snapshots(:, :, :, :)
+    call sched%submit_shot(model, shot, record, id, snapshots)
+    call sched%wait(id)
+  end subroutine
+
+  subroutine refuses(record, text, snapshots)
+    real, target, asynchronous, intent(inout) :: record(:, :)
+    character(len=*), intent(in) :: text
+    real, target, asynchronous, intent(inout), optional :: snapshots(:, :, :, :)
+    call sched%submit_shot(model, shot, record, id, snapshots, stat=stat, errmsg=message)
+    call expect(stat == SCHED_E_ARGUMENT .and. id == 0, "refused, and no task: "//text)
     call expect(index(message, text) > 0, text//" is not in: "//trim(message))
   end subroutine
 end program
