@@ -9,3 +9,5 @@ pub mod npy;
 pub mod raw;
 
 mod floats;
+#[cfg(test)]
+mod tests;

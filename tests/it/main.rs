@@ -9,7 +9,6 @@ mod failure_classes;
 mod guarded;
 mod header;
 mod imports;
-mod io;
 mod layers;
 mod legacy;
 mod old_package;

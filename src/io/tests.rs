@@ -4,11 +4,13 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use gpusched::io::atomic::{self, Output};
-use gpusched::io::{npy, raw};
 use testkit::{Folder, skip};
 
-fn says(error: gpusched::Error, parts: &[&str]) {
+use super::atomic::{self, Output};
+use super::{npy, raw};
+use crate::error::Error;
+
+fn says(error: Error, parts: &[&str]) {
     let sentence = error.to_string();
     for part in parts {
         assert!(sentence.contains(part), "{sentence:?} lacks {part:?}");
