@@ -166,16 +166,14 @@ fn what_a_worker_that_goes_leaves_when_the_last_device_went_ends_too() {
     for _ in 0..200 {
         let scheduler = Scripted::new(1).scheduler(2);
         let (pushed, ending) = (Gate::new(), Gate::new());
-        let door = pushed.clone();
         let first = code(move |exec| {
-            door.pass();
+            pushed.pass();
             Err(lost(exec))
         });
         let first = scheduler.submit(first).unwrap();
         pushed.came(1);
         let second = nested(&scheduler, move |scheduler, _| {
             for _ in 0..50 {
-                let ending = ending.clone();
                 scheduler.submit(dropping(move || ending.open()))?;
             }
             pushed.open();
@@ -233,8 +231,8 @@ fn deadline_is_kept_while_the_drop_of_a_task_that_time_has_ended_blocks() {
     let scheduler = tuned(2, |policy| policy.grace = Duration::from_millis(50));
     let [hangs, drops] = [(); 2].map(|()| Gate::new());
     let (here, deadline) = (DeviceMask::only(0), Some(Duration::from_millis(10)));
-    let hung = Task { deadline, devices: here, ..gated(&hangs) };
-    let next = Task { devices: here, ..kept(&drops) };
+    let hung = Task { deadline, devices: here, ..gated(hangs) };
+    let next = Task { devices: here, ..kept(drops) };
     let ids = scheduler.submit_many(vec![hung, next]).unwrap();
     // The first does not return: its device is retired, and the next has no other.
     drops.came(1);

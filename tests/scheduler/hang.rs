@@ -30,7 +30,7 @@ fn a_hang_is_reported_and_costs_its_device_and_nothing_else() {
     let scheduler = tuned(2, |policy| policy.grace = GRACE);
     let gate = Gate::new();
     let deadline = Some(Duration::from_millis(50));
-    let hung = Task { deadline, label: "deaf".into(), ..gated(&gate) };
+    let hung = Task { deadline, label: "deaf".into(), ..gated(gate) };
     let hung = scheduler.submit(hung).unwrap();
     gate.came(1);
     let planned = || Task { priority: 1, ..quick() };
@@ -57,17 +57,21 @@ fn a_hang_is_reported_and_costs_its_device_and_nothing_else() {
 fn what_runs_on_top_of_a_task_that_is_given_up_fails_with_it() {
     let scheduler = tuned(1, |policy| policy.grace = GRACE);
     let gate = Gate::new();
-    let (door, child) = (Arc::clone(&gate), Arc::new(Mutex::new(None)));
-    let place = Arc::clone(&child);
+    let place = Arc::new(Mutex::new(None));
+    let held = Arc::clone(&place);
     let parent = nested(&scheduler, move |scheduler, _| {
-        let own = scheduler.submit(gated(&door))?;
-        *place.lock().unwrap() = Some(own);
-        scheduler.wait(own, None).map(drop)
+        let own = Arc::clone(&held);
+        let child = scheduler.submit(effect(move || {
+            let _ = &own;
+            gate.pass();
+        }))?;
+        *held.lock().unwrap() = Some(child);
+        scheduler.wait(child, None).map(drop)
     });
     let deadline = Some(Duration::from_millis(50));
     let parent = scheduler.submit(Task { deadline, ..parent }).unwrap();
     gate.came(1);
-    let child = child.lock().unwrap().unwrap();
+    let child = place.lock().unwrap().unwrap();
     has_missed_its_deadline(wait(&scheduler, parent), "");
     has_missed_its_deadline(wait(&scheduler, child), "on top");
     wait_all(&scheduler);
@@ -75,9 +79,9 @@ fn what_runs_on_top_of_a_task_that_is_given_up_fails_with_it() {
     assert_eq!((stats.submitted, stats.failed, stats.running), (2, 2, 0));
     ends_without_the_thread_that_was_given_up(&scheduler);
     // The thread returns after all, and changes nothing.
-    assert_eq!(Arc::strong_count(&gate), 3, "their code is held by the thread that is in it");
+    assert_eq!(Arc::strong_count(&place), 3, "their code is held by the thread that is in it");
     gate.open();
-    until(|| Arc::strong_count(&gate) == 1);
+    until(|| Arc::strong_count(&place) == 1);
     has_missed_its_deadline(wait(&scheduler, child), "on top");
     assert_eq!(scheduler.stats().unwrap().failed, 2);
 }

@@ -67,7 +67,7 @@ fn a_wait_ends_with_its_time() {
     for work in [None, Some(1.0)] {
         let scheduler = Scripted::new(1).scheduler(1);
         let gate = Gate::new();
-        let id = scheduler.submit(Task { work, ..gated(&gate) }).unwrap();
+        let id = scheduler.submit(Task { work, ..gated(gate) }).unwrap();
         assert_eq!(scheduler.wait(id, NOW), Ok(WaitResult::Pending));
         assert_eq!(scheduler.wait(id, Some(Duration::from_millis(1))), Ok(WaitResult::Pending));
         assert_eq!(scheduler.wait_all(NOW), Ok(WaitResult::Pending));
@@ -138,14 +138,13 @@ fn a_running_task_is_asked_to_stop_and_one_that_has_committed_goes_on() {
     // Whether it commits before the cancel and at its end.
     for (before, after) in [(false, true), (false, false), (true, true)] {
         let gate = Gate::new();
-        let door = Arc::clone(&gate);
         let task = code(move |exec| {
             exec.report(0.25);
             exec.report(f64::NAN);
             if before {
                 exec.commit()?;
             }
-            door.pass();
+            gate.pass();
             assert_eq!(exec.cancelled(), !before);
             if after { exec.commit() } else { Ok(()) }
         });
@@ -164,9 +163,8 @@ fn a_running_task_is_asked_to_stop_and_one_that_has_committed_goes_on() {
 fn shutdown_cancels_asks_and_waits() {
     let scheduler = Scripted::new(1).scheduler(1);
     let started = Gate::opened();
-    let door = Arc::clone(&started);
     let task = code(move |exec| {
-        door.pass();
+        started.pass();
         while !exec.cancelled() {
             thread::yield_now();
         }
@@ -187,7 +185,7 @@ fn a_thread_that_drops_jobs_keeps_only_the_end_waiting() {
     let gate = Gate::new();
     let (runs, busy) = occupy_as(&scheduler, |task| task);
     let first = scheduler.submit(Task { priority: 1, ..quick() }).unwrap();
-    let others = [(); 2].map(|()| scheduler.submit(Task { after: vec![first], ..kept(&gate) }).unwrap());
+    let others = [(); 2].map(|()| scheduler.submit(Task { after: vec![first], ..kept(gate) }).unwrap());
     thread::scope(|scope| {
         let cancels = scope.spawn(|| scheduler.cancel(first));
         gate.came(1);
@@ -210,7 +208,7 @@ fn a_thread_that_drops_jobs_keeps_only_the_end_waiting() {
 fn the_end_has_its_time_limit_also_while_a_light_task_is_dropped() {
     let scheduler = Scripted::new(1).scheduler(1);
     let (busy, gate) = (occupy(&scheduler), Gate::new());
-    let id = scheduler.submit(kept(&gate)).unwrap();
+    let id = scheduler.submit(kept(gate)).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| scheduler.cancel(id));
         gate.came(1);

@@ -175,9 +175,9 @@ fn tasks_after_a_light_one_come_after_it_when_it_goes_on_in_the_plan() {
         for behind in [1, 3] {
             let scheduler = Scripted::new(1).scheduler(2);
             let (beside, gate) = (occupy(&scheduler), Gate::new());
-            let (door, then) = (Arc::clone(&gate), end.clone());
+            let then = end.clone();
             let first = code(move |exec| {
-                door.pass();
+                gate.pass();
                 if exec.attempt == 1 { Err(fault(exec)) } else { then.clone() }
             });
             let first = scheduler.submit(first).unwrap();
@@ -209,10 +209,9 @@ fn tasks_after_a_light_one_come_after_it_when_it_goes_on_in_the_plan() {
 fn a_light_task_that_has_committed_though_all_is_destroyed_is_counted_as_done() {
     let scheduler = Scripted::new(1).scheduler(1);
     let gate = Gate::new();
-    let door = Arc::clone(&gate);
     let light = code(move |exec| {
         exec.commit()?;
-        door.pass();
+        gate.pass();
         Ok(())
     });
     let light = scheduler.submit(light).unwrap();
@@ -311,10 +310,9 @@ fn a_worker_that_wakes_late_in_its_slice_for_light_tasks_looks_at_the_plan_first
     // Its worker sleeps by now, and its slice is over.
     thread::sleep(Duration::from_millis(50));
     let gate = Gate::new();
-    let door = Arc::clone(&gate);
-    let opens = Task { priority: 1, ..effect(move || door.open()) };
+    let opens = Task { priority: 1, ..effect(|| gate.open()) };
     // Woken once for both, the worker would wait at the gate for a task that no other was woken for.
-    let ids = scheduler.submit_many(vec![opens, gated(&gate)]).unwrap();
+    let ids = scheduler.submit_many(vec![opens, gated(gate)]).unwrap();
     for id in ids {
         assert_eq!(scheduler.wait(id, LONG.map(|long| long / 2)), Ok(WaitResult::Done));
     }
@@ -336,7 +334,7 @@ fn workers_that_come_after_a_wait_has_begun_are_heard() {
 #[test]
 fn one_that_is_cancelled_while_its_device_fails_to_open_does_not_go_to_another() {
     let gate = Gate::new();
-    let backend = Scripted { slow_open: Some(Arc::clone(&gate)), ..Scripted::broken(1, 1) };
+    let backend = Scripted { slow_open: Some(gate), ..Scripted::broken(1, 1) };
     let scheduler = backend.scheduler(1);
     let id = scheduler.submit(quick()).unwrap();
     gate.came(1);

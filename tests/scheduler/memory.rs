@@ -10,7 +10,7 @@ use gpusched::sched::{DeviceMask, Scheduler, Task, WaitResult};
 use crate::scripted::*;
 
 /// One device with two slots, of which a task holds one and 200 bytes while processes of others leave `free` bytes.
-fn beside_one(free: u64) -> (Arc<Scripted>, Arc<Scheduler>, Arc<Gate>) {
+fn beside_one(free: u64) -> (Arc<Scripted>, Arc<Scheduler>, &'static Gate) {
     let backend = Arc::new(Scripted::new(1));
     let scheduler = scheduler(backend.clone(), 2);
     let (_, gate) = occupy_as(&scheduler, |task| Task { device_bytes: 200, ..task });
@@ -85,20 +85,19 @@ fn where_strangers_have_taken_the_memory_a_task_goes_elsewhere() {
 fn light_tasks_that_came_later_are_company_too() {
     let scheduler = Scripted::new(1).scheduler(2);
     let (began, beside, calls) = (Gate::opened(), Gate::new(), AtomicU32::new(0));
-    let (place, door) = (began.clone(), beside.clone());
     let short = code(move |exec| {
         if calls.fetch_add(1, Ordering::Relaxed) > 0 {
             return Ok(());
         }
-        place.pass();
-        door.came(1);
-        door.open();
+        began.pass();
+        beside.came(1);
+        beside.open();
         // More than the device has: alone that would be the end of it.
         Err(no_memory(exec, 1001))
     });
     let short = scheduler.submit(Task { work: Some(1.0), ..short }).unwrap();
     began.came(1);
-    scheduler.submit(gated(&beside)).unwrap();
+    scheduler.submit(gated(beside)).unwrap();
     assert_eq!(wait(&scheduler, short), Ok(WaitResult::Done));
 }
 
@@ -108,7 +107,7 @@ fn when_memory_comes_free_every_slot_is_used() {
     let (_, large) = occupy_as(&scheduler, |task| Task { device_bytes: 1000, ..task });
     let small = Gate::new();
     for _ in 0..2 {
-        scheduler.submit(Task { device_bytes: 400, ..gated(&small) }).unwrap();
+        scheduler.submit(Task { device_bytes: 400, ..gated(small) }).unwrap();
     }
     large.open();
     small.came(2);

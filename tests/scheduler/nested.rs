@@ -43,7 +43,7 @@ fn two_tasks_that_wait_for_each_other_are_told_also_while_others_run() {
         let busy = (slots > 1).then(|| occupy(&scheduler));
         let (ids, both) = (Arc::new(Mutex::new(Vec::new())), Gate::new());
         let one = |which: usize| {
-            let (ids, both) = (Arc::clone(&ids), Arc::clone(&both));
+            let ids = Arc::clone(&ids);
             let task = nested(&scheduler, move |scheduler, _| {
                 both.pass();
                 let other = ids.lock().unwrap()[1 - which];
@@ -81,12 +81,12 @@ fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
     let (gate, told) = (Gate::new(), Gate::opened());
     let (other, busy) = occupy_as(&scheduler, |task| Task { devices: DeviceMask(2), ..task });
     let here = |task| Task { devices: DeviceMask(1), device_bytes: 600, ..task };
-    let (drops, door, child) = (Arc::clone(&gate), Arc::clone(&told), Arc::new(Mutex::new(None)));
+    let child = Arc::new(Mutex::new(None));
     let place = Arc::clone(&child);
     let waits = nested(&scheduler, move |scheduler, _| {
-        let child = scheduler.submit(here(kept(&drops)))?;
+        let child = scheduler.submit(here(kept(gate)))?;
         *place.lock().unwrap() = Some(child);
-        door.pass();
+        told.pass();
         assert_eq!(scheduler.wait(child, None)?, WaitResult::Cancelled);
         Ok(())
     });
@@ -109,14 +109,13 @@ fn what_waits_for_a_task_that_is_being_cancelled_is_told_so() {
 fn waiting_in_a_poisoned_context_for_what_could_only_run_in_another_is_an_error() {
     let scheduler = Scripted::new(1).scheduler(2);
     let (poisoned, ends) = (Gate::new(), Gate::opened());
-    let (door, gate) = (Arc::clone(&poisoned), Arc::clone(&ends));
     let waits = nested(&scheduler, move |scheduler, _| {
-        door.pass();
+        poisoned.pass();
         let child = scheduler.submit(planned(quick()))?;
         for _ in 0..3 {
             scheduler.submit(Task { detached: true, ..quick() })?;
         }
-        gate.pass();
+        ends.pass();
         scheduler.wait(child, None).map(drop)
     });
     let waits = scheduler.submit(planned(waits)).unwrap();
@@ -159,11 +158,10 @@ fn a_task_may_drop_the_last_handle() {
     let scheduler = Scripted::new(1).scheduler(1);
     let (gate, gone) = (Gate::new(), Gate::opened());
     let hold = Mutex::new(Some(Arc::clone(&scheduler)));
-    let (door, end) = (Arc::clone(&gate), Arc::clone(&gone));
     let task = effect(move || {
-        door.pass();
+        gate.pass();
         drop(hold.lock().unwrap().take());
-        end.pass();
+        gone.pass();
     });
     scheduler.submit(task).unwrap();
     gate.came(1);

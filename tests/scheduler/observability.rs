@@ -120,10 +120,9 @@ fn progress_counts_tasks_and_work() {
     let told = scheduler.progress().unwrap();
     assert_eq!((told.elapsed, told.eta), (Duration::ZERO, Some(Duration::ZERO)));
     let gate = Gate::new();
-    let door = gate.clone();
     let half = code(move |exec| {
         exec.report(0.5);
-        door.pass();
+        gate.pass();
         Ok(())
     });
     scheduler.submit(Task { work: Some(8.0), ..half }).unwrap();
@@ -234,12 +233,11 @@ fn a_task_on_top_of_another_begins_when_it_does() {
     const LATER: u64 = 20;
     let scheduler = Arc::new(Builder { trace_events: 100, ..of_one_slot() }.build().unwrap());
     let gate = Gate::new();
-    let door = Arc::clone(&gate);
     let below = nested(&scheduler, move |scheduler, _| {
         let child = scheduler.submit(quick())?;
         thread::sleep(Duration::from_millis(LATER));
         scheduler.wait(child, None)?;
-        door.pass();
+        gate.pass();
         Ok(())
     });
     let below = scheduler.submit(below).unwrap();

@@ -13,7 +13,7 @@ fn idle_devices_take_what_they_may() {
     let scheduler = Scripted::new(3).scheduler(2);
     let gate = Gate::new();
     let begin = |all| {
-        let ids = [(); 3].map(|()| scheduler.submit(gated(&gate)).unwrap());
+        let ids = [(); 3].map(|()| scheduler.submit(gated(gate)).unwrap());
         gate.came(all);
         ids.map(|id| scheduler.info(id).map(|info| (info.device, info.slot)).unwrap())
     };

@@ -49,8 +49,7 @@ impl Counted {
     }
 
     /// The same, each of whose pieces waits at the gate.
-    fn gated(self: &Arc<Self>, gate: &Arc<Gate>) -> Range {
-        let gate = gate.clone();
+    fn gated(self: &Arc<Self>, gate: &'static Gate) -> Range {
         self.range(move |_, _| {
             gate.pass();
             Ok(())
@@ -114,7 +113,7 @@ fn every_element_is_done_once_whatever_grain_and_slots() {
 fn all_slots_take_part_also_while_the_first_is_busy_with_one_element() {
     let scheduler = Scripted::new(2).scheduler(2);
     let (gate, counted) = (Gate::new(), Counted::new(8));
-    let id = submit(&scheduler, Some(1), counted.gated(&gate));
+    let id = submit(&scheduler, Some(1), counted.gated(gate));
     gate.came(4);
     gate.open();
     assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
@@ -144,7 +143,7 @@ fn a_range_has_all_its_help_also_when_the_scheduler_is_drained() {
     let scheduler = Scripted::new(2).scheduler(1);
     let busy = [(); 2].map(|()| occupy_as(&scheduler, |task| Task { priority: 1, ..task }).1);
     let (gate, counted) = (Gate::new(), Counted::new(2));
-    submit(&scheduler, Some(1), counted.gated(&gate));
+    submit(&scheduler, Some(1), counted.gated(gate));
     thread::scope(|scope| {
         let drains = scope.spawn(|| scheduler.drain(LONG));
         while scheduler.submit(Task { detached: true, ..quick() }).is_ok() {
@@ -261,10 +260,10 @@ fn an_endless_range_is_cancelled_in_the_middle() {
     let scheduler = Scripted::new(2).scheduler(2);
     for (elements, grain) in [(1 << 40, None), (u64::MAX, Some(1)), (u64::MAX, Some(u64::MAX / 9))] {
         let (begun, over) = (Gate::opened(), Arc::new(AtomicBool::new(false)));
-        let (door, late) = (begun.clone(), over.clone());
+        let late = over.clone();
         let range = Range::new(0..elements, move |exec, piece| {
             assert!(!late.load(Ordering::SeqCst), "a piece began after the range had ended");
-            door.pass();
+            begun.pass();
             // A microsecond an element, so that there is always more to do.
             let end = Instant::now() + Duration::from_micros(size(&piece).min(10_000_000));
             while !exec.cancelled() && Instant::now() < end {
@@ -325,7 +324,7 @@ fn two_ranges_that_need_each_others_devices_both_end() {
     let scheduler = Scripted::new(2).scheduler(1);
     let both = Gate::new();
     let range = || {
-        let (both, first) = (Arc::clone(&both), AtomicU32::new(u32::MAX));
+        let first = AtomicU32::new(u32::MAX);
         Range::new(0..1, move |exec, _| {
             let here = exec.device_index as u32;
             match first.compare_exchange(u32::MAX, here, Ordering::SeqCst, Ordering::SeqCst) {
@@ -466,9 +465,9 @@ fn a_host_that_waits_for_its_guests_leaves_its_slot_to_others() {
     let scheduler = Scripted::new(2).scheduler(1);
     let gate = Gate::new();
     // Each worker has one element; that on the second device waits for a task that needs the first.
-    let (door, weak) = (gate.clone(), Arc::downgrade(&scheduler));
+    let weak = Arc::downgrade(&scheduler);
     let range = Range::new(0..2, move |exec, _| {
-        door.pass();
+        gate.pass();
         if exec.device_index == 0 {
             return Ok(());
         }
@@ -485,7 +484,7 @@ fn a_host_that_waits_for_its_guests_leaves_its_slot_to_others() {
 fn a_released_range_goes_on() {
     let scheduler = Scripted::new(1).scheduler(2);
     let (gate, counted) = (Gate::new(), Counted::new(50));
-    let id = submit(&scheduler, None, counted.gated(&gate));
+    let id = submit(&scheduler, None, counted.gated(gate));
     gate.came(1);
     scheduler.release(id).unwrap();
     gate.open();

@@ -42,9 +42,9 @@ pub struct Scripted {
     /// Tasks that have entered a queue and not left it.
     pub inside: Arc<AtomicI64>,
     /// Gates at which the backend waits in `open`, `free_bytes` and `renew`.
-    pub slow_open: Option<Arc<Gate>>,
-    pub slow_free: Option<Arc<Gate>>,
-    pub slow_renew: Option<Arc<Gate>>,
+    pub slow_open: Option<&'static Gate>,
+    pub slow_free: Option<&'static Gate>,
+    pub slow_renew: Option<&'static Gate>,
 }
 
 impl Scripted {
@@ -96,7 +96,7 @@ pub fn scheduler(backend: Arc<Scripted>, slots: u32) -> Arc<Scheduler> {
     Arc::new(builder(backend, slots).build().unwrap())
 }
 
-fn wait_at(gate: &Option<Arc<Gate>>) {
+fn wait_at(gate: &Option<&'static Gate>) {
     gate.iter().for_each(|gate| gate.pass());
 }
 
@@ -201,7 +201,7 @@ impl Pause {
     }
 }
 
-/// A door at which tasks wait until the test opens it, with the number of those that came.
+/// A door at which tasks wait until the test opens it, with the number of those that came. Lives as long as the tests.
 #[derive(Default)]
 pub struct Gate {
     state: Mutex<(bool, u32)>,
@@ -209,12 +209,12 @@ pub struct Gate {
 }
 
 impl Gate {
-    pub fn new() -> Arc<Self> {
-        Arc::default()
+    pub fn new() -> &'static Self {
+        Box::leak(Box::default())
     }
 
     /// A gate that only counts.
-    pub fn opened() -> Arc<Self> {
+    pub fn opened() -> &'static Self {
         let gate = Gate::new();
         gate.open();
         gate
@@ -263,9 +263,8 @@ pub fn nested(
 }
 
 /// A task that waits at a gate.
-pub fn gated(gate: &Arc<Gate>) -> Task {
-    let gate = Arc::clone(gate);
-    effect(move || gate.pass())
+pub fn gated(gate: &'static Gate) -> Task {
+    effect(|| gate.pass())
 }
 
 /// A task that is done at once.
@@ -294,9 +293,8 @@ impl<F: Fn()> Drop for OnDrop<F> {
 }
 
 /// A task that is done at once, whose code waits at a gate when it is dropped.
-pub fn kept(gate: &Arc<Gate>) -> Task {
-    let gate = Arc::clone(gate);
-    dropping(move || gate.pass())
+pub fn kept(gate: &'static Gate) -> Task {
+    dropping(|| gate.pass())
 }
 
 /// Light tasks without end: each submits the next as `as_what` makes it, until `over`.
@@ -318,13 +316,13 @@ pub fn endless(
 }
 
 /// Submits a task that keeps a slot until the returned gate opens, and waits until it runs.
-pub fn occupy(scheduler: &Scheduler) -> Arc<Gate> {
+pub fn occupy(scheduler: &Scheduler) -> &'static Gate {
     occupy_as(scheduler, |task| task).1
 }
 
-pub fn occupy_as(scheduler: &Scheduler, as_what: impl Fn(Task) -> Task) -> (TaskId, Arc<Gate>) {
+pub fn occupy_as(scheduler: &Scheduler, as_what: impl Fn(Task) -> Task) -> (TaskId, &'static Gate) {
     let gate = Gate::new();
-    let id = scheduler.submit(as_what(gated(&gate))).unwrap();
+    let id = scheduler.submit(as_what(gated(gate))).unwrap();
     gate.came(1);
     (id, gate)
 }

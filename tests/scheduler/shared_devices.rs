@@ -62,12 +62,11 @@ fn bytes_that_another_has_not_allocated_yet_are_left_to_it() {
     let folder = Folder::new();
     let [first, second] = sharing(&folder, 1, 2);
     let [allocates, ends] = [(); 2].map(|()| Gate::new());
-    let gates = [Arc::clone(&allocates), Arc::clone(&ends)];
     let large = |task| Task { device_bytes: 600, ..planned(task) };
     let holds = first.submit(large(code(move |exec| {
-        gates[0].pass();
+        allocates.pass();
         exec.report(0.5);
-        gates[1].pass();
+        ends.pass();
         Ok(())
     })));
     allocates.came(1);

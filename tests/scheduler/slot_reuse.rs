@@ -17,13 +17,13 @@ const SECOND: DeviceMask = DeviceMask(2);
 fn one_too_many_on_a_device_keeps_nobody_from_another() {
     let scheduler = Scripted::new(2).scheduler(1);
     let (long, on, place) = (Gate::new(), Gate::new(), Arc::new(Mutex::new(None)));
-    let (gates, given) = ([long.clone(), on.clone()], Arc::clone(&place));
+    let given = Arc::clone(&place);
     let waits = nested(&scheduler, move |scheduler, _| {
-        scheduler.submit(Task { devices: FIRST, priority: 1, ..gated(&gates[0]) })?;
+        scheduler.submit(Task { devices: FIRST, priority: 1, ..gated(long) })?;
         let child = scheduler.submit(Task { devices: FIRST, ..quick() })?;
         *given.lock().unwrap() = Some(child);
         assert_eq!(scheduler.wait(child, None)?, WaitResult::Cancelled);
-        gates[1].pass();
+        on.pass();
         Ok(())
     });
     let waits = scheduler.submit(Task { devices: FIRST, ..waits }).unwrap();

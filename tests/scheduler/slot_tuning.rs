@@ -48,10 +48,10 @@ fn answers_meanwhile(scheduler: &Arc<Scheduler>, gate: &Gate) {
 #[test]
 fn nobody_waits_for_a_device_that_is_asked_for_its_free_memory() {
     let door = Gate::new();
-    let scheduler = Scripted { slow_free: Some(Arc::clone(&door)), ..Scripted::new(1) }.scheduler(2);
+    let scheduler = Scripted { slow_free: Some(door), ..Scripted::new(1) }.scheduler(2);
     let (_, gate) = occupy_as(&scheduler, |task| Task { device_bytes: 100, ..task });
     let second = scheduler.submit(Task { device_bytes: 100, ..quick() }).unwrap();
-    answers_meanwhile(&scheduler, &door);
+    answers_meanwhile(&scheduler, door);
     assert_eq!(wait(&scheduler, second), Ok(WaitResult::Done));
     gate.open();
     wait_all(&scheduler);
@@ -60,13 +60,13 @@ fn nobody_waits_for_a_device_that_is_asked_for_its_free_memory() {
 #[test]
 fn nobody_waits_for_a_context_that_is_made_anew() {
     let door = Gate::new();
-    let scheduler = Scripted { slow_renew: Some(Arc::clone(&door)), ..Scripted::new(1) }.scheduler(1);
+    let scheduler = Scripted { slow_renew: Some(door), ..Scripted::new(1) }.scheduler(1);
     let fails = code(|exec| match exec.attempt {
         1 => Err(device_fault(exec.device.label(), DeviceFault::Poisoned)),
         _ => Ok(()),
     });
     let id = scheduler.submit(Task { priority: 1, ..fails }).unwrap();
-    answers_meanwhile(&scheduler, &door);
+    answers_meanwhile(&scheduler, door);
     assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
 }
 
@@ -76,13 +76,13 @@ fn a_task_that_is_alone_on_the_device_may_wait_for_others() {
     let scheduler = Scripted::new(1).scheduler(2);
     let gate = occupy(&scheduler);
     let alone = Gate::opened();
-    let (there, (tell, told)) = (Arc::clone(&alone), mpsc::channel());
+    let (tell, told) = mpsc::channel();
     let told = Mutex::new(told);
     let task = nested(&scheduler, move |scheduler, exec| {
         if exec.attempt == 1 {
             return Err(no_memory(exec, 9));
         }
-        there.pass();
+        alone.pass();
         assert_eq!(run(scheduler, Task { priority: 1, ..quick() })?, WaitResult::Done);
         let other = told.lock().unwrap().recv().unwrap();
         assert_eq!(scheduler.wait(other, LONG)?, WaitResult::Done);
