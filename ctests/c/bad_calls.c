@@ -94,8 +94,7 @@ static void reset(void) {
   SET(c, .devices = NULL);
   SET(t, .run = well, .drop = drop);
   SET(r, .end = 10, .run = piece, .drop = drop);
-  SET(m, .nx = N, .ny = N, .nz = N, .dx_m = 10, .dy_m = 10, .dz_m = 10, .vp_m_s = vp,
-      .rho_kg_m3 = rho);
+  SET(m, .nx = N, .ny = N, .nz = N, .dx_m = 10, .dy_m = 10, .dz_m = 10, .vp_m_s = vp, .rho_kg_m3 = rho);
   SET(f, .dt_s = 0.001f, .frequency_hz = 20, .nt = 40, .source = {N / 2, N / 2, N / 2},
       .record = record, .record_len = sizeof record / sizeof *record);
   for (int i = 0; i < N * N * N; i++) vp[i] = 2000.0f, rho[i] = 1000.0f;
@@ -117,8 +116,7 @@ static int32_t create(void) {
 static int32_t create_model(void) {
   sched_fd_model_t *out = (sched_fd_model_t *)&mark;
   int32_t status = sched_fd_model_create(&m.desc, &out);
-  CHECK(status == SCHED_OK ? sched_fd_model_destroy(out) == SCHED_OK
-                           : out == (sched_fd_model_t *)&mark);
+  CHECK(status == SCHED_OK ? sched_fd_model_destroy(out) == SCHED_OK : out == (sched_fd_model_t *)&mark);
   reset();
   return status;
 }
@@ -208,8 +206,7 @@ static void models(void) {
   MODEL("nz negative in 64 bits", E_ARGUMENT, "nz is", m.desc.nz = (uint64_t)-1);
   MODEL("nx*ny*nz beyond 2^64", E_ARGUMENT, "nx is 4194304",
         m.desc.nx = m.desc.ny = m.desc.nz = (uint64_t)1 << 22);
-  MODEL("10^15 cells", E_MEMORY, "3.55 PiB",
-        m.desc.nx = m.desc.ny = m.desc.nz = 100000);
+  MODEL("10^15 cells", E_MEMORY, "3.55 PiB", m.desc.nx = m.desc.ny = m.desc.nz = 100000);
   MODEL("dx zero", E_ARGUMENT, "dx is 0", m.desc.dx_m = 0.0f);
   MODEL("dx next to nothing", E_ARGUMENT, "dx is 0.0", m.desc.dx_m = 1e-45f);
   MODEL("dy negative", E_ARGUMENT, "dy is -10", m.desc.dy_m = -10.0f);
@@ -221,8 +218,7 @@ static void models(void) {
   MODEL("velocity infinite", E_ARGUMENT, "velocity", vp[5] = INFINITY);
   MODEL("density negative", E_ARGUMENT, "density", rho[5] = -1.0f);
   ROW("destroy NULL", OK, "", sched_fd_model_destroy(NULL));
-  ROW("destroy a foreign pointer", E_STALE, "~unknown",
-      sched_fd_model_destroy((sched_fd_model_t *)&mark));
+  ROW("destroy a foreign pointer", E_STALE, "~unknown", sched_fd_model_destroy((sched_fd_model_t *)&mark));
   sched_fd_model_create(&m.desc, &out);
   sched_fd_model_destroy(out);
   ROW("destroy twice", E_STALE, "~unknown", sched_fd_model_destroy(out));
@@ -259,8 +255,7 @@ static void shots(void) {
   SHOT("frequency zero", E_ARGUMENT, "frequency", f.desc.frequency_hz = 0.0f);
   SHOT("frequency infinite", E_ARGUMENT, "inf", f.desc.frequency_hz = INFINITY);
   SHOT("unknown wavelet", E_ARGUMENT, "is 99", f.desc.wavelet = 99);
-  SHOT("own wavelet of no samples", E_ARGUMENT, "wavelet_len is 0",
-       f.desc.wavelet_samples = samples);
+  SHOT("own wavelet of no samples", E_ARGUMENT, "wavelet_len is 0", f.desc.wavelet_samples = samples);
   SHOT("own wavelet beyond nt", E_ARGUMENT, "wavelet_len is 41", f.desc.wavelet_samples = samples,
        f.desc.wavelet_len = 41);
   SHOT("own wavelet NULL", E_ARGUMENT, "wavelet_samples is NULL", f.desc.wavelet_len = 3);
@@ -270,14 +265,12 @@ static void shots(void) {
   SHOT("unknown flags", E_ARGUMENT, "flags of a shot is 0x8", f.desc.flags = 8);
   SHOT("source outside in x", E_ARGUMENT, "0 to 11", f.desc.source.ix = N);
   SHOT("source negative", E_ARGUMENT, "source", f.desc.source.iz = (uint64_t)-1);
-  SHOT("source beyond 32 bits", E_ARGUMENT, "4294967297",
-       f.desc.source.iy = ((uint64_t)1 << 32) + 1);
+  SHOT("source beyond 32 bits", E_ARGUMENT, "4294967297", f.desc.source.iy = ((uint64_t)1 << 32) + 1);
   SHOT("exact time of too few samples", E_ARGUMENT, "record_every is 6; accepted: 1 to 5 steps",
        f.desc.flags = SCHED_FD_SHOT_EXACT_TIME, f.desc.record_every = 6);
   SHOT("dt too large for the optimised stencil", E_UNSTABLE, "without the optimised stencil",
        f.desc.flags = SCHED_FD_SHOT_OPTIMISED_STENCIL, f.desc.dt_s = 0.01f);
-  SHOT("receiver outside", E_ARGUMENT, "receiver 0", f.desc.receivers = &outside,
-       f.desc.receiver_count = 1);
+  SHOT("receiver outside", E_ARGUMENT, "receiver 0", f.desc.receivers = &outside, f.desc.receiver_count = 1);
   SHOT("receivers of no number", E_ARGUMENT, "receiver_count is 0", f.desc.receivers = &outside);
   SHOT("receivers NULL", E_ARGUMENT, "receivers is NULL", f.desc.receiver_count = 3);
   SHOT("more receivers than an address space", E_ARGUMENT, "length of receivers",
@@ -305,8 +298,7 @@ static void schedulers(void) {
   section("schedulers and devices");
   BAD("out NULL", "out is NULL", sched_create(NULL, NULL));
   CONFIG("size never set", E_ARGUMENT, "size of sched_config_t is 0", c.desc.size = 0);
-  CONFIG("size in the middle of a field", E_ARGUMENT, "size of sched_config_t is 17",
-         c.desc.size = 17);
+  CONFIG("size in the middle of a field", E_ARGUMENT, "size of sched_config_t is 17", c.desc.size = 17);
   CONFIG("size shorter than itself", E_ARGUMENT, "size of sched_config_t is 4", c.desc.size = 4);
   CONFIG("longer struct, tail set", E_TOO_NEW, "newer", c.desc.size = sizeof c, c.tail[31] = 1);
   CONFIG("longer struct, tail zero", OK, "", c.desc.size = sizeof c);
@@ -314,8 +306,7 @@ static void schedulers(void) {
   CONFIG("devices in wrong words", E_ARGUMENT, "gpu", c.desc.devices = "gpu");
   CONFIG("devices with an empty item", E_ARGUMENT, "''", c.desc.devices = "cpu,,cuda:0");
   CONFIG("processor that is not there", E_NO_DEVICE, "~cpu:7", c.desc.devices = "cpu:7");
-  CONFIG("stack below 1 MiB", E_ARGUMENT,
-         "stack_bytes is 1048575; accepted: 1048576 to 68719476736 bytes",
+  CONFIG("stack below 1 MiB", E_ARGUMENT, "stack_bytes is 1048575; accepted: 1048576 to 68719476736 bytes",
          c.desc.stack_bytes = 1048575);
   CONFIG("stack above 64 GiB", E_ARGUMENT, "stack_bytes is 18446744073709551615; accepted",
          c.desc.stack_bytes = UINT64_MAX);
@@ -434,8 +425,7 @@ static void lists(void) {
   section("many tasks at once");
   each(sizeof(sched_task_desc_t));
   ROW("three", OK, "", submit_many(3, 3));
-  ROW("three of an older header", OK, "", each(offsetof(sched_task_desc_t, task_class)),
-      submit_many(3, 3));
+  ROW("three of an older header", OK, "", each(offsetof(sched_task_desc_t, task_class)), submit_many(3, 3));
   ROW("three of a newer header", OK, "", each(sizeof many[0]), submit_many(3, 3));
   ROW("one of them with something new", E_TOO_NEW, "newer", each(sizeof many[0]),
       many[2].tail[9] = 1, submit_many(3, 0));
@@ -444,8 +434,7 @@ static void lists(void) {
   BAD("more than an address space", "~count of", sched_submit_many(s, at(0), SIZE_MAX, ids));
   BAD("sizes that differ", "~size of sched_task_desc_t 1", at(1)->size += 8, submit_many(3, 0));
   BAD("the last is bad", "descs[2]: work is NaN", at(2)->work = NAN, submit_many(3, 3));
-  ROW("the first fits nowhere", E_MEMORY, "~needs", at(0)->device_bytes = UINT64_MAX,
-      submit_many(3, 3));
+  ROW("the first fits nowhere", E_MEMORY, "~needs", at(0)->device_bytes = UINT64_MAX, submit_many(3, 3));
   dropped = 0;
   BAD("ids NULL", "ids is NULL", sched_submit_many(s, at(0), 3, NULL));
   CHECK(dropped == 3);
@@ -478,8 +467,7 @@ static void ranges(void) {
   ROW("ten elements", OK, "", submit_range(1));
   BAD("desc NULL", "sched_range_desc_t is NULL", sched_submit_range(s, NULL, &id));
   BAD("size never set", "size of sched_range_desc_t is 0", r.desc.size = 0, submit_range(0));
-  ROW("longer struct, tail set", E_TOO_NEW, "newer", r.desc.size = sizeof r, r.tail[0] = 1,
-      submit_range(0));
+  ROW("longer struct, tail set", E_TOO_NEW, "newer", r.desc.size = sizeof r, r.tail[0] = 1, submit_range(0));
   RANGE("no code", E_ARGUMENT, "run is NULL", r.desc.run = NULL);
   BAD("nowhere to put the id", "id is NULL", sched_submit_range(s, &r.desc, NULL));
   RANGE("reversed", E_ARGUMENT, "begin is 11", r.desc.begin = 11);
@@ -489,8 +477,7 @@ static void ranges(void) {
   RANGE("may run twice", E_ARGUMENT, "flags of a range", r.desc.flags = SCHED_TASK_IDEMPOTENT);
   RANGE("reserved set", E_ARGUMENT, "reserved is 0x1", r.desc.reserved = 1);
   RANGE("deadline negative", E_ARGUMENT, "deadline_ns is -1", r.desc.deadline_ns = -1);
-  RANGE("device that is not there", E_NO_DEVICE, "~no device",
-        r.desc.device_mask = (uint64_t)1 << 63);
+  RANGE("device that is not there", E_NO_DEVICE, "~no device", r.desc.device_mask = (uint64_t)1 << 63);
   RANGE("an element that fits nowhere", E_MEMORY, "~needs", r.desc.device_bytes = UINT64_MAX);
   RANGE("code that returns 7", E_CALLBACK, "elements", r.desc.run = bad_piece);
   ROW("code that cancels its range", CANCELLED, "", ends_with(SCHED_CANCELLED, 1));
@@ -523,8 +510,7 @@ static void tasks(void) {
   section("tasks");
   BAD("desc NULL", "sched_task_desc_t is NULL", sched_submit(s, NULL, &id));
   BAD("size never set", "size of sched_task_desc_t is 0", t.desc.size = 0, submit_to(s, 0));
-  ROW("longer struct, tail set", E_TOO_NEW, "newer", t.desc.size = sizeof t, t.tail[0] = 1,
-      submit_to(s, 0));
+  ROW("longer struct, tail set", E_TOO_NEW, "newer", t.desc.size = sizeof t, t.tail[0] = 1, submit_to(s, 0));
   TASK("no code", E_ARGUMENT, "run is NULL", t.desc.run = NULL);
   BAD("nowhere to put the id", "id is NULL", sched_submit(s, &t.desc, NULL));
   TASK("work not a number", E_ARGUMENT, "work is NaN", t.desc.work = NAN);
@@ -550,14 +536,12 @@ static void tasks(void) {
   TASK("after a task that fails", E_DEPENDENCY, "~did not succeed", t.desc.run = well,
        t.desc.after = list, t.desc.after_count = 1);
   TASK("unknown kind of device", E_ARGUMENT, "backend_mask is 0x8", t.desc.backend_mask = 8);
-  TASK("device that is not there", E_NO_DEVICE, "~no device",
-       t.desc.device_mask = (uint64_t)1 << 63);
+  TASK("device that is not there", E_NO_DEVICE, "~no device", t.desc.device_mask = (uint64_t)1 << 63);
   TASK("memory that fits nowhere", E_MEMORY, "~needs", t.desc.device_bytes = UINT64_MAX);
   TASK("code that returns 7", E_CALLBACK, "returned 7", t.desc.run = badly);
   ROW("code that cancels its task", CANCELLED, "", ends_with(SCHED_CANCELLED, 0));
   ROW("code that finds its device broken", E_DEVICE, "~", ends_with(SCHED_E_DEVICE, 0));
-  ROW("code that finds its result wrong", E_RESULT, "~computed a wrong result",
-      ends_with(SCHED_E_RESULT, 0));
+  ROW("code that finds its result wrong", E_RESULT, "~computed a wrong result", ends_with(SCHED_E_RESULT, 0));
   ROW("wait for task 0", E_STALE, "~task", sched_wait(s, 0, 0));
   ROW("wait for a task that never was", E_STALE, "~task", sched_wait(s, UINT64_MAX, SCHED_FOREVER));
 
@@ -566,8 +550,7 @@ static void tasks(void) {
   list[0] = theirs;
   TASK("after a task of another scheduler", E_STALE, "~another scheduler", t.desc.after = list,
        t.desc.after_count = 1);
-  ROW("task of another scheduler", E_STALE, "~another scheduler",
-      sched_wait(s, theirs, SCHED_FOREVER));
+  ROW("task of another scheduler", E_STALE, "~another scheduler", sched_wait(s, theirs, SCHED_FOREVER));
   sched_destroy(other);
 
   sched_submit(s, &t.desc, &id);
@@ -619,8 +602,7 @@ static void seeing(void) {
   ROW("progress of a foreign pointer", E_STALE, "~scheduler", progress.size = sizeof progress,
       sched_progress(FOREIGN, &progress));
   BAD("callback every 5 ns", "interval_ns is 5", sched_progress_callback(s, on_progress, NULL, 5));
-  ROW("callback every 2^64 - 1 ns", OK, "",
-      sched_progress_callback(s, on_progress, NULL, UINT64_MAX));
+  ROW("callback every 2^64 - 1 ns", OK, "", sched_progress_callback(s, on_progress, NULL, UINT64_MAX));
   ROW("no callback twice", OK, "", sched_progress_callback(s, NULL, NULL, 0),
       sched_progress_callback(s, NULL, NULL, 0));
   ROW("callback of a foreign pointer", E_STALE, "~scheduler",
@@ -634,8 +616,7 @@ static void seeing(void) {
   ROW("trace into a folder that is not there", E_IO, "no/such/folder/trace.json",
       sched_trace_write(traced, "no/such/folder/trace.json"));
   ROW("trace over a folder", E_IO, "a folder of that name", sched_trace_write(traced, "/tmp"));
-  ROW("trace of a foreign pointer", E_STALE, "~scheduler",
-      sched_trace_write(FOREIGN, "trace.json"));
+  ROW("trace of a foreign pointer", E_STALE, "~scheduler", sched_trace_write(FOREIGN, "trace.json"));
   sched_destroy(traced);
   CONFIG("something in the reserved field", E_ARGUMENT, "reserved", c.desc.reserved = 1);
   CONFIG("rates in a folder that can not be", OK, "", c.desc.rates_path = "/dev/null/rates");

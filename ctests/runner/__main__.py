@@ -3,9 +3,7 @@
 import sys
 
 # Ctrl-C before `main` handles it ends the process without a traceback.
-sys.excepthook = lambda kind, *rest: (
-    None if kind is KeyboardInterrupt else sys.__excepthook__(kind, *rest)
-)
+sys.excepthook = lambda kind, *rest: (None if kind is KeyboardInterrupt else sys.__excepthook__(kind, *rest))
 
 import argparse
 import fcntl
@@ -100,9 +98,7 @@ def test_environment(level: str) -> dict[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="ctests/run", description="Runs the tests of every language."
-    )
+    parser = argparse.ArgumentParser(prog="ctests/run", description="Runs the tests of every language.")
     parser.add_argument("level", nargs="?", default="full", choices=table.LEVELS)
     level = str(parser.parse_args().level)
     capacity = len(os.sched_getaffinity(0))

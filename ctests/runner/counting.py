@@ -6,9 +6,7 @@ from dataclasses import dataclass
 SKIPPED_STATUS = 77
 
 LIBTEST = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed(?:; (\d+) ignored)?", re.M)
-CTEST = re.compile(
-    r"^ *\d+/\d+ Test +#\d+: \S+ \.*(?: +(Passed)|\*\*\*(Skipped|Not Run|[A-Z]\w*))", re.M
-)
+CTEST = re.compile(r"^ *\d+/\d+ Test +#\d+: \S+ \.*(?: +(Passed)|\*\*\*(Skipped|Not Run|[A-Z]\w*))", re.M)
 UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(?: \((.*)\))?$", re.M)
 
 
@@ -25,9 +23,7 @@ class Counts:
         return self.passed + self.failed
 
     def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
-            self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
-        )
+        return Counts(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
 
 
 def libtest(log: str) -> list[Counts]:

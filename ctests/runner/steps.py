@@ -27,9 +27,7 @@ TESTS = {
     "night": "--workspace --tests",
 }
 QUICK_PROGRAMS = {"lib", "bin", "it", "scheduler", "cuda", "numerics"}
-PROGRAMS = QUICK_PROGRAMS | {
-    *("command", "fork", "fuzz", "kernels", "no_allocation", "node", "kit-lib"),
-}
+PROGRAMS = QUICK_PROGRAMS | {*("command", "fork", "fuzz", "kernels", "no_allocation", "node", "kit-lib")}
 
 
 def soname() -> str:
@@ -129,8 +127,7 @@ def check_steps() -> list[Step]:
         Step("bindings-fresh", f"{THIS_PYTHON} scripts/bindings.py --check"),
         Step("pages-fresh", f"{THIS_PYTHON} scripts/pages.py --check"),
         Step("versions-agree", f"{THIS_PYTHON} ctests/python/versions.py"),
-        Step("runner", f"{THIS_PYTHON} -m unittest discover -v -s {RUNNER}", counts="unittest",
-             minimum=17),
+        Step("runner", f"{THIS_PYTHON} -m unittest discover -v -s {RUNNER}", counts="unittest", minimum=17),
     ]
 
 
@@ -144,8 +141,7 @@ def night_steps() -> list[Step]:
         Step("asan", "ctests/night/asan.sh 50", "night", cores=ALL, needs=needs, limit=2 * HOUR),
         Step("tsan", "ctests/night/tsan.sh", "night", cores=ALL, needs=needs, counts="libtest",
              minimum=104, limit=2 * HOUR),
-        Step("mutations", "ctests/night/mutations.sh", "night", cores=ALL, needs=needs,
-             limit=12 * HOUR),
+        Step("mutations", "ctests/night/mutations.sh", "night", cores=ALL, needs=needs, limit=12 * HOUR),
         Step("mutants", f"{THIS_PYTHON} ctests/night/mutants", "night", cores=ALL, needs=needs,
              limit=6 * HOUR),
     ]
@@ -165,8 +161,7 @@ def steps(level: str, jobs: int) -> list[Step]:
         Step("drills", drills, FULL, needs=needs, exclusive="cargo", limit=4 * HOUR),
         Step("clippy", clippy, FULL, cores=HALF, limit=HOUR, needs=("build", "rust-parts"),
              exclusive="cargo"),
-        Step("gpu-script", f"ctests/night/gpu-script {GPU}", FULL, needs=needs,
-             exclusive="cargo"),
+        Step("gpu-script", f"ctests/night/gpu-script {GPU}", FULL, needs=needs, exclusive="cargo"),
         # The quickstart, which README runs, keeps all cores busy.
         Step("pages", f"{python} scripts/pages.py --run", FULL, cores=HALF,
              needs=("build-release", "python-packages")),
