@@ -44,26 +44,26 @@ leases: members with fewer slots starve;      src/node/queue.rs;    s/is_none_or
 place: a mask is not looked at;               src/sched/plan/submission.rs;  s/  if task.devices.contains(index)$/  if true/; --test it random_worlds::
 place: memory is not asked for;             src/sched/plan/fit_check.rs; s/bytes <= self.room(device)/bytes <= device.ledger.limit()/; --test it random_worlds::
 place: the first device, not the best;      src/sched/plan/schedule.rs;   s/(end, load) < (best.end, best.load)/false/; --test it schedules::
-place: a large task is passed for ever;     src/sched/base/policy.rs; s/patience: u32 = 8/patience: u32 = 8000/; --test it failure_classes::a_large_task
+place: a large task is passed for ever;     src/sched/base/policy.rs; s/patience: u32 = 8/patience: u32 = 8000/; --lib simulation::tests::a_large_task
 place: a slow device never comes back;      src/sched/base/policy.rs; s/probe_tasks: f64 = 10.0/probe_tasks: f64 = 1e9/; --lib plan::tests
-place: an unknown device gets the largest;  src/sched/plan/placement.rs; s/work < least/work > least/;          --test it failure_classes::an_unknown_device
+place: an unknown device gets the largest;  src/sched/plan/placement.rs; s/work < least/work > least/;          --lib simulation::tests::an_unknown_device
 copies: none is ever started;               src/sched/plan/speculation.rs; s/record.idempotent$/false/;             --test it schedules::
 copies: tasks that may not run twice;       src/sched/plan/speculation.rs; s/record.idempotent$/true/;              --test it random_worlds::
 copies: more than three;                    src/sched/base/policy.rs; s/copies: u32 = 3/copies: u32 = 9/;     --lib plan::tests
 retire: queued tasks are left behind;       src/sched/plan/planner.rs;  s/is_ok_and(homeless)/is_ok_and(|record| homeless(record) \&\& false)/; --test it random_worlds::
 after: what comes before is not waited for; src/sched/plan/submission.rs;  s/_ if behind.insert(before) =>/_ if false =>/; --test it random_worlds::
-poison: the guilty is not found;            src/sched/base/policy.rs;   s/poisoned_contexts: u32 = 2/poisoned_contexts: u32 = 9/; --test it failure_classes::
-poison: a GPU that poisons is kept;        src/sched/base/policy.rs;   s/suspects: usize = 2/suspects: usize = 999/;    --test it failure_classes::
+poison: the guilty is not found;            src/sched/base/policy.rs;   s/poisoned_contexts: u32 = 2/poisoned_contexts: u32 = 9/; --lib simulation::tests::
+poison: a GPU that poisons is kept;        src/sched/base/policy.rs;   s/suspects: usize = 2/suspects: usize = 999/;    --lib simulation::tests::
 poison: all are found guilty;               src/sched/base/policy.rs;   s/faulty_tasks: u32 = 3/faulty_tasks: u32 = 999/; --lib plan::tests
 lost: a task may lose every GPU;           src/sched/base/policy.rs;   s/lost_devices: u32 = 3/lost_devices: u32 = 9/; --lib plan::tests
 short: again in company;                    src/sched/plan/completion.rs; s/self.devices\[index\].reserved_for = Some(id)/_ = 0/; --lib plan::tests
-retry: on the same device;                  src/sched/plan/completion.rs; s/record.avoided_devices = DeviceMask::only(index)/_ = 0/; --test it failure_classes::
+retry: on the same device;                  src/sched/plan/completion.rs; s/record.avoided_devices = DeviceMask::only(index)/_ = 0/; --lib simulation::tests::
 cancel: a task that ends well is done;      src/sched/plan/completion.rs; s/(|record| record.signal.commit(attempt).is_ok())/(|record| record.signal.commit(attempt).is_ok() || true)/; --lib plan::tests
-late: nothing ever is;                      src/sched/base/policy.rs; s/late_factor: f64 = 5.0/late_factor: f64 = 1e9/;     --test it failure_classes::
-late: nothing begins anew;                  src/sched/plan/timers.rs;  s/soonest.is_some_and(|soonest| soonest > ran)/false/; --test it failure_classes::
-late: what hangs is waited for;             src/sched/plan/timers.rs;  s/_) => run.deadline_state = DeadlineState::Lost/_) => return run.deadline_state = DeadlineState::Late/; --test it failure_classes::
-back-off: short memory is not waited for;    src/sched/base/policy.rs; s/S, 4 \* S, 16 \* S/MS, MS, MS/; --test it failure_classes::
-ageing: none;                               src/sched/base/policy.rs; s/ageing: f64 = 10.0/ageing: f64 = 1e9/;  --test it failure_classes::
+late: nothing ever is;                      src/sched/base/policy.rs; s/late_factor: f64 = 5.0/late_factor: f64 = 1e9/;     --lib simulation::tests::
+late: nothing begins anew;                  src/sched/plan/timers.rs;  s/soonest.is_some_and(|soonest| soonest > ran)/false/; --lib simulation::tests::
+late: what hangs is waited for;             src/sched/plan/timers.rs;  s/_) => run.deadline_state = DeadlineState::Lost/_) => return run.deadline_state = DeadlineState::Late/; --lib simulation::tests::
+back-off: short memory is not waited for;    src/sched/base/policy.rs; s/S, 4 \* S, 16 \* S/MS, MS, MS/; --lib simulation::tests::
+ageing: none;                               src/sched/base/policy.rs; s/ageing: f64 = 10.0/ageing: f64 = 1e9/;  --lib simulation::tests::
 rates: nothing is learned;                  src/sched/estimate/estimator.rs;  s/samples.count += 1/samples.count += 0/;   --lib estimator
 rates: an odd sample is believed;           src/sched/base/policy.rs;  s/surprise: f64 = 4.0/surprise: f64 = 1e9/; --lib estimator
 rates: a warm-up is believed;               src/sched/base/policy.rs;  s/warm_up: f64 = 1.5/warm_up: f64 = 1e9/; --lib estimator
@@ -187,7 +187,7 @@ run() {
     else
         # Tests that compute little are built without optimisation.
         local level=3
-        [[ $1 == *--lib* || $1 == *--bin* || $1 == *failure_classes* || $1 == *scheduler* || $1 == *node* ]] && level=0
+        [[ $1 == *--lib* || $1 == *--bin* || $1 == *scheduler* || $1 == *node* ]] && level=0
         # shellcheck disable=SC2086
         timeout 900 cargo --config "profile.dev.package.gpusched.opt-level=$level" test --quiet --no-default-features $1
     fi </dev/null >"$work/log" 2>&1

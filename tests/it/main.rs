@@ -5,7 +5,6 @@ mod bad_calls;
 mod c_programs;
 mod callback_mode;
 mod closed_streams;
-mod failure_classes;
 mod guarded;
 mod header;
 mod imports;

@@ -4,6 +4,8 @@ mod bound;
 mod faults;
 mod report;
 mod scenario;
+#[cfg(test)]
+mod tests;
 mod world;
 
 use crate::sched::observe::trace::Timeline;

@@ -1,10 +1,8 @@
 //! Each class of failure on simulated devices, in virtual time: what becomes of the task and of the device.
 
-use gpusched::Error;
-use gpusched::sched::simulation::{
-    Fault, FaultKind, Scenario, SimDevice, SimEvent, SimEventKind, SimReport, SimTask, run,
-};
-use gpusched::sched::{DeviceMask, TaskStatus};
+use super::{Fault, FaultKind, Scenario, SimDevice, SimEvent, SimEventKind, SimReport, SimTask, run};
+use crate::error::Error;
+use crate::sched::{DeviceMask, TaskStatus};
 
 fn world(speeds: &[f64], tasks: Vec<SimTask>) -> Scenario {
     let devices = speeds.iter().enumerate();
