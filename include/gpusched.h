@@ -209,7 +209,13 @@
  * relative error of at most 5e-4, nearly always much less. A model whose values are too far apart
  * for this is refused.
  */
-#define SCHED_FD_MODEL_16_BIT 1
+#define SCHED_FD_MODEL_STORAGE_16_BIT 1
+
+/**
+ * Flag of a model: velocities below 100 m/s everywhere, and densities below 30 kg/m3 everywhere, are
+ * accepted. Without it a model with such values is refused: they look like km/s and g/cm3.
+ */
+#define SCHED_FD_MODEL_ANY_VALUES 2
 
 /** Flag of a shot: samples are zero until the direct wave has passed, as in the old library. */
 #define SCHED_FD_SHOT_MUTE_DIRECT 1
@@ -667,9 +673,15 @@ typedef struct sched_fd_model_desc_t {
   float dz_m;
   /** SCHED_FD_MODEL_* flags together. */
   uint32_t flags;
-  /** P velocity in m/s, nx*ny*nz values, each positive and finite. Copied. */
+  /**
+   * P velocity in m/s, nx*ny*nz values, each positive and finite. Copied. If all are below 100,
+   * see SCHED_FD_MODEL_ANY_VALUES.
+   */
   const float *vp_m_s;
-  /** Density in kg/m3, likewise. NULL: 1000 everywhere. Copied. */
+  /**
+   * Density in kg/m3, likewise. NULL: 1000 everywhere. Copied. If all are below 30, see
+   * SCHED_FD_MODEL_ANY_VALUES.
+   */
   const float *rho_kg_m3;
 } sched_fd_model_desc_t;
 
@@ -1107,7 +1119,7 @@ sched_status_t sched_trace_write(const struct sched_t *s, const char *path);
  * sched_fd_model_destroy.
  *
  * Errors: SCHED_E_ARGUMENT, with the first cell that is not accepted, and for values too far apart
- * for SCHED_FD_MODEL_16_BIT; SCHED_E_TOO_NEW; SCHED_E_MEMORY.
+ * for SCHED_FD_MODEL_STORAGE_16_BIT; SCHED_E_TOO_NEW; SCHED_E_MEMORY.
  */
 sched_status_t sched_fd_model_create(const struct sched_fd_model_desc_t *desc,
                                      struct sched_fd_model_t **out);
@@ -1122,15 +1134,14 @@ sched_status_t sched_fd_model_destroy(struct sched_fd_model_t *model);
 
 /**
  * Stores the largest stable time step of a model, in seconds, in `*dt_s`. A float holds the number
- * exactly, so `shot.dt_s = (float)dt_s` is accepted; with SCHED_FD_SHOT_OPTIMISED_STENCIL the limit is
- * 0.9634 of it. If density jumps from cell to cell, a shot may become unstable with a smaller
- * step, and then fails with SCHED_E_UNSTABLE. The log warns of the first shot whose step is not
- * certainly stable, and has the largest step that is; use that one there.
+ * exactly, so `shot.dt_s = (float)dt_s` is accepted; with SCHED_FD_SHOT_OPTIMISED_STENCIL the
+ * limit is 0.9634 of it. If density jumps from cell to cell, a shot may become unstable with a
+ * smaller step, and then fails with SCHED_E_UNSTABLE: sched_fd_shot_warnings states the largest
+ * step that is certainly stable.
  *
  * Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
  */
-sched_status_t sched_fd_dt_max(const struct sched_fd_model_t *model,
-                               double *dt_s);
+sched_status_t sched_fd_dt_max(const struct sched_fd_model_t *model, double *dt_s);
 
 /**
  * Fills the `nt` floats of `samples` with a source wavelet of unit amplitude: one sample for each
@@ -1154,6 +1165,21 @@ sched_status_t sched_fd_wavelet(int32_t wavelet,
 sched_status_t sched_fd_shot_size(const struct sched_fd_model_t *model,
                                   const struct sched_fd_shot_desc_t *shot,
                                   struct sched_fd_shot_size_t *size);
+
+/**
+ * Writes the warnings of a shot into `buffer`, one per line, truncated to `len` bytes including the
+ * NUL: what can be computed and is more often a mistake, such as too few cells per wavelength, a
+ * wavelet that begins after the record's end, or a step that density may make unstable. Returns the
+ * length of the whole text without the NUL, as snprintf does; 0, with an empty text, if there is no
+ * warning, and also after an error: sched_last_error then has the reason. `buffer` may be NULL if
+ * `len` is 0. sched_fd_submit logs the same warnings, each once for a model.
+ *
+ * Errors: as sched_fd_shot_size.
+ */
+size_t sched_fd_shot_warnings(const struct sched_fd_model_t *model,
+                              const struct sched_fd_shot_desc_t *shot,
+                              char *buffer,
+                              size_t len);
 
 /**
  * Submits a shot and returns at once. It is a task like any other: sched_wait, sched_cancel and

@@ -480,15 +480,17 @@ struct gather {
 class model {
  public:
   /// Copies nx*ny*nz velocities in m/s, [iy][ix][iz], and as many densities in kg/m3 (empty: 1000).
-  /// `storage_16_bit`: see SCHED_FD_MODEL_16_BIT.
+  /// `storage_16_bit`, `any_values`: see SCHED_FD_MODEL_STORAGE_16_BIT, SCHED_FD_MODEL_ANY_VALUES.
   model(const grid &g, const std::vector<float> &vp_m_s,
-        const std::vector<float> &rho_kg_m3 = std::vector<float>(), bool storage_16_bit = false) {
+        const std::vector<float> &rho_kg_m3 = std::vector<float>(), bool storage_16_bit = false,
+        bool any_values = false) {
     require_cells(g, vp_m_s, "vp_m_s");
     if (!rho_kg_m3.empty()) require_cells(g, rho_kg_m3, "rho_kg_m3");
     auto d = init<sched_fd_model_desc_t>();
     d.nx = g.nx, d.ny = g.ny, d.nz = g.nz;
     d.dx_m = g.dx_m, d.dy_m = g.dy_m, d.dz_m = g.dz_m;
-    d.flags = storage_16_bit ? SCHED_FD_MODEL_16_BIT : 0u;
+    d.flags = (storage_16_bit ? SCHED_FD_MODEL_STORAGE_16_BIT : 0u) |
+              (any_values ? SCHED_FD_MODEL_ANY_VALUES : 0u);
     d.vp_m_s = vp_m_s.data();
     d.rho_kg_m3 = rho_kg_m3.empty() ? nullptr : rho_kg_m3.data();
     checked(sched_fd_model_create(&d, &handle_));
@@ -509,6 +511,15 @@ class model {
     double dt_s = 0;
     checked(sched_fd_dt_max(handle_, &dt_s));
     return dt_s;
+  }
+  /// Returns the warnings of a shot, one per line, or ""; see sched_fd_shot_warnings.
+  std::string shot_warnings(const shot &s) const {
+    const sched_fd_shot_desc_t desc = s.native();
+    (void)shot_size(s); /* throws if the shot is refused */
+    std::string text(sched_fd_shot_warnings(handle_, &desc, nullptr, 0) + 1, '\0');
+    sched_fd_shot_warnings(handle_, &desc, &text[0], text.size());
+    text.pop_back();
+    return text;
   }
   /// Returns the sizes of a shot's results, and the memory that it takes.
   sched_fd_shot_size_t shot_size(const shot &s) const {

@@ -119,6 +119,7 @@ module gpusched
     procedure :: destroy => model_destroy
     procedure :: dt_max => model_dt_max
     procedure :: shot_size => model_shot_size
+    procedure :: shot_warnings => model_shot_warnings
     final :: model_final
   end type
 
@@ -709,13 +710,15 @@ contains
 
   !> Creates a model. `vp_m_s` (nz, nx, ny) in m/s; `spacing_m`: metres between cells along x, y and
   !> z; `rho_kg_m3` in kg/m3, of the same shape (absent: 1000). All are copied. `storage_16_bit`
-  !> stores coefficients in 16 bits (SCHED_FD_MODEL_16_BIT).
-  subroutine model_create(self, vp_m_s, spacing_m, rho_kg_m3, storage_16_bit, stat, errmsg)
+  !> stores coefficients in 16 bits (SCHED_FD_MODEL_STORAGE_16_BIT); `any_values` accepts values that
+  !> look like km/s or g/cm3 (SCHED_FD_MODEL_ANY_VALUES).
+  subroutine model_create(self, vp_m_s, spacing_m, rho_kg_m3, storage_16_bit, any_values, stat, &
+      errmsg)
     class(sched_fd_model), intent(inout) :: self
     real(sp), intent(in), contiguous, target :: vp_m_s(:, :, :)
     real(sp), intent(in) :: spacing_m(3)
     real(sp), intent(in), contiguous, optional, target :: rho_kg_m3(:, :, :)
-    logical, intent(in), optional :: storage_16_bit
+    logical, intent(in), optional :: storage_16_bit, any_values
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     type(sched_fd_model_desc_t), target :: desc
@@ -739,7 +742,10 @@ contains
       if (size(rho_kg_m3) > 0) desc%rho_kg_m3 = c_loc(rho_kg_m3(1, 1, 1))
     end if
     if (present(storage_16_bit)) then
-      if (storage_16_bit) desc%flags = SCHED_FD_MODEL_16_BIT
+      if (storage_16_bit) desc%flags = SCHED_FD_MODEL_STORAGE_16_BIT
+    end if
+    if (present(any_values)) then
+      if (any_values) desc%flags = ior(desc%flags, SCHED_FD_MODEL_ANY_VALUES)
     end if
     handle = c_null_ptr
     status = sched_fd_model_create(c_loc(desc), c_loc(handle))
@@ -791,6 +797,39 @@ contains
     end if
     size%size = c_sizeof(size)
     call conclude(sched_fd_shot_size(self%handle, c_loc(desc), c_loc(size)), stat, errmsg)
+  end subroutine
+
+  !> Returns the warnings of a shot in `text`, one per line; an empty text if there is none. Cells of
+  !> the shot count from 1.
+  subroutine model_shot_warnings(self, shot, text, stat, errmsg)
+    class(sched_fd_model), intent(in) :: self
+    type(sched_fd_shot), intent(in) :: shot
+    character(len=:), allocatable, intent(out) :: text
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
+    type(sched_fd_shot_size_t), target :: size_of_results
+    type(sched_fd_shot_desc_t), target :: desc
+    type(sched_fd_cell_t), allocatable, target :: receivers(:)
+    real(sp), allocatable, target :: samples(:)
+    character(kind=c_char), allocatable, target :: buffer(:)
+    character(len=:), allocatable :: fault
+    integer(c_size_t) :: length
+    integer(c_int32_t) :: status
+    text = ""
+    call describe_shot(self, shot, desc, receivers, samples, fault)
+    if (len(fault) > 0) then
+      call refuse(fault, stat, errmsg)
+      return
+    end if
+    size_of_results%size = c_sizeof(size_of_results)
+    status = sched_fd_shot_size(self%handle, c_loc(desc), c_loc(size_of_results))
+    if (status == SCHED_OK) then
+      length = sched_fd_shot_warnings(self%handle, c_loc(desc), c_null_ptr, 0_c_size_t)
+      allocate (buffer(length + 1))
+      length = sched_fd_shot_warnings(self%handle, c_loc(desc), c_loc(buffer), length + 1)
+      text = sched_text(buffer)
+    end if
+    call conclude(status, stat, errmsg)
   end subroutine
 
   !> Fills `samples` with a source wavelet of unit amplitude: one sample for each time step, the

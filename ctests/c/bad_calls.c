@@ -90,6 +90,10 @@ static void drop(void *user) {
   (memset(&name, 0, sizeof name), \
    name.desc = (__typeof__(name.desc)){.size = sizeof name.desc, __VA_ARGS__})
 
+static void fill(float *field, float value) {
+  for (int i = 0; i < N * N * N; i++) field[i] = value;
+}
+
 static void reset(void) {
   SET(c, .devices = NULL);
   SET(t, .run = well, .drop = drop);
@@ -97,7 +101,8 @@ static void reset(void) {
   SET(m, .nx = N, .ny = N, .nz = N, .dx_m = 10, .dy_m = 10, .dz_m = 10, .vp_m_s = vp, .rho_kg_m3 = rho);
   SET(f, .dt_s = 0.001f, .frequency_hz = 20, .nt = 40, .source = {N / 2, N / 2, N / 2},
       .record = record, .record_len = sizeof record / sizeof *record);
-  for (int i = 0; i < N * N * N; i++) vp[i] = 2000.0f, rho[i] = 1000.0f;
+  fill(vp, 2000.0f);
+  fill(rho, 1000.0f);
 }
 
 /* A failing call must leave its outputs as they are: this address, or this id. */
@@ -198,9 +203,12 @@ static void models(void) {
   MODEL("longer struct, tail set", E_TOO_NEW, "newer", m.desc.size = sizeof m, m.tail[9] = 1);
   MODEL("longer struct, tail zero", OK, "", m.desc.size = sizeof m);
   MODEL("shorter struct", OK, "", m.desc.size = offsetof(sched_fd_model_desc_t, rho_kg_m3));
-  MODEL("unknown flags", E_ARGUMENT, "flags of a model is 0x2", m.desc.flags = 2);
+  MODEL("unknown flags", E_ARGUMENT, "flags of a model is 0x4", m.desc.flags = 4);
   MODEL("values too far apart for 16 bits", E_ARGUMENT, "in 16 bits",
-        m.desc.flags = SCHED_FD_MODEL_16_BIT, vp[0] = 10.0f, vp[1] = 15.0f);
+        m.desc.flags = SCHED_FD_MODEL_STORAGE_16_BIT, vp[0] = 10.0f, vp[1] = 15.0f);
+  MODEL("km/s", E_ARGUMENT, "4.5 looks like km/s", fill(vp, 4.5f));
+  MODEL("g/cm3", E_ARGUMENT, "2.5 looks like g/cm", fill(rho, 2.5f));
+  MODEL("km/s, permitted", OK, "", fill(vp, 4.5f), m.desc.flags = SCHED_FD_MODEL_ANY_VALUES);
   MODEL("nx zero", E_ARGUMENT, "nx is 0", m.desc.nx = 0);
   MODEL("ny beyond the limit", E_ARGUMENT, "ny is 100001", m.desc.ny = 100001);
   MODEL("nz negative in 64 bits", E_ARGUMENT, "nz is", m.desc.nz = (uint64_t)-1);
@@ -238,11 +246,25 @@ static void wavelets(void) {
   BAD("samples NULL", "samples is NULL", sched_fd_wavelet(1, 20, 1e-3f, NULL, 40));
 }
 
+static void shot_warnings(void) {
+  char text[500], start[8];
+  f.desc.nt = 1; /* it ends before the wavelet */
+  size_t length = sched_fd_shot_warnings(model, &f.desc, text, sizeof text);
+  CHECK(length == strlen(text));
+  CHECK(strstr(text, "the centre of the wavelet, at 0.0500 s") != NULL);
+  CHECK(sched_fd_shot_warnings(model, &f.desc, start, sizeof start) == length);
+  CHECK(strlen(start) == 7 && sched_fd_shot_warnings(model, &f.desc, NULL, 0) == length);
+  CHECK(sched_fd_shot_warnings(NULL, &f.desc, text, sizeof text) == 0 && !*text);
+  CHECK(strstr(sched_last_error(), "model") != NULL);
+  reset();
+}
+
 static void shots(void) {
   static const sched_fd_cell_t outside = {0, N, 0};
   static const float samples[3] = {1.0f, NAN, 0.0f};
   sched_fd_shot_size_t size = {0};
   section("shots");
+  shot_warnings();
   BAD("shot NULL", "sched_fd_shot_desc_t is NULL", sched_fd_shot_size(model, NULL, &size));
   BAD("size NULL", "sched_fd_shot_size_t is NULL", sched_fd_shot_size(model, &f.desc, NULL));
   BAD("size->size never set", "size of", sched_fd_shot_size(model, &f.desc, &size));

@@ -1,6 +1,7 @@
 // include/gpusched.hpp, compiled as C++11 and as C++17: arguments, results and lifetimes.
 #include <gpusched.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -339,6 +340,8 @@ void shots() {
     CHECK(s.submit_shot(model, shot).get().snapshots.empty());
     const gpusched::fd::model small_model(grid, vp, vp, true);
     CHECK(small_model.shot_size(shot).device_bytes < model.shot_size(shot).device_bytes);
+    shot.snapshot_every = 9;
+    CHECK(model.shot_warnings(shot).find("snapshots are 9 steps apart") == 0);
   }
   const gpusched::fd::gather gather = task.get();
   CHECK(gather.traces == 3 && gather.samples == 5 && gather.snapshot_count == 3);
@@ -348,6 +351,10 @@ void shots() {
   EXPECT(SCHED_E_STALE, status_of([&] { task.get(); }));
   auto flat = [&] { gpusched::fd::model(grid, std::vector<float>(8 * 7)); };
   CHECK(thrown<gpusched::error>(flat) == "vp_m_s has 56 values; accepted: nx*ny*nz, which is 336");
+  std::fill(vp.begin(), vp.end(), 2.0f);
+  auto kilometres = [&] { gpusched::fd::model(grid, vp); };
+  CHECK(thrown<gpusched::error>(kilometres).find("looks like km/s") != std::string::npos);
+  CHECK(gpusched::fd::model(grid, vp, {}, false, true).dt_max() > 1);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ program arrays
   type(sched_fd_shot_size_t) :: sizes(2)
   integer :: i, stat
   character(len=300) :: message
+  character(len=:), allocatable :: warnings
   real, target, asynchronous :: vp(7, 8, 9), record(5, 72), snapshots(7, 8, 9, 2)
   real, target, asynchronous :: records(5, 144), flat(5 * 72)
   real, target, asynchronous :: lent(5, 144)
@@ -80,6 +81,12 @@ program arrays
   call model%create(vp, spacing_m=[10.0, 10.0, 10.0], rho_kg_m3=vp, storage_16_bit=.true.)
   call model%shot_size(shot, sizes(2))
   call expect(sizes(2)%device_bytes < sizes(1)%device_bytes, "16 bits take less memory")
+  call model%create(0.001 * vp, spacing_m=[10.0, 10.0, 10.0], stat=stat)
+  call expect(stat == SCHED_E_ARGUMENT, "km/s are refused")
+  call model%create(0.001 * vp, spacing_m=[10.0, 10.0, 10.0], any_values=.true.)
+  shot%snapshot_every = shot%nt
+  call model%shot_warnings(shot, warnings)
+  call expect(index(warnings, "snapshots are") == 1, "a warning of snapshots")
 
   call sched%destroy()
   call model%destroy()

@@ -18,6 +18,7 @@ pub mod stencil;
 pub mod storage;
 pub mod survey;
 pub mod verify;
+pub mod warnings;
 mod warp;
 pub mod wavelet;
 

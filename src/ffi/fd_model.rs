@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::fd::grid::Grid;
 use crate::fd::model::Model;
 use crate::fd::plan::{Options, Storage, rounded_down};
+use crate::fd::warnings::check_units;
 use crate::fd::wavelet::{Shape, Wavelet};
 
 /// Ricker wavelet, the default.
@@ -29,7 +30,11 @@ pub const SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL: i32 = 6;
 /// value of each in the model, instead of 32. Shots take up to a sixth less memory; speeds have a
 /// relative error of at most 5e-4, nearly always much less. A model whose values are too far apart
 /// for this is refused.
-pub const SCHED_FD_MODEL_16_BIT: u32 = 1;
+pub const SCHED_FD_MODEL_STORAGE_16_BIT: u32 = 1;
+
+/// Flag of a model: velocities below 100 m/s everywhere, and densities below 30 kg/m3 everywhere, are
+/// accepted. Without it a model with such values is refused: they look like km/s and g/cm3.
+pub const SCHED_FD_MODEL_ANY_VALUES: u32 = 2;
 
 /// A medium on a regular grid. Fields lie in memory as [iy][ix][iz], z fastest, which is Fortran's
 /// (nz,nx,ny).
@@ -52,9 +57,11 @@ pub struct sched_fd_model_desc_t {
     pub dz_m: f32,
     /// SCHED_FD_MODEL_* flags together.
     pub flags: u32,
-    /// P velocity in m/s, nx*ny*nz values, each positive and finite. Copied.
+    /// P velocity in m/s, nx*ny*nz values, each positive and finite. Copied. If all are below 100,
+    /// see SCHED_FD_MODEL_ANY_VALUES.
     pub vp_m_s: *const f32,
-    /// Density in kg/m3, likewise. NULL: 1000 everywhere. Copied.
+    /// Density in kg/m3, likewise. NULL: 1000 everywhere. Copied. If all are below 30, see
+    /// SCHED_FD_MODEL_ANY_VALUES.
     pub rho_kg_m3: *const f32,
 }
 
@@ -74,7 +81,7 @@ pub(super) fn count(what: &str, value: u64) -> Result<usize> {
 /// sched_fd_model_destroy.
 ///
 /// Errors: SCHED_E_ARGUMENT, with the first cell that is not accepted, and for values too far apart
-/// for SCHED_FD_MODEL_16_BIT; SCHED_E_TOO_NEW; SCHED_E_MEMORY.
+/// for SCHED_FD_MODEL_STORAGE_16_BIT; SCHED_E_TOO_NEW; SCHED_E_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_fd_model_create(
     desc: *const sched_fd_model_desc_t,
@@ -83,7 +90,12 @@ pub unsafe extern "C" fn sched_fd_model_create(
     guard_status(|| {
         // SAFETY: pointers as the header requires them; `input` checks each.
         let (desc, out) = unsafe { (read(desc)?, OutParam::new("out", out)?) };
-        check_bits("flags of a model", desc.flags, SCHED_FD_MODEL_16_BIT)?;
+        let set = |flag| desc.flags & flag != 0;
+        check_bits(
+            "flags of a model",
+            desc.flags,
+            SCHED_FD_MODEL_STORAGE_16_BIT | SCHED_FD_MODEL_ANY_VALUES,
+        )?;
         let n = [count("nx", desc.nx)?, count("ny", desc.ny)?, count("nz", desc.nz)?];
         let grid = Grid::new(n, [desc.dx_m, desc.dy_m, desc.dz_m])?;
         // SAFETY: the header asks for nx*ny*nz values behind each pointer.
@@ -95,9 +107,12 @@ pub unsafe extern "C" fn sched_fd_model_create(
             };
             (vp, rho)
         };
-        let storage =
-            if desc.flags & SCHED_FD_MODEL_16_BIT != 0 { Storage::Bits16 } else { Storage::Float32 };
-        out.write(MODELS.add(Arc::new(SharedModel::new(&Model::new(grid, vp, rho)?, storage)?)));
+        let model = Model::new(grid, vp, rho)?;
+        if !set(SCHED_FD_MODEL_ANY_VALUES) {
+            check_units(&model, "SCHED_FD_MODEL_ANY_VALUES")?;
+        }
+        let storage = if set(SCHED_FD_MODEL_STORAGE_16_BIT) { Storage::Bits16 } else { Storage::Float32 };
+        out.write(MODELS.add(Arc::new(SharedModel::new(&model, storage)?)));
         Ok(())
     })
 }
@@ -112,10 +127,10 @@ pub unsafe extern "C" fn sched_fd_model_destroy(model: *mut sched_fd_model_t) ->
 }
 
 /// Stores the largest stable time step of a model, in seconds, in `*dt_s`. A float holds the number
-/// exactly, so `shot.dt_s = (float)dt_s` is accepted; with SCHED_FD_SHOT_OPTIMISED_STENCIL the limit is
-/// 0.9634 of it. If density jumps from cell to cell, a shot may become unstable with a smaller
-/// step, and then fails with SCHED_E_UNSTABLE. The log warns of the first shot whose step is not
-/// certainly stable, and has the largest step that is; use that one there.
+/// exactly, so `shot.dt_s = (float)dt_s` is accepted; with SCHED_FD_SHOT_OPTIMISED_STENCIL the
+/// limit is 0.9634 of it. If density jumps from cell to cell, a shot may become unstable with a
+/// smaller step, and then fails with SCHED_E_UNSTABLE: sched_fd_shot_warnings states the largest
+/// step that is certainly stable.
 ///
 /// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]

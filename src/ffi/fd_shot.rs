@@ -1,11 +1,13 @@
 //! Finite differences: shots, their sizes, and their submission.
 
+use std::ffi::c_char;
 use std::sync::Arc;
 
 use super::fd_model::{count, shape};
-use super::guard::guard_status;
+use super::guard::{guard, guard_status};
 use super::input::{
-    OutStruct, SendPointer, VersionedStruct, check_bits, copy, read, read_or_default, slice_of, with_capacity,
+    OutStruct, OutText, SendPointer, VersionedStruct, check_bits, copy, read, read_or_default, slice_of,
+    with_capacity,
 };
 use super::model_handle::{SharedModel, sched_fd_model_t, shared_model};
 use super::run_control::sched_task_t;
@@ -272,6 +274,36 @@ pub unsafe extern "C" fn sched_fd_shot_size(
     })
 }
 
+/// Returns the frequency that a shot's description states for its wavelet.
+fn frequency_of(desc: &sched_fd_shot_desc_t) -> Option<f32> {
+    desc.wavelet_samples.is_null().then_some(desc.frequency_hz)
+}
+
+/// Writes the warnings of a shot into `buffer`, one per line, truncated to `len` bytes including the
+/// NUL: what can be computed and is more often a mistake, such as too few cells per wavelength, a
+/// wavelet that begins after the record's end, or a step that density may make unstable. Returns the
+/// length of the whole text without the NUL, as snprintf does; 0, with an empty text, if there is no
+/// warning, and also after an error: sched_last_error then has the reason. `buffer` may be NULL if
+/// `len` is 0. sched_fd_submit logs the same warnings, each once for a model.
+///
+/// Errors: as sched_fd_shot_size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_fd_shot_warnings(
+    model: *const sched_fd_model_t,
+    shot: *const sched_fd_shot_desc_t,
+    buffer: *mut c_char,
+    len: usize,
+) -> usize {
+    guard(|| {
+        // SAFETY: pointers as the header requires them; `input` checks each.
+        let (mut out, desc) = unsafe { (OutText::new("buffer", buffer, len)?, read(shot)?) };
+        let medium = shared_model(model)?;
+        // SAFETY: as above.
+        let (plan, shot) = unsafe { plan_shot(&medium, &desc)? };
+        Ok(out.fill(&medium.warnings(&plan, &shot, frequency_of(&desc)).join("\n")))
+    })
+}
+
 /// The caller's buffers, which receive a shot's results.
 struct ShotBuffers {
     record: SendPointer<f32>,
@@ -376,6 +408,7 @@ pub unsafe extern "C" fn sched_fd_submit(
         let (plan, shot) = unsafe { plan_shot(&medium, &desc)? };
         let need = size_of_shot(&medium, &shot, Bytes::default());
         let buffers = buffers(&desc, &need, medium.model().grid.cells(), user)?;
+        medium.log_warnings(&plan, &shot, frequency_of(&desc));
         let scheduler = scheduler(s);
         let threads = scheduler.as_ref().map_or(0, |there| there.cpu_threads());
         // SAFETY: as above.

@@ -1,12 +1,15 @@
 //! Handles of models, and the model behind one with the plans that its shots share.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::handle::HandleTable;
 use crate::error::{Error, Result};
 use crate::fd::model::{Model, Outline};
-use crate::fd::plan::{self, Moduli, Options, Plan, Stencil, Storage, rounded_down};
+use crate::fd::plan::{self, Moduli, Options, Plan, Stencil, Storage};
+use crate::fd::survey::Shot;
 use crate::fd::verify::dt_sure;
+use crate::fd::warnings::warnings;
 use crate::fork::ProcessMark;
 
 /// A medium: velocity and density on a grid. Any number of shots, threads and schedulers may share
@@ -22,17 +25,23 @@ pub(super) struct SharedModel {
     /// Time step in seconds that is certainly stable, for each of [`Stencil::ALL`].
     sure: [f64; Stencil::ALL.len()],
     plans: Mutex<Vec<Arc<Plan>>>,
+    /// Warnings that the log has; each is logged once, and not for every shot.
+    logged: Mutex<HashSet<String>>,
     born: ProcessMark,
 }
 
 /// Plans kept. Shots of one survey have one time step; a second serves callers that compare two.
 const PLANS: usize = 2;
 
+/// Warnings that are logged for one model. Shots that each have a frequency of their own would fill the log.
+const LOGGED: usize = 16;
+
 impl SharedModel {
     pub(super) fn new(model: &Model, storage: Storage) -> Result<SharedModel> {
         let moduli = plan::moduli(model, Options::default().pml, storage)?;
         let sure = Stencil::ALL.map(|stencil| dt_sure(model, stencil) * storage.stable());
-        Ok(SharedModel { moduli, sure, plans: Mutex::default(), born: ProcessMark::here() })
+        let (plans, logged) = (Mutex::default(), Mutex::default());
+        Ok(SharedModel { moduli, sure, plans, logged, born: ProcessMark::here() })
     }
 
     pub(super) fn model(&self) -> &Outline {
@@ -61,20 +70,33 @@ impl SharedModel {
             plans.push(plan);
         } else {
             let plan = make()?;
-            let sure = self.sure[options.stencil as usize];
-            if f64::from(dt) > sure {
-                log::warn!(
-                    "density jumps from cell to cell: only up to {:e} s is a step sure to be stable, and dt_s is {dt:e} s; \
-                     a shot that blows up fails",
-                    rounded_down(sure)
-                );
-            }
             if plans.len() == PLANS {
                 plans.remove(0);
             }
             plans.push(plan);
         }
         plans.last().cloned().ok_or_else(|| Error::Internal("a plan was made and is not there".into()))
+    }
+
+    /// Returns the [`warnings`] of a shot.
+    pub(super) fn warnings(&self, plan: &Plan, shot: &Shot, frequency_hz: Option<f32>) -> Vec<String> {
+        warnings(plan, shot, frequency_hz, self.sure[plan.options.stencil as usize])
+    }
+
+    /// Logs the warnings of a shot that the log does not have yet.
+    pub(super) fn log_warnings(&self, plan: &Plan, shot: &Shot, frequency_hz: Option<f32>) {
+        // In a child of fork, the lock may belong to a thread of the parent.
+        if !log::log_enabled!(log::Level::Warn) || !self.born.is_here() {
+            return;
+        }
+        let new = |warning: &String| {
+            let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+            logged.len() < LOGGED && logged.insert(warning.clone())
+        };
+        // Without the lock: the caller's log function may submit a shot.
+        for warning in self.warnings(plan, shot, frequency_hz).iter().filter(|warning| new(warning)) {
+            log::warn!("{warning}");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use super::guard::{guard, guard_in_callers_mode, guard_status};
-use super::input::{OutParam, OutStruct, VersionedStruct, slice_of, slice_of_mut, with_capacity};
+use super::input::{OutParam, OutStruct, OutText, VersionedStruct, slice_of, with_capacity};
 use super::run_control::sched_task_t;
 use super::scheduler::{timeout, wait_status};
 use super::scheduler_handle::{sched_t, scheduler};
@@ -209,19 +209,9 @@ pub unsafe extern "C" fn sched_task_error(
     len: usize,
 ) -> usize {
     guard(|| {
-        // SAFETY: a pointer as the header requires it; `slice_of_mut` checks it.
-        let buffer =
-            if len == 0 { &mut [] } else { unsafe { slice_of_mut("buffer", buffer.cast::<u8>(), len)? } };
-        if let Some(first) = buffer.first_mut() {
-            *first = 0;
-        }
-        let sentence =
-            scheduler(s)?.info(TaskId(id))?.error.map(|error| error.to_string()).unwrap_or_default();
-        let room = buffer.len().saturating_sub(1).min(sentence.len());
-        buffer[..room].copy_from_slice(&sentence.as_bytes()[..room]);
-        if let Some(end) = buffer.get_mut(room) {
-            *end = 0;
-        }
-        Ok(sentence.len())
+        // SAFETY: a pointer as the header requires it; `OutText` checks it.
+        let mut out = unsafe { OutText::new("buffer", buffer, len)? };
+        let error = scheduler(s)?.info(TaskId(id))?.error;
+        Ok(out.fill(&error.map(|error| error.to_string()).unwrap_or_default()))
     })
 }

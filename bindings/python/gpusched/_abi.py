@@ -72,7 +72,8 @@ SCHED_FD_WAVELET_GAUSSIAN = 3
 SCHED_FD_WAVELET_RICKER_INTEGRAL = 4
 SCHED_FD_WAVELET_RICKER_DOUBLE_INTEGRAL = 5
 SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL = 6
-SCHED_FD_MODEL_16_BIT = 1
+SCHED_FD_MODEL_STORAGE_16_BIT = 1
+SCHED_FD_MODEL_ANY_VALUES = 2
 SCHED_FD_SHOT_MUTE_DIRECT = 1
 SCHED_FD_SHOT_EXACT_TIME = 2
 SCHED_FD_SHOT_OPTIMISED_STENCIL = 4
@@ -669,6 +670,15 @@ class Functions:
             c_void_p,
             POINTER(sched_fd_shot_desc_t),
             POINTER(sched_fd_shot_size_t),
+        )
+        # size_t sched_fd_shot_warnings(const sched_fd_model_t *model, const sched_fd_shot_desc_t *shot, char *buffer, size_t len);
+        self.sched_fd_shot_warnings = _bind(
+            library, "sched_fd_shot_warnings",
+            c_size_t,
+            c_void_p,
+            POINTER(sched_fd_shot_desc_t),
+            POINTER(c_char),
+            c_size_t,
         )
         # sched_status_t sched_fd_submit(sched_t *s, const sched_fd_model_t *model, const sched_fd_shot_desc_t *shot, const sched_task_desc_t *task, sched_task_t *id);
         self.sched_fd_submit = _bind(

@@ -33,7 +33,7 @@ WAVELETS = {
     "ricker-triple-integral": _abi.SCHED_FD_WAVELET_RICKER_TRIPLE_INTEGRAL,
 }
 STENCILS = {"taylor": 0, "optimised": _abi.SCHED_FD_SHOT_OPTIMISED_STENCIL}
-STORAGES = {"float32": 0, "16-bit": _abi.SCHED_FD_MODEL_16_BIT}
+STORAGES = {"float32": 0, "16-bit": _abi.SCHED_FD_MODEL_STORAGE_16_BIT}
 
 
 def choice(name: str, value: str, accepted: Mapping[str, int]) -> int:

@@ -1,0 +1,158 @@
+//! What can be computed, and is more often a mistake: values in other units, and shots whose results are of
+//! little use.
+
+use super::model::Model;
+use super::plan::{Plan, rounded_down};
+use super::survey::Shot;
+use super::verify::cells_per_wavelength;
+use crate::error::{Error, Result};
+
+/// m/s. The fastest part of a real medium is faster; one in km/s is slower.
+const SLOWEST: f32 = 100.0;
+/// kg/m³. The densest part of a real medium is denser; one in g/cm³ is lighter.
+const LIGHTEST: f32 = 30.0;
+/// Fewer cells per shortest wavelength show as dispersion after some tens of wavelengths.
+const ENOUGH_CELLS: f64 = 3.0;
+
+/// Refuses a model whose values are in km/s or g/cm³, as far as one can tell. `permit`: how the caller permits them.
+pub fn check_units(model: &Model, permit: &str) -> Result<()> {
+    let fastest = model.vp_range[1];
+    let densest = model.rho.as_ref().map(|rho| rho.iter().copied().fold(0.0, f32::max));
+    let largest = |what: &str, value: f32, least: f32, unit: &str, other: &str| match value < least {
+        false => Ok(()),
+        true => Err(Error::argument(
+            format!("the largest {what}"),
+            format!("{value} {unit}"),
+            format!("at least {least} {unit} ({value} looks like {other}); any value with {permit}"),
+        )),
+    };
+    largest("velocity", fastest, SLOWEST, "m/s", "km/s")?;
+    largest("density", densest.unwrap_or(LIGHTEST), LIGHTEST, "kg/m³", "g/cm³")
+}
+
+/// Returns a sentence for each property of a shot that is more often a mistake. `frequency_hz`: the peak frequency of its
+/// wavelet, if known. `dt_sure`: the [step that is certainly stable](super::verify::dt_sure).
+pub fn warnings(plan: &Plan, shot: &Shot, frequency_hz: Option<f32>, dt_sure: f64) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let dt = f64::from(plan.dt);
+    let [slowest, _] = plan.model.vp_range;
+    if let Some(frequency) = frequency_hz {
+        let highest = 2.5 * f64::from(frequency);
+        let cells = cells_per_wavelength(&plan.model, frequency);
+        if cells < ENOUGH_CELLS {
+            warnings.push(format!(
+                "the shortest wavelength has {cells:.2} cells ({slowest} m/s at {highest} Hz, 2.5 times frequency_hz); \
+                 with fewer than {ENOUGH_CELLS} expect dispersion: lower frequency_hz or the spacing"
+            ));
+        }
+        let (centre, end) = (1.0 / f64::from(frequency), dt * shot.nt as f64);
+        if centre > end {
+            warnings.push(format!(
+                "the centre of the wavelet, at {centre:.4} s, is after the end of the record, at {end:.4} s: \
+                 raise frequency_hz (it is in Hz) or nt"
+            ));
+        }
+        let kept = 0.5 / (dt * shot.record_every as f64);
+        if plan.options.exact_time && kept < highest {
+            warnings.push(format!(
+                "with exact time, records lose frequencies above {kept:.4} Hz, half their sampling rate, and the \
+                 wavelet reaches {highest:.4} Hz, 2.5 times frequency_hz: lower record_every"
+            ));
+        }
+    }
+    if dt > dt_sure {
+        warnings.push(format!(
+            "density jumps from cell to cell, so only steps up to {:e} s are certainly stable, and dt_s is {:e} s; \
+             a shot that becomes unstable fails",
+            rounded_down(dt_sure),
+            plan.dt
+        ));
+    }
+    for (name, &n) in ["nx", "ny", "nz"].iter().zip(&plan.model.grid.n) {
+        if n == 1 {
+            let pml = plan.options.pml;
+            warnings.push(format!(
+                "{name} is 1: the wave is still that of a point in 3-D, computed in {} planes, {pml} of them absorbing \
+                 on each side",
+                2 * pml + 1
+            ));
+        }
+    }
+    if let Some(every) = shot.snapshot_every.filter(|&every| every >= shot.nt) {
+        warnings.push(format!(
+            "snapshots are {every} steps apart and the shot has {}: the only snapshot is that of step 0, before the wave",
+            shot.nt
+        ));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::fd::grid::Grid;
+    use crate::fd::plan::Options;
+    use crate::fd::survey::Receivers;
+    use crate::fd::wavelet::Wavelet;
+
+    fn model(n: [usize; 3], vp: f32, rho: Option<f32>) -> Model {
+        let cells = n.iter().product();
+        Model::new(Grid { n, h: [10.0; 3] }, vec![vp; cells], rho.map(|rho| vec![rho; cells])).unwrap()
+    }
+
+    #[test]
+    fn values_that_look_like_other_units_are_refused() {
+        let refused =
+            |vp, rho| check_units(&model([2, 2, 2], vp, rho), "a flag").map_err(|why| why.to_string());
+        for (vp, rho, named) in
+            [(4.5, None, "4.5 looks like km/s"), (1500.0, Some(2.7), "2.7 looks like g/cm³")]
+        {
+            let why = refused(vp, rho).unwrap_err();
+            assert!(why.contains(named) && why.contains("any value with a flag"), "{why}");
+        }
+        // The slowest soils, and a gas at pressure.
+        assert_eq!(refused(100.0, Some(30.0)), Ok(()));
+        assert_eq!(refused(1500.0, None), Ok(()));
+    }
+
+    #[test]
+    fn each_mistake_has_its_own_warning() {
+        type Mistake = fn(&mut Shot, &mut f32, &mut f64, &mut Options);
+        let plain: Mistake = |_, _, _, _| {};
+        let found = |n, mistake: Mistake| {
+            let mut shot = Shot {
+                source: [0; 3],
+                wavelet: Wavelet { samples: vec![1.0] },
+                amplitude: 1.0,
+                nt: 200,
+                receivers: Receivers::Plane { iz: 0, every: [1, 1] },
+                record_every: 1,
+                snapshot_every: Some(10),
+                mute: None,
+            };
+            let (mut frequency, mut dt_sure, mut options) = (20.0, 1.1e-3, Options::default());
+            mistake(&mut shot, &mut frequency, &mut dt_sure, &mut options);
+            let plan = Plan::new(Arc::new(model(n, 1500.0, None)), 1e-3, options).unwrap();
+            warnings(&plan, &shot, Some(frequency), dt_sure)
+        };
+        assert_eq!(found([2, 2, 2], plain), [""; 0]);
+        let mistakes: [([usize; 3], Mistake, &str); 6] = [
+            ([2, 2, 2], |_, frequency, _, _| *frequency = 20.1, "2.99 cells"),
+            ([2, 2, 2], |_, frequency, _, _| *frequency = 4.9, "centre of the wavelet, at 0.2041 s"),
+            (
+                [2, 2, 2],
+                |shot, _, _, options| (shot.record_every, options.exact_time) = (11, true),
+                "45.4545 Hz",
+            ),
+            ([2, 2, 2], |_, _, dt_sure, _| *dt_sure = 9e-4, "density jumps"),
+            ([2, 1, 2], plain, "ny is 1"),
+            ([2, 2, 2], |shot, _, _, _| shot.snapshot_every = Some(200), "before the wave"),
+        ];
+        for (n, mistake, named) in mistakes {
+            let found = found(n, mistake);
+            assert!(found.len() == 1 && found[0].contains(named), "{named}: {found:?}");
+        }
+    }
+}
