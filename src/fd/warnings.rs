@@ -14,20 +14,23 @@ const LIGHTEST: f32 = 30.0;
 /// Fewer cells per shortest wavelength show as dispersion after some tens of wavelengths.
 const ENOUGH_CELLS: f64 = 3.0;
 
-/// Refuses a model whose values are in km/s or g/cm³, as far as one can tell. `permit`: how the caller permits them.
+/// Refuses a model whose values are in km/s or g/cm³, as far as one can tell. The error is about `vp_m_s` or
+/// `rho_kg_m3`. `permit`: how the caller permits such values.
 pub fn check_units(model: &Model, permit: &str) -> Result<()> {
-    let fastest = model.vp_range[1];
     let densest = model.rho.as_ref().map(|rho| rho.iter().copied().fold(0.0, f32::max));
-    let largest = |what: &str, value: f32, least: f32, unit: &str, other: &str| match value < least {
-        false => Ok(()),
-        true => Err(Error::argument(
-            format!("the largest {what}"),
-            format!("{value} {unit}"),
-            format!("at least {least} {unit} ({value} looks like {other}); any value with {permit}"),
-        )),
-    };
-    largest("velocity", fastest, SLOWEST, "m/s", "km/s")?;
-    largest("density", densest.unwrap_or(LIGHTEST), LIGHTEST, "kg/m³", "g/cm³")
+    let properties = [
+        ("vp_m_s", Some(model.vp_range[1]), SLOWEST, "m/s", "km/s"),
+        ("rho_kg_m3", densest, LIGHTEST, "kg/m³", "g/cm³"),
+    ];
+    for (name, largest, least, unit, suspect) in properties {
+        if let Some(largest) = largest.filter(|&largest| largest < least) {
+            let accepted = format!(
+                "a largest value of {least} {unit} or more ({largest} looks like {suspect}), or any with {permit}"
+            );
+            return Err(Error::argument(name, format!("at most {largest} {unit}"), accepted));
+        }
+    }
+    Ok(())
 }
 
 /// Returns a sentence for each property of a shot that is more often a mistake. `frequency_hz`: the peak frequency of its
@@ -41,7 +44,7 @@ pub fn warnings(plan: &Plan, shot: &Shot, frequency_hz: Option<f32>, dt_sure: f6
         let cells = cells_per_wavelength(&plan.model, frequency);
         if cells < ENOUGH_CELLS {
             warnings.push(format!(
-                "the shortest wavelength has {cells:.2} cells ({slowest} m/s at {highest} Hz, 2.5 times frequency_hz); \
+                "{cells:.2} cells per shortest wavelength ({slowest} m/s at {highest} Hz, 2.5 times frequency_hz); \
                  with fewer than {ENOUGH_CELLS} expect dispersion: lower frequency_hz or the spacing"
             ));
         }
@@ -62,7 +65,7 @@ pub fn warnings(plan: &Plan, shot: &Shot, frequency_hz: Option<f32>, dt_sure: f6
     }
     if dt > dt_sure {
         warnings.push(format!(
-            "density jumps from cell to cell, so only steps up to {:e} s are certainly stable, and dt_s is {:e} s; \
+            "density jumps from cell to cell, so only steps up to {} s are certainly stable, and dt_s is {} s; \
              a shot that becomes unstable fails",
             rounded_down(dt_sure),
             plan.dt
@@ -72,9 +75,7 @@ pub fn warnings(plan: &Plan, shot: &Shot, frequency_hz: Option<f32>, dt_sure: f6
         if n == 1 {
             let pml = plan.options.pml;
             warnings.push(format!(
-                "{name} is 1: the wave is still that of a point in 3-D, computed in {} planes, {pml} of them absorbing \
-                 on each side",
-                2 * pml + 1
+                "{name} is 1: waves spread in 3-D, through {pml} absorbing planes on each side; 2-D is not supported"
             ));
         }
     }
@@ -110,7 +111,7 @@ mod tests {
             [(4.5, None, "4.5 looks like km/s"), (1500.0, Some(2.7), "2.7 looks like g/cm³")]
         {
             let why = refused(vp, rho).unwrap_err();
-            assert!(why.contains(named) && why.contains("any value with a flag"), "{why}");
+            assert!(why.contains(named) && why.contains("any with a flag"), "{why}");
         }
         // The slowest soils, and a gas at pressure.
         assert_eq!(refused(100.0, Some(30.0)), Ok(()));

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from ctypes import POINTER, byref, c_double, c_float, c_void_p, sizeof
+from ctypes import POINTER, byref, c_double, c_float, c_void_p, create_string_buffer, sizeof
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Mapping, Sequence, Tuple
 
@@ -115,6 +115,9 @@ class Model(Handle):
         Format of 1/rho and rho vp². With "16-bit" shots take up to a sixth less memory, and speeds
         have a relative error of at most 5e-4; a model whose values are too far apart for this is
         refused.
+    any_values : bool
+        Accept velocities below 100 m/s everywhere, and densities below 30 kg/m³ everywhere. Without
+        it they are refused: they look like km/s and g/cm³.
 
     Attributes
     ----------
@@ -137,6 +140,7 @@ class Model(Handle):
         spacing_m: float | Sequence[float],
         rho: ArrayLike | None = None,
         storage: str = "float32",
+        any_values: bool = False,
     ) -> None:
         self._handle: int | None = None
         v = np.ascontiguousarray(vp, dtype=np.float32)
@@ -153,6 +157,8 @@ class Model(Handle):
                 raise ValueError(f"rho has the shape {r.shape}; accepted: that of vp, {v.shape}")
             desc.rho_kg_m3 = pointer(r)
         desc.flags = choice("storage", storage, STORAGES)
+        if any_values:
+            desc.flags |= _abi.SCHED_FD_MODEL_ANY_VALUES
         made = c_void_p()
         check(lib.sched_fd_model_create(byref(desc), byref(made)))
         self._handle = made.value
@@ -193,6 +199,22 @@ class Model(Handle):
             device_bytes=raw.device_bytes,
             host_bytes=raw.host_bytes,
         )
+
+    def shot_warnings(self, shot: Shot) -> list[str]:
+        """Checks a shot and returns what is accepted and more often is a mistake.
+
+        For example too few cells per wavelength, or a step that density may make unstable.
+
+        Raises
+        ------
+        ValueError, TypeError, GpuschedError
+            As `Scheduler.submit_shot`.
+        """
+        self.shot_size(shot)
+        desc, _kept = shot._describe()
+        buffer = create_string_buffer(lib.sched_fd_shot_warnings(self._raw, byref(desc), None, 0) + 1)
+        lib.sched_fd_shot_warnings(self._raw, byref(desc), buffer, len(buffer))
+        return buffer.value.decode().splitlines()
 
     def close(self) -> None:
         """Releases the model. Shots that were submitted keep what they need. A closed model may be closed again."""

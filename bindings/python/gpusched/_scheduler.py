@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import time
+import warnings
 import weakref
 from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
@@ -334,7 +335,7 @@ class Scheduler(Handle):
         """Submits a shot and returns at once. The result of its task is a `Gather`.
 
         The same shot gives the same record, bit for bit, on every device of a kind and after any
-        number of retries.
+        number of retries. What `Model.shot_warnings` returns is issued as UserWarning.
 
         Parameters
         ----------
@@ -358,6 +359,8 @@ class Scheduler(Handle):
             time step that is too large; SCHED_E_MEMORY; and as `submit`.
         """
         raw, size = self._raw, model.shot_size(shot)
+        for warning in model.shot_warnings(shot):
+            warnings.warn(warning, stacklevel=2)
         if size.snapshots_shape is None and snapshots is not None:
             raise ValueError("snapshots was passed, but the shot has none; accepted: None while snapshot_every is 0")
         record = output("record", record, size.record_shape)

@@ -73,7 +73,7 @@ impl Document {
                 Error::Io { action, path, why: format!("{why} ({})", self.place(start, key)) }
             }
             Error::Argument { what, value, accepted } => {
-                let is_named = key.rsplit('.').next() == Some(&what);
+                let is_named = key.rsplit('.').next().is_some_and(|name| what.starts_with(name));
                 let what = if is_named { String::new() } else { format!(" ({what})") };
                 Error::argument(format!("{}{what}", self.place(start, key)), value, accepted)
             }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use gpusched::backend::Backend;
 use gpusched::backend::cpu::{self, CpuBackend};
-use gpusched::fd::grid::{AXES, Grid};
+use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{self, Options, Plan};
 use gpusched::fd::survey::{Receivers, Shot};
 use gpusched::fd::verify;
+use gpusched::fd::warnings::{check_units, warnings};
 use gpusched::fd::wavelet::{self, Wavelet};
 use gpusched::memory::Bytes;
 use gpusched::{Error, Result};
@@ -20,10 +21,6 @@ use crate::key::Keys;
 use crate::survey::{Accuracy, Mute, Property, Shape, Spacing, Stencil, Step, Storage, Survey};
 use crate::{model, positions};
 
-/// Fewer cells per shortest wavelength show as dispersion after some tens of wavelengths.
-const ENOUGH_CELLS: f64 = 3.0;
-/// A largest velocity below this, in m/s, looks like km/s; a largest density below this, in kg/m³, like g/cm³.
-const SMALL: f32 = 100.0;
 /// Share of the largest stable step that `dt_s = "auto"` takes at most.
 const AUTO: f64 = 0.9;
 /// Accepted time limits of a shot, in seconds.
@@ -55,11 +52,13 @@ impl Job {
 
         let vp = model::velocity(&file, &grid, &survey.model.vp)?;
         let rho = model::density(&file, &grid, survey.model.rho.as_ref(), &vp)?;
-        if survey.model.check_units {
-            check_units(&file, &vp, rho.as_deref())?;
-        }
         let keys = Keys::new(&grid, &vp, rho.as_deref());
         let model = Arc::new(Model::new(grid, vp, rho)?);
+        if !survey.model.any_values {
+            check_units(&model, "model.any_values = true").map_err(|error| {
+                file.blame(if is_about(&error, "vp_m_s") { "model.vp" } else { "model.rho" }, error)
+            })?;
+        }
         let dt_max = options.dt_max(&model);
         let dt_sure = verify::dt_sure(&model, options.stencil) * options.storage.stable();
         let dt = time_step(&file, survey.time.dt_s, dt_max, dt_sure)?;
@@ -95,25 +94,10 @@ impl Job {
             plan.check(shot).map_err(|error| name_shot(&file, at + 1, error))?;
         }
 
-        let highest = 2.5 * survey.wavelet.frequency_hz;
-        let kept = 0.5 / (f64::from(dt) * survey.time.record_every as f64);
-        let lossy = survey.accuracy.exact_time && kept < highest;
-
-        let cells_per_wavelength = verify::cells_per_wavelength(&model, frequency);
-        let mut warnings = warnings(&survey, model.vp_range[0], cells_per_wavelength, dt, nt);
-        if lossy {
-            warnings.push(format!(
-                "with exact time, records lose frequencies above {kept:.4} Hz, half their sampling rate, and the \
-                 wavelet reaches to {highest:.4} Hz, 2.5 times its peak: lower time.record_every"
-            ));
-        }
-        if f64::from(dt) > dt_sure {
-            warnings.push(format!(
-                "density jumps from cell to cell: only steps up to {} s are certainly stable, and time.dt_s is {dt} s; \
-                 a shot that becomes unstable fails",
-                rounded_down(dt_sure, 2)
-            ));
-        }
+        let cells_per_wavelength = verify::cells_per_wavelength(&plan.model, frequency);
+        // Shots differ in their sources only.
+        let warnings =
+            shots.first().map_or(Vec::new(), |shot| warnings(&plan, shot, Some(frequency), dt_sure));
         let folder = file.resolve(&survey.output.folder);
         let files = [Some(&survey.model.vp), survey.model.rho.as_ref()];
         let files = files.into_iter().flatten().filter_map(Property::file);
@@ -130,58 +114,6 @@ impl Job {
     pub fn grid(&self) -> &Grid {
         &self.plan.model.grid
     }
-}
-
-/// Refuses velocities that look like km/s, and densities that look like g/cm³.
-fn check_units(file: &Document, vp: &[f32], rho: Option<&[f32]>) -> Result<()> {
-    let properties = [("vp", "m/s", "km/s", Some(vp)), ("rho", "kg/m3", "g/cm3", rho)];
-    for (name, unit, suspect, values) in properties {
-        let largest = values.and_then(|values| values.iter().copied().reduce(f32::max));
-        if let Some(largest) = largest.filter(|&largest| largest < SMALL) {
-            let accepted =
-                format!("values in {unit}; this looks like {suspect}; model.check_units = false accepts it");
-            let error = Error::argument(name, format!("at most {largest}"), accepted);
-            return Err(file.blame(&format!("model.{name}"), error));
-        }
-    }
-    Ok(())
-}
-
-/// Returns the warnings about values that are accepted and more often are mistakes.
-fn warnings(survey: &Survey, slowest: f32, cells: f64, dt: f32, nt: usize) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let thin: Vec<_> = (0..3).filter(|&axis| survey.grid.n[axis] == 1).map(|axis| AXES[axis]).collect();
-    if !thin.is_empty() {
-        warnings.push(format!(
-            "the grid is one cell thick along {}: with the absorbing layers {} are computed, and waves spread in 3-D; \
-             2-D surveys are not supported",
-            thin.join(", "),
-            1 + 2 * Options::default().pml
-        ));
-    }
-    let frequency_hz = survey.wavelet.frequency_hz;
-    if cells < ENOUGH_CELLS {
-        warnings.push(format!(
-            "{cells:.2} cells per shortest wavelength ({slowest} m/s at {} Hz, 2.5 times the peak); \
-             below {ENOUGH_CELLS} expect dispersion: lower wavelet.frequency_hz or grid.spacing_m",
-            2.5 * frequency_hz
-        ));
-    }
-    let (centre, seconds) = (1.0 / frequency_hz, f64::from(dt) * nt as f64);
-    if centre > seconds {
-        warnings.push(format!(
-            "the wavelet has its centre at {centre:.4} s, after the end of the records at {seconds:.4} s: \
-             raise wavelet.frequency_hz (in Hz) or compute longer"
-        ));
-    }
-    if let Some(every) =
-        survey.snapshots.as_ref().map(|snapshots| snapshots.every).filter(|&every| every >= nt)
-    {
-        warnings.push(format!(
-            "snapshots.every is {every} of {nt} steps: the only snapshot is that of step 0, before the wave"
-        ));
-    }
-    warnings
 }
 
 /// Returns true if an error of the library is about the value that it calls by this name.

@@ -48,9 +48,9 @@ pub enum Spacing {
 pub struct Model {
     pub vp: Property,
     pub rho: Option<Property>,
-    /// Refuse values that look like km/s or g/cm³.
-    #[serde(default = "yes")]
-    pub check_units: bool,
+    /// Accept values that look like km/s or g/cm³.
+    #[serde(default)]
+    pub any_values: bool,
 }
 
 /// One property of the medium on the grid.
@@ -219,10 +219,6 @@ pub struct Run {
 
 fn one() -> usize {
     1
-}
-
-fn yes() -> bool {
-    true
 }
 
 fn ricker() -> Shape {
