@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 import unittest
+import warnings
 import weakref
 from typing import Any
 from unittest import mock
@@ -26,6 +27,11 @@ import numpy as np
 from gpusched import _jobs, _library, _scheduler, abi
 
 SPACING = 10.0
+
+
+def setUpModule() -> None:
+    # Most shots are smaller than a useful one.
+    warnings.filterwarnings("ignore", "(.* cells per shortest wavelength|the centre of the wavelet)")
 
 
 def small_model() -> gpusched.Model:

@@ -125,6 +125,7 @@ def check_steps() -> list[Step]:
     return [
         Step("format", "cargo fmt --all --check", needs=("rust-parts",)),
         Step("bindings-fresh", f"{THIS_PYTHON} scripts/bindings.py --check"),
+        Step("names-agree", f"{THIS_PYTHON} scripts/naming.py --check"),
         Step("pages-fresh", f"{THIS_PYTHON} scripts/pages.py --check"),
         Step("versions-agree", f"{THIS_PYTHON} ctests/python/versions.py"),
         Step("runner", f"{THIS_PYTHON} -m unittest discover -v -s {RUNNER}", counts="unittest", minimum=17),
