@@ -112,12 +112,12 @@ legacy: a strict number names the CPU beside GPUs; src/legacy/device.rs; s/gpus 
 survey: all sources stand in one row; src/bin/gpusched/positions.rs; s/first\[1\] + iy \* step\[1\]/first[1] + 0 * iy * step[1]/; --features cli --test command sources_form
 survey: a duration is rounded down; src/bin/gpusched/job.rs; s/(duration \/ f64::from(dt)).round()/(duration \/ f64::from(dt)).floor()/; --features cli --test command duration_is
 survey: a Gaussian is its derivative; src/bin/gpusched/job.rs; s/Shape::Gaussian => wavelet::Shape::Gaussian,/Shape::Gaussian => wavelet::Shape::GaussianDerivative,/; --features cli --test command wavelet_shape
-survey: km/s and g/cm3 are accepted; src/bin/gpusched/job.rs; s/|&largest| largest < SMALL/|_| false/; --features cli --test command bad_surveys
+survey: km/s and g/cm3 are accepted; src/fd/warnings.rs; s/|&largest| largest < least/|_| false/; --features cli --test command bad_surveys
 command: init overwrites a file; src/bin/gpusched/init.rs; s/File::create_new/File::create/; --features cli --test command survey_of_init
 command: a dry run leaves the folder; src/bin/gpusched/folder.rs; s/drop(fs::remove_dir(folder))/drop(folder)/; --features cli --test command files_are_made_only
 command: quiet runs print the summary; src/bin/gpusched/say.rs; s/if is_quiet() {/if false {/; --features cli --test command quiet_run
-survey: no warning of a late wavelet; src/bin/gpusched/job.rs; s/if centre > seconds {/if false {/; --features cli --test command wavelet_that_is_centred
-survey: no warning of a single snapshot; src/bin/gpusched/job.rs; s/filter(|&every| every >= nt)/filter(|\&every| every > nt)/; --features cli --test command snapshot_of_step_0
+survey: no warning of a late wavelet; src/fd/warnings.rs; s/if centre > end {/if false {/; --features cli --test command wavelet_that_is_centred
+survey: no warning of a single snapshot; src/fd/warnings.rs; s/filter(|&every| every >= shot.nt)/filter(|\&every| every > shot.nt)/; --features cli --test command snapshot_of_step_0
 command: shots are computed for a full disk; src/bin/gpusched/output.rs; s/if self.short.load(Ordering::Relaxed) {/if false {/; --features cli --test command not_computed
 command: held devices are named to runs that do not wait; src/bin/gpusched/progress.rs; s/(0, _) | (_, \[\]) => /(_, []) => /; --features cli --bin gpusched progress_line
 command: events do not name held devices; src/bin/gpusched/progress.rs; s/"held_by_others": held,/"held_by_others": [],/; --features cli --bin gpusched progress_event
