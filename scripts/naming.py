@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares docs/naming.md with the header, the bindings and the survey file: `naming.py --check`.
 
-A field of the C structs has its own name in every language, or a row that says which it has."""
+A field of the C structs and a C function have their own names in every language, or a row with others."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 STRUCTS = ("config", "task_desc", "range_desc", "fd_model_desc", "fd_shot_desc")
 # What languages with classes and arrays do not need.
 C_ALONE = re.compile(r"size|flags|reserved|run|user|drop|\w+_len|\w+_count")
-SAME, NONE = "c. f.", "–"
+SAME, NONE = "same", "–"
 
 
 def text(path: str) -> str:
@@ -103,8 +103,17 @@ def faults() -> list[str]:
             exists(language, languages[language], cell)
         sections = set(re.findall(r"^## `\[(\w+)\]`", text("docs/survey.md"), re.M))
         exists("the survey file", keys | sections, survey)
-    for function, *cells, _reason in rows("Methods"):
-        found.extend(f"C has no {name}" for name in quoted(function) if f" {name}(" not in header)
+    methods = rows("Methods")
+    renamed = {name for row in methods for name in quoted(row[0])}
+    code = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
+    functions = set(re.findall(r"\b(sched_\w+)\(", code))
+    for function in sorted(functions - renamed):
+        method = re.sub("sched_(fd_|exec_)?", "", function)
+        for language, names in languages.items():
+            if not names & ({method, function} if language == "Fortran" else {method}):
+                found.append(f"{language} has no `{method}`")
+    for function, *cells, _reason in methods:
+        found.extend(f"C has no {name}" for name in quoted(function) if name not in functions)
         for (language, names), cell in zip(languages.items(), cells):
             exists(language, names, cell)
     return found
