@@ -248,8 +248,10 @@ class Futures(WithScheduler):
         with gpusched.Scheduler(devices="cpu", slots=1) as scheduler:
             running, ran = scheduler.submit(until_cancelled), []
             queued = scheduler.submit(ran.append)
-            self.assertTrue(queued.cancel() and queued.cancelled() and not running.cancelled())
-            self.assertEqual(concurrent.futures.wait([queued], 20).done, {queued})
+            queued.add_done_callback(lambda task: sys.exit())
+            with self.assertLogs("concurrent.futures"):
+                self.assertTrue(queued.cancel() and queued.cancelled() and not running.cancelled())
+                self.assertEqual(concurrent.futures.wait([queued], 20).done, {queued})
         self.assertTrue(running.cancelled() and not ran)
 
     def test_callbacks_are_called_once_by_one_thread(self) -> None:
@@ -306,6 +308,22 @@ class Futures(WithScheduler):
         self.scheduler.submit(lambda exec: 1).add_done_callback(submit)
         self.assertTrue(closed.wait(20))
         self.assertEqual(again[0].result(20), 5)
+
+    def test_submissions_that_race_with_close_end(self) -> None:
+        tasks: list[gpusched.Task[None]] = []
+
+        def submit(scheduler: gpusched.Scheduler) -> None:
+            with contextlib.suppress(ValueError, gpusched.GpuschedError):
+                while True:
+                    tasks.append(scheduler.submit(nothing))
+
+        for _ in range(20):
+            scheduler = gpusched.Scheduler(devices="cpu")
+            thread = threading.Thread(target=submit, args=[scheduler])
+            thread.start()
+            scheduler.close()
+            thread.join()
+        self.assertFalse(concurrent.futures.wait(tasks, 20).not_done)
 
     def test_shutdown_times_out(self) -> None:
         begun, go = threading.Event(), threading.Event()
@@ -377,8 +395,8 @@ class Callables(WithScheduler):
         second = self.scheduler.submit(lambda exec: first.state, after=[first])
         self.assertEqual(second.result(), "done")
         bad = self.scheduler.submit(lambda exec: 1 / 0)
-        with self.assertRaisesRegex(gpusched.GpuschedError, "did not succeed"):
-            self.scheduler.submit(lambda exec: 1, after=[first, bad]).result()
+        for task in self.scheduler.submit_many([nothing] * 2, after=iter([first, bad])):
+            self.assertRaisesRegex(gpusched.GpuschedError, "did not succeed", task.result)
         self.assertRaisesRegex(TypeError, "unknown option 'before'.*after", self.scheduler.submit, lambda exec: 1, before=[first])
 
     def test_wait_next_returns_in_the_order_of_submission(self) -> None:
@@ -465,7 +483,7 @@ class Callables(WithScheduler):
             gpusched.Scheduler(stack_bytes=4096)
         with self.assertRaisesRegex(ValueError, "size is -1"):
             self.scheduler.submit(lambda exec: exec.memory(-1)).result()
-        self.assertEqual(self.scheduler.submit(nothing, priority=np.int64(3), label="näme").result(timeout=np.inf), None)
+        self.assertEqual(self.scheduler.submit(nothing, priority=np.int64(3), label="näme").result(timeout=1e300), None)
         kept = gpusched.Scheduler(devices="cpu")
         kept.close()
         self.assertRaisesRegex(ValueError, "closed", lambda: kept.submit(nothing))
@@ -615,6 +633,9 @@ class Shots(unittest.TestCase):
         self.assertIn("99", caught.exception.message)
         for change in ({"nt": 2**64 + 5}, {"source": (4, -1, 2)}, {"plane_every": (1, 2**32)}, {"receivers": [(0, 0, -1)]}):
             with small_model() as model, self.assertRaisesRegex(ValueError, "; accepted: 0 to "):
+                model.shot_size(small_shot(**change))
+        for change in ({"plane_every": 2}, {"plane_every": (2, 2, 2)}, {"receivers": (1, 2, 3)}, {"source": (1, 2)}):
+            with small_model() as model, self.assertRaisesRegex(ValueError, "; accepted: [23] numbers"):
                 model.shot_size(small_shot(**change))
 
     def test_positions_are_whole_cells(self) -> None:

@@ -46,8 +46,8 @@ def choice(name: str, value: str, accepted: Mapping[str, int]) -> int:
 def cell(position: Cell) -> _abi.sched_fd_cell_t:
     answer = _abi.sched_fd_cell_t()
     names = ("ix", "iy", "iz")
-    if len(position) != len(names):
-        raise ValueError(f"a position has {len(position)} numbers; accepted: 3, ix, iy and iz, in cells")
+    if not hasattr(position, "__len__") or len(position) != len(names):
+        raise ValueError(f"a position is {position!r}; accepted: 3 numbers, ix, iy and iz, in cells")
     for name, index in zip(names, position):
         try:
             number = operator.index(index)
@@ -356,7 +356,10 @@ class Shot:
         desc.flags = choice("stencil", self.stencil, STENCILS)
         for name in ("nt", "plane_iz", "record_every", "snapshot_every"):
             put(desc, name, getattr(self, name))
-        for name, every in zip(("plane_every_x", "plane_every_y"), self.plane_every):
+        names = ("plane_every_x", "plane_every_y")
+        if not hasattr(self.plane_every, "__len__") or len(self.plane_every) != len(names):
+            raise ValueError(f"plane_every is {self.plane_every!r}; accepted: 2 numbers of cells, along x and along y")
+        for name, every in zip(names, self.plane_every):
             put(desc, name, every)
         if self.mute_direct:
             desc.flags |= _abi.SCHED_FD_SHOT_MUTE_DIRECT

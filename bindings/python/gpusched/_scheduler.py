@@ -194,6 +194,9 @@ class Scheduler(Handle):
         Parameters and exceptions are those of `submit`.
         """
         raw = self._raw
+        if "after" in options:
+            # Each task reads it, and an iterator can be read once.
+            options["after"] = list(options["after"])
         work = [Job(raw, self._completer.dropped, call) for call in calls]
         described = [_describe(job, options) for job in work]
         descs = (_abi.sched_task_desc_t * len(work))(*(desc for desc, _ in described))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import logging
-import math
 import os
 import threading
 import time
@@ -36,6 +35,8 @@ STATES = {
 # A wait of the main thread is cut in slices of this length, so that Ctrl-C is heard.
 SLICE_NS = 100_000_000
 LONGEST_NS = 2**63 - 1
+# A timeout of more seconds counts as none.
+FOREVER_S = LONGEST_NS / 1e9
 
 
 def wait_for(wait: Callable[[int], int], timeout: float | None) -> int:
@@ -49,7 +50,7 @@ def wait_for(wait: Callable[[int], int], timeout: float | None) -> int:
     # Only the main thread hears Ctrl-C. A task waits in one piece, so that a circle of waits is
     # noticed.
     slice_ns = SLICE_NS if threading.current_thread() is threading.main_thread() else None
-    end = None if timeout is None or timeout == math.inf else time.monotonic_ns() + int(timeout * 1e9)
+    end = None if timeout is None or timeout > FOREVER_S else time.monotonic_ns() + int(timeout * 1e9)
     while True:
         left = None if end is None else max(0, min(LONGEST_NS, end - time.monotonic_ns()))
         known = [ns for ns in (left, slice_ns) if ns is not None]
@@ -241,8 +242,11 @@ class Task(Handle, Future[Result]):
         assert self._outcome is not None
         value, error = self._outcome
         if isinstance(error, Cancelled):
-            super().cancel()
-            self.set_running_or_notify_cancel()
+            try:
+                super().cancel()
+            finally:
+                # Wakes `concurrent.futures.wait`, also after a callback that raised SystemExit.
+                self.set_running_or_notify_cancel()
         elif error is not None:
             self.set_exception(error)
         else:
@@ -276,8 +280,9 @@ class Completer:
         if self._thread is None:
             # A thread that is no daemon would end before the functions of `atexit` run, which close
             # schedulers.
-            self._thread = threading.Thread(target=self._run, name="gpusched-completer", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="gpusched-completer", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def add(self, task: Task[Any]) -> None:
         self._tasks[task._job] = task
@@ -294,7 +299,9 @@ class Completer:
 
     def stop(self, timeout: float | None) -> None:
         """Completes all tasks that are left, and waits for the callbacks."""
-        self._jobs.put(None)
+        # A submission that the library has accepted adds its task before the thread ends.
+        with self.submitting:
+            self._jobs.put(None)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
             if self._thread.is_alive():
