@@ -13,6 +13,7 @@ typedef struct {
 /* Runs on a thread of the scheduler. Returns 0, or a status that sched_run_fn lists. */
 static int32_t add(const sched_exec_t *exec, void *user) {
     piece_t *piece = user;
+    piece->sum = 0; /* An earlier attempt may have added to it. */
     for (unsigned i = piece->begin; i < piece->end; i++) {
         if (i % 1000 == 0 && sched_exec_cancelled(exec) > 0) return SCHED_CANCELLED;
         piece->sum += i;

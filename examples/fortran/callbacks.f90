@@ -7,7 +7,7 @@ module pieces_of_work
 
   type :: piece
     integer :: first, last
-    real(c_double) :: total = 0
+    real(c_double) :: total
   end type
 
 contains
@@ -23,6 +23,7 @@ contains
     call c_f_pointer(user, mine)
     status = SCHED_CANCELLED
     if (sched_exec_cancelled(exec)) return
+    mine%total = 0 ! An earlier attempt may have added to it.
     do i = mine%first, mine%last
       mine%total = mine%total + i
     end do
