@@ -645,6 +645,7 @@ class scheduler {
     sched_destroy(handle_);
   }
 
+  /// Returns the handle; nullptr after a move from this object, or shutdown().
   sched_t *native() const noexcept { return handle_; }
 
   /// Submits a callable, which takes nothing or a `const exec &`. A retry calls it again.
@@ -658,6 +659,7 @@ class scheduler {
     using Code = typename std::decay<F>::type;
     using R = detail::result_of<Code>;
     using Box = detail::box<Code, R>;
+    sched_t *const live = handle();
     std::shared_ptr<detail::outcome<R>> result = std::make_shared<detail::outcome<R>>();
     sched_task_desc_t desc = describe(o);
     desc.run = &Box::run;
@@ -665,8 +667,8 @@ class scheduler {
     /* From here on the library calls `drop`, also if it refuses the task. */
     desc.user = new Box{std::forward<F>(f), result};
     sched_task_t id = 0;
-    checked(sched_submit(handle_, &desc, &id));
-    return task<R>(handle_, id, std::move(result));
+    checked(sched_submit(live, &desc, &id));
+    return task<R>(live, id, std::move(result));
   }
 
   /// Submits each of `calls` with the same options: all of them or, on any error, none. One call is
@@ -676,6 +678,7 @@ class scheduler {
                                                       std::vector<F> calls) const {
     using R = detail::result_of<F>;
     using Box = detail::box<F, R>;
+    sched_t *const live = handle();
     std::vector<std::unique_ptr<Box>> boxes;
     std::vector<std::shared_ptr<detail::outcome<R>>> results;
     for (F &call : calls) {
@@ -691,9 +694,9 @@ class scheduler {
     tasks.reserve(calls.size());
     /* From here on the library calls `drop`. */
     for (std::size_t i = 0; i < descs.size(); i++) descs[i].user = boxes[i].release();
-    checked(sched_submit_many(handle_, descs.data(), descs.size(), ids.data()));
+    checked(sched_submit_many(live, descs.data(), descs.size(), ids.data()));
     for (std::size_t i = 0; i < ids.size(); i++) {
-      tasks.emplace_back(handle_, ids[i], std::move(results[i]));
+      tasks.emplace_back(live, ids[i], std::move(results[i]));
     }
     return tasks;
   }
@@ -709,6 +712,7 @@ class scheduler {
   task<void> submit_range(const range_options &o, std::uint64_t begin, std::uint64_t end,
                           F &&f) const {
     using Box = detail::box<typename std::decay<F>::type, void>;
+    sched_t *const live = handle();
     std::shared_ptr<detail::outcome<void>> result = std::make_shared<detail::outcome<void>>();
     auto desc = init<sched_range_desc_t>();
     desc.begin = begin;
@@ -728,8 +732,8 @@ class scheduler {
     /* As in submit. */
     desc.user = new Box{std::forward<F>(f), result};
     sched_task_t id = 0;
-    checked(sched_submit_range(handle_, &desc, &id));
-    return task<void>(handle_, id, std::move(result));
+    checked(sched_submit_range(live, &desc, &id));
+    return task<void>(live, id, std::move(result));
   }
   template <class F>
   task<void> submit_range(std::uint64_t begin, std::uint64_t end, F &&f) const {
@@ -752,6 +756,7 @@ class scheduler {
   task<fd::gather> submit_shot(const fd::model &m, const fd::shot &s,
                                const options &o = options()) const {
     using Box = detail::box<int, fd::gather>;
+    sched_t *const live = handle();
     const sched_fd_shot_size_t size = m.shot_size(s);
     std::unique_ptr<fd::gather> buffers(new fd::gather());
     buffers->traces = static_cast<std::size_t>(size.traces);
@@ -772,8 +777,8 @@ class scheduler {
     /* As in submit. */
     desc.user = new Box{0, result};
     sched_task_t id = 0;
-    checked(sched_fd_submit(handle_, m.native(), &shot, &desc, &id));
-    return task<fd::gather>(handle_, id, std::move(result));
+    checked(sched_fd_submit(live, m.native(), &shot, &desc, &id));
+    return task<fd::gather>(live, id, std::move(result));
   }
 
   /// Waits until one of the tasks has ended, successfully or not, and returns its position, from 0,
@@ -782,7 +787,7 @@ class scheduler {
                        std::chrono::nanoseconds timeout = forever()) const {
     std::size_t position = 0;
     const sched_status_t status =
-        sched_wait_any(handle_, ids.data(), ids.size(), timeout.count(), &position);
+        sched_wait_any(handle(), ids.data(), ids.size(), timeout.count(), &position);
     return checked(status) == SCHED_OK ? position : none;
   }
   template <class R>
@@ -795,17 +800,17 @@ class scheduler {
 
   /// Waits until every task that was submitted before has ended. Returns false after a timeout.
   bool wait_all(std::chrono::nanoseconds timeout = forever()) const {
-    return checked(sched_wait_all(handle_, timeout.count())) == SCHED_OK;
+    return checked(sched_wait_all(handle(), timeout.count())) == SCHED_OK;
   }
   /// Waits until the next ordered task has ended, and returns its id; 0 after a timeout.
   sched_task_t wait_next(std::chrono::nanoseconds timeout = forever()) const {
     sched_task_t id = 0;
-    checked(sched_wait_next(handle_, timeout.count(), &id));
+    checked(sched_wait_next(handle(), timeout.count(), &id));
     return id;
   }
   /// Closes the scheduler to new tasks and waits for the others. Returns false after a timeout.
   bool drain(std::chrono::nanoseconds timeout = forever()) const {
-    return checked(sched_drain(handle_, timeout.count())) == SCHED_OK;
+    return checked(sched_drain(handle(), timeout.count())) == SCHED_OK;
   }
   /// Destroys the scheduler. Returns false if a callable does not return in time; the scheduler
   /// then still exists, but accepts and starts no task.
@@ -819,27 +824,27 @@ class scheduler {
   /// Returns the counts of tasks.
   sched_stats_t stats() const {
     auto s = init<sched_stats_t>();
-    checked(sched_stats(handle_, &s));
+    checked(sched_stats(handle(), &s));
     return s;
   }
   /// Returns the progress.
   sched_progress_t progress() const {
     auto p = init<sched_progress_t>();
-    checked(sched_progress(handle_, &p));
+    checked(sched_progress(handle(), &p));
     return p;
   }
   /// Returns the devices. Their numbers in the scheduler are their positions, from 0.
   std::vector<sched_device_info_t> devices() const {
     std::uint32_t count = 0;
-    checked(sched_device_count(handle_, &count));
+    checked(sched_device_count(handle(), &count));
     std::vector<sched_device_info_t> found(count, init<sched_device_info_t>());
-    for (std::uint32_t i = 0; i < count; i++) checked(sched_device_info(handle_, i, &found[i]));
+    for (std::uint32_t i = 0; i < count; i++) checked(sched_device_info(handle(), i, &found[i]));
     return found;
   }
   /// Returns the counts of a device, which is numbered from 0.
   sched_device_stats_t device_stats(std::uint32_t device) const {
     auto s = init<sched_device_stats_t>();
-    checked(sched_device_stats(handle_, device, &s));
+    checked(sched_device_stats(handle(), device, &s));
     return s;
   }
   /// Calls `f(progress)`, with a `const sched_progress_t &`, every `interval` (at least 1 ms) on a
@@ -853,7 +858,7 @@ class scheduler {
     std::shared_ptr<Listener> next = std::make_shared<Listener>(std::forward<F>(f));
     const std::uint64_t interval_ns =
         interval.count() > 0 ? static_cast<std::uint64_t>(interval.count()) : 1;
-    checked(sched_progress_callback(handle_, &Listener::call, next.get(), interval_ns));
+    checked(sched_progress_callback(handle(), &Listener::call, next.get(), interval_ns));
     listener_ = std::move(next);
   }
   /// Ends the calls of on_progress. shutdown() does the same first.
@@ -864,11 +869,17 @@ class scheduler {
   }
   /// Writes a trace of all attempts to a file; see sched_trace_write. Needs config::trace_events.
   void write_trace(const std::string &path) const {
-    checked(sched_trace_write(handle_, path.c_str()));
+    checked(sched_trace_write(handle(), path.c_str()));
   }
 
  private:
   explicit scheduler(sched_t *handle) noexcept : handle_(handle) {}
+
+  /* Returns the handle; never NULL, which the C library takes for the shared scheduler. */
+  sched_t *handle() const {
+    if (handle_ == nullptr) throw error(SCHED_E_STALE, "the scheduler was moved from or shut down");
+    return handle_;
+  }
 
   static sched_task_desc_t describe(const options &o) noexcept {
     auto desc = init<sched_task_desc_t>();

@@ -1073,9 +1073,9 @@ contains
     if (shot%optimised_stencil) desc%flags = ior(desc%flags, SCHED_FD_SHOT_OPTIMISED_STENCIL)
     if (allocated(shot%receivers)) then
       allocate (receivers(size(shot%receivers, 2)))
-      if (size(shot%receivers, 1) /= 3) then
+      if (size(shot%receivers, 1) /= 3 .or. size(receivers) == 0) then
         fault = "receivers has the shape "//shape_text(shape(shot%receivers, kind=i8))// &
-          "; accepted: (3, count), which is ix, iy, iz of each"
+          "; accepted: (3, count), which is ix, iy, iz of each; not allocated for a plane"
         return
       end if
       do i = 1, size(receivers)
@@ -1089,12 +1089,16 @@ contains
           receivers(i) = sched_fd_cell_t(at(1) - 1, at(2) - 1, at(3) - 1)
         end associate
       end do
-      if (size(receivers) > 0) desc%receivers = c_loc(receivers)
+      desc%receivers = c_loc(receivers)
       desc%receiver_count = size(receivers, kind=c_size_t)
     end if
     if (allocated(shot%wavelet_samples)) then
       samples = shot%wavelet_samples
-      if (size(samples) > 0) desc%wavelet_samples = c_loc(samples)
+      if (size(samples) == 0) then
+        fault = "wavelet_samples has 0 samples; accepted: 1 to nt, or not allocated"
+        return
+      end if
+      desc%wavelet_samples = c_loc(samples)
       desc%wavelet_len = size(samples, kind=c_size_t)
     end if
   end subroutine

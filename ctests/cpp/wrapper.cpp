@@ -86,6 +86,10 @@ void lifetimes() {
     gpusched::options nowhere;
     nowhere.device_bytes = UINT64_MAX;
     EXPECT(SCHED_E_MEMORY, status_of([&] { s.submit(nowhere, [tracked] {}); }));
+    gpusched::scheduler other = std::move(s);
+    EXPECT(SCHED_E_STALE, status_of([&] { s.submit([tracked] {}); }));
+    CHECK(other.shutdown(gpusched::forever()));
+    EXPECT(SCHED_E_STALE, status_of([&] { other.stats(); }));
   }
   CHECK(alive == 0);
 }

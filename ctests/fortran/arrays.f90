@@ -65,6 +65,12 @@ program arrays
   shot%receivers = shot%receivers(:2, :)
   call refuses(lent(:, :2), "receivers has the shape (2, 2); accepted: (3, count)")
   deallocate (shot%receivers)
+  allocate (shot%receivers(3, 0))
+  call refuses(record, "receivers has the shape (3, 0); accepted: (3, count)")
+  deallocate (shot%receivers)
+  allocate (shot%wavelet_samples(0))
+  call refuses(record, "wavelet_samples has 0 samples; accepted: 1 to nt")
+  deallocate (shot%wavelet_samples)
   shot%plane_iz = 8
   call refuses(record, "plane_iz is 8; accepted: 1 to 7")
 
