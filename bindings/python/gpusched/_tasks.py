@@ -81,6 +81,9 @@ class Task(Handle, Future[Result]):
         Id of the task in its scheduler.
     """
 
+    # Set once, in the object.
+    _outcome: Outcome | None = None
+
     def __init__(self, scheduler: Scheduler, number: int, job: Job) -> None:
         super().__init__()
         self.id = number
@@ -88,7 +91,6 @@ class Task(Handle, Future[Result]):
         # Not `scheduler._handle`, which becomes None: for the library that is the shared scheduler.
         self._owner = scheduler._raw
         self._job = job
-        self._outcome: Outcome | None = None
 
     def result(self, timeout: float | None = None) -> Result:
         """Waits for the task and returns its result.
@@ -227,9 +229,8 @@ class Task(Handle, Future[Result]):
         self._keep(error)
 
     def _keep(self, error: BaseException | None) -> None:
-        with _outcomes:
-            if self._outcome is None:
-                self._outcome = (None if error else self._job.value, error)
+        # Atomic without a lock, which a forked child could inherit held.
+        vars(self).setdefault("_outcome", (None if error else self._job.value, error))
 
     def _complete(self) -> None:
         """Sets the future's result, which calls the callbacks. Called once, by the completer."""
@@ -330,6 +331,3 @@ class Completer:
             except BaseException:  # noqa: BLE001: SystemExit in a callback
                 logging.getLogger("concurrent.futures").exception("exception completing %r", task)
             del self._tasks[job]
-
-
-_outcomes = threading.Lock()
