@@ -12,21 +12,23 @@
  *           `auto config = gpusched::init<sched_config_t>();` (gpusched.hpp). New fields are only
  *           added at the end: a program built against an older header works unchanged. One built
  *           against a newer header is refused (SCHED_E_TOO_NEW) if it sets fields that this library
- *           does not know. Fields of output structs that only a newer header has become zero.
- * Memory    Arguments are read before the call returns, unless they are called lent. Each object of a
+ *           does not know. It sets output fields that it does not know to zero.
+ * Memory    Arguments are read before the call returns, unless they are called lent. An object of a
  *           _create function is destroyed by its _destroy, which accepts NULL. Returned texts belong
  *           to the library. Texts are UTF-8 and end with NUL.
  * Handles   are numbers that look like pointers. Handles and ids of tasks are looked up and never
  *           issued twice, so a stale one is an error (SCHED_E_STALE) and not a crash.
  * Threads   Any thread may call any function, also inside a task, but no signal handler may: it
  *           would wait for locks of the thread that it interrupts. Callbacks run on threads of the
- *           library; they must not join, detach or cancel those. A forked child can't use its parent's scheduler (SCHED_E_FORKED); it may create
- *           its own. docs/embedding.md describes forks, exits, dlclose, exceptions, signals and the
- *           effects of the library on its process.
+ *           library; they must not join, detach or cancel those. A forked child can't use its
+ *           parent's scheduler (SCHED_E_FORKED); it may create its own. docs/embedding.md describes
+ *           forks, exits, dlclose, exceptions, signals and the effects of the library on its
+ *           process.
  * Units     end a name: _bytes, _ns, _s, _m, _hz. Lengths of arrays (_len, count) are elements.
  * Timeouts  are in nanoseconds: negative for no timeout, 0 to return at once.
  * Process   The library prints nothing, does not end the process, and changes no signal handler and no
- *           environment variable. GPUSCHED_LOG makes it log to standard error.
+ *           environment variable. GPUSCHED_LOG=LEVEL makes it log to standard error, LEVEL:FILE to
+ *           a file.
  */
 
 #if !defined(__cplusplus) && (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
@@ -58,7 +60,7 @@
 /** Timed out. */
 #define SCHED_PENDING 730001
 
-/** The task was cancelled before its result counted. */
+/** The task was cancelled. */
 #define SCHED_CANCELLED 730002
 
 /** An argument or a field is outside what is accepted. */
@@ -155,15 +157,16 @@
 /** The device exists, but is closed to programs or too old for this library. */
 #define SCHED_HEALTH_BARRED 2
 
-/** Flag of a task: no caller asks for its outcome, so its id is released when it ends. */
+/** Flag of a task: no caller waits for it. Its id is released when it ends. */
 #define SCHED_TASK_DETACHED 1
 
 /**
- * Flag of a task: the scheduler may start a second attempt on another device while the first still
- * runs, and may retry it after a device failure. The first attempt that calls sched_exec_commit,
- * or that succeeds without it, counts. The other is asked to stop, and its end is not reported.
- * `user` and the memory behind it are lent until `drop` is called, which may be after a wait has
- * returned.
+ * Flag of a task: up to three attempts may run at the same time. The scheduler may start further
+ * attempts on devices where they should end sooner, and restart the task when an attempt hangs. (A
+ * failed attempt is retried with and without this flag, see sched_run_fn.) The first attempt that
+ * calls sched_exec_commit, or that succeeds without it, counts. The others are asked to stop, and
+ * their ends are not reported. `user` and the memory behind it are lent until `drop` is called,
+ * which may be after a wait has returned.
  */
 #define SCHED_TASK_IDEMPOTENT 2
 
@@ -182,7 +185,7 @@
 /** Failed with an error. */
 #define SCHED_STATE_FAILED 3
 
-/** Cancelled before its result counted. */
+/** Cancelled. */
 #define SCHED_STATE_CANCELLED 4
 
 /** Ricker wavelet, the default. */
@@ -248,18 +251,18 @@ typedef struct sched_t sched_t;
 
 /**
  * Status of a call: 0 is success, a positive number is not finished but no error, a negative one
- * is an error. All but 0 are far from the small numbers that programs return for reasons of their
- * own, such as `errno` or a CUDA status: a callback that returns one of those fails.
+ * is an error. No value of `errno` and no CUDA status is one of them, so a callback that returns
+ * such a number fails with SCHED_E_CALLBACK.
  */
 typedef int32_t sched_status_t;
 
 /**
  * Receives a line of the log. `level` is 1 (error), 2 (warning), 3 (information), 4 (debug) or 5
- * (trace); `message` is valid during the call. Warnings report tasks that failed for good or take
- * far too long, and retired devices; information reports retries and second copies. Any thread may
- * call it, several at the same time. The function must not log through the library, must not
- * destroy a scheduler (the calling thread may end with it), and no exception may leave it. It runs
- * in the floating-point mode of the thread that called sched_log_callback, see sched_run_fn.
+ * (trace); `message` is valid during the call. Warnings report failed tasks, late attempts and
+ * retired devices; information reports retries and second attempts. Any thread may call it,
+ * several at the same time. The function must not log through the library, must not destroy a
+ * scheduler (the calling thread may end with it), and no exception may leave it. It runs in the
+ * floating-point mode of the thread that called sched_log_callback, see sched_run_fn.
  */
 typedef void (*sched_log_fn)(int32_t level, const char *message, void *user);
 
@@ -268,8 +271,8 @@ typedef struct sched_config_t {
   /** sizeof(sched_config_t), set by the caller. */
   size_t size;
   /**
-   * Devices to use: "all", "none", or a list such as "cpu,cuda:0,cuda:GPU-5b...". NULL: the
-   * value of GPUSCHED_DEVICES, else all. Copied.
+   * Devices to use: "all" (the GPUs, or the CPU if there are none), "none", or a list such as
+   * "cpu,cuda:0,cuda:GPU-5b...". NULL: the value of GPUSCHED_DEVICES, else "all". Copied.
    */
   const char *devices;
   /**
@@ -313,7 +316,7 @@ typedef struct sched_stats_t {
   uint64_t done;
   /** Tasks that failed. */
   uint64_t failed;
-  /** Tasks that were cancelled before their result counted. */
+  /** Tasks that were cancelled. */
   uint64_t cancelled;
   /** Attempts that followed a failed attempt. */
   uint64_t retried;
@@ -325,8 +328,8 @@ typedef struct sched_stats_t {
   uint64_t makespan_ns;
   /**
    * Lower bound of the makespan, in nanoseconds: no schedule could have completed the successful
-   * tasks sooner, by the measured rates. It is the larger of all work over the rates of all
-   * devices, and of the longest task on the fastest device. 0 if no task has succeeded.
+   * tasks sooner, by the measured rates. It is the larger of two times: all work over the summed
+   * rates of the devices, and the longest task on the fastest device. 0 if no task has succeeded.
    */
   uint64_t lower_bound_ns;
 } sched_stats_t;
@@ -335,7 +338,7 @@ typedef struct sched_stats_t {
 typedef struct sched_device_stats_t {
   /** sizeof(sched_device_stats_t), set by the caller. */
   size_t size;
-  /** Attempts that succeeded on the device, also copies that came too late. */
+  /** Attempts that succeeded on the device, also those that another attempt had beaten. */
   uint64_t done;
   /** Attempts that failed, or stopped on request. */
   uint64_t failed;
@@ -427,12 +430,12 @@ typedef struct sched_exec_t {
  *   SCHED_E_DEVICE.
  * - SCHED_E_RESULT: the result is wrong, possibly because of the device. The task is retried once,
  *   on another device if one may run it; if that result is wrong too, it fails with
- *   SCHED_E_RESULT. If it is right, the first device counts as the cause; the second such task
- *   retires the device.
+ *   SCHED_E_RESULT. If the retry succeeds, a fault is counted against the first device; the second
+ *   fault retires it.
  * - any other number: the task fails with SCHED_E_CALLBACK, or is retried if `retries` are left.
  *   The message is that of sched_exec_fail, or else has the number.
  *
- * After a stop request by its deadline, the first and the last of these become SCHED_E_DEADLINE.
+ * If the deadline has passed, SCHED_CANCELLED and "any other number" become SCHED_E_DEADLINE.
  *
  * The callback runs on a thread of the library with `stack_bytes` of stack (sched_config_t; 8 MiB
  * by default), so that thread uses `user`. It may call any function of the library and wait for
@@ -463,14 +466,14 @@ typedef struct sched_task_desc_t {
   /** sizeof(sched_task_desc_t), set by the caller. */
   size_t size;
   /**
-   * The task's callback. It is called on a thread of the library, and again after a failure if
-   * `retries` allows. NULL in sched_fd_submit.
+   * The task's callback, called on a thread of the library, once for each attempt. NULL in
+   * sched_fd_submit.
    */
   sched_run_fn run;
   /** Passed to `run` and `drop`. */
   void *user;
   /**
-   * NULL, or called exactly once with `user` when the library needs it no more: after the last
+   * NULL, or called exactly once with `user` when the library no longer needs it: after the last
    * `run`, after a cancel, and also if the submitting call fails. It is not called if that call
    * could not read the struct (NULL, an impossible `size`, SCHED_E_TOO_NEW). The call happens on
    * any thread, before a wait returns the task's end. It must not wait for a task.
@@ -491,7 +494,10 @@ typedef struct sched_task_desc_t {
   uint32_t backend_mask;
   /** A task with a higher priority runs earlier. */
   int32_t priority;
-  /** Number of times that a failed attempt is retried. */
+  /**
+   * Number of retries after a failure. Retries for lack of memory, after a device failure and
+   * after a wrong result do not count, see sched_run_fn.
+   */
   uint32_t retries;
   /** Bits of SCHED_TASK_*. */
   uint32_t flags;
@@ -504,8 +510,9 @@ typedef struct sched_task_desc_t {
   /** Must be zero. */
   uint32_t reserved;
   /**
-   * Time limit of an attempt in nanoseconds; the attempt is then asked to stop. 0: a limit
-   * derived from the durations of the class, which only causes a warning.
+   * Time limit of an attempt in nanoseconds; the attempt is then asked to stop. 0: none. An
+   * attempt that takes five times as long as usual in its class is then late: it is logged as a
+   * warning, and SCHED_TASK_IDEMPOTENT allows a second attempt or a restart.
    */
   int64_t deadline_ns;
   /**
@@ -553,10 +560,10 @@ typedef struct sched_task_info_t {
  * - SCHED_E_RESULT and any other failure: the whole range fails, and the message names the
  *   elements.
  *
- * After either of the last two no chunk starts; those that run elsewhere end. Elements count as
- * done when the work on the device's stream has ended. A fraction from sched_exec_report holds
- * until the next chunk ends: the progress of a range is the part of the elements that is done.
- * Every chunk runs in the floating-point mode of the thread that submitted the range, see
+ * After a cancel or a failure no more chunks start; running ones continue to their end. Elements
+ * count as done when the work on the device's stream has ended. The progress of a range is the
+ * fraction of its elements that is done; one from sched_exec_report holds until the next chunk
+ * ends. Every chunk runs in the floating-point mode of the thread that submitted the range, see
  * sched_run_fn.
  */
 typedef int32_t (*sched_range_fn)(const struct sched_exec_t *exec,
@@ -623,7 +630,7 @@ typedef struct sched_progress_t {
   uint64_t done;
   /** Tasks that failed. */
   uint64_t failed;
-  /** Tasks that were cancelled before their result counted. */
+  /** Tasks that were cancelled. */
   uint64_t cancelled;
   /** Attempts that followed a failed attempt. */
   uint64_t retried;
@@ -638,8 +645,8 @@ typedef struct sched_progress_t {
   /** Work of all tasks that state it. */
   double work_total;
   /**
-   * Part of `work_total` that is done: of tasks that have ended, successfully or not, and of
-   * progress reports.
+   * Part of `work_total` that is done: all of a task that has ended, successfully or not, and the
+   * reported fraction of one that runs.
    */
   double work_done;
 } sched_progress_t;
@@ -910,10 +917,10 @@ sched_status_t sched_device_info(const struct sched_t *s,
                                  struct sched_device_info_t *info);
 
 /**
- * Returns 1 if the task was asked to stop, else 0. A long callback should call this regularly, and
- * return SCHED_CANCELLED soon after a 1. If it returns 0 all the same, the result counts, unless
- * the task was cancelled. `exec` is the argument of the callback; any thread may pass it until the
- * callback returns.
+ * Returns 1 if the attempt was asked to stop, else 0. A long callback should call this regularly,
+ * and return SCHED_CANCELLED soon after a 1. If it returns 0 instead, the task succeeds, unless it
+ * was cancelled or another attempt was first. `exec` is the argument of the callback; any thread
+ * may pass it until the callback returns.
  *
  * Errors (negative): SCHED_E_ARGUMENT, SCHED_E_STALE.
  */
@@ -938,30 +945,29 @@ sched_status_t sched_exec_report(const struct sched_exec_t *exec, double fractio
 sched_status_t sched_exec_commit(const struct sched_exec_t *exec);
 
 /**
- * Says why the callback fails: `return sched_exec_fail(exec, "no such trace");`. The message becomes that of the
- * task's error (sched_wait, sched_task_error) and of the log, if the callback then returns a number that fails the
- * task. The last message counts. It is copied. `exec` as above.
+ * Says why the callback fails: `return sched_exec_fail(exec, "no such trace");`. The message
+ * becomes that of the task's error (sched_wait, sched_task_error) and of the log, if the
+ * callback then returns a number that fails the task. The last message counts. It is copied.
+ * `exec` as above.
  *
  * Returns SCHED_E_CALLBACK. Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
  */
-sched_status_t sched_exec_fail(const struct sched_exec_t *exec,
-                               const char *message);
+sched_status_t sched_exec_fail(const struct sched_exec_t *exec, const char *message);
 
 /**
- * Allocates `bytes` bytes on the task's device and stores their address in `*memory`: memory of the GPU on a
- * GPU, memory of the host on the CPU device. The contents are undefined, the alignment is at least 64 bytes. The
- * memory belongs to the callback until that returns; the scheduler then caches it for later requests of the same
- * size. Work that uses the memory must be on the stream of `exec`, or be done when the callback returns. The
- * task's `device_bytes` should include these bytes. `exec` is the argument of the callback; call this function
- * on the thread that runs the callback.
+ * Allocates `bytes` bytes on the task's device and stores their address in `*memory`: memory
+ * of the GPU on a GPU, memory of the host on the CPU device. The contents are undefined, the
+ * alignment is at least 64 bytes. The memory belongs to the callback until that returns; the
+ * scheduler then caches it for later requests of the same size. Work that uses the memory must
+ * be on the stream of `exec`, or be done when the callback returns. The task's `device_bytes`
+ * should include these bytes. `exec` is the argument of the callback; call this function on
+ * the thread that runs the callback.
  *
- * Errors: SCHED_E_MEMORY if the device does not have that much: the callback should return this status, so that
- * the task is retried as described at sched_run_fn. SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_DEVICE,
- * SCHED_E_DRIVER.
+ * Errors: SCHED_E_MEMORY if the device does not have that much: the callback should return
+ * this status, so that the task is retried as described at sched_run_fn. SCHED_E_ARGUMENT,
+ * SCHED_E_STALE, SCHED_E_DEVICE, SCHED_E_DRIVER.
  */
-sched_status_t sched_exec_memory(const struct sched_exec_t *exec,
-                                 uint64_t bytes,
-                                 void **memory);
+sched_status_t sched_exec_memory(const struct sched_exec_t *exec, uint64_t bytes, void **memory);
 
 /**
  * Submits a task and returns at once. `*id` receives its id; `id` may be NULL if the task is
@@ -994,7 +1000,7 @@ sched_status_t sched_submit_many(struct sched_t *s,
  * succeeded, SCHED_CANCELLED, SCHED_PENDING after a timeout, or the task's failure. The message of
  * a failure is then in sched_last_error and, for any thread, in sched_task_error.
  *
- * Errors besides: SCHED_E_STALE; SCHED_E_ARGUMENT for a detached task; SCHED_E_DEADLOCK for a wait
+ * Other errors: SCHED_E_STALE; SCHED_E_ARGUMENT for a detached task; SCHED_E_DEADLOCK for a wait
  * inside a task that could never end.
  */
 sched_status_t sched_wait(struct sched_t *s, sched_task_t id, int64_t timeout_ns);
@@ -1168,8 +1174,8 @@ sched_status_t sched_fd_shot_size(const struct sched_fd_model_t *model,
 
 /**
  * Writes the warnings of a shot into `buffer`, one per line, truncated to `len` bytes including the
- * NUL: what can be computed and is more often a mistake, such as too few cells per wavelength, a
- * wavelet that begins after the record's end, or a step that density may make unstable. Returns the
+ * NUL. They concern shots that are accepted but are usually mistakes: too few cells per wavelength,
+ * a wavelet that begins after the record's end, a step that density may make unstable. Returns the
  * length of the whole text without the NUL, as snprintf does; 0, with an empty text, if there is no
  * warning, and also after an error: sched_last_error then has the reason. `buffer` may be NULL if
  * `len` is 0. sched_fd_submit logs the same warnings, each once for a model.
@@ -1185,14 +1191,12 @@ size_t sched_fd_shot_warnings(const struct sched_fd_model_t *model,
  * Submits a shot and returns at once. It is a task like any other: sched_wait, sched_cancel and
  * the rest apply.
  *
- * `task` may be NULL; its `run` must be NULL. `device_bytes`, `work`, `task_class` and `retries`
- * are set by the library, unless they are not 0 in `task`. A shot has 2 retries; an unstable one
- * has one if its time step is stable, and none if the step is too large. `*id` may be NULL if the
- * task is detached. The same shot gives the same record, bit for bit, on every device of a kind
- * and after any number of retries. If a shot takes much longer than others of its class, or a
- * faster device is idle, the scheduler may compute it a second time there, and the first attempt
- * to finish counts. It does not for a shot with snapshots, nor if `task` has a `drop` and no
- * SCHED_TASK_IDEMPOTENT.
+ * `task` may be NULL; its `run` must be NULL. The library sets `device_bytes`, `work`, `task_class`
+ * and `retries` (2) that are 0 in `task` or without it. A shot that becomes unstable is retried
+ * once if its time step is stable, and not at all if the step is too large. `id` may be NULL if
+ * the task is detached. The same shot gives the same record, bit for bit, on every device of a
+ * kind and after any number of retries. Shots are idempotent (SCHED_TASK_IDEMPOTENT), except those
+ * with snapshots, and those whose `task` has a `drop` and not this flag.
  *
  * Errors: SCHED_E_ARGUMENT, also for a source or receiver outside the grid, and for a buffer that
  * is too short; SCHED_E_UNSTABLE for a time step that is too large, with the largest stable one;

@@ -70,7 +70,7 @@ class error : public std::runtime_error {
   sched_status_t status_;
 };
 
-/// The task was cancelled before its result counted.
+/// The task was cancelled.
 class cancelled : public error {
  public:
   cancelled() : error(SCHED_CANCELLED, "the task was cancelled") {}
@@ -144,8 +144,8 @@ struct options {
   std::chrono::nanoseconds deadline{0};
   /// Ids of tasks that must succeed before this one starts.
   std::vector<sched_task_t> after;
-  /// The scheduler may run a second attempt at the same time, so two threads may call the callable.
-  /// The first result counts. Shots without snapshots need no permission.
+  /// Several attempts may run at the same time, so several threads may call the callable. The first
+  /// result counts. Shots without snapshots are idempotent in any case.
   bool idempotent = false;
   /// scheduler::wait_next returns the task in its turn.
   bool ordered = false;

@@ -191,8 +191,8 @@ impl Selection {
             if found.is_empty() || ambiguous {
                 let labels: Vec<String> = available.iter().map(|device| device.describe()).collect();
                 let labels = if labels.is_empty() { "nothing".into() } else { labels.join(", ") };
-                let problem = if ambiguous { "names several" } else { "names none" };
-                let why = format!("'{selector}' {problem} of what is there: {labels}");
+                let problem = if ambiguous { "matches several" } else { "matches none" };
+                let why = format!("'{selector}' {problem} of the devices: {labels}");
                 return Err(Error::NoDevice { what: "the selection".into(), why });
             }
             chosen

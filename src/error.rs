@@ -16,7 +16,7 @@ pub enum Error {
 
     /// A struct of the C API from a newer header than this library knows.
     #[error(
-        "{what} has size {size} with something set after byte {known}, all that this library knows; \
+        "{what} has size {size} and sets fields after byte {known}, the end of the struct in this library; \
          use the header of this library, or a newer library"
     )]
     TooNew { what: &'static str, size: usize, known: usize },
@@ -30,7 +30,7 @@ pub enum Error {
     NoMemory { what: String, needed: u64, place: String, there: u64 },
 
     /// The host has no memory for something that the library must keep.
-    #[error("{what} needs {}, which the host does not give", memory::human(*bytes))]
+    #[error("{what} needs {}, which the host can't provide", memory::human(*bytes))]
     NoHostMemory { what: String, bytes: u64 },
 
     /// The machine has no device, or none that a mask or selection allows.
@@ -115,7 +115,7 @@ pub enum Error {
 
     /// The system gives the process no more threads.
     #[error(
-        "the system gives no thread {purpose} ({why}): the limit on processes (ulimit -u) or on memory is \
+        "the system provides no thread {purpose} ({why}): the limit on processes (ulimit -u) or on memory is \
          reached, or stack_bytes is too large"
     )]
     NoThread { purpose: &'static str, why: String },
@@ -158,10 +158,10 @@ fn stale(what: &str) -> &'static str {
 fn no_memory(what: &str, needed: u64, place: &str, there: u64) -> String {
     let (size, free) = (memory::human(needed), memory::human(there));
     match needed {
-        0 => format!("{what} does not fit {place}, which has {free}"),
+        0 => format!("{what}: not enough memory on {place}, which has {free}"),
         // A limit of the process, or fragmented memory.
         _ if needed <= there => {
-            format!("{what} needs {size}, which {place} does not give, though {free} are free")
+            format!("{what} needs {size}, which {place} can't provide, though {free} are free")
         }
         _ => format!("{what} needs {size}; the most that {place} has is {free}"),
     }

@@ -71,7 +71,7 @@ module gpusched
     integer(c_int32_t) :: task_class = 0    !< tasks of a class are alike
     integer(i8) :: deadline_ns = 0          !< time limit of an attempt; 0: none
     integer(sched_task_t), allocatable :: after(:) !< tasks that must succeed before
-    logical :: idempotent = .false.         !< a second attempt may run; see sched_exec_commit
+    logical :: idempotent = .false.         !< several attempts may run; see sched_exec_commit
     logical :: ordered = .false.            !< wait_next returns the task in its turn
   end type
 

@@ -66,7 +66,7 @@ pub fn run(lane: Lane<'_>, device: &str, control: &dyn Control) -> Result<()> {
             Ok(found) => found.data,
             // There is nothing wrong with this model and this step, so what is said of them is of no use.
             Err(Error::Unstable { what, value, .. }) => {
-                return Err(wrong(format!("blows up: {what} is {value}")));
+                return Err(wrong(format!("is unstable: {what} is {value}")));
             }
             Err(error) => return Err(error),
         };
@@ -74,7 +74,7 @@ pub fn run(lane: Lane<'_>, device: &str, control: &dyn Control) -> Result<()> {
         // What is no number is wrong, too.
         if off.is_nan() || off > TOLERANCE {
             return Err(wrong(format!(
-                "is off by {off:.1e} of the known answer; at most {TOLERANCE:e} is rounding"
+                "differs by {off:.1e} (relative, L2) from the expected record; rounding explains at most {TOLERANCE:e}"
             )));
         }
     }

@@ -259,13 +259,13 @@ impl Plan {
         let most = rounded_down(limit);
         let beyond = f64::from(dt) > limit;
         let why = match beyond {
-            true => format!(
-                "{why}: dt is {dt} s, and with this grid and these velocities may be at most {most} s"
-            ),
+            true => {
+                format!("{why}: dt is {dt} s; with this grid and these velocities it may be at most {most} s")
+            }
             false => format!(
                 "{why}: dt is {dt} s, of {most} s that are stable in a medium whose density does not jump from cell to \
-                 cell; take a smaller dt, a smaller amplitude, or look at the model; if that is in order, the device may be to \
-                 blame, and a check shot tells (gpusched run --check-devices)"
+                 cell; reduce dt or the amplitude, or check the model; if all are right, the device may be the cause: \
+                 test it with gpusched run --check-devices"
             ),
         };
         Error::Unstable { what, value, why, suspect: !beyond }

@@ -73,7 +73,7 @@ pub fn check(what: &str, off: f64) -> Result<()> {
     if off <= WORST {
         return Ok(());
     }
-    let value = format!("off by up to {off:.1e} of a cell's value, as the largest is so much larger");
+    let value = format!("off by up to {off:.1e} of a cell's value, because the largest is far larger");
     Err(Error::argument(format!("{what} in 16 bits"), value, format!("at most {WORST:e}; or float32")))
 }
 

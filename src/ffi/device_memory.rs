@@ -37,8 +37,8 @@ impl Allocation {
 }
 
 thread_local! {
-    /// The allocations of the callbacks that the thread is inside of, each with the address of its callback's
-    /// `exec`. Empty for most callbacks, so that they pay for one look.
+    /// The allocations of the callbacks that the thread is inside of, each with the address
+    /// of its callback's `exec`. Empty for most callbacks, so that they pay for one look.
     static ALLOCATIONS: RefCell<Vec<(usize, Allocation)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -62,16 +62,17 @@ impl Drop for AllocationScope {
     }
 }
 
-/// Allocates `bytes` bytes on the task's device and stores their address in `*memory`: memory of the GPU on a
-/// GPU, memory of the host on the CPU device. The contents are undefined, the alignment is at least 64 bytes. The
-/// memory belongs to the callback until that returns; the scheduler then caches it for later requests of the same
-/// size. Work that uses the memory must be on the stream of `exec`, or be done when the callback returns. The
-/// task's `device_bytes` should include these bytes. `exec` is the argument of the callback; call this function
-/// on the thread that runs the callback.
+/// Allocates `bytes` bytes on the task's device and stores their address in `*memory`: memory
+/// of the GPU on a GPU, memory of the host on the CPU device. The contents are undefined, the
+/// alignment is at least 64 bytes. The memory belongs to the callback until that returns; the
+/// scheduler then caches it for later requests of the same size. Work that uses the memory must
+/// be on the stream of `exec`, or be done when the callback returns. The task's `device_bytes`
+/// should include these bytes. `exec` is the argument of the callback; call this function on
+/// the thread that runs the callback.
 ///
-/// Errors: SCHED_E_MEMORY if the device does not have that much: the callback should return this status, so that
-/// the task is retried as described at sched_run_fn. SCHED_E_ARGUMENT, SCHED_E_STALE, SCHED_E_DEVICE,
-/// SCHED_E_DRIVER.
+/// Errors: SCHED_E_MEMORY if the device does not have that much: the callback should return
+/// this status, so that the task is retried as described at sched_run_fn. SCHED_E_ARGUMENT,
+/// SCHED_E_STALE, SCHED_E_DEVICE, SCHED_E_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_exec_memory(
     exec: *const sched_exec_t,

@@ -73,7 +73,7 @@ unsafe impl VersionedStruct for sched_fd_model_desc_t {
 /// Converts a number of cells or steps, which is 64 bits wide in C on every machine.
 pub(super) fn count(what: &str, value: u64) -> Result<usize> {
     usize::try_from(value).map_err(|_| {
-        Error::argument(what, value, format!("at most {}, what this machine can count", usize::MAX))
+        Error::argument(what, value, format!("at most {}, the limit of this machine", usize::MAX))
     })
 }
 

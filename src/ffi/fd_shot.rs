@@ -227,8 +227,7 @@ unsafe fn plan_shot(medium: &SharedModel, desc: &sched_fd_shot_desc_t) -> Result
     if desc.flags & SCHED_FD_SHOT_MUTE_DIRECT != 0 {
         let frequency = desc.frequency_hz;
         if !(frequency.is_finite() && frequency > 0.0) {
-            let accepted =
-                "a positive, finite number of Hz, which SCHED_FD_SHOT_MUTE_DIRECT counts periods with";
+            let accepted = "a positive, finite number of Hz, for SCHED_FD_SHOT_MUTE_DIRECT";
             return Err(Error::argument("frequency_hz", frequency, accepted));
         }
         shot.mute = Some(direct_wave_mute(medium.model(), &shot, desc.dt_s, frequency));
@@ -280,8 +279,8 @@ fn frequency_of(desc: &sched_fd_shot_desc_t) -> Option<f32> {
 }
 
 /// Writes the warnings of a shot into `buffer`, one per line, truncated to `len` bytes including the
-/// NUL: what can be computed and is more often a mistake, such as too few cells per wavelength, a
-/// wavelet that begins after the record's end, or a step that density may make unstable. Returns the
+/// NUL. They concern shots that are accepted but are usually mistakes: too few cells per wavelength,
+/// a wavelet that begins after the record's end, a step that density may make unstable. Returns the
 /// length of the whole text without the NUL, as snprintf does; 0, with an empty text, if there is no
 /// warning, and also after an error: sched_last_error then has the reason. `buffer` may be NULL if
 /// `len` is 0. sched_fd_submit logs the same warnings, each once for a model.
@@ -344,7 +343,7 @@ fn buffers(
             return Err(Error::argument(what, "NULL", format!("a pointer to room for {needed} floats")));
         }
         if !at.is_aligned() {
-            return Err(Error::argument(what, format!("{at:p}"), "an address that a float can have"));
+            return Err(Error::argument(what, format!("{at:p}"), "an address aligned for floats"));
         }
         if (len as u64) < needed {
             return Err(Error::argument(format!("{what}_len"), len, format!("at least {needed} floats")));
@@ -367,14 +366,12 @@ fn buffers(
 /// Submits a shot and returns at once. It is a task like any other: sched_wait, sched_cancel and
 /// the rest apply.
 ///
-/// `task` may be NULL; its `run` must be NULL. `device_bytes`, `work`, `task_class` and `retries`
-/// are set by the library, unless they are not 0 in `task`. A shot has 2 retries; an unstable one
-/// has one if its time step is stable, and none if the step is too large. `*id` may be NULL if the
-/// task is detached. The same shot gives the same record, bit for bit, on every device of a kind
-/// and after any number of retries. If a shot takes much longer than others of its class, or a
-/// faster device is idle, the scheduler may compute it a second time there, and the first attempt
-/// to finish counts. It does not for a shot with snapshots, nor if `task` has a `drop` and no
-/// SCHED_TASK_IDEMPOTENT.
+/// `task` may be NULL; its `run` must be NULL. The library sets `device_bytes`, `work`, `task_class`
+/// and `retries` (2) that are 0 in `task` or without it. A shot that becomes unstable is retried
+/// once if its time step is stable, and not at all if the step is too large. `id` may be NULL if
+/// the task is detached. The same shot gives the same record, bit for bit, on every device of a
+/// kind and after any number of retries. Shots are idempotent (SCHED_TASK_IDEMPOTENT), except those
+/// with snapshots, and those whose `task` has a `drop` and not this flag.
 ///
 /// Errors: SCHED_E_ARGUMENT, also for a source or receiver outside the grid, and for a buffer that
 /// is too short; SCHED_E_UNSTABLE for a time step that is too large, with the largest stable one;
@@ -399,8 +396,7 @@ pub unsafe extern "C" fn sched_fd_submit(
         // SAFETY: as above.
         let (desc, out) = unsafe { (read(shot)?, id_out(id, about.flags)?) };
         if about.flags & SCHED_TASK_IDEMPOTENT != 0 && desc.snapshot_every != 0 {
-            let accepted =
-                "no SCHED_TASK_IDEMPOTENT for a shot with snapshots, which two copies would both write";
+            let accepted = "no SCHED_TASK_IDEMPOTENT with snapshots: two attempts would write them";
             return Err(Error::argument("flags of a task", format!("{:#x}", about.flags), accepted));
         }
         let medium = shared_model(model)?;

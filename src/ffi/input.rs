@@ -89,7 +89,7 @@ pub(super) unsafe fn read_all<T: VersionedStruct>(at: *const T, count: usize) ->
         // SAFETY: as above.
         let theirs = unsafe { caller_size(one)? };
         if theirs != size {
-            let accepted = format!("{size}, as in the first one: an array is of one kind");
+            let accepted = format!("{size}, as in the first struct of the array");
             return Err(Error::argument(format!("size of {} {place}", T::NAME), theirs, accepted));
         }
         // SAFETY: as above.

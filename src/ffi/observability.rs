@@ -29,7 +29,7 @@ pub struct sched_progress_t {
     pub done: u64,
     /// Tasks that failed.
     pub failed: u64,
-    /// Tasks that were cancelled before their result counted.
+    /// Tasks that were cancelled.
     pub cancelled: u64,
     /// Attempts that followed a failed attempt.
     pub retried: u64,
@@ -41,8 +41,8 @@ pub struct sched_progress_t {
     pub eta_ns: i64,
     /// Work of all tasks that state it.
     pub work_total: f64,
-    /// Part of `work_total` that is done: of tasks that have ended, successfully or not, and of
-    /// progress reports.
+    /// Part of `work_total` that is done: all of a task that has ended, successfully or not, and the
+    /// reported fraction of one that runs.
     pub work_done: f64,
 }
 

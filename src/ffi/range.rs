@@ -25,10 +25,10 @@ use crate::sched::{Range, Task};
 /// - SCHED_E_RESULT and any other failure: the whole range fails, and the message names the
 ///   elements.
 ///
-/// After either of the last two no chunk starts; those that run elsewhere end. Elements count as
-/// done when the work on the device's stream has ended. A fraction from sched_exec_report holds
-/// until the next chunk ends: the progress of a range is the part of the elements that is done.
-/// Every chunk runs in the floating-point mode of the thread that submitted the range, see
+/// After a cancel or a failure no more chunks start; running ones continue to their end. Elements
+/// count as done when the work on the device's stream has ended. The progress of a range is the
+/// fraction of its elements that is done; one from sched_exec_report holds until the next chunk
+/// ends. Every chunk runs in the floating-point mode of the thread that submitted the range, see
 /// sched_run_fn.
 pub type sched_range_fn = Option<
     unsafe extern "C-unwind" fn(exec: *const sched_exec_t, begin: u64, end: u64, user: *mut c_void) -> i32,

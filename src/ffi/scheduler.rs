@@ -24,8 +24,8 @@ pub const SCHED_SLOTS_AUTO: u32 = 0xffff_ffff;
 pub struct sched_config_t {
     /// sizeof(sched_config_t), set by the caller.
     pub size: usize,
-    /// Devices to use: "all", "none", or a list such as "cpu,cuda:0,cuda:GPU-5b...". NULL: the
-    /// value of GPUSCHED_DEVICES, else all. Copied.
+    /// Devices to use: "all" (the GPUs, or the CPU if there are none), "none", or a list such as
+    /// "cpu,cuda:0,cuda:GPU-5b...". NULL: the value of GPUSCHED_DEVICES, else "all". Copied.
     pub devices: *const c_char,
     /// Tasks at a time on each device, at most 64, or SCHED_SLOTS_AUTO. 0: the value of
     /// GPUSCHED_SLOTS, else 1.
@@ -62,7 +62,7 @@ pub struct sched_stats_t {
     pub done: u64,
     /// Tasks that failed.
     pub failed: u64,
-    /// Tasks that were cancelled before their result counted.
+    /// Tasks that were cancelled.
     pub cancelled: u64,
     /// Attempts that followed a failed attempt.
     pub retried: u64,
@@ -73,8 +73,8 @@ pub struct sched_stats_t {
     /// Time from the first submission to the latest end so far, in nanoseconds.
     pub makespan_ns: u64,
     /// Lower bound of the makespan, in nanoseconds: no schedule could have completed the successful
-    /// tasks sooner, by the measured rates. It is the larger of all work over the rates of all
-    /// devices, and of the longest task on the fastest device. 0 if no task has succeeded.
+    /// tasks sooner, by the measured rates. It is the larger of two times: all work over the summed
+    /// rates of the devices, and the longest task on the fastest device. 0 if no task has succeeded.
     pub lower_bound_ns: u64,
 }
 

@@ -7,15 +7,15 @@ use std::mem::ManuallyDrop;
 use crate::error::Error;
 
 /// Status of a call: 0 is success, a positive number is not finished but no error, a negative one
-/// is an error. All but 0 are far from the small numbers that programs return for reasons of their
-/// own, such as `errno` or a CUDA status: a callback that returns one of those fails.
+/// is an error. No value of `errno` and no CUDA status is one of them, so a callback that returns
+/// such a number fails with SCHED_E_CALLBACK.
 pub type sched_status_t = i32;
 
 /// Success.
 pub const SCHED_OK: i32 = 0;
 /// Timed out.
 pub const SCHED_PENDING: i32 = 730001;
-/// The task was cancelled before its result counted.
+/// The task was cancelled.
 pub const SCHED_CANCELLED: i32 = 730002;
 /// An argument or a field is outside what is accepted.
 pub const SCHED_E_ARGUMENT: i32 = -730001;

@@ -19,13 +19,14 @@ use crate::device::BackendKind;
 use crate::error::{Error, Result};
 use crate::sched::{DeviceMask, Task, TaskId};
 
-/// Flag of a task: no caller asks for its outcome, so its id is released when it ends.
+/// Flag of a task: no caller waits for it. Its id is released when it ends.
 pub const SCHED_TASK_DETACHED: u32 = 1;
-/// Flag of a task: the scheduler may start a second attempt on another device while the first still
-/// runs, and may retry it after a device failure. The first attempt that calls sched_exec_commit,
-/// or that succeeds without it, counts. The other is asked to stop, and its end is not reported.
-/// `user` and the memory behind it are lent until `drop` is called, which may be after a wait has
-/// returned.
+/// Flag of a task: up to three attempts may run at the same time. The scheduler may start further
+/// attempts on devices where they should end sooner, and restart the task when an attempt hangs. (A
+/// failed attempt is retried with and without this flag, see sched_run_fn.) The first attempt that
+/// calls sched_exec_commit, or that succeeds without it, counts. The others are asked to stop, and
+/// their ends are not reported. `user` and the memory behind it are lent until `drop` is called,
+/// which may be after a wait has returned.
 pub const SCHED_TASK_IDEMPOTENT: u32 = 2;
 /// Flag of a task: sched_wait_next returns it in its turn. Not together with SCHED_TASK_DETACHED.
 pub const SCHED_TASK_ORDERED: u32 = 4;
@@ -37,12 +38,12 @@ pub const SCHED_TASK_ORDERED: u32 = 4;
 pub struct sched_task_desc_t {
     /// sizeof(sched_task_desc_t), set by the caller.
     pub size: usize,
-    /// The task's callback. It is called on a thread of the library, and again after a failure if
-    /// `retries` allows. NULL in sched_fd_submit.
+    /// The task's callback, called on a thread of the library, once for each attempt. NULL in
+    /// sched_fd_submit.
     pub run: sched_run_fn,
     /// Passed to `run` and `drop`.
     pub user: *mut c_void,
-    /// NULL, or called exactly once with `user` when the library needs it no more: after the last
+    /// NULL, or called exactly once with `user` when the library no longer needs it: after the last
     /// `run`, after a cancel, and also if the submitting call fails. It is not called if that call
     /// could not read the struct (NULL, an impossible `size`, SCHED_E_TOO_NEW). The call happens on
     /// any thread, before a wait returns the task's end. It must not wait for a task.
@@ -60,7 +61,8 @@ pub struct sched_task_desc_t {
     pub backend_mask: u32,
     /// A task with a higher priority runs earlier.
     pub priority: i32,
-    /// Number of times that a failed attempt is retried.
+    /// Number of retries after a failure. Retries for lack of memory, after a device failure and
+    /// after a wrong result do not count, see sched_run_fn.
     pub retries: u32,
     /// Bits of SCHED_TASK_*.
     pub flags: u32,
@@ -70,8 +72,9 @@ pub struct sched_task_desc_t {
     pub task_class: u32,
     /// Must be zero.
     pub reserved: u32,
-    /// Time limit of an attempt in nanoseconds; the attempt is then asked to stop. 0: a limit
-    /// derived from the durations of the class, which only causes a warning.
+    /// Time limit of an attempt in nanoseconds; the attempt is then asked to stop. 0: none. An
+    /// attempt that takes five times as long as usual in its class is then late: it is logged as a
+    /// warning, and SCHED_TASK_IDEMPOTENT allows a second attempt or a restart.
     pub deadline_ns: i64,
     /// Tasks of the same scheduler that must succeed before this one starts. If one of them does
     /// not, this task ends with SCHED_E_DEPENDENCY and never runs. Copied.

@@ -19,7 +19,7 @@ pub const SCHED_STATE_RUNNING: i32 = 1;
 pub const SCHED_STATE_DONE: i32 = 2;
 /// Failed with an error.
 pub const SCHED_STATE_FAILED: i32 = 3;
-/// Cancelled before its result counted.
+/// Cancelled.
 pub const SCHED_STATE_CANCELLED: i32 = 4;
 
 /// State of a task.
@@ -57,7 +57,7 @@ unsafe impl VersionedStruct for sched_task_info_t {
 /// succeeded, SCHED_CANCELLED, SCHED_PENDING after a timeout, or the task's failure. The message of
 /// a failure is then in sched_last_error and, for any thread, in sched_task_error.
 ///
-/// Errors besides: SCHED_E_STALE; SCHED_E_ARGUMENT for a detached task; SCHED_E_DEADLOCK for a wait
+/// Other errors: SCHED_E_STALE; SCHED_E_ARGUMENT for a detached task; SCHED_E_DEADLOCK for a wait
 /// inside a task that could never end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_wait(s: *mut sched_t, id: sched_task_t, timeout_ns: i64) -> sched_status_t {

@@ -36,12 +36,12 @@ use crate::sched::{Exec, InlineJob, InlineJobKind, Job};
 ///   SCHED_E_DEVICE.
 /// - SCHED_E_RESULT: the result is wrong, possibly because of the device. The task is retried once,
 ///   on another device if one may run it; if that result is wrong too, it fails with
-///   SCHED_E_RESULT. If it is right, the first device counts as the cause; the second such task
-///   retires the device.
+///   SCHED_E_RESULT. If the retry succeeds, a fault is counted against the first device; the second
+///   fault retires it.
 /// - any other number: the task fails with SCHED_E_CALLBACK, or is retried if `retries` are left.
 ///   The message is that of sched_exec_fail, or else has the number.
 ///
-/// After a stop request by its deadline, the first and the last of these become SCHED_E_DEADLINE.
+/// If the deadline has passed, SCHED_CANCELLED and "any other number" become SCHED_E_DEADLINE.
 ///
 /// The callback runs on a thread of the library with `stack_bytes` of stack (sched_config_t; 8 MiB
 /// by default), so that thread uses `user`. It may call any function of the library and wait for
@@ -200,7 +200,7 @@ fn outcome(code: i32, running: RunningExec<'_>) -> Result<()> {
         SCHED_OK => Ok(()),
         SCHED_CANCELLED => Err(Error::Cancelled),
         SCHED_E_MEMORY => Err(Error::NoMemory {
-            what: "what the callback wanted (it returned SCHED_E_MEMORY)".into(),
+            what: "the callback returned SCHED_E_MEMORY".into(),
             needed: 0,
             place: exec.device.label(),
             there: exec.device.total_bytes,
@@ -244,10 +244,10 @@ fn exec_info(exec: &Exec<'_>) -> sched_exec_t {
     }
 }
 
-/// Returns 1 if the task was asked to stop, else 0. A long callback should call this regularly, and
-/// return SCHED_CANCELLED soon after a 1. If it returns 0 all the same, the result counts, unless
-/// the task was cancelled. `exec` is the argument of the callback; any thread may pass it until the
-/// callback returns.
+/// Returns 1 if the attempt was asked to stop, else 0. A long callback should call this regularly,
+/// and return SCHED_CANCELLED soon after a 1. If it returns 0 instead, the task succeeds, unless it
+/// was cancelled or another attempt was first. `exec` is the argument of the callback; any thread
+/// may pass it until the callback returns.
 ///
 /// Errors (negative): SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
@@ -280,9 +280,10 @@ pub unsafe extern "C" fn sched_exec_commit(exec: *const sched_exec_t) -> sched_s
     guard_status(|| with_exec(exec, |exec| exec.commit())?)
 }
 
-/// Says why the callback fails: `return sched_exec_fail(exec, "no such trace");`. The message becomes that of the
-/// task's error (sched_wait, sched_task_error) and of the log, if the callback then returns a number that fails the
-/// task. The last message counts. It is copied. `exec` as above.
+/// Says why the callback fails: `return sched_exec_fail(exec, "no such trace");`. The message
+/// becomes that of the task's error (sched_wait, sched_task_error) and of the log, if the
+/// callback then returns a number that fails the task. The last message counts. It is copied.
+/// `exec` as above.
 ///
 /// Returns SCHED_E_CALLBACK. Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]

@@ -262,7 +262,7 @@ fn keep_apart(args: &Args) -> Result<()> {
 fn warn_if_unstable(model: &Outline, dt: f32) {
     let most = verify::dt_max(model, Stencil::Taylor);
     if f64::from(dt) > most {
-        log::warn!("dt is {dt} s; above {most:e} s this model is not stable, and the result may blow up");
+        log::warn!("dt is {dt} s, and this model is stable up to {most:e} s: the result may be wrong");
     }
 }
 

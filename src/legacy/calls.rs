@@ -38,9 +38,8 @@ pub fn scheduler() -> Result<&'static Scheduler> {
     {
         return Err(Error::NoDevice {
             what: "a call of cuda_3dfd_1order in a forked process".into(),
-            why: "its parent had used GPUs when it was forked, and NVIDIA's driver does not survive that; make the \
-                  pool before the first call, or start its processes anew (spawn); GPUSCHED_DEVICES=cpu does \
-                  without GPUs"
+            why: "its parent had used GPUs when it was forked, and NVIDIA's driver does not survive that; create the \
+                  pool before the first call, start its processes by spawn, or set GPUSCHED_DEVICES=cpu"
                 .into(),
         });
     }

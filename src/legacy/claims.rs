@@ -51,7 +51,7 @@ impl Claim {
                 Some(State::Writing { .. }) => {
                     // The claim's drop wants the names.
                     drop(names);
-                    let why = "another call of this process is writing a file of that name; give each call names of its own";
+                    let why = "another call of this process is writing this file; use different names";
                     return Err(Error::io("create", file, why));
                 }
                 Some(State::Past(past)) => Some(*past),

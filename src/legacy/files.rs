@@ -57,8 +57,7 @@ impl Files {
         record.commit()?;
         for file in written.claim.written() {
             log::warn!(
-                "{} was written by an earlier call of this process, too, and is replaced; if both are wanted, give \
-                 each call names of its own",
+                "{} replaces the file of an earlier call of this process; to keep both, use different names",
                 file.display()
             );
         }

@@ -50,10 +50,14 @@ impl Entries {
         let mut count = 0;
         let mut lines = rest.lines();
         loop {
-            let line = lines.next().ok_or("its end is missing")?;
+            let line = lines.next().ok_or("it is truncated")?;
             if let Some(counted) = line.strip_prefix("end ") {
                 let whole = counted.parse() == Ok(count) && rest.ends_with('\n') && lines.next().is_none();
-                return if whole { Ok(entries) } else { Err("its last line does not fit the others".into()) };
+                return if whole {
+                    Ok(entries)
+                } else {
+                    Err("its last line does not match the others".into())
+                };
             }
             count += 1;
             let read = match line.strip_prefix("found\t") {
@@ -233,7 +237,7 @@ mod tests {
         for (text, why) in [
             ("", "first line"),
             ("gpusched rates 2 0.0.0\nend 0\n", "another version"),
-            (&format!("{FORMAT}\n"), "end is missing"),
+            (&format!("{FORMAT}\n"), "truncated"),
             (&format!("{FORMAT}\nend 1\n"), "last line"),
             (&format!("{FORMAT}\nend 0"), "last line"),
             (&format!("{FORMAT}\nend 0\nmore\n"), "last line"),

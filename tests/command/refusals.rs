@@ -155,7 +155,7 @@ const LINES: &[(&[&str], &str)] = &[
     (&["bench", "fd", "--threads", "0"], "0 is not in 1..=4096"),
     (&["bench", "fd", "--repeats", "0", "--n", "8", "8", "8"], "the number of repeats is 0"),
     (&["bench", "fd", "--equation", "heat"], "acoustic1"),
-    (&["bench", "fd", "--device", "cuda:99", "--nt", "1"], "'cuda:99' names none of what is there: cpu:0"),
+    (&["bench", "fd", "--device", "cuda:99", "--nt", "1"], "'cuda:99' matches none of the devices: cpu:0"),
     (&["bench", "fd", "--device", "tpu"], "'tpu'; accepted: all, none, or a list"),
 ];
 

@@ -207,7 +207,7 @@ pub fn a_context_that_can_not_be_ended() {
     let scheduler = scheduler("cuda", 1).unwrap();
     assert_eq!(attempts(&scheduler, |task| task), [0, 1]);
     let error = run(&scheduler, on(0, good())).unwrap_err();
-    assert!(error.to_string().contains("the process has to be started again"), "{error}");
+    assert!(error.to_string().contains("restart the process"), "{error}");
     assert_eq!(health(&scheduler), [Health::Retired, Health::Good]);
     run(&scheduler, good()).unwrap();
 }

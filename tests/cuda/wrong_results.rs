@@ -26,7 +26,7 @@ pub fn a_gpu_whose_results_go_wrong_is_retired() {
     }
     let devices = scheduler.stats().unwrap().devices;
     let why = devices[0].retired.clone().expect("the bad GPU is retired");
-    assert!(why.starts_with("what it computed was wrong for task"), "{why}");
+    assert!(why.starts_with("it computed wrong results for task"), "{why}");
     // It may have begun more before two had ended elsewhere.
     assert!(devices[0].failed >= 2 && devices[0].done == 0, "{devices:?}");
     assert_eq!((devices[1].done, devices[1].device.health), (4, Health::Good));

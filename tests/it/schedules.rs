@@ -39,7 +39,7 @@ fn without_hints_ours_is_nowhere_worse_than_greedy() {
         for count in [10, 40, 100] {
             for shots in Shots::ALL {
                 let (_, greedy) = ratios(node, count, shots, Mishap::None, "greedy");
-                for told in ["ours, no hints", "ours, told nothing"] {
+                for told in ["ours, no hints", "ours, uninformed"] {
                     let (text, ours) = ratios(node, count, shots, Mishap::None, told);
                     assert!(ours.mean <= 1.01 * greedy.mean, "{text}; greedy {greedy:?}");
                 }

@@ -66,7 +66,7 @@ fn refuses(folder: &Path, culprit: &Path, words: &str) {
 fn refuses_to_another_owner(folder: &Path, culprit: &Path) {
     if is_root() {
         chown(culprit, Some(NOBODY), None).unwrap();
-        refuses(folder, culprit, "user 65534 owns it, not user 0");
+        refuses(folder, culprit, "it belongs to user 65534, and this process runs as user 0");
         chown(culprit, Some(0), None).unwrap();
     } else {
         skip("only root can give a file to another user");
@@ -87,7 +87,7 @@ pub fn folder_is_created_for_the_user_alone() {
 pub fn unsuitable_folder_is_refused_with_its_reason() {
     let folder = Folder::new();
     let path = leases(&folder);
-    assert!(refusal(&path.join("below")).contains("the folder above it is not there"));
+    assert!(refusal(&path.join("below")).contains("its parent folder does not exist"));
     assert!(!path.exists(), "only the last folder is made");
     symlink(folder.make("good"), &path).unwrap();
     refuses(&path, &path, "it is a link or a file");
@@ -228,7 +228,7 @@ pub fn invalid_table_is_replaced_if_unused_and_else_an_error() {
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.write_all_at(&[1; 16], 0).unwrap();
     for said in [refusal(&leases(&folder)), node.lock().expect_err("garbage").to_string()] {
-        assert!(said.contains("while schedulers use it; end them, and delete it"), "{said}");
+        assert!(said.contains("and schedulers use it; end them and delete it"), "{said}");
     }
     // Another kernel has written it: two machines see one folder.
     file.write_all_at(&good, 0).unwrap();
@@ -301,7 +301,7 @@ pub fn table_that_is_deleted_or_cut_in_use_is_replaced() {
     fs::rename(folder.path(), &away).unwrap();
     fs::remove_dir_all(away.join("leases")).unwrap();
     let why = a.lock().expect_err("no folder").to_string();
-    assert!(why.contains("the folder above it is not there"), "{why}");
+    assert!(why.contains("its parent folder does not exist"), "{why}");
     fs::rename(&away, folder.path()).unwrap();
     assert!(a.lock().is_ok());
 }

@@ -280,7 +280,7 @@ fn advice_for_too_little_memory_is_about_what_takes_it() {
     assert!(large.contains("a cube of up to") && large.contains("the most that cpu:0 has"), "{large}");
     // The process may get less than there is.
     let limited = Error::NoMemory { what: "x".into(), needed: 8, place: "the host".into(), there: 9 };
-    assert_eq!(limited.to_string(), "x needs 8 B, which the host does not give, though 9 B are free");
+    assert_eq!(limited.to_string(), "x needs 8 B, which the host can't provide, though 9 B are free");
 }
 
 #[test]

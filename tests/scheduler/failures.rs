@@ -61,7 +61,7 @@ fn a_device_on_which_light_tasks_compute_wrongly_is_retired() {
         device().device.health == Health::Retired
     });
     let why = device().retired.expect("a reason");
-    assert!(why.starts_with("what it computed was wrong for"), "{why}");
+    assert!(why.starts_with("it computed wrong results for"), "{why}");
     assert_eq!(scheduler.stats().unwrap().devices[1].device.health, Health::Good);
 }
 

@@ -61,7 +61,7 @@ fn a_trace_tells_every_attempt_and_how_it_ended() {
         of(&events, "C").iter().map(|event| event["args"]["bytes"].as_u64().unwrap()).collect();
     assert_eq!(leased[..2], [7, 0]);
     let flags: Vec<&str> = of(&events, "i").iter().map(|event| event["name"].as_str().unwrap()).collect();
-    assert!(flags[0].contains("tried again") && flags[1].contains("failed on cuda:0"), "{flags:?}");
+    assert!(flags[0].contains("retried") && flags[1].contains("failed on cuda:0"), "{flags:?}");
     let names: Vec<&Value> = of(&events, "M").iter().map(|event| &event["args"]["name"]).collect();
     assert!(names.contains(&&"cuda:0 scripted".into()) && names.contains(&&"slot 0".into()), "{names:?}");
 

@@ -201,7 +201,7 @@ class Model(Handle):
         )
 
     def shot_warnings(self, shot: Shot) -> list[str]:
-        """Checks a shot and returns what is accepted and more often is a mistake.
+        """Checks a shot and returns warnings of what is accepted but usually a mistake.
 
         For example too few cells per wavelength, or a step that density may make unstable.
 

@@ -58,7 +58,7 @@ class Device:
     slots : int
         Tasks that run at a time.
     done : int
-        Attempts that succeeded here, also copies that came too late.
+        Attempts that succeeded here, also those that another attempt had beaten.
     failed : int
         Attempts that failed here, or stopped on request.
     busy_s : float
@@ -99,7 +99,7 @@ class Stats:
     queued, running : int
         Tasks that wait to start, and that run, now.
     done, failed, cancelled : int
-        Tasks that succeeded, failed, and were cancelled before their result counted.
+        Tasks that succeeded, failed, and were cancelled.
     retried : int
         Attempts that followed a failed attempt.
     makespan_s : float
@@ -128,7 +128,7 @@ class Progress:
     queued, running : int
         Tasks that wait to start, and that run, now.
     done, failed, cancelled : int
-        Tasks that succeeded, failed, and were cancelled before their result counted.
+        Tasks that succeeded, failed, and were cancelled.
     retried : int
         Attempts that followed a failed attempt.
     elapsed_s : float

@@ -81,7 +81,7 @@ class Exec:
         """Whether the task was asked to stop.
 
         A long callable reads this regularly and raises `Cancelled` soon after it is true. If it
-        returns all the same, its result counts, unless the task was cancelled.
+        returns instead, the task succeeds, unless it was cancelled.
         """
         return check(lib.sched_exec_cancelled(self._raw)) != 0
 

@@ -51,7 +51,7 @@ class Handle:
 
 
 class Cancelled(GpuschedError, CancelledError):
-    """The task was cancelled before its result counted. A `concurrent.futures.CancelledError`.
+    """The task was cancelled. A `concurrent.futures.CancelledError`.
 
     A callable that stops because `Exec.cancelled` is true raises it.
     """

@@ -27,9 +27,9 @@ def log_to(logger: logging.Logger | None, level: int = logging.INFO) -> None:
     logger : logging.Logger or None
         None turns the log off. At the start GPUSCHED_LOG sets the target.
     level : int
-        Lowest level of `logging` that is sent. Warnings report tasks that failed for good or take
-        far too long, and retired devices; information reports retries and second copies. Level 5 is
-        the library's trace.
+        Lowest level of `logging` that is sent. Warnings report failed tasks, late attempts
+        and retired devices; information reports retries and second attempts. Level 5 is the
+        library's trace.
 
     Raises
     ------

@@ -171,7 +171,7 @@ class Scheduler(Handle):
         after : iterable of Task
             Tasks of this scheduler that must succeed before this one starts.
         idempotent : bool
-            Allows a second attempt on another device while the first runs; see `Exec.commit`.
+            Allows further attempts on other devices while the first runs; see `Exec.commit`.
         ordered : bool
             `wait_next` returns the task in its turn.
 
@@ -498,7 +498,7 @@ class Scheduler(Handle):
         A closed scheduler may be closed again. For a callable that may never return see `shutdown`.
 
         The tasks of a share (`Scheduler.shared`) that is not the last one run on, but this package
-        learns no more of them and reports them as cancelled: wait for them first.
+        reports them as cancelled: wait for them first.
 
         Raises
         ------

@@ -78,7 +78,7 @@ impl Team {
                 Ok(thread) => team.threads.push(thread),
                 Err(why) => {
                     log::warn!(
-                        "cpu:0 works with {index} of {count} threads, as the system gives no more: {why}"
+                        "cpu:0 uses {index} of {count} threads, because the system provides no more: {why}"
                     );
                     break;
                 }

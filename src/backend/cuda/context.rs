@@ -73,7 +73,7 @@ impl Context {
         // SAFETY: a valid place; the context is released in `drop`, or when it is destroyed.
         unsafe { driver.retain(&mut handle, device.device) }
             .map_err(|failure| device.retain_error(failure))?;
-        log::debug!("{}: a context is made", device.label());
+        log::debug!("{}: created a context", device.label());
         Ok(Arc::new(Context {
             device: device.clone(),
             handle,
@@ -119,13 +119,13 @@ impl Context {
         if self.is_poisoned() || *self.state() != ContextState::Alive {
             return Err(Error::Device {
                 device: self.device.label(),
-                what: "its context is of no use any more since a task failed in it".into(),
+                what: "its context is unusable, because a task failed in it".into(),
                 fault: DeviceFault::Poisoned,
             });
         }
         // SAFETY: the context is alive, as checked above, and is destroyed only after all tasks
         // have left it.
-        self.check(unsafe { self.driver().set_current(self.handle) }, || "to make its context current".into())
+        self.check(unsafe { self.driver().set_current(self.handle) }, || "making its context current".into())
     }
 
     /// Makes the context current again for a task that continues, also if it is poisoned: calls of
@@ -157,7 +157,7 @@ impl Context {
         let poisons = status::class_of(failure.code) == StatusClass::Poisoned;
         if poisons && !self.poisoned.swap(true, Ordering::SeqCst) {
             self.retire();
-            log::warn!("{}: {}: its context is of no use any more", self.device.label(), failure.message());
+            log::warn!("{}: its context is unusable: {}", self.device.label(), failure.message());
         }
         self.device.error(failure, what, || self.free_bytes())
     }
@@ -233,7 +233,7 @@ impl Context {
             return Ok(());
         }
         let what = format!(
-            "{} tasks are still in a context that is of no use any more, and it is replaced when they have ended",
+            "{} tasks are still in its unusable context, which is renewed when they have ended",
             *running
         );
         Err(Error::Busy { device: self.device.label(), what })
@@ -255,12 +255,11 @@ impl Context {
         *retained = false;
         *state = self.release(true);
         if *state == ContextState::Released && self.is_poisoned() {
-            let what = "a context of no use any more can't be ended, and without that there is no other; the process has to \
-                        be started again";
+            let what = "its unusable context can't be destroyed, so there is no new one; restart the process";
             let (device, fault) = (self.device.label(), DeviceFault::Lost);
             return Err(Error::Device { device, what: what.into(), fault });
         }
-        log::info!("{}: its context is replaced", self.device.label());
+        log::info!("{}: its context is renewed", self.device.label());
         Ok(true)
     }
 

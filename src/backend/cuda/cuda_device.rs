@@ -67,7 +67,7 @@ impl CudaDevice {
         let of_device = matches!(error, Error::Device { .. });
         let suspected = SUSPICIOUS.contains(&failure.code);
         if (of_device || suspected) && self.is_lost(suspected) {
-            let what = format!("{what}: {}, and NVML says that the GPU is gone", failure.message());
+            let what = format!("{what} failed: {}; NVML reports that the GPU is lost", failure.message());
             return Error::Device { device: self.label(), what, fault: DeviceFault::Lost };
         }
         match error {
@@ -81,7 +81,7 @@ impl CudaDevice {
     /// [`error`](CudaDevice::error) for a context that could not be retained. Drivers before CUDA
     /// 11.7 have no status code for a GPU whose compute mode excludes this process.
     pub(super) fn retain_error(&self, failure: DriverFailure) -> Error {
-        let what = "to make a context";
+        let what = "creating a context";
         match self.error(failure, what, || self.free_bytes(0, || None)) {
             Error::Driver { device, what }
                 if failure.code == INVALID_DEVICE && self.driver.is_older_than(UNAVAILABLE_SINCE) =>

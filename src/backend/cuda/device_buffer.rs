@@ -55,7 +55,7 @@ impl<T: Copy + 'static> DeviceBuffer<T> {
                 if done.is_err_and(|failure| failure.code == OUT_OF_MEMORY) {
                     return Err(refused(bytes));
                 }
-                context.check(done, || format!("to allocate {bytes} bytes for {what}"))?;
+                context.check(done, || format!("allocating {bytes} bytes for {what}"))?;
                 PooledBlock { address, bytes, stream: None }
             }
         };

@@ -29,7 +29,7 @@ pub const MIN_VERSION: (i32, &str) = (9020, "9.2 (driver 396)");
 
 const STUB_LIBRARY: u32 = 34;
 
-const FORKED: &str = "this process was forked from one that has looked for GPUs, and NVIDIA's driver does not survive a \
+const FORKED: &str = "this process was forked after its parent had searched for GPUs, and NVIDIA's driver does not survive a \
                       fork; fork before the first use, or start the child with exec";
 
 /// Returns true in a forked child of the process that called this first. Drivers do not survive a
@@ -103,7 +103,7 @@ impl Driver {
         }
         if status != 0 {
             return Err(format!(
-                "{LIBRARY} does not tell its version (status {status}); install NVIDIA's driver"
+                "{LIBRARY} does not report its version (status {status}); install NVIDIA's driver"
             ));
         }
         if version < MIN_VERSION.0 {

@@ -32,7 +32,7 @@ impl Event {
         let flags = BLOCKING_SYNC | if timed { 0 } else { DISABLE_TIMING };
         // SAFETY: a valid place; the event is destroyed in `drop`.
         let made = unsafe { context.driver().event_create(&mut handle, flags) };
-        context.check(made, || "to make an event".into())?;
+        context.check(made, || "creating an event".into())?;
         Ok(Event { context: context.clone(), handle })
     }
 
@@ -40,7 +40,7 @@ impl Event {
         self.context.enter()?;
         // SAFETY: the event exists until `self` is dropped.
         let waited = unsafe { self.context.driver().event_synchronize(self.handle) };
-        self.context.check(waited, || "to wait for an event".into())
+        self.context.check(waited, || "waiting for an event".into())
     }
 
     /// Returns the seconds since an earlier event. Both record the time and are complete.
@@ -50,7 +50,7 @@ impl Event {
         // SAFETY: both events exist, and the place for the number is valid.
         let elapsed =
             unsafe { self.context.driver().event_elapsed(&mut milliseconds, earlier.handle, self.handle) };
-        self.context.check(elapsed, || "to ask for the time between two events".into())?;
+        self.context.check(elapsed, || "reading the time between two events".into())?;
         Ok(f64::from(milliseconds) / 1e3)
     }
 }

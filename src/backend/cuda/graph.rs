@@ -129,7 +129,7 @@ impl ExecGraph {
         context.enter()?;
         let launches = list.0.len();
         let made = ExecGraph::instantiate(driver, list);
-        let made = poisoning_only(context, made, || format!("to make a graph of {launches} launches"))?;
+        let made = poisoning_only(context, made, || format!("creating a graph of {launches} launches"))?;
         Ok(made.map(|handle| ExecGraph { context: context.clone(), handle, stream: stream.handle, launches }))
     }
 
@@ -181,7 +181,7 @@ impl ExecGraph {
         let Some(driver) = self.context.driver().graphs() else { return Ok(false) };
         // SAFETY: the graph and the stream exist.
         let done = unsafe { driver.launch(self.handle, self.stream) };
-        let what = || format!("to launch a graph of {} kernels", self.launches);
+        let what = || format!("launching a graph of {} kernels", self.launches);
         poisoning_only(&self.context, done, what).map(|done| done.is_some())
     }
 }
@@ -195,7 +195,7 @@ fn poisoning_only<T>(
 ) -> Result<Option<T>> {
     match answer {
         Err(failure) if status::class_of(failure.code) != StatusClass::Poisoned => {
-            log::debug!("{}: {}: {}", context.device().label(), what(), failure.message());
+            log::debug!("{}: {} failed: {}", context.device().label(), what(), failure.message());
             Ok(None)
         }
         answer => context.check(answer, what).map(Some),

@@ -55,7 +55,7 @@ impl Kernel {
         let mut blocks = 0;
         // SAFETY: a function of a loaded module, and a valid place for the number.
         let queried = unsafe { self.context.driver().occupancy(&mut blocks, self.handle, threads as i32, 0) };
-        self.context.check(queried, || format!("to ask how many blocks of {} run at once", self.name))?;
+        self.context.check(queried, || format!("reading the occupancy of {}", self.name))?;
         Ok((blocks.max(1) as u32).saturating_mul(self.context.device().multiprocessors()))
     }
 }

@@ -61,7 +61,7 @@ impl ModuleCache {
         let mut handle = null_mut();
         // SAFETY: the module is loaded, the text ends with a zero, and the place is valid.
         let found = unsafe { driver.function(&mut handle, module.handle, text.as_ptr()) };
-        found.map_err(|failure| to_error(failure, &format!("to find the kernel {name}")))?;
+        found.map_err(|failure| to_error(failure, &format!("finding the kernel {name}")))?;
         module.functions.insert(name, handle);
         Ok(handle)
     }
@@ -100,6 +100,6 @@ fn load(driver: &Driver, ptx: Ptx, to_error: ToError<'_>) -> Result<CUmodule> {
     let says = String::from_utf8_lossy(&log[..length]).trim().to_owned();
     let says = if says.is_empty() { says } else { format!(" ({says})") };
     let version = driver.version();
-    let what = format!("to load the kernels {}{says}, by a driver for CUDA {version}", ptx.name);
+    let what = format!("loading the kernels {}{says} with a driver for CUDA {version}", ptx.name);
     Err(to_error(failure, &what))
 }

@@ -117,11 +117,11 @@ impl Context {
             self.pool().host.free_all(driver);
             done = pin();
         }
-        match self.check(done, || format!("to pin {bytes} bytes for {what}")) {
+        match self.check(done, || format!("pinning {bytes} bytes for {what}")) {
             Ok(()) => piece.pinned = true,
             Err(error @ Error::Device { .. }) => return Err(error),
             // Some systems allow little pinned memory, some none.
-            Err(error) => log::debug!("copies wait: {error}"),
+            Err(error) => log::debug!("memory is not pinned, so copies block: {error}"),
         }
         Ok(Some(piece))
     }

@@ -98,7 +98,7 @@ fn probe_devices(driver: &Driver, listed: &[NvmlDevice], found: &mut ProbeResult
 }
 
 fn unusable(failure: DriverFailure) -> String {
-    format!("NVIDIA's driver can't be used: {}; nvidia-smi may tell more", failure.message())
+    format!("NVIDIA's driver can't be used: {}; nvidia-smi may report more", failure.message())
 }
 
 fn probe_device(
@@ -176,7 +176,7 @@ fn probe_device(
 fn health(ordinal: c_int, id: &str, prohibited: bool, capability: (u32, u32)) -> (Health, Option<String>) {
     let label = format!("cuda:{ordinal}");
     if nvml::is_lost(id, false) {
-        let note = format!("{label} ({id}) has fallen off the bus; the machine has to be restarted");
+        let note = format!("{label} ({id}) has fallen off the bus; restart the machine");
         (Health::Retired, Some(note))
     } else if prohibited {
         let note = format!(

@@ -48,7 +48,7 @@ table! {
     1 CUDA_ERROR_INVALID_VALUE Plain "an argument was refused";
     2 CUDA_ERROR_OUT_OF_MEMORY NoMemory "out of memory";
     3 CUDA_ERROR_NOT_INITIALIZED Plain "the driver is not initialised; it does not survive a fork";
-    4 CUDA_ERROR_DEINITIALIZED Plain "the driver is shutting down, for the process is ending";
+    4 CUDA_ERROR_DEINITIALIZED Plain "the driver is shutting down, because the process is ending";
     5 CUDA_ERROR_PROFILER_DISABLED Plain "there is no profiler";
     6 CUDA_ERROR_PROFILER_NOT_INITIALIZED Plain "the profiler is not initialised";
     7 CUDA_ERROR_PROFILER_ALREADY_STARTED Plain "the profiler runs already";
@@ -61,17 +61,17 @@ table! {
     101 CUDA_ERROR_INVALID_DEVICE Plain "there is no such device";
     // A licence may arrive later.
     102 CUDA_ERROR_DEVICE_NOT_LICENSED Busy
-        "it has no licence; its administrator has to get one for virtual GPUs";
+        "it has no licence for virtual GPUs; ask its administrator";
     200 CUDA_ERROR_INVALID_IMAGE Kernels "the kernels are damaged";
     // Other code has destroyed the context.
-    201 CUDA_ERROR_INVALID_CONTEXT Poisoned "the context is not valid any more";
+    201 CUDA_ERROR_INVALID_CONTEXT Poisoned "the context is no longer valid";
     202 CUDA_ERROR_CONTEXT_ALREADY_CURRENT Plain "the context is current already";
     205 CUDA_ERROR_MAP_FAILED Plain "memory of a graphics library could not be mapped";
     206 CUDA_ERROR_UNMAP_FAILED Plain "memory of a graphics library could not be unmapped";
     207 CUDA_ERROR_ARRAY_IS_MAPPED Plain "the array is mapped, and can't be destroyed";
     208 CUDA_ERROR_ALREADY_MAPPED Plain "it is mapped already";
-    209 CUDA_ERROR_NO_BINARY_FOR_GPU Kernels "the kernels are not for a device so old";
-    210 CUDA_ERROR_ALREADY_ACQUIRED Plain "it is somebody else's already";
+    209 CUDA_ERROR_NO_BINARY_FOR_GPU Kernels "the device is too old for the kernels";
+    210 CUDA_ERROR_ALREADY_ACQUIRED Plain "the resource is already acquired";
     211 CUDA_ERROR_NOT_MAPPED Plain "it is not mapped";
     212 CUDA_ERROR_NOT_MAPPED_AS_ARRAY Plain "it is not mapped as an array";
     213 CUDA_ERROR_NOT_MAPPED_AS_POINTER Plain "it is not mapped as memory";
@@ -79,7 +79,7 @@ table! {
     214 CUDA_ERROR_ECC_UNCORRECTABLE Poisoned "memory of the device failed, and could not be corrected";
     215 CUDA_ERROR_UNSUPPORTED_LIMIT Plain "the device has no such limit";
     216 CUDA_ERROR_CONTEXT_ALREADY_IN_USE Plain "the context is current on another thread";
-    217 CUDA_ERROR_PEER_ACCESS_UNSUPPORTED Plain "the two devices can't reach each other's memory";
+    217 CUDA_ERROR_PEER_ACCESS_UNSUPPORTED Plain "the two devices do not support peer access";
     218 CUDA_ERROR_INVALID_PTX Kernels "the kernels could not be compiled";
     219 CUDA_ERROR_INVALID_GRAPHICS_CONTEXT Plain "the context of a graphics library is not valid";
     220 CUDA_ERROR_NVLINK_UNCORRECTABLE Poisoned "a link between devices failed";
@@ -89,86 +89,86 @@ table! {
         "the driver is older than the kernels; install a newer one";
     223 CUDA_ERROR_JIT_COMPILATION_DISABLED Kernels
         "the driver may not compile; unset CUDA_DISABLE_PTX_JIT and CUDA_DISABLE_JIT";
-    224 CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY Plain "the device can't be kept to a share of its processors";
+    224 CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY Plain "the device does not support execution affinity";
     225 CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC Plain "a kernel waits for kernels that it has launched";
     // CUDA asks to end the process: the error is contained to its work, but the context is gone.
-    226 CUDA_ERROR_CONTAINED Poisoned "an error of the device ended the program on it";
+    226 CUDA_ERROR_CONTAINED Poisoned "an error of the device ended the process's work on it";
     300 CUDA_ERROR_INVALID_SOURCE Plain "a kernel's source is not valid";
     301 CUDA_ERROR_FILE_NOT_FOUND Plain "a file was not found";
     302 CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND Plain
-        "a library of the driver is of another version; install the driver anew";
+        "a library of the driver has another version; reinstall the driver";
     303 CUDA_ERROR_SHARED_OBJECT_INIT_FAILED Plain
-        "a library of the driver does not begin; install the driver anew";
+        "a library of the driver could not be initialised; reinstall the driver";
     304 CUDA_ERROR_OPERATING_SYSTEM Plain "the operating system refused a call";
     400 CUDA_ERROR_INVALID_HANDLE Plain "a handle is not valid";
-    401 CUDA_ERROR_ILLEGAL_STATE Plain "it is not in a state for this";
-    402 CUDA_ERROR_LOSSY_QUERY Plain "not all of the answer could be told";
-    500 CUDA_ERROR_NOT_FOUND Plain "there is nothing of that name";
-    600 CUDA_ERROR_NOT_READY Plain "it is not done yet";
+    401 CUDA_ERROR_ILLEGAL_STATE Plain "an object is in the wrong state for this call";
+    402 CUDA_ERROR_LOSSY_QUERY Plain "the query would lose information";
+    500 CUDA_ERROR_NOT_FOUND Plain "the name was not found";
+    600 CUDA_ERROR_NOT_READY Plain "the work has not ended yet";
     // Up to 719: a kernel has failed, and CUDA gives up the whole context.
-    700 CUDA_ERROR_ILLEGAL_ADDRESS Poisoned "a kernel used an address that is not its own";
+    700 CUDA_ERROR_ILLEGAL_ADDRESS Poisoned "a kernel used an illegal address";
     // Not sticky: the launch did not begin.
     701 CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES Resources "too few resources for a launch";
-    702 CUDA_ERROR_LAUNCH_TIMEOUT Poisoned "a kernel ran longer than the system lets it";
-    703 CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING Plain "a launch does not fit its textures";
-    704 CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED Plain "the two devices reach each other's memory already";
-    705 CUDA_ERROR_PEER_ACCESS_NOT_ENABLED Plain "the two devices do not reach each other's memory";
-    708 CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE Plain "the primary context is there already";
+    702 CUDA_ERROR_LAUNCH_TIMEOUT Poisoned "a kernel ran longer than the system allows";
+    703 CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING Plain "the texturing modes of a launch do not match";
+    704 CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED Plain "peer access between the two devices is already enabled";
+    705 CUDA_ERROR_PEER_ACCESS_NOT_ENABLED Plain "peer access between the two devices is not enabled";
+    708 CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE Plain "the primary context is already active";
     709 CUDA_ERROR_CONTEXT_IS_DESTROYED Poisoned "the context was destroyed";
     710 CUDA_ERROR_ASSERT Poisoned "a kernel's assertion failed";
-    711 CUDA_ERROR_TOO_MANY_PEERS Plain "too many devices reach each other's memory";
+    711 CUDA_ERROR_TOO_MANY_PEERS Plain "too many devices have peer access";
     712 CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED Plain "the host's memory is pinned already";
     713 CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED Plain "the host's memory is not pinned";
     714 CUDA_ERROR_HARDWARE_STACK_ERROR Poisoned "the stack of a kernel is damaged";
-    715 CUDA_ERROR_ILLEGAL_INSTRUCTION Poisoned "a kernel has an instruction that the device does not know";
-    716 CUDA_ERROR_MISALIGNED_ADDRESS Poisoned "a kernel used an address that is not aligned";
-    717 CUDA_ERROR_INVALID_ADDRESS_SPACE Poisoned "a kernel used an address of another kind of memory";
-    718 CUDA_ERROR_INVALID_PC Poisoned "a kernel has left its code";
+    715 CUDA_ERROR_ILLEGAL_INSTRUCTION Poisoned "a kernel used an illegal instruction";
+    716 CUDA_ERROR_MISALIGNED_ADDRESS Poisoned "a kernel used a misaligned address";
+    717 CUDA_ERROR_INVALID_ADDRESS_SPACE Poisoned "a kernel used an address of another address space";
+    718 CUDA_ERROR_INVALID_PC Poisoned "a kernel's program counter is invalid";
     719 CUDA_ERROR_LAUNCH_FAILED Poisoned "a kernel failed";
     // For kernels whose blocks wait for each other; other running kernels make no difference.
     720 CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE Plain "a launch has more blocks than the device runs at once";
-    721 CUDA_ERROR_TENSOR_MEMORY_LEAK Poisoned "a kernel kept memory of the device";
+    721 CUDA_ERROR_TENSOR_MEMORY_LEAK Poisoned "a kernel did not release its tensor memory";
     800 CUDA_ERROR_NOT_PERMITTED Plain "it is not permitted";
-    801 CUDA_ERROR_NOT_SUPPORTED Plain "the device or its driver can't do it";
+    801 CUDA_ERROR_NOT_SUPPORTED Plain "the device or its driver does not support this";
     // The service may be starting.
     802 CUDA_ERROR_SYSTEM_NOT_READY Busy
-        "the machine is not ready; if it has NVSwitch, nvidia-fabricmanager has to run";
+        "the machine is not ready; if it has NVSwitch, start nvidia-fabricmanager";
     803 CUDA_ERROR_SYSTEM_DRIVER_MISMATCH Plain
         "library and kernel module of the driver differ in version; restart the machine";
     804 CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE Plain
-        "a compatibility library (cuda-compat) is found that does not work here; \
+        "the compatibility library (cuda-compat) does not support this device; \
          remove its directory from LD_LIBRARY_PATH";
     // A daemon between processes and the device is not ready yet.
-    805 CUDA_ERROR_MPS_CONNECTION_FAILED Busy "the daemon that shares the device does not answer";
-    806 CUDA_ERROR_MPS_RPC_FAILURE Busy "the daemon that shares the device does not answer";
-    807 CUDA_ERROR_MPS_SERVER_NOT_READY Busy "the daemon that shares the device is not ready";
-    808 CUDA_ERROR_MPS_MAX_CLIENTS_REACHED Busy "the daemon that shares the device takes no more programs";
+    805 CUDA_ERROR_MPS_CONNECTION_FAILED Busy "the MPS daemon does not answer";
+    806 CUDA_ERROR_MPS_RPC_FAILURE Busy "the MPS daemon does not answer";
+    807 CUDA_ERROR_MPS_SERVER_NOT_READY Busy "the MPS daemon is not ready";
+    808 CUDA_ERROR_MPS_MAX_CLIENTS_REACHED Busy "the MPS daemon accepts no more processes";
     809 CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED Busy
-        "the daemon that shares the device takes no more programs";
-    810 CUDA_ERROR_MPS_CLIENT_TERMINATED Poisoned "the daemon that shares the device ended the program on it";
-    811 CUDA_ERROR_CDP_NOT_SUPPORTED Plain "kernels can't launch kernels here";
-    812 CUDA_ERROR_CDP_VERSION_MISMATCH Plain "kernels that launch kernels are of two versions";
+        "the MPS daemon accepts no more processes";
+    810 CUDA_ERROR_MPS_CLIENT_TERMINATED Poisoned "the MPS daemon ended the process's work on the device";
+    811 CUDA_ERROR_CDP_NOT_SUPPORTED Plain "the device does not support launches from kernels";
+    812 CUDA_ERROR_CDP_VERSION_MISMATCH Plain "the versions of dynamic parallelism differ";
     // A callback has begun to record its stream as a graph and has not ended that.
-    900 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED Plain "it can't be done while the stream is captured";
-    901 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED Plain "the capture of the stream has failed before";
-    902 CUDA_ERROR_STREAM_CAPTURE_MERGE Plain "two captures of streams would be one";
+    900 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED Plain "the call is not allowed while the stream is captured";
+    901 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED Plain "an earlier error ended the stream's capture";
+    902 CUDA_ERROR_STREAM_CAPTURE_MERGE Plain "the call would merge two captures";
     903 CUDA_ERROR_STREAM_CAPTURE_UNMATCHED Plain "the stream's capture was begun on another stream";
     904 CUDA_ERROR_STREAM_CAPTURE_UNJOINED Plain
-        "the capture of the stream ends before that of another that it needs";
-    905 CUDA_ERROR_STREAM_CAPTURE_ISOLATION Plain "a capture would need what is not captured";
-    906 CUDA_ERROR_STREAM_CAPTURE_IMPLICIT Plain "a capture would need what stream 0 does";
-    907 CUDA_ERROR_CAPTURED_EVENT Plain "the event is of a stream that is captured";
+        "the capture ends before another stream has joined it";
+    905 CUDA_ERROR_STREAM_CAPTURE_ISOLATION Plain "a captured call would depend on work outside the capture";
+    906 CUDA_ERROR_STREAM_CAPTURE_IMPLICIT Plain "a captured call would depend on stream 0";
+    907 CUDA_ERROR_CAPTURED_EVENT Plain "the event was recorded in a captured stream";
     908 CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD Plain "the stream's capture was begun by another thread";
-    909 CUDA_ERROR_TIMEOUT Plain "it took too long";
-    910 CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE Plain "a graph differs too much from what it was";
+    909 CUDA_ERROR_TIMEOUT Plain "timed out";
+    910 CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE Plain "a graph differs too much for an update";
     911 CUDA_ERROR_EXTERNAL_DEVICE Poisoned "another device that takes part failed";
-    912 CUDA_ERROR_INVALID_CLUSTER_SIZE Plain "the blocks of a launch can't be grouped so";
+    912 CUDA_ERROR_INVALID_CLUSTER_SIZE Plain "the cluster size of a launch is invalid";
     913 CUDA_ERROR_FUNCTION_NOT_LOADED Plain "the kernel is not loaded yet";
     914 CUDA_ERROR_INVALID_RESOURCE_TYPE Plain "the resource is of another type";
-    915 CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION Plain "the resource can't be divided so";
+    915 CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION Plain "the configuration of the resource is invalid";
     916 CUDA_ERROR_KEY_ROTATION Plain "the keys of an encrypted device could not be changed";
     // The cause is unknown; in practice the context is gone, often with the device.
-    999 CUDA_ERROR_UNKNOWN Poisoned "the driver does not know what happened";
+    999 CUDA_ERROR_UNKNOWN Poisoned "the cause is unknown";
 }
 
 /// Codes of newer drivers.
@@ -197,7 +197,7 @@ impl DriverFailure {
 
     /// Returns the error of the device `label`; `what` says what the call was for.
     pub fn error(&self, label: &str, what: &str) -> Error {
-        let (device, what) = (label.to_owned(), format!("{what}: {}", self.message()));
+        let (device, what) = (label.to_owned(), format!("{what} failed: {}", self.message()));
         match class_of(self.code) {
             Plain => Error::Driver { device, what },
             NoMemory => Error::NoMemory { what, needed: 0, place: device, there: 0 },

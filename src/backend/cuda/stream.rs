@@ -52,7 +52,7 @@ impl Stream {
             }
         }
         let what = format!(
-            "{TRIES} contexts of it in a row were poisoned at once; the kernel log (dmesg) may have an Xid that says why"
+            "{TRIES} contexts in a row were unusable at once; look for an Xid in the kernel log (dmesg)"
         );
         Err(Error::Busy { device: primary.device().label(), what })
     }
@@ -62,7 +62,7 @@ impl Stream {
         let mut handle = null_mut();
         // SAFETY: a valid place; the stream is destroyed in `drop`.
         let made = unsafe { context.driver().stream_create(&mut handle, NON_BLOCKING) };
-        context.check(made, || "to make a stream".into())?;
+        context.check(made, || "creating a stream".into())?;
         context.add_stream(handle);
         let number = context.next_stream.fetch_add(1, Ordering::SeqCst);
         Ok(Stream { context: context.clone(), handle, number })
@@ -128,7 +128,7 @@ impl Stream {
         }
         // SAFETY: within the buffer.
         let done = unsafe { self.context.driver().fill(block.address(), 0, bytes, self.handle) };
-        self.context.check(done, || "to fill memory".into())
+        self.context.check(done, || "filling memory".into())
     }
 
     /// Copies all values of a buffer to another of the same length.
@@ -142,7 +142,7 @@ impl Stream {
         }
         // SAFETY: within the buffers.
         let done = unsafe { self.context.driver().copy(to.address(), from.address(), bytes, self.handle) };
-        self.context.check(done, || "to copy on the GPU".into())
+        self.context.check(done, || "copying on the GPU".into())
     }
 
     /// Copies some values of a buffer to the beginning of another.
@@ -162,7 +162,7 @@ impl Stream {
         let driver = self.context.driver();
         // SAFETY: within the buffers.
         let done = unsafe { driver.copy(to.address(), from.address() + begin, bytes, self.handle) };
-        self.context.check(done, || "to copy on the GPU".into())
+        self.context.check(done, || "copying on the GPU".into())
     }
 
     /// Copies values to index `at` and the following. They are there when this returns.
@@ -180,7 +180,7 @@ impl Stream {
                 .upload(address, values.as_ptr().cast(), size_of_val(values), self.handle)
                 .and_then(|()| driver.stream_synchronize(self.handle))
         };
-        self.context.check(done, || "to copy to the GPU".into())
+        self.context.check(done, || "copying to the GPU".into())
     }
 
     /// Starts a copy of values to the host, in order with the other operations.
@@ -205,7 +205,7 @@ impl Stream {
         };
         // SAFETY: the event and the stream exist.
         let begun = begun.and_then(|()| unsafe { driver.event_record(done.handle, self.handle) });
-        match self.context.check(begun, || "to copy from the GPU".into()) {
+        match self.context.check(begun, || "copying from the GPU".into()) {
             Ok(()) => Ok(Download::new(done, values)),
             Err(error) => {
                 // The copy may have begun.
@@ -249,7 +249,7 @@ impl Stream {
             let extra = arguments.as_mut_ptr();
             driver.launch(function.handle, gx, gy, gz, bx, by, bz, 0, self.handle, params, extra)
         };
-        self.context.check(done, || format!("to launch {}", function.name()))
+        self.context.check(done, || format!("launching {}", function.name()))
     }
 
     /// Records an event to wait for.
@@ -267,7 +267,7 @@ impl Stream {
         let event = Event::new(&self.context, timed)?;
         // SAFETY: the event and the stream exist.
         let recorded = unsafe { self.context.driver().event_record(event.handle, self.handle) };
-        self.context.check(recorded, || "to record an event".into())?;
+        self.context.check(recorded, || "recording an event".into())?;
         Ok(event)
     }
 
@@ -276,7 +276,7 @@ impl Stream {
         self.context.enter()?;
         // SAFETY: the stream exists.
         let done = unsafe { self.context.driver().stream_synchronize(self.handle) };
-        self.context.check(done, || "to wait for the work on it".into())?;
+        self.context.check(done, || "waiting for its work".into())?;
         self.context.pool().settle(self.number);
         Ok(())
     }

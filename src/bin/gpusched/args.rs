@@ -57,7 +57,7 @@ pub enum Command {
         /// Print only warnings and errors, to standard error.
         #[arg(short, long, conflicts_with = "json")]
         quiet: bool,
-        /// Print one JSON object a line for each event.
+        /// Print one JSON object for each event, one per line.
         #[arg(long)]
         json: bool,
         /// Write where and when each attempt ran, for chrome://tracing or ui.perfetto.dev.
@@ -239,7 +239,7 @@ Keys of a task (default):
   priority      integer, higher is earlier (0)
   retries       retries after failures (0)
   idempotent    a copy may run (true)
-  deadline_s    time limit of an attempt in s (from the durations of other tasks)
+  deadline_s    time limit of an attempt in s (none)
   after         positions of earlier tasks (none)
   submit_at_s, cancel_at_s   times in s (0, never)
   failures      attempts that fail (0)

@@ -72,10 +72,7 @@ pub(super) fn first_usable(candidates: &[PathBuf]) -> Result<(PathBuf, Descripto
 fn open_table(path: &Path) -> Result<Descriptor> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(folder_error(
-                path,
-                "the folder above it is not there, and only the last one is made",
-            ));
+            return Err(folder_error(path, "its parent folder does not exist; create it"));
         }
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(folder_error(path, error)),
         _ => {}
@@ -83,9 +80,7 @@ fn open_table(path: &Path) -> Result<Descriptor> {
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let opened = descriptor::open(OpenOptions::new().read(true).custom_flags(flags), path);
     let opened = opened.map_err(|error| match error.raw_os_error() {
-        Some(libc::ELOOP | libc::ENOTDIR) => {
-            folder_error(path, "it is a link or a file; it has to be a folder")
-        }
+        Some(libc::ELOOP | libc::ENOTDIR) => folder_error(path, "it is a link or a file; accepted: a folder"),
         _ => folder_error(path, error),
     })?;
     check_folder(&opened, sys::file_system_type).map_err(|why| folder_error(path, why))?;
@@ -100,7 +95,7 @@ fn check_folder(
     let found = folder.metadata().map_err(|error| error.to_string())?;
     if found.uid() != sys::effective_user() {
         return Err(format!(
-            "user {} owns it, not user {}, who runs this",
+            "it belongs to user {}, and this process runs as user {}",
             found.uid(),
             sys::effective_user()
         ));
@@ -114,8 +109,8 @@ fn check_folder(
     let system = file_system(folder).map_err(|error| error.to_string())?;
     if let Some((_, name)) = NETWORK_FILE_SYSTEMS.iter().find(|(number, _)| *number == system) {
         return Err(format!(
-            "it is on a network file system ({name}), which other machines see, too; \
-             name a folder of this machine by {VARIABLE}"
+            "it is on a network file system ({name}), which other machines share; \
+             set {VARIABLE} to a folder of this machine"
         ));
     }
     Ok(())
@@ -136,7 +131,7 @@ fn open_file(folder: &File) -> std::result::Result<Descriptor, String> {
         }
         if found.owner != sys::effective_user() {
             return Err(format!(
-                "user {} owns it, not user {}, who runs this",
+                "it belongs to user {}, and this process runs as user {}",
                 found.owner,
                 sys::effective_user()
             ));
@@ -151,7 +146,7 @@ fn open_file(folder: &File) -> std::result::Result<Descriptor, String> {
             return Ok(file);
         }
     }
-    Err("somebody removes it again and again".into())
+    Err("another process removes it again and again".into())
 }
 
 fn folder_error(path: &Path, why: impl std::fmt::Display) -> Error {

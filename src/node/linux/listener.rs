@@ -115,8 +115,8 @@ impl ChangeListenerState {
         match inotify {
             Ok(inotify) => self.inotify = Some(inotify),
             Err(error) => log::warn!(
-                "leases: no inotify ({error}; see fs.inotify.max_user_instances): what others give back is seen \
-                 up to a quarter of a second later"
+                "leases: no inotify ({error}; see fs.inotify.max_user_instances): released leases are noticed up \
+                 to a quarter of a second later"
             ),
         }
     }

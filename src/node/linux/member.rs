@@ -158,7 +158,7 @@ impl LocalMember {
                 }
             }
         }
-        Err(self.session().error("somebody deletes or renames it again and again"))
+        Err(self.session().error("another process deletes or renames it again and again"))
     }
 
     fn accept_header(&self, shared: &mut TableState, header: TableHeader) {
@@ -189,7 +189,7 @@ impl LocalMember {
         let (folder, file) = folder::first_usable(&self.candidates)?;
         let (session, (header, record, _)) = Session::join(&folder, file, self.boot_id, &devices)?;
         log::warn!(
-            "leases: {} was deleted while it was in use; what this process holds is in {} now",
+            "leases: {} was deleted while in use; the leases of this process are in {} now",
             self.session().path.display(),
             session.path.display()
         );
@@ -256,7 +256,7 @@ impl LocalMember {
             let Ok(mut shared) = self.shared.try_lock() else { return };
             if let Err(error) = self.lock_file(&mut shared, timeout) {
                 if !timeout.is_zero() {
-                    log::warn!("leases: {error}; it is tried again");
+                    log::warn!("leases: {error}; retrying");
                 }
                 return;
             }

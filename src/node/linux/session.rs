@@ -119,10 +119,9 @@ impl Session {
     }
 }
 
-const GARBAGE: &str =
-    "it holds what no library of this version has written, while schedulers use it; end them, and delete it";
-const FOREIGN: &str = "another machine writes it, too: the folder is on a network file system; name a folder of this \
-                       machine by GPUSCHED_LEASE_DIR";
+const GARBAGE: &str = "its content is invalid, and schedulers use it; end them and delete it";
+const FOREIGN: &str = "another machine writes it, too: the folder is on a network file system; set \
+                       GPUSCHED_LEASE_DIR to a folder of this machine";
 
 fn file_error(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::io("use the leases in", path, why)
@@ -181,8 +180,8 @@ fn claim_record(
     let mut free = (0..MAX_MEMBERS).filter(|id| live[id / 64] >> (id % 64) & 1 == 0);
     let id = loop {
         let id = free.next().ok_or_else(|| {
-            let then = "end some, or name another folder by GPUSCHED_LEASE_DIR";
-            format!("{MAX_MEMBERS} schedulers use it, and there is room for no more: {then}")
+            let then = "end some, or set GPUSCHED_LEASE_DIR to another folder";
+            format!("it is full: {MAX_MEMBERS} schedulers use it; {then}")
         })?;
         if file.lock(id as u64, 1)? {
             break id;
@@ -230,7 +229,7 @@ fn device_entries(
         }
     }
     if uuids.len() > MAX_DEVICES {
-        return Err(format!("it has room for {MAX_DEVICES} devices, not for {}", uuids.len()).into());
+        return Err(format!("it has room for {MAX_DEVICES} devices, and {} are needed", uuids.len()).into());
     }
     Ok((member, entries))
 }

@@ -25,7 +25,8 @@ impl DeviceLease {
         match table.lease(device, cost, bytes) {
             Ok(lease) => Ok(DeviceLease { lease, bytes, allocated: AtomicBool::new(false) }),
             Err(error) => {
-                let text = format!("a task begins without a lease, unknown to other processes: {error}");
+                let text =
+                    format!("a task begins without a lease, so other processes do not see it: {error}");
                 Err((Level::Warn, text))
             }
         }

@@ -208,7 +208,7 @@ impl Planner {
         }
         record.signal.reopen(run.number);
         self.record(now, index, run, Ending::Retried);
-        let text = format!("{name} is tried again after attempt {attempts} on {place}: {error}");
+        let text = format!("{name} is retried after attempt {attempts} on {place}: {error}");
         self.note(Level::Info, index, text, effects);
         self.counts.retried += 1;
         self.change_state(now, id, TaskState::requeue);
@@ -283,7 +283,7 @@ impl Planner {
             device.slots = slots;
             // Each slot's share of the device changes with their number.
             device.context += 1;
-            let text = format!("{} runs {slots} tasks at a time from now on", device.info.label());
+            let text = format!("{} now runs {slots} tasks at a time", device.info.label());
             self.note(Level::Info, index, text, effects);
         }
     }

@@ -82,10 +82,10 @@ impl Planner {
             let device = &mut self.devices[suspect];
             device.wrong_result_tasks.push(name.clone());
             let label = device.info.label();
-            let text = format!("what {label} computed for {name} was wrong, and right again on {well}");
+            let text = format!("{label} computed a wrong result for {name}; a retry on {well} was right");
             let retired = device.wrong_result_tasks.len() >= self.policy.wrong_tasks;
             let why = format!(
-                "what it computed was wrong for {}, and right when computed again",
+                "it computed wrong results for {}; retries were right",
                 device.wrong_result_tasks.join(" and ")
             );
             self.note(Level::Warn, suspect, text, effects);

@@ -147,13 +147,14 @@ impl Planner {
             self.change_state(now, id, |state| state.speculate(true));
         }
         let then = match (anew, twice) {
-            (true, _) => ", and is to begin anew",
-            (_, true) => ", and is started elsewhere, too",
+            (true, _) => "; it is restarted",
+            (_, true) => "; a second attempt may start elsewhere",
             _ => "",
         };
         // Three digits: some classes take microseconds.
         let ran = format_args!("{:.2?}", Duration::from_secs_f64(ran));
-        let text = format!("{name} has run for {ran} on {place}, five times as long as its like{then}");
+        let text =
+            format!("{name} has run for {ran} on {place}, five times as long as usual in its class{then}");
         self.note(Level::Warn, index, text, effects);
     }
 
@@ -217,7 +218,7 @@ impl Planner {
         let limit_s = deadline.map_or(ran, |deadline| deadline.as_secs_f64());
         effects.abandoned.push((id, attempt, limit_s));
         self.abandon_attempt(index, id, attempt, effects);
-        let why = format!("an attempt on it does not return after {ran:.1} s ({place})");
+        let why = format!("an attempt on it has not returned after {ran:.1} s ({place})");
         self.retire(index, &why, effects);
     }
 

@@ -115,6 +115,6 @@ impl Peers {
         self.suspended_until.store(until, Ordering::Relaxed);
         self.taken.store(0, Ordering::SeqCst);
         let seconds = self.suspension.as_secs_f64();
-        (Level::Warn, format!("for {seconds} s tasks begin without regard to other processes: {why}"))
+        (Level::Warn, format!("tasks begin without regard to other processes for {seconds} s: {why}"))
     }
 }

@@ -266,7 +266,7 @@ impl Runtime {
         let name = format!("gpusched {label}/{}", place.slot);
         let started = self.pool.spawn(name, move || (shared.work)(&shared, seat));
         if let Err(Some(error)) = &started {
-            let text = format!("no thread for {label}: {error}");
+            let text = format!("could not start a thread for {label}: {error}");
             match notes {
                 Some(notes) => lock(notes).push((Level::Error, text)),
                 None => log::error!("{text}"),

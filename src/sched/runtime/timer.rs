@@ -34,7 +34,9 @@ impl Runtime {
             }
             Err(error) => {
                 if !self.no_timer.swap(true, Ordering::Relaxed) {
-                    let text = format!("no thread to watch deadlines, workers without work do it: {error}");
+                    let text = format!(
+                        "could not start the thread for deadlines, so idle workers check them: {error}"
+                    );
                     guard.log.push((Level::Error, text));
                 }
             }

@@ -108,7 +108,7 @@ impl Runtime {
         if forever
             && !self.wait_graph.add_wait(&frames, keys, |id| self.predecessors(id), |id| self.is_range(id))
         {
-            return Err(deadlock("what it waits for waits, in the end, for the task itself"));
+            return Err(deadlock("the awaited task waits, directly or through others, for the waiting one"));
         }
         if !self.pool.make_room(worker.index, self.policy.blocked_tasks) {
             if forever {
@@ -131,8 +131,7 @@ impl Runtime {
                 && self.wait_queues.count_blocked(&waiter)
                 && self.is_stuck(worker)
             {
-                let why =
-                    "every running task waits for another, and none of those that they wait for can start";
+                let why = "every running task waits for another, and none of the awaited tasks can start";
                 break look().map_or_else(|| Err(deadlock(why)), |found| Ok(Some(found)));
             }
             if !waiter.wait(deadline) {
@@ -279,7 +278,7 @@ pub fn block_outside<T>(block: impl FnOnce() -> T) -> Result<T> {
 }
 
 fn too_many_waits(most: usize) -> Error {
-    deadlock(&format!("{most} tasks wait inside their code already, the most that is allowed"))
+    deadlock(&format!("{most} tasks already wait inside their callbacks, the largest number allowed"))
 }
 
 fn deadlock(why: &str) -> Error {

@@ -228,7 +228,7 @@ impl WorkerLocal {
     fn drop_queue(&self, opened: Option<Rc<OpenQueue>>) {
         if catch_unwind(AssertUnwindSafe(|| drop(opened))).is_err() {
             let device = self.runtime.devices[self.device].label();
-            log::error!("the queue of {device} panicked when it was closed");
+            log::error!("closing a queue of {device} panicked");
         }
     }
 

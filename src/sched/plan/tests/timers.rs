@@ -54,7 +54,7 @@ fn late_attempt_is_logged_with_its_time_and_its_device() {
     driver.pass(14);
     assert!(driver.effects.log.is_empty(), "{:?}", driver.effects.log);
     driver.pass(16);
-    let text = "task 'slow' has run for 6.00s on cuda:0, five times as long as its like";
+    let text = "task 'slow' has run for 6.00s on cuda:0, five times as long as usual in its class";
     assert_eq!(driver.effects.log, [(Level::Warn, text.to_owned())]);
     driver.pass(60);
     assert_eq!(driver.effects.log.len(), 1, "an attempt is late once");
@@ -69,10 +69,10 @@ fn log_of_a_late_attempt_says_what_becomes_of_its_task() {
         driver.begin(10, 0, Task { idempotent, ..task() });
         driver.pass(16);
         let [(Level::Warn, text)] = &driver.effects.log[..] else { panic!("{:?}", driver.effects.log) };
-        text.split_once("its like").unwrap().1.to_owned()
+        text.split_once("its class").unwrap().1.to_owned()
     };
     assert_eq!(second(false, &[1.0, 1.0]), "");
-    assert_eq!(second(true, &[1.0, 1.0]), ", and is started elsewhere, too");
+    assert_eq!(second(true, &[1.0, 1.0]), "; a second attempt may start elsewhere");
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn the_second_task_that_is_right_elsewhere_retires_the_device() {
     assert_eq!((driver.state(id), &driver.planner.devices[0].retired), (TaskStatus::Done, &None));
     wrong_once(&mut driver, "b", [0, 1]);
     let why = driver.planner.devices[0].retired.clone().unwrap();
-    assert_eq!(why, "what it computed was wrong for task 'a' and task 'b', and right when computed again");
+    assert_eq!(why, "it computed wrong results for task 'a' and task 'b'; retries were right");
     assert!(driver.planner.devices[1].retired.is_none());
 }
 

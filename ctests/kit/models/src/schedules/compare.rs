@@ -26,10 +26,10 @@ const fn ours(name: &'static str, told: u32, makespan: fn(&Scenario) -> f64) -> 
 
 pub const POLICIES: [Policy; 5] = [
     rival("greedy", 0, greedy),
-    ours("ours, told nothing", 0, |world| run(&untold(world, false, false))),
+    ours("ours, uninformed", 0, |world| run(&untold(world, false, false))),
     ours("ours, no hints", 1, |world| run(&untold(world, false, true))),
     ours("ours", 2, run),
-    ours("ours, told the truth", 3, |world| run(&clairvoyant(world))),
+    ours("ours, exact", 3, |world| run(&clairvoyant(world))),
 ];
 
 /// Infinite unless every task has ended well.
