@@ -3,9 +3,17 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::memory;
+use unit_prefix::NumberPrefix;
 
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Formats a number of bytes for people, such as `1.50 GiB`.
+pub fn human(bytes: u64) -> String {
+    match NumberPrefix::binary(bytes as f64) {
+        NumberPrefix::Standalone(_) => format!("{bytes} B"),
+        NumberPrefix::Prefixed(prefix, number) => format!("{number:.2} {prefix}B"),
+    }
+}
 
 /// An error. It is cloneable because every thread that waits for a task gets its outcome.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -30,7 +38,7 @@ pub enum Error {
     NoMemory { what: String, needed: u64, place: String, there: u64 },
 
     /// The host has no memory for something that the library must keep.
-    #[error("{what} needs {}, which the host can't provide", memory::human(*bytes))]
+    #[error("{what} needs {}, which the host can't provide", human(*bytes))]
     NoHostMemory { what: String, bytes: u64 },
 
     /// The machine has no device, or none that a mask or selection allows.
@@ -156,7 +164,7 @@ fn stale(what: &str) -> &'static str {
 }
 
 fn no_memory(what: &str, needed: u64, place: &str, there: u64) -> String {
-    let (size, free) = (memory::human(needed), memory::human(there));
+    let (size, free) = (human(needed), human(there));
     match needed {
         0 => format!("{what}: not enough memory on {place}, which has {free}"),
         // A limit of the process, or fragmented memory.
@@ -236,5 +244,23 @@ impl Error {
             why += ": the limit on open files (ulimit -n) is reached";
         }
         Error::Io { action, path: path.to_owned(), why }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_printed_in_the_largest_unit_below_them() {
+        for (count, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (1536 << 10, "1.50 MiB"),
+            (5 << 50, "5.00 PiB"),
+        ] {
+            assert_eq!(human(count), text);
+        }
     }
 }

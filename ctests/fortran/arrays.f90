@@ -93,6 +93,7 @@ program arrays
   shot%snapshot_every = shot%nt
   call model%shot_warnings(shot, warnings)
   call expect(index(warnings, "snapshots are") == 1, "a warning of snapshots")
+  deallocate (warnings)
 
   call sched%destroy()
   call model%destroy()

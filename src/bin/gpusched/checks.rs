@@ -1,7 +1,8 @@
 //! Output before anything runs: the survey in numbers, and whether it fits the devices.
 
 use gpusched::device::DeviceInfo;
-use gpusched::memory::{Bytes, human};
+use gpusched::error::human;
+use gpusched::memory::Bytes;
 use gpusched::{Error, Result};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use gpusched::Result;
 use gpusched::device::{DeviceInfo, Health};
-use gpusched::memory::human;
+use gpusched::error::human;
 use gpusched::sched::{discover, discover_all};
 use serde_json::{Value, json};
 

@@ -1,10 +1,10 @@
 //! `gpusched init`: writes a survey file to start from.
 
-use std::fs::File;
+use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-use gpusched::{Error, Result};
+use gpusched::{Error, Result, descriptor};
 
 use crate::say::say;
 
@@ -12,7 +12,10 @@ const SURVEY: &str = include_str!("../../../examples/quickstart/survey.toml");
 
 /// Writes the example with all keys. An existing file is not overwritten.
 pub fn write(path: &Path) -> Result<bool> {
-    let written = File::create_new(path).and_then(|mut file| file.write_all(SURVEY.as_bytes()));
+    let written = descriptor::create_new(path).and_then(|mut file| {
+        // The file is whole or absent.
+        file.write_all(SURVEY.as_bytes()).inspect_err(|_| drop(fs::remove_file(path)))
+    });
     written.map_err(|why| match why.kind() {
         ErrorKind::AlreadyExists => Error::io("create", path, "the file exists; choose another name"),
         _ => Error::io("create", path, why),
