@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 STRUCTS = ("config", "task_desc", "range_desc", "fd_model_desc", "fd_shot_desc")
-# What languages with classes and arrays do not need.
+# Fields that languages with classes and arrays do not need.
 C_ALONE = re.compile(r"size|flags|reserved|run|user|drop|\w+_len|\w+_count")
 SAME, NONE = "same", "–"
 

@@ -1,5 +1,4 @@
-//! What can be computed, and is more often a mistake: values in other units, and shots whose results are of
-//! little use.
+//! Checks for likely mistakes: refuses models in other units, and warns of shots whose results are of little use.
 
 use super::model::Model;
 use super::plan::{Plan, rounded_down};
