@@ -91,6 +91,9 @@ const FILES: &[Case] = &[
     ("rho = \"gardner\"", "rho = { extrude = true }", &["model.rho", "either `file` or `layers`"]),
     ("rho = \"gardner\"", "rho = { file = \"short.npy\" }", &["short.npy", "not an NPY file"]),
     ("rho = \"gardner\"", "rho = \"nan.bin\"", &["cell (20, 3, 7) from", "nan.bin) is NaN", "0.1 to 30000 kg/m3"]),
+    ("nt = 60", "nt = 60\nnt = 61", &["line 11: key nt is a duplicate", "each key once"]),
+    ("\"Test\"", "\"Te\0st\"", &["survey.toml: byte 11 is 0x00", "save the file as UTF-8"]),
+    ("pictures = 2", "folder = \"\"", &["output.folder is \"\"; accepted: a path"]),
     ("pictures = 2", "folder = \"short.bin\"", &["write to the output folder", "short.bin"]),
 ];
 
@@ -116,6 +119,17 @@ fn bad_surveys_are_refused_with_key_value_and_range() {
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), FILES.len(), wrong.join("\n"));
     assert!(!folder.at("out/shot_0001.bin").exists());
+}
+
+#[test]
+fn survey_in_another_encoding_is_refused_with_the_byte() {
+    let latin = Workspace::new();
+    fs::write(latin.at("survey.toml"), b"title = \"M\xfcller\"").unwrap();
+    let err = latin.gpusched(&["run", "survey.toml"]).err;
+    assert!(
+        err.ends_with("survey.toml: byte 10 is 0xfc; accepted: UTF-8 text; save the file as UTF-8\n"),
+        "{err}"
+    );
 }
 
 /// On the finest grid that is accepted a step is some trillionths of a second long, and zero is none.

@@ -40,6 +40,15 @@ fn survey_of_init_is_valid_and_not_overwritten() {
     let refused = folder.gpusched(&["init", "survey.toml"]);
     assert!(refused.status == 2 && refused.err.contains("survey.toml: the file exists"), "{refused:?}");
     assert_eq!(fs::read_to_string(folder.at("survey.toml")).unwrap(), "mine");
+    let dashed = folder.gpusched(&["init", "--", "-x"]).out;
+    assert!(dashed.ends_with("gpusched run ./-x\n"), "{dashed}");
+}
+
+#[test]
+fn lost_help_is_an_error() {
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let ended = Workspace::new().command(&["--help"]).stdout(full).output().unwrap();
+    assert!(ended.status.code() == Some(1) && ended.stderr.starts_with(b"gpusched: standard output "));
 }
 
 #[test]

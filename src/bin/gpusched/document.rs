@@ -11,6 +11,28 @@ use toml::de::{DeTable, DeValue};
 /// Bytes. A list of a million positions has half as many.
 const LARGEST: u64 = 64 << 20;
 
+/// Reads a text of at most so many bytes.
+pub fn read_text(path: &Path, largest: u64, too_large: &str) -> Result<String> {
+    let mut bytes = Vec::new();
+    let read = descriptor::open_read(path).and_then(|file| file.take(largest + 1).read_to_end(&mut bytes));
+    if read.map_err(|why| Error::io("read", path, why))? as u64 > largest {
+        return Err(Error::io("read", path, too_large));
+    }
+    // UTF-16 without a mark at its beginning is UTF-8 with zeros.
+    let (offset, byte) = match String::from_utf8(bytes) {
+        Ok(text) => match text.find('\0') {
+            Some(offset) => (offset, 0),
+            None => return Ok(text),
+        },
+        Err(why) => {
+            let offset = why.utf8_error().valid_up_to();
+            (offset, why.as_bytes()[offset])
+        }
+    };
+    let what = format!("{}: byte {offset}", path.display());
+    Err(Error::argument(what, format!("{byte:#04x}"), "UTF-8 text; save the file as UTF-8"))
+}
+
 pub struct Document {
     path: PathBuf,
     text: String,
@@ -24,12 +46,7 @@ struct Found {
 
 impl Document {
     pub fn open(path: &Path) -> Result<Document> {
-        let mut text = String::new();
-        let read =
-            descriptor::open_read(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
-        if read.map_err(|why| Error::io("read", path, why))? as u64 > LARGEST {
-            return Err(Error::io("read", path, "larger than any survey file, 64 MiB"));
-        }
+        let text = read_text(path, LARGEST, "larger than any survey file, 64 MiB")?;
         Ok(Document { path: path.to_owned(), text })
     }
 
@@ -143,6 +160,10 @@ impl Document {
         let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
         let key = self.key_at(&span);
         let text = one_line(self.text.get(span.clone()).unwrap_or_default());
+        if message == "duplicate key" {
+            let what = self.place(span.start, &format!("key {text}"));
+            return Error::argument(what, "a duplicate", "each key once");
+        }
         if DeTable::parse(&self.text).is_err() {
             let what = self.place(span.start, "the text");
             return Error::argument(what, format!("not TOML ({message})"), "TOML 1.0, `key = value` a line");

@@ -20,6 +20,8 @@ pub fn write(path: &Path) -> Result<bool> {
         ErrorKind::AlreadyExists => Error::io("create", path, "the file exists; choose another name"),
         _ => Error::io("create", path, why),
     })?;
-    say!("{} written; edit it, then: gpusched run {0}", path.display());
+    // A name that begins with a dash would be an option.
+    let folder = if path.as_os_str().as_encoded_bytes().starts_with(b"-") { "./" } else { "" };
+    say!("{} written; edit it, then: gpusched run {folder}{0}", path.display());
     Ok(true)
 }

@@ -172,6 +172,11 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
             return Err(file.refuse("mute.after_s", "0 seconds or more"));
         }
     }
+    if survey.output.folder.as_os_str().is_empty() {
+        return Err(
+            file.refuse("output.folder", "a path, such as \"out\"; \".\" is the folder of the survey file")
+        );
+    }
     if !(50.0..=100.0).contains(&survey.output.clip_percentile) {
         return Err(file.refuse("output.clip_percentile", "50 to 100"));
     }

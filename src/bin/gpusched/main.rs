@@ -57,7 +57,15 @@ fn main() -> ExitCode {
 fn run_command() -> ExitCode {
     gpusched::ffi::logging::start_or("warn");
     stopping::take_limits_for_errors();
-    let (status, why) = match command(Args::parse().command) {
+    let outcome = match Args::try_parse() {
+        Ok(args) => command(args.command),
+        Err(refusal) if refusal.use_stderr() => refusal.exit(),
+        Err(text) => {
+            say::help(&text);
+            Ok(true)
+        }
+    };
+    let (status, why) = match outcome {
         Ok(all) => {
             let lost = say::lost().map(|why| format!("standard output could not be written: {why}"));
             (u8::from(!all || lost.is_some()), lost)

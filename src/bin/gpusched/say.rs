@@ -2,7 +2,7 @@
 //! loss is reported at the end.
 
 use std::fmt::Arguments;
-use std::io::{ErrorKind, Write, stderr, stdout};
+use std::io::{self, ErrorKind, Write, stderr, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -30,7 +30,16 @@ pub fn line(text: Arguments<'_>) {
     }
     let text = plain(&text.to_string());
     let mut out = stdout().lock();
-    if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush())
+    note_loss(writeln!(out, "{text}").and_then(|()| out.flush()));
+}
+
+/// Prints the help or the version.
+pub fn help(text: &clap::Error) {
+    note_loss(text.print().and_then(|()| stdout().flush()));
+}
+
+fn note_loss(written: io::Result<()>) {
+    if let Err(error) = written
         && error.kind() != ErrorKind::BrokenPipe
     {
         LOST.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.to_string());

@@ -1,13 +1,14 @@
 //! Reads the scenario file of `gpusched simulate`, in JSON. Each error names the file, the key, the value and what is
 //! accepted.
 
-use std::io::Read;
 use std::path::Path;
 
 use gpusched::sched::DeviceMask;
 use gpusched::sched::simulation::{Fault, FaultKind, Scenario, SimDevice, SimTask};
-use gpusched::{Error, Result, descriptor};
+use gpusched::{Error, Result};
 use serde_json::{Map, Value};
+
+use crate::document::read_text;
 
 /// Bytes of the largest file. A million tasks have about a tenth.
 const LARGEST: u64 = 1 << 30;
@@ -39,11 +40,7 @@ const WHOLE: &str = "a whole number, 0 or more";
 const TIME: &str = "a finite number of seconds, 0 or more";
 
 pub fn read(path: &Path) -> Result<Scenario> {
-    let mut text = String::new();
-    let read = descriptor::open_read(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
-    if read.map_err(|why| Error::io("read", path, why))? as u64 > LARGEST {
-        return Err(Error::io("read", path, "larger than any scenario, 1 GiB"));
-    }
+    let text = read_text(path, LARGEST, "larger than any scenario, 1 GiB")?;
     let value: Value = serde_json::from_str(&text).map_err(|why| explain(path, &text, &why))?;
     scenario(&Table::new(path, "the scenario", "", &value, SCENARIO)?)
 }
