@@ -40,7 +40,7 @@ fn one_line_with_the_agreed_names() {
     assert_eq!(tasks, 3);
     let busy = |at: usize| devices[at]["busy_s"].as_f64().unwrap();
     assert!(busy(0) * 2.2 + busy(1) > 114.5 - 1e-6, "all of it was done, some of it perhaps twice: {line}");
-    assert_eq!(ended.out, simulate(SCENARIO, &["--json"]).out, "the same seed, the same run");
+    assert_eq!(ended.out, simulate(SCENARIO, &["--json"]).out, "the same scenario, the same run");
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl Simulated {
         let quiet = random.below(5) == 0;
         let devices: Vec<SimDevice> =
             (0..1 + random.below(5)).map(|number| device(&mut random, number, quiet)).collect();
-        let mut world = Scenario { seed, devices, tasks: Vec::new() };
+        let mut world = Scenario { devices, tasks: Vec::new() };
         for number in 0..1 + random.below(40) {
             let mut task = task(&mut random, number, &world.devices, quiet);
             // Comes after is: submitted later.

@@ -220,7 +220,8 @@ Exit status:
   2  the survey or an option was refused; nothing ran";
 
 const AFTER_SIMULATE: &str = "\
-The scenario is an object with `devices`, `tasks` and `seed`. A task takes work / speed seconds.
+The scenario is an object with `devices` and `tasks`; an integer `seed` is accepted and has no effect. A task takes
+work / speed seconds.
 
 Keys of a device (default):
   speed         work per second and slot (required)

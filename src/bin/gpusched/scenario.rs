@@ -82,8 +82,9 @@ fn scenario(table: &Table<'_>) -> Result<Scenario> {
         let table = Table::new(table.file, &place, &place, value, TASK)?;
         tasks.push(task(&table, position, devices.len())?);
     }
-    let seed = table.whole("seed", u64::MAX)?.unwrap_or(0);
-    let scenario = Scenario { seed, devices, tasks };
+    // Generators of scenarios state their seed. Nothing is random here.
+    table.whole("seed", u64::MAX)?;
+    let scenario = Scenario { devices, tasks };
     let slowest = scenario.devices.iter().map(slowest).fold(f64::INFINITY, f64::min);
     let seconds = scenario.tasks.iter().map(|task| task.work * task.stumble.max(1.0)).sum::<f64>() / slowest;
     if seconds > LONGEST {

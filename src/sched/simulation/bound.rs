@@ -47,7 +47,6 @@ mod tests {
 
     fn world(speeds: &[f64], works: &[f64]) -> Scenario {
         Scenario {
-            seed: 0,
             devices: speeds.iter().map(|&speed| SimDevice::new("", speed)).collect(),
             tasks: works.iter().map(|&work| SimTask::new(work)).collect(),
         }

@@ -5,8 +5,6 @@ use crate::sched::base::DeviceMask;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scenario {
-    /// Seed of all random choices; the same seed gives the same run.
-    pub seed: u64,
     pub devices: Vec<SimDevice>,
     pub tasks: Vec<SimTask>,
 }

@@ -7,7 +7,7 @@ use crate::sched::{DeviceMask, TaskStatus};
 fn world(speeds: &[f64], tasks: Vec<SimTask>) -> Scenario {
     let devices = speeds.iter().enumerate();
     let devices = devices.map(|(index, &speed)| SimDevice::new(&format!("device {index}"), speed)).collect();
-    Scenario { seed: 1, devices, tasks }
+    Scenario { devices, tasks }
 }
 
 fn equal(count: usize, work: f64) -> Vec<SimTask> {

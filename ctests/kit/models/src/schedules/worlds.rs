@@ -103,7 +103,7 @@ pub fn world(node: &Node, count: usize, shots: Shots, mishap: Mishap, seed: u64)
         SimTask { hint, device_bytes: SHOT_BYTES, ..SimTask::new(work) }
     };
     let tasks: Vec<SimTask> = (0..count).map(|_| task(&mut random)).collect();
-    let mut world = Scenario { seed, devices, tasks };
+    let mut world = Scenario { devices, tasks };
     let (gpu, shot) = (random.below(node.speeds.len()), random.below(count));
     match mishap {
         Mishap::None => {}
