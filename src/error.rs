@@ -195,9 +195,9 @@ impl Error {
         matches!(self, Error::NoMemory { .. } | Error::NoHostMemory { .. } | Error::Resources { .. })
     }
 
-    /// Returns true if a retry on any device would fail in the same way.
+    /// Returns true if the task or a file is the cause, so that a retry on any device would fail in the same way.
     pub fn is_final(&self) -> bool {
-        matches!(self, Error::Argument { .. } | Error::Unstable { suspect: false, .. })
+        matches!(self, Error::Argument { .. } | Error::Io { .. } | Error::Unstable { suspect: false, .. })
     }
 
     /// Returns true if a result is wrong and the device may be the cause: a retry on another would

@@ -88,14 +88,14 @@ fn whole(folder: &Workspace) -> BTreeSet<u64> {
 fn check(folder: &Workspace, fault: &Fault, ended: &Ended, words: &str) {
     let names: Vec<_> = folder.results().into_keys().collect();
     assert!(!names.iter().any(|name| name.ends_with(".part")), "{fault:?}: {names:?}, {ended:?}");
-    let whole = whole(folder);
+    let (whole, events) = (whole(folder), ended.events());
+    let is_retried = |event: &Value| event["schedule"]["retried"].as_u64() > Some(0);
+    assert!(!events.iter().any(is_retried), "{fault:?}: {ended:?}");
     match ended.status {
         0 => {
-            // It was for once, and a second attempt did it, or it was of survey.json.
+            // It was for once, and of survey.json.
             assert!(!fault.lasts, "{fault:?}: {ended:?}");
-            let events = ended.events();
-            let noticed = |event: &Value| event["event"] == "warning" || event["schedule"]["retried"] == 1;
-            assert!(events.iter().any(noticed), "{fault:?}: {ended:?}");
+            assert!(events.iter().any(|event| event["event"] == "warning"), "{fault:?}: {ended:?}");
             assert_eq!(whole.len() as u64, SHOTS, "{fault:?}: {ended:?}");
             assert_eq!(folder.json("out/survey.json")["state"], "done");
         }
@@ -103,7 +103,6 @@ fn check(folder: &Workspace, fault: &Fault, ended: &Ended, words: &str) {
             let all = [ended.shots("done"), ended.shots("failed")].concat();
             assert_eq!(BTreeSet::from_iter(all), (1..=SHOTS).collect(), "{fault:?}: {ended:?}");
             assert!(ended.shots("done").iter().all(|shot| whole.contains(shot)), "{fault:?}: {ended:?}");
-            let events = ended.events();
             let mut errors = events.iter().filter_map(|event| event["error"].as_str());
             let names_it = |error: &str| error.contains(words) && error.contains("/out/");
             assert!(errors.clone().next().is_some() && errors.all(names_it), "{fault:?}: {ended:?}");

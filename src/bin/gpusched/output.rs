@@ -411,7 +411,11 @@ impl shot::Output for Files {
         if let Some(state) = self.attempts().get_mut(&exec.attempt) {
             state.paused = Some(saved.as_ref().map(|()| done).map_err(Error::to_string));
         }
-        saved
+        match saved {
+            // The shot has stopped all the same; its lost state is reported.
+            Err(Error::Io { .. }) => Err(Error::Cancelled),
+            saved => saved,
+        }
     }
 }
 

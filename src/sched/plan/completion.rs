@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | well | done, unless another copy was first | |
 //! | as cancelled, by its own code or a caller | cancelled | |
-//! | with an error or a panic of its own | tried again if retries are left, elsewhere if possible; else failed | |
+//! | with an error or a panic of its own | tried again if retries are left, elsewhere if possible; else failed; an argument or a file as the cause fails it at once | |
 //! | out of memory, the device's or the host's, or of launch resources, in company | tried again alone | fewer at a time for a minute |
 //! | the same, alone | tried elsewhere, then again after the back-off, then failed | none of its size begins for a while |
 //! | another process has the device | tried elsewhere, then again after the back-off, then failed | nothing begins for a while |
