@@ -7,6 +7,7 @@ pub mod kept;
 pub mod leftovers;
 pub mod npy;
 pub mod raw;
+pub mod space;
 
 mod floats;
 #[cfg(test)]

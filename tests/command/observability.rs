@@ -43,7 +43,7 @@ fn a_trace_that_can_not_be_written_is_refused_before_anything_runs() {
 #[test]
 fn quiet_run_prints_warnings_and_errors_alone() {
     let folder = Workspace::with_survey(&SURVEY.replace("frequency_hz = 20.0", "frequency_hz = 21.0"));
-    fs::create_dir_all(folder.at("out/shot_0002.bin")).unwrap();
+    fs::create_dir_all(folder.at("out/shot_0002.paused")).unwrap();
     let ended = folder.gpusched(&["run", "survey.toml", "--quiet"]);
     assert_eq!((ended.status, ended.out.as_str()), (1, ""), "{ended:?}");
     let lines: Vec<&str> = ended.err.lines().collect();

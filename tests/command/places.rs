@@ -67,6 +67,7 @@ fn files_are_made_only_in_the_folders_that_are_named() {
         assert!(all(&folder) == before, "{named}: a dry run has changed a file");
         let ended = folder.gpusched(&["run", "work/survey/survey.toml"]);
         assert_eq!(tried.status, ended.status, "{named}: {ended:?}");
+        assert!(named != "'dangling'" || ended.err.contains("is a link to nowhere, which does"), "{ended:?}");
         assert_eq!(ended.status, if allowed.is_some() { 0 } else { 2 }, "{named}: {ended:?}");
         let plain = |line: &str| !line.chars().any(char::is_control);
         let kind = |line: &str| ["warning: ", "gpusched: "].iter().any(|kind| line.starts_with(kind));
@@ -117,6 +118,25 @@ fn inputs_and_results_are_not_overwritten() {
         assert!(refused.status == 2 && refused.err.contains("overwrite"), "{args:?}: {refused:?}");
         assert!(all(&folder) == before, "{args:?} has changed a file");
     }
+}
+
+/// Before anything runs, and by name; a folder that no file of the survey is called is left alone.
+#[test]
+fn folder_in_place_of_a_result_is_refused() {
+    let folder = Workspace::with_survey(SURVEY);
+    fs::create_dir_all(folder.at("out/shot_0002.bin")).expect("a folder");
+    for name in ["shot_0001.bin", "shot_0001.json", "shot_0001_step_000002.bin"] {
+        let place = folder.make(format!("out/{name}"));
+        for more in ["--dry-run", "--resume"] {
+            let refused = folder.gpusched(&["run", "survey.toml", more]);
+            assert!(
+                refused.status == 2 && refused.err.contains(&format!("{name}: it is a folder")),
+                "{refused:?}"
+            );
+        }
+        fs::remove_dir(place).expect("a folder");
+    }
+    assert_eq!(folder.gpusched(&["run", "survey.toml"]).status, 0);
 }
 
 #[test]

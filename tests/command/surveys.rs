@@ -135,8 +135,8 @@ const NPY: &str = r#"vp = { file = "section.npy", extrude = true, first = [3, 0,
 #[test]
 fn a_shot_that_fails_does_not_stop_the_others() {
     let folder = Workspace::with_survey(SURVEY);
-    // No record can take the place of a folder.
-    fs::create_dir_all(folder.at("out/shot_0002.bin")).unwrap();
+    // No run removes a folder.
+    fs::create_dir_all(folder.at("out/shot_0002.paused")).unwrap();
     let ended = folder.gpusched(&["run", "survey.toml", "--json"]);
     assert_eq!(ended.status, 1, "{ended:?}");
     let events = ended.events();
@@ -148,7 +148,7 @@ fn a_shot_that_fails_does_not_stop_the_others() {
     let states: Vec<_> =
         manifest["shots"].as_array().unwrap().iter().map(|s| s["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["done", "failed", "done", "done"]);
-    assert!(manifest["shots"][1]["error"].as_str().unwrap().contains("shot_0002.bin"));
+    assert!(manifest["shots"][1]["error"].as_str().unwrap().contains("shot_0002.paused"));
     for number in [1, 3, 4] {
         assert!(folder.at(format!("out/shot_{number:04}.bin")).is_file());
     }

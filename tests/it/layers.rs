@@ -6,7 +6,7 @@ use crate::imports::{Files, circle, imports};
 
 /// Files and folders whose subject can't be written without it.
 const UNSAFE: &str = "fork.rs node/linux/sys.rs backend/cpu backend/cuda backend/callback_mode.rs \
-    backend/float_mode.rs backend/thread.rs fd/bench.rs fd/equation ffi";
+    backend/float_mode.rs backend/thread.rs fd/bench.rs fd/equation io/space.rs ffi";
 
 /// Calls that open a descriptor. `sys.rs` passes its descriptors through `src/descriptor.rs`.
 const OPENS: &str = "File::open File::create fs::read( fs::read_to_string( fs::write( fs::copy( try_clone( \

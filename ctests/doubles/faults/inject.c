@@ -10,7 +10,9 @@
  *   watch      does what it should
  *
  * With FAULT_LASTS set so does every call after it. What was hit, the call and the path, is appended to the file
- * FAULT_MARK, a line each, which must lie elsewhere. FAULT_FOLDER must be absolute and without links. */
+ * FAULT_MARK, a line each, which must lie elsewhere. FAULT_FOLDER must be absolute and without links.
+ *
+ * With FAULT_LOCK set to an errno other than 0, each flock of FAULT_FOLDER itself fails with it. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -34,6 +36,7 @@ static atomic_int calls;
 typedef int (*open_function)(const char *, int, ...);
 typedef ssize_t (*write_function)(int, const void *, size_t);
 typedef int (*fsync_function)(int);
+typedef int (*flock_function)(int, int);
 typedef int (*rename_function)(const char *, const char *);
 
 static int inside(const char *path)
@@ -128,6 +131,17 @@ int fsync(int fd)
 {
     char path[PATH_MAX];
     return inside_fd(fd, path) && hit("fsync", path) ? -1 : REAL(fsync_function, "fsync")(fd);
+}
+
+int flock(int fd, int operation)
+{
+    char path[PATH_MAX];
+    const char *why = getenv("FAULT_LOCK");
+    if (why && atoi(why) && inside_fd(fd, path) && !strcmp(path, getenv("FAULT_FOLDER"))) {
+        errno = atoi(why);
+        return -1;
+    }
+    return REAL(flock_function, "flock")(fd, operation);
 }
 
 int rename(const char *from, const char *to)

@@ -26,13 +26,34 @@ pub fn memory(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Result<()> {
     Err(job.plan.advise(Error::NoMemory { what: "a shot".into(), needed, place: largest.label(), there }))
 }
 
+/// Returns a warning if the file system of the output folder is too small. `present`: bytes of results that the run keeps
+/// or replaces. Space may become free during a run, so this is no error.
+pub fn space(job: &Job, present: u64, free: Option<u64>) -> Option<String> {
+    let needed = output_bytes(job).saturating_sub(present);
+    let free = free.filter(|&free| free < needed)?;
+    let sizes =
+        format!("the output needs {} more, and its file system has {} free", human(needed), human(free));
+    Some(format!("{sizes}; shots fail once it is full: free space, or change output.folder"))
+}
+
+/// Returns the number of snapshots of a shot.
+fn snapshots(job: &Job) -> usize {
+    let shot = &job.shots[0];
+    shot.snapshot_every.map_or(0, |every| shot.nt.div_ceil(every))
+}
+
+/// Returns the bytes of all records and snapshots.
+fn output_bytes(job: &Job) -> u64 {
+    let (grid, shot) = (job.grid(), &job.shots[0]);
+    let floats = shot.receivers.count(grid.n) * shot.samples() + snapshots(job) * grid.cells();
+    (4 * floats as u64).saturating_mul(job.shots.len() as u64)
+}
+
 pub fn summary(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Value {
     let grid = job.grid();
     let model = &job.plan.model;
     let shot = &job.shots[0];
     let traces = shot.receivers.count(grid.n);
-    let snapshots = shot.snapshot_every.map_or(0, |every| shot.nt.div_ceil(every));
-    let floats = traces * shot.samples() + snapshots * grid.cells();
     json!({
         "title": job.survey.title,
         "shots": job.shots.len(),
@@ -48,10 +69,10 @@ pub fn summary(job: &Job, takes: Bytes, devices: &[DeviceInfo]) -> Value {
         "accuracy": job.survey.accuracy,
         "cells_per_wavelength": job.cells_per_wavelength,
         "traces": traces,
-        "snapshots": snapshots,
+        "snapshots": snapshots(job),
         "shot_bytes": takes.device,
         "shot_host_bytes": takes.host,
-        "output_bytes": 4 * floats as u64 * job.shots.len() as u64,
+        "output_bytes": output_bytes(job),
         "folder": job.folder.to_string_lossy(),
         "devices": devices.iter().map(describe).collect::<Vec<_>>(),
         "warnings": job.warnings,

@@ -1,14 +1,18 @@
 //! The output folder: locked for one run, and checked to stay the same folder, so that all files go there.
 
 use std::fs::{self, File, Metadata, TryLockError};
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use gpusched::io::atomic;
+use gpusched::io::{atomic, space};
 use gpusched::{Error, Result, descriptor};
 
 use crate::job::Job;
 use crate::names;
+
+/// Bytes that a run writes to find out whether it can write.
+const BLOCK: usize = 4096;
 
 pub struct OutputFolder {
     path: PathBuf,
@@ -19,16 +23,23 @@ pub struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// Creates the folder if it is missing, locks it, and tries a file in it. Two runs at once would leave records of
-    /// one beside descriptions of the other.
+    /// Creates the folder if it is missing, locks it, and writes a block to a file in it. Two runs at once would leave
+    /// records of one beside descriptions of the other.
     pub fn claim(path: &Path) -> Result<OutputFolder> {
         let fail = |why: String| Error::io("write to the output folder", path, why);
         if fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
             return Err(fail("it is a file; name a folder by output.folder".into()));
         }
-        let failed =
-            |why| fail(format!("the folder cannot be created: {why}; name another by output.folder"));
-        fs::create_dir_all(path).map_err(failed)?;
+        fs::create_dir_all(path).map_err(|why| {
+            let dangling = path.ancestors().find(|part| part.is_symlink() && !part.exists());
+            let why = match dangling.and_then(|link| Some((link.display(), fs::read_link(link).ok()?))) {
+                Some((link, target)) => {
+                    format!("{link} is a link to {}, which does not exist", target.display())
+                }
+                None => why.to_string(),
+            };
+            fail(format!("the folder cannot be created: {why}; name another by output.folder"))
+        })?;
         let claim = descriptor::open_read(path).ok();
         let claim = match claim.as_ref().map(File::try_lock) {
             Some(Err(TryLockError::WouldBlock)) => {
@@ -38,8 +49,11 @@ impl OutputFolder {
             Some(Err(TryLockError::Error(_))) | None => None,
             Some(Ok(())) => claim,
         };
-        // Dropped without a commit, the file is removed.
-        atomic::Output::create(&path.join(names::MANIFEST))?;
+        // Dropped without a commit, the file is removed. A full disk refuses bytes, not names.
+        let manifest = path.join(names::MANIFEST);
+        let mut tried = atomic::Output::create(&manifest)?;
+        tried.write_all(&[0; BLOCK]).map_err(|why| Error::io("write", &manifest, why))?;
+        tried.seal()?;
         let found = match &claim {
             Some(claim) => claim.metadata(),
             None => fs::metadata(path),
@@ -48,13 +62,18 @@ impl OutputFolder {
         Ok(OutputFolder { path: path.to_owned(), identity, claim })
     }
 
-    /// Does what [`claim`](OutputFolder::claim) does, and undoes it.
-    pub fn probe(path: &Path) -> Result<()> {
+    /// Does what [`claim`](OutputFolder::claim) does, and undoes it. Returns the [free bytes](OutputFolder::free_bytes).
+    pub fn probe(path: &Path) -> Result<Option<u64>> {
         let is_missing = |folder: &&Path| fs::symlink_metadata(folder).is_err();
         let missing: Vec<_> = path.ancestors().take_while(is_missing).collect();
-        let claimed = OutputFolder::claim(path).map(drop);
+        let claimed = OutputFolder::claim(path).map(|claimed| claimed.free_bytes());
         missing.iter().for_each(|folder| drop(fs::remove_dir(folder)));
         claimed
+    }
+
+    /// Returns the free bytes of its file system, if that states them.
+    pub fn free_bytes(&self) -> Option<u64> {
+        space::free_bytes(&self.path).ok().flatten()
     }
 
     /// Returns true if no other run can write to the folder, so that unfinished files in it are of ended runs.
@@ -74,6 +93,28 @@ impl OutputFolder {
 
 fn identity(folder: &Metadata) -> (u64, u64) {
     (folder.dev(), folder.ino())
+}
+
+/// Returns the bytes of earlier results that a run keeps or replaces. Refuses a folder that has the name of a result: no
+/// file replaces it.
+pub fn check_results(job: &Job) -> Result<u64> {
+    // A folder that can be written and not listed has no known results.
+    let Ok(entries) = fs::read_dir(&job.folder) else { return Ok(0) };
+    let mut bytes = 0;
+    for entry in entries.flatten() {
+        let number = entry.file_name().to_str().and_then(names::shot_of);
+        if number.is_none_or(|number| number > job.shots.len()) {
+            continue;
+        }
+        match entry.metadata() {
+            Ok(found) if found.is_dir() => {
+                let why = "it is a folder, and the run would write a file of this name; move it, or change output.folder";
+                return Err(Error::io("replace", &entry.path(), why));
+            }
+            found => bytes += found.map_or(0, |found| found.len()),
+        }
+    }
+    Ok(bytes)
 }
 
 /// Refuses a run that would overwrite the survey file, a file of the model, or, by its trace, one of its own results.

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::checks;
 use crate::device_check;
-use crate::folder::{OutputFolder, check_inputs};
+use crate::folder::{OutputFolder, check_inputs, check_results};
 use crate::job::Job;
 use crate::manifest::Manifest;
 use crate::output::all_files;
@@ -47,7 +47,7 @@ pub struct Wanted<'a> {
 /// Runs a survey. Returns true if every shot is written. An error means that nothing was run.
 pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     let limit = Limit::after(wanted.stop_after);
-    let job = Job::load(wanted.survey)?;
+    let mut job = Job::load(wanted.survey)?;
     let selection = wanted.devices.clone().or_else(|| job.survey.run.devices.clone());
     let scheduler = build_scheduler(&wanted, selection.clone(), job.survey.run.slots)?;
     let devices = scheduler.devices();
@@ -55,9 +55,11 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
     checks::memory(&job, takes, devices)?;
     check_inputs(&job, wanted.trace.as_deref())?;
     let output = if wanted.dry_run { None } else { Some(Arc::new(OutputFolder::claim(&job.folder)?)) };
-    if wanted.dry_run {
-        OutputFolder::probe(&job.folder)?;
-    }
+    let free = match &output {
+        Some(output) => output.free_bytes(),
+        None => OutputFolder::probe(&job.folder)?,
+    };
+    job.warnings.extend(checks::space(&job, check_results(&job)?, free));
     if let Some(trace) = wanted.trace.as_ref().filter(|_| !wanted.dry_run) {
         // Dropped without a commit, the file is removed.
         atomic::Output::create(trace)?;
