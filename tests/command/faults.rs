@@ -241,10 +241,10 @@ fn folder_that_vanishes_or_is_replaced_fails_what_is_left_of_the_survey() {
 
 /// The command with a limit on the size of files, in blocks of 512 bytes, or of 1024 in some shells.
 #[cfg(unix)]
-fn limited(folder: &Workspace, blocks: u32) -> Command {
+fn limited(folder: &Workspace, blocks: u32, args: &[&str]) -> Command {
     let mut shell = isolated("sh");
     let script = format!(r#"ulimit -f {blocks}; exec "$0" "$@""#);
-    shell.args(["-c", &script]).arg(executable()).args(RUN).current_dir(folder.path());
+    shell.args(["-c", &script]).arg(executable()).args(args).current_dir(folder.path());
     shell
 }
 
@@ -253,10 +253,11 @@ fn limited(folder: &Workspace, blocks: u32) -> Command {
 #[cfg(unix)]
 fn a_limit_on_the_size_of_files_is_an_error_of_the_file() {
     let folder = folder();
-    let ended = Ended::from(limited(&folder, 1).output().unwrap());
-    assert!(ended.status == 2 && ended.err.contains("File too large"), "{ended:?}");
-    let dry = Ended::from(limited(&folder, 0).arg("--dry-run").output().unwrap());
-    assert!(dry.status == 2 && dry.err.contains("File too large"), "{dry:?}");
+    for args in [RUN, &["run", "survey.toml", "--dry-run"], &["init", "other.toml"]] {
+        let ended = Ended::from(limited(&folder, 1, args).output().unwrap());
+        assert!(ended.status == 2 && ended.err.contains("File too large"), "{args:?}: {ended:?}");
+    }
+    assert!(!folder.at("other.toml").exists());
     assert!(!folder.results().keys().any(|name| name.ends_with(".part")), "{:?}", folder.results().keys());
 }
 
@@ -280,18 +281,6 @@ fn unfinished_files_stay_in_a_folder_that_cannot_be_locked() {
     }
 }
 
-#[test]
-fn init_on_a_full_disk_leaves_no_file() {
-    let folder = Workspace::new();
-    let file = fs::canonicalize(folder.path()).unwrap().join("out/survey.toml");
-    fs::create_dir(file.parent().unwrap()).unwrap();
-    let fault = Fault { at: 2, how: libc::ENOSPC.to_string(), lasts: false };
-    let mut command = folder.command(&["init".as_ref(), file.as_os_str()]);
-    let ended = Ended::from(fault.set(&folder, &mut command).output().unwrap());
-    assert!(ended.status == 2 && ended.err.contains("No space left on device"), "{ended:?}");
-    assert!(!file.exists());
-}
-
 /// Where writing has failed, room for the whole record is looked for before a shot is computed. A computed shot
 /// writes its snapshots, which have room here; records have not.
 #[test]
@@ -308,7 +297,7 @@ fn shots_are_not_computed_for_a_disk_without_room_for_their_records() {
         .replace("every = [2, 4]", &format!("positions_m = [{receivers}]"));
     fs::write(folder.at("survey.toml"), survey).unwrap();
     let fault = Fault { at: 1, how: "watch".into(), lasts: true };
-    let mut shell = limited(&folder, 128);
+    let mut shell = limited(&folder, 128, RUN);
     let ended = Ended::from(fault.set(&folder, shell.env("GPUSCHED_SLOTS", "1")).output().unwrap());
     assert_eq!((ended.status, ended.shots("failed")), (1, vec![1, 2]), "{ended:?}");
     let calls = fs::read_to_string(folder.at("mark")).unwrap();

@@ -92,7 +92,6 @@ const FILES: &[Case] = &[
     ("rho = \"gardner\"", "rho = { file = \"short.npy\" }", &["short.npy", "not an NPY file"]),
     ("rho = \"gardner\"", "rho = \"nan.bin\"", &["cell (20, 3, 7) from", "nan.bin) is NaN", "0.1 to 30000 kg/m3"]),
     ("nt = 60", "nt = 60\nnt = 61", &["line 11: key nt is a duplicate", "each key once"]),
-    ("\"Test\"", "\"Te\0st\"", &["survey.toml: byte 11 is 0x00", "save the file as UTF-8"]),
     ("pictures = 2", "folder = \"\"", &["output.folder is \"\"; accepted: a path"]),
     ("pictures = 2", "folder = \"short.bin\"", &["write to the output folder", "short.bin"]),
 ];

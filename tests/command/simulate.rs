@@ -167,11 +167,9 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("\"speed\":2.2", "\"sped\":2.2", &["key devices[0].sped is unknown", "`speed`"]),
     ("\"speed\":2.2,", "", &["devices[0].speed is missing", "a positive, finite number"]),
     ("\"speed\":2.2", "\"speed\":0", &["devices[0].speed is 0", "a positive, finite number"]),
-    ("\"speed\":2.2", "\"speed\":-1.5", &["devices[0].speed is -1.5", "positive"]),
     ("\"speed\":2.2", "\"speed\":1e-320", &["devices[0].speed is 1e-320", "positive"]),
     ("\"speed\":2.2", "\"speed\":NaN", &["world.json, line 1: speed is NaN", "a finite number"]),
     ("\"speed\":2.2", "\"speed\":", &["world.json: the text is not JSON"]),
-    ("\"speed\":2.2", "\"speed\":-Infinity", &["line 1: speed is -Infinity", "a finite number"]),
     ("\"speed\":2.2", "\"speed\":1e400", &["line 1: speed is 1e400", "a finite number"]),
     ("\"speed\":2.2", "\"speed\":\"fast\"", &["devices[0].speed is \"fast\"", "a positive, finite number"]),
     ("\"speed\":2.2", "\"speed\":null", &["devices[0].speed is missing", "a positive, finite number"]),
@@ -181,13 +179,11 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("\"memory_bytes\":11e9", "\"memory_bytes\":1e30", &["devices[0].memory_bytes is 1e+30", "a whole number"]),
     ("\"slots\":1", "\"slots\":0", &["devices[0].slots is 0", "1 to 64"]),
     ("\"slots\":1", "\"slots\":65", &["devices[0].slots is 65", "at most 64"]),
-    ("\"slots\":1", "\"slots\":1.5", &["devices[0].slots is 1.5", "at most 64"]),
     ("\"fail_at_s\":null", "\"fail_at_s\":-2", &["devices[0].fail_at_s is -2", "seconds, 0 or more"]),
     ("\"fail_at_s\":null", "\"faults\":[{\"at_s\":1}]", &["devices[0].faults[0].kind is missing", "\"hang\""]),
     ("\"fail_at_s\":null", "\"faults\":[{\"at_s\":1,\"kind\":\"slow\"}]", &["devices[0].faults[0].factor is missing"]),
     ("\"name\":\"780Ti\"", "\"name\":780", &["devices[1].name is 780", "a text"]),
     ("\"hint\":55.0", "\"hint\":0.0", &["tasks[0].hint is 0.0", "positive"]),
-    ("\"hint\":55.0", "\"hint\":[]", &["tasks[0].hint is []", "positive"]),
     ("\"work\":60.0,", "", &["tasks[0].work is missing", "positive"]),
     ("\"work\":60.0", "\"work\":true", &["tasks[0].work is true", "positive"]),
     ("\"work\":60.0", "\"work\":1e300", &["all work over the slowest device's speed is 1e300 s", "at most 1e12 s"]),
@@ -213,21 +209,16 @@ fn a_scenario_with_a_mistake_is_refused() {
 
 #[test]
 fn no_devices_no_tasks_and_no_file_are_refused() {
-    let empty = simulate(r#"{"devices":[],"tasks":[{"work":1}]}"#, &["--json"]);
-    assert_eq!(empty.status, 2);
-    assert!(empty.err.contains("devices is []; accepted: at least one device"), "{empty:?}");
-    let idle = simulate(r#"{"devices":[{"speed":1}]}"#, &["--json"]);
-    assert_eq!(idle.status, 2);
-    assert!(idle.err.contains("tasks is missing; accepted: at least one task"), "{idle:?}");
-    let many =
-        format!(r#"{{"devices":[{}{{"speed":1}}],"tasks":[{{"work":1}}]}}"#, r#"{"speed":1},"#.repeat(64));
-    let many = simulate(&many, &["--json"]);
-    assert_eq!(many.status, 2);
-    assert!(many.err.contains("devices is a list of 65; accepted: at most 64"), "{many:?}");
+    let devices = r#"{"speed":1},"#.repeat(64);
+    for (text, said) in [
+        (r#"{"devices":[],"tasks":[{"work":1}]}"#, "devices is []; accepted: at least one device"),
+        (r#"{"devices":[{"speed":1}]}"#, "tasks is missing; accepted: at least one task"),
+        (&format!(r#"{{"devices":[{devices}{{}}]}}"#), "devices is a list of 65; accepted: at most 64"),
+        ("{\0}", "world.json: byte 1 is 0x00; accepted: UTF-8 text"),
+    ] {
+        let refused = simulate(text, &["--json"]);
+        assert!(refused.status == 2 && refused.err.contains(said), "{refused:?}");
+    }
     let missing = Workspace::new().gpusched(&["simulate", "nowhere.json", "--json"]);
-    assert_eq!(missing.status, 2);
-    assert!(missing.err.contains("read nowhere.json: No such file"), "{missing:?}");
-    let binary = Workspace::new();
-    fs::write(binary.at("b.json"), [0xff, 0xfe, 0x00]).unwrap();
-    assert_eq!(binary.gpusched(&["simulate", "b.json"]).status, 2);
+    assert!(missing.status == 2 && missing.err.contains("read nowhere.json: No such file"), "{missing:?}");
 }
