@@ -1,4 +1,4 @@
-// The acoustic equation of first order on a card: src/fd/equation/acoustic1 has the mathematics, the order
+// The acoustic equation of first order on a GPU: src/fd/equation/acoustic1 has the mathematics, the order
 // of operations and the layout; every number here is computed from the same numbers in the same order as
 // there, so records agree bit for bit. A step is
 //

@@ -1,4 +1,4 @@
-// The acoustic equation of first order on a card, a step in one pass over memory: src/fd/equation/acoustic1/one_pass
+// The acoustic equation of first order on a GPU, a step in one pass over memory: src/fd/equation/acoustic1/one_pass
 // has the mathematics and the order of operations, which is kept here, so records agree bit for bit. A step is one
 // launch:
 //
@@ -13,7 +13,7 @@
 //
 // The table is made so that most boxes lie in the middle of all three axes: no velocity is kept there, no index is
 // beyond the grid, and the march has no branch. What else there may be is in the march's template parameter, the
-// same for a whole block; all threads of a block come to the same barriers. For newer cards there is a shape whose march through the
+// same for a whole block; all threads of a block come to the same barriers. For newer GPUs there is a shape whose march through the
 // middle has what it needs copied into shared memory some planes ahead, so that more is on its way at a time.
 //
 // Assumed of the arrays: as in acoustic1.cu; and that an array has fewer than 2^32 values: positions are `unsigned`, which

@@ -1,4 +1,4 @@
-// Copies from memory into a block's shared memory that go on while their thread does other things: cards have them from compute
+// Copies from memory into a block's shared memory that go on while their thread does other things: GPUs have them from compute
 // capability 8.0 on. A copy is there for its thread when that has waited for it, for others after the next barrier.
 #pragma once
 
@@ -22,7 +22,7 @@ template <int LAST> __device__ __forceinline__ void wait_for_copies()
     asm volatile("cp.async.wait_group %0;" ::"n"(LAST) : "memory");
 }
 #elif defined(__CUDA_ARCH__)
-// Older cards do it at once. No kernel that is made for them asks for it.
+// Older GPUs do it at once. No kernel that is made for them asks for it.
 template <class T> __device__ __forceinline__ void begin_copy(T &to, const T *from)
 {
     to = *from;

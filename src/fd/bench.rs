@@ -24,7 +24,7 @@ pub struct Case {
     /// How steps are computed.
     pub form: Form,
     pub storage: Storage,
-    /// Of blocks on a card.
+    /// Of blocks on a GPU.
     pub shapes: Shapes,
     pub nt: usize,
     /// Copy, shot and silent shot take turns this often, and the best of each counts: others on the
@@ -32,12 +32,12 @@ pub struct Case {
     pub repeats: usize,
 }
 
-/// Shapes of blocks on a card.
+/// Shapes of blocks on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Shapes {
     /// That which shots find best.
     Auto,
-    /// All that the card runs, one after the other.
+    /// All that the GPU runs, one after the other.
     Each,
     One(Shape),
 }
@@ -69,7 +69,7 @@ const COPY: usize = 64 << 20;
 /// Copies of which the fastest counts, each repeat.
 const COPIES: usize = 5;
 
-/// Runs a shot in a layered model with density, with receivers at the surface, on the CPU a line, on a card one on every cell:
+/// Runs a shot in a layered model with density, with receivers at the surface, on the CPU a line, on a GPU one on every cell:
 /// with each shape of blocks.
 pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
     let repeats = case.repeats;
@@ -113,14 +113,14 @@ pub fn run(lane: Lane<'_>, case: &Case) -> Result<Vec<Measured>> {
     };
     let mut copy = match lane {
         Lane::Cpu(team) => Copy::new(team)?,
-        Lane::Cuda(stream) => Copy::on_card(stream)?,
+        Lane::Cuda(stream) => Copy::on_gpu(stream)?,
     };
     let options = Options { pml: case.pml, form: case.form, storage: case.storage, ..Options::default() };
     let plan = |shape| Plan::of(&moduli, dt, Options { shape, ..options });
     shapes.into_iter().map(|shape| measured(&plan(shape)?, &shot, lane, &mut copy, case.repeats)).collect()
 }
 
-/// The shapes that there are on a device, or would be on a card.
+/// The shapes that there are on a device, or would be on a GPU.
 fn offered(lane: Lane<'_>) -> &'static [Shape] {
     match lane {
         Lane::Cpu(_) => &SHAPES,
@@ -186,10 +186,10 @@ fn layered(grid: Grid) -> Result<Model> {
     Model::new(grid, vp, Some(rho))
 }
 
-/// A large copy, by a team or by a card.
+/// A large copy, by a team or by a GPU.
 enum Copy<'a> {
     Team { team: &'a Team, from: Buffer, to: Buffer },
-    Card { stream: &'a Stream, from: DeviceBuffer<f32>, to: DeviceBuffer<f32> },
+    Gpu { stream: &'a Stream, from: DeviceBuffer<f32>, to: DeviceBuffer<f32> },
 }
 
 const WHAT: &str = "the copy that is measured";
@@ -201,8 +201,8 @@ impl<'a> Copy<'a> {
         Ok(Copy::Team { team, from, to: Buffer::zeroed(COPY, WHAT)? })
     }
 
-    fn on_card(stream: &'a Stream) -> Result<Self> {
-        Ok(Copy::Card { stream, from: stream.zeroed(COPY, WHAT)?, to: stream.zeroed(COPY, WHAT)? })
+    fn on_gpu(stream: &'a Stream) -> Result<Self> {
+        Ok(Copy::Gpu { stream, from: stream.zeroed(COPY, WHAT)?, to: stream.zeroed(COPY, WHAT)? })
     }
 
     fn bytes_per_second(&mut self) -> Result<f64> {
@@ -227,7 +227,7 @@ impl<'a> Copy<'a> {
                 })?;
                 Ok(begin.elapsed().as_secs_f64())
             }
-            Copy::Card { stream, from, to } => {
+            Copy::Gpu { stream, from, to } => {
                 let begin = stream.stamp()?;
                 stream.copy(from, to)?;
                 let end = stream.stamp()?;

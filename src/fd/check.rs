@@ -27,7 +27,7 @@ const STEPS: usize = 48;
 /// Cells of the absorbing layer.
 pub const PML: usize = 8;
 
-/// After so long a device that answers nothing is taken to hang: a card takes milliseconds, but may have to compile its
+/// After so long a device that answers nothing is taken to hang: a GPU takes milliseconds, but may have to compile its
 /// kernels first.
 const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -19,7 +19,7 @@ pub trait Control {
     fn resume(&self, _state: &mut dyn State) -> Result<usize> {
         Ok(0)
     }
-    /// Returns whether the shot is to stop. Called after each step, on a card after every few.
+    /// Returns whether the shot is to stop. Called after each step, on a GPU after every few.
     fn pauses(&self) -> bool {
         false
     }

@@ -30,7 +30,7 @@ const MORE_SAMPLES: usize = 8;
 /// Samples after a series' end that it is faded out over.
 const FADE: usize = 64;
 
-/// Threads that correct the record of a card's shot, at most, and that a shot's memory is counted for.
+/// Threads that correct the record of a GPU's shot, at most, and that a shot's memory is counted for.
 const THREADS: usize = 8;
 
 /// `W dt` beyond this is dropped. What has fewer than three steps a period would be moved to twice its time, and no grid carries it.

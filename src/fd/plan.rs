@@ -38,7 +38,7 @@ pub struct Options {
     pub allow_unstable: bool,
     /// How steps are computed.
     pub form: Form,
-    /// Of a block on a card, one of [`Shape::on`] it, for steps in one pass. `None`: shots try them and take the fastest.
+    /// Of a block on a GPU, one of [`Shape::on`] it, for steps in one pass. `None`: shots try them and take the fastest.
     pub shape: Option<Shape>,
     /// Of the derivatives in space.
     pub stencil: Stencil,
@@ -133,7 +133,7 @@ impl Plan {
         let parts = [self.field_bytes(), own, Record::bytes(self.layout(), shot) - record, picture];
         let on_cpu = parts.into_iter().fold(self.coefficients.bytes(), u64::saturating_add);
         Bytes {
-            device: on_cpu.max(acoustic1::card::bytes(&self.coefficients, self.options.form, shot)),
+            device: on_cpu.max(acoustic1::cuda::bytes(&self.coefficients, self.options.form, shot)),
             host: record.saturating_add(moving),
         }
     }
@@ -142,7 +142,7 @@ impl Plan {
     pub fn advise(&self, error: Error) -> Error {
         let Error::NoMemory { what, needed, place, there } = error else { return error };
         let Options { pml, form, storage, .. } = self.options;
-        let fits = |n: [usize; 3]| acoustic1::card::bytes_of_cells(n, pml, form, storage) <= there;
+        let fits = |n: [usize; 3]| acoustic1::cuda::bytes_of_cells(n, pml, form, storage) <= there;
         let n = (0..16).rev().fold(0, |n, bit| if fits([n | 1 << bit; 3]) { n | 1 << bit } else { n });
         let [nx, ny, nz] = self.model.grid.n;
         let fit = match n {
@@ -157,12 +157,12 @@ impl Plan {
         Error::NoMemory { what, needed, place, there }
     }
 
-    /// A shot to which a card, while it ran, had less to give than it promised: the whole shot's need against what is
+    /// A shot to which a GPU, while it ran, had less to give than it promised: the whole shot's need against what is
     /// free there now, without what is only kept for reuse.
     pub fn starved(&self, error: Error, shot: &Shot, lane: Lane<'_>) -> Error {
         let (Error::NoMemory { place, .. }, Lane::Cuda(stream)) = (&error, lane) else { return error };
         lane.relieve();
-        let shared = acoustic1::card::shared_bytes(&self.coefficients, stream);
+        let shared = acoustic1::cuda::shared_bytes(&self.coefficients, stream);
         let (needed, there) = (self.shot_bytes(shot, 0).device, stream.free_bytes() + shared);
         // Too little in one piece, or no more than for a moment: its own words are better.
         if *place != stream.device().label() || needed <= there {
@@ -180,15 +180,15 @@ impl Plan {
     pub fn resident_bytes(&self, lane: Lane<'_>, shot: &Shot) -> u64 {
         match lane {
             Lane::Cpu(_) => self.coefficients.bytes() + self.field_bytes(),
-            Lane::Cuda(_) => acoustic1::card::bytes(&self.coefficients, self.options.form, shot),
+            Lane::Cuda(_) => acoustic1::cuda::bytes(&self.coefficients, self.options.form, shot),
         }
     }
 
-    /// The shape of blocks that shots have there, as far as it is known by now. `None`: none has run there in one pass, on a card.
+    /// The shape of blocks that shots have there, as far as it is known by now. `None`: none has run there in one pass, on a GPU.
     pub fn shape(&self, lane: Lane<'_>) -> Option<Shape> {
         match lane {
             Lane::Cpu(_) => None,
-            Lane::Cuda(stream) => acoustic1::card::shape(&self.coefficients, stream),
+            Lane::Cuda(stream) => acoustic1::cuda::shape(&self.coefficients, stream),
         }
     }
 
@@ -246,7 +246,7 @@ impl Plan {
             Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, self.options.form, team, control),
             Lane::Cuda(stream) => {
                 let Options { form, shape, .. } = self.options;
-                acoustic1::card::run(&self.coefficients, shot, form, shape, stream, control)
+                acoustic1::cuda::run(&self.coefficients, shot, form, shape, stream, control)
             }
         };
         done.map_err(|error| self.blame(error))

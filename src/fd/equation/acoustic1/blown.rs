@@ -46,7 +46,7 @@ pub fn placed(
             }
         })
     });
-    // A card that does not answer any more: then without the place.
+    // A GPU that does not answer any more: then without the place.
     let why = match searched {
         Ok(()) => format!("{why}, {}", worst.told(c, done)),
         Err(_) => why,

@@ -231,7 +231,7 @@ impl Columns {
 
     /// Their rows as they lie in another layout of the same grid.
     pub fn copied(&self, from: &Layout, to: &Layout) -> Result<Vec<f32>> {
-        let mut values = host_zeros(self.len_in(to), "coefficients on their way to a card")?;
+        let mut values = host_zeros(self.len_in(to), "coefficients on their way to a GPU")?;
         let mut room = Vec::new();
         for row in 0..self.rows(from) {
             let len = from.padded[2];
@@ -243,7 +243,7 @@ impl Columns {
 
     /// The same as numbers of 16 bits, if they are kept as such.
     pub fn numbers(&self, from: &Layout, to: &Layout) -> Result<Vec<u16>> {
-        let mut all = host_zeros(self.len_in(to), "coefficients on their way to a card")?;
+        let mut all = host_zeros(self.len_in(to), "coefficients on their way to a GPU")?;
         for row in 0..self.rows(from) {
             let len = from.padded[2];
             if let Row::Numbers(numbers, _) = self.at(from.row(row), len) {
@@ -350,20 +350,20 @@ mod tests {
             let full = Coefficients::new(&model, 1e-3, 8).unwrap();
             let c = Moduli::new(&model, 8, Storage::Bits16).unwrap().coefficients(1e-3);
             assert_eq!(c.bytes(), Moduli::bytes(&c.layout, model.rho.is_some(), Storage::Bits16));
-            let card = c.layout.on_card();
+            let gpu = c.layout.on_gpu();
             for (columns, full_columns) in [(&c.b, &full.b), (&c.kappa, &full.kappa)] {
                 let scale = columns.scale().unwrap();
                 let (copied, numbers) =
-                    (columns.copied(&c.layout, &card).unwrap(), columns.numbers(&c.layout, &card).unwrap());
+                    (columns.copied(&c.layout, &gpu).unwrap(), columns.numbers(&c.layout, &gpu).unwrap());
                 assert!(copied.len() == numbers.len() && scale.low > 0.0);
                 for cell in (0..30).map(|i| [8 + i / 5 % 2, 8 + i / 10, 8 + i % 5]) {
                     let (found, truth) = (at(&c, columns, cell), at(&full, full_columns, cell));
                     let most = 0.5 * f64::from(scale.step) + 6e-8 * f64::from(truth);
                     assert!((f64::from(found) - f64::from(truth)).abs() <= most, "{found}, not {truth}");
                     assert!(found == truth || !exact && truth != scale.low, "{found}, not {truth}");
-                    // And so on a card, as a number or as what it stands for.
-                    let [sx, sy] = columns.steps(card.pitch);
-                    let there = card.row(0) + (cell[0] - 8) * sx + (cell[1] - 8) * sy + cell[2];
+                    // And so on a GPU, as a number or as what it stands for.
+                    let [sx, sy] = columns.steps(gpu.pitch);
+                    let there = gpu.row(0) + (cell[0] - 8) * sx + (cell[1] - 8) * sy + cell[2];
                     assert_eq!([copied[there], scale.value(numbers[there])], [found; 2]);
                 }
             }

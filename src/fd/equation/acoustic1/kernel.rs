@@ -1,6 +1,6 @@
 //! The same equation as CUDA kernels (`kernels/acoustic1.cu`): what they are given, and how they are launched.
 //!
-//! Nothing here knows a card: a pointer is a number, a launch is a name with sizes. Whoever has memory and a
+//! Nothing here knows a GPU: a pointer is a number, a launch is a name with sizes. Whoever has memory and a
 //! queue, a driver or a test, uploads what [`Tables`] has, fills [`Params`], and each step launches in this order
 //! [`velocity`], [`source`] while the wavelet lasts, [`pressure`], and [`record`] on the steps that keep a sample.
 //! All pointers are to index 0 of row 0: [`Layout::lead`] values after where an array begins.
@@ -17,10 +17,10 @@ use crate::fd::stencil::REACH;
 use crate::fd::storage::Scale;
 use crate::fd::survey::{Receivers, Shot};
 
-/// The kernels as the driver loads them: PTX that any driver from 470 on takes, for any card from Kepler on.
+/// The kernels as the driver loads them: PTX that any driver from 470 on takes, for any GPU from Kepler on.
 pub const PTX: &str = include_str!("../../../../kernels/ptx/acoustic1.ptx");
 
-/// The address of float32 values on a card.
+/// The address of float32 values on a GPU.
 pub type Address = u64;
 
 /// What depends on the index along one axis, as `struct Axis` of the kernels.
@@ -99,12 +99,12 @@ pub struct Launch {
 const TILE: [usize; 2] = [32, 8];
 /// Threads of a block where they are in a line.
 const LINE: usize = 256;
-/// Planes that a block of a sweep marches over: many, so that little is loaded twice, unless the card would idle.
+/// Planes that a block of a sweep marches over: many, so that little is loaded twice, unless the GPU would idle.
 const PLANES: std::ops::RangeInclusive<usize> = 8..=64;
 /// Planes that a block of `snapshot` and `peak` takes one after the other.
 const DEPTH: usize = 16;
 
-/// What is the same for all shots of a plan, as it is uploaded once a card.
+/// What is the same for all shots of a plan, as it is uploaded once a GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tables {
     pub layout: Layout,
@@ -118,7 +118,7 @@ pub struct Tables {
     pub stencil: [f32; REACH],
 }
 
-/// Where the arrays of a shot and of its plan begin on a card.
+/// Where the arrays of a shot and of its plan begin on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Addresses {
     /// [`Tables::field_len`] zeros each.
@@ -133,7 +133,7 @@ pub struct Addresses {
 
 impl Tables {
     pub fn new(c: &Coefficients) -> Tables {
-        let layout = c.layout.on_card();
+        let layout = c.layout.on_gpu();
         let profiles = c.axes.iter().flat_map(|axis| {
             [&axis.keep, &axis.velocity_rate, &axis.loss, &axis.pressure_rate].into_iter().flatten().copied()
         });
@@ -144,7 +144,7 @@ impl Tables {
         Tables { layout, profiles, b_step, kappa_step, rates, scales, stencil }
     }
 
-    /// Of the same coefficients, as it lies on a card: rows with a lead.
+    /// Of the same coefficients, as it lies on a GPU: rows with a lead.
     pub fn b(&self, c: &Coefficients) -> Result<Vec<f32>> {
         c.b.copied(&c.layout, &self.layout)
     }
@@ -174,8 +174,8 @@ impl Tables {
         part_lens(&self.layout)
     }
 
-    /// How many planes a block of a sweep best marches over on a card that runs `blocks_at_once` of them: as
-    /// many as leave each place on the card four blocks to run.
+    /// How many planes a block of a sweep best marches over on a GPU that runs `blocks_at_once` of them: as
+    /// many as leave each place on the GPU four blocks to run.
     pub fn planes(&self, blocks_at_once: usize) -> usize {
         let active = |axis: usize| self.layout.active(axis).len();
         let tiles = active(2).div_ceil(TILE[0]) * active(0).div_ceil(TILE[1]);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_is_kept_busy_and_marches_far_if_it_is() {
+    fn a_gpu_is_kept_busy_and_marches_far_if_it_is() {
         let small = Tables::new(&coefficients([4, 4, 4], 8));
         let large = Tables::new(&coefficients([300, 300, 10], 20));
         assert_eq!(small.planes(1000), 8);

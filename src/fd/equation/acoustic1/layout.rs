@@ -8,7 +8,7 @@ use crate::fd::stencil::REACH;
 
 /// Values in a cache line.
 const LINE: usize = ALIGN / size_of::<f32>();
-/// Values that a card fetches at once: the threads of a warp, neighbours along z, read one each.
+/// Values that a GPU fetches at once: the threads of a warp, neighbours along z, read one each.
 const WARP: usize = 32;
 
 /// Rows along z lie one after the other, x before y. Along each axis the indices are
@@ -49,8 +49,8 @@ impl Layout {
         Layout { inner: grid.n, padded, pml, pitch: lines * LINE, lead: LINE - REACH }
     }
 
-    /// The same grid as it lies in a card's memory.
-    pub fn on_card(&self) -> Layout {
+    /// The same grid as it lies in a GPU's memory.
+    pub fn on_gpu(&self) -> Layout {
         Layout { pitch: self.padded[2].next_multiple_of(WARP), lead: WARP - REACH, ..*self }
     }
 
@@ -190,10 +190,10 @@ mod tests {
             assert!(layout.at([x - 1, y - 1, z - 1]) < layout.field_len());
             let vectors = layout.active(2).len().next_multiple_of(LINE);
             assert!(layout.row(6) + REACH + vectors <= layout.rows(7));
-            let card = layout.on_card();
-            assert!(card.pitch >= card.padded[2] && card.pitch.is_multiple_of(WARP));
-            assert_eq!(card.at([1, 2, REACH]) % WARP, 0);
-            assert!(card.at([x - 1, y - 1, z - 1]) < card.field_len());
+            let gpu = layout.on_gpu();
+            assert!(gpu.pitch >= gpu.padded[2] && gpu.pitch.is_multiple_of(WARP));
+            assert_eq!(gpu.at([1, 2, REACH]) % WARP, 0);
+            assert!(gpu.at([x - 1, y - 1, z - 1]) < gpu.field_len());
         }
     }
 }

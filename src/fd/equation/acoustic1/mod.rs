@@ -26,8 +26,8 @@
 //! differ in the last bits.
 
 mod blown;
-pub mod card;
 mod coefficients;
+pub mod cuda;
 mod fields;
 mod form;
 mod isa;

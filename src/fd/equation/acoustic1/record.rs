@@ -139,7 +139,7 @@ pub fn no_memory(what: &str, needed: u64) -> Error {
     Error::NoMemory { what: what.into(), needed, place: "the host".into(), there: free_bytes() }
 }
 
-/// Memory of the host for a task on a card, whose own memory is not what is short then.
+/// Memory of the host for a task on a GPU, whose own memory is not what is short then.
 pub fn host_zeros<T: Clone + Default>(len: usize, what: &str) -> Result<Vec<T>> {
     let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
     let mut values = reserve(len).ok_or_else(|| Error::NoHostMemory { what: what.into(), bytes })?;

@@ -1,11 +1,11 @@
-//! How a step is cut into boxes for the blocks of a card: one table, made once a plan.
+//! How a step is cut into boxes for the blocks of a GPU: one table, made once a plan.
 //!
 //! A block has a tile of a plane and marches along y. Tiles lie on a raster, whose rows along z begin on lines of 128
 //! bytes. A tile in which no velocity of an axis is kept, and all of whose cells are updated, is of the plain
 //! kind along that axis; along y a box is either in the middle or beside it. Most boxes are plain along all three axes.
 //!
-//! What takes longest comes first in the table, since a card takes boxes in their order: the last to end are short then. Into
-//! how many pieces the middle is cut along y is tried out on paper, with a place for each block that the card runs at a time.
+//! What takes longest comes first in the table, since a GPU takes boxes in their order: the last to end are short then. Into
+//! how many pieces the middle is cut along y is tried out on paper, with a place for each block that the GPU runs at a time.
 //!
 //! The CPU's tiles are others, because its rows are whole: they have both ends and the middle along z.
 
@@ -69,7 +69,7 @@ pub struct Boxes {
 }
 
 impl Boxes {
-    /// For tiles of so many rows along x on a card that runs `at_once` blocks at a time.
+    /// For tiles of so many rows along x on a GPU that runs `at_once` blocks at a time.
     pub fn new(layout: &Layout, zones: &[Zones; 3], rows: usize, at_once: usize) -> Boxes {
         let most = (zones[1].middle.len() / FEWEST).clamp(1, PIECES);
         let tried = (2..=most).map(|pieces| Boxes::in_pieces(layout, zones, rows, pieces));
@@ -166,7 +166,7 @@ mod tests {
     use crate::fd::grid::Grid;
 
     fn boxes(n: [usize; 3], pml: usize, rows: usize, at_once: usize) -> (Layout, [Zones; 3], Boxes) {
-        let layout = Layout::new(&Grid { n, h: [1.0; 3] }, pml).on_card();
+        let layout = Layout::new(&Grid { n, h: [1.0; 3] }, pml).on_gpu();
         let zones = [0, 1, 2].map(|axis| Zones::new(&layout, axis));
         let boxes = Boxes::new(&layout, &zones, rows, at_once);
         (layout, zones, boxes)
@@ -246,9 +246,9 @@ mod tests {
         }
     }
 
-    /// The last boxes are short, so places of a card end at about the same time.
+    /// The last boxes are short, so places of a GPU end at about the same time.
     #[test]
-    fn places_of_a_card_end_together() {
+    fn places_of_a_gpu_end_together() {
         for (n, rows, at_once) in
             [(128, 8, 396), (300, 8, 396), (300, 16, 264), (600, 8, 396), (600, 16, 216)]
         {

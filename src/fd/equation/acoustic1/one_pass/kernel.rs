@@ -1,6 +1,6 @@
 //! A step in one pass as a CUDA kernel (`kernels/acoustic1_one_pass.cu`): what it is given, and how it is launched.
 //!
-//! As in [`kernel`](super::super::kernel), nothing here knows a card. Each step is one launch of [`step`]; before a step whose
+//! As in [`kernel`](super::super::kernel), nothing here knows a GPU. Each step is one launch of [`step`]; before a step whose
 //! source is not yet in the pressure comes [`source`]. Steps read and write two sets of fields in turns.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use crate::fd::stencil::REACH;
 use crate::fd::storage::Scale;
 use crate::fd::survey::{Receivers, Shot};
 
-/// All kernels: those for all cards, and those for cards of compute capability 8.0 and higher. Their texts are large, so
+/// All kernels: those for all GPUs, and those for GPUs of compute capability 8.0 and higher. Their texts are large, so
 /// `build.rs` has packed them.
 pub fn texts() -> [String; 2] {
     let packed: [&[u8]; 2] = [
@@ -56,14 +56,14 @@ pub struct Shape {
     pub kernel: &'static str,
     pub warps: usize,
     pub rows: usize,
-    /// The lowest compute capability of cards that run it.
+    /// The lowest compute capability of GPUs that run it.
     pub since: (u32, u32),
 }
 
-/// As old as any card that is used.
+/// As old as any GPU that is used.
 const ANY: (u32, u32) = (3, 5);
 
-/// Those that there are kernels for, first the one that is taken if nothing is known of a card, last those for newer cards.
+/// Those that there are kernels for, first the one that is taken if nothing is known of a GPU, last those for newer GPUs.
 pub const SHAPES: [Shape; 3] = [
     Shape { kernel: "acoustic1_one_pass_4x2", warps: 4, rows: 2, since: ANY },
     Shape { kernel: "acoustic1_one_pass_4x4", warps: 4, rows: 4, since: ANY },
@@ -75,7 +75,7 @@ pub const OF_16_BITS: Shape =
     Shape { kernel: "acoustic1_one_pass_4x2_16_bit", warps: 4, rows: 2, since: ANY };
 
 impl Shape {
-    /// Those of [`SHAPES`] that a card of a compute capability runs.
+    /// Those of [`SHAPES`] that a GPU of a compute capability runs.
     pub fn on(capability: Option<(u32, u32)>) -> &'static [Shape] {
         let runs = |shape: &Shape| shape.since <= capability.unwrap_or(ANY);
         &SHAPES[..SHAPES.partition_point(runs)]
@@ -166,7 +166,7 @@ const _: () = {
     );
 };
 
-/// Where the arrays of a shot begin on a card: [`Grounds::lens`] zeros each.
+/// Where the arrays of a shot begin on a GPU: [`Grounds::lens`] zeros each.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fields {
     pub p: [Address; 2],
@@ -186,7 +186,7 @@ pub struct Plan {
     pub boxes: Address,
 }
 
-/// What is the same for all shots of a plan on a kind of card.
+/// What is the same for all shots of a plan on a kind of GPU.
 #[derive(Debug, Clone)]
 pub struct Grounds {
     pub shape: Shape,
@@ -209,7 +209,7 @@ fn slots(zones: &Zones) -> usize {
 }
 
 impl Lens {
-    /// In the layout of a card.
+    /// In the layout of a GPU.
     pub fn new(layout: &Layout) -> Lens {
         let [x, y, z] = [0, 1, 2].map(|axis| Zones::new(layout, axis));
         let [nx, ny, _] = layout.padded;
@@ -233,7 +233,7 @@ pub fn most_boxes(layout: &Layout, shape: Shape) -> usize {
 }
 
 impl Grounds {
-    /// For a card that runs `at_once` blocks of the shape at a time.
+    /// For a GPU that runs `at_once` blocks of the shape at a time.
     ///
     /// Refused: a field of more values than positions of 32 bits tell apart.
     pub fn new(tables: &Tables, shape: Shape, at_once: usize) -> Result<Grounds> {

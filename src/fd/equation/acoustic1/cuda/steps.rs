@@ -1,4 +1,4 @@
-//! The steps of a shot on a card, as its time loop puts them on the queue.
+//! The steps of a shot on a GPU, as its time loop puts them on the queue.
 
 use super::super::kernel::{self, Address, PTX};
 use crate::backend::cuda::{DeviceBuffer, Launches, Ptx};

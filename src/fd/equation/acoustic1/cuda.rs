@@ -1,8 +1,8 @@
-//! The time loop of a shot on a card.
+//! The time loop of a shot on a GPU.
 //!
-//! Steps are put on the queue a leg at a time; legs whose launches are the same are one graph. While the card computes a
+//! Steps are put on the queue a leg at a time; legs whose launches are the same are one graph. While the GPU computes a
 //! leg, the host takes in what the one before has left: samples, a snapshot, how large the pressure is. So the
-//! card never waits for the host, what waits on the queue is bounded, and a cancel is heard within two legs.
+//! GPU never waits for the host, what waits on the queue is bounded, and a cancel is heard within two legs.
 
 mod medium;
 mod one_pass;
@@ -54,10 +54,10 @@ pub fn run(
     control: &dyn Control,
 ) -> Result<(Gather, Clock)> {
     let medium = stream.shared(c, || Medium::new(c, form, shape, stream, control))?;
-    let card = Card::new(c, &medium, shot, stream)?;
+    let cuda_shot = CudaShot::new(c, &medium, shot, stream)?;
     let mut gather = gather(&c.layout, shot)?;
     stream.finish()?;
-    let begun = control.resume(&mut Between { form, card: &card, gather: &mut gather })?;
+    let begun = control.resume(&mut Between { form, cuda_shot: &cuda_shot, gather: &mut gather })?;
     let begin = Instant::now();
     let mut graphs = Graphs::default();
     let mut under_way: Option<Left> = None;
@@ -65,24 +65,24 @@ pub fn run(
     let mut done = begun;
     for steps in legs(shot, begun) {
         done = steps.end;
-        let left = card.leg(shot, steps, &mut graphs)?;
+        let left = cuda_shot.leg(shot, steps, &mut graphs)?;
         if let Some(earlier) = under_way.replace(left) {
-            let taken = earlier.take_in(&*card.steps, shot, limit, &mut gather, control);
-            taken.map_err(|error| card.where_blown(error, c, &medium, done))?;
+            let taken = earlier.take_in(&*cuda_shot.steps, shot, limit, &mut gather, control);
+            taken.map_err(|error| cuda_shot.where_blown(error, c, &medium, done))?;
         }
         if control.pauses() {
             break;
         }
     }
     if let Some(last) = under_way {
-        let taken = last.take_in(&*card.steps, shot, limit, &mut gather, control);
-        taken.map_err(|error| card.where_blown(error, c, &medium, done))?;
+        let taken = last.take_in(&*cuda_shot.steps, shot, limit, &mut gather, control);
+        taken.map_err(|error| cuda_shot.where_blown(error, c, &medium, done))?;
     }
     if let Some(pass) = &medium.pass {
         pass.tell(control);
     }
     if done < shot.nt {
-        control.pause(done, &mut Between { form, card: &card, gather: &mut gather })?;
+        control.pause(done, &mut Between { form, cuda_shot: &cuda_shot, gather: &mut gather })?;
         return Err(Error::Cancelled);
     }
     Ok((gather, begin.elapsed()))
@@ -91,7 +91,7 @@ pub fn run(
 /// The state between two legs, when the queue is empty.
 struct Between<'a> {
     form: Form,
-    card: &'a Card<'a>,
+    cuda_shot: &'a CudaShot<'a>,
     gather: &'a mut Gather,
 }
 
@@ -102,7 +102,11 @@ impl Between<'_> {
             let len = block.len();
             (0..len).step_by(PIECE).map(move |begin| begin..len.min(begin + PIECE))
         };
-        self.card.steps.fields().iter().flat_map(move |block| pieces(block).map(move |piece| (block, piece)))
+        self.cuda_shot
+            .steps
+            .fields()
+            .iter()
+            .flat_map(move |block| pieces(block).map(move |piece| (block, piece)))
     }
 }
 
@@ -112,13 +116,13 @@ impl State for Between<'_> {
     }
 
     fn values(&self) -> u64 {
-        let fields: usize = self.card.steps.fields().iter().map(DeviceBuffer::len).sum();
+        let fields: usize = self.cuda_shot.steps.fields().iter().map(DeviceBuffer::len).sum();
         (fields + self.gather.data.len()) as u64
     }
 
     fn leave(&mut self, to: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
         for (block, piece) in self.pieces() {
-            to(&self.card.stream.download(block, piece)?.wait()?)?;
+            to(&self.cuda_shot.stream.download(block, piece)?.wait()?)?;
         }
         to(&self.gather.data)
     }
@@ -128,7 +132,7 @@ impl State for Between<'_> {
         for (block, piece) in self.pieces() {
             let values = &mut values[..piece.len()];
             from(values)?;
-            self.card.stream.upload(block, piece.start, values)?;
+            self.cuda_shot.stream.upload(block, piece.start, values)?;
         }
         from(&mut self.gather.data)
     }
@@ -155,8 +159,8 @@ fn gather(layout: &Layout, shot: &Shot) -> Result<Gather> {
     Ok(Gather { traces, samples, data })
 }
 
-/// A shot on a card.
-struct Card<'a> {
+/// A shot on a GPU.
+struct CudaShot<'a> {
     stream: &'a Stream,
     steps: Box<dyn Steps + 'a>,
     snapshot: Kernel,
@@ -172,7 +176,7 @@ struct Card<'a> {
     largest: DeviceBuffer<u32>,
 }
 
-impl<'a> Card<'a> {
+impl<'a> CudaShot<'a> {
     fn new(c: &Coefficients, medium: &'a Medium, shot: &Shot, stream: &'a Stream) -> Result<Self> {
         let tables = &medium.tables;
         let steps: Box<dyn Steps + 'a> = match &medium.pass {
@@ -185,7 +189,7 @@ impl<'a> Card<'a> {
         };
         let traces = shot.receivers.count(tables.layout.inner);
         let function = |name| stream.function(KERNELS, name);
-        Ok(Card {
+        Ok(CudaShot {
             stream,
             steps,
             snapshot: function("acoustic1_snapshot")?,

@@ -1,10 +1,10 @@
-//! Which of several ways to compute the same bits is the fastest on a card, found while shots run.
+//! Which of several ways to compute the same bits is the fastest on a GPU, found while shots run.
 //!
 //! A shot's steps come in legs, and any way may compute any leg. So the legs that are timed are those of the shots
 //! themselves: nothing is computed for the trial alone. The first way is the one that is taken if nothing is
 //! known. The ways take legs in turns, a round each; another way has won when it was faster than the first by
 //! [`WORTH`] in all rounds but [`SPARED`], and is out as soon as it can't win any more. Most slow ways are out
-//! after two rounds. What else runs on the card makes laps longer at random, and rarely the right ones to make a slow way win.
+//! after two rounds. What else runs on the GPU makes laps longer at random, and rarely the right ones to make a slow way win.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +15,7 @@ const SPARED: usize = 1;
 /// A lap of a way that wins takes at most so much of the first way's.
 const WORTH: f64 = 0.97;
 
-/// Shared by all shots that are alike, on one card.
+/// Shared by all shots that are alike, on one GPU.
 pub struct Trial(Mutex<State>);
 
 struct State {

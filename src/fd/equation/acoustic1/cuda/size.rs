@@ -1,4 +1,4 @@
-//! What fits on a card: which form a shot takes there, and how many bytes.
+//! What fits on a GPU: which form a shot takes there, and how many bytes.
 
 use super::super::coefficients::Coefficients;
 use super::super::fields::part_lens;
@@ -12,7 +12,7 @@ use crate::fd::grid::Grid;
 use crate::fd::storage::Storage;
 use crate::fd::survey::Shot;
 
-/// Bytes of a card for the source and the probe, of a few numbers each.
+/// Bytes of a GPU for the source and the probe, of a few numbers each.
 const SMALL: u64 = 8192;
 
 /// One pass tells positions apart by 32 bits; what is larger takes two sweeps.
@@ -35,9 +35,9 @@ fn sounding(shot: &Shot) -> usize {
     shot.wavelet.samples.len().min(shot.nt)
 }
 
-/// Bytes of a card that a shot takes at its peak, with what it shares with the others of its plan.
+/// Bytes of a GPU that a shot takes at its peak, with what it shares with the others of its plan.
 pub fn bytes(c: &Coefficients, form: Form, shot: &Shot) -> u64 {
-    let layout = c.layout.on_card();
+    let layout = c.layout.on_gpu();
     let traces = shot.receivers.count(layout.inner) as u64;
     let shared = [c.b.len_in(&layout), c.kappa.len_in(&layout)];
     let picture = shot.snapshot_every.map_or(0, |_| layout.inner.iter().product::<usize>());
@@ -66,14 +66,14 @@ fn taken(layout: &Layout, form: Form, shared: [usize; 2], picture: usize, traces
     pieces.map(|len| granted_values(len as u64)).fold(SMALL, u64::saturating_add)
 }
 
-/// What the card takes for so many numbers.
+/// What the GPU takes for so many numbers.
 fn granted_values(len: u64) -> u64 {
     allocation_bytes(len.saturating_mul(4)).unwrap_or(u64::MAX)
 }
 
-/// Bytes of a card that a shot in a model of so many cells along the axes takes, with few receivers.
+/// Bytes of a GPU that a shot in a model of so many cells along the axes takes, with few receivers.
 pub fn bytes_of_cells(n: [usize; 3], pml: usize, form: Form, storage: Storage) -> u64 {
-    let layout = Layout::new(&Grid { n, h: [1.0; 3] }, pml).on_card();
+    let layout = Layout::new(&Grid { n, h: [1.0; 3] }, pml).on_gpu();
     taken(&layout, form, [coefficients(layout.rows(n[0] * n[1]), &layout, form, storage); 2], 0, 1)
 }
 

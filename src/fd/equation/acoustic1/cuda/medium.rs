@@ -1,4 +1,4 @@
-//! What all shots of a plan share on a card.
+//! What all shots of a plan share on a GPU.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Field {
     }
 }
 
-/// What all shots of a plan share on a card.
+/// What all shots of a plan share on a GPU.
 pub struct Medium {
     pub tables: Tables,
     pub b: Field,
@@ -77,7 +77,7 @@ pub fn medium(c: &Arc<Coefficients>, stream: &Stream) -> Result<Arc<Medium>> {
     stream.shared(c, || Err(Error::Internal("nothing is shared there yet".into())))
 }
 
-/// Bytes of the card that the plan's shots share there and that are there already.
+/// Bytes of the GPU that the plan's shots share there and that are there already.
 pub fn shared_bytes(c: &Arc<Coefficients>, stream: &Stream) -> u64 {
     medium(c, stream).map_or(0, |medium| {
         let pass = medium.pass.as_ref().map_or(0, Pass::bytes);

@@ -19,10 +19,10 @@ pub fn function(stream: &Stream, kernel: &'static str) -> Result<Kernel> {
 /// Trials that are remembered.
 const KNOWN: usize = 64;
 
-/// What makes steps alike, on one card.
+/// What makes steps alike, on one GPU.
 #[derive(PartialEq)]
 struct Kind {
-    card: DeviceId,
+    gpu: DeviceId,
     layout: Layout,
     steps: [[usize; 2]; 2],
 }
@@ -43,7 +43,7 @@ fn trial(kind: Kind, ways: usize, known: impl FnOnce() -> Option<usize>) -> Arc<
     trial
 }
 
-/// What a trial is about: all that its outcome may depend on, but the card and the library's version.
+/// What a trial is about: all that its outcome may depend on, but the GPU and the library's version.
 fn subject(tables: &Tables, stream: &Stream) -> String {
     let Layout { inner: [nx, ny, nz], pml, .. } = tables.layout;
     let [[b, b_z], [kappa, kappa_z]] = tables.steps();
@@ -62,7 +62,7 @@ fn kernels() -> u64 {
     *NUMBER
 }
 
-/// The shapes that the card runs, if the one that is wanted is among them.
+/// The shapes that the GPU runs, if the one that is wanted is among them.
 fn runnable(wanted: Option<Shape>, stream: &Stream) -> Result<&'static [Shape]> {
     let capability = stream.device().info().compute_capability;
     let shapes = Shape::on(capability);
@@ -92,7 +92,7 @@ pub struct Pass {
 impl Pass {
     /// `wanted`: the one shape to take.
     ///
-    /// Refused: one that the card does not run.
+    /// Refused: one that the GPU does not run.
     pub fn new(
         tables: &Tables,
         wanted: Option<Shape>,
@@ -109,8 +109,8 @@ impl Pass {
             Some(way) => Arc::new(Trial::settled(way, shapes.len())),
             None if shapes.len() == 1 => Arc::new(Trial::new(1)),
             None => {
-                let card = stream.device().info().id.clone();
-                trial(Kind { card, layout: tables.layout, steps: tables.steps() }, shapes.len(), || {
+                let gpu = stream.device().info().id.clone();
+                trial(Kind { gpu, layout: tables.layout, steps: tables.steps() }, shapes.len(), || {
                     let name = control.finding(subject.as_ref()?)?;
                     shapes.iter().position(|shape| shape.name() == name)
                 })
