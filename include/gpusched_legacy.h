@@ -16,7 +16,7 @@ extern "C" {
 /**
  * Computes shots of the first-order acoustic equation with the interface of acoustic1order.so:
  * argument list, numerics and files are those of the old library, see docs/legacy.md. `device` is
- * only a hint, unless GPUSCHED_LEGACY_DEVICE is "strict".
+ * ignored, unless GPUSCHED_LEGACY_DEVICE is "strict".
  *
  * Returns nothing. A failure is logged at level 1, is in sched_last_error, and leaves no partial
  * file. sched_last_error is "" after a successful call.

@@ -74,7 +74,7 @@ pub struct Args {
     pub cut_directwave: bool,
     /// Steps between snapshots, from step 0; looked at only with `show_snapshot`.
     pub snap_interval: i32,
-    /// A hint; see `GPUSCHED_LEGACY_DEVICE`.
+    /// Number of a GPU; ignored unless `GPUSCHED_LEGACY_DEVICE` is "strict".
     pub device: i32,
 }
 

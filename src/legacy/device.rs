@@ -12,7 +12,7 @@ pub fn allowed(number: i32, devices: &[DeviceInfo]) -> Result<DeviceMask> {
     let mode = std::env::var_os(VARIABLE).unwrap_or_default();
     match mode.to_str() {
         Some("" | "dynamic") => {
-            log::debug!("device {number} is only a hint; {VARIABLE}=strict makes it binding");
+            log::debug!("device {number} is ignored; {VARIABLE}=strict selects it");
             Ok(DeviceMask::ALL)
         }
         Some("strict") => only(number, devices),

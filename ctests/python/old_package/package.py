@@ -3,7 +3,7 @@
     package.py START SHOTS PAUSE [BAD]
 
 A pool of as many processes as there are GPUs, made by START (fork or spawn). The shots begin PAUSE
-seconds after each other, and each names a GPU, which is a hint. Each
+seconds after each other, and each names a GPU, which is ignored. Each
 loads ./lib/acoustic1order.so and calls once a shot; nothing is looked at afterwards. BAD: that shot's model is not
 there, and the next one's is too short. Writes out/NUMBER.bin, and to `calls` a line for each call.
 """
