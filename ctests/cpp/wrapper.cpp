@@ -306,6 +306,12 @@ void devices_and_log() {
   CHECK(std::strncmp(gpusched::version(), "0.", 2) == 0);
   EXPECT(SCHED_E_ARGUMENT, status_of([&] { s.write_trace("no trace"); }));
 
+  gpusched::scheduler one(gpusched::config().devices("cpu").slots(1));
+  auto runs_here = [] {
+    thread_local int runs = 0;
+    return ++runs;
+  };
+  CHECK(one.submit(runs_here).get() == 1);
   std::atomic<int> lines(0);
   auto fails = [] { throw std::out_of_range("logged"); };
   {
@@ -313,11 +319,12 @@ void devices_and_log() {
       lines += level == 2 && std::strstr(message, "logged");
       throw 1;
     });
-    thrown<std::out_of_range>([&] { s.submit(fails).wait(); });
-    CHECK(s.wait_all() && lines == 1);
+    thrown<std::out_of_range>([&] { one.submit(fails).wait(); });
+    CHECK(one.wait_all() && lines == 1);
   }
-  thrown<std::out_of_range>([&] { s.submit(fails).wait(); });
-  CHECK(s.wait_all() && lines == 1);
+  CHECK(one.submit(runs_here).get() == 2);  // an exception that left the library's call would end the thread
+  thrown<std::out_of_range>([&] { one.submit(fails).wait(); });
+  CHECK(one.wait_all() && lines == 1);
 }
 
 void shots() {
