@@ -1068,11 +1068,17 @@ sched_status_t sched_task_info(const struct sched_t *s,
 
 /**
  * Writes the message of a failed task into `buffer`, truncated to `len` bytes including the NUL.
- * Returns the length of the whole message without the NUL, as snprintf does. `buffer` may be NULL
- * if `len` is 0. Any thread may call it until the task is released. Returns 0, with an empty text,
- * if the task has not failed, and also if it is unknown: sched_last_error then has the reason.
+ * Stores the length of the whole message without the NUL in `*length`: 0 if the task has not
+ * failed. `buffer` may be NULL if `len` is 0; `length` may be NULL. Any thread may call it until
+ * the task is released.
+ *
+ * Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
  */
-size_t sched_task_error(const struct sched_t *s, sched_task_t id, char *buffer, size_t len);
+sched_status_t sched_task_error(const struct sched_t *s,
+                                sched_task_t id,
+                                char *buffer,
+                                size_t len,
+                                size_t *length);
 
 /**
  * Submits a range and returns at once. A range is one task: wait for it, cancel, release and query
@@ -1175,17 +1181,18 @@ sched_status_t sched_fd_shot_size(const struct sched_fd_model_t *model,
 /**
  * Writes the warnings of a shot into `buffer`, one per line, truncated to `len` bytes including the
  * NUL. They concern shots that are accepted but are usually mistakes: too few cells per wavelength,
- * a wavelet that begins after the record's end, a step that density may make unstable. Returns the
- * length of the whole text without the NUL, as snprintf does; 0, with an empty text, if there is no
- * warning, and also after an error: sched_last_error then has the reason. `buffer` may be NULL if
- * `len` is 0. sched_fd_submit logs the same warnings, each once for a model.
+ * a wavelet that begins after the record's end, a step that density may make unstable. Stores the
+ * length of the whole text without the NUL in `*length`: 0 if there is no warning. `buffer` may be
+ * NULL if `len` is 0; `length` may be NULL. sched_fd_submit logs the same warnings, each once for a
+ * model.
  *
  * Errors: as sched_fd_shot_size.
  */
-size_t sched_fd_shot_warnings(const struct sched_fd_model_t *model,
-                              const struct sched_fd_shot_desc_t *shot,
-                              char *buffer,
-                              size_t len);
+sched_status_t sched_fd_shot_warnings(const struct sched_fd_model_t *model,
+                                      const struct sched_fd_shot_desc_t *shot,
+                                      char *buffer,
+                                      size_t len,
+                                      size_t *length);
 
 /**
  * Submits a shot and returns at once. It is a task like any other: sched_wait, sched_cancel and

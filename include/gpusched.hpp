@@ -515,9 +515,10 @@ class model {
   /// Returns the warnings of a shot, one per line, or ""; see sched_fd_shot_warnings.
   std::string shot_warnings(const shot &s) const {
     const sched_fd_shot_desc_t desc = s.native();
-    (void)shot_size(s); /* throws if the shot is refused */
-    std::string text(sched_fd_shot_warnings(handle_, &desc, nullptr, 0) + 1, '\0');
-    sched_fd_shot_warnings(handle_, &desc, &text[0], text.size());
+    std::size_t length = 0;
+    checked(sched_fd_shot_warnings(handle_, &desc, nullptr, 0, &length));
+    std::string text(length + 1, '\0');
+    checked(sched_fd_shot_warnings(handle_, &desc, &text[0], text.size(), nullptr));
     text.pop_back();
     return text;
   }

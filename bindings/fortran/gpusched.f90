@@ -227,6 +227,10 @@ contains
     if (present(cpu_threads)) config%cpu_threads = int(cpu_threads, c_int32_t)
     if (present(trace_events)) config%trace_events = int(trace_events, c_int32_t)
     if (present(stack_bytes)) config%stack_bytes = stack_bytes
+    if (refused(below("slots", int(config%slots, i8), -1_i8), stat, errmsg)) return
+    if (refused(below("cpu_threads", int(config%cpu_threads, i8), 0_i8), stat, errmsg)) return
+    if (refused(below("trace_events", int(config%trace_events, i8), 0_i8), stat, errmsg)) return
+    if (refused(below("stack_bytes", config%stack_bytes, 0_i8), stat, errmsg)) return
     if (present(rates_path)) then
       rates = c_string(rates_path)
       config%rates_path = c_loc(rates)
@@ -297,12 +301,15 @@ contains
     type(sched_task_desc_t), target :: task
     character(kind=c_char), allocatable, target :: label(:)
     integer(i8), allocatable, target :: after(:)
-    call describe(options, task, label, after)
+    character(len=:), allocatable :: fault
+    if (present(id)) id = 0
+    call describe(options, task, label, after, fault)
     task%run = c_funloc(run)
     if (present(user)) task%user = user
     if (present(drop)) task%drop = c_funloc(drop)
+    if (len(fault) > 0 .and. present(drop)) call drop(task%user)
+    if (refused(fault, stat, errmsg)) return
     if (present(id)) then
-      id = 0
       call conclude(sched_submit(self%handle, c_loc(task), c_loc(id)), stat, errmsg)
     else
       task%flags = ior(task%flags, SCHED_TASK_DETACHED)
@@ -324,11 +331,17 @@ contains
     integer(i8), allocatable, target :: list(:)
     character(kind=c_char), allocatable, target :: label(:)
     integer(i8), allocatable, target :: after(:)
+    character(len=:), allocatable :: fault
     integer(c_int32_t) :: status
     integer :: i
+    ids = 0
     allocate (tasks(max(1, size(users))))
     allocate (list(max(1, size(users))), source=0_i8)
-    call describe(options, tasks(1), label, after)
+    call describe(options, tasks(1), label, after, fault)
+    do i = 1, size(users)
+      if (len(fault) > 0 .and. present(drop)) call drop(users(i))
+    end do
+    if (refused(fault, stat, errmsg)) return
     tasks(1)%run = c_funloc(run)
     if (present(drop)) tasks(1)%drop = c_funloc(drop)
     tasks(2:) = tasks(1)
@@ -362,22 +375,23 @@ contains
     type(sched_range_desc_t), target :: range
     character(kind=c_char), allocatable, target :: label(:)
     integer(i8), allocatable, target :: after(:)
+    character(len=:), allocatable :: fault
     id = 0
-    call describe(options, task, label, after)
-    if (begin < 0 .or. end < 0) then
-      call refuse("begin or end of a range is negative; accepted: from 0", stat, errmsg)
-      return
-    end if
+    call describe(options, task, label, after, fault)
+    if (present(grain)) range%grain = grain
+    call require("begin", begin, fault)
+    call require("end", end, fault)
+    call require("grain", range%grain, fault)
     if (abs(task%work) > 0 .or. task%retries /= 0 .or. task%task_class /= 0) then
-      call refuse("work, retries or task_class is set; accepted: 0 for a range", stat, errmsg)
-      return
+      fault = "work, retries or task_class is set; accepted: 0 for a range"
     end if
+    if (present(user)) range%user = user
+    if (len(fault) > 0 .and. present(drop)) call drop(range%user)
+    if (refused(fault, stat, errmsg)) return
     range%size = c_sizeof(range)
     range%begin = begin
     range%end = end
-    if (present(grain)) range%grain = grain
     range%run = c_funloc(run)
-    if (present(user)) range%user = user
     if (present(drop)) range%drop = c_funloc(drop)
     range%label = task%label
     range%device_bytes = task%device_bytes
@@ -425,9 +439,8 @@ contains
     character(len=*), intent(inout), optional :: errmsg
     type(map_job), target :: job
     if (size(x) /= size(y)) then
-      call refuse("y has the shape "//shape_text(shape(y, kind=i8))//"; accepted: "// &
-        shape_text(shape(x, kind=i8))//", that of x", stat, errmsg)
-      return
+      if (refused("y has the shape "//shape_text(shape(y, kind=i8))//"; accepted: "// &
+        shape_text(shape(x, kind=i8))//", that of x", stat, errmsg)) return
     end if
     job%f => f
     job%x => x
@@ -479,11 +492,9 @@ contains
     integer(c_int32_t) :: status
     id = 0
     call describe_shot(model, shot, desc, receivers, samples, fault)
-    if (len(fault) > 0) then
-      call refuse(fault, stat, errmsg)
-      return
-    end if
-    call describe(options, task, label, after)
+    if (refused(fault, stat, errmsg)) return
+    call describe(options, task, label, after, fault)
+    if (refused(fault, stat, errmsg)) return
     sizes%size = c_sizeof(sizes)
     status = sched_fd_shot_size(model%handle, c_loc(desc), c_loc(sizes))
     if (status /= SCHED_OK) then
@@ -496,10 +507,7 @@ contains
       fault = misfit("snapshots", shape(snapshots, kind=i8), is_contiguous(snapshots), &
         [model%cells, sizes%snapshots], "(nz, nx, ny, snapshots)")
     end if
-    if (len(fault) > 0) then
-      call refuse(fault, stat, errmsg)
-      return
-    end if
+    if (refused(fault, stat, errmsg)) return
     if (size(record) > 0) desc%record = c_loc(record(1, 1))
     desc%record_len = size(record, kind=c_size_t)
     if (present(snapshots)) then
@@ -602,17 +610,23 @@ contains
   end subroutine
 
   !> Returns the message of a failed task; an empty text if it has not failed.
-  function scheduler_task_error(self, id) result(text)
+  function scheduler_task_error(self, id, stat, errmsg) result(text)
     class(sched_scheduler), intent(in) :: self
     integer(i8), intent(in) :: id
+    integer, intent(out), optional :: stat
+    character(len=*), intent(inout), optional :: errmsg
     character(len=:), allocatable :: text
     character(kind=c_char), allocatable, target :: buffer(:)
-    integer(c_size_t) :: length
-    length = sched_task_error(self%handle, id, c_null_ptr, 0_c_size_t)
+    integer(c_size_t), target :: length
+    integer(c_int32_t) :: status
+    length = 0
+    status = sched_task_error(self%handle, id, c_null_ptr, 0_c_size_t, c_loc(length))
     allocate (buffer(length + 1))
     buffer = c_null_char
-    length = sched_task_error(self%handle, id, c_loc(buffer), size(buffer, kind=c_size_t))
+    if (status == SCHED_OK) status = &
+      sched_task_error(self%handle, id, c_loc(buffer), size(buffer, kind=c_size_t), c_null_ptr)
     text = sched_text(buffer)
+    call conclude(status, stat, errmsg)
   end function
 
   !> Returns the counts of tasks.
@@ -644,6 +658,7 @@ contains
     type(sched_device_info_t), intent(out), target :: info
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
+    if (refused(below("device", int(device, i8), 0_i8), stat, errmsg)) return
     info%size = c_sizeof(info)
     call conclude(sched_device_info(self%handle, int(device, c_int32_t), c_loc(info)), stat, errmsg)
   end subroutine
@@ -656,6 +671,7 @@ contains
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
     integer(c_int32_t) :: status
+    if (refused(below("device", int(device, i8), 0_i8), stat, errmsg)) return
     stats%size = c_sizeof(stats)
     status = sched_device_stats(self%handle, int(device, c_int32_t), c_loc(stats))
     call conclude(status, stat, errmsg)
@@ -692,6 +708,7 @@ contains
     if (present(call)) code = c_funloc(call)
     if (present(user)) passed = user
     if (present(interval_ns)) interval = interval_ns
+    if (refused(below("interval_ns", interval, 0_i8), stat, errmsg)) return
     call conclude(sched_progress_callback(self%handle, code, passed, interval), stat, errmsg)
   end subroutine
 
@@ -735,9 +752,8 @@ contains
     if (size(vp_m_s) > 0) desc%vp_m_s = c_loc(vp_m_s(1, 1, 1))
     if (present(rho_kg_m3)) then
       if (any(shape(rho_kg_m3) /= shape(vp_m_s))) then
-        call refuse("rho_kg_m3 has the shape "//shape_text(shape(rho_kg_m3, kind=i8))// &
-          "; accepted: "//shape_text(shape(vp_m_s, kind=i8))//", that of vp_m_s", stat, errmsg)
-        return
+        if (refused("rho_kg_m3 has the shape "//shape_text(shape(rho_kg_m3, kind=i8))// &
+          "; accepted: "//shape_text(shape(vp_m_s, kind=i8))//", that of vp_m_s", stat, errmsg)) return
       end if
       if (size(rho_kg_m3) > 0) desc%rho_kg_m3 = c_loc(rho_kg_m3(1, 1, 1))
     end if
@@ -791,10 +807,7 @@ contains
     real(sp), allocatable, target :: samples(:)
     character(len=:), allocatable :: fault
     call describe_shot(self, shot, desc, receivers, samples, fault)
-    if (len(fault) > 0) then
-      call refuse(fault, stat, errmsg)
-      return
-    end if
+    if (refused(fault, stat, errmsg)) return
     size%size = c_sizeof(size)
     call conclude(sched_fd_shot_size(self%handle, c_loc(desc), c_loc(size)), stat, errmsg)
   end subroutine
@@ -807,28 +820,23 @@ contains
     character(len=:), allocatable, intent(out) :: text
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
-    type(sched_fd_shot_size_t), target :: size_of_results
     type(sched_fd_shot_desc_t), target :: desc
     type(sched_fd_cell_t), allocatable, target :: receivers(:)
     real(sp), allocatable, target :: samples(:)
     character(kind=c_char), allocatable, target :: buffer(:)
     character(len=:), allocatable :: fault
-    integer(c_size_t) :: length
+    integer(c_size_t), target :: length
     integer(c_int32_t) :: status
     text = ""
     call describe_shot(self, shot, desc, receivers, samples, fault)
-    if (len(fault) > 0) then
-      call refuse(fault, stat, errmsg)
-      return
-    end if
-    size_of_results%size = c_sizeof(size_of_results)
-    status = sched_fd_shot_size(self%handle, c_loc(desc), c_loc(size_of_results))
-    if (status == SCHED_OK) then
-      length = sched_fd_shot_warnings(self%handle, c_loc(desc), c_null_ptr, 0_c_size_t)
-      allocate (buffer(length + 1))
-      length = sched_fd_shot_warnings(self%handle, c_loc(desc), c_loc(buffer), length + 1)
-      text = sched_text(buffer)
-    end if
+    if (refused(fault, stat, errmsg)) return
+    length = 0
+    status = sched_fd_shot_warnings(self%handle, c_loc(desc), c_null_ptr, 0_c_size_t, c_loc(length))
+    allocate (buffer(length + 1))
+    buffer = c_null_char
+    if (status == SCHED_OK) status = &
+      sched_fd_shot_warnings(self%handle, c_loc(desc), c_loc(buffer), length + 1, c_null_ptr)
+    text = sched_text(buffer)
     call conclude(status, stat, errmsg)
   end subroutine
 
@@ -893,7 +901,11 @@ contains
     integer(c_int32_t) :: status
     type(c_ptr), target :: memory
     memory = c_null_ptr
-    status = c_exec_memory(c_loc(exec), bytes, c_loc(memory))
+    if (bytes < 0) then
+      status = exec_fail(exec, below("bytes", bytes, 0_i8))
+    else
+      status = c_exec_memory(c_loc(exec), bytes, c_loc(memory))
+    end if
     exec_memory = memory
     if (present(stat)) stat = status
   end function
@@ -950,13 +962,14 @@ contains
     end if
   end subroutine
 
-  !> Reports an argument that this module refuses.
-  subroutine refuse(message, stat, errmsg)
-    character(len=*), intent(in) :: message
-    integer, intent(out), optional :: stat
+  !> Reports an argument that this module refuses. Returns false if `fault` is empty.
+  logical function refused(fault, stat, errmsg)
+    character(len=*), intent(in) :: fault
+    integer, intent(inout), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
-    call report(int(SCHED_E_ARGUMENT), message, stat, errmsg)
-  end subroutine
+    refused = len(fault) > 0
+    if (refused) call report(int(SCHED_E_ARGUMENT), fault, stat, errmsg)
+  end function
 
   !> Sets the caller's `stat` and `errmsg`; without `stat` a failure ends the program.
   subroutine report(status, message, stat, errmsg)
@@ -1009,14 +1022,20 @@ contains
     text = trim(buffer)//")"
   end function
 
-  !> Translates the options of a task for the C ABI; `label` and `after` own the memory.
-  subroutine describe(options, task, label, after)
+  !> Translates the options of a task for the C ABI; `label` and `after` own the memory. `fault`:
+  !> why an option is refused, or empty.
+  subroutine describe(options, task, label, after, fault)
     type(sched_task_options), intent(in), optional :: options
     type(sched_task_desc_t), intent(inout) :: task
     character(kind=c_char), allocatable, target, intent(inout) :: label(:)
     integer(i8), allocatable, target, intent(inout) :: after(:)
+    character(len=:), allocatable, intent(out) :: fault
+    fault = ""
     task%size = c_sizeof(task)
     if (.not. present(options)) return
+    call require("device_bytes", options%device_bytes, fault)
+    call require("retries", int(options%retries, i8), fault)
+    call require("task_class", int(options%task_class, i8), fault)
     if (allocated(options%label)) then
       label = c_string(options%label)
       task%label = c_loc(label)
@@ -1053,9 +1072,14 @@ contains
     ! The C function refuses a model that was not created.
     if (all(last == 0)) last = huge(last)
     do i = 1, 3
-      call require("source("//number_text(i)//")", shot%source(i), last(i), fault)
+      call require_cell("source("//number_text(i)//")", shot%source(i), last(i), fault)
     end do
-    if (.not. allocated(shot%receivers)) call require("plane_iz", shot%plane_iz, last(3), fault)
+    if (.not. allocated(shot%receivers)) call require_cell("plane_iz", shot%plane_iz, last(3), fault)
+    call require("nt", shot%nt, fault)
+    call require("snapshot_every", shot%snapshot_every, fault)
+    call require("plane_every_x", int(shot%plane_every_x, i8), fault)
+    call require("plane_every_y", int(shot%plane_every_y, i8), fault)
+    call require("record_every", int(shot%record_every, i8), fault)
     desc%size = c_sizeof(desc)
     desc%nt = shot%nt
     desc%dt_s = shot%dt_s
@@ -1082,7 +1106,7 @@ contains
         associate (at => shot%receivers(:, i))
           do j = 1, 3
             if (at(j) >= 1 .and. at(j) <= last(j)) cycle
-            call require("receivers("//number_text(j)//", "//number_text(i)//")", at(j), last(j), &
+            call require_cell("receivers("//number_text(j)//", "//number_text(i)//")", at(j), last(j), &
               fault)
             return
           end do
@@ -1104,13 +1128,32 @@ contains
   end subroutine
 
   !> Sets `fault`, unless it is set, if a cell is not in 1 to `last`.
-  subroutine require(name, cell, last, fault)
+  subroutine require_cell(name, cell, last, fault)
     character(len=*), intent(in) :: name
     integer(i8), intent(in) :: cell, last
     character(len=:), allocatable, intent(inout) :: fault
     if (len(fault) > 0 .or. (cell >= 1 .and. cell <= last)) return
     fault = name//" is "//number_text(cell)//"; accepted: 1 to "//number_text(last)
   end subroutine
+
+  !> Sets `fault`, unless it is set, if a number is negative.
+  subroutine require(name, number, fault)
+    character(len=*), intent(in) :: name
+    integer(i8), intent(in) :: number
+    character(len=:), allocatable, intent(inout) :: fault
+    if (len(fault) == 0) fault = below(name, number, 0_i8)
+  end subroutine
+
+  !> Returns why a number less than `least` is refused; empty if it is not less. The C ABI has no
+  !> negative numbers there.
+  function below(name, number, least) result(text)
+    character(len=*), intent(in) :: name
+    integer(i8), intent(in) :: number, least
+    character(len=:), allocatable :: text
+    text = ""
+    if (number < least) text = name//" is "//number_text(number)//"; accepted: "// &
+      number_text(least)//" or more"
+  end function
 
   !> Returns the timeout that an optional argument states.
   integer(i8) function timeout(given)

@@ -34,6 +34,10 @@ subroutine sched77_create(devices, slots, s, status, message)
   character(kind=c_char), target :: list(len_trim(devices) + 1)
   type(c_ptr), target :: handle
   integer :: i
+  s = 0
+  status = 0
+  call sched77_require("SLOTS", slots, -1, status, message)
+  if (status /= 0) return
   list = c_null_char
   do i = 1, len_trim(devices)
     list(i) = devices(i:i)
@@ -59,6 +63,12 @@ subroutine sched77_model(nx, ny, nz, dx_m, dy_m, dz_m, vp_m_s, rho_kg_m3, model,
   character(len=*), intent(out) :: message
   type(sched_fd_model_desc_t), target :: desc
   type(c_ptr), target :: handle
+  model = 0
+  status = 0
+  call sched77_require("NX", nx, 0, status, message)
+  call sched77_require("NY", ny, 0, status, message)
+  call sched77_require("NZ", nz, 0, status, message)
+  if (status /= 0) return
   desc%size = c_sizeof(desc)
   desc%nx = nx
   desc%ny = ny
@@ -92,12 +102,14 @@ subroutine sched77_shot(s, model, nt, dt_s, frequency_hz, source, receiver_count
   type(c_ptr) :: handle, medium
   integer :: i
   task = 0
-  ! The C ABI counts from 0 and has no negative numbers.
-  if (any(source < 1) .or. any(receivers(:, :receiver_count) < 1)) then
-    status = SCHED_E_ARGUMENT
-    message = "SOURCE or RECEIVERS has a number below 1; accepted: cells, which count from 1"
-    return
-  end if
+  status = 0
+  call sched77_require("a cell of SOURCE", minval(source), 1, status, message)
+  call sched77_require("a cell of RECEIVERS", minval(receivers(:, :receiver_count)), 1, status, message)
+  call sched77_require("NT", nt, 0, status, message)
+  call sched77_require("RECEIVER_COUNT", receiver_count, 0, status, message)
+  call sched77_require("RECORD_EVERY", record_every, 0, status, message)
+  call sched77_require("RECORD_LEN", record_len, 0, status, message)
+  if (status /= 0) return
   allocate (cells(max(1, receiver_count)))
   do i = 1, receiver_count
     cells(i) = sched_fd_cell_t(receivers(1, i) - 1, receivers(2, i) - 1, receivers(3, i) - 1)
@@ -170,4 +182,19 @@ subroutine sched77_explain(status, message)
   if (status == 0) return
   message = sched_status_name(status)
   if (status < 0) message = sched_status_name(status)//": "//sched_text(sched_last_error())
+end subroutine
+
+!> Refuses a number less than `least`, unless `status` is set. The C ABI has no negative numbers.
+subroutine sched77_require(name, number, least, status, message)
+  use gpusched_c
+  implicit none
+  character(len=*), intent(in) :: name
+  integer, intent(in) :: number, least
+  integer, intent(inout) :: status
+  character(len=*), intent(inout) :: message
+  character(len=100) :: text
+  if (status /= 0 .or. number >= least) return
+  status = SCHED_E_ARGUMENT
+  write (text, "(2a, 2(i0, a))") name, " is ", number, "; accepted: ", least, " or more"
+  message = "SCHED_E_ARGUMENT: "//text
 end subroutine

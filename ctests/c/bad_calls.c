@@ -249,13 +249,15 @@ static void wavelets(void) {
 static void shot_warnings(void) {
   char text[500], start[8];
   f.desc.nt = 1; /* it ends before the wavelet */
-  size_t length = sched_fd_shot_warnings(model, &f.desc, text, sizeof text);
+  size_t length = 0, same = 0;
+  OK(sched_fd_shot_warnings(model, &f.desc, text, sizeof text, &length));
   CHECK(length == strlen(text));
   CHECK(strstr(text, "the centre of the wavelet, at 0.0500 s") != NULL);
-  CHECK(sched_fd_shot_warnings(model, &f.desc, start, sizeof start) == length);
-  CHECK(strlen(start) == 7 && sched_fd_shot_warnings(model, &f.desc, NULL, 0) == length);
-  CHECK(sched_fd_shot_warnings(NULL, &f.desc, text, sizeof text) == 0 && !*text);
-  CHECK(strstr(sched_last_error(), "model") != NULL);
+  OK(sched_fd_shot_warnings(model, &f.desc, start, sizeof start, NULL));
+  CHECK(strlen(start) == 7);
+  OK(sched_fd_shot_warnings(model, &f.desc, NULL, 0, &same));
+  BAD("warnings of no model", "model is NULL", sched_fd_shot_warnings(NULL, &f.desc, text, sizeof text, &same));
+  CHECK(same == length && !*text);
   reset();
 }
 
@@ -591,8 +593,8 @@ static void tasks(void) {
   ROW("release twice", E_STALE, "~task", sched_release(s, id));
   ROW("wait after release", E_STALE, "~task", sched_wait(s, id, 0));
   ROW("cancel after release", E_STALE, "~task", sched_cancel(s, id));
-  CHECK(sched_task_error(s, id, text, sizeof text) == 0 && text[0] == 0);
-
+  ROW("error after release", E_STALE, "~task", sched_task_error(s, id, text, sizeof text, &index));
+  CHECK(text[0] == 0 && index == NO_ID);
   t.desc.run = wrong_inside;
   ROW("wrong calls inside", OK, "", submit_task());
   ROW("after the task: exec", E_STALE, "~exec", sched_exec_cancelled(&kept));

@@ -122,7 +122,7 @@ static void says_why_it_fails(void) {
       sched_task_t id = submit_work(s, says_why, &fails, planned);
       EXPECT(fails ? SCHED_E_CALLBACK : SCHED_OK, wait_for(s, id));
       char text[99] = "";
-      sched_task_error(s, id, text, sizeof text);
+      sched_task_error(s, id, text, sizeof text, NULL);
       CHECK(!strcmp(text, fails ? "the task's callback failed: no trace 17 in shots.su" : ""));
     }
   }

@@ -413,7 +413,9 @@ static void ask(chance_t *c) {
   char buffer[64];
   size_t len = below(c, 33);
   memset(buffer, 0x5a, sizeof buffer);
-  size_t whole = sched_task_error(of, id, one_in(c, 8) ? NULL : buffer, one_in(c, 8) ? 0 : len);
+  size_t whole = 0;
+  char *to = one_in(c, 8) ? NULL : buffer;
+  CALL(sched_task_error, of, id, to, one_in(c, 8) ? 0 : len, one_in(c, 8) ? NULL : &whole);
   for (size_t i = len; i < sizeof buffer; i++)
     if (buffer[i] != 0x5a) fail("sched_task_error", "wrote beyond its room", (int64_t)i);
   if (whole > 100000) fail("sched_task_error", "an endless sentence", (int64_t)whole);

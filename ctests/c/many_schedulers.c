@@ -70,7 +70,7 @@ static void crowd(int count, int *made, int *well) {
       sched_status_t status = wait_for(all[i].s, all[i].ids[k]);
       *well += status == SCHED_OK;
       if (status == SCHED_OK) continue;
-      sched_task_error(all[i].s, all[i].ids[k], message, sizeof message);
+      sched_task_error(all[i].s, all[i].ids[k], message, sizeof message, NULL);
       check_refusal(status, message, "task", i);
     }
   }

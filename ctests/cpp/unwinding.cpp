@@ -62,7 +62,7 @@ void unwind(sched_run_fn code, const char *word) {
   const sched_task_t id = submit(s, desc);
   for (int i = 0; i < 50; i++) submitted(s, counts, &ran);
   EXPECT(SCHED_E_UNWOUND, wait_for(s, id));
-  sched_task_error(s, id, text, sizeof text);
+  sched_task_error(s, id, text, sizeof text, nullptr);
   CHECK(std::string(text).find(word) != std::string::npos);
   OK(sched_wait_all(s, SCHED_FOREVER));
   CHECK(ran == 100 && left == 2);

@@ -51,6 +51,14 @@ program arrays
 
   shot%nt = 0
   call refuses(record, "nt is 0", snapshots)
+  shot%nt = -3
+  call refuses(record, "nt is -3; accepted: 0 or more")
+  call model%shot_warnings(shot, warnings, stat=stat)
+  call expect(stat == SCHED_E_ARGUMENT .and. len(warnings) == 0, "no warnings of a bad shot")
+  shot%nt = 10
+  shot%record_every = -2
+  call refuses(record, "record_every is -2; accepted: 0 or more")
+  shot%record_every = 2
 
   shot = sched_fd_shot(nt=10, dt_s=1e-3, frequency_hz=30.0, record_every=2, source=[8, 9, 7])
   allocate (shot%receivers(3, 2), source=1_c_int64_t)
@@ -89,6 +97,8 @@ program arrays
   call expect(sizes(2)%device_bytes < sizes(1)%device_bytes, "16 bits take less memory")
   call model%create(0.001 * vp, spacing_m=[10.0, 10.0, 10.0], stat=stat)
   call expect(stat == SCHED_E_ARGUMENT, "km/s are refused")
+  call model%shot_warnings(shot, warnings, stat=stat)
+  call expect(stat == SCHED_E_ARGUMENT, "no warnings without a model")
   call model%create(0.001 * vp, spacing_m=[10.0, 10.0, 10.0], any_values=.true.)
   shot%snapshot_every = shot%nt
   call model%shot_warnings(shot, warnings)

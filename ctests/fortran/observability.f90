@@ -101,6 +101,12 @@ program observability
   call expect(device%done == 1 .and. device%slots == 1, "counts of a device")
   call sched%device_stats(1, device, stat=stat, errmsg=message)
   call expect(stat == SCHED_E_ARGUMENT .and. index(message, "1") > 0, "there is no device 1")
+  call sched%device_info(-1, info, stat=stat, errmsg=message)
+  call expect(message == "device is -1; accepted: 0 or more", "a negative device")
+  call sched%on_progress(interval_ns=-often, stat=stat, errmsg=message)
+  call expect(message == "interval_ns is -1000000; accepted: 0 or more", "a negative interval")
+  call other%create(slots=-2, stat=stat, errmsg=message)
+  call expect(message == "slots is -2; accepted: -1 or more", "negative slots")
 
   call sched_log_callback(logs, c_loc(logged), 2)
   call sched%submit(waits, id, user=c_loc(number))

@@ -17,6 +17,14 @@ contains
     status = merge(1, 0, number < 0)
   end function
 
+  ! Increments its number.
+  subroutine counts(user) bind(c)
+    type(c_ptr), value :: user
+    integer, pointer :: number
+    call c_f_pointer(user, number)
+    number = number + 1
+  end subroutine
+
   function until_cancelled(exec, user) bind(c) result(status)
     type(sched_exec_t), intent(in), target :: exec
     type(c_ptr), value :: user
@@ -76,8 +84,13 @@ program order
   call expect(numbers(4) == 42, "a queued task that is cancelled does not run")
   call sched%stats(stats)
   call expect(stats%submitted == 2 .and. stats%cancelled == 2, "cancelled tasks are counted")
+  options = sched_task_options(retries=-1)
+  call sched%submit(adds, next, c_loc(numbers(4)), options, counts, stat, message)
+  call expect(message == "retries is -1; accepted: 0 or more", "negative retries")
+  call expect(numbers(4) == 43 .and. next == 0, "a refused task is dropped once")
   call sched%release(ids(1))
   call sched%wait(ids(1), stat=stat)
   call expect(stat == SCHED_E_STALE, "a released task is unknown")
+  call expect(sched%task_error(ids(1), stat) == "" .and. stat == SCHED_E_STALE, "so is its error")
   call sched%destroy()
 end program

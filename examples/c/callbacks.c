@@ -53,10 +53,11 @@ int main(void) {
     sched_task_desc_t task = {.size = sizeof task, .run = fail};
     check(sched_submit(scheduler, &task, &id));
     sched_status_t status = sched_wait(scheduler, id, SCHED_FOREVER);
-    size_t length = sched_task_error(scheduler, id, NULL, 0);
+    size_t length;
+    check(sched_task_error(scheduler, id, NULL, 0, &length));
     char *why = malloc(length + 1);
     if (!why) return 1;
-    sched_task_error(scheduler, id, why, length + 1);
+    check(sched_task_error(scheduler, id, why, length + 1, NULL));
     printf("%s: %s\n", sched_status_name(status), why);
     free(why);
     check(sched_release(scheduler, id));

@@ -29,9 +29,12 @@ C     One shot over a homogeneous medium, in FORTRAN 77. Cells count from 1.
       WRITE (*, '(A, 1PE10.3)') 'at the middle, after 0.1 s: ',
      &                          RECORD(101, 1)
 
-C     A cell outside the model is refused.
+C     A cell outside the model is refused, and a negative number.
       RECVR(2, 2) = NY + 1
       CALL SCHED77_SHOT(S, MODEL, NT, 1E-3, 20.0, SOURCE, 2, RECVR, 1,
+     &                  RECORD, 2 * NT, TASK, STATUS, TEXT)
+      WRITE (*, '(2A)') 'refused: ', TEXT
+      CALL SCHED77_SHOT(S, MODEL, -NT, 1E-3, 20.0, SOURCE, 2, RECVR, 1,
      &                  RECORD, 2 * NT, TASK, STATUS, TEXT)
       WRITE (*, '(2A)') 'refused: ', TEXT
       CALL SCHED77_MODEL_DESTROY(MODEL, STATUS, TEXT)

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::sync::Arc;
 
 use super::fd_model::{count, shape};
-use super::guard::{guard, guard_status};
+use super::guard::guard_status;
 use super::input::{
     OutStruct, OutText, SendPointer, VersionedStruct, check_bits, copy, read, read_or_default, slice_of,
     with_capacity,
@@ -280,10 +280,10 @@ fn frequency_of(desc: &sched_fd_shot_desc_t) -> Option<f32> {
 
 /// Writes the warnings of a shot into `buffer`, one per line, truncated to `len` bytes including the
 /// NUL. They concern shots that are accepted but are usually mistakes: too few cells per wavelength,
-/// a wavelet that begins after the record's end, a step that density may make unstable. Returns the
-/// length of the whole text without the NUL, as snprintf does; 0, with an empty text, if there is no
-/// warning, and also after an error: sched_last_error then has the reason. `buffer` may be NULL if
-/// `len` is 0. sched_fd_submit logs the same warnings, each once for a model.
+/// a wavelet that begins after the record's end, a step that density may make unstable. Stores the
+/// length of the whole text without the NUL in `*length`: 0 if there is no warning. `buffer` may be
+/// NULL if `len` is 0; `length` may be NULL. sched_fd_submit logs the same warnings, each once for a
+/// model.
 ///
 /// Errors: as sched_fd_shot_size.
 #[unsafe(no_mangle)]
@@ -292,14 +292,16 @@ pub unsafe extern "C" fn sched_fd_shot_warnings(
     shot: *const sched_fd_shot_desc_t,
     buffer: *mut c_char,
     len: usize,
-) -> usize {
-    guard(|| {
+    length: *mut usize,
+) -> sched_status_t {
+    guard_status(|| {
         // SAFETY: pointers as the header requires them; `input` checks each.
-        let (mut out, desc) = unsafe { (OutText::new("buffer", buffer, len)?, read(shot)?) };
+        let (out, desc) = unsafe { (OutText::new("buffer", buffer, len, length)?, read(shot)?) };
         let medium = shared_model(model)?;
         // SAFETY: as above.
         let (plan, shot) = unsafe { plan_shot(&medium, &desc)? };
-        Ok(out.fill(&medium.warnings(&plan, &shot, frequency_of(&desc)).join("\n")))
+        out.fill(&medium.warnings(&plan, &shot, frequency_of(&desc)).join("\n"));
+        Ok(())
     })
 }
 

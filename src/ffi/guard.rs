@@ -26,12 +26,6 @@ impl ReturnValue for () {
     fn failed(_: sched_status_t) -> Self {}
 }
 
-impl ReturnValue for usize {
-    fn failed(_: sched_status_t) -> Self {
-        0
-    }
-}
-
 /// Runs the body of a function. Nothing unwinds out of it; a failure sets the calling thread's last error.
 pub(super) fn guard<R: ReturnValue>(body: impl FnOnce() -> Result<R>) -> R {
     // A caller may flush denormal numbers or trap overflows; the library's arithmetic must not depend on it.

@@ -155,29 +155,36 @@ impl<T> OutParam<T> {
     }
 }
 
-/// A buffer for a text, checked before the work is done.
-pub(super) struct OutText<'a>(&'a mut [u8]);
+/// A buffer for a text and a place for its length, checked before the work is done.
+pub(super) struct OutText<'a> {
+    buffer: &'a mut [u8],
+    length: *mut usize,
+}
 
 impl OutText<'_> {
     /// # Safety
-    /// `at` is NULL or points to `len` writable bytes, until the call returns.
-    pub(super) unsafe fn new(what: &str, at: *mut c_char, len: usize) -> Result<Self> {
+    /// `at` is NULL or points to `len` writable bytes, `length` is NULL or points to room for a number, until the
+    /// call returns.
+    pub(super) unsafe fn new(what: &str, at: *mut c_char, len: usize, length: *mut usize) -> Result<Self> {
         // SAFETY: as promised by the caller.
         let buffer = if len == 0 { &mut [] } else { unsafe { slice_of_mut(what, at.cast::<u8>(), len)? } };
         if let Some(first) = buffer.first_mut() {
             *first = 0;
         }
-        Ok(OutText(buffer))
+        Ok(OutText { buffer, length })
     }
 
-    /// Writes as much of the text as fits, ended by NUL. Returns the length of all of it.
-    pub(super) fn fill(&mut self, text: &str) -> usize {
-        let room = self.0.len().saturating_sub(1).min(text.len());
-        self.0[..room].copy_from_slice(&text.as_bytes()[..room]);
-        if let Some(end) = self.0.get_mut(room) {
+    /// Writes as much of the text as fits, ended by NUL, and the length of all of it.
+    pub(super) fn fill(self, text: &str) {
+        let room = self.buffer.len().saturating_sub(1).min(text.len());
+        self.buffer[..room].copy_from_slice(&text.as_bytes()[..room]);
+        if let Some(end) = self.buffer.get_mut(room) {
             *end = 0;
         }
-        text.len()
+        if !self.length.is_null() {
+            // SAFETY: as promised in `new`; it may lie unaligned.
+            unsafe { self.length.write_unaligned(text.len()) }
+        }
     }
 }
 

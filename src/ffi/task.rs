@@ -198,20 +198,24 @@ pub unsafe extern "C" fn sched_task_info(
 }
 
 /// Writes the message of a failed task into `buffer`, truncated to `len` bytes including the NUL.
-/// Returns the length of the whole message without the NUL, as snprintf does. `buffer` may be NULL
-/// if `len` is 0. Any thread may call it until the task is released. Returns 0, with an empty text,
-/// if the task has not failed, and also if it is unknown: sched_last_error then has the reason.
+/// Stores the length of the whole message without the NUL in `*length`: 0 if the task has not
+/// failed. `buffer` may be NULL if `len` is 0; `length` may be NULL. Any thread may call it until
+/// the task is released.
+///
+/// Errors: SCHED_E_ARGUMENT, SCHED_E_STALE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_task_error(
     s: *const sched_t,
     id: sched_task_t,
     buffer: *mut c_char,
     len: usize,
-) -> usize {
-    guard(|| {
-        // SAFETY: a pointer as the header requires it; `OutText` checks it.
-        let mut out = unsafe { OutText::new("buffer", buffer, len)? };
+    length: *mut usize,
+) -> sched_status_t {
+    guard_status(|| {
+        // SAFETY: pointers as the header requires them; `OutText` checks them.
+        let out = unsafe { OutText::new("buffer", buffer, len, length)? };
         let error = scheduler(s)?.info(TaskId(id))?.error;
-        Ok(out.fill(&error.map(|error| error.to_string()).unwrap_or_default()))
+        out.fill(&error.map(|error| error.to_string()).unwrap_or_default());
+        Ok(())
     })
 }

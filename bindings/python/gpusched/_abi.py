@@ -602,14 +602,15 @@ class Functions:
             c_uint64,
             POINTER(sched_task_info_t),
         )
-        # size_t sched_task_error(const sched_t *s, sched_task_t id, char *buffer, size_t len);
+        # sched_status_t sched_task_error(const sched_t *s, sched_task_t id, char *buffer, size_t len, size_t *length);
         self.sched_task_error = _bind(
             library, "sched_task_error",
-            c_size_t,
+            c_int32,
             c_void_p,
             c_uint64,
             POINTER(c_char),
             c_size_t,
+            POINTER(c_size_t),
         )
         # sched_status_t sched_submit_range(sched_t *s, const sched_range_desc_t *desc, sched_task_t *id);
         self.sched_submit_range = _bind(
@@ -671,14 +672,15 @@ class Functions:
             POINTER(sched_fd_shot_desc_t),
             POINTER(sched_fd_shot_size_t),
         )
-        # size_t sched_fd_shot_warnings(const sched_fd_model_t *model, const sched_fd_shot_desc_t *shot, char *buffer, size_t len);
+        # sched_status_t sched_fd_shot_warnings(const sched_fd_model_t *model, const sched_fd_shot_desc_t *shot, char *buffer, size_t len, size_t *length);
         self.sched_fd_shot_warnings = _bind(
             library, "sched_fd_shot_warnings",
-            c_size_t,
+            c_int32,
             c_void_p,
             POINTER(sched_fd_shot_desc_t),
             POINTER(c_char),
             c_size_t,
+            POINTER(c_size_t),
         )
         # sched_status_t sched_fd_submit(sched_t *s, const sched_fd_model_t *model, const sched_fd_shot_desc_t *shot, const sched_task_desc_t *task, sched_task_t *id);
         self.sched_fd_submit = _bind(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from ctypes import POINTER, byref, c_double, c_float, c_void_p, create_string_buffer, sizeof
+from ctypes import POINTER, byref, c_double, c_float, c_size_t, c_void_p, create_string_buffer, sizeof
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Mapping, Sequence, Tuple
 
@@ -210,10 +210,11 @@ class Model(Handle):
         ValueError, TypeError, GpuschedError
             As `Scheduler.submit_shot`.
         """
-        self.shot_size(shot)
         desc, _kept = shot._describe()
-        buffer = create_string_buffer(lib.sched_fd_shot_warnings(self._raw, byref(desc), None, 0) + 1)
-        lib.sched_fd_shot_warnings(self._raw, byref(desc), buffer, len(buffer))
+        length = c_size_t()
+        check(lib.sched_fd_shot_warnings(self._raw, byref(desc), None, 0, byref(length)))
+        buffer = create_string_buffer(length.value + 1)
+        check(lib.sched_fd_shot_warnings(self._raw, byref(desc), buffer, len(buffer), None))
         return buffer.value.decode().splitlines()
 
     def close(self) -> None:
