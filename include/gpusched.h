@@ -1206,9 +1206,9 @@ sched_status_t sched_fd_shot_warnings(const struct sched_fd_model_t *model,
  * with snapshots, and those whose `task` has a `drop` and not this flag.
  *
  * Errors: SCHED_E_ARGUMENT, also for a source or receiver outside the grid, and for a buffer that
- * is too short; SCHED_E_UNSTABLE for a time step that is too large, with the largest stable one;
- * SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_NO_DEVICE, SCHED_E_MEMORY, SCHED_E_SHUTDOWN,
- * SCHED_E_FORKED.
+ * is too short or overlaps another array of the call; SCHED_E_UNSTABLE for a time step that is too
+ * large, with the largest stable one; SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_NO_DEVICE,
+ * SCHED_E_MEMORY, SCHED_E_SHUTDOWN, SCHED_E_FORKED.
  */
 sched_status_t sched_fd_submit(struct sched_t *s,
                                const struct sched_fd_model_t *model,

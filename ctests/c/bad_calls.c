@@ -310,6 +310,13 @@ static void shots(void) {
   SUBMIT_SHOT("snapshots one float short", E_ARGUMENT, "snapshots_len is 6911",
               f.desc.snapshot_every = 10, f.desc.snapshots = snapshots,
               f.desc.snapshots_len = 4 * N * N * N - 1);
+  SUBMIT_SHOT("last float of the record in the snapshots", E_ARGUMENT, "record is overlapped by snapshots",
+              f.desc.snapshot_every = 40, f.desc.snapshots = record + N * N * 40 - 1,
+              f.desc.snapshots_len = N * N * N);
+  SUBMIT_SHOT("snapshots that begin after the record", OK, "", f.desc.snapshot_every = 40, f.desc.nt = 1,
+              f.desc.snapshots = record + N * N, f.desc.snapshots_len = N * N * N);
+  SUBMIT_SHOT("custom wavelet in the record", E_ARGUMENT, "record is overlapped by wavelet_samples",
+              f.desc.wavelet_samples = record + 1, f.desc.wavelet_len = 1);
   ROW("nothing wrong", OK, "", submit_shot());
 }
 

@@ -334,6 +334,27 @@ impl Output for ShotBuffers {
     }
 }
 
+/// Refuses a shot whose results would overwrite each other or an array of the description.
+fn check_apart(desc: &sched_fd_shot_desc_t, need: &sched_fd_shot_size_t) -> Result<()> {
+    let extent = |name, at: usize, bytes: usize| (name, at, at.saturating_add(bytes));
+    let floats = |name, at: *const f32, len: usize| extent(name, at.addr(), len.saturating_mul(4));
+    let arrays = [
+        floats("record", desc.record, need.record_len as usize),
+        floats("snapshots", desc.snapshots, need.snapshots_len as usize),
+        floats("wavelet_samples", desc.wavelet_samples, desc.wavelet_len),
+        extent("receivers", desc.receivers.addr(), desc.receiver_count * size_of::<sched_fd_cell_t>()),
+    ];
+    for (index, (output, begin, end)) in arrays[..2].iter().enumerate() {
+        for (other, from, to) in &arrays[index + 1..] {
+            if begin.max(from) < end.min(to) {
+                let accepted = "memory that no other array of the call uses";
+                return Err(Error::argument(*output, format!("overlapped by {other}"), accepted));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn buffers(
     desc: &sched_fd_shot_desc_t,
     need: &sched_fd_shot_size_t,
@@ -356,6 +377,7 @@ fn buffers(
     if need.snapshots > 0 {
         check("snapshots", desc.snapshots, desc.snapshots_len, need.snapshots_len)?;
     }
+    check_apart(desc, need)?;
     Ok(ShotBuffers {
         record: SendPointer::new(desc.record),
         snapshots: SendPointer::new(desc.snapshots),
@@ -376,9 +398,9 @@ fn buffers(
 /// with snapshots, and those whose `task` has a `drop` and not this flag.
 ///
 /// Errors: SCHED_E_ARGUMENT, also for a source or receiver outside the grid, and for a buffer that
-/// is too short; SCHED_E_UNSTABLE for a time step that is too large, with the largest stable one;
-/// SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_NO_DEVICE, SCHED_E_MEMORY, SCHED_E_SHUTDOWN,
-/// SCHED_E_FORKED.
+/// is too short or overlaps another array of the call; SCHED_E_UNSTABLE for a time step that is too
+/// large, with the largest stable one; SCHED_E_TOO_NEW, SCHED_E_STALE, SCHED_E_NO_DEVICE,
+/// SCHED_E_MEMORY, SCHED_E_SHUTDOWN, SCHED_E_FORKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_fd_submit(
     s: *mut sched_t,
