@@ -126,6 +126,7 @@ def check_steps() -> list[Step]:
         Step("format", "cargo fmt --all --check", needs=("rust-parts",)),
         Step("bindings-fresh", f"{THIS_PYTHON} scripts/bindings.py --check"),
         Step("names-agree", f"{THIS_PYTHON} scripts/naming.py --check"),
+        Step("licences-fresh", f"{THIS_PYTHON} scripts/licences.py --check", needs=("build",)),
         Step("pages-fresh", f"{THIS_PYTHON} scripts/pages.py --check"),
         Step("versions-agree", f"{THIS_PYTHON} ctests/python/versions.py"),
         Step("runner", f"{THIS_PYTHON} -m unittest discover -v -s {RUNNER}", counts="unittest", minimum=17),
