@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ctypes import Structure, byref, c_uint32, sizeof
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Callable, TypeVar
 
 from . import _abi
 from ._library import check, lib
 
 Struct = TypeVar("Struct", bound=Structure)
+Value = TypeVar("Value")
 
 BACKENDS = {_abi.SCHED_BACKEND_CPU: "cpu", _abi.SCHED_BACKEND_CUDA: "cuda"}
 HEALTH = {
@@ -182,6 +183,12 @@ class TaskInfo:
     running_s: float
 
 
+def value(kind: type[Value], raw: Structure, **others: Any) -> Value:
+    """Returns a value whose fields, except `others`, are those of a struct."""
+    names = (field.name for field in fields(kind) if field.name not in others)  # type: ignore[arg-type]
+    return kind(**{name: getattr(raw, name) for name in names}, **others)
+
+
 def devices_of(scheduler: int) -> list[Device]:
     count = c_uint32()
     check(lib.sched_device_count(scheduler, byref(count)))
@@ -192,17 +199,15 @@ def _device(scheduler: int, index: int) -> Device:
     info = filled(_abi.sched_device_info_t, lib.sched_device_info, scheduler, index)
     stats = filled(_abi.sched_device_stats_t, lib.sched_device_stats, scheduler, index)
     is_gpu = info.backend == _abi.SCHED_BACKEND_CUDA
-    return Device(
+    return value(
+        Device,
+        info,
         index=index,
         backend=BACKENDS[info.backend],
-        ordinal=info.ordinal,
         name=info.name.decode(errors="replace"),
         uuid=info.uuid.decode(errors="replace"),
         pci_bus_id=info.pci_bus_id.decode(errors="replace"),
         compute_capability=(info.compute_major, info.compute_minor) if is_gpu else None,
-        cpu_threads=info.cpu_threads,
-        total_bytes=info.total_bytes,
-        free_bytes=info.free_bytes,
         health=HEALTH[stats.health],
         slots=stats.slots,
         done=stats.done,
@@ -215,40 +220,15 @@ def _device(scheduler: int, index: int) -> Device:
 
 def stats_of(scheduler: int) -> Stats:
     raw = filled(_abi.sched_stats_t, lib.sched_stats, scheduler)
-    return Stats(
-        submitted=raw.submitted,
-        queued=raw.queued,
-        running=raw.running,
-        done=raw.done,
-        failed=raw.failed,
-        cancelled=raw.cancelled,
-        retried=raw.retried,
-        makespan_s=raw.makespan_ns * 1e-9,
-        lower_bound_s=raw.lower_bound_ns * 1e-9,
-    )
+    return value(Stats, raw, makespan_s=raw.makespan_ns * 1e-9, lower_bound_s=raw.lower_bound_ns * 1e-9)
 
 
 def progress_from(raw: _abi.sched_progress_t) -> Progress:
-    return Progress(
-        queued=raw.queued,
-        running=raw.running,
-        done=raw.done,
-        failed=raw.failed,
-        cancelled=raw.cancelled,
-        retried=raw.retried,
-        elapsed_s=raw.elapsed_ns * 1e-9,
-        eta_s=raw.eta_ns * 1e-9 if raw.eta_ns >= 0 else None,
-        work_total=raw.work_total,
-        work_done=raw.work_done,
-    )
+    eta_s = raw.eta_ns * 1e-9 if raw.eta_ns >= 0 else None
+    return value(Progress, raw, elapsed_s=raw.elapsed_ns * 1e-9, eta_s=eta_s)
 
 
 def task_info_from(raw: _abi.sched_task_info_t) -> TaskInfo:
-    return TaskInfo(
-        device=raw.device if raw.device >= 0 else None,
-        slot=raw.slot,
-        attempts=raw.attempts,
-        progress=raw.progress,
-        queued_s=raw.queued_ns * 1e-9,
-        running_s=raw.running_ns * 1e-9,
-    )
+    device = raw.device if raw.device >= 0 else None
+    times = {"queued_s": raw.queued_ns * 1e-9, "running_s": raw.running_ns * 1e-9}
+    return value(TaskInfo, raw, device=device, **times)

@@ -94,11 +94,11 @@ class Scheduler(Handle):
 
     @classmethod
     def shared(cls) -> Scheduler:
-        """Returns a share of the scheduler that all libraries of the process may use.
+        """Returns a handle of the scheduler that the whole process shares.
 
-        The first share creates it from the environment; the last one that is closed ends it.
-        `wait_next` has an order for each share; `wait_all`, `stats` and the devices belong to all
-        together.
+        The first handle creates it from the environment; the last one that is closed ends it.
+        `wait_next` has an order for each handle; `wait_all`, `stats` and the devices belong to all
+        handles together.
 
         Raises
         ------
@@ -497,8 +497,8 @@ class Scheduler(Handle):
         Its tasks keep their outcomes, and the callbacks of `Task.add_done_callback` have returned.
         A closed scheduler may be closed again. For a callable that may never return see `shutdown`.
 
-        The tasks of a share (`Scheduler.shared`) that is not the last one run on, but this package
-        reports them as cancelled: wait for them first.
+        If this is a handle of the shared scheduler (`Scheduler.shared`) and others exist, its tasks
+        run on, but this package reports them as cancelled: wait for them first.
 
         Raises
         ------
@@ -543,7 +543,7 @@ class Scheduler(Handle):
 
     def _end(self, handle: int, left: Callable[[], float | None]) -> None:
         if self._shared and self._listener is not None:
-            # The scheduler may go on for other holders.
+            # The scheduler may go on for other handles.
             self.on_progress(None)
         self._completer.collect()
         if check(lib.sched_shutdown(handle, 0)) == _abi.SCHED_PENDING:
