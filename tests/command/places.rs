@@ -101,6 +101,8 @@ fn inputs_and_results_are_not_overwritten() {
     fs::write(folder.at("out/shot_0001.bin"), model).expect("a model");
     symlink("out/shot_0001.bin", folder.at("link")).expect("a link");
     fs::write(folder.at("survey.json"), format!("{SURVEY}[output]\nfolder = '.'\n")).expect("a survey");
+    let new = format!("{SURVEY}[output]\nfolder = 'new/out'\n");
+    fs::write(folder.at("new.toml"), new).expect("a survey");
     for (name, file) in [("direct", "out/shot_0001.bin"), ("linked", "link")] {
         let survey = SURVEY.replace("vp = 2000", &format!("vp = '{file}'"));
         fs::write(folder.at(name), survey).expect("a survey");
@@ -113,6 +115,8 @@ fn inputs_and_results_are_not_overwritten() {
         &["run", "survey.toml", "--trace", "survey.toml"],
         &["run", "survey.toml", "--trace", "out/shot_0001.json"],
         &["run", "direct", "--dry-run"],
+        // This folder does not exist yet.
+        &["run", "new.toml", "--trace", "./new/out/shot_0001.bin"],
     ] {
         let refused = folder.gpusched(args);
         assert!(refused.status == 2 && refused.err.contains("overwrite"), "{args:?}: {refused:?}");
@@ -125,7 +129,7 @@ fn inputs_and_results_are_not_overwritten() {
 fn folder_in_place_of_a_result_is_refused() {
     let folder = Workspace::with_survey(SURVEY);
     fs::create_dir_all(folder.at("out/shot_0002.bin")).expect("a folder");
-    for name in ["shot_0001.bin", "shot_0001.json", "shot_0001_step_000002.bin"] {
+    for name in ["shot_0001.bin", "shot_0001.json", "shot_0001.paused", "shot_0001_step_000002.bin"] {
         let place = folder.make(format!("out/{name}"));
         let refused = folder.gpusched(&["run", "survey.toml", "--dry-run"]);
         assert!(

@@ -3,7 +3,7 @@
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use gpusched::io::{atomic, space};
 use gpusched::{Error, Result, descriptor};
@@ -111,6 +111,8 @@ pub fn check_results(job: &Job) -> Result<u64> {
                 let why = "it is a folder, and the run would write a file of this name; move it, or change output.folder";
                 return Err(Error::io("replace", &entry.path(), why));
             }
+            // A saved state is kept until its shot is complete.
+            _ if entry.path().extension().is_some_and(|end| end == "paused") => {}
             found => bytes += found.map_or(0, |found| found.len()),
         }
     }
@@ -119,7 +121,7 @@ pub fn check_results(job: &Job) -> Result<u64> {
 
 /// Refuses a run that would overwrite the survey file, a file of the model, or, by its trace, one of its own results.
 pub fn check_inputs(job: &Job, trace: Option<&Path>) -> Result<()> {
-    let folder = fs::canonicalize(&job.folder).ok();
+    let folder = resolved(&job.folder);
     let is_output = |file: &Path| {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         file.parent() == folder.as_deref() && names::is_output(&name)
@@ -129,10 +131,10 @@ pub fn check_inputs(job: &Job, trace: Option<&Path>) -> Result<()> {
         let why = "the run reads this file and would write a result of the same name; change output.folder";
         return Err(Error::io("overwrite", input, why));
     }
-    // A trace that is not there yet has a folder.
-    let absolute = |trace: &Path| {
-        let parent = trace.parent().filter(|parent| !parent.as_os_str().is_empty());
-        Some(fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()?.join(trace.file_name()?))
+    // The last name is not followed: a trace replaces no link.
+    let absolute = |trace| {
+        let trace = path::absolute(trace).ok()?;
+        Some(resolved(trace.parent()?)?.join(trace.file_name()?))
     };
     let Some(trace) = trace.and_then(absolute) else { return Ok(()) };
     if is_output(&trace) || inputs.contains(&trace) {
@@ -140,4 +142,10 @@ pub fn check_inputs(job: &Job, trace: Option<&Path>) -> Result<()> {
         return Err(Error::io("overwrite", &trace, why));
     }
     Ok(())
+}
+
+/// Resolves the links of a path as far as it exists.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    let path = path::absolute(path).ok()?;
+    path.ancestors().find_map(|part| Some(fs::canonicalize(part).ok()?.join(path.strip_prefix(part).ok()?)))
 }

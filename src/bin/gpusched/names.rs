@@ -41,11 +41,13 @@ pub fn snapshot_of(name: &str) -> Option<usize> {
     (snapshot(number, step) == name).then_some(number)
 }
 
-/// Returns the number of the shot whose record, description or snapshot has this name.
+/// Returns the number of the shot whose record, description, saved state or snapshot has this name.
 pub fn shot_of(name: &str) -> Option<usize> {
     let number = name.strip_prefix("shot_")?.split_once('.')?.0.parse().ok();
     number
-        .filter(|&number: &usize| name == record(number) || name == side(number))
+        .filter(|&number: &usize| {
+            [record(number), side(number), paused(number)].iter().any(|own| own == name)
+        })
         .or_else(|| snapshot_of(name))
 }
 
@@ -84,10 +86,10 @@ mod tests {
     fn names_of_snapshots_are_recognised() {
         assert_eq!(snapshot_of("shot_0003_step_000060.bin"), Some(3));
         assert_eq!(snapshot_of("shot_12345_step_1000000.bin"), Some(12_345));
-        for (name, number) in [(record(7), 7), (side(12_345), 12_345), (snapshot(3, 60), 3)] {
+        for (name, number) in [(record(7), 7), (side(12_345), 12_345), (snapshot(3, 60), 3), (paused(7), 7)] {
             assert_eq!(shot_of(&name), Some(number));
         }
-        assert_eq!(["shot_7.bin", "shot_0007.paused", "shot_0007.bin.old"].map(shot_of), [None; 3]);
+        assert_eq!(["shot_7.bin", "shot_0007.bin.old"].map(shot_of), [None; 2]);
         for other in [
             "shot_0003.bin",
             "shot_0003_step_60.bin",
