@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::control::Silent;
+use super::control::{Control, Silent};
 use super::grid::Grid;
 use super::model::Model;
+use super::pause::State;
 use super::plan::{Form, Options, Plan, SHAPES, Shape, Stencil, Storage, moduli};
 use super::survey::{Receivers, Shot};
 use super::verify::dt_max;
@@ -27,7 +28,7 @@ pub struct Case {
     /// Of blocks on a GPU.
     pub shapes: Shapes,
     pub nt: usize,
-    /// Copy, shot and silent shot take turns this often, and the best of each counts: others on the
+    /// Copy, shot, and steps in fields with and without a wave take turns this often, and the best of each counts: others on the
     /// machine only ever slow them down.
     pub repeats: usize,
 }
@@ -47,17 +48,22 @@ pub enum Shapes {
 pub struct Measured {
     /// Of blocks: that which was asked for, or has been found best. `None`: they have none.
     pub shape: Option<Shape>,
-    /// Of the time loop, of the fastest shot.
+    /// Of the steps in fields that are not at rest.
     pub seconds: f64,
     /// Of a whole shot, of the quickest: with what is allocated, uploaded and set to zero before the time loop.
     pub shot_seconds: f64,
-    /// Millions of padded cells times steps a second.
+    /// Millions of padded cells times steps a second, in fields that are not at rest anywhere: all cells are computed.
     pub mcells_per_s: f64,
-    /// Millions of the user's cells times steps a second.
+    /// Millions of the user's cells times steps a second, in the same steps.
     pub interior_mcells_per_s: f64,
-    /// `mcells_per_s` over that of the same shot without a source, whose fields stay zero. It is 1 where
-    /// the speed does not depend on the values. Denormal numbers at the edge of a wave would lower it.
+    /// `mcells_per_s` over that of the same steps on fields that are zero. It is 1 where the speed does not depend on the
+    /// values.
     pub rate_to_silent: f64,
+    /// Millions of padded cells times steps a second of a shot from rest: those that the wave has not reached count, and are
+    /// not computed.
+    pub covered_mcells_per_s: f64,
+    /// The share of the cells that such a shot computes.
+    pub computed: f64,
     /// All that is allocated on the device for coefficients and fields, a padded cell.
     pub bytes_per_cell_resident: f64,
     /// 10⁹ bytes a second, read and written ones both counted, of a copy by the same threads.
@@ -68,6 +74,8 @@ pub struct Measured {
 const COPY: usize = 64 << 20;
 /// Copies of which the fastest counts, each repeat.
 const COPIES: usize = 5;
+/// The largest value of fields that are not at rest: no product of a step with it is denormal, and the pressure stays small.
+const LARGEST: f32 = 1e-12;
 
 /// Runs a shot in a layered model with density, with receivers at the surface, on the CPU a line, on a GPU one on every cell:
 /// with each shape of blocks.
@@ -139,31 +147,56 @@ fn measured(
     if let Lane::Cpu(_) = lane {
         room("the shot that is measured", plan.field_bytes())?;
     }
-    let silent = Shot { amplitude: 0.0, ..shot.clone() };
-    let (mut seconds, mut shot_seconds, mut bandwidth) = (f64::INFINITY, f64::INFINITY, 0.0);
-    let mut silent_seconds = f64::INFINITY;
+    let longer = Shot { nt: shot.nt + 1, ..shot.clone() };
+    let mut bandwidth = 0.0;
+    let [mut shot_seconds, mut loop_seconds, mut seconds, mut silent_seconds] = [f64::INFINITY; 4];
+    let mut computed = 1.0;
     for _ in 0..repeats {
         bandwidth = copy.bytes_per_second()?.max(bandwidth);
         let begin = Instant::now();
-        let (_, time) = plan.run(shot, lane, &Silent)?;
+        let (_, effort) = plan.run(shot, lane, &Silent)?;
         shot_seconds = begin.elapsed().as_secs_f64().min(shot_seconds);
-        seconds = time.as_secs_f64().min(seconds);
-        let (_, time) = plan.run(&silent, lane, &Silent)?;
-        silent_seconds = time.as_secs_f64().min(silent_seconds);
+        loop_seconds = effort.time.as_secs_f64().min(loop_seconds);
+        computed = effort.computed;
+        for (of, largest) in [(&mut seconds, LARGEST), (&mut silent_seconds, 0.0)] {
+            let (_, effort) = plan.run(&longer, lane, &Everywhere { largest })?;
+            *of = effort.time.as_secs_f64().min(*of);
+        }
     }
     bandwidth = copy.bytes_per_second()?.max(bandwidth);
-    let rate = |cells: usize| cells as f64 * shot.nt as f64 / seconds / 1e6;
+    let rate = |cells: usize, seconds: f64| cells as f64 * shot.nt as f64 / seconds / 1e6;
     let bytes = plan.resident_bytes(lane, shot);
     Ok(Measured {
         shape: plan.shape(lane),
         seconds,
         shot_seconds,
-        mcells_per_s: rate(plan.padded_cells()),
-        interior_mcells_per_s: rate(plan.model.grid.cells()),
+        mcells_per_s: rate(plan.padded_cells(), seconds),
+        interior_mcells_per_s: rate(plan.model.grid.cells(), seconds),
+        covered_mcells_per_s: rate(plan.padded_cells(), loop_seconds),
+        computed,
         rate_to_silent: silent_seconds / seconds,
         bytes_per_cell_resident: bytes as f64 / plan.padded_cells() as f64,
         copy_gb_per_s: bandwidth / 1e9,
     })
+}
+
+/// Resumes a shot after one step, with the same values in all its fields, which are not those of a wave.
+struct Everywhere {
+    largest: f32,
+}
+
+impl Control for Everywhere {
+    fn resume(&self, state: &mut dyn State) -> Result<usize> {
+        let mut number = 1u32;
+        state.take(&mut |values| {
+            for value in values {
+                number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                *value = self.largest * (number as i32 >> 8) as f32 / (1 << 23) as f32;
+            }
+            Ok(())
+        })?;
+        Ok(1)
+    }
 }
 
 /// Looked for before it is taken: systems that promise more memory than they have end a process that uses it.

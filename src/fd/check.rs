@@ -63,7 +63,7 @@ pub fn run(lane: Lane<'_>, device: &str, control: &dyn Control) -> Result<()> {
             Error::WrongResult { device: device.into(), what }
         };
         let found = match shot::run(&plan, &shot, lane, control) {
-            Ok(found) => found.data,
+            Ok((found, _)) => found.data,
             // There is nothing wrong with this model and this step, so what is said of them is of no use.
             Err(Error::Unstable { what, value, .. }) => {
                 return Err(wrong(format!("is unstable: {what} is {value}")));

@@ -2,7 +2,6 @@
 //! the form of the computation; its users do not see it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::control::Control;
 pub use super::equation::acoustic1::one_pass::kernel::{SHAPES, Shape};
@@ -13,7 +12,7 @@ use super::grid::AXES;
 use super::model::{Model, Outline};
 pub use super::stencil::Stencil;
 pub use super::storage::Storage;
-use super::survey::{Gather, Receivers, Shot};
+use super::survey::{Effort, Gather, Receivers, Shot};
 use super::verify::dt_max;
 use crate::backend::Lane;
 use crate::error::{Error, Result};
@@ -235,13 +234,8 @@ impl Plan {
         }
     }
 
-    /// Runs a checked shot: its record before the mute, and how long the time loop took.
-    pub(super) fn run(
-        &self,
-        shot: &Shot,
-        lane: Lane<'_>,
-        control: &dyn Control,
-    ) -> Result<(Gather, Duration)> {
+    /// Runs a checked shot: its record before the mute, and what it took.
+    pub(super) fn run(&self, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> Result<(Gather, Effort)> {
         let done = match lane {
             Lane::Cpu(team) => acoustic1::run(&self.coefficients, shot, self.options.form, team, control),
             Lane::Cuda(stream) => {

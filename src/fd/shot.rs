@@ -6,7 +6,7 @@ use super::control::Control;
 use super::exact_time;
 use super::pause::State;
 use super::plan::Plan;
-use super::survey::{Gather, Shot};
+use super::survey::{Effort, Gather, Shot};
 use crate::backend::Lane;
 use crate::backend::cpu::can_allocate;
 use crate::error::{Error, Result};
@@ -14,24 +14,24 @@ use crate::sched::{Exec, Task};
 
 /// Runs a shot on the lane that it is given. Errors: a shot that does not fit the plan, no memory,
 /// a pressure that is not finite any more, and whatever `control` returns.
-pub fn run(plan: &Plan, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> Result<Gather> {
+pub fn run(plan: &Plan, shot: &Shot, lane: Lane<'_>, control: &dyn Control) -> Result<(Gather, Effort)> {
     plan.check(shot)?;
-    let mut gather = if plan.options.exact_time {
+    let (mut gather, effort) = if plan.options.exact_time {
         let bytes = exact_time::bytes(shot);
         if !can_allocate(bytes) {
             return Err(Error::NoHostMemory { what: "the exact time of a shot".into(), bytes });
         }
         let nt = plan.steps(shot);
         let longer = Shot { wavelet: exact_time::foreseen(&shot.wavelet, nt), nt, ..shot.clone() };
-        let (gather, _) = plan.run(&longer, lane, &Within { nt: shot.nt, control })?;
-        exact_time::corrected(gather, shot, lane)?
+        let (gather, effort) = plan.run(&longer, lane, &Within { nt: shot.nt, control })?;
+        (exact_time::corrected(gather, shot, lane)?, effort)
     } else {
-        plan.run(shot, lane, control)?.0
+        plan.run(shot, lane, control)?
     };
     if let Some(mute) = &shot.mute {
         silence(&mut gather, mute, shot.record_every);
     }
-    Ok(gather)
+    Ok((gather, effort))
 }
 
 /// Who asked for `nt` steps and is not told of more.
@@ -86,7 +86,7 @@ fn silence(gather: &mut Gather, mute: &[usize], every: usize) {
 pub trait Output: Send + Sync {
     fn snapshot(&self, exec: &Exec<'_>, step: usize, field: &[f32]) -> Result<()>;
     /// Called once the result counts: no cancel and no other copy comes between.
-    fn finish(&self, exec: &Exec<'_>, gather: Gather) -> Result<()>;
+    fn finish(&self, exec: &Exec<'_>, gather: Gather, effort: Effort) -> Result<()>;
     /// See [`Control::resume`].
     fn resume(&self, _exec: &Exec<'_>, _state: &mut dyn State) -> Result<usize> {
         Ok(0)
@@ -119,10 +119,10 @@ pub fn task(plan: Arc<Plan>, shot: Shot, threads: u32, output: impl Output + 'st
     let idempotent = shot.snapshot_every.is_none();
     let work = plan.padded_cells() as f64 * plan.steps(&shot) as f64;
     let mut task = Task::new(move |exec: &Exec<'_>| {
-        let gather = run(&plan, &shot, exec.lane, &Reporter { exec, output: &output })
+        let (gather, effort) = run(&plan, &shot, exec.lane, &Reporter { exec, output: &output })
             .map_err(|error| plan.starved(error, &shot, exec.lane))?;
         exec.commit()?;
-        output.finish(exec, gather)
+        output.finish(exec, gather, effort)
     });
     task.device_bytes = bytes.device;
     task.host_bytes = bytes.host;

@@ -1,5 +1,7 @@
 //! What is to be shot: source, receivers, time axis, snapshots.
 
+use std::time::Duration;
+
 use super::wavelet::Wavelet;
 
 /// Where the pressure is recorded.
@@ -37,6 +39,15 @@ pub struct Gather {
     pub traces: usize,
     pub samples: usize,
     pub data: Vec<f32>,
+}
+
+/// What the steps of a shot took, since it began or was resumed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Effort {
+    /// From when the fields were allocated to the last step.
+    pub time: Duration,
+    /// The share of the grid's cells that was computed, averaged over the steps. The others were at rest.
+    pub computed: f64,
 }
 
 impl Receivers {

@@ -20,7 +20,7 @@ use crate::backend::cpu::threads;
 use crate::error::{Error, Result};
 use crate::fd::plan::{Options, Plan, Stencil};
 use crate::fd::shot::{Output, task as shot_task};
-use crate::fd::survey::{Gather, Receivers, Shot};
+use crate::fd::survey::{Effort, Gather, Receivers, Shot};
 use crate::fd::verify::direct_wave_mute;
 use crate::fd::wavelet::Wavelet;
 use crate::memory::Bytes;
@@ -325,7 +325,7 @@ impl Output for ShotBuffers {
         Ok(())
     }
 
-    fn finish(&self, _: &Exec<'_>, gather: Gather) -> Result<()> {
+    fn finish(&self, _: &Exec<'_>, gather: Gather, _: Effort) -> Result<()> {
         // SAFETY: `record` is lent until the task has ended, and was checked to have room for the
         // gather; called once, when the result counts.
         let room = unsafe { std::slice::from_raw_parts_mut(self.record.pointer(), gather.data.len()) };

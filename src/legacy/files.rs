@@ -10,7 +10,7 @@ use super::calls;
 use super::claims::Claim;
 use crate::error::{Error, Result};
 use crate::fd::shot::Output;
-use crate::fd::survey::Gather;
+use crate::fd::survey::{Effort, Gather};
 use crate::io::atomic::{self, Sealed};
 use crate::io::raw;
 use crate::sched::Exec;
@@ -108,7 +108,7 @@ impl Output for ShotFiles {
         })
     }
 
-    fn finish(&self, _: &Exec<'_>, gather: Gather) -> Result<()> {
+    fn finish(&self, _: &Exec<'_>, gather: Gather, _: Effort) -> Result<()> {
         self.files.add(|written| {
             let record = &mut written.record;
             record

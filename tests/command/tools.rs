@@ -72,8 +72,7 @@ fn the_benchmark_prints_one_line_with_the_agreed_names() {
     let line = &events[0];
     assert_eq!(line["n"], serde_json::json!([20, 18, 16]));
     assert_eq!((&line["device"], &line["pml"], &line["nt"]), (&"cpu:0".into(), &20.into(), &3.into()));
-    let names =
-        "seconds mcells_per_s interior_mcells_per_s rate_to_silent bytes_per_cell_resident copy_gb_per_s";
+    let names = "seconds mcells_per_s interior_mcells_per_s rate_to_silent covered_mcells_per_s computed bytes_per_cell_resident copy_gb_per_s";
     for name in names.split(' ') {
         assert!(line[name].as_f64().is_some_and(|value| value > 0.0), "{name} in {line}");
     }

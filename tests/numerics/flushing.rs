@@ -55,7 +55,7 @@ fn denormal_fields_at_the_start_count_as_zeros() {
         world.shot.wavelet = Wavelet::from_samples(samples).unwrap();
         let (plan, shot, options) = (world.plan(), &world.shot, world.options);
         let largest = |value: f32| {
-            let gather = run(&plan, shot, Lane::Cpu(&Team::new(2).unwrap()), &Filled(value)).unwrap();
+            let (gather, _) = run(&plan, shot, Lane::Cpu(&Team::new(2).unwrap()), &Filled(value)).unwrap();
             let later = gather.data.chunks(gather.samples).flat_map(|trace| &trace[1..shot.nt - 1]);
             later.fold(0.0, |most: f32, v| most.max(v.abs()))
         };

@@ -8,7 +8,7 @@ use gpusched::device::BackendKind;
 use gpusched::fd::control::{Control, Silent};
 use gpusched::fd::plan::{Form, Options, Plan, Stencil, Storage};
 use gpusched::fd::shot::{Output, run, task};
-use gpusched::fd::survey::{Gather, Receivers, Shot};
+use gpusched::fd::survey::{Effort, Gather, Receivers, Shot};
 use gpusched::fd::verify::{cells_per_wavelength, direct_wave_mute, dt_max};
 use gpusched::fd::wavelet::{Shape, Wavelet};
 use gpusched::fd::{bench, grid::Grid, model::Model};
@@ -41,7 +41,7 @@ fn shot(nt: usize) -> Shot {
 }
 
 fn go(plan: &Plan, shot: &Shot) -> Result<Gather> {
-    run(plan, shot, Lane::Cpu(&Team::new(2).unwrap()), &Silent)
+    Ok(run(plan, shot, Lane::Cpu(&Team::new(2).unwrap()), &Silent)?.0)
 }
 
 /// Cancels a shot after a step, and counts its steps.
@@ -243,7 +243,7 @@ impl Output for Watcher {
         Ok(())
     }
 
-    fn finish(&self, _: &Exec<'_>, _: Gather) -> Result<()> {
+    fn finish(&self, _: &Exec<'_>, _: Gather, _: Effort) -> Result<()> {
         Ok(())
     }
 }

@@ -65,6 +65,8 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
                 "mcells_per_s": measured.mcells_per_s,
                 "interior_mcells_per_s": measured.interior_mcells_per_s,
                 "rate_to_silent": measured.rate_to_silent,
+                "covered_mcells_per_s": measured.covered_mcells_per_s,
+                "computed": measured.computed,
                 "bytes_per_cell_resident": measured.bytes_per_cell_resident,
                 "copy_gb_per_s": measured.copy_gb_per_s,
             });
@@ -75,7 +77,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         let blocks = shape.map_or_else(String::new, |shape| format!(" in blocks of {shape}"));
         say!(
             "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps, {}, {}{blocks}: \
-             {:.3} s, {:.1} Mcells/s ({:.1} without the layer, {:.2} of the rate without a source), {:.1} bytes per cell; copy {:.2} GB/s",
+             {:.3} s, {:.1} Mcells/s ({:.1} without the layer, {:.2} of the rate in zeros); from rest {:.1} Mcells/s, {:.0} % of them computed, {:.1} bytes per cell; copy {:.2} GB/s",
             equation.name(),
             info.label(),
             info.name,
@@ -85,6 +87,8 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
             measured.mcells_per_s,
             measured.interior_mcells_per_s,
             measured.rate_to_silent,
+            measured.covered_mcells_per_s,
+            100.0 * measured.computed,
             measured.bytes_per_cell_resident,
             measured.copy_gb_per_s,
         );

@@ -57,6 +57,7 @@ impl Manifest {
         shot["device"] = report.device.clone().into();
         shot["attempt"] = report.attempt.into();
         shot["seconds"] = report.seconds.into();
+        shot["computed"] = report.computed.into();
     }
 
     /// Records a shot that an earlier run computed.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use gpusched::fd::pause::State as Fields;
 use gpusched::fd::shot;
-use gpusched::fd::survey::Gather;
+use gpusched::fd::survey::{Effort, Gather};
 use gpusched::io::atomic::{self, Sealed};
 use gpusched::io::raw;
 use gpusched::sched::{Exec, Task};
@@ -59,6 +59,8 @@ struct State {
     /// The shot has ended, and this attempt may not have returned.
     over: bool,
     seconds: Option<f64>,
+    /// See [`Effort::computed`].
+    computed: f64,
     picture: Picture,
     /// Steps of the saved state with which it started, or why that is not usable.
     begun_with: std::result::Result<usize, String>,
@@ -75,6 +77,7 @@ impl State {
             snapshots: Vec::new(),
             over: false,
             seconds: None,
+            computed: 0.0,
             picture: Picture::default(),
             begun_with: Ok(0),
             paused: None,
@@ -87,6 +90,8 @@ pub struct Report {
     pub device: String,
     pub attempt: u32,
     pub seconds: Option<f64>,
+    /// See [`Effort::computed`], rounded.
+    pub computed: f64,
     pub files: Vec<String>,
     /// Steps of the saved state with which it started, or why that is not usable.
     pub begun_with: std::result::Result<usize, String>,
@@ -161,6 +166,7 @@ impl Files {
             device: state.map(|state| state.device.clone()).unwrap_or_default(),
             attempt: attempt.copied().unwrap_or_default(),
             seconds: state.and_then(|state| state.seconds),
+            computed: state.map(|state| (1e4 * state.computed).round() / 1e4).unwrap_or_default(),
             files: all_files(self.about()),
             begun_with: state.map_or(Ok(0), |state| state.begun_with.clone()),
         }
@@ -351,7 +357,7 @@ impl shot::Output for Files {
         Ok(())
     }
 
-    fn finish(&self, exec: &Exec<'_>, gather: Gather) -> Result<()> {
+    fn finish(&self, exec: &Exec<'_>, gather: Gather, effort: Effort) -> Result<()> {
         let about = self.about();
         let record = self.inner.folder.join(names::record(about.number));
         let side = self.inner.folder.join(names::side(about.number));
@@ -370,6 +376,7 @@ impl shot::Output for Files {
         described.and_then(|()| self.inner.output.check()).inspect_err(|_| self.unname())?;
         // The shot is complete; a saved state that cannot be removed does no harm.
         remove(&self.paused_path()).unwrap_or_else(|error| log::warn!("{error}"));
+        state.computed = effort.computed;
         state.seconds = state.begun.map(|begun| begun.elapsed().as_secs_f64());
         if self.inner.pictured {
             state.picture.line = Line::nearest(&about.plan, &about.shot, &gather);

@@ -229,6 +229,7 @@ impl SurveyRun<'_> {
             "state": "done",
             "device": report.device,
             "seconds": report.seconds,
+            "computed": report.computed,
             "steps_before": begun_with,
             "files": report.files,
         });

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gpusched::backend::{Lane, cpu::Team};
 use gpusched::fd::plan::{Form, Options, Plan, Stencil};
 use gpusched::fd::shot::{self, Output};
-use gpusched::fd::survey::{Gather, Receivers, Shot};
+use gpusched::fd::survey::{Effort, Gather, Receivers, Shot};
 use gpusched::fd::wavelet::Wavelet;
 use gpusched::fd::{control::Control, grid::Grid, model::Model, pause::State, verify::dt_max};
 use gpusched::sched::{Exec, Scheduler, Task, WaitResult};
@@ -212,7 +212,7 @@ pub fn in_parts<'a>(
     loop {
         recorder.pause_after.set(pauses.get(ends.len()).copied().unwrap_or(usize::MAX));
         match shot::run(plan, shot, lane(ends.len()), &recorder) {
-            Ok(gather) => return Ok((recorder.shots(gather, plan, shot), ends)),
+            Ok((gather, _)) => return Ok((recorder.shots(gather, plan, shot), ends)),
             Err(Error::Cancelled) => {
                 let done = recorder.paused.borrow().as_ref().expect("the state of a paused shot").0;
                 assert!(ends.len() < pauses.len() && done < shot.nt);
@@ -257,7 +257,7 @@ impl Output for Gathers {
         Ok(())
     }
 
-    fn finish(&self, _: &Exec<'_>, gather: Gather) -> Result<()> {
+    fn finish(&self, _: &Exec<'_>, gather: Gather, _: Effort) -> Result<()> {
         if let Some((place, number)) = &self.0 {
             let earlier = place.lock().unwrap()[*number].replace(gather);
             assert!(earlier.is_none(), "shot {number} came twice");

@@ -31,12 +31,12 @@ use super::kernel::{self, Address};
 use super::layout::Layout;
 use super::one_pass::kernel::Shape;
 use super::record::host_zeros;
-use super::run::{Clock, PROBE, judge, limit};
+use super::run::{PROBE, judge, limit};
 use crate::backend::cuda::{DeviceBuffer, Download, Event, Graphs, Kernel, Params, Stream};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::pause::State;
-use crate::fd::survey::{Gather, Shot};
+use crate::fd::survey::{Effort, Gather, Shot};
 
 /// The probe comes at the end of a leg.
 const _: () = assert!(PROBE.is_multiple_of(LEG));
@@ -52,7 +52,7 @@ pub fn run(
     shape: Option<Shape>,
     stream: &Stream,
     control: &dyn Control,
-) -> Result<(Gather, Clock)> {
+) -> Result<(Gather, Effort)> {
     let medium = stream.shared(c, || Medium::new(c, form, shape, stream, control))?;
     let cuda_shot = CudaShot::new(c, &medium, shot, stream)?;
     let mut gather = gather(&c.layout, shot)?;
@@ -85,7 +85,7 @@ pub fn run(
         control.pause(done, &mut Between { form, cuda_shot: &cuda_shot, gather: &mut gather })?;
         return Err(Error::Cancelled);
     }
-    Ok((gather, begin.elapsed()))
+    Ok((gather, Effort { time: begin.elapsed(), computed: 1.0 }))
 }
 
 /// The state between two legs, when the queue is empty.

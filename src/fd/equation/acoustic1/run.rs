@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::coefficients::Coefficients;
 use super::form::Form;
@@ -17,13 +17,10 @@ use crate::backend::cpu::{Rows, Team, can_allocate};
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 use crate::fd::pause::State;
-use crate::fd::survey::{Gather, Shot};
+use crate::fd::survey::{Effort, Gather, Shot};
 
 /// Steps between two looks for a shot that has blown up.
 pub const PROBE: usize = 64;
-
-/// How long the time loop took, from when its fields were there.
-pub type Clock = Duration;
 
 /// Runs a shot that fits the coefficients' grid.
 ///
@@ -35,7 +32,7 @@ pub fn run(
     form: Form,
     team: &Team,
     control: &dyn Control,
-) -> Result<(Gather, Clock)> {
+) -> Result<(Gather, Effort)> {
     let layout = &c.layout;
     // All together, because memory that is not yet written to still counts as free.
     let picture = shot.snapshot_every.map_or(0, |_| 4 * layout.inner.iter().product::<usize>() as u64);
@@ -65,12 +62,15 @@ fn time_loop<S: Steps>(
     steps: &S,
     team: &Team,
     control: &dyn Control,
-) -> Result<(Gather, Clock)> {
+) -> Result<(Gather, Effort)> {
     let layout = &c.layout;
     let mut record = Record::new(layout, shot)?;
     let picture = Mutex::new(snapshot_buffer(layout, shot)?);
     let begun = control.resume(&mut Between { form, steps, gather: &mut record.gather })?;
     record.refill(begun);
+    if begun > 0 {
+        steps.resumed();
+    }
     // The step after which all stop.
     let stop = AtomicUsize::new(shot.nt - 1);
     let samples = record.shared();
@@ -131,7 +131,8 @@ fn time_loop<S: Steps>(
         control.pause(done, &mut Between { form, steps, gather: &mut record.gather })?;
         return Err(Error::Cancelled);
     }
-    Ok((record.gather, begin.get().map(Instant::elapsed).unwrap_or_default()))
+    let time = begin.get().map(Instant::elapsed).unwrap_or_default();
+    Ok((record.gather, Effort { time, computed: steps.computed() }))
 }
 
 /// The words of a shot that has blown up do not depend on who has seen it first. Nobody writes the pressure any more.

@@ -17,6 +17,14 @@ pub trait Steps: Sync {
     /// Returns the pressure after a step.
     fn pressure(&self, step: usize) -> Rows<'_>;
 
+    /// Tells that the fields are no longer at rest, before the first step.
+    fn resumed(&self) {}
+
+    /// Returns the share of the cells that the steps until now have computed.
+    fn computed(&self) -> f64 {
+        1.0
+    }
+
     /// Returns all fields that a step leaves to the next.
     fn fields(&self) -> Vec<Rows<'_>>;
 }

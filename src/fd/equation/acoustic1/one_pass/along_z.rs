@@ -77,6 +77,8 @@ pub unsafe fn slopes<L: Lanes>(c: [f32; REACH], row: &Row) {
             L::store(row.q.add(i), L::mul(L::load(row.b.add(i)), s));
             (before, at) = (at, after);
         }
+        // A longer row may have been there before.
+        L::store(row.q.add(row.len), L::splat(0.0));
     }
 }
 

@@ -59,6 +59,7 @@ fn swept(c: &mut Coefficients, source: [usize; 3], way: Way, random: &mut Random
     }
     let mut steps = OnePass::new(c, &geometry, &shot, &mut fields);
     (steps.isa, steps.large) = (way.isa, way.large);
+    steps.resumed();
     let run = |member: &TeamMember<'_>, _: Option<&()>| {
         let mut own = steps.own()?;
         (0..STEPS).try_for_each(|step| steps.step(member, &mut own, step))

@@ -1,5 +1,6 @@
 //! A step in one pass over the grid: the pressure alone, its velocities eliminated where nothing is damped.
 
+mod activity;
 mod ahead;
 mod along;
 mod along_z;
@@ -27,6 +28,7 @@ use std::sync::{PoisonError, RwLock};
 pub use fields::Fields;
 pub use geometry::Geometry;
 
+use self::activity::{Activity, Part};
 use self::fields::Shared;
 use self::lanes::Plain;
 use self::pass::sweep;
@@ -64,14 +66,25 @@ pub struct OnePass<'a> {
     large: bool,
     /// Tiles that were taken.
     taken: AtomicUsize,
+    activity: Activity,
 }
 
 impl<'a> OnePass<'a> {
     pub fn new(c: &'a Coefficients, geometry: &'a Geometry, shot: &'a Shot, fields: &'a mut Fields) -> Self {
         let poles = RwLock::new(Poles::new(&c.layout, shot.source));
         let large = Fields::bytes(&c.layout) >= LARGE;
-        let taken = AtomicUsize::new(0);
-        OnePass { c, geometry, shot, fields: fields.shared(), poles, isa: Isa::best(), large, taken }
+        let (taken, activity) = (AtomicUsize::new(0), Activity::new(geometry));
+        OnePass {
+            c,
+            geometry,
+            shot,
+            fields: fields.shared(),
+            poles,
+            isa: Isa::best(),
+            large,
+            taken,
+            activity,
+        }
     }
 }
 
@@ -92,18 +105,40 @@ impl Steps for OnePass<'_> {
             // Whoever took samples of this field has done so when all are here.
             member.barrier_then(|| {
                 let mut poles = self.poles.write().unwrap_or_else(PoisonError::into_inner);
+                let value = shot.amplitude * value;
+                if value != 0.0 {
+                    self.activity.mark(geometry, &c.layout, |tile| poles.extent(tile));
+                }
                 // SAFETY: the others wait.
-                unsafe { poles.put(fields.p[from], shot.amplitude * value) };
+                unsafe { poles.put(fields.p[from], value) };
             })?;
         }
         let poles = self.poles.read().unwrap_or_else(PoisonError::into_inner);
         let poles = value.map(|_| &*poles);
         let this = Step { c, geometry, fields, from, poles, stream: self.large };
-        while let Some(tile) = geometry.tiles.get(self.taken.fetch_add(1, Relaxed)) {
+        let next = self.activity.next();
+        while let Some(part) = next.parts.get(self.taken.fetch_add(1, Relaxed)) {
             // SAFETY: each tile is taken once a step.
-            unsafe { self.isa.pass(&this, tile, scratch) };
+            unsafe {
+                self.isa.pass(&this, part, scratch);
+                self.activity.swept(&c.layout, part, fields.p[1 - from]);
+            }
         }
-        member.barrier_then(|| self.taken.store(0, Relaxed))
+        drop(next);
+        member.barrier_then(|| {
+            self.taken.store(0, Relaxed);
+            self.activity.end_step(geometry, &c.layout);
+        })
+    }
+
+    fn resumed(&self) {
+        let z = self.c.layout.active(2);
+        let all = |tile: &Tile| Some([tile.sides[0].cells.clone(), tile.sides[1].cells.clone(), z.clone()]);
+        self.activity.mark(self.geometry, &self.c.layout, all);
+    }
+
+    fn computed(&self) -> f64 {
+        self.activity.next().computed(&self.c.layout)
     }
 
     fn pressure(&self, step: usize) -> Rows<'_> {
@@ -119,14 +154,14 @@ impl Steps for OnePass<'_> {
 impl Isa {
     /// # Safety
     /// As for [`sweep()`]; and the processor has the instructions.
-    unsafe fn pass(self, step: &Step<'_>, tile: &Tile, scratch: &mut Scratch) {
+    unsafe fn pass(self, step: &Step<'_>, part: &Part, scratch: &mut Scratch) {
         // SAFETY: by the caller's promise.
         unsafe {
-            match tile.sides.each_ref().map(|side| side.kept) {
-                [false, false] => self.pass_of::<false, false>(step, tile, scratch),
-                [false, true] => self.pass_of::<false, true>(step, tile, scratch),
-                [true, false] => self.pass_of::<true, false>(step, tile, scratch),
-                [true, true] => self.pass_of::<true, true>(step, tile, scratch),
+            match part.tile.sides.each_ref().map(|side| side.kept) {
+                [false, false] => self.pass_of::<false, false>(step, part, scratch),
+                [false, true] => self.pass_of::<false, true>(step, part, scratch),
+                [true, false] => self.pass_of::<true, false>(step, part, scratch),
+                [true, true] => self.pass_of::<true, true>(step, part, scratch),
             }
         }
     }
@@ -136,46 +171,46 @@ impl Isa {
     unsafe fn pass_of<const X_KEPT: bool, const Y_KEPT: bool>(
         self,
         step: &Step<'_>,
-        tile: &Tile,
+        part: &Part,
         scratch: &mut Scratch,
     ) {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
         unsafe fn avx2<const X_KEPT: bool, const Y_KEPT: bool>(
             step: &Step<'_>,
-            tile: &Tile,
+            part: &Part,
             scratch: &mut Scratch,
         ) {
             // SAFETY: by the caller's promise.
-            unsafe { sweep::<Avx2, X_KEPT, Y_KEPT>(step, tile, scratch) }
+            unsafe { sweep::<Avx2, X_KEPT, Y_KEPT>(step, part, scratch) }
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx512f,avx512vl,fma")]
         unsafe fn avx512<const X_KEPT: bool, const Y_KEPT: bool>(
             step: &Step<'_>,
-            tile: &Tile,
+            part: &Part,
             scratch: &mut Scratch,
         ) {
             // SAFETY: by the caller's promise.
-            unsafe { sweep::<Avx512, X_KEPT, Y_KEPT>(step, tile, scratch) }
+            unsafe { sweep::<Avx512, X_KEPT, Y_KEPT>(step, part, scratch) }
         }
         #[inline(never)]
         unsafe fn plain<const X_KEPT: bool, const Y_KEPT: bool>(
             step: &Step<'_>,
-            tile: &Tile,
+            part: &Part,
             scratch: &mut Scratch,
         ) {
             // SAFETY: by the caller's promise.
-            unsafe { sweep::<Plain, X_KEPT, Y_KEPT>(step, tile, scratch) }
+            unsafe { sweep::<Plain, X_KEPT, Y_KEPT>(step, part, scratch) }
         }
         // SAFETY: by the caller's promise.
         unsafe {
             match self {
-                Isa::Baseline => plain::<X_KEPT, Y_KEPT>(step, tile, scratch),
+                Isa::Baseline => plain::<X_KEPT, Y_KEPT>(step, part, scratch),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::<X_KEPT, Y_KEPT>(step, tile, scratch),
+                Isa::Avx2 => avx2::<X_KEPT, Y_KEPT>(step, part, scratch),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::<X_KEPT, Y_KEPT>(step, tile, scratch),
+                Isa::Avx512 => avx512::<X_KEPT, Y_KEPT>(step, part, scratch),
             }
         }
     }

@@ -17,6 +17,7 @@
 //! needs of its neighbours' slopes it computes itself. So tiles do not depend on each other, and every cell comes out the same
 //! whichever tile it is in.
 
+use super::activity::Part;
 use super::ahead::AHEAD;
 use super::along::Line;
 use super::along_z;
@@ -24,23 +25,22 @@ use super::lanes::Lanes;
 use super::rows::TOGETHER;
 use super::scratch::Scratch;
 use super::sweep::{Step, Sweep};
-use super::tiles::Tile;
 use super::update::{Update, update};
 use crate::fd::stencil::REACH;
 
-/// Updates one tile. `X_KEPT`, `Y_KEPT`: whether the tile keeps velocities along that axis.
+/// Updates a part of a tile. `X_KEPT`, `Y_KEPT`: whether the tile keeps velocities along that axis.
 ///
 /// # Safety
 /// See [`Sweep`].
 #[inline(always)]
 pub unsafe fn sweep<L: Lanes, const X_KEPT: bool, const Y_KEPT: bool>(
     step: &Step<'_>,
-    tile: &Tile,
+    part: &Part,
     scratch: &mut Scratch,
 ) {
     // SAFETY: by the caller's promise.
     unsafe {
-        Sweep::new(step, tile, scratch).run::<L, X_KEPT, Y_KEPT>();
+        Sweep::new(step, part, scratch).run::<L, X_KEPT, Y_KEPT>();
         if step.stream {
             L::fence();
         }
@@ -152,6 +152,9 @@ impl Sweep<'_> {
             for (end, table) in geometry.near_and_far.iter().enumerate() {
                 let (kept, damped) = (ends.kept(end), ends.damped(end));
                 let begin = kept.start;
+                if begin >= self.len {
+                    break;
+                }
                 along_z::end::<L>(
                     self.c.stencil,
                     &along_z::End {

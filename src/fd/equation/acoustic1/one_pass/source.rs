@@ -1,13 +1,18 @@
 //! The source: a vertical dipole that only the slopes of the pressure see.
 
+use std::ops::Range;
+
 use super::super::layout::Layout;
 use super::super::source::POLES;
+use super::tiles::Tile;
 use crate::backend::cpu::Rows;
 
 /// The two poles, which lie in one row, while their source is in the pressure.
 pub struct Poles {
     /// The row's indices along x and y.
     row: [usize; 2],
+    /// From the first's index along z to the second's.
+    depths: Range<usize>,
     /// Positions in a field, signs, and the pressures without a source.
     cells: [(usize, f32, f32); 2],
 }
@@ -17,7 +22,7 @@ impl Poles {
     pub fn new(layout: &Layout, at: [usize; 3]) -> Poles {
         let [x, y, z] = at.map(|i| i + layout.pml);
         let cells = POLES.map(|(depth, sign)| (layout.at([x, y, z + depth]), sign as f32, 0.0));
-        Poles { row: [x, y], cells }
+        Poles { row: [x, y], depths: z..z + POLES[1].0 + 1, cells }
     }
 
     /// Puts a step's source into the pressure that the step starts from.
@@ -31,6 +36,13 @@ impl Poles {
             *without = *cell;
             *cell += *sign * value;
         }
+    }
+
+    /// Their cells, if they are in a tile.
+    pub fn extent(&self, tile: &Tile) -> Option<[Range<usize>; 3]> {
+        let [x, y] = self.row;
+        let inside = tile.sides[0].cells.contains(&x) && tile.sides[1].cells.contains(&y);
+        inside.then(|| [x..x + 1, y..y + 1, self.depths.clone()])
     }
 
     /// Whether the poles are in a row.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::super::coefficients::{Coefficients, Columns, Row};
+use super::activity::Part;
 use super::fields::Shared;
 use super::geometry::Geometry;
 use super::lanes::Lanes;
@@ -51,13 +52,13 @@ pub struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     #[inline(always)]
-    pub fn new(step: &Step<'a>, tile: &'a Tile, scratch: &mut Scratch) -> Sweep<'a> {
+    pub fn new(step: &Step<'a>, part: &'a Part, scratch: &mut Scratch) -> Sweep<'a> {
         let Step { c, geometry, fields, from, poles, stream } = *step;
         Sweep {
             c,
             geometry,
             poles,
-            tile,
+            tile: &part.tile,
             parts: scratch.parts(),
             old: fields.p[from].as_ptr(),
             new: fields.p[1 - from].as_ptr(),
@@ -67,7 +68,7 @@ impl<'a> Sweep<'a> {
             part: fields.part.map(|part| part.as_ptr()),
             stream,
             first: c.layout.active(2).start,
-            len: geometry.ends.len,
+            len: part.len,
         }
     }
 

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::super::layout::cut;
+use super::rows::TOGETHER;
 use super::zones::Zones;
 use crate::fd::stencil::REACH;
 
@@ -69,6 +70,16 @@ fn sides(zones: &Zones, most: usize) -> Vec<Side> {
 }
 
 impl Side {
+    /// Returns the part within a range that contains some of its cells, in whole groups of rows.
+    pub fn part(&self, range: &Range<usize>) -> Side {
+        let (first, end) = (self.cells.start, self.cells.end);
+        let begin = first + range.start.saturating_sub(first) / TOGETHER * TOGETHER;
+        let until = end.min(first + (range.end - first).next_multiple_of(TOGETHER));
+        let own_begin = if begin == first { self.own.start } else { begin };
+        let own_end = if until == end { self.own.end } else { until };
+        Side { cells: begin..until, kept: self.kept, own: own_begin..own_end }
+    }
+
     /// The slopes that the tile's terms take.
     pub fn slopes(&self) -> Range<usize> {
         self.cells.start - REACH..self.cells.end + REACH - 1

@@ -1,0 +1,277 @@
+//! Where the wave has come, so that a step computes those parts of the tiles only.
+//!
+//! Ahead of the wave all fields are exactly zero, as denormal numbers are flushed. A pressure changes in a step only if a
+//! pressure less than [`MARGIN`] cells away is not zero: it takes a derivative of eight taps of derivatives of eight
+//! taps. So each tile has the box of its pressures that have been other than zero, which only grows, and a step computes
+//! the part of a tile that lies within the margin of its own box and its neighbours'. Velocities, damped parts and
+//! changes that are not zero lie within the margin, too. All else would come out as the zeros that it is.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use super::super::layout::Layout;
+use super::geometry::Geometry;
+use super::lanes::WIDEST;
+use super::tiles::Tile;
+use crate::backend::cpu::Rows;
+use crate::fd::stencil::REACH;
+
+/// Cells around a pressure that a step may change, and one more, so that rows stay together.
+const MARGIN: usize = 2 * REACH;
+
+/// Indices along x, y and z.
+type Extent = [Range<usize>; 3];
+
+const NOTHING: Extent = [0..0, 0..0, 0..0];
+
+/// Of all tiles of a shot.
+pub struct Activity {
+    /// Where each tile's pressure has been other than zero.
+    boxes: Vec<Mutex<Extent>>,
+    /// Tiles less than the margin from each, itself among them.
+    near: Vec<Vec<usize>>,
+    next: RwLock<NextStep>,
+}
+
+/// What the next step computes.
+#[derive(Default)]
+pub struct NextStep {
+    /// The largest first.
+    pub parts: Vec<Part>,
+    cells: usize,
+    /// Cells that all steps before it have computed, and how many steps these are.
+    computed: f64,
+    steps: f64,
+}
+
+/// A part of a tile that a step computes.
+pub struct Part {
+    nth: usize,
+    pub tile: Tile,
+    /// Values of a row along z, from the first updated one on: whole vectors, all or at least those of the near end.
+    pub len: usize,
+    /// The tile's box.
+    known: Extent,
+}
+
+/// The smallest range that contains both.
+fn hull(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
+    match (a.is_empty(), b.is_empty()) {
+        (true, _) => b.clone(),
+        (_, true) => a.clone(),
+        _ => a.start.min(b.start)..a.end.max(b.end),
+    }
+}
+
+fn hulls(a: &Extent, b: &Extent) -> Extent {
+    [0, 1, 2].map(|axis| hull(&a[axis], &b[axis]))
+}
+
+/// A range and the margin around it.
+fn widened(range: &Range<usize>) -> Range<usize> {
+    range.start.saturating_sub(MARGIN)..range.end + MARGIN
+}
+
+fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+impl Activity {
+    /// Of fields at rest.
+    pub fn new(geometry: &Geometry) -> Activity {
+        let tiles = &geometry.tiles;
+        let near = |a: &Tile| {
+            let is_near =
+                |b: &Tile| (0..2).all(|axis| overlap(&widened(&a.sides[axis].cells), &b.sides[axis].cells));
+            (0..tiles.len()).filter(|nth| is_near(&tiles[*nth])).collect()
+        };
+        Activity {
+            boxes: tiles.iter().map(|_| Mutex::new(NOTHING)).collect(),
+            near: tiles.iter().map(near).collect(),
+            next: RwLock::default(),
+        }
+    }
+
+    fn known(&self, nth: usize) -> Extent {
+        self.boxes[nth].lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn grow(&self, nth: usize, by: &Extent) {
+        let mut known = self.boxes[nth].lock().unwrap_or_else(PoisonError::into_inner);
+        *known = hulls(&known, by);
+    }
+
+    /// Marks cells that are no longer at rest. No thread computes meanwhile.
+    pub fn mark(&self, geometry: &Geometry, layout: &Layout, cells: impl Fn(&Tile) -> Option<Extent>) {
+        for (nth, tile) in geometry.tiles.iter().enumerate() {
+            if let Some(cells) = cells(tile) {
+                self.grow(nth, &cells);
+            }
+        }
+        self.plan(geometry, layout);
+    }
+
+    /// Ends a step. No thread computes meanwhile.
+    pub fn end_step(&self, geometry: &Geometry, layout: &Layout) {
+        {
+            let mut next = self.next.write().unwrap_or_else(PoisonError::into_inner);
+            next.computed += next.cells as f64;
+            next.steps += 1.0;
+        }
+        self.plan(geometry, layout);
+    }
+
+    pub fn next(&self) -> RwLockReadGuard<'_, NextStep> {
+        self.next.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn plan(&self, geometry: &Geometry, layout: &Layout) {
+        let mut next = self.next.write().unwrap_or_else(PoisonError::into_inner);
+        next.parts.clear();
+        next.parts.extend((0..geometry.tiles.len()).filter_map(|nth| self.part(geometry, layout, nth)));
+        next.parts.sort_by_key(|part| std::cmp::Reverse(part.cells(layout)));
+        next.cells = next.parts.iter().map(|part| part.cells(layout)).sum();
+    }
+
+    fn part(&self, geometry: &Geometry, layout: &Layout, nth: usize) -> Option<Part> {
+        let sides = &geometry.tiles[nth].sides;
+        let reaching = |near: &usize| {
+            let known = self.known(*near);
+            let reached = known.each_ref().map(widened);
+            let reaches =
+                !known[0].is_empty() && (0..2).all(|axis| overlap(&reached[axis], &sides[axis].cells));
+            reaches.then_some(reached)
+        };
+        let [x, y, z] = self.near[nth].iter().filter_map(reaching).reduce(|a, b| hulls(&a, &b))?;
+        let ends = &geometry.ends;
+        let len = (z.end - layout.active(2).start).next_multiple_of(WIDEST).max(ends.kept[0]);
+        let len = if len > ends.kept(1).start { ends.len } else { len };
+        let tile = Tile { sides: [sides[0].part(&x), sides[1].part(&y)] };
+        Some(Part { nth, tile, len, known: self.known(nth) })
+    }
+
+    /// Grows a tile's box by what a step has made of a part of it.
+    ///
+    /// # Safety
+    /// The field has the layout, and no other thread writes this part of it.
+    pub unsafe fn swept(&self, layout: &Layout, part: &Part, p: Rows<'_>) {
+        let z = layout.active(2);
+        let z = z.start..z.end.min(z.start + part.len);
+        let [known_x, known_y, known_z] = &part.known;
+        let [columns, planes] = part.tile.sides.each_ref().map(|side| &side.cells);
+        let (mut grown, mut has_grown) = (part.known.clone(), false);
+        for (iy, ix) in planes.clone().flat_map(|iy| columns.clone().map(move |ix| (iy, ix))) {
+            let begin = if known_x.contains(&ix) && known_y.contains(&iy) { known_z.end } else { z.start };
+            if begin >= z.end {
+                continue;
+            }
+            // SAFETY: by the caller's promise.
+            let row = unsafe { p.read(layout.at([ix, iy, begin]), z.end - begin) };
+            if let Some(last) = row.iter().rposition(|value| value.to_bits() != 0) {
+                grown = hulls(&grown, &[ix..ix + 1, iy..iy + 1, z.start..begin + last + 1]);
+                has_grown = true;
+            }
+        }
+        if has_grown {
+            self.grow(part.nth, &grown);
+        }
+    }
+}
+
+impl NextStep {
+    /// The share of the updated cells that the steps before it have computed.
+    pub fn computed(&self, layout: &Layout) -> f64 {
+        let all = [0, 1, 2].map(|axis| layout.active(axis).len() as f64).iter().product::<f64>();
+        if self.steps == 0.0 { 0.0 } else { self.computed / (all * self.steps) }
+    }
+}
+
+impl Part {
+    fn cells(&self, layout: &Layout) -> usize {
+        let [x, y] = self.tile.sides.each_ref().map(|side| side.cells.len());
+        x * y * self.len.min(layout.active(2).len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Fields, OnePass};
+    use super::*;
+    use crate::backend::cpu::{Team, TeamMember};
+    use crate::fd::equation::acoustic1::coefficients::{Coefficients, Moduli};
+    use crate::fd::equation::acoustic1::steps::Steps;
+    use crate::fd::grid::Grid;
+    use crate::fd::model::Model;
+    use crate::fd::storage::Storage;
+    use crate::fd::survey::{Receivers, Shot};
+    use crate::fd::wavelet::Wavelet;
+
+    const N: [usize; 3] = [90, 50, 70];
+
+    /// In tiles of a few rows.
+    fn coefficients(storage: Storage) -> Coefficients {
+        let grid = Grid { n: N, h: [10.0, 11.0, 9.0] };
+        let vp = (0..grid.cells()).map(|i| 1500.0 + (i * 37 % 1000) as f32).collect();
+        let rho = (0..grid.cells()).map(|i| 1000.0 + (i * 53 % 800) as f32).collect();
+        let mut c =
+            Moduli::new(&Model::new(grid, vp, Some(rho)).unwrap(), 9, storage).unwrap().coefficients(1e-3);
+        c.tiles[1] = [12, 16];
+        c
+    }
+
+    fn shot(source: [usize; 3], silent: usize) -> Shot {
+        let samples = [vec![0.0; silent], vec![0.3, -0.7, 0.4]].concat();
+        Shot {
+            source,
+            wavelet: Wavelet::from_samples(samples).unwrap(),
+            amplitude: 1e4,
+            nt: silent + 12,
+            receivers: Receivers::Plane { iz: 0, every: [1, 1] },
+            record_every: 1,
+            snapshot_every: None,
+            mute: None,
+        }
+    }
+
+    /// All fields after the last step, with all cells computed or only those that move, and the share of these.
+    fn fields(c: &Coefficients, shot: &Shot, all: bool) -> (Vec<Vec<u32>>, f64) {
+        let geometry = Geometry::new(c, 2);
+        let mut fields = Fields::new(&c.layout, &geometry).unwrap();
+        let steps = OnePass::new(c, &geometry, shot, &mut fields);
+        if all {
+            steps.resumed();
+        }
+        let run = |member: &TeamMember<'_>, _: Option<&()>| {
+            let mut own = steps.own()?;
+            (0..shot.nt).try_for_each(|step| steps.step(member, &mut own, step))
+        };
+        Team::new(2).unwrap().run(&(), run).unwrap();
+        // SAFETY: no thread computes.
+        let bits = |field: Rows<'_>| unsafe { field.all() }.iter().map(|value| value.to_bits()).collect();
+        (steps.fields().into_iter().map(bits).collect(), steps.computed())
+    }
+
+    /// The front's smallest values are among the bits: a tile that is left out for one step loses them.
+    #[test]
+    fn cells_at_rest_are_left_out_without_a_change_of_a_bit() {
+        let [x, y, z] = N.map(|n| n - 1);
+        for storage in Storage::ALL {
+            let c = coefficients(storage);
+            for source in [[0, 0, 0], [x, y, z - 2], [44, 25, 2], [3, 47, 60]] {
+                let shot = shot(source, 0);
+                let (whole, everything) = fields(&c, &shot, true);
+                let (part, computed) = fields(&c, &shot, false);
+                assert_eq!(everything, 1.0);
+                assert!(computed < 0.7, "{source:?}: {computed}");
+                assert!(part == whole, "{source:?}, {storage:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_computed_until_the_wavelet_begins() {
+        let c = coefficients(Storage::Float32);
+        let computed = |silent| fields(&c, &shot([40, 20, 30], silent), false).1 * (silent + 12) as f64;
+        assert!((computed(25) - computed(0)).abs() < 1e-9);
+    }
+}
