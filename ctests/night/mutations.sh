@@ -30,6 +30,9 @@ one pass: the ends of rows not damped;  src/fd/equation/acoustic1/one_pass/along
 one pass: too few slopes are held;  src/fd/equation/acoustic1/one_pass/scratch.rs; s/PLACES: usize = HELD/PLACES: usize = HELD - 1/; --test numerics golden::iso1_h
 one pass: slopes that are at rest move; src/fd/equation/acoustic1/one_pass/along.rs; s/j < self.c.layout.active(AXIS).end/j < self.c.layout.active(AXIS).end + 1/; --test kernels one_pass_of_odd_sizes
 one pass: rows of two kinds are done together; src/fd/equation/acoustic1/one_pass/along.rs; s/(1..TOGETHER).all(/(1..1).all(/; --lib any_shape
+one pass: cells are taken to be at rest too long; src/fd/equation/acoustic1/one_pass/activity.rs; s/MARGIN: usize = 2/MARGIN: usize = 1/; --lib activity
+one pass: the source does not end the rest; src/fd/equation/acoustic1/one_pass/mod.rs; s/if value != 0.0/if false/; --lib activity
+one pass: a resumed shot is taken to be at rest; src/fd/equation/acoustic1/run.rs; s/steps.resumed()/()/; --test numerics flushing
 exact time: a step aside;                   src/fd/exact_time.rs; s/first: 1, every/first: 0, every/;         --test numerics accuracy
 exact time: the wavelet as it is;           src/fd/shot.rs;      s/wavelet: exact_time::foreseen.*, nt, /nt, /; --test numerics accuracy
 mute: a step short;                         src/fd/verify.rs;    s/saturating_add(60)/saturating_add(59)/;            --test numerics mute
