@@ -129,7 +129,7 @@ fn inputs_and_results_are_not_overwritten() {
 fn folder_in_place_of_a_result_is_refused() {
     let folder = Workspace::with_survey(SURVEY);
     fs::create_dir_all(folder.at("out/shot_0002.bin")).expect("a folder");
-    for name in ["shot_0001.bin", "shot_0001.json", "shot_0001.paused", "shot_0001_step_000002.bin"] {
+    for name in ["shot_0001.bin", "shot_0001.json", "shot_0001_step_000002.bin"] {
         let place = folder.make(format!("out/{name}"));
         let refused = folder.gpusched(&["run", "survey.toml", "--dry-run"]);
         assert!(

@@ -107,12 +107,12 @@ pub fn check_results(job: &Job) -> Result<u64> {
             continue;
         }
         match entry.metadata() {
+            // A saved state is kept until its shot is complete, and only that shot fails where it cannot be saved.
+            _ if entry.path().extension().is_some_and(|end| end == "paused") => {}
             Ok(found) if found.is_dir() => {
                 let why = "it is a folder, and the run would write a file of this name; move it, or change output.folder";
                 return Err(Error::io("replace", &entry.path(), why));
             }
-            // A saved state is kept until its shot is complete.
-            _ if entry.path().extension().is_some_and(|end| end == "paused") => {}
             found => bytes += found.map_or(0, |found| found.len()),
         }
     }
