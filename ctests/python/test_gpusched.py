@@ -629,10 +629,16 @@ class Shots(unittest.TestCase):
         with small_model() as model, gpusched.Scheduler(devices="cpu") as scheduler:
             with self.assertRaises(gpusched.GpuschedError) as caught:
                 scheduler.submit_shot(model, small_shot(source=(4, 4, 99)))
+            with self.assertRaisesRegex(TypeError, "^model and shot are Shot and Model; accepted: Model and Shot"):
+                scheduler.submit_shot(small_shot(), model)
         self.assertEqual(caught.exception.status, abi.SCHED_E_ARGUMENT)
         self.assertIn("99", caught.exception.message)
         for change in ({"nt": 2**64 + 5}, {"source": (4, -1, 2)}, {"plane_every": (1, 2**32)}, {"receivers": [(0, 0, -1)]}):
             with small_model() as model, self.assertRaisesRegex(ValueError, "; accepted: 0 to "):
+                model.shot_size(small_shot(**change))
+        for change in ({"nt": 2.5}, {"dt_s": "auto"}, {"record_every": None}, {"wavelet_samples": "ricker"}):
+            name, value = next(iter(change.items()))
+            with small_model() as model, self.assertRaisesRegex((TypeError, ValueError), f"^{name} is {value!r}; accepted: an? "):
                 model.shot_size(small_shot(**change))
         for change in ({"plane_every": 2}, {"plane_every": (2, 2, 2)}, {"receivers": (1, 2, 3)}, {"source": (1, 2)}):
             with small_model() as model, self.assertRaisesRegex(ValueError, "; accepted: [23] numbers"):
@@ -653,7 +659,10 @@ class Shots(unittest.TestCase):
         self.assertRaises(gpusched.GpuschedError, gpusched.Model, np.full((8, 8, 8), np.nan), spacing_m=SPACING)
         with gpusched.Model(np.full((8, 9, 10), 2000.0), spacing_m=[10.0, 5.0, 10.0]) as model:
             self.assertLess(model.dt_max, 2e-3)
-        self.assertRaises(ValueError, gpusched.Model, np.full((8, 9, 10), 2000.0), spacing_m=[10.0, 5.0])
+        for spacing in ([10.0, 5.0], "ten", None):
+            with self.assertRaisesRegex(ValueError, "^spacing_m is .*; accepted: one number of metres, or three"):
+                gpusched.Model(np.full((8, 9, 10), 2000.0), spacing_m=spacing)
+        self.assertRaisesRegex(ValueError, "^vp is 'vp.npy'; accepted: an array", gpusched.Model, "vp.npy", SPACING)
         with small_model() as model:
             self.assertGreater(model.dt_max, 0.0)
             self.assertEqual(model.dt_max, np.float32(model.dt_max), "not usable as dt_s")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import reprlib
 from ctypes import POINTER, byref, c_double, c_float, c_size_t, c_void_p, create_string_buffer, sizeof
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Mapping, Sequence, Tuple
@@ -61,6 +62,14 @@ def cell(position: Cell) -> _abi.sched_fd_cell_t:
 
 def axis(count: int, step: float, first: float = 0.0) -> NDArray[np.float64]:
     return np.asarray(first + step * np.arange(count), dtype=np.float64)
+
+
+def floats(name: str, values: ArrayLike) -> Floats:
+    """Returns values as a contiguous array of float32."""
+    try:
+        return np.ascontiguousarray(values, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name} is {reprlib.repr(values)}; accepted: an array of numbers") from None
 
 
 def pointer(array: Floats) -> Any:
@@ -143,16 +152,19 @@ class Model(Handle):
         any_values: bool = False,
     ) -> None:
         self._handle: int | None = None
-        v = np.ascontiguousarray(vp, dtype=np.float32)
+        v = floats("vp", vp)
         if v.ndim != 3:
             raise ValueError(f"vp has {v.ndim} dimensions; accepted: 3, as [iy, ix, iz]")
-        dx, dy, dz = map(float, np.broadcast_to(spacing_m, 3))
+        try:
+            dx, dy, dz = map(float, np.broadcast_to(spacing_m, 3))
+        except (TypeError, ValueError):
+            raise ValueError(f"spacing_m is {spacing_m!r}; accepted: one number of metres, or three: (dx, dy, dz)") from None
         desc = _abi.sched_fd_model_desc_t(size=sizeof(_abi.sched_fd_model_desc_t))
         desc.ny, desc.nx, desc.nz = v.shape
         desc.dx_m, desc.dy_m, desc.dz_m = dx, dy, dz
         desc.vp_m_s = pointer(v)
         if rho is not None:
-            r = np.ascontiguousarray(rho, dtype=np.float32)
+            r = floats("rho", rho)
             if r.shape != v.shape:
                 raise ValueError(f"rho has the shape {r.shape}; accepted: that of vp, {v.shape}")
             desc.rho_kg_m3 = pointer(r)
@@ -352,10 +364,9 @@ class Shot:
         """The shot for the C ABI, and what has to outlive the call."""
         kept: list[object] = []
         desc = _abi.sched_fd_shot_desc_t(size=sizeof(_abi.sched_fd_shot_desc_t))
-        desc.dt_s, desc.frequency_hz, desc.amplitude = self.dt_s, self.frequency_hz, self.amplitude
         desc.wavelet, desc.source = choice("wavelet", self.wavelet, WAVELETS), cell(self.source)
         desc.flags = choice("stencil", self.stencil, STENCILS)
-        for name in ("nt", "plane_iz", "record_every", "snapshot_every"):
+        for name in ("nt", "dt_s", "frequency_hz", "amplitude", "plane_iz", "record_every", "snapshot_every"):
             put(desc, name, getattr(self, name))
         names = ("plane_every_x", "plane_every_y")
         if not hasattr(self.plane_every, "__len__") or len(self.plane_every) != len(names):
@@ -367,7 +378,7 @@ class Shot:
         if self.exact_time:
             desc.flags |= _abi.SCHED_FD_SHOT_EXACT_TIME
         if self.wavelet_samples is not None:
-            samples = np.ascontiguousarray(self.wavelet_samples, dtype=np.float32)
+            samples = floats("wavelet_samples", self.wavelet_samples)
             if samples.ndim != 1:
                 raise ValueError(f"wavelet_samples has {samples.ndim} dimensions; accepted: 1")
             desc.wavelet_samples, desc.wavelet_len = pointer(samples), samples.size

@@ -6,16 +6,20 @@ ends a text at its first NUL.
 
 from __future__ import annotations
 
-from ctypes import Structure, sizeof
+from ctypes import Structure, c_double, c_float, sizeof
 from typing import Any
 
 
 def put(struct: Structure, name: str, value: Any) -> None:
-    """Sets a field. Raises ValueError for an integer that the field can't hold."""
-    setattr(struct, name, value)
+    """Sets a field. Raises ValueError for an integer that the field can't hold, TypeError for another type."""
+    kind: Any = next(kind for field, kind, *_ in struct._fields_ if field == name)
+    try:
+        setattr(struct, name, value)
+    except TypeError:
+        accepted = "a number" if kind in (c_float, c_double) else "an integer"
+        raise TypeError(f"{name} is {value!r}; accepted: {accepted}") from None
     kept = getattr(struct, name)
     if isinstance(kept, int) and kept != value:
-        kind: Any = next(kind for field, kind, *_ in struct._fields_ if field == name)
         values = 1 << 8 * sizeof(kind)
         least = -values // 2 if kind(-1).value < 0 else 0
         raise ValueError(f"{name} is {value}; accepted: {least} to {least + values - 1}")

@@ -361,6 +361,9 @@ class Scheduler(Handle):
             SCHED_E_ARGUMENT, also for a source or receiver outside the grid; SCHED_E_UNSTABLE for a
             time step that is too large; SCHED_E_MEMORY; and as `submit`.
         """
+        if not isinstance(model, Model) or not isinstance(shot, Shot):
+            given = f"{type(model).__name__} and {type(shot).__name__}"
+            raise TypeError(f"model and shot are {given}; accepted: Model and Shot")
         raw, size = self._raw, model.shot_size(shot)
         for warning in model.shot_warnings(shot):
             warnings.warn(warning, stacklevel=2)
