@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
     sched_t *scheduler = NULL;
     check(sched_create(NULL, &scheduler), "scheduler");
 
-    sched_fd_shot_desc_t shot = {.size = sizeof shot, .nt = NT, .dt_s = 1e-3f, .frequency_hz = 25,
+    sched_fd_shot_desc_t shot = {.size = sizeof shot, .nt = NT, .dt_s = 1e-3f, .frequency_hz = 20,
                                  .plane_iz = 3, .plane_every_x = EVERY, .plane_every_y = EVERY};
     sched_fd_shot_size_t size = {.size = sizeof size};
     check(sched_fd_shot_size(model, &shot, &size), "sizes");

@@ -25,7 +25,7 @@ gpusched::fd::model two_layers() {
 void survey(const std::string &path) {
   const gpusched::fd::model model = two_layers();
   gpusched::fd::shot shot;
-  shot.nt = 120, shot.dt_s = 1e-3f, shot.frequency_hz = 25;
+  shot.nt = 120, shot.dt_s = 1e-3f, shot.frequency_hz = 20;
   shot.plane_iz = 3, shot.plane_every_x = shot.plane_every_y = 2;
 
   gpusched::scheduler scheduler;

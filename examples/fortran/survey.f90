@@ -25,7 +25,7 @@ program survey
   rho(15:, :, :) = 2200.0
   call model%create(vp, spacing_m=[10.0, 10.0, 10.0], rho_kg_m3=rho)
 
-  shot = sched_fd_shot(nt=nt, dt_s=1e-3, frequency_hz=25.0, plane_iz=4, plane_every_x=every, &
+  shot = sched_fd_shot(nt=nt, dt_s=1e-3, frequency_hz=20.0, plane_iz=4, plane_every_x=every, &
     plane_every_y=every)
   call model%shot_size(shot, sizes)
   allocate (records(sizes%samples, sizes%traces, shots))

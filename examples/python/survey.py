@@ -18,7 +18,7 @@ def main(path: str) -> None:
     vp[:, :, 14:] = 2600.0
     rho[:, :, 14:] = 2200.0
     first = gpusched.Shot(
-        nt=120, dt_s=1e-3, frequency_hz=25, source=(2, NY // 2, 2), plane_iz=3, plane_every=(EVERY, EVERY)
+        nt=120, dt_s=1e-3, frequency_hz=20, source=(2, NY // 2, 2), plane_iz=3, plane_every=(EVERY, EVERY)
     )
     with gpusched.Model(vp, spacing_m=10.0, rho=rho) as model, gpusched.Scheduler() as scheduler:
         shots = [dataclasses.replace(first, source=(2 + 4 * i, NY // 2, 2)) for i in range(SHOTS)]
