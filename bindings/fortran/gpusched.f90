@@ -953,8 +953,11 @@ contains
     integer(c_int32_t), intent(in) :: status
     integer, intent(out), optional :: stat
     character(len=*), intent(inout), optional :: errmsg
+    character(len=:), allocatable :: message
     if (status < 0) then
-      call report(int(status), sched_text(sched_last_error()), stat, errmsg)
+      message = sched_text(sched_last_error())
+      if (index(message, " cell (") > 0) message = message//" (x, y and z of this cell count from 0)"
+      call report(int(status), message, stat, errmsg)
     else if (status == SCHED_CANCELLED) then
       call report(int(status), "the task was cancelled", stat, errmsg)
     else

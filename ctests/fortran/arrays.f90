@@ -97,6 +97,8 @@ program arrays
   call expect(sizes(2)%device_bytes < sizes(1)%device_bytes, "16 bits take less memory")
   call model%create(0.001 * vp, spacing_m=[10.0, 10.0, 10.0], stat=stat)
   call expect(stat == SCHED_E_ARGUMENT, "km/s are refused")
+  call model%create(-vp, spacing_m=[10.0, 10.0, 10.0], stat=stat, errmsg=message)
+  call expect(index(message, "count from 0") > 0, "the message states how cells are counted")
   call model%shot_warnings(shot, warnings, stat=stat)
   call expect(stat == SCHED_E_ARGUMENT, "no warnings without a model")
   call model%create(0.001 * vp, spacing_m=[10.0, 10.0, 10.0], any_values=.true.)
