@@ -145,7 +145,7 @@ type FoundDevice = (DeviceInfo, Arc<dyn Backend>);
 fn find_devices(backends: &[Arc<dyn Backend>], selection: Option<&str>) -> Result<Vec<FoundDevice>> {
     let variable = environment("GPUSCHED_DEVICES");
     let text = selection.unwrap_or(&variable);
-    let fallback = env::var("GPUSCHED_CPU_FALLBACK").map_or(true, |value| value != "0");
+    let fallback = parse_fallback(&environment("GPUSCHED_CPU_FALLBACK"))?;
     let selection = Selection::parse(text)?;
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     // A backend that is not selected is not searched: looking for GPUs loads their driver.
@@ -184,6 +184,15 @@ fn parse_slots(text: &str) -> Result<u32> {
             Ok(slots @ 1..=MAX_SLOTS) => Ok(slots),
             _ => Err(Error::argument("GPUSCHED_SLOTS", text, format!("1 to {MAX_SLOTS}, or auto"))),
         },
+    }
+}
+
+/// Parses a value of `GPUSCHED_CPU_FALLBACK`.
+fn parse_fallback(text: &str) -> Result<bool> {
+    match text.trim() {
+        "" | "1" => Ok(true),
+        "0" => Ok(false),
+        _ => Err(Error::argument("GPUSCHED_CPU_FALLBACK", text, "0, or 1 (the default)")),
     }
 }
 

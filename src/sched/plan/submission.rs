@@ -130,7 +130,8 @@ impl Planner {
 
     pub fn no_device(&self, what: String, mask: DeviceMask, kinds: &[BackendKind]) -> Error {
         if self.devices.is_empty() {
-            return Error::NoDevice { what, why: "the scheduler has none".into() };
+            let why = "the scheduler has none; see GPUSCHED_DEVICES and GPUSCHED_CPU_FALLBACK".into();
+            return Error::NoDevice { what, why };
         }
         let there: Vec<String> = self
             .devices
