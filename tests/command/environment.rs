@@ -85,12 +85,22 @@ fn a_survey_file_without_end_is_refused() {
 }
 
 #[test]
+fn misspelt_variable_is_logged() {
+    let folder = Workspace::new();
+    let mut command = folder.command(&["devices"]);
+    let ended =
+        Ended::from(command.env("GPUSCHED_DEVICE", "cpu").env("GPUSCHED_ROOT", "x").output().unwrap());
+    assert!(ended.err.contains("GPUSCHED_DEVICE has no effect; did you mean GPUSCHED_DEVICES?"), "{ended:?}");
+    assert!(ended.status == 0 && !ended.err.contains("ROOT"), "{ended:?}");
+}
+
+#[test]
 #[cfg(unix)]
 fn settings_that_are_no_text_are_refused_and_not_ignored() {
     use std::os::unix::ffi::OsStrExt;
 
     let folder = Workspace::with_survey(SURVEY);
-    for name in ["GPUSCHED_DEVICES", "GPUSCHED_SLOTS"] {
+    for name in ["GPUSCHED_DEVICES", "GPUSCHED_SLOTS", "GPUSCHED_CPU_FALLBACK"] {
         let mut command = folder.command(&["run", "--dry-run", "survey.toml"]);
         let value = std::ffi::OsStr::from_bytes(b"\xff1");
         let refused = Ended::from(command.env(name, value).output().unwrap());

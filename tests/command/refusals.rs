@@ -81,6 +81,8 @@ const FILES: &[Case] = &[
     ("rho = \"gardner\"", "rho = 2.2", &["line 7: model.rho is at most 2.2 kg/m³", "2.2 looks like g/cm³"]),
     ("rho = \"gardner\"", "rho = -1", &["model.rho is -1", "0.1 to 30000 kg/m3"]),
     ("rho = \"gardner\"", "rho = true", &["model.rho is true", "a number, a file's path"]),
+    ("rho = \"gardner\"", "rho = \"Gardner\"", &["read Gardner: No such file", "did you mean \"gardner\"?"]),
+    ("n = [24, 8, 16]\nspacing_m = 10.0\n[model]\nvp = { layers = [{ value = 1500.0 }, { top_m = 80.0, value = 2000.0 }] }", "n = [8, 16, 24]\nspacing_m = 10.0\n[model]\nvp = \"turned.npy\"", &["line 6: model.vp (the shape", "accepted: (16, 8, 24)"]),
     ("rho = \"gardner\"", "rho = \"none.bin\"", &["read", "none.bin: No such file", "line 7: model.rho)"]),
     ("rho = \"gardner\"", "rho = \"short.bin\"", &["short.bin", "expected 12288 bytes", "found 12 bytes", "line 7: model.rho)"]),
     ("rho = \"gardner\"", "rho = \"rho.segy\"", &["line 7: model.rho (the file) is", "rho.segy", "an NPY file (.npy) or raw little-endian float32"]),
@@ -93,6 +95,7 @@ const FILES: &[Case] = &[
     ("rho = \"gardner\"", "rho = \"nan.bin\"", &["cell (20, 3, 7) from", "nan.bin) is NaN", "0.1 to 30000 kg/m3"]),
     ("nt = 60", "nt = 60\nnt = 61", &["line 11: key nt is a duplicate", "each key once"]),
     ("pictures = 2", "folder = \"\"", &["output.folder is \"\"; accepted: a path"]),
+    ("pictures = 2", "folder = \"/proc\"", &["write to the output folder /proc: create", "; name another by output.folder"]),
     ("pictures = 2", "folder = \"short.bin\"", &["write to the output folder", "short.bin"]),
 ];
 

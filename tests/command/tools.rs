@@ -40,6 +40,11 @@ fn survey_of_init_is_valid_and_not_overwritten() {
     let refused = folder.gpusched(&["init", "survey.toml"]);
     assert!(refused.status == 2 && refused.err.contains("survey.toml: the file exists"), "{refused:?}");
     assert_eq!(fs::read_to_string(folder.at("survey.toml")).unwrap(), "mine");
+    let refused = folder.gpusched(&["init", "line1/survey.toml"]);
+    assert!(
+        refused.status == 2 && refused.err.contains("its folder does not exist; create it"),
+        "{refused:?}"
+    );
     let dashed = folder.gpusched(&["init", "--", "-x"]).out;
     assert!(dashed.ends_with("gpusched run ./-x\n"), "{dashed}");
 }

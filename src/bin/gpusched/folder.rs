@@ -51,7 +51,8 @@ impl OutputFolder {
         };
         // Dropped without a commit, the file is removed. A full disk refuses bytes, not names.
         let manifest = path.join(names::MANIFEST);
-        let mut tried = atomic::Output::create(&manifest)?;
+        let mut tried = atomic::Output::create(&manifest)
+            .map_err(|error| fail(format!("{error}; name another by output.folder")))?;
         tried.write_all(&[0; BLOCK]).map_err(|why| Error::io("write", &manifest, why))?;
         tried.seal()?;
         let found = match &claim {

@@ -18,6 +18,7 @@ pub fn write(path: &Path) -> Result<bool> {
     });
     written.map_err(|why| match why.kind() {
         ErrorKind::AlreadyExists => Error::io("create", path, "the file exists; choose another name"),
+        ErrorKind::NotFound => Error::io("create", path, "its folder does not exist; create it first"),
         _ => Error::io("create", path, why),
     })?;
     // A name that begins with a dash would be an option.

@@ -45,13 +45,14 @@ impl Job {
         let survey: Survey = file.read()?;
         let grid = grid(&file, &survey)?;
         check_plain_values(&file, &survey)?;
-        let sources = positions::sources(&file, &grid, &survey.sources)?;
-        let receivers = positions::receivers(&file, &grid, &survey.receivers)?;
         let options = options(&survey.accuracy);
         check_host_memory(&grid, options.storage)?;
 
         let vp = model::velocity(&file, &grid, &survey.model.vp)?;
         let rho = model::density(&file, &grid, survey.model.rho.as_ref(), &vp)?;
+        // After the model, whose file shows axes of `grid.n` in a wrong order.
+        let sources = positions::sources(&file, &grid, &survey.sources)?;
+        let receivers = positions::receivers(&file, &grid, &survey.receivers)?;
         let keys = Keys::new(&grid, &vp, rho.as_deref());
         let model = Arc::new(Model::new(grid, vp, rho)?);
         if !survey.model.any_values {

@@ -13,6 +13,8 @@ use crate::survey::{Layer, Property, PropertyTable};
 /// Extensions of formats that are not read, and that would be taken for raw files.
 const FOREIGN: &[&str] =
     &["segy", "sgy", "su", "rsf", "npz", "h5", "hdf5", "nc", "mat", "csv", "txt", "zarr"];
+/// Rule for the density.
+const GARDNER: &str = "gardner";
 /// Accepted velocities and densities.
 const VELOCITIES: (f64, f64) = (1.0, 20_000.0);
 const DENSITIES: (f64, f64) = (0.1, 30_000.0);
@@ -30,10 +32,17 @@ pub fn density(
 ) -> Result<Option<Vec<f32>>> {
     match from {
         None => Ok(None),
-        Some(Property::Name(name)) if name == "gardner" => Ok(Some(gardner(velocity))),
+        Some(Property::Name(name)) if name == GARDNER => Ok(Some(gardner(velocity))),
         Some(from) => {
             let filler = Filler { file, grid, key: "model.rho", range: DENSITIES, unit: "kg/m3" };
-            filler.fill(from).map(Some)
+            filler.fill(from).map(Some).map_err(|error| match (from, error) {
+                (Property::Name(name), Error::Io { action, path, why })
+                    if strsim::jaro(&name.to_lowercase(), GARDNER) > 0.8 =>
+                {
+                    Error::Io { action, path, why: format!("{why}; did you mean \"{GARDNER}\"?") }
+                }
+                (_, error) => error,
+            })
         }
     }
 }
