@@ -389,6 +389,8 @@ class Callables(WithScheduler):
         self.assertIs(caught.exception, raised)
         self.assertEqual(task.state, "failed")
         self.assertIs(task.exception(), raised)
+        self.assertRaisesRegex(TypeError, "callable is None", self.scheduler.submit, None)
+        self.assertRaisesRegex(TypeError, "callable is 5", self.scheduler.submit_range, 0, 3, 5)
 
     def test_tasks_run_after_others(self) -> None:
         first = self.scheduler.submit(lambda exec: 1, task_class=3, deadline_s=60.0)

@@ -172,12 +172,14 @@ class Job:
         self,
         scheduler: int,
         dropped: Callable[[Job], None],
-        code: Callable[..., Any] | None = None,
+        code: Callable[..., Any] = lambda: None,
         lent: object = None,
     ) -> None:
+        if not callable(code):
+            raise TypeError(f"the callable is {code!r}; accepted: a function of an `Exec`, or another callable")
         self.scheduler = scheduler
         self._dropped = dropped
-        self._code = code
+        self._code: Callable[..., Any] | None = code
         self.lent = lent
         self.value: Any = None
         self.error: BaseException | None = None
