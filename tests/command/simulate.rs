@@ -156,6 +156,8 @@ fn a_trace_has_the_schedule_in_virtual_time() {
     let refused = folder.gpusched(&["simulate", "world.json", "--trace", "no/such/trace.json"]);
     assert_eq!((refused.status, refused.out.as_str()), (2, ""), "{refused:?}");
     assert!(refused.err.contains("trace.json"), "{refused:?}");
+    let refused = folder.gpusched(&["simulate", "world.json", "--trace", "./world.json"]);
+    assert!(refused.status == 2 && refused.err.contains("overwrite"), "{refused:?}");
 }
 
 /// A change to the scenario, and what must be said about it.

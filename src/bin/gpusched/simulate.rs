@@ -1,5 +1,6 @@
 //! `gpusched simulate`: runs the scheduler on simulated devices, in virtual time.
 
+use std::fs;
 use std::path::Path;
 
 use gpusched::io::atomic;
@@ -50,6 +51,12 @@ pub fn run(path: &Path, as_json: bool, trace: Option<&Path>) -> Result<bool> {
     let scenario = scenario::read(path)?;
     let report = match trace {
         None => simulation::run(&scenario),
+        Some(trace)
+            if fs::canonicalize(trace)
+                .is_ok_and(|trace| fs::canonicalize(path).is_ok_and(|path| path == trace)) =>
+        {
+            return Err(Error::io("overwrite", trace, "it is the scenario; choose another file for --trace"));
+        }
         Some(trace) => {
             let mut report = SimReport::default();
             // Creates the file first, so that an error is reported before the run.
