@@ -174,9 +174,10 @@ impl OutText<'_> {
         Ok(OutText { buffer, length })
     }
 
-    /// Writes as much of the text as fits, ended by NUL, and the length of all of it.
+    /// Writes as many whole characters as fit, ended by NUL, and the length of all of the text.
     pub(super) fn fill(self, text: &str) {
-        let room = self.buffer.len().saturating_sub(1).min(text.len());
+        let most = self.buffer.len().saturating_sub(1).min(text.len());
+        let room = (0..=most).rfind(|&end| text.is_char_boundary(end)).unwrap_or(0);
         self.buffer[..room].copy_from_slice(&text.as_bytes()[..room]);
         if let Some(end) = self.buffer.get_mut(room) {
             *end = 0;
@@ -303,5 +304,22 @@ impl<T> SendPointer<T> {
 
     pub(super) fn pointer(&self) -> *mut T {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        for (len, expected) in [(0, ""), (1, ""), (2, "v"), (3, "v"), (4, "v³"), (9, "v³")] {
+            let (mut buffer, mut length) = ([b'x'; 9], 0);
+            // SAFETY: both outlive the call.
+            let to = unsafe { OutText::new("buffer", buffer.as_mut_ptr().cast(), len, &raw mut length) };
+            to.unwrap().fill("v³");
+            let found = buffer[..len].split(|byte| *byte == 0).next().unwrap_or_default();
+            assert_eq!((found, length), (expected.as_bytes(), 3), "{len}");
+        }
     }
 }
