@@ -4,12 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::process::{Command, Stdio};
 
 use testkit::command::{Ended, SURVEY, Workspace, executable};
-use testkit::process::isolated;
-
-fn run_into(folder: &Workspace, out: Stdio) -> Ended {
-    let mut command = folder.command(&["run", "survey.toml"]);
-    Ended::from(command.stdout(out).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap())
-}
+use testkit::process::{isolated, output};
 
 fn all_shots_are_there(folder: &Workspace) {
     for number in 1..=4 {
@@ -17,36 +12,21 @@ fn all_shots_are_there(folder: &Workspace) {
     }
 }
 
-#[test]
-fn a_survey_goes_on_when_nobody_reads_what_it_says() {
-    let folder = Workspace::with_survey(SURVEY);
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let ended = run_into(&folder, writer.into());
-    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
-    all_shots_are_there(&folder);
-}
-
+/// Standard output is a pipe without a reader, or a full disk.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_survey_goes_on_when_what_it_says_can_not_be_written() {
-    let folder = Workspace::with_survey(SURVEY);
+fn a_survey_goes_on_when_nobody_reads_what_it_says_or_it_can_not_be_written() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let ended = run_into(&folder, full.into());
-    assert_eq!(ended.status, 1, "{ended:?}");
-    assert!(ended.err.starts_with("gpusched: standard output could not be written: "), "{ended:?}");
-    all_shots_are_there(&folder);
-}
-
-#[test]
-fn log_does_not_wait_for_the_reader_of_a_pipe() {
-    let folder = Workspace::new();
-    let pipe = folder.at("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let log = format!("debug:{}", pipe.display());
-    let ended = Ended::from(folder.command(&["devices"]).env("GPUSCHED_LOG", log).output().unwrap());
-    assert_eq!(ended.status, 0, "{ended:?}");
-    assert!(ended.err.contains("cannot open the log file"), "{ended:?}");
+    let said = "gpusched: standard output could not be written: ";
+    for (out, status, error) in [(Stdio::from(writer), 0, ""), (full.into(), 1, said)] {
+        let folder = Workspace::with_survey(SURVEY);
+        let ended = Ended::from(folder.command(&["run", "survey.toml"]).stdout(out).output().unwrap());
+        assert_eq!((ended.status, ended.err.is_empty()), (status, error.is_empty()), "{ended:?}");
+        assert!(ended.err.starts_with(error), "{ended:?}");
+        all_shots_are_there(&folder);
+    }
 }
 
 #[test]
@@ -75,23 +55,22 @@ fn two_runs_do_not_write_into_one_folder() {
     assert_eq!(folder.gpusched(&["run", "survey.toml"]).status, 0);
 }
 
+/// A pipe without a reader is not waited for.
 #[test]
-#[cfg(unix)]
-fn a_survey_file_without_end_is_refused() {
+fn settings_without_effect_are_logged_and_valid_ones_are_not() {
     let folder = Workspace::new();
-    let refused = folder.gpusched(&["run", "/dev/zero"]);
-    assert_eq!(refused.status, 2, "{refused:?}");
-    assert!(refused.err.contains("larger than any survey file"), "{refused:?}");
-}
-
-#[test]
-fn misspelt_variable_is_logged() {
-    let folder = Workspace::new();
-    let mut command = folder.command(&["devices"]);
-    let ended =
-        Ended::from(command.env("GPUSCHED_DEVICE", "cpu").env("GPUSCHED_ROOT", "x").output().unwrap());
-    assert!(ended.err.contains("GPUSCHED_DEVICE has no effect; did you mean GPUSCHED_DEVICES?"), "{ended:?}");
-    assert!(ended.status == 0 && !ended.err.contains("ROOT"), "{ended:?}");
+    assert!(Command::new("mkfifo").arg(folder.at("pipe")).status().unwrap().success());
+    for (name, value, words) in [
+        ("GPUSCHED_LOG", "debug:pipe", "cannot open the log file"),
+        ("GPUSCHED_LOG", "loud", "GPUSCHED_LOG is loud"),
+        ("GPUSCHED_LOG", "", ""),
+        ("GPUSCHED_DEVICE", "cpu", "GPUSCHED_DEVICE has no effect; did you mean GPUSCHED_DEVICES?"),
+        ("GPUSCHED_ROOT", "x", ""),
+    ] {
+        let ended = Ended::from(output(folder.command(&["devices"]).env(name, value)).unwrap());
+        assert_eq!((ended.status, ended.err.is_empty()), (0, words.is_empty()), "{name}: {ended:?}");
+        assert!(ended.err.contains(words), "{words}: {ended:?}");
+    }
 }
 
 #[test]

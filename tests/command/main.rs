@@ -11,6 +11,9 @@ mod simulate;
 mod surveys;
 mod tools;
 
+use std::fs;
+use std::path::Path;
+
 use testkit::command::{Ended, Workspace};
 
 /// A folder in which the survey has run to its end.
@@ -27,8 +30,12 @@ fn run_well(folder: &Workspace, more: &[&str]) -> Ended {
     ended
 }
 
-fn dry_run(survey: &str) -> Ended {
-    run_well(&Workspace::with_survey(survey), &["--dry-run"])
+/// Flips a bit in the middle of a file.
+fn flip_a_bit(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    fs::write(path, bytes).unwrap();
 }
 
 /// A file in NPY's format, of this shape in Python's words.

@@ -123,17 +123,6 @@ fn bad_surveys_are_refused_with_key_value_and_range() {
     assert!(!folder.at("out/shot_0001.bin").exists());
 }
 
-#[test]
-fn survey_in_another_encoding_is_refused_with_the_byte() {
-    let latin = Workspace::new();
-    fs::write(latin.at("survey.toml"), b"title = \"M\xfcller\"").unwrap();
-    let err = latin.gpusched(&["run", "survey.toml"]).err;
-    assert!(
-        err.ends_with("survey.toml: byte 10 is 0xfc; accepted: UTF-8 text; save the file as UTF-8\n"),
-        "{err}"
-    );
-}
-
 /// On the finest grid that is accepted a step is some trillionths of a second long, and zero is none.
 #[test]
 fn largest_step_of_a_fine_grid_has_five_digits() {
@@ -159,6 +148,10 @@ const LINES: &[(&[&str], &str)] = &[
     (&["run", "survey.toml", "--devices", "cuda:99"], "cuda:99"),
     (&["run", "survey.toml", "--devices", "none"], "no device"),
     (&["run", "."], "read ."),
+    (&["run", "/dev/zero"], "larger than any survey file"),
+    (&["run", "latin.toml"], "latin.toml: byte 10 is 0xfc; accepted: UTF-8 text; save the file as UTF-8\n"),
+    (&["run", "survey.toml", "--stop-after", "soon"], "2h30m"),
+    (&["simulate", "nowhere.json", "--json"], "read nowhere.json: No such file"),
     (&["bench"], "Usage"),
     (&["bench", "fd", "--n", "10", "10"], "3 values required"),
     (&["bench", "fd", "--n", "10", "10", "-1"], "-1"),
@@ -178,6 +171,7 @@ const LINES: &[(&[&str], &str)] = &[
 #[test]
 fn bad_command_lines_are_refused() {
     let folder = Workspace::with_survey(SURVEY);
+    fs::write(folder.at("latin.toml"), b"title = \"M\xfcller\"").unwrap();
     let mut wrong = Vec::new();
     for (args, words) in LINES {
         let ended = folder.gpusched(args);

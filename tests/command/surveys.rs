@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use testkit::command::{SURVEY, Workspace};
 use testmodels::shots::fire_with;
 
-use crate::{dry_run, finished, npy, run_well};
+use crate::{finished, npy, run_well};
 
 #[test]
 fn every_shot_is_written_with_all_that_is_needed_to_read_it() {
@@ -185,26 +185,36 @@ fn summary(survey: &str) -> Value {
     events[0]["survey"].clone()
 }
 
-/// Returns true if a dry run of the survey warns in these words.
-fn warns(survey: &str, words: &str) -> bool {
-    dry_run(survey).err.lines().any(|line| line.starts_with("warning: ") && line.contains(words))
-}
+const LATE: &str = "after the end of the record, at 0.1200 s: raise frequency_hz";
+const THIN: &str = "ny is 1: waves spread in 3-D";
 
-#[test]
-fn coarse_sampling_is_warned_of_with_the_number() {
+/// A change of the survey, words of a warning, and whether a dry run gives it.
+#[rustfmt::skip]
+const WARNINGS: &[(&str, &str, &str, bool)] = &[
     // 1500 / (2.5 * 40 * 10)
-    let survey = SURVEY.replace("frequency_hz = 20.0", "frequency_hz = 40.0");
-    assert!(warns(&survey, "1.50 cells per shortest wavelength"));
-}
+    ("frequency_hz = 20.0", "frequency_hz = 40.0", "1.50 cells per shortest wavelength", true),
+    // 62.5 Hz and 41.7 Hz; the wavelet has 50 Hz.
+    ("record_every = 2", "record_every = 4\n[accuracy]\nexact_time = true", "lower record_every", false),
+    ("record_every = 2", "record_every = 6\n[accuracy]\nexact_time = true", "lower record_every", true),
+    // Centred at 0.118 s and 0.125 s; 60 steps of 2 ms.
+    ("frequency_hz = 20.0", "frequency_hz = 8.5", LATE, false),
+    ("frequency_hz = 20.0", "frequency_hz = 8.0", LATE, true),
+    ("every = 30", "every = 59", "snapshots are 59 steps apart", false),
+    ("every = 30", "every = 60", "snapshots are 60 steps apart and the shot has 60", true),
+    ("every = 30", "every = 61", "snapshots are 61 steps apart and the shot has 60", true),
+    ("n = [24, 8, 16]", "n = [24, 2, 16]", THIN, false),
+    ("n = [24, 8, 16]", "n = [24, 1, 16]", THIN, true),
+];
 
 #[test]
-fn exact_time_with_too_few_samples_for_the_wavelet_is_warned_of() {
-    let warned = |every: &str| {
-        let survey = SURVEY.replace("record_every = 2", every) + "\n[accuracy]\nexact_time = true\n";
-        warns(&survey, "lower record_every")
-    };
-    // 62.5 Hz and 41.7 Hz; the wavelet has 50 Hz.
-    assert_eq!(["record_every = 4", "record_every = 6"].map(warned), [false, true]);
+fn doubtful_surveys_cause_warnings_with_the_number() {
+    for &(from, to, words, expected) in WARNINGS {
+        // Inside of the thin grids, too.
+        let survey = SURVEY.replace("first_m = [60.0, 40.0", "first_m = [60.0, 0.0").replace(from, to);
+        let err = run_well(&Workspace::with_survey(&survey), &["--dry-run"]).err;
+        let warned = err.lines().any(|line| line.starts_with("warning: ") && line.contains(words));
+        assert_eq!(warned, expected, "{to}: {err}");
+    }
 }
 
 #[test]
@@ -344,29 +354,4 @@ fn wavelet_shape_of_the_survey_is_the_one_that_is_computed() {
         assert!(folder.floats("out/shot_0001.bin") == record, "{name}");
         assert_eq!(folder.json("out/shot_0001.json")["wavelet"]["shape"], name);
     }
-}
-
-#[test]
-fn wavelet_that_is_centred_after_the_end_of_the_records_causes_a_warning() {
-    let with = |hertz: &str| {
-        let survey = SURVEY.replace("frequency_hz = 20.0", &format!("frequency_hz = {hertz}"));
-        warns(&survey, "after the end of the record, at 0.1200 s: raise frequency_hz")
-    };
-    // 60 steps of 2 ms: 0.125 s and 0.118 s.
-    assert_eq!(["8.0", "8.5"].map(with), [true, false]);
-}
-
-#[test]
-fn grid_of_one_cell_and_snapshot_of_step_0_alone_cause_warnings() {
-    let thin = ["[24, 1, 16]", "[24, 2, 16]"].map(|n| {
-        let survey = SURVEY.replace("[24, 8, 16]", n).replace("40.0, 10.0]\nstep", "0.0, 10.0]\nstep");
-        warns(&survey, "ny is 1: waves spread in 3-D")
-    });
-    assert_eq!(thin, [true, false]);
-    let with = |every: &str| {
-        let survey = SURVEY.replace("every = 30", &format!("every = {every}"));
-        let warning = format!("snapshots are {every} steps apart and the shot has 60");
-        warns(&survey, &warning)
-    };
-    assert_eq!(["59", "60", "61"].map(with), [false, true, true]);
 }

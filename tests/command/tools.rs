@@ -2,8 +2,6 @@
 
 use std::fs;
 
-use testkit::process::output;
-
 use testkit::command::Workspace;
 
 #[test]
@@ -81,16 +79,4 @@ fn the_benchmark_prints_one_line_with_the_agreed_names() {
     for name in names.split(' ') {
         assert!(line[name].as_f64().is_some_and(|value| value > 0.0), "{name} in {line}");
     }
-}
-
-#[test]
-fn log_level_comes_from_the_environment() {
-    let folder = Workspace::new();
-    let devices = |wish: &str| output(folder.command(&["devices"]).env("GPUSCHED_LOG", wish)).unwrap();
-    let loud = devices("loud");
-    assert!(loud.status.success());
-    let told = String::from_utf8(loud.stderr).unwrap();
-    assert!(told.contains("GPUSCHED_LOG is loud"), "{told}");
-    let off = devices("");
-    assert!(off.status.success() && off.stderr.is_empty(), "{off:?}");
 }
