@@ -152,12 +152,6 @@ class Loops(WithScheduler):
         self.assertRaisesRegex(TypeError, "retries", self.scheduler.submit_range, 0, 2, nothing, retries=1)
         self.assertEqual(_jobs.jobs, {})
 
-    def test_map_runs_inside_a_map(self) -> None:
-        def row(y: int) -> int:
-            return sum(self.scheduler.map(lambda x: x * y, range(10)))
-
-        self.assertEqual(self.scheduler.map(row, range(10), grain=1), [45 * y for y in range(10)])
-
 
 class Orders(WithScheduler):
     def test_task_is_known_before_wait_next_returns_it(self) -> None:
@@ -232,6 +226,7 @@ class Futures(WithScheduler):
         fast = [self.scheduler.submit(lambda exec, i=i: i) for i in range(20)]
         first = concurrent.futures.wait([slow, *fast], timeout=20, return_when=concurrent.futures.FIRST_COMPLETED)
         self.assertTrue(first.done and slow in first.not_done)
+        self.assertEqual(self.scheduler.wait_any([slow, fast[0]]), 1)
         self.assertEqual(sorted(task.result() for task in concurrent.futures.as_completed(fast, 20)), list(range(20)))
         self.assertEqual((slow.running(), slow.done(), slow.cancelled()), (True, False, False))
         go.set()
@@ -336,11 +331,12 @@ class Futures(WithScheduler):
         self.scheduler.shutdown(20)
         self.assertTrue(task.cancelled())
 
-    def test_task_waits_for_another_in_one_slot(self) -> None:
+    def test_tasks_and_maps_wait_for_others_in_one_slot(self) -> None:
         with gpusched.Scheduler(devices="cpu", slots=1) as scheduler:
             outer = scheduler.submit(lambda exec: scheduler.submit(lambda exec: 2).result() + 1)
             self.assertEqual(outer.result(20), 3)
-            self.assertEqual(scheduler.submit(lambda exec: sum(scheduler.imap(abs, range(4)))).result(20), 6)
+            row = lambda y: sum(scheduler.imap(lambda x: x * y, range(10)))  # noqa: E731
+            self.assertEqual(scheduler.map(row, range(10), grain=1), [45 * y for y in range(10)])
 
     def test_forked_child_is_refused_and_does_not_hang(self) -> None:
         told = program("""
@@ -447,12 +443,6 @@ class Callables(WithScheduler):
         self.scheduler.wait_all()
         gc.collect()
         self.assertIsNone(gone())
-
-    def test_wait_any_returns_a_position(self) -> None:
-        go = threading.Event()
-        slow, fast = self.scheduler.submit(lambda exec: go.wait(20)), self.scheduler.submit(lambda exec: None)
-        self.assertEqual(self.scheduler.wait_any([slow, fast]), 1)
-        go.set()
 
     def test_bad_option_is_named_as_it_was_written(self) -> None:
         calls = (

@@ -35,30 +35,23 @@ def shell(name: str, text: str, **fields: object) -> Step:
 
 
 class Counting(unittest.TestCase):
-    def test_libtest_summaries_are_added(self) -> None:
-        self.assertEqual(count("libtest", LIBTEST, "", 101), Counts(5, 1, 1))
-
-    def test_ctest_lines_are_counted(self) -> None:
-        self.assertEqual(count("ctest", CTEST, "", 8), Counts(1, 2, 2))
-
-    def test_unittest_details_are_counted(self) -> None:
-        self.assertEqual(count("unittest", UNITTEST, "", 1), Counts(3, 3, 3))
+    def test_tests_are_counted_from_the_log_the_skips_and_the_exit_status(self) -> None:
+        passed = "test result: ok. 3 passed; 0 failed; 0 ignored"
         skipped = "Ran 4 tests in 1.0s\n\nOK (skipped=1)\n"
-        self.assertEqual(count("unittest", skipped, "", 0), Counts(3, 0, 1))
-
-    def test_exit_status_is_a_failure_whatever_was_counted(self) -> None:
-        log = "test result: ok. 3 passed; 0 failed; 0 ignored"
-        self.assertEqual(count("libtest", log, "", -11).failed, 1)
-        self.assertEqual(count("", "", "", 1), Counts(0, 1, 0))
-
-    def test_status_77_is_a_skip(self) -> None:
-        self.assertEqual(count("", "", "", 77), Counts(0, 0, 1))
-        self.assertEqual(count("libtest", "", "", 77), Counts(0, 0, 1))
-
-    def test_reported_skips_are_not_passed(self) -> None:
         skips = "SKIPPED: io::a: no room\nSKIPPED: io::a: no links\nSKIPPED: io::b: no room\n"
-        log = "test result: ok. 3 passed; 0 failed; 0 ignored"
-        self.assertEqual(count("libtest", log, skips, 0), Counts(1, 0, 2))
+        for kind, log, reported, status, expected in (
+            ("libtest", LIBTEST, "", 101, Counts(5, 1, 1)),
+            ("ctest", CTEST, "", 8, Counts(1, 2, 2)),
+            ("unittest", UNITTEST, "", 1, Counts(3, 3, 3)),
+            ("unittest", skipped, "", 0, Counts(3, 0, 1)),
+            ("libtest", passed, "", -11, Counts(3, 1, 0)),
+            ("", "", "", 1, Counts(0, 1, 0)),
+            ("", "", "", 77, Counts(0, 0, 1)),
+            ("libtest", "", "", 77, Counts(0, 0, 1)),
+            # Two tests have reported them, one of them twice.
+            ("libtest", passed, skips, 0, Counts(1, 0, 2)),
+        ):
+            self.assertEqual(count(kind, log, reported, status), expected, (kind, log, status))
 
 
 class Scheduling(unittest.TestCase):
