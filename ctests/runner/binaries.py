@@ -58,7 +58,7 @@ NIGHT_KERNELS = ("the_sanitizers_find_nothing",)
 
 # The longest first. A program that is built and not listed runs whole.
 PARTS: dict[str, list[Part]] = {
-    "cuda": [Part(minimum=110, levels=FULL), Part("-few", FEW_GPU_CASES, minimum=10, levels="quick")],
+    "cuda": [Part(minimum=109, levels=FULL), Part("-few", FEW_GPU_CASES, minimum=10, levels="quick")],
     "numerics": [
         Part(minimum=67, levels=FULL),
         Part("-golden", FEW_GOLDEN_CASES, minimum=6, levels="quick"),
@@ -67,7 +67,7 @@ PARTS: dict[str, list[Part]] = {
     "kernels": [Part(minimum=12, levels=FULL), Part("-night", NIGHT_KERNELS, levels="night")],
     "command": [Part(minimum=73)],
     "it": [
-        Part("-c-programs", C_PROGRAMS, minimum=17, levels=FULL),
+        Part("-c-programs", C_PROGRAMS, minimum=15, levels=FULL),
         Part("-smoke", SMOKE, minimum=2, levels="quick"),
         Part("-old-package", OLD_PACKAGE, minimum=7, levels=FULL),
         Part("-night", NIGHT_OLD_PACKAGE, minimum=2, levels="night"),
@@ -77,7 +77,7 @@ PARTS: dict[str, list[Part]] = {
     "fuzz": [Part(minimum=4)],
     "fork": [Part(minimum=4)],
     "node": [Part(minimum=29)],
-    "scheduler": [Part(minimum=105)],
+    "scheduler": [Part(minimum=104)],
     "lib": [Part(minimum=279)],
     "bin": [Part("-fuzz", ("fuzz::",), minimum=4, levels=FULL), Part(minimum=17)],
 }

@@ -11,21 +11,15 @@ fn names() -> Vec<String> {
     let (gpus, _) = found();
     for (place, gpu) in gpus.iter().enumerate() {
         assert_eq!(gpu.ordinal as usize, place);
-        let bytes = match gpu.name.as_str() {
-            "B" => 2 << 30,
-            "C" => 3 << 30,
-            _ => 1 << 30,
+        let (bytes, uuid, bus, speed) = match gpu.name.as_str() {
+            "A" => (1 << 30, "GPU-aa000000-0000-0000-0000-000000000001", "0000:01:00.0", 1.0),
+            "B" => (2 << 30, "GPU-aa100000-0000-0000-0000-000000000002", "0000:03:00.0", 3.0),
+            _ => (3 << 30, "GPU-bb000000-0000-0000-0000-000000000003", "0000:02:00.0", 2.0),
         };
         assert_eq!((gpu.total_bytes, gpu.free_bytes), (bytes, bytes), "{gpu:?}");
-        let (uuid, bus) = match gpu.name.as_str() {
-            "A" => ("GPU-aa000000-0000-0000-0000-000000000001", "0000:01:00.0"),
-            "B" => ("GPU-aa100000-0000-0000-0000-000000000002", "0000:03:00.0"),
-            _ => ("GPU-bb000000-0000-0000-0000-000000000003", "0000:02:00.0"),
-        };
         assert_eq!((gpu.id.as_str(), gpu.pci_bus_id.as_deref()), (uuid, Some(bus)));
         // 2 GHz times the GPU's speed, twice a clock, 256 bits.
-        let speed = 128e9 * ["", "A", "C", "B"].iter().position(|name| *name == gpu.name).unwrap() as f64;
-        assert_eq!(gpu.speed, Some(speed), "{gpu:?}");
+        assert_eq!(gpu.speed, Some(128e9 * speed), "{gpu:?}");
     }
     assert!(report()["gpus"].as_array().unwrap().iter().all(|gpu| gpu["contexts_made"] == 0));
     gpus.into_iter().map(|gpu| gpu.name).collect()
@@ -213,9 +207,10 @@ pub fn no_driver() {
     assert_eq!(labels("all"), ["cpu:0"]);
 }
 
-pub fn no_gpus() {
+pub fn cpu_fallback_replaces_missing_gpus_unless_the_variable_is_0() {
     let (gpus, notes) = found();
     assert_eq!((gpus.len(), notes.as_str()), (0, "NVIDIA's driver finds no GPU"));
+    assert_eq!(labels("all"), ["cpu:0"]);
 }
 
 pub fn old_driver() {
@@ -234,10 +229,6 @@ pub fn who_names_no_gpu_loads_no_driver() {
     assert_eq!(scheduler.devices().len(), 1);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     assert!(!maps.contains("libfakecuda"), "{maps}");
-}
-
-pub fn cpu_fallback_is_on_unless_the_variable_is_0() {
-    assert_eq!(labels("all"), ["cpu:0"]);
 }
 
 pub fn cpu_fallback_that_is_off_leaves_no_device_where_there_is_no_gpu() {

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use gpusched::sched::Task;
+
 use crate::fixtures::*;
 use testkit::Random;
 use testkit::process::in_child;
@@ -24,6 +26,14 @@ pub fn memory_is_used_again() {
         run(&scheduler, task(|stream| filled(stream, 3.0))).unwrap();
     }
     assert_eq!((told(0, "allocations_made"), report()["pinned"].as_u64()), (1, Some(1)));
+}
+
+/// Downloads so many values.
+fn downloading(values: usize) -> Task {
+    task(move |stream| {
+        let block = stream.zeroed::<f32>(values, "a test's values")?;
+        stream.download(&block, 0..values)?.wait().map(|_| ())
+    })
 }
 
 /// Each asks for more than the one before, as when every shot has other receivers: what was kept is too small.
@@ -49,11 +59,7 @@ pub fn pinned_memory_does_not_grow_with_the_tasks() {
     // What has been pinned fits the next.
     let before = pinned();
     for rows in [60, 55, 50] {
-        let code = task(move |stream| {
-            let block = stream.zeroed::<f32>(1024 * rows, "a test's values")?;
-            stream.download(&block, 0..1024 * rows)?.wait().map(|_| ())
-        });
-        run(&scheduler, code).unwrap();
+        run(&scheduler, downloading(1024 * rows)).unwrap();
     }
     assert!(pinned() <= before + 1);
 }
@@ -71,11 +77,7 @@ pub fn memory_that_cant_be_pinned() {
 pub fn memory_that_is_short_to_pin() {
     let scheduler = scheduler("cuda", 1).unwrap();
     run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
-    let code = task(|stream| {
-        let block = stream.zeroed::<f32>(5000, "a test's values")?;
-        stream.download(&block, 0..5000)?.wait().map(|_| ())
-    });
-    run(&scheduler, code).unwrap();
+    run(&scheduler, downloading(5000)).unwrap();
     // Of whole pages; the piece of the first task has made room.
     assert_eq!((report()["pinned"].as_u64(), report()["pinned_bytes"].as_u64()), (Some(1), Some(20480)));
 }

@@ -54,21 +54,18 @@ fn callbacks_may_call_the_library() {
     c::run(&c::program("reentry"));
 }
 
+/// The number and the message of a callback that fails are its task's error.
 #[test]
-fn exec_is_stale_when_its_callback_has_returned() {
-    for case in ["used_by_another_thread", "used_while_it_returns", "used_after_an_inner_one"] {
+fn exec_is_stale_after_its_callback_and_failures_keep_number_and_message() {
+    for case in [
+        "used_by_another_thread",
+        "used_while_it_returns",
+        "used_after_an_inner_one",
+        "returns_a_number_of_its_own",
+        "says_why_it_fails",
+    ] {
         c::run_plain(&c::program("exec"), &[case]);
     }
-}
-
-#[test]
-fn small_number_of_a_callback_is_an_error() {
-    c::run_plain(&c::program("exec"), &["returns_a_number_of_its_own"]);
-}
-
-#[test]
-fn callback_says_why_it_fails() {
-    c::run_plain(&c::program("exec"), &["says_why_it_fails"]);
 }
 
 #[test]
