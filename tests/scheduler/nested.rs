@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use gpusched::error::DeviceFault;
 use gpusched::sched::{DeviceMask, Scheduler, Task, TaskId, TaskStatus, WaitResult};
 use gpusched::{Error, Result};
 
@@ -120,11 +119,7 @@ fn waiting_in_a_poisoned_context_for_what_could_only_run_in_another_is_an_error(
     });
     let waits = scheduler.submit(planned(waits)).unwrap();
     poisoned.came(1);
-    let poisons = code(|exec| match exec.attempt {
-        1 => Err(device_fault(exec.device.label(), DeviceFault::Poisoned)),
-        _ => Ok(()),
-    });
-    let poisons = scheduler.submit(poisons).unwrap();
+    let poisons = scheduler.submit(poisons_once()).unwrap();
     until(|| {
         scheduler.info(poisons).is_ok_and(|info| info.attempts > 0 && info.state != TaskStatus::Running)
     });

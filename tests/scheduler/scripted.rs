@@ -262,6 +262,14 @@ pub fn nested(
     code(move |exec| run(&weak.upgrade().ok_or(Error::Cancelled)?, exec))
 }
 
+/// A task whose first attempt poisons its context.
+pub fn poisons_once() -> Task {
+    code(|exec| match exec.attempt {
+        1 => Err(device_fault(exec.device.label(), DeviceFault::Poisoned)),
+        _ => Ok(()),
+    })
+}
+
 /// A task that waits at a gate.
 pub fn gated(gate: &'static Gate) -> Task {
     effect(|| gate.pass())

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use gpusched::error::DeviceFault;
 use gpusched::sched::{AUTO_SLOTS, Scheduler, Task, WaitResult};
 
 use crate::scripted::*;
@@ -61,11 +60,7 @@ fn nobody_waits_for_a_device_that_is_asked_for_its_free_memory() {
 fn nobody_waits_for_a_context_that_is_made_anew() {
     let door = Gate::new();
     let scheduler = Scripted { slow_renew: Some(door), ..Scripted::new(1) }.scheduler(1);
-    let fails = code(|exec| match exec.attempt {
-        1 => Err(device_fault(exec.device.label(), DeviceFault::Poisoned)),
-        _ => Ok(()),
-    });
-    let id = scheduler.submit(Task { priority: 1, ..fails }).unwrap();
+    let id = scheduler.submit(Task { priority: 1, ..poisons_once() }).unwrap();
     answers_meanwhile(&scheduler, door);
     assert_eq!(wait(&scheduler, id), Ok(WaitResult::Done));
 }
