@@ -92,6 +92,14 @@ pub fn every_code_that_poisons() {
     assert!(health(&scheduler).iter().all(|health| *health == Health::Good));
 }
 
+/// A later driver's code: the next call in the context fails with it, too.
+pub fn an_unknown_code_that_repeats_poisons() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    assert_eq!(attempts(&scheduler, |task| task), [0, 1]);
+    run(&scheduler, on(0, good())).unwrap();
+    assert_eq!((told(0, "contexts_made"), health(&scheduler)), (2, vec![Health::Good; 2]));
+}
+
 pub fn a_task_that_poisons_two_gpus() {
     let scheduler = scheduler("cuda", 1).unwrap();
     let error = run(&scheduler, task(wild)).unwrap_err();

@@ -55,6 +55,18 @@ pub fn what_comes_again_is_one_launch() {
     assert_eq!((graphs, told(0, "launches")), (32, 8 + 160 + 2 * 4 * (40 - 32)));
 }
 
+/// Lists that come no more, such as those of a slower shape, do not keep later ones from becoming graphs.
+pub fn stale_lists_make_room() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let factor = |k: usize| 1.0 / (64 + k) as f32;
+    let tried = (0..64).map(|number| factor(number % 32));
+    let kept = (0..400).map(|number| factor(32 + number % 5));
+    let all: Vec<f32> = tried.chain(kept).collect();
+    run(&scheduler, task(move |stream| grow(stream, &all, 1))).unwrap();
+    // The first 32 lists once each; the other five from submission 290 on, after they have come once more.
+    assert_eq!(told(0, "graph_launches"), 32 + 464 - 290 - 4);
+}
+
 /// A graph that is still at work when its task gives up.
 pub fn a_graph_in_flight_is_waited_for() {
     let scheduler = scheduler("cuda", 1).unwrap();

@@ -1,9 +1,10 @@
 //! Queues at work, and what they leave.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use gpusched::backend::cuda::Ptx;
 use gpusched::sched::Task;
 
 use crate::fixtures::*;
@@ -92,6 +93,32 @@ pub fn kernels_are_loaded_once_a_gpu() {
     }
 }
 
+/// One slot launches a kernel that is loaded, while another slot's kernel is compiled for seconds.
+pub fn loading_a_module_keeps_no_other_waiting() {
+    let scheduler = scheduler("cuda", 2).unwrap();
+    run(&scheduler, task(|stream| filled(stream, 1.0))).unwrap();
+    let [loading, loaded] = [0; 2].map(|_| Arc::new(AtomicBool::new(false)));
+    let text: &'static str = Box::leak(SMALL.text.to_owned().into_boxed_str());
+    let (begun, done) = (loading.clone(), loaded.clone());
+    let loads = task(move |stream| {
+        begun.store(true, Ordering::SeqCst);
+        stream.function(Ptx { name: "another", text }, "fill")?;
+        done.store(true, Ordering::SeqCst);
+        Ok(())
+    });
+    let launches = task(move |stream| {
+        while !loading.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        filled(stream, 2.0)?;
+        assert!(!loaded.load(Ordering::SeqCst), "the launch waited for the other module");
+        Ok(())
+    });
+    run_all(&scheduler, [loads, launches]);
+    assert_eq!(told(0, "module_loads"), 2);
+}
+
 /// Objects that all slots of a GPU share are made once, and freed with their owner.
 pub fn what_is_shared_is_made_once() {
     let scheduler = scheduler("cuda", 4).unwrap();
@@ -175,7 +202,7 @@ pub fn a_task_ends_when_its_work_has() {
 }
 
 pub fn mistakes_are_told() {
-    use gpusched::backend::cuda::{Params, Ptx};
+    use gpusched::backend::cuda::Params;
     let scheduler = scheduler("cuda", 1).unwrap();
     let code = task(|stream| {
         let words = |error: gpusched::Error| error.to_string();
@@ -210,6 +237,23 @@ pub fn a_child_finds_no_gpus() {
     });
     assert!(told);
     run(&scheduler, task(|stream| filled(stream, 2.0))).unwrap();
+}
+
+/// Copies of a GPU write to the pages of the parent only, so the child must not share them.
+pub fn a_child_gets_no_pinned_memory() {
+    let scheduler = scheduler("cuda", 1).unwrap();
+    let code = task(|stream| {
+        let block = stream.zeroed::<f32>(5000, "a test's values")?;
+        let values = stream.download(&block, 0..5000)?.wait()?;
+        let is_mapped = || {
+            let mut resident = [0; 5];
+            // SAFETY: the pages of the values, and a byte for each.
+            unsafe { libc::mincore(values.as_ptr() as *mut _, 5 * 4096, resident.as_mut_ptr()) == 0 }
+        };
+        assert!(is_mapped() && in_child(|| !is_mapped()));
+        Ok(())
+    });
+    run(&scheduler, code).unwrap();
 }
 
 /// Another thread is in the middle of it, and whatever it has locked stays locked in the child.

@@ -1,6 +1,8 @@
 //! Name, threads and memory of the host, as the operating system reports them.
 
+use std::alloc::{Layout, alloc_zeroed};
 use std::path::Path;
+use std::ptr::NonNull;
 
 use crate::descriptor;
 
@@ -56,6 +58,33 @@ pub fn reserve<T>(len: usize) -> Option<Vec<T>> {
     let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
     let mut list = Vec::new();
     (can_allocate(bytes) && list.try_reserve_exact(len).is_ok()).then_some(list)
+}
+
+/// Numbers whose zero has no bit set.
+///
+/// # Safety
+/// All bits zero are a valid value, and the type has a size.
+pub unsafe trait Zero: Copy {}
+
+// SAFETY: numbers are valid with any bits.
+unsafe impl Zero for f32 {}
+// SAFETY: as above.
+unsafe impl Zero for u16 {}
+
+/// Returns `len` zeros; `None` if the memory is not available. A long list gets its pages when they
+/// are first used.
+pub fn zeros<T: Zero>(len: usize) -> Option<Vec<T>> {
+    let layout = Layout::array::<T>(len).ok()?;
+    if len == 0 {
+        return Some(Vec::new());
+    }
+    if !can_allocate(layout.size() as u64) {
+        return None;
+    }
+    // SAFETY: the layout is not empty.
+    let first = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+    // SAFETY: allocated as a list of `len` values is, and each is a zero.
+    Some(unsafe { Vec::from_raw_parts(first.as_ptr().cast(), len, len) })
 }
 
 /// Returns the address space that the limit of the process (`ulimit -v`) leaves.
@@ -217,6 +246,24 @@ mod tests {
             ("sys/fs/cgroup/memory/other/memory.limit_in_bytes", "1\n"),
         ];
         assert_eq!(bytes(&files), (3_000_000_000, 1_200_000_000));
+    }
+
+    #[test]
+    fn a_list_of_zeros_gets_its_pages_when_they_are_used() {
+        let resident = |list: &[f32]| {
+            let mut pages = vec![0_u8; size_of_val(list) / 4096 - 1];
+            let begin = (list.as_ptr() as usize).next_multiple_of(4096);
+            // SAFETY: whole pages of the list, and a byte for each.
+            let status = unsafe { libc::mincore(begin as *mut _, 4096 * pages.len(), pages.as_mut_ptr()) };
+            assert_eq!(status, 0);
+            pages.iter().filter(|&page| page & 1 == 1).count()
+        };
+        let mut list = zeros::<f32>(16 << 20).unwrap();
+        // Of 16,384 pages. The kernel may give 512 at a time.
+        assert!(resident(&list) < 1024, "{}", resident(&list));
+        list[8 << 20..].fill(1.0);
+        assert!(resident(&list) > 8000 && list[..8 << 20].iter().all(|&value| value == 0.0));
+        assert_eq!((zeros::<u16>(0), zeros::<f32>(usize::MAX)), (Some(vec![]), None));
     }
 
     #[test]

@@ -154,12 +154,25 @@ impl Context {
 
     #[cold]
     pub(super) fn error(&self, failure: DriverFailure, what: &str) -> Error {
-        let poisons = status::class_of(failure.code) == StatusClass::Poisoned;
-        if poisons && !self.poisoned.swap(true, Ordering::SeqCst) {
+        let class = match status::is_known(failure.code) {
+            true => status::class_of(failure.code),
+            false if self.repeats(failure.code) => StatusClass::Poisoned,
+            false => StatusClass::Plain,
+        };
+        if class == StatusClass::Poisoned && !self.poisoned.swap(true, Ordering::SeqCst) {
             self.retire();
             log::warn!("{}: its context is unusable: {}", self.device.label(), failure.message());
         }
-        self.device.error(failure, what, || self.free_bytes())
+        self.device.error(failure, class, what, || self.free_bytes())
+    }
+
+    /// Returns true if a call that can't fail in a sound context fails with this code, too: newer
+    /// drivers have codes for poisoned contexts that the table lacks.
+    fn repeats(&self, code: u32) -> bool {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: valid places for two numbers.
+        let again = self.with_current(|driver| unsafe { driver.memory_info(&mut free, &mut total) });
+        again.is_err_and(|failure| failure.code == code)
     }
 
     /// Destroys an object of this context, unless the context is destroyed or poisoned.

@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex};
 use cudarc::driver::sys::CUdevice;
 
 use super::driver::{Driver, DriverFailure};
+use super::status::{self, StatusClass};
 use super::{nvml, probe};
 use crate::device::DeviceInfo;
 use crate::error::{DeviceFault, Error};
@@ -62,8 +63,14 @@ impl CudaDevice {
 
     /// Returns what a failure means: the GPU may be lost, or belong to another process. `free`
     /// returns the [`free_bytes`](CudaDevice::free_bytes).
-    pub(super) fn error(&self, failure: DriverFailure, what: &str, free: impl FnOnce() -> u64) -> Error {
-        let error = failure.error(&self.label(), what);
+    pub(super) fn error(
+        &self,
+        failure: DriverFailure,
+        class: StatusClass,
+        what: &str,
+        free: impl FnOnce() -> u64,
+    ) -> Error {
+        let error = failure.error(class, &self.label(), what);
         let of_device = matches!(error, Error::Device { .. });
         let suspected = SUSPICIOUS.contains(&failure.code);
         if (of_device || suspected) && self.is_lost(suspected) {
@@ -82,7 +89,7 @@ impl CudaDevice {
     /// 11.7 have no status code for a GPU whose compute mode excludes this process.
     pub(super) fn retain_error(&self, failure: DriverFailure) -> Error {
         let what = "creating a context";
-        match self.error(failure, what, || self.free_bytes(0, || None)) {
+        match self.error(failure, status::class_of(failure.code), what, || self.free_bytes(0, || None)) {
             Error::Driver { device, what }
                 if failure.code == INVALID_DEVICE && self.driver.is_older_than(UNAVAILABLE_SINCE) =>
             {

@@ -19,6 +19,9 @@ use crate::error::{Error, Result};
 
 /// Most lists of launches that are cached.
 const MAX_CACHED: usize = 32;
+/// A new list replaces a cached one that has not come in so many submissions. Lists in rotation stay,
+/// also if there are more of them than can be cached.
+const STALE_AFTER: u64 = 8 * MAX_CACHED as u64;
 /// Status code of the driver for wrong kernel parameters.
 const INVALID_VALUE: u32 = 1;
 
@@ -42,7 +45,18 @@ impl Launches {
 
 /// Cached lists of launches, for one queue. The key of a list must contain everything that the
 /// launches depend on. The memory that they use must outlive the cache.
-pub struct Graphs<K>(Vec<(K, CachedLaunches)>);
+pub struct Graphs<K> {
+    cached: Vec<Entry<K>>,
+    /// Number of submissions.
+    submitted: u64,
+}
+
+struct Entry<K> {
+    key: K,
+    /// Submission in which the key came last.
+    last: u64,
+    launches: CachedLaunches,
+}
 
 enum CachedLaunches {
     /// The list has come once.
@@ -54,15 +68,18 @@ enum CachedLaunches {
 
 impl<K> Default for Graphs<K> {
     fn default() -> Self {
-        Graphs(Vec::new())
+        Graphs { cached: Vec::new(), submitted: 0 }
     }
 }
 
 impl<K: PartialEq> Graphs<K> {
     /// Submits the launches of a key. `make` fills the list if no graph of it is cached.
     pub fn put(&mut self, stream: &Stream, key: K, make: impl FnOnce(&mut Launches)) -> Result<()> {
-        let room = self.0.len() < MAX_CACHED;
-        let cached = self.0.iter_mut().find(|(known, _)| *known == key).map(|(_, cached)| cached);
+        self.submitted += 1;
+        let cached = self.cached.iter_mut().find(|entry| entry.key == key).map(|entry| {
+            entry.last = self.submitted;
+            &mut entry.launches
+        });
         if let Some(CachedLaunches::Graph(graph)) = &cached
             && graph.launch(stream)?
         {
@@ -84,12 +101,23 @@ impl<K: PartialEq> Graphs<K> {
                     return Ok(());
                 }
             }
-            None if room => self.0.push((key, CachedLaunches::Once)),
-            None => {}
+            None => self.remember(key),
         }
         list.0
             .into_iter()
             .try_for_each(|launch| stream.launch(&launch.function, launch.grid, launch.block, launch.params))
+    }
+
+    /// Caches a new key if there is room, or one that is stale.
+    fn remember(&mut self, key: K) {
+        if self.cached.len() == MAX_CACHED {
+            let oldest = (0..MAX_CACHED).min_by_key(|&number| self.cached[number].last);
+            match oldest.filter(|&number| self.submitted - self.cached[number].last > STALE_AFTER) {
+                Some(number) => drop(self.cached.swap_remove(number)),
+                None => return,
+            }
+        }
+        self.cached.push(Entry { key, last: self.submitted, launches: CachedLaunches::Once });
     }
 }
 

@@ -1,12 +1,12 @@
 //! Pinned host memory that a context caches for reuse.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::c_void;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
 use super::context_state::ContextState;
 use super::driver::Driver;
 use crate::backend::cpu::can_allocate;
+use crate::fork::ProcessMark;
 
 /// Bytes of a page: pinned memory is in whole pages.
 pub(super) const PAGE: usize = 4096;
@@ -15,8 +15,9 @@ const WASTE: usize = 2;
 
 pub(super) struct PinnedBlock {
     pub pointer: NonNull<u8>,
-    layout: Layout,
+    bytes: usize,
     pub pinned: bool,
+    process: ProcessMark,
 }
 
 // SAFETY: the block owns its memory.
@@ -26,14 +27,24 @@ unsafe impl Sync for PinnedBlock {}
 
 impl PinnedBlock {
     /// Returns zeros in whole pages; `None` if the host has too little memory.
+    ///
+    /// A forked child does not get the pages. With a copy of them, older kernels would give the
+    /// process new pages at its next write, while the GPU goes on writing to the old ones; newer
+    /// kernels would copy all of them at each fork.
     pub fn new(bytes: usize) -> Option<Self> {
         if !can_allocate(bytes as u64) {
             return None;
         }
-        let layout = Layout::from_size_align(bytes, PAGE).ok()?;
-        // SAFETY: the layout is at least a page.
-        let pointer = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(PinnedBlock { pointer, layout, pinned: false })
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping anywhere.
+        let start = unsafe { libc::mmap(null_mut(), bytes, access, kind, -1, 0) };
+        let pointer = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED)?;
+        #[cfg(target_os = "linux")]
+        // SAFETY: the pages that were mapped above.
+        unsafe {
+            libc::madvise(start, bytes, libc::MADV_DONTFORK)
+        };
+        Some(PinnedBlock { pointer, bytes, pinned: false, process: ProcessMark::here() })
     }
 
     pub fn start(&self) -> *mut c_void {
@@ -41,7 +52,7 @@ impl PinnedBlock {
     }
 
     pub fn bytes(&self) -> usize {
-        self.layout.size()
+        self.bytes
     }
 
     /// Unpins and frees the block. The context is alive and current, and nothing uses the block. A
@@ -59,9 +70,10 @@ impl PinnedBlock {
 
 impl Drop for PinnedBlock {
     fn drop(&mut self) {
-        if !self.pinned {
-            // SAFETY: allocated with this layout and freed once; no copy writes to it any more.
-            unsafe { dealloc(self.pointer.as_ptr(), self.layout) }
+        // A forked child has other pages there, or none.
+        if !self.pinned && self.process.is_here() {
+            // SAFETY: mapped with this size and unmapped once; no copy writes to it any more.
+            unsafe { libc::munmap(self.start(), self.bytes) };
         }
     }
 }

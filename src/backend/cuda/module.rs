@@ -1,11 +1,11 @@
 //! The modules of kernels that a context has loaded. Each is loaded once, by the first launch that
-//! needs it, however many threads launch at the same time.
+//! needs it, however many threads launch at the same time. Loading compiles, which takes seconds, so
+//! only threads that need the same module wait for it.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{CUfunction, CUjit_option, CUmodule};
 
@@ -24,7 +24,10 @@ pub struct Ptx {
 
 /// The loaded modules, by the address of their text.
 #[derive(Default)]
-pub(super) struct ModuleCache(Mutex<HashMap<usize, LoadedModule>>);
+pub(super) struct ModuleCache(Mutex<HashMap<usize, ModuleCell>>);
+
+/// Locked while the module is loaded.
+type ModuleCell = Arc<Mutex<Option<LoadedModule>>>;
 
 struct LoadedModule {
     handle: CUmodule,
@@ -47,11 +50,12 @@ impl ModuleCache {
         name: &'static str,
         to_error: ToError<'_>,
     ) -> Result<CUfunction> {
-        let mut modules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let module = match modules.entry(ptx.text.as_ptr() as usize) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
-                entry.insert(LoadedModule { handle: load(driver, ptx, to_error)?, functions: HashMap::new() })
+        let cell = self.cells().entry(ptx.text.as_ptr() as usize).or_default().clone();
+        let mut module = cell.lock().unwrap_or_else(PoisonError::into_inner);
+        let module = match &mut *module {
+            Some(module) => module,
+            empty => {
+                empty.insert(LoadedModule { handle: load(driver, ptx, to_error)?, functions: HashMap::new() })
             }
         };
         if let Some(&handle) = module.functions.get(name) {
@@ -68,12 +72,18 @@ impl ModuleCache {
 
     /// Unloads all modules. The context is current.
     pub fn unload(&self, driver: &Driver) {
-        let modules = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        for module in modules.into_values() {
-            // SAFETY: loaded once, unloaded once, and no function of it is used after the context's
-            // end.
-            let _ = unsafe { driver.module_unload(module.handle) };
+        let cells = std::mem::take(&mut *self.cells());
+        for cell in cells.into_values() {
+            if let Some(module) = cell.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                // SAFETY: loaded once, unloaded once, and no function of it is used after the
+                // context's end.
+                let _ = unsafe { driver.module_unload(module.handle) };
+            }
         }
+    }
+
+    fn cells(&self) -> MutexGuard<'_, HashMap<usize, ModuleCell>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

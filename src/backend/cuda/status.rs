@@ -179,9 +179,15 @@ fn entry(code: u32) -> Option<&'static (u32, &'static str, StatusClass, &'static
     TABLE.iter().chain(LATER).find(|entry| entry.0 == code)
 }
 
-/// Returns the class of a code. An unknown code fails only its call.
+/// Returns the class of a code. An unknown code fails only its call, unless
+/// [`Context`](super::context::Context) finds that the context reports it again.
 pub fn class_of(code: u32) -> StatusClass {
     entry(code).map_or(Plain, |entry| entry.2)
+}
+
+/// Returns true if the tables have the code.
+pub fn is_known(code: u32) -> bool {
+    entry(code).is_some()
 }
 
 impl DriverFailure {
@@ -196,9 +202,9 @@ impl DriverFailure {
     }
 
     /// Returns the error of the device `label`; `what` says what the call was for.
-    pub fn error(&self, label: &str, what: &str) -> Error {
+    pub fn error(&self, class: StatusClass, label: &str, what: &str) -> Error {
         let (device, what) = (label.to_owned(), format!("{what} failed: {}", self.message()));
-        match class_of(self.code) {
+        match class {
             Plain => Error::Driver { device, what },
             NoMemory => Error::NoMemory { what, needed: 0, place: device, there: 0 },
             Resources => Error::Resources { device, what },
@@ -222,7 +228,8 @@ mod tests {
     #[test]
     fn only_refused_kernels_retire_the_gpu() {
         let lost = |code: u32| {
-            let error = DriverFailure { call: "cuModuleLoadDataEx", code }.error("cuda:0", "a test");
+            let failure = DriverFailure { call: "cuModuleLoadDataEx", code };
+            let error = failure.error(class_of(code), "cuda:0", "a test");
             matches!(error, Error::Device { fault: DeviceFault::Lost, .. })
         };
         let codes: Vec<u32> = TABLE.iter().map(|entry| entry.0).filter(|&code| lost(code)).collect();
@@ -232,7 +239,7 @@ mod tests {
     #[test]
     fn unknown_codes_are_plain_errors_with_their_number() {
         for code in [47, 917, 1234, u32::MAX] {
-            let error = DriverFailure { call: "cuInit", code }.error("cuda:0", "a test");
+            let error = DriverFailure { call: "cuInit", code }.error(class_of(code), "cuda:0", "a test");
             assert!(matches!(error, Error::Driver { .. }), "{error}");
             assert!(error.to_string().contains(&code.to_string()), "{error}");
         }

@@ -8,6 +8,7 @@
 //! | `pace` | million instructions a second of a GPU of speed 1; 0: without pauses | 0 |
 //! | `nvml` | `ok`, `notloaded`, `mismatch`; `470`: without the functions that drivers before 510 lack | `ok` |
 //! | `nvmlms` | milliseconds that `nvmlInit` takes | 0 |
+//! | `jitms` | milliseconds that loading a module takes | 0 |
 //! | `init` | result of `cuInit`; 34: the driver is a toolkit's stub | 0 |
 //! | `root` | 0: NVML hides the memory of a GPU that is divided | 1 |
 //!
@@ -50,6 +51,7 @@ pub struct Config {
     /// NVML has all functions of a driver of 2023.
     pub nvml_new: bool,
     pub nvml_ms: u64,
+    pub jit_ms: u64,
     /// Result of `cuInit`.
     pub init: i32,
     pub root: bool,
@@ -99,6 +101,7 @@ impl Config {
                     _ => return Err(format!("'{value}' is no value of nvml")),
                 },
                 "nvmlms" => config.nvml_ms = number(key, value)?,
+                "jitms" => config.jit_ms = number(key, value)?,
                 "init" => config.init = number(key, value)?,
                 "root" => config.root = value == "1",
                 "dev" => config.gpus.push(GpuSpec::parse(value, config.gpus.len())?),

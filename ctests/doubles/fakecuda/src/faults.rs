@@ -137,7 +137,7 @@ impl Faults {
     }
 }
 
-/// Codes after which a context answers nothing else.
+/// Codes after which a context answers nothing else; 1700 stands for those of later drivers.
 pub fn sticky(code: i32) -> bool {
-    matches!(code, 201 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911 | 999)
+    matches!(code, 1700 | 201 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911 | 999)
 }

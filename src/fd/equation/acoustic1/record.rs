@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layout::Layout;
-use crate::backend::cpu::{Buffer, Rows, free_bytes, reserve};
+use crate::backend::cpu::{Buffer, Rows, Zero, free_bytes, reserve, zeros};
 use crate::error::{Error, Result};
 use crate::fd::survey::{Gather, Shot};
 
@@ -140,9 +140,7 @@ pub fn no_memory(what: &str, needed: u64) -> Error {
 }
 
 /// Memory of the host for a task on a GPU, whose own memory is not what is short then.
-pub fn host_zeros<T: Clone + Default>(len: usize, what: &str) -> Result<Vec<T>> {
+pub fn host_zeros<T: Zero>(len: usize, what: &str) -> Result<Vec<T>> {
     let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-    let mut values = reserve(len).ok_or_else(|| Error::NoHostMemory { what: what.into(), bytes })?;
-    values.resize(len, T::default());
-    Ok(values)
+    zeros(len).ok_or_else(|| Error::NoHostMemory { what: what.into(), bytes })
 }
