@@ -32,6 +32,12 @@ one pass: slopes that are at rest move; src/fd/equation/acoustic1/one_pass/along
 one pass: rows of two kinds are done together; src/fd/equation/acoustic1/one_pass/along.rs; s/(1..TOGETHER).all(/(1..1).all(/; --lib any_shape
 one pass: cells are taken to be at rest too long; src/fd/equation/acoustic1/one_pass/activity.rs; s/MARGIN: usize = 2/MARGIN: usize = 1/; --lib activity
 one pass: the source does not end the rest; src/fd/equation/acoustic1/one_pass/mod.rs; s/if value != 0.0/if false/; --lib activity
+one pass: other tiles forget the wave;  src/fd/equation/acoustic1/one_pass/activity.rs; s/boxes.iter().filter_map(within)/boxes.iter().skip(1).filter_map(within)/; --lib activity
+tuning: the stored winner is ignored;   src/fd/equation/acoustic1/one_pass/tuning.rs; s/position(|name| \*name == found)/position(|_| false)/; --lib tuning
+tuning: threads are not in the subject; src/fd/equation/acoustic1/one_pass/tuning.rs; s/, {threads} threads"/"/; --lib tuning
+tuning: short shots tune;               src/fd/equation/acoustic1/one_pass/tuning.rs; s/{ LAP } else { PAYS \* most }/{ LAP } else { LAP }/; --lib tuning
+tuning: steps with few cells are timed; src/fd/equation/acoustic1/one_pass/tuning.rs; s/activity.share() < BUSY/activity.share() < 0.0/; --lib tuning
+tuning: a slow candidate wins;          src/fd/equation/acoustic1/autotuner.rs; s/min_by(|&a/max_by(|\&a/; --lib autotuner
 one pass: a resumed shot is taken to be at rest; src/fd/equation/acoustic1/run.rs; s/steps.resumed()/()/; --test numerics flushing
 exact time: a step aside;                   src/fd/exact_time.rs; s/first: 1, every/first: 0, every/;         --test numerics accuracy
 exact time: the wavelet as it is;           src/fd/shot.rs;      s/wavelet: exact_time::foreseen.*, nt, /nt, /; --test numerics accuracy

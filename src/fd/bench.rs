@@ -1,9 +1,11 @@
 //! How fast a device runs the propagator, beside how fast it can copy memory.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::control::{Control, Silent};
+use super::equation::acoustic1::one_pass::TUNING_STEPS;
 use super::grid::Grid;
 use super::model::Model;
 use super::pause::State;
@@ -48,6 +50,8 @@ pub enum Shapes {
 pub struct Measured {
     /// Of blocks: that which was asked for, or has been found best. `None`: they have none.
     pub shape: Option<Shape>,
+    /// Of tiles on a CPU, in words: the size that was found best. `None`: all sizes give the same tiles.
+    pub tiles: Option<String>,
     /// Of the steps in fields that are not at rest.
     pub seconds: f64,
     /// Of a whole shot, of the quickest: with what is allocated, uploaded and set to zero before the time loop.
@@ -151,6 +155,10 @@ fn measured(
     let mut bandwidth = 0.0;
     let [mut shot_seconds, mut loop_seconds, mut seconds, mut silent_seconds] = [f64::INFINITY; 4];
     let mut computed = 1.0;
+    let tiles = match lane {
+        Lane::Cpu(_) => tuned(plan, shot, lane)?,
+        Lane::Cuda(_) => None,
+    };
     for _ in 0..repeats {
         bandwidth = copy.bytes_per_second()?.max(bandwidth);
         let begin = Instant::now();
@@ -168,6 +176,7 @@ fn measured(
     let bytes = plan.resident_bytes(lane, shot);
     Ok(Measured {
         shape: plan.shape(lane),
+        tiles,
         seconds,
         shot_seconds,
         mcells_per_s: rate(plan.padded_cells(), seconds),
@@ -178,6 +187,33 @@ fn measured(
         bytes_per_cell_resident: bytes as f64 / plan.padded_cells() as f64,
         copy_gb_per_s: bandwidth / 1e9,
     })
+}
+
+/// Lets a shot on the CPU find its tile size, as shots do that are long enough. Returns it.
+fn tuned(plan: &Plan, shot: &Shot, lane: Lane<'_>) -> Result<Option<String>> {
+    let tuning = Tuning { fields: Everywhere { largest: LARGEST }, found: RefCell::default() };
+    match plan.run(&Shot { nt: 2 * TUNING_STEPS + 2, ..shot.clone() }, lane, &tuning) {
+        Ok(_) | Err(Error::Cancelled) => Ok(tuning.found.into_inner()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Ends a shot when it has found its tile size.
+struct Tuning {
+    fields: Everywhere,
+    found: RefCell<Option<String>>,
+}
+
+impl Control for Tuning {
+    fn step(&self, step: usize, _: usize) -> Result<()> {
+        if step > TUNING_STEPS { Err(Error::Cancelled) } else { Ok(()) }
+    }
+    fn resume(&self, state: &mut dyn State) -> Result<usize> {
+        self.fields.resume(state)
+    }
+    fn found(&self, _: &str, finding: &str) {
+        *self.found.borrow_mut() = Some(finding.into());
+    }
 }
 
 /// Resumes a shot after one step, with the same values in all its fields, which are not those of a wave.

@@ -57,6 +57,7 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
                 "form": form.name(),
                 "storage": storage.name(),
                 "shape": shape,
+                "tiles": measured.tiles,
                 "n": n,
                 "pml": pml,
                 "nt": nt,
@@ -75,8 +76,9 @@ pub fn fd(wanted: Wanted<'_>) -> Result<bool> {
         }
         let [nx, ny, nz] = n;
         let blocks = shape.map_or_else(String::new, |shape| format!(" in blocks of {shape}"));
+        let tiles = measured.tiles.as_ref().map_or_else(String::new, |tiles| format!(" in tiles of {tiles}"));
         say!(
-            "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps, {}, {}{blocks}: \
+            "{} on {} ({}), {nx} x {ny} x {nz} cells and {pml} of absorbing layer on each side, {nt} steps, {}, {}{blocks}{tiles}: \
              {:.3} s, {:.1} Mcells/s ({:.1} without the layer, {:.2} of the rate in zeros); from rest {:.1} Mcells/s, {:.0} % of them computed, {:.1} bytes per cell; copy {:.2} GB/s",
             equation.name(),
             info.label(),

@@ -10,7 +10,6 @@ mod pass;
 mod size;
 mod steps;
 mod sweeps;
-mod trial;
 
 use std::ops::Range;
 use std::sync::Arc;

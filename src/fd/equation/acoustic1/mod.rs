@@ -25,6 +25,7 @@
 //! axis's profile. A processor without fused multiply-add rounds twice instead, and its records
 //! differ in the last bits.
 
+mod autotuner;
 mod blown;
 mod coefficients;
 pub mod cuda;

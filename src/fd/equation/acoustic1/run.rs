@@ -50,7 +50,11 @@ pub fn run(
         Form::OnePass => {
             let geometry = one_pass::Geometry::new(c, team.threads());
             let mut fields = one_pass::Fields::new(layout, &geometry)?;
-            time_loop(c, shot, form, &one_pass::OnePass::new(c, &geometry, shot, &mut fields), team, control)
+            let tuner = one_pass::TileTuner::new(c, &geometry, team.threads(), control);
+            let steps = one_pass::OnePass::new(c, &geometry, shot, &mut fields).tuned(&tuner);
+            let done = time_loop(c, shot, form, &steps, team, control);
+            tuner.report(control);
+            done
         }
     }
 }

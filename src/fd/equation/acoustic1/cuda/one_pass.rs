@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 
+use super::super::autotuner::Autotuner;
 use super::super::coefficients::Coefficients;
 use super::super::kernel::{self as common, Address, Addresses, Launch};
 use super::super::one_pass::kernel::{self, Cut, Fields, Grounds, Lens, Params, Plan, Samples, Sounding};
 use super::medium::{Field, Medium};
 use super::pass::{Pass, function};
 use super::steps::{Buffers, Step, Steps};
-use super::trial::Trial;
 use crate::backend::cuda::{DeviceBuffer, Kernel, Launches, Params as Arguments, Stream};
 use crate::error::Result;
 use crate::fd::survey::Shot;
@@ -29,7 +29,7 @@ struct Way<'a> {
 
 pub struct OnePass<'a> {
     medium: &'a Medium,
-    trial: &'a Trial,
+    tuner: &'a Autotuner,
     ways: Vec<Option<Way<'a>>>,
     sounding: Sounding,
     source: Kernel,
@@ -62,14 +62,14 @@ impl<'a> OnePass<'a> {
             clean: at(12),
         };
         let mut ways: Vec<_> = pass.shapes.iter().map(|_| None).collect();
-        for way in pass.trial.ways() {
+        for way in pass.tuner.candidates() {
             if let Some(ground) = &pass.grounds[way] {
                 ways[way] = Some(Way::new(medium, ground, &fields, shot, stream)?);
             }
         }
         Ok(OnePass {
             medium,
-            trial: &pass.trial,
+            tuner: &pass.tuner,
             ways,
             sounding: Sounding::new(c, shot, fields.clean),
             source: function(stream, "acoustic1_one_pass_source")?,
@@ -120,14 +120,14 @@ impl<'a> Way<'a> {
 
 impl Steps for OnePass<'_> {
     fn next(&self) -> (usize, bool) {
-        let (way, timed) = self.trial.next();
+        let (way, timed) = self.tuner.next();
         let legs =
             self.ways[way].as_ref().map_or(0, |way| way.legs.replace(way.legs.get().saturating_add(1)));
         (way, timed && legs >= NEW)
     }
 
     fn took(&self, way: usize, seconds: f64) {
-        self.trial.took(way, seconds);
+        self.tuner.took(way, seconds);
     }
 
     fn launches(&self, way: usize, steps: &[Step], at: Buffers, to: &mut Launches) {

@@ -1,14 +1,13 @@
-//! The kernels of a plan for steps in one pass. Which shape a block has is found by a [`Trial`], whose ways are the shapes
-//! that there are kernels for.
+//! The kernels of a plan for steps in one pass. Which shape a block has is found by an [`Autotuner`], whose candidates are
+//! the shapes that there are kernels for.
 
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
+use super::super::autotuner::Autotuner;
 use super::super::kernel::Tables;
 use super::super::layout::Layout;
 use super::super::one_pass::kernel::{self, Cut, Grounds, OF_16_BITS, SHAPES, Shape};
-use super::trial::Trial;
 use crate::backend::cuda::{DeviceBuffer, Kernel, Ptx, Stream};
-use crate::device::DeviceId;
 use crate::error::{Error, Result};
 use crate::fd::control::Control;
 
@@ -16,34 +15,7 @@ pub fn function(stream: &Stream, kernel: &'static str) -> Result<Kernel> {
     stream.function(Ptx { name: kernel, text: kernel::alone(kernel) }, kernel)
 }
 
-/// Trials that are remembered.
-const KNOWN: usize = 64;
-
-/// What makes steps alike, on one GPU.
-#[derive(PartialEq)]
-struct Kind {
-    gpu: DeviceId,
-    layout: Layout,
-    steps: [[usize; 2]; 2],
-}
-
-/// The trial of a kind of step, as long as the process lives. `known`: the way that an earlier process has found best.
-fn trial(kind: Kind, ways: usize, known: impl FnOnce() -> Option<usize>) -> Arc<Trial> {
-    static TRIALS: Mutex<Vec<(Kind, Arc<Trial>)>> = Mutex::new(Vec::new());
-    let mut trials = TRIALS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, there)) = trials.iter().find(|(other, _)| *other == kind) {
-        return there.clone();
-    }
-    let trial = known().map_or_else(|| Trial::new(ways), |way| Trial::settled(way, ways));
-    let trial = Arc::new(trial);
-    if trials.len() == KNOWN {
-        trials.remove(0);
-    }
-    trials.push((kind, trial.clone()));
-    trial
-}
-
-/// What a trial is about: all that its outcome may depend on, but the GPU and the library's version.
+/// Names all that the best shape may depend on, except the GPU and the library's version.
 fn subject(tables: &Tables, stream: &Stream) -> String {
     let Layout { inner: [nx, ny, nz], pml, .. } = tables.layout;
     let [[b, b_z], [kappa, kappa_z]] = tables.steps();
@@ -80,7 +52,7 @@ fn runnable(wanted: Option<Shape>, stream: &Stream) -> Result<&'static [Shape]> 
 
 /// What all shots of a plan share for this form.
 pub struct Pass {
-    pub trial: Arc<Trial>,
+    pub tuner: Arc<Autotuner>,
     /// What that is about, where there is a choice.
     subject: Option<String>,
     /// Its ways.
@@ -105,19 +77,19 @@ impl Pass {
         };
         let wanted = wanted.and_then(|shape| shapes.iter().position(|other| *other == shape));
         let subject = (wanted.is_none() && shapes.len() > 1).then(|| subject(tables, stream));
-        let trial = match wanted {
-            Some(way) => Arc::new(Trial::settled(way, shapes.len())),
-            None if shapes.len() == 1 => Arc::new(Trial::new(1)),
+        let tuner = match wanted {
+            Some(way) => Arc::new(Autotuner::settled(way, shapes.len())),
+            None if shapes.len() == 1 => Arc::new(Autotuner::new(1)),
             None => {
-                let gpu = stream.device().info().id.clone();
-                trial(Kind { gpu, layout: tables.layout, steps: tables.steps() }, shapes.len(), || {
+                let key = format!("{} {}", stream.device().info().id, subject.as_deref().unwrap_or_default());
+                Autotuner::shared(key, shapes.len(), || {
                     let name = control.finding(subject.as_ref()?)?;
                     shapes.iter().position(|shape| shape.name() == name)
                 })
             }
         };
         let mut grounds: Vec<_> = shapes.iter().map(|_| None).collect();
-        for way in trial.ways() {
+        for way in tuner.candidates() {
             let shape = shapes[way];
             let function = function(stream, shape.kernel)?;
             let at_once = function.blocks_at_once(shape.threads() as u32)?;
@@ -125,12 +97,12 @@ impl Pass {
             let boxes = stream.uploaded(&ground.boxes.cuts, "the boxes of the model")?;
             grounds[way] = Some((ground, boxes));
         }
-        Ok(Pass { trial, subject, shapes, grounds })
+        Ok(Pass { tuner, subject, shapes, grounds })
     }
 
     /// Tells what shots have found, so that other processes need not try.
     pub fn tell(&self, control: &dyn Control) {
-        if let (Some(subject), Some(way)) = (&self.subject, self.trial.found()) {
+        if let (Some(subject), Some(way)) = (&self.subject, self.tuner.found()) {
             control.found(subject, self.shapes[way].name());
         }
     }
@@ -141,7 +113,7 @@ impl Pass {
 
     /// The one that has been found best so far.
     pub fn shape(&self) -> Shape {
-        self.shapes[self.trial.best()]
+        self.shapes[self.tuner.best()]
     }
 }
 

@@ -7,7 +7,7 @@
 //! changes that are not zero lie within the margin, too. All else would come out as the zeros that it is.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, PoisonError};
 
 use super::super::layout::Layout;
 use super::geometry::Geometry;
@@ -24,20 +24,19 @@ type Extent = [Range<usize>; 3];
 
 const NOTHING: Extent = [0..0, 0..0, 0..0];
 
-/// Of all tiles of a shot.
-pub struct Activity {
+/// The state of all tiles of a shot.
+pub struct Activity<'a> {
+    geometry: &'a Geometry,
+    layout: &'a Layout,
+    /// Number of the tiling.
+    tiling: usize,
     /// Where each tile's pressure has been other than zero.
     boxes: Vec<Mutex<Extent>>,
     /// Tiles less than the margin from each, itself among them.
     near: Vec<Vec<usize>>,
-    next: RwLock<NextStep>,
-}
-
-/// What the next step computes.
-#[derive(Default)]
-pub struct NextStep {
-    /// The largest first.
+    /// What the next step computes, the largest first.
     pub parts: Vec<Part>,
+    /// Its cells.
     cells: usize,
     /// Cells that all steps before it have computed, and how many steps these are.
     computed: f64,
@@ -72,24 +71,38 @@ fn widened(range: &Range<usize>) -> Range<usize> {
     range.start.saturating_sub(MARGIN)..range.end + MARGIN
 }
 
+fn common(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
+    a.start.max(b.start)..a.end.min(b.end)
+}
+
 fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-impl Activity {
+impl<'a> Activity<'a> {
     /// Of fields at rest.
-    pub fn new(geometry: &Geometry) -> Activity {
-        let tiles = &geometry.tiles;
+    pub fn new(geometry: &'a Geometry, layout: &'a Layout, tiling: usize) -> Activity<'a> {
+        let tiles = &geometry.tilings[tiling].tiles;
         let near = |a: &Tile| {
             let is_near =
                 |b: &Tile| (0..2).all(|axis| overlap(&widened(&a.sides[axis].cells), &b.sides[axis].cells));
             (0..tiles.len()).filter(|nth| is_near(&tiles[*nth])).collect()
         };
         Activity {
+            geometry,
+            layout,
+            tiling,
             boxes: tiles.iter().map(|_| Mutex::new(NOTHING)).collect(),
             near: tiles.iter().map(near).collect(),
-            next: RwLock::default(),
+            parts: Vec::new(),
+            cells: 0,
+            computed: 0.0,
+            steps: 0.0,
         }
+    }
+
+    fn tiles(&self) -> &'a [Tile] {
+        &self.geometry.tilings[self.tiling].tiles
     }
 
     fn known(&self, nth: usize) -> Extent {
@@ -101,40 +114,49 @@ impl Activity {
         *known = hulls(&known, by);
     }
 
-    /// Marks cells that are no longer at rest. No thread computes meanwhile.
-    pub fn mark(&self, geometry: &Geometry, layout: &Layout, cells: impl Fn(&Tile) -> Option<Extent>) {
-        for (nth, tile) in geometry.tiles.iter().enumerate() {
+    /// Marks cells that are no longer at rest.
+    pub fn mark(&mut self, cells: impl Fn(&Tile) -> Option<Extent>) {
+        for (nth, tile) in self.tiles().iter().enumerate() {
             if let Some(cells) = cells(tile) {
                 self.grow(nth, &cells);
             }
         }
-        self.plan(geometry, layout);
+        self.plan();
     }
 
-    /// Ends a step. No thread computes meanwhile.
-    pub fn end_step(&self, geometry: &Geometry, layout: &Layout) {
-        {
-            let mut next = self.next.write().unwrap_or_else(PoisonError::into_inner);
-            next.computed += next.cells as f64;
-            next.steps += 1.0;
+    pub fn end_step(&mut self) {
+        self.computed += self.cells as f64;
+        self.steps += 1.0;
+        self.plan();
+    }
+
+    /// Cuts the rows into other tiles. A cell that is not at rest lies in the box of its old tile, so in that of its new one.
+    pub fn retile(&mut self, tiling: usize) {
+        if tiling == self.tiling {
+            return;
         }
-        self.plan(geometry, layout);
+        let boxes: Vec<Extent> = (0..self.boxes.len()).map(|nth| self.known(nth)).collect();
+        let Activity { computed, steps, .. } = *self;
+        *self = Activity { computed, steps, ..Activity::new(self.geometry, self.layout, tiling) };
+        self.mark(|tile| {
+            let within = |[x, y, z]: &Extent| {
+                let [x, y] = [common(x, &tile.sides[0].cells), common(y, &tile.sides[1].cells)];
+                (!x.is_empty() && !y.is_empty()).then(|| [x, y, z.clone()])
+            };
+            boxes.iter().filter_map(within).reduce(|a, b| hulls(&a, &b))
+        });
     }
 
-    pub fn next(&self) -> RwLockReadGuard<'_, NextStep> {
-        self.next.read().unwrap_or_else(PoisonError::into_inner)
+    fn plan(&mut self) {
+        let tiles = 0..self.tiles().len();
+        let mut parts: Vec<Part> = tiles.filter_map(|nth| self.part(nth)).collect();
+        parts.sort_by_key(|part| std::cmp::Reverse(part.cells(self.layout)));
+        self.cells = parts.iter().map(|part| part.cells(self.layout)).sum();
+        self.parts = parts;
     }
 
-    fn plan(&self, geometry: &Geometry, layout: &Layout) {
-        let mut next = self.next.write().unwrap_or_else(PoisonError::into_inner);
-        next.parts.clear();
-        next.parts.extend((0..geometry.tiles.len()).filter_map(|nth| self.part(geometry, layout, nth)));
-        next.parts.sort_by_key(|part| std::cmp::Reverse(part.cells(layout)));
-        next.cells = next.parts.iter().map(|part| part.cells(layout)).sum();
-    }
-
-    fn part(&self, geometry: &Geometry, layout: &Layout, nth: usize) -> Option<Part> {
-        let sides = &geometry.tiles[nth].sides;
+    fn part(&self, nth: usize) -> Option<Part> {
+        let (ends, sides) = (&self.geometry.ends, &self.tiles()[nth].sides);
         let reaching = |near: &usize| {
             let known = self.known(*near);
             let reached = known.each_ref().map(widened);
@@ -143,8 +165,7 @@ impl Activity {
             reaches.then_some(reached)
         };
         let [x, y, z] = self.near[nth].iter().filter_map(reaching).reduce(|a, b| hulls(&a, &b))?;
-        let ends = &geometry.ends;
-        let len = (z.end - layout.active(2).start).next_multiple_of(WIDEST).max(ends.kept[0]);
+        let len = (z.end - self.layout.active(2).start).next_multiple_of(WIDEST).max(ends.kept[0]);
         let len = if len > ends.kept(1).start { ends.len } else { len };
         let tile = Tile { sides: [sides[0].part(&x), sides[1].part(&y)] };
         Some(Part { nth, tile, len, known: self.known(nth) })
@@ -154,7 +175,8 @@ impl Activity {
     ///
     /// # Safety
     /// The field has the layout, and no other thread writes this part of it.
-    pub unsafe fn swept(&self, layout: &Layout, part: &Part, p: Rows<'_>) {
+    pub unsafe fn swept(&self, part: &Part, p: Rows<'_>) {
+        let layout = self.layout;
         let z = layout.active(2);
         let z = z.start..z.end.min(z.start + part.len);
         let [known_x, known_y, known_z] = &part.known;
@@ -176,13 +198,24 @@ impl Activity {
             self.grow(part.nth, &grown);
         }
     }
-}
 
-impl NextStep {
-    /// The share of the updated cells that the steps before it have computed.
-    pub fn computed(&self, layout: &Layout) -> f64 {
-        let all = [0, 1, 2].map(|axis| layout.active(axis).len() as f64).iter().product::<f64>();
-        if self.steps == 0.0 { 0.0 } else { self.computed / (all * self.steps) }
+    /// Cells that the steps until now have computed.
+    pub fn computed(&self) -> f64 {
+        self.computed
+    }
+
+    fn all_cells(&self) -> f64 {
+        [0, 1, 2].map(|axis| self.layout.active(axis).len() as f64).iter().product()
+    }
+
+    /// The share of the updated cells that the next step computes.
+    pub fn share(&self) -> f64 {
+        self.cells as f64 / self.all_cells()
+    }
+
+    /// The same of all steps until now.
+    pub fn mean_share(&self) -> f64 {
+        if self.steps == 0.0 { 0.0 } else { self.computed / (self.all_cells() * self.steps) }
     }
 }
 
@@ -208,15 +241,11 @@ mod tests {
 
     const N: [usize; 3] = [90, 50, 70];
 
-    /// In tiles of a few rows.
     fn coefficients(storage: Storage) -> Coefficients {
         let grid = Grid { n: N, h: [10.0, 11.0, 9.0] };
         let vp = (0..grid.cells()).map(|i| 1500.0 + (i * 37 % 1000) as f32).collect();
         let rho = (0..grid.cells()).map(|i| 1000.0 + (i * 53 % 800) as f32).collect();
-        let mut c =
-            Moduli::new(&Model::new(grid, vp, Some(rho)).unwrap(), 9, storage).unwrap().coefficients(1e-3);
-        c.tiles[1] = [12, 16];
-        c
+        Moduli::new(&Model::new(grid, vp, Some(rho)).unwrap(), 9, storage).unwrap().coefficients(1e-3)
     }
 
     fn shot(source: [usize; 3], silent: usize) -> Shot {
@@ -233,9 +262,10 @@ mod tests {
         }
     }
 
-    /// All fields after the last step, with all cells computed or only those that move, and the share of these.
-    fn fields(c: &Coefficients, shot: &Shot, all: bool) -> (Vec<Vec<u32>>, f64) {
-        let geometry = Geometry::new(c, 2);
+    /// Returns all fields after the last step, and the computed share: of all cells, or of those that are not at rest.
+    /// `retiled`: every step has other tiles than the one before.
+    fn fields(c: &Coefficients, shot: &Shot, all: bool, retiled: bool) -> (Vec<Vec<u32>>, f64) {
+        let geometry = Geometry::in_tiles(c, 2, &[[12, 16], [31, 9], [7, 40]]);
         let mut fields = Fields::new(&c.layout, &geometry).unwrap();
         let steps = OnePass::new(c, &geometry, shot, &mut fields);
         if all {
@@ -243,7 +273,14 @@ mod tests {
         }
         let run = |member: &TeamMember<'_>, _: Option<&()>| {
             let mut own = steps.own()?;
-            (0..shot.nt).try_for_each(|step| steps.step(member, &mut own, step))
+            (0..shot.nt).try_for_each(|step| {
+                steps.step(member, &mut own, step)?;
+                member.barrier_then(|| {
+                    if retiled {
+                        steps.activity_mut().retile((step + 1) % 3);
+                    }
+                })
+            })
         };
         Team::new(2).unwrap().run(&(), run).unwrap();
         // SAFETY: no thread computes.
@@ -259,11 +296,13 @@ mod tests {
             let c = coefficients(storage);
             for source in [[0, 0, 0], [x, y, z - 2], [44, 25, 2], [3, 47, 60]] {
                 let shot = shot(source, 0);
-                let (whole, everything) = fields(&c, &shot, true);
-                let (part, computed) = fields(&c, &shot, false);
+                let (whole, everything) = fields(&c, &shot, true, false);
                 assert_eq!(everything, 1.0);
-                assert!(computed < 0.7, "{source:?}: {computed}");
-                assert!(part == whole, "{source:?}, {storage:?}");
+                for retiled in [false, true] {
+                    let (part, computed) = fields(&c, &shot, false, retiled);
+                    assert!(computed < 0.7, "{source:?}, retiled {retiled}: {computed}");
+                    assert!(part == whole, "{source:?}, {storage:?}, retiled {retiled}");
+                }
             }
         }
     }
@@ -271,7 +310,8 @@ mod tests {
     #[test]
     fn nothing_is_computed_until_the_wavelet_begins() {
         let c = coefficients(Storage::Float32);
-        let computed = |silent| fields(&c, &shot([40, 20, 30], silent), false).1 * (silent + 12) as f64;
+        let computed =
+            |silent| fields(&c, &shot([40, 20, 30], silent), false, false).1 * (silent + 12) as f64;
         assert!((computed(25) - computed(0)).abs() < 1e-9);
     }
 }

@@ -8,13 +8,34 @@ use super::zones::{Ends, Zones};
 pub struct Geometry {
     pub zones: [Zones; 3],
     pub ends: Ends,
-    pub tiles: Vec<Tile>,
+    /// Ways to cut the rows. A shot begins with the first, unless it knows a better one.
+    pub tilings: Vec<Tiling>,
     /// (dt / h)² of x and y.
     pub square: [f32; 2],
     /// The same along a row, 0 where the term is not eliminated.
     pub squares: Vec<f32>,
     pub near_and_far: [End; 2],
 }
+
+/// All tiles of one size.
+pub struct Tiling {
+    /// Rows along x of a tile, at most.
+    pub rows: usize,
+    pub tiles: Vec<Tile>,
+}
+
+impl Tiling {
+    pub fn name(&self) -> String {
+        format!("{} rows", self.rows)
+    }
+}
+
+/// Rows along x of the tiles that are tried, the default first. Fewer rows leave more of a core's own cache to each, and
+/// mean more rows beside the tile.
+pub const ROWS: [usize; 4] = [32, 48, 24, 96];
+/// Planes along y of a tile, at most. A tile computes seven planes of slopes more, so it is long if there are tiles enough
+/// for all threads.
+const PLANES: usize = 512;
 
 /// An end of the rows along z, as long as what is kept there: tables as those of an axis, 0 where there is nothing.
 pub struct End {
@@ -27,10 +48,21 @@ pub struct End {
 impl Geometry {
     /// For so many threads.
     pub fn new(c: &Coefficients, threads: usize) -> Geometry {
+        Geometry::in_tiles(c, threads, &ROWS.map(|rows| [rows, PLANES]))
+    }
+
+    /// In tiles of at most so many rows along x and planes along y. Sizes that give the tiles of an earlier one are left out.
+    pub fn in_tiles(c: &Coefficients, threads: usize, sizes: &[[usize; 2]]) -> Geometry {
         let layout = &c.layout;
         let zones = [0, 1, 2].map(|axis| Zones::new(layout, axis));
         let ends = Ends::new(layout, &zones[2]);
-        let tiles = tiles(&zones, c.tiles[1], threads);
+        let mut tilings: Vec<Tiling> = Vec::new();
+        for &[rows, planes] in sizes {
+            let tiles = tiles(&zones, [rows, planes], threads);
+            if tilings.iter().all(|other| other.tiles != tiles) {
+                tilings.push(Tiling { rows, tiles });
+            }
+        }
         let z = &c.axes[2];
         let square = [0, 1].map(|axis: usize| c.axes[axis].rate * c.axes[axis].rate);
         let active = layout.active(2);
@@ -54,6 +86,11 @@ impl Geometry {
                 pressure_rate: of(&z.pressure_rate, &split),
             }
         });
-        Geometry { zones, ends, tiles, square, squares, near_and_far }
+        Geometry { zones, ends, tilings, square, squares, near_and_far }
+    }
+    /// Rows along x of the widest tile.
+    pub fn columns(&self) -> usize {
+        let tiles = self.tilings.iter().flat_map(|tiling| &tiling.tiles);
+        tiles.map(|tile| tile.sides[0].cells.len()).max().unwrap_or(0)
     }
 }

@@ -17,16 +17,18 @@ mod scratch;
 mod source;
 mod sweep;
 mod tiles;
+mod tuning;
 mod update;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 mod zones;
 
 use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub use fields::Fields;
 pub use geometry::Geometry;
+pub use tuning::{TUNING_STEPS, TileTuner};
 
 use self::activity::{Activity, Part};
 use self::fields::Shared;
@@ -36,6 +38,7 @@ use self::scratch::Scratch;
 use self::source::Poles;
 use self::sweep::Step;
 use self::tiles::Tile;
+use self::tuning::Tuning;
 #[cfg(target_arch = "x86_64")]
 use self::x86::{Avx2, Avx512};
 use super::coefficients::Coefficients;
@@ -52,8 +55,7 @@ const LARGE: u64 = 16 << 20;
 /// Bytes of what each thread of a shot computes with.
 pub fn thread_bytes(c: &Coefficients) -> u64 {
     // Tiles for more threads are shorter, and as wide.
-    let geometry = Geometry::new(c, 1);
-    Scratch::bytes(&geometry.ends, &geometry.tiles, c.storage)
+    Scratch::bytes(&Geometry::new(c, 1), c.storage)
 }
 
 pub struct OnePass<'a> {
@@ -66,14 +68,16 @@ pub struct OnePass<'a> {
     large: bool,
     /// Tiles that were taken.
     taken: AtomicUsize,
-    activity: Activity,
+    /// Written by one thread while the others wait for it.
+    activity: RwLock<Activity<'a>>,
+    tuning: Mutex<Tuning>,
 }
 
 impl<'a> OnePass<'a> {
     pub fn new(c: &'a Coefficients, geometry: &'a Geometry, shot: &'a Shot, fields: &'a mut Fields) -> Self {
         let poles = RwLock::new(Poles::new(&c.layout, shot.source));
         let large = Fields::bytes(&c.layout) >= LARGE;
-        let (taken, activity) = (AtomicUsize::new(0), Activity::new(geometry));
+        let tuning = Tuning::new(None, shot.nt);
         OnePass {
             c,
             geometry,
@@ -82,9 +86,25 @@ impl<'a> OnePass<'a> {
             poles,
             isa: Isa::best(),
             large,
-            taken,
-            activity,
+            taken: AtomicUsize::new(0),
+            activity: RwLock::new(Activity::new(geometry, &c.layout, 0)),
+            tuning: Mutex::new(tuning),
         }
+    }
+
+    /// Lets the shot find its tile size.
+    pub fn tuned(self, tuner: &TileTuner) -> Self {
+        let tuning = Tuning::new(Some(tuner), self.shot.nt);
+        self.activity_mut().retile(tuning.first());
+        OnePass { tuning: Mutex::new(tuning), ..self }
+    }
+
+    fn activity(&self) -> RwLockReadGuard<'_, Activity<'a>> {
+        self.activity.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn activity_mut(&self) -> RwLockWriteGuard<'_, Activity<'a>> {
+        self.activity.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,7 +113,7 @@ impl Steps for OnePass<'_> {
     type Own = Scratch;
 
     fn own(&self) -> Result<Scratch> {
-        Scratch::new(&self.geometry.ends, &self.geometry.tiles, self.c.storage)
+        Scratch::new(self.geometry, self.c.storage)
     }
 
     fn step(&self, member: &TeamMember<'_>, scratch: &mut Scratch, step: usize) -> Result<()> {
@@ -107,7 +127,7 @@ impl Steps for OnePass<'_> {
                 let mut poles = self.poles.write().unwrap_or_else(PoisonError::into_inner);
                 let value = shot.amplitude * value;
                 if value != 0.0 {
-                    self.activity.mark(geometry, &c.layout, |tile| poles.extent(tile));
+                    self.activity_mut().mark(|tile| poles.extent(tile));
                 }
                 // SAFETY: the others wait.
                 unsafe { poles.put(fields.p[from], value) };
@@ -116,29 +136,33 @@ impl Steps for OnePass<'_> {
         let poles = self.poles.read().unwrap_or_else(PoisonError::into_inner);
         let poles = value.map(|_| &*poles);
         let this = Step { c, geometry, fields, from, poles, stream: self.large };
-        let next = self.activity.next();
-        while let Some(part) = next.parts.get(self.taken.fetch_add(1, Relaxed)) {
+        let activity = self.activity();
+        while let Some(part) = activity.parts.get(self.taken.fetch_add(1, Relaxed)) {
             // SAFETY: each tile is taken once a step.
             unsafe {
                 self.isa.pass(&this, part, scratch);
-                self.activity.swept(&c.layout, part, fields.p[1 - from]);
+                activity.swept(part, fields.p[1 - from]);
             }
         }
-        drop(next);
+        drop(activity);
         member.barrier_then(|| {
             self.taken.store(0, Relaxed);
-            self.activity.end_step(geometry, &c.layout);
+            let mut activity = self.activity_mut();
+            activity.end_step();
+            let mut tuning = self.tuning.lock().unwrap_or_else(PoisonError::into_inner);
+            let tiling = tuning.tiling(step + 1, &activity);
+            activity.retile(tiling);
         })
     }
 
     fn resumed(&self) {
         let z = self.c.layout.active(2);
         let all = |tile: &Tile| Some([tile.sides[0].cells.clone(), tile.sides[1].cells.clone(), z.clone()]);
-        self.activity.mark(self.geometry, &self.c.layout, all);
+        self.activity_mut().mark(all);
     }
 
     fn computed(&self) -> f64 {
-        self.activity.next().computed(&self.c.layout)
+        self.activity().mean_share()
     }
 
     fn pressure(&self, step: usize) -> Rows<'_> {

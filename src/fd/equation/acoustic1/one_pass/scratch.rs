@@ -1,9 +1,8 @@
 //! What one thread computes with: slopes that the next planes need, too, and what is collected of a plane.
 
+use super::geometry::Geometry;
 use super::lanes::WIDEST;
 use super::rows::{HELD, TAPS, TOGETHER};
-use super::tiles::Tile;
-use super::zones::Ends;
 use crate::backend::cpu::Buffer;
 use crate::error::Result;
 use crate::fd::storage::Storage;
@@ -43,9 +42,9 @@ pub struct Parts {
 }
 
 impl Scratch {
-    /// For any of the tiles.
-    pub fn new(ends: &Ends, tiles: &[Tile], storage: Storage) -> Result<Scratch> {
-        let columns = tiles.iter().map(|tile| tile.sides[0].cells.len()).max().unwrap_or(0);
+    /// For any tile of any tiling.
+    pub fn new(geometry: &Geometry, storage: Storage) -> Result<Scratch> {
+        let (columns, ends) = (geometry.columns(), &geometry.ends);
         let len = Parts::cut(columns, ends.len, storage, std::ptr::null_mut()).1;
         Ok(Scratch {
             values: Buffer::zeroed(len, "what a thread of a shot computes with")?,
@@ -92,16 +91,16 @@ impl Parts {
 
 impl Scratch {
     /// Bytes that [`Scratch::new`] allocates.
-    pub fn bytes(ends: &Ends, tiles: &[Tile], storage: Storage) -> u64 {
-        let columns = tiles.iter().map(|tile| tile.sides[0].cells.len()).max().unwrap_or(0);
-        Buffer::bytes_of(Parts::cut(columns, ends.len, storage, std::ptr::null_mut()).1)
+    pub fn bytes(geometry: &Geometry, storage: Storage) -> u64 {
+        let (columns, len) = (geometry.columns(), geometry.ends.len);
+        Buffer::bytes_of(Parts::cut(columns, len, storage, std::ptr::null_mut()).1)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::super::coefficients::Moduli;
-    use super::super::{Geometry, thread_bytes};
+    use super::super::thread_bytes;
     use super::*;
     use crate::fd::grid::Grid;
     use crate::fd::model::Model;
@@ -116,7 +115,7 @@ mod tests {
                 let c = Moduli::new(&model, pml, storage).unwrap().coefficients(1e-3);
                 for threads in [1, 2, 7, 64] {
                     let geometry = Geometry::new(&c, threads);
-                    let scratch = Scratch::new(&geometry.ends, &geometry.tiles, storage).unwrap();
+                    let scratch = Scratch::new(&geometry, storage).unwrap();
                     assert_eq!(scratch.values.bytes(), thread_bytes(&c), "{n:?}, {storage:?}, {threads}");
                 }
             }

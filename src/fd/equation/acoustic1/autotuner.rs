@@ -1,0 +1,234 @@
+//! Finds the fastest of several ways to compute the same bits, the candidates, while shots run.
+//!
+//! A shot's steps are timed in laps of a few steps each, and any candidate may compute any lap. So nothing is computed for
+//! the tuning alone. The candidates take laps in turns, a round each. The first candidate is the default. Another one wins
+//! if it was faster than the first by [`WORTH`] in all rounds but [`SPARED`]; it is out as soon as it can't win any more.
+//! Most slow candidates are out after two rounds. Other work on the device makes laps longer at random, which rarely
+//! makes a slow candidate win.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Laps of each candidate that are compared.
+pub const ROUNDS: usize = 5;
+/// Rounds that a winner may lose.
+const SPARED: usize = 1;
+/// A lap wins its round if it takes at most this share of the first candidate's.
+const WORTH: f64 = 0.97;
+
+/// Tuners that are remembered.
+const KNOWN: usize = 64;
+
+/// The tuner of all shots of one kind on one device.
+pub struct Autotuner(Mutex<State>);
+
+struct State {
+    /// Of each candidate, the cost of its laps, round by round.
+    laps: Vec<Vec<f64>>,
+    turn: usize,
+    best: Option<usize>,
+}
+
+impl Autotuner {
+    /// For a number of candidates, one at least.
+    pub fn new(candidates: usize) -> Autotuner {
+        let mut state = State { laps: vec![Vec::new(); candidates], turn: 0, best: None };
+        state.judge();
+        Autotuner(Mutex::new(state))
+    }
+
+    /// For a number of candidates whose best is known.
+    pub fn settled(candidate: usize, candidates: usize) -> Autotuner {
+        Autotuner(Mutex::new(State { laps: vec![Vec::new(); candidates], turn: 0, best: Some(candidate) }))
+    }
+
+    /// Returns the candidates that may still be used. Later calls return the same or fewer.
+    pub fn candidates(&self) -> Vec<usize> {
+        self.state().candidates()
+    }
+
+    /// Returns the candidate of the next lap, and whether to time it.
+    pub fn next(&self) -> (usize, bool) {
+        let mut state = self.state();
+        let candidates = state.candidates();
+        state.turn += 1;
+        (candidates[state.turn % candidates.len()], state.best.is_none())
+    }
+
+    /// Records the cost of a lap: seconds for the same amount of work in all laps.
+    pub fn took(&self, candidate: usize, cost: f64) {
+        let mut state = self.state();
+        if state.best.is_some() {
+            return;
+        }
+        if state.laps[candidate].len() < ROUNDS {
+            state.laps[candidate].push(cost);
+        }
+        state.judge();
+    }
+
+    /// Returns the winner; the first candidate while there is none.
+    pub fn best(&self) -> usize {
+        self.state().best.unwrap_or(0)
+    }
+
+    /// Returns the winner if laps were compared for it.
+    pub fn found(&self) -> Option<usize> {
+        let state = self.state();
+        state.best.filter(|_| !state.laps[0].is_empty())
+    }
+
+    /// Returns the tuner with a key, for the lifetime of the process. `known`: the winner that an earlier process found.
+    pub fn shared(key: String, candidates: usize, known: impl FnOnce() -> Option<usize>) -> Arc<Autotuner> {
+        static TUNERS: Mutex<Vec<(String, Arc<Autotuner>)>> = Mutex::new(Vec::new());
+        let mut tuners = TUNERS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, there)) = tuners.iter().find(|(other, _)| *other == key) {
+            return there.clone();
+        }
+        let tuner = known().map_or_else(
+            || Autotuner::new(candidates),
+            |candidate| Autotuner::settled(candidate, candidates),
+        );
+        let tuner = Arc::new(tuner);
+        if tuners.len() == KNOWN {
+            tuners.remove(0);
+        }
+        tuners.push((key, tuner.clone()));
+        tuner
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn candidates(&self) -> Vec<usize> {
+        match self.best {
+            Some(best) => vec![best],
+            None => {
+                (0..self.laps.len()).filter(|&candidate| candidate == 0 || !self.is_out(candidate)).collect()
+            }
+        }
+    }
+
+    /// Returns how many rounds a candidate has won and lost against the first.
+    fn rounds(&self, candidate: usize) -> [usize; 2] {
+        let rounds = self.laps[0].iter().zip(&self.laps[candidate]);
+        let all = rounds.len();
+        let won = rounds.filter(|(first, other)| **other <= WORTH * **first).count();
+        [won, all - won]
+    }
+
+    fn has_won(&self, candidate: usize) -> bool {
+        self.rounds(candidate)[0] >= ROUNDS - SPARED
+    }
+
+    fn is_out(&self, candidate: usize) -> bool {
+        self.rounds(candidate)[1] > SPARED
+    }
+
+    /// Ends the tuning when every other candidate has won or is out.
+    fn judge(&mut self) {
+        let others = 1..self.laps.len();
+        if others.clone().any(|candidate| !self.has_won(candidate) && !self.is_out(candidate)) {
+            return;
+        }
+        let winners = others.filter(|&candidate| self.has_won(candidate) && !self.is_out(candidate));
+        let quickest = winners.min_by(|&a, &b| self.median(a).total_cmp(&self.median(b)));
+        self.best = Some(quickest.unwrap_or(0));
+    }
+
+    /// Returns the median of a candidate's laps.
+    fn median(&self, candidate: usize) -> f64 {
+        let mut laps = self.laps[candidate].clone();
+        laps.sort_by(f64::total_cmp);
+        laps[laps.len() / 2]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays laps, some of which are under candidate at a time, until there is a winner. Returns it, and the number of laps.
+    fn found(candidates: usize, under_way: usize, mut seconds: impl FnMut(usize) -> f64) -> (usize, usize) {
+        let tuner = Autotuner::new(candidates);
+        let mut waiting = std::collections::VecDeque::new();
+        for lap in 0.. {
+            let (candidate, timed) = tuner.next();
+            if !timed {
+                return (tuner.best(), lap);
+            }
+            waiting.push_back((candidate, seconds(candidate)));
+            if waiting.len() > under_way {
+                let (candidate, seconds) = waiting.pop_front().unwrap();
+                tuner.took(candidate, seconds);
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn the_fastest_is_found_and_slow_ones_are_soon_out() {
+        for under_way in 0..4 {
+            assert_eq!(found(1, under_way, |_| 1.0), (0, 0));
+            let (best, laps) = found(3, under_way, |candidate| [1.0, 1.3, 1.1][candidate]);
+            assert!(best == 0 && laps <= 6 + 2 * under_way, "{laps}");
+            assert_eq!(found(3, under_way, |candidate| [1.0, 0.95, 0.9][candidate]).0, 2);
+            let (best, laps) = found(4, under_way, |candidate| [1.0, 0.9, 2.0, 2.0][candidate]);
+            assert!(best == 1 && laps <= 16 + 2 * under_way, "{laps}");
+        }
+    }
+
+    #[test]
+    fn hardly_faster_candidate_does_not_win() {
+        assert_eq!(found(2, 1, |candidate| [1.0, 0.98][candidate]).0, 0);
+    }
+
+    /// A clock that gets faster or slower, and one lap that something else has made long.
+    #[test]
+    fn rounds_are_compared_and_one_may_be_lost() {
+        for drift in [0.95_f64, 1.05] {
+            let mut lap = 0;
+            let drifting = |candidate: usize| {
+                lap += 1;
+                let other = if lap == 5 { 10.0 } else { 1.0 };
+                [1.0, 0.85][candidate] * drift.powi(lap) * other
+            };
+            assert_eq!(found(2, 1, drifting).0, 1);
+        }
+    }
+
+    /// Laps of candidates that are alike, any of which takes twice as long with a chance of one in two.
+    #[test]
+    fn noise_alone_seldom_makes_a_winner() {
+        let mut random = testkit::Random::new(1);
+        let mut noisy = |_| if random.below(2) == 0 { 1.0 } else { 2.0 };
+        let wrong = (0..1000).filter(|_| found(2, 1, &mut noisy).0 != 0).count();
+        assert!(wrong <= 30, "{wrong} of 1000");
+    }
+
+    #[test]
+    fn known_winner_is_not_tuned_again() {
+        let tuner = Autotuner::settled(1, 3);
+        tuner.took(0, 1.0);
+        assert_eq!((tuner.next(), tuner.candidates(), tuner.best()), ((1, false), vec![1], 1));
+        assert_eq!(tuner.found(), None);
+    }
+
+    /// Laps of candidates that are out come in late, and change nothing.
+    #[test]
+    fn laps_that_come_late_change_nothing() {
+        let tuner = Autotuner::new(2);
+        for _ in 0..2 {
+            tuner.took(0, 1.0);
+            tuner.took(1, 2.0);
+        }
+        assert_eq!((tuner.next(), tuner.found()), ((0, false), Some(0)));
+        for _ in 0..9 {
+            tuner.took(0, 1.0);
+            tuner.took(1, 0.1);
+        }
+        assert_eq!(tuner.best(), 0);
+    }
+}
