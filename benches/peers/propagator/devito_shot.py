@@ -1,7 +1,10 @@
-"""A shot in Devito: `first`, pressure and velocity in a medium of variable density, or `second`, the pressure alone in
-one of constant density; both of space order 8, with Devito's plain damping layer.
+"""A shot in Devito, of space order 8, with Devito's plain damping layer:
 
-    devito_shot.py first|second N LAYER
+- `first`: pressure and velocity in a medium of variable density
+- `second`: the pressure alone in a medium of constant density
+- `adjoint`: the pressure alone in a medium of variable density, the self-adjoint operator. Its physics are this library's.
+
+    devito_shot.py first|second|adjoint N LAYER
 
 At the first line it reads it finds its block sizes and answers with them. The others are numbers of steps, answered with
 the seconds of the time loop as Devito takes them, and of the whole call.
@@ -56,6 +59,17 @@ def operator(form: str, n: int, width: int, steps: int):
             Eq(v.forward, damp * (v - dt * b * grad(p))),
             Eq(p.forward, damp * (p - dt * kappa * div(v.forward))),
         ]
+    elif form == "adjoint":
+        p = TimeFunction(name="p", grid=grid, space_order=8, time_order=2)
+        b, v = (Function(name=name, grid=grid, space_order=8) for name in ("b", "v"))
+        b.data[:], v.data[:] = 1.0 / rho, vp
+        damp.data[:] /= STEP
+        flux = sum(
+            (b * getattr(p, f"d{axis.name}")(x0=axis + axis.spacing / 2)).diff(axis, x0=axis - axis.spacing / 2)
+            for axis in grid.dimensions
+        )
+        update = 2 * p - p.backward + dt * damp * (p.backward - p) + dt**2 * v**2 / b * flux
+        equations = [Eq(p.forward, update)]
     else:
         p = TimeFunction(name="p", grid=grid, space_order=8, time_order=2)
         m = Function(name="m", grid=grid, space_order=8)
