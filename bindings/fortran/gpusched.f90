@@ -354,8 +354,8 @@ contains
   end subroutine
 
   !> Submits a parallel loop over the numbers from `begin` up to but not including `end`. Several
-  !> threads call `run(exec, begin, end, user)` for chunks, likewise without `end`, until each
-  !> number is in one successful call. `run` and `drop` are bind(c) module procedures. `grain`:
+  !> threads call `run(exec, begin, end, user)` for chunks, whose `end` is not included either, until
+  !> each number is in one successful call. `run` and `drop` are bind(c) module procedures. `grain`:
   !> largest number of elements of a call; 0: tuned automatically. The range is one task. The
   !> options `work`, `retries`, `task_class` and `idempotent` do not apply; `device_bytes` is that
   !> of one element, `deadline_ns` that of the whole range.

@@ -128,7 +128,7 @@ subroutine sched77_shot(s, model, nt, dt_s, frequency_hz, source, receiver_count
   medium = transfer(model, medium)
   status = sched_fd_submit(handle, medium, c_loc(desc), c_null_ptr, c_loc(task))
   call sched77_explain(status, message)
-  if (status /= 0) message = trim(message)//" (cells in this message count from 0)"
+  if (index(message, " index of ") > 0) message = trim(message)//" (numbers in this message count from 0)"
 end subroutine
 
 !> Waits until a shot has ended, and releases its task.

@@ -654,6 +654,8 @@ class Shots(unittest.TestCase):
         for spacing in ([10.0, 5.0], "ten", None):
             with self.assertRaisesRegex(ValueError, "^spacing_m is .*; accepted: one number of metres, or three"):
                 gpusched.Model(np.full((8, 9, 10), 2000.0), spacing_m=spacing)
+        with self.assertRaisesRegex(gpusched.GpuschedError, "2 looks like km/s.*or any with any_values=True"):
+            gpusched.Model(np.full((8, 9, 10), 2.0), SPACING)
         self.assertRaisesRegex(ValueError, "^vp is 'vp.npy'; accepted: an array", gpusched.Model, "vp.npy", SPACING)
         with small_model() as model:
             self.assertGreater(model.dt_max, 0.0)

@@ -158,7 +158,10 @@ program shot_loop
   implicit none
   character(len=4096) :: path
   integer :: i, unit
-  if (command_argument_count() /= 2) error stop "usage: shot_loop LOOP.su TASKS.su"
+  if (command_argument_count() /= 2) then
+    write (error_unit, "(a)") "usage: shot_loop LOOP.su TASKS.su"
+    stop 2
+  end if
   do i = 1, 2
     call get_command_argument(i, path)
     open (newunit=unit, file=trim(path), access="stream", form="unformatted", status="replace")

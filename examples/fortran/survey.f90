@@ -15,7 +15,10 @@ program survey
   integer :: i, unit
   character(len=4096) :: path
 
-  if (command_argument_count() /= 1) error stop "usage: survey RECORD.bin"
+  if (command_argument_count() /= 1) then
+    print "(a)", "usage: survey RECORD.bin"
+    stop 2
+  end if
   call get_command_argument(1, path)
 
   allocate (vp(nz, nx, ny), rho(nz, nx, ny))

@@ -16,7 +16,7 @@ from . import _abi
 from ._arrays import np
 from ._fields import put
 from ._info import filled
-from ._library import Handle, check, lib
+from ._library import GpuschedError, Handle, check, lib
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -172,7 +172,11 @@ class Model(Handle):
         if any_values:
             desc.flags |= _abi.SCHED_FD_MODEL_ANY_VALUES
         made = c_void_p()
-        check(lib.sched_fd_model_create(byref(desc), byref(made)))
+        try:
+            check(lib.sched_fd_model_create(byref(desc), byref(made)))
+        except GpuschedError as error:
+            message = error.message.replace("SCHED_FD_MODEL_ANY_VALUES", "any_values=True")
+            raise GpuschedError(error.status, message) from None
         self._handle = made.value
         self.shape: tuple[int, int, int] = (desc.ny, desc.nx, desc.nz)
         self.spacing_m: tuple[float, float, float] = (dx, dy, dz)

@@ -59,7 +59,8 @@ class Device:
     slots : int
         Tasks that run at a time.
     done : int
-        Attempts that succeeded here, also those that another attempt had beaten.
+        Attempts that succeeded here, including those that ended after another attempt at their
+        task had committed.
     failed : int
         Attempts that failed here, or stopped on request.
     busy_s : float
