@@ -338,7 +338,10 @@ typedef struct sched_stats_t {
 typedef struct sched_device_stats_t {
   /** sizeof(sched_device_stats_t), set by the caller. */
   size_t size;
-  /** Attempts that succeeded on the device, also those that another attempt had beaten. */
+  /**
+   * Attempts that succeeded on the device, including those that ended after another attempt at
+   * their task had committed.
+   */
   uint64_t done;
   /** Attempts that failed, or stopped on request. */
   uint64_t failed;
@@ -476,7 +479,7 @@ typedef struct sched_task_desc_t {
    * NULL, or called exactly once with `user` when the library no longer needs it: after the last
    * `run`, after a cancel, and also if the submitting call fails. It is not called if that call
    * could not read the struct (NULL, an impossible `size`, SCHED_E_TOO_NEW). The call happens on
-   * any thread, before a wait returns the task's end. It must not wait for a task.
+   * any thread, before a wait reports the task's end. It must not wait for a task.
    */
   sched_drop_fn drop;
   /** A name for messages and logs; NULL: none. Copied. */
@@ -510,9 +513,9 @@ typedef struct sched_task_desc_t {
   /** Must be zero. */
   uint32_t reserved;
   /**
-   * Time limit of an attempt in nanoseconds; the attempt is then asked to stop. 0: none. An
-   * attempt that takes five times as long as usual in its class is then late: it is logged as a
-   * warning, and SCHED_TASK_IDEMPOTENT allows a second attempt or a restart.
+   * Time limit of an attempt in nanoseconds; after it the attempt is asked to stop. 0: none.
+   * Without a limit, an attempt that takes five times as long as usual in its class is late: it
+   * is logged as a warning, and SCHED_TASK_IDEMPOTENT allows a second attempt or a restart.
    */
   int64_t deadline_ns;
   /**
@@ -1198,12 +1201,13 @@ sched_status_t sched_fd_shot_warnings(const struct sched_fd_model_t *model,
  * Submits a shot and returns at once. It is a task like any other: sched_wait, sched_cancel and
  * the rest apply.
  *
- * `task` may be NULL; its `run` must be NULL. The library sets `device_bytes`, `work`, `task_class`
- * and `retries` (2) that are 0 in `task` or without it. A shot that becomes unstable is retried
- * once if its time step is stable, and not at all if the step is too large. `id` may be NULL if
- * the task is detached. The same shot gives the same record, bit for bit, on every device of a
- * kind and after any number of retries. Shots are idempotent (SCHED_TASK_IDEMPOTENT), except those
- * with snapshots, and those whose `task` has a `drop` and not this flag.
+ * `task` may be NULL; its `run` must be NULL. If `task` is NULL or has 0 in one of the fields
+ * `device_bytes`, `work`, `task_class` and `retries`, the library sets that field (`retries`: 2). A
+ * shot that becomes unstable is retried once if its time step is stable, and not at all if the step
+ * is too large. `id` may be NULL if the task is detached. The same shot gives the same record, bit
+ * for bit, on every device of a kind and after any number of retries. Shots are idempotent
+ * (SCHED_TASK_IDEMPOTENT), except those with snapshots, and those whose `task` has a `drop` without
+ * this flag.
  *
  * Errors: SCHED_E_ARGUMENT, also for a source or receiver outside the grid, and for a buffer that
  * is too short or overlaps another array of the call; SCHED_E_UNSTABLE for a time step that is too

@@ -27,7 +27,8 @@ pub const SCHED_HEALTH_BARRED: i32 = 2;
 pub struct sched_device_stats_t {
     /// sizeof(sched_device_stats_t), set by the caller.
     pub size: usize,
-    /// Attempts that succeeded on the device, also those that another attempt had beaten.
+    /// Attempts that succeeded on the device, including those that ended after another attempt at
+    /// their task had committed.
     pub done: u64,
     /// Attempts that failed, or stopped on request.
     pub failed: u64,

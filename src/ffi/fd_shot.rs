@@ -390,12 +390,13 @@ fn buffers(
 /// Submits a shot and returns at once. It is a task like any other: sched_wait, sched_cancel and
 /// the rest apply.
 ///
-/// `task` may be NULL; its `run` must be NULL. The library sets `device_bytes`, `work`, `task_class`
-/// and `retries` (2) that are 0 in `task` or without it. A shot that becomes unstable is retried
-/// once if its time step is stable, and not at all if the step is too large. `id` may be NULL if
-/// the task is detached. The same shot gives the same record, bit for bit, on every device of a
-/// kind and after any number of retries. Shots are idempotent (SCHED_TASK_IDEMPOTENT), except those
-/// with snapshots, and those whose `task` has a `drop` and not this flag.
+/// `task` may be NULL; its `run` must be NULL. If `task` is NULL or has 0 in one of the fields
+/// `device_bytes`, `work`, `task_class` and `retries`, the library sets that field (`retries`: 2). A
+/// shot that becomes unstable is retried once if its time step is stable, and not at all if the step
+/// is too large. `id` may be NULL if the task is detached. The same shot gives the same record, bit
+/// for bit, on every device of a kind and after any number of retries. Shots are idempotent
+/// (SCHED_TASK_IDEMPOTENT), except those with snapshots, and those whose `task` has a `drop` without
+/// this flag.
 ///
 /// Errors: SCHED_E_ARGUMENT, also for a source or receiver outside the grid, and for a buffer that
 /// is too short or overlaps another array of the call; SCHED_E_UNSTABLE for a time step that is too

@@ -46,7 +46,7 @@ pub struct sched_task_desc_t {
     /// NULL, or called exactly once with `user` when the library no longer needs it: after the last
     /// `run`, after a cancel, and also if the submitting call fails. It is not called if that call
     /// could not read the struct (NULL, an impossible `size`, SCHED_E_TOO_NEW). The call happens on
-    /// any thread, before a wait returns the task's end. It must not wait for a task.
+    /// any thread, before a wait reports the task's end. It must not wait for a task.
     pub drop: sched_drop_fn,
     /// A name for messages and logs; NULL: none. Copied.
     pub label: *const c_char,
@@ -72,9 +72,9 @@ pub struct sched_task_desc_t {
     pub task_class: u32,
     /// Must be zero.
     pub reserved: u32,
-    /// Time limit of an attempt in nanoseconds; the attempt is then asked to stop. 0: none. An
-    /// attempt that takes five times as long as usual in its class is then late: it is logged as a
-    /// warning, and SCHED_TASK_IDEMPOTENT allows a second attempt or a restart.
+    /// Time limit of an attempt in nanoseconds; after it the attempt is asked to stop. 0: none.
+    /// Without a limit, an attempt that takes five times as long as usual in its class is late: it
+    /// is logged as a warning, and SCHED_TASK_IDEMPOTENT allows a second attempt or a restart.
     pub deadline_ns: i64,
     /// Tasks of the same scheduler that must succeed before this one starts. If one of them does
     /// not, this task ends with SCHED_E_DEPENDENCY and never runs. Copied.
