@@ -199,7 +199,7 @@ static void models(void) {
   BAD("desc NULL", "sched_fd_model_desc_t is NULL", sched_fd_model_create(NULL, &out));
   BAD("out NULL", "out is NULL", sched_fd_model_create(&m.desc, NULL));
   MODEL("size never set", E_ARGUMENT, "size of sched_fd_model_desc_t is 0", m.desc.size = 0);
-  MODEL("size of a pointer's garbage", E_ARGUMENT, "sizeof", m.desc.size = (size_t)1 << 40);
+  MODEL("size too large", E_ARGUMENT, "sizeof", m.desc.size = (size_t)1 << 40);
   MODEL("longer struct, tail set", E_TOO_NEW, "newer", m.desc.size = sizeof m, m.tail[9] = 1);
   MODEL("longer struct, tail zero", OK, "", m.desc.size = sizeof m);
   MODEL("shorter struct", OK, "", m.desc.size = offsetof(sched_fd_model_desc_t, rho_kg_m3));
@@ -216,7 +216,7 @@ static void models(void) {
         m.desc.nx = m.desc.ny = m.desc.nz = (uint64_t)1 << 22);
   MODEL("10^15 cells", E_MEMORY, "3.55 PiB", m.desc.nx = m.desc.ny = m.desc.nz = 100000);
   MODEL("dx zero", E_ARGUMENT, "dx is 0", m.desc.dx_m = 0.0f);
-  MODEL("dx next to nothing", E_ARGUMENT, "dx is 0.0", m.desc.dx_m = 1e-45f);
+  MODEL("dx too small", E_ARGUMENT, "dx is 0.0", m.desc.dx_m = 1e-45f);
   MODEL("dy negative", E_ARGUMENT, "dy is -10", m.desc.dy_m = -10.0f);
   MODEL("dz not a number", E_ARGUMENT, "dz is NaN", m.desc.dz_m = NAN);
   MODEL("dx infinite", E_ARGUMENT, "dx is inf", m.desc.dx_m = INFINITY);
@@ -256,7 +256,7 @@ static void shot_warnings(void) {
   OK(sched_fd_shot_warnings(model, &f.desc, start, sizeof start, NULL));
   CHECK(strlen(start) == 7);
   OK(sched_fd_shot_warnings(model, &f.desc, NULL, 0, &same));
-  BAD("warnings of no model", "model is NULL", sched_fd_shot_warnings(NULL, &f.desc, text, sizeof text, &same));
+  BAD("warnings of the model NULL", "model is NULL", sched_fd_shot_warnings(NULL, &f.desc, text, sizeof text, &same));
   CHECK(same == length && !*text);
   reset();
 }
@@ -279,25 +279,25 @@ static void shots(void) {
   SHOT("frequency zero", E_ARGUMENT, "frequency", f.desc.frequency_hz = 0.0f);
   SHOT("frequency infinite", E_ARGUMENT, "inf", f.desc.frequency_hz = INFINITY);
   SHOT("unknown wavelet", E_ARGUMENT, "is 99", f.desc.wavelet = 99);
-  SHOT("own wavelet of no samples", E_ARGUMENT, "wavelet_len is 0", f.desc.wavelet_samples = samples);
-  SHOT("own wavelet beyond nt", E_ARGUMENT, "wavelet_len is 41", f.desc.wavelet_samples = samples,
+  SHOT("wavelet_len 0", E_ARGUMENT, "wavelet_len is 0", f.desc.wavelet_samples = samples);
+  SHOT("wavelet_len above nt", E_ARGUMENT, "wavelet_len is 41", f.desc.wavelet_samples = samples,
        f.desc.wavelet_len = 41);
-  SHOT("own wavelet NULL", E_ARGUMENT, "wavelet_samples is NULL", f.desc.wavelet_len = 3);
-  SHOT("own wavelet with NaN", E_ARGUMENT, "wavelet_samples[1] is NaN",
+  SHOT("wavelet_samples NULL", E_ARGUMENT, "wavelet_samples is NULL", f.desc.wavelet_len = 3);
+  SHOT("wavelet_samples with NaN", E_ARGUMENT, "wavelet_samples[1] is NaN",
        f.desc.wavelet_samples = samples, f.desc.wavelet_len = 3);
   SHOT("amplitude not a number", E_ARGUMENT, "amplitude is NaN", f.desc.amplitude = NAN);
   SHOT("unknown flags", E_ARGUMENT, "flags of a shot is 0x8", f.desc.flags = 8);
   SHOT("source outside in x", E_ARGUMENT, "0 to 11", f.desc.source.ix = N);
   SHOT("source negative", E_ARGUMENT, "source", f.desc.source.iz = (uint64_t)-1);
   SHOT("source beyond 32 bits", E_ARGUMENT, "4294967297", f.desc.source.iy = ((uint64_t)1 << 32) + 1);
-  SHOT("exact time of too few samples", E_ARGUMENT, "record_every is 6; accepted: 1 to 5 steps",
+  SHOT("exact time with too few samples", E_ARGUMENT, "record_every is 6; accepted: 1 to 5 steps",
        f.desc.flags = SCHED_FD_SHOT_EXACT_TIME, f.desc.record_every = 6);
   SHOT("dt too large for the optimised stencil", E_UNSTABLE, "without the optimised stencil",
        f.desc.flags = SCHED_FD_SHOT_OPTIMISED_STENCIL, f.desc.dt_s = 0.01f);
   SHOT("receiver outside", E_ARGUMENT, "receiver 0", f.desc.receivers = &outside, f.desc.receiver_count = 1);
-  SHOT("receivers of no number", E_ARGUMENT, "receiver_count is 0", f.desc.receivers = &outside);
+  SHOT("receiver_count 0", E_ARGUMENT, "receiver_count is 0", f.desc.receivers = &outside);
   SHOT("receivers NULL", E_ARGUMENT, "receivers is NULL", f.desc.receiver_count = 3);
-  SHOT("more receivers than an address space", E_ARGUMENT, "length of receivers",
+  SHOT("receiver_count too large", E_ARGUMENT, "length of receivers",
        f.desc.receivers = &outside, f.desc.receiver_count = SIZE_MAX);
   SHOT("receiver plane outside", E_ARGUMENT, "plane of receivers", f.desc.plane_iz = N);
   BAD("model NULL", "model is NULL", submit_shot_of(NULL));
@@ -334,9 +334,9 @@ static void schedulers(void) {
   CONFIG("longer struct, tail set", E_TOO_NEW, "newer", c.desc.size = sizeof c, c.tail[31] = 1);
   CONFIG("longer struct, tail zero", OK, "", c.desc.size = sizeof c);
   CONFIG("shorter struct", OK, "", c.desc.size = offsetof(sched_config_t, slots));
-  CONFIG("devices in wrong words", E_ARGUMENT, "gpu", c.desc.devices = "gpu");
+  CONFIG("unknown device name", E_ARGUMENT, "gpu", c.desc.devices = "gpu");
   CONFIG("devices with an empty item", E_ARGUMENT, "''", c.desc.devices = "cpu,,cuda:0");
-  CONFIG("processor that is not there", E_NO_DEVICE, "~cpu:7", c.desc.devices = "cpu:7");
+  CONFIG("device that does not exist", E_NO_DEVICE, "~cpu:7", c.desc.devices = "cpu:7");
   CONFIG("stack below 1 MiB", E_ARGUMENT, "stack_bytes is 1048575; accepted: 1048576 to 68719476736 bytes",
          c.desc.stack_bytes = 1048575);
   CONFIG("stack above 64 GiB", E_ARGUMENT, "stack_bytes is 18446744073709551615; accepted",
@@ -369,23 +369,23 @@ static void defaults(void) {
   sched_t *mine = NULL, *theirs = NULL;
   sched_task_t id = 0, next = NO_ID;
   sched_stats_t stats = {0};
-  section("the process's scheduler");
+  section("the shared scheduler");
   BAD("out NULL", "out is NULL", sched_default(NULL));
-  ROW("one handle", OK, "", sched_default(&mine));
-  ROW("another", OK, "", sched_default(&theirs));
+  ROW("a handle", OK, "", sched_default(&mine));
+  ROW("a second handle", OK, "", sched_default(&theirs));
   CHECK(mine != theirs);
   t.desc.flags = SCHED_TASK_ORDERED;
-  ROW("submit to one", OK, "", sched_submit(mine, &t.desc, &id));
-  BAD("wait for its next at the other", "ordered", sched_wait_next(theirs, SCHED_FOREVER, &next));
-  ROW("give one back", OK, "", sched_destroy(mine));
-  ROW("give it back twice", E_STALE, "~scheduler", sched_destroy(mine));
-  ROW("use it after that", E_STALE, "~scheduler", sched_wait(mine, id, SCHED_FOREVER));
-  ROW("use the other", OK, "", sched_wait(theirs, id, SCHED_FOREVER));
-  ROW("drain it", OK, "", sched_drain(theirs, SCHED_FOREVER));
-  ROW("submit after a drain of what is shared", OK, "", submit_to(theirs, 1));
-  ROW("give back the last", OK, "", sched_shutdown(theirs, SCHED_FOREVER));
-  ROW("take a new one", OK, "", sched_default(&mine));
-  ROW("ask it for a task of the old one", E_STALE, "~task", sched_wait(mine, id, 0));
+  ROW("submit to the first", OK, "", sched_submit(mine, &t.desc, &id));
+  BAD("wait_next on the second", "ordered", sched_wait_next(theirs, SCHED_FOREVER, &next));
+  ROW("release the first", OK, "", sched_destroy(mine));
+  ROW("release it twice", E_STALE, "~scheduler", sched_destroy(mine));
+  ROW("use it after its release", E_STALE, "~scheduler", sched_wait(mine, id, SCHED_FOREVER));
+  ROW("use the second", OK, "", sched_wait(theirs, id, SCHED_FOREVER));
+  ROW("drain the second", OK, "", sched_drain(theirs, SCHED_FOREVER));
+  ROW("submit after the drain", OK, "", submit_to(theirs, 1));
+  ROW("release the second, the last", OK, "", sched_shutdown(theirs, SCHED_FOREVER));
+  ROW("a new handle", OK, "", sched_default(&mine));
+  ROW("query a task of the old scheduler", E_STALE, "~task", sched_wait(mine, id, 0));
   stats.size = sizeof stats;
   OK(sched_stats(mine, &stats));
   CHECK(stats.submitted == 0);
@@ -406,19 +406,19 @@ static void ends(void) {
   sched_task_t id = 0;
   sched_task_info_t info = {0};
   info.size = sizeof info;
-  section("the end of a scheduler");
+  section("sched_shutdown");
   sched_create(NULL, &it);
   t.desc.run = hangs;
   ROW("a task that hangs", OK, "", sched_submit(it, &t.desc, &id));
   until(&hung, 1);
   reset();
   ROW("shutdown with a time limit", PENDING, "", sched_shutdown(it, 1000000));
-  ROW("ask what hangs", OK, "", sched_task_info(it, id, &info));
+  ROW("query it", OK, "", sched_task_info(it, id, &info));
   CHECK(info.state == SCHED_STATE_RUNNING);
   ROW("submit meanwhile", E_SHUTDOWN, "shut down", submit_to(it, 1));
-  ROW("once more", PENDING, "", sched_shutdown(it, 0));
+  ROW("shutdown again", PENDING, "", sched_shutdown(it, 0));
   add(&go_on);
-  ROW("when it goes on", OK, "", sched_shutdown(it, SCHED_FOREVER));
+  ROW("shutdown when the task has returned", OK, "", sched_shutdown(it, SCHED_FOREVER));
   ROW("after the end", E_STALE, "~scheduler", sched_wait(it, id, 0));
 }
 
@@ -453,28 +453,28 @@ static sched_task_desc_t *at(int i) { return (sched_task_desc_t *)many + i; }
 
 static void lists(void) {
   sched_task_t ids[3], next = 0;
-  section("many tasks at once");
+  section("sched_submit_many");
   each(sizeof(sched_task_desc_t));
   ROW("three", OK, "", submit_many(3, 3));
-  ROW("three of an older header", OK, "", each(offsetof(sched_task_desc_t, task_class)), submit_many(3, 3));
-  ROW("three of a newer header", OK, "", each(sizeof many[0]), submit_many(3, 3));
-  ROW("one of them with something new", E_TOO_NEW, "newer", each(sizeof many[0]),
+  ROW("three shorter structs", OK, "", each(offsetof(sched_task_desc_t, task_class)), submit_many(3, 3));
+  ROW("three longer structs, tails zero", OK, "", each(sizeof many[0]), submit_many(3, 3));
+  ROW("longer structs, one tail set", E_TOO_NEW, "newer", each(sizeof many[0]),
       many[2].tail[9] = 1, submit_many(3, 0));
-  ROW("none", OK, "", sched_submit_many(s, NULL, 0, NULL));
+  ROW("count 0", OK, "", sched_submit_many(s, NULL, 0, NULL));
   BAD("descs NULL", "sched_task_desc_t is NULL", sched_submit_many(s, NULL, 3, ids));
-  BAD("more than an address space", "~count of", sched_submit_many(s, at(0), SIZE_MAX, ids));
-  BAD("sizes that differ", "~size of sched_task_desc_t 1", at(1)->size += 8, submit_many(3, 0));
-  BAD("the last is bad", "descs[2]: work is NaN", at(2)->work = NAN, submit_many(3, 3));
-  ROW("the first fits nowhere", E_MEMORY, "~needs", at(0)->device_bytes = UINT64_MAX, submit_many(3, 3));
+  BAD("count too large", "~count of", sched_submit_many(s, at(0), SIZE_MAX, ids));
+  BAD("different sizes", "~size of sched_task_desc_t 1", at(1)->size += 8, submit_many(3, 0));
+  BAD("the last is not accepted", "descs[2]: work is NaN", at(2)->work = NAN, submit_many(3, 3));
+  ROW("the first needs more memory than any device has", E_MEMORY, "~needs", at(0)->device_bytes = UINT64_MAX, submit_many(3, 3));
   dropped = 0;
   BAD("ids NULL", "ids is NULL", sched_submit_many(s, at(0), 3, NULL));
   CHECK(dropped == 3);
   for (int i = 0; i < 3; i++) at(i)->flags = SCHED_TASK_DETACHED;
   ROW("ids NULL, all detached", OK, "", sched_submit_many(s, at(0), 3, NULL));
 
-  section("in the order of submission");
+  section("sched_wait_next");
   BAD("id NULL", "id is NULL", sched_wait_next(s, 0, NULL));
-  BAD("no ordered task", "ordered tasks", sched_wait_next(s, SCHED_FOREVER, &next));
+  BAD("wait_next without ordered tasks", "ordered tasks", sched_wait_next(s, SCHED_FOREVER, &next));
   t.desc.flags = SCHED_TASK_ORDERED | SCHED_TASK_DETACHED;
   BAD("ordered and detached", "flags of a task is 0x5", submit_task());
   each(sizeof(sched_task_desc_t));
@@ -482,13 +482,13 @@ static void lists(void) {
   at(0)->run = badly;
   sched_submit_many(s, at(0), 3, ids);
   sched_release(s, ids[1]);
-  ROW("the first of three, which fails", OK, "", sched_wait_next(s, SCHED_FOREVER, &next));
+  ROW("wait_next: the first of three, which fails", OK, "", sched_wait_next(s, SCHED_FOREVER, &next));
   CHECK(next == ids[0]);
-  ROW("its own outcome", E_CALLBACK, "returned 7", sched_wait(s, next, 0));
-  ROW("the third, as the second is released", OK, "", sched_wait_next(s, SCHED_FOREVER, &next));
+  ROW("wait for the first", E_CALLBACK, "returned 7", sched_wait(s, next, 0));
+  ROW("wait_next: the third, because the second is released", OK, "", sched_wait_next(s, SCHED_FOREVER, &next));
   CHECK(next == ids[2]);
   next = NO_ID;
-  BAD("nothing left", "ordered tasks", sched_wait_next(s, SCHED_FOREVER, &next));
+  BAD("wait_next after the last", "ordered tasks", sched_wait_next(s, SCHED_FOREVER, &next));
   CHECK(next == NO_ID);
 }
 
@@ -499,21 +499,21 @@ static void ranges(void) {
   BAD("desc NULL", "sched_range_desc_t is NULL", sched_submit_range(s, NULL, &id));
   BAD("size never set", "size of sched_range_desc_t is 0", r.desc.size = 0, submit_range(0));
   ROW("longer struct, tail set", E_TOO_NEW, "newer", r.desc.size = sizeof r, r.tail[0] = 1, submit_range(0));
-  RANGE("no code", E_ARGUMENT, "run is NULL", r.desc.run = NULL);
-  BAD("nowhere to put the id", "id is NULL", sched_submit_range(s, &r.desc, NULL));
+  RANGE("run NULL", E_ARGUMENT, "run is NULL", r.desc.run = NULL);
+  BAD("id NULL", "id is NULL", sched_submit_range(s, &r.desc, NULL));
   RANGE("reversed", E_ARGUMENT, "begin is 11", r.desc.begin = 11);
   RANGE("empty", OK, "", r.desc.begin = 10);
-  RANGE("empty at the end of the numbers", OK, "", r.desc.begin = r.desc.end = UINT64_MAX);
+  RANGE("empty, at 2^64 - 1", OK, "", r.desc.begin = r.desc.end = UINT64_MAX);
   RANGE("a grain longer than the range", OK, "", r.desc.grain = UINT64_MAX);
-  RANGE("may run twice", E_ARGUMENT, "flags of a range", r.desc.flags = SCHED_TASK_IDEMPOTENT);
+  RANGE("flag SCHED_TASK_IDEMPOTENT", E_ARGUMENT, "flags of a range", r.desc.flags = SCHED_TASK_IDEMPOTENT);
   RANGE("reserved set", E_ARGUMENT, "reserved is 0x1", r.desc.reserved = 1);
   RANGE("deadline negative", E_ARGUMENT, "deadline_ns is -1", r.desc.deadline_ns = -1);
-  RANGE("device that is not there", E_NO_DEVICE, "~no device", r.desc.device_mask = (uint64_t)1 << 63);
-  RANGE("an element that fits nowhere", E_MEMORY, "~needs", r.desc.device_bytes = UINT64_MAX);
-  RANGE("code that returns 7", E_CALLBACK, "elements", r.desc.run = bad_piece);
-  ROW("code that cancels its range", CANCELLED, "", ends_with(SCHED_CANCELLED, 1));
-  ROW("code that finds its device broken", E_DEVICE, "~", ends_with(SCHED_E_DEVICE, 1));
-  ROW("code that finds its result wrong", E_RESULT, "~elements", ends_with(SCHED_E_RESULT, 1));
+  RANGE("device that does not exist", E_NO_DEVICE, "~no device", r.desc.device_mask = (uint64_t)1 << 63);
+  RANGE("an element that needs more memory than any device has", E_MEMORY, "~needs", r.desc.device_bytes = UINT64_MAX);
+  RANGE("callback returns 7", E_CALLBACK, "elements", r.desc.run = bad_piece);
+  ROW("callback returns SCHED_CANCELLED", CANCELLED, "", ends_with(SCHED_CANCELLED, 1));
+  ROW("callback returns SCHED_E_DEVICE", E_DEVICE, "~", ends_with(SCHED_E_DEVICE, 1));
+  ROW("callback returns SCHED_E_RESULT", E_RESULT, "~elements", ends_with(SCHED_E_RESULT, 1));
 }
 
 static sched_exec_t kept;
@@ -542,8 +542,8 @@ static void tasks(void) {
   BAD("desc NULL", "sched_task_desc_t is NULL", sched_submit(s, NULL, &id));
   BAD("size never set", "size of sched_task_desc_t is 0", t.desc.size = 0, submit_to(s, 0));
   ROW("longer struct, tail set", E_TOO_NEW, "newer", t.desc.size = sizeof t, t.tail[0] = 1, submit_to(s, 0));
-  TASK("no code", E_ARGUMENT, "run is NULL", t.desc.run = NULL);
-  BAD("nowhere to put the id", "id is NULL", sched_submit(s, &t.desc, NULL));
+  TASK("run NULL", E_ARGUMENT, "run is NULL", t.desc.run = NULL);
+  BAD("id NULL", "id is NULL", sched_submit(s, &t.desc, NULL));
   TASK("work not a number", E_ARGUMENT, "work is NaN", t.desc.work = NAN);
   TASK("work negative", E_ARGUMENT, "work is -1", t.desc.work = -1.0);
   TASK("work infinite", E_ARGUMENT, "work is inf", t.desc.work = INFINITY);
@@ -551,8 +551,8 @@ static void tasks(void) {
   TASK("reserved set", E_ARGUMENT, "reserved is 0x1", t.desc.reserved = 1);
   TASK("deadline negative", E_ARGUMENT, "deadline_ns is -1", t.desc.deadline_ns = -1);
   TASK("after NULL", E_ARGUMENT, "after is NULL", t.desc.after_count = 2);
-  TASK("after without a count", E_ARGUMENT, "after_count is 0", t.desc.after = list);
-  TASK("after too many to be true", E_ARGUMENT, "~after_count", t.desc.after = list,
+  TASK("after_count 0", E_ARGUMENT, "after_count is 0", t.desc.after = list);
+  TASK("after_count too large", E_ARGUMENT, "~after_count", t.desc.after = list,
        t.desc.after_count = SIZE_MAX / 8);
   list[0] = 0;
   TASK("after task 0", E_STALE, "~task", t.desc.after = list, t.desc.after_count = 1);
@@ -566,15 +566,15 @@ static void tasks(void) {
   sched_wait(s, list[0], SCHED_FOREVER);
   TASK("after a task that fails", E_DEPENDENCY, "~did not succeed", t.desc.run = well,
        t.desc.after = list, t.desc.after_count = 1);
-  TASK("unknown kind of device", E_ARGUMENT, "backend_mask is 0x8", t.desc.backend_mask = 8);
-  TASK("device that is not there", E_NO_DEVICE, "~no device", t.desc.device_mask = (uint64_t)1 << 63);
-  TASK("memory that fits nowhere", E_MEMORY, "~needs", t.desc.device_bytes = UINT64_MAX);
-  TASK("code that returns 7", E_CALLBACK, "returned 7", t.desc.run = badly);
-  ROW("code that cancels its task", CANCELLED, "", ends_with(SCHED_CANCELLED, 0));
-  ROW("code that finds its device broken", E_DEVICE, "~", ends_with(SCHED_E_DEVICE, 0));
-  ROW("code that finds its result wrong", E_RESULT, "~computed a wrong result", ends_with(SCHED_E_RESULT, 0));
+  TASK("unknown backend", E_ARGUMENT, "backend_mask is 0x8", t.desc.backend_mask = 8);
+  TASK("device that does not exist", E_NO_DEVICE, "~no device", t.desc.device_mask = (uint64_t)1 << 63);
+  TASK("more memory than any device has", E_MEMORY, "~needs", t.desc.device_bytes = UINT64_MAX);
+  TASK("callback returns 7", E_CALLBACK, "returned 7", t.desc.run = badly);
+  ROW("callback returns SCHED_CANCELLED", CANCELLED, "", ends_with(SCHED_CANCELLED, 0));
+  ROW("callback returns SCHED_E_DEVICE", E_DEVICE, "~", ends_with(SCHED_E_DEVICE, 0));
+  ROW("callback returns SCHED_E_RESULT", E_RESULT, "~computed a wrong result", ends_with(SCHED_E_RESULT, 0));
   ROW("wait for task 0", E_STALE, "~task", sched_wait(s, 0, 0));
-  ROW("wait for a task that never was", E_STALE, "~task", sched_wait(s, UINT64_MAX, SCHED_FOREVER));
+  ROW("wait for an id that was never issued", E_STALE, "~task", sched_wait(s, UINT64_MAX, SCHED_FOREVER));
 
   sched_create(NULL, &other);
   sched_submit(other, &t.desc, &theirs);
@@ -588,26 +588,26 @@ static void tasks(void) {
   sched_wait(s, id, SCHED_FOREVER);
   BAD("info NULL", "sched_task_info_t is NULL", sched_task_info(s, id, NULL));
   BAD("info of size 0", "size of sched_task_info_t is 0", sched_task_info(s, id, &info));
-  BAD("any of none", "count is 0", sched_wait_any(s, &id, 0, 0, &index));
-  BAD("any of NULL", "ids is NULL", sched_wait_any(s, NULL, 2, 0, &index));
-  BAD("any into NULL", "index is NULL", sched_wait_any(s, &id, 1, 0, NULL));
-  BAD("any of a list that wraps", "length of ids", sched_wait_any(s, &id, SIZE_MAX / 4, 0, &index));
+  BAD("wait_any with count 0", "count is 0", sched_wait_any(s, &id, 0, 0, &index));
+  BAD("wait_any with ids NULL", "ids is NULL", sched_wait_any(s, NULL, 2, 0, &index));
+  BAD("wait_any with index NULL", "index is NULL", sched_wait_any(s, &id, 1, 0, NULL));
+  BAD("wait_any with count too large", "length of ids", sched_wait_any(s, &id, SIZE_MAX / 4, 0, &index));
   list[0] = id;
   list[1] = 0;
-  ROW("any with an unknown one", E_STALE, "~task", sched_wait_any(s, list, 2, 0, &index));
+  ROW("wait_any with an unknown id", E_STALE, "~task", sched_wait_any(s, list, 2, 0, &index));
   CHECK(index == NO_ID);
   ROW("release", OK, "", sched_release(s, id));
   ROW("release twice", E_STALE, "~task", sched_release(s, id));
   ROW("wait after release", E_STALE, "~task", sched_wait(s, id, 0));
   ROW("cancel after release", E_STALE, "~task", sched_cancel(s, id));
-  ROW("error after release", E_STALE, "~task", sched_task_error(s, id, text, sizeof text, &index));
+  ROW("task_error after release", E_STALE, "~task", sched_task_error(s, id, text, sizeof text, &index));
   CHECK(text[0] == 0 && index == NO_ID);
   t.desc.run = wrong_inside;
-  ROW("wrong calls inside", OK, "", submit_task());
-  ROW("after the task: exec", E_STALE, "~exec", sched_exec_cancelled(&kept));
-  BAD("exec NULL", "exec is NULL", sched_exec_cancelled(NULL));
-  ROW("commit after the task", E_STALE, "~exec", sched_exec_commit(&kept));
-  BAD("commit of NULL", "exec is NULL", sched_exec_commit(NULL));
+  ROW("wrong calls in a callback", OK, "", submit_task());
+  ROW("cancelled after the callback", E_STALE, "~exec", sched_exec_cancelled(&kept));
+  BAD("cancelled with exec NULL", "exec is NULL", sched_exec_cancelled(NULL));
+  ROW("commit after the callback", E_STALE, "~exec", sched_exec_commit(&kept));
+  BAD("commit with exec NULL", "exec is NULL", sched_exec_commit(NULL));
 }
 
 static void log_line(int32_t level, const char *message, void *user) {
@@ -618,7 +618,7 @@ static void logs(void) {
   section("log");
   BAD("level 0", "max_level is 0", sched_log_callback(log_line, NULL, 0));
   BAD("level 6", "max_level is 6", sched_log_callback(log_line, NULL, 6));
-  ROW("off twice", OK, "", sched_log_callback(NULL, NULL, 0), sched_log_callback(NULL, NULL, 0));
+  ROW("log off twice", OK, "", sched_log_callback(NULL, NULL, 0), sched_log_callback(NULL, NULL, 0));
 }
 
 static void on_progress(const sched_progress_t *progress, void *user) {
@@ -638,19 +638,19 @@ static void seeing(void) {
       sched_progress_callback(s, NULL, NULL, 0));
   ROW("callback of a foreign pointer", E_STALE, "~scheduler",
       sched_progress_callback(FOREIGN, on_progress, NULL, 0));
-  BAD("trace that was not asked for", "trace_events is 0", sched_trace_write(s, "trace.json"));
-  BAD("trace without a path", "path is NULL", sched_trace_write(s, NULL));
+  BAD("trace without trace_events", "trace_events is 0", sched_trace_write(s, "trace.json"));
+  BAD("trace to the path NULL", "path is NULL", sched_trace_write(s, NULL));
   sched_t *traced = NULL;
   c.desc.trace_events = 10;
   sched_create(&c.desc, &traced);
   reset();
-  ROW("trace into a folder that is not there", E_IO, "no/such/folder/trace.json",
+  ROW("trace into a folder that does not exist", E_IO, "no/such/folder/trace.json",
       sched_trace_write(traced, "no/such/folder/trace.json"));
-  ROW("trace over a folder", E_IO, "a folder of that name", sched_trace_write(traced, "/tmp"));
+  ROW("trace over a folder", E_IO, "a folder has this name", sched_trace_write(traced, "/tmp"));
   ROW("trace of a foreign pointer", E_STALE, "~scheduler", sched_trace_write(FOREIGN, "trace.json"));
   sched_destroy(traced);
-  CONFIG("something in the reserved field", E_ARGUMENT, "reserved", c.desc.reserved = 1);
-  CONFIG("rates in a folder that can not be", OK, "", c.desc.rates_path = "/dev/null/rates");
+  CONFIG("reserved field set", E_ARGUMENT, "reserved", c.desc.reserved = 1);
+  CONFIG("rates file in a folder that can't be created", OK, "", c.desc.rates_path = "/dev/null/rates");
 }
 
 int main(void) {

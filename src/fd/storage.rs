@@ -73,8 +73,12 @@ pub fn check(what: &str, off: f64) -> Result<()> {
     if off <= WORST {
         return Ok(());
     }
-    let value = format!("off by up to {off:.1e} of a cell's value, because the largest is far larger");
-    Err(Error::argument(format!("{what} in 16 bits"), value, format!("at most {WORST:e}; or float32")))
+    let value = format!("off by up to {off:.1e} of a cell's value, because the largest value is far larger");
+    Err(Error::argument(
+        format!("{what} in 16 bits"),
+        value,
+        format!("at most {WORST:e}; store it in float32"),
+    ))
 }
 
 #[cfg(test)]

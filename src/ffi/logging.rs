@@ -158,7 +158,7 @@ pub fn start_or(default: &str) {
 fn parse_setting(setting: &str) -> Result<(LogTarget, LevelFilter)> {
     let (level, file) = setting.split_once(':').map_or((setting, None), |(level, file)| (level, Some(file)));
     let Ok(level) = LevelFilter::from_str(if level.is_empty() { "off" } else { level }) else {
-        let accepted = "off, error, warn, info, debug or trace, and :FILE behind it to write to a file";
+        let accepted = "off, error, warn, info, debug or trace; LEVEL:FILE appends to a file";
         return Err(Error::argument("GPUSCHED_LOG", setting, accepted));
     };
     let target = match file {

@@ -140,7 +140,7 @@ fn check_target(target: &Path) -> Result<()> {
             Err(Error::io(
                 "create",
                 target,
-                format_args!("{kind} of that name is there; only a plain file is replaced"),
+                format_args!("{kind} has this name; only a plain file is replaced"),
             ))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -156,12 +156,10 @@ pub(crate) fn folder_of(target: &Path) -> &Path {
     }
 }
 
-/// What is not found is not the file, which is only made, but the folder.
+/// Returns the error of a call that creates or renames a file: if something was not found, it was the folder.
 fn failed(action: &'static str, target: &Path, error: &io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::NotFound => {
-            Error::io(action, target, format_args!("{error}: its folder is not there"))
-        }
+        io::ErrorKind::NotFound => Error::io(action, target, "its folder does not exist"),
         _ => Error::io(action, target, error),
     }
 }

@@ -85,7 +85,7 @@ pub fn write(path: &Path, shape: &[usize], data: &[f32]) -> Result<()> {
         return Err(Error::argument(
             "the shape of an NPY file",
             format!("{shape:?}"),
-            format!("a shape of the {} values that there are", data.len()),
+            format!("a shape of {} values, as many as are written", data.len()),
         ));
     }
     let mut sizes = shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
@@ -149,8 +149,9 @@ impl Header {
             let value = value.trim_start().strip_prefix(':').ok_or_else(odd)?.trim_start();
             let after = match key {
                 "descr" => {
-                    let (name, after) =
-                        quoted(value).ok_or("its elements are records; accepted: <f4, >f4, <f8, >f8")?;
+                    let (name, after) = quoted(value).ok_or(
+                        "its elements are records; accepted: float32 or float64 (<f4, >f4, <f8, >f8)",
+                    )?;
                     descr = Some(name);
                     after
                 }
@@ -185,7 +186,11 @@ impl Header {
             ">f4" => Kind::F4Big,
             "<f8" => Kind::F8Little,
             ">f8" => Kind::F8Big,
-            _ => return Err(format!("its elements are {descr}; accepted: <f4, >f4, <f8, >f8")),
+            _ => {
+                return Err(format!(
+                    "its elements are {descr}; accepted: float32 or float64 (<f4, >f4, <f8, >f8)"
+                ));
+            }
         };
         Ok(Header { descr: descr.to_owned(), kind, fortran_order, shape })
     }

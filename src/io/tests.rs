@@ -111,7 +111,7 @@ fn only_plain_files_are_replaced() {
     says(Output::create(Path::new("/dev/null")).unwrap_err(), &["/dev/null", "a device or pipe"]);
     says(Output::create(Path::new("")).unwrap_err(), &["names no file"]);
     says(Output::create(&folder.at("new/")).unwrap_err(), &["new/", "names no file"]);
-    says(Output::create(&folder.at("none/x")).unwrap_err(), &["none/x", "No such file"]);
+    says(Output::create(&folder.at("none/x")).unwrap_err(), &["none/x", "its folder does not exist"]);
     says(Output::create(&folder.at("real/x")).unwrap_err(), &["real/x", "Not a directory"]);
     says(Output::create(&folder.at("n".repeat(256))).unwrap_err(), &["too long"]);
     assert_eq!(folder.names(), ["link", "real", "sub"]);
@@ -212,7 +212,7 @@ fn odd_npy_files_are_refused_with_a_reason() {
         (long_header, "4294967295 bytes"),
         (npy_bytes(1, good, &[0; 7]), "expected 8 bytes after the header for the shape [2] of <f4, found 7"),
         (npy_bytes(1, good, &[0; 9]), "found 9 bytes"),
-        (with("'<f4'", "'<i4'"), "<i4; accepted: <f4, >f4, <f8, >f8"),
+        (with("'<f4'", "'<i4'"), "<i4; accepted: float32 or float64 (<f4, >f4, <f8, >f8)"),
         (with("'<f4'", "[('a', '<f4')]"), "records"),
         (with("(2,)", "(-2,)"), "not that of a plain array"),
         (with("(2,)", "(2 2)"), "not that of a plain array"),

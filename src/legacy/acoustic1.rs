@@ -225,7 +225,7 @@ fn first_source(args: &Args, n: [usize; 3]) -> Result<[usize; 3]> {
     for (what, limit, place, n) in places {
         if !(1..=n as i64).contains(&place) {
             return Err(Error::argument(
-                format!("the source's place {what}"),
+                format!("the source's position {what}"),
                 place,
                 format!("1 to {limit}, which is {n}"),
             ));

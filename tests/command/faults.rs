@@ -233,7 +233,7 @@ fn folder_that_vanishes_or_is_replaced_fails_what_is_left_of_the_survey() {
         assert_eq!(ended.status, 1, "{fault:?}: {ended:?}");
         let failed = ended.shots("failed");
         assert_eq!(failed.len() + ended.shots("done").len(), SHOTS as usize, "{fault:?}: {ended:?}");
-        let named = ["its folder is not there", "moved, removed or replaced during the run"];
+        let named = ["its folder does not exist", "moved, removed or replaced during the run"];
         assert!(named.iter().any(|words| ended.out.contains(words)), "{fault:?}: {ended:?}");
         resumes(&folder, &undisturbed, &fault);
     }

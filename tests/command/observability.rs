@@ -32,9 +32,11 @@ fn a_trace_has_a_bar_for_every_shot_on_a_row_of_its_slot() {
 fn a_trace_that_can_not_be_written_is_refused_before_anything_runs() {
     let folder = Workspace::with_survey(SURVEY);
     for place in ["no/such/folder/trace.json", "."] {
-        let refused = folder.gpusched(&["run", "--trace", place, "survey.toml"]);
-        assert_eq!(refused.status, 2, "{refused:?}");
-        assert!(!folder.at("out/shot_0001.bin").exists());
+        for more in [&[][..], &["--dry-run"]] {
+            let refused = folder.gpusched(&[&["run", "--trace", place, "survey.toml"], more].concat());
+            assert_eq!(refused.status, 2, "{refused:?}");
+            assert!(!folder.at("out/shot_0001.bin").exists());
+        }
     }
     run_well(&folder, &["--dry-run", "--trace", "trace.json"]);
     assert!(!folder.at("trace.json").exists());

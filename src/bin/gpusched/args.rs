@@ -25,7 +25,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Writes a commented survey file that runs as it is, with all keys. Does not overwrite a file.
+    /// Writes a survey file with all keys and comments, which runs unchanged. Does not overwrite a file.
     #[command(after_help = AFTER_INIT)]
     Init {
         /// File to create.
@@ -51,7 +51,7 @@ pub enum Command {
         /// Run a shot with a known result on each device first, and exclude the devices that fail it.
         #[arg(long)]
         check_devices: bool,
-        /// Check the survey, the memory and the output folder, print the numbers, and stop.
+        /// Check the survey, the memory, the output folder and the file of --trace, print the numbers, and stop.
         #[arg(long)]
         dry_run: bool,
         /// Print only warnings and errors, to standard error.

@@ -196,6 +196,12 @@ impl Document {
             };
             return Error::argument(self.place(span.start, &key), text, accepted);
         }
+        let accepted = match meant(text.trim_matches(['"', '\'']), &accepted) {
+            Some(meant) if found.starts_with("unknown variant") => {
+                format!("{accepted}; did you mean `{meant}`?")
+            }
+            _ => accepted,
+        };
         Error::argument(self.place(span.start, &key), text, accepted)
     }
 }

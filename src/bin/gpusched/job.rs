@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gpusched::backend::Backend;
 use gpusched::backend::cpu::{self, CpuBackend};
+use gpusched::device::Selection;
 use gpusched::fd::grid::Grid;
 use gpusched::fd::model::Model;
 use gpusched::fd::plan::{self, Options, Plan};
@@ -180,6 +181,9 @@ fn check_plain_values(file: &Document, survey: &Survey) -> Result<()> {
     }
     if !(50.0..=100.0).contains(&survey.output.clip_percentile) {
         return Err(file.refuse("output.clip_percentile", "50 to 100"));
+    }
+    if let Some(devices) = &survey.run.devices {
+        Selection::parse(devices).map_err(|error| file.blame("run.devices", error))?;
     }
     if survey.run.slots.is_some_and(|slots| !(1..=64).contains(&slots)) {
         return Err(file.refuse("run.slots", "1 to 64 shots at a time on a device"));

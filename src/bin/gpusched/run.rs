@@ -60,7 +60,7 @@ pub fn run(wanted: Wanted<'_>) -> Result<bool> {
         None => OutputFolder::probe(&job.folder)?,
     };
     job.warnings.extend(checks::space(&job, check_results(&job)?, free));
-    if let Some(trace) = wanted.trace.as_ref().filter(|_| !wanted.dry_run) {
+    if let Some(trace) = &wanted.trace {
         // Dropped without a commit, the file is removed.
         atomic::Output::create(trace)?;
     }

@@ -144,7 +144,7 @@ impl Planner {
         let kinds = kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
         let kinds = if kinds.is_empty() { "any".into() } else { kinds };
         let mask = if mask.0 == u64::MAX { "(any)".into() } else { format!("{:#x}", mask.0) };
-        let why = format!("its mask {mask} and backend ({kinds}) allow none of: {}", there.join(", "));
+        let why = format!("device_mask {mask} and backend ({kinds}) exclude all of: {}", there.join(", "));
         Error::NoDevice { what, why }
     }
 }

@@ -27,11 +27,11 @@ const TABLE: &[(Change, &[&str])] = &[
     (|out, args| args.vel = out.at("zero.bin"), &["0"]),
     (|out, args| args.rho = out.at("negative.bin"), &["-1"]),
     // outputs
-    (|out, args| args.shot = out.at("none/shot.bin"), &["create", "none/shot.bin", "No such file"]),
+    (|out, args| args.shot = out.at("none/shot.bin"), &["create", "none/shot.bin", "its folder does not exist"]),
     (|_, args| args.shot = "/proc/shot.bin".into(), &["create", "/proc/shot.bin"]),
     (|_, args| args.shot = args.vel.clone(), &["shot is", "another file than vel and rho"]),
     (|_, args| args.shot = args.rho.clone(), &["shot is", "another file than vel and rho"]),
-    (|out, args| { args.snap = out.at("none/"); (args.show_snapshot, args.snap_interval) = (true, 10); }, &["create", "none/ishot_0it_0.bin", "No such file"]),
+    (|out, args| { args.snap = out.at("none/"); (args.show_snapshot, args.snap_interval) = (true, 10); }, &["create", "none/ishot_0it_0.bin", "its folder does not exist"]),
     // sizes
     (|_, args| args.nx = 0, &["nx is 0; accepted: 1 to 100000 cells"]),
     (|_, args| args.ny = -11, &["ny is -11; accepted: 1 to 100000 cells"]),
