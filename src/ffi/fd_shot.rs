@@ -363,7 +363,7 @@ fn buffers(
 ) -> Result<ShotBuffers> {
     let check = |what: &str, at: *mut f32, len: usize, needed: u64| {
         if at.is_null() {
-            return Err(Error::argument(what, "NULL", format!("a pointer to room for {needed} floats")));
+            return Err(Error::argument(what, "NULL", format!("a pointer to {needed} floats")));
         }
         if !at.is_aligned() {
             return Err(Error::argument(what, format!("{at:p}"), "an address aligned for floats"));

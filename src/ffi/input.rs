@@ -146,7 +146,7 @@ impl<T> OutParam<T> {
     /// # Safety
     /// `at` is NULL or points to room for a `T`, until the call returns.
     pub(super) unsafe fn new(what: &str, at: *mut T) -> Result<Self> {
-        if at.is_null() { Err(null(what, "a place for the result")) } else { Ok(OutParam(at)) }
+        if at.is_null() { Err(null(what, "a pointer to the result")) } else { Ok(OutParam(at)) }
     }
 
     pub(super) fn write(self, value: T) {

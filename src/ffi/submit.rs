@@ -170,7 +170,7 @@ pub(super) unsafe fn id_out(id: *mut sched_task_t, flags: u32) -> Result<Option<
         return Err(Error::argument(
             "id",
             "NULL",
-            "a place for the id, unless the task is SCHED_TASK_DETACHED",
+            "a pointer to the id, unless the task is SCHED_TASK_DETACHED",
         ));
     }
     // SAFETY: as promised by the caller.

@@ -33,7 +33,7 @@ MOST_SLOTS = 64
 
 
 class Scheduler(Handle):
-    """Runs tasks on devices. The `with` statement closes it; at the latest the end of the program does.
+    """Runs tasks on devices. The `with` statement closes it, else the end of the program.
 
     Any thread may call any method, also inside a task. A forked child can't use its parent's
     scheduler.
@@ -307,7 +307,7 @@ class Scheduler(Handle):
     def imap(
         self, function: Callable[[Item], T], items: Iterable[Item], grain: int | None = None, **options: Any
     ) -> Iterator[T]:
-        """Like `map`, but yields the results in the order of the items, each as soon as it is there.
+        """Like `map`, but yields the results in the order of the items, each as soon as it is available.
 
         Leaving the iterator before its end cancels the rest. Inside a task the call waits for all
         results: the worker then runs other tasks meanwhile.
@@ -338,7 +338,7 @@ class Scheduler(Handle):
         """Submits a shot and returns at once. The result of its task is a `Gather`.
 
         The same shot gives the same record, bit for bit, on every device of a kind and after any
-        number of retries. What `Model.shot_warnings` returns is issued as UserWarning.
+        number of retries. The warnings of `Model.shot_warnings` are issued as UserWarning.
 
         Parameters
         ----------

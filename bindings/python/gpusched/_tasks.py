@@ -149,7 +149,7 @@ class Task(Handle, Future[Result]):
         Returns
         -------
         bool
-            False if the task has ended, unless as cancelled; else True.
+            False if the task has succeeded or failed, else True.
         """
         if not self.done():
             check(lib.sched_cancel(self._owner, self.id))

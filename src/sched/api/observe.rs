@@ -47,7 +47,7 @@ impl Scheduler {
     pub fn timeline(&self) -> Result<Timeline> {
         let guard = self.lock()?;
         let Some(trace) = guard.planner.trace() else {
-            let accepted = "1 or more when the scheduler is created, for a trace";
+            let accepted = "1 or more, set when the scheduler is created";
             return Err(Error::argument("trace_events", 0, accepted));
         };
         Ok(guard.planner.timeline(trace, self.runtime.now()))

@@ -159,8 +159,8 @@ impl Scheduler {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             let Some(front) = lock(&self.ordered).front().copied() else {
-                let accepted = "at least 1 that was submitted as ordered";
-                return Err(Error::argument("the number of ordered tasks that are left", 0, accepted));
+                let accepted = "1 or more, submitted as ordered";
+                return Err(Error::argument("the number of ordered tasks left", 0, accepted));
             };
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let gone = match self.wait_any(&[front], left) {
